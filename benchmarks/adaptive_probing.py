@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.fabric import Fabric, three_tier
+from benchmarks.fabric import SimulatedFabric, three_tier
 from benchmarks.prediction_methods import coordinates, low_rank
 from benchmarks.record import Bar, record
 from plink.model.network import Matrix
-from probes.adaptive import Adaptive, AdaptiveSettings
-from probes.plan import AllPairs, Plan
-from probes.rounds import Circle
+from probes.adaptive import AdaptivePlan, AdaptiveSettings
+from probes.plan import AllPairs, ProbePlan
+from probes.round_robin import RoundRobin
 from solvers.prediction.observed import observed
 from solvers.prediction.tiered import TieredPrediction, predict_tiered
 
 HOSTS = 1024
-MANY_HOSTS = 10_000
+LARGE_FLEET_HOSTS = 10_000
 VARIANTS: dict[str, dict[str, Any]] = {
     "base": {},
     "noise of each direction": {"one_way": True},
@@ -39,10 +39,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "noise 20 %": {"noise": 0.20},
     "one host in twenty dead": {},
 }
-TO_THE_END = AdaptiveSettings(settled_rounds=1_000_000)
+TO_THE_END = AdaptiveSettings(convergence_rounds=1_000_000)
 
 
-def run(fabric: Fabric, plan: Plan, dead: npt.NDArray[np.bool_] | None = None) -> tuple[Matrix, int, float]:
+def run(
+    fabric: SimulatedFabric, plan: ProbePlan, dead: npt.NDArray[np.bool_] | None = None
+) -> tuple[Matrix, int, float]:
     """Measure what ``plan`` asks for: the matrix, the rounds it took, the seconds spent deciding."""
     n = len(fabric)
     measured, rounds, seconds = np.full((n, n), np.nan), 0, 0.0
@@ -61,9 +63,10 @@ def run(fabric: Fabric, plan: Plan, dead: npt.NDArray[np.bool_] | None = None) -
 
 
 def neighbours(
-    fabric: Fabric, full: Matrix, groups: npt.NDArray[np.intp], hosts: npt.NDArray[np.intp]
+    fabric: SimulatedFabric, full: Matrix, groups: npt.NDArray[np.intp], hosts: npt.NDArray[np.intp]
 ) -> dict[str, float]:
-    """How many rack neighbours are found, over ``hosts`` that have any; ``full``: measured or predicted, (N, N).
+    """Return how many rack neighbours are found, over ``hosts`` that have any; ``full``: measured or predicted, (N,
+    N).
 
     ``found_nearest``: of a host's k rack neighbours, those among its k nearest; ``found_in_group``: those in its group;
     ``group_precision``: of the others in its group, those in its rack. Each is a mean over hosts.
@@ -85,7 +88,7 @@ def neighbours(
     }
 
 
-def errors(fabric: Fabric, predicted: Matrix, unprobed: npt.NDArray[np.bool_]) -> dict[str, float]:
+def errors(fabric: SimulatedFabric, predicted: Matrix, unprobed: npt.NDArray[np.bool_]) -> dict[str, float]:
     """Median relative errors over the pairs ``unprobed``, (N, N).
 
     ``of_typical``: against the round trip without the pair's noise (times the median of the noise, where the worse of
@@ -105,30 +108,30 @@ def errors(fabric: Fabric, predicted: Matrix, unprobed: npt.NDArray[np.bool_]) -
     }
 
 
-def symmetric(fabric: Fabric) -> Matrix:
-    """Every pair measured, the worse direction, shape (N, N)."""
+def symmetric(fabric: SimulatedFabric) -> Matrix:
+    """Return every pair measured, the worse direction, shape (N, N)."""
     i, j = np.arange(len(fabric))[:, None], np.arange(len(fabric))
     return np.maximum(fabric.rtt_us(i, j), fabric.rtt_us(j, i))
 
 
 def figures(name: str, seed: int, settings: AdaptiveSettings) -> dict[str, Any]:
-    """One adaptive run on one fabric."""
+    """Return one adaptive run on one fabric."""
     fabric = three_tier(HOSTS, seed, **VARIANTS[name])
     dead = np.random.default_rng(seed).random(HOSTS) < 0.05 if "dead" in name else np.zeros(HOSTS, dtype=bool)
-    plan = Adaptive(HOSTS, seed, predict_tiered, settings)
+    plan = AdaptivePlan(HOSTS, seed, predict_tiered, settings)
     measured, rounds, seconds = run(fabric, plan, dead)
     prediction = predict_tiered(measured)
     everyone = np.arange(HOSTS)
     predicted, complete = prediction.rtt_us(everyone), symmetric(fabric)
-    known = np.isfinite(measured)
+    measured_pairs = np.isfinite(measured)
     alive = np.flatnonzero(~dead)
-    unprobed = ~known & ~dead & ~dead[:, None]
+    unprobed = ~measured_pairs & ~dead & ~dead[:, None]
     return {
         "seed": seed,
         "rounds": rounds,
-        "settled": plan.settled,
-        "probed": float(known.sum() / (HOSTS * (HOSTS - 1))),
-        **neighbours(fabric, np.where(known, complete, predicted), prediction.groups, alive),
+        "settled": plan.converged,
+        "probed": float(measured_pairs.sum() / (HOSTS * (HOSTS - 1))),
+        **neighbours(fabric, np.where(measured_pairs, complete, predicted), prediction.groups, alive),
         "found_nearest_if_all_measured": neighbours(fabric, complete, prediction.groups, alive)["found_nearest"],
         "groups": len(np.unique(prediction.groups[alive])),
         "racks": len(np.unique(fabric.rack[alive])),
@@ -142,16 +145,17 @@ def figures(name: str, seed: int, settings: AdaptiveSettings) -> dict[str, Any]:
 
 
 def methods(seed: int) -> list[dict[str, Any]]:
-    """The base fabric, a tenth of its pairs, chosen at random or by the plan: how well each way to predict does."""
+    """Return the base fabric, a tenth of its pairs, chosen at random or by the plan: how well each way to predict
+    does."""
     fabric = three_tier(HOSTS, seed)
-    circle, at_random = Circle(HOSTS, seed), np.full((HOSTS, HOSTS), np.nan)
+    circle, at_random = RoundRobin(HOSTS, seed), np.full((HOSTS, HOSTS), np.nan)
     for k in range(int(0.10 * (HOSTS - 1))):
         i, j = circle[k].T
         at_random[i, j] = at_random[j, i] = fabric.rtt_us(i, j)
-    adaptive, _, _ = run(fabric, Adaptive(HOSTS, seed, predict_tiered, TO_THE_END))
-    found = []
+    adaptive, _, _ = run(fabric, AdaptivePlan(HOSTS, seed, predict_tiered, TO_THE_END))
+    rows = []
     for pairs, measured in (("random", at_random), ("adaptive", adaptive)):
-        known, seen = np.isfinite(measured), observed(measured)
+        measured_pairs, seen = np.isfinite(measured), observed(measured)
         for method, predict in {
             "groups, tree and offsets (plink)": lambda m=measured: predict_tiered(m).rtt_us(np.arange(HOSTS)),
             "coordinates, 2-D": lambda s=seen: coordinates(s, 2, False, seed),
@@ -161,27 +165,32 @@ def methods(seed: int) -> list[dict[str, Any]]:
             start = time.perf_counter()
             predicted = predict()
             seconds = time.perf_counter() - start
-            full = np.where(known, symmetric(fabric), predicted)
+            full = np.where(measured_pairs, symmetric(fabric), predicted)
             nearest = neighbours(fabric, full, fabric.rack, np.arange(HOSTS))["found_nearest"]
-            found.append(
-                {"pairs": pairs, "method": method, "found_nearest": nearest, "error": errors(fabric, predicted, ~known)}
+            rows.append(
+                {
+                    "pairs": pairs,
+                    "method": method,
+                    "found_nearest": nearest,
+                    "error": errors(fabric, predicted, ~measured_pairs),
+                }
                 | {"seconds": seconds}
             )
-    return found
+    return rows
 
 
 def schedule_all(n: int) -> dict[str, Any]:
-    """All pairs of ``n`` hosts, scheduled and not measured."""
+    """Return all pairs of ``n`` hosts, scheduled and not measured."""
     plan, nothing = AllPairs(n, 1), np.full((n, n), np.nan)
     rounds = pairs = 0
     start = time.perf_counter()
-    while (found := plan.next_round(nothing)) is not None:
-        rounds, pairs = rounds + 1, pairs + len(found)
+    while (pairs_of_round := plan.next_round(nothing)) is not None:
+        rounds, pairs = rounds + 1, pairs + len(pairs_of_round)
     return {"rounds": rounds, "pairs": pairs, "seconds": time.perf_counter() - start, "peak_rss_gb": _peak_gb()}
 
 
 def schedule_adaptive(n: int) -> dict[str, Any]:
-    """The adaptive plan for ``n`` hosts on the base fabric, from first to last round."""
+    """Return the adaptive plan for ``n`` hosts on the base fabric, from first to last round."""
     last: list[TieredPrediction] = []
 
     def predict(measured: Matrix) -> TieredPrediction:
@@ -189,7 +198,7 @@ def schedule_adaptive(n: int) -> dict[str, Any]:
         return last[0]
 
     fabric = three_tier(n, 1)
-    plan = Adaptive(n, 1, predict, AdaptiveSettings())
+    plan = AdaptivePlan(n, 1, predict, AdaptiveSettings())
     measured, rounds, seconds = run(fabric, plan)
     peak = _peak_gb()
     size = np.bincount(fabric.rack)[fabric.rack] - 1
@@ -199,7 +208,7 @@ def schedule_adaptive(n: int) -> dict[str, Any]:
         "rounds": rounds,
         "pairs": int(np.isfinite(measured).sum()) // 2,
         "probed": float(np.isfinite(measured).sum() / (n * (n - 1))),
-        "settled": plan.settled,
+        "settled": plan.converged,
         "seconds": seconds,
         "peak_rss_gb": peak,
         "found_in_group": float(np.mean(((both[cell] - 1) / np.maximum(size, 1))[size > 0])),
@@ -221,26 +230,26 @@ def main() -> int:
         "settings": dataclasses.asdict(AdaptiveSettings()),
         "versions": {"python": platform.python_version(), "numpy": np.__version__},
     }
-    found: dict[str, Any] = {"variants": {}}
+    results: dict[str, Any] = {"variants": {}}
     for name, parameters in VARIANTS.items():
-        found["variants"][name] = {"fabric": parameters}
+        results["variants"][name] = {"fabric": parameters}
         for when, settings in (("settled", AdaptiveSettings()), ("budget spent", TO_THE_END)):
             runs = [figures(name, seed, settings) for seed in range(1, options.seeds + 1)]
-            found["variants"][name][when] = runs
+            results["variants"][name][when] = runs
             print(f"{name}, {when}: " + summary(runs), flush=True)
-    found["methods"] = methods(1)
-    for row in found["methods"]:
+    results["methods"] = methods(1)
+    for row in results["methods"]:
         print(json.dumps(row), flush=True)
-    found["scale"] = {"hosts": MANY_HOSTS}
+    results["scale"] = {"hosts": LARGE_FLEET_HOSTS}
     for schedule in (schedule_all, schedule_adaptive):  # each in a process of its own: the peak is the process's
         with multiprocessing.get_context("spawn").Pool(1) as alone:
-            found["scale"][schedule.__name__] = alone.apply(schedule, (MANY_HOSTS,))
-        print(schedule.__name__, json.dumps(found["scale"][schedule.__name__]), flush=True)
-    return record("adaptive-probing", configuration, found, bars_of(found))
+            results["scale"][schedule.__name__] = alone.apply(schedule, (LARGE_FLEET_HOSTS,))
+        print(schedule.__name__, json.dumps(results["scale"][schedule.__name__]), flush=True)
+    return record("adaptive-probing", configuration, results, bars_of(results))
 
 
 def bars_of(recorded: dict[str, Any]) -> list[Bar]:
-    """What is wanted of 1,024 hosts on the base fabric (the worst seed), and of 10,000."""
+    """Return what is wanted of 1,024 hosts on the base fabric (the worst seed), and of 10,000."""
     base = recorded["variants"]["base"]["settled"]
     one_way = recorded["variants"]["noise of each direction"]["settled"]
     bars = [
@@ -251,9 +260,9 @@ def bars_of(recorded: dict[str, Any]) -> list[Bar]:
         Bar("error, worse direction", max(run["error"]["of_measurement"] for run in one_way), at_most=0.06),
     ]
     for name in (schedule_all.__name__, schedule_adaptive.__name__):
-        found = recorded["scale"][name]
-        bars.append(Bar(f"{name} of {MANY_HOSTS} hosts, seconds", found["seconds"], at_most=60.0))
-        bars.append(Bar(f"{name} of {MANY_HOSTS} hosts, GB", found["peak_rss_gb"], at_most=4.0))
+        row = recorded["scale"][name]
+        bars.append(Bar(f"{name} of {LARGE_FLEET_HOSTS} hosts, seconds", row["seconds"], at_most=60.0))
+        bars.append(Bar(f"{name} of {LARGE_FLEET_HOSTS} hosts, GB", row["peak_rss_gb"], at_most=4.0))
     return bars
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
-from benchmarks.shown import Shown
+from benchmarks.thesis_plot import ThesisPlot
 from plink.model.order import read_order
 from plink.model.plan_file import read_plan
 from plink.model.storage import read_document
@@ -44,14 +44,14 @@ def _done(run: Any) -> str:
 
 
 def _launch(folder: Path, *words: str) -> list[dict[str, Any]]:
-    """What rank 0 said, line by line."""
-    said = _done(
+    """Return what rank 0 said, line by line."""
+    output = _done(
         subprocess.run(
             [sys.executable, "-m", "plink", "launch", "--env", "OMP_NUM_THREADS=1", *words],
             cwd=folder, capture_output=True, text=True, check=False,
         )
     )  # fmt: skip
-    lines = [line.partition("] ")[2] for line in said.splitlines()]
+    lines = [line.partition("] ")[2] for line in output.splitlines()]
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 
@@ -61,14 +61,15 @@ def _write(folder: Path, name: str, document: dict[str, Any]) -> str:
     return str(path)
 
 
-def _given(bench: BenchLab) -> list[str]:
+def _listed_hosts(bench: BenchLab) -> list[str]:
     lines = Path(bench.hosts_file).read_text().splitlines()
     return [line.split()[0] for line in lines if line and not line.startswith("#")]
 
 
 def _prepared(bench: BenchLab) -> tuple[list[str], list[int]]:
-    """The hosts as given, and the place of each in plink's order for Gloo's ring; a 2LHA plan of the given order."""
-    names = _given(bench)
+    """Return the hosts as given, and the place of each in plink's order for Gloo's ring; a 2LHA plan of the given
+    order."""
+    names = _listed_hosts(bench)
     (bench.folder / "given.txt").write_text("".join(f"{name}\n" for name in names))
     for words in (
         ("probe", bench.hosts_file),
@@ -85,7 +86,7 @@ def _prepared(bench: BenchLab) -> tuple[list[str], list[int]]:
 
 
 def _alone(bench: BenchLab, name: str) -> str:
-    """A plan that hands nothing over to Gloo in another order."""
+    """Return a plan that hands nothing over to Gloo in another order."""
     from plink.runtime.aggengine.aggregation import aggregation_to_json, read_aggregation
 
     whole = read_aggregation(bench.folder / f"{name}.json")
@@ -100,27 +101,27 @@ def _sizes(bench: BenchLab, ring: list[int]) -> dict[str, Any]:
         "plink, given order": {"kind": "plink", "order": None, "plan": str(bench.folder / "2lha.json")},
         "flat, given order": {"kind": "plink", "order": None, "plan": str(bench.folder / "flat.json")},
     }
-    asked = {
+    request = {
         "sizes": _FULL_SIZES if _FULL else _SIZES, "repeats": _REPEATS, "small_repeats": 5,
         "groups": groups,
     }  # fmt: skip
-    said = _launch(
+    rows_printed = _launch(
         bench.folder,
         "--order",
         "given",
         "--hosts",
         bench.hosts_file,
         _PROGRAM,
-        _write(bench.folder, "sizes.json", asked),
+        _write(bench.folder, "sizes.json", request),
     )
     rows = []
-    for row in said:
+    for row in rows_printed:
         if "size_bytes" in row:
             bound = 2 * 15 / 16 * row["size_bytes"] / _RATE  # what every host sends, and receives
             medians = {name: statistics.median(times) for name, times in row["seconds"].items()}
             rows.append({**row, "median_s": medians, "bound_s": bound})
             print(row["size_bytes"], {name: round(value * 1e3, 2) for name, value in medians.items()}, flush=True)
-    return {"found": [row for row in said if "group" in row], "rows": rows}
+    return {"found": [row for row in rows_printed if "group" in row], "rows": rows}
 
 
 def _random_groups(bench: BenchLab, ring: list[int]) -> dict[str, Any]:
@@ -129,16 +130,16 @@ def _random_groups(bench: BenchLab, ring: list[int]) -> dict[str, Any]:
     All plans are made in one way, so that the same groups give the same plan; those that are compared one
     with one take turns.
     """
-    generator, given = np.random.default_rng(1), _given(bench)
+    generator, baseline = np.random.default_rng(1), _listed_hosts(bench)
     plans = {"flat": str(bench.folder / "flat.json")}
     names, planned = np.array(bench.names), read_plan(bench.folder / "2lha.json")
     assert planned.groups is not None
     drawn = {
-        "probed": [[given[rank] for rank in group] for group in planned.groups],
+        "probed": [[baseline[rank] for rank in group] for group in planned.groups],
         "true": [names[bench.racks == rack].tolist() for rack in np.unique(bench.racks)],
     }
-    drawn |= {f"random {k}": generator.permutation(given).reshape(4, 4).tolist() for k in range(_DRAWS)}
-    drawn = {name: in_one_order(groups, given) for name, groups in drawn.items()}
+    drawn |= {f"random {k}": generator.permutation(baseline).reshape(4, 4).tolist() for k in range(_DRAWS)}
+    drawn = {name: in_one_order(groups, baseline) for name, groups in drawn.items()}
     for name, groups in drawn.items():
         file, short = bench.folder / "groups.txt", f"by-{name.replace(' ', '-')}"
         file.write_text("".join(" ".join(row) + "\n" for row in groups))
@@ -148,21 +149,21 @@ def _random_groups(bench: BenchLab, ring: list[int]) -> dict[str, Any]:
         if run.code:
             raise SystemExit(run.stderr)
         plans[name] = _alone(bench, short)
-    asked = {
+    request = {
         "sizes": [_DRAWN_BYTES], "repeats": _DRAWN_REPEATS,
         "together": [["probed", "true", "flat"], *([name] for name in plans if name.startswith("random"))],
         "groups": {name: {"kind": "plink", "order": None, "plan": plan} for name, plan in plans.items()},
     }  # fmt: skip
-    said = _launch(
+    rows_printed = _launch(
         bench.folder,
         "--order",
         "given",
         "--hosts",
         bench.hosts_file,
         _PROGRAM,
-        _write(bench.folder, "random.json", asked),
+        _write(bench.folder, "random.json", request),
     )
-    samples = {name: times for row in said if "seconds" in row for name, times in row["seconds"].items()}
+    samples = {name: times for row in rows_printed if "seconds" in row for name, times in row["seconds"].items()}
     seconds = {name: statistics.median(times) for name, times in samples.items()}
     over = {name: round(took / seconds["probed"], 3) for name, took in seconds.items() if name != "probed"}
     print("groups:", over, flush=True)
@@ -174,9 +175,9 @@ def _random_groups(bench: BenchLab, ring: list[int]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def in_one_order(groups: list[list[str]], given: list[str]) -> list[list[str]]:
+def in_one_order(groups: list[list[str]], baseline: list[str]) -> list[list[str]]:
     """Members, and groups by their first member, as they stand in the given order."""
-    return sorted((sorted(group, key=given.index) for group in groups), key=lambda group: given.index(group[0]))
+    return sorted((sorted(group, key=baseline.index) for group in groups), key=lambda group: baseline.index(group[0]))
 
 
 def _training(bench: BenchLab, pairs: int = 3) -> dict[str, Any]:
@@ -186,8 +187,8 @@ def _training(bench: BenchLab, pairs: int = 3) -> dict[str, Any]:
     for pair in range(pairs):
         for which in sorted(steps, reverse=bool(pair % 2)):
             words = ("--backend", "2lha") if which == "2lha" else ()
-            said = _launch(bench.folder, "--order", "given", "--hosts", bench.hosts_file, *words, *program)
-            steps[which].append(next(row["step_s"] for row in said if "step_s" in row))
+            rows_printed = _launch(bench.folder, "--order", "given", "--hosts", bench.hosts_file, *words, *program)
+            steps[which].append(next(row["step_s"] for row in rows_printed if "step_s" in row))
             print(which, steps[which][-1], flush=True)
     gain = statistics.median(steps["gloo"]) / statistics.median(steps["2lha"])
     return {"step_s": steps, "gain": round(gain, 3)}
@@ -196,22 +197,22 @@ def _training(bench: BenchLab, pairs: int = 3) -> dict[str, Any]:
 def _loopback() -> dict[str, Any]:
     """Processes here, no limit of any rate: 64 MB by two, which is what the engine itself costs, and short vectors by
     eight, ten in a row, whose messages go over sockets of the engine's own, or over Gloo."""
-    from plink.runtime.aggengine.aggregation import SizeClass, aggregation_to_json, for_rate
+    from plink.runtime.aggengine.aggregation import SizeClass, aggregation_for_rate, aggregation_to_json
     from solvers.schedules.catalogue import Options, schedule_for
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
 
-        def timed(ranks: int, algo: str, options: Options, asked: dict[str, Any], *ways: str) -> list[dict[str, Any]]:
+        def timed(ranks: int, algo: str, options: Options, request: dict[str, Any], *ways: str) -> list[dict[str, Any]]:
             classes = (SizeClass(None, algo, schedule_for(algo, ranks, options)),)
-            paced = replace(for_rate(classes, math.inf), smallest_bytes=0)  # as launch has it for one host
+            paced = replace(aggregation_for_rate(classes, math.inf), smallest_bytes=0)  # as launch has it for one host
             plan = _write(folder, f"{algo}.json", aggregation_to_json(paced))
             groups = {way: {"kind": "plink", "order": None, "plan": plan, "eager": way != "by gloo"} for way in ways}
-            whole = {**asked, "groups": {"gloo": {"kind": "gloo", "order": None}, **groups}}
-            said = _launch(
+            whole = {**request, "groups": {"gloo": {"kind": "gloo", "order": None}, **groups}}
+            rows_printed = _launch(
                 folder, "--runner", "local", "--slots", str(ranks), _PROGRAM, _write(folder, "asked.json", whole)
             )
-            rows = [row for row in said if "size_bytes" in row]
+            rows = [row for row in rows_printed if "size_bytes" in row]
             medians = [{way: statistics.median(times) for way, times in row["seconds"].items()} for row in rows]
             print("loopback:", medians, flush=True)
             return [{**row, "median_s": median} for row, median in zip(rows, medians, strict=True)]
@@ -225,7 +226,7 @@ def _loopback() -> dict[str, Any]:
     return {**row, "throughput_of_gloo": round(row["median_s"]["gloo"] / row["median_s"]["ring"], 3), "short": short}
 
 
-def shown(figures: dict[str, Any]) -> dict[str, Shown]:
+def thesis_plots(figures: dict[str, Any]) -> dict[str, ThesisPlot]:
     """For docs/results/theses.md."""
     from benchmarks.drawing import curves, strips
 
@@ -247,19 +248,19 @@ def shown(figures: dict[str, Any]) -> dict[str, Shown]:
         }, "size", "times as fast", "x",
         xticks={row["size_bytes"]: format_bytes(row["size_bytes"]) for row in rows},
     )  # fmt: skip
-    found = {"figure-6-12": Shown(text, picture, part="sizes")}
+    plots = {"figure-6-12": ThesisPlot(text, picture, part="sizes")}
     if "groups" in figures and "samples" in figures["groups"]:
-        found["figure-6-13"] = _groups_shown(figures["groups"], strips)
-    return found
+        plots["figure-6-13"] = _groups_plot(figures["groups"], strips)
+    return plots
 
 
-def _groups_shown(groups: dict[str, Any], strips: Any) -> Shown:
+def _groups_plot(groups: dict[str, Any], strips: Any) -> ThesisPlot:
     """2LHA by groups of either kind, over what it takes by the probed ones."""
     probed, gains = groups["seconds"]["probed"], sorted(groups["gains"])
     p95 = float(np.percentile(gains, 95))
-    found = {None: "", True: " (the same groups)", False: " (others)"}[groups.get("found")]
+    found_text = {None: "", True: " (the same groups)", False: " (others)"}[groups.get("found")]
     text = (
-        f"by probed groups {groups['over_true']:.2f} times as fast as by the true ones{found}, "
+        f"by probed groups {groups['over_true']:.2f} times as fast as by the true ones{found_text}, "
         f"{statistics.mean(gains):.2f} (median {statistics.median(gains):.2f}, 95 % {p95:.2f}) as by "
         f"{len(gains)} random draws, {groups['over_flat']:.2f} as flat aggregation"
     )
@@ -270,7 +271,7 @@ def _groups_shown(groups: dict[str, Any], strips: Any) -> Shown:
     }
     second = f"every all-reduce of {groups['size_bytes'] / 1e6:.1f} MB, in the median by probed groups; 16 lab hosts"
     picture = strips("figure-6-13", "Two levels by probed, true and random groups", second, rows, "times as long")
-    return Shown(text, picture, part="groups")
+    return ThesisPlot(text, picture, part="groups")
 
 
 def main() -> int:
@@ -278,55 +279,57 @@ def main() -> int:
     path = ROOT / "docs/results/aggengine.json"
     words = [word for word in sys.argv[1:] if not word.startswith("--")]
     wanted = words or ["loopback", "sizes", "groups", *(["training"] if _FULL else [])]
-    found = read_document(path)["figures"] if path.exists() and set(wanted) != _PARTS else {}
+    figures = read_document(path)["figures"] if path.exists() and set(wanted) != _PARTS else {}
     if "loopback" in wanted:
-        found["loopback"] = _loopback()
+        figures["loopback"] = _loopback()
     if set(wanted) - {"loopback"}:
         with lab("--seed", "5") as bench:
             _, ring = _prepared(bench)
             for part, measure in (("sizes", _sizes), ("groups", _random_groups)):
                 if part in wanted:
-                    found[part] = measure(bench, ring)
+                    figures[part] = measure(bench, ring)
             if "training" in wanted:
-                found["training"] = _training(bench)
+                figures["training"] = _training(bench)
     configuration = {"racks": 4, "hosts_per_rack": 4, "rate": "200mbit", "repeats": _REPEATS}
-    return record("aggengine", configuration, found, _bars(found), wanted)
+    return record("aggengine", configuration, figures, _bars(figures), wanted)
 
 
-def _bars(found: dict[str, Any]) -> list[Bar]:
+def _bars(figures: dict[str, Any]) -> list[Bar]:
     bars = []
-    if "sizes" in found:
-        rows = {row["size_bytes"]: row["median_s"] for row in found["sizes"]["rows"]}
-        bound = {row["size_bytes"]: row["bound_s"] for row in found["sizes"]["rows"]}
-        given, ordered, engine = "gloo, given order", "gloo, plink's order", "2lha, given order"
+    if "sizes" in figures:
+        rows = {row["size_bytes"]: row["median_s"] for row in figures["sizes"]["rows"]}
+        bound = {row["size_bytes"]: row["bound_s"] for row in figures["sizes"]["rows"]}
+        stock, ordered, engine = "gloo, given order", "gloo, plink's order", "2lha, given order"
         whole = "plink, given order"
         large = 25_000_000
         bars += [
-            Bar("25 MB: times stock Gloo in the given order", rows[large][given] / rows[large][whole], at_least=3.0),
+            Bar("25 MB: times stock Gloo in the given order", rows[large][stock] / rows[large][whole], at_least=3.0),
             Bar("25 MB: share of Gloo in plink's order", rows[large][ordered] / rows[large][whole], at_least=0.95),
             Bar("25 MB: share of the bound", bound[large] / rows[large][whole], at_least=0.9),
-            Bar("25 MB, 2LHA alone: times stock Gloo", rows[large][given] / rows[large][engine], at_least=3.0),
+            Bar("25 MB, 2LHA alone: times stock Gloo", rows[large][stock] / rows[large][engine], at_least=3.0),
             Bar("25 MB, 2LHA alone: share of Gloo in order", rows[large][ordered] / rows[large][engine], at_least=0.95),
             Bar("25 MB, 2LHA alone: share of the bound", bound[large] / rows[large][engine], at_least=0.9),
             Bar("64 KB: times Gloo in the better order", _better(rows[64 << 10], whole), at_least=4.0),
             Bar("1 MB: times Gloo in the better order", _better(rows[1 << 20], whole), at_least=1.0),
             Bar(
                 "any size: slower than the better of stock Gloo and 2LHA by, worst",
-                max(row[whole] / min(row[given], row[engine]) for row in rows.values()),
+                max(row[whole] / min(row[stock], row[engine]) for row in rows.values()),
                 at_most=1.05,
             ),
         ]
-    if "loopback" in found:
-        share = found["loopback"]["throughput_of_gloo"]
+    if "loopback" in figures:
+        share = figures["loopback"]["throughput_of_gloo"]
         bars.append(Bar("64 MB between two processes: share of Gloo's throughput", share, at_least=0.8))
-        medians = [row["median_s"] for row in found["loopback"].get("short", [])]
+        medians = [row["median_s"] for row in figures["loopback"].get("short", [])]
         if medians:
             least = min(median["by gloo"] / median["2lha"] for median in medians)
             bars.append(Bar("short vectors over sockets of its own: times by Gloo's, least", least, at_least=1.0))
-    if "training" in found:
-        bars.append(Bar("DDP in the given order, times stock Gloo", found["training"]["gain"], at_least=2.3))
-    if "groups" in found:
-        bars.append(Bar("probed against random groups, mean", statistics.mean(found["groups"]["gains"]), at_least=1.3))
+    if "training" in figures:
+        bars.append(Bar("DDP in the given order, times stock Gloo", figures["training"]["gain"], at_least=2.3))
+    if "groups" in figures:
+        bars.append(
+            Bar("probed against random groups, mean", statistics.mean(figures["groups"]["gains"]), at_least=1.3)
+        )
     return bars
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.agileml_shown import shown as shown  # for benchmarks/theses.py
+from benchmarks.agileml_plots import thesis_plots as thesis_plots  # for benchmarks/theses.py
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
 from plink.model.hosts import Hosts, read_hosts, render_hosts
@@ -57,14 +57,14 @@ _FAULT_CLOCKS = 70
 
 
 @dataclass
-class Job:
+class ElasticRun:
     """One run that is watched. ``at``: what is done when an iteration has begun, once."""
 
     bench: BenchLab
     hosts: Hosts
     words: tuple[str, ...]
     app: tuple[str, ...]
-    at: dict[int, Callable[["Job"], None]] = field(default_factory=dict)
+    at: dict[int, Callable[["ElasticRun"], None]] = field(default_factory=dict)
     program: str = _MF
     log: list[dict[str, Any]] = field(default_factory=list)
     id: str = ""
@@ -84,7 +84,7 @@ class Job:
         while process.poll() is None:
             time.sleep(0.05)
             new = set(folder.glob(".plink/runs/*")) - before
-            path = next((one / "agile.jsonl" for one in new if (one / "agile.jsonl").exists()), None)
+            path = next((run / "agile.jsonl" for run in new if (run / "agile.jsonl").exists()), None)
             if path is None:
                 continue
             self.id = path.parent.name
@@ -112,7 +112,7 @@ class Job:
             raise SystemExit(done.stderr)
 
     def child(self, pattern: str) -> int:
-        """A process that the job itself started on this machine."""
+        """Return a process that the job itself started on this machine."""
         assert self.process is not None
         for children in Path(f"/proc/{self.process.pid}/task").glob("*/children"):
             for pid in map(int, children.read_text().split()):
@@ -139,7 +139,7 @@ def _pids(bench: BenchLab, name: str) -> list[int]:
 
 
 def _tiers(bench: BenchLab, reliable: int, number: int = 16) -> Hosts:
-    """The lab's hosts as they are given, the first so many reliable."""
+    """Return the lab's hosts as they are given, the first so many reliable."""
     hosts = read_hosts(bench.hosts_file)
     members = tuple(
         replace(host, tier="reliable" if place < reliable else "transient")
@@ -154,22 +154,22 @@ def _median(seconds: dict[int, float], since: int = 3) -> float:
 
 def _stages(bench: BenchLab) -> dict[str, Any]:
     """Turn and turn about; a short run has those that bars are of twice, the others once."""
-    found: dict[str, list[float]] = {name: [] for name in _SETUPS}
+    samples: dict[str, list[float]] = {name: [] for name in _SETUPS}
     raw: dict[str, list[dict[int, float]]] = {name: [] for name in _SETUPS}
     for turn in range(_ROUNDS):
         for name in list(_SETUPS)[:: 1 if turn % 2 == 0 else -1]:
             if turn and not _FULL and name not in _MAIN:
                 continue
             reliable, words = _SETUPS[name]
-            job = Job(
+            job = ElasticRun(
                 bench, _tiers(bench, reliable), (*words, "--max-hosts", "32"),
                 ("--clocks", str(_CLOCKS), *_SIZES),
             )  # fmt: skip
             seconds = job.run()["seconds"]
-            found[name].append(_median(seconds))
+            samples[name].append(_median(seconds))
             raw[name].append(seconds)
-            print(name, round(found[name][-1], 3), flush=True)
-    medians = {name: statistics.median(values) for name, values in found.items()}
+            print(name, round(samples[name][-1], 3), flush=True)
+    medians = {name: statistics.median(values) for name, values in samples.items()}
     ratios = {name: round(value / medians["traditional"], 3) for name, value in medians.items()}
     return {"seconds": medians, "ratios": ratios, "raw": raw}
 
@@ -178,7 +178,7 @@ def _scaling(bench: BenchLab) -> dict[str, Any]:
     """4, 8 and 16 hosts, whose work is to wait: two cores cannot do the work of 16 hosts (Figure 4.14)."""
     raw: dict[int, dict[int, float]] = {}
     for hosts, (reliable, words) in _SCALES.items():
-        job = Job(
+        job = ElasticRun(
             bench, _tiers(bench, reliable, hosts), (*words, "--max-hosts", "32"),
             ("--clocks", str(_SCALE_CLOCKS), "--wait", str(_WAIT_S)), program=_WAITING,
         )  # fmt: skip
@@ -190,7 +190,7 @@ def _scaling(bench: BenchLab) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class _Course:
+class _Scenario:
     """12 hosts join 4 and are warned: iterations in all, and those after which it is said. ``wait_s``: the work on a
     piece is to wait for so long, as on hosts with cores of their own, instead of factors of ``rank``."""
 
@@ -212,7 +212,7 @@ class _Course:
         return (*_SIZES[:4], "--rank", str(self.rank), *_SIZES[6:], *clocks)
 
 
-_SHORT, _LONG, _WAITED = _Course(31, 50, 10, 34), _Course(255, 36, 8, 24), _Course(0, 44, 8, 30, wait_s=0.05)
+_SHORT, _LONG, _WAITED = _Scenario(31, 50, 10, 34), _Scenario(255, 36, 8, 24), _Scenario(0, 44, 8, 30, wait_s=0.05)
 _LONG_ROUNDS = 3 if _FULL else 1
 _STALLS = ("worst_while_adding", "worst_afterwards", "eviction")
 
@@ -220,48 +220,52 @@ _STALLS = ("worst_while_adding", "worst_afterwards", "eviction")
 def _elastic(bench: BenchLab) -> dict[str, Any]:
     """4 hosts; 12 more, which are warned later (Figure 4.15). With iterations of under a second, beside an undisturbed
     job; with such of some seconds, as the thesis has them; and with work that leaves the cores to what plink does."""
-    kept = bench.folder / "factors"
-    calm = Job(bench, _tiers(bench, 1, 4), ("--max-hosts", "32"), (*_SHORT.app, "--save", f"{kept}-0.npz")).run()
-    found = _come_and_go(bench, _SHORT, "--save", f"{kept}-1.npz")
-    one, other = np.load(f"{kept}-0.npz"), np.load(f"{kept}-1.npz")
+    factors = bench.folder / "factors"
+    calm = ElasticRun(
+        bench, _tiers(bench, 1, 4), ("--max-hosts", "32"), (*_SHORT.app, "--save", f"{factors}-0.npz")
+    ).run()
+    result = _come_and_go(bench, _SHORT, "--save", f"{factors}-1.npz")
+    undisturbed, disturbed = np.load(f"{factors}-0.npz"), np.load(f"{factors}-1.npz")
     rounds = sorted((_come_and_go(bench, _LONG) for _ in range(_LONG_ROUNDS)), key=lambda run: float(run["eviction"]))
     return {
-        **found, "undisturbed": calm["seconds"],
-        "largest_difference": float(max(abs(one[key] - other[key]).max() for key in ("users", "movies"))),
+        **result, "undisturbed": calm["seconds"],
+        "largest_difference": float(max(abs(undisturbed[key] - disturbed[key]).max() for key in ("users", "movies"))),
         "long": rounds[len(rounds) // 2], "waiting": _come_and_go(bench, _WAITED),
         "each": [{key: run[key] for key in _STALLS} for run in rounds],
     }  # fmt: skip
 
 
-def _come_and_go(bench: BenchLab, course: _Course, *more: str) -> dict[str, Any]:
+def _come_and_go(bench: BenchLab, scenario: _Scenario, *more: str) -> dict[str, Any]:
     every = _tiers(bench, 1)
     (bench.folder / "more.txt").write_text(render_hosts(replace(every, members=every.members[4:])))
     names = [host.name for host in every.members[4:]]
-    job = Job(
-        bench, _tiers(bench, 1, 4), ("--max-hosts", "32"), (*course.app, *more), program=course.program,
+    job = ElasticRun(
+        bench, _tiers(bench, 1, 4), ("--max-hosts", "32"), (*scenario.app, *more), program=scenario.program,
         at={
-            course.add: lambda job: job.plink("elastic", "add", "last", "--hosts", "more.txt"),
-            course.evict: lambda job: job.plink("elastic", "evict", "last", *names, "--in", "60s"),
+            scenario.add: lambda job: job.plink("elastic", "add", "last", "--hosts", "more.txt"),
+            scenario.evict: lambda job: job.plink("elastic", "evict", "last", *names, "--in", "60s"),
         },
     )  # fmt: skip
-    told = job.run()
-    seconds = told["seconds"]
+    summary = job.run()
+    seconds = summary["seconds"]
     lines = [line for line in job.log if line["what"] == "iteration" and line["iteration"] >= 3]
     took_over = next(line["iteration"] for line in lines if line["workers"] == len(every))
     # Until two iterations after the last of them was gone: what they served moves when their workers have ended.
     ends = [line for line in job.log if line["what"] == "host" and line["event"] in ("left", "failed")]
-    gone = next((line["iteration"] for line in lines if line["at"] >= ends[-1]["at"]), course.clocks)
+    gone = next((line["iteration"] for line in lines if line["at"] >= ends[-1]["at"]), scenario.clocks)
     failed = [line["host"] for line in ends if line["event"] == "failed"]
-    if failed or took_over + 6 > course.evict - 4 or gone + 5 > course.clocks:
-        raise SystemExit(f"{failed} failed, all had begun at iteration {took_over}, all were gone at {gone}: {course}")
-    usual = statistics.median(seconds[number] for number in range(3, course.add + 1))
-    adding = [seconds[number] for number in range(course.add + 1, took_over + 1)]
+    if failed or took_over + 6 > scenario.evict - 4 or gone + 5 > scenario.clocks:
+        raise SystemExit(
+            f"{failed} failed, all had begun at iteration {took_over}, all were gone at {gone}: {scenario}"
+        )
+    usual = statistics.median(seconds[number] for number in range(3, scenario.add + 1))
+    adding = [seconds[number] for number in range(scenario.add + 1, took_over + 1)]
     settling = [seconds[number] for number in range(took_over + 1, took_over + 6)]
-    large = statistics.median(seconds[number] for number in range(course.evict - 4, course.evict))
-    after = statistics.median(seconds[number] for number in range(gone + 3, course.clocks - 1))
-    worst = max((seconds[number], number) for number in range(course.evict, gone + 3))
+    large = statistics.median(seconds[number] for number in range(scenario.evict - 4, scenario.evict))
+    after = statistics.median(seconds[number] for number in range(gone + 3, scenario.clocks - 1))
+    worst = max((seconds[number], number) for number in range(scenario.evict, gone + 3))
     return {
-        "seconds": seconds, "events": told["events"], "took_over": took_over, "left": gone, "usual_s": usual,
+        "seconds": seconds, "events": summary["events"], "took_over": took_over, "left": gone, "usual_s": usual,
         "worst_while_adding": round(max(adding, default=usual) / usual, 3),
         "worst_afterwards": round(max(settling) / large, 3),
         "afterwards_beside_before": round(max(settling) / usual, 3), "with_16_s": large,
@@ -272,22 +276,23 @@ def _come_and_go(bench: BenchLab, course: _Course, *more: str) -> dict[str, Any]
 
 
 def _faults(bench: BenchLab) -> dict[str, Any]:
-    """One run for each; its last objective beside the undisturbed one, when the loss was found, what was redone."""
+    """Return one run for each; its last objective beside the undisturbed one, when the loss was found, what was
+    redone."""
     hosts = _tiers(bench, 1, 8)
     names = hosts.names
     words = ("--max-hosts", "16", "--checkpoint", str(bench.folder / "checkpoints"), "--checkpoint-every", "2s")
     app = (*_SIZES, "--clocks", str(_FAULT_CLOCKS))
 
-    def several(*some: str) -> Callable[[Job], None]:
-        def kill(job: Job) -> None:
+    def several(*some: str) -> Callable[[ElasticRun], None]:
+        def kill(job: ElasticRun) -> None:
             pids = [job.pid(name, "agileml.node") for name in some]
             for pid in pids:
                 os.kill(pid, signal.SIGKILL)
 
         return kill
 
-    def frozen(name: str) -> Callable[[Job], None]:
-        def freeze(job: Job) -> None:
+    def frozen(name: str) -> Callable[[ElasticRun], None]:
+        def freeze(job: ElasticRun) -> None:
             pids = _pids(bench, name)
             for pid in pids:
                 os.kill(pid, signal.SIGSTOP)
@@ -303,49 +308,51 @@ def _faults(bench: BenchLab) -> dict[str, Any]:
     def rack(name: str) -> str:
         return f"rack{bench.racks[bench.names.index(name)]}"
 
-    def cut(*words: str) -> Callable[[Job], None]:
-        def does(job: Job) -> None:
+    def cut(*words: str) -> Callable[[ElasticRun], None]:
+        def does(job: ElasticRun) -> None:
             job.plink("lab", "cut", *words, "--name", bench.name)
             threading.Timer(10, lambda: job.plink("lab", "heal", "--name", bench.name)).start()
 
         return does
 
-    def controller(job: Job) -> None:
+    def controller(job: ElasticRun) -> None:
         os.kill(job.child("runners.agile.main"), signal.SIGKILL)
 
     other = next(rack(name) for name in names if rack(name) != rack(names[0]))
     # With 7 transient hosts the first four of them serve.
-    faults: dict[str, Callable[[Job], None] | None] = {
+    faults: dict[str, Callable[[ElasticRun], None] | None] = {
         "undisturbed": None, "an ActivePS": several(names[1]), "half of the transient hosts": several(*names[1:5]),
         "all transient hosts": several(*names[1:]), "a worker": several(names[7]), "the controller": controller,
         "the reliable host": several(names[0]), "a host frozen for 10 s": frozen(names[2]),
         "a rack cut off for 10 s": cut(rack(names[1])),
         "two racks cut off from each other for 10 s": cut(rack(names[0]), "--from", other),
     }  # fmt: skip
-    found: dict[str, Any] = {}
+    rows: dict[str, Any] = {}
     for name, does in faults.items():
         began = [0.0]
 
-        def fault(job: Job, does: Callable[[Job], None] | None = does, began: list[float] = began) -> None:
+        def fault(
+            job: ElasticRun, does: Callable[[ElasticRun], None] | None = does, began: list[float] = began
+        ) -> None:
             assert does
             does(job)
             began[0] = time.monotonic()
 
-        job = Job(bench, hosts, words, app, at={20: fault} if does else {})
-        told = job.run()
+        job = ElasticRun(bench, hosts, words, app, at={20: fault} if does else {})
+        summary = job.run()
         iterations = [line for line in job.log if line["what"] == "iteration"]
         objectives = [line["objective"] for line in iterations if line["objective"]]
-        found[name] = {
+        rows[name] = {
             "found_s": None if job.failed_at is None else round(job.failed_at - began[0], 2),
             "twice": len(iterations) - len({line["iteration"] for line in iterations}),
             "objective": objectives[-1], "seconds": round(job.log[-1]["seconds"], 1),
             "redone": [line["redone"] for line in job.log if line["what"] == "rolled back"],
             "lost": [line["why"] for line in job.log if line["what"] == "host" and line["event"] == "failed"],
-            "events": told["events"],
+            "events": summary["events"],
         }  # fmt: skip
-        found[name]["off"] = abs(objectives[-1] / found["undisturbed"]["objective"] - 1)
-        print(name, {key: value for key, value in found[name].items() if key != "events"}, flush=True)
-    return found
+        rows[name]["off"] = abs(objectives[-1] / rows["undisturbed"]["objective"] - 1)
+        print(name, {key: value for key, value in rows[name].items() if key != "events"}, flush=True)
+    return rows
 
 
 def _brief(figures: dict[str, Any]) -> dict[str, Any]:
@@ -363,25 +370,25 @@ def main() -> int:
     parts = {"stages": _stages, "scaling": _scaling, "elastic": _elastic, "faults": _faults}
     words = [word for word in sys.argv[1:] if not word.startswith("--")]
     # What a short run leaves out is kept as it was recorded.
-    found: dict[str, Any] = read_document(path)["figures"] if path.exists() and (words or not _FULL) else {}
+    figures: dict[str, Any] = read_document(path)["figures"] if path.exists() and (words or not _FULL) else {}
     wanted = words or (list(parts) if _FULL else ["stages", "scaling", "elastic"])
     for name in wanted:
         with lab(*_LAB) as bench:
-            found[name] = parts[name](bench)
-        print(name, _brief(found[name]))
+            figures[name] = parts[name](bench)
+        print(name, _brief(figures[name]))
     settings = {
         "lab": _LAB, "sizes": _SIZES, "clocks": _CLOCKS, "rounds": _ROUNDS,
         "elastic": [asdict(course) for course in (_SHORT, _LONG, _WAITED)],
         "elastic_rounds": _LONG_ROUNDS,
     }  # fmt: skip
-    return record("agileml", settings, found, _bars(found), wanted)
+    return record("agileml", settings, figures, _bars(figures), wanted)
 
 
-def _bars(found: dict[str, Any]) -> list[Bar]:
+def _bars(figures: dict[str, Any]) -> list[Bar]:
     bars = []
-    if ratios := found.get("stages", {}).get("ratios"):
+    if ratios := figures.get("stages", {}).get("ratios"):
         bars.append(Bar("stage 3: an iteration beside the traditional server's", ratios["stage 3"], at_most=_STAGE_3))
-    if elastic := found.get("elastic"):
+    if elastic := figures.get("elastic"):
         for of, some in (("8 MB", elastic.get("long")), ("1 MB", elastic)):
             if some:
                 bars += [
@@ -404,7 +411,7 @@ def _bars(found: dict[str, Any]) -> list[Bar]:
         bars += [
             Bar("the largest difference from the undisturbed parameters", elastic["largest_difference"], at_most=1e-4),
         ]
-    for name, row in found.get("faults", {}).items():
+    for name, row in figures.get("faults", {}).items():
         bars.append(Bar(f"{name}: the objective's distance from the undisturbed one", row["off"], at_most=_SAME))
         if row.get("found_s") is not None:
             bars.append(Bar(f"{name}: seconds until it was noticed", row["found_s"], at_most=_DETECTED_S))

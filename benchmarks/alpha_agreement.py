@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.embedding import _HOSTS, _KINDS, _RAW, _SIGMA, _cloud
 from benchmarks.record import Bar, record, seeds_of
-from benchmarks.shown import Shown
+from benchmarks.thesis_plot import ThesisPlot
 from plink.model.network import Matrix
 from solvers.affinity import paia
 from solvers.embedding.embed import embed
@@ -28,12 +28,12 @@ _ALPHAS = (1.0, 1.5, 2.0)
 
 
 def _within(label: Labels, rtt_us: Matrix) -> float:
-    """The true mean round trip within groups."""
+    """Return the true mean round trip within groups."""
     return float(rtt_us[(label[:, None] == label) & ~np.eye(len(label), dtype=bool)].mean())
 
 
 def rows_of(kind: str, seed: int) -> list[dict[str, Any]]:
-    """One cloud: a row for each alpha."""
+    """Return one cloud: a row for each alpha."""
     cloud, measured = _cloud(_HOSTS, kind, seed)
     sizes, rows = sizes_for(_HOSTS, None, 1.0), []
     for alpha in _ALPHAS:
@@ -50,18 +50,18 @@ def rows_of(kind: str, seed: int) -> list[dict[str, Any]]:
     return rows
 
 
-def shown(figures: dict[str, Any]) -> dict[str, Shown]:
+def thesis_plots(figures: dict[str, Any]) -> dict[str, ThesisPlot]:
     """For docs/results/theses.md."""
     from benchmarks.drawing import curves
 
     means = {float(alpha): row for alpha, row in figures["means"].items()}
-    one, two = means[1.0], means[2.0]
+    alpha_1, alpha_2 = means[1.0], means[2.0]
     clouds = {(row["kind"], row["seed"]) for row in figures["clouds"]}
     text = (
-        f"{one['ami']:.2f} at alpha 1, {two['ami']:.2f} at alpha 2 ({len(clouds)} clouds); PAIA of the fitted "
-        f"distances {100 * one['paia']:.1f} % and {100 * two['paia']:.1f} %, true round trip "
-        f"within groups {one['within_us']:.1f} and "
-        f"{two['within_us']:.1f} µs"
+        f"{alpha_1['ami']:.2f} at alpha 1, {alpha_2['ami']:.2f} at alpha 2 ({len(clouds)} clouds); PAIA of the fitted "
+        f"distances {100 * alpha_1['paia']:.1f} % and {100 * alpha_2['paia']:.1f} %, true round trip "
+        f"within groups {alpha_1['within_us']:.1f} and "
+        f"{alpha_2['within_us']:.1f} µs"
     )
     alphas = list(means)
     picture = curves(
@@ -76,9 +76,9 @@ def shown(figures: dict[str, Any]) -> dict[str, Shown]:
     )  # fmt: skip
     table = ["| alpha | AMI | by cloud | PAIA | within groups, µs |", "|---" * 5 + "|"]
     for alpha, row in means.items():
-        each = ", ".join(f"{found['ami']:.2f}" for found in figures["clouds"] if found["alpha"] == alpha)
+        each = ", ".join(f"{row['ami']:.2f}" for row in figures["clouds"] if row["alpha"] == alpha)
         table.append(f"| {alpha:g} | {row['ami']:.3f} | {each} | {row['paia']:.3f} | {row['within_us']:.1f} |")
-    return {"figure-4-4": Shown(text, picture, "\n".join(table))}
+    return {"figure-4-4": ThesisPlot(text, picture, "\n".join(table))}
 
 
 def main() -> int:

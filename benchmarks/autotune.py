@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
-from benchmarks.shown import Shown
+from benchmarks.thesis_plot import ThesisPlot
 from plink.model.storage import read_document
 
 ROOT = Path(__file__).parents[1]
@@ -34,7 +34,7 @@ _TUNED, _WATCHED, _STOCK = ("--autotune",), ("--autotune", "--set", "autotune-th
 
 
 def _run(bench: BenchLab, algo: str, more: tuple[str, ...], seconds: float, faults: bool) -> dict[str, Any]:
-    """One job: its steps, when the host fell and recovered, and what the log has."""
+    """Return one job: its steps, when the host fell and recovered, and what the log has."""
     before = set(bench.folder.glob(".plink/runs/*"))
     words = ["--backend", algo, "--order", "2lha.json", *more]
     job = subprocess.Popen(
@@ -64,15 +64,15 @@ def _run(bench: BenchLab, algo: str, more: tuple[str, ...], seconds: float, faul
     (folder,) = set(bench.folder.glob(".plink/runs/*")) - before
     log = folder / "autotune.jsonl"
     rows = [json.loads(line) for line in log.read_text().splitlines()] if more else []
-    kept = [
+    log_rows = [
         {key: row[key] for key in row if key not in ("seen", "local_masters", "global_group", "groups")}
         for row in rows[1:]
     ]
-    return {"steps": steps, "log": kept}
+    return {"steps": steps, "log": log_rows}
 
 
 def _cost(bench: BenchLab, algo: str) -> dict[str, Any]:
-    """The same job on a network that stays as it is, with and without, turn and turn about: steps a second."""
+    """Return the same job on a network that stays as it is, with and without, turn and turn about: steps a second."""
     rates: dict[str, list[float]] = {"with": [], "without": []}
     for pair in range(_PAIRS):
         for which in sorted(rates, reverse=bool(pair % 2)):
@@ -95,40 +95,41 @@ def _judge(with_it: dict[str, Any], without: dict[str, Any]) -> dict[str, Any]:
     slow = _throughput(without, _CUT_S + 5, _RESTORED_S)
     rates = [(row["at"], row["MB_s"]) for row in with_it["stretches"]]
     begun = next((k for k, row in enumerate(with_it["stretches"]) if row["action"] == "quicktune"), None)
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "steady_MB_s": round(_throughput(without, 5, _CUT_S), 3),
         "slow_MB_s": round(slow, 3),
         "tuned_MB_s": round(_throughput(with_it, _RESTORED_S - 20, _RESTORED_S), 3),
     }
-    found["gain"] = round(found["tuned_MB_s"] / slow, 3)
+    result["gain"] = round(result["tuned_MB_s"] / slow, 3)
     if begun is not None:
         # What comes after the recovery is the host's own doing.
         reached = [
             k - begun for k, (at, rate) in enumerate(rates) if k > begun and at < _RESTORED_S and rate >= _GAIN * slow
         ]
-        found["steps_to_gain"] = reached[0] if reached else None
+        result["steps_to_gain"] = reached[0] if reached else None
         again = [
             k for k, row in enumerate(with_it["stretches"]) if row["action"] == "quicktune" and row["at"] > _RESTORED_S
         ]
         later = range(again[0], len(rates)) if again else range(0)
         even = [k - again[0] for k in later if all(row["imbalance"] < _EVEN for row in with_it["stretches"][k:])]
-        found["steps_to_even"] = even[0] if even else None
-        found["recovered_MB_s"] = round(_throughput(with_it, _END_S - 15, _END_S), 3)
-    return found
+        result["steps_to_even"] = even[0] if even else None
+        result["recovered_MB_s"] = round(_throughput(with_it, _END_S - 15, _END_S), 3)
+    return result
 
 
 def _stretches(run: dict[str, Any]) -> list[dict[str, Any]]:
-    """The log by the clock of the steps: its stretches follow one another."""
-    at, imbalance, installed, found = 0.0, 1.0, {0: 1.0}, []
+    """Return the log by the clock of the steps: its stretches follow one another."""
+    at, imbalance, installed, intervals = 0.0, 1.0, {0: 1.0}, []
     offset = run["steps"][-1][0] - run["log"][-1]["at_s"]
     for row in run["log"]:
         at = row["at_s"] + offset
         imbalance = installed.get(row["epoch"], imbalance)
-        found.append({"at": round(at, 2), "MB_s": round(row["bytes"] / row["seconds"] / 1e6, 3), "imbalance": imbalance,
+        rate = round(row["bytes"] / row["seconds"] / 1e6, 3)
+        intervals.append({"at": round(at, 2), "MB_s": rate, "imbalance": imbalance,
                       "action": row["action"], "reason": row["reason"]})  # fmt: skip
         if "imbalance" in row:
             installed[max(installed) + 1] = row["imbalance"]
-    return found
+    return intervals
 
 
 def _prepare(bench: BenchLab) -> None:
@@ -145,7 +146,7 @@ def _prepare(bench: BenchLab) -> None:
             raise SystemExit(run.stderr)
 
 
-def shown(figures: dict[str, Any]) -> dict[str, Shown]:
+def thesis_plots(figures: dict[str, Any]) -> dict[str, ThesisPlot]:
     """For docs/results/theses.md."""
     from benchmarks.drawing import curves
 
@@ -165,8 +166,8 @@ def shown(figures: dict[str, Any]) -> dict[str, Shown]:
         parts = [
             [s for at, s in steps if begin <= at < begin + every] for begin in range(0, int(steps[-1][0]), int(every))
         ]
-        kept = [(every * (k + 0.5), _SIZE / 1e6 / statistics.median(part)) for k, part in enumerate(parts) if part]
-        series[label] = ([at for at, _ in kept], [rate for _, rate in kept])
+        rates = [(every * (k + 0.5), _SIZE / 1e6 / statistics.median(part)) for k, part in enumerate(parts) if part]
+        series[label] = ([at for at, _ in rates], [rate for _, rate in rates])
     picture = curves(
         "figure-6-15", "Throughput while a host is slow, and after", "all-reduces of 2 MB by two levels, 16 hosts",
         series, "seconds", "MB/s", spans={"one host at a quarter of its rate": (_CUT_S, _RESTORED_S)}, points=False,
@@ -174,14 +175,14 @@ def shown(figures: dict[str, Any]) -> dict[str, Shown]:
     moved = [step for step in row["stretches"] if step["action"] not in ("watch", "wait")]
     table = ["| at, s | MB/s | action | reason |", "|---" * 4 + "|"]
     table += [f"| {step['at']:.0f} | {step['MB_s']:.2f} | {step['action']} | {step['reason']} |" for step in moved]
-    return {"figure-6-15": Shown(text, picture, "\n".join(table))}
+    return {"figure-6-15": ThesisPlot(text, picture, "\n".join(table))}
 
 
 def main() -> int:
     """Run and record; the exit code. Words (2lha) measure these only, the rest is kept."""
     path = ROOT / "docs/results/autotune.json"
     full, words = "--full" in sys.argv, [word for word in sys.argv[1:] if not word.startswith("--")]
-    found = read_document(path)["figures"] if path.exists() and words else {}
+    figures = read_document(path)["figures"] if path.exists() and words else {}
     for algo in words or _LABS:
         with lab("--seed", "5", *_LABS[algo]) as bench:
             _prepare(bench)
@@ -193,7 +194,7 @@ def main() -> int:
         judged = _judge(tuned, without) | cost
         judged["steady_changes"] = sum(row["action"] not in ("watch", "wait") for row in steady["log"])
         print(algo, judged, flush=True)
-        found[algo] = judged | {
+        figures[algo] = judged | {
             "stretches": tuned["stretches"],
             "steps_s": {"with": tuned["steps"], "without": without["steps"]},
             "steady": [round(row["bytes"] / row["seconds"] / 1e6, 3) for row in steady["log"]],
@@ -202,13 +203,13 @@ def main() -> int:
         "autotune",
         {"labs": _LABS, "rate": "200mbit", "slow": _SLOW, "size_bytes": _SIZE,
          "steady_s": _STEADY_S, "cut_s": _CUT_S, "restored_s": _RESTORED_S, "end_s": _END_S},
-        found, _bars(found), words or list(_LABS),
+        figures, _bars(figures), words or list(_LABS),
     )  # fmt: skip
 
 
-def _bars(found: dict[str, Any]) -> list[Bar]:
+def _bars(figures: dict[str, Any]) -> list[Bar]:
     bars = []
-    for algo, row in found.items():
+    for algo, row in figures.items():
         nan = float("nan")
         bars += [
             Bar(f"{algo}: times as fast as without, a host at a quarter", row["gain"], at_least=_GAIN),

@@ -34,7 +34,7 @@ class Cloud:
         return len(self.rtt_us)
 
     def sample(self, rng: np.random.Generator) -> Matrix:
-        """A measurement with all samples, shape (N, N): each direction with noise of its own."""
+        """Return a measurement with all samples, shape (N, N): each direction with noise of its own."""
         return self._measured(rng, self.sample_sigma)
 
     def halves(self, rng: np.random.Generator) -> tuple[Matrix, Matrix]:
@@ -43,17 +43,17 @@ class Cloud:
         return self._measured(rng, sigma), self._measured(rng, sigma)
 
     def network(self, rng: np.random.Generator, details: dict[str, Any] | None = None) -> Network:
-        """What ``plink probe`` would have written: round trips of all samples, and of either half of them."""
+        """Return what ``plink probe`` would have written: round trips of all samples, and of either half of them."""
         halves = self.halves(rng)
         members = tuple(Host(f"host{k}", f"10.{k >> 16}.{k >> 8 & 255}.{k & 255}") for k in range(len(self)))
         written: dict[str, Any] = {"halves_us": [to_rows(half, _DIGITS) for half in halves]}
         return Network(Hosts(members), np.sqrt(halves[0] * halves[1]), None, written | (details or {}))
 
     def fabric(self, rtt_us: Matrix | None = None) -> Fabric:
-        """What the cost models are told, by the true round trips or by those given (shape (N, N), symmetric)."""
+        """Return what the cost models are told, by the true round trips or by those given (shape (N, N), symmetric)."""
         exact = replace(self, sample_sigma=0.0)
-        found = fabric_of(replace(exact.network(np.random.default_rng(0)), details={}))
-        return found if rtt_us is None else replace(found, rtt_us=rtt_us)
+        full = fabric_of(replace(exact.network(np.random.default_rng(0)), details={}))
+        return full if rtt_us is None else replace(full, rtt_us=rtt_us)
 
     def _measured(self, rng: np.random.Generator, sigma: float) -> Matrix:
         return np.asarray(self.rtt_us * rng.lognormal(0.0, sigma, self.rtt_us.shape))
@@ -67,7 +67,7 @@ def three_tier(
     sample_sigma: float = 0.05,
     tiers_us: tuple[float, float, float] = (25.0, 60.0, 120.0),
 ) -> Cloud:
-    """Hosts in racks in pods: one round trip in a rack, one in a pod, one between pods.
+    """Return hosts in racks in pods: one round trip in a rack, one in a pod, one between pods.
 
     :param rack_sizes: ``uneven``: racks of 3 to 20 hosts, 2 to 6 racks a pod, at random (the last ones take what is
         left); ``powers``: racks of 8, pods of 4 racks.
@@ -83,12 +83,12 @@ def three_tier(
     rack_of, pod_of = rack_of[place], pod_of[place]
     same_rack, same_pod = (labels[:, None] == labels[None, :] for labels in (rack_of, pod_of))
     tier = np.where(same_rack, tiers_us[0], np.where(same_pod, tiers_us[1], tiers_us[2]))
-    kept = np.triu(rng.lognormal(0.0, noise_sigma, (hosts, hosts)), 1)
-    return Cloud(tier * (kept + kept.T), rack_of, pod_of, sample_sigma)
+    upper = np.triu(rng.lognormal(0.0, noise_sigma, (hosts, hosts)), 1)
+    return Cloud(tier * (upper + upper.T), rack_of, pod_of, sample_sigma)
 
 
 def alike(hosts: int, seed: int, sample_sigma: float = 0.05, rtt_us: float = 60.0) -> Cloud:
-    """Hosts between which nothing differs: whatever is measured to differ is noise.
+    """Return hosts between which nothing differs: whatever is measured to differ is noise.
 
     :param seed: of nothing that is drawn here; one cloud of alike hosts is like the other.
     """
@@ -99,7 +99,7 @@ def alike(hosts: int, seed: int, sample_sigma: float = 0.05, rtt_us: float = 60.
 
 
 def _dealt(members: int, between: tuple[int, int], rng: np.random.Generator) -> Labels:
-    """The group of each member, shape (members,), groups of random sizes one after the other."""
+    """Return the group of each member, shape (members,), groups of random sizes one after the other."""
     sizes: list[int] = []
     while sum(sizes) < members:
         sizes.append(int(rng.integers(between[0], between[1] + 1)))

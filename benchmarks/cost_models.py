@@ -12,7 +12,7 @@ from scipy.stats import spearmanr
 
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
-from benchmarks.shown import Shown
+from benchmarks.thesis_plot import ThesisPlot
 from benchmarks.timing import gloo, openmpi
 from benchmarks.timing.orders import Names, Seconds
 from solvers.checking.orders import spread
@@ -36,28 +36,28 @@ def candidates(group_of: npt.NDArray[np.intp], rng: np.random.Generator) -> list
     Random orders alone all stand at the expensive end.
     """
     n = len(group_of)
-    found: list[Order] = []
+    orders: list[Order] = []
     for _ in range(_EACH):
         hosts = rng.permutation(n)
         label = rng.permutation(group_of.max() + 1)[group_of[hosts]]
         together = hosts[np.argsort(label, kind="stable")]
-        found.append(together)
+        orders.append(together)
         for swaps in range(1, n + 1):
             order = together.copy()
             for _ in range(swaps):
                 i, j = rng.integers(n, size=2)
                 order[[i, j]] = order[[j, i]]
-            found.append(order)
+            orders.append(order)
         turn = np.zeros(n, dtype=np.intp)
         for group in range(group_of.max() + 1):
             turn[label == group] = np.arange((label == group).sum())
-        found.append(hosts[np.lexsort((label, turn))])
-        found.append(rng.permutation(n))
-    return found
+        orders.append(hosts[np.lexsort((label, turn))])
+        orders.append(rng.permutation(n))
+    return orders
 
 
 def pricings(algo: str, fabric: Fabric) -> dict[str, Pricing]:
-    """A function that prices an order, microseconds, for every model."""
+    """Return a function that prices an order, microseconds, for every model."""
     pattern = pattern_of(schedule_for(algo, len(fabric.names)))
     return {model: closed_form(pattern, fabric, SIZE_BYTES, model) for model in MODELS}
 
@@ -65,7 +65,8 @@ def pricings(algo: str, fabric: Fabric) -> dict[str, Pricing]:
 def compare(
     bench: BenchLab, fabric: Fabric, algo: str, measure: Measure, rng: np.random.Generator
 ) -> dict[str, Any]:  # fmt: skip
-    """One collective: predicted and measured seconds of the chosen orders, and their rank correlation by model."""
+    """Return one collective: predicted and measured seconds of the chosen orders, and their rank correlation by
+    model."""
     price = pricings(algo, fabric)
     pool = candidates(fabric.group_of, rng)
     costs = np.array([price["contention"](order) for order in pool])
@@ -92,7 +93,7 @@ def _measure(algo: str) -> Measure:
     return gloo.measure if algo == "gloo" else functools.partial(openmpi.measure, algo=algo)
 
 
-def shown(figures: dict[str, Any]) -> dict[str, Shown]:
+def thesis_plots(figures: dict[str, Any]) -> dict[str, ThesisPlot]:
     """For docs/results/theses.md."""
     from benchmarks.drawing import curves
 
@@ -110,10 +111,10 @@ def shown(figures: dict[str, Any]) -> dict[str, Shown]:
     )  # fmt: skip
     table = ["| setup | `contention` | `latency` | `alpha-beta` | measured, s |", "|---" * 5 + "|"]
     for algo, row in figures.items():
-        found = " | ".join(f"{row['spearman'][model]:.3f}" for model in ("contention", "latency", "alpha-beta"))
+        correlations = " | ".join(f"{row['spearman'][model]:.3f}" for model in ("contention", "latency", "alpha-beta"))
         seconds = row["measured_s"]
-        table.append(f"| {names[algo]} | {found} | {min(seconds):.2f} to {max(seconds):.2f} |")
-    return {"table-6-4": Shown(text, picture, "\n".join(table))}
+        table.append(f"| {names[algo]} | {correlations} | {min(seconds):.2f} to {max(seconds):.2f} |")
+    return {"table-6-4": ThesisPlot(text, picture, "\n".join(table))}
 
 
 def main() -> int:
@@ -143,7 +144,7 @@ def main() -> int:
 
 
 def bars_of(figures: dict[str, Any]) -> list[Bar]:
-    """What is wanted."""
+    """Return what is wanted."""
     return [
         Bar(f"{algo}, rank correlation of `contention`", figures[algo]["spearman"]["contention"], at_least=least)
         for algo, least in BARS.items()

@@ -35,7 +35,7 @@ def strips(
     name: str, heading: str, second: str, rows: Mapping[str, Samples], xlabel: str, log: bool = False,
     marks: Mapping[str, float] | None = None, medians: Mapping[str, float] | None = None,
 ) -> Picture:  # fmt: skip
-    """A row for each name: every sample a point, their median a bar.
+    """Return a row for each name: every sample a point, their median a bar.
 
     :param marks: of a row, what another (the thesis) reports: a cross. :param medians: where the bar of a row is not at
     the median of all its samples, but, say, of the medians of several runs.
@@ -43,9 +43,9 @@ def strips(
     bars = {label: median(samples) for label, samples in rows.items()} | dict(medians or {})
     inner = _WIDTH - _LABEL - _RIGHT
     with drawing():
-        made = figure(_WIDTH, _TOP + _ROW * len(rows) + _BOTTOM, PAGE)
-        title(made, heading, PAGE, second)
-        ax = axes(made, (_LABEL, _BOTTOM, inner, _ROW * len(rows)), PAGE, name)
+        fig = figure(_WIDTH, _TOP + _ROW * len(rows) + _BOTTOM, PAGE)
+        title(fig, heading, PAGE, second)
+        ax = axes(fig, (_LABEL, _BOTTOM, inner, _ROW * len(rows)), PAGE, name)
         for row, (label, samples) in enumerate(rows.items()):
             ax.plot(samples, [row] * len(samples), "o", color=group_colour(_CYCLE[0]), alpha=0.7, markersize=5, mew=0)
             ax.plot([bars[label]] * 2, [row - 0.3, row + 0.3], color=PAGE.ink, linewidth=2)
@@ -59,8 +59,8 @@ def strips(
             ax.set_xlim(left=min(0.0, ax.get_xlim()[0]))
         ax.grid(axis="x", color=PAGE.line, linewidth=0.5)
         _finished(ax, xlabel, "")
-    said = "; ".join(f"{label}: median {bars[label]:.3g}" for label in rows)
-    return Picture(name, f"{heading}. {said}.", made)
+    medians_text = "; ".join(f"{label}: median {bars[label]:.3g}" for label in rows)
+    return Picture(name, f"{heading}. {medians_text}.", fig)
 
 
 def curves(
@@ -74,9 +74,9 @@ def curves(
     :param points: whether there are marks. :param xticks: what to write below x, where.
     """
     with drawing():
-        made = figure(_WIDTH, _TOP + _HEIGHT + _BOTTOM, PAGE)
-        title(made, heading, PAGE, second)
-        ax = axes(made, (_LEFT, _BOTTOM, _WIDTH - _LEFT - _RIGHT, _HEIGHT), PAGE, name)
+        fig = figure(_WIDTH, _TOP + _HEIGHT + _BOTTOM, PAGE)
+        title(fig, heading, PAGE, second)
+        ax = axes(fig, (_LEFT, _BOTTOM, _WIDTH - _LEFT - _RIGHT, _HEIGHT), PAGE, name)
         for place, (label, (x, y)) in enumerate(series.items()):
             look: dict[str, Any] = {"marker": MARKS[place][0], "markersize": 4} if points else {}
             style = ("-", (0, (4, 2)), (0, (1, 1.5)), "-.")[place % 4]
@@ -95,21 +95,21 @@ def curves(
             ax.legend(fontsize=8, frameon=False, labelcolor=PAGE.ink)
         ax.grid(axis="y", color=PAGE.line, linewidth=0.5)
         _finished(ax, xlabel, ylabel)
-    return Picture(name, f"{heading}. {second}", made)
+    return Picture(name, f"{heading}. {second}", fig)
 
 
 def spreads(
     name: str, heading: str, second: str, rows: Mapping[str, Samples], xlabel: str, begin: float, bins: int = 50
 ) -> Picture:  # fmt: skip
-    """A small histogram for each name, one below the other, on one axis from ``begin`` or the least sample."""
+    """Return a small histogram for each name, one below the other, on one axis from ``begin`` or the least sample."""
     inner, high = _WIDTH - _LABEL - _RIGHT, 0.5
     low, top = min(begin, *map(min, rows.values())), max(map(max, rows.values()))
     with drawing():
-        made = figure(_WIDTH, _TOP + high * len(rows) + _BOTTOM, PAGE)
-        title(made, heading, PAGE, second)
+        fig = figure(_WIDTH, _TOP + high * len(rows) + _BOTTOM, PAGE)
+        title(fig, heading, PAGE, second)
         for row, (label, samples) in enumerate(rows.items()):
             box = (_LABEL, _BOTTOM + high * (len(rows) - 1 - row), inner, high * 0.86)
-            ax = axes(made, box, PAGE, f"{name}-{row}")
+            ax = axes(fig, box, PAGE, f"{name}-{row}")
             ax.hist(samples, bins, range=(low, top), color=group_colour(_CYCLE[0]))
             ax.axvline(median(samples), color=PAGE.ink, linewidth=1.5)
             ax.set_yticks([])
@@ -119,7 +119,7 @@ def spreads(
             ax.tick_params(labelbottom=last, bottom=last)
             _finished(ax, xlabel if last else "", "")
             ax.spines["left"].set_visible(False)
-    return Picture(name, f"{heading}. {second}", made)
+    return Picture(name, f"{heading}. {second}", fig)
 
 
 def write(picture: Picture, path: Path) -> None:
@@ -143,5 +143,5 @@ def _finished(ax: "Axes", xlabel: str, ylabel: str) -> None:
     ax.set_ylabel(ylabel, labelpad=4)
 
 
-def _done(made: "Figure") -> None:
-    made.clear()
+def _done(fig: "Figure") -> None:
+    fig.clear()

@@ -16,8 +16,8 @@ import numpy as np
 
 from benchmarks.clouds import Cloud, three_tier
 from benchmarks.record import Bar, record, seeds_of
-from benchmarks.shown import Shown
-from plink.api.denoising import verdict_on
+from benchmarks.thesis_plot import ThesisPlot
+from plink.api.smoothing import verdict_on
 from plink.model.network import Matrix, symmetrised
 from solvers.affinity import paia
 from solvers.embedding.embed import embed
@@ -28,7 +28,7 @@ _SEEDS = {_HOSTS: 10}  # of each kind of racks
 _KINDS = ("powers", "uneven")
 _SIGMA = 0.85
 _RAW = (0.78, 0.84)  # PAIA that counts as about 0.81
-_WISHES = {
+_CONSTRAINTS = {
     "alpha 1": Wishes(alpha=1.0),
     "alpha 2": Wishes(alpha=2.0),
     "alpha 1, 2 dimensions, no heights, absolute": Wishes(2, 1.0, heights=False, relative=False),
@@ -41,7 +41,7 @@ _MEGABYTES = 1536
 
 
 def _cloud(hosts: int, kind: str, seed: int) -> tuple[Cloud, Matrix]:
-    """A cloud, and what was measured of it."""
+    """Return a cloud, and what was measured of it."""
     cloud = three_tier(hosts, seed, kind, noise_sigma=0.0, sample_sigma=_SIGMA)
     return cloud, symmetrised(cloud.sample(np.random.default_rng((seed, 1))))
 
@@ -53,36 +53,41 @@ def gains_of(kind: str, seeds: int) -> list[dict[str, Any]]:
         cloud, measured = _cloud(_HOSTS, kind, seed)
         raw = paia(measured, cloud.rtt_us)
         row: dict[str, Any] = {"kind": kind, "seed": seed, "raw": round(raw, 4), "points": {}, "settings": {}}
-        for name, wishes in _WISHES.items():
-            found = embed(measured, wishes, seed)
-            row["points"][name] = round(100 * (paia(found.fitted_us, cloud.rtt_us) - raw), 2)
-            row["settings"][name] = [*vars(found.setting).values(), found.steps, round(found.held_out_error, 4)]
+        for name, constraints in _CONSTRAINTS.items():
+            embedding = embed(measured, constraints, seed)
+            row["points"][name] = round(100 * (paia(embedding.fitted_us, cloud.rtt_us) - raw), 2)
+            row["settings"][name] = [
+                *vars(embedding.setting).values(),
+                embedding.steps,
+                round(embedding.held_out_error, 4),
+            ]
         rows.append(row)
     return rows
 
 
 def _seconds_of(hosts: int) -> tuple[float, float, float, float]:
-    """Seconds with the verdict, the process's largest size in MB, and PAIA raw and fitted; in a process of its own."""
+    """Return seconds with the verdict, the process's largest size in MB, and PAIA raw and fitted; in a process of its
+    own."""
     cloud, measured = _cloud(hosts, "uneven", 0)
     network = cloud.network(np.random.default_rng((0, 2)))
     embed(measured[:8, :8])
     began = time.perf_counter()
-    found = embed(measured)
-    verdict_on(network, found, 0)
+    embedding = embed(measured)
+    verdict_on(network, embedding, 0)
     took = time.perf_counter() - began
     largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return took, largest, paia(measured, cloud.rtt_us), paia(found.fitted_us, cloud.rtt_us)
+    return took, largest, paia(measured, cloud.rtt_us), paia(embedding.fitted_us, cloud.rtt_us)
 
 
 def timed(hosts: int) -> dict[str, float]:
-    """The same from outside."""
+    """Return the same from outside."""
     command = [sys.executable, "-m", "benchmarks.embedding", "--time", str(hosts)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     names = ("seconds", "megabytes", "raw", "fitted")
     return {name: round(float(value), 3) for name, value in zip(names, done.stdout.split(), strict=True)}
 
 
-def shown(figures: dict[str, Any]) -> dict[str, Shown]:
+def thesis_plots(figures: dict[str, Any]) -> dict[str, ThesisPlot]:
     """For docs/results/theses.md."""
     from benchmarks.drawing import strips
 
@@ -104,7 +109,7 @@ def shown(figures: dict[str, Any]) -> dict[str, Shown]:
         {label: [row["points"][name] for row in clouds] for name, label in names.items()}, "points",
         marks={"alpha 1": 5.0, "alpha 2": 8.1, "alpha 1, a plane": 5.0, "alpha 2, a plane": 8.1},
     )  # fmt: skip
-    return {"embedding": Shown(text, picture)}
+    return {"embedding": ThesisPlot(text, picture)}
 
 
 def main() -> int:
@@ -114,7 +119,7 @@ def main() -> int:
         return 0
     seeds = seeds_of(_SEEDS)[_HOSTS]
     rows = [row for kind in _KINDS for row in gains_of(kind, seeds)]
-    points = {name: [row["points"][name] for row in rows] for name in _WISHES}
+    points = {name: [row["points"][name] for row in rows] for name in _CONSTRAINTS}
     times = {hosts: timed(hosts) for hosts in _SECONDS}
     raw = statistics.mean(row["raw"] for row in rows)
     bars = [

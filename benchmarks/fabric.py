@@ -15,7 +15,7 @@ Integers = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)
-class Fabric:
+class SimulatedFabric:
     """``rack`` and ``pod``, shape (N,): where each host stands. ``tiers_us``: round trip in a rack, in a pod, beyond.
 
     ``offset_us``, shape (N,): what a host adds to each of its round trips (its own slowness). ``noise``: sigma of
@@ -34,13 +34,13 @@ class Fabric:
         return len(self.rack)
 
     def true_us(self, i: Integers, j: Integers) -> Floats:
-        """Round trip without noise; ``i`` and ``j`` broadcast, i != j."""
+        """Return round trip without noise; ``i`` and ``j`` broadcast, i != j."""
         near, middle, far = self.tiers_us
         tier = np.where(self.rack[i] == self.rack[j], near, np.where(self.pod[i] == self.pod[j], middle, far))
         return np.asarray(tier + self.offset_us[i] + self.offset_us[j], dtype=np.float64)
 
     def rtt_us(self, i: Integers, j: Integers) -> Floats:
-        """Round trip as it is measured from ``i`` to ``j``."""
+        """Return round trip as it is measured from ``i`` to ``j``."""
         first, second = (i, j) if self.one_way else (np.minimum(i, j), np.maximum(i, j))
         uniform = _uniform((np.uint64(self.seed) << np.uint64(40)) + np.asarray(first * len(self) + second, np.uint64))
         return self.true_us(i, j) * np.exp(self.noise * ndtri(uniform))
@@ -57,7 +57,7 @@ def three_tier(
     offset_us: float = 0.0,
     uneven: bool = False,
     one_way: bool = False,
-) -> Fabric:
+) -> SimulatedFabric:
     """``n`` hosts, dealt to their racks at random so that a host's number says nothing about its place.
 
     :param uneven: racks hold between half and one and a half times ``rack_size``, rather than all the same.
@@ -69,7 +69,7 @@ def three_tier(
         size = int(rng.integers(rack_size // 2, rack_size * 3 // 2 + 1)) if uneven else rack_size
         sizes.append(min(size, n - sum(sizes)))
     rack = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
-    return Fabric(
+    return SimulatedFabric(
         rack=rack,
         pod=rack // racks_per_pod,
         tiers_us=tiers_us,

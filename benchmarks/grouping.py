@@ -51,18 +51,18 @@ _MEGABYTES = 1536
 
 
 def _within(label: Labels, rtt_us: Matrix) -> float:
-    """The true mean round trip within groups."""
+    """Return the true mean round trip within groups."""
     return float(rtt_us[(label[:, None] == label) & ~np.eye(len(label), dtype=bool)].mean())
 
 
-def _agreements(measured: Matrix, found: Embedding, cloud: Cloud, elasticity: float) -> dict[str, float]:
+def _agreements(measured: Matrix, embedding: Embedding, cloud: Cloud, elasticity: float) -> dict[str, float]:
     """AMI of plain k-means and of plink's clusterings, and the true round trip within the groups of either."""
     sizes = sizes_for(len(measured), None, elasticity)
-    plain = [k_means(found.coordinates, sizes, run) for run in range(_RUNS)]
-    distances = evidence_us(measured, found.fitted_us)
+    plain = [k_means(embedding.coordinates, sizes, run) for run in range(_RUNS)]
+    distances = evidence_us(measured, embedding.fitted_us)
     starts = effort(sizes.hosts)[1]
-    own = [clustering(found.coordinates, distances, sizes, run, starts)[0] for run in range(_OWN_RUNS)]
-    chosen = balanced_groups(found.coordinates, distances, sizes, 0).label
+    own = [clustering(embedding.coordinates, distances, sizes, run, starts)[0] for run in range(_OWN_RUNS)]
+    chosen = balanced_groups(embedding.coordinates, distances, sizes, 0).label
     blind = random_groups(sizes, np.random.default_rng(0))
     return {
         "plain": round(agreement(plain), 4),
@@ -83,17 +83,17 @@ def clouds_of(kind: str, seeds: int) -> list[dict[str, Any]]:
             plane = embed(measured, Wishes(2, alpha, heights=False, relative=False), seed)
             row[f"plane, alpha {alpha:g}"] = _agreements(measured, plane, cloud, 1.0)
             if alpha in (1.0, 2.0):
-                found = embed(measured, Wishes(alpha=alpha), seed)
+                embedding = embed(measured, Wishes(alpha=alpha), seed)
                 for elasticity in (1.0, 2.0):
                     row[f"chosen, alpha {alpha:g}, elasticity {elasticity:g}"] = _agreements(
-                        measured, found, cloud, elasticity
+                        measured, embedding, cloud, elasticity
                     )
         rows.append(row)
     return rows
 
 
 def racks_recovered(seeds: int) -> int:
-    """How many clouds of eight racks of eight, well apart, come out exactly as they are."""
+    """Return how many clouds of eight racks of eight, well apart, come out exactly as they are."""
     exact = 0
     for seed in range(seeds):
         cloud = three_tier(_HOSTS, seed, "powers", noise_sigma=0.05, sample_sigma=0.05)
@@ -108,9 +108,9 @@ def _members(label: Labels) -> list[list[int]]:
 
 
 def tiers_found(seeds: int) -> dict[str, float]:
-    """How often the nearest tier is exactly the racks, with the halves of the samples and without, and how often there
-    is one where there should be none."""
-    found = {"racks": 0, "racks_without_halves": 0, "false": 0, "false_without_halves": 0}
+    """Return how often the nearest tier is exactly the racks, with the halves of the samples and without, and how
+    often there is one where there should be none."""
+    counts = {"racks": 0, "racks_without_halves": 0, "false": 0, "false_without_halves": 0}
     for seed in range(seeds):
         for cloud in (three_tier(_HOSTS, seed, "powers", 0.15, 0.2), alike(32, seed, 0.85)):
             network = cloud.network(np.random.default_rng((seed, 2)))
@@ -119,14 +119,15 @@ def tiers_found(seeds: int) -> dict[str, float]:
             )
             for name, labels in (("", with_halves), ("_without_halves", without)):
                 if cloud.rack_of.any():
-                    found[f"racks{name}"] += labels.tolist() == by_appearance(cloud.rack_of).tolist()
+                    counts[f"racks{name}"] += labels.tolist() == by_appearance(cloud.rack_of).tolist()
                 else:
-                    found[f"false{name}"] += bool(labels.any())
-    return {name: number / seeds for name, number in found.items()}
+                    counts[f"false{name}"] += bool(labels.any())
+    return {name: number / seeds for name, number in counts.items()}
 
 
 def _seconds_of(hosts: int) -> tuple[float, float]:
-    """Seconds for all that `plink cluster` works out, and the process's largest size in MB, in a process of its own."""
+    """Return seconds for all that `plink cluster` works out, and the process's largest size in MB, in a process of its
+    own."""
     few, network = (_cloud(n, "uneven", 0)[0].network(np.random.default_rng(3)) for n in (8, hosts))
     cluster(few)
     began = time.perf_counter()
@@ -135,7 +136,7 @@ def _seconds_of(hosts: int) -> tuple[float, float]:
 
 
 def timed(hosts: int) -> dict[str, float]:
-    """The same from outside."""
+    """Return the same from outside."""
     command = [sys.executable, "-m", "benchmarks.grouping", "--time", str(hosts)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return {

@@ -17,7 +17,7 @@ from runners.lab.state import State
 
 
 @dataclass(frozen=True)
-class Run:
+class CommandRun:
     """One command: its seconds, its exit code, and its peak memory."""
 
     seconds: float
@@ -38,16 +38,16 @@ class BenchLab:
         self.router_hops: Matrix = np.where(rack[:, None] == rack[None, :], 0.0, 3.0)
         self.racks = rack
 
-    def plink(self, *words: str) -> Run:
+    def plink(self, *words: str) -> CommandRun:
         """Run the command line in the folder."""
         return plink(*words, cwd=self.folder)
 
     def network(self, name: str) -> Network:
-        """A network file of the folder."""
+        """Return a network file of the folder."""
         return read_network(self.folder / name)
 
 
-def plink(*words: str, cwd: Path) -> Run:
+def plink(*words: str, cwd: Path) -> CommandRun:
     """Run the command line; peak memory is the largest of its processes here (agents are not among them)."""
     began = time.monotonic()
     with tempfile.TemporaryFile("w+") as errors:
@@ -57,12 +57,12 @@ def plink(*words: str, cwd: Path) -> Run:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         errors.seek(0)
-        return Run(time.monotonic() - began, process.returncode, usage.ru_maxrss / 1024, errors.read())
+        return CommandRun(time.monotonic() - began, process.returncode, usage.ru_maxrss / 1024, errors.read())
 
 
 @contextlib.contextmanager
 def lab(*options: str) -> Iterator[BenchLab]:
-    """A lab with these options of ``plink lab up``, taken down afterwards."""
+    """Yield a lab with these options of ``plink lab up``, taken down afterwards."""
     name = f"bench-{os.getpid()}"
     with tempfile.TemporaryDirectory() as folder:
         up = plink("lab", "up", "--name", name, *options, cwd=Path(folder))

@@ -17,15 +17,15 @@ _LINES = 10_000
 
 
 @dataclass(frozen=True)
-class Client:
-    """A program whose gain is measured; ``algo``: what `plink reorder` is asked for, ``least``: what gain is wanted."""
+class Workload:
+    """A program whose gain is measured. ``algo``: of `plink reorder`; ``min_gain``: the bar."""
 
     name: str
     algo: str
     pairs: int
     figure: str
     words: tuple[str, ...]
-    least: float
+    min_gain: float
 
 
 def _open_mpi(algorithm: int) -> tuple[str, ...]:
@@ -42,21 +42,22 @@ _SECONDS = "seconds: ([0-9.]+)"
 _GLOO = (str(ROOT / "plink/runtime/allreduce_benchmark.py"), "--size-bytes", _SIZE, "--repeats", "3")
 _DDP = (str(ROOT / "examples/ddp_vgg.py"), "--steps", "6")
 _TREES = (str(ROOT / "examples/lightgbm_train.py"), "--iterations", "4")
-CLIENTS = (
-    Client("PyTorch all-reduce of 16 MB over Gloo", "gloo", 5, "seconds", ("--env=OMP_NUM_THREADS=1", *_GLOO), 2.5),
-    Client("Open MPI ring of 16 MB", "openmpi-ring", 5, _SECONDS, _open_mpi(4), 2.5),
-    Client("Open MPI Rabenseifner of 16 MB", "openmpi-rabenseifner", 5, _SECONDS, _open_mpi(6), 1.5),
-    Client("DDP training of a VGG-like network", "gloo", 3, "step_s", ("--env=OMP_NUM_THREADS=1", *_DDP), 1.5),
-    Client("LightGBM, distributed", "lightgbm", 3, "iteration_s", _TREES, 1.2),
+WORKLOADS = (
+    Workload("PyTorch all-reduce of 16 MB over Gloo", "gloo", 5, "seconds", ("--env=OMP_NUM_THREADS=1", *_GLOO), 2.5),
+    Workload("Open MPI ring of 16 MB", "openmpi-ring", 5, _SECONDS, _open_mpi(4), 2.5),
+    Workload("Open MPI Rabenseifner of 16 MB", "openmpi-rabenseifner", 5, _SECONDS, _open_mpi(6), 1.5),
+    Workload("DDP training of a VGG-like network", "gloo", 3, "step_s", ("--env=OMP_NUM_THREADS=1", *_DDP), 1.5),
+    Workload("LightGBM, distributed", "lightgbm", 3, "iteration_s", _TREES, 1.2),
 )
 
 
 def _gains(wanted: list[str]) -> dict[str, Any]:
-    """Every client in the given order and in plink's, on 4 racks of 4 hosts whose racks share what one host has."""
+    """Return every client in the given order and in plink's, on 4 racks of 4 hosts whose racks share what one host
+    has."""
     rows: dict[str, Any] = {}
     with lab("--seed", "5") as bench:
         _done(bench.plink("probe", bench.hosts_file))
-        for client in CLIENTS:
+        for client in WORKLOADS:
             if wanted and not any(word in client.name.lower() for word in wanted):
                 continue
             _done(bench.plink("reorder", "--algo", client.algo, "--size", "16MB"))
@@ -102,18 +103,18 @@ def main() -> int:
     """Run and record; the exit code. Words name clients to measure again, ``many`` the 64 hosts; the rest is kept."""
     wanted = [word.lower() for word in sys.argv[1:]]
     path = ROOT / "docs/results/launching.json"
-    kept = read_document(path)["figures"] if wanted and path.exists() else {"gains": {}}
-    gains = {**kept["gains"], **(_gains(wanted) if wanted != ["many"] else {})}
-    many = kept["many"] if "many" in kept and wanted and "many" not in wanted else _many()
+    recorded = read_document(path)["figures"] if wanted and path.exists() else {"gains": {}}
+    gains = {**recorded["gains"], **(_gains(wanted) if wanted != ["many"] else {})}
+    many = recorded["many"] if "many" in recorded and wanted and "many" not in wanted else _many()
     return record(
         "launching",
         {"racks": 4, "hosts_per_rack": 4, "rate": "200mbit", "size_bytes": int(_SIZE)},
         {"gains": gains, "many": many},
         [
             *(
-                Bar(f"gain: {one.name}", gains[one.name]["gain"], at_least=one.least)
-                for one in CLIENTS
-                if one.name in gains
+                Bar(f"gain: {workload.name}", gains[workload.name]["gain"], at_least=workload.min_gain)
+                for workload in WORKLOADS
+                if workload.name in gains
             ),
             Bar(
                 "64 ranks of true, up and down, seconds, median", statistics.median(many["up_and_down_s"]), at_most=20.0

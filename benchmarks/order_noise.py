@@ -34,37 +34,37 @@ _KINDS: dict[str, Callable[[int], Cloud]] = {
 
 
 def judged_and_fresh(cloud: Cloud, algo: str, seed: int) -> tuple[ValidatedGain, float]:
-    """What is said of the order that was found, and the gain that fresh samples show."""
+    """Return what is said of the order that was found, and the gain that fresh samples show."""
     rng = np.random.default_rng((seed, 1))
     halves = cloud.halves(rng)
     parts = split_halves([symmetrised(half) for half in halves], symmetrised(np.sqrt(halves[0] * halves[1])))
     assert parts is not None
     fit, held_out = parts
-    fabric, given = cloud.fabric(fit), np.arange(len(cloud))
-    found = search(
-        OrderingProblem(fabric, given, algo, Options(), _SIZE, _MODEL), seed, SearchBudget(_MOVES, exhaustive=False)
+    fabric, baseline = cloud.fabric(fit), np.arange(len(cloud))
+    result = search(
+        OrderingProblem(fabric, baseline, algo, Options(), _SIZE, _MODEL), seed, SearchBudget(_MOVES, exhaustive=False)
     )
     patterns = [(1.0, pattern_for(algo, len(cloud), Options()))]
-    said = cross_validate(CostModel(patterns, fabric, _SIZE, _MODEL), found.order, given, held_out, seed)
+    judgement = cross_validate(CostModel(patterns, fabric, _SIZE, _MODEL), result.order, baseline, held_out, seed)
     fresh = replace(fabric, rtt_us=symmetrised(cloud.halves(rng)[0]))
     price = pricing_for(algo, len(cloud), Options(), fresh, _SIZE, _MODEL)
-    return said, 1 - price(found.order) / price(given)
+    return judgement, 1 - price(result.order) / price(baseline)
 
 
 def figures_of(kind: str, algo: str) -> dict[str, Any]:
     """Counts over all clouds, and means of the gains."""
     pairs = [judged_and_fresh(_KINDS[kind](seed), algo, seed) for seed in range(_CLOUDS)]
     return {
-        "kept": sum(not said.is_significant for said, _ in pairs),
-        "held": sum(said.low <= fresh <= said.high for said, fresh in pairs),
-        "predicted": round(statistics.mean(said.predicted for said, _ in pairs), 4),
-        "judged": round(statistics.mean(said.gain for said, _ in pairs), 4),
+        "kept": sum(not judgement.is_significant for judgement, _ in pairs),
+        "held": sum(judgement.low <= fresh <= judgement.high for judgement, fresh in pairs),
+        "predicted": round(statistics.mean(judgement.predicted for judgement, _ in pairs), 4),
+        "judged": round(statistics.mean(judgement.gain for judgement, _ in pairs), 4),
         "fresh": round(statistics.mean(fresh for _, fresh in pairs), 4),
-        "width": round(statistics.mean(said.high - said.low for said, _ in pairs), 4),
+        "width": round(statistics.mean(judgement.high - judgement.low for judgement, _ in pairs), 4),
         "not_held": [
-            {"seed": seed, "low": round(said.low, 4), "high": round(said.high, 4), "fresh": round(fresh, 4)}
-            for seed, (said, fresh) in enumerate(pairs)
-            if not said.low <= fresh <= said.high
+            {"seed": seed, "low": round(judgement.low, 4), "high": round(judgement.high, 4), "fresh": round(fresh, 4)}
+            for seed, (judgement, fresh) in enumerate(pairs)
+            if not judgement.low <= fresh <= judgement.high
         ],
     }
 

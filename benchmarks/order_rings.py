@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.clouds import three_tier
-from benchmarks.plain_annealing import fingerprint, kept
+from benchmarks.plain_annealing import fingerprint, recorded_run
 from benchmarks.record import Bar, record, seeds_of
 from benchmarks.results import RESULTS
 from plink.model.network import Matrix
@@ -27,15 +27,15 @@ _TSP_SCALE = 65535  # its longest distance: whole numbers of 16 bits
 _SEEDS = {64: 10, 256: 10, 1024: 10, 4096: 10}
 _SECONDS = {64: 1.0, 256: 3.0, 1024: 10.0, 4096: 40.0}
 _GAPS = {64: 0.0, 256: 0.001, 1024: 0.003, 4096: 0.01}
-_LONGEST_SECONDS = {64: 15.0, 256: 15.0, 1024: 40.0}
-_LONGEST_GAPS = {64: 0.0, 256: 0.0, 1024: 0.015}
+_MAX_SECONDS = {64: 15.0, 256: 15.0, 1024: 40.0}
+_MAX_GAPS = {64: 0.0, 256: 0.0, 1024: 0.015}
 _ENDING = 0.9  # of the time: what is left is for the last series and for the bound of the longest hop
-_MOST = 1 << 50
+_UNLIMITED_MOVES = 1 << 50
 _EPSILON = 1e-9
 
 
 def tsp_minute(cost: Matrix, seed: int, fresh: bool = False) -> dict[str, Any]:
-    """The ring that fast-tsp finds in a minute, as kept or run now: its sum of hops by the true round trips."""
+    """Return the ring that fast-tsp finds in a minute, as kept or run now: its sum of hops by the true round trips."""
 
     def run() -> dict[str, Any]:
         import fast_tsp
@@ -44,16 +44,16 @@ def tsp_minute(cost: Matrix, seed: int, fresh: bool = False) -> dict[str, Any]:
         began, worked = time.monotonic(), time.process_time()
         tour = fast_tsp.find_tour(whole, duration_seconds=_TSP_S)
         took, worked = time.monotonic() - began, time.process_time() - worked
-        found = ring_cost(cost, np.array(tour))
+        total = ring_cost(cost, np.array(tour))
         return {
-            "cost": round(found, 6),
+            "cost": round(total, 6),
             "seconds": round(took, 2),
             "cpu_s": round(worked, 2),
             "seed": seed,
             "ended_by": "clock",
         }
 
-    return kept(BASELINES, f"fast-tsp {len(cost)} {fingerprint(ring_pattern(len(cost)), cost)}", run, fresh)
+    return recorded_run(BASELINES, f"fast-tsp {len(cost)} {fingerprint(ring_pattern(len(cost)), cost)}", run, fresh)
 
 
 def _until(seconds: float) -> ProgressCallback:
@@ -62,11 +62,11 @@ def _until(seconds: float) -> ProgressCallback:
 
 
 def sum_of(hosts: int, seed: int, fresh: bool) -> dict[str, Any]:
-    """One cloud's cheapest ring."""
+    """Return one cloud's cheapest ring."""
     cost = three_tier(hosts, seed).rtt_us
     tsp = tsp_minute(cost, seed, fresh)
     began = time.monotonic()
-    ring = search_ring(cost, seed, SearchBudget(_MOST, _until(_SECONDS[hosts])))
+    ring = search_ring(cost, seed, SearchBudget(_UNLIMITED_MOVES, _until(_SECONDS[hosts])))
     took = time.monotonic() - began
     return {
         "seed": seed,
@@ -80,10 +80,10 @@ def sum_of(hosts: int, seed: int, fresh: bool) -> dict[str, Any]:
 
 
 def longest_of(hosts: int, seed: int) -> dict[str, Any]:
-    """One cloud's ring with the shortest longest hop."""
+    """Return one cloud's ring with the shortest longest hop."""
     cost = three_tier(hosts, seed).rtt_us
     began = time.monotonic()
-    ring = search_bottleneck(cost, seed, SearchBudget(_MOST, _until(_LONGEST_SECONDS[hosts]), exhaustive=False))
+    ring = search_bottleneck(cost, seed, SearchBudget(_UNLIMITED_MOVES, _until(_MAX_SECONDS[hosts]), exhaustive=False))
     took = time.monotonic() - began
     return {
         "seed": seed,
@@ -96,9 +96,9 @@ def longest_of(hosts: int, seed: int) -> dict[str, Any]:
 
 
 def bars_of(figures: dict[str, Any]) -> list[Bar]:
-    """What is wanted; a gap within rounding is none."""
+    """Return what is wanted; a gap within rounding is none."""
     bars = []
-    for kind, gaps, seconds in (("sum", _GAPS, _SECONDS), ("longest hop", _LONGEST_GAPS, _LONGEST_SECONDS)):
+    for kind, gaps, seconds in (("sum", _GAPS, _SECONDS), ("longest hop", _MAX_GAPS, _MAX_SECONDS)):
         to = "a minute of fast-tsp" if kind == "sum" else "its bound"
         for hosts, rows in figures[kind].items():
             gap = statistics.median(row["gap"] for row in rows)
@@ -118,13 +118,13 @@ def main() -> int:
     for hosts, number in all_seeds.items():
         figures["sum"][str(hosts)] = [sum_of(hosts, seed, fresh) for seed in range(number)]
         print(f"sum, {hosts} hosts: {figures['sum'][str(hosts)]}", flush=True)
-    for hosts in _LONGEST_SECONDS:
+    for hosts in _MAX_SECONDS:
         figures["longest hop"][str(hosts)] = [longest_of(hosts, seed) for seed in range(all_seeds[hosts])]
         print(f"longest hop, {hosts} hosts: {figures['longest hop'][str(hosts)]}", flush=True)
     configuration = {
         "seeds": all_seeds,
         "seconds": _SECONDS,
-        "longest_seconds": _LONGEST_SECONDS,
+        "longest_seconds": _MAX_SECONDS,
         "tsp_seconds": _TSP_S,
     }
     return record("order-rings", configuration, figures, bars_of(figures))

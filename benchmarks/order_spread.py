@@ -15,7 +15,7 @@ from benchmarks.clouds import three_tier
 from benchmarks.labs import lab
 from benchmarks.record import Bar, record
 from benchmarks.results import RESULTS
-from benchmarks.shown import Shown
+from benchmarks.thesis_plot import ThesisPlot
 from benchmarks.timing import gloo
 from plink.model.storage import read_document
 from solvers.costs.by_name import pricing_for
@@ -35,20 +35,20 @@ _ALGORITHMS = {
 
 
 def best_order(fabric: Fabric, algo: str, options: Options, size_bytes: float, model: str) -> Order:
-    """What plink finds."""
-    given = np.arange(len(fabric.names))
-    task = OrderingProblem(fabric, given, algo, options, size_bytes, model)
+    """Return what plink finds."""
+    baseline = np.arange(len(fabric.names))
+    task = OrderingProblem(fabric, baseline, algo, options, size_bytes, model)
     return search(task, _SEED, SearchBudget(_MOVES, exhaustive=False)).order
 
 
 def random_orders(hosts: int) -> list[Order]:
-    """The 500."""
+    """Return the 500."""
     rng = np.random.default_rng(_SEED)
     return [rng.permutation(hosts) for _ in range(_ORDERS)]
 
 
 def priced(fabric: Fabric, model: str, algo: str, options: Options) -> dict[str, Any]:
-    """What they cost, and the best order, microseconds."""
+    """Return what they cost, and the best order, microseconds."""
     hosts = len(fabric.names)
     price = pricing_for(algo, hosts, options, fabric, _SIZE, model)
     costs = [float(round(price(order), 3)) for order in random_orders(hosts)]
@@ -60,24 +60,24 @@ def priced(fabric: Fabric, model: str, algo: str, options: Options) -> dict[str,
 
 
 def on_lab(run: int, size_bytes: int, repeats: int) -> dict[str, Any]:
-    """The lab probed, its orders priced, and some of them run, the best one last."""
+    """Return the lab probed, its orders priced, and some of them run, the best one last."""
     with lab("--seed", "4") as bench:
         probe = bench.plink("probe", bench.hosts_file, "--count", "2000", "-o", "network.json")
         if probe.code:
             raise SystemExit(probe.stderr)
         fabric = fabric_of(bench.network("network.json"))
         options = Options()
-        found = {algo: priced(fabric, "contention", algo, option) for algo, option in _ALGORITHMS.items()}
-        found["gloo"] = priced(fabric, "contention", "gloo", options)
+        priced_orders = {algo: priced(fabric, "contention", algo, option) for algo, option in _ALGORITHMS.items()}
+        priced_orders["gloo"] = priced(fabric, "contention", "gloo", options)
         orders = [*random_orders(len(fabric.names))[:run], best_order(fabric, "gloo", options, _SIZE, "contention")]
         names = [[fabric.names[host] for host in order] for order in orders]
         seconds = np.round(gloo.measure(bench, names, size_bytes, _WARM_UP, repeats), 4).tolist()
     medians = [statistics.median(times) for times in seconds]
     print(f"run: {min(medians[:-1]):.3f} to {max(medians[:-1]):.3f} s, best order {medians[-1]:.3f} s", flush=True)
-    return {"priced": found, "run": {"orders": names, "seconds": seconds, "median_s": medians}}
+    return {"priced": priced_orders, "run": {"orders": names, "seconds": seconds, "median_s": medians}}
 
 
-def shown(figures: dict[str, Any]) -> dict[str, Shown]:
+def thesis_plots(figures: dict[str, Any]) -> dict[str, ThesisPlot]:
     """For docs/results/theses.md."""
     from benchmarks.drawing import spreads
 
@@ -88,7 +88,7 @@ def shown(figures: dict[str, Any]) -> dict[str, Shown]:
     }
     ring = figures["paper"]["ring"]
     text = (
-        f"priced for 64 hosts on paper: the dearest of 500 {ring['worst_over_best_random']:.2f} times the cheapest, "
+        f"priced for 64 hosts on paper: the costliest of 500 {ring['worst_over_best_random']:.2f} times the cheapest, "
         f"the median {ring['median_over_best']:.2f} times the best order"
     )
     number = 0
@@ -98,7 +98,7 @@ def shown(figures: dict[str, Any]) -> dict[str, Shown]:
         rows = {"lab, Gloo's ring, run": [seconds / best for seconds in run[:-1]], **rows}
         text = (
             f"run on the lab, a ring of 8 MB by Gloo: {number} orders take {min(run[:-1]):.2f} to {max(run[:-1]):.2f} "
-            f"s, {max(run[:-1]) / min(run[:-1]):.2f} times, plink's {best:.2f} s; priced there: the dearest of 500 "
+            f"s, {max(run[:-1]) / min(run[:-1]):.2f} times, plink's {best:.2f} s; priced there: the costliest of 500 "
             f"{on_lab['worst_over_best_random']:.2f} times the cheapest; {text}"
         )
     picture = spreads(
@@ -110,9 +110,9 @@ def shown(figures: dict[str, Any]) -> dict[str, Shown]:
     for name, values in rows.items():
         where, algo = name.split(", ", 1)
         least, most = min(values), max(values)
-        told = (least, statistics.median(values), most, most / least)
-        table.append(f"| {where} | {algo} | " + " | ".join(f"{value:.2f}" for value in told) + " |")
-    return {"figure-5-1": Shown(text, picture, "Times the best order:\n\n" + "\n".join(table))}
+        columns = (least, statistics.median(values), most, most / least)
+        table.append(f"| {where} | {algo} | " + " | ".join(f"{value:.2f}" for value in columns) + " |")
+    return {"figure-5-1": ThesisPlot(text, picture, "Times the best order:\n\n" + "\n".join(table))}
 
 
 def main() -> int:
@@ -126,7 +126,7 @@ def main() -> int:
     if not words or "lab" in words:
         figures["lab"] = on_lab(3, 1_000_000, 1) if quick else on_lab(_RUN, _SIZE, _REPEATS)
     if quick:
-        print(shown(figures)["figure-5-1"].ours)
+        print(thesis_plots(figures)["figure-5-1"].ours)
         return 0
     bars = []
     if "lab" in figures:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.clouds import Cloud, three_tier
-from benchmarks.plain_annealing import SWAPS, annealed, fingerprint, kept
+from benchmarks.plain_annealing import SWAPS, annealed, fingerprint, recorded_run
 from benchmarks.record import Bar, record, seeds_of
 from benchmarks.results import RESULTS
 from plink.api.algorithms import rank_groups
@@ -34,8 +34,8 @@ _SEEDS = {64: 10, 512: 10}
 _KNOWN_SEEDS = 10
 _SHARE = 0.1  # of the plain annealing's time
 _ENDING = 0.9  # of that: what is left is for the last slice
-_MOST_S = 10.0  # plink reorder's default
-_MOST_MOVES = 1 << 50
+_MAX_S = 10.0  # plink reorder's default
+_UNLIMITED_MOVES = 1 << 50
 _SIZE, _MODEL = 100e6, "latency"
 _TIERS_US = (25.0, 60.0, 120.0)
 _BLOCKS = (8, 32)  # hosts of a rack and of a pod, where they are powers of two
@@ -43,7 +43,7 @@ _RUNS = 5
 
 
 @dataclass(frozen=True)
-class Case:
+class OrderProblem:
     """An algorithm on a cloud; two-level aggregation by the groups that plink sees in the given order."""
 
     cloud: Cloud
@@ -51,33 +51,33 @@ class Case:
     algo: str
     options: Options
 
-    def price(self, found: OrderingResult) -> float:
+    def price(self, result: OrderingResult) -> float:
         """Microseconds of the order that was found."""
         price = pricing_for(self.algo, len(self.cloud), self.options, self.fabric, _SIZE, _MODEL)
-        return price(found.order)
+        return price(result.order)
 
     def search(self, seed: int, seconds: float, enough: float = 0.0) -> tuple[OrderingResult, float]:
-        """What is found within so many seconds, or at a cost so low, and how long it took."""
+        """Return what is found within so many seconds, or at a cost so low, and how long it took."""
         began = time.monotonic()
 
         def going(progress: SearchProgress) -> bool:
             return time.monotonic() - began < seconds and progress.cost > enough
 
         task = OrderingProblem(self.fabric, np.arange(len(self.cloud)), self.algo, self.options, _SIZE, _MODEL)
-        return search(task, seed, SearchBudget(_MOST_MOVES, going)), time.monotonic() - began
+        return search(task, seed, SearchBudget(_UNLIMITED_MOVES, going)), time.monotonic() - began
 
 
-def case(cloud: Cloud, algo: str) -> Case:
+def order_problem(cloud: Cloud, algo: str) -> OrderProblem:
     """BCube with base 4, or 8 where the hosts are no power of 4."""
     fabric = cloud.fabric()
     groups = rank_groups(fabric, np.arange(len(cloud))) if algo == "2lha" else None
     base = 4 if len(cloud).bit_length() % 2 else 8
-    return Case(cloud, fabric, algo, Options(base=base if algo == "bcube" else 2, groups=groups))
+    return OrderProblem(cloud, fabric, algo, Options(base=base if algo == "bcube" else 2, groups=groups))
 
 
 def baseline(hosts: int, algo: str, seed: int, fresh: bool = False) -> dict[str, Any]:
     """Cost and CPU seconds of plain annealing, as kept or run now."""
-    here = case(three_tier(hosts, seed), algo)
+    here = order_problem(three_tier(hosts, seed), algo)
     pattern = pattern_for(algo, hosts, here.options)
     price = pricing_for(algo, hosts, here.options, here.fabric, _SIZE, _MODEL)
 
@@ -85,29 +85,29 @@ def baseline(hosts: int, algo: str, seed: int, fresh: bool = False) -> dict[str,
         _, cost, seconds = annealed(pattern, here.fabric.rtt_us, price, SWAPS, seed)
         return {"cost": round(cost, 6), "seconds": round(seconds, 2), "seed": seed, "swaps": SWAPS}
 
-    return kept(BASELINES, f"{algo} {hosts} {fingerprint(pattern, here.fabric.rtt_us)}", run, fresh)
+    return recorded_run(BASELINES, f"{algo} {hosts} {fingerprint(pattern, here.fabric.rtt_us)}", run, fresh)
 
 
 def against_plain(hosts: int, algo: str, seed: int, fresh: bool) -> dict[str, Any]:
-    """The search in a tenth of the plain annealing's time."""
+    """Return the search in a tenth of the plain annealing's time."""
     plain = baseline(hosts, algo, seed, fresh)
-    here = case(three_tier(hosts, seed), algo)
-    found, took = here.search(seed, _ENDING * _SHARE * plain["seconds"])
+    here = order_problem(three_tier(hosts, seed), algo)
+    result, took = here.search(seed, _ENDING * _SHARE * plain["seconds"])
     return {
         "seed": seed,
         "plain": plain["cost"],
         "plain_s": plain["seconds"],
-        "found": round(here.price(found), 3),
+        "found": round(here.price(result), 3),
         "found_s": round(took, 2),
-        "ratio": round(here.price(found) / plain["cost"], 5),
+        "ratio": round(here.price(result) / plain["cost"], 5),
         "share": round(took / plain["seconds"], 4),
-        "given": round(found.given, 3),
-        "bound": None if found.lower_bound is None else round(found.lower_bound, 3),
+        "given": round(result.baseline_cost, 3),
+        "bound": None if result.lower_bound is None else round(result.lower_bound, 3),
     }
 
 
 def known_optimum(hosts: int, algo: str, base: int = 2) -> float:
-    """The cheapest order of a noise-free cloud of racks of 8 in pods of 4 racks, microseconds, ``latency``.
+    """Return the cheapest order of a noise-free cloud of racks of 8 in pods of 4 racks, microseconds, ``latency``.
 
     *Ring*: a rack or a pod is entered and left at least once. *Halving-doubling, BCube*: the first j rounds tie the
     hosts into blocks of base^j, which a tier must be divisible into if no longer hop is to be among theirs; a host's
@@ -129,23 +129,23 @@ def known_optimum(hosts: int, algo: str, base: int = 2) -> float:
 
 
 def at_known(hosts: int, algo: str, seed: int) -> dict[str, Any]:
-    """Whether the known optimum is found, and after how long."""
-    here = case(three_tier(hosts, seed, "powers", noise_sigma=0.0, tiers_us=_TIERS_US), algo)
+    """Return whether the known optimum is found, and after how long."""
+    here = order_problem(three_tier(hosts, seed, "powers", noise_sigma=0.0, tiers_us=_TIERS_US), algo)
     optimum = known_optimum(hosts, algo, here.options.base)
-    found, took = here.search(seed, _MOST_S, optimum * (1 + 1e-9))
-    cost = here.price(found)
+    result, took = here.search(seed, _MAX_S, optimum * (1 + 1e-9))
+    cost = here.price(result)
     assert cost >= optimum * (1 - 1e-9), f"{algo}, {hosts} hosts: {cost} is less than {optimum}, which was optimal"
     return {
         "seed": seed,
         "optimum": optimum,
         "found": round(cost, 3),
-        "proven": found.lower_bound is not None and found.lower_bound >= optimum * (1 - 1e-9),
+        "proven": result.lower_bound is not None and result.lower_bound >= optimum * (1 - 1e-9),
         "seconds": round(took, 2),
     }
 
 
 def reordered(folder: Path, hosts: int, words: list[str], environment: dict[str, str] | None = None) -> dict[str, Any]:
-    """Seconds and peak (GB) of one ``plink reorder`` with its defaults, in a process of its own."""
+    """Return seconds and peak (GB) of one ``plink reorder`` with its defaults, in a process of its own."""
     network = folder / f"{hosts}.json"
     if not network.exists():
         three_tier(hosts, 0).network(np.random.default_rng(0)).write(network)
@@ -155,16 +155,16 @@ def reordered(folder: Path, hosts: int, words: list[str], environment: dict[str,
         command, env=os.environ | (environment or {}), stderr=subprocess.PIPE, cwd=RESULTS.parent.parent, text=True
     )
     assert child.stderr is not None
-    said = child.stderr.read()
+    errors = child.stderr.read()
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
-        raise SystemExit(f"{' '.join(command)}: {said}")
+        raise SystemExit(f"{' '.join(command)}: {errors}")
     return {"seconds": round(time.monotonic() - began, 2), "peak_gb": round(usage.ru_maxrss / 1e6, 3)}
 
 
 def whole_command() -> dict[str, Any]:
-    """The first time on a machine (nothing compiled yet), then as usual; every algorithm at 512."""
+    """Return the first time on a machine (nothing compiled yet), then as usual; every algorithm at 512."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "numba").mkdir()
@@ -180,17 +180,17 @@ def whole_command() -> dict[str, Any]:
 
 def table(what: Callable[..., dict[str, Any]], seeds: dict[int, int], algorithms: tuple[str, ...], *more: Any) -> Any:
     """Rows of each seed by hosts and algorithm."""
-    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    rows: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for hosts, number in seeds.items():
         for algo in algorithms:
-            case(three_tier(hosts, 0), algo).search(0, 0.5)  # compiles
-            found.setdefault(str(hosts), {})[algo] = [what(hosts, algo, seed, *more) for seed in range(number)]
-            print(f"{what.__name__}, {hosts} hosts, {algo}: {found[str(hosts)][algo]}", flush=True)
-    return found
+            order_problem(three_tier(hosts, 0), algo).search(0, 0.5)  # compiles
+            rows.setdefault(str(hosts), {})[algo] = [what(hosts, algo, seed, *more) for seed in range(number)]
+            print(f"{what.__name__}, {hosts} hosts, {algo}: {rows[str(hosts)][algo]}", flush=True)
+    return rows
 
 
 def bars_of(figures: dict[str, Any]) -> list[Bar]:
-    """What is wanted."""
+    """Return what is wanted."""
     bars = []
     for hosts, rows in figures["against_plain"].items():
         for algo, seeds in rows.items():

@@ -110,7 +110,7 @@ def _layout(partitions: int) -> Layout:
 
 @contextmanager
 def _child(target: Callable[..., None], *arguments: Any) -> Iterator[Any]:
-    """What a process says first; it is killed at the end."""
+    """Yield what a process says first; it is killed at the end."""
     spawning = multiprocessing.get_context("spawn")
     here, there = spawning.Pipe()
     process = spawning.Process(target=target, args=(there, *arguments), daemon=True)
@@ -157,7 +157,7 @@ def _transport(way: str, keys: RunKeys) -> dict[str, Any]:
 
 
 def _parameters(partitions: int, keys: RunKeys) -> dict[str, Any]:
-    """An update of all rows, the clock, and a read of all rows; and reads of one row."""
+    """Return an update of all rows, the clock, and a read of all rows; and reads of one row."""
     rows, ones = np.arange(_ROWS), np.ones((_ROWS, _WIDTH), dtype=np.float32)
     with _child(_store, partitions, keys.pem) as address:
         owners = {partition: Ownership(address) for partition in range(partitions)}
@@ -166,13 +166,13 @@ def _parameters(partitions: int, keys: RunKeys) -> dict[str, Any]:
         def push_and_pull() -> None:
             client.update("parameters", rows, ones)
             client.push()
-            found = client.read("parameters", rows)
-            assert found[0, 0] == found[-1, -1] == client.now
+            values = client.read("parameters", rows)
+            assert values[0, 0] == values[-1, -1] == client.now
 
         both = _timed(push_and_pull, _REPEATS, _WARM)
         client.push()  # so that nothing of the rows is kept
-        one = iter(range(_ROWS))
-        small = _timed(lambda: client.read("parameters", [next(one)]), _READS, _WARM)
+        next_row = iter(range(_ROWS))
+        small = _timed(lambda: client.read("parameters", [next(next_row)]), _READS, _WARM)
         client.close()
     return _figures(both, small)
 
@@ -182,10 +182,10 @@ def main() -> int:
     keys = RunKeys.make()
     transports = {way: _transport(way, keys) for way in ("plain", *_CIPHERS, "sealed records")}
     stores = {str(partitions): _parameters(partitions, keys) for partitions in _PARTITIONS}
-    best = max(stores.values(), key=lambda found: float(found["push_and_pull_GBps"]))
+    best = max(stores.values(), key=lambda row: float(row["push_and_pull_GBps"]))
     bars = [
         Bar("one server, 16 MB push and pull, GB/s of what moves", best["push_and_pull_GBps"], at_least=1.0),
-        Bar("small read at the median, us", max(found["small_us"] for found in stores.values()), at_most=300.0),
+        Bar("small read at the median, us", max(row["small_us"] for row in stores.values()), at_most=300.0),
     ]
     configuration = {
         "bytes": _BYTES, "rows": _ROWS, "width": _WIDTH, "lanes": MAX_CONNECTIONS, "repeats": _REPEATS, "reads": _READS,

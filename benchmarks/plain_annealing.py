@@ -31,16 +31,16 @@ _Numbers = npt.NDArray[np.int64]
 def annealed(
     pattern: Pattern, rtt_us: npt.NDArray[np.float64], price: Pricing, swaps: int, seed: int
 ) -> tuple[Order, float, float]:  # fmt: skip
-    """One run from a random order: the best order, shape (N,), its cost under ``latency`` (microseconds), the CPU
-    seconds it took, without those of compiling.
+    """Return one run from a random order: the best order, shape (N,), its cost under ``latency`` (microseconds), the
+    CPU seconds it took, without those of compiling.
 
     :param pattern: of the pace ``rounds`` or ``chain``. :param rtt_us: shape (N, N), complete.
     """
     rng = np.random.default_rng(seed)
     start = rng.permutation(pattern.ranks)
     hot = _temperature(start, price, rng)
-    kernel: Any = _anneal_chain if pattern.pace == "chain" else _anneal_rounds
-    arguments = (_chain if pattern.pace == "chain" else _rounds)(pattern)
+    kernel: Any = _anneal_chain if pattern.timing == "chain" else _anneal_rounds
+    arguments = (_chain if pattern.timing == "chain" else _rounds)(pattern)
     rtt = np.ascontiguousarray(rtt_us)
     kernel(start.astype(np.int64), *arguments, rtt, 1, hot, np.uint64(seed))
     began = time.process_time()
@@ -59,13 +59,13 @@ def fingerprint(pattern: Pattern, rtt_us: npt.NDArray[np.float64]) -> str:
     return digest.hexdigest()
 
 
-def kept(file: Path, key: str, run: Callable[[], dict[str, Any]], fresh: bool = False) -> dict[str, Any]:
-    """What a run found: as the file has it under that key; else (or for ``fresh``) run now and put there."""
+def recorded_run(file: Path, key: str, run: Callable[[], dict[str, Any]], fresh: bool = False) -> dict[str, Any]:
+    """Return what a run found: as the file has it under that key; else (or for ``fresh``) run now and put there."""
     rows = json.loads(file.read_text()) if file.exists() else {}
     if fresh or key not in rows or disturbed(rows[key]):
-        found = run() | {"commit": _commit()}
+        new_row = run() | {"commit": _commit()}
         rows = json.loads(file.read_text()) if file.exists() else {}  # another process may have put something there
-        rows[key] = found
+        rows[key] = new_row
         lines = (f"  {json.dumps(name)}: {json.dumps(row)}" for name, row in sorted(rows.items()))
         write_text(file, "{\n" + ",\n".join(lines) + "\n}\n")
     row: dict[str, Any] = rows[key]
@@ -73,7 +73,7 @@ def kept(file: Path, key: str, run: Callable[[], dict[str, Any]], fresh: bool = 
 
 
 def disturbed(row: dict[str, Any]) -> bool:
-    """Whether other programs took more than a tenth of a run's time that ended by the clock."""
+    """Return whether other programs took more than a tenth of a run's time that ended by the clock."""
     return row.get("ended_by") == "clock" and row["cpu_s"] < 0.9 * row["seconds"]
 
 
@@ -92,13 +92,13 @@ def _temperature(start: Order, price: Pricing, rng: np.random.Generator) -> floa
 
 
 def _rounds(pattern: Pattern) -> tuple[Any, ...]:
-    """Each pair of ranks once a round, and the hops that touch each rank: arguments of ``_anneal_rounds``."""
-    n, used = pattern.ranks, pattern.there[pattern.round] > 0
+    """Return each pair of ranks once a round, and the hops that touch each rank: arguments of ``_anneal_rounds``."""
+    n, used = pattern.ranks, pattern.reduce_repeat[pattern.round] > 0
     low, high = np.minimum(pattern.source, pattern.target)[used], np.maximum(pattern.source, pattern.target)[used]
     keys = np.unique((pattern.round[used] * n + low) * n + high).astype(np.int64)
     when, low, high = keys // (n * n), keys // n % n, keys % n
-    starts = np.searchsorted(when, np.arange(len(pattern.there) + 1))
-    return low, high, when, starts.astype(np.int64), *_touching(low, high, n), pattern.there.astype(np.float64)
+    starts = np.searchsorted(when, np.arange(len(pattern.reduce_repeat) + 1))
+    return low, high, when, starts.astype(np.int64), *_touching(low, high, n), pattern.reduce_repeat.astype(np.float64)
 
 
 def _chain(pattern: Pattern) -> tuple[Any, ...]:
@@ -135,7 +135,8 @@ def _longest(value: Any, start: Any, end: Any) -> Any:
 @njit(cache=True)
 def _anneal_rounds(order: Any, low: Any, high: Any, when: Any, starts: Any, ptr: Any, hops: Any, weight: Any, rtt: Any,
                    swaps: Any, hot: Any, seed: Any) -> Any:  # fmt: skip
-    """The sum over rounds of weight times longest hop; a round is looked through only when its longest got shorter."""
+    """Return the sum over rounds of weight times longest hop; a round is looked through only when its longest got
+    shorter."""
     n, rounds = len(order), len(weight)
     state = np.array([seed], dtype=np.uint64)
     value, longest, stale = np.empty(len(low)), np.zeros(rounds), np.zeros(rounds, np.bool_)
@@ -217,7 +218,7 @@ def _follow(rank: Any, order: Any, source: Any, target: Any, offsets: Any, waits
 @njit(cache=True)
 def _anneal_chain(order: Any, source: Any, target: Any, offsets: Any, waits: Any, next_: Any, ptr: Any, hops: Any,
                   rtt: Any, swaps: Any, hot: Any, seed: Any) -> Any:  # fmt: skip
-    """The longest path through hops that wait for others."""
+    """Return the longest path through hops that wait for others."""
     n = len(order)
     state = np.array([seed], dtype=np.uint64)
     done = np.zeros(len(source))

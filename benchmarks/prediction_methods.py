@@ -4,12 +4,12 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.network import Matrix
-from solvers.prediction.observed import Observed
+from solvers.prediction.observed import ObservedPairs
 
 Floats = npt.NDArray[np.float64]
 
 
-def coordinates(pairs: Observed, dimensions: int, heights: bool, seed: int, steps: int = 400) -> Matrix:
+def coordinates(pairs: ObservedPairs, dimensions: int, heights: bool, seed: int, steps: int = 400) -> Matrix:
     """Network coordinates: ``||v_i - v_j|| + h_i + h_j`` (T eq. 4.1 with alpha 1), squared relative error, by Adam."""
     import torch
 
@@ -36,17 +36,17 @@ def coordinates(pairs: Observed, dimensions: int, heights: bool, seed: int, step
     return np.asarray(full.numpy() * scale, dtype=np.float64)
 
 
-def low_rank(pairs: Observed, rank: int = 16, steps: int = 60) -> Matrix:
+def low_rank(pairs: ObservedPairs, rank: int = 16, steps: int = 60) -> Matrix:
     """Hard-impute (Mazumder et al., JMLR 2010): the unmeasured filled with the best matrix of ``rank``, again and
     again, after the mean and the hosts' own means are taken off."""
     n = pairs.n
-    given = np.full((n, n), np.nan)
-    given[pairs.i, pairs.j] = given[pairs.j, pairs.i] = pairs.rtt_us
+    known_us = np.full((n, n), np.nan)
+    known_us[pairs.i, pairs.j] = known_us[pairs.j, pairs.i] = pairs.rtt_us
     mean = float(np.mean(pairs.rtt_us))
-    own = np.nan_to_num(np.nanmean(given, axis=1) - mean) / 2
+    own = np.nan_to_num(np.nanmean(known_us, axis=1) - mean) / 2
     base = mean + own[:, None] + own[None, :]
-    measured = np.isfinite(given)
-    rest = np.where(measured, given - base, 0.0)
+    measured = np.isfinite(known_us)
+    rest = np.where(measured, known_us - base, 0.0)
     filled = rest
     for _ in range(steps):
         filled = np.where(measured, rest, _truncated(filled, rank))
@@ -54,7 +54,7 @@ def low_rank(pairs: Observed, rank: int = 16, steps: int = 60) -> Matrix:
 
 
 def _truncated(matrix: Matrix, rank: int) -> Matrix:
-    """The nearest symmetric matrix of ``rank``, by the eigenvalues of largest magnitude."""
+    """Return the nearest symmetric matrix of ``rank``, by the eigenvalues of largest magnitude."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-    kept = np.argsort(-np.abs(values))[:rank]
-    return np.asarray((vectors[:, kept] * values[kept]) @ vectors[:, kept].T, dtype=np.float64)
+    largest = np.argsort(-np.abs(values))[:rank]
+    return np.asarray((vectors[:, largest] * values[largest]) @ vectors[:, largest].T, dtype=np.float64)

@@ -45,7 +45,7 @@ def price_512(algo: str) -> dict[str, float]:
     n = 512
     fabric, rng = _fabric(n), np.random.default_rng(1)
     orders = [rng.permutation(n) for _ in range(_RUNS)]
-    found = {}
+    micros = {}
     for model in MODELS:
         price = closed_form(pattern_for(algo, n, _options(n, 8 if algo == "bcube" else 2)), fabric, _SIZE, model)
         price(orders[0])
@@ -54,8 +54,8 @@ def price_512(algo: str) -> dict[str, float]:
             began = time.perf_counter()
             price(order)
             times.append(1e6 * (time.perf_counter() - began))
-        found[model] = round(statistics.median(times), 1)
-    return found
+        micros[model] = round(statistics.median(times), 1)
+    return micros
 
 
 def move_512(algo: str) -> dict[str, float]:
@@ -65,16 +65,16 @@ def move_512(algo: str) -> dict[str, float]:
     pattern = pattern_for(algo, n, _options(n, 8 if algo == "bcube" else 2))
     moves = moves_of([ExchangeClass(tuple(range(n)), 1, hosts=True)], n)
     assert moves is not None
-    found = {}
+    micros = {}
     for model in MODELS:
-        if model == "latency" and pattern.pace == "pipeline":
+        if model == "latency" and pattern.timing == "pipeline":
             continue  # rings have a search of their own there
         annealer = Annealer(pattern, fabric, _SIZE, model)
         annealer.run(order, moves, 1, CoolingSchedule(1.0, 0.1), 1)  # compiles
         began = time.perf_counter()
         annealer.run(order, moves, count, CoolingSchedule(1.0, 0.1), 1)
-        found[model] = round(1e6 * (time.perf_counter() - began) / count, 2)
-    return found
+        micros[model] = round(1e6 * (time.perf_counter() - began) / count, 2)
+    return micros
 
 
 # The algorithms whose options decide how much there is to do, at their worst.
@@ -86,30 +86,30 @@ _VARIANTS = {
 
 
 def price_4096(name: str) -> dict[str, float]:
-    """Seconds from nothing (but the network) to the price of one order, and the process's peak, by model."""
+    """Return seconds from nothing (but the network) to the price of one order, and the process's peak, by model."""
     n = 4096
     algo, options = _VARIANTS.get(name, (name, _options(n)))
     fabric, order = _fabric(n), np.random.default_rng(1).permutation(n)
-    found = {}
+    seconds = {}
     for model in MODELS:
         began = time.perf_counter()
         closed_form(pattern_for(algo, n, options), fabric, _SIZE, model)(order)
-        found[model] = round(time.perf_counter() - began, 3)
-    return {**found, "peak_gb": _peak_gb()}
+        seconds[model] = round(time.perf_counter() - began, 3)
+    return {**seconds, "peak_gb": _peak_gb()}
 
 
 def ring_1024(_: str) -> dict[str, float]:
-    """A whole schedule of 2.1 million transfers: seconds to make it, to price it by each model, and the peak."""
+    """Return a whole schedule of 2.1 million transfers: seconds to make it, to price it by each model, and the peak."""
     n = 1024
     fabric, order = _fabric(n), np.random.default_rng(1).permutation(n)
     began = time.perf_counter()
     schedule = schedule_for("ring", n)
-    found = {"made_s": round(time.perf_counter() - began, 3)}
+    seconds = {"made_s": round(time.perf_counter() - began, 3)}
     for model in MODELS:
         began = time.perf_counter()
         evaluate(schedule, fabric, order, _SIZE, model)
-        found[f"{model}_s"] = round(time.perf_counter() - began, 3)
-    return {**found, "peak_gb": _peak_gb()}
+        seconds[f"{model}_s"] = round(time.perf_counter() - began, 3)
+    return {**seconds, "peak_gb": _peak_gb()}
 
 
 def _peak_gb() -> float:

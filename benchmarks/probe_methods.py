@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
-from benchmarks.shown import Shown
+from benchmarks.thesis_plot import ThesisPlot
 from plink.model.network import Matrix, symmetrised
 from solvers.affinity import paia, triplets
 from solvers.embedding.embed import embed
@@ -26,19 +26,19 @@ _METHODS = {  # what is asked for; some minutes in all
 
 
 def _distances(bench: BenchLab, name: str, file: str) -> Matrix:
-    """What was measured as a distance, shape (N, N), the same both ways."""
+    """Return what was measured as a distance, shape (N, N), the same both ways."""
     network = bench.network(file)
     if "bandwidth" not in name:
         return symmetrised(network.latency_us)
     assert network.bandwidth_gbps is not None
     with np.errstate(divide="ignore"):
-        found = symmetrised(1 / network.bandwidth_gbps)
-    np.fill_diagonal(found, 0.0)
-    return found
+        distances = symmetrised(1 / network.bandwidth_gbps)
+    np.fill_diagonal(distances, 0.0)
+    return distances
 
 
 def _measured(bench: BenchLab, name: str, words: tuple[str, ...]) -> dict[str, Any]:
-    """One probe of all pairs: PAIA raw and of an embedding's fitted distances (null where a pair is missing)."""
+    """Return one probe of all pairs: PAIA raw and of an embedding's fitted distances (null where a pair is missing)."""
     done = bench.plink("probe", bench.hosts_file, "--no-shared-links", *words, "-o", "probed.json")
     if done.code:
         raise SystemExit(f"{name}: exit code {done.code}\n{done.stderr[-2000:]}")
@@ -55,7 +55,7 @@ def _measured(bench: BenchLab, name: str, words: tuple[str, ...]) -> dict[str, A
     return row
 
 
-def shown(figures: dict[str, Any]) -> dict[str, Shown]:
+def thesis_plots(figures: dict[str, Any]) -> dict[str, ThesisPlot]:
     """For docs/results/theses.md."""
     from benchmarks.drawing import strips
 
@@ -75,7 +75,7 @@ def shown(figures: dict[str, Any]) -> dict[str, Shown]:
         },
         "PAIA", marks={"STAMP, kernel's stamps": 0.956, "bandwidth (iperf3)": 0.774},
     )  # fmt: skip
-    return {"probe-methods": Shown(text, picture)}
+    return {"probe-methods": ThesisPlot(text, picture)}
 
 
 def main() -> int:

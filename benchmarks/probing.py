@@ -98,7 +98,7 @@ def main() -> int:
 
 
 def bars_of(figures: dict[str, Any]) -> list[Bar]:
-    """What is wanted."""
+    """Return what is wanted."""
     sixteen, many = figures["sixteen_hosts"], figures["sixty_four_hosts"]
     return [
         Bar("16 hosts, 10,000 probes a pair, seconds (median)", sixteen["seconds_median"], at_most=25.0),
@@ -108,8 +108,8 @@ def bars_of(figures: dict[str, Any]) -> list[Bar]:
         Bar("64 hosts, 2,000 probes a pair, seconds", many["seconds"], at_most=180.0),
         Bar("64 hosts, controller's MB", many["controller_peak_mb"], at_most=400.0),
         *(
-            Bar(f"shared links at {name}, worst error", found["worst_error"], at_most=0.15)
-            for name, found in figures["shared_links"].items()
+            Bar(f"shared links at {name}, worst error", row["worst_error"], at_most=0.15)
+            for name, row in figures["shared_links"].items()
         ),
     ]
 

@@ -49,7 +49,7 @@ class Bar:
         }
 
 
-def judged(bars: Sequence[Bar]) -> int:
+def report_bars(bars: Sequence[Bar]) -> int:
     """Print each bar; the exit code: 1 when one is missed."""
     for bar in bars:
         wanted = f"at most {bar.at_most:g}" if bar.at_least == -math.inf else f"at least {bar.at_least:g}"
@@ -58,7 +58,7 @@ def judged(bars: Sequence[Bar]) -> int:
 
 
 def seeds_of(usual: dict[int, int]) -> dict[int, int]:
-    """How many seeds of each size: as usual, or at most N with ``--seeds N`` on the command line."""
+    """Return how many seeds of each size: as usual, or at most N with ``--seeds N`` on the command line."""
     if "--seeds" not in sys.argv:
         return usual
     most = int(sys.argv[sys.argv.index("--seeds") + 1])
@@ -66,7 +66,7 @@ def seeds_of(usual: dict[int, int]) -> dict[int, int]:
 
 
 def machine() -> dict[str, Any]:
-    """What of this machine decides how fast things are; its name does not."""
+    """Return what of this machine decides how fast things are; its name does not."""
     return {
         "cores": os.cpu_count(),
         "cpu": _line_of("/proc/cpuinfo", "model name") or platform.machine(),
@@ -77,7 +77,7 @@ def machine() -> dict[str, Any]:
 
 
 def _line_of(path: str, name: str) -> str:
-    """What a file of lines ``name : value`` says first of a name; some processors have no name there."""
+    """Return what a file of lines ``name : value`` says first of a name; some processors have no name there."""
     for line in Path(path).read_text().splitlines():
         key, _, value = line.partition(":")
         if key.strip() == name:
@@ -86,11 +86,12 @@ def _line_of(path: str, name: str) -> str:
 
 
 def _parts(path: Path, stamp: dict[str, Any], parts: Collection[str], measured: Collection[str]) -> dict[str, Any]:
-    """What each part was measured with: those measured now with ``stamp``, the others as the file has it. Without those
-    of which it says nothing: the file's own commit is that of its last run, which need not have measured them."""
-    known = json.loads(path.read_text()).get("parts", {}) if path.exists() else {}
-    found = known | dict.fromkeys(measured, stamp)
-    return {part: found[part] for part in parts if part in found}
+    """Return what each part was measured with: those measured now with ``stamp``, the others as the file has it.
+    Without those of which it says nothing: the file's own commit is that of its last run, which need not have measured
+    them."""
+    recorded = json.loads(path.read_text()).get("parts", {}) if path.exists() else {}
+    stamps = recorded | dict.fromkeys(measured, stamp)
+    return {part: stamps[part] for part in parts if part in stamps}
 
 
 def record(
@@ -121,4 +122,4 @@ def record(
     path.write_text(text)
     print(text)
     theses.refresh(name)
-    return judged(bars)
+    return report_bars(bars)

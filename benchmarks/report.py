@@ -15,11 +15,11 @@ import numpy as np
 
 from benchmarks.clouds import three_tier
 from benchmarks.record import Bar, record
-from plink.api.facts import facts_of
 from plink.api.host_map import fitted_map
+from plink.api.report_data import report_data_of
 from plink.api.report_request import ReportRequest
-from plink.report.facts import Facts, Route
 from plink.report.page import page
+from plink.report.report_data import ReportData, Route
 from solvers.grouping.even import leaves
 from tests.report.chromium import PROGRAM, chromium
 
@@ -28,14 +28,14 @@ _TIMES = 9
 _SECONDS, _MEGABYTES = 3.0, 8.0
 
 
-def facts_for(hosts: int) -> Facts:
-    """What there is to show of such a cloud; the order is that of the leaves of its hierarchy."""
+def facts_for(hosts: int) -> ReportData:
+    """Return what there is to show of such a cloud; the order is that of the leaves of its hierarchy."""
     cloud = three_tier(hosts, 0)
     network = cloud.network(np.random.default_rng(0))
     order = leaves(cloud.rtt_us)
     hops = np.stack([order, np.roll(order, 1)], axis=1)
-    found = facts_of(network, ReportRequest(), lambda known: fitted_map(network, known))
-    return replace(found, route=Route("ring", order, hops, (int(order[0]), int(order[-1]))))
+    data = report_data_of(network, ReportRequest(), lambda data: fitted_map(network, data))
+    return replace(data, route=Route("ring", order, hops, (int(order[0]), int(order[-1]))))
 
 
 def main() -> int:
@@ -47,9 +47,9 @@ def main() -> int:
     bars = []
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, chromium(Path(folder)) as browser:
         for hosts in _HOSTS:
-            facts = facts_for(hosts)
+            data = facts_for(hosts)
             began = time.perf_counter()
-            text = page(facts)
+            text = page(data)
             drew = time.perf_counter() - began
             path = Path(folder) / f"{hosts}.html"
             path.write_text(text)
@@ -59,13 +59,13 @@ def main() -> int:
                 "megabytes": round(megabytes, 3),
                 "seconds_to_draw": round(drew, 2),
                 "seconds_to_open": [round(value, 3) for value in opened],
-                "complaints": browser.said,
+                "complaints": browser.console_messages,
             }
             bars += [
                 Bar(f"megabytes, {hosts} hosts", round(megabytes, 3), at_most=_MEGABYTES),
                 Bar(f"seconds to open in Chromium, {hosts} hosts", round(seconds, 3), at_most=_SECONDS),
             ]
-        bars.append(Bar("complaints of the console", len(browser.said), at_most=0))
+        bars.append(Bar("complaints of the console", len(browser.console_messages), at_most=0))
     return record("report", {"hosts": _HOSTS, "times": _TIMES}, figures, bars)
 
 

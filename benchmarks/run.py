@@ -17,18 +17,21 @@ from benchmarks.catalogue import ENTRIES, NAMES  # noqa: E402
 
 
 def chosen(words: list[str]) -> list[str]:
-    """The benchmarks that the words name, each once. :raises KeyError: for a name that none has."""
+    """Return the benchmarks that the words name, each once.
+
+    :raises KeyError: for a name that none has.
+    """
     sets = {
         "theses": [entry.name for entry in ENTRIES if entry.theses],
         "others": [entry.name for entry in ENTRIES if not entry.theses],
         "all": list(NAMES),
     }
-    known = sets | {name: [name] for name in NAMES}
-    return list(dict.fromkeys(itertools.chain.from_iterable(known[word.replace("-", "_")] for word in words)))
+    modules_by_name = sets | {name: [name] for name in NAMES}
+    return list(dict.fromkeys(itertools.chain.from_iterable(modules_by_name[word.replace("-", "_")] for word in words)))
 
 
 def listed() -> str:
-    """A line for each benchmark, and what a set of them takes."""
+    """Return a line for each benchmark, and what a set of them takes."""
     lines = [
         f"{entry.name:<18}{entry.minutes:>5g} min  {'theses' if entry.theses else '':<8}{entry.shows}"
         for entry in ENTRIES
@@ -38,7 +41,7 @@ def listed() -> str:
 
 
 def main() -> int:
-    """The exit code: 1 when one failed, 2 for an unknown name."""
+    """Return the exit code: 1 when one failed, 2 for an unknown name."""
     words = list(itertools.takewhile(lambda word: not word.startswith("--"), sys.argv[1:]))
     passed_on = sys.argv[1 + len(words) :]
     if words == ["list"]:

@@ -18,7 +18,7 @@ from benchmarks.cost_models import candidates
 from benchmarks.labs import BenchLab, lab
 from benchmarks.order_spread import best_order
 from benchmarks.record import Bar, record
-from benchmarks.shown import Shown
+from benchmarks.thesis_plot import ThesisPlot
 from benchmarks.timing import gloo, openmpi
 from benchmarks.timing.orders import Names
 from solvers.costs.by_name import pricing_for
@@ -41,12 +41,12 @@ _LIBRARIES = {
 
 
 def orders_of(fabric: Fabric, algo: str) -> dict[str, Any]:
-    """The three orders as names, and their prices in seconds."""
+    """Return the three orders as names, and their prices in seconds."""
     options, hosts = _OURS.get(algo, Options()), len(fabric.names)
     price = pricing_for(algo, hosts, options, fabric, _SIZE, "contention")
     pool = candidates(fabric.group_of, np.random.default_rng(_SEED))
-    found = best_order(fabric, algo, options, _SIZE, "contention")
-    orders = dict(zip(_WHICH, (min([found, *pool], key=price), max(pool, key=price), np.arange(hosts)), strict=True))
+    best = best_order(fabric, algo, options, _SIZE, "contention")
+    orders = dict(zip(_WHICH, (min([best, *pool], key=price), max(pool, key=price), np.arange(hosts)), strict=True))
     return {
         "orders": {which: [fabric.names[host] for host in order] for which, order in orders.items()},
         "predicted_s": {which: round(float(price(order)) / 1e6, 4) for which, order in orders.items()},
@@ -56,24 +56,25 @@ def orders_of(fabric: Fabric, algo: str) -> dict[str, Any]:
 def _by_engine(
     bench: BenchLab, orders: Sequence[Names], size_bytes: int, warm_up: int, repeats: int, *, algo: str
 ) -> list[list[float]]:  # fmt: skip
-    """Seconds of AggEngine's all-reduces by a schedule, shape (orders, repeats); the first of each never counts."""
+    """Return seconds of AggEngine's all-reduces by a schedule, shape (orders, repeats); the first of each never
+    counts."""
     from plink.runtime.aggengine.aggregation import Aggregation, SizeClass, aggregation_to_json
 
     del warm_up
     made = schedule_for(algo, len(bench.names), _OURS[algo])
     plan = bench.folder / f"{algo}.json"
     plan.write_text(json.dumps(aggregation_to_json(Aggregation((SizeClass(None, algo, made),), smallest_bytes=0))))
-    given = [line.split()[0] for line in Path(bench.hosts_file).read_text().splitlines() if line and line[0] != "#"]
+    baseline = [line.split()[0] for line in Path(bench.hosts_file).read_text().splitlines() if line and line[0] != "#"]
     groups = {
-        str(k): {"kind": "plink", "order": [list(order).index(name) for name in given], "plan": str(plan)}
+        str(k): {"kind": "plink", "order": [list(order).index(name) for name in baseline], "plan": str(plan)}
         for k, order in enumerate(orders)
     }
-    asked = bench.folder / f"{algo}.asked"
-    asked.write_text(json.dumps({"sizes": [size_bytes], "repeats": repeats, "groups": groups}))
+    request_file = bench.folder / f"{algo}.asked"
+    request_file.write_text(json.dumps({"sizes": [size_bytes], "repeats": repeats, "groups": groups}))
     result = bench.folder / f"{algo}.seconds"
     run = bench.plink(
         "launch", "--order", "given", "--hosts", bench.hosts_file, "--env", "OMP_NUM_THREADS=1", str(_PROGRAM),
-        str(asked), str(result),
+        str(request_file), str(result),
     )  # fmt: skip
     if run.code:
         raise SystemExit(f"{algo}: exit code {run.code}\n{run.stderr[-3000:]}")
@@ -82,21 +83,21 @@ def _by_engine(
 
 
 def measured(bench: BenchLab, fabric: Fabric, library: str, algo: str, size_bytes: int, repeats: int) -> dict[str, Any]:
-    """One bar of the figure."""
-    found = orders_of(fabric, algo)
+    """Return one bar of the figure."""
+    orders = orders_of(fabric, algo)
     measure: Any = gloo.measure
     if library != "PyTorch/Gloo":
         measure = functools.partial(openmpi.measure if library == "Open MPI" else _by_engine, algo=algo)
-    seconds = measure(bench, list(found["orders"].values()), size_bytes, _WARM_UP, repeats)
+    seconds = measure(bench, list(orders["orders"].values()), size_bytes, _WARM_UP, repeats)
     samples = {which: [round(float(s), 5) for s in row] for which, row in zip(_WHICH, seconds, strict=True)}
     median = {which: statistics.median(row) for which, row in samples.items()}
-    row = found | {"library": library, "samples_s": samples, "speedup": round(median["worst"] / median["best"], 3),
+    row = orders | {"library": library, "samples_s": samples, "speedup": round(median["worst"] / median["best"], 3),
                    "over_given": round(median["given"] / median["best"], 3)}  # fmt: skip
     print(f"{library}, {algo}: {row['speedup']} ({row['over_given']} over the given order)", flush=True)
     return row
 
 
-def shown(figures: dict[str, Any]) -> dict[str, Shown]:
+def thesis_plots(figures: dict[str, Any]) -> dict[str, ThesisPlot]:
     """For docs/results/theses.md."""
     from benchmarks.drawing import strips
 
@@ -121,7 +122,7 @@ def shown(figures: dict[str, Any]) -> dict[str, Shown]:
         table.append(
             f"| {name} | {best:.2f} | {worst:.2f} | {row['speedup']:.2f} | {predicted:.2f} | {row['over_given']:.2f} |"
         )
-    return {"figure-6-16": Shown(text, picture, "\n".join(table))}
+    return {"figure-6-16": ThesisPlot(text, picture, "\n".join(table))}
 
 
 def main() -> int:
@@ -141,7 +142,7 @@ def main() -> int:
         }
     setups["PyTorch/Gloo, ring"] = setups.pop("PyTorch/Gloo, gloo")
     if quick:
-        print(shown({"setups": setups})["figure-6-16"].details)
+        print(thesis_plots({"setups": setups})["figure-6-16"].details)
         return 0
     bars = [
         Bar(f"worst over best: {name}", setups[name]["speedup"], at_least=2.5)

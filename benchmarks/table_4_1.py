@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.record import Bar, record
-from benchmarks.shown import Shown
+from benchmarks.thesis_plot import ThesisPlot
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.counter import count
 from solvers.schedules.verifier import verify
@@ -27,7 +27,7 @@ Columns = tuple[float, float, float]  # rounds, bytes on the wire, bytes between
 
 
 @dataclass(frozen=True)
-class Line:
+class FormulaRow:
     """A row of the table: its formulas of N hosts in each of C racks, and what plink's schedule of it is called."""
 
     name: str
@@ -36,48 +36,51 @@ class Line:
 
 
 LINES = (
-    Line("PS, sharded", "ps", lambda n, c: (2, 2 * (n * c - 1), 2 * n * (c - 1))),
-    Line("halving doubling", "halving-doubling", lambda n, c: (2 * math.log2(n * c), 2 * n * c, 2 * c * (n - 1) / n)),
-    Line("ring, chunked", "ring", lambda n, c: (2 * n * c - 1, 2 * n * c - 1, 2 * c - 1)),
-    Line(
+    FormulaRow("PS, sharded", "ps", lambda n, c: (2, 2 * (n * c - 1), 2 * n * (c - 1))),
+    FormulaRow(
+        "halving doubling", "halving-doubling",
+        lambda n, c: (2 * math.log2(n * c), 2 * n * c, 2 * c * (n - 1) / n),
+    ),
+    FormulaRow("ring, chunked", "ring", lambda n, c: (2 * n * c - 1, 2 * n * c - 1, 2 * c - 1)),
+    FormulaRow(
         "tree, fan-out C", "tree",
         lambda n, c: (2 * (math.log(n, c) + 1), 2 * c * (c * n - 1) / (c - 1), 2 * c * (n - 1) / (c - 1)),
     ),
-    Line("2-level hierarchical", "2lha", lambda n, c: (4, 2 * (n * c - 1), 2 * (c - 1))),
+    FormulaRow("2-level hierarchical", "2lha", lambda n, c: (4, 2 * (n * c - 1), 2 * (c - 1))),
 )  # fmt: skip
 _COLUMNS = ("rounds", "wire", "between_racks")
 
 
 def counted(algo: str, n: int, c: int) -> dict[str, Any]:
-    """The three columns of a schedule, and whether the verifier passed it (None: too large for it)."""
+    """Return the three columns of a schedule, and whether the verifier passed it (None: too large for it)."""
     racks = [list(range(n * rack, n * rack + n)) for rack in range(c)]
     schedule = schedule_for(algo, n * c, Options(groups=racks, fan_out=c))
-    found = count(schedule, 1.0, np.repeat(np.arange(c), n))
+    counts = count(schedule, 1.0, np.repeat(np.arange(c), n))
     verified = not verify(schedule) if n * c <= _VERIFIED_TO else None
     return {
-        "rounds": found.rounds,
-        "wire": round(found.bytes_on_wire, 9),
-        "between_racks": round(found.cross_group_bytes or 0.0, 9),
+        "rounds": counts.rounds,
+        "wire": round(counts.bytes_on_wire, 9),
+        "between_racks": round(counts.cross_group_bytes or 0.0, 9),
         "verified": verified,
     }
 
 
-def rows_of(line: Line) -> list[dict[str, Any]]:
-    """One for each number of hosts."""
+def rows_of(line: FormulaRow) -> list[dict[str, Any]]:
+    """Return one for each number of hosts."""
     rows = []
     for hosts in _HOSTS:
         n = hosts // _RACKS
-        said = dict(zip(_COLUMNS, (round(value, 9) for value in line.formula(n, _RACKS)), strict=True))
-        rows.append({"hosts": hosts, "thesis": said, "counted": counted(line.algo, n, _RACKS)})
+        thesis_values = dict(zip(_COLUMNS, (round(value, 9) for value in line.formula(n, _RACKS)), strict=True))
+        rows.append({"hosts": hosts, "thesis": thesis_values, "counted": counted(line.algo, n, _RACKS)})
     return rows
 
 
 def exact(rows: list[dict[str, Any]], column: str) -> bool:
-    """Whether formula and count agree at every size."""
+    """Return whether formula and count agree at every size."""
     return all(math.isclose(row["thesis"][column], row["counted"][column], abs_tol=1e-6) for row in rows)
 
 
-def shown(figures: dict[str, Any]) -> dict[str, Shown]:
+def thesis_plots(figures: dict[str, Any]) -> dict[str, ThesisPlot]:
     """For docs/results/theses.md."""
     from benchmarks.drawing import curves
 
@@ -100,18 +103,18 @@ def shown(figures: dict[str, Any]) -> dict[str, Shown]:
         "table-4-1", "Bytes between racks, counted", f"an all-reduce of S bytes, {_RACKS} racks; in S", series, "hosts",
         "bytes between racks / S", "xy", xticks={hosts: str(hosts) for hosts in _HOSTS},
     )  # fmt: skip
-    return {"table-4-1": Shown(text, picture, details(lines))}
+    return {"table-4-1": ThesisPlot(text, picture, details(lines))}
 
 
 def details(lines: dict[str, list[dict[str, Any]]]) -> str:
-    """The thesis's table at the smallest and the largest number of hosts: formula / count."""
+    """Return the thesis's table at the smallest and the largest number of hosts: formula / count."""
     ends, names = (_HOSTS[0], _HOSTS[-1]), ("rounds", "bytes / S", "between racks / S")
     heading = " | ".join(f"{name}, {hosts} hosts" for hosts in ends for name in names)
     rows = [f"| | {heading} |", "|---" * 7 + "|"]
-    for name, found in lines.items():
+    for name, counts in lines.items():
         cells = [
             f"{row['thesis'][column]:.5g} / {row['counted'][column]:.5g}"
-            for row in (found[0], found[-1]) for column in _COLUMNS
+            for row in (counts[0], counts[-1]) for column in _COLUMNS
         ]  # fmt: skip
         rows.append(f"| {name} | " + " | ".join(cells) + " |")
     return "Formula / count:\n\n" + "\n".join(rows)

@@ -1,7 +1,7 @@
 """docs/results/theses.md: every figure of the theses that is done again, theirs beside ours, from what is recorded.
 
 ``python -m benchmarks.theses`` writes page and plots anew from the JSON files, and measures nothing; a benchmark that
-is recorded does so by itself. Its module says in ``shown(figures)`` what it has to show, by the plot's name; what
+is recorded does so by itself. Its module returns its plots by name from ``thesis_plots(figures)``; what
 the theses say, and why it differs, stands in theses.toml.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks import results
 from benchmarks.drawing import write
-from benchmarks.shown import Shown
+from benchmarks.thesis_plot import ThesisPlot
 from plink.model.storage import read_document, write_text
 
 
@@ -29,7 +29,7 @@ class Row:
     figure: str
     shows: str
     thesis: str
-    why: str
+    difference: str
     benchmark: str
     plot: str
     page: str | None = None
@@ -40,14 +40,14 @@ class Row:
         return f"{self.benchmark.replace('_', '-')}.json"
 
 
-_TOLD = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
-ROWS = tuple(Row(**told) for told in _TOLD["figure"])
+_TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+ROWS = tuple(Row(**row) for row in _TEXTS["figure"])
 
 
-def shown_by(benchmark: str) -> dict[str, Shown]:
+def plots_of(benchmark: str) -> dict[str, ThesisPlot]:
     """By plot, what a benchmark has to show of its recorded figures; empty when nothing is recorded."""
     document = _document(benchmark)
-    return importlib.import_module(f"benchmarks.{benchmark}").shown(document["figures"]) if document else {}
+    return importlib.import_module(f"benchmarks.{benchmark}").thesis_plots(document["figures"]) if document else {}
 
 
 def _document(benchmark: str) -> dict[str, Any] | None:
@@ -57,8 +57,8 @@ def _document(benchmark: str) -> dict[str, Any] | None:
 
 def page() -> str:
     """The whole page."""
-    every = functools.cache(shown_by)
-    lines = [_TOLD["introduction"]]
+    every = functools.cache(plots_of)
+    lines = [_TEXTS["introduction"]]
     first_figures: dict[str, str] = {}  # of each benchmark, whose bars stand below it alone
     for source in dict.fromkeys(row.source for row in ROWS):
         lines += [
@@ -68,26 +68,26 @@ def page() -> str:
         ]
         rows = [row for row in ROWS if row.source == source]
         for row in rows:
-            found = every(row.benchmark).get(row.plot)
+            plot = every(row.benchmark).get(row.plot)
             again = f"`make bench NAME={row.benchmark}`"
-            if found:
+            if plot:
                 again += f"; [JSON]({row.json}), [plot](plots/{row.plot}.svg)"
             if row.page:
                 again += f", [page]({row.page})"
-            ours = found.ours if found else "not recorded"
-            lines.append(f"| {row.figure} | {row.shows} | {row.thesis} | {ours} | {row.why} | {again} |")
+            ours = plot.ours if plot else "not recorded"
+            lines.append(f"| {row.figure} | {row.shows} | {row.thesis} | {ours} | {row.difference} | {again} |")
         for row in rows:
-            if found := every(row.benchmark).get(row.plot):
+            if plot := every(row.benchmark).get(row.plot):
                 document = _document(row.benchmark)
                 assert document is not None
                 first = first_figures.setdefault(row.benchmark, row.figure)
-                bars = bars_told(document["bars"]) if first == row.figure else f"Bars: see {first}."
+                bars = missed_bars_text(document["bars"]) if first == row.figure else f"Bars: see {first}."
                 lines += [
                     f"\n### {row.figure}: {row.shows}\n",
-                    f"{_wrapped(f'![{found.picture.alt}](plots/{row.plot}.svg)')}\n",
-                    measured_with(document, found.part),
+                    f"{_wrapped(f'![{plot.picture.alt}](plots/{row.plot}.svg)')}\n",
+                    measured_with(document, plot.part),
                     f"\n{_wrapped(bars)}",
-                    *([f"\n{found.details}"] if found.details else []),
+                    *([f"\n{plot.details}"] if plot.details else []),
                 ]
     return "\n".join(lines) + "\n"
 
@@ -111,16 +111,16 @@ def measured_with(document: dict[str, Any], part: str | None = None) -> str:
     return ", ".join(words) + "."
 
 
-def bars_told(bars: list[dict[str, Any]]) -> str:
+def missed_bars_text(bars: list[dict[str, Any]]) -> str:
     """Which bars of a benchmark were missed, and by how much, or that all were met."""
     missed = [bar for bar in bars if not bar["met"]]
     if not missed:
         return f"Bars: all of this benchmark's {len(bars)} are met." if bars else "This benchmark has no bars."
-    each = "; ".join(f"{bar['name']}: **{_told(bar['value'])}**, wanted {_wanted(bar)}" for bar in missed)
+    each = "; ".join(f"{bar['name']}: **{_number(bar['value'])}**, wanted {_wanted(bar)}" for bar in missed)
     return f"Bars: {len(missed)} of this benchmark's {len(bars)} missed: {each}."
 
 
-def _told(value: float | None) -> str:
+def _number(value: float | None) -> str:
     return "never" if value is None else f"{value:.4g}"
 
 
@@ -136,8 +136,8 @@ def refresh(name: str) -> None:
         return
     folder = results.RESULTS / "plots"
     folder.mkdir(exist_ok=True)
-    for plot, found in shown_by(benchmark).items():
-        write(found.picture, folder / f"{plot}.svg")
+    for name, plot in plots_of(benchmark).items():
+        write(plot.picture, folder / f"{name}.svg")
     write_text(results.RESULTS / "theses.md", page())
 
 

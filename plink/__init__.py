@@ -21,12 +21,12 @@ __version__ = "0.1.0"
 _HOMES = {
     "plink.api.advising": ("Advice", "AdviseRequest", "advise"),
     "plink.api.clustering": ("ClusterRequest", "cluster"),
-    "plink.api.costing": ("Cost", "CostRequest", "cost"),
+    "plink.api.costing": ("CollectiveCost", "CostRequest", "cost"),
     "plink.api.diagnosing": ("Examination", "diagnose", "examine"),
     "plink.api.elastic": ("ElasticObserver", "ElasticResult", "run_elastic"),
     "plink.api.elastic_request": ("ElasticRequest",),
     "plink.api.embedding": ("EmbedRequest", "NetworkEmbedding", "embed"),
-    "plink.api.launching": ("LaunchRequest", "RunObserver", "dry_run", "launch"),
+    "plink.api.launching": ("LaunchRequest", "dry_run", "launch"),
     "plink.api.ordering": ("OrderRequest",),
     "plink.api.planning": ("PlanRequest", "plan"),
     "plink.api.probe_request": ("ProbeRequest",),
@@ -43,9 +43,9 @@ _HOMES = {
     "plink.model.plan": ("Plan",),
     "plink.model.plan_file": ("read_plan",),
     "runners.job.job": ("Job",),
-    "runners.job.proof": ("RankLocation",),
-    "runners.job.result": ("OrderNotKept", "RunResult"),
-    "runners.job.runner": ("DryRun",),
+    "runners.job.placement": ("RankLocation",),
+    "runners.job.result": ("PlacementError", "RunResult"),
+    "runners.job.runner": ("DryRun", "RunObserver"),
     "solvers.diagnosis.findings": ("Finding",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

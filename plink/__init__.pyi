@@ -3,7 +3,7 @@ from plink.api.advising import AdviseRequest as AdviseRequest
 from plink.api.advising import advise as advise
 from plink.api.clustering import ClusterRequest as ClusterRequest
 from plink.api.clustering import cluster as cluster
-from plink.api.costing import Cost as Cost
+from plink.api.costing import CollectiveCost as CollectiveCost
 from plink.api.costing import CostRequest as CostRequest
 from plink.api.costing import cost as cost
 from plink.api.diagnosing import Examination as Examination
@@ -17,7 +17,6 @@ from plink.api.embedding import EmbedRequest as EmbedRequest
 from plink.api.embedding import NetworkEmbedding as NetworkEmbedding
 from plink.api.embedding import embed as embed
 from plink.api.launching import LaunchRequest as LaunchRequest
-from plink.api.launching import RunObserver as RunObserver
 from plink.api.launching import dry_run as dry_run
 from plink.api.launching import launch as launch
 from plink.api.ordering import OrderRequest as OrderRequest
@@ -48,10 +47,11 @@ from plink.model.order import read_order as read_order
 from plink.model.plan import Plan as Plan
 from plink.model.plan_file import read_plan as read_plan
 from runners.job.job import Job as Job
-from runners.job.proof import RankLocation as RankLocation
-from runners.job.result import OrderNotKept as OrderNotKept
+from runners.job.placement import RankLocation as RankLocation
+from runners.job.result import PlacementError as PlacementError
 from runners.job.result import RunResult as RunResult
 from runners.job.runner import DryRun as DryRun
+from runners.job.runner import RunObserver as RunObserver
 from solvers.diagnosis.findings import Finding as Finding
 
 __version__: str

@@ -1,4 +1,4 @@
-"""What can go wrong, and with which exit code the command ends.
+"""Errors of plink and their exit codes.
 
 ::
 
@@ -13,12 +13,16 @@
 The message is one line: what, why, and what to type next where there is something to type.
 """
 
-_LONGEST = 400  # characters of what a file's author, or a host, can make as long as they like
+_MAX_QUOTED_CHARS = 400  # characters of what a file's author, or a host, can make as long as they like
+
+
+class ProtocolError(Exception):
+    """A peer sent a message that is not of the form agreed on; one line. Callers turn it into a :class:`HostError`."""
 
 
 class PlinkError(Exception):
-    """Base of everything plink raises on purpose; ``str(error)`` is one line for a person, and nothing in it does
-    anything to a terminal, whoever wrote the file or answered from afar."""
+    """Base of all errors that plink raises on purpose; ``str(error)`` is one line without control characters, whoever
+    wrote the file or answered from afar."""
 
     exit_code = 1
 
@@ -27,37 +31,37 @@ class PlinkError(Exception):
 
 
 class UsageError(PlinkError):
-    """The command line asks for something that cannot be."""
+    """The command line is invalid."""
 
     exit_code = 2
 
 
 class InputError(PlinkError):
-    """A file or value handed in cannot be used; ``where`` names the file and the line or key."""
+    """An input file or value is invalid; ``location`` names the file and the line or key."""
 
     exit_code = 2
 
-    def __init__(self, where: str, why: str) -> None:
-        self.where, self.why = _short(_printable(where)), _short(_printable(why))
-        super().__init__(f"{self.where}: {self.why}")
+    def __init__(self, location: str, reason: str) -> None:
+        self.location, self.reason = _short(_printable(location)), _short(_printable(reason))
+        super().__init__(f"{self.location}: {self.reason}")
 
 
 class HostError(PlinkError):
-    """One host could not be reached or used."""
+    """A host could not be reached or used."""
 
-    def __init__(self, host: str, why: str) -> None:
-        self.host, self.why = host, _short(_printable(why))
-        super().__init__(f"{host}: {self.why}")
+    def __init__(self, host: str, reason: str) -> None:
+        self.host, self.reason = host, _short(_printable(reason))
+        super().__init__(f"{host}: {self.reason}")
 
 
 class UnknownHost(HostError):
-    """A host's name does not resolve: more likely a typing error than a fault, so nothing is begun."""
+    """A host's name does not resolve. A typing error is likely, so nothing is started."""
 
     exit_code = 2
 
 
 class PartlyDone(PlinkError):
-    """Some hosts or pairs are missing; what could be had was written."""
+    """Some hosts or pairs are missing; all other results were written."""
 
     exit_code = 3
 
@@ -69,12 +73,12 @@ class NoAnswer(PlinkError):
 
 
 def _printable(text: str) -> str:
-    """Ends of lines, controls and halves of characters as Python writes them."""
+    """Escape control characters and surrogates as Python writes them."""
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
 def _short(text: str) -> str:
-    """Beginning and end of what is too long."""
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 100]} ... {text[-80:]}"
+    """Shorten a long text in its middle."""
+    return text if len(text) <= _MAX_QUOTED_CHARS else f"{text[: _MAX_QUOTED_CHARS - 100]} ... {text[-80:]}"

@@ -1,1 +1,1 @@
-"""What does the network look like? Measuring only: nothing in this room decides anything."""
+"""Probing: measures the network between hosts, and decides nothing."""

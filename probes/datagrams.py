@@ -1,7 +1,7 @@
-"""Many waiting datagrams in one system call, with the kernel's timestamps: recvmmsg(2).
+"""Batches of datagrams in one system call, with the kernel's timestamps: recvmmsg(2).
 
 Runs on the hosts: standard library only. Python's own ``recvmsg`` takes one packet a call and builds a handful of
-objects for its ancillary data; at tens of thousands of packets a second that is what an agent's time goes to.
+objects for its ancillary data; at tens of thousands of packets a second that would take most of an agent's time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from probes.timestamps import SO_TIMESTAMPING
 
 _SLOTS = 64
-_PACKET, _NAME, _CONTROL = 128, 32, 192  # bytes of a slot; a longer packet is cut, and none of ours
+_PACKET, _NAME, _CONTROL = 128, 32, 192  # bytes of a slot; a longer packet is cut (none of plink's)
 # struct mmsghdr: name, its length, iovec, how many, control, its length, flags; length received (native alignment).
 _HEADER = struct.Struct("@PIPNPNi0PI0P")
 _IOVEC = struct.Struct("@PN")
@@ -22,7 +22,7 @@ _CMSG = struct.Struct("@Nii")
 _STAMP = struct.Struct("@ll")
 _INT = struct.Struct("@i")
 _ALIGN = struct.calcsize("N")
-# The two control messages that usually come, in the order in which Linux writes them: three timespecs, then an int.
+# The two usual control messages, in the order in which Linux writes them: three timespecs, then an int.
 _USUAL = struct.Struct("@Nii6lNiii")
 _STAMPED = struct.calcsize("@Nii6l")
 _SENT = struct.Struct("@Niill")
@@ -33,7 +33,7 @@ _NS = 1_000_000_000
 
 
 class Inbox:
-    """Room for a batch of datagrams, made once. Not thread-safe; what it returns are copies."""
+    """Buffers for a batch of datagrams, allocated once. Not thread-safe; it returns copies."""
 
     def __init__(self) -> None:
         self._receive = ctypes.CDLL(None, use_errno=True).recvmmsg
@@ -48,7 +48,7 @@ class Inbox:
             name = (names + i * _NAME, _NAME)
             control = (controls + i * _CONTROL, _CONTROL)
             _HEADER.pack_into(self._headers, i * _HEADER.size, *name, iovecs + i * _IOVEC.size, 1, *control, 0, 0)
-        self._fresh = bytes(self._headers)  # the kernel writes lengths into the headers: they are set again each time
+        self._fresh = bytes(self._headers)  # the kernel writes lengths into the headers: they are reset each time
         self._pointer = ctypes.c_void_p(_address(self._headers))
 
     def _fill(self, fd: int, flags: int) -> int:
@@ -59,12 +59,13 @@ class Inbox:
         return count
 
     def receive(self, sock: socket.socket) -> list[tuple[bytes, bytes, int, int]]:
-        """What waits at a socket, at most a batch of it: (packet, its sender's address in network order and port in two
-        bytes after it, time of arrival in nanoseconds, TTL or hop limit or 0).
+        """Return a batch of the datagrams that wait at a socket: (packet, sender, time of arrival in nanoseconds, TTL
+        or 0).
 
-        The time is negative when the kernel did not stamp the packet and it is this process's own reading.
+        A sender is its address in network order and its port in the two bytes after it. The time is negative when the
+        kernel did not stamp the packet and it is this process's own reading.
 
-        :raises OSError: an ICMP error from an earlier packet, usually; says nothing about what waits.
+        :raises OSError: an ICMP error from an earlier packet, usually; datagrams may wait all the same.
         """
         try:
             count = self._fill(sock.fileno(), _DONT_WAIT)
@@ -72,7 +73,7 @@ class Inbox:
             return []
         # struct sockaddr_in: family, port, address; sockaddr_in6: family, port, flow, address.
         first, last = (4, 8) if sock.family == socket.AF_INET else (8, 24)
-        found = []
+        datagrams = []
         for i in range(count):
             *_, length, _, size = _HEADER.unpack_from(self._headers, i * _HEADER.size)
             _, _, kind, seconds, rest, _, _, _, _, _, _, _, ttl = _USUAL.unpack_from(self._controls, i * _CONTROL)
@@ -84,11 +85,11 @@ class Inbox:
                 arrived, ttl = self._unusual(i * _CONTROL, length)
             packet, name = i * _PACKET, i * _NAME
             peer = bytes(self._names[name + first : name + last] + self._names[name + 2 : name + 4])
-            found.append((bytes(self._packets[packet : packet + size]), peer, arrived or -time.time_ns(), ttl))
-        return found
+            datagrams.append((bytes(self._packets[packet : packet + size]), peer, arrived or -time.time_ns(), ttl))
+        return datagrams
 
     def _unusual(self, start: int, length: int) -> tuple[int, int]:
-        """(time of arrival, TTL), 0 for what is not there, from control messages in whatever order."""
+        """Return (time of arrival, TTL), 0 where missing, from control messages in any order."""
         arrived = ttl = 0
         end = start + length
         while start + _CMSG.size <= end:
@@ -102,21 +103,24 @@ class Inbox:
         return arrived, ttl
 
     def sent_at(self, sock: socket.socket) -> list[tuple[int, int]]:
-        """(number on this socket since stamps were asked for, when it left) of packets, from the socket's error queue:
-        everything that the kernel has ready, no waiting."""
-        found: list[tuple[int, int]] = []
+        """Return (number on this socket since stamps were enabled, time of departure) of all packets in the error
+        queue.
+
+        It does not wait.
+        """
+        departures: list[tuple[int, int]] = []
         count = _SLOTS
         while count == _SLOTS:
             try:
                 count = self._fill(sock.fileno(), _DONT_WAIT | _ERROR_QUEUE)
             except OSError:
-                return found
+                return departures
             for start in range(0, count * _CONTROL, _CONTROL):
                 size, _, kind, seconds, rest = _SENT.unpack_from(self._controls, start)
                 if kind == SO_TIMESTAMPING:
                     number = _NUMBER.unpack_from(self._controls, start + size + _NUMBER_AT)[0]
-                    found.append((number, seconds * _NS + rest))
-        return found
+                    departures.append((number, seconds * _NS + rest))
+        return departures
 
 
 def _address(block: bytearray) -> int:

@@ -1,4 +1,4 @@
-"""What has been measured so far: matrices that grow round by round, and the network file they are kept in."""
+"""Results of measurements: matrices that fill round by round, and the network file that holds them."""
 
 import datetime
 from collections.abc import Mapping
@@ -12,14 +12,14 @@ from plink.model.network import Matrix, Network, matrix_from_json, to_rows
 from probes.agent.summary import PERCENTILES
 
 _MAIN = PERCENTILES.index(10)
-# How a pair was measured, as numbers in a matrix; the file says the words.
+# How a pair was measured: indices in a matrix; the file has these names.
 METHODS = ("", "stamp", "icmp", "tcp")
 CLOCKS = ("", "user", "kernel")
-_MOST = 1 << 53  # of microseconds, or packets: more is no measurement
+_MAX_VALUE = 1 << 53  # microseconds, or packets: an agent's number above it is invalid
 
 
 class Measurements:
-    """N hosts; ``[i, j]`` is always what i found out about j (for bandwidth: what j received from i)."""
+    """Results of N hosts; ``[i, j]`` is what i measured towards j (bandwidth: what j received from i)."""
 
     def __init__(self, hosts: Hosts) -> None:
         n = len(hosts)
@@ -41,38 +41,38 @@ class Measurements:
 
     @property
     def latency(self) -> Matrix:
-        """10th percentiles of the round trips, microseconds, NaN where unmeasured (shape (N, N), not a copy)."""
+        """10th percentiles of the round trips, microseconds, NaN where unmeasured, shape (N, N); not a copy."""
         return self.percentiles[10]
 
-    def bandwidth_or_nothing(self) -> Matrix:
-        """Bandwidths, Gbit/s, shape (N, N), all NaN before the first is measured."""
+    def bandwidth_matrix(self) -> Matrix:
+        """Return bandwidths, Gbit/s, shape (N, N), all NaN before the first is measured."""
         if self.bandwidth is None:
             self.bandwidth = _empty(len(self.hosts))
         return self.bandwidth
 
     def any(self) -> bool:
-        """Whether anything was measured at all."""
+        """Return whether any pair was measured."""
         off = ~np.eye(len(self.hosts), dtype=bool)
         return bool(np.isfinite(self.latency[off]).any()) or self.bandwidth is not None
 
     def missing(self) -> list[tuple[int, int]]:
-        """Pairs (i < j) without a round trip in one direction or both."""
-        nothing = np.isnan(self.latency)
-        return [(int(i), int(j)) for i, j in np.argwhere(np.triu(nothing | nothing.T, 1))]
+        """Return the pairs (i < j) that lack a round trip in one direction or both."""
+        unmeasured = np.isnan(self.latency)
+        return [(int(i), int(j)) for i, j in np.argwhere(np.triu(unmeasured | unmeasured.T, 1))]
 
-    def note(self, i: int, j: int, method: str, result: dict[str, Any]) -> None:
-        """What i's agent said about j; what is no such thing is a measurement that failed."""
-        why = result.get("error")
-        if "sent" in result and not _is_result(result):
-            why = "its agent answered with no measurement that plink can read"
+    def record(self, i: int, j: int, method: str, result: dict[str, Any]) -> None:
+        """Record the result that host i reports of j. An invalid result is recorded as an error."""
+        error = result.get("error")
+        if "sent" in result and not _is_valid(result):
+            error = "its agent sent a malformed result"
         elif "sent" in result:
-            self._take(i, j, method, result)
+            self._set(i, j, method, result)
             if result["percentiles_us"][_MAIN] is not None:
                 self.errors.pop((i, j), None)
                 return
-        self.fail(i, j, str(why or "no probe was answered; is it let through (firewall, security group)?"))
+        self.record_error(i, j, str(error or "no probe was answered; check firewalls and security groups"))
 
-    def _take(self, i: int, j: int, method: str, result: dict[str, Any]) -> None:
+    def _set(self, i: int, j: int, method: str, result: dict[str, Any]) -> None:
         sent, received = result["sent"], result["received"]
         self.samples[i, j] = received
         self.clock_steps[i, j] = result.get("clock_steps") or 0
@@ -89,15 +89,15 @@ class Measurements:
         if sent and reflected is not None:
             self.loss_forward[i, j] = 1 - reflected / sent
             self.loss_back[i, j] = 1 - received / reflected if reflected else np.nan
-        elif sent:  # the way is not known: what is lost is lost on the way there
+        elif sent:  # the direction is unknown: losses count as losses on the forward path
             self.loss_forward[i, j] = 1 - received / sent
 
-    def fail(self, i: int, j: int, why: str) -> None:
-        """The round trip from i to j could not be measured."""
-        self.errors[i, j] = why
+    def record_error(self, i: int, j: int, error: str) -> None:
+        """Record why the round trip from i to j could not be measured."""
+        self.errors[i, j] = error
 
     def network(self) -> Network:
-        """All of it, as it is written to disk."""
+        """Return the network with all results, as it is written to disk."""
         np.fill_diagonal(self.latency, 0.0)
         names = self.hosts.names
         details: dict[str, Any] = {
@@ -122,37 +122,34 @@ class Measurements:
         return Network(self.hosts, self.latency.copy(), self.bandwidth, details)
 
 
-def _is_result(result: dict[str, Any]) -> bool:
-    """Whether it holds what a measurement of a pair does, in numbers that can be."""
+def _is_valid(result: dict[str, Any]) -> bool:
+    """Return whether a result has all keys of a measurement, with values in range."""
     if not {"sent", "received", "percentiles_us", "halves_us", "jitter_us"} <= set(result):
         return False
     counts = [result.get(key) for key in ("sent", "received")]
     counts += [result[key] for key in ("reflected", "clock_steps", "hops") if result.get(key) is not None]
-    found, halves = result["percentiles_us"], result["halves_us"]
+    percentiles, halves = result["percentiles_us"], result["halves_us"]
     if (
-        not isinstance(found, list)
+        not isinstance(percentiles, list)
         or not isinstance(halves, list)
-        or (len(found), len(halves)) != (len(PERCENTILES), 2)
+        or (len(percentiles), len(halves)) != (len(PERCENTILES), 2)
     ):
         return False
-    times = [*found, *halves, result["jitter_us"]]
+    times = [*percentiles, *halves, result["jitter_us"]]
     return (
-        all(type(count) is int and 0 <= count < _MOST for count in counts)
-        and all(value is None or (type(value) in (int, float) and 0 <= value < _MOST) for value in times)
+        all(type(count) is int and 0 <= count < _MAX_VALUE for count in counts)
+        and all(value is None or (type(value) in (int, float) and 0 <= value < _MAX_VALUE) for value in times)
         and result.get("clock", "user") in CLOCKS[1:]
     )
 
 
 def _rows(names: list[str], errors: dict[tuple[int, int], str]) -> list[dict[str, str]]:
-    return [{"from": names[i], "to": names[j], "why": why} for (i, j), why in sorted(errors.items())]
+    return [{"from": names[i], "to": names[j], "why": error} for (i, j), error in sorted(errors.items())]
 
 
-def resumed(network: Network) -> Measurements:
-    """Measurements that go on from a network file; what the file does not hold counts as unmeasured.
-
-    :raises InputError: when a matrix in it is not of the right shape.
-    """
-    found = Measurements(network.hosts)
+def measurements_from(network: Network) -> Measurements:
+    """Return measurements that continue those of a network file; what the file lacks counts as unmeasured."""
+    measurements = Measurements(network.hosts)
     n, details = len(network.hosts), network.details
 
     def matrix(key: str) -> Matrix:
@@ -161,25 +158,27 @@ def resumed(network: Network) -> Measurements:
 
     for p, rows in details.get("percentiles_us", {}).items():
         if p in map(str, PERCENTILES):
-            found.percentiles[int(p)] = matrix_from_json(rows, n, f"{network.where}: percentiles_us.{p}")
-    found.percentiles[10] = network.latency_us.copy()
-    found.halves = list(network.halves() or found.halves)
-    found.jitter = matrix("jitter_us")
-    found.loss_forward = matrix("loss_forward")
-    found.loss_back = matrix("loss_back")
-    found.hops = matrix("hops")
-    found.samples = np.nan_to_num(matrix("samples")).astype(np.int64)
-    found.clock_steps = np.nan_to_num(matrix("clock_steps")).astype(np.int64)
-    found.method = np.nan_to_num(matrix("method_used")).astype(np.int8)
-    found.clock = np.nan_to_num(matrix("clock_used")).astype(np.int8)
-    found.bandwidth = None if network.bandwidth_gbps is None else network.bandwidth_gbps.copy()
-    found.details = {key: details[key] for key in ("shared_links", "predicted_us") if key in details}
-    found.machines = list(network.machines)
+            measurements.percentiles[int(p)] = matrix_from_json(rows, n, f"{network.location}: percentiles_us.{p}")
+    measurements.percentiles[10] = network.latency_us.copy()
+    measurements.halves = list(network.halves() or measurements.halves)
+    measurements.jitter = matrix("jitter_us")
+    measurements.loss_forward = matrix("loss_forward")
+    measurements.loss_back = matrix("loss_back")
+    measurements.hops = matrix("hops")
+    measurements.samples = np.nan_to_num(matrix("samples")).astype(np.int64)
+    measurements.clock_steps = np.nan_to_num(matrix("clock_steps")).astype(np.int64)
+    measurements.method = np.nan_to_num(matrix("method_used")).astype(np.int8)
+    measurements.clock = np.nan_to_num(matrix("clock_used")).astype(np.int8)
+    measurements.bandwidth = None if network.bandwidth_gbps is None else network.bandwidth_gbps.copy()
+    measurements.details = {
+        key: details[key] for key in ("host_flows", "shared_links", "predicted_us") if key in details
+    }
+    measurements.machines = list(network.machines)
     index = {name: i for i, name in enumerate(network.hosts.names)}
     for error in network.errors:
         if error["from"] in index and error["to"] in index:
-            found.fail(index[error["from"]], index[error["to"]], error["why"])
-    return found
+            measurements.record_error(index[error["from"]], index[error["to"]], error["why"])
+    return measurements
 
 
 def _empty(n: int) -> Matrix:

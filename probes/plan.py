@@ -1,4 +1,4 @@
-"""Which pairs are measured next: a plan is asked for a round, the round is measured, the plan is asked again."""
+"""Plans of which pairs to measure: a plan returns a round, the round is measured, the plan returns the next."""
 
 from typing import Protocol
 
@@ -6,56 +6,57 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.network import Matrix
-from probes.rounds import Circle, Pair, as_pairs
+from probes.round_robin import Pair, RoundRobin, as_pairs
 
 
-class Plan(Protocol):
-    """Rounds of disjoint pairs (i < j), decided one at a time with all that was measured so far in view."""
-
-    @property
-    def most_rounds(self) -> int:
-        """No more rounds than these will be asked for."""
+class ProbePlan(Protocol):
+    """Source of rounds of disjoint pairs (i < j), each chosen with all earlier results at hand."""
 
     @property
-    def most_pairs(self) -> int:
-        """No more pairs than these will be asked for."""
+    def max_rounds(self) -> int:
+        """Upper bound of the number of rounds."""
+
+    @property
+    def max_pairs(self) -> int:
+        """Upper bound of the number of pairs."""
 
     def next_round(self, measured: Matrix) -> list[Pair] | None:
-        """The pairs to measure next, both ways, none of them twice in the life of a plan; None when done.
+        """Return the pairs to measure next, in both directions; None when done. A plan returns no pair twice.
 
-        :param measured: shape (N, N), microseconds, NaN where there is no result (yet, or for ever: a pair of the last
-            round that is still NaN has failed). It may hold an earlier run's results from the start.
+        :param measured: shape (N, N), microseconds, NaN where there is no result. A pair of the last round that is
+            still NaN has failed. Results of an earlier run may be in it from the start.
         """
 
 
 class AllPairs:
-    """Every pair once, in a random order that makes any prefix a fair sample; pairs measured both ways are left out.
+    """Plan of every pair once, in a random order that makes any prefix a fair sample.
 
-    To resume, hand the matrix so far to a plan of the same ``n``: only what is missing is asked for.
+    Pairs measured both ways are skipped. To resume, pass the earlier matrix to a plan of the same ``n``: it returns
+    only the missing pairs.
     """
 
     def __init__(self, n: int, seed: int) -> None:
-        self._circle = Circle(n, seed)
+        self._schedule = RoundRobin(n, seed)
         self._round = 0
         self._done: npt.NDArray[np.bool_] | None = None  # by an earlier run, shape (N, N)
 
     @property
-    def most_rounds(self) -> int:
-        """See :class:`Plan`."""
-        return len(self._circle)
+    def max_rounds(self) -> int:
+        """See :class:`ProbePlan`."""
+        return len(self._schedule)
 
     @property
-    def most_pairs(self) -> int:
-        """See :class:`Plan`."""
-        return self._circle.n * (self._circle.n - 1) // 2
+    def max_pairs(self) -> int:
+        """See :class:`ProbePlan`."""
+        return self._schedule.n * (self._schedule.n - 1) // 2
 
     def next_round(self, measured: Matrix) -> list[Pair] | None:
-        """See :class:`Plan`; rounds in which nothing is missing are skipped."""
+        """See :class:`ProbePlan`; rounds in which nothing is missing are skipped."""
         if self._round == 0:
-            done = both_ways(measured)
+            done = measured_both_ways(measured)
             self._done = done if done.any() else None
-        while self._round < len(self._circle):
-            pairs = self._circle[self._round]
+        while self._round < len(self._schedule):
+            pairs = self._schedule[self._round]
             self._round += 1
             if self._done is not None:
                 pairs = pairs[~self._done[pairs[:, 0], pairs[:, 1]]]
@@ -64,8 +65,8 @@ class AllPairs:
         return None
 
 
-def both_ways(measured: Matrix) -> npt.NDArray[np.bool_]:
-    """Which pairs were measured in both directions, shape (N, N); a host with itself is not a pair."""
+def measured_both_ways(measured: Matrix) -> npt.NDArray[np.bool_]:
+    """Return which pairs were measured in both directions, shape (N, N); a host with itself is not a pair."""
     finite = np.isfinite(measured)
     np.fill_diagonal(finite, False)
     return finite & finite.T

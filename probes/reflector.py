@@ -1,4 +1,4 @@
-"""A STAMP reflector that a person starts openly, and a sender for any STAMP reflector: unauthenticated mode.
+"""STAMP reflector for everybody, and a sender for any STAMP reflector: unauthenticated mode.
 
 RFC 8762 sections 4.2.1 and 4.3.1, with the SSID of RFC 8972 section 3: packets of 44 bytes both ways, big-endian::
 
@@ -25,23 +25,23 @@ PORT = 18862  # 862, the assigned port, is privileged
 _SENDER = struct.Struct("!IQHH28x")
 _REFLECTOR = struct.Struct("!IQHHQIQH2xB3x")
 _MBZ = slice(16, 44)  # zero in a sender's packet; times and numbers in a reflector's
-_LOOK_S = 0.5
+_POLL_S = 0.5
 
 
 def pack_sender(sequence: int, t1: int, ssid: int) -> bytes:
-    """A Session-Sender packet; ``t1`` is an NTP timestamp."""
+    """Return a Session-Sender packet; ``t1`` is an NTP timestamp."""
     return _SENDER.pack(sequence, t1, ERROR_ESTIMATE, ssid)
 
 
 def reflect(packet: bytes, t2: int, t3: int, ttl: int) -> bytes | None:
-    """The answer to a packet, as long as it (padding and TLVs come back as they came); None for what is none.
+    """Return the answer to a packet, of the same length (padding and TLVs are echoed); None for what is no probe.
 
     Stateless: the answer's sequence number is the sender's (RFC 8762 section 4.3).
     """
-    if len(packet) < SIZE:  # an answer would be longer than the question
+    if len(packet) < SIZE:  # an answer would be longer than the probe
         return None
     sequence, t1, error, ssid = _SENDER.unpack_from(packet)
-    if any(packet[_MBZ]):  # an answer of another reflector: answering it would never end
+    if any(packet[_MBZ]):  # an answer of another reflector: answering it would make a loop
         return None
     if error & 0xFF == 0:  # RFC 4656 section 4.1.2: a multiplier of zero is no error estimate, so this is no STAMP
         return None
@@ -59,16 +59,16 @@ def _socket(address: str, port: int, transmit_stamps: bool) -> socket.socket:
         sock.setsockopt(socket.IPPROTO_IP, timestamps.IP_RECVTTL, 1)
         sock.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, 255)
     timestamps.enable(sock, transmit_stamps)
-    sock.settimeout(_LOOK_S)
+    sock.settimeout(_POLL_S)
     return sock
 
 
 def serve(address: str, port: int, on_ready: Callable[[int], None], keep_going: Callable[[], bool]) -> int:
-    """Reflect for anybody until told to stop; returns how many packets were answered.
+    """Reflect probes of any sender until ``keep_going`` is false, and return the number of answers.
 
-    :raises OSError: when the port cannot be had.
+    :raises OSError: when the port cannot be bound.
     """
-    answered = 0
+    answers = 0
     with _socket(address, port, transmit_stamps=False) as sock:
         on_ready(sock.getsockname()[1])
         while keep_going():
@@ -80,62 +80,64 @@ def serve(address: str, port: int, on_ready: Callable[[int], None], keep_going: 
             if answer is not None:
                 try:
                     sock.sendto(answer, peer)
-                    answered += 1
+                    answers += 1
                 except OSError:
                     continue
-    return answered
+    return answers
 
 
 @dataclass(frozen=True)
-class Target:
-    """A STAMP reflector somewhere."""
+class ReflectorAddress:
+    """Address of a STAMP reflector."""
 
     address: str
     port: int = PORT
 
 
-def query(target: Target, count: int, interval_s: float, timeout_s: float, ssid: int) -> dict[str, Any]:
-    """Probe any STAMP reflector, one packet at a time; the summary of :mod:`probes.agent.summary`, ``sent``, ``clock``.
+def query(target: ReflectorAddress, count: int, interval_s: float, timeout_s: float, ssid: int) -> dict[str, Any]:
+    """Probe any STAMP reflector, one packet at a time, and return the summary of :mod:`probes.agent.summary`.
 
-    :raises OSError: when there is no way to it.
+    ``sent`` and ``clock`` are added to it.
+
+    :raises OSError: when there is no route to it.
     """
     round_trips: list[int] = []
     stamped = 0
     with _socket("::" if ":" in target.address else "0.0.0.0", 0, transmit_stamps=True) as sock:
         sock.connect((target.address, target.port))
-        # Not a time-out: Python would wait for one at the error queue too.
+        # Non-blocking, not a time-out: Python would wait at the error queue too.
         sock.setblocking(False)
         for sequence in range(count):
-            left_ns = time.time_ns()
-            answer = _ask(sock, sequence, left_ns, ssid, timeout_s)
+            sent_ns = time.time_ns()
+            answer = _probe(sock, sequence, sent_ns, ssid, timeout_s)
             if answer is not None:
-                t2, t3, t4_ns, kernel_left_ns = answer
-                stamped += kernel_left_ns is not None and t4_ns > 0
-                round_trips.append(abs(t4_ns) - (kernel_left_ns or left_ns) - ns_between(t2, t3))
+                t2, t3, t4_ns, kernel_sent_ns = answer
+                stamped += kernel_sent_ns is not None and t4_ns > 0
+                round_trips.append(abs(t4_ns) - (kernel_sent_ns or sent_ns) - ns_between(t2, t3))
             time.sleep(interval_s)
     return {"sent": count, "clock": "kernel" if 2 * stamped > len(round_trips) else "user", **summary(round_trips)}
 
 
-def _ask(
-    sock: socket.socket, sequence: int, left_ns: int, ssid: int, timeout_s: float
+def _probe(
+    sock: socket.socket, sequence: int, sent_ns: int, ssid: int, timeout_s: float
 ) -> tuple[int, int, int, int | None] | None:
-    """(T2, T3, time of arrival, time of departure if the kernel noted it) of the answer to one probe."""
+    """Send one probe, and return its (T2, T3, time of arrival, time of departure if the kernel stamped it)."""
     poll = select.poll()
     poll.register(sock, select.POLLIN)
     deadline = time.monotonic() + timeout_s
     departures: dict[int, int] = {}
     try:
-        sock.send(pack_sender(sequence, ntp_from_ns(left_ns), ssid))
-        while (left_s := deadline - time.monotonic()) > 0:
-            poll.poll(1000 * left_s)
-            departures.update(timestamps.sent_at(sock))  # left in their queue they would keep the poll awake
+        sock.send(pack_sender(sequence, ntp_from_ns(sent_ns), ssid))
+        while (remaining_s := deadline - time.monotonic()) > 0:
+            poll.poll(1000 * remaining_s)
+            departures.update(timestamps.sent_at(sock))  # stamps in the error queue would wake the poll again and again
             try:
                 packet, _, t4_ns, _ = timestamps.receive(sock, 65536)
             except BlockingIOError:
                 continue
             if len(packet) >= SIZE:
-                _, t3, _, _, t2, answered, _, _, _ = _REFLECTOR.unpack_from(packet)
-                if answered == sequence:
+                _, t3, _, _, t2, sequence_answered, _, _, _ = _REFLECTOR.unpack_from(packet)
+                if sequence_answered == sequence:
                     return t2, t3, t4_ns, departures.get(sequence)
     except OSError:
         return None

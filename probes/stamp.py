@@ -26,13 +26,13 @@ _NS = 1_000_000_000
 
 
 def ntp_from_ns(time_ns: int) -> int:
-    """The 64-bit NTP timestamp (seconds since 1900, 32-bit fraction) of nanoseconds since 1970."""
+    """Return the 64-bit NTP timestamp (seconds since 1900, 32-bit fraction) of nanoseconds since 1970."""
     seconds, rest = divmod(time_ns, _NS)
     return (((seconds + _NTP_EPOCH_S) & 0xFFFFFFFF) << 32) | ((rest << 32) // _NS)
 
 
 def ns_between(early: int, late: int) -> int:
-    """Nanoseconds from one NTP timestamp to another (either sign), to the resolution of 2^-32 s; eras wrap around."""
+    """Return the nanoseconds between two NTP timestamps (either sign), to 2^-32 s; eras wrap around."""
     difference = (late - early) & 0xFFFFFFFFFFFFFFFF
     if difference >= 1 << 63:
         difference -= 1 << 64
@@ -40,7 +40,10 @@ def ns_between(early: int, late: int) -> int:
 
 
 class Key:
-    """HMAC-SHA-256 (RFC 2104) with one key: its two hash states are made once, which halves the time of a packet."""
+    """HMAC-SHA-256 (RFC 2104) with one key.
+
+    Its two hash states are computed once, which halves the time of a packet.
+    """
 
     def __init__(self, key: bytes) -> None:
         assert len(key) <= _BLOCK
@@ -49,35 +52,35 @@ class Key:
         self._outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in padded))
 
     def signature(self, packet: bytes) -> bytes:
-        """HMAC of a packet's first 96 bytes, truncated to 16."""
+        """Return the HMAC of a packet's first 96 bytes, truncated to 16."""
         inner, outer = self._inner.copy(), self._outer.copy()
         inner.update(packet[:_SIGNED])
         outer.update(inner.digest())
         return outer.digest()[:16]
 
     def is_signed(self, packet: bytes) -> bool:
-        """Whether a packet is of the right length and ends with its signature."""
+        """Return whether a packet is of the right length and ends with its signature."""
         return len(packet) == SIZE and hmac.compare_digest(self.signature(packet), packet[_SIGNED:])
 
 
 def pack_sender(key: Key, sequence: int, t1: int, ssid: int) -> bytes:
-    """A Session-Sender packet; ``t1`` is an NTP timestamp."""
+    """Return a Session-Sender packet; ``t1`` is an NTP timestamp."""
     packet = _SENDER.pack(sequence, t1, ERROR_ESTIMATE, ssid)
     return packet + key.signature(packet)
 
 
 def unpack_sender(key: Key, packet: bytes) -> tuple[int, int, int, int] | None:
-    """(sequence, T1, error estimate, SSID), or None for anything that this key did not sign."""
+    """Return (sequence, T1, error estimate, SSID), or None for anything that this key did not sign."""
     return _SENDER.unpack_from(packet) if key.is_signed(packet) else None
 
 
 def pack_reflector(key: Key, sequence: int, t3: int, t2: int, sender: tuple[int, int, int, int], ttl: int) -> bytes:
-    """The Session-Reflector packet that answers ``sender``, the tuple :func:`unpack_sender` gave."""
+    """Return the Session-Reflector packet that answers ``sender``, the tuple of :func:`unpack_sender`."""
     sender_sequence, t1, error, ssid = sender
     packet = _REFLECTOR.pack(sequence, t3, ERROR_ESTIMATE, ssid, t2, sender_sequence, t1, error, ttl)
     return packet + key.signature(packet)
 
 
 def unpack_reflector(key: Key, packet: bytes) -> tuple[int, int, int, int, int, int, int, int, int] | None:
-    """(sequence, T3, error, SSID, T2, sender's sequence, T1, sender's error, sender's TTL), or None if not signed."""
+    """Return (sequence, T3, error, SSID, T2, sequence, T1, error, TTL of the sender), or None if not signed."""
     return _REFLECTOR.unpack_from(packet) if key.is_signed(packet) else None

@@ -10,17 +10,17 @@ from runners.job.runner import Runner
 if TYPE_CHECKING:
     from runners.ssh.connector import SshConnector
 
-KUBERNETES = "kubernetes"  # no Runner: of elastic jobs, and a Writer of manifests
+KUBERNETES = "kubernetes"  # for elastic jobs and manifests; it is no Runner
 
 
 def _ssh(connect: Callable[[], Connector]) -> Runner:
-    from runners.job.launcher import FleetRunner
+    from runners.job.fleet_runner import FleetRunner
 
     return FleetRunner("ssh", connect())
 
 
 def _local(connect: Callable[[], Connector]) -> Runner:
-    from runners.job.launcher import FleetRunner
+    from runners.job.fleet_runner import FleetRunner
     from runners.local import LocalConnector
 
     return FleetRunner("local", LocalConnector())
@@ -33,17 +33,17 @@ def _torchrun(connect: Callable[[], Connector]) -> Runner:
 
 
 def _mpirun(connect: Callable[[], Connector]) -> Runner:
-    from runners.launchers.commanded import Commanded
+    from runners.launchers.external_runner import ExternalLauncherRunner
     from runners.launchers.which_mpi import mpirun
 
-    return Commanded(mpirun(_over_ssh(connect)))
+    return ExternalLauncherRunner(mpirun(_over_ssh(connect)))
 
 
 def _mpich(connect: Callable[[], Connector]) -> Runner:
-    from runners.launchers.commanded import Commanded
+    from runners.launchers.external_runner import ExternalLauncherRunner
     from runners.launchers.which_mpi import mpich
 
-    return Commanded(mpich(_over_ssh(connect)))
+    return ExternalLauncherRunner(mpich(_over_ssh(connect)))
 
 
 def _over_ssh(connect: Callable[[], Connector]) -> "SshConnector":
@@ -55,11 +55,11 @@ def _over_ssh(connect: Callable[[], Connector]) -> "SshConnector":
 
 
 def _slurm(connect: Callable[[], Connector]) -> Runner:
-    from runners.launchers.commanded import Commanded
+    from runners.launchers.external_runner import ExternalLauncherRunner
     from runners.launchers.slurm import Slurm
 
-    connect()  # from inside the lab, where the hosts are a lab's
-    return Commanded(Slurm())
+    connect()  # enters the lab where the hosts are a lab's
+    return ExternalLauncherRunner(Slurm())
 
 
 _RUNNERS: dict[str, Callable[[Callable[[], Connector]], Runner]] = {
@@ -74,9 +74,10 @@ NAMES = tuple(_RUNNERS)
 
 
 def runner_named(name: str, connect: Callable[[], Connector]) -> Runner:
-    """The runner of that name. ``connect``: how hosts are reached, asked for only where plink itself reaches them.
+    """Return the runner of that name.
 
-    :raises UsageError: for a runner that does not exist, with those that do.
+    :param connect: makes the connector to the hosts; called only where plink itself connects to them.
+    :raises UsageError: for an unknown name; the message has the choices.
     """
     if name not in NAMES:
         raise UsageError(f"--runner {name}: choose one of {', '.join(NAMES)}")

@@ -1,15 +1,15 @@
-"""Reach a "host" that is a child process of this one: the same agents over pipes instead of SSH."""
+"""Connector to a "host" that is a child process of this one: the same agents, over pipes instead of SSH."""
 
 import sys
 
 from plink.model.hosts import Host
 from plink.remote.program import BOOTSTRAP
-from runners.child import ChildLine, start
+from runners.child import ChildConnection, start
 
 
 class LocalConnector:
-    """Starts every agent as a child process of this one."""
+    """Connector that starts every agent as a child process of this one."""
 
-    def open(self, host: Host) -> ChildLine:
+    def open(self, host: Host) -> ChildConnection:
         """Start the bootstrap with this interpreter."""
         return start(host, [sys.executable, "-c", BOOTSTRAP])

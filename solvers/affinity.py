@@ -11,11 +11,13 @@ Mask = npt.NDArray[np.bool_]
 
 
 def paia(measured: Matrix, truth: Matrix) -> float:
-    """The share of triplets (a, b; c), a < b, whose true distances to c differ, whose measured distances differ in the
-    same direction; NaN when there is no such triplet.
+    """Return the share of triplets (a, b; c), a < b, whose measured distances to c differ in the direction of the true
+    ones.
+
+    Only triplets whose true distances differ count; NaN when there is none.
 
     :param measured: shape (N, N), any unit, NaN where unmeasured (such triplets count as wrong).
-    :param truth: shape (N, N), true distances, for example router hops; NaN where nobody knows (no triplets).
+    :param truth: shape (N, N), true distances, for example router hops; NaN where unknown (no triplets).
     """
     agree = 0
     for c, near, far in _comparable(truth):
@@ -26,12 +28,12 @@ def paia(measured: Matrix, truth: Matrix) -> float:
 
 
 def triplets(truth: Matrix) -> int:
-    """How many triplets there are to judge by; ``truth`` as in :func:`paia`."""
+    """Return the number of triplets with different true distances; ``truth`` as in :func:`paia`."""
     return sum(int(near.sum()) * int(far.sum()) for _, near, far in _comparable(truth))
 
 
 def _comparable(truth: Matrix) -> Iterator[tuple[int, Mask, Mask]]:
-    """For each host c and each true distance to it: who is as far, and who is farther."""
+    """Yield for each host c and each true distance to it the hosts at that distance, and those farther away."""
     for c in range(len(truth)):
         to = truth[:, c].copy()
         to[c] = np.nan

@@ -1,4 +1,4 @@
-"""What one order gained over another, by runs of both."""
+"""Gain of one order over another, by paired runs."""
 
 import math
 from collections.abc import Sequence
@@ -10,20 +10,22 @@ CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
-class Gain:
-    """``gain``: how many times better, above 1 where the second is better; ``low`` and ``high``: its interval of
-    :data:`CONFIDENCE`, None where one pair of runs tells nothing of their spread."""
+class PairedGain:
+    """Ratio of two orders' results: above 1 where the second is better.
+
+    ``low`` and ``high``: its interval of :data:`CONFIDENCE`, None for a single pair of runs.
+    """
 
     gain: float
     low: float | None
     high: float | None
 
 
-def paired_gain(first: Sequence[float], second: Sequence[float], higher_is_better: bool = False) -> Gain:
-    """Runs k of both were made one after the other, so what changed between pairs cancels.
+def paired_gain(first: Sequence[float], second: Sequence[float], higher_is_better: bool = False) -> PairedGain:
+    """Return the gain of the second order, from runs k of both made one after the other, so that drift cancels.
 
-    The geometric mean of the pairs' ratios, with Student's interval of the mean of their logarithms: ratios are as
-    likely twice as half, so it is their logarithms that are taken for normal.
+    It is the geometric mean of the pairs' ratios, with Student's interval of the mean of their logarithms: a ratio is
+    as likely doubled as halved, so the logarithms are taken as normal.
 
     :param first: figures above 0, shape (N,). :param second: of the other order, shape (N,).
     :raises ValueError: when there are none, when they differ in number, or when one is not above 0.
@@ -35,8 +37,8 @@ def paired_gain(first: Sequence[float], second: Sequence[float], higher_is_bette
     logs = np.log(np.array(first) / np.array(second)) * (-1 if higher_is_better else 1)
     mean = float(logs.mean())
     if len(logs) == 1:
-        return Gain(math.exp(mean), None, None)
+        return PairedGain(math.exp(mean), None, None)
     from scipy.special import stdtrit
 
     half = float(stdtrit(len(logs) - 1, (1 + CONFIDENCE) / 2)) * float(logs.std(ddof=1)) / math.sqrt(len(logs))
-    return Gain(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+    return PairedGain(math.exp(mean), math.exp(mean - half), math.exp(mean + half))

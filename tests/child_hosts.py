@@ -10,7 +10,7 @@ from types import TracebackType
 
 from plink.model.hosts import Host
 from plink.remote.program import BOOTSTRAP
-from runners.child import ChildLine
+from runners.child import ChildConnection
 
 WAIT_S = 60.0
 
@@ -27,13 +27,13 @@ class ChildHosts:
         self.started: list[subprocess.Popen[bytes]] = []
         self._others = set(threading.enumerate())
 
-    def open(self, host: Host) -> ChildLine:
+    def open(self, host: Host) -> ChildConnection:
         """Start the command."""
         process = subprocess.Popen(
             self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=self.environment
         )
         self.started.append(process)
-        return ChildLine(process)
+        return ChildConnection(process)
 
     def all_end(self) -> bool:
         """Whether every child ends by itself in time."""

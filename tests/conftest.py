@@ -121,8 +121,8 @@ def typed(*words: str, cwd: Path, **environment: str) -> "subprocess.CompletedPr
         changes.undo()
         for number, handler in handlers.items():
             signal.signal(number, handler)
-    said = [stream.buffer.getvalue().decode("utf-8", "surrogateescape") for stream in (out, err)]  # type: ignore[attr-defined]
-    return subprocess.CompletedProcess(["plink", *words], code, *said)
+    printed = [stream.buffer.getvalue().decode("utf-8", "surrogateescape") for stream in (out, err)]  # type: ignore[attr-defined]
+    return subprocess.CompletedProcess(["plink", *words], code, *printed)
 
 
 class Lab:

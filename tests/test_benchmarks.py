@@ -68,15 +68,15 @@ def test_benchmarks_are_chosen_by_name_and_by_set() -> None:
 def test_one_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     codes = {"benchmarks.demo": 1, "benchmarks.report": 0}
     monkeypatch.setattr(sys, "argv", ["run.py", "demo", "report", "--seeds", "1"])
-    asked = []
+    commands = []
 
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        asked.append(command[2:])
+        commands.append(command[2:])
         return subprocess.CompletedProcess(command, codes[command[2]])
 
     monkeypatch.setattr(subprocess, "run", run)
     assert benchmarks.run.main() == 1
-    assert asked == [["benchmarks.demo", "--seeds", "1"], ["benchmarks.report", "--seeds", "1"]]
+    assert commands == [["benchmarks.demo", "--seeds", "1"], ["benchmarks.report", "--seeds", "1"]]
     assert [line.split(" min  ")[1] for line in capsys.readouterr().out.splitlines()[-2:]] == [
         "failed, or a bar was missed",
         "done",
@@ -86,7 +86,7 @@ def test_one_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch, capsys: 
 def test_the_page_of_the_theses_is_what_was_recorded() -> None:
     """`python -m benchmarks.theses` writes it."""
     assert (RESULTS / "theses.md").read_text() == theses.page()
-    plots = {plot for row in theses.ROWS for plot in theses.shown_by(row.benchmark)}
+    plots = {plot for row in theses.ROWS for plot in theses.plots_of(row.benchmark)}
     assert plots <= {row.plot for row in theses.ROWS}
     assert {path.stem for path in (RESULTS / "plots").glob("*.svg")} == plots
 
@@ -112,9 +112,9 @@ def test_a_chart_is_one_file_that_follows_light_and_dark(kind: str, tmp_path: Pa
 
 def test_counts_of_table_4_1_are_the_table_s_where_it_does_not_round() -> None:
     rows = {line.name: table_4_1.rows_of(line)[:3] for line in table_4_1.LINES}
-    same = {name for name, found in rows.items() if all(table_4_1.exact(found, c) for c in table_4_1._COLUMNS)}
+    same = {name for name, counts in rows.items() if all(table_4_1.exact(counts, c) for c in table_4_1._COLUMNS)}
     assert same == {"PS, sharded", "2-level hierarchical"}
-    assert all(row["counted"]["verified"] for found in rows.values() for row in found)
+    assert all(row["counted"]["verified"] for counts in rows.values() for row in counts)
 
 
 def test_compiled_loops_older_than_what_they_call_are_forgotten(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_a_host_that_is_down_is_compared_and_drawn_and_no_baseline(
     workflow: tuple[str, dict[str, Any]], tmp_path: Path
 ) -> None:
     """A probe that could not reach every host ends with 3 and leaves what it has: what CI is to tell people."""
-    name, found = workflow
+    name, workflow_run = workflow
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/plink").write_text(PARTLY)
     (tmp_path / "bin/plink").chmod(0o755)
@@ -86,24 +86,24 @@ def test_a_host_that_is_down_is_compared_and_drawn_and_no_baseline(
     for file in ("network", "check"):
         (tmp_path / f"baseline/{file}.json").write_text("good")
     runner = Runner(tmp_path, tmp_path / "bin")
-    failed = any(runner.github(found).values()) if name == "github" else runner.gitlab(found) == 1
+    failed = any(runner.github(workflow_run).values()) if name == "github" else runner.gitlab(workflow_run) == 1
     assert failed
-    asked = (tmp_path / "asked").read_text().splitlines()
-    assert [line.split()[0] for line in asked] == ["probe", "diff", "check", "report"]
-    assert "--max-regression baseline/check.json" in asked[2]
+    requests = (tmp_path / "asked").read_text().splitlines()
+    assert [line.split()[0] for line in requests] == ["probe", "diff", "check", "report"]
+    assert "--max-regression baseline/check.json" in requests[2]
     assert [path.read_text() for path in (tmp_path / "baseline").iterdir()] == ["good", "good"]
 
 
 @pytest.mark.lab
 def test_a_good_day_and_a_bad_one(small_lab: Lab, workflow: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
     """The second day a rack has a quarter of its rate: that is seen, told, and not the next baseline."""
-    name, found = workflow
+    name, workflow_run = workflow
     (tmp_path / "hosts.txt").write_text(small_lab.hosts_file.read_text())
     runner = Runner(tmp_path)
     if name == "github":
-        assert set(runner.github(found).values()) == {0}
+        assert set(runner.github(workflow_run).values()) == {0}
     else:
-        assert runner.gitlab(found) == 0
+        assert runner.gitlab(workflow_run) == 0
     cases = ElementTree.parse(tmp_path / "check.xml").getroot()
     assert (cases.get("tests"), cases.get("failures"), cases.get("errors")) == ("1", "0", "0")
     assert (tmp_path / "network.html").read_text().startswith("<!DOCTYPE html>")
@@ -111,11 +111,11 @@ def test_a_good_day_and_a_bad_one(small_lab: Lab, workflow: tuple[str, dict[str,
     try:
         assert small_lab.plink("shape", "rack1", "--rate", "50mbit", cwd=tmp_path).returncode == 0
         if name == "github":
-            codes = runner.github(found)
+            codes = runner.github(workflow_run)
             assert codes["Compare with last time"] == 1
             assert "The next baseline" not in codes
         else:
-            assert runner.gitlab(found) == 1
+            assert runner.gitlab(workflow_run) == 1
     finally:
         small_lab.plink("heal", cwd=tmp_path)
     assert (tmp_path / "baseline/network.json").read_bytes() == baseline

@@ -25,13 +25,16 @@ def constraints() -> dict[str, str]:
 def locked() -> dict[str, tuple[str, int]]:
     """Versions and numbers of hashes, by name."""
     text = re.sub(r"#.*|\\\n", "", (ROOT / "requirements.lock").read_text())
-    found = {}
+    hashes_by_name = {}
     for line in filter(str.strip, text.splitlines()):
         wanted, *hashes = line.split(" --hash=")
         requirement = Requirement(wanted)
-        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", one.strip()) for one in hashes), line
-        found[canonicalize_name(requirement.name)] = (str(requirement.specifier).removeprefix("=="), len(hashes))
-    return found
+        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", item.strip()) for item in hashes), line
+        hashes_by_name[canonicalize_name(requirement.name)] = (
+            str(requirement.specifier).removeprefix("=="),
+            len(hashes),
+        )
+    return hashes_by_name
 
 
 def test_every_pinned_version_has_hashes() -> None:

@@ -19,12 +19,12 @@ ROOT = Path(__file__).parent.parent
 
 
 def epoch() -> int:
-    """Seconds since 1970 that all files bear."""
+    """Return seconds since 1970 that all files bear."""
     if "SOURCE_DATE_EPOCH" in os.environ:
         return int(os.environ["SOURCE_DATE_EPOCH"])
     if (ROOT / ".git").exists():
-        asked = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"]
-        return int(subprocess.run(asked, check=True, stdout=subprocess.PIPE, text=True).stdout)
+        command = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"]
+        return int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
     return int((ROOT / "CHANGELOG.md").stat().st_mtime)
 
 

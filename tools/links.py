@@ -21,16 +21,16 @@ ROOT = Path(__file__).parent.parent
 _LINK = re.compile(r"\[([^\]]*)\]\((\w+://[^)]*?)(?:\s+\"[^\"]*\")?\)|<(\w+://[^>]*)>")
 _CODE = re.compile(r"^ *```.*?^ *```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 _IN_TEXT = re.compile(r"https://[^\s`'\"<>)\]]+")
-_AT_ONCE = 8
-_ANSWER_S = 10.0
-_ALL_S = 120.0
+_MAX_THREADS = 8
+_ANSWER_TIMEOUT_S = 10.0
+_TOTAL_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True)
 class Link:
-    """``where``: ``FILE:LINE``, from the root of the repository. ``text``: what is linked, as far as there is any."""
+    """A link at ``location`` (``FILE:LINE`` from the repository's root). ``text``: what is linked, if anything."""
 
-    where: str
+    location: str
     text: str
     url: str
 
@@ -38,8 +38,8 @@ class Link:
 def in_page(page: Path) -> Iterator[Link]:
     """External links of a Markdown page; what is shown as code is none."""
     text = _CODE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), page.read_text())
-    for found in _LINK.finditer(text):
-        yield Link(_where(page, text.count("\n", 0, found.start()) + 1), found[1] or "", found[2] or found[3])
+    for match in _LINK.finditer(text):
+        yield Link(_location(page, text.count("\n", 0, match.start()) + 1), match[1] or "", match[2] or match[3])
 
 
 def in_source(source: Path) -> Iterator[Link]:
@@ -48,14 +48,14 @@ def in_source(source: Path) -> Iterator[Link]:
     for node in ast.walk(ast.parse(text)) if "https://" in text else ():
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             for url in _IN_TEXT.findall(ast.get_docstring(node, clean=False) or ""):
-                yield Link(_where(source, node.body[0].lineno), "", url.rstrip(".,;:"))
+                yield Link(_location(source, node.body[0].lineno), "", url.rstrip(".,;:"))
 
 
 def of_the_repository() -> list[Link]:
-    """All that there are."""
+    """Return all links of the repository."""
     pages = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
     sources = [
-        file for room in ("plink", "probes", "solvers", "runners") for file in sorted((ROOT / room).rglob("*.py"))
+        file for package in ("plink", "probes", "solvers", "runners") for file in sorted((ROOT / package).rglob("*.py"))
     ]
     return [
         *(link for page in pages for link in in_page(page)),
@@ -63,13 +63,13 @@ def of_the_repository() -> list[Link]:
     ]
 
 
-def _where(file: Path, line: int) -> str:
+def _location(file: Path, line: int) -> str:
     return f"{file.relative_to(ROOT) if file.is_relative_to(ROOT) else file}:{line}"
 
 
-def trouble(url: str, answer_s: float = _ANSWER_S) -> str | None:
+def link_error(url: str, answer_s: float = _ANSWER_TIMEOUT_S) -> str | None:
     """Why nothing is there; None: something is. Redirections are followed."""
-    why = None
+    reason: str | None = None
     for method in ("HEAD", "GET") * 2:
         try:
             request = urllib.request.Request(url, method=method, headers={"User-Agent": "plink-links"})
@@ -77,49 +77,51 @@ def trouble(url: str, answer_s: float = _ANSWER_S) -> str | None:
                 return None
         except urllib.error.HTTPError as error:
             error.close()
-            why = f"{error.code} {error.reason}"
+            reason = f"{error.code} {error.reason}"
         except urllib.error.URLError as error:
-            why = str(error.reason)
+            reason = str(error.reason)
         except (OSError, HTTPException, ValueError) as error:
-            why = str(error) or type(error).__name__
-    return why
+            reason = str(error) or type(error).__name__
+    return reason
 
 
-def wrong(links: Sequence[Link], answer_s: float = _ANSWER_S, all_s: float = _ALL_S) -> list[str]:
-    """A line for each link that leads nowhere, or of which nothing was known after ``all_s`` seconds."""
+def broken_links(
+    links: Sequence[Link], answer_s: float = _ANSWER_TIMEOUT_S, all_s: float = _TOTAL_TIMEOUT_S
+) -> list[str]:
+    """Return a line for each link that leads nowhere, or of which nothing was known after ``all_s`` seconds."""
     urls = dict.fromkeys(link.url.partition("#")[0] for link in links)
-    asked, told = SimpleQueue[str](), SimpleQueue[tuple[str, str | None]]()
+    requests, answers = SimpleQueue[str](), SimpleQueue[tuple[str, str | None]]()
     for url in urls:
-        asked.put(url)
+        requests.put(url)
 
     def ask() -> None:
-        while not asked.empty():
+        while not requests.empty():
             try:
-                url = asked.get_nowait()
+                url = requests.get_nowait()
             except Empty:
                 return
-            told.put((url, trouble(url, answer_s)))
+            answers.put((url, link_error(url, answer_s)))
 
     # Daemons: whoever drips its answer for ever is not waited for.
-    for _ in range(min(_AT_ONCE, len(urls))):
+    for _ in range(min(_MAX_THREADS, len(urls))):
         threading.Thread(target=ask, daemon=True).start()
-    until = time.monotonic() + all_s
-    found: dict[str, str | None] = {}
-    while len(found) < len(urls):
+    deadline = time.monotonic() + all_s
+    error_by_url: dict[str, str | None] = {}
+    while len(error_by_url) < len(urls):
         try:
-            url, why = told.get(timeout=max(0.0, until - time.monotonic()))
+            url, error = answers.get(timeout=max(0.0, deadline - time.monotonic()))
         except Empty:
             break
-        found[url] = why
-    late = f"no answer within {all_s:g} s"
-    lines = [(link, found.get(link.url.partition("#")[0], late)) for link in links]
-    return [f"{link.where}: {link.url}: {why}" for link, why in lines if why is not None]
+        error_by_url[url] = error
+    timeout_error = f"no answer within {all_s:g} s"
+    lines = [(link, error_by_url.get(link.url.partition("#")[0], timeout_error)) for link in links]
+    return [f"{link.location}: {link.url}: {error}" for link, error in lines if error is not None]
 
 
 def main() -> int:
     """1 where a link leads nowhere."""
     links = of_the_repository()
-    lines = wrong(links)
+    lines = broken_links(links)
     for line in lines:
         print(line)
     print(f"{len(links)} external links, {len(lines)} of them lead nowhere", file=sys.stderr)

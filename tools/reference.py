@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from plink.cli.notes import PANEL
+from plink.cli.log_handler import PANEL
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
 
@@ -31,7 +31,7 @@ commands in your shell.
 Put options that you always use into `plink.toml`, or below `[tool.plink]` of `pyproject.toml`, in your working folder.
 `plink --config FILE COMMAND ...` reads another file, `/dev/null` none. Write a table for each command, a key for each
 option. Typed options win: they replace the file's value, `--no-NAME` undoes a flag of the file (`--no-json`), and plink
-drops a value of the file that excludes a typed option (`moves` beside a typed `--time-limit`).
+drops a value of the file that excludes a typed option (`max-moves` beside a typed `--time-limit`).
 
 ```toml
 [probe]
@@ -126,8 +126,8 @@ def _paragraphs(node: Any) -> list[str]:
 
 
 def _example(node: Any) -> str:
-    found = re.search(r"Example: (.+?)(?:\n\s*\n|$)", node.help or "", re.DOTALL)
-    return " ".join(found[1].split()) if found else ""
+    match = re.search(r"Example: (.+?)(?:\n\s*\n|$)", node.help or "", re.DOTALL)
+    return " ".join(match[1].split()) if match else ""
 
 
 def _section(words: list[str], node: Any) -> str:

@@ -62,7 +62,7 @@ _ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"typ
 
 
 def documents() -> dict[str, type]:
-    """Each kind of document by its name, like ``order``."""
+    """Return each kind of document by its name, like ``order``."""
     kinds = {}
     for module in pkgutil.iter_modules(plink.documents.__path__):
         for kind in vars(importlib.import_module(f"plink.documents.{module.name}")).values():
@@ -73,7 +73,7 @@ def documents() -> dict[str, type]:
 
 
 def schema_of(name: str, kind: type) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a kind of document."""
+    """Return the JSON Schema (draft 2020-12) of a kind of document."""
     (top,), definitions = msgspec.json.schema_components([kind])
     classes = {used.__name__: used for used in _used_by(kind)}
     for title, definition in definitions.items():
@@ -97,7 +97,7 @@ def schema_of(name: str, kind: type) -> dict[str, Any]:
 
 
 def _used_by(hint: Any) -> Iterator[type]:
-    """The classes with fields that a type is made of, itself included."""
+    """Yield the classes with fields that a type is made of, itself included."""
     if is_typeddict(hint):
         yield hint
     for part in (*get_args(hint), *(get_type_hints(hint, include_extras=True).values() if is_typeddict(hint) else ())):
@@ -118,8 +118,8 @@ def _describe(definition: dict[str, Any], kind: type) -> None:
 
 
 def _texts(kind: type) -> dict[str, str]:
-    """The text below each field of a class statement, and of those that it inherits; none for ``X = TypedDict(...)``,
-    whose fields are described in their annotations."""
+    """Return the text below each field of a class statement, and of those that it inherits; none for ``X =
+    TypedDict(...)``, whose fields are described in their annotations."""
     try:
         (statement,) = ast.parse(inspect.getsource(kind)).body
     except (OSError, TypeError):
@@ -139,7 +139,7 @@ def _texts(kind: type) -> dict[str, str]:
 
 
 def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
-    """The schema without references: no document of plink's contains its own kind."""
+    """Return the schema without references: no document of plink's contains its own kind."""
     if isinstance(schema, list):
         return [_inlined(entry, definitions) for entry in schema]
     if not isinstance(schema, dict):

@@ -20,8 +20,8 @@ import torch
 import torch.distributed as dist
 
 from plink.runtime.aggengine import aggregation
+from plink.runtime.aggengine.algorithm_selection import NEVER
 from plink.runtime.aggengine.backend import PlinkProcessGroup
-from plink.runtime.aggengine.crossover import NEVER
 
 Group = PlinkProcessGroup | dist.ProcessGroupGloo
 
@@ -29,25 +29,28 @@ _SMALL_BYTES = 1 << 20
 _TIMEOUT = timedelta(seconds=300)
 
 
-def join(name: str, asked: dict[str, Any], rank: int, world: int) -> Group:
-    """One group, its ranks in an order of its own."""
-    order = asked.get("order")
-    mine = order[rank] if order else rank
+def join(name: str, settings: dict[str, Any], rank: int, world: int) -> Group:
+    """Return one group, its ranks in an order of its own."""
+    order = settings.get("order")
+    own_rank = order[rank] if order else rank
     store = dist.PrefixStore(f"{name}/", dist.distributed_c10d._get_default_store())
-    if asked["kind"] == "gloo":
-        return dist.ProcessGroupGloo(store, mine, world, _TIMEOUT)
-    os.environ[aggregation.FILE] = str(asked["plan"])
-    made = PlinkProcessGroup(store, mine, world, _TIMEOUT)
-    if not asked.get("eager", True) and made._engine is not None:
-        made._engine._eager = None
-    if mine == 0:
-        handed = NEVER if made._engine is None else made._engine.handed_from
-        print(json.dumps({"group": name, "smallest_bytes": made._sizes.smallest, "handed_from": handed}), flush=True)
-    return made
+    if settings["kind"] == "gloo":
+        return dist.ProcessGroupGloo(store, own_rank, world, _TIMEOUT)
+    os.environ[aggregation.FILE] = str(settings["plan"])
+    group = PlinkProcessGroup(store, own_rank, world, _TIMEOUT)
+    if not settings.get("eager", True) and group._engine is not None:
+        group._engine._eager = None
+    if own_rank == 0:
+        delegate_above = NEVER if group._engine is None else group._engine.delegation_min_bytes
+        print(
+            json.dumps({"group": name, "smallest_bytes": group._sizes.min_bytes, "handed_from": delegate_above}),
+            flush=True,
+        )
+    return group
 
 
 def once(group: Group, data: torch.Tensor, rank: int, world: int, in_a_row: int) -> float:
-    """Seconds of one all-reduce of so many, the slowest rank's."""
+    """Return seconds of one all-reduce of so many, the slowest rank's."""
     data.fill_(rank + 1)
     dist.barrier()
     began = time.perf_counter()
@@ -66,23 +69,23 @@ def main() -> None:
     """Measure."""
     torch.set_num_threads(1)
     with open(sys.argv[1]) as file:
-        asked = json.load(file)
+        request = json.load(file)
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
-    for together in asked.get("together", [list(asked["groups"])]):
-        groups = {name: join(name, asked["groups"][name], rank, world) for name in together}
-        for size in asked["sizes"]:
+    for together in request.get("together", [list(request["groups"])]):
+        groups = {name: join(name, request["groups"][name], rank, world) for name in together}
+        for size in request["sizes"]:
             data = torch.empty(max(1, size // 4))
             seconds: dict[str, list[float]] = {name: [] for name in groups}
-            small = asked.get("small_repeats", 1) if size <= _SMALL_BYTES else 1
+            small = request.get("small_repeats", 1) if size <= _SMALL_BYTES else 1
             turns = list(groups)
-            for _ in range(asked["repeats"] * small + 1):  # the first does not count
+            for _ in range(request["repeats"] * small + 1):  # the first does not count
                 for name in turns:
-                    seconds[name].append(once(groups[name], data, rank, world, asked.get("in_a_row", 1)))
+                    seconds[name].append(once(groups[name], data, rank, world, request.get("in_a_row", 1)))
                 turns = [*turns[1:], turns[0]]  # whom one comes after makes a difference of its own
             if rank == 0:
-                said = {name: times[1:] for name, times in seconds.items()}
-                line = json.dumps({"size_bytes": size, "seconds": said})
+                seconds_by_group = {name: times[1:] for name, times in seconds.items()}
+                line = json.dumps({"size_bytes": size, "seconds": seconds_by_group})
                 print(line, flush=True)
                 if len(sys.argv) > 2:
                     with open(sys.argv[2], "a") as file:

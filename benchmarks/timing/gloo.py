@@ -10,10 +10,10 @@ _RANK = Path(__file__).parent / "gloo_rank.py"
 
 
 def measure(bench: BenchLab, orders: Sequence[Names], size_bytes: int, warm_up: int, repeats: int) -> Seconds:
-    """Seconds of an all-reduce of float32, shape (orders, repeats)."""
-    asked, result = write_orders(bench, "gloo", orders)
+    """Return seconds of an all-reduce of float32, shape (orders, repeats)."""
+    orders_file, result = write_orders(bench, "gloo", orders)
     numbers = (str(number) for number in (size_bytes, warm_up, repeats))
     run = bench.plink(
-        "launch", "--hosts", bench.hosts_file, "--env", "OMP_NUM_THREADS=1", str(_RANK), asked, result, *numbers
+        "launch", "--hosts", bench.hosts_file, "--env", "OMP_NUM_THREADS=1", str(_RANK), orders_file, result, *numbers
     )
     return read_seconds(run, "gloo", result)

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-_PATIENCE = datetime.timedelta(seconds=120)
+_TIMEOUT = datetime.timedelta(seconds=120)
 
 
 def measure(groups: list[dist.ProcessGroupGloo], elements: int, warm_up: int, repeats: int) -> torch.Tensor:
@@ -42,10 +42,10 @@ def main() -> None:
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     here = socket.gethostname()
     store = dist.TCPStore(
-        os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), world, is_master=rank == 0, timeout=_PATIENCE
+        os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), world, is_master=rank == 0, timeout=_TIMEOUT
     )
     groups = [
-        dist.ProcessGroupGloo(dist.PrefixStore(f"order-{number}", store), order.index(here), world, _PATIENCE)
+        dist.ProcessGroupGloo(dist.PrefixStore(f"order-{number}", store), order.index(here), world, _TIMEOUT)
         for number, order in enumerate(orders)
     ]
     seconds = measure(groups, size_bytes // 4, warm_up, repeats)

@@ -13,7 +13,7 @@ from runners.lab.state import State
 # As `ompi_info --param coll tuned --level 9` numbers them.
 ALGORITHMS = {"openmpi-recursive-doubling": 3, "openmpi-ring": 4, "openmpi-rabenseifner": 6}
 _SOURCE = Path(__file__).parent / "openmpi_rank.c"
-_PATIENCE_S = 900
+_TIMEOUT_S = 900
 
 
 def check_installed() -> None:
@@ -39,16 +39,16 @@ def version() -> str:
 def measure(
     bench: BenchLab, orders: Sequence[Names], size_bytes: int, warm_up: int, repeats: int, *, algo: str
 ) -> Seconds:  # fmt: skip
-    """Seconds of an all-reduce of float32, shape (orders, repeats). mpirun runs on the lab's first host."""
+    """Return seconds of an all-reduce of float32, shape (orders, repeats). mpirun runs on the lab's first host."""
     program = bench.folder / "openmpi_rank"
     if not program.exists():
         subprocess.run(["mpicc", "-O2", "-o", str(program), str(_SOURCE)], check=True)
-    asked, result = write_orders(bench, algo, orders)
+    orders_file, result = write_orders(bench, algo, orders)
     numbers = (str(number) for number in (size_bytes, warm_up, repeats))
     run = bench.plink(
         "lab", "exec", "--name", bench.name, bench.names[0], "--",
-        "timeout", "--kill-after=5", str(_PATIENCE_S),
-        *_mpirun(bench, ALGORITHMS[algo]), str(program), asked, result, *numbers,
+        "timeout", "--kill-after=5", str(_TIMEOUT_S),
+        *_mpirun(bench, ALGORITHMS[algo]), str(program), orders_file, result, *numbers,
     )  # fmt: skip
     return read_seconds(run, algo, result)
 

@@ -23,7 +23,7 @@ class Waiting(App[range]):
         self.pieces, self.stop, self._wait_s = _PIECES, StoppingCriterion(clocks=clocks), wait_s
 
     def load(self, piece: int) -> list[range]:
-        """Every second row, the even ones or the odd."""
+        """Return every second row, the even ones or the odd."""
         return [range(piece % 2, _ROWS, 2)]
 
     def process(self, items: range, params: Params) -> Objective:
@@ -36,12 +36,12 @@ class Waiting(App[range]):
 
 
 def make(arguments: list[str] | None = None) -> tuple[Waiting, argparse.Namespace]:
-    """The program as told on the command line."""
+    """Return the program as told on the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clocks", type=int, default=10)
     parser.add_argument("--wait", type=float, default=0.1)
-    asked = parser.parse_args(arguments)
-    return Waiting(asked.clocks, asked.wait), asked
+    options = parser.parse_args(arguments)
+    return Waiting(options.clocks, options.wait), options
 
 
 def main() -> None:

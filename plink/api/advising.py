@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from plink.api.algorithms import Given, fabric_from, options_of, order_from, rank_groups
+from plink.api.algorithms import OptionValues, fabric_from, options_of, order_from, rank_groups
 from plink.errors import NoAnswer, UsageError
 from plink.model.network import Network
 from plink.model.units import format_bytes
-from solvers.advice import Line, Order, Stretch, envelope, lines
+from solvers.advice import CostLine, Order, SizeInterval, cost_lines, envelope
 from solvers.costs.by_name import model_for
 from solvers.costs.fabric import Fabric
 from solvers.ordering.progress import SearchBudget
@@ -25,26 +25,29 @@ _ALGORITHMS = (
     "ring", "halving-doubling", "recursive-doubling", "tree", "double-binary-tree", "bcube", "2lha", "flat",
 )  # fmt: skip
 _SEARCH_S = 5.0
-_KICKS_PER_HOST = 1000
+_EVALUATIONS_PER_HOST = 1000
 _log = logging.getLogger("plink.advise")
 
 
 @dataclass(frozen=True)
 class AdviseRequest:
-    """What advice is asked for: sizes from ``min_bytes`` to ``max_bytes``, by ``model`` (``alpha-beta``, ``contention``
-    or ``auto``), of these ``algorithms`` with these ``options`` (``{"base": 4}``). ``seed``: of the search for a ring;
-    ``denoise``: round trips as an embedding fits them."""
+    """A request for advice sizes from ``min_bytes`` to ``max_bytes``, by ``model`` (``alpha-beta``, ``contention`` or
+    ``auto``), of these ``algorithms`` with these ``options`` (``{"base": 4}``). ``seed``: of the search for a ring;
+    ``smooth_latencies``: round trips as an embedding fits them."""
 
     min_bytes: float = 1e3
     max_bytes: float = 1e9
     model: str = "auto"
     algorithms: Sequence[str] = _ALGORITHMS
-    options: Given = field(default_factory=dict)
+    options: OptionValues = field(default_factory=dict)
     seed: int = 0
-    denoise: bool = False
+    smooth_latencies: bool = False
 
     def check(self) -> None:
-        """:raises UsageError: for sizes, an algorithm or a model that cannot be."""
+        """Refuse invalid sizes, algorithms or models.
+
+        :raises UsageError: for sizes, an algorithm or a model that cannot be.
+        """
         if not 0 < self.min_bytes <= self.max_bytes:
             sizes = f"{format_bytes(self.min_bytes)}..{format_bytes(self.max_bytes)}"
             raise UsageError(f"--size {sizes}: give a size of more than 0 bytes, or a range like 1KB..1GB")
@@ -59,32 +62,32 @@ class AdviseRequest:
 
 @dataclass(frozen=True)
 class Advice:
-    """``lines``: what each algorithm costs in each order that was tried; ``stretches``: the fastest of them from size
-    to size; ``left_out``: algorithms without a price, and why. ``model``: what they are priced by; ``capacities``:
-    where those of the links are from."""
+    """Advice for a network. ``lines``: what each algorithm costs in each order that was tried; ``stretches``: the
+    fastest of them from size to size; ``left_out``: algorithms without a price, and why. ``model``: what they are
+    priced by; ``capacities``: where those of the links are from."""
 
     request: AdviseRequest
     network: Network
     model: str
     capacities: str
-    lines: tuple[Line, ...]
-    stretches: tuple[Stretch, ...]
+    lines: tuple[CostLine, ...]
+    stretches: tuple[SizeInterval, ...]
     left_out: dict[str, str]
 
-    def best(self, size_bytes: float, algo: str | None = None) -> Line:
-        """The fastest at this size; of one algorithm: in the best of its orders."""
+    def best(self, size_bytes: float, algo: str | None = None) -> CostLine:
+        """Return the fastest line at this size; of one algorithm, in the best of its orders."""
         return min((line for line in self.lines if algo in (None, line.algo)), key=lambda line: line.at(size_bytes))
 
     @property
     def sizes(self) -> list[float]:
-        """Round figures from the smallest size to the largest: 1, 4, 16, ... times the first."""
+        """Round sizes from the smallest to the largest: 1, 4, 16, ... times the first."""
         low, high = self.request.min_bytes, self.request.max_bytes
         number = math.floor(math.log(high / low, 4) + 1e-9) + 1
         sizes = [low * 4**k for k in range(number)]
         return sizes if math.isclose(sizes[-1], high) else [*sizes, high]
 
     def to_json(self) -> dict[str, Any]:
-        """``plink.advice/1``."""
+        """Return the document ``plink.advice/1``."""
         rows = [(size, self.best(size)) for size in self.sizes]
         return {
             "schema": "plink.advice/1",
@@ -101,7 +104,7 @@ class Advice:
                 for size, line in rows
             ],
             "left_out": self.left_out,
-            **({"denoised": True} if self.request.denoise else {}),
+            **({"denoised": True} if self.request.smooth_latencies else {}),
         }
 
 
@@ -111,50 +114,50 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
 
     :raises UsageError: for a request that cannot be met. :raises NoAnswer: when a pair that all need was not measured.
     """
-    wanted = request or AdviseRequest()
-    wanted.check()
-    fabric = fabric_from(network, wanted.denoise)
-    model = model_for(wanted.model, fabric)
+    request = request or AdviseRequest()
+    request.check()
+    fabric = fabric_from(network, request.smooth_latencies)
+    model = model_for(request.model, fabric)
     if model == "latency":
         model = "contention"
         _log.info("no rates were measured; capacities are %s", fabric.capacities)
-    found: list[Line] = []
+    lines_found: list[CostLine] = []
     left_out: dict[str, str] = {}
     unmeasured: NoAnswer | None = None
-    for family, order in _orders(fabric, order_from(network, None), wanted.seed).items():
-        options = options_of(wanted.options, wanted.algorithms, rank_groups(fabric, order))
-        for algo in wanted.algorithms:
+    for family, order in _orders(fabric, order_from(network, None), request.seed).items():
+        options = options_of(request.options, request.algorithms, rank_groups(fabric, order))
+        for algo in request.algorithms:
             try:
-                more, missing = lines(fabric, {family: order}, {algo: options}, model)
+                priced_lines, unpriced = cost_lines(fabric, {family: order}, {algo: options}, model)
             except NoAnswer as error:  # a pair that this algorithm uses in this order
-                more, missing, unmeasured = [], {algo: str(error)}, error
-            found += more
-            left_out |= missing
-    priced = {line.algo for line in found}
-    left_out = {algo: why for algo, why in left_out.items() if algo not in priced}
-    if not found:
+                priced_lines, unpriced, unmeasured = [], {algo: str(error)}, error
+            lines_found += priced_lines
+            left_out |= unpriced
+    priced_algorithms = {line.algo for line in lines_found}
+    left_out = {algo: reason for algo, reason in left_out.items() if algo not in priced_algorithms}
+    if not lines_found:
         raise unmeasured or UsageError(f"none of the algorithms fits: {next(iter(left_out.values()))}")
-    for algo, why in left_out.items():
-        _log.info("%s is left out: %s", algo, why)
-    stretches = envelope(found, wanted.min_bytes, wanted.max_bytes)
-    return Advice(wanted, network, model, fabric.capacities, tuple(found), tuple(stretches), left_out)
+    for algo, reason in left_out.items():
+        _log.info("%s is left out: %s", algo, reason)
+    stretches = envelope(lines_found, request.min_bytes, request.max_bytes)
+    return Advice(request, network, model, fabric.capacities, tuple(lines_found), tuple(stretches), left_out)
 
 
-def _orders(fabric: Fabric, given: Order, seed: int) -> dict[str, Order]:
-    """Families of orders: as given, groups kept together, and the best ring that a short search finds."""
-    orders = {"given": given}
+def _orders(fabric: Fabric, baseline: Order, seed: int) -> dict[str, Order]:
+    """Return the orders to compare: as given, groups kept together, and the best ring of a short search."""
+    orders = {"given": baseline}
     if len(set(fabric.group_of.tolist())) > 1:
-        orders["grouped"] = given[np.argsort(fabric.group_of[given], kind="stable")]
-    if np.isfinite(fabric.rtt_us).all() and len(set(given.tolist())) == len(given):
+        orders["grouped"] = baseline[np.argsort(fabric.group_of[baseline], kind="stable")]
+    if np.isfinite(fabric.rtt_us).all() and len(set(baseline.tolist())) == len(baseline):
         deadline = time.monotonic() + _SEARCH_S
         budget = SearchBudget(
-            _KICKS_PER_HOST * len(given), lambda progress: time.monotonic() < deadline, exhaustive=False
+            _EVALUATIONS_PER_HOST * len(baseline), lambda progress: time.monotonic() < deadline, exhaustive=False
         )
         orders["ring"] = search_ring(fabric.rtt_us, seed, budget).order
     return orders
 
 
-def _line_json(line: Line) -> dict[str, Any]:
+def _line_json(line: CostLine) -> dict[str, Any]:
     return {
         "algo": line.algo,
         "order": line.family,

@@ -1,4 +1,4 @@
-"""What pricing, ordering and planning share: an algorithm's options, ranks, orders, fabrics."""
+"""Options, ranks, orders and fabrics of algorithms, for costs, orders and plans."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -19,103 +19,103 @@ if TYPE_CHECKING:
     Ranks = npt.NDArray[np.intp]
 
 
-Given = Mapping[str, int | bool]
+OptionValues = Mapping[str, int | bool]
 
 
 def kinds() -> dict[str, type]:
-    """Of the options that an algorithm can be given, by name: ``int`` or ``bool``."""
+    """Return the type of each option of an algorithm, by name: ``int`` or ``bool``."""
     from solvers.schedules.catalogue import Options
 
     named = [field.name for field in fields(Options) if field.name != "groups"]
     return {name: bool if name in ("sharded", "colocated") else int for name in named}
 
 
-def options_of(given: Given, algorithms: Sequence[str], groups: list[list[int]] | None = None) -> "Options":
-    """The options of these algorithms (``{"base": 4}``), the others as they are by default.
+def options_of(values: OptionValues, algorithms: Sequence[str], groups: list[list[int]] | None = None) -> "Options":
+    """Return the options for these algorithms (``{"base": 4}``), with defaults for the others.
 
     :raises UsageError: for a name that is none or that none of the algorithms takes, or a value of the wrong kind.
     """
     from solvers.costs.by_name import MIXED
     from solvers.schedules.catalogue import ALGORITHMS, Options
 
-    known = kinds()
+    kind_of = kinds()
     parts = [part for name in algorithms for part in MIXED.get(name, (name,)) if part in ALGORITHMS]
-    taken = {option for part in parts for option in ALGORITHMS[part].options}
-    for name, value in given.items():
-        if name not in known:
-            raise UsageError(f"--set {name}={value}: there are {', '.join(known).replace('_', '-')}")
-        if parts and name not in taken:
-            raise UsageError(f"--set {name}={value}: {', '.join(algorithms)} takes no {name}")
-        if type(value) is not known[name] or value < 0:
-            what = "yes or no" if known[name] is bool else "a whole number"
-            raise UsageError(f"--set {name}={value}: {name} is {what}")
+    accepted = {option for part in parts for option in ALGORITHMS[part].options}
+    for name, value in values.items():
+        if name not in kind_of:
+            raise UsageError(f"--set {name}={value}: choose one of {', '.join(kind_of).replace('_', '-')}")
+        if parts and name not in accepted:
+            raise UsageError(f"--set {name}={value}: {', '.join(algorithms)} has no option {name}")
+        if type(value) is not kind_of[name] or value < 0:
+            expected = "yes or no" if kind_of[name] is bool else "a whole number"
+            raise UsageError(f"--set {name}={value}: {name} is {expected}")
         if value == 0 and name in ("fan_out", "base", "levels", "pieces", "servers"):
             raise UsageError(f"--set {name}=0: at least 1 is needed")
-    typed: dict[str, Any] = dict(given)
-    return Options(**typed, groups=groups)
+    arguments: dict[str, Any] = dict(values)
+    return Options(**arguments, groups=groups)
 
 
-def fabric_from(network: "Network", denoise: bool = False) -> "Fabric":
-    """What the network file says to the cost models, if wished with fitted instead of measured round trips.
+def fabric_from(network: "Network", smooth_latencies: bool = False) -> "Fabric":
+    """Return the network as the cost models take it, with smoothed round trips if requested.
 
     :raises NoAnswer: when they are wished for and there is too little to fit.
     """
     from solvers.costs.fabric import fabric_of
 
-    if denoise:
-        from plink.api.denoising import denoised
+    if smooth_latencies:
+        from plink.api.smoothing import smooth
 
-        network = denoised(network).network
+        network = smooth(network).network
     return fabric_of(network)
 
 
-def order_from(network: "Network", order: "RankOrder | None", where: str = "order") -> "Ranks":
-    """The host (its index in the network) at each rank: as an order has it, else as the hosts stand; a host has as many
-    ranks as slots. ``where`` names the order's file in errors.
+def order_from(network: "Network", order: "RankOrder | None", location: str = "order") -> "Ranks":
+    """Return the host (its index in the network) at each rank, by the order or as the network lists them. A host has
+    as many ranks as slots. ``location`` names the order's file in errors.
 
     :raises InputError: when the order is not one of these hosts.
     """
     import numpy as np
 
-    hosts = network.hosts if order is None else order.arrange(network.hosts, where)
+    hosts = network.hosts if order is None else order.arrange(network.hosts, location)
     index = {name: i for i, name in enumerate(network.hosts.names)}
     ranks = np.array([index[host.name] for host in hosts for _ in range(host.slots)], dtype=np.intp)
     if len(ranks) < 2:
-        raise InputError(network.where, "a collective needs two ranks or more")
+        raise InputError(network.location, "a collective needs two ranks or more")
     return ranks
 
 
 def rank_groups(fabric: "Fabric", order: "Ranks") -> list[list[int]]:
-    """The ranks of each of the fabric's groups under an order: what two-level aggregation is told."""
+    """Return the ranks of each of the fabric's groups under an order, for two-level aggregation."""
     import numpy as np
 
     labels = fabric.group_of[order]
     return [np.flatnonzero(labels == label).tolist() for label in dict.fromkeys(labels.tolist())]
 
 
-def groups_in(order: "RankOrder | None", where: str, ranks: int) -> list[list[int]] | None:
-    """The groups of ranks that an order was found for (``plink reorder --algo 2lha`` notes them), if it names any.
+def groups_in(order: "RankOrder | None", location: str, ranks: int) -> list[list[int]] | None:
+    """Return the groups of ranks in an order (from ``plink reorder --algo 2lha``), None without.
 
     :raises InputError: when they do not deal out the ranks.
     """
     if order is None or order.details.get("groups") is None:
         return None
-    groups = convert(list[list[int]], order.details["groups"], where, "groups")
+    groups = convert(list[list[int]], order.details["groups"], location, "groups")
     if sorted(rank for group in groups for rank in group) != list(range(ranks)):
-        raise InputError(f"{where}: groups", f"every rank from 0 to {ranks - 1} belongs to exactly one group")
+        raise InputError(f"{location}: groups", f"every rank from 0 to {ranks - 1} belongs to exactly one group")
     return [list(group) for group in groups]
 
 
-def options_in(order: "RankOrder | None", where: str, algo: str) -> Given:
-    """The options that an order was found with; none where it is for another algorithm, or does not tell.
+def options_in(order: "RankOrder | None", location: str, algo: str) -> OptionValues:
+    """Return the algorithm's options in an order; none where it is for another algorithm.
 
     :raises InputError: when they are none of this algorithm's.
     """
     if order is None or order.algo != algo or order.details.get("options") is None:
         return {}
-    options = convert(dict[str, Any], order.details["options"], where, "options")
+    options = convert(dict[str, Any], order.details["options"], location, "options")
     try:
         options_of(options, [algo])
     except UsageError as error:
-        raise InputError(f"{where}: options", str(error).removeprefix("--set ")) from None
+        raise InputError(f"{location}: options", str(error).removeprefix("--set ")) from None
     return options

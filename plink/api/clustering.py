@@ -9,7 +9,7 @@ from plink.errors import UsageError
 from plink.model.groups import Groups, NamedTier, Names
 from plink.model.network import Network
 from solvers.grouping.cluster import Clustering
-from solvers.grouping.cluster import cluster as clustered
+from solvers.grouping.cluster import cluster as find_groups
 from solvers.grouping.sizes import check_elasticity
 
 _DIGITS = 3
@@ -18,15 +18,18 @@ _MAX_SEED = 2**32 - 1
 
 @dataclass(frozen=True)
 class ClusterRequest:
-    """How hosts are grouped. ``groups``: how many, None: the square root of the hosts; ``elasticity``: how uneven they
-    may be, 1 even, 2 from half to twice n/groups hosts; ``seed``: of the search."""
+    """A request for groups of hosts. ``groups``: how many, None: the square root of the hosts; ``elasticity``: how
+    uneven they may be, 1 even, 2 from half to twice n/groups hosts; ``seed``: of the search."""
 
     groups: int | None = None
     elasticity: float = 1.0
     seed: int = 0
 
     def check(self) -> None:
-        """:raises UsageError: for a value that is out of range."""
+        """Refuse values out of range.
+
+        :raises UsageError: for a value that is out of range.
+        """
         check_elasticity(self.elasticity)
         if self.groups is not None and self.groups < 1:
             raise UsageError(f"--groups {self.groups}: at least 1 is needed")
@@ -46,16 +49,16 @@ def cluster(
     :raises UsageError: when there cannot be so many groups, or elasticity is out of range.
     :raises NoAnswer: when nothing was measured, or the measurements fall apart.
     """
-    wanted = request or ClusterRequest()
-    wanted.check()
-    found = clustered(
-        network, wanted.groups, wanted.elasticity, wanted.seed, fitting_steps(progress),
+    request = request or ClusterRequest()
+    request.check()
+    clustering = find_groups(
+        network, request.groups, request.elasticity, request.seed, fitting_steps(progress),
         lambda done, total: progress("clustering", done, total),
     )  # fmt: skip
-    return _named(network, found, wanted.seed)
+    return _named_groups(network, clustering, request.seed)
 
 
-def _named(network: Network, found: Clustering, seed: int) -> Groups:
+def _named_groups(network: Network, clustering: Clustering, seed: int) -> Groups:
     names = network.hosts.names
 
     def named(groups: list[list[int]]) -> Names:
@@ -63,22 +66,22 @@ def _named(network: Network, found: Clustering, seed: int) -> Groups:
 
     return Groups(
         network.fingerprint(),
-        named(found.groups),
-        found.elasticity,
-        found.method,
-        _number(found.found.within_us),
-        _number(found.found.across_us),
-        {"cohesion_us": _number(found.random.within_us), "across_us": _number(found.random.across_us)},
-        round(found.agreement, 4),
-        found.runs,
+        named(clustering.groups),
+        clustering.elasticity,
+        clustering.method,
+        _number(clustering.found.within_us),
+        _number(clustering.found.across_us),
+        {"cohesion_us": _number(clustering.random.within_us), "across_us": _number(clustering.random.across_us)},
+        round(clustering.agreement, 4),
+        clustering.runs,
         tuple(
             NamedTier(
                 named(groups), _number(tier.within_us), _number(tier.next_us), round(tier.ratio, _DIGITS),
                 round(tier.confidence, 4),
             )
-            for groups, tier in zip(found.tiers, found.hierarchy, strict=True)
+            for groups, tier in zip(clustering.tiers, clustering.hierarchy, strict=True)
         ),
-        tuple(names[host] for host in found.left_out),
+        tuple(names[host] for host in clustering.left_out),
         seed,
     )  # fmt: skip
 

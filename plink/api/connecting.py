@@ -1,4 +1,4 @@
-"""How hosts are reached, and how callers are told of what takes long."""
+"""Connectors to hosts, and the callback that reports progress."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ Progress = Callable[[str, int, int], None]
 
 
 def connector_for(hosts: Hosts, accept_new_host_keys: bool) -> Connector:
-    """SSH to these hosts; for a lab's hosts from inside that lab, with its key and its known hosts."""
+    """Return a connector over SSH; for a lab's hosts from inside that lab, with its keys."""
     from runners.lab.lifecycle import enter
 
     state = enter(hosts)

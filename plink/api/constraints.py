@@ -1,4 +1,4 @@
-"""What users ask of an order beside its price: hosts at certain ranks, hosts kept together."""
+"""Placement constraints of a rank order: pinned ranks and groups of hosts kept together."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,14 +15,14 @@ RequestedGroups = int | Sequence[Sequence[str]]
 
 
 def constraints_from(
-    pins: Mapping[str, int], groups: RequestedGroups | None, hosts: "Hosts", rtt_us: "Matrix", where: str = "groups"
+    pins: Mapping[str, int], groups: RequestedGroups | None, hosts: "Hosts", rtt_us: "Matrix", location: str = "groups"
 ) -> "PlacementConstraints":
-    """:param pins: the first rank of hosts, by name.
-    :param groups: the names of the hosts in each; or a number of groups to be formed of hosts near each other.
-    :param rtt_us: shape (N, N), symmetric, complete.
-    :param where: names the groups in errors.
-    :raises UsageError: for names of no host, more groups than hosts.
-    :raises InputError: for groups that name hosts that are not there, or one twice.
+    """Return the constraints as the solver takes them.
+
+    :param pins: the first rank of hosts, by name. :param groups: the names of the hosts in each; or a number of groups
+        to be formed of hosts near each other. :param rtt_us: shape (N, N), symmetric, complete. :param location: names
+        the groups in errors. :raises UsageError: for names of no host, more groups than hosts. :raises InputError: for
+        groups that name hosts that are not there, or one twice.
     """
     from solvers.grouping.even import even_groups
     from solvers.ordering.constraints import PlacementConstraints
@@ -30,24 +30,27 @@ def constraints_from(
     index = {name: i for i, name in enumerate(hosts.names)}
     for name, rank in pins.items():
         if name not in index:
-            raise UsageError(f"--pin {name}={rank}: there is no host {name}; there are {_some(hosts.names)}")
+            raise UsageError(f"--pin {name}={rank}: unknown host; the hosts are {_some(hosts.names)}")
     pinned = {index[name]: rank for name, rank in pins.items()}
     if groups is None:
         return PlacementConstraints(pinned)
     if isinstance(groups, int):
         check_number(groups, len(hosts))
         return PlacementConstraints(pinned, even_groups(rtt_us, groups))
-    strange = [name for group in groups for name in group if name not in index]
-    if strange:
-        raise InputError(where, f"there is no host {strange[0]}; there are {_some(hosts.names)}")
-    twice = [name for name, times in Counter(name for group in groups for name in group).items() if times > 1]
-    if twice:
-        raise InputError(where, f"{twice[0]} is named more than once; a host is in one group")
+    unknown = [name for group in groups for name in group if name not in index]
+    if unknown:
+        raise InputError(location, f"unknown host {unknown[0]}; the hosts are {_some(hosts.names)}")
+    repeated = [name for name, times in Counter(name for group in groups for name in group).items() if times > 1]
+    if repeated:
+        raise InputError(location, f"{repeated[0]} is named more than once; a host is in one group")
     return PlacementConstraints(pinned, [[index[name] for name in group] for group in groups])
 
 
 def check_number(groups: int, hosts: int) -> None:
-    """:raises UsageError: when so many hosts cannot be made so many groups of."""
+    """Refuse a number of groups that so many hosts cannot form.
+
+    :raises UsageError: when so many hosts cannot be made so many groups of.
+    """
     if not 1 <= groups <= hosts:
         raise UsageError(f"--groups {groups}: 1 to {hosts} groups can be made of {hosts} hosts")
 

@@ -1,4 +1,4 @@
-"""What a collective costs in a rank order on a measured network."""
+"""Price a collective in a rank order on a measured network."""
 
 import logging
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from plink.api.algorithms import Given, fabric_from, groups_in, options_in, options_of, order_from, rank_groups
+from plink.api.algorithms import OptionValues, fabric_from, groups_in, options_in, options_of, order_from, rank_groups
 from plink.model.network import Network
 from plink.model.order import RankOrder
 from solvers.costs.by_name import model_for, parts_of, pricing_for
@@ -15,27 +15,27 @@ from solvers.costs.evaluator import Price, evaluate
 from solvers.costs.fabric import Fabric
 from solvers.schedules.catalogue import schedule_for
 
-_MOST_TRANSFERS_RANKS = 1024  # of more ranks the price is known without the transfers
+_MAX_RANKS_WITH_ROUNDS = 1024  # of more ranks the price is known without the transfers
 _log = logging.getLogger("plink.cost")
 
 
 @dataclass(frozen=True)
 class CostRequest:
-    """Which collective is priced, and by which model. ``options``: of the algorithm (``{"base": 4}``); ``order_from``
-    names the order in errors; ``denoise``: round trips as an embedding fits them."""
+    """A request for a cost. ``options``: of the algorithm (``{"base": 4}``); ``order_source`` names the order in
+    errors; ``smooth_latencies``: round trips as an embedding fits them."""
 
     algo: str = "ring"
     size_bytes: float = 100e6
     model: str = "auto"
-    options: Given = field(default_factory=dict)
-    order_from: str = "order"
-    denoise: bool = False
+    options: OptionValues = field(default_factory=dict)
+    order_source: str = "order"
+    smooth_latencies: bool = False
 
 
 @dataclass(frozen=True)
-class Cost:
-    """``cost_us`` of the collective by ``model``. ``order``, shape (N,): the host (its index in the network) at each
-    rank. ``parts``: what the algorithm is made of, as (weight, name, price with its rounds); empty for very many ranks.
+class CollectiveCost:
+    """Cost of a collective by ``model``. ``order``, shape (N,): the host (its index in the network) at each rank.
+    ``parts``: what the algorithm is made of, as (weight, name, price with its rounds); empty for very many ranks.
     ``price``: what another order costs, of the same shape."""
 
     request: CostRequest
@@ -48,34 +48,36 @@ class Cost:
 
     @property
     def hosts(self) -> list[str]:
-        """In rank order."""
+        """Names of the hosts in rank order."""
         return [self.fabric.names[i] for i in dict.fromkeys(self.order.tolist())]
 
 
 def cost(
     network: Network, order: RankOrder | None = None, request: CostRequest | None = None, *, algo: str | None = None
-) -> Cost:
-    """The price of a collective among the network's hosts.
+) -> CollectiveCost:
+    """Return the cost of a collective among the network's hosts.
 
     :param order: None: ranks as the hosts stand. :param algo: instead of that of ``request``.
     :raises UsageError: for an algorithm, option or model that there is none of.
     :raises InputError: when the order is not of these hosts. :raises NoAnswer: when a pair in use was not measured.
     """
-    asked = request or CostRequest()
+    request = request or CostRequest()
     if algo is not None:
-        asked = replace(asked, algo=algo)
-    fabric = fabric_from(network, asked.denoise)
-    ranks = order_from(network, order, asked.order_from)
-    groups = groups_in(order, asked.order_from, len(ranks)) or rank_groups(fabric, ranks)
-    options = options_of({**options_in(order, asked.order_from, asked.algo), **asked.options}, [asked.algo], groups)
-    model = model_for(asked.model, fabric)
-    price = pricing_for(asked.algo, len(ranks), options, fabric, asked.size_bytes, model)
+        request = replace(request, algo=algo)
+    fabric = fabric_from(network, request.smooth_latencies)
+    ranks = order_from(network, order, request.order_source)
+    groups = groups_in(order, request.order_source, len(ranks)) or rank_groups(fabric, ranks)
+    options = options_of(
+        {**options_in(order, request.order_source, request.algo), **request.options}, [request.algo], groups
+    )
+    model = model_for(request.model, fabric)
+    price = pricing_for(request.algo, len(ranks), options, fabric, request.size_bytes, model)
     total = price(ranks)
     parts: list[tuple[float, str, Price]] = []
-    if len(ranks) > _MOST_TRANSFERS_RANKS:
-        _log.info("more than %d ranks: the price alone, without its rounds", _MOST_TRANSFERS_RANKS)
+    if len(ranks) > _MAX_RANKS_WITH_ROUNDS:
+        _log.info("more than %d ranks: the price alone, without its rounds", _MAX_RANKS_WITH_ROUNDS)
     else:
-        for weight, name in parts_of(asked.algo, asked.size_bytes):
+        for weight, name in parts_of(request.algo, request.size_bytes):
             schedule = schedule_for(name, len(ranks), options)
-            parts.append((weight, name, evaluate(schedule, fabric, ranks, asked.size_bytes, model)))
-    return Cost(asked, model, total, ranks, fabric, tuple(parts), price)
+            parts.append((weight, name, evaluate(schedule, fabric, ranks, request.size_bytes, model)))
+    return CollectiveCost(request, model, total, ranks, fabric, tuple(parts), price)

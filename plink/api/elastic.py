@@ -10,7 +10,6 @@ from typing import Any, TextIO
 from plink.api.connecting import connector_for
 from plink.api.elastic_events import ElasticEvents, log
 from plink.api.elastic_request import ElasticRequest
-from plink.api.launching import RunObserver
 from plink.api.recording import Recording, RunDescription, recording
 from plink.errors import PlinkError, UsageError
 from plink.model.hosts import Hosts
@@ -21,8 +20,9 @@ from plink.records.elastic_log import SOCKET, ElasticLog, Entry
 from plink.remote.connector import Connector
 from runners.agile.supervisor import JobEnd, JobSettingsOverride, Supervisor, SupervisorCallbacks
 from runners.job.job import Job
-from runners.job.proof import RankLocation
+from runners.job.placement import RankLocation
 from runners.job.result import new_id
+from runners.job.runner import RunObserver
 
 _NODE = ("-m", "plink.runtime.agileml.node")
 
@@ -73,7 +73,7 @@ def run_elastic(
     :param job: its program is a ``.py`` file that defines ``make(arguments)``, run by the first of ``pythons``.
     :param hosts: with a ``tier`` each; all of them are this machine where the runner is ``local``.
     :raises UsageError: for a program, hosts or a request that cannot be.
-    :raises OrderNotKept: when a node was found on another host. :raises PlinkError: when the job could not be started.
+    :raises PlacementError: when a node runs on another host. :raises PlinkError: when the job could not be started.
     """
     wanted, observer = request or ElasticRequest(), observer or ElasticObserver()
     settings = wanted.settings()
@@ -132,7 +132,7 @@ def _connector(hosts: Hosts, request: ElasticRequest) -> Connector:
         return LocalConnector()
     over_ssh = connector_for(hosts, request.accept_new_host_keys)  # from inside the lab, where the hosts are a lab's
     if request.runner == "slurm":
-        from runners.launchers.steps import StepConnector
+        from runners.launchers.slurm_steps import StepConnector
 
         return StepConnector()
     if request.runner == "kubernetes":
@@ -152,8 +152,8 @@ def _logs(current: Recording) -> Iterator[tuple[ElasticLog, TextIO]]:
         elastic_log.close()
         with contextlib.suppress(OSError):
             notes.close()
-        if elastic_log.trouble is not None and (current.record is None or current.record.trouble is None):
-            log.warning("%s", elastic_log.trouble)
+        if elastic_log.write_error is not None and (current.record is None or current.record.write_error is None):
+            log.warning("%s", elastic_log.write_error)
 
 
 def _report(observer: ElasticObserver, events: ElasticEvents, current: Recording, notes: TextIO) -> SupervisorCallbacks:
@@ -168,18 +168,13 @@ def _report(observer: ElasticObserver, events: ElasticEvents, current: Recording
         current.line(number, stream, line)
         observer.on_line(number, stream, line)
 
-    def on_proof(locations: list[RankLocation]) -> None:
-        observer.on_proof(locations)
-        if len(locations) == 1:
-            log.info("the host is where it was asked to be; it makes the program")
-        else:
-            log.info("%d hosts are where they were asked to be; they make the program", len(locations))
+    def on_placement(locations: list[RankLocation]) -> None:
+        observer.on_placement(locations)
+        log.info("%d/%d hosts verified; starting the program", len(locations), len(locations))
 
     return SupervisorCallbacks(
-        on_line, events.add, on_note, lambda text: log.warning("%s", text), on_proof,
-        lambda done, total: observer.progress("connecting", done, total),
-        lambda done, total: observer.progress("copying", done, total),
-        observer.on_status, current.folder,
+        on_line, events.add, on_note, lambda text: log.warning("%s", text), on_placement,
+        observer.progress, observer.on_status, current.folder,
     )  # fmt: skip
 
 

@@ -10,13 +10,13 @@ from typing import Any
 from plink.model.units import format_bytes, format_time
 from plink.records.elastic_log import (
     KINDS,
-    Checkpoint,
+    CheckpointLogEntry,
     ControllerEvent,
     ElasticLog,
     Entry,
     HostEvent,
     Iteration,
-    RolledBack,
+    RollBackLogEntry,
     StageChange,
 )
 from plink.records.iteration_values import IterationValues
@@ -81,11 +81,11 @@ def describe(entry: Entry) -> str | None:
             return f"{entry.host} {entry.event}{seconds}: {entry.why}"
         case StageChange():
             return f"stage {entry.stage}: {entry.why}"
-        case RolledBack():
+        case RollBackLogEntry():
             return f"rolled back to clock {entry.clock}: {entry.redone} clocks are done again"
         case ControllerEvent():
             return f"the controller {entry.event}" if entry.event != "started" else None
-        case Checkpoint():
+        case CheckpointLogEntry():
             return f"checkpoint of clock {entry.clock}: {format_bytes(entry.bytes)}"
         case _:
             return None

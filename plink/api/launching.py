@@ -1,4 +1,4 @@
-"""A job in a rank order, started on its hosts and shown to run where it should."""
+"""Launch a job in a rank order, and verify where its ranks run."""
 
 import contextlib
 import logging
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plink.api.connecting import Progress, connector_for
+from plink.api.connecting import connector_for
 from plink.api.recording import RecordRequest, RunDescription, recording
 from plink.errors import PlinkError
 from plink.model.hosts import Hosts
@@ -16,13 +16,12 @@ from plink.model.order import RankOrder
 from plink.records.scratch import scratch_folder
 from runners.choice import runner_named
 from runners.job.job import Job
-from runners.job.output import Sink
-from runners.job.proof import RankLocation
-from runners.job.result import OrderNotKept, RunResult, new_id
-from runners.job.runner import DryRun, Runner, Watch
+from runners.job.placement import RankLocation
+from runners.job.result import PlacementError, RunResult, new_id
+from runners.job.runner import DryRun, RunContext, Runner, RunObserver
 
 if TYPE_CHECKING:
-    from solvers.autotune.observed import Assignment
+    from solvers.autotune.observed import MasterAssignment
 
 _log = logging.getLogger("plink.launch")
 
@@ -32,7 +31,7 @@ class AutotuneRequest:
     """Move work between ranks when the network changes. ``masters``: those of the ranks' aggregation at the start;
     ``threshold``: the share by which throughput changes before that is looked into."""
 
-    masters: "Assignment"
+    masters: "MasterAssignment"
     threshold: float = 0.2
 
 
@@ -55,21 +54,6 @@ class LaunchRequest:
     autotune: AutotuneRequest | None = None
 
 
-@dataclass(frozen=True)
-class RunObserver:
-    """Callbacks of a run.
-
-    :param on_line: gets each line that a rank prints: the rank (None: the launcher itself), ``out`` or ``err``, the
-        line.
-    :param on_proof: gets where every rank was found, before programs begin.
-    :param progress: gets (what, done, total): ``connecting`` counts hosts, ``copying`` bytes.
-    """
-
-    on_line: Sink = lambda rank, stream, line: None
-    on_proof: Callable[[list[RankLocation]], None] = lambda locations: None
-    progress: Progress = lambda what, done, total: None
-
-
 def launch(
     job: Job,
     hosts: Hosts,
@@ -79,33 +63,35 @@ def launch(
 ) -> RunResult:
     """Run a program as the ranks of a job, to its end; the first rank that fails ends the others.
 
-    No rank's program begins before every rank was shown to be where it was asked to be. How it ended is in what is
+    No rank's program begins before the placement of every rank is verified. How it ended is in what is
     returned (``exit_code``, ``failure``), also where a rank failed.
 
     :param order: None: ranks as the hosts stand.
     :raises UsageError: for a runner that there is none of. :raises InputError: when the order is not of these hosts.
-    :raises OrderNotKept: when a rank was found elsewhere. :raises PlinkError: when the job could not be started.
+    :raises PlacementError: when a rank was found elsewhere. :raises PlinkError: when the job could not be started.
     """
-    wanted, observer = request or LaunchRequest(), observer or RunObserver()
+    request, observer = request or LaunchRequest(), observer or RunObserver()
     arranged = hosts if order is None else order.arrange(hosts, "order")
-    runner = runner_for(arranged, wanted)
-    run = RunDescription(new_id(), wanted.runner, job, arranged, wanted.identities)
-    with recording(wanted.record, run) as current, _autotuning(wanted.autotune, arranged, current.folder) as talk:
+    runner = runner_for(arranged, request)
+    run = RunDescription(new_id(), request.runner, job, arranged, request.identities)
+    with (
+        recording(request.record, run) as current,
+        _autotuning(request.autotune, arranged, current.folder) as on_rank_line,
+    ):
 
         def on_line(rank: int | None, stream: str, line: str) -> None:
             current.line(rank, stream, line)
             observer.on_line(rank, stream, line)
 
-        def on_proof(locations: list[RankLocation]) -> None:
-            observer.on_proof(locations)
-            ranks = len(locations)
-            who = "the rank is where it was" if ranks == 1 else f"all {ranks} ranks are where they were"
-            _log.info("%s asked to be", who)
+        def on_placement(locations: list[RankLocation]) -> None:
+            observer.on_placement(locations)
+            _log.info("%d/%d ranks placed; starting %s", len(locations), len(locations), job.program)
 
-        watch = replace(_watch(observer, wanted, current.folder), sink=on_line, on_proof=on_proof, run_id=run.id)
+        recorded = RunObserver(on_line, on_placement, observer.progress)
+        context = RunContext(recorded, time.monotonic, current.folder, request.identities, run.id, on_rank_line)
         try:
-            result = runner.run(job, arranged, replace(watch, talk=talk))
-        except OrderNotKept as error:
+            result = runner.run(job, arranged, context)
+        except PlacementError as error:
             error.result = replace(error.result, id=run.id)
             raise
         current.outcome = result.to_json()
@@ -124,51 +110,42 @@ def dry_run(
 
     :raises PlinkError: whatever :func:`launch` would refuse.
     """
-    wanted, observer = request or LaunchRequest(), observer or RunObserver()
+    request, observer = request or LaunchRequest(), observer or RunObserver()
     arranged = hosts if order is None else order.arrange(hosts, "order")
-    runner = runner_for(arranged, wanted)
+    runner = runner_for(arranged, request)
     with scratch_folder() as folder:
-        return runner.dry_run(job, arranged, _watch(observer, wanted, folder))
+        return runner.dry_run(job, arranged, RunContext(observer, time.monotonic, folder, request.identities))
 
 
 def runner_for(hosts: Hosts, request: LaunchRequest) -> Runner:
-    """What starts the ranks. :raises PlinkError: what is needed for that is not here."""
+    """Return the runner. :raises PlinkError: when its requirements are missing here.
+
+    :raises PlinkError: what is needed for that is not here.
+    """
     return runner_named(request.runner, lambda: connector_for(hosts, request.accept_new_host_keys))
-
-
-def _watch(observer: RunObserver, request: LaunchRequest, folder: Path) -> Watch:
-    return Watch(
-        observer.on_line,
-        observer.on_proof,
-        time.monotonic,
-        folder,
-        connected=lambda done, total: observer.progress("connecting", done, total),
-        copied=lambda done, total: observer.progress("copying", done, total),
-        machines=request.identities,
-    )
 
 
 @contextlib.contextmanager
 def _autotuning(
     request: AutotuneRequest | None, hosts: Hosts, folder: Path
 ) -> Iterator[Callable[[str], list[str]] | None]:
-    """What answers rank 0 while the job runs; its log is in the run's folder."""
+    """Answer rank 0 with Autotune while the job runs; its log is in the run's folder."""
     if request is None:
         yield None
         return
     from runners.autotune.daemon import Daemon
-    from runners.autotune.log import NAME, Log
-    from solvers.autotune.course import Settings
+    from runners.autotune.log import NAME, TuningLog
+    from solvers.autotune.trajectory import AutotuneSettings
 
     names = [host.name for host in hosts for _ in range(host.slots)]
-    settings = Settings(change=request.threshold)
+    settings = AutotuneSettings(change=request.threshold)
     log = None
     try:
-        log = Log(folder / NAME, request.masters, settings, names)
+        log = TuningLog(folder / NAME, request.masters, settings, names)
     except PlinkError as error:
         _log.warning("%s", error)
     daemon = Daemon(request.masters, log, lambda text: _log.info("%s", text), settings)
     try:
-        yield daemon.talk
+        yield daemon.answer_line
     finally:
         daemon.close()

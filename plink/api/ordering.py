@@ -1,4 +1,4 @@
-"""From a network to an order: what is asked for, the search, proofs, and whether the gain is more than noise."""
+"""Search a rank order for a network: constraints, search, proof, and whether the gain is more than noise."""
 
 import logging
 import time
@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from plink.api.algorithms import Given, fabric_from, options_of, order_from, rank_groups
+from plink.api.algorithms import OptionValues, fabric_from, options_of, order_from, rank_groups
 from plink.api.constraints import RequestedGroups, constraints_from
-from plink.api.fitting import Fitting, at_the_farthest, fitting_of, unknown_pairs, without_guesses
+from plink.api.search_data import (
+    SearchData,
+    prepare_search_data,
+    reprice_without_guesses,
+    unknown_pairs,
+    with_farthest_for_unknown,
+)
 from plink.errors import UsageError
 from plink.model.network import Network
 from plink.model.topology import Topology
@@ -24,10 +30,10 @@ from solvers.ordering.progress import ProgressCallback, SearchBudget, SearchProg
 from solvers.ordering.search import search
 
 if TYPE_CHECKING:
-    from plink.api.denoising import Denoised
+    from plink.api.smoothing import SmoothedLatencies
 
 _log = logging.getLogger("plink.reorder")
-_MANY_MOVES = 1 << 50
+_UNLIMITED_MOVES = 1 << 50
 _LIMIT_S = 10.0
 _PROOF_S = 60.0
 _PROOF_SHARE = 0.5  # of the time with proofs: what the search before them may take
@@ -36,47 +42,47 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class OrderRequest:
-    """What is asked of an order. ``options``: of the algorithm (``{"base": 4}``). ``pins``: first ranks of hosts, by
-    name. ``groups``: hosts kept together, by name, or how many groups to form; ``groups_from`` names them in errors.
+    """A request for an order. ``options``: of the algorithm (``{"base": 4}``). ``pins``: first ranks of hosts, by
+    name. ``groups``: hosts kept together, by name, or how many groups to form; ``groups_source`` names them in errors.
     ``prior``: how near hosts are that were not measured. ``time_limit_s`` None: until nothing has come of the search
-    for long, 10 s at most (60 s with ``prove``). ``moves``: with them no clock is looked at, so that a seed gives the
-    same order however busy the machine is. ``force``: the order that was found, even where its gain is within the
-    noise. ``denoise``: round trips as an embedding fits them."""
+    for long, 10 s at most (60 s with ``prove``). ``max_moves``: with them no clock is looked at, so that a seed gives
+    the same order however busy the machine is. ``force``: the order that was found, even where its gain is within the
+    noise. ``smooth_latencies``: round trips as an embedding fits them."""
 
     algo: str = "ring"
     size_bytes: float = 100e6
     model: str = "auto"
-    options: Given = field(default_factory=dict)
+    options: OptionValues = field(default_factory=dict)
     objective: str = "auto"
     pins: Mapping[str, int] = field(default_factory=dict)
     groups: RequestedGroups | None = None
-    groups_from: str = "groups"
+    groups_source: str = "groups"
     prior: Topology | None = None
     time_limit_s: float | None = None
-    moves: int | None = None
+    max_moves: int | None = None
     seed: int = 0
     prove: bool = False
     force: bool = False
-    denoise: bool = False
+    smooth_latencies: bool = False
 
     def check(self) -> None:
-        """Refuse what is wrong whatever the network.
+        """Refuse what is invalid for any network.
 
         :raises UsageError: saying what there is.
         """
         if self.algo not in NAMES:
-            raise UsageError(f"--algo {self.algo}: there are {', '.join(NAMES)}")
+            raise UsageError(f"--algo {self.algo}: choose one of {', '.join(NAMES)}")
         if self.objective not in OBJECTIVES:
-            raise UsageError(f"--objective {self.objective}: there are {', '.join(OBJECTIVES)}")
-        if self.moves is not None and self.time_limit_s is not None:
-            raise UsageError("--moves is instead of a time; leave --time-limit away or give one of the two")
-        for option, number, least in (
-            ("moves", self.moves, 1),
+            raise UsageError(f"--objective {self.objective}: choose one of {', '.join(OBJECTIVES)}")
+        if self.max_moves is not None and self.time_limit_s is not None:
+            raise UsageError("--max-moves replaces the time limit; omit --time-limit")
+        for option, number, minimum in (
+            ("max-moves", self.max_moves, 1),
             ("time-limit", self.time_limit_s, 0),
             ("seed", self.seed, 0),
         ):
-            if number is not None and not number >= least:
-                raise UsageError(f"--{option} {number:g}: at least {least} is needed")
+            if number is not None and not number >= minimum:
+                raise UsageError(f"--{option} {number:g}: at least {minimum} is needed")
         for name, rank in self.pins.items():
             if type(rank) is not int:
                 raise UsageError(f"--pin {name}={rank}: a rank is a whole number")
@@ -85,94 +91,101 @@ class OrderRequest:
 
 @dataclass(frozen=True)
 class Solved:
-    """What was found; ``judged``: what it saves on samples that it was not fitted to, None where there are none;
-    ``kept``: the given order stays, for that is within the noise; ``notes``: what else to tell people; ``sparse``: the
-    bound is only of orders without pairs that were not measured; ``given_cannot``: why the given order cannot stay;
-    ``denoised``: how the round trips were fitted, where they are not the measured ones; ``interrupted``: the search
-    was stopped before its end."""
+    """Result of a search. ``validation``: the gain on held-out samples, None without any; ``baseline_kept``: the gain
+    is within noise, so the given order stays; ``notes``: further remarks; ``sparse``: the bound is only for orders of
+    measured pairs; ``baseline_problem``: why the given order cannot stay; ``smoothing``: how round trips were
+    smoothed, if they were; ``interrupted``: the search was stopped early."""
 
     task: OrderingProblem
-    found: OrderingResult
-    judged: ValidatedGain | None
-    kept: bool
+    result: OrderingResult
+    validation: ValidatedGain | None
+    baseline_kept: bool
     notes: tuple[str, ...]
     sparse: bool = False
-    given_cannot: str | None = None
-    denoised: "Denoised | None" = None
+    baseline_problem: str | None = None
+    smoothing: "SmoothedLatencies | None" = None
     interrupted: bool = False
 
     @property
     def changed(self) -> bool:
-        """Whether the order that was found is another than the given one."""
-        return not np.array_equal(self.task.baseline, self.found.order)
+        """Whether the found order differs from the given one."""
+        return not np.array_equal(self.task.baseline, self.result.order)
 
 
-def check_alone(network: Network, wanted: OrderRequest) -> None:
-    """Refuse for one host what would be refused for more.
+def check_alone(network: Network, request: OrderRequest) -> None:
+    """Refuse for one host what would be refused for several.
 
     :raises PlinkError: as :func:`solve`.
     """
-    wanted.check()
-    model_for(wanted.model, fabric_from(network))
-    constraints = constraints_from(wanted.pins, wanted.groups, network.hosts, np.zeros((1, 1)), wanted.groups_from)
+    request.check()
+    model_for(request.model, fabric_from(network))
+    constraints = constraints_from(request.pins, request.groups, network.hosts, np.zeros((1, 1)), request.groups_source)
     FeasibleOrders(np.zeros(network.hosts.members[0].slots, dtype=np.intp), network.hosts.names, constraints)
 
 
 def solve(
     network: Network,
-    wanted: OrderRequest,
+    request: OrderRequest,
     show: Callable[[SearchProgress], None] = lambda progress: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Solved:
-    """The cheapest order that is found of two hosts or more.
+    """Search the cheapest order of two hosts or more.
 
     :param show: told of the search now and then.
     :param stopped: asked now and then; once it says yes the search ends with the best order so far.
     :raises PlinkError: whatever :func:`solvers.ordering.search.search` and the models refuse.
     """
-    wanted.check()
-    fitting = fitting_of(network, wanted.prior, wanted.denoise)
-    task = _task(network, fitting.fabric, wanted)
-    begun = time.monotonic()
-    limit = wanted.time_limit_s if wanted.time_limit_s is not None else _PROOF_S if wanted.prove else _LIMIT_S
-    clock = wanted.moves is None
-    first = begun + limit * (_PROOF_SHARE if wanted.prove else 1.0) if clock else None
-    patient = not clock or (wanted.time_limit_s is not None and not wanted.prove)
-    budget = SearchBudget(_MANY_MOVES if clock else wanted.moves or 0, _watch(show, first, stopped), patient)
-    found = search(task, wanted.seed, budget)
-    _log.debug("%s: %.6g after %d moves, %.2f s", found.objective, found.cost, found.moves, time.monotonic() - begun)
-    if wanted.prove or (len(task.baseline) <= EXACT_MAX_RANKS and not task.is_latency_ring):  # takes a moment
-        found = _proved(task, found, wanted, begun + limit if clock else None, stopped)
+    request.check()
+    data = prepare_search_data(network, request.prior, request.smooth_latencies)
+    task = _task(network, data.fabric, request)
+    started = time.monotonic()
+    limit = request.time_limit_s if request.time_limit_s is not None else _PROOF_S if request.prove else _LIMIT_S
+    timed = request.max_moves is None
+    search_deadline = started + limit * (_PROOF_SHARE if request.prove else 1.0) if timed else None
+    patient = not timed or (request.time_limit_s is not None and not request.prove)
+    budget = SearchBudget(
+        _UNLIMITED_MOVES if timed else request.max_moves or 0, _watch(show, search_deadline, stopped), patient
+    )
+    result = search(task, request.seed, budget)
+    _log.debug(
+        "%s: %.6g after %d moves, %.2f s", result.objective, result.cost, result.moves, time.monotonic() - started
+    )
+    if request.prove or (len(task.baseline) <= EXACT_MAX_RANKS and not task.is_latency_ring):  # takes a moment
+        result = _prove(task, result, request, started + limit if timed else None, stopped)
     interrupted = stopped()
-    judged = _judged(task, found, fitting, wanted.seed)
-    moved = not np.array_equal(task.baseline, found.order)
-    cannot = _given_cannot(task, found, fitting)
-    kept = judged is not None and not judged.is_significant and moved and cannot is None and not wanted.force
+    validation = _validate(task, result, data, request.seed)
+    changed = not np.array_equal(task.baseline, result.order)
+    problem = _baseline_problem(task, result, data)
+    baseline_kept = (
+        validation is not None and not validation.is_significant and changed and problem is None and not request.force
+    )
     notes: list[str] = []
-    if fitting.unknown is not None:
-        found, note = without_guesses(task, found, fitting.unknown, wanted.seed)
+    if data.unknown is not None:
+        result, note = reprice_without_guesses(task, result, data.unknown, request.seed)
         notes.append(note)
-    if wanted.prove and not is_optimal(found) and not interrupted:
-        early = clock and time.monotonic() < begun + limit
-        notes.append(_no_proof(task, found, fitting, limit if clock else None, early))
+    if request.prove and not is_optimal(result) and not interrupted:
+        finished_early = timed and time.monotonic() < started + limit
+        notes.append(_no_proof(task, result, data, limit if timed else None, finished_early))
     return Solved(
-        task, found, judged, kept, tuple(notes), fitting.unknown is not None, cannot, fitting.denoised,
+        task, result, validation, baseline_kept, tuple(notes), data.unknown is not None, problem, data.smoothing,
         interrupted,
     )  # fmt: skip
 
 
-def _task(network: Network, fabric: Fabric, wanted: OrderRequest) -> OrderingProblem:
-    given = order_from(network, None)
-    constraints = constraints_from(wanted.pins, wanted.groups, network.hosts, fabric.rtt_us, wanted.groups_from)
-    groups = rank_groups(fabric, given)
+def _task(network: Network, fabric: Fabric, request: OrderRequest) -> OrderingProblem:
+    baseline = order_from(network, None)
+    constraints = constraints_from(request.pins, request.groups, network.hosts, fabric.rtt_us, request.groups_source)
+    groups = rank_groups(fabric, baseline)
     if constraints.host_groups is not None:
-        feasible = FeasibleOrders(given, fabric.names, constraints)
-        group_of = [feasible.group_of[host] for host in feasible.materialise(feasible.hosts).tolist()]
+        assignment = FeasibleOrders(baseline, fabric.names, constraints)
+        group_of = [assignment.group_of[host] for host in assignment.materialise(assignment.hosts).tolist()]
         groups = [[rank for rank, group in enumerate(group_of) if group == k] for k in dict.fromkeys(group_of)]
-    options = options_of(wanted.options, [wanted.algo], groups)
-    hops = wanted.objective in ("sum", "bottleneck") and wanted.model == "auto"
-    model = "latency" if hops else model_for(wanted.model, fabric)
-    return OrderingProblem(fabric, given, wanted.algo, options, wanted.size_bytes, model, wanted.objective, constraints)
+    options = options_of(request.options, [request.algo], groups)
+    hops = request.objective in ("sum", "bottleneck") and request.model == "auto"
+    model = "latency" if hops else model_for(request.model, fabric)
+    return OrderingProblem(
+        fabric, baseline, request.algo, options, request.size_bytes, model, request.objective, constraints
+    )
 
 
 def _watch(
@@ -185,54 +198,56 @@ def _watch(
     return watch
 
 
-def _proved(
+def _prove(
     task: OrderingProblem,
-    found: OrderingResult,
-    wanted: OrderRequest,
+    result: OrderingResult,
+    request: OrderRequest,
     deadline: float | None,
     stopped: Callable[[], bool],
 ) -> OrderingResult:
     if deadline is None:
-        return solve_exactly(task, found, wanted.seed, ExactBudget(None, lambda: not stopped()))
-    left = deadline - time.monotonic()
-    if left <= 0 or stopped():
-        return found
+        return solve_exactly(task, result, request.seed, ExactBudget(None, lambda: not stopped()))
+    remaining_s = deadline - time.monotonic()
+    if remaining_s <= 0 or stopped():
+        return result
     return solve_exactly(
-        task, found, wanted.seed, ExactBudget(left, lambda: not stopped() and time.monotonic() < deadline)
+        task, result, request.seed, ExactBudget(remaining_s, lambda: not stopped() and time.monotonic() < deadline)
     )
 
 
-def _judged(task: OrderingProblem, found: OrderingResult, fitting: Fitting, seed: int) -> ValidatedGain | None:
-    if fitting.held_out_us is None:
+def _validate(task: OrderingProblem, result: OrderingResult, data: SearchData, seed: int) -> ValidatedGain | None:
+    if data.held_out_us is None:
         return None
-    fabric = task.fabric if fitting.unknown is None else at_the_farthest(task.fabric, fitting.unknown)
+    fabric = task.fabric if data.unknown is None else with_farthest_for_unknown(task.fabric, data.unknown)
     parts = parts_of(task.algo, task.size_bytes)
     patterns = [(weight, pattern_for(name, len(task.baseline), task.options)) for weight, name in parts]
-    if found.objective == "bottleneck":  # the longest hop, not their sum
-        patterns = [(weight, replace(pattern, pace="rounds")) for weight, pattern in patterns]
+    if result.objective == "bottleneck":  # the longest hop, not their sum
+        patterns = [(weight, replace(pattern, timing="rounds")) for weight, pattern in patterns]
     priced = CostModel(patterns, fabric, task.size_bytes, task.model)
-    return cross_validate(priced, found.order, task.baseline, fitting.held_out_us, seed, CONFIDENCE)
+    return cross_validate(priced, result.order, task.baseline, data.held_out_us, seed, CONFIDENCE)
 
 
 def _no_proof(
-    task: OrderingProblem, found: OrderingResult, fitting: Fitting, limit_s: float | None, early: bool
+    task: OrderingProblem, result: OrderingResult, data: SearchData, limit_s: float | None, early: bool
 ) -> str:
     if task.algo in MIXED:
         return f"no proof: no exact method knows {task.algo}"
-    if fitting.unknown is not None and unknown_pairs(task, found.order, fitting.unknown):
+    if data.unknown is not None and unknown_pairs(task, result.order, data.unknown):
         return "no proof: it would need the pairs that were not measured"
     if early:
-        return "no proof: the exact methods have nothing left to ask"
+        return "no proof: the exact methods ended without one"
     return "no proof" if limit_s is None else f"no proof within {limit_s:g} s; a longer --time-limit may find one"
 
 
-def _given_cannot(task: OrderingProblem, found: OrderingResult, fitting: Fitting) -> str | None:
-    """Why the given order cannot stay even where nothing is won by another."""
-    feasible = FeasibleOrders(task.baseline, task.fabric.names, task.constraints)
-    if not np.array_equal(feasible.materialise(feasible.hosts), task.baseline):
-        return "it is not as was wished"
-    if fitting.unknown is not None:
-        given, other = (len(unknown_pairs(task, order, fitting.unknown)) for order in (task.baseline, found.order))
-        if given > other:
+def _baseline_problem(task: OrderingProblem, result: OrderingResult, data: SearchData) -> str | None:
+    """Return why the given order cannot stay even without a gain, or None."""
+    assignment = FeasibleOrders(task.baseline, task.fabric.names, task.constraints)
+    if not np.array_equal(assignment.materialise(assignment.hosts), task.baseline):
+        return "it violates the constraints"
+    if data.unknown is not None:
+        baseline_count, result_count = (
+            len(unknown_pairs(task, order, data.unknown)) for order in (task.baseline, result.order)
+        )
+        if baseline_count > result_count:
             return "it needs pairs that were not measured"
     return None

@@ -1,4 +1,4 @@
-"""What `plink probe` is asked for; light, so that its help is."""
+"""Request of `plink probe`; imports little, so that its help is quick."""
 
 from dataclasses import dataclass
 
@@ -12,11 +12,11 @@ _ADAPTIVE_ABOVE = 256
 
 @dataclass(frozen=True)
 class ProbeRequest:
-    """What is measured, and how. ``method``: of round trips, one of ``METHODS``; ``count``: probes a pair, half in each
-    direction, sent from ``source_ports`` UDP ports a host and lost after ``timeout_s``. ``pairs``: ``all`` or
+    """A request for measurements. ``method``: of round trips, one of ``METHODS``; ``count``: probes a pair, half in
+    each direction, sent from ``source_ports`` UDP ports a host and lost after ``timeout_s``. ``pairs``: ``all`` or
     ``adaptive``; None: all up to 256 hosts. ``budget_s``: no round begins later. ``bandwidth``: of every pair, too, by
-    iperf3 with so many ``streams`` for ``bandwidth_s`` or ``bandwidth_bytes``. ``shared_links``: what groups of
-    hosts share."""
+    iperf3 with so many ``streams`` for ``bandwidth_s`` or ``bandwidth_bytes``. ``host_rates``: what every host sends
+    and receives; ``shared_links``: what groups of hosts share."""
 
     method: str = "stamp"
     count: int = 10_000
@@ -27,17 +27,21 @@ class ProbeRequest:
     streams: int = 1
     bandwidth_s: float = 2.0
     bandwidth_bytes: int | None = None
+    host_rates: bool = True
     shared_links: bool = True
     timeout_s: float = 0.25
     seed: int = 0
     accept_new_host_keys: bool = False
 
     def check(self) -> None:
-        """:raises UsageError: for a method or a choice of pairs that there is none of."""
+        """Refuse unknown methods and values out of range.
+
+        :raises UsageError: for a method or a choice of pairs that there is none of.
+        """
         if self.method not in METHODS:
-            raise UsageError(f"--method {self.method}: there are {', '.join(METHODS)}")
+            raise UsageError(f"--method {self.method}: choose one of {', '.join(METHODS)}")
         if self.pairs not in (None, *PAIRS):
-            raise UsageError(f"--pairs {self.pairs}: there are {', '.join(PAIRS)}")
+            raise UsageError(f"--pairs {self.pairs}: choose one of {', '.join(PAIRS)}")
         for option, value, (low, high) in (
             ("count", self.count, COUNT), ("source-ports", self.source_ports, SOURCE_PORTS),
             ("streams", self.streams, STREAMS),
@@ -46,12 +50,12 @@ class ProbeRequest:
                 raise UsageError(f"--{option} {value}: {low} to {high} are possible")
         for option, seconds in (("timeout", self.timeout_s), ("bandwidth-time", self.bandwidth_s)):
             if not seconds > 0:
-                raise UsageError(f"--{option} {seconds:g}s: more than nothing is needed")
+                raise UsageError(f"--{option} {seconds:g}s: must be more than 0")
         if self.budget_s is not None and not self.budget_s >= 0:
             raise UsageError(f"--budget {self.budget_s:g}s: cannot be negative")
 
     def adaptive(self, hosts: int) -> bool:
-        """Whether some of the pairs are left to prediction."""
+        """Return whether some of the pairs are predicted instead of measured."""
         if self.method == "iperf3":
             return False
         return self.pairs == "adaptive" or (self.pairs is None and hosts > _ADAPTIVE_ABOVE)

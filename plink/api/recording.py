@@ -1,4 +1,4 @@
-"""The record of a run, in ``.plink/runs``: what was asked for, what was printed, how it ended."""
+"""Record a run in ``.plink/runs``: what was requested, its output and its result."""
 
 import contextlib
 import datetime
@@ -15,8 +15,8 @@ from plink.records import workspace
 from plink.records.runs import Record
 from plink.records.scratch import scratch_folder
 from runners.job.job import Job
-from runners.job.result import OrderNotKept
-from runners.job.runner import Machines
+from runners.job.result import PlacementError
+from runners.job.runner import HostIdentities
 
 _log = logging.getLogger("plink.runs")
 
@@ -32,18 +32,18 @@ class RecordRequest:
 
 @dataclass(frozen=True)
 class RunDescription:
-    """A run as its document describes it. ``identities``: of the hosts, by name, as far as they are known."""
+    """Description of a run for its document. ``identities``: of the hosts, by name, as far as they are known."""
 
     id: str
     runner: str
     job: Job
     hosts: Hosts
-    identities: Machines
+    identities: HostIdentities
 
 
 @dataclass
 class Recording:
-    """A run while it goes on. ``folder``: for what a launcher reads; ``record``: None where the run is not kept;
+    """A run that is being recorded. ``folder``: for what a launcher reads; ``record``: None where the run is not kept;
     ``outcome``: what the record will say of its end."""
 
     folder: Path
@@ -51,14 +51,14 @@ class Recording:
     outcome: dict[str, Any]
 
     def line(self, rank: int | None, stream: str, line: str) -> None:
-        """Keep one line that a rank, or the launcher (None), printed."""
+        """Record one line that a rank, or the launcher (None), printed."""
         if self.record is not None:
             self.record.line(rank, stream, line)
 
 
 @contextlib.contextmanager
 def recording(request: RecordRequest | None, run: RunDescription) -> Iterator[Recording]:
-    """Record a run, and how it ended: the ``outcome`` that the block sets, or the error that leaves it.
+    """Record a run and its result: the ``outcome`` that the block sets, or the error that leaves it.
 
     :param request: None: nothing is kept, and the folder is a temporary one.
     :raises PlinkError: when ``log_dir`` was asked for and nothing can be written.
@@ -68,14 +68,17 @@ def recording(request: RecordRequest | None, run: RunDescription) -> Iterator[Re
         current = Recording(folder, record, {"exit_code": 130})  # unless something better is known of it
         try:
             yield current
-        except OrderNotKept as error:
+        except PlacementError as error:
             current.outcome = error.result.to_json()
             raise
         except PlinkError as error:
             current.outcome = {"exit_code": error.exit_code, "error": str(error)}
             raise
         except BrokenPipeError:
-            current.outcome = {"exit_code": 128 + signal.SIGPIPE, "error": "nobody reads its output any more"}
+            current.outcome = {
+                "exit_code": 128 + signal.SIGPIPE,
+                "error": "the reader of its output has closed the pipe",
+            }
             raise
         except Exception as error:
             current.outcome = {"exit_code": 1, "error": f"{type(error).__name__}: {error}"}
@@ -83,8 +86,8 @@ def recording(request: RecordRequest | None, run: RunDescription) -> Iterator[Re
         finally:
             if record is not None:
                 record.finish(current.outcome)
-                if record.trouble is not None:
-                    _log.warning("%s", record.trouble)
+                if record.write_error is not None:
+                    _log.warning("%s", record.write_error)
 
 
 @contextlib.contextmanager
@@ -97,7 +100,7 @@ def _folder_of(record: Record | None) -> Iterator[Path]:
 
 
 def _new_record(request: RecordRequest, run: RunDescription) -> Record | None:
-    """None, and a warning, where nothing can be written: the job matters more."""
+    """Return a new record, or None and a warning where nothing can be written: the job matters more."""
     folder, job = workspace.RUNS / run.id, run.job
     document = {
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
@@ -111,7 +114,7 @@ def _new_record(request: RecordRequest, run: RunDescription) -> Record | None:
         "timeout_s": job.timeout_s,
         "interface": job.interface,
         "master_port": job.master_port,
-        "mixed_versions": job.mixed_versions,
+        "mixed_versions": job.allow_version_mismatch,
         "launcher_args": list(job.launcher_args),
         "sync": None if job.sync is None else str(job.sync.absolute()),
         "hosts": [host.to_json() for host in run.hosts],

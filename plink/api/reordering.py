@@ -1,4 +1,4 @@
-"""The cheapest rank order that is found for a network."""
+"""Find the cheapest rank order for a network."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,75 +22,79 @@ def reorder(
     show: Callable[[SearchProgress], None] = lambda progress: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> RankOrder:
-    """The rank order to launch: the cheapest that is found, or the given one where that saves no more than noise.
+    """Return the rank order to launch: the cheapest one found, or the given one where that saves no more than noise.
 
     :param algo: instead of that of ``request``.
     :param show: told of the search now and then.
     :param stopped: asked now and then; once it says yes the search ends with the best order so far.
     :raises UsageError: for a request that cannot be met. :raises NoAnswer: when too little was measured.
     """
-    wanted = request or OrderRequest()
+    request = request or OrderRequest()
     if algo is not None:
-        wanted = replace(wanted, algo=algo)
+        request = replace(request, algo=algo)
     if len(network.hosts) == 1:
-        check_alone(network, wanted)
-        return order_of_one(network, wanted)
-    return order_of(network, solve(network, wanted, show, stopped), wanted)
+        check_alone(network, request)
+        return order_of_one(network, request)
+    return order_of(network, solve(network, request, show, stopped), request)
 
 
-def order_of_one(network: Network, wanted: OrderRequest) -> RankOrder:
-    """The order of a single host: nothing to decide."""
+def order_of_one(network: Network, request: OrderRequest) -> RankOrder:
+    """Return the only order of a single host."""
     alone = {"given": 0.0, "random_median": 0.0}
     names = tuple(network.hosts.names)
     details = {"model": "latency", "gap": 0.0, "proven": True, "moves": 0}
-    return RankOrder(wanted.algo, names, 0.0, 0.0, alone, "sum", wanted.seed, network.fingerprint(), details)
+    return RankOrder(request.algo, names, 0.0, 0.0, alone, "sum", request.seed, network.fingerprint(), details)
 
 
-def order_of(network: Network, solved: Solved, wanted: OrderRequest) -> RankOrder:
-    """The order to launch: the found one, or the given one where nothing better than noise was found."""
-    task, found, names = solved.task, solved.found, network.hosts.names
-    ranks = task.baseline if solved.kept else found.order
+def order_of(network: Network, solved: Solved, request: OrderRequest) -> RankOrder:
+    """Return the order to launch: the found one, or the given one where the gain is within noise."""
+    task, result, names = solved.task, solved.result, network.hosts.names
+    ranks = task.baseline if solved.baseline_kept else result.order
     details: dict[str, Any] = {
         "model": task.model,
         **({} if task.model == "latency" else {"size_bytes": task.size_bytes, "capacities": task.fabric.capacities}),
-        **({"options": dict(wanted.options)} if wanted.options else {}),
+        **({"options": dict(request.options)} if request.options else {}),
         **_groups(task, ranks),
         **(
             {"pins": {names[host]: rank for host, rank in task.constraints.pinned_ranks.items()}}
             if task.constraints.pinned_ranks
             else {}
         ),
-        "gap": None if solved.kept or found.gap is None else round(found.gap, 6),
-        "bound_by": found.bound_by,
-        "proven": is_optimal(found) and not solved.kept,
-        "moves": found.moves,
+        "gap": None if solved.baseline_kept or result.gap is None else round(result.gap, 6),
+        "bound_by": result.bound_by,
+        "proven": is_optimal(result) and not solved.baseline_kept,
+        "moves": result.moves,
         **({"measured_pairs_only": True} if solved.sparse else {}),
         **({"interrupted": True} if solved.interrupted else {}),
-        **{key: round(value, 3) for key, value in found.metrics.items() if not solved.kept or key not in _WHAT},
+        **{
+            key: round(value, 3)
+            for key, value in result.metrics.items()
+            if not solved.baseline_kept or key not in _WHAT
+        },
     }
-    if solved.denoised is not None:
-        details["denoised"] = solved.denoised.to_json()
-    if solved.judged is not None:
-        shares = {key: round(getattr(solved.judged, key), 4) for key in ("gain", "low", "high", "predicted")}
-        details["judged"] = {**shares, "confidence": CONFIDENCE, "pairs": solved.judged.pairs}
-    if solved.kept:
-        hosts = [names[i] for i in dict.fromkeys(found.order.tolist())]
-        details["kept_given"] = {"found": hosts, "found_cost": round(found.cost, 3)}
+    if solved.smoothing is not None:
+        details["denoised"] = solved.smoothing.to_json()
+    if solved.validation is not None:
+        values = {key: round(getattr(solved.validation, key), 4) for key in ("gain", "low", "high", "predicted")}
+        details["judged"] = {**values, "confidence": CONFIDENCE, "pairs": solved.validation.pairs}
+    if solved.baseline_kept:
+        hosts = [names[i] for i in dict.fromkeys(result.order.tolist())]
+        details["kept_given"] = {"found": hosts, "found_cost": round(result.cost, 3)}
     return RankOrder(
         algo=task.algo,
         hosts=tuple(names[i] for i in dict.fromkeys(ranks.tolist())),
-        cost=round(found.baseline_cost if solved.kept else found.cost, 3),
-        lower_bound=None if found.lower_bound is None else round(found.lower_bound, 3),
-        baseline={"given": round(found.baseline_cost, 3), "random_median": round(found.random_median, 3)},
-        objective=found.objective,
-        seed=wanted.seed,
+        cost=round(result.baseline_cost if solved.baseline_kept else result.cost, 3),
+        lower_bound=None if result.lower_bound is None else round(result.lower_bound, 3),
+        baseline={"given": round(result.baseline_cost, 3), "random_median": round(result.random_median, 3)},
+        objective=result.objective,
+        seed=request.seed,
         network=network.fingerprint(),
         details=details,
     )
 
 
 def _groups(task: OrderingProblem, ranks: Order) -> dict[str, Any]:
-    """The ranks of each group: of those wished for, as they follow each other; else of those that 2lha was told."""
+    """Return the ranks of each group: of the constraints in rank order, else those of 2lha."""
     if task.constraints.host_groups is None:
         return {"groups": task.options.groups} if task.algo == "2lha" else {}
     group_of = {host: k for k, group in enumerate(task.constraints.host_groups) for host in group}

@@ -1,11 +1,11 @@
-"""What a page about a network shows besides it."""
+"""Request for a report on a network."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from plink.model.benchmark_runs import BenchmarkRun
 from plink.model.order import RankOrder
-from plink.model.trials import Series
 
 if TYPE_CHECKING:
     from plink.api.embedding import NetworkEmbedding
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReportRequest:
-    """What is shown besides the network. ``order``: whose way is drawn; ``groups``: the names of the hosts in each,
-    None: by the round trips; ``results``: orders that were run; ``embedding``: where the hosts are, None: they are
-    embedded now, with ``seed``. ``order_from`` and ``groups_from`` name their sources, on the page and in errors;
-    ``no_order``: why there is no order, a sentence."""
+    """Request for a report. ``order``: whose way is drawn; ``groups``: the names of the hosts in each, None: by the
+    round trips; ``results``: orders that were run; ``embedding``: where the hosts are, None: they are embedded now,
+    with ``seed``. ``order_source`` and ``groups_source`` name their sources, on the page and in errors; ``no_order``:
+    why there is no order, a sentence."""
 
     order: RankOrder | None = None
     groups: Sequence[Sequence[str]] | None = None
-    results: Sequence[Series] = ()
+    results: Sequence[BenchmarkRun] = ()
     embedding: "NetworkEmbedding | None" = None
     seed: int = 0
-    order_from: str = "order"
-    groups_from: str = "groups"
+    order_source: str = "order"
+    groups_source: str = "groups"
     no_order: str = "No order was given."

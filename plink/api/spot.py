@@ -108,11 +108,12 @@ def _measured(history: History) -> list[MeasuredIteration]:
     """Return the iterations that count, each with the time of its attempts that a roll-back undid."""
     lost: dict[int, float] = {}
     for step in history.steps:
-        if step.lost:
+        if step.rolled_back:
             number = step.iteration.iteration
             lost[number] = lost.get(number, 0.0) + step.iteration.seconds
     return [
-        MeasuredIteration(each.at, each.seconds, each.workers, lost.get(each.iteration, 0.0)) for each in history.kept
+        MeasuredIteration(each.at, each.seconds, each.workers, lost.get(each.iteration, 0.0))
+        for each in history.completed
     ]
 
 

@@ -16,51 +16,55 @@ if TYPE_CHECKING:
 
     from plink.api.advising import Advice
 
-_UNLIMITED = 10_000  # characters: as wide as a table likes to be
+_MAX_TABLE_CHARS = 10_000  # characters: as wide as a table likes to be
 
 
 def advise(
     network_file: Annotated[
         Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
     ] = None,
-    size: Annotated[str, typer.Option(help="A size, or a range of sizes: 1KB..1GB.")] = "1KB..1GB",
-    model: Annotated[str, typer.Option(help="alpha-beta, contention, or auto.")] = "auto",
-    algos: Annotated[str | None, typer.Option(help="Only these, with commas: ring,2lha.")] = None,
+    size: Annotated[str, typer.Option(help="A message size, or a range of sizes: 1KB..1GB.")] = "1KB..1GB",
+    model: Annotated[str, typer.Option(help="Cost model.")] = "auto",
+    algos: Annotated[str | None, typer.Option(help="Only these algorithms, such as ring,2lha.")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="An option of the algorithms: --set base=4, --set fan-out=3.")
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw times over sizes there (.svg, .png, .pdf).")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="For the search for a ring, which takes five seconds at most.")] = 0,
-    denoise: Annotated[
+    plot: Annotated[Path | None, typer.Option(help="Plot times over sizes to this file (.svg, .png, .pdf).")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the search for a ring (five seconds at most).")] = 0,
+    smooth_latencies: Annotated[
         bool,
-        typer.Option("--denoise", help="Take round trips as an embedding fits them; `plink embed` says if it helps."),
+        typer.Option(
+            "--smooth-latencies", help="Smooth round trips by an embedding; `plink embed` shows whether it helps."
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Say which algorithm, in which order, is the fastest for which size on the measured network.
+    """Recommend the fastest algorithm and rank order for each message size on the measured network.
 
     Example: plink advise cloud.json --size 1KB..1GB --plot advice.svg
     """
     from plink.api.advising import AdviseRequest
-    from plink.api.advising import advise as advice_on
+    from plink.api.advising import advise as recommend
     from plink.cli.inputs import network_from
     from plink.cli.set_options import parse_set_options
 
     low, high = _range(size)
-    request = AdviseRequest(low, high, model, options=parse_set_options(set_ or []), seed=seed, denoise=denoise)
+    request = AdviseRequest(
+        low, high, model, options=parse_set_options(set_ or []), seed=seed, smooth_latencies=smooth_latencies
+    )
     if algos:
         request = replace(request, algorithms=tuple(algos.split(",")))
     request.check()  # refuse before anything is read
     if plot is not None:
-        _plottable(plot, network_file or workspace.NETWORK)
-    found = advice_on(network_from(network_file), request)
+        _check_plot_path(plot, network_file or workspace.NETWORK)
+    advice = recommend(network_from(network_file), request)
     if plot is not None:
-        _draw(found, plot)
+        _plot(advice, plot)
         say(f"plot -> {plot}")
     if as_json:
-        print_json(found.to_json())
+        print_json(advice.to_json())
     else:
-        _print(found)
+        _print(advice)
 
 
 def _range(text: str) -> tuple[float, float]:
@@ -68,25 +72,25 @@ def _range(text: str) -> tuple[float, float]:
     return float(parse_bytes(low)), float(parse_bytes(high if dots else low))
 
 
-def _print(found: "Advice") -> None:
-    """A table that fits: where a terminal is too narrow for all algorithms, only those that are the fastest somewhere
-    have a column, or none but the fastest of each size."""
+def _print(advice: "Advice") -> None:
+    """Print a table that fits. On a narrow terminal only the algorithms that are fastest somewhere have a column, or
+    only the fastest of each size."""
     from rich.console import Console
 
-    algorithms = list(dict.fromkeys(line.algo for line in found.lines))
+    algorithms = list(dict.fromkeys(line.algo for line in advice.lines))
     console = Console()
     if not console.is_terminal:  # a program or a file has no width
         console = Console(width=30 + 22 * len(algorithms))
-    best = {found.best(size).algo for size in found.sizes}
+    best = {advice.best(size).algo for size in advice.sizes}
     for shown in (algorithms, [algo for algo in algorithms if algo in best], []):
-        table = _table(found, shown)
-        if console.measure(table, options=console.options.update(width=_UNLIMITED)).maximum <= console.width:
+        table = _table(advice, shown)
+        if console.measure(table, options=console.options.update(width=_MAX_TABLE_CHARS)).maximum <= console.width:
             break
     console.print(table)
-    if left := [algo for algo in algorithms if algo not in shown]:
-        why = "nowhere the fastest" if shown else "too many for this width"
-        print(f"without a column ({why}): {', '.join(left)}; a wider terminal and --json have all")
-    for stretch in found.stretches:
+    if hidden := [algo for algo in algorithms if algo not in shown]:
+        reason = "nowhere the fastest" if shown else "too many for this width"
+        print(f"without a column ({reason}): {', '.join(hidden)}; a wider terminal and --json have all")
+    for stretch in advice.stretches:
         line = stretch.line
         print(
             f"{format_bytes(stretch.from_bytes)} to {format_bytes(stretch.to_bytes)}: {line.algo}, "
@@ -94,25 +98,27 @@ def _print(found: "Advice") -> None:
         )
 
 
-def _table(found: "Advice", shown: list[str]) -> "Table":
-    """A row a size: what each of these algorithms takes, or if there are none what the fastest one does."""
+def _table(advice: "Advice", shown: list[str]) -> "Table":
+    """Return a table with a row per size: the time of each of these algorithms, or of the fastest one."""
     from rich.table import Table
 
-    table = Table(title=f"by model {found.model}, each algorithm in the best of the orders tried", title_justify="left")
+    table = Table(
+        title=f"by model {advice.model}, each algorithm in the best of the orders tried", title_justify="left"
+    )
     for name in ("size", *(shown or ["time"])):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("take", no_wrap=True)
-    for size in found.sizes:
-        best = found.best(size)
+    for size in advice.sizes:
+        best = advice.best(size)
         cells = []
         for algo in shown or [best.algo]:
-            text = format_us(found.best(size, algo).at(size))
+            text = format_us(advice.best(size, algo).at(size))
             cells.append(f"[bold]{text}[/bold]" if algo == best.algo else text)
         table.add_row(format_bytes(size), *cells, f"{best.algo}, order {best.family}")
     return table
 
 
-def _plottable(path: Path, network_file: Path) -> None:
+def _check_plot_path(path: Path, network_file: Path) -> None:
     if path.suffix not in (".svg", ".png", ".pdf"):
         raise UsageError(f"--plot {path}: name a file ending in .svg, .png or .pdf")
     if not path.parent.is_dir():
@@ -122,25 +128,25 @@ def _plottable(path: Path, network_file: Path) -> None:
     workspace.check_output(path, None, (network_file,))
 
 
-def _draw(found: "Advice", path: Path) -> None:
+def _plot(advice: "Advice", path: Path) -> None:
     import matplotlib
 
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
     import numpy as np
 
-    low, high = found.request.min_bytes, found.request.max_bytes
+    low, high = advice.request.min_bytes, advice.request.max_bytes
     sizes = np.geomspace(low, max(high, low * 1.01), 200)
     figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
-    for k, algo in enumerate(dict.fromkeys(line.algo for line in found.lines)):
-        times = [found.best(size, algo).at(size) / 1e3 for size in sizes]
+    for k, algo in enumerate(dict.fromkeys(line.algo for line in advice.lines)):
+        times = [advice.best(size, algo).at(size) / 1e3 for size in sizes]
         # Some algorithms cost the same: the dashes of one let the other be seen.
         axes.plot(sizes, times, label=algo, linewidth=1.5, linestyle=("-", "--", "-.", ":")[k % 4])
     axes.plot(
-        sizes, [found.best(size).at(size) / 1e3 for size in sizes], color="black", linewidth=3, alpha=0.25,
+        sizes, [advice.best(size).at(size) / 1e3 for size in sizes], color="black", linewidth=3, alpha=0.25,
         label="best",
     )  # fmt: skip
-    for stretch in found.stretches[1:]:
+    for stretch in advice.stretches[1:]:
         axes.axvline(stretch.from_bytes, color="grey", linewidth=0.8, linestyle=":")
     axes.set(
         xscale="log", yscale="log", xlabel="bytes", ylabel="milliseconds", title="each in the best of the orders tried"

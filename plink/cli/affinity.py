@@ -1,4 +1,4 @@
-"""How well measured and fitted distances tell where hosts are (``plink check --truth``).
+"""Measure how well measured and fitted distances agree with the hosts' true locations (``plink check --truth``).
 
 Imported when that is asked for: it needs the solvers.
 """
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from plink.api.denoising import device_for
+from plink.api.smoothing import device_for
 from plink.cli.screen import say
 from plink.errors import NoAnswer
 from plink.model.network import Matrix, Network
@@ -18,7 +18,7 @@ from solvers.prediction.topology import UNKNOWN
 
 
 def affinity_of(network: Network, levels: Any, seed: int) -> dict[str, Any]:
-    """PAIA of the measured and of the fitted distances, None where there is none.
+    """Return PAIA of the measured and of the fitted distances, None where there is none.
 
     :param levels: shape (N, N), how many levels apart two hosts truly are.
     """

@@ -1,4 +1,4 @@
-"""By which schedules the ranks of a job all-reduce (``plink launch --backend``).
+"""Choose the schedules by which the ranks of a job all-reduce (``plink launch --backend``).
 
 Imported when a backend is asked for: it needs the solvers, and the runtime's document needs torch.
 """
@@ -27,11 +27,19 @@ from plink.model.schedule_file import schedule_from_json
 from plink.model.storage import name_of, read_document
 from plink.model.units import format_bytes
 from plink.records import workspace
-from plink.runtime.aggengine.aggregation import FILE, MOST_TEXT, TEXT, Aggregation, SizeClass, for_plan, for_rate
+from plink.runtime.aggengine.aggregation import (
+    FILE,
+    MAX_TEXT_BYTES,
+    TEXT,
+    Aggregation,
+    SizeClass,
+    aggregation_for_plan,
+    aggregation_for_rate,
+)
 from plink.runtime.torch_backend import VARIABLE
 from runners.autotune.daemon import schedule_for as schedule_of_masters
-from solvers.advice import envelope, line_of, lines
-from solvers.autotune.observed import Assignment
+from solvers.advice import cost_lines, envelope, line_of
+from solvers.autotune.observed import MasterAssignment
 from solvers.costs.by_name import model_for
 from solvers.ordering.problem import expand_slots
 from solvers.planning.pricing import AllReduce, two_level_cost
@@ -43,24 +51,25 @@ from solvers.schedules.verifier import verify
 AUTO, GLOO = "auto", "gloo"
 # What `auto` chooses from: what differs in form. Gloo stands for itself.
 _CANDIDATES = (GLOO, "ring", "flat", "halving-doubling", "bcube", "double-binary-tree")
-_SIZE = 25e6
-_SMALLEST, _LARGEST = 4.0, 1e9
-_SHORTEST_S = 0.1
-_WITH_MASTERS = ("2lha", "flat")
+_PLAN_SIZE_BYTES = 25e6
+_MIN_SIZE_BYTES, _MAX_SIZE_BYTES = 4.0, 1e9
+_MIN_REPORT_INTERVAL_S = 0.1
+_MASTER_ALGORITHMS = ("2lha", "flat")
 # Chunks a rank where masters move: the parts of a rank that is half as fast, or a quarter, are whole chunks.
-_FINE = 4
+_TUNED_CHUNKS_PER_RANK = 4
 
 
 @dataclass(frozen=True)
 class Backend:
-    """``environment``: what the ranks are started with. ``masters``: those that Autotune begins with, None without."""
+    """A job's backend. ``environment``: variables that select it in the ranks; ``masters``: where Autotune starts,
+    None without Autotune."""
 
     environment: dict[str, str]
-    masters: Assignment | None = None
+    masters: MasterAssignment | None = None
 
 
 def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: float | None = None) -> Backend:
-    """How ranks' all-reduces go by that algorithm; says what was chosen.
+    """Return the backend that runs all-reduces by this algorithm, and say what was chosen.
 
     :param hosts: in rank order. :param plan_file: whose schedule it is, where a plan was given.
     :param every_s: how often ranks tell what they saw, so that masters can be moved (Autotune); None: never.
@@ -68,21 +77,21 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
     """
     check_backend(backend, every_s)
     ranks = sum(host.slots for host in hosts)
-    own = _own(backend, ranks) if _is_file(backend) else None
+    user_schedule = _user_schedule(backend, ranks) if _is_file(backend) else None
     if ranks < 2:
-        raise UsageError("--backend: one rank has nobody to aggregate with")
+        raise UsageError("--backend needs two ranks or more")
     plan = None
-    if own is not None:
-        classes = [SizeClass(None, own.algo, own)]
+    if user_schedule is not None:
+        classes = [SizeClass(None, user_schedule.algo, user_schedule)]
     elif plan_file is not None:
         plan = read_plan(plan_file)
         if backend != plan.algo:
             raise UsageError(f"--backend {backend}: {plan_file} is a plan for {plan.algo}")
         classes = [SizeClass(None, backend, schedule_of(plan))]
     elif backend == AUTO:
-        classes, plan = _cheapest(hosts, ranks)
+        classes, plan = _cheapest_by_size(hosts, ranks)
     elif backend == "2lha":
-        plan = _two_level(_network(backend, hosts), hosts)
+        plan = _two_level_plan(_measured_network(backend, hosts), hosts)
         classes = [SizeClass(None, backend, schedule_of(plan))]
     else:
         classes = [SizeClass(None, backend, schedule_for(backend, ranks))]
@@ -91,29 +100,33 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
             raise UsageError(
                 f"--backend {backend}: a schedule of {entry.schedule.ranks} ranks, and the job has {ranks}"
             )
-    made = for_rate(tuple(classes), _rate(backend, hosts)) if plan is None else for_plan(tuple(classes), plan)
-    aggregation, masters = made, None
+    untuned = (
+        aggregation_for_rate(tuple(classes), _measured_rate_gbps(backend, hosts))
+        if plan is None
+        else aggregation_for_plan(tuple(classes), plan)
+    )
+    aggregation, masters = untuned, None
     if every_s is not None:
-        aggregation, masters = _tuned(aggregation, ranks, plan, plan_file is not None, every_s)
+        aggregation, masters = _with_tunable_masters(aggregation, ranks, plan, plan_file is not None, every_s)
     text = aggregation.to_text()
-    if masters is not None and len(text) > MOST_TEXT:
+    if masters is not None and len(text) > MAX_TEXT_BYTES:
         raise UsageError(f"--autotune: the schedule for {ranks} ranks is too large to travel with the job")
-    if len(text) > MOST_TEXT:
+    if len(text) > MAX_TEXT_BYTES:
         raise UsageError(
             f"--backend {backend}: the schedule for {ranks} ranks is too large to travel with the job; put a plan on "
             f"the first host and name it: --env {VARIABLE}={backend} --env PLINK_PLAN=PATH"
         )
     for k, entry in enumerate(classes):
-        since = "" if k == 0 else f" from {format_bytes(classes[k - 1].up_to_bytes or 0)}"
-        until = "" if entry.up_to_bytes is None else f" up to {format_bytes(entry.up_to_bytes)}"
-        say(f"all-reduces{since}{until or (' of any size' if k == 0 else ' on')}: {entry.algo}")
+        lower = "" if k == 0 else f" from {format_bytes(classes[k - 1].up_to_bytes or 0)}"
+        upper = "" if entry.up_to_bytes is None else f" up to {format_bytes(entry.up_to_bytes)}"
+        say(f"all-reduces{lower}{upper or (' of any size' if k == 0 else ' on')}: {entry.algo}")
     if masters is not None:
-        say(f"autotune: ranks tell every {every_s:g} s what they see")
+        say(f"autotune: ranks report throughput every {every_s:g} s")
     return Backend({VARIABLE: backend, TEXT: text, FILE: ""}, masters)
 
 
 def check_backend(backend: str, every_s: float | None = None) -> None:
-    """Refuse what could be no backend of any job; ``every_s`` as of :func:`backend_for`.
+    """Refuse what is no backend, whatever the job. ``every_s`` as of :func:`backend_for`.
 
     :raises UsageError: for an algorithm that there is none of. :raises InputError: for a file that cannot be read.
     """
@@ -125,53 +138,58 @@ def check_backend(backend: str, every_s: float | None = None) -> None:
         names = [name for name in ALGORITHMS if name != GLOO]
         raise UsageError(f"--backend {backend}: choose one of {', '.join((AUTO, *names))}, or a schedule's file")
     if every_s is not None:
-        _refuse_tuning(backend, every_s)
+        _check_tuning(backend, every_s)
 
 
 def _is_file(backend: str) -> bool:
     return backend.endswith((".json", ".json.gz"))
 
 
-def _refuse_tuning(backend: str, every_s: float) -> None:
-    """:raises UsageError: for what Autotune cannot do, whatever the network."""
-    if every_s < _SHORTEST_S:
-        raise UsageError(f"--set autotune-every={every_s:g}s: {_SHORTEST_S:g}s at least, for all ranks stop to tell")
-    if backend not in (AUTO, *_WITH_MASTERS):
+def _check_tuning(backend: str, every_s: float) -> None:
+    """Refuse what Autotune cannot do, whatever the network.
+
+    :raises UsageError: for what Autotune cannot do, whatever the network.
+    """
+    if every_s < _MIN_REPORT_INTERVAL_S:
         raise UsageError(
-            f"--autotune moves what ranks aggregate for others: it needs --backend {' or '.join(_WITH_MASTERS)}"
+            f"--set autotune-every={every_s:g}s: {_MIN_REPORT_INTERVAL_S:g}s at least, all ranks pause to report"
+        )
+    if backend not in (AUTO, *_MASTER_ALGORITHMS):
+        raise UsageError(
+            f"--autotune moves masters between ranks: it needs --backend {' or '.join(_MASTER_ALGORITHMS)}"
         )
 
 
-def _tuned(
+def _with_tunable_masters(
     aggregation: Aggregation, ranks: int, plan: Plan | None, keeps_chunks: bool, every_s: float
-) -> tuple[Aggregation, Assignment]:
-    """With masters that can be moved: those of the plan, or finer ones than a job needs that keeps them.
+) -> tuple[Aggregation, MasterAssignment]:
+    """Return the aggregation with masters that Autotune can move: the plan's own, or finer chunks.
 
     :param plan: what two-level aggregation goes by. :param keeps_chunks: it is the user's.
     :raises UsageError: where nothing has masters.
     """
-    found = [k for k, entry in enumerate(aggregation.classes) if entry.algo in _WITH_MASTERS]
-    if not found:
+    tunable = [k for k, entry in enumerate(aggregation.classes) if entry.algo in _MASTER_ALGORITHMS]
+    if not tunable:
         raise UsageError(
-            f"--autotune: needs {' or '.join(_WITH_MASTERS)}, and auto found others cheaper here; ask for one of them"
+            f"--autotune needs --backend {' or '.join(_MASTER_ALGORITHMS)}; auto found others cheaper here"
         )
-    algo = aggregation.classes[found[-1]].algo
+    algo = aggregation.classes[tunable[-1]].algo
     if algo == "flat":
-        whole = (tuple(range(ranks)),)
-        local, group = equal_chunks(whole, _FINE * ranks)
-        masters = Assignment(whole, local, group)
+        one_group = (tuple(range(ranks)),)
+        local, group = equal_chunks(one_group, _TUNED_CHUNKS_PER_RANK * ranks)
+        masters = MasterAssignment(one_group, local, group)
     else:
         if plan is None or plan.groups is None or plan.masters is None:
-            raise UsageError("--autotune: the plan tells no groups and masters")
-        dealt = masters_of(plan) if keeps_chunks else equal_chunks(plan.groups, _FINE * ranks)
-        masters = Assignment(plan.groups, *dealt)
+            raise UsageError("--autotune: the plan has no groups and masters")
+        chunk_masters = masters_of(plan) if keeps_chunks else equal_chunks(plan.groups, _TUNED_CHUNKS_PER_RANK * ranks)
+        masters = MasterAssignment(plan.groups, *chunk_masters)
     classes = list(aggregation.classes)
-    classes[found[-1]] = replace(classes[found[-1]], schedule=schedule_of_masters(masters))
-    return replace(aggregation, classes=tuple(classes), tuned=found[-1], every_s=every_s), masters
+    classes[tunable[-1]] = replace(classes[tunable[-1]], schedule=schedule_of_masters(masters))
+    return replace(aggregation, classes=tuple(classes), tuned=tunable[-1], every_s=every_s), masters
 
 
-def _own(path: str, ranks: int) -> Schedule:
-    """A user's schedule, proven.
+def _user_schedule(path: str, ranks: int) -> Schedule:
+    """Read a user's schedule and verify it.
 
     :raises InputError: for a file that is none, or is wrong. :raises UsageError: for one of other ranks.
     """
@@ -185,13 +203,15 @@ def _own(path: str, ranks: int) -> Schedule:
     if schedule.ranks != ranks:
         raise UsageError(f"--backend {path}: a schedule of {schedule.ranks} ranks, and the job has {ranks}")
     if errors := verify(schedule):
-        raise InputError(path, f"{errors[0]} (`plink schedule verify {path}` tells all)")
+        raise InputError(path, f"{errors[0]} (`plink schedule verify {path}` lists all)")
     return schedule
 
 
-def _network(backend: str, hosts: Hosts) -> Network:
+def _measured_network(backend: str, hosts: Hosts) -> Network:
     if not workspace.NETWORK.is_file():
-        raise NoAnswer(f"--backend {backend} needs to know the network: `plink probe` first, or give a plan: --order")
+        raise NoAnswer(
+            f"--backend {backend} needs a measured network: run `plink probe` first, or give a plan: --order"
+        )
     network = read_network(workspace.NETWORK)
     if set(network.hosts.names) != set(hosts.names):
         raise NoAnswer(
@@ -202,49 +222,50 @@ def _network(backend: str, hosts: Hosts) -> Network:
     return replace(network, hosts=replace(network.hosts, members=tuple(members[name] for name in network.hosts.names)))
 
 
-def _rate(backend: str, hosts: Hosts) -> float | None:
-    """What these hosts send, Gbit/s, where it was measured last; None where others were. One host alone sends nothing
-    over any link."""
+def _measured_rate_gbps(backend: str, hosts: Hosts) -> float | None:
+    """Return the rate of these hosts, Gbit/s, infinite for one host; None where they were not measured last."""
     if len(hosts) == 1:
         return math.inf
     with contextlib.suppress(InputError, NoAnswer):  # the algorithm needs no network
-        return fabric_from(_network(backend, hosts), False).rate_gbps
+        return fabric_from(_measured_network(backend, hosts), False).rate_gbps
     return None
 
 
-def _two_level(network: Network, hosts: Hosts) -> Plan:
+def _two_level_plan(network: Network, hosts: Hosts) -> Plan:
     groups = last_groups(network)
     order = RankOrder("given", tuple(hosts.names))
-    return make_plan(network, PlanRequest("2lha", _SIZE, order=order, groups=groups, groups_from=str(workspace.GROUPS)))
+    return make_plan(
+        network, PlanRequest("2lha", _PLAN_SIZE_BYTES, order=order, groups=groups, groups_source=str(workspace.GROUPS))
+    )
 
 
-def _cheapest(hosts: Hosts, ranks: int) -> tuple[list[SizeClass], Plan]:
-    """The cheapest at each size by the model of shared links (by latency and bandwidth where none were measured), and
-    the plan that two-level aggregation goes by among them."""
-    network = _network(AUTO, hosts)
+def _cheapest_by_size(hosts: Hosts, ranks: int) -> tuple[list[SizeClass], Plan]:
+    """Return the cheapest algorithm at each size (by shared links, else latency and bandwidth), and the plan for two-
+    level aggregation among them."""
+    network = _measured_network(AUTO, hosts)
     fabric = fabric_from(network, False)
     model = model_for("auto", fabric)
     if model == "latency":
         raise NoAnswer("--backend auto chooses by size and needs bandwidths; `plink probe` measures them (--bandwidth)")
-    place = {name: k for k, name in enumerate(network.hosts.names)}
+    index_of = {name: k for k, name in enumerate(network.hosts.names)}
     slots = {host.name: host.slots for host in hosts}
     order = expand_slots(
-        np.array([place[name] for name in hosts.names], dtype=np.intp),
+        np.array([index_of[name] for name in hosts.names], dtype=np.intp),
         np.array([slots[name] for name in network.hosts.names], dtype=np.intp),
     )
-    found, _ = lines(fabric, {"job": order}, {algo: Options() for algo in _CANDIDATES}, model)
+    priced, _ = cost_lines(fabric, {"job": order}, {algo: Options() for algo in _CANDIDATES}, model)
     schedules: dict[str, Schedule] = {}
-    plan = _two_level(network, hosts)
+    plan = _two_level_plan(network, hosts)
     if plan.groups is not None and plan.masters is not None and len(plan.groups) > 1:
         groups, masters = plan.groups, masters_of(plan)
-        found.append(
+        priced.append(
             line_of("2lha", "job", lambda size: two_level_cost(groups, masters, AllReduce(fabric, order, size, model)))
         )
         schedules["2lha"] = schedule_of(plan)
     classes = []
-    for stretch in envelope(found, _SMALLEST, _LARGEST):
+    for stretch in envelope(priced, _MIN_SIZE_BYTES, _MAX_SIZE_BYTES):
         algo = stretch.line.algo
-        limit = None if stretch.to_bytes >= _LARGEST else int(stretch.to_bytes)
+        limit = None if stretch.to_bytes >= _MAX_SIZE_BYTES else int(stretch.to_bytes)
         schedule = None if algo == GLOO else schedules.get(algo) or schedule_for(algo, ranks)
         classes.append(SizeClass(limit, algo, schedule))
     return classes, plan

@@ -40,7 +40,7 @@ from plink.cli.job_options import PROGRAM_FIRST
 from plink.cli.spot import app as spot
 
 # As one goes from measuring to running; Typer lists groups of commands after all others.
-_ORDER = (
+_COMMAND_ORDER = (
     "probe", "doctor", "diff", "embed", "cluster", "reorder", "cost", "advise", "plan", "schedule", "report", "show",
     "check", "launch", "submit", "compare", "manifests", "runs", "autotune", "elastic", "spot",
     "reflector", "stamp", "demo", "lab", "info",
@@ -48,8 +48,8 @@ _ORDER = (
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         print(f"plink {__version__}")
         raise typer.Exit
 
@@ -57,13 +57,13 @@ def _version(wanted: bool) -> None:
 def _main(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
     config: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Defaults of options; else plink.toml, or [tool.plink] in pyproject.toml, of this folder.",
+            help="Defaults of options; else plink.toml or pyproject.toml ([tool.plink]) in this folder.",
         ),
     ] = None,
 ) -> None:
@@ -80,7 +80,7 @@ def _main(
 
 
 def command() -> Any:
-    """The whole command line, to be called with ``main(args=..., standalone_mode=False)``."""
+    """Return the whole command line, to be called with ``main(args=..., standalone_mode=False)``."""
     app = typer.Typer(
         no_args_is_help=True, pretty_exceptions_enable=False, context_settings=_CONTEXT, add_completion=True
     )
@@ -111,10 +111,10 @@ def command() -> Any:
     app.command("demo")(demo.demo)
     app.add_typer(lab.app, name="lab")
     app.command("info")(info.info)
-    made: Any = typer.main.get_command(app)
-    made.commands = dict(sorted(made.commands.items(), key=lambda entry: _ORDER.index(entry[0])))
-    file_defaults.attach(made)
-    verbosity.attach(made)
-    completion.attach(made)
-    metavars.attach(made)
-    return made
+    group: Any = typer.main.get_command(app)
+    group.commands = dict(sorted(group.commands.items(), key=lambda entry: _COMMAND_ORDER.index(entry[0])))
+    file_defaults.attach(group)
+    verbosity.attach(group)
+    completion.attach(group)
+    metavars.attach(group)
+    return group

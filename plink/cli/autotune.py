@@ -10,14 +10,14 @@ from plink.errors import PlinkError, UsageError
 from plink.records import workspace
 
 if TYPE_CHECKING:
-    from solvers.autotune.course import Decision
+    from solvers.autotune.trajectory import TuningDecision
 
 app = typer.Typer(no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
 
 
 @app.callback()
 def autotune() -> None:
-    """What `plink launch --autotune` saw and decided.
+    """Show what `plink launch --autotune` measured and decided.
 
     Example: plink autotune replay last
     """
@@ -27,14 +27,15 @@ def autotune() -> None:
 def replay(
     log: Annotated[str, typer.Argument(metavar="LOG", help="autotune.jsonl of a run, the run's id, or `last`.")],
     change: Annotated[
-        float | None, typer.Option(min=0.01, max=1, help="Decide with another share of throughput that is a change.")
+        float | None,
+        typer.Option(min=0.01, max=1, help="Replay with another threshold: the share by which throughput changes."),
     ] = None,
     epsilon: Annotated[
-        float | None, typer.Option(min=1, max=100, help="Decide with another epsilon of Finetune.")
+        float | None, typer.Option(min=1, max=100, help="Replay with another epsilon of Finetune.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Make the decisions of a log again, from what was seen: exit code 1 where they differ.
+    """Replay the decisions of a log from its measurements: exit code 1 where they differ.
 
     What was seen came of the masters that were installed then: with other settings, only the first decision that
     differs says what would have happened.
@@ -44,31 +45,33 @@ def replay(
     from dataclasses import replace
 
     from runners.autotune.log import read_log
-    from solvers.autotune.course import WAIT, Course, decide, imbalance
+    from solvers.autotune.trajectory import WAIT, TuningTrajectory, decide, imbalance
 
     path = _path(log)
     assignment, settings, lines = read_log(path)
     settings = replace(settings, change=settings.change if change is None else change)
     if epsilon is not None:
         settings = replace(settings, finetune=replace(settings.finetune, epsilon=epsilon))
-    course, rows = Course(assignment), []
-    at_work = {0: assignment}  # by epoch
+    trajectory, rows = TuningTrajectory(assignment), []
+    assignment_by_epoch = {0: assignment}  # by epoch
     for line, stretch in lines:
-        course, decision = decide(course, stretch, settings)
-        at_work[course.epoch] = course.assignment
-        same = _same(line, decision)
+        trajectory, decision = decide(trajectory, stretch, settings)
+        assignment_by_epoch[trajectory.epoch] = trajectory.assignment
+        matches = _matches_log(line, decision)
         rows.append(
             {
                 "at_s": line.get("at_s"),
                 "epoch": stretch.epoch,
                 "bytes_per_s": round(stretch.throughput),
-                "imbalance": round(imbalance(at_work[stretch.epoch]), 3) if stretch.epoch in at_work else None,
+                "imbalance": round(imbalance(assignment_by_epoch[stretch.epoch]), 3)
+                if stretch.epoch in assignment_by_epoch
+                else None,
                 "action": decision.action,
                 "reason": decision.reason,
-                "as_logged": same,
+                "as_logged": matches,
             }
         )
-        if not same and decision.action != WAIT:
+        if not matches and decision.action != WAIT:
             break  # what follows was seen under other masters
     differs = bool(rows) and not rows[-1]["as_logged"]
     if as_json:
@@ -76,7 +79,7 @@ def replay(
     elif rows:
         _show(rows)
     else:
-        print("the ranks told nothing: Gloo did every all-reduce, or the job ended before the first ten were over")
+        print("the ranks reported nothing: Gloo ran every all-reduce, or the job ended before the tenth")
     if differs:
         raise PlinkError(f"{path}: line {len(rows) + 1}: {line.get('action')} was decided then, {decision.action} now")
 
@@ -93,8 +96,8 @@ def _path(log: str) -> Path:
     return path
 
 
-def _same(line: dict[str, Any], decision: "Decision") -> bool:
-    """Whether it is what the log has."""
+def _matches_log(line: dict[str, Any], decision: "TuningDecision") -> bool:
+    """Return whether the decision is the logged one."""
     if line.get("action") != decision.action:
         return False
     if decision.assignment is None:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from plink.model.groups import Groups, NamedTier
     from plink.model.network import Network
 
-_NAMED = 5
-_AGREES = 0.75
+_MAX_NAMED_HOSTS = 5
+_MIN_AGREEMENT = 0.75
 
 
 def cluster(
@@ -23,7 +23,7 @@ def cluster(
         Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
     ] = None,
     groups: Annotated[
-        int | None, typer.Option(metavar="K", help="How many groups; default: the square root of the hosts, rounded.")
+        int | None, typer.Option(metavar="K", help="Number of groups; default: the square root of the number of hosts.")
     ] = None,
     elasticity: Annotated[
         float, typer.Option(metavar="E", help="How uneven groups may be: 1 even, 2 from half to twice n/K hosts.")
@@ -34,16 +34,16 @@ def cluster(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the groups as JSON.")] = False,
 ) -> None:
-    """Put hosts near each other into balanced groups for hierarchical aggregation.
+    """Cluster hosts near each other into balanced groups for hierarchical aggregation.
 
-    Says what the groups gain over random ones, how far repeated runs agree, and which
-    natural tiers (machines, racks, zones) stand out. The result is left in
-    .plink/groups.json; docs/grouping.md tells more.
+    Shows the gain over random groups, how well repeated runs agree, and the natural
+    tiers (machines, racks, zones). The result is written to .plink/groups.json;
+    see docs/grouping.md.
 
     Example: plink cluster cloud.json --elasticity 1.5
     """
     from plink.api.clustering import ClusterRequest
-    from plink.api.clustering import cluster as clustered
+    from plink.api.clustering import cluster as make_groups
     from plink.cli.inputs import network_from
     from plink.model.storage import STANDARD
 
@@ -52,23 +52,25 @@ def cluster(
     workspace.check_output(output, None if as_json else workspace.GROUPS, (network_file or workspace.NETWORK,))
     network = network_from(network_file)
     with progress("fitting", "clustering") as bars:
-        found = clustered(network, request, progress=lambda what, done, total: bars[what](done, total))
+        grouping = make_groups(network, request, progress=lambda what, done, total: bars[what](done, total))
     if output is None and not as_json:
         workspace.prepare()
         output = workspace.GROUPS
     if output is not None and str(output) != STANDARD:
-        found.write(output)
+        grouping.write(output)
         say(f"groups -> {output}")
     if as_json or str(output) == STANDARD:
-        print_json(found.to_json())
+        print_json(grouping.to_json())
     else:
-        _print(network, found)
-    if found.left_out:
-        shown = ", ".join(found.left_out[:_NAMED]) + (", ..." if len(found.left_out) > _NAMED else "")
-        raise PartlyDone(f"nothing was measured of these hosts, they are left out: {shown}")
+        _print(network, grouping)
+    if grouping.left_out:
+        names = ", ".join(grouping.left_out[:_MAX_NAMED_HOSTS]) + (
+            ", ..." if len(grouping.left_out) > _MAX_NAMED_HOSTS else ""
+        )
+        raise PartlyDone(f"nothing was measured of these hosts, they are left out: {names}")
 
 
-def _print(network: "Network", found: "Groups") -> None:
+def _print(network: "Network", grouping: "Groups") -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -80,29 +82,29 @@ def _print(network: "Network", found: "Groups") -> None:
     for column in (0, 1, 2, 3):
         table.columns[column].justify = "right"
     index = {name: host for host, name in enumerate(network.hosts.names)}
-    for k, names in enumerate(found.groups, 1):
+    for k, names in enumerate(grouping.groups, 1):
         mean, longest = longest_within(network.rtt_us, [index[name] for name in names])
         table.add_row(str(k), str(len(names)), _us(mean), _us(longest), fold_hostlist(names, " "))
     # Off a terminal nothing is cut: a program or a file has no width.
-    wide = max(len(fold_hostlist(names, " ")) for names in found.groups) + 50
-    (console if console.is_terminal else Console(width=max(80, wide))).print(table)
-    print("\n".join(_lines(found)))
+    width = max(len(fold_hostlist(names, " ")) for names in grouping.groups) + 50
+    (console if console.is_terminal else Console(width=max(80, width))).print(table)
+    print("\n".join(_lines(grouping)))
 
 
-def _lines(written: "Groups") -> list[str]:
+def _lines(grouping: "Groups") -> list[str]:
     lines = []
-    if written.cohesion_us is not None:
+    if grouping.cohesion_us is not None:
         lines.append(
-            f"mean round trip within groups {_us(written.cohesion_us)}, across {_us(written.across_us)}; "
-            f"within balanced random groups {_us(written.random['cohesion_us'])}"
+            f"mean round trip within groups {_us(grouping.cohesion_us)}, across {_us(grouping.across_us)}; "
+            f"within balanced random groups {_us(grouping.random['cohesion_us'])}"
         )
-    if written.runs > 1:
-        unsure = "" if written.ami >= _AGREES else "; other groups would do about as well"
-        lines.append(f"{written.runs} searches agree by {written.ami:.2f} (adjusted mutual information){unsure}")
-    random = written.random["cohesion_us"]
-    if len(written.groups) > 1 and None not in (random, written.cohesion_us) and not written.tiers:
-        lines.append("nothing shows that these groups are there: such ones come out of noise too")
-    return [*lines, *([_tier(tier) for tier in written.tiers] or ["no tier stands out"])]
+    if grouping.runs > 1:
+        caveat = "" if grouping.ami >= _MIN_AGREEMENT else "; other groups would be about as good"
+        lines.append(f"{grouping.runs} searches agree by {grouping.ami:.2f} (adjusted mutual information){caveat}")
+    random_cohesion = grouping.random["cohesion_us"]
+    if len(grouping.groups) > 1 and None not in (random_cohesion, grouping.cohesion_us) and not grouping.tiers:
+        lines.append("these groups may be noise: no tier confirms them")
+    return [*lines, *([_tier(tier) for tier in grouping.tiers] or ["no tier stands out"])]
 
 
 def _tier(tier: "NamedTier") -> str:

@@ -5,7 +5,7 @@ from typing import Annotated
 from plink.cli.job_options import GIVEN_ORDER, Arguments, JobOptions, Program, option, takes
 from plink.errors import UsageError
 
-_PANEL = "What is compared"
+_PANEL = "Comparison"
 
 
 @takes(
@@ -16,35 +16,34 @@ def compare(
     program: Program,
     options: JobOptions,
     args: Arguments = None,
-    pairs: Annotated[int, option(_PANEL, "How many times the program runs in each order.", min=1)] = 5,
+    pairs: Annotated[int, option(_PANEL, "Number of runs in each order.", min=1)] = 5,
     metric: Annotated[
         str | None,
         option(
             _PANEL,
-            "Where the program reports how it did: 'loss: ([0-9.]+)', or a key of a JSON line; default: how long it "
-            "ran.",
+            "Metric in the program's output: 'loss: ([0-9.]+)', or a key of a JSON line; default: the run's duration.",
         ),
     ] = None,
     higher_is_better: Annotated[
-        bool, option(_PANEL, "The metric is a rate, not a time.", "--higher-is-better")
+        bool, option(_PANEL, "The metric is a rate, not a time: larger is better.", "--higher-is-better")
     ] = False,
 ) -> None:
-    """Run a program in the given order and in plink's, alternately: how many times better is the second?
+    """Run a program in the given order and in plink's, alternately, and report the speed-up (an A/B test).
 
-    The gain has a 95 % interval. Runs are kept as those of `plink launch`,
-    and the result is left in .plink/compare.json.
+    The gain has a 95 % interval. Runs are recorded like those of `plink
+    launch`, and the result is written to .plink/compare.json.
 
     Example: plink compare --hosts hosts.txt --pairs 5 --metric step_s train.py
     """
-    from plink.cli.comparing import Comparison, compare_orders
+    from plink.cli.comparing import ComparisonRequest, compare_orders
     from plink.cli.job_setup import new_job
     from plink.cli.metrics import metric_from
 
     if options.order == GIVEN_ORDER:
-        raise UsageError(f"--order {GIVEN_ORDER}: both orders are run; omit it")
+        raise UsageError(f"--order {GIVEN_ORDER}: both orders are run; omit the option")
     if higher_is_better and metric is None:
         raise UsageError("--higher-is-better goes with --metric")
     if metric is not None:
         metric_from(metric)  # refused before hosts are probed, which takes long
     setup = new_job(program, args or [], options, options.runner or "ssh")
-    compare_orders(setup, Comparison(pairs, metric, higher_is_better))
+    compare_orders(setup, ComparisonRequest(pairs, metric, higher_is_better))

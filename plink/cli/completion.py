@@ -1,4 +1,4 @@
-"""What a shell offers for a value: names of algorithms, formats, hosts and runs, where these are known.
+"""Shell completion of values: algorithms, formats, hosts and runs.
 
 Bash, Zsh and Fish start plink at every press of the tabulator. So nothing is imported here but words, files are read
 only where they are small, and whatever goes wrong offers nothing: the shell then completes names of files by itself.
@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-_MOST_BYTES = 8 << 20  # of a network file: what is read in a moment
+_MAX_FILE_BYTES = 8 << 20  # of a network file: what is read in a moment
 _LABS = Path("/run/plink/labs")
 ALGORITHMS = (
     "ring", "ring-chunked", "halving-doubling", "recursive-doubling", "tree", "double-binary-tree", "bcube", "2lha",
@@ -47,7 +47,7 @@ VALUES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Suggestion:
-    """What Click takes for a completion; ``type`` is always a plain word."""
+    """Completion as Click expects it. ``type`` is always ``plain``."""
 
     value: str
     help: str | None = None
@@ -55,7 +55,7 @@ class Suggestion:
 
 
 def attach(command: Any, words: tuple[str, ...] = ()) -> None:
-    """Let the command and all under it complete what is known. ``words``: what is typed for it."""
+    """Attach completion to a command and all its subcommands. ``words``: what is typed before it."""
     for parameter in command.params:
         offer = _offer(" ".join(words), parameter)
         if offer is not None:
@@ -74,19 +74,23 @@ def _suggest(offer: Offer, ctx: Any, incomplete: str) -> list[Suggestion]:
         return []
 
 
+def choices(words: str, parameter: Any) -> tuple[str, ...]:
+    """Return the values of an option of the command ``words``; empty where they are no closed list."""
+    keys = (key for option in parameter.opts for key in (f"{words} {option}", option))
+    return next((VALUES[key] for key in keys if key in VALUES), ())
+
+
 def _offer(words: str, parameter: Any) -> Offer | None:
-    for option in parameter.opts:
-        values = VALUES.get(f"{words} {option}") or VALUES.get(option)
-        if values is not None:
-            return lambda ctx, incomplete, values=values: values  # type: ignore[misc]
+    if values := choices(words, parameter):
+        return lambda ctx, incomplete: values
     if "--algos" in parameter.opts:
-        return _several_algorithms
+        return _algorithm_list
     if "--pin" in parameter.opts:
         return lambda ctx, incomplete: (f"{name}=" for name in _measured_hosts())
     if parameter.metavar in ("RUN", "ID", "LOG"):
-        return lambda ctx, incomplete: _runs()
+        return lambda ctx, incomplete: _run_ids()
     if words.startswith("lab ") and parameter.metavar in ("HOST", "HOST|RACK", "FROM", "TO"):
-        return lambda ctx, incomplete: _lab(ctx, racks=parameter.metavar == "HOST|RACK")
+        return lambda ctx, incomplete: _lab_hosts(ctx, racks=parameter.metavar == "HOST|RACK")
     if words.startswith("lab ") and "--name" in parameter.opts:
         return lambda ctx, incomplete: sorted(path.name for path in _LABS.iterdir() if path.is_dir())
     if words.startswith("elastic ") and parameter.metavar == "HOST...":
@@ -94,28 +98,28 @@ def _offer(words: str, parameter: Any) -> Offer | None:
     return None
 
 
-def _several_algorithms(ctx: Any, incomplete: str) -> Iterable[str]:
+def _algorithm_list(ctx: Any, incomplete: str) -> Iterable[str]:
     before, comma, _ = incomplete.rpartition(",")
     return (f"{before}{comma}{name}" for name in NAMES if name not in before.split(","))
 
 
 def _read_names(path: Path) -> list[str]:
-    """Names of the hosts in a network or run file."""
+    """Return the names of the hosts in a network or run file."""
     from plink.model.storage import read_document
 
-    if path.stat().st_size > _MOST_BYTES:
+    if path.stat().st_size > _MAX_FILE_BYTES:
         return []
     return [str(host["name"]) for host in read_document(path).get("hosts", [])]
 
 
 def _measured_hosts() -> list[str]:
-    """Of the last network: what else stands on the line is not known while an option lacks its value."""
+    """Return the hosts of the last network: the file on the command line is not parsed yet."""
     from plink.records import workspace
 
     return _read_names(workspace.NETWORK)
 
 
-def _runs() -> list[str]:
+def _run_ids() -> list[str]:
     from plink.records import workspace
 
     return ["last", *sorted((path.parent.name for path in workspace.RUNS.glob("*/run.json")), reverse=True)]
@@ -128,8 +132,8 @@ def _hosts_of_run(ctx: Any) -> list[str]:
     return _read_names(run_named(workspace.RUNS, str(ctx.params.get("name") or "last")).folder / "run.json")
 
 
-def _lab(ctx: Any, racks: bool) -> list[str]:
-    """Hosts of the lab, in their order, and its racks where one can be meant."""
+def _lab_hosts(ctx: Any, racks: bool) -> list[str]:
+    """Return the lab's hosts in order, with its racks where one is accepted."""
     from plink.model.storage import read_document
 
     document = read_document(_LABS / str(ctx.params.get("name") or "lab") / "lab.json")

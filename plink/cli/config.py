@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from plink.cli.notes import PANEL
+from plink.cli.log_handler import PANEL
 from plink.errors import InputError, PlinkError
 from plink.records.workspace import trusted_users
 
-_OWN = Path("plink.toml")
-_PROJECT = Path("pyproject.toml")
-_MOST_BYTES = 1 << 20
+_PLINK_TOML = Path("plink.toml")
+_PYPROJECT_TOML = Path("pyproject.toml")
+_MAX_FILE_BYTES = 1 << 20
 
 _PART = re.compile(r"""[A-Za-z0-9_-]+|"[^"]*"|'[^']*'""")
 _DOTTED = rf"((?:{_PART.pattern})(?:\s*\.\s*(?:{_PART.pattern}))*)"
@@ -28,12 +28,12 @@ _HEADER = re.compile(rf"\s*\[{{1,2}}\s*{_DOTTED}\s*\]")
 _ASSIGNMENT = re.compile(rf"\s*{_DOTTED}\s*=")
 
 Table = dict[str, Any]
-_NAMED_ONLY = {"accept-new-host-keys"}  # not for a file that may have come with what was cloned
+_EXPLICIT_FILE_ONLY = {"accept-new-host-keys"}  # not for a file that may have come with what was cloned
 _LINES: dict[tuple[str, str], str] = {}  # where the value of a parameter stands, by the command's words and its name
 
 
 def defaults_from(path: Path | None, root: Any) -> Table:
-    """What the file says, by command and parameter as Click's ``default_map`` has them; empty where there is no file.
+    """Return the file's defaults by command and parameter, as Click's ``default_map``; empty without a file.
 
     Values are judged by the command that takes them.
 
@@ -44,49 +44,51 @@ def defaults_from(path: Path | None, root: Any) -> Table:
     _LINES.clear()
     if path is not None:
         return _File(path, ()).commands(root)
-    for here, prefix in ((_OWN, ()), (_PROJECT, ("tool", "plink"))):
-        if here.is_file() and (not prefix or _speaks_of_plink(here)):
-            file = _File(here, prefix, unasked=True)
+    for candidate, prefix in ((_PLINK_TOML, ()), (_PYPROJECT_TOML, ("tool", "plink"))):
+        if candidate.is_file() and (not prefix or _mentions_plink(candidate)):
+            file = _File(candidate, prefix, implicit=True)
             if file.table:
                 return file.commands(root)
     return {}
 
 
 def file_for(command: str) -> str | None:
-    """The file that has defaults for ``plink command``; None: there is none."""
+    """Return the file that has defaults for ``plink command``, or None."""
     return next((line.rpartition(":")[0] for (name, _), line in _LINES.items() if name == command), None)
 
 
-def _speaks_of_plink(path: Path) -> bool:
-    """Others' mistakes in a project's file are none of plink's."""
+def _mentions_plink(path: Path) -> bool:
+    """Return whether the file mentions plink at all: a project's other mistakes are none of plink's."""
     with contextlib.suppress(OSError):
-        return b"plink" in path.read_bytes()[:_MOST_BYTES]
+        return b"plink" in path.read_bytes()[:_MAX_FILE_BYTES]
     return False
 
 
 def line_of(command: str, parameter: str) -> str | None:
-    """Where a file says what a parameter of ``plink command`` is; None: it does not."""
+    """Return file and line that set this parameter of ``plink command``, or None."""
     return _LINES.get((command, parameter))
 
 
-def _check_trusted(path: Path, found: os.stat_result) -> None:
-    """What a command takes unasked, nobody else may have written."""
-    if found.st_uid not in trusted_users():
+def _check_trusted(path: Path, status: os.stat_result) -> None:
+    """Refuse a file that was not named and that other users can write."""
+    if status.st_uid not in trusted_users():
         raise PlinkError(f"{path} here belongs to another user; name it if you mean it: --config {path}")
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise PlinkError(f"others may write {path} here; type: chmod go-w {path}")
 
 
 class _File:
-    def __init__(self, path: Path, prefix: tuple[str, ...], unasked: bool = False) -> None:
-        """:param unasked: it was not named, but lies here."""
-        self._path, self._unasked = path, unasked
+    """A file of defaults, parsed."""
+
+    def __init__(self, path: Path, prefix: tuple[str, ...], implicit: bool = False) -> None:
+        """:param implicit: it was not named, but lies here."""
+        self._path, self._implicit = path, implicit
         try:
             with path.open("rb") as file:
-                if unasked:
+                if implicit:
                     _check_trusted(path, os.fstat(file.fileno()))
-                data = file.read(_MOST_BYTES + 1)
-            if len(data) > _MOST_BYTES:
+                data = file.read(_MAX_FILE_BYTES + 1)
+            if len(data) > _MAX_FILE_BYTES:
                 raise InputError(str(path), "is too large a file for settings")
             self._text = data.decode()
             table: Any = tomllib.loads(self._text)
@@ -96,18 +98,18 @@ class _File:
             raise InputError(str(path), f"is no TOML: {error}") from None
         self._prefix = prefix
         for depth, part in enumerate(prefix, 1):
-            found = table.get(part, {})
-            if not isinstance(found, dict):
+            subtable = table.get(part, {})
+            if not isinstance(subtable, dict):
                 if depth < len(prefix):  # no table of plink's
-                    found = {}
+                    subtable = {}
                 else:
-                    where = f"{path}:{self._line(prefix)}"
-                    raise InputError(where, f"{part}: a table was expected, [{'.'.join(prefix)}]")
-            table = found
+                    location = f"{path}:{self._line(prefix)}"
+                    raise InputError(location, f"{part}: a table was expected, [{'.'.join(prefix)}]")
+            table = subtable
         self.table: Table = table
 
     def commands(self, root: Any) -> Table:
-        """Of all commands that the file speaks of."""
+        """Return the defaults of all commands in the file."""
         return self._below(root, self.table, ())
 
     def _below(self, command: Any, table: Table, names: tuple[str, ...]) -> Table:
@@ -118,51 +120,53 @@ class _File:
             for name in option.opts + option.secondary_opts
             if name.startswith("--") and option.rich_help_panel != PANEL
         }
-        found: Table = {}
+        defaults: Table = {}
         for key, value in table.items():
-            where = f"{self._path}:{self._line((*self._prefix, *names, key))}"
+            location = f"{self._path}:{self._line((*self._prefix, *names, key))}"
             if key in commands and isinstance(value, dict):
-                found[key] = self._below(commands[key], value, (*names, key))
+                defaults[key] = self._below(commands[key], value, (*names, key))
             elif key in commands:
-                raise InputError(where, f"{key}: a table was expected, [{key}]")
-            elif key in _NAMED_ONLY and self._unasked:
-                raise InputError(where, f"{key}: type it, or name the file: --config {self._path}")
+                raise InputError(location, f"{key}: a table was expected, [{key}]")
+            elif key in _EXPLICIT_FILE_ONLY and self._implicit:
+                raise InputError(location, f"{key}: type it, or name the file: --config {self._path}")
             elif names and key in options:
-                found[options[key].name] = self._value(options[key], value, where, key)
-                _LINES[" ".join(("plink", *names)), options[key].name] = where
+                defaults[options[key].name] = self._value(options[key], value, location, key)
+                _LINES[" ".join(("plink", *names)), options[key].name] = location
             else:
-                raise InputError(where, self._unknown(command, names, key, [*commands, *(options if names else ())]))
-        return found
+                raise InputError(location, self._unknown(command, names, key, [*commands, *(options if names else ())]))
+        return defaults
 
-    def _unknown(self, command: Any, names: tuple[str, ...], key: str, known: list[str]) -> str:
-        what = f"plink {' '.join(names)} has no option --{key}" if names else f"there is no command {key}"
-        near = difflib.get_close_matches(key, known, n=1)
-        return what + (f"; did you mean {near[0]}?" if near else "")
+    def _unknown(self, command: Any, names: tuple[str, ...], key: str, valid_keys: list[str]) -> str:
+        message = f"plink {' '.join(names)} has no option --{key}" if names else f"there is no command {key}"
+        close_matches = difflib.get_close_matches(key, valid_keys, n=1)
+        return message + (f"; did you mean {close_matches[0]}?" if close_matches else "")
 
-    def _value(self, option: Any, value: Any, where: str, key: str) -> Any:
-        """As it would be had it been typed."""
+    def _value(self, option: Any, value: Any, location: str, key: str) -> Any:
+        """Return the value as if it had been typed."""
         if getattr(option, "is_flag", False):
             if not isinstance(value, bool):
-                raise InputError(where, f"{key}: true or false was expected")
+                raise InputError(location, f"{key}: true or false was expected")
             return value != (f"--{key}" in option.secondary_opts)
-        several = getattr(option, "multiple", False)
-        for one in value if several and isinstance(value, list) else [value]:
-            if isinstance(one, bool) or not isinstance(one, str | int | float):
-                raise InputError(where, f"{key}: {'a list of values' if several else 'one value'} was expected")
-        return ([str(one) for one in value] if isinstance(value, list) else [str(value)]) if several else str(value)
+        repeatable = getattr(option, "multiple", False)
+        for item in value if repeatable and isinstance(value, list) else [value]:
+            if isinstance(item, bool) or not isinstance(item, str | int | float):
+                raise InputError(location, f"{key}: {'a list of values' if repeatable else 'one value'} was expected")
+        return (
+            ([str(item) for item in value] if isinstance(value, list) else [str(value)]) if repeatable else str(value)
+        )
 
     def _line(self, key: tuple[str, ...]) -> int:
-        """Where a key, or a table, stands: by itself, else the first of what is in it, else what it is in."""
+        """Return the line of a key or table: its own, else that of its first entry, else that of its parent."""
         matches: list[Callable[[tuple[str, ...]], bool]] = [
             lambda path: path == key,
             lambda path: path[: len(key)] == key,
             lambda path: key[: len(path)] == path,
         ]
-        places = list(self._keys())
-        return next((number for match in matches for number, path in places if match(path)), 1)
+        positions = list(self._keys())
+        return next((number for match in matches for number, path in positions if match(path)), 1)
 
     def _keys(self) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """The keys and the tables that begin a line, whole, with the numbers of the lines."""
+        """Yield the line and the full key of each key and table that begins a line."""
         inside: tuple[str, ...] = ()
         for number, line in enumerate(self._text.splitlines(), 1):
             if header := _HEADER.match(line):
@@ -173,5 +177,5 @@ class _File:
 
 
 def _parts(key: str) -> tuple[str, ...]:
-    """The parts of a dotted key, without their quotes."""
+    """Return the parts of a dotted key, without quotes."""
     return tuple(part.strip("\"'") for part in _PART.findall(key))

@@ -1,4 +1,4 @@
-"""``plink demo``: the whole path on an emulated cloud, in a few minutes."""
+"""``plink demo``: probe, reorder and benchmark an emulated cloud, in a few minutes."""
 
 import os
 import statistics
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from plink.remote.connector import Connector
     from runners.lab.blueprint import Blueprint
 
-_LEAST_BYTES = 4  # one number
+_MIN_BYTES = 4  # one number
 
 
 def demo(
@@ -24,7 +24,7 @@ def demo(
     hosts_per_rack: Annotated[int, typer.Option(help="Hosts in each rack.")] = 4,
     rate: Annotated[str, typer.Option(help="Rate of every host and every uplink.")] = "200mbit",
     size: Annotated[str, typer.Option(help="Size of the all-reduce.")] = "8MB",
-    seed: Annotated[int | None, typer.Option(help="Deals hosts to racks; default: another deal every time.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Assigns hosts to racks; default: at random.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Emulate a cloud on this machine, probe it, reorder, and time a PyTorch all-reduce in both orders (needs root).
@@ -40,10 +40,10 @@ def demo(
     from runners.ssh.connector import SshConnector
 
     bits, size_bytes = parse_rate(rate), parse_bytes(size)
-    if size_bytes < _LEAST_BYTES:
-        raise UsageError(f"--size {size}: an all-reduce has {_LEAST_BYTES} bytes at least")
+    if size_bytes < _MIN_BYTES:
+        raise UsageError(f"--size {size}: an all-reduce has {_MIN_BYTES} bytes at least")
     if racks == hosts_per_rack == 1:
-        raise UsageError("--racks 1 --hosts-per-rack 1: one host has nobody to stand in order with")
+        raise UsageError("--racks 1 --hosts-per-rack 1: one host has no order; use two hosts or more")
     seed = secrets.randbelow(1 << 31) if seed is None else seed
     name = f"demo-{os.getpid()}"
     settings = Settings(name, racks, hosts_per_rack, bits, bits, seed=seed)
@@ -75,43 +75,42 @@ def _measure(
 
     from plink.api.ordering import OrderRequest
     from plink.api.reordering import reorder
-    from probes.methods import Settings
-    from probes.survey import Watcher, measure_all
+    from probes.methods import ProbeSettings
+    from probes.session import ProbeProgress, measure_all
     from solvers.costs.links import ring_seconds
     from solvers.hierarchy.tiers import nearest_tier
 
     hosts = blueprint.hosts()
     say("plink probe: round trips between all pairs of hosts")
     with progress("connecting", "measuring") as bars:
-        watcher = Watcher(bars["connecting"], bars["measuring"])
-        network = measure_all(hosts, connector, Settings(count=1000, seed=seed), watcher, time.monotonic).network()
+        watcher = ProbeProgress(bars["connecting"], bars["measuring"])
+        network = measure_all(hosts, connector, ProbeSettings(count=1000, seed=seed), watcher, time.monotonic).network()
     say("plink reorder --algo ring")
     order = reorder(network, OrderRequest(model="latency", seed=seed))
-    arranged = order.arrange(hosts, "order")
+    plink_hosts = order.arrange(hosts, "order")
     groups = nearest_tier(network.rtt_us)
     n = len(hosts)
     index = {host: i for i, host in enumerate(hosts.names)}
-    orders = {"given": hosts, "plink": arranged}
+    orders = {"given": hosts, "plink": plink_hosts}
     seconds: dict[str, list[float]] = {}
     predicted: dict[str, float] = {}
-    for which, ordered in orders.items():
+    for order_name, ordered in orders.items():
         ranks = np.array([index[host] for host in ordered.names])
-        predicted[which] = ring_seconds(groups, ranks, size_bytes, bits_per_s, bits_per_s)
-        say(
-            f"plink launch allreduce_benchmark.py, {'as the hosts were given' if which == 'given' else 'plink’s order'}"
-        )
-        seconds[which] = _benchmark(ordered, connector, network, size_bytes)
+        predicted[order_name] = ring_seconds(groups, ranks, size_bytes, bits_per_s, bits_per_s)
+        order_text = "as the hosts were given" if order_name == "given" else "plink’s order"
+        say(f"plink launch allreduce_benchmark.py, {order_text}")
+        seconds[order_name] = _benchmark(ordered, connector, network, size_bytes)
     racks = {place.name: place.rack for place in blueprint.places}
     bound = 8 * size_bytes * 2 * (n - 1) / n / bits_per_s
-    given, ours = (statistics.median(seconds[which]) for which in orders)
+    baseline_s, plink_s = (statistics.median(seconds[order_name]) for order_name in orders)
     return {
         "schema": "plink.demo/1",
-        "hosts": arranged.names,
-        "racks_recovered": _contiguous([racks[host] for host in arranged.names]),
-        "given_s": given,
-        "plink_s": ours,
+        "hosts": plink_hosts.names,
+        "racks_recovered": _racks_contiguous([racks[host] for host in plink_hosts.names]),
+        "given_s": baseline_s,
+        "plink_s": plink_s,
         "bound_s": round(bound, 6),
-        "speedup": round(given / ours, 3),
+        "speedup": round(baseline_s / plink_s, 3),
         "predicted_given_s": round(predicted["given"], 6),
         "predicted_plink_s": round(predicted["plink"], 6),
         "given_samples_s": seconds["given"],
@@ -124,23 +123,23 @@ def _measure(
     }
 
 
-def _contiguous(racks: list[int]) -> bool:
-    """Whether each rack's hosts stand in one block of the ring (which closes on itself)."""
+def _racks_contiguous(racks: list[int]) -> bool:
+    """Return whether each rack's hosts are one block of the ring (which wraps around)."""
     changes = sum(a != b for a, b in zip(racks, racks[1:] + racks[:1], strict=True))
     return changes == (len(set(racks)) if len(set(racks)) > 1 else 0)
 
 
 def _benchmark(ordered: "Hosts", connector: "Connector", network: "Network", size_bytes: int) -> list[float]:
-    """Seconds of each all-reduce of the benchmark, run as a job in this order."""
+    """Run the benchmark as a job in this order and return the seconds of each all-reduce."""
     import json
     import time
     from pathlib import Path
 
     import plink.runtime
     from plink.errors import PlinkError
+    from runners.job.fleet_runner import FleetRunner
     from runners.job.job import Job
-    from runners.job.launcher import FleetRunner
-    from runners.job.runner import Watch
+    from runners.job.runner import RunContext, RunObserver
 
     script = Path(plink.runtime.__file__).parent / "allreduce_benchmark.py"
     job = Job(
@@ -151,17 +150,16 @@ def _benchmark(ordered: "Hosts", connector: "Connector", network: "Network", siz
         env={"OMP_NUM_THREADS": "1"},  # all hosts of the lab share this machine's cores
     )
     printed: list[str] = []
-    machines = network.host_identities
 
     def sink(rank: int | None, stream: str, line: str) -> None:
         if stream == "out":
             printed.append(line)
 
-    watch = Watch(sink, lambda findings: None, time.monotonic, machines=machines)
-    result = FleetRunner("ssh", connector).run(job, ordered, watch)
+    context = RunContext(RunObserver(sink), time.monotonic, host_identities=network.host_identities)
+    result = FleetRunner("ssh", connector).run(job, ordered, context)
     if result.failure is not None:
-        why = (result.failure.last_lines or ("it printed nothing",))[-1]
-        raise PlinkError(f"the benchmark failed on {result.failure.host}: {why}")
+        last_line = (result.failure.last_lines or ("it printed nothing",))[-1]
+        raise PlinkError(f"the benchmark failed on {result.failure.host}: {last_line}")
     return [float(value) for value in json.loads(printed[-1])["seconds"]]
 
 
@@ -170,16 +168,16 @@ def _show(result: dict[str, Any], title: str) -> None:
     from rich.table import Table
 
     table = Table("order", "round trips", "predicted", "measured", "of bound", title=title)
-    for which, label in (("given", "given"), ("plink", "plink's")):
+    for order_name, label in (("given", "given"), ("plink", "plink's")):
         table.add_row(
             label,
-            f"{result[f'cost_{which}_us']:.0f} us",
-            f"{result[f'predicted_{which}_s']:.3f} s",
-            f"{result[f'{which}_s']:.3f} s",
-            f"{result['bound_s'] / result[f'{which}_s']:.0%}",
+            f"{result[f'cost_{order_name}_us']:.0f} us",
+            f"{result[f'predicted_{order_name}_s']:.3f} s",
+            f"{result[f'{order_name}_s']:.3f} s",
+            f"{result['bound_s'] / result[f'{order_name}_s']:.0%}",
         )
     table.add_row("bound (link rates)", "", "", f"{result['bound_s']:.3f} s", "100%", style="dim")
     console = Console()
     console.print(table)
-    found = "every rack found" if result["racks_recovered"] else "racks NOT found"
-    console.print(f"{found}; {result['speedup']:.2f} times as fast in plink's order")
+    verdict = "every rack found" if result["racks_recovered"] else "racks NOT found"
+    console.print(f"{verdict}; {result['speedup']:.2f} times as fast in plink's order")

@@ -16,23 +16,25 @@ if TYPE_CHECKING:
     from solvers.changes.finding import Finding, Limits
 
 _UNITS = {"latency": "us", "loss": "share", "rate": "Gbit/s", "capacity": "Gbit/s", "hops": "hops"}
-_LEAST_SHARE, _MOST_SHARE = 0.01, 100.0
-_MOST_FLOOR_S = 1.0
+_MIN_SHARE, _MAX_SHARE = 0.01, 100.0
+_MAX_FLOOR_S = 1.0
 
 
 def diff(
     old: Annotated[Path, typer.Argument(metavar="OLD", help="A network file, of yesterday say; - is standard input.")],
     new: Annotated[Path, typer.Argument(metavar="NEW", help="A network file of the same hosts, of today.")],
     threshold: Annotated[
-        float, typer.Option(help="Smallest change worth naming, a share, 0.01 to 100: 0.25 is a quarter.")
+        float, typer.Option(help="Smallest change to report, a share, 0.01 to 100: 0.25 is a quarter.")
     ] = 0.25,
-    floor: Annotated[str, typer.Option(help="Round trips must change by so much besides, 1s at most.")] = "10us",
+    floor: Annotated[
+        str, typer.Option(help="Smallest absolute change of a round trip to report, 1s at most.")
+    ] = "10us",
     junit: Annotated[Path | None, typer.Option(help="Also write it as JUnit XML, for CI.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Say which hosts and links got slower between two probes, beyond noise (exit code 1 when anything got worse).
+    """Compare two probes: which hosts and links got slower beyond noise (exit code 1 on regressions).
 
-    A change is told by the fewest causes: the network, a host, a link between groups, then pairs.
+    Changes are explained by the fewest causes: the network, a host, a link between groups, then pairs.
 
     Example: plink diff yesterday.json today.json
     """
@@ -48,32 +50,35 @@ def diff(
     limits = Limits(share=_share(threshold), floor_us=_floor(floor))
     try:
         networks = read_network(old), read_network(new)
-        found = compare(*networks, limits)
+        comparison = compare(*networks, limits)
     except PlinkError as error:
         if junit is not None:  # else that of another day might stand there
             write_junit(junit, [Case("diff", "diff", None, str(error))])
         raise
     if junit is not None:
-        write_junit(junit, cases(found))
+        write_junit(junit, cases(comparison))
     if as_json:
-        print_json(_document(found, networks, limits))
+        print_json(_document(comparison, networks, limits))
     else:
-        show(found, networks)
-    if found.worse:
-        raise PlinkError(f"{found.worse} {'thing' if found.worse == 1 else 'things'} got worse")
+        show(comparison, networks)
+    if comparison.worse:
+        raise PlinkError(f"{comparison.worse} {'thing' if comparison.worse == 1 else 'things'} got worse")
 
 
 def _share(threshold: float) -> float:
-    """:raises UsageError: for what is no number, which is no greater and no less than any other."""
+    """Return the threshold if it is a share in range.
+
+    :raises UsageError: for what is no number, which is no greater and no less than any other.
+    """
     if math.isnan(threshold):
         raise UsageError("--threshold nan: that is no number; give a share, 0.25 is a quarter")
-    if not _LEAST_SHARE <= threshold <= _MOST_SHARE:
-        raise UsageError(f"--threshold {threshold:g}: give a share, {_LEAST_SHARE:g} to {_MOST_SHARE:g}")
+    if not _MIN_SHARE <= threshold <= _MAX_SHARE:
+        raise UsageError(f"--threshold {threshold:g}: give a share, {_MIN_SHARE:g} to {_MAX_SHARE:g}")
     return threshold
 
 
 def _floor(text: str) -> float:
-    """Microseconds.
+    """Return the floor in microseconds.
 
     :raises UsageError: for what would leave nothing to be found: a bare number, which is seconds elsewhere, above all.
     """
@@ -82,32 +87,32 @@ def _floor(text: str) -> float:
     seconds = parse_duration(text)
     if text.strip()[-1:].isdigit():
         raise UsageError(f"--floor {text}: of which unit? Write {text.strip()}us, or ms")
-    if seconds > _MOST_FLOOR_S:
-        raise UsageError(f"--floor {text}: no round trip changes by more than {_MOST_FLOOR_S:g} s; write it like 10us")
+    if seconds > _MAX_FLOOR_S:
+        raise UsageError(f"--floor {text}: no round trip changes by more than {_MAX_FLOOR_S:g} s; write it like 10us")
     return seconds * 1e6
 
 
-def _document(found: "Comparison", networks: "tuple[Network, Network]", limits: "Limits") -> dict[str, Any]:
+def _document(comparison: "Comparison", networks: "tuple[Network, Network]", limits: "Limits") -> dict[str, Any]:
     sides = [
-        {"file": network.where, "measured_at": network.details.get("measured_at"), "network": network.fingerprint()}
+        {"file": network.location, "measured_at": network.details.get("measured_at"), "network": network.fingerprint()}
         for network in networks
     ]
     return {
         "schema": "plink.diff/1",
-        "ok": not found.worse,
+        "ok": not comparison.worse,
         "old": sides[0],
         "new": sides[1],
         "threshold": limits.share,
         "floor_us": limits.floor_us,
-        "hosts": list(found.hosts),
-        "gone": list(found.gone),
-        "come": list(found.come),
-        "moved": list(found.moved),
-        "compared": {"round_trips": found.pairs, "rates": found.rates, "capacities": found.shared},
-        "shift": round(found.shift, 6),
-        "noise": round(found.noise, 6),
-        "findings": [_row(finding) for finding in found.findings],
-        "notes": list(found.notes),
+        "hosts": list(comparison.hosts),
+        "gone": list(comparison.gone),
+        "come": list(comparison.come),
+        "moved": list(comparison.moved),
+        "compared": {"round_trips": comparison.pairs, "rates": comparison.rates, "capacities": comparison.shared},
+        "shift": round(comparison.shift, 6),
+        "noise": round(comparison.noise, 6),
+        "findings": [_row(finding) for finding in comparison.findings],
+        "notes": list(comparison.notes),
     }
 
 

@@ -1,4 +1,4 @@
-"""What ``plink diff`` shows: a table in which findings that are alike share a line.
+"""Show the result of ``plink diff``: a table in which similar findings share a line.
 
 Imported by the command when it runs: it needs the solvers.
 """
@@ -13,9 +13,9 @@ from plink.model.network import Network
 from solvers.changes.compare import Comparison
 from solvers.changes.finding import BETTER, CHANGED, WORSE, Finding
 
-_MOST_LINES = 16
-_ALONE = 3  # findings of a kind that get a line each
-_WIDE = 60  # characters for the names of hosts
+_MAX_ROWS = 16
+_MAX_SEPARATE_ROWS = 3  # findings of a kind that get a line each
+_MAX_NAMES_CHARS = 60  # characters for the names of hosts
 _VERDICTS = (WORSE, CHANGED, BETTER)
 # What can get worse, as CI names it.
 _KINDS = {
@@ -27,115 +27,121 @@ _KINDS = {
 }
 
 
-def show(found: Comparison, networks: tuple[Network, Network]) -> None:
-    """Print what was found."""
+def show(comparison: Comparison, networks: tuple[Network, Network]) -> None:
+    """Print the comparison."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    before, after = (_dated(network) for network in networks)
-    print(printable(f"{before} -> {after}: {len(found.hosts)} hosts, {_compared(found)}"))
-    rows = _rows(found)
+    before, after = (_file_title(network) for network in networks)
+    print(printable(f"{before} -> {after}: {len(comparison.hosts)} hosts, {_compared_text(comparison)}"))
+    rows = _rows(comparison)
     if rows:
         table = Table("", "where", "what", "was", "is", "", box=None, pad_edge=False)
         table.columns[3].justify = table.columns[4].justify = "right"
-        for row in rows[:_MOST_LINES]:
+        for row in rows[:_MAX_ROWS]:
             table.add_row(*(escape(printable(cell)) for cell in row))  # names of shared links may be any text
         console = Console(highlight=False)
         # Off a terminal nothing is cut: a program or a file has no width.
         (console if console.is_terminal else Console(width=200, highlight=False)).print(table)
-        if len(rows) > _MOST_LINES:
-            print(f"and {len(rows) - _MOST_LINES} lines more: --json tells all")
-    for line in _remarks(found):  # of words that stand in the files
+        if len(rows) > _MAX_ROWS:
+            print(f"and {len(rows) - _MAX_ROWS} lines more: --json shows all")
+    for line in _remarks(comparison):  # of words that stand in the files
         print(printable(line))
 
 
-def cases(found: Comparison) -> list[Case]:
-    """A test for each thing that can get worse, for CI; each finding is a line of it."""
-    made = []
+def cases(comparison: Comparison) -> list[Case]:
+    """Return a JUnit test case for each kind of regression; its lines are the findings."""
+    results = []
     for what, name in _KINDS.items():
-        worse = [row for row in _rows(found, what) if row[0] == WORSE]
-        lines = [" ".join(part for part in (place, kind, f"{was} -> {now}" if was or now else "", how) if part)
-                 for _, place, kind, was, now, how in worse]  # fmt: skip
-        made.append(Case("diff", name, not worse, "\n".join(lines) or "nothing got worse beyond noise"))
-    return made
+        worse = [row for row in _rows(comparison, what) if row[0] == WORSE]
+        lines = [" ".join(part for part in (location, kind, f"{old} -> {new}" if old or new else "", detail) if part)
+                 for _, location, kind, old, new, detail in worse]  # fmt: skip
+        results.append(Case("diff", name, not worse, "\n".join(lines) or "nothing got worse beyond noise"))
+    return results
 
 
-def _compared(found: Comparison) -> str:
-    parts = [f"{found.pairs} pairs' round trips"]
-    parts += [f"{found.rates} pairs' bandwidths"] if found.rates else []
-    parts += [f"{found.shared} shared capacities"] if found.shared else []
+def _compared_text(comparison: Comparison) -> str:
+    parts = [f"{comparison.pairs} pairs' round trips"]
+    parts += [f"{comparison.rates} pairs' bandwidths"] if comparison.rates else []
+    parts += [f"{comparison.shared} shared capacities"] if comparison.shared else []
     return ", ".join(parts)
 
 
-def _dated(network: Network) -> str:
+def _file_title(network: Network) -> str:
     when = network.details.get("measured_at")
-    return f"{network.where} ({when[:16].replace('T', ' ')})" if isinstance(when, str) else network.where
+    return f"{network.location} ({when[:16].replace('T', ' ')})" if isinstance(when, str) else network.location
 
 
-def _remarks(found: Comparison) -> list[str]:
+def _remarks(comparison: Comparison) -> list[str]:
     lines = []
-    if not found.findings:
+    if not comparison.findings:
         lines.append("nothing changed beyond noise")
-    throughout = any(finding.where == "network" and finding.what == "latency" for finding in found.findings)
-    if found.pairs and not throughout and abs(found.shift - 1) >= 0.02:
-        lines.append(f"round trips take {found.shift:.2f} times as long throughout: too little to name, and left out")
-    for names, what in ((found.gone, "not in the new file"), (found.come, "only in the new file")):
-        lines += [f"{what}: {_named(names)}"] if names else []
-    if found.moved:
-        lines.append(f"at another address now: {_named(found.moved)}")
-    return [*lines, *found.notes]
+    throughout = any(finding.where == "network" and finding.what == "latency" for finding in comparison.findings)
+    if comparison.pairs and not throughout and abs(comparison.shift - 1) >= 0.02:
+        lines.append(
+            f"round trips take {comparison.shift:.2f} times as long throughout: too little to name, and left out"
+        )
+    for names, what in ((comparison.gone, "not in the new file"), (comparison.come, "only in the new file")):
+        lines += [f"{what}: {_folded(names)}"] if names else []
+    if comparison.moved:
+        lines.append(f"at another address now: {_folded(comparison.moved)}")
+    return [*lines, *comparison.notes]
 
 
-def _rows(found: Comparison, what: str | None = None) -> list[tuple[str, str, str, str, str, str]]:
-    """Lines of the table (of findings of one kind only), what got worse first; many findings of one kind as one."""
+def _rows(comparison: Comparison, what: str | None = None) -> list[tuple[str, str, str, str, str, str]]:
+    """Return the table's rows (of one kind of finding only), regressions first; many findings of a kind share a row."""
     rows = []
-    findings = [finding for finding in found.findings if what in (None, finding.what)]
+    findings = [finding for finding in comparison.findings if what in (None, finding.what)]
 
     def kind(finding: Finding) -> tuple[int, str, str, str]:
         return _VERDICTS.index(finding.verdict), finding.what, finding.where, finding.way
 
     order = {key: k for k, key in enumerate(dict.fromkeys(map(kind, findings)))}
     arranged = sorted(findings, key=lambda finding: (kind(finding)[0], order[kind(finding)]))
-    for _, together in groupby(arranged, key=kind):
-        alike = list(together)
-        rows += [_one(finding) for finding in alike] if len(alike) <= _ALONE else [_many(alike)]
+    for _, group in groupby(arranged, key=kind):
+        similar = list(group)
+        rows += (
+            [_finding_row(finding) for finding in similar]
+            if len(similar) <= _MAX_SEPARATE_ROWS
+            else [_group_row(similar)]
+        )
     return rows
 
 
-def _one(finding: Finding) -> tuple[str, str, str, str, str, str]:
+def _finding_row(finding: Finding) -> tuple[str, str, str, str, str, str]:
     return (
         finding.verdict,
-        _place(finding),
-        _what(finding),
+        _location(finding),
+        _kind_text(finding),
         _value(finding.what, finding.old),
         _value(finding.what, finding.new),
         ", ".join([*_change(finding), *([f"{finding.pairs} pairs"] if finding.pairs > 1 else [])]),
     )
 
 
-def _many(alike: Sequence[Finding]) -> tuple[str, str, str, str, str, str]:
-    """One line for all; the figures are of the one that changed most."""
-    worst = max(alike, key=lambda finding: max(_ratio(finding), 1 / _ratio(finding)))
-    first = alike[0]
+def _group_row(similar: Sequence[Finding]) -> tuple[str, str, str, str, str, str]:
+    """Return one row for several findings, with the values of the largest change."""
+    largest = max(similar, key=lambda finding: max(_ratio(finding), 1 / _ratio(finding)))
+    first = similar[0]
     if first.where == "host":
-        place = f"{len(alike)} hosts: {_named([name for finding in alike for name in finding.hosts])}"
+        location = f"{len(similar)} hosts: {_folded([name for finding in similar for name in finding.hosts])}"
     else:
-        place = f"{len(alike)} {_PLURALS.get(first.where, first.where)}, such as {_place(worst)}"
-    row = _one(worst)
-    return (*row[:1], place, *row[2:5], (f"up to {row[5]}" if first.old == first.old else row[5]))
+        location = f"{len(similar)} {_PLURALS.get(first.where, first.where)}, such as {_location(largest)}"
+    row = _finding_row(largest)
+    return (*row[:1], location, *row[2:5], (f"up to {row[5]}" if first.old == first.old else row[5]))
 
 
 _PLURALS = {"pair": "pairs", "link": "links", "uplink": "groups", "inside": "groups", "group": "groups"}
 
 
-def _place(finding: Finding) -> str:
-    hosts, others = _named(finding.hosts), _named(finding.others)
+def _location(finding: Finding) -> str:
+    hosts, other_hosts = _folded(finding.hosts), _folded(finding.others)
     return {
         "network": "the whole network",
         "host": hosts,
-        "pair": f"{hosts} - {others}",
-        "link": f"{hosts} - {others}",
+        "pair": f"{hosts} - {other_hosts}",
+        "link": f"{hosts} - {other_hosts}",
         "inside": f"among {hosts}",
         "group": f"{hosts}, to all",
         "uplink": f"{hosts}, to all others",
@@ -144,7 +150,7 @@ def _place(finding: Finding) -> str:
     }[finding.where]
 
 
-def _what(finding: Finding) -> str:
+def _kind_text(finding: Finding) -> str:
     return {
         "latency": "round trip",
         "loss": "loss",
@@ -172,14 +178,14 @@ def _ratio(finding: Finding) -> float:
 
 
 def _change(finding: Finding) -> list[str]:
-    said = finding.what not in ("unmeasured", "hops", "loss") and _ratio(finding) != 1
-    return [f"{_ratio(finding):.2f} x"] if said else []
+    has_ratio = finding.what not in ("unmeasured", "hops", "loss") and _ratio(finding) != 1
+    return [f"{_ratio(finding):.2f} x"] if has_ratio else []
 
 
-def _named(names: Iterable[str]) -> str:
-    """Host names folded; what would not fit is counted."""
-    every = list(names)
-    text = fold_hostlist(every, " ")
-    if len(text) <= _WIDE:
+def _folded(names: Iterable[str]) -> str:
+    """Return host names as a folded list, or its beginning and their number."""
+    all_names = list(names)
+    text = fold_hostlist(all_names, " ")
+    if len(text) <= _MAX_NAMES_CHARS:
         return text
-    return f"{text[:_WIDE].rsplit(',', 1)[0]},... ({len(every)} hosts)"
+    return f"{text[:_MAX_NAMES_CHARS].rsplit(',', 1)[0]},... ({len(all_names)} hosts)"

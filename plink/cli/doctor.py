@@ -17,10 +17,10 @@ def doctor(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Say what is wrong with hosts and the network between them, with the evidence and what to do (exit code 3).
+    """Diagnose hosts and the network between them, with the evidence and what to do (exit code 3 on findings).
 
-    A hosts file is checked on the hosts (SSH, Python, clocks, MTU, tools) and measured; suspects are measured again,
-    each against a host above suspicion. A network file is judged as it is.
+    With a hosts file, hosts are checked (SSH, Python, clocks, MTU, tools) and measured; suspects are measured again,
+    each against a healthy host. A network file is judged as it is.
 
     Example: plink doctor hosts.txt
     """
@@ -29,22 +29,22 @@ def doctor(
     if str(subject).endswith((".json", ".json.gz")):
         from plink.model.network import read_network
 
-        found = Examination({}, diagnose(read_network(subject)))
+        examination = Examination({}, diagnose(read_network(subject)))
     else:
         from plink.model.hosts import read_hosts
 
         hosts = read_hosts(subject)
-        with progress("connecting", "measuring") as bars:
-            found = examine(hosts, accept_new_host_keys, lambda what, done, total: bars[what](done, total))
-    findings = found.findings
+        with progress("connecting", "measuring", "host rates") as bars:
+            examination = examine(hosts, accept_new_host_keys, lambda what, done, total: bars[what](done, total))
+    findings = examination.findings
     if as_json:
         rows = [asdict(finding) for finding in findings]
-        print_json({"schema": "plink.doctor/1", "ok": not findings, "hosts": found.facts, "findings": rows})
+        print_json({"schema": "plink.doctor/1", "ok": not findings, "hosts": examination.facts, "findings": rows})
     else:
         for finding in findings:
             # What hosts say of themselves is among the evidence.
             print(printable(f"{finding.kind}: {', '.join(finding.hosts)}: {finding.evidence}; {finding.advice}"))
         if not findings:
-            print("nothing is wrong that plink can see")
+            print("no problems found")
     if findings:
         raise PartlyDone(f"{len(findings)} finding{'s' if len(findings) > 1 else ''}")

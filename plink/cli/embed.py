@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from plink.model.network import Matrix, Network
     from solvers.embedding.embed import Embedding
 
-_WORST = 3  # pairs that are shown
-_NAMED = 5
+_MAX_WORST_PAIRS = 3  # pairs that are shown
+_MAX_NAMED_HOSTS = 5
 
 
 def embed(
@@ -22,13 +22,16 @@ def embed(
         Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
     ] = None,
     dimension: Annotated[
-        int | None, typer.Option(help="Of the space; default: chosen by the error on pairs held out.")
+        int | None, typer.Option(help="Dimension of the space; default: chosen by the error on held-out pairs.")
     ] = None,
     alpha: Annotated[
         float | None, typer.Option(help="Power of the distance, 1 to 2; default: the better of 1 and 2.")
     ] = None,
     heights: Annotated[
-        bool | None, typer.Option("--heights/--no-heights", help="What each host adds by itself; default: if better.")
+        bool | None,
+        typer.Option(
+            "--heights/--no-heights", help="Fit what each host adds to all its distances; default: if better."
+        ),
     ] = None,
     loss: Annotated[
         str,
@@ -37,23 +40,23 @@ def embed(
         ),
     ] = "auto",
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Draws the starts and the pairs held out.")] = 0,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU for many hosts, if there is one.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto: a GPU for many hosts, if there is one.")] = "auto",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Where to write it, - for standard output.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the embedding as JSON.")] = False,
 ) -> None:
-    """Place the hosts in a space whose distances are the round trips without their noise.
+    """Embed the hosts in a space whose distances are the round trips without their noise.
 
-    Says how far the fitted distances are off on pairs that were held out, and whether they are
-    nearer to fresh measurements than the measured ones (`--denoise` of other commands). The result is left in
-    .plink/embedding.json.
+    Shows the error on held-out pairs, and whether fitted distances are nearer to
+    fresh measurements than measured ones (if so, use `--smooth-latencies` of other
+    commands). The result is written to .plink/embedding.json.
 
     Example: plink embed cloud.json
     """
-    from plink.api.denoising import verdict_text
     from plink.api.embedding import EmbedRequest
-    from plink.api.embedding import embed as embedded
+    from plink.api.embedding import embed as make_embedding
+    from plink.api.smoothing import verdict_text
     from plink.cli.inputs import network_from
     from plink.model.storage import STANDARD
 
@@ -62,53 +65,55 @@ def embed(
     workspace.check_output(output, None if as_json else workspace.EMBEDDING, (network_file or workspace.NETWORK,))
     network = network_from(network_file)
     with progress("fitting") as bars:
-        found = embedded(network, request, progress=lambda what, done, total: bars[what](done, total))
+        embedding = make_embedding(network, request, progress=lambda what, done, total: bars[what](done, total))
     if output is None and not as_json:
         workspace.prepare()
         output = workspace.EMBEDDING
     if output is not None and str(output) != STANDARD:
-        found.write(output)
+        embedding.write(output)
         say(f"embedding -> {output}")
     if as_json or str(output) == STANDARD:
-        print_json(found.to_json())
-    lines = (*_lines(network, found.embedding), verdict_text(found.verdict))
+        print_json(embedding.to_json())
+    lines = (*_lines(network, embedding.embedding), verdict_text(embedding.verdict))
     if str(output) == STANDARD:
         for line in lines:
             say(line)
     elif not as_json:
         print("\n".join(lines))
-    if found.left_out:
-        shown = ", ".join(found.left_out[:_NAMED]) + (", ..." if len(found.left_out) > _NAMED else "")
-        raise PartlyDone(f"nothing was measured of {len(found.left_out)} hosts, they are left out: {shown}")
+    if embedding.left_out:
+        names = ", ".join(embedding.left_out[:_MAX_NAMED_HOSTS]) + (
+            ", ..." if len(embedding.left_out) > _MAX_NAMED_HOSTS else ""
+        )
+        raise PartlyDone(f"nothing was measured of {len(embedding.left_out)} hosts, they are left out: {names}")
 
 
-def _lines(network: "Network", found: "Embedding") -> list[str]:
-    setting = found.setting
-    placed = len(network.hosts) - len(found.left_out)
+def _lines(network: "Network", embedding: "Embedding") -> list[str]:
+    setting = embedding.setting
+    embedded_hosts = len(network.hosts) - len(embedding.left_out)
     parts = [
-        f"{placed} hosts in {setting.dimension} dimension{'s' if setting.dimension > 1 else ''}",
+        f"{embedded_hosts} hosts in {setting.dimension} dimension{'s' if setting.dimension > 1 else ''}",
         f"alpha {setting.alpha:g}",
         "heights" if setting.heights else "no heights",
         f"{'relative' if setting.relative else 'absolute'} errors",
     ]
-    chosen = f" (the best of {found.tried} settings)" if found.tried > 1 else ""
+    selected = f" (the best of {embedding.tried} settings)" if embedding.tried > 1 else ""
     lines = [
-        f"{', '.join(parts)}{chosen}",
-        f"on pairs it had not seen it is {found.held_out_error:.1%} off; "
-        f"{found.triangle_violations:.1%} of the measured detours are shorter than the straight way",
+        f"{', '.join(parts)}{selected}",
+        f"on pairs it had not seen it is {embedding.held_out_error:.1%} off; "
+        f"{embedding.triangle_violations:.1%} of the measured detours are shorter than the straight way",
     ]
-    far = [
+    worst_pairs = [
         f"{network.hosts.names[i]} - {network.hosts.names[j]} ({measured:.3g} us, fitted {fitted:.3g})"
-        for i, j, measured, fitted in _worst(network.rtt_us, found.fitted_us)
+        for i, j, measured, fitted in _worst_pairs(network.rtt_us, embedding.fitted_us)
     ]
-    return [*lines, f"farthest from the fit: {', '.join(far)}"] if far else lines
+    return [*lines, f"farthest from the fit: {', '.join(worst_pairs)}"] if worst_pairs else lines
 
 
-def _worst(measured: "Matrix", fitted_us: "Matrix") -> list[tuple[int, int, float, float]]:
-    """The pairs whose measurement the fit agrees with least, by ratio: (i, j, measured, fitted)."""
+def _worst_pairs(measured: "Matrix", fitted_us: "Matrix") -> list[tuple[int, int, float, float]]:
+    """Return the pairs whose measurement differs most from the fit, by ratio: (i, j, measured, fitted)."""
     import numpy as np
 
     i, j = np.nonzero(np.triu(np.isfinite(measured) & np.isfinite(fitted_us) & (measured > 0) & (fitted_us > 0), 1))
     off = np.abs(np.log(fitted_us[i, j] / measured[i, j]))
-    worst = np.argsort(-off, kind="stable")[:_WORST]
+    worst = np.argsort(-off, kind="stable")[:_MAX_WORST_PAIRS]
     return [(int(i[k]), int(j[k]), float(measured[i[k], j[k]]), float(fitted_us[i[k], j[k]])) for k in worst]

@@ -1,4 +1,4 @@
-"""From the words typed to an exit code: errors in one line, Ctrl-C in order, a second Ctrl-C at once."""
+"""Run a command line: print errors in one line, stop on the first Ctrl-C, exit at once on the second."""
 
 import contextlib
 import os
@@ -22,12 +22,12 @@ _WORKSPACE_COMMANDS = {
 }  # fmt: skip
 
 # Those that run a job.
-_JOBS = (["launch"], ["compare"], ["runs", "rerun"], ["elastic", "run"])
+_JOB_COMMANDS = (["launch"], ["compare"], ["runs", "rerun"], ["elastic", "run"])
 
 
 def run(words: list[str]) -> int:
-    """Run one command; returns its exit code: 0 done, 1 failed, 2 usage, 3 partly, 4 no answer; when a signal ended it
-    128 + its number, 130 for Ctrl-C."""
+    """Run one command and return its exit code: 0 done, 1 failed, 2 usage, 3 partly done, 4 no answer, 128 + N after
+    signal N (130 for Ctrl-C)."""
     from plink.cli.app import command
 
     stop = install()
@@ -54,36 +54,36 @@ def run(words: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         # A job that lost its reader was ended, and is not done.
         below = [word for word in after if not word.startswith("-")][:1]
-        return 128 + signal.SIGPIPE if [name] in _JOBS or [name, *below] in _JOBS else 0
+        return 128 + signal.SIGPIPE if [name] in _JOB_COMMANDS or [name, *below] in _JOB_COMMANDS else 0
     except PlinkError as error:
         # After a Ctrl-C it is that which ended the command, and this is what came of it.
-        return _say(error, str(error), stop.exit_code if stop.number else error.exit_code)
+        return _print_error(error, str(error), stop.exit_code if stop.number else error.exit_code)
     except Exception as error:
         # Typer's usage errors: their class moved between its releases, what they offer did not.
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):
-            where = getattr(getattr(error, "ctx", None), "command_path", "plink")
+            command_path = getattr(getattr(error, "ctx", None), "command_path", "plink")
             message = str(error.format_message())
             if not message:  # a bare `plink` or `plink lab`: its help has been shown
                 return int(error.exit_code)
-            told = f"{_at(error, where, words)}{message} (`{where} --help` tells more)"
-            return _say(error, told, int(error.exit_code))
+            text = f"{_file_location(error, command_path, words)}{message} (see `{command_path} --help`)"
+            return _print_error(error, text, int(error.exit_code))
         if type(error).__name__ == "Abort":  # Typer makes one of every EOFError too
             if stop.number or not isinstance(error.__cause__, EOFError):
                 return stop.exit_code
             error = error.__cause__
-        return _say(error, limits.explain(error) or _defect(error), stop.exit_code if stop.number else 1)
+        return _print_error(error, limits.explain(error) or _defect(error), stop.exit_code if stop.number else 1)
 
 
 def _command(words: list[str]) -> tuple[str, list[str]]:
-    """The command's name, which stands after the options of all commands, and what follows it."""
+    """Return the command's name, which follows the global options, and the words after it."""
     rest = list(words)
     while rest and rest[0].startswith("-"):
         rest = rest[2 if rest[0] == "--config" else 1 :]
     return (rest[0], rest[1:]) if rest else ("", [])
 
 
-def _at(error: Any, command: str, words: list[str]) -> str:
-    """The line of a file that a refused value stands in, unless it was typed."""
+def _file_location(error: Any, command: str, words: list[str]) -> str:
+    """Return file and line of a refused value, unless it was typed."""
     from plink.cli.config import line_of
 
     parameter = getattr(error, "param", None)
@@ -98,7 +98,7 @@ def _defect(error: Exception) -> str:
     return f"{type(error).__name__}: {error} (a defect in plink; `plink --debug ...` shows where)"
 
 
-def _say(error: Exception, message: str, code: int) -> int:
+def _print_error(error: Exception, message: str, code: int) -> int:
     if verbosity.debugging():
         traceback.print_exception(error)
     with contextlib.suppress(BrokenPipeError):

@@ -1,4 +1,4 @@
-"""How options from a file (:mod:`plink.cli.config`) and typed ones get along.
+"""Combine options from a file (:mod:`plink.cli.config`) with typed ones.
 
 What is typed wins: a default that does not go with it is dropped, ``--no-NAME`` undoes a flag, and what a command
 refuses is blamed on the file's line where it stands there. Messages name options as they are typed, so a message says
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from plink.cli import screen
-from plink.cli.notes import PANEL
+from plink.cli.log_handler import PANEL
 from plink.errors import UsageError
 
 _OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z0-9-]*")
@@ -19,7 +19,7 @@ _log = logging.getLogger("plink.config")
 
 
 def attach(command: Any) -> None:
-    """Give the command and all below it ``--no-NAME`` for their flags, and their share of a file's defaults."""
+    """Give the command and its subcommands ``--no-NAME`` for flags, and the defaults of a file."""
     for child in getattr(command, "commands", {}).values():
         attach(child)
     taken = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
@@ -32,7 +32,7 @@ def attach(command: Any) -> None:
 
 
 def _negatable(option: Any, add_to_parser: Callable[[Any, Any], None], names: list[str]) -> Callable[[Any, Any], None]:
-    """The flag with its opposite, which help does not show."""
+    """Return a parser hook that adds the flag and its opposite, which help does not show."""
 
     def add(parser: Any, context: Any) -> None:
         add_to_parser(parser, context)
@@ -58,7 +58,9 @@ def _with_defaults(invoke: Callable[[Any], Any]) -> Callable[[Any], Any]:
                 if getattr(context, "invoked_subcommand", None) is not None:  # it was that one's
                     raise
                 message = str(error)
-                sources = {name: context.get_parameter_source(name).name for name in _named(context, message)}
+                sources = {
+                    name: context.get_parameter_source(name).name for name in _named_parameters(context, message)
+                }
                 defaults = [name for name, source in sources.items() if source == "DEFAULT_MAP"]
                 if not defaults:
                     raise
@@ -72,27 +74,27 @@ def _with_defaults(invoke: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return run
 
 
-def _named(context: Any, message: str) -> list[str]:
-    """The parameters that a message names, or whose quoted value it tells, in its order."""
+def _named_parameters(context: Any, message: str) -> list[str]:
+    """Return the parameters that a message names, or whose value it quotes, in the message's order."""
     words = {match.group(): match.start() for match in reversed(list(_OPTION.finditer(message)))}
-    places: dict[str, int] = {}
+    positions: dict[str, int] = {}
     for parameter in context.command.params:
         names = [*parameter.opts, *parameter.secondary_opts]
         if parameter.param_type_name == "argument":
-            found = re.search(rf"\b{re.escape(parameter.metavar or parameter.name.upper())}\b", message)
-            at = [found.start()] if found else []
+            match = re.search(rf"\b{re.escape(parameter.metavar or parameter.name.upper())}\b", message)
+            offsets = [match.start()] if match else []
         else:
-            at = [words[name] for name in names if name in words]
+            offsets = [words[name] for name in names if name in words]
         value = (context.default_map or {}).get(parameter.name)
-        if not at and isinstance(value, str) and value and repr(value) in message:
-            at = [message.index(repr(value))]
-        if at:
-            places[parameter.name] = min(at)
-    return sorted(places, key=lambda name: places[name])
+        if not offsets and isinstance(value, str) and value and repr(value) in message:
+            offsets = [message.index(repr(value))]
+        if offsets:
+            positions[parameter.name] = min(offsets)
+    return sorted(positions, key=lambda name: positions[name])
 
 
 def _drop(context: Any, name: str) -> None:
-    """Take the command's own default instead of the file's."""
+    """Replace the file's value of a parameter by the command's own default."""
     del context.default_map[name], context.params[name]
-    (parameter,) = (one for one in context.command.params if one.name == name)
+    (parameter,) = (candidate for candidate in context.command.params if candidate.name == name)
     parameter.handle_parse_result(context, {}, [])

@@ -13,19 +13,20 @@ def info(
     full: Annotated[
         bool,
         typer.Option(
-            "--full", help="With the names of this machine and its folders, and what PyTorch says: not for the public."
+            "--full",
+            help="Include names of this machine and its folders, and PyTorch's own report: not for the public.",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Say what a bug report needs: versions of plink, Python, the libraries and launchers, what this machine can do.
+    """Print what a bug report needs: versions of plink, Python, libraries and launchers, capabilities of this machine.
 
-    Made to be posted: without --full it names no host, address, user or folder, and values only of variables that are
-    known to be harmless. A part that cannot be had is a line that says why.
+    Safe to post: without --full it names no host, address, user or folder, and shows values only of harmless
+    variables.
 
     Example: plink info > info.txt
     """
-    from plink.cli.about import gather
+    from plink.cli.environment_report import gather
 
     document = gather(full)
     if as_json:
@@ -35,18 +36,18 @@ def info(
             if isinstance(part, dict):
                 print("\n".join(_lines(name.replace("_", " "), part)))
     if full:
-        say("this names your machine, you and your folders: look through it before you post it")
+        say("this names your machine, you and your folders: check it before you post it")
     else:
         say("no host, address, user or folder is named here; --full names them")
 
 
 def _lines(title: str, part: dict[str, Any]) -> list[str]:
     width = max(map(len, part), default=0) + 2
-    rows = [f"  {key:<{width}} {_said(key, value)}".rstrip() for key, value in part.items()]
+    rows = [f"  {key:<{width}} {_format_value(key, value)}".rstrip() for key, value in part.items()]
     return [title, *(rows or [f"  {_NONE}"])]
 
 
-def _said(key: str, value: Any) -> str:
+def _format_value(key: str, value: Any) -> str:
     from plink.model.units import format_bytes, format_duration
 
     if value is None or value == []:
@@ -56,7 +57,7 @@ def _said(key: str, value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     if isinstance(value, dict):
-        return ", ".join(f"{_said(name, one)}{_OF.get(name, '')}" for name, one in value.items())
+        return ", ".join(f"{_format_value(name, item)}{_OF.get(name, '')}" for name, item in value.items())
     if key.endswith("bytes"):
         return format_bytes(value)
     return format_duration(value) if key.endswith("_s") else str(value)

@@ -1,4 +1,4 @@
-"""Ctrl-C, TERM and HUP: the first ends a command in order, the second leaves at once."""
+"""Handle Ctrl-C, TERM and HUP: the first stops a command cleanly, the second exits at once."""
 
 import contextlib
 import os
@@ -10,46 +10,49 @@ from types import FrameType
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Stop:
-    """The handler: the first signal raises KeyboardInterrupt, or is only noted where a search keeps what it has."""
+class SignalHandler:
+    """Signal handler: the first signal raises KeyboardInterrupt, or only sets a flag within
+    :func:`deferred_interrupts`."""
 
     def __init__(self) -> None:
         self.number = 0
-        self.noting = False
+        self.deferring = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if self.number:
             os._exit(128 + number)
         self.number = number
         with contextlib.suppress(OSError):  # a closed terminal is one of the reasons to stop
-            print("\nplink: stopping; once more to leave at once", file=sys.stderr, flush=True)
-        if not self.noting:
+            print("\nplink: stopping; press Ctrl-C again to exit at once", file=sys.stderr, flush=True)
+        if not self.deferring:
             raise KeyboardInterrupt
 
     @property
     def exit_code(self) -> int:
-        """As a shell says it: 130 for Ctrl-C."""
+        """The exit code of a shell: 130 for Ctrl-C."""
         return 128 + (self.number or signal.SIGINT)
 
 
-def install() -> Stop:
-    """Handle these signals from now on, but those that are ignored: under nohup a closed terminal is survived."""
-    stop = Stop()
+def install() -> SignalHandler:
+    """Install the handler for these signals, except those that are ignored (as under nohup)."""
+    handler = SignalHandler()
     for number in _SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, stop)
-    return stop
+            signal.signal(number, handler)
+    return handler
 
 
 @contextlib.contextmanager
-def noted() -> Iterator[Callable[[], bool]]:
-    """Within it a signal ends nothing by itself: ask now and then whether one came."""
-    stop = next((one for one in map(signal.getsignal, _SIGNALS) if isinstance(one, Stop)), None)
-    if stop is None:
+def deferred_interrupts() -> Iterator[Callable[[], bool]]:
+    """Defer signals within this context; the value it gives returns whether one came."""
+    installed = next(
+        (handler for handler in map(signal.getsignal, _SIGNALS) if isinstance(handler, SignalHandler)), None
+    )
+    if installed is None:
         yield lambda: False
         return
-    stop.noting = True
+    installed.deferring = True
     try:
-        yield lambda: stop.number != 0
+        yield lambda: installed.number != 0
     finally:
-        stop.noting = False
+        installed.deferring = False

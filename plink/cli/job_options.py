@@ -1,4 +1,4 @@
-"""What commands that start jobs take: every option is declared once, and all are checked together."""
+"""Options of commands that start jobs: each is declared once, and all are checked together."""
 
 import inspect
 import re
@@ -14,15 +14,15 @@ import typer
 from plink.cli.completion import NAMES
 from plink.errors import UsageError
 
-_ORDER = "Which hosts, in which order"
-RUN_PANEL = "How the program runs"
+_ORDER = "Hosts and rank order"
+RUN_PANEL = "Execution"
 AGILEML = "agileml"  # a backend that is no algorithm: an elastic job
-_RARE = "What is seldom changed"
-_OUTPUT = "What is shown and kept"
+_RARE = "Rare settings"
+_OUTPUT = "Output"
 GIVEN_ORDER = "given"  # of --order: as the hosts file has them; a file of that name is ./given
 PROGRAM_FIRST = {"help_option_names": ["-h", "--help"], "allow_interspersed_args": False}
 
-# Launchers of others start the ranks: no agent of plink's is on the hosts.
+# External launchers start the ranks: no agent of plink runs on the hosts.
 _EXTERNAL = ("mpirun", "mpich", "slurm")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -30,7 +30,7 @@ Algorithm = StrEnum("Algorithm", {name: name for name in NAMES})  # type: ignore
 
 
 class RunnerName(StrEnum):
-    """What starts the ranks of a job."""
+    """Name of a runner: what starts the ranks of a job."""
 
     SSH = "ssh"
     LOCAL = "local"
@@ -41,12 +41,12 @@ class RunnerName(StrEnum):
 
 
 Program = Annotated[str, typer.Argument(metavar="PROGRAM", help="A .py file or a command.", show_default=False)]
-Arguments = Annotated[list[str] | None, typer.Argument(metavar="ARGS", help="Its arguments.")]
+Arguments = Annotated[list[str] | None, typer.Argument(metavar="ARGS", help="Arguments of the program.")]
 
 
 @dataclass(frozen=True)
 class LaunchSettings:
-    """What is seldom changed: each a NAME=VALUE of ``--set``."""
+    """Rarely changed settings: each is a NAME=VALUE of ``--set``."""
 
     max_network_age_s: float = 86400.0
     master_port: int = 0
@@ -56,69 +56,80 @@ class LaunchSettings:
 
 
 def option(panel: str, text: str, *names: str, **more: Any) -> Any:
-    """An option under that heading."""
+    """Return an option under that heading of the help."""
     return typer.Option(*names, rich_help_panel=panel, help=text, **more)
 
 
 @dataclass(frozen=True)
 class JobOptions:
-    """As typed; an option that the command lacks, or that was not typed, is None, False or empty."""
+    """Job options as typed. One that the command lacks, or that was not typed, is None, False or empty."""
 
     # fmt: off
     hosts_file: Annotated[Path | None, option(
-        _ORDER, "Hosts file; default, but for elastic jobs: the hosts of .plink/network.json.", "--hosts")] = None
+        _ORDER, "Hosts file; default: the hosts of .plink/network.json (not for elastic jobs).", "--hosts")] = None
     order: Annotated[str | None, option(
-        _ORDER, "An order, a plan with its environment, or names one a line; given: as in the hosts file. Default "
-        ".plink/order.json.", metavar="[FILE|given]")] = None
+        _ORDER, "Rank order: an order, a plan, or one host name per line; given: as in the hosts file. Default: "
+        ".plink/order.json, else hosts are probed and ordered first.", metavar="[FILE|given]")] = None
     algo: Annotated[Algorithm | None, option(
-        _ORDER, "The collective to order for; default: the last, or ring.", metavar="[ring|2lha|...]")] = None
+        _ORDER, "Algorithm of the collective to order for; default: that of the last order, or ring.",
+        metavar="[ring|2lha|...]")] = None
     runner: Annotated[RunnerName | None, option(
-        RUN_PANEL, "What starts the ranks; ssh if nothing else is known.")] = None
+        RUN_PANEL, "Launcher of the ranks; default: ssh.")] = None
     slots: Annotated[int | None, option(
-        RUN_PANEL, "With --runner local: how many ranks (one a core), or hosts of an elastic job (2).",
+        RUN_PANEL, "With --runner local: number of ranks (default: one per core), or hosts of an elastic job (2).",
         min=1, max=65536)] = None
     launcher_args: Annotated[str | None, option(
-        RUN_PANEL, "Added to the command of mpirun, srun or sbatch, split as a shell would.", metavar="TEXT")] = None
+        RUN_PANEL, "Arguments for mpirun, srun or sbatch, split as in a shell.", metavar="TEXT")] = None
     backend: Annotated[str | None, option(
-        RUN_PANEL, "Run PyTorch's all-reduces by 2lha, ring, flat, ... or a schedule's file; auto: the cheapest for "
-        "each size. `plink launch` also takes agileml: an elastic job.", metavar="[auto|ALGORITHM|FILE]")] = None
+        RUN_PANEL, "Run PyTorch's all-reduces by this algorithm or schedule file; auto: the cheapest for each size. "
+        "`plink launch` also takes agileml: an elastic job.", metavar="[auto|ALGORITHM|FILE]")] = None
     autotune: Annotated[bool, option(
         RUN_PANEL, "With --backend 2lha or flat: move work between ranks when the network changes.",
         "--autotune")] = False
-    env: Annotated[list[str] | None, option(RUN_PANEL, "Added to every rank's environment.")] = None
+    env: Annotated[list[str] | None, option(
+        RUN_PANEL, "Set a variable in every rank's environment; repeatable.")] = None
     python: Annotated[str | None, option(
-        RUN_PANEL, "Interpreter for .py files; default: this one's path, else python3.")] = None
+        RUN_PANEL, "Interpreter for .py files; default: this interpreter's path, else python3.",
+        metavar="PYTHON")] = None
     workdir: Annotated[str | None, option(
-        RUN_PANEL, "Folder on the hosts to run in; default: this one's path, else the home.")] = None
+        RUN_PANEL, "Working directory on the hosts; default: the current one's path, else the home.",
+        metavar="DIR")] = None
     sync: Annotated[Path | None, option(
         RUN_PANEL, "Copy this folder to hosts that lack it, and run in the copy.", metavar="DIR")] = None
     interface: Annotated[str | None, option(
-        RUN_PANEL, "For Gloo and NCCL (eth0, or eth0,eth1); default: what leads to the others.")] = None
+        RUN_PANEL, "Interface for Gloo and NCCL (eth0, or eth0,eth1); default: that of the route to the other hosts.",
+        metavar="IFACE")] = None
     timeout: Annotated[str | None, option(
-        RUN_PANEL, "End the job when it takes longer (2h), with the stacks of its ranks.")] = None
+        RUN_PANEL, "Terminate the job after this time (2h) and print its ranks' stacks.")] = None
     settings: Annotated[list[str] | None, option(
         _RARE, "max-network-age=24h, master-port=N, allow-version-mismatch=yes, autotune-every=2s or "
         "autotune-threshold=0.2.", "--set")] = None
     accept_new_host_keys: Annotated[bool, option(
         _RARE, "Note unknown SSH host keys instead of refusing them.", "--accept-new-host-keys")] = False
     log_dir: Annotated[Path | None, option(
-        _OUTPUT, "Where each rank's output is kept; default: in the run's folder.")] = None
+        _OUTPUT, "Folder for each rank's output; default: in the run's folder.", metavar="DIR")] = None
     tail: Annotated[int | None, option(
-        _OUTPUT, "Show only the last so many lines of each rank, when all is over.", min=0)] = None
+        _OUTPUT, "Show only the last N lines of each rank, at the end.", min=0)] = None
     dry_run: Annotated[bool, option(
-        _OUTPUT, "Do all but start the program, and say what would be started.", "--dry-run")] = False
+        _OUTPUT, "Check everything and show the commands, but do not start the program.", "--dry-run")] = False
     as_json: Annotated[bool, option(
         _OUTPUT, "Print the result as JSON; the ranks' output goes to stderr.", "--json")] = False
     # fmt: on
 
     @property
     def environment(self) -> dict[str, str]:
-        """What ``--env`` says. :raises UsageError: as :func:`named_values`."""
+        """Variables of ``--env``. :raises UsageError: as :func:`named_values`.
+
+        :raises UsageError: as :func:`named_values`.
+        """
         return named_values(self.env or [])
 
     @property
     def launcher_words(self) -> tuple[str, ...]:
-        """``--launcher-args`` as words. :raises UsageError: for a quote that is not closed."""
+        """Words of ``--launcher-args``. :raises UsageError: for a quote that is not closed.
+
+        :raises UsageError: for a quote that is not closed.
+        """
         try:
             return tuple(shlex.split(self.launcher_args or ""))
         except ValueError as error:
@@ -126,15 +137,18 @@ class JobOptions:
 
     @property
     def timeout_s(self) -> float | None:
-        """:raises UsageError: for what is no time, or leaves none."""
+        """Seconds of ``--timeout``.
+
+        :raises UsageError: for what is no time, or leaves none.
+        """
         from plink.model.units import parse_limit
 
         return parse_limit(self.timeout) if self.timeout else None
 
     def check(self, runner: str, external: bool | None = None) -> LaunchSettings:
-        """Refuse what cannot be, or does not go with something else, before any host is asked; returns ``--set``.
+        """Refuse invalid options and combinations before any host is contacted, and return ``--set``.
 
-        :param external: whether a launcher of others starts the ranks; None: the runner tells.
+        :param external: whether an external launcher starts the ranks; None: as the runner has it.
         :raises UsageError: for the first such thing.
         """
         from plink.model.storage import check_folder
@@ -143,7 +157,7 @@ class JobOptions:
         if self.log_dir is not None:
             check_folder(self.log_dir)
         if self.sync and external:
-            raise UsageError(f"--sync needs an agent of plink's on the hosts; --runner {runner} has none")
+            raise UsageError(f"--sync needs plink's agents on the hosts; --runner {runner} starts none")
         if self.sync and self.workdir:
             raise UsageError("--sync runs the job in the copy; omit --workdir")
         if self.slots and runner != RunnerName.LOCAL:
@@ -153,7 +167,7 @@ class JobOptions:
         if self.autotune and (self.backend is None or runner not in (RunnerName.SSH, RunnerName.LOCAL)):
             raise UsageError("--autotune goes with --backend, and with --runner ssh or local")
         if self.launcher_args is not None and not external:
-            raise UsageError(f"--launcher-args: --runner {runner} starts no launcher that would take them")
+            raise UsageError(f"--launcher-args: --runner {runner} takes no launcher arguments")
         # Read for the sake of what they refuse.
         _ = self.environment, self.launcher_words, self.timeout_s
         settings = launch_settings(self.settings or [])
@@ -168,7 +182,7 @@ class JobOptions:
 
 
 def named_values(words: list[str]) -> dict[str, str]:
-    """NAME=VALUE words as a dictionary.
+    """Return NAME=VALUE words as a dictionary.
 
     :raises UsageError: for one that is written otherwise, or whose name no shell would take.
     """
@@ -182,7 +196,7 @@ def named_values(words: list[str]) -> dict[str, str]:
 
 
 def launch_settings(words: list[str]) -> LaunchSettings:
-    """What ``--set`` says.
+    """Parse the NAME=VALUE words of ``--set``.
 
     :raises UsageError: for a name that there is none of, or a value that cannot be.
     """
@@ -208,9 +222,9 @@ def launch_settings(words: list[str]) -> LaunchSettings:
     return LaunchSettings(**values)
 
 
-def _number(kind: Callable[[str], float], least: float, most: float) -> Callable[[str], float]:
+def _number(kind: Callable[[str], float], low: float, high: float) -> Callable[[str], float]:
     def read(text: str) -> float:
-        if not least <= (number := kind(text)) <= most:
+        if not low <= (number := kind(text)) <= high:
             raise ValueError
         return number
 
@@ -218,7 +232,7 @@ def _number(kind: Callable[[str], float], least: float, most: float) -> Callable
 
 
 def takes(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a command of a function with parameters that are dataclasses of options: each field is an option.
+    """Make a command of a function with parameters that are dataclasses of options; each field is an option.
 
     :param names: the fields of :class:`JobOptions` that this command has; of other dataclasses it has all.
     """
@@ -249,7 +263,7 @@ def takes(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 
 def _options(kind: Any, names: Iterable[str]) -> list[inspect.Parameter]:
-    """Fields of a dataclass as parameters."""
+    """Return the fields of a dataclass as parameters."""
     declared, hints = {field.name: field for field in fields(kind)}, get_type_hints(kind, include_extras=True)
     return [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=declared[name].default, annotation=hints[name])

@@ -1,4 +1,4 @@
-"""From what was typed to a job that can be started: the program, its hosts in order, its environment."""
+"""Turn typed options into a job that can be started: program, hosts in order, environment."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ _UNCHECKED = (KUBERNETES, "slurm")
 
 
 def new_job(program: str, args: list[str], options: JobOptions, runner: str) -> JobSetup:
-    """What was asked for, put in order first where that is needed.
+    """Return the job, with its hosts ordered first where needed.
 
     :raises PlinkError: for options that cannot be, as :func:`job_order` and :func:`backend_for` do, and for hosts that
         cannot run it.
@@ -50,7 +50,7 @@ def new_job(program: str, args: list[str], options: JobOptions, runner: str) -> 
 
 
 def launch_request(runner: str, options: JobOptions, autotune: AutotuneRequest | None = None) -> LaunchRequest:
-    """How a job is started by what was typed; its run is kept."""
+    """Return how the job is started; its run is recorded."""
     record = RecordRequest(options.log_dir, {"python": options.python})
     return LaunchRequest(runner, {}, options.accept_new_host_keys, record, autotune)
 
@@ -58,7 +58,7 @@ def launch_request(runner: str, options: JobOptions, autotune: AutotuneRequest |
 def set_up(
     job: Job, order: JobOrder, request: LaunchRequest, options: JobOptions, plan_file: Path | None = None
 ) -> JobSetup:
-    """The job with its backend, and with ``--env`` over all else.
+    """Return the job with its backend; ``--env`` wins over all else.
 
     :param request: with Autotune of the masters that it has, where no backend is typed that has others.
     :raises PlinkError: as :func:`backend_for` does.
@@ -76,17 +76,17 @@ def set_up(
     if autotune is not None and settings.autotune_threshold is not None:
         autotune = replace(autotune, threshold=settings.autotune_threshold)
     request = replace(request, identities=order.identities, autotune=autotune)
-    return JobSetup(replace(job, env=env | options.environment), order.hosts, order.given, request, options)
+    return JobSetup(replace(job, env=env | options.environment), order.hosts, order.baseline, request, options)
 
 
 def with_options(job: Job, options: JobOptions, settings: LaunchSettings) -> Job:
-    """The job with what was typed, where something was."""
+    """Return the job with the options that were typed."""
     return replace(
         job,
         timeout_s=options.timeout_s or job.timeout_s,
         interface=options.interface or job.interface,
         master_port=settings.master_port or job.master_port,
-        mixed_versions=settings.allow_version_mismatch or job.mixed_versions,
+        allow_version_mismatch=settings.allow_version_mismatch or job.allow_version_mismatch,
         sync=options.sync or job.sync,
         launcher_args=options.launcher_words or job.launcher_args,
     )
@@ -99,7 +99,7 @@ def _sources(options: JobOptions, settings: LaunchSettings) -> Sources:
         hosts_file=options.hosts_file,
         order_file=None if planned else order,
         plan_file=order if planned else None,
-        as_given=options.order == GIVEN_ORDER,
+        keep_order=options.order == GIVEN_ORDER,
         max_age_s=settings.max_network_age_s,
         algo=options.algo,
         accept_new_host_keys=options.accept_new_host_keys,
@@ -107,7 +107,7 @@ def _sources(options: JobOptions, settings: LaunchSettings) -> Sources:
 
 
 def _local(options: JobOptions) -> JobOrder:
-    """This machine as the only host."""
+    """Return this machine as the only host."""
     if options.hosts_file or options.order:
         raise UsageError("--runner local runs every rank on this machine; omit --hosts and --order (--slots N)")
     hosts = Hosts((Host("localhost", "127.0.0.1", slots=options.slots or os.cpu_count() or 1),))

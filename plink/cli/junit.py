@@ -10,8 +10,7 @@ from plink.model.storage import write_text
 
 @dataclass(frozen=True)
 class Case:
-    """One thing that was asked for; ``suite``: what it belongs to. ``ok`` None: it could not be found out. ``seconds``:
-    what it took, where that is known."""
+    """A test case. ``ok`` None: the result is unknown; ``seconds``: its duration, where known."""
 
     suite: str
     name: str
@@ -21,8 +20,8 @@ class Case:
 
 
 def write_junit(path: Path, cases: Sequence[Case]) -> None:
-    """A suite each, in the order in which they come. Where several of a suite have one name, all but the first get a
-    number: GitLab shows only one of them otherwise.
+    """Write the cases as JUnit XML, one suite after the other. Cases with the same name in a suite are numbered,
+    because GitLab shows only one of them otherwise.
 
     :raises PlinkError: when it cannot be written.
     """
@@ -31,8 +30,8 @@ def write_junit(path: Path, cases: Sequence[Case]) -> None:
         members = [case for case in cases if case.suite == suite]
         parent = ElementTree.SubElement(top, "testsuite", {"name": _printable(suite), **_counts(members)})
         for k, case in enumerate(members, start=1):
-            alike = sum(other.name == case.name for other in members[:k])
-            name = case.name if alike == 1 else f"{case.name} ({alike})"
+            occurrence = sum(other.name == case.name for other in members[:k])
+            name = case.name if occurrence == 1 else f"{case.name} ({occurrence})"
             node = ElementTree.SubElement(
                 parent, "testcase", classname=f"plink.{_printable(suite)}", name=name, time=f"{case.seconds:.3f}"
             )
@@ -55,5 +54,5 @@ def _counts(cases: Sequence[Case]) -> dict[str, str]:
 
 
 def _printable(text: str) -> str:
-    """XML has no place for control characters."""
+    """Replace control characters, which XML cannot hold."""
     return "".join(character if character.isprintable() or character in "\n\t" else "\ufffd" for character in text)

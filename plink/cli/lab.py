@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from runners.lab.blueprint import Blueprint
 
 _DEFAULT = "lab"
-Name = Annotated[str, typer.Option("--name", help="Which lab; several can stand side by side.")]
+Name = Annotated[str, typer.Option("--name", help="Name of the lab; several can run at the same time.")]
 Target = Annotated[str, typer.Argument(metavar="HOST|RACK", help="A host (node-03) or a rack (rack0).")]
 
 
 @app.command()
 def up(
     name: Name = _DEFAULT,
-    racks: Annotated[int, typer.Option(help="How many racks.")] = 4,
+    racks: Annotated[int, typer.Option(help="Number of racks.")] = 4,
     hosts_per_rack: Annotated[int, typer.Option(help="Hosts in each.")] = 4,
     host_rate: Annotated[str, typer.Option(help="What each host can send, and receive.")] = "200mbit",
     uplink_rate: Annotated[str, typer.Option(help="What each rack can send, and receive.")] = "200mbit",
@@ -32,12 +32,10 @@ def up(
         str, typer.Option(help="Delay added on uplinks, each way (needs the kernel's netem).")
     ] = "0",
     mtu: Annotated[int, typer.Option(help="Largest packet in bytes.")] = 9000,
-    seed: Annotated[int, typer.Option(help="Deals hosts to racks.")] = 0,
+    seed: Annotated[int, typer.Option(help="Assigns hosts to racks.")] = 0,
     private_folder: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="PATH[=HOSTS]", help="A folder that each host (or each of these) has for itself; may come often."
-        ),
+        typer.Option(metavar="PATH[=HOSTS]", help="A private folder of each host (or of each of these); repeatable."),
     ] = None,
 ) -> None:
     """Bring a lab up (needs root). A lab that is up already is left as it is.
@@ -69,16 +67,16 @@ def up(
 @app.command()
 def down(
     name: Name = _DEFAULT,
-    every: Annotated[bool, typer.Option("--all", help="Every lab on this machine, half-up ones too.")] = False,
+    all_labs: Annotated[bool, typer.Option("--all", help="Every lab on this machine, half-up ones too.")] = False,
 ) -> None:
-    """Take a lab down; nothing of it is left. Fine when there is none.
+    """Take a lab down and remove all of it. Does nothing when there is none.
 
     Example: plink lab down
     """
     from runners.lab.lifecycle import down as take_down
     from runners.lab.state import names
 
-    for lab in names() if every else [name]:
+    for lab in names() if all_labs else [name]:
         say(f"lab {lab!r} {'is down' if take_down(lab) else 'was not up'}")
 
 
@@ -86,7 +84,7 @@ def down(
 def status(
     name: Name = _DEFAULT, as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False
 ) -> None:
-    """How hosts and uplinks stand, faults included.
+    """Show the state of hosts and uplinks, faults included.
 
     Example: plink lab status
     """
@@ -175,7 +173,7 @@ def cut(
     ] = None,
     name: Name = _DEFAULT,
 ) -> None:
-    """Unplug a host or a rack: packets vanish, nobody is told.
+    """Unplug a host or a rack: packets are dropped without an error.
 
     Example: plink lab cut rack1
     """
@@ -206,7 +204,7 @@ def load(
     source: Annotated[str, typer.Argument(metavar="FROM", help="The host that sends.")],
     sink: Annotated[str, typer.Argument(metavar="TO", help="The host that receives.")],
     rate: Annotated[str, typer.Option(help="How much to send.")] = "100mbit",
-    duration: Annotated[str, typer.Option(help="For how long, ten minutes at most.")] = "30s",
+    duration: Annotated[str, typer.Option(help="Duration, ten minutes at most.")] = "30s",
     name: Name = _DEFAULT,
 ) -> None:
     """Send cross traffic from one host to another in the background; it ends by itself (or with heal).
@@ -234,7 +232,7 @@ def heal(name: Name = _DEFAULT) -> None:
     from runners.lab.state import State
 
     faults.heal(_blueprint(name), State(name))
-    say(f"lab {name!r} is as it was at first")
+    say(f"lab {name!r} is as it was when it was brought up")
 
 
 def _blueprint(name: str) -> "Blueprint":

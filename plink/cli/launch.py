@@ -11,12 +11,12 @@ from plink.cli.job_options import AGILEML, Arguments, JobOptions, Program, takes
     "as_json",
 )  # fmt: skip
 def launch(program: Program, options: JobOptions, args: Arguments = None) -> None:
-    """Run a program as the ranks of a job, in plink's order, and prove that every rank is where it should be.
+    """Run a program as the ranks of a job, in plink's order, and verify the placement of every rank first.
 
     Each rank gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK,
     MASTER_ADDR and MASTER_PORT as under torchrun, and GLOO_SOCKET_IFNAME and
-    NCCL_SOCKET_IFNAME. The first rank that fails ends the others. What was
-    run, the proof and the output stay in .plink/runs (`plink runs`).
+    NCCL_SOCKET_IFNAME. The first rank that fails terminates the others. The
+    job's record and output are kept in .plink/runs (`plink runs`).
 
     Example: plink launch --hosts hosts.txt train.py --epochs 3
     """

@@ -1,52 +1,52 @@
-"""One job from the command line: shown while it runs, and told of when it ends."""
+"""Run one job from the command line: show its output, then its result."""
 
 import contextlib
 import sys
 from collections import deque
 from dataclasses import dataclass, field
 
-from plink.api.launching import LaunchRequest, RunObserver, dry_run, launch
+from plink.api.launching import LaunchRequest, dry_run, launch
 from plink.cli.job_options import JobOptions
 from plink.cli.screen import print_json, progress, say_error
 from plink.model.hostlist import fold_hostlist
 from plink.model.hosts import Hosts
 from runners.job.job import Job
 from runners.job.output import Sink
-from runners.job.result import OrderNotKept, RunResult
-from runners.job.runner import Command, DryRun
+from runners.job.result import PlacementError, RunResult
+from runners.job.runner import DryRun, LaunchCommand, RunObserver
 
 _LAST_LINES = 10
 
 
 @dataclass(frozen=True)
 class JobSetup:
-    """A job as it was asked for. ``hosts``: in rank order; ``given``: as they stood in the hosts file."""
+    """A job that can be started. ``hosts``: in rank order; ``baseline``: in the order of the hosts file."""
 
     job: Job
     hosts: Hosts
-    given: Hosts
+    baseline: Hosts
     request: LaunchRequest
     options: JobOptions
 
 
 @dataclass
 class _Screen:
-    """Shows lines with their ranks; with ``tail``, only the last of each rank, at the end."""
+    """Print lines with their ranks; with ``tail`` only the last lines of each rank, at the end."""
 
     width: int
     as_json: bool
     tail: int | None
-    _kept: dict[int, deque[tuple[str, str]]] = field(default_factory=dict)
+    _last_lines: dict[int, deque[tuple[str, str]]] = field(default_factory=dict)
 
     def line(self, rank: int | None, stream: str, line: str) -> None:
         if self.tail is None or rank is None:
             self._show(rank, stream, line)
         else:
-            self._kept.setdefault(rank, deque(maxlen=self.tail)).append((stream, line))
+            self._last_lines.setdefault(rank, deque(maxlen=self.tail)).append((stream, line))
 
     def last_lines(self) -> None:
-        for rank in sorted(self._kept):
-            for stream, line in self._kept.pop(rank):
+        for rank in sorted(self._last_lines):
+            for stream, line in self._last_lines.pop(rank):
                 self._show(rank, stream, line)
 
     def _show(self, rank: int | None, stream: str, line: str) -> None:
@@ -57,7 +57,7 @@ class _Screen:
 
 
 def start(setup: JobSetup) -> int:
-    """Run the job, or show what a run would start; returns the exit code to end with.
+    """Run the job, or show a dry run; return the exit code.
 
     :raises PlinkError: when it could not be run.
     """
@@ -67,21 +67,21 @@ def start(setup: JobSetup) -> int:
     result = run(setup)
     if setup.options.as_json:
         print_json(result.to_json())
-    error = tell_failure(result)
+    error = report_failure(result)
     if error is not None:
         say_error(f"error: {error}")
     return result.exit_code
 
 
 def run(setup: JobSetup, on_line: Sink = lambda *_: None) -> RunResult:
-    """One job to its end, shown; ``on_line`` is given every line too.
+    """Run one job to its end and show its output; ``on_line`` receives every line too.
 
     :raises PlinkError: when it could not be run.
     """
     width = len(str(sum(host.slots for host in setup.hosts) - 1))
     screen = _Screen(width, setup.options.as_json, setup.options.tail)
 
-    def shown(rank: int | None, stream: str, line: str) -> None:
+    def on_any_line(rank: int | None, stream: str, line: str) -> None:
         on_line(rank, stream, line)
         screen.line(rank, stream, line)
 
@@ -89,13 +89,13 @@ def run(setup: JobSetup, on_line: Sink = lambda *_: None) -> RunResult:
         with contextlib.ExitStack() as bars:
             advance = bars.enter_context(progress("connecting", "copying"))
             observer = RunObserver(
-                shown, lambda locations: bars.close(), lambda what, done, total: advance[what](done, total)
+                on_any_line, lambda locations: bars.close(), lambda what, done, total: advance[what](done, total)
             )
             return launch(setup.job, setup.hosts, None, setup.request, observer)
-    except OrderNotKept as error:
+    except PlacementError as error:
         for rank in error.locations:
-            mark = f"  <- {rank.wrong}" if rank.wrong else ""
-            say_error(f"rank {rank.rank:>{width}}: asked for {rank.host}, found {rank.hostname}{mark}")
+            mark = f"  <- {rank.problem}" if rank.problem else ""
+            say_error(f"rank {rank.rank:>{width}}: assigned to {rank.host}, runs on {rank.hostname}{mark}")
         if setup.options.as_json:
             print_json(error.result.to_json())
         raise
@@ -104,7 +104,7 @@ def run(setup: JobSetup, on_line: Sink = lambda *_: None) -> RunResult:
 
 
 def dry_run_shown(job: Job, hosts: Hosts, request: LaunchRequest) -> DryRun:
-    """What would be started, with bars while hosts are connected to.
+    """Return what would be started, with progress bars while hosts are contacted.
 
     :raises PlinkError: when it could not be: hosts cannot be reached, or one lacks the program, its interpreter or the
         folder.
@@ -115,49 +115,51 @@ def dry_run_shown(job: Job, hosts: Hosts, request: LaunchRequest) -> DryRun:
         return dry_run(job, hosts, None, request, observer)
 
 
-def show_dry_run(found: DryRun, as_json: bool) -> None:
+def show_dry_run(preview: DryRun, as_json: bool) -> None:
     """Print what would be started."""
     if as_json:
-        print_json(found.to_json())
+        print_json(preview.to_json())
         return
-    for path, text in found.files.items():
+    for path, text in preview.files.items():
         print(f"# {path}")
         print(text.rstrip("\n"))
-    for command in found.commands:
-        print(_typed(command))
+    for command in preview.commands:
+        print(_shell_command(command))
 
 
-def _typed(command: Command) -> str:
-    """The command as it would be typed into a shell."""
+def _shell_command(command: LaunchCommand) -> str:
+    """Return the command as typed into a shell."""
     import shlex
 
-    where = [] if command.host is None else [f"# on {command.host}, rank {', '.join(map(str, command.ranks))}\n"]
+    comment = [] if command.host is None else [f"# on {command.host}, rank {', '.join(map(str, command.ranks))}\n"]
     folder = [] if command.workdir is None else [f"cd {shlex.quote(command.workdir)} &&"]
     env = ["env", *(f"{name}={shlex.quote(value)}" for name, value in command.env.items())] if command.env else []
-    return "".join(where) + " ".join([*folder, *env, shlex.join(command.argv)])
+    return "".join(comment) + " ".join([*folder, *env, shlex.join(command.argv)])
 
 
-def tell_failure(result: RunResult) -> str | None:
-    """Show the last lines of the first rank that failed, and what ranks failed in the same way; returns why the job
-    failed, in a sentence, None when it did not."""
+def report_failure(result: RunResult) -> str | None:
+    """Print the last lines of the first rank that failed, and which ranks failed alike. Returns the reason in a
+    sentence, None when the job did not fail."""
     failure = result.failure
     if failure is None:
         return None
     for line in failure.last_lines[-_LAST_LINES:]:
         say_error(line if failure.rank is None else f"[{failure.rank}] {line}")
-    owner = {rank.rank: rank.host for rank in result.proof}
+    host_of_rank = {rank.rank: rank.host for rank in result.locations}
     by_code: dict[int, list[int]] = {}
     for rank, code in sorted(result.exits.items()):
         if code:
             by_code.setdefault(code, []).append(rank)
     for code, ranks in sorted(by_code.items()):
         if len(ranks) > 1:
-            say_error(f"{fold_hostlist(list(dict.fromkeys(owner[rank] for rank in ranks)), ' ')}: exit code {code}")
+            say_error(
+                f"{fold_hostlist(list(dict.fromkeys(host_of_rank[rank] for rank in ranks)), ' ')}: exit code {code}"
+            )
     if failure.cause is not None:
         return failure.cause
     if failure.rank is None:
         return f"the launcher ended with exit code {failure.code}"
     if result.timed_out:
         return f"the job was ended after {result.seconds:.0f} s: that was its --timeout"
-    why = "" if failure.exception is None else f": {failure.exception}"
-    return f"rank {failure.rank} on {failure.host} was the first to fail, with exit code {failure.code}{why}"
+    exception = "" if failure.exception is None else f": {failure.exception}"
+    return f"rank {failure.rank} on {failure.host} was the first to fail, with exit code {failure.code}{exception}"

@@ -1,4 +1,4 @@
-"""What the system refuses a process: descriptors, memory, threads, the folder it works in."""
+"""Limits of the system for a process: descriptors, memory, threads, its folder."""
 
 import errno
 import os
@@ -8,7 +8,7 @@ import sys
 
 from plink.errors import PlinkError
 
-_TRIAL_S = 60.0
+_TRIAL_TIMEOUT_S = 60.0
 # Besides what the command line needs: a product of matrices, for which BLAS takes memory, and something to work with.
 _TRIAL = """
 import sys
@@ -17,8 +17,8 @@ import plink.cli.app, numpy
 numpy.ones((64, 64)) @ numpy.ones((64, 64))
 bytearray(1 << 26)
 """
-_FILES = (errno.EMFILE, errno.ENFILE)
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+_DESCRIPTOR_ERRORS = (errno.EMFILE, errno.ENFILE)
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
 def check_folder() -> None:
@@ -33,8 +33,8 @@ def check_folder() -> None:
 
 
 def check_memory() -> None:
-    """Where the address space is limited, try in a child whether numpy can be loaded: its BLAS ends the process, or
-    sends it SIGINT, where it cannot.
+    """Where address space is limited, try in a child whether numpy loads: otherwise its BLAS ends the process, or
+    sends it SIGINT.
 
     :raises PlinkError: when it cannot be.
     """
@@ -43,31 +43,31 @@ def check_memory() -> None:
         return
     quiet = subprocess.DEVNULL
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", _TRIAL.format(path=sys.path)],
             stdin=quiet,
             stdout=quiet,
             stderr=quiet,
-            timeout=_TRIAL_S,
+            timeout=_TRIAL_TIMEOUT_S,
         )
     except (OSError, subprocess.TimeoutExpired):
         return
-    if done.returncode:
+    if process.returncode:
         raise PlinkError(_out_of_memory())
 
 
 def explain(error: BaseException | None) -> str | None:
-    """What to say of an error that the system's limits brought about, None where they did not."""
+    """Explain an error that the system's limits caused; None for any other error."""
     while error is not None:
         number = error.errno if isinstance(error, OSError) else None
-        if number in _FILES:
+        if number in _DESCRIPTOR_ERRORS:
             soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
             return f"too many open files: this process may have {soft}; raise that by `ulimit -n`"
         if isinstance(error, MemoryError) or number == errno.ENOMEM or "failed to map segment" in str(error):
             return _out_of_memory()
         if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
             return "cannot start a thread: the limit of processes (`ulimit -u`) or of memory (`ulimit -v`) is reached"
-        if isinstance(error, OSError) and number in _NO_ROOM:
+        if isinstance(error, OSError) and number in _DISK_ERRORS:
             return f"{error.filename or 'a file'}: {error.strerror}"
         error = error.__cause__ or error.__context__
     return None

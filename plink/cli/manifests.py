@@ -7,11 +7,11 @@ from typing import Annotated
 
 from plink.cli.job_options import Arguments, JobOptions, Program, option, takes
 
-_PANEL = "The objects"
+_PANEL = "Kubernetes objects"
 
 
-class Kind(StrEnum):
-    """What Kubernetes runs."""
+class ObjectKind(StrEnum):
+    """Kind of Kubernetes object that runs the pods."""
 
     JOB = "job"
     MPI_JOB = "mpijob"
@@ -25,25 +25,25 @@ class Kind(StrEnum):
 def manifests(
     program: Program,
     options: JobOptions,
-    image: Annotated[str, option(_PANEL, "Of the pods; needs python3 and the program.")],
+    image: Annotated[str, option(_PANEL, "Container image; needs python3 and the program.")],
     args: Arguments = None,
-    kind: Annotated[Kind, option(_PANEL, "Which object runs the pods.")] = Kind.JOB,
-    job_name: Annotated[str | None, option(_PANEL, "Default: of the program and the run.")] = None,
-    namespace: Annotated[str | None, option(_PANEL, "Default: the one that kubectl uses.")] = None,
+    kind: Annotated[ObjectKind, option(_PANEL, "Kind of object that runs the pods.")] = ObjectKind.JOB,
+    job_name: Annotated[str | None, option(_PANEL, "Name of the job; default: from the program and the run.")] = None,
+    namespace: Annotated[str | None, option(_PANEL, "Namespace; default: kubectl's.")] = None,
     resources: Annotated[
         list[str] | None,
         option(
             _PANEL,
-            "Of a pod, which has all ranks of its node: cpu=4, memory=8Gi, nvidia.com/gpu=8.",
+            "Resources of a pod, which runs all ranks of its node: cpu=4, memory=8Gi, nvidia.com/gpu=8.",
             metavar="NAME=QUANTITY,...",
         ),
     ] = None,
     output: Annotated[Path | None, option(_PANEL, "File for the objects; default: stdout.", "-o", "--output")] = None,
 ) -> None:
-    """Write Kubernetes objects that run a program as the ranks of a job, in plink's order; nothing is started.
+    """Write Kubernetes objects that run a program as the ranks of a job, in plink's order; start nothing.
 
-    The hosts are the names of nodes. `kubectl apply` starts the job, and pods
-    refuse to run on other nodes than those of the order.
+    Hosts are node names. `kubectl apply` starts the job; a pod on a node
+    outside the order refuses to run.
 
     Example: plink manifests --hosts hosts.txt --order given --image x/train:1 -o job.yaml train.py
     """
@@ -53,7 +53,7 @@ def manifests(
     from plink.model.storage import STANDARD, write_text
     from plink.records import workspace
     from runners.choice import KUBERNETES
-    from runners.job.runner import Watch
+    from runners.job.runner import RunContext, RunObserver
     from runners.kubernetes.settings import PodSettings, parse_resources
     from runners.kubernetes.writer import ObjectWriter
 
@@ -62,15 +62,15 @@ def manifests(
     pods = PodSettings(image, kind, job_name or "", namespace or "", parse_resources(resources or []))
     setup = new_job(program, args or [], options, KUBERNETES)
     writer = ObjectWriter(pods, json=options.as_json)
-    watch = Watch(lambda *line: None, lambda locations: None, time.monotonic, machines=setup.request.identities)
-    found = writer.dry_run(setup.job, setup.hosts, watch)
+    context = RunContext(RunObserver(), time.monotonic, host_identities=setup.request.identities)
+    preview = writer.dry_run(setup.job, setup.hosts, context)
     if options.dry_run:
-        show_dry_run(found, options.as_json)
+        show_dry_run(preview, options.as_json)
         return
-    ((name, text),) = found.files.items()
+    ((name, text),) = preview.files.items()
     file = str(output or STANDARD)
     write_text(file, text)
-    where = f" -n {namespace}" if namespace else ""
-    selected = f"--max-log-requests={len(setup.hosts) + 1} -l plink-job={Path(name).stem}"
-    logs = f"kubectl logs{where} --prefix --tail=-1 {selected}"
+    namespace_args = f" -n {namespace}" if namespace else ""
+    selection = f"--max-log-requests={len(setup.hosts) + 1} -l plink-job={Path(name).stem}"
+    logs = f"kubectl logs{namespace_args} --prefix --tail=-1 {selection}"
     say(f"`kubectl apply -f {file}` starts it; `{logs} | grep plink-rank` shows where each rank is")

@@ -1,20 +1,25 @@
-"""What stands in the place of a value on a page of help: what is meant (``SIZE``), not how it is kept (``<str>``)."""
+"""Show on a page of help what a value means (``SIZE``) or its choices, not its type (``<str>``)."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
-_MOST_SHOWN = 10_000_000  # a limit above that is the computer's, and says nothing to a person
+from plink.cli.completion import choices
+
+_MAX_SHOWN_LIMIT = 10_000_000  # a limit above that is the computer's, and says nothing to a person
+_MAX_METAVAR_CHARS = 22  # what Rich leaves whole in a terminal of 80 columns
 _BY_OPTION = {
-    "--size": "SIZE", "--bandwidth-bytes": "SIZE", "--rate": "RATE", "--host-bandwidth": "RATE",
+    "--size": "SIZE", "--bandwidth-bytes": "SIZE", "--rate": "RATE", "--host-rate": "RATE", "--host-bandwidth": "RATE",
     "--uplink-rate": "RATE", "--uplink-delay": "TIME", "--budget": "TIME", "--bandwidth-time": "TIME",
     "--timeout": "TIME", "--checkpoint-every": "TIME", "--preemption-grace": "TIME", "--heartbeat-timeout": "TIME",
     "--duration": "TIME", "--interval": "TIME", "--in": "TIME", "--time-limit": "SECONDS", "--set": "NAME=VALUE",
     "--env": "NAME=VALUE", "--name": "NAME", "--port": "PORT", "--listen": "ADDRESS",
+    "--algos": "NAME,...",
 }  # fmt: skip
-_BY_KIND: dict[Any, str] = {Path: "FILE", int: "N", float: "X", str: "WORD"}
+_BY_KIND: dict[Any, str] = {Path: "FILE", int: "N", float: "X", str: "TEXT"}
 
 
-def attach(command: Any) -> None:
+def attach(command: Any, words: tuple[str, ...] = ()) -> None:
     """Give every option and argument of the command, and of all under it, a name for its value; a flag has none.
 
     Of releases of Typer that keep the kind of a value elsewhere, options that are not in the table stay as they are.
@@ -26,42 +31,63 @@ def attach(command: Any) -> None:
             parameter.metavar = ""
         else:
             if parameter.metavar is None:
-                parameter.metavar = _metavar(parameter)
+                _name_value(" ".join(words), parameter)
             low, high = (getattr(parameter, end, None) for end in ("min", "max"))
             if high is not None and hasattr(parameter, "_get_number_range_help_str"):
-                said = None if high > _MOST_SHOWN else f"{_plain(low or 0)}-{_plain(high)}"
-                parameter._get_number_range_help_str = lambda said=said: said
+                range_text = None if high > _MAX_SHOWN_LIMIT else f"{_plain(low or 0)}-{_plain(high)}"
+                parameter._get_number_range_help_str = lambda range_text=range_text: range_text
     _strip_help(command)
-    for child in getattr(command, "commands", {}).values():
-        attach(child)
+    for name, child in getattr(command, "commands", {}).items():
+        attach(child, (*words, name))
 
 
 def _strip_help(command: Any) -> None:
-    """``--help`` is a flag too, which is made when it is first asked for."""
-    made = command.get_help_option
+    """Give ``--help``, a flag that Typer makes late, no metavar."""
+    original = command.get_help_option
 
-    def bare(context: Any) -> Any:
-        option = made(context)
+    def without_metavar(context: Any) -> Any:
+        option = original(context)
         if option is not None:
             option.metavar = ""
         return option
 
-    command.get_help_option = bare
+    command.get_help_option = without_metavar
 
 
 def _name_kind(argument: Any) -> None:
-    """Beside an argument, whose metavar is its name, stands the kind of its value."""
+    """Show the kind of an argument's value beside its name."""
     kind = _kind(argument)
     if kind is not None and hasattr(argument, "display_type_rich"):
         argument.display_type_rich = lambda ctx: kind if argument.nargs == 1 else f"{kind}..."
 
 
-def _metavar(option: Any) -> str | None:
-    return next((_BY_OPTION[name] for name in option.opts if name in _BY_OPTION), None) or _kind(option)
+def _name_value(words: str, option: Any) -> None:
+    """Set the metavar of an option: its choices, or the kind of its value. Choices that do not fit end its help."""
+    annotation = getattr(getattr(option, "type_descriptor", None), "annotation", None)
+    values: tuple[str, ...] = (
+        tuple(annotation) if isinstance(annotation, type) and issubclass(annotation, StrEnum) else ()
+    )
+    values = choices(words, option) or values
+    named = next((_BY_OPTION[name] for name in option.opts if name in _BY_OPTION), None)
+    if named is not None or not values:
+        option.metavar = named or _kind(option)
+    elif "2lha" in values:  # algorithms, too many to list
+        option.metavar = "[ring|2lha|...]"
+    else:
+        shown = len(values)
+        while len(_brackets(values, shown)) > _MAX_METAVAR_CHARS:
+            shown -= 1
+        option.metavar = _brackets(values, shown)
+        if shown < len(values):
+            option.help = f"{option.help} Choices: {', '.join(values)}."
+
+
+def _brackets(values: tuple[str, ...], shown: int) -> str:
+    return f"[{'|'.join((*values[:shown], *(['...'] if shown < len(values) else [])))}]"
 
 
 def _kind(parameter: Any) -> str | None:
-    """The kind of a value, of a list that of its members; None of one that is not in the table."""
+    """Return the kind of a value, for a list that of its items; None if unknown."""
     annotation = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
     if get_origin(annotation) is list:
         (annotation,) = get_args(annotation)
@@ -69,5 +95,5 @@ def _kind(parameter: Any) -> str | None:
 
 
 def _plain(number: float) -> str:
-    """Without the ``.0`` of a whole number."""
+    """Format a number, a whole one without ``.0``."""
     return str(int(number)) if number == int(number) else str(number)

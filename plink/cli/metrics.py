@@ -1,4 +1,4 @@
-"""The metric that a program reports, found in what it printed."""
+"""Parse a program's metric from its output."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from plink.errors import UsageError
 
 
 def metric_from(pattern: str) -> Callable[[Sequence[str]], float | None]:
-    """A reader of metrics: the last that the lines hold, None where they hold none.
+    """Return a function that parses the last metric in the lines, None where there is none.
 
     ``pattern``: a regular expression whose one group is the metric, or the key of a JSON line (``{"step_s": 0.31}``),
     whose value is a number, or a list of numbers of which the median counts.
@@ -32,11 +32,11 @@ def _last(lines: Sequence[str], read: Callable[[str], float | None]) -> float | 
 
 
 def _from_text(line: str, expression: re.Pattern[str]) -> float | None:
-    found = expression.findall(line)
+    matches = expression.findall(line)
     try:
-        return float(found[-1]) if found else None
+        return float(matches[-1]) if matches else None
     except ValueError:
-        raise UsageError(f"--metric {expression.pattern}: {str(found[-1])[:40]!r} is no number") from None
+        raise UsageError(f"--metric {expression.pattern}: {str(matches[-1])[:40]!r} is no number") from None
 
 
 def _from_json(line: str, key: str) -> float | None:
@@ -45,7 +45,7 @@ def _from_json(line: str, key: str) -> float | None:
     except (ValueError, AttributeError, RecursionError):
         return None
     values = value if isinstance(value, list) else [value]
-    if not values or any(isinstance(one, bool) or not isinstance(one, int | float) for one in values):
+    if not values or any(isinstance(item, bool) or not isinstance(item, int | float) for item in values):
         return None
     try:
         return float(statistics.median(values))

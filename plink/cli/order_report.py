@@ -1,4 +1,4 @@
-"""What was found, for people.
+"""Summarise a search for an order in lines of text.
 
 Imported by commands that solve, when they run: it needs the solvers.
 """
@@ -7,31 +7,32 @@ from plink.api.ordering import Solved
 from plink.model.units import format_us
 from solvers.ordering.exact import is_optimal
 
-_WHAT = {"sum": "sum of round trips", "bottleneck": "longest round trip"}
+_OBJECTIVE_TEXT = {"sum": "sum of round trips", "bottleneck": "longest round trip"}
 
 
 def summary(solved: Solved) -> list[str]:
-    """Lines for people: costs and bound, then what else there is to say, then what it is worth beyond the noise."""
-    task, found = solved.task, solved.found
-    costs = [format_us(cost) for cost in (found.baseline_cost, found.cost, found.random_median)]
+    """Return the lines of a summary: costs and bound, notes, then the gain against the noise."""
+    task, result = solved.task, solved.result
+    costs = [format_us(cost) for cost in (result.baseline_cost, result.cost, result.random_median)]
     line = (
-        f"{task.algo} of {len(task.hosts)} hosts, {_WHAT.get(found.objective, f'model {task.model}')}: "
+        f"{task.algo} of {len(task.hosts)} hosts, {_OBJECTIVE_TEXT.get(result.objective, f'model {task.model}')}: "
         f"given {costs[0]}, found {costs[1]}, median of random orders {costs[2]}"
     )
-    if found.lower_bound is not None and (found.lower_bound > 0 or found.cost == 0):
+    if result.lower_bound is not None and (result.lower_bound > 0 or result.cost == 0):
         of = " of measured pairs" if solved.sparse else ""
-        line += f"; no order{of} under {format_us(found.lower_bound)}"
-        if found.gap is not None and not is_optimal(found):
-            line += f" (found is at most {found.gap:.2%} above the best)"
+        line += f"; no order{of} under {format_us(result.lower_bound)}"
+        if result.gap is not None and not is_optimal(result):
+            line += f" (found is at most {result.gap:.2%} above the best)"
     lines = [line, *solved.notes]
-    judged = solved.judged
-    if judged is not None and solved.changed and (judged.gain or judged.predicted):
-        saves = f"on samples it was not fitted to it saves {judged.gain:.1%} ({judged.low:.1%} to {judged.high:.1%})"
-        if not judged.is_significant:
-            saves += ": within the noise"
-            if solved.kept:
-                saves += ", so the given order is kept (--force takes the found one)"
-            elif solved.given_cannot is not None:
-                saves += f"; the given order is not kept, for {solved.given_cannot}"
-        lines.append(saves)
+    validation = solved.validation
+    if validation is not None and solved.changed and (validation.gain or validation.predicted):
+        interval = f"{validation.low:.1%} to {validation.high:.1%}"
+        gain_text = f"on held-out samples it saves {validation.gain:.1%} ({interval})"
+        if not validation.is_significant:
+            gain_text += ": within the noise"
+            if solved.baseline_kept:
+                gain_text += ", so the given order is kept (--force takes the found one)"
+            elif solved.baseline_problem is not None:
+                gain_text += f"; the given order is not kept, for {solved.baseline_problem}"
+        lines.append(gain_text)
     return lines

@@ -6,18 +6,18 @@ from plink.api.constraints import RequestedGroups
 from plink.errors import UsageError
 from plink.model.groups import read_groups
 
-_MOST_DIGITS = 9
+_MAX_DIGITS = 9
 
 
 def parse_pins(words: Sequence[str], example: str) -> dict[str, int]:
-    """The first rank of each host.
+    """Return the first rank of each pinned host.
 
     :param example: a host's name. :raises UsageError: for what is not of that form, or two ranks for one host.
     """
     pinned: dict[str, int] = {}
     for word in words:
         name, _, rank = word.rpartition("=")
-        if not name or not rank.isdecimal() or len(rank) > _MOST_DIGITS:
+        if not name or not rank.isdecimal() or len(rank) > _MAX_DIGITS:
             raise UsageError(f"--pin {word}: write a host's name, = and its first rank, {example}=0")
         if pinned.setdefault(name, int(rank)) != int(rank):
             raise UsageError(f"--pin: {name} cannot have rank {pinned[name]} and rank {rank}")
@@ -25,12 +25,12 @@ def parse_pins(words: Sequence[str], example: str) -> dict[str, int]:
 
 
 def parse_groups_option(groups: str) -> RequestedGroups:
-    """How many groups, or those that a file lists.
+    """Return the number of groups, or the groups that a file lists.
 
     :raises UsageError: for nothing. :raises InputError: for a file that cannot be read.
     """
     if not groups:
         raise UsageError("--groups: a file, or how many groups to form")
     if groups.isdecimal():
-        return int(groups) if len(groups) <= _MOST_DIGITS else 0
+        return int(groups) if len(groups) <= _MAX_DIGITS else 0
     return read_groups(groups)

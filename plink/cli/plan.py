@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from plink.model.plan import Groups, Masters, Plan
 
-_MOST_NAMES = 6
-_MOST_GROUPS = 40
+_MAX_NAMED_HOSTS = 6
+_MAX_GROUPS = 40
 
 
 def plan(
@@ -26,11 +26,11 @@ def plan(
         Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
     ] = None,
     algo: Annotated[str, typer.Option(help="The collective's algorithm: 2lha, ring, nccl-tree, ...")] = "2lha",
-    size: Annotated[str, typer.Option(help="Bytes that are reduced (64KB, 100MB).")] = "100MB",
-    model: Annotated[str, typer.Option(help="latency, alpha-beta, contention, or auto.")] = "auto",
+    size: Annotated[str, typer.Option(help="Bytes to reduce (64KB, 100MB).")] = "100MB",
+    model: Annotated[str, typer.Option(help="Cost model.")] = "auto",
     order: Annotated[
         Path | None,
-        typer.Option(help="An order, or one name a line; default: .plink/order.json if it is of these hosts."),
+        typer.Option(help="An order, or one host name per line; default: .plink/order.json if it is for these hosts."),
     ] = None,
     groups: Annotated[
         str | None,
@@ -41,19 +41,21 @@ def plan(
     chunks: Annotated[
         int | None,
         typer.Option(
-            help="For 2lha: equal parts that the vector is cut into; default: one a rank, 8 with --weights bandwidth."
+            help="For 2lha: number of equal chunks of the vector; default: one per rank, 8 with --weights bandwidth."
         ),
     ] = None,
     weights: Annotated[
-        str | None, typer.Option(help="For 2lha: masters in proportion to sizes (the default) or bandwidth.")
+        str | None, typer.Option(help="For 2lha: masters in proportion to group sizes (the default) or bandwidth.")
     ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="An option of the algorithm: --set base=4, --set fan-out=3.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Draws the random groups to compare with.")] = 0,
-    denoise: Annotated[
+    smooth_latencies: Annotated[
         bool,
-        typer.Option("--denoise", help="Take round trips as an embedding fits them; `plink embed` says if it helps."),
+        typer.Option(
+            "--smooth-latencies", help="Smooth round trips by an embedding; `plink embed` shows whether it helps."
+        ),
     ] = False,
     output: Annotated[
         Path | None,
@@ -61,9 +63,9 @@ def plan(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
 ) -> None:
-    """Decide all that a job needs: order, groups, who aggregates which chunk, schedule and environment.
+    """Plan a job: order, groups, who aggregates which chunk, schedule and environment.
 
-    The plan is left in .plink/plan.json. docs/plans.md tells how masters are
+    The plan is written to .plink/plan.json. docs/plans.md explains how masters are
     chosen.
 
     Example: plink plan cloud.json --algo 2lha --size 100MB
@@ -78,69 +80,70 @@ def plan(
 
     request = PlanRequest(
         algo, parse_bytes(size), model, groups=None if groups is None else 1, chunks=chunks, weights=weights,
-        options=parse_set_options(set_ or []), seed=seed, denoise=denoise,
+        options=parse_set_options(set_ or []), seed=seed, smooth_latencies=smooth_latencies,
     )  # fmt: skip
     request.check()
     read = (network_file or workspace.NETWORK, order or workspace.ORDER, groups or workspace.GROUPS)
     workspace.check_output(output, None if as_json and network_file is not None else workspace.PLAN, read)
     network = network_from(network_file)
-    found = last_order(network) if order is None else read_order(order)
+    rank_order = last_order(network) if order is None else read_order(order)
     group_request = None if groups is None else parse_groups_option(groups)
-    if group_request is None and algo == "2lha" and (found is None or not found.details.get("groups")):
+    if group_request is None and algo == "2lha" and (rank_order is None or not rank_order.details.get("groups")):
         group_request = last_groups(network)
-    made = make_plan(
+    job_plan = make_plan(
         network,
         replace(
-            request, order=found, order_from=str(order or workspace.ORDER),
-            groups=group_request, groups_from=str(groups or workspace.GROUPS),
+            request, order=rank_order, order_source=str(order or workspace.ORDER),
+            groups=group_request, groups_source=str(groups or workspace.GROUPS),
         ),
     )  # fmt: skip
     if output is None and not as_json:
         workspace.prepare()
         output = workspace.PLAN
     elif network_file is None:  # the network came from there
-        made.write(workspace.PLAN)
+        job_plan.write(workspace.PLAN)
     to_file = output is not None and str(output) != STANDARD
     if output is not None:
-        made.write(output)
+        job_plan.write(output)
     if as_json and (to_file or output is None):
-        print_json(made.to_json())
-    _tell(made, on_stderr=as_json or not to_file)
-    flat = made.baseline.get("flat")
-    if made.algo == "2lha" and flat is not None and made.cost_us is not None and made.cost_us > flat:
-        say("flat aggregation (--algo flat) is cheaper here: two levels pay where groups share their way out")
-    if made.schedule is None:
+        print_json(job_plan.to_json())
+    _print_plan(job_plan, on_stderr=as_json or not to_file)
+    flat = job_plan.baseline.get("flat")
+    if job_plan.algo == "2lha" and flat is not None and job_plan.cost_us is not None and job_plan.cost_us > flat:
+        say("flat aggregation (--algo flat) is cheaper here: two levels pay off where groups share uplinks")
+    if job_plan.schedule is None:
         say("the schedule is too large for the file; it is made from the plan when it is needed")
     if to_file:
         say(f"plan -> {output}")
 
 
-def _tell(made: "Plan", on_stderr: bool) -> None:
-    """The plan for people: its price and what it is compared with, then groups and the loads of their masters."""
+def _print_plan(job_plan: "Plan", on_stderr: bool) -> None:
+    """Print the plan: its cost against others, then its groups with the loads of their masters."""
     from rich.console import Console
 
     console = Console(stderr=on_stderr, soft_wrap=True, highlight=False)
-    cut = "" if made.chunks is None else f" in {made.chunks} chunks"
-    where = "" if made.groups is None else f" in {len(made.groups)} groups"
-    cost = "" if made.cost_us is None else f": {format_us(made.cost_us)}"
+    chunks_text = "" if job_plan.chunks is None else f" in {job_plan.chunks} chunks"
+    groups_text = "" if job_plan.groups is None else f" in {len(job_plan.groups)} groups"
+    cost = "" if job_plan.cost_us is None else f": {format_us(job_plan.cost_us)}"
     console.print(
-        f"{made.algo}, {made.ranks} ranks{where}, {format_bytes(made.size_bytes)}{cut}, model {made.model}{cost}",
+        f"{job_plan.algo}, {job_plan.ranks} ranks{groups_text}, {format_bytes(job_plan.size_bytes)}{chunks_text}, "
+        f"model {job_plan.model}{cost}",
         markup=False,
     )
     names = {
         "flat": "flat aggregation", "given": "hosts as given", "random_groups_median": "median of random groups",
         "masters_by_sizes": "masters by sizes",
     }  # fmt: skip
-    if made.baseline:
-        compared = ", ".join(f"{names.get(key, key)} {format_us(value)}" for key, value in made.baseline.items())
+    if job_plan.baseline:
+        compared = ", ".join(f"{names.get(key, key)} {format_us(value)}" for key, value in job_plan.baseline.items())
         console.print(f"compared with: {compared}", markup=False)
-    if made.groups is not None and made.masters is not None:
+    if job_plan.groups is not None and job_plan.masters is not None:
         width = None if console.is_terminal else 120
-        Console(stderr=on_stderr, width=width).print(_table(made, made.groups, made.masters))
+        Console(stderr=on_stderr, width=width).print(_table(job_plan, job_plan.groups, job_plan.masters))
 
 
-def _table(made: "Plan", groups: "Groups", masters: "Masters") -> "Table":
-    """A group a row: its hosts, chunks that it masters globally and that each rank masters, each beside its share."""
+def _table(job_plan: "Plan", groups: "Groups", masters: "Masters") -> "Table":
+    """Return a table with a row per group: hosts, chunks mastered globally and per rank, each beside its share."""
     import numpy as np
     from rich.table import Table
 
@@ -149,28 +152,29 @@ def _table(made: "Plan", groups: "Groups", masters: "Masters") -> "Table":
         table.add_column(name, justify=side)  # type: ignore[arg-type]
     for name in ("global (share)", "global a rank (share)", "local a rank (share)"):
         table.add_column(name, justify="right")
-    seats = [host.name for host in made.hosts for _ in range(host.slots)]
+    host_of_rank = [host.name for host in job_plan.hosts for _ in range(host.slots)]
     total = sum(masters.group_weights)
-    globally = np.bincount(masters.global_masters, minlength=made.ranks)
+    global_counts = np.bincount(masters.global_masters, minlength=job_plan.ranks)
     chunks = len(masters.global_masters)
-    for number, group in enumerate(groups[:_MOST_GROUPS]):
+    for group_number, group in enumerate(groups[:_MAX_GROUPS]):
         members = np.array(group)
         weights = np.array(masters.rank_weights)[members]
         parts = weights / weights.sum()
-        locally = np.bincount(masters.local_masters[:, number], minlength=made.ranks)[members]
-        own, share = int(globally[members].sum()), chunks * masters.group_weights[number] / total
-        hosts = list(dict.fromkeys(seats[rank] for rank in group))
-        shown = " ".join(hosts[:_MOST_NAMES]) + (" ..." if len(hosts) > _MOST_NAMES else "")
+        local_counts = np.bincount(masters.local_masters[:, group_number], minlength=job_plan.ranks)[members]
+        global_chunks, share = int(global_counts[members].sum()), chunks * masters.group_weights[group_number] / total
+        hosts = list(dict.fromkeys(host_of_rank[rank] for rank in group))
+        names = " ".join(hosts[:_MAX_NAMED_HOSTS]) + (" ..." if len(hosts) > _MAX_NAMED_HOSTS else "")
         table.add_row(
-            str(number), shown, str(len(group)), f"{own} ({share:.3g})",
-            f"{_span(globally[members])} ({_span(own * parts)})", f"{_span(locally)} ({_span(chunks * parts)})",
+            str(group_number), names, str(len(group)), f"{global_chunks} ({share:.3g})",
+            f"{_span(global_counts[members])} ({_span(global_chunks * parts)})",
+            f"{_span(local_counts)} ({_span(chunks * parts)})",
         )  # fmt: skip
-    if len(groups) > _MOST_GROUPS:
+    if len(groups) > _MAX_GROUPS:
         table.add_row("...")
     return table
 
 
 def _span(values: "npt.NDArray[np.intp] | npt.NDArray[np.float64]") -> str:
-    """Smallest and largest, one number where they are alike."""
+    """Return the smallest and the largest value, one number where they agree."""
     low, high = f"{values.min():.3g}", f"{values.max():.3g}"
     return low if low == high else f"{low}-{high}"

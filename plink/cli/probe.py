@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plink.api.probe_request import COUNT, METHODS, SOURCE_PORTS, STREAMS, ProbeRequest
+from plink.api.probe_request import COUNT, SOURCE_PORTS, STREAMS, ProbeRequest
 from plink.cli.screen import progress, say
 from plink.errors import PartlyDone, UsageError
 from plink.records import workspace
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from plink.model.hosts import Hosts
     from probes.measurements import Measurements
 
-_WRITE_EVERY_S = 5.0
+_WRITE_INTERVAL_S = 5.0
 
 
-_HOW, _RATES, _LIMITS = "How round trips are measured", "Bandwidth", "When it ends"
+_METHOD_PANEL, _BANDWIDTH_PANEL, _LIMITS_PANEL = "Round trips", "Bandwidth", "Limits"
 
 
 def probe(
@@ -27,66 +27,85 @@ def probe(
         Path | None, typer.Option("-o", "--output", help="Where to write the network; default .plink/network.json.")
     ] = None,
     method: Annotated[
-        str, typer.Option(help=f"How: {', '.join(METHODS)} (what gets through).", rich_help_panel=_HOW)
+        str, typer.Option(help="Probe method; auto: what gets through.", rich_help_panel=_METHOD_PANEL)
     ] = "stamp",
     count: Annotated[
         int,
-        typer.Option(min=COUNT[0], max=COUNT[1], help="Probes a pair, half in each direction.", rich_help_panel=_HOW),
+        typer.Option(
+            min=COUNT[0], max=COUNT[1], help="Probes per pair, half in each direction.", rich_help_panel=_METHOD_PANEL
+        ),
     ] = 10_000,
     source_ports: Annotated[
         int,
         typer.Option(
-            min=SOURCE_PORTS[0], max=SOURCE_PORTS[1], help="UDP source ports (ECMP paths) a host.",
-            rich_help_panel=_HOW,
+            min=SOURCE_PORTS[0], max=SOURCE_PORTS[1], help="UDP source ports (ECMP paths) per host.",
+            rich_help_panel=_METHOD_PANEL,
         ),
     ] = 4,
     pairs: Annotated[
         str | None,
-        typer.Option(help="all or adaptive; default: all up to 256 hosts, adaptive above.", rich_help_panel=_HOW),
+        typer.Option(
+            help="Pairs to measure; default: all up to 256 hosts, adaptive above.", rich_help_panel=_METHOD_PANEL
+        ),
     ] = None,
     budget: Annotated[
         str | None,
         typer.Option(
-            help="Begin no round after so long (90s, 5m); the file is whole then; default: no limit.",
-            rich_help_panel=_LIMITS,
+            help="Start no round after this time (90s, 5m); the file is complete up to then; default: no limit.",
+            rich_help_panel=_LIMITS_PANEL,
         ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with what the output file lacks.", rich_help_panel=_LIMITS)
+        bool, typer.Option("--resume", help="Measure only what the output file lacks.", rich_help_panel=_LIMITS_PANEL)
     ] = False,
     bandwidth: Annotated[
-        bool, typer.Option("--bandwidth", help="Measure every pair's bandwidth too (iperf3).", rich_help_panel=_RATES)
+        bool,
+        typer.Option(
+            "--bandwidth", help="Measure every pair's bandwidth too (iperf3).", rich_help_panel=_BANDWIDTH_PANEL
+        ),
     ] = False,
     streams: Annotated[
         int,
         typer.Option(
-            min=STREAMS[0], max=STREAMS[1], help="TCP streams of a bandwidth test.", rich_help_panel=_RATES
+            min=STREAMS[0], max=STREAMS[1], help="TCP streams of a bandwidth test.", rich_help_panel=_BANDWIDTH_PANEL
         ),
     ] = 1,
     bandwidth_time: Annotated[
-        str, typer.Option(help="How long a bandwidth test takes (500ms, 5s).", rich_help_panel=_RATES)
+        str, typer.Option(help="Duration of a bandwidth test (500ms, 5s).", rich_help_panel=_BANDWIDTH_PANEL)
     ] = "2s",
     bandwidth_bytes: Annotated[
-        str | None, typer.Option(help="What a bandwidth test moves (50MB), instead of a time.", rich_help_panel=_RATES)
+        str | None,
+        typer.Option(help="Bytes of a bandwidth test (50MB), instead of its time.", rich_help_panel=_BANDWIDTH_PANEL),
     ] = None,
+    host_rates: Annotated[
+        bool,
+        typer.Option(
+            "--host-rates/--no-host-rates",
+            help="Measure what every host sends and receives.",
+            rich_help_panel=_BANDWIDTH_PANEL,
+        ),
+    ] = True,
     shared_links: Annotated[
         bool,
         typer.Option(
-            "--shared-links/--no-shared-links", help="Measure what groups of hosts share.", rich_help_panel=_RATES
+            "--shared-links/--no-shared-links", help="Measure the capacity that groups of hosts share.",
+            rich_help_panel=_BANDWIDTH_PANEL,
         ),
     ] = True,
     timeout: Annotated[
-        str, typer.Option(help="A probe not answered by then (100ms, 1s) is lost.", rich_help_panel=_HOW)
+        str,
+        typer.Option(help="A probe without an answer by then (100ms, 1s) is lost.", rich_help_panel=_METHOD_PANEL),
     ] = "250ms",
-    seed: Annotated[int, typer.Option(help="Shuffles the rounds.", rich_help_panel=_HOW)] = 0,
+    seed: Annotated[int, typer.Option(help="Shuffles the rounds.", rich_help_panel=_METHOD_PANEL)] = 0,
     accept_new_host_keys: Annotated[
         bool, typer.Option("--accept-new-host-keys", help="Note unknown SSH host keys instead of refusing them.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")] = False,
 ) -> None:  # fmt: skip
     """Measure the network between the hosts: round trips, loss, hops, and the capacity of what groups of hosts share.
 
-    Every finished round is on disk; Ctrl-C, a dead host or a spent --budget loses nothing, and --resume goes on.
+    Every finished round is written at once: Ctrl-C, a dead host or a spent --budget loses nothing; --resume
+    continues.
 
     Example: plink probe hosts.txt -o cloud.json
     """
@@ -96,112 +115,119 @@ def probe(
 
     request = ProbeRequest(
         method, count, source_ports, pairs, parse_duration(budget) if budget else None, bandwidth, streams,
-        parse_limit(bandwidth_time), parse_bytes(bandwidth_bytes) if bandwidth_bytes else None, shared_links,
-        parse_limit(timeout), seed, accept_new_host_keys,
+        parse_limit(bandwidth_time), parse_bytes(bandwidth_bytes) if bandwidth_bytes else None, host_rates,
+        shared_links, parse_limit(timeout), seed, accept_new_host_keys,
     )  # fmt: skip
     request.check()
     target = output or workspace.NETWORK
     if resume and str(target) == "-":
-        raise UsageError("--resume needs a file to go on with, not standard output")
+        raise UsageError("--resume needs a file to continue, not standard output")
     workspace.check_output(output, workspace.NETWORK, (hosts_file,))
     hosts = read_hosts(hosts_file)
     check_hosts(hosts)
     if dry_run:
-        from plink.cli.probe_rehearsal import rehearsal
+        from plink.cli.probe_dry_run import dry_run_lines
 
-        for line in rehearsal(hosts, request):
+        for line in dry_run_lines(hosts, request):
             print(line)
         return
     from probes.measurements import Measurements
 
-    found = _begun(hosts, target) if resume else Measurements(hosts)
-    measure_into(target, found, request)
+    measurements = _resumed(hosts, target) if resume else Measurements(hosts)
+    measure_into(target, measurements, request)
 
 
-def measure_into(target: Path, found: "Measurements", request: ProbeRequest) -> None:
-    """Measure what is missing, shown on a terminal; what was found is in the file after every round, and told of.
+def measure_into(target: Path, measurements: "Measurements", request: ProbeRequest) -> None:
+    """Measure what is missing and show progress; every finished round is written to the file.
 
     :raises PartlyDone: when some of it could not be measured. :raises PlinkError: when nothing could.
     """
     from plink.api.probing import measure
 
-    began = time.monotonic()
-    keeper = _Keeper(found, target)
-    with progress("connecting", "measuring", "bandwidth", "shared links") as bars:
+    started = time.monotonic()
+    writer = _NetworkWriter(measurements, target)
+    with progress("connecting", "measuring", "bandwidth", "host rates", "shared links") as bars:
         try:
-            in_time = measure(found, request, lambda what, done, total: bars[what](done, total), keeper.round_done)
+            in_time = measure(
+                measurements, request, lambda what, done, total: bars[what](done, total), writer.round_done
+            )
         finally:
-            keeper.write()
-    _report(found, target, time.monotonic() - began, in_time)
+            writer.write()
+    _report_results(measurements, target, time.monotonic() - started, in_time)
 
 
-class _Keeper:
-    """Writes what has been found after a round, now and then when rounds are short, and at the end."""
+class _NetworkWriter:
+    """Writer of the network file: after a round, at intervals where rounds are short, and at the end."""
 
-    def __init__(self, found: "Measurements", target: Path) -> None:
-        self._found, self._target = found, target
-        self._written = time.monotonic() - _WRITE_EVERY_S
+    def __init__(self, measurements: "Measurements", target: Path) -> None:
+        self._measurements, self._target = measurements, target
+        self._written = time.monotonic() - _WRITE_INTERVAL_S
 
     def round_done(self) -> None:
-        """A round has ended; a file of thousands of hosts is not written every second."""
-        if str(self._target) != "-" and time.monotonic() - self._written >= _WRITE_EVERY_S:
+        """Write after a round, unless the file was written a moment ago."""
+        if str(self._target) != "-" and time.monotonic() - self._written >= _WRITE_INTERVAL_S:
             self.write()
 
     def write(self) -> None:
-        """Write the file, whole; one that is there is not replaced by nothing."""
-        begun = any(machine is not None for machine in self._found.machines)
-        if not self._found.any() and (self._target.exists() or not begun):
+        """Write the whole file; an existing one is not replaced by an empty one."""
+        connected = any(machine is not None for machine in self._measurements.machines)
+        if not self._measurements.any() and (self._target.exists() or not connected):
             return
-        began = time.monotonic()
+        started = time.monotonic()
         if self._target == workspace.NETWORK:
             workspace.prepare()
-        self._found.network().write(self._target)
+        self._measurements.network().write(self._target)
         # A slow write (thousands of hosts) makes the next one wait longer.
-        self._written = time.monotonic() + 10 * (time.monotonic() - began)
+        self._written = time.monotonic() + 10 * (time.monotonic() - started)
 
 
-def _begun(hosts: "Hosts", target: Path) -> "Measurements":
-    """What the file holds already, for exactly these hosts."""
+def _resumed(hosts: "Hosts", target: Path) -> "Measurements":
+    """Return the measurements that the file has for exactly these hosts."""
     from plink.model.network import read_network
-    from probes.measurements import resumed
+    from probes.measurements import measurements_from
 
     network = read_network(target)
     if network.hosts.names != hosts.names:
         raise UsageError(f"--resume: {target} is about other hosts (or in another order) than the hosts file")
-    found = resumed(network)
-    found.hosts = hosts
-    say(f"{target}: {len(found.missing())} pairs are missing in it")
-    return found
+    measurements = measurements_from(network)
+    measurements.hosts = hosts
+    say(f"{target}: {len(measurements.missing())} pairs are missing in it")
+    return measurements
 
 
-def _report(found: "Measurements", target: Path, seconds: float, in_time: bool) -> None:
+def _report_results(measurements: "Measurements", target: Path, seconds: float, in_time: bool) -> None:
     import numpy as np
 
-    from plink.api.probing import UNTRIED
+    from plink.api.probing import NOT_TRIED
+    from solvers.diagnosis.findings import rate_findings
 
-    n = len(found.hosts)
-    measured = int(np.isfinite(found.latency).sum()) - n
+    n = len(measurements.hosts)
+    measured = int(np.isfinite(measurements.latency).sum()) - n
     say(f"{measured} of {n * (n - 1)} round trips between {n} hosts in {seconds:.0f} s -> {target}")
-    for row in found.details.get("shared_links", []):
+    for row in measurements.details.get("shared_links", []):
         say(
             f"{len(row['members'])} hosts with {row['members'][0]} share {_rate(row, 'out')} out, {_rate(row, 'in')} in"
         )
-    unknown = [row for row in found.details.get("shared_links", []) if row.get("why")]
-    errors = found.errors or found.bandwidth_errors
-    what = "round trips" if found.errors else "bandwidths"
-    if errors and set(errors.values()) == {UNTRIED}:
-        raise PartlyDone(f"the budget is spent, {len(errors)} {what} are missing; `plink probe ... --resume` goes on")
+    for finding in rate_findings(measurements.network()):
+        say(f"{finding.kind}: {', '.join(finding.hosts)}: {finding.evidence}; {finding.advice}")
+    unmeasured_groups = [row for row in measurements.details.get("shared_links", []) if row.get("why")]
+    errors = measurements.errors or measurements.bandwidth_errors
+    kind = "round trips" if measurements.errors else "bandwidths"
+    if errors and set(errors.values()) == {NOT_TRIED}:
+        raise PartlyDone(f"the budget is spent, {len(errors)} {kind} are missing; `plink probe ... --resume` continues")
     if errors:
-        (i, j), why = next(iter(sorted(errors.items())))
-        names = found.hosts.names
+        (i, j), reason = next(iter(sorted(errors.items())))
+        names = measurements.hosts.names
         raise PartlyDone(
-            f"{len(errors)} {what} are missing, first {names[i]} -> {names[j]}: {why}; "
+            f"{len(errors)} {kind} are missing, first {names[i]} -> {names[j]}: {reason}; "
             f"`plink probe ... --resume` measures what is missing"
         )
-    if unknown:
-        raise PartlyDone(f"what {len(unknown)} groups share could not be measured: {unknown[0]['why']}")
+    if unmeasured_groups:
+        raise PartlyDone(
+            f"what {len(unmeasured_groups)} groups share could not be measured: {unmeasured_groups[0]['why']}"
+        )
     if not in_time:
-        raise PartlyDone("the budget is spent; `plink probe ... --resume` goes on")
+        raise PartlyDone("the budget is spent; `plink probe ... --resume` continues")
 
 
 def _rate(row: dict[str, object], direction: str) -> str:

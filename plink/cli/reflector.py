@@ -1,4 +1,4 @@
-"""``plink reflector`` and ``plink stamp``: STAMP with anybody, no agents involved."""
+"""``plink reflector`` and ``plink stamp``: STAMP without agents."""
 
 import time
 from typing import Annotated
@@ -8,17 +8,17 @@ import typer
 from plink.cli.screen import print_json, say
 from plink.errors import HostError, PlinkError, UsageError
 
-_LAST_PORT = 65535
+_MAX_PORT = 65535
 
 
 def reflector(
     listen: Annotated[str, typer.Option(help="Address to listen on.")] = "0.0.0.0",
     port: Annotated[
-        int, typer.Option(min=0, max=_LAST_PORT, help="UDP port; 862 is the assigned one (needs root).")
+        int, typer.Option(min=0, max=_MAX_PORT, help="UDP port; 862 is the assigned one (needs root).")
     ] = 18862,
-    duration: Annotated[str, typer.Option(help="End after so long.")] = "1h",
+    duration: Annotated[str, typer.Option(help="Stop after this time.")] = "1h",
 ) -> None:
-    """Answer STAMP probes (RFC 8762, unauthenticated) of anybody, never with more bytes than were sent.
+    """Answer STAMP probes (RFC 8762, unauthenticated), never with more bytes than were received.
 
     Example: plink reflector --port 18862 --duration 10m
     """
@@ -38,19 +38,19 @@ def reflector(
 
 
 def _source(address: str) -> str:
-    from plink.remote.addresses import source_towards
+    from plink.remote.addresses import source_address_for
 
     try:
-        return source_towards(address)
+        return source_address_for(address)
     except OSError as error:
-        raise HostError(address, f"no way to it: {error.strerror}") from None
+        raise HostError(address, f"no route to it: {error.strerror}") from None
 
 
 def stamp(
     target: Annotated[str, typer.Argument(metavar="HOST[:PORT]", help="A STAMP reflector.")],
-    count: Annotated[int, typer.Option(min=1, max=100_000, help="How many probes.")] = 100,
-    interval: Annotated[str, typer.Option(help="Between two of them.")] = "1ms",
-    timeout: Annotated[str, typer.Option(help="A probe not answered by then is lost.")] = "1s",
+    count: Annotated[int, typer.Option(min=1, max=100_000, help="Number of probes.")] = 100,
+    interval: Annotated[str, typer.Option(help="Time between two probes.")] = "1ms",
+    timeout: Annotated[str, typer.Option(help="A probe without an answer by then counts as lost.")] = "1s",
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Measure the round trip to any STAMP reflector (RFC 8762, unauthenticated).
@@ -61,15 +61,15 @@ def stamp(
 
     from plink.model.units import parse_duration, parse_limit
     from probes.agent.summary import PERCENTILES
-    from probes.reflector import PORT, Target, query
+    from probes.reflector import PORT, ReflectorAddress, query
     from runners.lab.blueprint import is_lab_address
 
     name, colon, port = target.rpartition(":")
     if not colon or not port.isdigit() or name.endswith(":"):
         name, port = target, str(PORT)
     name = name.strip("[]")
-    if not 1 <= int(port) <= _LAST_PORT:
-        raise UsageError(f"{target}: there are ports 1 to {_LAST_PORT}")
+    if not 1 <= int(port) <= _MAX_PORT:
+        raise UsageError(f"{target}: choose a port from 1 to {_MAX_PORT}")
     try:
         address = str(socket.getaddrinfo(name, int(port), type=socket.SOCK_DGRAM)[0][4][0])
     except (OSError, OverflowError, UnicodeError):
@@ -77,13 +77,15 @@ def stamp(
     if is_lab_address(address) and not is_lab_address(_source(address)):
         raise UsageError(f"{address} exists only inside an emulated lab: `plink lab exec HOST -- plink stamp ...`")
     try:
-        found = query(Target(address, int(port)), count, parse_duration(interval), parse_limit(timeout), ssid=1)
+        summary = query(
+            ReflectorAddress(address, int(port)), count, parse_duration(interval), parse_limit(timeout), ssid=1
+        )
     except OSError as error:
         raise HostError(target, str(error.strerror)) from None
     if as_json:
-        print_json({"schema": "plink.stamp/1", "target": target, **found})
-    elif found["received"]:
-        values = ", ".join(f"p{p} {v:.1f}" for p, v in zip(PERCENTILES, found["percentiles_us"], strict=True))
-        print(f"{found['received']} of {count} answered, round trip in us: {values} ({found['clock']} clock)")
-    if not found["received"]:
+        print_json({"schema": "plink.stamp/1", "target": target, **summary})
+    elif summary["received"]:
+        values = ", ".join(f"p{p} {v:.1f}" for p, v in zip(PERCENTILES, summary["percentiles_us"], strict=True))
+        print(f"{summary['received']} of {count} answered, round trip in us: {values} ({summary['clock']} clock)")
+    if not summary["received"]:
         raise HostError(target, f"none of {count} probes was answered; is a STAMP reflector there?")

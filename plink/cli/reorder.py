@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plink.cli.interrupts import noted
-from plink.cli.screen import say, searching
+from plink.cli.interrupts import deferred_interrupts
+from plink.cli.screen import say, search_status
 from plink.errors import UsageError
 from plink.records import workspace
 
@@ -23,11 +23,11 @@ _FORMATS = (
     *("order", "hosts", "openmpi", "openmpi-rankfile", "mpich", "slurm"),
     *("torchrun", "torchrun-env", "deepspeed", "horovod", "lightgbm", "kubernetes"),
 )
-_PARTLY = 3
+_PARTLY_DONE_CODE = 3
 
 
-_WHAT, _WHERE, _SEARCH, _WRITTEN = (
-    "What the order is for", "Where hosts are, and may be", "The search", "What is written",
+_PURPOSE_PANEL, _HOSTS_PANEL, _SEARCH_PANEL, _OUTPUT_PANEL = (
+    "Objective", "Hosts and constraints", "Search", "Output",
 )  # fmt: skip
 
 
@@ -37,103 +37,106 @@ def reorder(
     ] = None,
     algo: Annotated[
         str,
-        typer.Option(help="The collective's algorithm, or what a library runs (gloo, ...).", rich_help_panel=_WHAT),
+        typer.Option(
+            help="The collective's algorithm, or a library's own (gloo, nccl, ...).", rich_help_panel=_PURPOSE_PANEL
+        ),
     ] = "ring",
     size: Annotated[
         str,
         typer.Option(
-            help="Bytes that are reduced (64KB, 100MB); the model latency knows no sizes.", rich_help_panel=_WHAT
+            help="Bytes to reduce (64KB, 100MB); the latency model ignores them.", rich_help_panel=_PURPOSE_PANEL
         ),
     ] = "100MB",
     model: Annotated[
-        str, typer.Option(help="latency, alpha-beta, contention, or auto.", rich_help_panel=_WHAT)
+        str, typer.Option(help="Cost model.", rich_help_panel=_PURPOSE_PANEL)
     ] = "auto",
     objective: Annotated[
         str,
         typer.Option(
-            help="For rings: sum of the round trips, or bottleneck: the longest first, the sum second.",
-            rich_help_panel=_WHAT,
+            help="For rings: minimise the sum of round trips, or bottleneck: the longest one, then the sum.",
+            rich_help_panel=_PURPOSE_PANEL,
         ),
     ] = "auto",
     set_: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", help="An option of the algorithm: --set base=4, --set fan-out=3.", rich_help_panel=_WHAT
+            "--set", help="An option of the algorithm: --set base=4, --set fan-out=3.", rich_help_panel=_PURPOSE_PANEL
         ),
     ] = None,
     pin: Annotated[
         list[str] | None,
-        typer.Option("--pin", metavar="HOST=RANK", help="A host whose first rank is given.", rich_help_panel=_WHERE),
+        typer.Option("--pin", metavar="HOST=RANK", help="Pin a host's first rank.", rich_help_panel=_HOSTS_PANEL),
     ] = None,
     groups: Annotated[
         str | None,
         typer.Option(
-            help="Hosts kept together: a file, one group a line, or how many groups to form of near hosts.",
-            rich_help_panel=_WHERE,
+            help="Groups of hosts kept together: a file, one group per line, or a number of groups to form.",
+            rich_help_panel=_HOSTS_PANEL,
         ),
     ] = None,
     prior: Annotated[
         Path | None,
         typer.Option(
-            help="A topology file: how near hosts are that were not measured; docs/topology.md.",
-            rich_help_panel=_WHERE,
+            help="A topology file that fills in unmeasured pairs; docs/topology.md.",
+            rich_help_panel=_HOSTS_PANEL,
         ),
     ] = None,
     topology: Annotated[
         Path | None,
         typer.Option(
-            help="A topology file instead of a network: an order without probing.", rich_help_panel=_WHERE
+            help="A topology file instead of a network: an order without probing.", rich_help_panel=_HOSTS_PANEL
         ),
     ] = None,
     hosts_file: Annotated[
         Path | None,
         typer.Option(
-            "--hosts", help="With --topology: the hosts to order; default: all in it.", rich_help_panel=_WHERE
+            "--hosts", help="With --topology: the hosts to order; default: all in it.", rich_help_panel=_HOSTS_PANEL
         ),
     ] = None,
-    denoise: Annotated[
+    smooth_latencies: Annotated[
         bool,
         typer.Option(
-            "--denoise", help="Take round trips as an embedding fits them; `plink embed` says if it helps.",
-            rich_help_panel=_WHERE,
+            "--smooth-latencies", help="Smooth round trips by an embedding; `plink embed` shows whether it helps.",
+            rich_help_panel=_HOSTS_PANEL,
         ),
     ] = False,
     time_limit: Annotated[
         float | None,
         typer.Option(
-            min=0, max=1e6, help="Seconds to search; default: until nothing comes of it, 10 at most.",
-            rich_help_panel=_SEARCH,
+            min=0, max=1e6, help="Seconds to search; default: until it finds nothing better, 10 at most.",
+            rich_help_panel=_SEARCH_PANEL,
         ),
     ] = None,
-    moves: Annotated[
+    max_moves: Annotated[
         int | None,
         typer.Option(
-            min=1, max=10**12, help="Moves to try, instead of a time: reproducible.", rich_help_panel=_SEARCH
+            min=1, max=10**12, help="Maximum number of moves, instead of a time limit: reproducible.",
+            rich_help_panel=_SEARCH_PANEL,
         ),
     ] = None,
     seed: Annotated[
-        int, typer.Option(min=0, max=2**63 - 1, help="Makes the search reproducible.", rich_help_panel=_SEARCH)
+        int, typer.Option(min=0, max=2**63 - 1, help="Makes the search reproducible.", rich_help_panel=_SEARCH_PANEL)
     ] = 0,
     prove: Annotated[
         bool,
         typer.Option(
-            "--prove", help="Go on with exact methods; exit code 3 when there is no proof in the end.",
-            rich_help_panel=_SEARCH,
+            "--prove", help="Prove optimality by exact methods; exit code 3 without a proof.",
+            rich_help_panel=_SEARCH_PANEL,
         ),
     ] = False,
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="Take the order that was found even if its gain is within the noise.",
-            rich_help_panel=_SEARCH,
+            "--force", help="Take the found order even if its gain is within noise.",
+            rich_help_panel=_SEARCH_PANEL,
         ),
     ] = False,
     format: Annotated[
         str | None,
         typer.Option(
             "--format",
-            help=f"What to write: {', '.join(_FORMATS)}; default: order; see docs/launchers.md.",
-            rich_help_panel=_WRITTEN,
+            help="What to write; default: order; see docs/launchers.md.",
+            rich_help_panel=_OUTPUT_PANEL,
         ),
     ] = None,
     output: Annotated[
@@ -141,19 +144,18 @@ def reorder(
         typer.Option(
             "-o", "--output",
             help="Where to write it, - for standard output, the default with --format; else .plink/order.json.",
-            rich_help_panel=_WRITTEN,
+            rich_help_panel=_OUTPUT_PANEL,
         ),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the order as JSON.", rich_help_panel=_WRITTEN)
+        bool, typer.Option("--json", help="Print the order as JSON.", rich_help_panel=_OUTPUT_PANEL)
     ] = False,
 ) -> None:  # fmt: skip
     """Find the rank order that is cheapest for a collective on the measured network.
 
-    The order is left in .plink/order.json; with --format or -o it is written
-    as a file for a launcher. It is fitted on one half of the samples and
-    judged on the other: where it saves no more than noise the given order
-    stays. docs/orders.md tells more.
+    The order is written to .plink/order.json, with --format or -o as a file for
+    a launcher. It is fitted to one half of the samples and validated on the
+    other: a gain within noise keeps the given order. See docs/orders.md.
 
     Example: plink reorder cloud.json --algo ring --format openmpi -o hostfile
     """
@@ -164,27 +166,27 @@ def reorder(
     from runners.hostfiles import command, format_named, render
 
     request = OrderRequest(
-        algo, parse_bytes(size), model, parse_set_options(set_ or []), objective, time_limit_s=time_limit, moves=moves,
-        seed=seed, prove=prove, force=force, denoise=denoise,
+        algo, parse_bytes(size), model, parse_set_options(set_ or []), objective, time_limit_s=time_limit,
+        max_moves=max_moves, seed=seed, prove=prove, force=force, smooth_latencies=smooth_latencies,
     )  # fmt: skip
     request.check()
     chosen = format_named(format or "order").name
     if as_json and format not in (None, "order"):
-        raise UsageError("--json prints the order itself; leave --format away or give one of the two")
+        raise UsageError("--json prints the order itself; omit --format, or give one of the two")
     if topology is not None and (network_file is not None or prior is not None):
-        raise UsageError("--topology stands for a network; leave NETWORK and --prior away, or give it as --prior")
+        raise UsageError("--topology replaces a network; omit NETWORK and --prior, or give the file as --prior")
     if hosts_file is not None and topology is None:
         raise UsageError("--hosts goes with --topology; the hosts of a network are its own")
-    if denoise and topology is not None:
-        raise UsageError("--denoise goes with measured round trips; those of --topology are assumed")
+    if smooth_latencies and topology is not None:
+        raise UsageError("--smooth-latencies goes with measured round trips; those of --topology are assumed")
     network_read = None if topology is not None else network_file or workspace.NETWORK
-    here = network_file is None and topology is None  # the order is that of the network that was probed here
-    kept = workspace.ORDER if output is None and format is None and not as_json else None
+    from_workspace = network_file is None and topology is None  # the order is that of the network that was probed here
+    default_target = workspace.ORDER if output is None and format is None and not as_json else None
     workspace.check_output(
-        output, kept, (network_read, topology, prior, hosts_file, groups),
-        written=workspace.ORDER if here and chosen != "order" else None,
+        output, default_target, (network_read, topology, prior, hosts_file, groups),
+        written=workspace.ORDER if from_workspace and chosen != "order" else None,
     )  # fmt: skip
-    if here:
+    if from_workspace:
         workspace.check_output(None, workspace.ORDER)
     from plink.model.order import RankOrder
     from plink.model.storage import STANDARD, name_of, write_text
@@ -192,43 +194,43 @@ def reorder(
 
     network = _network(network_file, topology, hosts_file)
     render(chosen, network.hosts, RankOrder("given", tuple(network.hosts.names)))  # refused before a search, not after
-    wanted = replace(
+    order_request = replace(
         request,
         pins=parse_pins(pin or (), network.hosts.names[0]),
         groups=None if groups is None else parse_groups_option(groups),
-        groups_from="groups" if groups is None else name_of(groups),
+        groups_source="groups" if groups is None else name_of(groups),
         prior=None if prior is None else read_topology(prior),
     )
-    with noted() as stopped:  # from here on what was found so far is written, whatever comes
-        found = search_shown(network, wanted, stopped)
-        order = found.order
+    with deferred_interrupts() as stopped:  # from here on what was found so far is written, whatever comes
+        outcome = search_with_status(network, order_request, stopped)
+        order = outcome.order
         if output is None and format is None and not as_json:
-            keep(order)
+            save_order(order)
         else:
             text = render(chosen, order.arrange(network.hosts, "order"), order)
             write_text(output or STANDARD, text)
             if as_json and output is not None and str(output) != STANDARD:
                 write_text(STANDARD, text)
-            if here:
+            if from_workspace:
                 order.write(workspace.ORDER)
-    for line in found.lines:
+    for line in outcome.lines:
         say(line)
     if format is not None and output is not None and str(output) != STANDARD:
-        use = command(format, shlex.quote(str(output)), network.hosts)
-        if use is not None:
-            say(f"use it: {use}")
-    if found.interrupted:
-        say("interrupted: this is the best order so far, of a search that did not come to its end")
+        usage = command(format, shlex.quote(str(output)), network.hosts)
+        if usage is not None:
+            say(f"use it: {usage}")
+    if outcome.interrupted:
+        say("interrupted: this is the best order so far")
     if stopped():
         raise KeyboardInterrupt
-    if not found.complete:
-        raise typer.Exit(_PARTLY)
+    if not outcome.complete:
+        raise typer.Exit(_PARTLY_DONE_CODE)
 
 
 @dataclass(frozen=True)
-class Searched:
-    """``lines``: what there is to say of it; ``complete``: not without a proof that was asked for; ``interrupted``: the
-    search was stopped before its end."""
+class SearchOutcome:
+    """Outcome of a search. ``lines``: its summary; ``complete``: False where a requested proof is missing;
+    ``interrupted``: the search was stopped early."""
 
     order: "RankOrder"
     lines: list[str]
@@ -236,8 +238,8 @@ class Searched:
     interrupted: bool = False
 
 
-def search_shown(network: "Network", wanted: "OrderRequest", stopped: Callable[[], bool]) -> Searched:
-    """The order to launch; how the search stands is shown on a terminal.
+def search_with_status(network: "Network", request: "OrderRequest", stopped: Callable[[], bool]) -> SearchOutcome:
+    """Search the order to launch and show the search's status on a terminal.
 
     :raises PlinkError: as :func:`plink.api.reordering.reorder`.
     """
@@ -247,16 +249,18 @@ def search_shown(network: "Network", wanted: "OrderRequest", stopped: Callable[[
     from solvers.ordering.exact import is_optimal
 
     if len(network.hosts) == 1:
-        check_alone(network, wanted)
-        return Searched(order_of_one(network, wanted), [f"{wanted.algo} of a single host: there is nothing to order"])
-    with searching() as show:
-        solved = solve(network, wanted, show, stopped)
-    complete = not wanted.prove or is_optimal(solved.found)
-    return Searched(order_of(network, solved, wanted), summary(solved), complete, solved.interrupted)
+        check_alone(network, request)
+        return SearchOutcome(
+            order_of_one(network, request), [f"{request.algo} of a single host: there is nothing to order"]
+        )
+    with search_status() as show:
+        solved = solve(network, request, show, stopped)
+    complete = not request.prove or is_optimal(solved.result)
+    return SearchOutcome(order_of(network, solved, request), summary(solved), complete, solved.interrupted)
 
 
-def keep(order: "RankOrder") -> None:
-    """Where `plink launch` finds it; says so."""
+def save_order(order: "RankOrder") -> None:
+    """Write the order where `plink launch` finds it, and say so."""
     workspace.prepare()
     order.write(workspace.ORDER)
     say(f"order -> {workspace.ORDER}")

@@ -9,7 +9,7 @@ import typer
 from plink.cli.screen import say
 from plink.records import workspace
 
-_PAGE = Path("report.html")
+_DEFAULT_PAGE = Path("report.html")
 
 
 def report(
@@ -17,7 +17,8 @@ def report(
         Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
     ] = None,
     order: Annotated[
-        Path | None, typer.Option(help="An order, or one name a line; default: .plink/order.json if it is of it.")
+        Path | None,
+        typer.Option(help="An order, or one host name per line; default: .plink/order.json if it is for this network."),
     ] = None,
     groups: Annotated[
         Path | None, typer.Option(help="Groups of hosts; default: .plink/groups.json, else by the round trips.")
@@ -25,38 +26,38 @@ def report(
     results: Annotated[
         Path | None, typer.Option(help="Orders that were run, predicted and achieved; see docs/report.md.")
     ] = None,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The page, - for standard output.")] = _PAGE,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The page, - for standard output.")] = _DEFAULT_PAGE,
     png: Annotated[
         Path | None, typer.Option(help="Also write its pictures as PNG and SVG: a folder, or a file's name.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of the embedding.")] = 0,
 ) -> None:
-    """Show the network as a page: one file that opens offline.
+    """Render the network as an HTML page: one file that opens offline.
 
     Heat maps of the round trips as given and in plink's order, a map of the
-    hosts with the way of the order, tiers, what is missing and what looks
-    wrong. docs/report.md tells how to read it.
+    hosts with the order's route, tiers, missing and suspicious pairs.
+    docs/report.md explains it.
 
     Example: plink report cloud.json --order order.json -o report.html
     """
-    from plink.api.facts import facts_of
+    from plink.api.report_data import report_data_of
     from plink.cli.report_inputs import host_map, network_to_draw, report_request
+    from plink.model.benchmark_runs import read_benchmark_runs
     from plink.model.storage import STANDARD, write_text
-    from plink.model.trials import read_series
     from plink.report.files import check_target, write_pictures
     from plink.report.page import page
 
-    read = (network_file or workspace.NETWORK, order or workspace.ORDER, groups or workspace.GROUPS, results)
-    workspace.check_output(output, None, read)
+    inputs = (network_file or workspace.NETWORK, order or workspace.ORDER, groups or workspace.GROUPS, results)
+    workspace.check_output(output, None, inputs)
     if png is not None:
         check_target(png)
-    series = () if results is None else read_series(results)
+    benchmark_runs = () if results is None else read_benchmark_runs(results)
     network = network_to_draw(network_file)
-    request = replace(report_request(network, order, groups), results=series)
-    facts = facts_of(network, request, lambda known: host_map(network, known, seed))
-    write_text(output, page(facts))
+    request = replace(report_request(network, order, groups), results=benchmark_runs)
+    data = report_data_of(network, request, lambda data: host_map(network, data, seed))
+    write_text(output, page(data))
     if str(output) != STANDARD:
         say(f"report -> {output}")
     if png is not None:
-        written = write_pictures(facts, png)
+        written = write_pictures(data, png)
         say(f"{len(written)} pictures -> {written[0]} and others")

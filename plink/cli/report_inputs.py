@@ -1,4 +1,4 @@
-"""What commands that draw a network show: the files they were given, else the last ones of this network.
+"""Read what commands that draw a network show: named files, else the last ones of this network.
 
 Imported by these commands, when they run.
 """
@@ -6,23 +6,23 @@ Imported by these commands, when they run.
 from dataclasses import replace
 from pathlib import Path
 
-from plink.api.facts import check_drawable
 from plink.api.host_map import fitted_map, map_from_json
+from plink.api.report_data import check_drawable
 from plink.api.report_request import ReportRequest
 from plink.cli.inputs import network_from
-from plink.cli.screen import say, took
+from plink.cli.screen import say, say_read
 from plink.model.groups import read_groups
 from plink.model.network import Network
 from plink.model.order import read_order
 from plink.model.storage import read_document
 from plink.records import workspace
-from plink.report.facts import Facts, Map
+from plink.report.report_data import HostMap, ReportData
 
 
 def network_to_draw(path: Path | None) -> Network:
-    """The network a command was given, or the last one; refused when there is nothing to be drawn of it.
+    """Return the named network, or the last one; refuse one without anything to draw.
 
-    :raises PlinkError: as :func:`plink.api.facts.check_drawable`.
+    :raises PlinkError: as :func:`plink.api.report_data.check_drawable`.
     """
     network: Network = network_from(path)
     check_drawable(network)
@@ -30,7 +30,10 @@ def network_to_draw(path: Path | None) -> Network:
 
 
 def report_request(network: Network, order: Path | None, groups: Path | None) -> ReportRequest:
-    """:raises InputError: when a file cannot be read."""
+    """Return the request for a report from the named files, else the last ones.
+
+    :raises InputError: when a file cannot be read.
+    """
     return _with_groups(_with_order(ReportRequest(), network, order), network, groups)
 
 
@@ -42,35 +45,35 @@ def _with_order(request: ReportRequest, network: Network, path: Path | None) -> 
         if order.network not in (None, network.fingerprint()):
             say(f"{path} was found for another measurement")
     elif order.network != network.fingerprint():
-        say(f"{workspace.ORDER} was found for another network and is left aside")
+        say(f"{workspace.ORDER} was found for another network and is ignored")
         return replace(
             request, no_order="The last order was found for another network; `plink reorder` finds one for this."
         )
     else:
-        took(workspace.ORDER)
-    return replace(request, order=order, order_from=str(path or workspace.ORDER))
+        say_read(workspace.ORDER)
+    return replace(request, order=order, order_source=str(path or workspace.ORDER))
 
 
 def _with_groups(request: ReportRequest, network: Network, path: Path | None) -> ReportRequest:
     if path is None and workspace.GROUPS.is_file():
-        listed = {name for group in read_groups(workspace.GROUPS) for name in group}
-        if listed == set(network.hosts.names):
-            took(workspace.GROUPS)
+        group_hosts = {name for group in read_groups(workspace.GROUPS) for name in group}
+        if group_hosts == set(network.hosts.names):
+            say_read(workspace.GROUPS)
             path = workspace.GROUPS
         else:
-            say(f"{workspace.GROUPS} is for other hosts and is left aside")
-    return request if path is None else replace(request, groups=read_groups(path), groups_from=str(path))
+            say(f"{workspace.GROUPS} is for other hosts and is ignored")
+    return request if path is None else replace(request, groups=read_groups(path), groups_source=str(path))
 
 
-def host_map(network: Network, facts: Facts, seed: int) -> tuple[Map | None, str]:
-    """The map of the last embedding if it is of this network, else of a new one.
+def host_map(network: Network, data: ReportData, seed: int) -> tuple[HostMap | None, str]:
+    """Return the map of the last embedding if it is of this network, else of a new one.
 
     :raises InputError: when the last embedding cannot be read.
     """
     if workspace.EMBEDDING.is_file():
         document = read_document(workspace.EMBEDDING)
         if document.get("network") == network.fingerprint():
-            found = map_from_json(network, document, str(workspace.EMBEDDING))
-            took(workspace.EMBEDDING)
-            return found, ""
-    return fitted_map(network, facts, seed)
+            embedded_map = map_from_json(network, document, str(workspace.EMBEDDING))
+            say_read(workspace.EMBEDDING)
+            return embedded_map, ""
+    return fitted_map(network, data, seed)

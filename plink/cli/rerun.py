@@ -1,4 +1,4 @@
-"""A recorded run as a job that can be started again (``plink runs rerun``)."""
+"""Turn a recorded run into a job that can be started again (``plink runs rerun``)."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from runners.job.job import Job
 
 
 def recorded_job(name: str, options: JobOptions) -> JobSetup:
-    """The job of the run whose id begins so, or ``last``; what was typed beside it wins.
+    """Return the job of the run whose id begins so, or ``last``; typed options win.
 
     :raises UsageError: when there is none, or more than one. :raises InputError: when its file does not tell.
     """
@@ -41,7 +41,7 @@ def recorded_job(name: str, options: JobOptions) -> JobSetup:
         timeout_s=_value(run, "timeout_s", (int, float), None),
         interface=_value(run, "interface", (str,), None),
         master_port=_value(run, "master_port", (int,), 0),
-        mixed_versions=_value(run, "mixed_versions", (bool,), False),
+        allow_version_mismatch=_value(run, "mixed_versions", (bool,), False),
         launcher_args=_texts(run, "launcher_args"),
     )
     order = JobOrder(hosts, hosts, run.machines())
@@ -50,7 +50,7 @@ def recorded_job(name: str, options: JobOptions) -> JobSetup:
 
 
 def _autotune(run: Run) -> AutotuneRequest | None:
-    """The masters that Autotune began with, and its threshold; None where it did not run."""
+    """Return the run's Autotune settings, None where it had none."""
     from runners.autotune.log import NAME, read_log
 
     path = run.folder / NAME
@@ -64,10 +64,10 @@ def _texts(run: Run, key: str) -> tuple[str, ...]:
     return run.texts(key) if key in run.document else ()
 
 
-def _value(run: Run, key: str, kinds: tuple[type, ...], default: Any) -> Any:
+def _value(run: Run, key: str, types: tuple[type, ...], default: Any) -> Any:
     value = run.document.get(key)
     if value is None:
         return default
-    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         raise InputError(f"{run.folder / 'run.json'}: {key}", f"{str(value)[:40]!r} was not expected there")
     return value

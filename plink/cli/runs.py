@@ -16,7 +16,7 @@ app = typer.Typer(
     no_args_is_help=False, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
 )
 _LAST_LINES = 10
-_TOO_LARGE = 1e15
+_MAX_SHOWN_SECONDS = 1e15
 
 
 @app.callback()
@@ -32,13 +32,13 @@ def runs(
         return
     from plink.records.runs import runs_in
 
-    found = list(runs_in(workspace.RUNS))
+    recorded = list(runs_in(workspace.RUNS))
     if as_json:
-        print_json({"schema": "plink.runs/1", "runs": [run.document for run in found]})
-    elif not found:
-        print("no job was run here yet; `plink launch` keeps those it runs")
+        print_json({"schema": "plink.runs/1", "runs": [run.document for run in recorded]})
+    elif not recorded:
+        print("no jobs were run here yet; `plink launch` records them")
     else:
-        _table(found)
+        _table(recorded)
 
 
 @app.command("show")
@@ -46,7 +46,7 @@ def show(
     name: Annotated[str, typer.Argument(metavar="ID", help="The run, the beginning of its id, or `last`.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Show one job: what was run where, the proof, how it ended, and where its logs are.
+    """Show one job: what ran where, its verified placement, its result, and the folder of its logs.
 
     Example: plink runs show last
     """
@@ -69,7 +69,7 @@ def rerun(
     name: Annotated[str, typer.Argument(metavar="ID", help="The run, the beginning of its id, or `last`.")],
     options: JobOptions,
 ) -> None:
-    """Run a job again: same program, hosts, order, folder, environment, limits and runner; what is typed wins.
+    """Run a job again: same program, hosts, order, folder, environment, limits and runner; typed options win.
 
     Example: plink runs rerun last
     """
@@ -81,7 +81,7 @@ def rerun(
 
 
 def _lines(run: "Run") -> Iterator[str]:
-    """What there is to say of it."""
+    """Yield the lines that describe a run."""
     yield f"{run.id}, {run.started}: {_command(run)}"
     yield _end(run)
     for rank in _rows(run.document.get("proof"), "ranks"):
@@ -90,57 +90,57 @@ def _lines(run: "Run") -> Iterator[str]:
     failure = run.document.get("failure")
     if isinstance(failure, dict):
         yield f"rank {failure.get('rank')} on {failure.get('host')} was the first to fail; its last lines:"
-        for line in _list(failure.get("last_lines"))[-_LAST_LINES:]:
+        for line in _list_or_empty(failure.get("last_lines"))[-_LAST_LINES:]:
             yield f"  {line}"
     yield f"logs: {run.document.get('logs')}"
 
 
-def _list(value: Any) -> list[Any]:
-    """The file may be anybody's: what is no list has nothing in it."""
+def _list_or_empty(value: Any) -> list[Any]:
+    """Return the value if it is a list, else an empty one: the file may be anybody's."""
     return value if isinstance(value, list) else []
 
 
 def _rows(value: Any, key: str) -> list[dict[str, Any]]:
-    """The objects in a list in an object."""
-    return [row for row in _list(value.get(key)) if isinstance(row, dict)] if isinstance(value, dict) else []
+    """Return the objects of the list under a key."""
+    return [row for row in _list_or_empty(value.get(key)) if isinstance(row, dict)] if isinstance(value, dict) else []
 
 
 def _seconds(run: "Run") -> float | None:
     value = run.document.get("seconds")
-    return float(value) if isinstance(value, int | float) and abs(value) < _TOO_LARGE else None
+    return float(value) if isinstance(value, int | float) and abs(value) < _MAX_SHOWN_SECONDS else None
 
 
 def _command(run: "Run") -> str:
     import shlex
 
-    words = [run.document.get("program", "?"), *_list(run.document.get("args"))]
+    words = [run.document.get("program", "?"), *_list_or_empty(run.document.get("args"))]
     return shlex.join(str(word) for word in words)
 
 
 def _end(run: "Run") -> str:
     code, seconds = run.document.get("exit_code"), _seconds(run)
-    hosts = len(_list(run.document.get("hosts")))
+    hosts = len(_list_or_empty(run.document.get("hosts")))
     if code is None:
-        return f"{hosts} hosts; it still runs, or plink was killed meanwhile"
-    why = run.document.get("error")  # of a job that never began
+        return f"{hosts} hosts; still running, or plink was killed"
+    error = run.document.get("error")  # of a job that never began
     return (
         f"{hosts} hosts; exit code {code}"
         + ("" if seconds is None else f" after {seconds:.1f} s")
-        + (f": {why}" if isinstance(why, str) else "")
+        + (f": {error}" if isinstance(error, str) else "")
     )
 
 
-def _table(found: "list[Run]") -> None:
+def _table(recorded: "list[Run]") -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
     table = Table("id", "started (UTC)", "hosts", "s", "exit", "program")
-    for run in found:
+    for run in recorded:
         code, seconds = run.document.get("exit_code"), _seconds(run)
         table.add_row(
             *(escape(printable(text)) for text in (run.id, run.started[:19])),
-            str(len(_list(run.document.get("hosts")))),
+            str(len(_list_or_empty(run.document.get("hosts")))),
             "" if seconds is None else f"{seconds:.1f}", "-" if code is None else escape(printable(str(code))),
             escape(printable(_command(run))),
         )  # fmt: skip

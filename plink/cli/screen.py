@@ -1,4 +1,4 @@
-"""What a person sees while a command works: notes and progress bars, all of it on standard error."""
+"""Print progress and messages of a command on standard error."""
 
 import contextlib
 import sys
@@ -16,22 +16,22 @@ quiet = False  # with -q: results and errors only
 
 
 def say(text: str) -> None:
-    """One line on standard error, unless quiet was asked for."""
+    """Print a line on standard error, unless ``-q`` was given."""
     if not quiet:
         say_error(text)
 
 
 def say_error(text: str) -> None:
-    """One line on standard error in any case."""
+    """Print a line on standard error in any case."""
     print(f"plink: {printable(text)}", file=sys.stderr, flush=True)
 
 
 def printable(text: str) -> str:
-    """Text that may come from a host or a file, without what a terminal would obey: ``\\x1b`` stands for itself."""
+    """Escape what a terminal would interpret in text from a host or a file: ``\\x1b`` is printed as such."""
     return text if text.isprintable() else "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
-def took(path: Path) -> None:
+def say_read(path: Path) -> None:
     """Say which file was read and how old it is."""
     from plink.records import workspace
 
@@ -39,7 +39,7 @@ def took(path: Path) -> None:
 
 
 def print_json(document: dict[str, Any]) -> None:
-    """A result for programs, on standard output."""
+    """Print a JSON document on standard output."""
     from plink.model.storage import STANDARD, write_document
 
     write_document(STANDARD, document)
@@ -47,7 +47,7 @@ def print_json(document: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def progress(*titles: str) -> Iterator[dict[str, Advance]]:
-    """A bar for each title, on a terminal only; ``bars[title](done, total)`` moves it."""
+    """Show a progress bar for each title, on a terminal only; ``bars[title](done, total)`` moves it."""
     if quiet or not sys.stderr.isatty():
         yield {title: lambda done, total: None for title in titles}
         return
@@ -65,8 +65,8 @@ def progress(*titles: str) -> Iterator[dict[str, Advance]]:
 
 
 @contextlib.contextmanager
-def searching() -> "Iterator[Callable[[SearchProgress], None]]":
-    """A line on a terminal that says how a search stands: the best cost so far, the bound, how far apart they are."""
+def search_status() -> "Iterator[Callable[[SearchProgress], None]]":
+    """Show the status of a search in a line on a terminal: best cost so far, lower bound, gap."""
     if quiet or not sys.stderr.isatty():
         yield lambda progress: None
         return
@@ -77,7 +77,7 @@ def searching() -> "Iterator[Callable[[SearchProgress], None]]":
 
     from plink.model.units import format_us
 
-    begun = time.monotonic()
+    started = time.monotonic()
     with Status("searching", console=Console(stderr=True)) as status:
 
         def show(progress: "SearchProgress") -> None:
@@ -85,6 +85,6 @@ def searching() -> "Iterator[Callable[[SearchProgress], None]]":
             if progress.lower_bound is not None and progress.lower_bound > 0:
                 above = max(0.0, progress.cost / progress.lower_bound - 1)
                 text += f", no order under {format_us(progress.lower_bound)} ({above:.2%} apart)"
-            status.update(f"{text}, {progress.moves:,} moves, {time.monotonic() - begun:.0f} s")
+            status.update(f"{text}, {progress.moves:,} moves, {time.monotonic() - started:.0f} s")
 
         yield show

@@ -8,7 +8,7 @@ import typer
 from plink.cli.screen import print_json
 
 if TYPE_CHECKING:
-    from plink.report.facts import Facts
+    from plink.report.report_data import ReportData
 
 
 def show(
@@ -16,7 +16,8 @@ def show(
         Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
     ] = None,
     order: Annotated[
-        Path | None, typer.Option(help="An order, or one name a line; default: .plink/order.json if it is of it.")
+        Path | None,
+        typer.Option(help="An order, or one host name per line; default: .plink/order.json if it is for this network."),
     ] = None,
     groups: Annotated[
         Path | None, typer.Option(help="Groups of hosts; default: .plink/groups.json, else by the round trips.")
@@ -31,31 +32,31 @@ def show(
     """
     from rich.console import Console
 
-    from plink.api.facts import facts_of
+    from plink.api.report_data import report_data_of
     from plink.cli.report_inputs import network_to_draw, report_request
-    from plink.report.terminal import drawn
+    from plink.report.terminal import terminal_lines
     from plink.report.terminal_heat import Ink
 
     network = network_to_draw(network_file)
-    facts = facts_of(network, report_request(network, order, groups))
+    data = report_data_of(network, report_request(network, order, groups))
     if as_json:
-        print_json(_document(facts))
+        print_json(_document(data))
         return
     console = Console(highlight=False, markup=False)
     colour = console.is_terminal and console.color_system is not None and not console.no_color
     ascii_only = console.options.ascii_only
-    for line in drawn(facts, Ink(console.width, colour and not ascii_only, ascii_only)):
+    for line in terminal_lines(data, Ink(console.width, colour and not ascii_only, ascii_only)):
         console.print(line, no_wrap=True, overflow="ignore", crop=False)
 
 
-def _document(facts: "Facts") -> dict[str, Any]:
-    names, route = facts.names, facts.route
+def _document(data: "ReportData") -> dict[str, Any]:
+    names, route = data.names, data.route
     return {
         "schema": "plink.show/1",
         "hosts": len(names),
-        "measured": facts.measured,
-        "possible": facts.possible,
-        "groups": [[names[host] for host in members] for members in facts.groups.members()],
+        "measured": data.measured,
+        "possible": data.possible,
+        "groups": [[names[host] for host in members] for members in data.groups.members()],
         "tiers": [
             {
                 "name": tier.name,
@@ -70,10 +71,10 @@ def _document(facts: "Facts") -> dict[str, Any]:
                     )
                 },
             }
-            for tier in facts.groups.tiers
+            for tier in data.groups.tiers
         ],
         "order": None if route is None else [names[host] for host in route.order.tolist()],
         "bottleneck": None if route is None or route.bottleneck is None else [names[host] for host in route.bottleneck],
-        "left_out": list(facts.left_out),
-        "suspects": len(facts.remarks),
+        "left_out": list(data.left_out),
+        "suspects": len(data.remarks),
     }

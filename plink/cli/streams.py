@@ -1,4 +1,4 @@
-"""Standard output and error that may stop taking anything, as on a full disk: told once, and the command goes on."""
+"""Standard output and error that survive write errors, as of a full disk: reported once, and the command goes on."""
 
 import io
 import os
@@ -7,11 +7,11 @@ import sys
 from collections.abc import Callable
 from typing import BinaryIO, TextIO
 
-_FAILED = 1
+_FAILED_CODE = 1
 
 
 class _Output(io.FileIO):
-    """One of the two. What cannot be written, for another reason than a reader who has gone, is dropped."""
+    """One of the two streams. After a write error other than a closed pipe, output is dropped."""
 
     def __init__(self, descriptor: int, on_error: Callable[[OSError], None]) -> None:
         super().__init__(descriptor, "w", closefd=False)
@@ -19,7 +19,7 @@ class _Output(io.FileIO):
         self._on_error = on_error
 
     def write(self, data: "bytes | bytearray | memoryview", /) -> int:  # type: ignore[override]
-        """How much was written; all of it, in appearance, once writing has failed."""
+        """Return the number of bytes written; after an error, of all of them."""
         while self.error is None:
             try:
                 written = super().write(data)
@@ -36,13 +36,13 @@ class _Output(io.FileIO):
 
 
 def run_guarded(command: Callable[[], int]) -> int:
-    """Run it with both streams guarded; returns its exit code, 1 in place of 0 where output was lost.
+    """Run the command with both streams guarded; return its exit code, 1 instead of 0 where output was lost.
 
     Streams that were closed before the program began count too: what is written to standard output is lost, and told.
     """
-    lost_error = _reopen()
+    stderr_was_closed = _reopen()
     error = _Output(2, lambda error: None)
-    output = _Output(1, _tell)
+    output = _Output(1, _report_error)
     # On a descriptor of its own: what Python made of the old ones would be written at its end once more.
     sys.stderr = _text(error, sys.stderr, "backslashreplace")
     sys.stdout = _text(output, sys.stdout, None)
@@ -54,13 +54,13 @@ def run_guarded(command: Callable[[], int]) -> int:
             BrokenPipeError
         ):  # what is left would fail once more when the interpreter ends, with an exit code of its own
             os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
-    lost = output.error is not None or (error.error is not None and not lost_error)
-    return _FAILED if lost and code == 0 else code
+    output_lost = output.error is not None or (error.error is not None and not stderr_was_closed)
+    return _FAILED_CODE if output_lost and code == 0 else code
 
 
 def _reopen() -> bool:
-    """Put something on those of the first three descriptors that are closed, or connections would take their place;
-    returns whether standard error was."""
+    """Open those of the first three descriptors that are closed, so that no connection takes their place. Return
+    whether standard error was."""
     was_closed = []
     for descriptor in range(3):
         try:
@@ -81,7 +81,7 @@ def _text(raw: _Output, old: TextIO | None, errors: str | None) -> TextIO:
     return io.TextIOWrapper(buffered, encoding, errors, line_buffering=lines)
 
 
-def _tell(error: OSError) -> None:
+def _report_error(error: OSError) -> None:
     print(
         f"plink: error: cannot write to standard output: {error.strerror}; nothing more is written there",
         file=sys.stderr, flush=True,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     "settings", "accept_new_host_keys", "log_dir", "tail", "dry_run", "as_json",
 )  # fmt: skip
 def submit(program: Program, options: JobOptions, args: Arguments = None) -> None:
-    """Queue a job by sbatch: as `plink launch --runner slurm`, with hosts and order as they are now.
+    """Submit a job to Slurm (sbatch): `plink launch --runner slurm` with today's hosts and order.
 
     --dry-run shows the script.
 
@@ -39,9 +39,17 @@ def submit(program: Program, options: JobOptions, args: Arguments = None) -> Non
     job, hosts = setup.job, setup.hosts
     folder = (workspace.BATCH / new_id()).absolute()
     # Commands are for every user of a host to read.
-    start = ["plink.cli.submitted", str(folder / "env.json")] if job.env else ["plink"]
+    launcher = ["plink.cli.submitted", str(folder / "env.json")] if job.env else ["plink"]
     # What the folder's plink.toml says when the queue gets to it is not what was submitted.
-    command = [sys.executable, "-m", *start, "--config", os.devnull, "launch", *_words(job, options, folder)]
+    command = [
+        sys.executable,
+        "-m",
+        *launcher,
+        "--config",
+        os.devnull,
+        "launch",
+        *_launch_arguments(job, options, folder),
+    ]
     script = slurm_batch.batch_script(hosts, job.launcher_args, command)
     files = {
         "hosts.txt": render_hosts(hosts),
@@ -49,7 +57,7 @@ def submit(program: Program, options: JobOptions, args: Arguments = None) -> Non
         **({"env.json": json.dumps(job.env)} if job.env else {}),
         "job.sh": script,
     }
-    _refuse_bytes(script)
+    _check_utf8(script)
     if options.dry_run:
         print(script, end="")
         return
@@ -62,15 +70,15 @@ def submit(program: Program, options: JobOptions, args: Arguments = None) -> Non
             (folder / name).chmod(0o700 if name == "job.sh" else 0o600)
     except OSError as error:
         raise PlinkError(f"cannot write {folder}: {error.strerror}") from None
-    number = slurm_batch.submit(folder / "job.sh")
+    job_id = slurm_batch.submit(folder / "job.sh")
     if options.as_json:
-        print_json({"schema": "plink.submission/1", "job_id": number, "script": str(folder / "job.sh")})
+        print_json({"schema": "plink.submission/1", "job_id": job_id, "script": str(folder / "job.sh")})
     else:
-        print(f"submitted as job {number}")
-        say(f"`squeue --job {number}` tells whether it runs; it prints into slurm-{number}.out")
+        print(f"submitted as job {job_id}")
+        say(f"`squeue --job {job_id}` shows its state; its output goes to slurm-{job_id}.out")
 
 
-def _refuse_bytes(script: str) -> None:
+def _check_utf8(script: str) -> None:
     try:
         script.encode()
     except UnicodeEncodeError as error:
@@ -79,8 +87,8 @@ def _refuse_bytes(script: str) -> None:
         raise UsageError(f"{word} is not UTF-8, and a batch script is text; put it into a file") from None
 
 
-def _words(job: "Job", options: JobOptions, folder: Path) -> list[str]:
-    """The launch as it would be typed, without the variables of ``--env``."""
+def _launch_arguments(job: "Job", options: JobOptions, folder: Path) -> list[str]:
+    """Return the launch as it would be typed, without the variables of ``--env``."""
     values = {
         "--hosts": str(folder / "hosts.txt"),
         "--order": str(folder / "order.txt"),

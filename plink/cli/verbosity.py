@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from plink.cli import screen
-from plink.cli.notes import PANEL, show_notes
+from plink.cli.log_handler import PANEL, show_log
 
 DEBUG = "--debug"
 
@@ -15,57 +15,57 @@ _debugging = _helping = False
 
 
 def begin(helping: bool = False) -> None:
-    """Reset to the defaults before a command is parsed. ``helping``: it is help that is wanted."""
+    """Reset to the defaults before a command is parsed. ``helping``: help was requested."""
     global _debugging, _helping
     _debugging = screen.quiet = False
     _helping = helping
-    show_notes()
+    show_log()
 
 
 def helping() -> bool:
-    """Whether help is wanted, which is there whatever files say."""
+    """Return whether help was requested, which is shown whatever files say."""
     return _helping
 
 
 def debugging() -> bool:
-    """Whether errors come with where they came from."""
+    """Return whether errors are printed with tracebacks."""
     return _debugging
 
 
 def attach(command: Any) -> None:
-    """Give the options to the command and all that are below it."""
+    """Add the options to the command and all its subcommands."""
     for child in getattr(command, "commands", {}).values():
         attach(child)
     command.params += _options()
 
 
 def _options() -> list[Any]:
-    """As Typer makes them, whatever its release wants to know of an option."""
+    """Return the options as this release of Typer makes them."""
     app = typer.Typer(add_completion=False)
-    app.command()(_carrier)
-    made: list[Any] = list(typer.main.get_command(app).params)
-    for option in made:
+    app.command()(_option_holder)
+    options: list[Any] = list(typer.main.get_command(app).params)
+    for option in options:
         option.expose_value = False
-    return made
+    return options
 
 
-def _verbose(wanted: bool) -> None:
-    if wanted:
-        show_notes(logging.DEBUG)
+def _verbose(enabled: bool) -> None:
+    if enabled:
+        show_log(logging.DEBUG)
 
 
-def _quiet(wanted: bool) -> None:
-    if wanted:
+def _quiet(enabled: bool) -> None:
+    if enabled:
         screen.quiet = True
-        show_notes(logging.WARNING)
+        show_log(logging.WARNING)
 
 
-def _debug(wanted: bool) -> None:
+def _debug(enabled: bool) -> None:
     global _debugging
-    _debugging = _debugging or wanted
+    _debugging = _debugging or enabled
 
 
-def _carrier(
+def _option_holder(
     verbose: Annotated[
         bool,
         typer.Option(
@@ -85,4 +85,4 @@ def _carrier(
         ),
     ] = False,
 ) -> None:  # fmt: skip
-    """Never called."""
+    """Declare the options; never called."""

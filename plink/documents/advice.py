@@ -61,4 +61,4 @@ class AdviceDocument(TypedDict):
     left_out: dict[str, str]
     """Algorithms without a price, each with the reason."""
     denoised: NotRequired[bool]
-    """Present where round trips are fitted ones (`--denoise`)."""
+    """Present where round trips are fitted ones (`--smooth-latencies`)."""

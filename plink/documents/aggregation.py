@@ -10,7 +10,7 @@ from plink.documents.types import Count
 ByteCount = Annotated[int, Meta(ge=1, le=1 << 40)]
 
 
-class SizeClass(TypedDict):
+class SizeClassEntry(TypedDict):
     """The schedule of messages up to a size."""
 
     up_to_bytes: Annotated[int, Meta(ge=1, le=1 << 62)] | None
@@ -47,5 +47,5 @@ class AggregationDocument(TypedDict):
     ring: NotRequired[Annotated[list[Count], Meta(extra_json_schema={"uniqueItems": True})]]
     """All ranks in the sequence in which Gloo's ring is to go round them, so that large messages go by it where a
     measurement finds that faster. Empty, or not there, or with smallest_bytes: it is not tried."""
-    classes: Annotated[list[SizeClass], Meta(min_length=1)]
+    classes: Annotated[list[SizeClassEntry], Meta(min_length=1)]
     """By size, ascending."""

@@ -7,7 +7,7 @@ from msgspec import Meta
 from plink.documents.types import Count, Name, NonNegative
 
 
-class Stretch(TypedDict):
+class IntervalEntry(TypedDict):
     """What was observed between two decisions, and the decision made again."""
 
     at_s: NonNegative | None
@@ -34,7 +34,7 @@ class AutotuneReplayDocument(TypedDict):
 
     schema: Literal["plink.autotune-replay/1"]
     """Kind and version of this document."""
-    stretches: list[Stretch]
+    stretches: list[IntervalEntry]
     """One entry a stretch, up to the first decision that differs: what follows was seen under other masters."""
     as_logged: bool
     """No decision differs."""

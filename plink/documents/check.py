@@ -31,7 +31,7 @@ class MeasuredOrder(TypedDict):
     """Seconds of each repetition, the slowest rank's."""
 
 
-class Calibration(TypedDict):
+class CalibrationEntry(TypedDict):
     """Measured over predicted times: median, least, greatest over the orders; null for a model without times."""
 
     factor: float
@@ -39,7 +39,7 @@ class Calibration(TypedDict):
     high: float
 
 
-class Gain(TypedDict):
+class GainEntry(TypedDict):
     """How many times as fast the order with the lowest cost is as the median order, with its interval of 95 %; null
     where orders were repeated differently often."""
 
@@ -57,7 +57,7 @@ class Baseline(TypedDict):
     spearman: Annotated[float, Meta(ge=-1, le=1)]
 
 
-class MeasuredSeries(TypedDict):
+class MeasuredBenchmark(TypedDict):
     """What readers need of a collective that was run: files by hand have nothing else."""
 
     algo: NotRequired[str | None]
@@ -76,7 +76,7 @@ class MeasuredSeries(TypedDict):
     """One entry an order."""
 
 
-class CollectiveCheck(MeasuredSeries):
+class CollectiveCheck(MeasuredBenchmark):
     """One collective that was run in several orders."""
 
     spearman: Annotated[float, Meta(ge=-1, le=1)]
@@ -85,9 +85,9 @@ class CollectiveCheck(MeasuredSeries):
     """Its interval of 95 % (Bonett and Wright 2000); null where there are fewer than four orders."""
     orders: Annotated[int, Meta(ge=2)]
     """How many."""
-    calibration: Calibration | None
+    calibration: CalibrationEntry | None
     """Measured over predicted times: median, least, greatest over the orders; null for a model without times."""
-    gain: Gain | None
+    gain: GainEntry | None
     """How many times as fast the order with the lowest cost is as the median order, with its interval of 95 %; null
     where orders were repeated differently often."""
     baseline: NotRequired[Baseline | None]
@@ -102,7 +102,7 @@ class MeasuredRuns(TypedDict):
     """Kind and version of this file."""
     runs: NotRequired[Annotated[list[MeasuredOrder], Meta(min_length=1)]]
     """By hand: one series of measured orders."""
-    checks: NotRequired[Annotated[list[MeasuredSeries], Meta(min_length=1)]]
+    checks: NotRequired[Annotated[list[MeasuredBenchmark], Meta(min_length=1)]]
     """One entry a collective that was run."""
 
 

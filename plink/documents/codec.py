@@ -1,4 +1,4 @@
-"""The one codec of plink's files: a document is read by its declaration, and errors name the key in plain words."""
+"""Codec of plink's files: a document is validated by its declaration, and errors name the key."""
 
 import json
 import re
@@ -26,29 +26,29 @@ _NAMES = {
 }  # fmt: skip
 
 
-def decode(kind: type[T], value: object, where: str) -> T:
-    """A document from its JSON object, checked; keys that its kind does not declare are left out.
+def decode(kind: type[T], value: object, location: str) -> T:
+    """Validate a JSON object as a document; keys that its class does not declare are dropped.
 
-    :param kind: a class of :mod:`plink.documents` that declares ``schema``. :param where: names the file in errors.
+    :param kind: a class of :mod:`plink.documents` that declares ``schema``. :param location: names the file in errors.
     :raises InputError: naming the key, like ``cloud.json: hosts[3].slots``, what was expected and what is there.
     """
     expected: str = schema_name(kind)  # type: ignore[arg-type]
     schema = value.get("schema") if isinstance(value, dict) else None
     if schema != expected:
-        raise InputError(f"{where}: schema", f"expected {expected!r}, got {_short(schema)}")
-    return convert(kind, value, where)
+        raise InputError(f"{location}: schema", f"expected {expected!r}, got {_short(schema)}")
+    return convert(kind, value, location)
 
 
 @overload
-def convert(kind: type[T], value: object, where: str, key: str = "") -> T: ...
+def convert(kind: type[T], value: object, location: str, key: str = "") -> T: ...
 
 
 @overload
-def convert(kind: Any, value: object, where: str, key: str = "") -> Any: ...
+def convert(kind: Any, value: object, location: str, key: str = "") -> Any: ...
 
 
-def convert(kind: Any, value: object, where: str, key: str = "") -> Any:
-    """The same of any declared type; ``key``: where in the file the value is.
+def convert(kind: Any, value: object, location: str, key: str = "") -> Any:
+    """Validate a value as any declared type; ``key``: its path in the file.
 
     :raises InputError: as :func:`decode`.
     """
@@ -56,27 +56,27 @@ def convert(kind: Any, value: object, where: str, key: str = "") -> Any:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         path, reason = _explain(kind, value, str(error))
-        location = (key + path).removeprefix(".")
-        raise InputError(f"{where}: {location}" if location else where, reason) from None
+        key_path = (key + path).removeprefix(".")
+        raise InputError(f"{location}: {key_path}" if key_path else location, reason) from None
     except UnicodeEncodeError as error:
-        raise InputError(where, f"{_short(error.object)} is no text: it has half of a surrogate pair") from None
+        raise InputError(location, f"{_short(error.object)} is no text: it has half of a surrogate pair") from None
 
 
 @cache
 def schema_name(kind: Any) -> str:
-    """What a document's key ``schema`` holds, like ``plink.order/1``."""
+    """Return the value of a document's key ``schema``, like ``plink.order/1``."""
     name: str = get_args(get_type_hints(kind)["schema"])[0]
     return name
 
 
 def undeclared(kind: type, value: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of a document that its kind does not declare, with their values."""
+    """Return the keys of a document that its class does not declare, with their values."""
     declared = get_type_hints(kind)
     return {key: entry for key, entry in value.items() if key not in declared}
 
 
 def _explain(kind: Any, value: object, message: str) -> tuple[str, str]:
-    """Where a value is wrong, as a path of keys, and why, with what is there."""
+    """Return the path of an invalid value, and the reason."""
     matched = _AT.fullmatch(message)
     reason, path = (matched["reason"], matched["path"]) if matched else (message, "")
     steps = [name or index for name, index in _STEP.findall(path)]
@@ -100,7 +100,7 @@ def _explain(kind: Any, value: object, message: str) -> tuple[str, str]:
 
 
 def _in_words(names: re.Match[str]) -> str:
-    """Several types in msgspec's messages stand in one pair of backticks; classes are objects."""
+    """Name types in words: several in msgspec's messages share one pair of backticks; classes are objects."""
     return " or ".join(_NAMES.get(name, "an object") for name in names[0].strip("`").split(" | "))
 
 
@@ -109,7 +109,7 @@ def _length_in_words(length: re.Match[str]) -> str:
 
 
 def _declared(kind: Any, path: Steps) -> dict[str, Any]:
-    """The part of a kind's JSON Schema that a path leads to; empty where several are possible."""
+    """Return the part of a class's JSON Schema at a path; empty where several are possible."""
     (node,), definitions = msgspec.json.schema_components([kind])
     for step in [*path, None]:
         while "$ref" in node or "allOf" in node or "anyOf" in node:
@@ -126,7 +126,7 @@ def _declared(kind: Any, path: Steps) -> dict[str, Any]:
 
 
 def _resolved(kind: Any, value: Any, steps: list[str], message: str) -> tuple[Steps, Any]:
-    """A path with the keys that msgspec writes as ``[...]``, and what it leads to."""
+    """Return a path with the keys that msgspec writes as ``[...]``, and its value."""
     path: Steps = []
     place = value
     for step in steps:
@@ -140,7 +140,7 @@ def _resolved(kind: Any, value: Any, steps: list[str], message: str) -> tuple[St
 
 
 def _first_wrong(kind: Any, value: Any, path: Steps, entries: list[tuple[str, Any]], message: str) -> str:
-    """The first key of the object at a path for which msgspec reports this: by bisection, as objects may be large."""
+    """Find the first key of the object at a path for which msgspec reports this, by bisection: objects may be large."""
     low, high = 0, len(entries)
     while high - low > 1:
         middle = (low + high) // 2
@@ -154,7 +154,7 @@ def _first_wrong(kind: Any, value: Any, path: Steps, entries: list[tuple[str, An
 
 
 def _with(value: Any, path: Steps, replacement: Any) -> Any:
-    """A copy of the value with another one at the path."""
+    """Return a copy of the value with a replacement at the path."""
     if not path:
         return replacement
     step, rest = path[0], path[1:]

@@ -7,7 +7,7 @@ from msgspec import Meta
 from plink.documents.types import Count, Fingerprint, NonNegative, PositiveInt, Share
 
 
-class Random(TypedDict):
+class RandomOrdersEntry(TypedDict):
     """Random orders."""
 
     orders: PositiveInt
@@ -24,7 +24,7 @@ class Random(TypedDict):
     """Share of them that cost more than this order, 0 to 1."""
 
 
-class Round(TypedDict):
+class RoundEntry(TypedDict):
     """One round."""
 
     latency_us: NonNegative
@@ -35,7 +35,7 @@ class Round(TypedDict):
     """That resource, or latency."""
 
 
-class Part(TypedDict):
+class PartEntry(TypedDict):
     """One algorithm."""
 
     algo: str
@@ -48,7 +48,7 @@ class Part(TypedDict):
     """Its own cost, microseconds."""
     slowest_pair: Annotated[list[str], Meta(min_length=2, max_length=2)]
     """The two hosts farthest from each other among the pairs that are used."""
-    rounds: list[Round]
+    rounds: list[RoundEntry]
     """The rounds (under latency those of the way there)."""
 
 
@@ -78,9 +78,9 @@ class CostDocument(TypedDict):
     """Where the capacities come from: measured, or how they were inferred."""
     network: Fingerprint
     """Fingerprint of the network."""
-    random: Random | None
+    random: RandomOrdersEntry | None
     """What random orders cost; null when none was drawn, or none has a price."""
-    parts: list[Part]
+    parts: list[PartEntry]
     """What the cost is made of; empty for more than 1,024 ranks."""
     denoised: NotRequired[bool]
-    """Present where round trips are fitted ones (`--denoise`)."""
+    """Present where round trips are fitted ones (`--smooth-latencies`)."""

@@ -7,7 +7,7 @@ from msgspec import Meta
 from plink.documents.types import Count, NonNegative, Positive, PositiveInt
 
 
-class Old(TypedDict):
+class OldFileEntry(TypedDict):
     """The file that is compared with."""
 
     file: str
@@ -18,7 +18,7 @@ class Old(TypedDict):
     """Fingerprint of what was measured."""
 
 
-class New(TypedDict):
+class NewFileEntry(TypedDict):
     """The file that is compared."""
 
     file: str
@@ -29,7 +29,7 @@ class New(TypedDict):
     """Fingerprint of what was measured."""
 
 
-class Compared(TypedDict):
+class ComparedEntry(TypedDict):
     """How much both files have."""
 
     round_trips: Count
@@ -40,7 +40,7 @@ class Compared(TypedDict):
     """Capacities of groups, each way by itself, that were compared."""
 
 
-class Change(TypedDict):
+class ChangeEntry(TypedDict):
     """One change beyond noise."""
 
     what: Literal["latency", "loss", "rate", "capacity", "unmeasured", "hops"]
@@ -77,9 +77,9 @@ class DiffDocument(TypedDict):
     """Kind and version of this file."""
     ok: bool
     """Whether nothing got worse."""
-    old: Old
+    old: OldFileEntry
     """The file that is compared with."""
-    new: New
+    new: NewFileEntry
     """The file that is compared."""
     threshold: Positive
     """The smallest relative change that is named: 0.25 is 1.25 times as long, or a rate of 1 / 1.25."""
@@ -93,13 +93,13 @@ class DiffDocument(TypedDict):
     """Hosts that only the new file names."""
     moved: list[str]
     """Hosts that are at another address now."""
-    compared: Compared
+    compared: ComparedEntry
     """How much both files have."""
     shift: Positive
     """How many times as long round trips take throughout; a pair's change is judged with this taken out."""
     noise: NonNegative
     """Median standard error of a pair's change of its round trip, a share."""
-    findings: list[Change]
+    findings: list[ChangeEntry]
     """What changed, each cause once; per kind the one that explains most first, single pairs last."""
     notes: list[str]
     """What could not be compared, and why."""

@@ -7,7 +7,7 @@ from msgspec import Meta
 from plink.documents.types import Count, HostName, Name, NonNegative
 
 
-class HostReport(TypedDict):
+class HostReportEntry(TypedDict):
     """What one host reports of itself."""
 
     hostname: NotRequired[str]
@@ -81,7 +81,7 @@ class DoctorDocument(TypedDict):
     """Kind and version of this document."""
     ok: bool
     """Nothing was found."""
-    hosts: dict[str, HostReport]
+    hosts: dict[str, HostReportEntry]
     """What each host that was examined said of itself, by name; one that was lost meanwhile may lack all of it. Empty
     where a network file was judged."""
     findings: list[DoctorFinding]

@@ -7,7 +7,7 @@ from msgspec import Meta
 from plink.documents.types import Count, HostName, NonNegative, PositiveInt
 
 
-class HostStatus(TypedDict):
+class HostStatusEntry(TypedDict):
     """One host of the run."""
 
     name: HostName
@@ -32,7 +32,7 @@ class HostStatus(TypedDict):
     """What it costs per hour; null where the hosts file does not tell."""
 
 
-class Cost(TypedDict):
+class CurrentCostEntry(TypedDict):
     """What the run has cost so far, as plink.elastic-summary/1 has it; null where no host has a price."""
 
     total: NonNegative
@@ -43,7 +43,7 @@ class Cost(TypedDict):
     """Hosts that are not in it, for the hosts file does not tell their price."""
 
 
-class Wait(TypedDict):
+class WaitEntry(TypedDict):
     """The clock that hosts of these names have not done, where nobody has done any for unusually many seconds; null:
     the job goes on."""
 
@@ -66,7 +66,7 @@ class ElasticStatusDocument(TypedDict):
     stage: Literal[1, 2, 3] | None
     """1: reliable hosts serve the parameters; 2: transient hosts serve them, reliable ones hold backups; 3: as 2, and
     reliable hosts do no other work. Null while hosts get ready."""
-    hosts: list[HostStatus]
+    hosts: list[HostStatusEntry]
     """Each host that is there, in the order of their joining."""
     clock: Annotated[int, Meta(ge=-1)]
     """The clock that all partitions have reached; -1: none yet."""
@@ -88,8 +88,8 @@ class ElasticStatusDocument(TypedDict):
     """How many work: slots of hosts that have pieces of the data."""
     begun: NotRequired[Count]
     """The clock after the latest that any worker has done, from 0."""
-    cost: NotRequired[Cost | None]
+    cost: NotRequired[CurrentCostEntry | None]
     """What the run has cost so far, as plink.elastic-summary/1 has it; null where no host has a price."""
-    waits: NotRequired[Wait | None]
+    waits: NotRequired[WaitEntry | None]
     """The clock that hosts of these names have not done, where nobody has done any for unusually many seconds; null:
     the job goes on."""

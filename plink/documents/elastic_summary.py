@@ -5,7 +5,7 @@ from typing import Literal, TypedDict
 from plink.documents.types import Count, NonNegative
 
 
-class End(TypedDict):
+class EndEntry(TypedDict):
     """How it ended; null while it runs, and where its log was cut off."""
 
     why: str
@@ -38,7 +38,7 @@ class EventSummary(TypedDict):
     what: Literal["host", "rolled back", "controller"]
 
 
-class Cost(TypedDict):
+class TotalCostEntry(TypedDict):
     """Money, in the currency of the prices; null where no host has one; hosts that are not in it."""
 
     total: NonNegative | None
@@ -56,7 +56,7 @@ class ElasticSummaryDocument(TypedDict):
     """Kind and version of this file."""
     seconds: NonNegative
     """Until when the log tells, from the run's beginning."""
-    end: End | None
+    end: EndEntry | None
     """How it ended; null while it runs, and where its log was cut off."""
     iterations: Count
     """Iterations that count."""
@@ -70,5 +70,5 @@ class ElasticSummaryDocument(TypedDict):
     """Each host: its price per hour, how long it took part, what it sent and received; null where that is not known."""
     events: list[EventSummary]
     """What happened, as the log has it (plink.agile/1)."""
-    cost: Cost
+    cost: TotalCostEntry
     """Money, in the currency of the prices; null where no host has one; hosts that are not in it."""

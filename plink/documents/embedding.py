@@ -7,7 +7,7 @@ from msgspec import Meta
 from plink.documents.types import Count, Matrix, NonNegative, PositiveInt, Share
 
 
-class Verdict(TypedDict):
+class VerdictEntry(TypedDict):
     """Whether fitted distances are nearer to fresh measurements than measured ones; null where there were too few pairs
     to say."""
 
@@ -25,7 +25,7 @@ class Verdict(TypedDict):
     """So many."""
 
 
-class Placement(TypedDict):
+class PlacedHosts(TypedDict):
     """What readers need of an embedding."""
 
     schema: Literal["plink.embedding/1"]
@@ -43,7 +43,7 @@ class Placement(TypedDict):
     """Fitted round trips, 0 on the diagonal."""
 
 
-class EmbeddingDocument(Placement):
+class EmbeddingDocument(PlacedHosts):
     """Hosts as points whose distances are round trips.
 
     Written by `plink embed`.
@@ -67,7 +67,7 @@ class EmbeddingDocument(Placement):
     """Drew the starts and the pairs held out."""
     triangle_violations: NotRequired[Share | None]
     """The share of measured detours that are shorter than the straight way; null without triangles."""
-    verdict: NotRequired[Verdict | None]
+    verdict: NotRequired[VerdictEntry | None]
     """Whether fitted distances are nearer to fresh measurements than measured ones; null where there were too few pairs
     to say."""
     heights_us: list[NonNegative]

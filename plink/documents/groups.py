@@ -7,7 +7,7 @@ from msgspec import Meta
 from plink.documents.types import Fingerprint, HostName, NonNegative, PositiveInt, Share
 
 
-class Random(TypedDict):
+class RandomGroupsEntry(TypedDict):
     """The same of as many balanced groups that were drawn without looking, mean of 100 drawings."""
 
     cohesion_us: NonNegative | None
@@ -16,7 +16,7 @@ class Random(TypedDict):
     """Mean round trip across random groups, in microseconds."""
 
 
-class Agreement(TypedDict):
+class AgreementEntry(TypedDict):
     """How far repeated clusterings of the same measurements agree."""
 
     ami: Annotated[float, Meta(le=1)]
@@ -74,9 +74,9 @@ class GroupsDocument(TypedDict):
     measured pair."""
     across_us: NotRequired[NonNegative | None]
     """Mean measured round trip between hosts of different groups, in microseconds; null without such a pair."""
-    random: NotRequired[Random]
+    random: NotRequired[RandomGroupsEntry]
     """The same of as many balanced groups that were drawn without looking, mean of 100 drawings."""
-    agreement: NotRequired[Agreement]
+    agreement: NotRequired[AgreementEntry]
     """How far repeated clusterings of the same measurements agree."""
     tiers: NotRequired[list[TierEntry]]
     """The natural hierarchy (machines, racks, zones), innermost first; empty when no tier stands out from the noise."""

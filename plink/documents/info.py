@@ -3,7 +3,7 @@
 from typing import Any, Literal, NotRequired, TypedDict
 
 
-class Plink(TypedDict):
+class PlinkEntry(TypedDict):
     """plink itself."""
 
     version: str
@@ -24,7 +24,7 @@ Python = TypedDict(
 )
 
 
-class Hardware(TypedDict):
+class HardwareEntry(TypedDict):
     """What there is to compute with."""
 
     cpus: int | None
@@ -36,7 +36,7 @@ class Hardware(TypedDict):
     """Names of GPUs, as NVIDIA's driver tells them."""
 
 
-class Lab(TypedDict):
+class LabEntry(TypedDict):
     """Whether `plink lab` can work here."""
 
     possible: bool
@@ -54,19 +54,19 @@ class InfoDocument(TypedDict):
     """Kind and version of this document."""
     full: bool
     """Whether --full was given: then `names` and `pytorch` are there too."""
-    plink: Plink
+    plink: PlinkEntry
     """plink itself."""
     python: Python
     """The interpreter."""
     system: dict[str, str | None]
     """Kernel, machine, distribution, C library."""
-    hardware: Hardware
+    hardware: HardwareEntry
     """What there is to compute with."""
     packages: dict[str, str | None]
     """Versions of Python packages by name, null where there is none."""
     programs: dict[str, str | None]
     """What programs say of their version; `found` where they are not asked, null where they are not there."""
-    lab: Lab
+    lab: LabEntry
     """Whether `plink lab` can work here."""
     entry_points: dict[str, str | None]
     """What PyTorch and torchrun find of plink, by group."""

@@ -93,6 +93,17 @@ class SharedLinkEntry(TypedDict):
     """Why a figure could not be measured."""
 
 
+FlowEntry = TypedDict(
+    "FlowEntry",
+    {
+        "from": Annotated[HostName, Meta(description="Name of the host that sent.")],
+        "to": Annotated[HostName, Meta(description="Name of the host that received.")],
+        "gbps": Annotated[Quantity, Meta(description="What arrived, Gbit/s, after the ramp of TCP.")],
+        "both_ways": Annotated[bool, Meta(description="Whether another flow went the other way at the same time.")],
+    },
+)
+
+
 Halves = Annotated[list[Matrix], Meta(min_length=2, max_length=2)]
 
 
@@ -153,6 +164,10 @@ class NetworkDocument(TypedDict):
     """Round trips that could not be measured, with a reason each."""
     bandwidth_errors: NotRequired[list[PairError]]
     """Bandwidths that could not be measured, and why."""
+    host_flows: NotRequired[list[FlowEntry]]
+    """Bounded TCP flows of every host with a few partners: what it sends and receives by itself."""
+    host_flow_errors: NotRequired[list[PairError]]
+    """Partners between which no flow could be measured, and why."""
     shared_links: NotRequired[list[SharedLinkEntry]]
     """Capacity of what groups of hosts share, a row a group."""
     predicted_us: NotRequired[Matrix]

@@ -7,19 +7,19 @@ from msgspec import Meta
 from plink.documents.types import Count, Fingerprint, HostName, NonNegative, Positive, PositiveInt
 
 # An order may cost any multiple of another one: more than so many is no measurement.
-JudgedShare = Annotated[float, Meta(gt=-1e6, lt=1e6)]
+GainShare = Annotated[float, Meta(gt=-1e6, lt=1e6)]
 
 
-class Judged(TypedDict):
+class ValidationEntry(TypedDict):
     """The found order's gain over the given one, where the network file has halves_us."""
 
-    gain: JudgedShare
+    gain: GainShare
     """What the found order saves of the given order's cost on samples that it was not fitted on: 0.2 is a fifth."""
-    low: JudgedShare
+    low: GainShare
     """Lower end of what fresh samples would show."""
-    high: JudgedShare
+    high: GainShare
     """Upper end of what fresh samples would show."""
-    predicted: NotRequired[JudgedShare]
+    predicted: NotRequired[GainShare]
     """What it saves on the samples that it was fitted on."""
     confidence: Annotated[float, Meta(gt=0, lt=1)]
     """How often low and high hold the gain on fresh samples: 0.95."""
@@ -27,7 +27,7 @@ class Judged(TypedDict):
     """Of how many pairs that either order uses there are samples to judge by."""
 
 
-class KeptGiven(TypedDict):
+class KeptBaselineEntry(TypedDict):
     """There when the gain was within the noise: hosts is the given order, and this the one that was found instead."""
 
     found: Annotated[list[str], Meta(min_length=1, extra_json_schema={"uniqueItems": True})]
@@ -36,7 +36,7 @@ class KeptGiven(TypedDict):
     """What that order costs, in microseconds."""
 
 
-class Verdict(TypedDict):
+class OrderVerdictEntry(TypedDict):
     """Whether fitted distances are nearer to fresh measurements than measured ones; null where there were too few pairs
     to say."""
 
@@ -54,7 +54,7 @@ class Verdict(TypedDict):
     """So many."""
 
 
-class Denoised(TypedDict):
+class SmoothingEntry(TypedDict):
     """Present where the order rests on fitted round trips: how they were fitted, and the verdict on them."""
 
     dimension: PositiveInt
@@ -65,7 +65,7 @@ class Denoised(TypedDict):
     """Whether hosts have heights."""
     loss: Literal["relative", "absolute"]
     """How errors counted."""
-    verdict: Verdict | None
+    verdict: OrderVerdictEntry | None
     """Whether fitted distances are nearer to fresh measurements than measured ones; null where there were too few pairs
     to say."""
 
@@ -135,9 +135,9 @@ class OrderDocument(TypedDict):
     """With --set: what the algorithm was told, like base: 4."""
     pins: NotRequired[dict[str, Count]]
     """With --pin: the first rank of each pinned host."""
-    judged: NotRequired[Judged | None]
+    judged: NotRequired[ValidationEntry | None]
     """The found order's gain over the given one, where the network file has halves_us."""
-    kept_given: NotRequired[KeptGiven]
+    kept_given: NotRequired[KeptBaselineEntry]
     """There when the gain was within the noise: hosts is the given order, and this the one that was found instead."""
-    denoised: NotRequired[Denoised]
+    denoised: NotRequired[SmoothingEntry]
     """Present where the order rests on fitted round trips: how they were fitted, and the verdict on them."""

@@ -24,11 +24,11 @@ class RankEntry(TypedDict):
     """What is wrong with its place; null when nothing is."""
 
 
-class Proof(TypedDict):
+class ProofEntry(TypedDict):
     """Where every rank was before the program started. Null in the file of a run that did not come that far."""
 
     held: bool
-    """Every rank was where it was asked to be; a job of which this is not true is not run."""
+    """Every rank was on its host; otherwise the job is not run."""
     ranks: Annotated[list[RankEntry], Meta(min_length=1)]
     """One entry a rank, in rank order."""
 
@@ -63,7 +63,7 @@ class RunDocument(TypedDict):
     ended for taking longer than it may. Null in the file of a run that goes on, or whose plink was killed."""
     seconds: NonNegative | None
     """From the moment all ranks were let go to the end of the last, in seconds. Null where it did not come that far."""
-    proof: Proof | None
+    proof: ProofEntry | None
     """Where every rank was before the program started. Null in the file of a run that did not come that far."""
     failure: FailureEntry | None
     """The rank that failed first; null when none did."""

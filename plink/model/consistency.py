@@ -20,7 +20,7 @@ class Rule(Protocol):
 
     @property
     def apart(self) -> int:
-        """Most clocks that a worker may be ahead of the slowest."""
+        """Maximum number of clocks that a worker may be ahead of the slowest."""
 
     @property
     def steps(self) -> bool:
@@ -31,7 +31,7 @@ class Rule(Protocol):
         """Whether reads are served from all that arrived; otherwise from the state of the latest common clock."""
 
     def needs(self, clock: int) -> int:
-        """The least clock of the state that a worker at ``clock`` may read, and go on with once it was given it."""
+        """Return the minimum clock of the state that a worker at ``clock`` must read before it continues."""
 
 
 @dataclass(frozen=True)
@@ -41,21 +41,21 @@ class BSP:
 
     @property
     def apart(self) -> int:
-        """Nobody begins a clock before all have finished the one before."""
+        """Zero: no worker begins a clock before all have finished the one before."""
         return 0
 
     @property
     def steps(self) -> bool:
-        """One update a clock."""
+        """False: one update per clock."""
         return False
 
     @property
     def sees_ahead(self) -> bool:
-        """Never: what others did at the reader's own clock would depend on who is faster."""
+        """False: updates of the reader's own clock would depend on who is faster."""
         return False
 
     def needs(self, clock: int) -> int:
-        """All that came before."""
+        """Return the clock before."""
         return clock - 1
 
 
@@ -80,27 +80,30 @@ class SSP:
 
     @property
     def steps(self) -> bool:
-        """One update a clock."""
+        """False: one update per clock."""
         return False
 
     @property
     def sees_ahead(self) -> bool:
-        """Newer is better, as long as nobody waits for it."""
+        """True: newer state is better, as long as no worker waits for it."""
         return True
 
     def needs(self, clock: int) -> int:
-        """All but the last ``staleness`` clocks before."""
+        """Return the clock ``staleness`` + 1 before."""
         return clock - self.staleness - 1
 
 
 def parse_rule(spec: str) -> Rule:
-    """The rule that a user typed. :raises UsageError: there is no such rule.."""
+    """Return the rule that a user typed. :raises UsageError: for an unknown rule.
+
+    :raises UsageError: there is no such rule..
+    """
     if spec == "bsp":
         return BSP()
-    if found := _SSP.fullmatch(spec):
-        return SSP(int(found[1]))
+    if match := _SSP.fullmatch(spec):
+        return SSP(int(match[1]))
     for parse in rules.parsers():
-        added: Rule | None = parse(spec)
-        if added is not None:
-            return added
+        extension: Rule | None = parse(spec)
+        if extension is not None:
+            return extension
     raise UsageError(f"rule {spec!r}: choose one of bsp, ssp:N")

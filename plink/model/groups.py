@@ -60,7 +60,7 @@ class Groups:
     seed: int
 
     def to_json(self) -> dict[str, Any]:
-        """The document as written to disk."""
+        """Return the document as written to disk."""
         return {
             "schema": SCHEMA,
             "network": self.network,
@@ -83,24 +83,24 @@ class Groups:
 
 
 def read_groups(path: str | Path) -> list[list[str]]:
-    """The names in each group: a line each, separated by blanks or commas, ``#`` begins a comment; or JSON with a list
-    of lists of names under ``groups``.
+    """Read groups of names from a file: one per line, separated by blanks or commas, ``#`` begins a comment; or JSON
+    with a list of lists of names under ``groups``.
 
     :raises InputError: when the file cannot be read, holds no groups or a name that is none, naming the place.
     """
     return parse_groups(read_text(path), name_of(path))
 
 
-def parse_groups(text: str, where: str) -> list[list[str]]:
-    """The same of a text; ``where`` names the file in errors."""
+def parse_groups(text: str, location: str) -> list[list[str]]:
+    """Parse groups from a text; ``location`` names the file in errors."""
     if text.lstrip().startswith("{"):
-        listed = convert(GroupsList, parse_document(text, where), where)["groups"]
-        rows = [(f"{where}: groups[{k}]", group) for k, group in enumerate(listed)]
+        name_lists = convert(GroupsList, parse_document(text, location), location)["groups"]
+        rows = [(f"{location}: groups[{k}]", group) for k, group in enumerate(name_lists)]
     else:
         lines = enumerate(text.splitlines(), 1)
-        rows = [(f"{where}:{k}", line.partition("#")[0].replace(",", " ").split()) for k, line in lines]
-        rows = [(at, names) for at, names in rows if names]
-    groups = [[check_name(name, at) for name in names] for at, names in rows]
+        rows = [(f"{location}:{k}", line.partition("#")[0].replace(",", " ").split()) for k, line in lines]
+        rows = [(line_location, names) for line_location, names in rows if names]
+    groups = [[check_name(name, line_location) for name in names] for line_location, names in rows]
     if not groups:
-        raise InputError(where, "no groups: write one a line, the names of its hosts separated by blanks")
+        raise InputError(location, "no groups: write one a line, the names of its hosts separated by blanks")
     return groups

@@ -14,8 +14,8 @@ _NUMBERED = re.compile(r"(.*?)(\d+)(\D*)")
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
-def expand_hostlist(text: str, where: str) -> list[str]:
-    """The names a list stands for, in its order; a range keeps the width of its first number (``n[09-10]``).
+def expand_hostlist(text: str, location: str) -> list[str]:
+    """Return the names a list stands for, in its order; a range keeps the width of its first number (``n[09-10]``).
 
     :raises InputError: for brackets that do not close, a range that is none, a name that cannot be a host's, and for
         more names than one file may hold, before any is made.
@@ -26,14 +26,15 @@ def expand_hostlist(text: str, where: str) -> list[str]:
         if text[end : item.start()] != ("," if names else ""):
             break
         end = item.end()
-        names += _expand_item(item.group(), MAX_HOSTS - len(names), where)
+        names += _expand_item(item.group(), MAX_HOSTS - len(names), location)
     if end != len(text) or not names:
-        raise InputError(where, f"{text[:80]!r} is not a list of hosts like node[1-4,7],gpu[01-16]")
-    return [check_name(name, where) for name in names]
+        raise InputError(location, f"{text[:80]!r} is not a list of hosts like node[1-4,7],gpu[01-16]")
+    return [check_name(name, location) for name in names]
 
 
 def fold_hostlist(names: Sequence[str], separator: str = ",") -> str:
-    """The list that stands for these names: those that differ by a number of the same width only are put together.
+    """Return the list that stands for these names: those that differ by a number of the same width only are put
+    together.
 
     :param separator: a space where the text is to be broken into lines; such a list cannot be read again.
 
@@ -52,36 +53,36 @@ def fold_hostlist(names: Sequence[str], separator: str = ",") -> str:
 
 
 def _fold_numbers(numbers: list[str]) -> str:
-    stretches: list[list[str]] = []
+    spans: list[list[str]] = []
     for number in sorted(set(numbers), key=int):
-        if stretches and int(number) == int(stretches[-1][-1]) + 1:
-            stretches[-1].append(number)
+        if spans and int(number) == int(spans[-1][-1]) + 1:
+            spans[-1].append(number)
         else:
-            stretches.append([number])
-    return ",".join(one[0] if len(one) == 1 else f"{one[0]}-{one[-1]}" for one in stretches)
+            spans.append([number])
+    return ",".join(span[0] if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in spans)
 
 
-def _expand_item(item: str, room: int, where: str) -> list[str]:
-    """``a[1-2]b[3,5]`` as four names; ``room``: how many there may be."""
+def _expand_item(item: str, max_names: int, location: str) -> list[str]:
+    """Expand ``a[1-2]b[3,5]`` to four names; at most ``max_names``."""
     parts = re.split(r"\[([^\]]*)\]", item)
-    groups = [_ranges(group, where) for group in parts[1::2]]
-    if math.prod(sum(last - first + 1 for first, last, _ in group) for group in groups) > room:
-        raise InputError(where, f"{item[:80]!r} makes more than {MAX_HOSTS} hosts of one file")
+    groups = [_ranges(group, location) for group in parts[1::2]]
+    if math.prod(sum(last - first + 1 for first, last, _ in group) for group in groups) > max_names:
+        raise InputError(location, f"{item[:80]!r} makes more than {MAX_HOSTS} hosts of one file")
     numbers = [[f"{k:0{width}d}" for first, last, width in group for k in range(first, last + 1)] for group in groups]
     texts = [[part] for part in parts[::2]]
     pieces = [piece for pair in itertools.zip_longest(texts, numbers, fillvalue=[""]) for piece in pair]
     return ["".join(chosen) for chosen in itertools.product(*pieces)]
 
 
-def _ranges(group: str, where: str) -> list[tuple[int, int, int]]:
-    """``1-4,7,09-12`` as first, last and width of each range."""
-    found = []
+def _ranges(group: str, location: str) -> list[tuple[int, int, int]]:
+    """Parse ``1-4,7,09-12`` as first, last and width of each range."""
+    ranges = []
     for piece in group.split(","):
         match = _RANGE.fullmatch(piece)
         if match is None:
-            raise InputError(where, f"{piece[:80]!r} in brackets is neither a number nor a range like 1-4")
+            raise InputError(location, f"{piece[:80]!r} in brackets is neither a number nor a range like 1-4")
         low, high = match.group(1), match.group(2) or match.group(1)
         if int(high) < int(low):
-            raise InputError(where, f"the range {piece} ends before it begins")
-        found.append((int(low), int(high), len(low)))
-    return found
+            raise InputError(location, f"the range {piece} ends before it begins")
+        ranges.append((int(low), int(high), len(low)))
+    return ranges

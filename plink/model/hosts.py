@@ -1,4 +1,4 @@
-"""Hosts: who takes part in a job, and the hosts file that lists them.
+"""Hosts of a job, and the hosts file that lists them.
 
 A line is ``name-or-address [slots=N] [tier=reliable|transient] [address=A] [user=U] [port=P] [key=FILE] [price=X]``;
 ``#`` starts a comment; a price is money per hour, in any one currency. Open MPI hostfiles (``slots``, ``max_slots``,
@@ -44,13 +44,13 @@ class Host:
     def to_json(self) -> dict[str, Any]:
         """As it stands in the ``hosts`` list of a network file; SSH settings and the price only where given."""
         document: dict[str, Any] = {"name": self.name, "address": self.address, "slots": self.slots, "tier": self.tier}
-        given = {"user": self.user, "port": self.port, "key": self.key, "price": self.price}
-        return document | {key: value for key, value in given.items() if value is not None}
+        optional = {"user": self.user, "port": self.port, "key": self.key, "price": self.price}
+        return document | {key: value for key, value in optional.items() if value is not None}
 
 
 @dataclass(frozen=True)
 class Hosts:
-    """Hosts in the order they were given, at least one, names unique. ``lab`` names the emulated lab they live in."""
+    """Hosts in a given order, at least one, names unique. ``lab``: the emulated lab they are in."""
 
     members: tuple[Host, ...]
     lab: str | None = None
@@ -67,63 +67,63 @@ class Hosts:
         return [host.name for host in self.members]
 
     def by_name(self) -> dict[str, Host]:
-        """Each host under its name."""
+        """Return each host under its name."""
         return {host.name: host for host in self.members}
 
 
-def check_name(text: object, where: str, what: str = "host name") -> str:
-    """The text if it can be a host's name or address.
+def check_name(text: object, location: str, what: str = "host name") -> str:
+    """Return the text if it can be a host's name or address.
 
     :raises InputError: when it is no string, or holds what a shell or a hostfile would read as more than a name.
     """
     if not isinstance(text, str) or not _NAME.fullmatch(text):
-        raise InputError(where, f"{text!r} cannot be a {what} (letters, digits, '.', '-', '_', ':' only)")
+        raise InputError(location, f"{text!r} cannot be a {what} (letters, digits, '.', '-', '_', ':' only)")
     return text
 
 
-def check_lab_name(text: object, where: str) -> str:
-    """The text if it can be a lab's name: 1 to 16 lower-case letters, digits and dashes."""
+def check_lab_name(text: object, location: str) -> str:
+    """Return the text if it can be a lab's name: 1 to 16 lower-case letters, digits and dashes."""
     if not isinstance(text, str) or not _LAB_NAME.fullmatch(text):
-        raise InputError(where, f"{text!r} cannot be a lab's name (1 to 16 lower-case letters, digits and dashes)")
+        raise InputError(location, f"{text!r} cannot be a lab's name (1 to 16 lower-case letters, digits and dashes)")
     return text
 
 
-def _whole_number(value: object, low: int, high: int, key: str, where: str) -> int:
+def _whole_number(value: object, low: int, high: int, key: str, location: str) -> int:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise InputError(where, f"{key}={value} is not a whole number from {low} to {high}")
+        raise InputError(location, f"{key}={value} is not a whole number from {low} to {high}")
     return value
 
 
-def _price(value: object, where: str) -> float:
+def _price(value: object, location: str) -> float:
     if isinstance(value, str) and _PRICE.fullmatch(value):
         return float(value)
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12:
         return float(value)
-    raise InputError(where, f"price={value} is not a plain number from 0 up, like 0.35 (money per hour)")
+    raise InputError(location, f"price={value} is not a plain number from 0 up, like 0.35 (money per hour)")
 
 
-def _make_host(name: str, fields: dict[str, Any], where: str) -> Host:
+def _make_host(name: str, fields: dict[str, Any], location: str) -> Host:
     tier = fields.get("tier", "reliable")
     if tier not in TIERS:
-        raise InputError(where, f"tier={tier} is neither {' nor '.join(TIERS)}")
+        raise InputError(location, f"tier={tier} is neither {' nor '.join(TIERS)}")
     user, key = fields.get("user"), fields.get("key")
     if user is not None and not (isinstance(user, str) and _USER.fullmatch(user)):
-        raise InputError(where, f"{user!r} cannot be a user name")
+        raise InputError(location, f"{user!r} cannot be a user name")
     # A space or '#' would end it in a hosts file.
     if key is not None and not (isinstance(key, str) and key and key.isprintable() and not set(" #") & set(key)):
-        raise InputError(where, f"{key!r} cannot be a key file's name")
+        raise InputError(location, f"{key!r} cannot be a key file's name")
     port = fields.get("port")
     return Host(
-        name=check_name(name, where),
-        address=check_name(fields.get("address", name), where, "address"),
-        slots=_whole_number(fields.get("slots", 1), 1, 65536, "slots", where),
+        name=check_name(name, location),
+        address=check_name(fields.get("address", name), location, "address"),
+        slots=_whole_number(fields.get("slots", 1), 1, 65536, "slots", location),
         tier=tier,
         user=user,
-        port=None if port is None else _whole_number(port, 1, 65535, "port", where),
+        port=None if port is None else _whole_number(port, 1, 65535, "port", location),
         key=key,
-        price=None if fields.get("price") is None else _price(fields["price"], where),
+        price=None if fields.get("price") is None else _price(fields["price"], location),
     )
 
 
@@ -133,7 +133,7 @@ _KEYS = ("slots", "tier", "address", "user", "port", "key", "price")
 _IGNORED = ("max_slots", "max-slots")
 
 
-def _parse_line(line: str, where: str) -> Host:
+def _parse_line(line: str, location: str) -> Host:
     first, *settings = line.split()
     fields: dict[str, Any] = {}
     user, at, name = first.rpartition("@")
@@ -143,20 +143,20 @@ def _parse_line(line: str, where: str) -> Host:
         key, equals, value = setting.partition("=")
         key = _ALIASES.get(key, key)
         if not equals or not value:
-            raise InputError(where, f"{setting!r} is not of the form key=value")
+            raise InputError(location, f"{setting!r} is not of the form key=value")
         if key in _IGNORED:
-            _whole_number(value, 1, 65536, key, where)
+            _whole_number(value, 1, 65536, key, location)
             continue
         if key not in _KEYS:
-            raise InputError(where, f"unknown key {key!r}; known are {', '.join(_KEYS)}")
+            raise InputError(location, f"unknown key {key!r}; known are {', '.join(_KEYS)}")
         if key in fields:
-            raise InputError(where, f"{key} is given twice")
+            raise InputError(location, f"{key} is given twice")
         fields[key] = value
-    return _make_host(name, fields, where)
+    return _make_host(name, fields, location)
 
 
 def parse_hosts(text: str, source: str) -> Hosts:
-    """Hosts from the text of a hosts file; ``source`` names the file in errors.
+    """Parse hosts from the text of a hosts file; ``source`` names the file in errors.
 
     :raises InputError: for an empty file, a name given twice, an unknown key or a value out of range, with the line.
     """
@@ -164,17 +164,17 @@ def parse_hosts(text: str, source: str) -> Hosts:
     lines: dict[str, int] = {}
     lab: str | None = None
     for number, raw in enumerate(text.splitlines(), start=1):
-        where = f"{source}:{number}"
+        location = f"{source}:{number}"
         marker = _LAB_LINE.fullmatch(raw.strip())
         if marker:
-            lab = check_lab_name(marker.group(1), where)
+            lab = check_lab_name(marker.group(1), location)
             continue
         line = raw.split("#", 1)[0].strip()
         if not line:
             continue
-        host = _parse_line(line, where)
+        host = _parse_line(line, location)
         if host.name in members:
-            raise InputError(where, f"host {host.name!r} is listed twice (first on line {lines[host.name]})")
+            raise InputError(location, f"host {host.name!r} is listed twice (first on line {lines[host.name]})")
         members[host.name] = host
         lines[host.name] = number
     if not members:
@@ -183,7 +183,7 @@ def parse_hosts(text: str, source: str) -> Hosts:
 
 
 def read_hosts(path: str | Path) -> Hosts:
-    """Hosts from a file (``-``: standard input).
+    """Read hosts from a file (``-``: standard input).
 
     :raises InputError: as :func:`parse_hosts`, and when the file cannot be read.
     """
@@ -191,7 +191,7 @@ def read_hosts(path: str | Path) -> Hosts:
 
 
 def render_hosts(hosts: Hosts) -> str:
-    """The text of a hosts file that :func:`parse_hosts` reads back to the same hosts."""
+    """Return the text of a hosts file that :func:`parse_hosts` reads back to the same hosts."""
     lines = [f"# plink-lab: {hosts.lab}"] if hosts.lab else []
     for host in hosts:
         parts = [host.name]
@@ -207,22 +207,24 @@ def render_hosts(hosts: Hosts) -> str:
     return "\n".join(lines) + "\n"
 
 
-def hosts_from_json(value: object, lab: object, where: str) -> Hosts:
-    """Hosts from the ``hosts`` list (and ``lab`` key) of a JSON document.
+def hosts_from_json(value: object, lab: object, location: str) -> Hosts:
+    """Parse hosts from the ``hosts`` list (and ``lab`` key) of a JSON document.
 
     :raises InputError: naming the entry, like ``cloud.json: hosts[3].slots``.
     """
     if not isinstance(value, list) or not value:
-        raise InputError(f"{where}: hosts", 'a list of objects like {"name": "node-1"} was expected, at least one')
+        raise InputError(f"{location}: hosts", 'a list of objects like {"name": "node-1"} was expected, at least one')
     members: dict[str, Host] = {}
     for index, entry in enumerate(value):
-        place = f"{where}: hosts[{index}]"
+        entry_location = f"{location}: hosts[{index}]"
         if not isinstance(entry, dict) or "name" not in entry:
-            raise InputError(place, 'an object with a "name" was expected')
+            raise InputError(entry_location, 'an object with a "name" was expected')
         host = _make_host(
-            check_name(entry["name"], place), {k: entry[k] for k in _KEYS if entry.get(k) is not None}, place
+            check_name(entry["name"], entry_location),
+            {k: entry[k] for k in _KEYS if entry.get(k) is not None},
+            entry_location,
         )
         if host.name in members:
-            raise InputError(place, f"host {host.name!r} is listed twice")
+            raise InputError(entry_location, f"host {host.name!r} is listed twice")
         members[host.name] = host
-    return Hosts(tuple(members.values()), None if lab is None else check_lab_name(lab, f"{where}: lab"))
+    return Hosts(tuple(members.values()), None if lab is None else check_lab_name(lab, f"{location}: lab"))

@@ -1,4 +1,4 @@
-"""The network between the hosts as it was measured: the file everything else is decided from (``plink.network/1``)."""
+"""The measured network between hosts: the file on which every decision is based (``plink.network/1``)."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.documents.codec import convert, decode, schema_name
-from plink.documents.network import Halves, MachineIdentity, NetworkDocument, PairError, SharedLinkEntry
+from plink.documents.network import FlowEntry, Halves, MachineIdentity, NetworkDocument, PairError, SharedLinkEntry
 from plink.errors import InputError
 from plink.model.hosts import Hosts, hosts_from_json
 from plink.model.storage import name_of, read_document, write_document
@@ -24,11 +24,11 @@ Matrix = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Network:
-    """What was measured between N hosts.
+    """Measurements between N hosts.
 
     ``latency_us[i, j]``, shape (N, N): round trip from i to j in microseconds, the 10th percentile; NaN where
     unmeasured, 0 on the diagonal. ``bandwidth_gbps[i, j]``, same shape or None: what j received from i. ``details``
-    holds every other key of the file (percentiles, loss, samples, method, errors, time), kept as it was read; ``where``
+    holds every other key of the file (percentiles, loss, samples, method, errors, time) as it was read; ``location``
     names the file in errors about them. Matrices are read-only copies: what is worked out of them is kept.
     """
 
@@ -36,7 +36,7 @@ class Network:
     latency_us: Matrix
     bandwidth_gbps: Matrix | None = None
     details: dict[str, Any] = field(default_factory=dict)
-    where: str = "network"
+    location: str = "network"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "latency_us", _read_only(self.latency_us))
@@ -69,27 +69,32 @@ class Network:
 
     @property
     def host_identities(self) -> dict[str, dict[str, Any]]:
-        """What is known of the machine behind each name (``hostname``, ``addresses``); empty where nothing is."""
+        """Identity of the machine behind each name (``hostname``, ``addresses``), as far as known."""
         identities = zip(self.hosts.names, self.machines, strict=True)
         return {name: {**machine} for name, machine in identities if machine is not None}
 
     def detail(self, key: str) -> Matrix | None:
-        """One of the other matrices of the file (``loss_forward``, ``predicted_us``, ...), None where it has none.
+        """Return one of the other matrices of the file (``loss_forward``, ``predicted_us``, ...), None where it has
+        none.
 
         :raises InputError: when its shape or a value is wrong, naming file and key.
         """
         value = self.details.get(key)
-        return None if value is None else matrix_from_json(value, len(self.hosts), f"{self.where}: {key}")
+        return None if value is None else matrix_from_json(value, len(self.hosts), f"{self.location}: {key}")
 
     def halves(self) -> tuple[Matrix, Matrix] | None:
-        """What each half of the samples says, two of shape (N, N), NaN where missing; None where the file has none.
+        """Return the round trips of each half of the samples, two of shape (N, N), NaN where missing; None without
+        halves.
 
         :raises InputError: when they are no two such matrices.
         """
         if self.details.get("halves_us") is None:
             return None
-        halves, where = convert(Halves, self.details["halves_us"], self.where, "halves_us"), f"{self.where}: halves_us"
-        first, second = (matrix_from_json(half, len(self.hosts), f"{where}[{k}]") for k, half in enumerate(halves))
+        halves, location = (
+            convert(Halves, self.details["halves_us"], self.location, "halves_us"),
+            f"{self.location}: halves_us",
+        )
+        first, second = (matrix_from_json(half, len(self.hosts), f"{location}[{k}]") for k, half in enumerate(halves))
         return first, second
 
     @cached_property
@@ -98,7 +103,15 @@ class Network:
 
         :raises InputError: when they are no such list.
         """
-        return convert(list[PairError], self.details.get("errors", []), self.where, "errors")
+        return convert(list[PairError], self.details.get("errors", []), self.location, "errors")
+
+    @cached_property
+    def host_flows(self) -> list[FlowEntry]:
+        """Flows of every host with a few partners; empty where none were measured.
+
+        :raises InputError: when it is no such list.
+        """
+        return convert(list[FlowEntry], self.details.get("host_flows", []), self.location, "host_flows")
 
     @cached_property
     def shared_links(self) -> list[SharedLinkEntry]:
@@ -106,19 +119,19 @@ class Network:
 
         :raises InputError: when it is no such list.
         """
-        return convert(list[SharedLinkEntry], self.details.get("shared_links", []), self.where, "shared_links")
+        return convert(list[SharedLinkEntry], self.details.get("shared_links", []), self.location, "shared_links")
 
     @cached_property
     def machines(self) -> list[MachineIdentity | None]:
-        """What each of the N hosts reports of itself, None where the file does not tell.
+        """Report of each of the N hosts about itself, None where the file has none.
 
         :raises InputError: when it is no such list.
         """
-        machines = convert(list[MachineIdentity | None], self.details.get("machines", []), self.where, "machines")
+        machines = convert(list[MachineIdentity | None], self.details.get("machines", []), self.location, "machines")
         return machines if len(machines) == len(self.hosts) else [None] * len(self.hosts)
 
     def to_json(self) -> dict[str, Any]:
-        """The document as written to disk."""
+        """Return the document as written to disk."""
         document: dict[str, Any] = {"schema": SCHEMA, "hosts": [host.to_json() for host in self.hosts]}
         if self.hosts.lab is not None:
             document["lab"] = self.hosts.lab
@@ -142,7 +155,8 @@ class Network:
 
 
 def symmetrised(latency_us: Matrix) -> Matrix:
-    """``c[i, j] = max(c[i, j], c[j, i])`` (PLink thesis, 5.2.2), shape (N, N); where one way is missing, the other."""
+    """Return ``max(c[i, j], c[j, i])`` (PLink thesis, 5.2.2), shape (N, N); where one direction is missing, the
+    other."""
     return np.asarray(np.fmax(latency_us, latency_us.T))
 
 
@@ -155,48 +169,49 @@ def _read_only(matrix: Matrix) -> Matrix:
 
 
 def to_rows(matrix: Matrix, digits: int = 3) -> list[list[float | None]]:
-    """A matrix as JSON rows, null for NaN, rounded: 3 digits of a microsecond are a ns, 6 of a Gbit/s a kbit/s."""
+    """Return a matrix as JSON rows, null for NaN, rounded: 3 digits of a microsecond are a ns, 6 of a Gbit/s a
+    kbit/s."""
     return [[None if value != value else round(value, digits) for value in row] for row in matrix.tolist()]
 
 
-def matrix_from_json(value: object, n: int, where: str) -> Matrix:
-    """An (n, n) matrix of non-negative numbers, null read as NaN.
+def matrix_from_json(value: object, n: int, location: str) -> Matrix:
+    """Return an (n, n) matrix of non-negative numbers, null read as NaN.
 
     :raises InputError: naming the row or the entry that is wrong.
     """
     if not isinstance(value, list) or len(value) != n:
         got = f"{len(value)} rows" if isinstance(value, list) else f"a {type(value).__name__}"
-        raise InputError(where, f"{n} rows of {n} numbers were expected (one a host), this is {got}")
+        raise InputError(location, f"{n} rows of {n} numbers were expected (one a host), this is {got}")
     for i, row in enumerate(value):
         if not isinstance(row, list) or len(row) != n:
             got = f"{len(row)} entries" if isinstance(row, list) else f"a {type(row).__name__}"
-            raise InputError(f"{where}[{i}]", f"{n} numbers were expected (one a host), this is {got}")
+            raise InputError(f"{location}[{i}]", f"{n} numbers were expected (one a host), this is {got}")
         if not set(map(type, row)) <= {int, float, type(None)}:
             j = next(j for j, entry in enumerate(row) if type(entry) not in (int, float, type(None)))
-            raise InputError(f"{where}[{i}][{j}]", f"{json.dumps(row[j])[:40]} is not a number or null")
+            raise InputError(f"{location}[{i}][{j}]", f"{json.dumps(row[j])[:40]} is not a number or null")
     try:
         matrix = np.array(value, dtype=np.float64).reshape(n, n)
     except OverflowError:
-        raise InputError(where, "holds a number too large to be a measurement") from None
+        raise InputError(location, "holds a number too large to be a measurement") from None
     with np.errstate(invalid="ignore"):
         wrong = np.argwhere((matrix < 0) | np.isinf(matrix))
     if len(wrong):
         i, j = (int(k) for k in wrong[0])
-        raise InputError(f"{where}[{i}][{j}]", f"{matrix[i, j]:g} cannot be a measurement")
+        raise InputError(f"{location}[{i}][{j}]", f"{matrix[i, j]:g} cannot be a measurement")
     return matrix
 
 
-def network_from_json(document: dict[str, Any], where: str) -> Network:
-    """A network from its JSON document; ``where`` names the file in errors.
+def network_from_json(document: dict[str, Any], location: str) -> Network:
+    """Return a network from its JSON document; ``location`` names the file in errors.
 
     :raises InputError: when the schema, a matrix' shape or a value is wrong, naming the key.
     """
-    checked = decode(NetworkDocument, document, where)
-    hosts = hosts_from_json(checked["hosts"], checked.get("lab"), where)
-    latency = matrix_from_json(checked["latency_us"], len(hosts), f"{where}: latency_us")
+    checked = decode(NetworkDocument, document, location)
+    hosts = hosts_from_json(checked["hosts"], checked.get("lab"), location)
+    latency = matrix_from_json(checked["latency_us"], len(hosts), f"{location}: latency_us")
     if np.any(np.nan_to_num(np.diagonal(latency)) != 0):
         i = int(np.flatnonzero(np.nan_to_num(np.diagonal(latency)))[0])
-        raise InputError(f"{where}: latency_us[{i}][{i}]", "a host's distance to itself must be 0")
+        raise InputError(f"{location}: latency_us[{i}][{i}]", "a host's distance to itself must be 0")
     np.fill_diagonal(latency, 0.0)
     bandwidth = checked.get("bandwidth_gbps")
     return Network(
@@ -204,14 +219,14 @@ def network_from_json(document: dict[str, Any], where: str) -> Network:
         latency_us=latency,
         bandwidth_gbps=None
         if bandwidth is None
-        else matrix_from_json(bandwidth, len(hosts), f"{where}: bandwidth_gbps"),
+        else matrix_from_json(bandwidth, len(hosts), f"{location}: bandwidth_gbps"),
         details={key: value for key, value in document.items() if key not in _OWN_KEYS},
-        where=where,
+        location=location,
     )
 
 
 def read_network(path: str | Path) -> Network:
-    """A network from a file (``-``: standard input, ``.gz``: compressed).
+    """Return a network from a file (``-``: standard input, ``.gz``: compressed).
 
     :raises InputError: as :func:`network_from_json`, and when the file cannot be read.
     """

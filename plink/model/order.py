@@ -1,4 +1,4 @@
-"""An order: which host takes which ranks (``plink.order/1``)."""
+"""Rank order: which host takes which ranks (``plink.order/1``)."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class RankOrder:
     details: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The document as written to disk."""
+        """Return the document as written to disk."""
         document: dict[str, Any] = {
             "schema": SCHEMA,
             "algo": self.algo,
@@ -52,30 +52,32 @@ class RankOrder:
         """Write the file, whole or not at all."""
         write_document(path, self.to_json())
 
-    def arrange(self, hosts: Hosts, where: str) -> Hosts:
-        """The same hosts in this order.
+    def arrange(self, hosts: Hosts, location: str) -> Hosts:
+        """Return the hosts in this order.
 
         :raises InputError: when the order leaves a host out or names one that is not among them.
         """
-        known, named = hosts.by_name(), set(self.hosts)
-        for what, names in (
-            ("names hosts that are not in the hosts list", [n for n in self.hosts if n not in known]),
-            ("leaves out hosts of the hosts list", [n for n in known if n not in named]),
+        hosts_by_name, order_names = hosts.by_name(), set(self.hosts)
+        for problem, names in (
+            ("names hosts that are not in the hosts list", [n for n in self.hosts if n not in hosts_by_name]),
+            ("leaves out hosts of the hosts list", [n for n in hosts_by_name if n not in order_names]),
         ):
             if names:
-                raise InputError(where, f"the order {what}: {', '.join(names[:5])}{' ...' if len(names) > 5 else ''}")
-        return Hosts(tuple(known[name] for name in self.hosts), hosts.lab)
+                raise InputError(
+                    location, f"the order {problem}: {', '.join(names[:5])}{' ...' if len(names) > 5 else ''}"
+                )
+        return Hosts(tuple(hosts_by_name[name] for name in self.hosts), hosts.lab)
 
 
-def order_from_json(document: dict[str, Any], where: str) -> RankOrder:
-    """An order from its JSON document.
+def order_from_json(document: dict[str, Any], location: str) -> RankOrder:
+    """Return an order from its JSON document.
 
     :raises InputError: when the schema or a key is wrong.
     """
-    checked = decode(OrderDocument, document, where)
+    checked = decode(OrderDocument, document, location)
     names = checked["hosts"]
     if repeated := [name for name, times in Counter(names).items() if times > 1]:
-        raise InputError(f"{where}: hosts", f"{repeated[0]!r} is listed twice")
+        raise InputError(f"{location}: hosts", f"{repeated[0]!r} is listed twice")
     return RankOrder(
         algo=checked.get("algo", "unknown"),
         hosts=tuple(names),
@@ -90,11 +92,11 @@ def order_from_json(document: dict[str, Any], where: str) -> RankOrder:
 
 
 def read_order(path: str | Path) -> RankOrder:
-    """An order from a file: ``plink.order/1``, or a hosts file or list of names, one a line, in rank order.
+    """Return an order from a file: ``plink.order/1``, or a hosts file or list of names, one a line, in rank order.
 
     :raises InputError: when the file cannot be read or is neither.
     """
-    where, text = name_of(path), read_text(path)
-    if where.endswith((".json", ".json.gz")) or text.lstrip().startswith("{"):
-        return order_from_json(parse_document(text, where), where)
-    return RankOrder(algo="given", hosts=tuple(parse_hosts(text, where).names))
+    location, text = name_of(path), read_text(path)
+    if location.endswith((".json", ".json.gz")) or text.lstrip().startswith("{"):
+        return order_from_json(parse_document(text, location), location)
+    return RankOrder(algo="given", hosts=tuple(parse_hosts(text, location).names))

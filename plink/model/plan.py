@@ -1,4 +1,4 @@
-"""A plan: everything a job needs to be started and to aggregate as was decided (``plink.plan/1``).
+"""Plan of a job's start and aggregation (``plink.plan/1``).
 
 An order of hosts, and for two-level aggregation the groups of ranks and the masters of each chunk; the schedule that
 follows from them, and the environment that makes a library run the algorithm that was planned.
@@ -23,7 +23,7 @@ Groups = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class Masters:
-    """Who aggregates each of C chunks in G groups.
+    """Ranks that aggregate each of C chunks in G groups.
 
     ``local_masters``, shape (C, G): the rank that does in each group; ``global_masters``, shape (C,): which of these
     does for all. ``weights``: what they are in proportion to (``sizes``, ``bandwidth``); ``group_weights``, G numbers,
@@ -49,7 +49,7 @@ class Masters:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a job of N ranks all-reduces ``size_bytes``.
+    """Plan of how a job of N ranks all-reduces ``size_bytes``.
 
     ``hosts`` stand in rank order, as in ``order``: the first takes ranks 0 to slots-1. ``options``: of the algorithm.
     ``groups``, of ranks, and ``masters`` are there for two-level aggregation. ``schedule`` None: too large for a file;
@@ -84,7 +84,7 @@ class Plan:
         return sum(host.slots for host in self.hosts)
 
     def to_json(self) -> dict[str, Any]:
-        """The document as written to disk."""
+        """Return the document as written to disk."""
         document: dict[str, Any] = {
             "schema": SCHEMA,
             "network": self.network,
@@ -113,11 +113,11 @@ class Plan:
 
 
 def _schedule_to_json(schedule: Schedule) -> dict[str, Any]:
-    """The schedule without what its transfers wait for where that follows from the rounds: half of the bytes."""
+    """Return the schedule without what its transfers wait for where that follows from the rounds: half of the bytes."""
     if schedule.after is not None:
         return schedule.to_json()
-    nothing = (np.zeros(len(schedule) + 1, dtype=np.int64), np.zeros(0, dtype=np.int32))
-    document = replace(schedule, after=nothing).to_json()  # working out what they wait for would take seconds
+    no_dependencies = (np.zeros(len(schedule) + 1, dtype=np.int64), np.zeros(0, dtype=np.int32))
+    document = replace(schedule, after=no_dependencies).to_json()  # working out what they wait for would take seconds
     for row in document["transfers"]:
         del row["after"]
     return document

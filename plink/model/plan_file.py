@@ -1,4 +1,4 @@
-"""Plans from files, anybody's: every key is checked before it is believed."""
+"""Read plans from files; every key is validated."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,19 +17,19 @@ from plink.model.schedule_file import schedule_from_json
 from plink.model.storage import STANDARD, name_of, parse_document, read_document, read_text
 
 
-def plan_from_json(document: dict[str, Any], where: str) -> Plan:
-    """A plan from its JSON document, anybody's; ``where`` names the file in errors.
+def plan_from_json(document: dict[str, Any], location: str) -> Plan:
+    """Return a plan from its JSON document, anybody's; ``location`` names the file in errors.
 
     :raises InputError: naming the key that is wrong.
     """
-    checked = decode(PlanDocument, document, where)
-    order = order_from_json(document["order"], f"{where}: order")
-    hosts = hosts_from_json(checked["hosts"], checked.get("lab"), where)
+    checked = decode(PlanDocument, document, location)
+    order = order_from_json(document["order"], f"{location}: order")
+    hosts = hosts_from_json(checked["hosts"], checked.get("lab"), location)
     if tuple(hosts.names) != order.hosts:
-        raise InputError(f"{where}: hosts", "these are not the hosts of the order, in its order")
+        raise InputError(f"{location}: hosts", "these are not the hosts of the order, in its order")
     ranks = sum(host.slots for host in hosts)
     chunks = checked.get("chunks")
-    groups = _groups(checked.get("groups"), ranks, where)
+    groups = _groups(checked.get("groups"), ranks, location)
     return Plan(
         algo=checked["algo"],
         model=checked["model"],
@@ -42,8 +42,8 @@ def plan_from_json(document: dict[str, Any], where: str) -> Plan:
         baseline={key: cost for key, cost in checked.get("baseline", {}).items() if cost is not None},
         options=checked.get("options", {}),
         groups=groups,
-        masters=_masters(checked.get("masters"), groups, chunks, ranks, where),
-        schedule=_schedule(document.get("schedule"), ranks, chunks, where),
+        masters=_masters(checked.get("masters"), groups, chunks, ranks, location),
+        schedule=_schedule(document.get("schedule"), ranks, chunks, location),
         environment=checked.get("environment", {}),
         network=checked.get("network"),
         rate_gbps=checked.get("rate_gbps"),
@@ -52,7 +52,7 @@ def plan_from_json(document: dict[str, Any], where: str) -> Plan:
 
 
 def read_plan(path: str | Path) -> Plan:
-    """A plan from a file (``-``: standard input, ``.gz``: compressed).
+    """Return a plan from a file (``-``: standard input, ``.gz``: compressed).
 
     :raises InputError: as :func:`plan_from_json`, and when the file cannot be read.
     """
@@ -60,52 +60,52 @@ def read_plan(path: str | Path) -> Plan:
 
 
 def is_plan(path: str | Path) -> bool:
-    """Whether the file says that it is a plan; standard input, which can be read only once, is taken for none.
+    """Return whether the file is a plan; standard input, which can be read only once, never is.
 
     :raises InputError: when the file cannot be read, or looks like JSON and is none.
     """
     if str(path) == STANDARD:
         return False
-    where, text = name_of(path), read_text(path)
-    looks_like_json = where.endswith((".json", ".json.gz")) or text.lstrip().startswith("{")
-    return looks_like_json and parse_document(text, where).get("schema") == SCHEMA
+    location, text = name_of(path), read_text(path)
+    looks_like_json = location.endswith((".json", ".json.gz")) or text.lstrip().startswith("{")
+    return looks_like_json and parse_document(text, location).get("schema") == SCHEMA
 
 
-def _groups(groups: list[list[int]] | None, ranks: int, where: str) -> Groups | None:
+def _groups(groups: list[list[int]] | None, ranks: int, location: str) -> Groups | None:
     if groups is None:
         return None
     members = [rank for group in groups for rank in group]
     # The number first: hosts may say that they have more ranks than there is memory for a list of.
     if len(members) != ranks or sorted(members) != list(range(ranks)):
-        raise InputError(f"{where}: groups", f"every rank from 0 to {ranks - 1} belongs to exactly one group")
+        raise InputError(f"{location}: groups", f"every rank from 0 to {ranks - 1} belongs to exactly one group")
     return tuple(map(tuple, groups))
 
 
 def _masters(
-    masters: MastersEntry | None, groups: Groups | None, chunks: int | None, ranks: int, where: str
+    masters: MastersEntry | None, groups: Groups | None, chunks: int | None, ranks: int, location: str
 ) -> Masters | None:
     if (masters is None) != (groups is None):
-        raise InputError(f"{where}: masters", "groups and masters go together: give both or null for both")
+        raise InputError(f"{location}: masters", "groups and masters go together: give both or null for both")
     if masters is None or groups is None:
         return None
-    place = f"{where}: masters"
+    key_location = f"{location}: masters"
     if chunks is None:
-        raise InputError(f"{where}: chunks", "masters need the number of chunks")
-    _check_length(masters["local"], chunks, "for each chunk", f"{place}.local")
-    _check_length(masters["global"], chunks, "for each chunk", f"{place}.global")
+        raise InputError(f"{location}: chunks", "masters need the number of chunks")
+    _check_length(masters["local"], chunks, "for each chunk", f"{key_location}.local")
+    _check_length(masters["global"], chunks, "for each chunk", f"{key_location}.global")
     group_of = {rank: number for number, group in enumerate(groups) for rank in group}
     for c, (row, master) in enumerate(zip(masters["local"], masters["global"], strict=True)):
-        _check_length(row, len(groups), "for each group", f"{place}.local[{c}]")
+        _check_length(row, len(groups), "for each group", f"{key_location}.local[{c}]")
         for g, rank in enumerate(row):
             if group_of.get(rank) != g:
-                raise InputError(f"{place}.local[{c}][{g}]", f"{str(rank)[:40]} is not a rank of group {g}")
+                raise InputError(f"{key_location}.local[{c}][{g}]", f"{str(rank)[:40]} is not a rank of group {g}")
         if master not in row:
-            raise InputError(f"{place}.global[{c}]", f"{str(master)[:40]} is none of the chunk's local masters")
+            raise InputError(f"{key_location}.global[{c}]", f"{str(master)[:40]} is none of the chunk's local masters")
     group_weights, rank_weights = masters.get("group_weights", []), masters.get("rank_weights", [])
     if group_weights:
-        _check_length(group_weights, len(groups), "for each group", f"{place}.group_weights")
+        _check_length(group_weights, len(groups), "for each group", f"{key_location}.group_weights")
     if rank_weights:
-        _check_length(rank_weights, ranks, "for each rank", f"{place}.rank_weights")
+        _check_length(rank_weights, ranks, "for each rank", f"{key_location}.rank_weights")
     return Masters(
         np.array(masters["local"], dtype=np.int32),
         np.array(masters["global"], dtype=np.int32),
@@ -115,19 +115,19 @@ def _masters(
     )
 
 
-def _check_length(values: Sequence[object], number: int, each: str, where: str) -> None:
+def _check_length(values: Sequence[object], number: int, unit: str, location: str) -> None:
     if len(values) != number:
-        raise InputError(where, f"expected {number} entries, one {each}; got {len(values)}")
+        raise InputError(location, f"expected {number} entries, one {unit}; got {len(values)}")
 
 
-def _schedule(value: Any, ranks: int, chunks: int | None, where: str) -> Schedule | None:
+def _schedule(value: Any, ranks: int, chunks: int | None, location: str) -> Schedule | None:
     if value is None:
         return None
-    place = f"{where}: schedule"
-    schedule = schedule_from_json(value, place)
-    for key, found, wanted in (("ranks", schedule.ranks, ranks), ("chunks", schedule.chunks, chunks)):
-        if found != wanted:
-            raise InputError(f"{place}: {key}", f"it has {found}, the plan {wanted}")
+    key_location = f"{location}: schedule"
+    schedule = schedule_from_json(value, key_location)
+    for key, actual, expected in (("ranks", schedule.ranks, ranks), ("chunks", schedule.chunks, chunks)):
+        if actual != expected:
+            raise InputError(f"{key_location}: {key}", f"it has {actual}, the plan {expected}")
     if schedule.collective != "all-reduce":
-        raise InputError(f"{place}: collective", f"{schedule.collective} was found, a plan is of an all-reduce")
+        raise InputError(f"{key_location}: collective", f"{schedule.collective} was found, a plan is of an all-reduce")
     return schedule

@@ -1,9 +1,9 @@
-"""Files that hold what a command prints for people, or nothing, as redirecting its standard output leaves them."""
+"""Recognise files that hold a command's text output, or nothing, instead of JSON."""
 
 import re
 
 _EMPTY = "the file is empty; what plink writes is in .plink/, or goes where `-o FILE` says"
-_FOR_PEOPLE = (
+_PRINTED_TEXTS = (
     (
         re.compile(r"[\w.-]+, [\w-]+, \d+ ranks[^:]*: \d+ rounds, \d+ transfers of \d+ chunks\s*$"),
         "this is the text for people that `plink schedule` prints; `-o FILE` or `--json` writes the schedule",
@@ -17,8 +17,8 @@ _FOR_PEOPLE = (
 
 
 def instead_of_json(text: str) -> str | None:
-    """What to say of a text that was to be JSON and is not: how it came about; None when that cannot be told."""
+    """Explain a text that should be JSON and is not, None without an explanation."""
     if not text.strip():
         return _EMPTY
     first = text.split("\n", 1)[0]
-    return next((said for pattern, said in _FOR_PEOPLE if pattern.match(first)), None)
+    return next((explanation for pattern, explanation in _PRINTED_TEXTS if pattern.match(first)), None)

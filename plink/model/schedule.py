@@ -58,19 +58,19 @@ class Schedule:
         return int(self.round.max()) + 1 if len(self) else 0
 
     def round_slices(self) -> list[slice]:
-        """The transfers of each round."""
+        """Return the transfers of each round."""
         ends = np.searchsorted(self.round, np.arange(self.rounds + 1))
         return [slice(int(a), int(b)) for a, b in pairwise(ends)]
 
     def describe(self, m: int) -> str:
-        """Transfer m in words, for messages."""
+        """Return transfer m in words, for messages."""
         first, last = int(self.first[m]), int(self.first[m] + self.count[m]) - 1
         what = f"chunk {first}" if first == last else f"chunks {first}-{last}"
         operation = OPERATIONS[int(self.copies[m])]
         return f"transfer {m} (round {self.round[m]}, rank {self.source[m]} -> {self.target[m]}, {what}, {operation})"
 
     def to_json(self) -> dict[str, Any]:
-        """The document as written to disk, one transfer a line."""
+        """Return the document as written to disk, one transfer a line."""
         offsets, needed = self.after if self.after is not None else awaited(self)
         columns = zip(
             *(a.tolist() for a in (self.round, self.source, self.target, self.first, self.count, self.copies)),
@@ -106,8 +106,8 @@ def make_schedule(
     owners: Indices | None = None,
     **details: Any,
 ) -> Schedule:
-    """A schedule from (round, source, target, first chunk, number of chunks, copy?) rows, or from an array of shape
-    (M, 6); sorted by round, order kept within one.
+    """Return a schedule from (round, source, target, first chunk, number of chunks, copy?) rows, or from an array of
+    shape (M, 6); sorted by round, order kept within one.
 
     :raises UsageError: for fewer than two ranks.
     """
@@ -121,7 +121,7 @@ def make_schedule(
 
 
 def mirrored(schedule: Schedule) -> Schedule:
-    """The way back: the same transfers, the other way round, last first, all of them copies.
+    """Return the reverse schedule: the same transfers from target to source, last first, all of them copies.
 
     What a reduce-scatter or reduce gathered at the owners of the chunks, its mirror image hands out again.
     """
@@ -143,8 +143,8 @@ def mirrored(schedule: Schedule) -> Schedule:
     )
 
 
-def there_and_back(reduction: Schedule, back: Schedule | None = None) -> Schedule:
-    """The all-reduce that a reduce-scatter (or reduce) and its mirror image make, or another all-gather ``back``."""
+def forward_and_reverse(reduction: Schedule, back: Schedule | None = None) -> Schedule:
+    """Return the all-reduce of a reduce-scatter (or reduce) and its reverse, or of another all-gather ``back``."""
     back = back or mirrored(reduction)
     joined = [
         np.concatenate([getattr(reduction, name), getattr(back, name)])
@@ -159,7 +159,8 @@ def there_and_back(reduction: Schedule, back: Schedule | None = None) -> Schedul
 
 
 def expanded(schedule: Schedule) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Every (transfer, chunk) that is moved, two arrays of shape (sum of counts,), in the order of the transfers."""
+    """Return every (transfer, chunk) that is moved, two arrays of shape (sum of counts,), in the order of the
+    transfers."""
     counts = schedule.count.astype(np.int64)
     transfer = np.repeat(np.arange(len(schedule)), counts)
     start = np.repeat(np.cumsum(counts) - counts, counts)
@@ -167,7 +168,8 @@ def expanded(schedule: Schedule) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.
 
 
 def dependencies(schedule: Schedule) -> tuple[npt.NDArray[np.int64], Indices]:
-    """What each transfer waits for: those that wrote what it carries, as (offsets of shape (M + 1,), transfers).
+    """Return the transfers that each one waits for, those that wrote what it carries, as (offsets of shape (M + 1,),
+    transfers).
 
     Of one chunk at one rank these are the writers of earlier rounds, back to (and with) the last that replaced it.
     """
@@ -198,8 +200,8 @@ def dependencies(schedule: Schedule) -> tuple[npt.NDArray[np.int64], Indices]:
 
 
 def overwritten(schedule: Schedule) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Pairs (later, sooner) of writers of one chunk at one rank, of different rounds, that must not change places:
-    every copy and what was written since the last one (with it), and whatever is added to a copy."""
+    """Return pairs (later, sooner) of writers of one chunk at one rank, of different rounds, that must not change
+    places: every copy and what was written since the last one (with it), and whatever is added to a copy."""
     transfer, chunk = expanded(schedule)
     cell = schedule.target[transfer].astype(np.int64) * schedule.chunks + chunk
     order = np.argsort(cell, kind="stable")  # within a cell the order of rounds
@@ -217,9 +219,9 @@ def overwritten(schedule: Schedule) -> tuple[npt.NDArray[np.int64], npt.NDArray[
 
 
 def awaited(schedule: Schedule) -> tuple[npt.NDArray[np.int64], Indices]:
-    """What a file says that each transfer waits for, as :func:`dependencies`: these, and where something is added to a
-    copy, that copy, for the file alone does not order what one rank is sent by two. A copy itself waits for what it
-    replaces by way of what it carries, wherever that is of any use."""
+    """Return the transfers that each one waits for in a file: its :func:`dependencies`, and where something is added
+    to a copy, that copy, because the file alone does not order what one rank receives from two. A copy itself waits
+    for what it replaces by way of what it carries, wherever that is of any use."""
     offsets, needed = dependencies(schedule)
     reader = np.repeat(np.arange(len(schedule)), np.diff(offsets))
     later, sooner = overwritten(schedule)

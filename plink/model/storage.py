@@ -1,4 +1,4 @@
-"""JSON documents on disk: read with errors that name the file, written whole or not at all."""
+"""Read JSON documents with errors that name the file; write them atomically."""
 
 import contextlib
 import errno
@@ -19,15 +19,15 @@ from plink.errors import InputError, PlinkError, UsageError
 from plink.model.printed import instead_of_json
 
 STANDARD = "-"
-_FEW = 16  # numbers or names that fit on the line of what they belong to
-MOST_BYTES = 1 << 30  # of a document: one of 10,000 hosts, with all of its matrices, has less
-_PIECE = 1 << 20
+_MAX_INLINE_ITEMS = 16  # numbers or names that fit on the line of what they belong to
+MAX_DOCUMENT_BYTES = 1 << 30  # of a document: one of 10,000 hosts, with all of its matrices, has less
+_READ_BYTES = 1 << 20
 _MAX_LINKS = 40  # one leading to the next, as the kernel has it (path_resolution(7))
 _HUGE = re.compile(r"[eE]\+?\d{3}|\d{300}")
 
 
 def name_of(path: str | Path) -> str:
-    """How a file is called in messages."""
+    """Return a file's name for messages."""
     return "standard input" if str(path) == STANDARD else str(path)
 
 
@@ -43,50 +43,51 @@ def _finite(text: str) -> float:
 
 
 def read_text(path: str | Path) -> str:
-    """The text of a file; ``-`` is standard input and a name ending in ``.gz`` is decompressed.
+    """Read the text of a file; ``-`` is standard input and a name ending in ``.gz`` is decompressed.
 
     :raises InputError: when it is missing, unreadable or not UTF-8.
     """
-    where = name_of(path)
+    location = name_of(path)
     try:
         if str(path) == STANDARD:
             if sys.stdin is None:
-                raise InputError(where, "it is closed")
-            return _all_of(sys.stdin.buffer, where).decode()
+                raise InputError(location, "it is closed")
+            return _read_limited(sys.stdin.buffer, location).decode()
         with gzip.open(path) if _is_gz(path) else Path(path).open("rb") as file:
-            return _all_of(file, where).decode()
+            return _read_limited(file, location).decode()
     except UnicodeDecodeError as error:
-        raise InputError(where, f"not a text file (byte {error.start} is not UTF-8)") from None
+        raise InputError(location, f"not a text file (byte {error.start} is not UTF-8)") from None
     except FileNotFoundError:
-        raise InputError(where, "no such file") from None
+        raise InputError(location, "no such file") from None
     except (OSError, EOFError, zlib.error) as error:
-        raise InputError(where, getattr(error, "strerror", None) or str(error)) from None
+        raise InputError(location, getattr(error, "strerror", None) or str(error)) from None
 
 
-def _all_of(file: BinaryIO | gzip.GzipFile, where: str) -> bytes:
-    """What a file holds, up to a limit: a device never ends, and a few kilobytes may be gigabytes compressed.
+def _read_limited(file: BinaryIO | gzip.GzipFile, location: str) -> bytes:
+    """Read a file up to a limit: a device never ends, and a few kilobytes may be gigabytes compressed.
 
     :raises InputError: when there is more.
     """
-    pieces, size = [], 0
-    while piece := file.read(_PIECE):
-        pieces.append(piece)
-        size += len(piece)
-        if size > MOST_BYTES:
-            raise InputError(where, f"more than {MOST_BYTES >> 20} MiB, which no file of plink's has")
-    return b"".join(pieces)
+    parts, size = [], 0
+    while part := file.read(_READ_BYTES):
+        parts.append(part)
+        size += len(part)
+        if size > MAX_DOCUMENT_BYTES:
+            raise InputError(location, f"more than {MAX_DOCUMENT_BYTES >> 20} MiB, which no file of plink's has")
+    return b"".join(parts)
 
 
 def read_document(path: str | Path) -> dict[str, Any]:
-    """One JSON object from a file, as :func:`parse_document`.
+    """Return one JSON object from a file, as :func:`parse_document`.
 
     :raises InputError: when the file cannot be read or does not hold a JSON object.
     """
     return parse_document(read_text(path), name_of(path))
 
 
-def parse_document(text: str, where: str) -> dict[str, Any]:
-    """One JSON object from text, strict JSON: NaN and Infinity are refused; ``where`` names the file in errors.
+def parse_document(text: str, location: str) -> dict[str, Any]:
+    """Return one JSON object from text, strict JSON: NaN and Infinity are refused; ``location`` names the file in
+    errors.
 
     :raises InputError: when it is not JSON or no object.
     """
@@ -95,19 +96,19 @@ def parse_document(text: str, where: str) -> dict[str, Any]:
     try:
         document = json.loads(text, parse_constant=_refuse_constant, parse_float=finite)
     except json.JSONDecodeError as error:
-        why = instead_of_json(text) or error.msg
-        raise InputError(f"{where}:{error.lineno}", f"not JSON: {why}") from None
+        reason = instead_of_json(text) or error.msg
+        raise InputError(f"{location}:{error.lineno}", f"not JSON: {reason}") from None
     except RecursionError:
-        raise InputError(where, "not JSON that plink reads: nested too deeply") from None
+        raise InputError(location, "not JSON that plink reads: nested too deeply") from None
     except ValueError as error:
-        raise InputError(where, str(error)) from None
+        raise InputError(location, str(error)) from None
     if not isinstance(document, dict):
-        raise InputError(where, f"a JSON object was expected, this is a {type(document).__name__}")
+        raise InputError(location, f"a JSON object was expected, this is a {type(document).__name__}")
     return document
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write a whole file or none: a temporary file beside it, then a rename. ``-`` is standard output.
+    """Write a whole file or none (temporary file, then rename). ``-`` is standard output.
 
     :raises PlinkError: when it cannot be written; an older file of that name is then still as it was.
     """
@@ -125,7 +126,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def write_bytes(path: str | Path, data: bytes) -> None:
-    """The same of bytes as they are; ``-`` is a file of that name.
+    """Write bytes to a file atomically; ``-`` is a file of that name.
 
     :raises PlinkError: as :func:`write_text`.
     """
@@ -140,7 +141,7 @@ def write_bytes(path: str | Path, data: bytes) -> None:
 
 
 def check_writable(path: str | Path) -> None:
-    """Refuse before the work what :func:`write_text` could not write after it; nothing is left there.
+    """Refuse, before the work, a file that :func:`write_text` could not write; nothing is left there.
 
     :raises InputError: when it is a folder, or its folder is missing.
     :raises PlinkError: when nothing can be written there.
@@ -154,7 +155,7 @@ def check_writable(path: str | Path) -> None:
         if not target.parent.is_dir():
             raise InputError(str(path), f"there is no folder {Path(path).parent}")
         if target.is_file() or not target.exists():
-            temporary = _beside(target)
+            temporary = _temporary_path(target)
             temporary.open("xb").close()
             temporary.unlink()
     except OSError as error:
@@ -162,15 +163,15 @@ def check_writable(path: str | Path) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Refuse before the work a folder that could not be made after it, or not be written into; nothing is left there.
+    """Refuse, before the work, a folder that could not be created or written; nothing is left there.
 
     :raises InputError: when a file is in its way. :raises PlinkError: when nothing can be written there.
     """
     try:
-        there = next(place for place in (path, *path.absolute().parents) if os.path.lexists(place))
-        if not there.is_dir():
-            raise InputError(str(path), f"{there} is no folder")
-        with tempfile.TemporaryFile(dir=there):
+        existing = next(place for place in (path, *path.absolute().parents) if os.path.lexists(place))
+        if not existing.is_dir():
+            raise InputError(str(path), f"{existing} is no folder")
+        with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as error:
         raise PlinkError(f"cannot write into {path}: {error.strerror}") from None
@@ -179,34 +180,34 @@ def check_folder(path: Path) -> None:
 def check_apart(
     target: str | Path | None, read: Iterable[str | Path | None], written: str | Path | None = None
 ) -> None:
-    """Refuse, before the work, a result that would take the place of what it was made from, or of another result.
+    """Refuse, before the work, a result that would overwrite an input or another result.
 
     :param target: where it is to go; ``-`` and None are no file. :param read: what the command reads. :param written:
         what it writes besides.
     :raises UsageError: when they are the same file, whatever it is called.
     """
-    if any(_are_one(target, one) for one in read):
+    if any(_are_same_file(target, source) for source in read):
         raise UsageError(f"{target}: that is what is read; name another file")
-    if _are_one(target, written):
+    if _are_same_file(target, written):
         raise UsageError(f"{target}: two results cannot go to one file; name another file")
 
 
-def _are_one(one: str | Path | None, other: str | Path | None) -> bool:
-    if one is None or other is None or STANDARD in (str(one), str(other)):
+def _are_same_file(first_name: str | Path | None, second_name: str | Path | None) -> bool:
+    if first_name is None or second_name is None or STANDARD in (str(first_name), str(second_name)):
         return False
-    first, second = os.path.realpath(one), os.path.realpath(other)
+    first, second = os.path.realpath(first_name), os.path.realpath(second_name)
     if os.path.exists(first) and not os.path.isfile(first):  # a device takes what comes
         return False
     return first == second or (os.path.exists(first) and os.path.exists(second) and os.path.samefile(first, second))
 
 
 def _is_gz(path: str | Path) -> bool:
-    """Whether a file of that name is compressed."""
+    """Return whether a file of that name is compressed."""
     return str(path).endswith(".gz")
 
 
 def _resolve(path: Path) -> Path:
-    """The file a name stands for, whatever links lead to it.
+    """Return the file behind a name and its links.
 
     :raises OSError: for a link that the kernel would not follow either.
     """
@@ -217,7 +218,7 @@ def _resolve(path: Path) -> Path:
 
 
 def _check_links(path: Path, budget: int) -> None:
-    """Refuse links of other users in a sticky folder that everybody may write, such as ``/tmp``.
+    """Refuse other users' links in a sticky folder that everybody may write, such as ``/tmp``.
 
     As ``protected_symlinks`` does (Linux, Documentation/admin-guide/sysctl/fs.rst), which a resolved name escapes.
     """
@@ -237,7 +238,7 @@ def _write_bytes(target: Path, data: bytes) -> None:
     if target.exists() and not target.is_file():  # /dev/stdout, a named pipe: nothing to rename onto
         target.write_bytes(data)
         return
-    temporary = _beside(target)
+    temporary = _temporary_path(target)
     try:
         with temporary.open("xb") as file:
             file.write(data)
@@ -252,8 +253,8 @@ def _write_bytes(target: Path, data: bytes) -> None:
         raise
 
 
-def _beside(target: Path) -> Path:
-    """Where a file is written before it takes its name."""
+def _temporary_path(target: Path) -> Path:
+    """Return the path to which a file is written before it is renamed."""
     return target.with_name(f".{target.name}.{os.getpid()}.tmp")
 
 
@@ -263,7 +264,7 @@ def write_document(path: str | Path, document: dict[str, Any]) -> None:
 
 
 def render_document(document: dict[str, Any]) -> str:
-    """The text of a JSON document: two-space indent for objects, lists of plain values on one line."""
+    """Return the text of a JSON document: two-space indent for objects, lists of plain values on one line."""
     return _render(document, "") + "\n"
 
 
@@ -284,7 +285,7 @@ def _flat_or_nested(value: Any, indent: str) -> str:
 
 
 def _is_nested(value: Any) -> bool:
-    """Whether a value is more than a plain one, or a few of them."""
+    """Return whether a value needs lines of its own."""
     if isinstance(value, list):
-        return len(value) > _FEW or any(isinstance(item, dict | list) for item in value)
+        return len(value) > _MAX_INLINE_ITEMS or any(isinstance(item, dict | list) for item in value)
     return isinstance(value, dict)

@@ -1,4 +1,4 @@
-"""Where hosts really are, for judging what was measured (``plink.truth/1``), or in another form that says it."""
+"""Ground truth of where hosts are, to validate measurements (``plink.truth/1`` or another format)."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,52 +18,53 @@ _TOPOLOGY = "SwitchName="  # what no list of groups has
 
 
 def read_truth(path: str | Path, hosts: Hosts) -> list[Position | None]:
-    """The position of each host, top level first (region, ..., rack), None for a host that the file does not have.
+    """Return the position of each host, top level first (region, ..., rack), None for a host that the file does not
+    have.
 
     The file is ``plink.truth/1`` (``positions``: {host: [region, ..., rack]}, or ``racks``: {host: rack}, as a lab
     writes it), groups (``plink.groups/1`` or one group a line), or any topology file that plink reads.
 
     :raises InputError: when it is none of these, or has none of the hosts.
     """
-    where, text = name_of(path), read_text(path)
+    location, text = name_of(path), read_text(path)
     start = text.lstrip()[:1]
     if start == "{":
-        document = parse_document(text, where)
+        document = parse_document(text, location)
         if document.get("schema") == SCHEMA:
-            return _listed(_positions(document, where), hosts, where)
+            return _for_hosts(_positions(document, location), hosts, location)
         if document.get("schema") == schema_name(GroupsDocument):
-            return _listed(_by_group(text, where), hosts, where)
+            return _for_hosts(_by_group(text, location), hosts, location)
     try:
-        return paths_for(parse_topology(text, where), hosts)
+        return paths_for(parse_topology(text, location), hosts)
     except InputError as error:
         if start in ("{", "[") or _TOPOLOGY in text:
             raise
         try:
-            return _listed(_by_group(text, where), hosts, where)
-        except InputError as other:
-            raise other from error
+            return _for_hosts(_by_group(text, location), hosts, location)
+        except InputError as group_error:
+            raise group_error from error
 
 
-def _by_group(text: str, where: str) -> dict[str, Position]:
+def _by_group(text: str, location: str) -> dict[str, Position]:
     positions: dict[str, Position] = {}
-    for number, group in enumerate(parse_groups(text, where)):
+    for number, group in enumerate(parse_groups(text, location)):
         for name in group:
             if positions.setdefault(name, (str(number),)) != (str(number),):
-                raise InputError(where, f"{name} is in two groups")
+                raise InputError(location, f"{name} is in two groups")
     return positions
 
 
-def _positions(document: dict[str, object], where: str) -> dict[str, Position]:
-    checked = decode(TruthDocument, document, where)
+def _positions(document: dict[str, object], location: str) -> dict[str, Position]:
+    checked = decode(TruthDocument, document, location)
     if "positions" not in checked and "racks" not in checked:
-        raise InputError(f"{where}: positions", "is missing: where each host is, from the top")
+        raise InputError(f"{location}: positions", "is missing: where each host is, from the top")
     levels: Mapping[str, str | int | list[str | int]] = checked.get("positions") or checked.get("racks") or {}
     return {
         name: tuple(map(str, value)) if isinstance(value, list) else (str(value),) for name, value in levels.items()
     }
 
 
-def _listed(positions: dict[str, Position], hosts: Hosts, where: str) -> list[Position | None]:
+def _for_hosts(positions: dict[str, Position], hosts: Hosts, location: str) -> list[Position | None]:
     if not any(name in positions for name in hosts.names):
-        raise InputError(where, f"it has none of the hosts, which are called like {hosts.names[0]!r}")
+        raise InputError(location, f"it has none of the hosts, which are called like {hosts.names[0]!r}")
     return [positions.get(name) for name in hosts.names]

@@ -1,4 +1,4 @@
-"""Sizes, rates and durations as people write them, turned into the units the rest of plink names its values in."""
+"""Parse and format sizes, rates and durations."""
 
 import math
 import re
@@ -6,7 +6,7 @@ import re
 from plink.errors import UsageError
 
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
-_LONGEST = 40  # characters of what was typed that a message repeats
+_MAX_QUOTED_CHARS = 40  # characters of what was typed that a message repeats
 
 _BYTES = {"": 1, "b": 1}
 for _power, _letter in enumerate("kmgt", start=1):
@@ -29,7 +29,7 @@ _SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "m": 60.0, "min": 60.0, "
 def _quantity(text: str, units: dict[str, int] | dict[str, float], what: str, example: str) -> float:
     match = _QUANTITY.fullmatch(text.strip())
     if match is None or match.group(2).lower() not in units:
-        raise UsageError(f"{text[:_LONGEST]!r} is not a {what}; write it like {example}")
+        raise UsageError(f"{text[:_MAX_QUOTED_CHARS]!r} is not a {what}; write it like {example}")
     value = float(match.group(1)) * units[match.group(2).lower()]
     if math.isinf(value):
         raise UsageError(f"{text[:20]!r}... is too large a {what}; write it like {example}")
@@ -37,33 +37,36 @@ def _quantity(text: str, units: dict[str, int] | dict[str, float], what: str, ex
 
 
 def parse_bytes(text: str) -> int:
-    """Size in bytes: ``64KB`` is 64,000, ``64KiB`` is 65,536 (IEC 80000-13), a bare number is bytes."""
+    """Parse a size in bytes: ``64KB`` is 64,000, ``64KiB`` is 65,536 (IEC 80000-13), a bare number is bytes."""
     return round(_quantity(text, _BYTES, "size", "100MB or 64KiB"))
 
 
 def parse_rate(text: str) -> int:
-    """Rate in bits per second, decimal prefixes: ``200mbit`` (as ``tc`` writes it) or ``10Gbps``; never zero."""
+    """Parse a rate in bits per second, decimal prefixes: ``200mbit`` (as ``tc`` writes it) or ``10Gbps``; never
+    zero."""
     rate = round(_quantity(text, _BITS_PER_S, "rate", "200mbit or 10gbit"))
     if rate <= 0:
-        raise UsageError(f"{text[:_LONGEST]!r} is not a rate that lets anything through; to stop traffic use cut")
+        raise UsageError(
+            f"{text[:_MAX_QUOTED_CHARS]!r} is not a rate that lets anything through; to stop traffic use cut"
+        )
     return rate
 
 
 def parse_duration(text: str) -> float:
-    """Duration in seconds: ``250ms``, ``90``, ``5m``, ``1h``."""
+    """Parse a duration in seconds: ``250ms``, ``90``, ``5m``, ``1h``."""
     return _quantity(text, _SECONDS, "duration", "90s, 5m or 250ms")
 
 
 def parse_limit(text: str) -> float:
-    """The same of a time after which something ends, or is given up: never zero, for nothing would be done then."""
+    """Parse a timeout in seconds; never zero."""
     seconds = parse_duration(text)
     if seconds <= 0:
-        raise UsageError(f"{text[:_LONGEST]!r} leaves no time for anything; write it like 90s, 5m or 250ms")
+        raise UsageError(f"{text[:_MAX_QUOTED_CHARS]!r} leaves no time for anything; write it like 90s, 5m or 250ms")
     return seconds
 
 
 def format_bytes(size: float) -> str:
-    """A size in bytes, decimal prefixes, three significant digits: ``8 MB``."""
+    """Format a size in bytes, decimal prefixes, three significant digits: ``8 MB``."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 999.5:  # from there on three digits would round up to the next unit
             return f"{size:.3g} {unit}"
@@ -72,14 +75,14 @@ def format_bytes(size: float) -> str:
 
 
 def format_us(us: float) -> str:
-    """A cost in microseconds for a person: ``230 us``, ``1.6 ms``, ``2.49 s``."""
+    """Format a cost in microseconds: ``230 us``, ``1.6 ms``, ``2.49 s``."""
     if us < 1e3:
         return f"{us:.0f} us"
     return f"{us / 1e3:.1f} ms" if us < 1e6 else f"{us / 1e6:.2f} s"
 
 
 def format_duration(seconds: float) -> str:
-    """A duration for a person: ``12 s``, ``3 min``, ``2 h``, ``4 days``."""
+    """Format a duration: ``12 s``, ``3 min``, ``2 h``, ``4 days``."""
     for limit, unit, name in ((90, 1, "s"), (5400, 60, "min"), (172_800, 3600, "h")):
         if seconds < limit:
             return f"{seconds / unit:.0f} {name}"
@@ -87,7 +90,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_time(seconds: float) -> str:
-    """What one step takes, for a person: ``41 ms``, ``0.53 s``, ``12.4 s``; minutes as :func:`format_duration`."""
+    """Format a short time: ``41 ms``, ``0.53 s``, ``12.4 s``; minutes as :func:`format_duration`."""
     if seconds < 0.1:
         return f"{seconds * 1e3:.3g} ms"
     return f"{seconds:.3g} s" if seconds < 100 else format_duration(seconds)

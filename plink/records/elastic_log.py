@@ -1,4 +1,4 @@
-"""The log of an elastic run, ``agile.jsonl``: JSON lines, one for each thing that happened, written as it happens.
+"""Log of an elastic run, ``agile.jsonl``: one JSON line per event, written as it happens.
 
 Every line has ``at`` (seconds since the run began) and ``what``; the classes here are the other keys of each ``what``.
 The first line names the schema where :class:`ElasticLog` wrote it. A ``what`` that is not known is passed over: later
@@ -23,7 +23,7 @@ from plink.errors import InputError, PlinkError
 SCHEMA = "plink.agile/1"
 NAME = "agile.jsonl"
 SOCKET = "agile.json"  # beside it: where the job takes requests while it runs
-_LONGEST = 1 << 20  # characters of a line
+_MAX_LINE_BYTES = 1 << 20  # characters of a line
 _HEAD = "log"
 
 Total = Annotated[int, Meta(ge=0, lt=1 << 62)]
@@ -34,8 +34,8 @@ HostEventName = Literal["joined", "warned", "left", "failed", "let go"]
 
 @dataclass(frozen=True)
 class HostEvent:
-    """A host came, went, or is about to. ``number``: of its joining, never given twice; ``price``: money per hour;
-    ``seconds``: of a warning, how long it leaves."""
+    """A host joined, left or was warned. ``number``: of its joining, never reused; ``price``: money per hour;
+    ``seconds``: the grace period of a warning."""
 
     what: ClassVar[str] = "host"
     at: Quantity
@@ -51,7 +51,7 @@ class HostEvent:
 
 @dataclass(frozen=True)
 class StageChange:
-    """The stage from now on (Harlap thesis, 4.2.2)."""
+    """The stage that begins (Harlap thesis, 4.2.2)."""
 
     what: ClassVar[str] = "stage"
     at: Quantity
@@ -61,7 +61,7 @@ class StageChange:
 
 @dataclass(frozen=True)
 class Iteration:
-    """One iteration is over. ``seconds``: it took; ``clock``: all workers have reached it."""
+    """An iteration ended after ``seconds``; all workers have reached ``clock``."""
 
     what: ClassVar[str] = "iteration"
     at: Quantity
@@ -74,8 +74,8 @@ class Iteration:
 
 
 @dataclass(frozen=True)
-class Action:
-    """Something the controller did, as ``solvers/elastic/placement/actions.py`` calls it."""
+class ActionLogEntry:
+    """An action of the controller, named as in ``solvers/elastic/placement/actions.py``."""
 
     what: ClassVar[str] = "action"
     at: Quantity
@@ -84,8 +84,8 @@ class Action:
 
 
 @dataclass(frozen=True)
-class RolledBack:
-    """What was done after ``clock`` is lost; ``redone``: how many clocks that is."""
+class RollBackLogEntry:
+    """A roll-back to ``clock``; ``redone``: how many clocks it undid."""
 
     what: ClassVar[str] = "rolled back"
     at: Quantity
@@ -96,7 +96,7 @@ class RolledBack:
 
 @dataclass(frozen=True)
 class ControllerEvent:
-    """The controller began, or began again."""
+    """The controller started or restarted."""
 
     what: ClassVar[str] = "controller"
     at: Quantity
@@ -105,8 +105,8 @@ class ControllerEvent:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
-    """What was kept of a clock."""
+class CheckpointLogEntry:
+    """A checkpoint of a clock was written."""
 
     what: ClassVar[str] = "checkpoint"
     at: Quantity
@@ -116,8 +116,8 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
-class Traffic:
-    """What a host has sent and received so far."""
+class TrafficLogEntry:
+    """Bytes that a host has sent and received so far."""
 
     what: ClassVar[str] = "traffic"
     at: Quantity
@@ -127,8 +127,8 @@ class Traffic:
 
 
 @dataclass(frozen=True)
-class End:
-    """The run is over. ``code``: plink's exit code."""
+class EndLogEntry:
+    """The run ended. ``code``: plink's exit code."""
 
     what: ClassVar[str] = "end"
     at: Quantity
@@ -137,20 +137,29 @@ class End:
     why: str = ""
 
 
-Entry = HostEvent | StageChange | Iteration | Action | RolledBack | ControllerEvent | Checkpoint | Traffic | End
+Entry = (
+    HostEvent
+    | StageChange
+    | Iteration
+    | ActionLogEntry
+    | RollBackLogEntry
+    | ControllerEvent
+    | CheckpointLogEntry
+    | TrafficLogEntry
+    | EndLogEntry
+)
 KINDS: dict[str, type[Entry]] = {kind.what: kind for kind in typing.get_args(Entry)}
 
 
 class ElasticLog:
-    """Written while the run goes on, a line at a time, by any thread. A log that is there already is gone on with; the
-    line that whoever wrote it was cut off in is dropped. What cannot be written is told once, by ``trouble``, and the
-    run goes on without."""
+    """Writer of the log, from any thread, a line at a time. It appends to an existing log, without a last line that
+    was cut off. The first write error is kept in ``write_error``; the run goes on without a log."""
 
     def __init__(self, path: Path) -> None:
         """:raises PlinkError: when it cannot be written."""
-        self.trouble: str | None = None
+        self.write_error: str | None = None
         self._path = path
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         try:
             self._file: BinaryIO = path.open("ab+")
             empty = _drop_cut_line(self._file) == 0
@@ -160,48 +169,48 @@ class ElasticLog:
             self._write({"at": 0, "what": _HEAD, "schema": SCHEMA})
 
     def add(self, entry: Entry) -> None:
-        """One line, in the file when this returns."""
+        """Write one entry; it is in the file when this returns."""
         self._write(
             {"at": round(entry.at, 6), "what": entry.what} | {k: v for k, v in asdict(entry).items() if k != "at"}
         )
 
     def _write(self, line: dict[str, Any]) -> None:
         text = json.dumps({key: _number(value) for key, value in line.items()}) + "\n"
-        with self._guard:
-            if self.trouble is not None:
+        with self._lock:
+            if self.write_error is not None:
                 return
             try:
                 self._file.write(text.encode())
                 self._file.flush()
             except (OSError, ValueError) as error:  # ValueError: it is closed
-                self.trouble = f"{self._path} ends here: {getattr(error, 'strerror', None) or error}"
+                self.write_error = f"{self._path} ends here: {getattr(error, 'strerror', None) or error}"
 
     def close(self) -> None:
-        """No more."""
-        with self._guard:
+        """Close the file."""
+        with self._lock:
             try:
                 self._file.close()
             except OSError as error:
-                self.trouble = self.trouble or f"{self._path} is not complete: {error.strerror}"
+                self.write_error = self.write_error or f"{self._path} is not complete: {error.strerror}"
 
 
 def _number(value: object) -> object:
-    """An objective that has diverged is no number in JSON."""
+    """Replace NaN and infinity (a diverged objective), which JSON does not have."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _drop_cut_line(file: BinaryIO) -> int:
-    """How long the file then is."""
+    """Remove a last line that was cut off, and return the file's length."""
     length = file.seek(0, 2)
-    file.seek(max(0, length - _LONGEST))
+    file.seek(max(0, length - _MAX_LINE_BYTES))
     tail = file.read()
-    whole = length - len(tail) + tail.rfind(b"\n") + 1
+    complete = length - len(tail) + tail.rfind(b"\n") + 1
     if _is_object(tail[tail.rfind(b"\n") + 1 :]):  # only the end of the line is missing: readers have told it
         file.write(b"\n")
         return length + 1
-    if whole < length:
-        file.truncate(whole)
-    return whole
+    if complete < length:
+        file.truncate(complete)
+    return complete
 
 
 def _is_object(text: bytes) -> bool:
@@ -212,20 +221,20 @@ def _is_object(text: bytes) -> bool:
 
 
 def read_elastic_log(path: str | Path) -> tuple[Entry, ...]:
-    """Everything the log tells, in the order of its lines; a last line that was cut off is left out.
+    """Read all entries of a log in order, without a last line that was cut off.
 
     :raises InputError: when it cannot be read, tells nothing, is of another schema, or a line is none of its lines.
     """
     entries: list[Entry] = []
     for number, line in _lines(Path(path)):
-        where = f"{path}:{number}"
+        location = f"{path}:{number}"
         if number == 1 and line.get("schema", SCHEMA) != SCHEMA:
-            raise InputError(where, f"schema: expected {SCHEMA!r}, got {str(line['schema'])[:40]!r}")
+            raise InputError(location, f"schema: expected {SCHEMA!r}, got {str(line['schema'])[:40]!r}")
         what = line.get("what")
         if not isinstance(what, str):
-            raise InputError(where, f'no line of an elastic run\'s log ({SCHEMA}): it has no "what"')
+            raise InputError(location, f'no line of an elastic run\'s log ({SCHEMA}): it has no "what"')
         if what in KINDS:
-            entries.append(convert(KINDS[what], line, where))
+            entries.append(convert(KINDS[what], line, location))
     if not entries:
         raise InputError(str(path), "it tells nothing yet; has the run begun?")
     return tuple(entries)
@@ -234,11 +243,11 @@ def read_elastic_log(path: str | Path) -> tuple[Entry, ...]:
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
         with path.open(encoding="utf-8") as file:
-            for number, text in enumerate(iter(lambda: file.readline(_LONGEST), ""), 1):
+            for number, text in enumerate(iter(lambda: file.readline(_MAX_LINE_BYTES), ""), 1):
                 try:
                     line = json.loads(text, parse_constant=_refuse)
                 except (ValueError, RecursionError):
-                    if not text.endswith("\n") and len(text) < _LONGEST:
+                    if not text.endswith("\n") and len(text) < _MAX_LINE_BYTES:
                         return  # the run ended in the middle of it
                     line = None
                 if not isinstance(line, dict):

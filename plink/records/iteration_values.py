@@ -1,4 +1,4 @@
-"""A number for each iteration of a job that may run for weeks: 16 bytes each, where a dict takes ten times as much."""
+"""Store a number per iteration in 16 bytes, for jobs that run for weeks; a dict takes ten times as much."""
 
 from array import array
 from bisect import bisect_left
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class IterationValues:
-    """Numbers by iteration; one that is done again takes the place of the one before.
+    """Numbers by iteration; a repeated iteration replaces its earlier value.
 
     >>> seconds = IterationValues()
     >>> seconds.add(0, 1.5)
@@ -22,16 +22,16 @@ class IterationValues:
         return len(self._iterations)
 
     def add(self, iteration: int, value: float) -> None:
-        """Of an iteration, rising as a rule."""
-        place = bisect_left(self._iterations, iteration)
-        if place < len(self) and self._iterations[place] == iteration:
-            self.values[place] = value
+        """Add the value of an iteration, usually a later one than all before."""
+        index = bisect_left(self._iterations, iteration)
+        if index < len(self) and self._iterations[index] == iteration:
+            self.values[index] = value
         else:
-            self._iterations.insert(place, iteration)
-            self.values.insert(place, value)
+            self._iterations.insert(index, iteration)
+            self.values.insert(index, value)
 
-    def keep_while(self, kept: Callable[[float], bool]) -> None:
-        """Forget the last ones whose values are not kept, as after a roll-back."""
-        while len(self) and not kept(self.values[-1]):
+    def keep_while(self, keep: Callable[[float], bool]) -> None:
+        """Remove values from the end until one is to be kept, as after a roll-back."""
+        while len(self) and not keep(self.values[-1]):
             self._iterations.pop()
             self.values.pop()

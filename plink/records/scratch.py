@@ -1,4 +1,4 @@
-"""Temporary folders of this process, and those that killed ones left behind.
+"""Temporary folders of this process, and removal of those that killed processes left behind.
 
 Each holds the lock of its folder (flock(2)) while it lives: the kernel lets go of it however the process ends, also for
 another container that shares the folder of temporary files.
@@ -44,7 +44,7 @@ class ScratchFolder:
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A folder that is there as long as the context.
+    """Create a folder that exists as long as the context.
 
     :raises OSError: when none can be made.
     """
@@ -56,7 +56,7 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def remove_abandoned() -> None:
-    """Remove such folders of this user's whose process has gone; what cannot be removed stays."""
+    """Remove this user's temporary folders whose process has ended; errors are ignored."""
     with contextlib.suppress(OSError):
         for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
             with contextlib.suppress(OSError):
@@ -67,8 +67,8 @@ def _remove_if_abandoned(path: Path) -> None:
     """:raises OSError: when it is held, or no longer there."""
     lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        known = os.fstat(lock)
-        if known.st_uid != os.geteuid() or not stat.S_ISDIR(known.st_mode):
+        status = os.fstat(lock)
+        if status.st_uid != os.geteuid() or not stat.S_ISDIR(status.st_mode):
             return
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.rmtree(path, ignore_errors=True)

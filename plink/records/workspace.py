@@ -1,4 +1,4 @@
-"""``./.plink/``: where each command leaves its result and the next one finds it."""
+"""The workspace ``./.plink/``, in which a command leaves its result for the next one."""
 
 import os
 import stat
@@ -40,7 +40,7 @@ def check_trusted() -> None:
 
 
 def trusted_users() -> set[int]:
-    """Whose files plink takes unasked: one's own, and under sudo those of the user who typed it."""
+    """Return the users whose files plink reads unnamed: this one, and under sudo the one who typed it."""
     trusted, typed_by = {os.geteuid()}, os.environ.get("SUDO_UID", "")
     if os.geteuid() == 0 and typed_by.isdecimal():
         trusted.add(int(typed_by))
@@ -48,7 +48,7 @@ def trusted_users() -> set[int]:
 
 
 def prepare() -> None:
-    """Make the folder (with a ``.gitignore`` of its own: results are not sources).
+    """Create the folder, with a ``.gitignore``: results are not sources.
 
     :raises PlinkError: when it cannot be made.
     """
@@ -64,7 +64,7 @@ def prepare() -> None:
 def check_output(
     output: Path | None, default: Path | None, read: Iterable[str | Path | None] = (), written: Path | None = None
 ) -> None:
-    """Refuse before the work what could not be written after it, or would take the place of what it is made from.
+    """Refuse, before the work, an output that could not be written or would overwrite an input.
 
     :param output: the file that was named; ``-`` and None are none. :param default: where the result goes without one,
         in the workspace; None: nowhere. :param read: what the command reads. :param written: what it writes besides.
@@ -79,7 +79,7 @@ def check_output(
 
 
 def latest(path: Path, command: str) -> Path:
-    """The last result of that name.
+    """Return the path of the last result of that name.
 
     :raises UsageError: when there is none; ``command`` is what would make it.
     """
@@ -89,5 +89,5 @@ def latest(path: Path, command: str) -> Path:
 
 
 def age(path: Path) -> str:
-    """How long ago the file was written, for a person."""
+    """Return how long ago the file was written, as text."""
     return format_duration(max(0.0, time.time() - path.stat().st_mtime))

@@ -1,4 +1,4 @@
-"""Which addresses and interfaces a host has, seen from the host itself.
+"""Addresses and interfaces of this host.
 
 Runs on the hosts: standard library only, Linux.
 """
@@ -16,27 +16,27 @@ from collections.abc import Iterator, Sequence
 
 _SIOCGIFADDR = 0x8915
 _INET6_SCOPE_GLOBAL, _INET6_SCOPE_LINK = "00", "20"
-_MOST_UNKNOWN = 3  # names that do not resolve, each of which may take seconds, before the way is given up
+_MAX_FAILED_LOOKUPS = 3  # each may take seconds
 
 
 def local_addresses() -> list[str]:
-    """Every IPv4 address, and every global IPv6 address, of this host (of its network namespace), loopback left out."""
-    found = set()
+    """Return every IPv4 address and every global IPv6 address of this network namespace, but loopback."""
+    addresses = set()
     try:
         with open("/proc/net/fib_trie") as file:
             previous = ""
             for line in file:
                 if "/32 host LOCAL" in line:
-                    found.add(previous.split()[-1])
+                    addresses.add(previous.split()[-1])
                 previous = line
     except OSError:
         pass
-    found.update(address for address, _, scope in _inet6() if scope == _INET6_SCOPE_GLOBAL)
-    return sorted(address for address in found if not address.startswith("127."))
+    addresses.update(address for address, _, scope in _inet6() if scope == _INET6_SCOPE_GLOBAL)
+    return sorted(address for address in addresses if not address.startswith("127."))
 
 
 def _inet6() -> list[tuple[str, str, str]]:
-    """(address, interface, scope) of every IPv6 address."""
+    """Return (address, interface, scope) of every IPv6 address."""
     try:
         with open("/proc/net/if_inet6") as file:
             rows = [line.split() for line in file]
@@ -46,12 +46,12 @@ def _inet6() -> list[tuple[str, str, str]]:
 
 
 def family_of(address: str) -> int:
-    """AF_INET or AF_INET6 for a numeric address."""
+    """Return AF_INET or AF_INET6 for a numeric address."""
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
-def source_towards(peer: str) -> str:
-    """The local address that packets to ``peer`` (numeric) leave with; nothing is sent.
+def source_address_for(peer: str) -> str:
+    """Return the source address of packets to ``peer`` (numeric); sends nothing.
 
     :raises OSError: when there is no route to it.
     """
@@ -61,9 +61,9 @@ def source_towards(peer: str) -> str:
 
 
 def interface_of(address: str) -> str | None:
-    """The interface that holds a local address, None when it cannot be told."""
+    """Return the interface that has a local address, None if none is found."""
     if ":" in address:
-        return next((interface for known, interface, _ in _inet6() if known == address), None)
+        return next((interface for candidate, interface, _ in _inet6() if candidate == address), None)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         for _, name in socket.if_nameindex():
             request = array.array("B", struct.pack("256s", name[:15].encode()))
@@ -76,61 +76,60 @@ def interface_of(address: str) -> str | None:
     return None
 
 
-def towards(peers: Sequence[str]) -> tuple[str, str | None]:
-    """(this host's address on the way to the first of ``peers`` that is another host, why no way is known).
+def own_address_towards(peers: Sequence[str]) -> tuple[str, str | None]:
+    """Return (this host's address on the way to the first of ``peers`` that is another host, an error if none is).
 
-    A host may stand among its own peers, under a name that it takes for a loopback address (Debian writes
-    ``127.0.1.1 NAME`` into /etc/hosts). Where all are this host, the address that others would know it by.
+    A host may be among its own peers, under a name that it resolves to a loopback address (Debian writes
+    ``127.0.1.1 NAME`` into /etc/hosts). Where all peers are this host, the address is one by which others know it.
     """
-    own, here, unknown = local_addresses(), "127.0.0.1", []
+    own_addresses, fallback, errors = local_addresses(), "127.0.0.1", []
     for peer in peers:
         try:
             address = _numeric(peer)
-            if address in own:
-                here = address
+            if address in own_addresses:
+                fallback = address
             elif not _is_loopback(address):
-                return source_towards(address), None
+                return source_address_for(address), None
         except OSError as error:
-            unknown.append(f"no way to {peer}: {error.strerror}")
-            if len(unknown) == _MOST_UNKNOWN:
+            errors.append(f"no route to {peer}: {error.strerror}")
+            if len(errors) == _MAX_FAILED_LOOKUPS:
                 break
-    return here, unknown[0] if unknown else None
+    return fallback, errors[0] if errors else None
 
 
-def reached_at(asked: str, peers: Sequence[str] = ()) -> str:
-    """The numeric address at which other hosts reach this one.
+def reachable_address(requested: str, peers: Sequence[str] = ()) -> str:
+    """Return the numeric address at which other hosts reach this one.
 
-    The address that the controller used (``asked``) or, behind a NAT or a name, the one at which our sshd took the
+    The address that the controller used (``requested``) or, behind a NAT or a name, the one at which our sshd took the
     connection, or the one that the name stands for here: the first of these that is ours. A controller on this very
     host may have come over loopback, and other launchers than SSH do not tell: then the address on the way to
     ``peers``, the other hosts, or the only one there is. Loopback where all of them are on this host.
 
     :raises OSError: where there are several, and nothing says which.
     """
-    own = local_addresses()
+    own_addresses = local_addresses()
     links = [f"{address}%{interface}" for address, interface, scope in _inet6() if scope == _INET6_SCOPE_LINK]
-    looping = []
-    for address in _told(asked):
-        if address in own or address in links:
+    loopbacks = []
+    for address in _candidates(requested):
+        if address in own_addresses or address in links:
             return address
-        looping += [address] if _is_loopback(address) else []
-    address, unknown = towards(peers)
+        loopbacks += [address] if _is_loopback(address) else []
+    address, error = own_address_towards(peers)
     if not _is_loopback(address):
         return address
-    if not own or (looping and unknown is None):
-        return [*looping, address][0]
-    likely = [address for address in own if ":" not in address] or own
-    if len(likely) > 1:
+    if not own_addresses or (loopbacks and error is None):
+        return [*loopbacks, address][0]
+    candidates = [address for address in own_addresses if ":" not in address] or own_addresses
+    if len(candidates) > 1:
         raise OSError(
-            0, f"which of {', '.join(likely)} do others reach this host at? Say address=... in the hosts file"
+            0, f"which of {', '.join(candidates)} do others reach this host at? Set address=... in the hosts file"
         )
-    return likely[0]
+    return candidates[0]
 
 
-def _told(asked: str) -> Iterator[str]:
-    """The addresses that the controller may have used, as numbers: the surest first, a name that has to be looked up
-    last."""
-    numeric = canonical(asked)
+def _candidates(requested: str) -> Iterator[str]:
+    """Yield numeric addresses that the controller may have used: the surest first, a name that needs a lookup last."""
+    numeric = canonical(requested)
     if numeric is not None:
         yield numeric
     connection = os.environ.get("SSH_CONNECTION", "").split()  # client address, port, server address, port
@@ -138,17 +137,17 @@ def _told(asked: str) -> Iterator[str]:
         yield by_ssh
     if numeric is None:
         with contextlib.suppress(OSError):
-            yield _numeric(asked)
+            yield _numeric(requested)
 
 
 def canonical(address: str) -> str | None:
-    """A numeric address as the kernel writes it, None for a name."""
+    """Return a numeric address as the kernel writes it, None for a name."""
     plain, _, interface = address.partition("%")
     try:
-        known = str(ipaddress.ip_address(plain))
+        numeric = str(ipaddress.ip_address(plain))
     except ValueError:
         return None
-    return f"{known}%{interface}" if interface else known
+    return f"{numeric}%{interface}" if interface else numeric
 
 
 def _numeric(host: str) -> str:
@@ -162,8 +161,8 @@ def _is_loopback(address: str) -> bool:
     return ipaddress.ip_address(address.partition("%")[0]).is_loopback
 
 
-def machine_identity() -> dict[str, object]:
-    """What tells this host from others: ``hostname``, ``boot_id`` (shared by containers of one kernel), ``cores``."""
+def host_identity() -> dict[str, object]:
+    """Return what identifies this host: ``hostname``, ``boot_id`` (shared by containers of one kernel), ``cores``."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             boot = file.read().strip()

@@ -1,33 +1,33 @@
-"""What a way to reach hosts must offer (SSH, a child process): start an agent and give the two ends of its line."""
+"""Protocols of a way to reach hosts (SSH, a child process): start an agent, and get a connection to it."""
 
 from typing import Protocol
 
 from plink.model.hosts import Host
 
 
-class Line(Protocol):
-    """The controller's end of the line to one agent; one thread may read while another writes."""
+class AgentConnection(Protocol):
+    """The controller's end of the connection to one agent; one thread may read while another writes."""
 
     def read(self) -> bytes:
-        """Next bytes from the agent; empty at the end of the line."""
+        """Return the next bytes from the agent; empty at the end."""
 
     def write(self, data: bytes) -> None:
-        """Bytes to the agent.
+        """Send bytes to the agent.
 
-        :raises OSError: when the line is cut.
+        :raises OSError: when the connection is closed.
         """
 
-    def last_words(self) -> str:
-        """After the end of the line: what the remote end said on standard error or as its exit status, one line."""
+    def exit_reason(self) -> str:
+        """Return the last line that the remote end wrote to standard error, or its exit status; after the end only."""
 
     def close(self) -> None:
-        """Cut the line; the agent ends by itself. Safe to call twice and from another thread."""
+        """Close the connection; the agent then ends. May be called twice, and from another thread."""
 
 
 class Connector(Protocol):
     """A way to reach hosts."""
 
-    def open(self, host: Host) -> Line:
+    def open(self, host: Host) -> AgentConnection:
         """Run :data:`plink.remote.program.REMOTE_COMMAND` on the host.
 
         :raises HostError: when the host cannot be reached; says why in one line.

@@ -1,4 +1,4 @@
-"""JSON lines: messages taken from bytes as they arrive, one object a line.
+"""JSON lines: one message (an object) a line, decoded from bytes as they arrive.
 
 Runs on the hosts too: standard library only.
 """
@@ -13,12 +13,12 @@ from typing import Any
 
 
 def encode_line(message: dict[str, Any]) -> bytes:
-    """A message as it travels."""
+    """Return a message as one line."""
     return json.dumps(message).encode() + b"\n"
 
 
 def decode_line(line: bytes) -> dict[str, Any] | None:
-    """The message on a line; None for what is none."""
+    """Return the message on a line, None if it is no JSON object."""
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):
@@ -27,17 +27,17 @@ def decode_line(line: bytes) -> dict[str, Any] | None:
 
 
 class LineBuffer:
-    """Bytes of a line that has not ended yet."""
+    """Buffer of a line that is not complete yet."""
 
     def __init__(self, data: bytes = b"") -> None:
         self._rest = bytearray(data)
 
     def __len__(self) -> int:
-        """Bytes that wait for the end of their line; the owner of a channel decides how many are too many."""
+        """Return how many bytes wait for the end of their line; callers limit them."""
         return len(self._rest)
 
     def lines(self, data: bytes) -> list[bytes]:
-        """The lines that these bytes complete, without their ends."""
+        """Return the lines that these bytes complete, without their ends."""
         self._rest += data
         if b"\n" not in data:
             return []
@@ -46,15 +46,15 @@ class LineBuffer:
         return lines
 
     def messages(self, data: bytes) -> list[dict[str, Any]]:
-        """The messages that these bytes complete; lines that hold none are skipped."""
+        """Return the messages that these bytes complete; skips lines that are none."""
         return [message for message in map(decode_line, self.lines(data)) if message is not None]
 
     def clear(self) -> None:
-        """Forget a line that will not be completed."""
+        """Drop an incomplete line."""
         self._rest.clear()
 
 
 def is_own_user(peer: socket.socket) -> bool:
-    """Whether the process at the other end of a local socket is of this process's user, or root (unix(7))."""
+    """Return whether the peer of a local socket runs as this process's user or as root (unix(7), SO_PEERCRED)."""
     _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     return uid in (0, os.getuid())

@@ -1,19 +1,20 @@
-"""Which other hosts a host is told of, to find its own way to them: a few, or N hosts would be sent N^2 addresses."""
+"""Sample of the other hosts that a host is told of, to find its address on the way to them."""
 
 from collections.abc import Sequence
 
-_FEW = 8  # some may be this very host under other names, or names that it cannot look up
+_MAX_PEERS = 8  # some may be this very host under other names, or names that it cannot look up
 
 
-def few_peers(addresses: Sequence[str]) -> dict[str, list[str]]:
-    """By each of the hosts' addresses, up to eight different ones of others, for
-    :func:`plink.remote.addresses.towards`.
+def sample_peers(addresses: Sequence[str]) -> dict[str, list[str]]:
+    """Return for each address up to eight different ones of others, for
+    :func:`plink.remote.addresses.own_address_towards`.
 
-    They are from all over the list, the first of it first: neighbours in it may all be one machine. Where all hosts
-    have the same address it is that one; a single host has no peers.
+    Not all of them: N hosts would be sent N^2 addresses. They are spread over the list, because neighbours in it may
+    all be one machine; the first is among them. Where all hosts have the same address it is that one; a single host
+    has no peers.
     """
     if len(addresses) < 2:
         return {own: [] for own in addresses}
-    different = list(dict.fromkeys(addresses))
-    few = different[:: -(-len(different) // (_FEW + 1))]
-    return {own: [peer for peer in few if peer != own][:_FEW] or few for own in different}
+    distinct = list(dict.fromkeys(addresses))
+    sample = distinct[:: -(-len(distinct) // (_MAX_PEERS + 1))]
+    return {own: [peer for peer in sample if peer != own][:_MAX_PEERS] or sample for own in distinct}

@@ -1,7 +1,7 @@
-"""An agent program: the source of a few stdlib-only modules, sent over the line and run without touching the disk.
+"""Agent program: the source of a few stdlib-only modules, sent over the connection and run without using the disk.
 
-The host needs a ``python3`` (3.8 or later) and nothing else: no plink, no file, no folder. A fixed one-line bootstrap
-is all that a remote shell ever sees; sources, arguments and settings follow on standard input.
+The host needs a ``python3`` (3.8 or later) and nothing else: no plink, no file, no folder. The remote shell
+sees one fixed line, the bootstrap; sources, arguments and settings follow on standard input.
 """
 
 import base64
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plink.errors import UsageError
-from plink.remote.words import ANYTHING, Words
+from plink.remote.message_schema import ANY_MESSAGE, MessageSchema
 
-LIFELINE = ("plink.remote.json_lines", "plink.remote.lifeline")
+CHANNEL_MODULES = ("plink.remote.json_lines", "plink.remote.stdio_channel")
 
 # Makes the modules (and bare packages above them) in the order given; calls main().
 _RUN = """\
@@ -32,9 +32,9 @@ sys.modules[bundle["modules"][-1][0]].main(**bundle["settings"])
 """
 
 # Reads "LENGTH\n" padded to 12 bytes and then that many bytes of JSON, with os.read so that nothing beyond it is
-# taken from standard input. The login folder is not imported from: a socket.py of the user's there would be taken for
-# the library's.
-# No single quote may stand in here: the whole is wrapped in a pair of them for the remote shell.
+# taken from standard input. The login folder is not on the path: a socket.py of the user's there would replace the
+# library's.
+# No single quote may be in here: the whole is wrapped in a pair of them for the remote shell.
 _BOOTSTRAP = """\
 import sys
 sys.path[:] = [p for p in sys.path if p]
@@ -53,9 +53,9 @@ bundle = json.loads(read(int(read(12))))
 BOOTSTRAP = "exec(" + json.dumps(_BOOTSTRAP + _RUN) + ")"
 REMOTE_COMMAND = f"exec python3 -c '{BOOTSTRAP}'"
 
-# For launchers that give arguments and no standard input. No blank stands in it, nor what a launcher would split at.
+# For launchers that pass arguments and no standard input. It holds no blank and nothing that a launcher would split at.
 _FROM_ARGUMENT = 'exec(__import__("zlib").decompress(__import__("base64").b64decode(__import__("sys").argv[1])))'
-# For places where files can be had: beside this script lie the sources and what main() is called with.
+# For hosts that can be given files: the sources and the settings lie beside this script.
 START, SETTINGS = "start.py", "settings.json"
 _FROM_FOLDER = """\
 import json, os, sys, types
@@ -67,38 +67,40 @@ def text(name):
 bundle = json.loads(text("settings.json"))
 bundle["modules"] = [(name, text(name + ".py")) for name in bundle["modules"]]
 """
-_MOST_WORD_BYTES = 1 << 17  # MAX_ARG_STRLEN of Linux: one argument, with the zero at its end
+_MAX_ARGUMENT_BYTES = 1 << 17  # MAX_ARG_STRLEN of Linux: one argument, with the zero at its end
 
 
 @dataclass(frozen=True)
 class AgentProgram:
-    """Which modules an agent consists of; the last one's ``main(**settings)`` is what runs. ``says``: what it may say;
-    whoever is sent another word takes the host for gone."""
+    """Source modules of a program that runs on hosts; the last one's ``main(**settings)`` is what runs.
+
+    :param messages: schema of what it sends; the controller gives a host up that sends anything invalid.
+    """
 
     modules: tuple[str, ...]
-    says: Words = ANYTHING
+    messages: MessageSchema = ANY_MESSAGE
 
     def bundle(self, settings: dict[str, object]) -> bytes:
-        """What is written to the agent's standard input before any message."""
-        body = self._json((*LIFELINE, *self.modules), settings).encode()
+        """Return what is written to the agent's standard input before any message."""
+        body = self._json((*CHANNEL_MODULES, *self.modules), settings).encode()
         return f"{len(body):<11}\n".encode() + body
 
-    def words(self, settings: dict[str, object]) -> tuple[str, ...]:
-        """What to type after ``python3``: the program as arguments, without a line to a controller.
+    def command_arguments(self, settings: dict[str, object]) -> tuple[str, ...]:
+        """Return the arguments of ``python3`` that run this program without a channel to a controller.
 
         :raises UsageError: when it is longer than an argument can be.
         """
         script = f"import json, sys, types\nbundle = json.loads({self._json(self.modules, settings)!r})\n{_RUN}"
-        word = base64.b64encode(zlib.compress(script.encode(), 9)).decode()
-        if len(word) >= _MOST_WORD_BYTES:
+        argument = base64.b64encode(zlib.compress(script.encode(), 9)).decode()
+        if len(argument) >= _MAX_ARGUMENT_BYTES:
             raise UsageError(
-                f"the program's arguments take {len(word)} bytes with what plink adds, packed; a "
-                f"launcher is given {_MOST_WORD_BYTES - 1} at most (`--runner ssh` has no such limit)"
+                f"the program's arguments take {len(argument)} bytes, compressed, with what plink adds; a "
+                f"launcher takes at most {_MAX_ARGUMENT_BYTES - 1} (`--runner ssh` has no such limit)"
             )
-        return ("-c", _FROM_ARGUMENT, word)
+        return ("-c", _FROM_ARGUMENT, argument)
 
     def files(self, settings: dict[str, object]) -> dict[str, str]:
-        """The program as files of one folder, text by name, for people to read as well: run ``python3 START`` there."""
+        """Return the program as files of one folder, text by name; ``python3 START`` runs it there."""
         document = json.dumps({"modules": list(self.modules), "settings": settings}, indent=1) + "\n"
         return {
             START: _FROM_FOLDER + _RUN,

@@ -1,20 +1,20 @@
-"""Process supervisor of an agent: whatever programs the agent starts, none of their processes outlives it.
+"""Process supervisor of an agent: no process that its programs start outlives it.
 
 Runs on the hosts: standard library only. An agent that calls :func:`supervise` goes on in a child; the process that
-called stays above it as its supervisor. Both are child subreapers (prctl(2), PR_SET_CHILD_SUBREAPER): a process whose
-parent ends becomes a child of the nearest of the two. So all that programs start stays below the agent, in sessions of
-its own or forked twice, and is found by walking /proc.
+called stays its parent, as its supervisor. Both are child subreapers (prctl(2), PR_SET_CHILD_SUBREAPER): a process
+whose parent ends becomes a child of the nearest of the two. So all that programs start stays below the agent, even in
+sessions of its own or forked twice, and is found by walking /proc.
 
 =========================  ==========================================================================================
-what ends                  who ends what is left: SIGTERM, and SIGKILL after a grace, until nothing is left
+what ends                  who ends the rest: SIGTERM, and SIGKILL after a grace, until nothing runs
 =========================  ==========================================================================================
 the agent, even SIGKILLed  its supervisor
 the supervisor             the agent, which then gets SIGHUP (PR_SET_PDEATHSIG)
 both, by SIGKILL at once   the kernel: direct children of the agent die with it; what had detached itself lives on
 =========================  ==========================================================================================
 
-Out of reach are processes of another user (setuid programs), and a chain of forks that is for ever faster than /proc is
-read. Where the kernel has no subreapers there is no supervisor, and process groups are ended.
+Out of reach are processes of another user (setuid programs), and a chain of forks that is faster than /proc is read.
+Where the kernel has no subreapers there is no supervisor, and process groups are ended.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _KILL_LIMIT_S = 5.0  # for processes in an uninterruptible sleep, and those of other users
 _TICK_S = 0.02
 _PARENT_CHECK_S = 0.5
-_HELPERS_S = 1.0  # in which what libraries start for themselves ends after the program
-_SAME_SIGNAL_S = 1.0  # within which the supervisor passes on what this process got as well
+_HELPERS_GRACE_S = 1.0  # for helpers of libraries to end after the program
+_SAME_SIGNAL_WINDOW_S = 1.0  # within which a signal may come both directly and by the supervisor
 _MAX_NAMED = 4
 
-# Deliveries of each signal that did not yet come the other way as well: by which way they came, and when.
+# By signal: deliveries that came by one path only so far (which path, when).
 _unmatched: dict[int, deque[tuple[int, float]]] = {}
 
 
-def adopt_orphans() -> bool:
-    """Become a child subreaper; False where that cannot be, or where the processes below cannot be seen."""
+def become_subreaper() -> bool:
+    """Become a child subreaper; return False where that fails, or where /proc does not show processes."""
     try:
-        adopts = ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+        done = ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
     except (AttributeError, OSError):
         return False
-    return adopts and _process(os.getpid()) is not None
+    return done and _process(os.getpid()) is not None
 
 
 def die_with(parent: int, number: int = signal.SIGKILL) -> bool:
-    """Have this signal sent to this process when its parent ends; False when the parent has ended already."""
+    """Have this signal sent to this process when its parent ends; return False if the parent has ended already."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
     return os.getppid() == parent
 
@@ -60,18 +60,18 @@ def die_with(parent: int, number: int = signal.SIGKILL) -> bool:
 def supervise(forwarded: Iterable[int], ends_with_parent: bool = False) -> None:
     """Go on in a child, in a session of its own, supervised by this process, which ends with the child's exit code.
 
-    To be called before there are threads, or descriptors that others wait to see closed.
+    Call it before there are threads, or descriptors whose end others wait for.
 
     :param forwarded: signals that are passed on to the child, for :func:`on_signal` there.
     :param ends_with_parent: whether the end of this process's parent ends the child, too.
     """
-    if not adopt_orphans():
+    if not become_subreaper():
         return
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # who inherits that it is ignored never learns how a child ended
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if ignored by inheritance, exit codes of children are lost
     parent, supervisor = os.getppid(), os.getpid()
     agent = os.fork()
     if agent == 0:
-        os.setsid()  # signals to the group of the supervisor come once
+        os.setsid()  # so that signals to the supervisor's group come once
         if not die_with(supervisor, signal.SIGHUP):
             os._exit(NOT_STARTED)
         return
@@ -88,7 +88,7 @@ def _supervise(agent: int, forwarded: Iterable[int], parent: int | None) -> int:
         signal.signal(number, lambda number, frame: _forward(agent, number))
     null = os.open(os.devnull, os.O_RDWR)
     for fd in range(3):
-        os.dup2(null, fd)  # the agent's end is seen at once by whoever is at the other end
+        os.dup2(null, fd)  # so that the peer sees the agent's end at once
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     tree = ProcessTree()
     tree.add(agent)
@@ -106,14 +106,14 @@ def _forward(agent: int, number: int) -> None:
 
 
 def redirect_output(out: int, err: int) -> None:
-    """Give this process these descriptors as standard output and error, and nothing to read."""
+    """Make these descriptors standard output and error, and standard input empty."""
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(out, 1)
     os.dup2(err, 2)
 
 
 def exec_program(argv: list[str], workdir: str, environment: Mapping[str, str], handled: Iterable[int] = ()) -> None:
-    """Become a program; returns only where it cannot be started, with the reason on standard error.
+    """Become a program; return only where it cannot be started, with the error on standard error.
 
     :param handled: signals that this process handles, and the program is not to inherit as ignored.
     """
@@ -127,18 +127,20 @@ def exec_program(argv: list[str], workdir: str, environment: Mapping[str, str], 
 
 
 def on_signal(number: int, handler: Callable[[int, Any], object]) -> None:
-    """Call the handler at this signal, sent to the supervisor or to this process; once where both get it, as from Slurm
-    or a system that shuts down."""
+    """Call the handler at this signal, sent to the supervisor or to this process.
 
-    def receive(way: int, frame: object) -> None:
+    Once where both get it, as from Slurm or from a system that shuts down.
+    """
+
+    def receive(path: int, frame: object) -> None:
         now = time.monotonic()
         unmatched = _unmatched.setdefault(number, deque())
-        while unmatched and now - unmatched[0][1] >= _SAME_SIGNAL_S:
+        while unmatched and now - unmatched[0][1] >= _SAME_SIGNAL_WINDOW_S:
             unmatched.popleft()
-        if unmatched and unmatched[0][0] != way:
+        if unmatched and unmatched[0][0] != path:
             unmatched.popleft()
             return
-        unmatched.append((way, now))
+        unmatched.append((path, now))
         handler(number, frame)
 
     signal.signal(number, lambda _, frame: receive(0, frame))
@@ -146,25 +148,25 @@ def on_signal(number: int, handler: Callable[[int, Any], object]) -> None:
 
 
 class ProcessTree:
-    """All processes below this one. It collects those that have ended: nobody else may wait for children meanwhile.
+    """All processes below this one. It reaps those that have ended: nothing else may wait for children meanwhile.
 
-    Without subreapers: the process groups of those that it knows, which are collected by nobody, so that the numbers of
-    their groups stay their own.
+    Without subreapers: the process groups of the children added, which are not reaped, so that their group ids stay
+    their own.
     """
 
     def __init__(self) -> None:
-        self._adopts = adopt_orphans()
-        self._codes: dict[int, int | None] = {}  # of children that somebody asks for
+        self._is_subreaper = become_subreaper()
+        self._codes: dict[int, int | None] = {}  # of children added
 
-    def fork(self, become: Callable[[], object]) -> int:
-        """Process id of a child in a session of its own, which dies with this process and runs ``become``."""
+    def fork(self, run: Callable[[], object]) -> int:
+        """Fork a child, in a session of its own, that dies with this process and calls ``run``; return its id."""
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
             try:
                 os.setsid()
                 if die_with(parent):
-                    become()
+                    run()
             finally:
                 os._exit(NOT_STARTED)
         self.add(pid)
@@ -175,16 +177,18 @@ class ProcessTree:
         self._codes[pid] = None
 
     def exit_code(self, pid: int) -> int | None:
-        """Exit code of a child that has ended, 128 + N when signal N ended it."""
-        if self._adopts:
+        """Return the exit code of a child that has ended, 128 + N when signal N ended it."""
+        if self._is_subreaper:
             self._collect()
         elif self._codes[pid] is None:
             self._codes[pid] = _exit_code(os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT))
         return self._codes[pid]
 
     def _collect(self) -> bool:
-        """Collect children that have ended; whether there are others. A subreaper without children has no descendants,
-        whatever forks meanwhile."""
+        """Reap children that have ended; return whether there are others.
+
+        A subreaper without children has no descendants, whatever forks meanwhile.
+        """
         while True:
             try:
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG)
@@ -196,12 +200,12 @@ class ProcessTree:
                 self._codes[ended.si_pid] = _exit_code(ended)
 
     def _running(self) -> bool:
-        return self._collect() if self._adopts else any(self.exit_code(pid) is None for pid in self._codes)
+        return self._collect() if self._is_subreaper else any(self.exit_code(pid) is None for pid in self._codes)
 
     def leftovers(self) -> str | None:
-        """Names of processes that children which have ended left running, and still run a second later."""
-        deadline = time.monotonic() + _HELPERS_S
-        while self._adopts and self._collect():
+        """Return the names of processes that ended children left running, and that still run a second later."""
+        deadline = time.monotonic() + _HELPERS_GRACE_S
+        while self._is_subreaper and self._collect():
             orphans = [
                 f"{process.name} (process {pid})" for pid, process in _processes().items()
                 if process.parent == os.getpid() and pid not in self._codes and process.state != "Z"
@@ -213,8 +217,8 @@ class ProcessTree:
         return None
 
     def signal(self, number: int, group: int | None = None) -> None:
-        """Send a signal to every process below this one, or to those of one process group."""
-        if not self._adopts:
+        """Send a signal to every process below this one, or to one process group of them."""
+        if not self._is_subreaper:
             for pid in self._codes if group is None else (group,):
                 with contextlib.suppress(OSError):
                     os.killpg(pid, number)
@@ -224,7 +228,7 @@ class ProcessTree:
                 _send(pid, process, number)
 
     def end(self, grace_s: float) -> None:
-        """End every process below this one: SIGTERM, and after a grace SIGKILL until nothing is left."""
+        """End every process below this one: SIGTERM, and after a grace SIGKILL until nothing runs."""
         if self._running():
             self.signal(signal.SIGTERM)
         kill_at = time.monotonic() + grace_s
@@ -232,7 +236,7 @@ class ProcessTree:
             if now >= kill_at:
                 self.signal(signal.SIGKILL)
             time.sleep(_TICK_S)
-        if not self._adopts:
+        if not self._is_subreaper:
             self.signal(signal.SIGKILL)
 
 
@@ -243,7 +247,7 @@ def _exit_code(ended: Any) -> int | None:
 
 
 class _Process(NamedTuple):
-    """What ``/proc/PID/stat`` says (proc(5)); with its time of start an id names one process for good."""
+    """Fields of ``/proc/PID/stat`` (proc(5)); a process id and its start time identify a process."""
 
     name: str
     state: str
@@ -268,7 +272,7 @@ def _processes() -> dict[int, _Process]:
 
 
 def _below(root: int) -> Iterator[tuple[int, _Process]]:
-    """The descendants of a process, parents first."""
+    """Yield the descendants of a process, parents first."""
     processes = _processes()
     children: dict[int, list[int]] = {}
     for pid, process in processes.items():
@@ -281,13 +285,13 @@ def _below(root: int) -> Iterator[tuple[int, _Process]]:
 
 
 def _send(pid: int, process: _Process, number: int) -> None:
-    """A signal to this very process: not to another that got its number meanwhile."""
+    """Send a signal to this very process, not to another that got its id meanwhile."""
     handle = None
     with contextlib.suppress(OSError, AttributeError):  # it has ended, or Python is 3.8, or the kernel older than 5.3
         handle = os.pidfd_open(pid)
     try:
-        now = _process(pid)
-        if now is not None and now.started == process.started:
+        current = _process(pid)
+        if current is not None and current.started == process.started:
             with contextlib.suppress(OSError):
                 if handle is None:
                     os.kill(pid, number)

@@ -1,4 +1,4 @@
-"""Many hosts put together in blocks, so that a picture has as many rows as can be seen and a page stays small."""
+"""Group many hosts in blocks, so that a picture has as many rows as can be seen and a page stays small."""
 
 from dataclasses import dataclass
 
@@ -7,9 +7,9 @@ import numpy.typing as npt
 
 from plink.model.network import Matrix
 
-MANY = 600  # hosts beyond which a row stands for a block of them
-_ROWS = 256  # about
-_FEW = 64  # groups: fewer are cut into pieces, of more one is mostly a block
+MAX_SEPARATE_HOSTS = 600  # hosts beyond which a row stands for a block of them
+_MAX_ROWS = 256  # about
+_MIN_UNCUT_GROUPS = 64  # groups: fewer are cut into pieces, of more one is mostly a block
 
 Indices = npt.NDArray[np.intp]
 
@@ -30,21 +30,21 @@ class Blocks:
     @property
     def of(self) -> Indices:
         """The block of each host, shape (N,)."""
-        found = np.empty(len(self.order), dtype=np.intp)
+        block_of = np.empty(len(self.order), dtype=np.intp)
         for number, hosts in enumerate(self.members):
-            found[hosts] = number
-        return found
+            block_of[hosts] = number
+        return block_of
 
 
 @dataclass(frozen=True)
 class Between:
-    """What lies between any two blocks, all of shape (R, R), NaN where nothing is known; a host and itself are no pair:
-    the ``median``, the least and the greatest value of their pairs, and how many are ``known``."""
+    """Statistics of the values between any two blocks, all of shape (R, R), NaN without values. Diagonal pairs do not
+    count. ``median``, ``low`` and ``high`` of the pairs, and ``pairs``, their number."""
 
     median: Matrix
     low: Matrix
     high: Matrix
-    known: Indices
+    pairs: Indices
 
 
 def blocks_of(order: Indices, groups: Indices) -> Blocks:
@@ -52,37 +52,43 @@ def blocks_of(order: Indices, groups: Indices) -> Blocks:
     long as that makes few enough blocks, else so many hosts each."""
     n, labels = len(order), groups[order]
     starts = np.flatnonzero(np.append(True, labels[1:] != labels[:-1]))
-    if len(starts) > _ROWS:
-        return Blocks(order, _cuts(0, n, _ROWS))
+    if len(starts) > _MAX_ROWS:
+        return Blocks(order, _cuts(0, n, _MAX_ROWS))
     lengths = np.diff(np.append(starts, n))
-    most = -(-n // _ROWS) * (1 if len(starts) < _FEW else 4)
-    cuts = [_cuts(*part, -(-part[1] // most)) for part in zip(starts.tolist(), lengths.tolist(), strict=True)]
+    block_hosts = -(-n // _MAX_ROWS) * (1 if len(starts) < _MIN_UNCUT_GROUPS else 4)
+    cuts = [_cuts(*part, -(-part[1] // block_hosts)) for part in zip(starts.tolist(), lengths.tolist(), strict=True)]
     return Blocks(order, np.concatenate(cuts))
 
 
-def _cuts(start: int, length: int, pieces: int) -> Indices:
-    """Where even pieces of a stretch begin."""
-    return start + (np.arange(pieces) * length) // pieces
+def _cuts(start: int, length: int, parts: int) -> Indices:
+    """Return where even parts of a range begin."""
+    return start + (np.arange(parts) * length) // parts
 
 
 def between(values: Matrix, blocks: Blocks) -> Between:
-    """What ``values``, shape (N, N), NaN where unknown, are between blocks."""
+    """Return statistics of ``values``, shape (N, N), NaN where unknown, between blocks."""
     n, members = len(values), blocks.members
-    wide = max(len(hosts) for hosts in members)
-    columns = np.full((len(members), wide), n, dtype=np.intp)  # filled up with a column where nothing is known
+    widest = max(len(hosts) for hosts in members)
+    columns = np.full((len(members), widest), n, dtype=np.intp)  # filled up with a column where nothing is known
     for number, hosts in enumerate(members):
         columns[number, : len(hosts)] = hosts
     shape = (len(members), len(members))
-    found = Between(np.full(shape, np.nan), np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape, np.intp))
+    result = Between(np.full(shape, np.nan), np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape, np.intp))
     for number, hosts in enumerate(members):
         rows = np.pad(values[hosts], ((0, 0), (0, 1)), constant_values=np.nan)
         rows[np.arange(len(hosts)), hosts] = np.nan
-        each = np.sort(rows[:, columns].transpose(1, 0, 2).reshape(len(members), -1), axis=1)  # NaN come last
-        known = np.isfinite(each).sum(axis=1)
-        there, last = np.flatnonzero(known), np.maximum(known - 1, 0)
-        at = (np.arange(len(each)), last)
-        middle = (each[at[0], last // 2] + each[at[0], known // 2 * (known > 0)]) / 2
-        found.known[number] = known
-        for target, value in ((found.median, middle), (found.low, each[:, 0]), (found.high, each[at])):
-            target[number, there] = value[there]
-    return found
+        values_between = np.sort(rows[:, columns].transpose(1, 0, 2).reshape(len(members), -1), axis=1)  # NaN come last
+        counts = np.isfinite(values_between).sum(axis=1)
+        measured, last = np.flatnonzero(counts), np.maximum(counts - 1, 0)
+        last_values = (np.arange(len(values_between)), last)
+        middle = (
+            values_between[last_values[0], last // 2] + values_between[last_values[0], counts // 2 * (counts > 0)]
+        ) / 2
+        result.pairs[number] = counts
+        for target, value in (
+            (result.median, middle),
+            (result.low, values_between[:, 0]),
+            (result.high, values_between[last_values]),
+        ):
+            target[number, measured] = value[measured]
+    return result

@@ -1,4 +1,4 @@
-"""Matplotlib's figures: made in a palette, turned into the SVG of a page or into files."""
+"""Matplotlib figures in a palette, and their conversion to a page's SVG or to files."""
 
 import html
 import io
@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from plink.report.colours import Palette, with_variables
-from plink.report.pixels import packed
+from plink.report.pixels import with_palettes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDE, HALF = 12.0, 5.9  # inches: the page's width, and half of it with a gap between
+PAGE_INCHES, HALF_PAGE_INCHES = 12.0, 5.9  # inches: the page's width, and half of it with a gap between
 _DPI = 160
 _SETTINGS: dict[str, Any] = {
     "svg.fonttype": "none",  # text stays text: it can be read out, searched, and takes the page's font
@@ -39,7 +39,7 @@ class Picture:
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """What is drawn and written in here has plink's settings, whatever the user's own are."""
+    """Draw and write with plink's settings in this context, whatever the user's own are."""
     import matplotlib
 
     with matplotlib.rc_context(), warnings.catch_warnings():
@@ -51,20 +51,20 @@ def drawing() -> Iterator[None]:
 
 
 def figure(width: float, height: float, palette: Palette) -> "Figure":
-    """An empty figure, inches, transparent."""
+    """Return an empty figure, inches, transparent."""
     from matplotlib.figure import Figure
 
-    made = Figure(figsize=(width, height))
-    made.patch.set_alpha(0.0)
-    made.set_edgecolor(palette.surface)
-    return made
+    result = Figure(figsize=(width, height))
+    result.patch.set_alpha(0.0)
+    result.set_edgecolor(palette.surface)
+    return result
 
 
-def axes(made: "Figure", box: tuple[float, float, float, float], palette: Palette, name: str) -> "Axes":
+def axes(drawn_figure: "Figure", box: tuple[float, float, float, float], palette: Palette, name: str) -> "Axes":
     """Axes in a box of (left, bottom, width, height) inches, with quiet lines; the page's script finds them by name."""
-    width, height = made.get_size_inches()
+    width, height = drawn_figure.get_size_inches()
     left, bottom, across, up = box
-    ax = made.add_axes((left / width, bottom / height, across / width, up / height))
+    ax = drawn_figure.add_axes((left / width, bottom / height, across / width, up / height))
     ax.set_facecolor("none")
     ax.patch.set_gid(f"frame-{name}")
     for spine in ax.spines.values():
@@ -76,16 +76,17 @@ def axes(made: "Figure", box: tuple[float, float, float, float], palette: Palett
     return ax
 
 
-def title(made: "Figure", text: str, palette: Palette, second: str = "") -> None:
-    """What one sees, top left, and a quieter line below it."""
-    height = made.get_size_inches()[1]
-    made.text(0.0, 1 - 0.02 / height, text, size=11, weight="bold", color=palette.ink, va="top", ha="left")
+def title(drawn_figure: "Figure", text: str, palette: Palette, second: str = "") -> None:
+    """Write a heading top left, and a quieter line below it."""
+    height = drawn_figure.get_size_inches()[1]
+    drawn_figure.text(0.0, 1 - 0.02 / height, text, size=11, weight="bold", color=palette.ink, va="top", ha="left")
     if second:
-        made.text(0.0, 1 - 0.25 / height, second, size=8.5, color=palette.muted, va="top", ha="left")
+        drawn_figure.text(0.0, 1 - 0.25 / height, second, size=8.5, color=palette.muted, va="top", ha="left")
 
 
 def inline(picture: Picture) -> str:
-    """The SVG element for a page, drawn in :data:`plink.report.colours.PAGE`; it names nothing outside itself."""
+    """Return the SVG element for a page, drawn in :data:`plink.report.colours.PAGE`; it names nothing outside
+    itself."""
     import matplotlib
 
     with drawing():
@@ -102,11 +103,11 @@ def inline(picture: Picture) -> str:
     # Identifiers are hashes of what they name; two pictures of one page must not share them.
     svg = re.sub(r'(id="|url\(#|href="#)(?!frame-)', rf"\g<1>{picture.name}-", svg)
     head = f'<svg viewBox="{box[1]}" role="img" aria-label="{html.escape(picture.alt)}">'
-    return packed(with_variables(re.sub(r"^<svg[^>]*>", lambda _: head, svg, count=1)))
+    return with_palettes(with_variables(re.sub(r"^<svg[^>]*>", lambda _: head, svg, count=1)))
 
 
 def as_png(picture: Picture) -> bytes:
-    """The picture on its palette's surface, PNG."""
+    """Return the picture on its palette's surface, PNG."""
     data = io.BytesIO()
     with drawing():
         picture.figure.savefig(data, format="png", dpi=_DPI, facecolor=picture.figure.get_edgecolor())
@@ -114,7 +115,7 @@ def as_png(picture: Picture) -> bytes:
 
 
 def as_svg(picture: Picture) -> str:
-    """The picture as a file of its own, SVG with real text."""
+    """Return the picture as a file of its own, SVG with real text."""
     import matplotlib
 
     text = io.StringIO()

@@ -10,20 +10,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from plink.model.network import Matrix
-from plink.report.facts import Floats
+from plink.report.report_data import Floats
 
 MAGNITUDE = "viridis"
 DEPARTURE = "PuOr_r"  # orange: slower than fitted; told apart by all common kinds of colour blindness (ColorBrewer)
 _CYCLE = "petroff10"  # Petroff 2021, "Accessible color sequences for data visualization"
 # Matplotlib's mark and the character that looks like it; a number of marks without a common factor with the colours.
 MARKS = (("o", "●"), ("s", "■"), ("^", "▲"), ("D", "◆"), ("v", "▼"), ("P", "✚"), ("X", "✖"))
-_ALIKE = 1.5  # times the shortest round trip: what the colours span at least
-_OUT_OF_SIGHT = (0.5, 99.5)  # percentiles between which the colours run: one pair in a thousand may be far off
+_MIN_SPAN_FACTOR = 1.5  # times the shortest round trip: what the colours span at least
+_COLOUR_PERCENTILES = (0.5, 99.5)  # percentiles between which the colours run: one pair in a thousand may be far off
 
 
 @dataclass(frozen=True)
 class Palette:
-    """What a picture is drawn in besides the colours of its data."""
+    """Colours of a picture besides those of its data."""
 
     ink: str
     muted: str
@@ -37,7 +37,7 @@ PAGE = Palette(ink="#010102", muted="#010103", line="#010104", surface="#010105"
 
 
 def with_variables(svg: str) -> str:
-    """A drawing in :data:`PAGE` with CSS variables for its colours."""
+    """Return a drawing in :data:`PAGE` with CSS variables for its colours."""
     for name, colour in vars(PAGE).items():
         svg = re.sub(rf'(fill|stroke)="{colour}"', rf'style="\1: var(--{name})"', svg)
         svg = svg.replace(colour, f"var(--{name})")
@@ -45,7 +45,7 @@ def with_variables(svg: str) -> str:
 
 
 def group_colour(group: int) -> str:
-    """The colour of a group, as ``#rrggbb``."""
+    """Return the colour of a group, as ``#rrggbb``."""
     import matplotlib
     from matplotlib.colors import to_hex
 
@@ -54,14 +54,14 @@ def group_colour(group: int) -> str:
 
 
 def group_mark(group: int) -> tuple[str, str]:
-    """The mark of a group, for Matplotlib and as a character."""
+    """Return the mark of a group, for Matplotlib and as a character."""
     return MARKS[group % len(MARKS)]
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Round trips to colours, by their logarithm from ``low`` to ``high`` microseconds; what is beyond has the colour
-    of the end."""
+    """Map of round trips to colours, by their logarithm from ``low`` to ``high`` microseconds; values beyond have the
+    colour of the end."""
 
     low: float
     high: float
@@ -69,38 +69,39 @@ class Scale:
     beyond_high: bool
 
     def share(self, values: Matrix | Floats) -> Matrix:
-        """Where values lie between the ends, 0 to 1, NaN stays; any shape."""
+        """Return where values lie between the ends, 0 to 1, NaN stays; any shape."""
         with np.errstate(divide="ignore", invalid="ignore"):
             at = (np.log(values) - np.log(self.low)) / (np.log(self.high) - np.log(self.low))
         return np.asarray(np.clip(at, 0.0, 1.0), dtype=np.float64)
 
 
 def scale_of(values: Floats) -> Scale:
-    """The scale for these round trips, shape (M,): all of them but the farthest off; any scale when there are none."""
+    """Return the scale for these round trips, shape (M,): all of them but the farthest off; any scale when there are
+    none."""
     positive = values[values > 0]
     if not len(positive):
         return Scale(1.0, 10.0, False, False)
-    low, high = (float(end) for end in np.percentile(positive, _OUT_OF_SIGHT))
-    if high < low * _ALIKE:  # noise must not look like a structure
+    low, high = (float(end) for end in np.percentile(positive, _COLOUR_PERCENTILES))
+    if high < low * _MIN_SPAN_FACTOR:  # noise must not look like a structure
         middle = np.sqrt(low * high)
-        low, high = float(middle / np.sqrt(_ALIKE)), float(middle * np.sqrt(_ALIKE))
+        low, high = float(middle / np.sqrt(_MIN_SPAN_FACTOR)), float(middle * np.sqrt(_MIN_SPAN_FACTOR))
     return Scale(low, high, bool(values.min() < low), bool(values.max() > high))
 
 
-def ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Round numbers between two positive ones for a logarithmic axis, at least two where it can be."""
+def ticks(low: float, high: float, max_ticks: int = 6) -> list[float]:
+    """Return round numbers between two positive ones for a logarithmic axis, at least two where it can be."""
     powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
-    found: list[float] = []
+    best: list[float] = []
     for steps in ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)):
-        better = [m * 10.0**p for p in powers for m in steps if low <= m * 10.0**p <= high]
-        if len(better) > most:
+        candidate = [m * 10.0**p for p in powers for m in steps if low <= m * 10.0**p <= high]
+        if len(candidate) > max_ticks:
             break
-        found = better
-    if len(found) >= 3:
-        return found
+        best = candidate
+    if len(best) >= 3:
+        return best
     step = 10 ** np.floor(np.log10((high - low) / 2))
-    for times in (1, 2, 5, 10):
-        even = np.arange(np.ceil(low / (times * step)), np.floor(high / (times * step)) + 1) * times * step
-        if len(even) <= most:
+    for factor in (1, 2, 5, 10):
+        even = np.arange(np.ceil(low / (factor * step)), np.floor(high / (factor * step)) + 1) * factor * step
+        if len(even) <= max_ticks:
             return [float(tick) for tick in even]
-    return found
+    return best

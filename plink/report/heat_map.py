@@ -1,4 +1,4 @@
-"""A matrix of pairs as a heat map: round trips, or how far they are from what an embedding says."""
+"""Draw a matrix of pairs as a heat map: round trips, or their deviation from an embedding."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -7,60 +7,60 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.network import Matrix
-from plink.report.canvas import HALF, Picture, axes, drawing, figure, title
+from plink.report.canvas import HALF_PAGE_INCHES, Picture, axes, drawing, figure, title
 from plink.report.colours import DEPARTURE, MAGNITUDE, Palette, Scale, group_colour, ticks
-from plink.report.facts import Indices
 from plink.report.labels import short
+from plink.report.report_data import Indices
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MIXED = -1  # the group of a row with hosts of several
-_NAMED = 40  # hosts whose names fit beside the rows
-_SMOOTH = 350  # hosts from which on a cell is less than a pixel
+_MAX_NAMED_ROWS = 40  # hosts whose names fit beside the rows
+_MIN_SMOOTH_ROWS = 350  # hosts from which on a cell is less than a pixel
 _SIDE = 4.3  # inches of the matrix
 _TOP, _BOTTOM, _STRIP = 0.78, 0.55, 0.09
-_SCALE = HALF - 0.62  # where the scale of the colours begins
+_SCALE = HALF_PAGE_INCHES - 0.62  # where the scale of the colours begins
 
 
 @dataclass(frozen=True)
-class Shown:
-    """Whose rows: ``order``, shape (N,), hosts from the first row on; their names and groups, by host; what the axes
-    count (``position in the file``, ``place in the order``). Not ``whole``: rows are blocks of hosts, with pairs of
-    their own on the diagonal."""
+class HeatMapRows:
+    """Rows of a heat map. ``order``, shape (N,): hosts from the first row on; ``names`` and ``groups`` by host;
+    ``axis_unit``: what the axes count (``position in the file``). Not ``whole``: rows are blocks of hosts, whose
+    diagonal holds pairs too."""
 
     order: Indices
     names: tuple[str, ...]
     groups: Indices
-    counted: str
+    axis_unit: str
     whole: bool = True
 
 
 def round_trips(
-    name: str, caption: tuple[str, str], measured_us: Matrix, hosts: Shown, scale: Scale, palette: Palette
+    name: str, caption: tuple[str, str], measured_us: Matrix, hosts: HeatMapRows, scale: Scale, palette: Palette
 ) -> Picture:
-    """Round trips of all pairs, rows and columns in the order of ``hosts``."""
+    """Draw the round trips of all pairs, rows and columns in the order of ``hosts``."""
     with drawing():
         import matplotlib
 
-        made, ax = _matrix(name, caption, hosts, bool(np.isnan(measured_us).any()), palette)
+        fig, ax = _matrix(name, caption, hosts, bool(np.isnan(measured_us).any()), palette)
         values = measured_us[np.ix_(hosts.order, hosts.order)]
         colours: Any = matplotlib.colormaps[MAGNITUDE]
         _show(ax, colours(_steps(np.nan_to_num(scale.share(values)))), np.isnan(values), hosts.whole)
-        _bar(made, name, colours, _scale_labels(scale), "round trip (µs)", palette)
-    return Picture(name, f"Heat map. {caption[0]}. {caption[1]}.", made)
+        _bar(fig, name, colours, _scale_labels(scale), "round trip (µs)", palette)
+    return Picture(name, f"Heat map. {caption[0]}. {caption[1]}.", fig)
 
 
-def departures(name: str, caption: tuple[str, str], ratio: Matrix, hosts: Shown, palette: Palette) -> Picture:
-    """``ratio``, shape (N, N): measured over fitted, NaN where either is unknown."""
-    known = np.abs(np.log(ratio[np.isfinite(ratio) & (ratio > 0)]))
-    reach = max(float(np.percentile(known, 98)) if len(known) else 0.0, np.log(1.1))
+def departures(name: str, caption: tuple[str, str], ratio: Matrix, hosts: HeatMapRows, palette: Palette) -> Picture:
+    """Draw ``ratio``, shape (N, N): measured over fitted, NaN where either is unknown."""
+    magnitudes = np.abs(np.log(ratio[np.isfinite(ratio) & (ratio > 0)]))
+    reach = max(float(np.percentile(magnitudes, 98)) if len(magnitudes) else 0.0, np.log(1.1))
     with drawing():
         import matplotlib
 
         off = ~np.eye(len(ratio), dtype=bool) | (not hosts.whole)
-        made, ax = _matrix(name, caption, hosts, bool(np.isnan(ratio[off]).any()), palette)
+        fig, ax = _matrix(name, caption, hosts, bool(np.isnan(ratio[off]).any()), palette)
         values = ratio[np.ix_(hosts.order, hosts.order)]
         unknown = np.isnan(values)
         at = 0.5 + np.log(np.where(unknown | (values <= 0), 1.0, values)) / (2 * reach)
@@ -72,20 +72,22 @@ def departures(name: str, caption: tuple[str, str], ratio: Matrix, hosts: Shown,
             (f"{sign}{step:.2f}", 0.5 + float(np.log(step)) / (2 * reach))
             for sign, step in zip(signs, steps, strict=True)
         ]
-        _bar(made, name, colours, labels, "measured / fitted round trip (ratio)", palette)
-    return Picture(name, f"Heat map. {caption[0]}. {caption[1]}.", made)
+        _bar(fig, name, colours, labels, "measured / fitted round trip (ratio)", palette)
+    return Picture(name, f"Heat map. {caption[0]}. {caption[1]}.", fig)
 
 
-def _matrix(name: str, caption: tuple[str, str], hosts: Shown, holes: bool, palette: Palette) -> "tuple[Figure, Axes]":
+def _matrix(
+    name: str, caption: tuple[str, str], hosts: HeatMapRows, has_gaps: bool, palette: Palette
+) -> "tuple[Figure, Axes]":
     from matplotlib.patches import PathPatch, Rectangle
     from matplotlib.path import Path
 
     n = len(hosts.order)
-    made = figure(HALF, _TOP + _SIDE + _BOTTOM, palette)
-    title(made, caption[0], palette, caption[1])
-    ax = axes(made, (_SCALE - 0.12 - _SIDE, _BOTTOM, _SIDE, _SIDE), palette, name)
+    fig = figure(HALF_PAGE_INCHES, _TOP + _SIDE + _BOTTOM, palette)
+    title(fig, caption[0], palette, caption[1])
+    ax = axes(fig, (_SCALE - 0.12 - _SIDE, _BOTTOM, _SIDE, _SIDE), palette, name)
     ax.set(xlim=(-0.5, n - 0.5), ylim=(n - 0.5, -0.5))
-    if holes:  # what was not measured is not painted over: it is seen through
+    if has_gaps:  # what was not measured is not painted over: it is seen through
         ax.add_patch(
             Rectangle((-0.5, -0.5), n, n, facecolor=palette.line, edgecolor=palette.muted, hatch="/////", linewidth=0)
         )
@@ -98,52 +100,55 @@ def _matrix(name: str, caption: tuple[str, str], hosts: Shown, holes: bool, pale
     every = max(1, int(np.ceil(n / 8)))
     step = next(s * 10**p for p in range(6) for s in (1, 2, 5) if s * 10**p >= every)
     ax.set_xticks(range(0, n, step))
-    ax.set_yticks(range(n) if n <= _NAMED else range(0, n, step))
-    if n <= _NAMED:
+    ax.set_yticks(range(n) if n <= _MAX_NAMED_ROWS else range(0, n, step))
+    if n <= _MAX_NAMED_ROWS:
         size = min(8.0, 72 * _SIDE / n * 0.9)
         ax.set_yticklabels([short(hosts.names[host], 16) for host in hosts.order.tolist()], size=size)
     ax.tick_params(axis="both", pad=9, length=0)
-    ax.set_xlabel(f"to ({hosts.counted})", labelpad=3)
-    ax.set_ylabel("from" if n <= _NAMED else f"from ({hosts.counted})", labelpad=3)
-    return made, ax
+    ax.set_xlabel(f"to ({hosts.axis_unit})", labelpad=3)
+    ax.set_ylabel("from" if n <= _MAX_NAMED_ROWS else f"from ({hosts.axis_unit})", labelpad=3)
+    return fig, ax
 
 
-def _strips(ax: "Axes", hosts: Shown, palette: Palette) -> None:
-    """The colour of each host's group along the left and the lower edge."""
+def _strips(ax: "Axes", hosts: HeatMapRows, palette: Palette) -> None:
+    """Draw the colour of each host's group along the left and the lower edge."""
     from matplotlib.colors import to_rgb
 
-    n, wide = len(hosts.order), _STRIP / _SIDE
+    n, strip_width = len(hosts.order), _STRIP / _SIDE
     if len(set(hosts.groups.tolist())) < 2:
         return
     labels = hosts.groups[hosts.order].tolist()
     colours = np.array([to_rgb(palette.surface if group == MIXED else group_colour(group)) for group in labels])
-    for row, box in ((False, (-1.35 * wide, 0, wide, 1)), (True, (0, -1.35 * wide, 1, wide))):
+    for row, box in (
+        (False, (-1.35 * strip_width, 0, strip_width, 1)),
+        (True, (0, -1.35 * strip_width, 1, strip_width)),
+    ):
         strip = ax.inset_axes(box)
         strip.axis("off")
         cells = colours[None, :, :] if row else colours[:, None, :]
         image = strip.imshow(cells, aspect="auto", interpolation="none")
-        image.set_gid(f"{'columns' if row else 'rows'}-{'smooth' if n > _SMOOTH else 'cells'}")
+        image.set_gid(f"{'columns' if row else 'rows'}-{'smooth' if n > _MIN_SMOOTH_ROWS else 'cells'}")
 
 
 def _steps(share: Matrix) -> Matrix:
-    """Shares in so many steps that their colours and a transparent one fit a palette of 256."""
+    """Round shares to so many steps that their colours and a transparent one fit a palette of 256."""
     return np.asarray(np.round(share * 254) / 254, dtype=np.float64)
 
 
 def _show(ax: "Axes", colours: npt.NDArray[np.float64], unknown: npt.NDArray[np.bool_], whole: bool) -> None:
-    """Cells as an image, one pixel each; what is unknown is transparent, and the diagonal where a row is one host."""
+    """Draw cells as an image, one pixel each; unknown ones, and the diagonal of single hosts, are transparent."""
     pixels = (colours * 255).round().astype(np.uint8)
     pixels[unknown] = 0
     if whole:
         pixels[np.arange(len(pixels)), np.arange(len(pixels))] = 0
     image = ax.imshow(pixels, interpolation="none", aspect="equal", zorder=2)
-    image.set_gid("smooth" if len(pixels) > _SMOOTH else "cells")
+    image.set_gid("smooth" if len(pixels) > _MIN_SMOOTH_ROWS else "cells")
 
 
-def _bar(made: "Figure", name: str, colours: Any, labels: list[tuple[str, float]], what: str, palette: Palette) -> None:
-    """The scale of the colours beside the matrix; ``labels``: texts and where they stand, 0 to 1."""
-    width, height = made.get_size_inches()
-    ax = axes(made, (_SCALE, _BOTTOM, 0.13, _SIDE), palette, f"{name}-scale")
+def _bar(fig: "Figure", name: str, colours: Any, labels: list[tuple[str, float]], label: str, palette: Palette) -> None:
+    """Draw the colour scale beside the matrix; ``labels``: texts and positions, 0 to 1."""
+    width, height = fig.get_size_inches()
+    ax = axes(fig, (_SCALE, _BOTTOM, 0.13, _SIDE), palette, f"{name}-scale")
     ax.imshow(colours(np.linspace(1, 0, 256))[:, None, :], extent=(0, 1, 0, 1), aspect="auto", interpolation="none")
     ax.set_xticks([])
     ax.set_yticks([at for _, at in labels], [text for text, _ in labels])
@@ -152,11 +157,11 @@ def _bar(made: "Figure", name: str, colours: Any, labels: list[tuple[str, float]
     for spine in ax.spines.values():
         spine.set_visible(False)
     up = (_BOTTOM + _SIDE + 0.06) / height
-    made.text((_SCALE + 0.13) / width, up, what, size=8.5, color=palette.muted, ha="right", va="bottom")
+    fig.text((_SCALE + 0.13) / width, up, label, size=8.5, color=palette.muted, ha="right", va="bottom")
 
 
 def _scale_labels(scale: Scale) -> list[tuple[str, float]]:
-    """Round numbers; where round trips lie beyond an end, that end instead of the numbers next to it."""
+    """Return round numbers and their positions; where values lie beyond an end, that end instead of its neighbours."""
     labels = [(f"{tick:g}", float(scale.share(np.array([tick]))[0])) for tick in ticks(scale.low, scale.high)]
     if scale.beyond_low:
         labels = [(f"≤ {scale.low:.3g}", 0.0), *((text, at) for text, at in labels if at > 0.05)]

@@ -1,13 +1,13 @@
-"""How the round trips are spread, and which of them are within a tier."""
+"""Draw the distribution of the round trips, and its tiers."""
 
 import numpy as np
 
-from plink.report.canvas import WIDE, Picture, axes, drawing, figure, title
+from plink.report.canvas import PAGE_INCHES, Picture, axes, drawing, figure, title
 from plink.report.colours import MAGNITUDE, Palette, Scale, ticks
-from plink.report.facts import Facts, Floats
+from plink.report.report_data import Floats, ReportData
 
 _BINS = 60
-_BARS, _ROW, _TOP, _BOTTOM, _LEFT, _RIGHT = 2.2, 0.3, 0.62, 0.5, 0.62, 0.05
+_BARS_INCHES, _ROW, _TOP, _BOTTOM, _LEFT, _RIGHT = 2.2, 0.3, 0.62, 0.5, 0.62, 0.05
 
 
 def spread(values: Floats, bins: int) -> tuple[Floats, Floats]:
@@ -24,18 +24,19 @@ def spread(values: Floats, bins: int) -> tuple[Floats, Floats]:
     return edges, counts.astype(np.float64)
 
 
-def histogram(facts: Facts, scale: Scale, palette: Palette) -> Picture:
-    """Bars in the heat maps' colours, and above them where each tier lies: 10 % to 90 % of it, with its median."""
-    edges, counts = spread(facts.values_us(), _BINS)
-    tiers = [tier for tier in facts.groups.tiers if tier.measured]
-    width, above = WIDE * 0.64, _ROW * len(tiers) + 0.08
+def histogram(data: ReportData, scale: Scale, palette: Palette) -> Picture:
+    """Draw bars in the heat maps' colours, and above them each tier from its 10th to its 90th percentile, with its
+    median."""
+    edges, counts = spread(data.values_us(), _BINS)
+    tiers = [tier for tier in data.groups.tiers if tier.measured]
+    width, above = PAGE_INCHES * 0.64, _ROW * len(tiers) + 0.08
     with drawing():
         import matplotlib
 
-        made = figure(width, _TOP + above + _BARS + _BOTTOM, palette)
+        fig = figure(width, _TOP + above + _BARS_INCHES + _BOTTOM, palette)
         number = len(tiers)
-        title(made, _heading(number), palette, "bars in the colours of the heat maps; a line spans 80% of its tier")
-        ax = axes(made, (_LEFT, _BOTTOM, width - _LEFT - _RIGHT, _BARS), palette, "histogram")
+        title(fig, _heading(number), palette, "bars in the colours of the heat maps; a line spans 80% of its tier")
+        ax = axes(fig, (_LEFT, _BOTTOM, width - _LEFT - _RIGHT, _BARS_INCHES), palette, "histogram")
         middles = np.sqrt(edges[:-1] * edges[1:])
         colours = matplotlib.colormaps[MAGNITUDE](scale.share(middles))
         ax.bar(
@@ -51,7 +52,7 @@ def histogram(facts: Facts, scale: Scale, palette: Palette) -> Picture:
             ax.spines[side].set_visible(False)
         ax.set_xlabel("round trip (µs, logarithmic)", labelpad=4)
         ax.set_ylabel("round trips (number)", labelpad=4)
-        upper = axes(made, (_LEFT, _BOTTOM + _BARS, width - _LEFT - _RIGHT, above), palette, "tiers")
+        upper = axes(fig, (_LEFT, _BOTTOM + _BARS_INCHES, width - _LEFT - _RIGHT, above), palette, "tiers")
         upper.set(xscale="log", xlim=(edges[0], edges[-1]), ylim=(number, 0))
         upper.axis("off")
         for row, tier in enumerate(tiers):
@@ -64,7 +65,7 @@ def histogram(facts: Facts, scale: Scale, palette: Palette) -> Picture:
                 va="center_baseline", size=8.5, color=palette.ink,
             )  # fmt: skip
     alt = "; ".join(f"{tier.name}: median {tier.median_us:.3g} µs" for tier in tiers)
-    return Picture("histogram", f"Histogram of {int(counts.sum())} round trips. {alt}.", made)
+    return Picture("histogram", f"Histogram of {int(counts.sum())} round trips. {alt}.", fig)
 
 
 def _heading(tiers: int) -> str:

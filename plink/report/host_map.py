@@ -1,42 +1,44 @@
-"""Hosts as points of a plane: groups by colour and mark, the way of the order drawn over them."""
+"""Draw hosts as points of a plane: groups by colour and mark, the route of the order over them."""
 
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from plink.report.canvas import WIDE, Picture, axes, drawing, figure, title
+from plink.report.canvas import PAGE_INCHES, Picture, axes, drawing, figure, title
 from plink.report.colours import Palette, group_colour, group_mark
-from plink.report.facts import Facts, Floats, Map
 from plink.report.labels import in_points, place, short
+from plink.report.report_data import Floats, HostMap, ReportData
 from plink.report.words import collective, first_upper
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_NAMED = 40  # hosts whose names fit beside their points
+_MAX_NAMED_HOSTS = 40  # hosts whose names fit beside their points
 _HEIGHT, _TOP, _BOTTOM, _LEFT, _RIGHT = 6.6, 0.62, 0.5, 0.62, 0.05
-_BOX = (WIDE * 0.64 - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM)
-_ROOM = 1.14
-_FEW, _LABELLED = 24, 60  # groups whose numbers fit
+_BOX = (PAGE_INCHES * 0.64 - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM)
+_MARGIN_FACTOR = 1.14
+_MAX_FORCED_LABELS, _MAX_LABELLED_GROUPS = 24, 60  # groups whose numbers fit
 
 
-def host_map(facts: Facts, there: Map, palette: Palette) -> Picture:
-    """The map of the hosts; those of which nothing was measured are not on it."""
+def host_map(data: ReportData, layout: HostMap, palette: Palette) -> Picture:
+    """Draw the map of the hosts, without those of which nothing was measured."""
     from matplotlib.collections import LineCollection
 
-    n, xy = len(facts.names), there.xy
-    route = facts.route
+    n, xy = len(data.names), layout.xy
+    route = data.route
     with drawing():
-        made = figure(WIDE * 0.64, _HEIGHT, palette)
+        fig = figure(PAGE_INCHES * 0.64, _HEIGHT, palette)
         across, up = _BOX
-        ax = axes(made, (_LEFT, _BOTTOM, across, up), palette, "map")
+        ax = axes(fig, (_LEFT, _BOTTOM, across, up), palette, "map")
         low, high = _limits(xy, across / up)
         ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
-        drawn = route is not None and len(route.hops) > 0
-        way = f"{first_upper(collective(route.algo))} in plink's order" if drawn and route is not None else ""
-        heading = way or "The hosts by their distances"
-        title(made, heading, palette, _subtitle(there))
-        if drawn and route is not None:
+        has_route = route is not None and len(route.hops) > 0
+        route_text = (
+            f"{first_upper(collective(route.algo))} in plink's order" if has_route and route is not None else ""
+        )
+        heading = route_text or "The hosts by their distances"
+        title(fig, heading, palette, _subtitle(layout))
+        if has_route and route is not None:
             lines = xy[route.hops]
             width = 1.4 if n <= 64 else 0.8
             ax.add_collection(LineCollection(list(lines), colors=palette.muted, linewidths=width, zorder=1))
@@ -44,73 +46,75 @@ def host_map(facts: Facts, there: Map, palette: Palette) -> Picture:
             ends = xy[list(route.bottleneck)]
             ax.plot(ends[:, 0], ends[:, 1], color=palette.accent, linewidth=3.2, zorder=2, solid_capstyle="round")
         size = 64 if n <= 40 else 36 if n <= 128 else 16
-        for group, members in enumerate(facts.groups.members()):
+        for group, members in enumerate(data.groups.members()):
             mark = group_mark(group)[0]
             ax.scatter(
                 xy[members, 0], xy[members, 1], s=size, marker=mark, zorder=3,
                 color=group_colour(group), edgecolors=palette.ink, linewidths=0.5,
             )  # fmt: skip
-        _names(ax, facts, there, palette)
-        unit = there.unit
+        _names(ax, data, layout, palette)
+        unit = layout.unit
         ax.set_xlabel(f"first main direction ({unit})", labelpad=4)
         ax.set_ylabel(f"second main direction ({unit})", labelpad=4)
-    alt = f"Map of {n} hosts in {facts.groups.number} groups. {way + '; ' if way else ''}{_subtitle(there)}."
-    return Picture("map", alt, made)
+    route_alt = f"{route_text}; " if route_text else ""
+    alt = f"Map of {n} hosts in {data.groups.number} groups. {route_alt}{_subtitle(layout)}."
+    return Picture("map", alt, fig)
 
 
-def _subtitle(there: Map) -> str:
-    text = f"the plane of most spread: it keeps {there.kept:.0%} of that in {there.dimension} dimensions"
-    if there.dimension <= 2:
+def _subtitle(layout: HostMap) -> str:
+    text = f"the plane of most spread: it keeps {layout.kept_variance:.0%} of that in {layout.dimension} dimensions"
+    if layout.dimension <= 2:
         text = "the embedding has two dimensions, so nothing is lost in drawing it"
-    return f"{text}; hosts of a block stand in one place" if there.by_block else text
+    return f"{text}; hosts of a block share a place" if layout.by_block else text
 
 
-def shares(there: Map) -> Floats:
-    """Where each host is drawn, shape (N, 2): shares of the width and height of the axes from their lower left corner;
-    NaN for hosts that are not on the map."""
-    low, high = _limits(there.xy, _BOX[0] / _BOX[1])
-    return np.asarray((there.xy - low) / (high - low), dtype=np.float64)
+def shares(layout: HostMap) -> Floats:
+    """Return where each host is drawn, shape (N, 2): shares of the width and height of the axes from their lower left
+    corner; NaN for hosts that are not on the map."""
+    low, high = _limits(layout.xy, _BOX[0] / _BOX[1])
+    return np.asarray((layout.xy - low) / (high - low), dtype=np.float64)
 
 
 def _limits(xy: Floats, ratio: float) -> tuple[Floats, Floats]:
-    """The lower left and upper right corner: as large as it gets with the same scale both ways, and room for names
-    around the outermost points."""
+    """Return the lower left and upper right corner: the same scale both ways, with margins for names."""
     low, high = np.nanmin(xy, axis=0), np.nanmax(xy, axis=0)
-    middle, half = (low + high) / 2, np.maximum((high - low) / 2, 1e-9) * _ROOM
+    middle, half = (low + high) / 2, np.maximum((high - low) / 2, 1e-9) * _MARGIN_FACTOR
     across = max(float(half[0]), float(half[1]) * ratio)
     reach = np.array([across, across / ratio])
     return middle - reach, middle + reach
 
 
-def _names(ax: "Axes", facts: Facts, there: Map, palette: Palette) -> None:
-    """Names of few hosts; of many the numbers of their groups; and of the bottleneck's hosts anyway."""
+def _names(ax: "Axes", data: ReportData, layout: HostMap, palette: Palette) -> None:
+    """Write the names of few hosts, the numbers of groups for many, and the bottleneck's names always."""
     from matplotlib.patheffects import withStroke
 
-    n, xy = len(facts.names), there.xy
+    n, xy = len(data.names), layout.xy
     on_map = np.flatnonzero(np.isfinite(xy).all(axis=1)).tolist()
-    wanted: list[tuple[Floats, str, str]] = []
-    if facts.route is not None and facts.route.bottleneck is not None:
-        i, j = facts.route.bottleneck
-        length = np.fmax(facts.measured_us[i, j], facts.measured_us[j, i])
-        wanted.append(((xy[i] + xy[j]) / 2, f"bottleneck {length:.3g} µs", palette.accent))
-        wanted += [(xy[host], short(facts.names[host]), palette.ink) for host in (i, j)] if n > _NAMED else []
-    if n <= _NAMED:
-        wanted += [(xy[host], short(facts.names[host]), palette.ink) for host in on_map]
-    elif 1 < facts.groups.number <= _LABELLED:
-        for group, members in enumerate(facts.groups.members()):
-            here = [host for host in members if host in set(on_map)]
-            if here:
-                wanted.append((np.median(xy[here], axis=0), f"{group + 1}", palette.ink))
-    if not wanted:
+    labels: list[tuple[Floats, str, str]] = []
+    if data.route is not None and data.route.bottleneck is not None:
+        i, j = data.route.bottleneck
+        length = np.fmax(data.measured_us[i, j], data.measured_us[j, i])
+        labels.append(((xy[i] + xy[j]) / 2, f"bottleneck {length:.3g} µs", palette.accent))
+        labels += [(xy[host], short(data.names[host]), palette.ink) for host in (i, j)] if n > _MAX_NAMED_HOSTS else []
+    if n <= _MAX_NAMED_HOSTS:
+        labels += [(xy[host], short(data.names[host]), palette.ink) for host in on_map]
+    elif 1 < data.groups.number <= _MAX_LABELLED_GROUPS:
+        for group, members in enumerate(data.groups.members()):
+            group_hosts = [host for host in members if host in set(on_map)]
+            if group_hosts:
+                labels.append((np.median(xy[group_hosts], axis=0), f"{group + 1}", palette.ink))
+    if not labels:
         return
-    points = in_points(ax, np.array([at for at, _, _ in wanted]))
+    points = in_points(ax, np.array([at for at, _, _ in labels]))
     obstacles = in_points(ax, xy[on_map])
     extent = (float(ax.bbox.width), float(ax.bbox.height))
     extent = (extent[0] * 72 / ax.figure.dpi, extent[1] * 72 / ax.figure.dpi)
-    cover = 0.0 if n <= _NAMED else np.inf if facts.groups.number <= _FEW else 2.0  # rather no number than a blot
-    places = place(points, [text for _, text, _ in wanted], extent, obstacles, cover)
+    cover = (
+        0.0 if n <= _MAX_NAMED_HOSTS else np.inf if data.groups.number <= _MAX_FORCED_LABELS else 2.0
+    )  # rather no number than a blot
+    places = place(points, [text for _, text, _ in labels], extent, obstacles, cover)
     halo = [withStroke(linewidth=2.5, foreground=palette.surface)]
-    for spot, (_, text, colour) in zip(places, wanted, strict=True):
+    for spot, (_, text, colour) in zip(places, labels, strict=True):
         if spot is not None:
             x, y, align = spot
             ax.text(

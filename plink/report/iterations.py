@@ -1,4 +1,4 @@
-"""Time per iteration of an elastic run, with its stages and what happened to it (as Harlap thesis, figure 4.15)."""
+"""Draw the time per iteration of an elastic run, with its stages and events (as Harlap thesis, figure 4.15)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from plink.records.elastic_history import History, Step, Told
+from plink.records.elastic_history import History, IterationRecord, TimelineEvent
 from plink.records.elastic_log import ControllerEvent, HostEvent
 from plink.report.achieved import unit_for
-from plink.report.canvas import WIDE, Picture, axes, drawing, figure, title
+from plink.report.canvas import PAGE_INCHES, Picture, axes, drawing, figure, title
 from plink.report.colours import Palette
 from plink.report.labels import short
 from plink.report.words import count
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _PLOT, _WORKERS, _ROW, _TOP, _BOTTOM, _LEFT, _RIGHT, _GAP = 3.4, 0.7, 0.24, 0.62, 0.5, 1.02, 0.15, 0.12
 _SHADES = {1: "#ffffff", 2: "#e9edf2", 3: "#d3dae3"}  # told apart in black and white
-_TOGETHER = 0.008  # share of the width within which events of one kind are one mark
-_CHARACTER, _BESIDE = 0.066, 0.18  # inches: of a label, and what two marks need beside it
+_MERGE_SHARE = 0.008  # share of the width within which events of one kind are one mark
+_CHARACTER_INCHES, _GAP_INCHES = 0.066, 0.18  # inches: of a label, and what two marks need beside it
 # Marks as different in shape as can be, for those are what is left without colours.
 _KINDS = {
     "joined": ("^", "joined"),
@@ -37,8 +37,8 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Mark:
-    """Events of one kind at about one place: ``at``, in the unit of the axis; ``row``: what its row is called;
-    ``brief``: for where there is no room for ``text``."""
+    """Mark for events of one kind at about one position. ``at``: in the unit of the axis; ``row``: the row's name;
+    ``brief``: a shorter ``text``."""
 
     row: str
     shape: str
@@ -48,7 +48,7 @@ class Mark:
 
 
 def iterations(history: History, palette: Palette, over_seconds: bool = False) -> Picture:
-    """Iterations, or seconds, to the right; the time an iteration took, upwards.
+    """Draw the time of each iteration over iterations or over seconds.
 
     :param history: with one iteration at least.
     """
@@ -58,13 +58,13 @@ def iterations(history: History, palette: Palette, over_seconds: bool = False) -
     rows = [row for row in dict.fromkeys(name for _, name in _KINDS.values()) if row in {mark.row for mark in marks}]
     up, unit = unit_for(max(step.iteration.seconds for step in history.steps))
     above = _ROW * len(rows) + _GAP
-    inner = WIDE - _LEFT - _RIGHT
+    inner = PAGE_INCHES - _LEFT - _RIGHT
     with drawing():
-        made = figure(WIDE, _TOP + above + _PLOT + _GAP + _WORKERS + _BOTTOM, palette)
-        title(made, _heading(history), palette, _second(history))
-        lower = axes(made, (_LEFT, _BOTTOM, inner, _WORKERS), palette, "workers")
-        ax = axes(made, (_LEFT, _BOTTOM + _WORKERS + _GAP, inner, _PLOT), palette, "iterations")
-        upper = axes(made, (_LEFT, _BOTTOM + _WORKERS + _GAP + _PLOT, inner, above), palette, "events")
+        fig = figure(PAGE_INCHES, _TOP + above + _PLOT + _GAP + _WORKERS + _BOTTOM, palette)
+        title(fig, _heading(history), palette, _subtitle(history))
+        lower = axes(fig, (_LEFT, _BOTTOM, inner, _WORKERS), palette, "workers")
+        ax = axes(fig, (_LEFT, _BOTTOM + _WORKERS + _GAP, inner, _PLOT), palette, "iterations")
+        upper = axes(fig, (_LEFT, _BOTTOM + _WORKERS + _GAP + _PLOT, inner, above), palette, "events")
         for each in (lower, ax, upper):
             each.set_xlim(low, high)
         _bands([lower, ax], ax, history, over_seconds, (low, high), palette)
@@ -74,35 +74,35 @@ def iterations(history: History, palette: Palette, over_seconds: bool = False) -
         ax.set_ylabel(f"time per iteration ({unit})", labelpad=4)
         lower.set_ylabel("workers", labelpad=4)
         lower.set_xlabel("seconds since the run began" if over_seconds else "iteration", labelpad=4)
-    return Picture("agile", f"{_heading(history)}. {_second(history)} {_told(marks)}".strip(), made)
+    return Picture("agile", f"{_heading(history)}. {_subtitle(history)} {_marks_text(marks)}".strip(), fig)
 
 
 def marks_of(history: History, place: Callable[[float], float], width: float) -> list[Mark]:
-    """What happened, those together that happened together. ``place``: from seconds to the axis."""
-    found: list[Mark] = []
+    """Return the marks of all events, close ones merged. ``place``: from seconds to the axis."""
+    marks: list[Mark] = []
     for name, row in _KINDS.items():
         events = [(place(event.at), event) for event in history.events if _kind(event) == name]
         while events:
-            begin = events[0][0]
-            together = [event for at, event in events if at - begin <= _TOGETHER * width]
-            events = events[len(together) :]
-            found.append(Mark(row[1], row[0], begin, *_texts(together)))
-    return found
+            start = events[0][0]
+            merged = [event for at, event in events if at - start <= _MERGE_SHARE * width]
+            events = events[len(merged) :]
+            marks.append(Mark(row[1], row[0], start, *_texts(merged)))
+    return marks
 
 
-def _kind(event: Told) -> str:
+def _kind(event: TimelineEvent) -> str:
     return event.event if isinstance(event, HostEvent | ControllerEvent) else event.what
 
 
-def _texts(events: Sequence[Told]) -> tuple[str, str]:
+def _texts(events: Sequence[TimelineEvent]) -> tuple[str, str]:
     first, times = events[0], f", {len(events)} times" if len(events) > 1 else ""
     if isinstance(first, ControllerEvent):
         return f"{first.event}{times}", ""
     if not isinstance(first, HostEvent):
         return f"to clock {first.clock}{times}", str(first.clock)
     if len(events) == 1:
-        left = f", {first.seconds:.0f} s" if first.event == "warned" and first.seconds is not None else ""
-        return f"{short(first.host)} ({first.tier}{left})", short(first.host)
+        remaining = f", {first.seconds:.0f} s" if first.event == "warned" and first.seconds is not None else ""
+        return f"{short(first.host)} ({first.tier}{remaining})", short(first.host)
     tiers = sorted(event.tier for event in events if isinstance(event, HostEvent))
     return ", ".join(f"{len(list(same))} {tier}" for tier, same in groupby(tiers)), str(len(events))
 
@@ -112,18 +112,18 @@ def _by_time(seconds: float) -> float:
 
 
 def _by_iteration(history: History) -> Callable[[float], float]:
-    """Where on an axis of iterations, each from a half before to a half after its number, a moment lies."""
-    done = [step.iteration for step in history.steps]
-    ends = np.maximum.accumulate([each.at for each in done])
+    """Return where on an axis of iterations, each from a half before to a half after its number, a moment lies."""
+    iterations_done = [step.iteration for step in history.steps]
+    ends = np.maximum.accumulate([each.at for each in iterations_done])
 
     def place(seconds: float) -> float:
         number = int(np.searchsorted(ends, seconds))
-        if number < len(done):
-            under_way = done[number]
-            begun = (seconds - (under_way.at - under_way.seconds)) / (under_way.seconds or 1.0)
-            if begun >= 0 or number == 0:
-                return under_way.iteration - 0.5 + min(max(begun, 0.0), 1.0)
-        return done[number - 1].iteration + 0.5  # after a roll-back the next one has a smaller number
+        if number < len(iterations_done):
+            current = iterations_done[number]
+            progress = (seconds - (current.at - current.seconds)) / (current.seconds or 1.0)
+            if progress >= 0 or number == 0:
+                return current.iteration - 0.5 + min(max(progress, 0.0), 1.0)
+        return iterations_done[number - 1].iteration + 0.5  # after a roll-back the next one has a smaller number
 
     return place
 
@@ -133,77 +133,77 @@ def _span(history: History) -> tuple[float, float]:
     return min(numbers) - 0.5, max(numbers) + 0.5
 
 
-def _at(step: Step, over_seconds: bool) -> float:
+def _at(step: IterationRecord, over_seconds: bool) -> float:
     return step.iteration.at if over_seconds else float(step.iteration.iteration)
 
 
-def _stretches(history: History, over_seconds: bool, span: tuple[float, float]) -> list[tuple[float, float, int]]:
+def _stage_spans(history: History, over_seconds: bool, span: tuple[float, float]) -> list[tuple[float, float, int]]:
     if over_seconds and history.stages:
         return list(history.stages)
-    found: list[tuple[float, float, int]] = []
-    before = span[0]
-    for stage, same in groupby(history.kept, key=lambda each: each.stage):
-        last = list(same)[-1]
-        until = last.at if over_seconds else last.iteration + 0.5
-        found.append((before, until, stage))
-        before = until
-    return found
+    spans: list[tuple[float, float, int]] = []
+    start = span[0]
+    for stage, stage_steps in groupby(history.completed, key=lambda each: each.stage):
+        last = list(stage_steps)[-1]
+        end = last.at if over_seconds else last.iteration + 0.5
+        spans.append((start, end, stage))
+        start = end
+    return spans
 
 
 def _bands(
     shaded: "list[Axes]", named: "Axes", history: History, over_seconds: bool, span: tuple[float, float],
     palette: Palette
 ) -> None:  # fmt: skip
-    until = -np.inf
-    for number, (begin, end, stage) in enumerate(_stretches(history, over_seconds, span)):
+    label_end = -np.inf
+    for number, (begin, end, stage) in enumerate(_stage_spans(history, over_seconds, span)):
         begin = span[0] if number == 0 else begin  # before the first there is no other
         for ax in shaded:
             ax.axvspan(begin, end, color=_SHADES[stage], linewidth=0, zorder=0)
             if begin > span[0]:
                 ax.axvline(begin, color=palette.line, linewidth=0.8, zorder=0.5)
-        if begin < until:
+        if begin < label_end:
             continue  # there is no room between the two for a name
         named.annotate(
             f"stage {stage}", (begin, 1), xycoords=("data", "axes fraction"), xytext=(4, -4),
             textcoords="offset points", ha="left", va="top", size=8.5, weight="bold", color=palette.muted, zorder=4,
             bbox={"facecolor": _SHADES[stage], "edgecolor": "none", "pad": 1},
         )  # fmt: skip
-        until = begin + 0.055 * (span[1] - span[0])
+        label_end = begin + 0.055 * (span[1] - span[0])
 
 
 def _times(ax: "Axes", history: History, over_seconds: bool, up: float, palette: Palette) -> None:
     size = 5.0 if len(history.steps) <= 80 else 3.0 if len(history.steps) <= 400 else 1.5
-    kept = [step for step in history.steps if not step.lost]
-    for label, steps, look in (
-        ("counts", [step for step in kept if not step.again], {"marker": "o", "color": palette.ink}),
-        ("done again after a roll-back", [step for step in kept if step.again],
+    completed = [step for step in history.steps if not step.rolled_back]
+    for label, steps, style in (
+        ("counts", [step for step in completed if not step.repeated], {"marker": "o", "color": palette.ink}),
+        ("done again after a roll-back", [step for step in completed if step.repeated],
          {"marker": "s", "color": palette.ink, "markerfacecolor": palette.surface, "markeredgewidth": 1.2}),
-        ("lost to a roll-back", [step for step in history.steps if step.lost],
+        ("lost to a roll-back", [step for step in history.steps if step.rolled_back],
          {"marker": "x", "color": palette.accent, "markeredgewidth": 1.4}),
     ):  # fmt: skip
         if steps:
             y = [step.iteration.seconds * up for step in steps]
             ax.plot([_at(step, over_seconds) for step in steps], y, linestyle="", markersize=size, label=label,
-                    zorder=3, gid=label.split()[0], **look)  # fmt: skip
+                    zorder=3, gid=label.split()[0], **style)  # fmt: skip
     ax.plot(
-        [_at(step, over_seconds) for step in kept], [step.iteration.seconds * up for step in kept],
+        [_at(step, over_seconds) for step in completed], [step.iteration.seconds * up for step in completed],
         color=palette.muted, linewidth=0.8, zorder=2,
     )  # fmt: skip
     ax.set_ylim(0, max(step.iteration.seconds for step in history.steps) * up * 1.16 or 1.0)
     ax.tick_params(labelbottom=False)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
-    if any(step.lost or step.again for step in history.steps):
+    if any(step.rolled_back or step.repeated for step in history.steps):
         ax.legend(
             loc="lower left", fontsize=8, frameon=True, framealpha=0.9, edgecolor=palette.line, labelcolor=palette.ink
         )
 
 
 def _workers(ax: "Axes", history: History, over_seconds: bool, palette: Palette) -> None:
-    steps = list(history.steps) if over_seconds else [step for step in history.steps if not step.lost]
-    where = [_at(step, over_seconds) for step in steps]
+    steps = list(history.steps) if over_seconds else [step for step in history.steps if not step.rolled_back]
+    positions = [_at(step, over_seconds) for step in steps]
     workers = [step.iteration.workers for step in steps]
-    ax.step(where, workers, where="pre" if over_seconds else "mid", color=palette.ink, linewidth=1.2)
+    ax.step(positions, workers, where="pre" if over_seconds else "mid", color=palette.ink, linewidth=1.2)
     ax.set_ylim(0, max(workers, default=0) * 1.2 or 1.0)
     ax.locator_params(axis="y", integer=True, nbins=3)
     ax.locator_params(axis="x", integer=not over_seconds)
@@ -222,41 +222,49 @@ def _events(
     for spine in ax.spines.values():
         spine.set_visible(False)
     for row, name in enumerate(rows):
-        here = sorted((mark for mark in marks if mark.row == name), key=lambda mark: mark.at)
-        for mark, after in zip(here, [*here[1:], None], strict=True):
+        row_marks = sorted((mark for mark in marks if mark.row == name), key=lambda mark: mark.at)
+        for mark, following in zip(row_marks, [*row_marks[1:], None], strict=True):
             ax.plot([mark.at], [row + 0.5], mark.shape, color=palette.ink, markersize=6, clip_on=False)
             for each in below:
                 each.axvline(mark.at, color=palette.muted, linewidth=0.7, linestyle=(0, (2, 3)), zorder=1)
-            before = max((other.at for other in here if other.at < mark.at), default=low)
+            previous_at = max((other.at for other in row_marks if other.at < mark.at), default=low)
             for text in filter(None, (mark.text, mark.brief)):
-                needed = (len(text) * _CHARACTER + _BESIDE) / width * (high - low)
-                left = after is None and mark.at + needed > high  # the last one may have it on its other side
-                if before > mark.at - needed if left else mark.at + needed > (high if after is None else after.at):
+                needed = (len(text) * _CHARACTER_INCHES + _GAP_INCHES) / width * (high - low)
+                on_left = following is None and mark.at + needed > high  # the last one may have it on its other side
+                if (
+                    previous_at > mark.at - needed
+                    if on_left
+                    else mark.at + needed > (high if following is None else following.at)
+                ):
                     continue
                 ax.annotate(
-                    text, (mark.at, row + 0.5), xytext=(-7 if left else 7, 0), textcoords="offset points",
-                    ha="right" if left else "left", va="center_baseline", size=8, color=palette.ink,
+                    text, (mark.at, row + 0.5), xytext=(-7 if on_left else 7, 0), textcoords="offset points",
+                    ha="right" if on_left else "left", va="center_baseline", size=8, color=palette.ink,
                     annotation_clip=False,
                 )  # fmt: skip
                 break
 
 
 def _heading(history: History) -> str:
-    kept = history.kept
+    completed = history.completed
     hosts = len(history.members)
-    on = f" on {count(hosts, 'host')}" if hosts else ""
-    return f"{len(kept):,} iteration{'' if len(kept) == 1 else 's'}{on} in {history.seconds:,.3g} s"
+    hosts_text = f" on {count(hosts, 'host')}" if hosts else ""
+    return f"{len(completed):,} iteration{'' if len(completed) == 1 else 's'}{hosts_text} in {history.seconds:,.3g} s"
 
 
-def _second(history: History) -> str:
+def _subtitle(history: History) -> str:
     by_stage: dict[int, list[float]] = {}
-    for each in history.kept:
+    for each in history.completed:
         by_stage.setdefault(each.stage, []).append(each.seconds)
     up, unit = unit_for(max(step.iteration.seconds for step in history.steps))
-    listed = [f"{np.median(times) * up:.3g} {unit} in stage {stage}" for stage, times in sorted(by_stage.items())]
-    lost = sum(step.lost for step in history.steps)
-    return f"median {', '.join(listed)}" + (f"; {count(lost, 'iteration')} lost to roll-backs" if lost else "") + "."
+    medians = [f"{np.median(times) * up:.3g} {unit} in stage {stage}" for stage, times in sorted(by_stage.items())]
+    rolled_back = sum(step.rolled_back for step in history.steps)
+    return (
+        f"median {', '.join(medians)}"
+        + (f"; {count(rolled_back, 'iteration')} lost to roll-backs" if rolled_back else "")
+        + "."
+    )
 
 
-def _told(marks: Sequence[Mark]) -> str:
+def _marks_text(marks: Sequence[Mark]) -> str:
     return " ".join(f"{mark.row}: {mark.text}." for mark in sorted(marks, key=lambda mark: mark.at))

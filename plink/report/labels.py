@@ -1,11 +1,11 @@
-"""Names beside points, none over another: each takes the freest place around its point, or is left out."""
+"""Place names beside points without overlap: each takes the freest position around its point, or is omitted."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from plink.report.facts import Floats
+from plink.report.report_data import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -13,56 +13,57 @@ if TYPE_CHECKING:
 _SIZE = 8.0  # of the text, points
 _WIDTH = 0.64  # of a character, as a share of the size of the text: names are wider than prose
 _SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
-_LONGEST = 18
+_MAX_NAME_CHARS = 18
 
 
-def short(name: str, longest: int = _LONGEST) -> str:
-    """A name that fits: the beginning and the end of a long one, for hosts differ in how they end."""
-    if len(name) <= longest:
+def short(name: str, max_chars: int = _MAX_NAME_CHARS) -> str:
+    """Shorten a name in its middle: hosts differ in how their names end."""
+    if len(name) <= max_chars:
         return name
-    tail = longest * 2 // 3
-    return f"{name[: longest - tail - 1]}…{name[-tail:]}"
+    tail = max_chars * 2 // 3
+    return f"{name[: max_chars - tail - 1]}…{name[-tail:]}"
 
 
 def place(
     at: Floats, texts: Sequence[str], extent: tuple[float, float], obstacles: Floats, cover: float = 0.0
 ) -> list[tuple[float, float, str] | None]:
-    """Where each text goes: (x, y, alignment) of the middle of its end next to the point, None where all is taken.
+    """Return where each text goes: (x, y, alignment) of the middle of its end next to the point, None where all is
+    taken.
 
     :param at: points, shape (K, 2), in points (1/72 inch) from the lower left corner.
     :param extent: width and height of the axes in points.
     :param obstacles: what texts should not cover, shape (M, 2), in the same unit; the place that covers least is taken,
         and none if even that covers more than ``cover`` of them.
     """
-    taken: list[tuple[float, float, float, float]] = []
-    found: list[tuple[float, float, str] | None] = []
+    boxes: list[tuple[float, float, float, float]] = []
+    places: list[tuple[float, float, str] | None] = []
     for (x, y), text in zip(at.tolist(), texts, strict=True):
-        width, best, least = len(text) * _SIZE * _WIDTH, None, cover + 0.5
+        width, best, fewest_hidden = len(text) * _SIZE * _WIDTH, None, cover + 0.5
         for right, up in _SIDES:
             left = x + 7 if right > 0 else x - 7 - width if right < 0 else x - width / 2
             middle = y + up * (9 if right == 0 else 6)
             box = (left, middle - _SIZE * 0.6, left + width, middle + _SIZE * 0.6)
             if box[0] < 0 or box[1] < 0 or box[2] > extent[0] or box[3] > extent[1]:
                 continue
-            if any(box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in taken):
+            if any(box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in boxes):
                 continue
             inside = (obstacles[:, 0] > box[0] - 3) & (obstacles[:, 0] < box[2] + 3)
             inside &= (obstacles[:, 1] > box[1] - 3) & (obstacles[:, 1] < box[3] + 3)
             hidden = float(inside.sum())
-            if hidden < least:
-                best, least = (box, right), hidden
+            if hidden < fewest_hidden:
+                best, fewest_hidden = (box, right), hidden
         if best is None:
-            found.append(None)
+            places.append(None)
             continue
         box, right = best
-        taken.append(box)
+        boxes.append(box)
         align = "left" if right > 0 else "right" if right < 0 else "center"
         end = box[0] if right > 0 else box[2] if right < 0 else (box[0] + box[2]) / 2
-        found.append((end, (box[1] + box[3]) / 2, align))
-    return found
+        places.append((end, (box[1] + box[3]) / 2, align))
+    return places
 
 
 def in_points(ax: "Axes", values: Floats) -> Floats:
-    """Points of the data, shape (K, 2), in 1/72 inch from the lower left corner of the axes."""
+    """Return points of the data, shape (K, 2), in 1/72 inch from the lower left corner of the axes."""
     shown = ax.transData.transform(values) - np.asarray(ax.bbox.min)
     return np.asarray(shown * 72.0 / ax.figure.dpi, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""The page: one HTML file that needs nothing else, no network, and no right to anything.
+"""Render the page: one HTML file that needs nothing else, no network, and no permission.
 
 Its Content-Security-Policy lets run exactly the script and the style sheet it was written with (by their hashes, CSP
 level 2) and load nothing; attributes of drawings may set styles. Everything from files is escaped.
@@ -10,11 +10,11 @@ import html
 from importlib.resources import files
 
 from plink.report import tables
-from plink.report.album import album, ratio_of
 from plink.report.canvas import Picture, inline
 from plink.report.colours import PAGE
-from plink.report.facts import Facts
-from plink.report.page_data import embedded
+from plink.report.figures import figures, ratio_of
+from plink.report.page_data import data_element
+from plink.report.report_data import ReportData
 from plink.report.words import heading, summary
 
 _WALK = "arrow keys walk over it"
@@ -24,25 +24,25 @@ _PAIR = (
 )
 
 
-def page(facts: Facts) -> str:
-    """The whole HTML document."""
+def page(data: ReportData) -> str:
+    """Return the whole HTML document."""
     style, script = (_shipped(name) for name in ("page.css", "page.js"))
     policy = (
         f"default-src 'none'; img-src data:; style-src-elem {_hash(style)}; style-src-attr 'unsafe-inline'; "
         f"script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
     )
-    title = html.escape(heading(facts))
+    title = html.escape(heading(data))
     text = "\n".join(
         (
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>",
-            _top(facts),
-            *_sections(facts),
-            f"<footer>Made by plink from {html.escape(', '.join(facts.sources))}.</footer>",
+            _header(data),
+            *_sections(data),
+            f"<footer>Made by plink from {html.escape(', '.join(data.sources))}.</footer>",
             '<div id="hover" aria-hidden="true" hidden></div>\n<div id="said" class="hidden" aria-live="polite"></div>',
-            embedded(facts),
+            data_element(data),
             f"<script>{script}</script>\n</body>\n</html>\n",
         )
     )
@@ -57,63 +57,63 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _top(facts: Facts) -> str:
-    route, groups = facts.route, facts.groups.number
-    figures = [
-        ("hosts", f"{len(facts.names):,}"),
-        ("of the round trips measured", _percent(facts.measured / facts.possible)),
+def _header(data: ReportData) -> str:
+    route, groups = data.route, data.groups.number
+    key_figures = [
+        ("hosts", f"{len(data.names):,}"),
+        ("of the round trips measured", _percent(data.measured / data.possible)),
         ("group" if groups == 1 else "groups", f"{groups:,}"),
     ]
-    if route is not None and route.judged is not None and not route.kept:
-        low, high = route.judged.low, route.judged.high
-        figures.append((f"saved by the order ({_percent(low)} to {_percent(high)})", _percent(route.judged.gain)))
-    figures.append(("suspect" if len(facts.remarks) == 1 else "suspects", f"{len(facts.remarks):,}"))
-    listed = "".join(f"<div><dt>{html.escape(what)}</dt><dd>{value}</dd></div>" for what, value in figures)
-    said = "".join(f"<p>{tables.prose(sentence)}</p>" for sentence in summary(facts))
-    return f'<header><h1>{html.escape(heading(facts))}</h1>\n<dl class="figures">{listed}</dl>\n{said}</header>'
+    if route is not None and route.gain is not None and not route.baseline_kept:
+        low, high = route.gain.low, route.gain.high
+        key_figures.append((f"saved by the order ({_percent(low)} to {_percent(high)})", _percent(route.gain.gain)))
+    key_figures.append(("suspect" if len(data.remarks) == 1 else "suspects", f"{len(data.remarks):,}"))
+    items = "".join(f"<div><dt>{html.escape(what)}</dt><dd>{value}</dd></div>" for what, value in key_figures)
+    sentences = "".join(f"<p>{tables.prose(sentence)}</p>" for sentence in summary(data))
+    return f'<header><h1>{html.escape(heading(data))}</h1>\n<dl class="figures">{items}</dl>\n{sentences}</header>'
 
 
 def _percent(share: float) -> str:
-    """Whole percents, and never "100 %" of what is not all."""
+    """Format a share in whole percents, and never as "100 %" what is not all."""
     return f"{share:.1%}" if 0.99 < share < 1 or 0 < share < 0.01 else f"{share:.0%}"
 
 
-def _sections(facts: Facts) -> list[str]:
-    drawn = album(facts, PAGE)
-    heat = [_figure(drawn[name], f'data-rows="{name}"') if name in drawn else "" for name in ("given", "order")]
-    more = "<details><summary>Every host, as a table</summary>" + tables.hosts(facts) + "</details>"
-    matrix = tables.matrix(facts)
+def _sections(data: ReportData) -> list[str]:
+    pictures = figures(data, PAGE)
+    heat = [_figure(pictures[name], f'data-rows="{name}"') if name in pictures else "" for name in ("given", "order")]
+    more = "<details><summary>Every host, as a table</summary>" + tables.hosts(data) + "</details>"
+    matrix = tables.matrix(data)
     if matrix:
         more += f"<details><summary>Every round trip, as a table</summary>{matrix}</details>"
     return [
-        _section("Every pair of hosts", _cells(facts), _two(*heat), _PAIR, more),
-        _where(facts, drawn),
-        _section("How far apart", "", _two(_figure(drawn["histogram"]), tables.tiers(facts), "map")),
-        _section("What is missing", *_missing(facts)),
-        _section("What looks wrong", *_wrong(facts)),
-        *_ran(facts, drawn),
+        _section("Every pair of hosts", _cells(data), _two_columns(*heat), _PAIR, more),
+        _hosts_section(data, pictures),
+        _section("How far apart", "", _two_columns(_figure(pictures["histogram"]), tables.tiers(data), "map")),
+        _section("What is missing", *_missing(data)),
+        _section("What looks wrong", *_wrong(data)),
+        *_runs_section(data, pictures),
     ]
 
 
-def _cells(facts: Facts) -> str:
-    """What a cell of the heat maps is."""
-    if not facts.many:
+def _cells(data: ReportData) -> str:
+    """Explain the cells of the heat maps."""
+    if not data.in_blocks:
         return "Each cell is one pair; hatched cells were not measured."
-    sizes = [len(hosts) for hosts in facts.blocks["order" if facts.rearranged else "given"][0].members]
+    sizes = [len(hosts) for hosts in data.blocks["order" if data.rearranged else "given"][0].members]
     each = f"{min(sizes)}" if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)}"
     return (
-        f"{len(facts.names):,} hosts are too many for a row each: they are put together in {len(sizes)} blocks of "
+        f"{len(data.names):,} hosts are too many for a row each: they are put together in {len(sizes)} blocks of "
         f"{each} that follow each other, of one group where that can be. Each cell is the median round trip of two "
         "blocks; of hatched cells nothing was measured. The tables and all figures above are of every host."
     )
 
 
 def _section(title: str, lead: str, *parts: str) -> str:
-    said = f'<p class="quiet">{tables.prose(lead)}</p>' if lead else ""
-    return f"<section><h2>{html.escape(title)}</h2>{said}{''.join(parts)}</section>"
+    lead_html = f'<p class="quiet">{tables.prose(lead)}</p>' if lead else ""
+    return f"<section><h2>{html.escape(title)}</h2>{lead_html}{''.join(parts)}</section>"
 
 
-def _two(left: str, right: str, kind: str = "") -> str:
+def _two_columns(left: str, right: str, kind: str = "") -> str:
     return f'<div class="two {kind}"><div>{left}</div><div>{right}</div></div>'
 
 
@@ -122,38 +122,40 @@ def _figure(picture: Picture, data: str = "") -> str:
     return f"<figure {data}{walk}>{inline(picture)}</figure>"
 
 
-def _where(facts: Facts, drawn: dict[str, Picture]) -> str:
-    title, groups = "Where the hosts are", tables.groups(facts)
-    if facts.map is None:
-        return _section(title, facts.no_map, groups)
-    ratio = ratio_of(facts.measured_us, facts.map)
-    left_over = _two(_figure(drawn["departures"], 'data-rows="order"'), tables.departing(facts, ratio))
+def _hosts_section(data: ReportData, pictures: dict[str, Picture]) -> str:
+    title, groups = "Where the hosts are", tables.groups(data)
+    if data.map is None:
+        return _section(title, data.no_map, groups)
+    ratio = ratio_of(data.measured_us, data.map)
+    residuals = _two_columns(_figure(pictures["departures"], 'data-rows="order"'), tables.departing(data, ratio))
     lead = (
         "Hosts are placed so that their distances are the round trips, as nearly as can be; what remains between the "
         "two is noise, or a path that is not like the others."
     )
-    return _section(title, lead, _two(_figure(drawn["map"], "data-map"), groups, "map"), left_over)
+    return _section(title, lead, _two_columns(_figure(pictures["map"], "data-map"), groups, "map"), residuals)
 
 
-def _missing(facts: Facts) -> tuple[str, str]:
-    if not facts.gaps:
+def _missing(data: ReportData) -> tuple[str, str]:
+    if not data.gaps:
         return "Nothing: every round trip was measured.", ""
-    return "`plink probe --resume` measures them.", tables.gaps(facts)
+    return "`plink probe --resume` measures them.", tables.gaps(data)
 
 
-def _wrong(facts: Facts) -> tuple[str, str]:
-    if not facts.remarks:
-        return "Nothing that can be told from the measurements.", ""
+def _wrong(data: ReportData) -> tuple[str, str]:
+    if not data.remarks:
+        return "Nothing, judged from the measurements.", ""
     return "Judged from the measurements alone; `plink doctor` with the hosts file measures suspects again.", (
-        tables.remarks(facts)
+        tables.remarks(data)
     )
 
 
-def _ran(facts: Facts, drawn: dict[str, Picture]) -> list[str]:
-    if not facts.runs:
+def _runs_section(data: ReportData, pictures: dict[str, Picture]) -> list[str]:
+    if not data.runs:
         return []
-    lead = (
-        "Under the latency model a cost is a sum of round trips, no time: what counts is that dearer orders are slower."
+    lead = "Under the latency model a cost is a sum of round trips, not a time: only its ranking of orders counts."
+    both = (
+        _two_columns(_figure(pictures["achieved"]), tables.runs(data), "map")
+        if "achieved" in pictures
+        else tables.runs(data)
     )
-    both = _two(_figure(drawn["achieved"]), tables.runs(facts), "map") if "achieved" in drawn else tables.runs(facts)
     return [_section("What orders achieved", lead, both)]

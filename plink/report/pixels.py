@@ -1,4 +1,4 @@
-"""Images inside drawings, packed: a heat map has few colours, and a palette of them is a third of the size."""
+"""Compress images inside drawings: a heat map has few colours, and a palette of them is a third of the size."""
 
 import base64
 import io
@@ -6,21 +6,21 @@ import re
 
 import numpy as np
 
-_MOST = 256  # colours of a PNG's palette
+_MAX_COLOURS = 256  # colours of a PNG's palette
 _IMAGE = re.compile(r"(data:image/png;base64,)([^\"]*)")
 
 
-def packed(svg: str) -> str:
-    """The drawing with each embedded image as a PNG with a palette, pixel for pixel the same, where its colours fit."""
-    return _IMAGE.sub(lambda found: found[1] + _packed(found[2]), svg)
+def with_palettes(svg: str) -> str:
+    """Return the drawing with each embedded image as a PNG with a palette, where its colours fit; no pixel changes."""
+    return _IMAGE.sub(lambda image: image[1] + _as_palette_png(image[2]), svg)
 
 
-def _packed(text: str) -> str:
+def _as_palette_png(text: str) -> str:
     from PIL import Image
 
     pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(text))).convert("RGBA"))
     colours, index = np.unique(np.ascontiguousarray(pixels).view(np.uint32), return_inverse=True)
-    if len(colours) > _MOST:
+    if len(colours) > _MAX_COLOURS:
         return text
     image = Image.fromarray(index.reshape(pixels.shape[:2]).astype(np.uint8), mode="P")
     palette = colours.view(np.uint8).reshape(-1, 4)

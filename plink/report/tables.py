@@ -1,4 +1,4 @@
-"""Tables of a page: what the pictures show as text, for those who read, listen or search."""
+"""Tables of a page: what the pictures show as text, to read, listen to or search."""
 
 import html
 import re
@@ -8,25 +8,25 @@ import numpy as np
 
 from plink.report.achieved import unit_for
 from plink.report.colours import group_colour, group_mark
-from plink.report.facts import Facts, Floats, Tier
+from plink.report.report_data import Floats, ReportData, TierStatistics
 from plink.report.words import measured_of, microseconds
 
-_MOST = 60  # rows of what is wrong or missing
-_MATRIX = 24  # hosts of which all round trips fit in a table
-_WORST = 8
+_MAX_ROWS = 60  # rows of what is wrong or missing
+_MAX_MATRIX_HOSTS = 24  # hosts of which all round trips fit in a table
+_MAX_WORST_PAIRS = 8
 
 
 class Cell(str):
-    """Markup of our own, not to be escaped."""
+    """Markup that is not escaped."""
 
 
 def prose(text: str) -> str:
-    """Text as HTML; what stands between `backticks` is something to type."""
+    """Return text as HTML, `backticks` as code."""
     return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
 
 
 def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[object]], numbers: int = 0) -> str:
-    """An HTML table; the first column heads its rows. ``numbers``: how many of the last columns hold numbers."""
+    """Return an HTML table; the first column heads its rows. ``numbers``: how many of the last columns hold numbers."""
     head = "".join(
         f'<th scope="col"{_right(k, len(heads), numbers)}>{html.escape(text)}</th>' for k, text in enumerate(heads)
     )
@@ -39,9 +39,9 @@ def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[object]], 
 
 def _cells(row: Sequence[object], numbers: int) -> str:
     texts = [str(cell) if isinstance(cell, Cell) else prose(str(cell)) for cell in row]
-    first, *others = texts
-    later = "".join(f"<td{_right(k, len(texts), numbers)}>{text}</td>" for k, text in enumerate(others, start=1))
-    return f'<th scope="row">{first}</th>{later}'
+    first, *rest = texts
+    cells = "".join(f"<td{_right(k, len(texts), numbers)}>{text}</td>" for k, text in enumerate(rest, start=1))
+    return f'<th scope="row">{first}</th>{cells}'
 
 
 def _right(column: int, columns: int, numbers: int) -> str:
@@ -49,117 +49,121 @@ def _right(column: int, columns: int, numbers: int) -> str:
 
 
 def mark(group: int) -> Cell:
-    """A group's mark in its colour, and its number."""
+    """Return a group's mark in its colour, and its number."""
     return Cell(
         f'<span class="mark" style="color: {group_colour(group)}" aria-hidden="true">{group_mark(group)[1]}</span>'
         f" {group + 1}"
     )
 
 
-def tiers(facts: Facts) -> str:
-    """The tiers from near to far."""
+def tiers(data: ReportData) -> str:
+    """Return the table of tiers from near to far."""
     rows = [
         (tier.name, measured_of(tier), microseconds(tier.median_us), _between(tier))
         if tier.measured
         else (tier.name, measured_of(tier), "–", "–")
-        for tier in facts.groups.tiers
+        for tier in data.groups.tiers
     ]
     return table("Tiers", ("tier", "pairs measured", "median", "80% within"), rows, 3)
 
 
-def _between(tier: Tier) -> str:
+def _between(tier: TierStatistics) -> str:
     return f"{tier.low_us:.3g} – {microseconds(tier.high_us)}"
 
 
-def groups(facts: Facts) -> str:
-    """Who belongs to which group."""
+def groups(data: ReportData) -> str:
+    """Return the table of groups and their hosts."""
     rows = [
-        (mark(group), len(members), ", ".join(facts.names[host] for host in members))
-        for group, members in enumerate(facts.groups.members())
+        (mark(group), len(members), ", ".join(data.names[host] for host in members))
+        for group, members in enumerate(data.groups.members())
     ]
-    return table(f"Groups: {facts.groups.source}", ("group", "hosts", "names"), rows)
+    return table(f"Groups: {data.groups.source}", ("group", "hosts", "names"), rows)
 
 
-def hosts(facts: Facts) -> str:
-    """One row a host: its place, group, nearest host, usual round trip, and what is missing."""
-    n = len(facts.names)
-    place = np.argsort(facts.shown_order())
+def hosts(data: ReportData) -> str:
+    """Return the table of hosts: position, group, nearest host, usual round trip, and unmeasured pairs."""
+    n = len(data.names)
+    place = np.argsort(data.shown_order())
     rows = []
-    for host, name in enumerate(facts.names):
-        around = np.where(np.arange(n) == host, np.nan, np.fmax(facts.measured_us[host], facts.measured_us[:, host]))
-        known = np.isfinite(around)
-        nearest = int(np.nanargmin(around)) if known.any() else None
+    for host, name in enumerate(data.names):
+        latencies = np.where(np.arange(n) == host, np.nan, np.fmax(data.measured_us[host], data.measured_us[:, host]))
+        measured = np.isfinite(latencies)
+        nearest = int(np.nanargmin(latencies)) if measured.any() else None
         rows.append(
             (
                 name,
-                mark(int(facts.groups.of[host])),
+                mark(int(data.groups.of[host])),
                 int(place[host]),
-                "–" if nearest is None else f"{facts.names[nearest]}, {microseconds(float(around[nearest]))}",
-                "–" if nearest is None else microseconds(float(np.nanmedian(around))),
-                int(n - 1 - known.sum()),
+                "–" if nearest is None else f"{data.names[nearest]}, {microseconds(float(latencies[nearest]))}",
+                "–" if nearest is None else microseconds(float(np.nanmedian(latencies))),
+                int(n - 1 - measured.sum()),
             )
         )
-    which = "place in the order" if facts.route is not None else "position"
+    position_head = "place in the order" if data.route is not None else "position"
     return table(
         "Hosts (of the two directions of a pair the slower)",
-        ("host", "group", which, "nearest", "median round trip", "pairs unmeasured"),
+        ("host", "group", position_head, "nearest", "median round trip", "pairs unmeasured"),
         rows,
         3,
     )
 
 
-def matrix(facts: Facts) -> str:
-    """All round trips of few hosts; nothing for many."""
-    if len(facts.names) > _MATRIX:
+def matrix(data: ReportData) -> str:
+    """Return the table of all round trips for few hosts, nothing for many."""
+    if len(data.names) > _MAX_MATRIX_HOSTS:
         return ""
     rows = [
         (name, *("–" if i == j else "?" if value != value else f"{value:.1f}" for j, value in enumerate(row)))
-        for i, (name, row) in enumerate(zip(facts.names, facts.measured_us.tolist(), strict=True))
+        for i, (name, row) in enumerate(zip(data.names, data.measured_us.tolist(), strict=True))
     ]
-    return table("Round trips, µs, from row to column", ("from", *facts.names), rows, len(facts.names))
+    return table("Round trips, µs, from row to column", ("from", *data.names), rows, len(data.names))
 
 
-def departing(facts: Facts, ratio: Floats) -> str:
-    """The pairs that are farthest from what the embedding says of them."""
+def departing(data: ReportData, ratio: Floats) -> str:
+    """Return the table of pairs that the embedding explains worst."""
     off = np.abs(np.log(np.where(np.isfinite(ratio), ratio, 1.0)))
-    both = np.triu(np.fmax(off, off.T), 1)
+    deviation = np.triu(np.fmax(off, off.T), 1)
     rows = []
-    least = np.partition(both, -_WORST, axis=None)[-_WORST] if both.size > _WORST else 0.0
-    far = np.flatnonzero((both >= least) & (both > 0))
-    for at in far[np.argsort(-both.ravel()[far], kind="stable")][:_WORST].tolist():
-        i, j = divmod(at, len(ratio))
+    threshold = (
+        np.partition(deviation, -_MAX_WORST_PAIRS, axis=None)[-_MAX_WORST_PAIRS]
+        if deviation.size > _MAX_WORST_PAIRS
+        else 0.0
+    )
+    candidates = np.flatnonzero((deviation >= threshold) & (deviation > 0))
+    for index in candidates[np.argsort(-deviation.ravel()[candidates], kind="stable")][:_MAX_WORST_PAIRS].tolist():
+        i, j = divmod(index, len(ratio))
         i, j = (i, j) if off[i, j] >= off[j, i] else (j, i)
-        assert facts.map is not None
-        fitted = microseconds(float(facts.map.fitted_us[i, j]))
-        measured = microseconds(float(facts.measured_us[i, j]))
-        rows.append((f"{facts.names[i]} → {facts.names[j]}", measured, fitted, f"{ratio[i, j]:.2f}"))
+        assert data.map is not None
+        fitted = microseconds(float(data.map.fitted_us[i, j]))
+        measured = microseconds(float(data.measured_us[i, j]))
+        rows.append((f"{data.names[i]} → {data.names[j]}", measured, fitted, f"{ratio[i, j]:.2f}"))
     return table("The pairs farthest from it", ("pair", "measured", "fitted", "ratio"), rows, 3) if rows else ""
 
 
-def gaps(facts: Facts) -> str:
-    """What was not measured, and why."""
-    rows: list[tuple[str, ...]] = [(gap.who, gap.why, f"{gap.pairs:,}") for gap in facts.gaps[:_MOST]]
-    rows += _rest(len(facts.gaps), 3)
+def gaps(data: ReportData) -> str:
+    """Return the table of unmeasured pairs and reasons."""
+    rows: list[tuple[str, ...]] = [(gap.hosts, gap.reason, f"{gap.pairs:,}") for gap in data.gaps[:_MAX_ROWS]]
+    rows += _rest(len(data.gaps), 3)
     return table("Round trips that were not measured", ("between", "why", "number"), rows, 1)
 
 
-def remarks(facts: Facts) -> str:
-    """Suspects, with the evidence and what to do."""
+def remarks(data: ReportData) -> str:
+    """Return the table of suspects, with evidence and advice."""
     rows: list[tuple[str, ...]] = [
-        (remark.kind, ", ".join(remark.hosts), remark.evidence, remark.advice) for remark in facts.remarks[:_MOST]
+        (remark.kind, ", ".join(remark.hosts), remark.evidence, remark.advice) for remark in data.remarks[:_MAX_ROWS]
     ]
-    rows += _rest(len(facts.remarks), 4)
+    rows += _rest(len(data.remarks), 4)
     return table("Suspects", ("what", "hosts", "evidence", "what to do"), rows)
 
 
-def _rest(there: int, columns: int) -> list[tuple[str, ...]]:
-    """A row that says how many are not shown."""
-    return [(f"and {there - _MOST:,} more", *[""] * (columns - 1))] if there > _MOST else []
+def _rest(total: int, columns: int) -> list[tuple[str, ...]]:
+    """Return a row with the number of rows that are not shown."""
+    return [(f"and {total - _MAX_ROWS:,} more", *[""] * (columns - 1))] if total > _MAX_ROWS else []
 
 
-def runs(facts: Facts) -> str:
-    """Predicted against achieved, an order a row."""
-    largest = max(max(run.achieved_s) for run in facts.runs)
+def runs(data: ReportData) -> str:
+    """Return the table of predicted and achieved times, an order per row."""
+    largest = max(max(run.achieved_s) for run in data.runs)
     times, unit = unit_for(largest)
     rows = [
         (
@@ -169,7 +173,7 @@ def runs(facts: Facts) -> str:
             f"{min(run.achieved_s) * times:.3g} – {max(run.achieved_s) * times:.3g} {unit}",
             len(run.achieved_s),
         )
-        for run in facts.runs
+        for run in data.runs
     ]
     heads = ("order", "predicted", "median", "fastest – slowest", "runs")
     return table("Predicted against achieved", heads, rows, 4)

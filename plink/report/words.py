@@ -1,6 +1,6 @@
-"""What the pictures show, said in sentences: the summary on top of a page."""
+"""Describe a network in sentences: the summary on top of a page."""
 
-from plink.report.facts import Facts, Route, Tier
+from plink.report.report_data import ReportData, Route, TierStatistics
 
 _PROPER = {
     "bcube": "BCube",
@@ -21,7 +21,7 @@ def count(number: int, what: str, many: str | None = None) -> str:
 
 
 def microseconds(value: float) -> str:
-    """Three digits of a round trip: ``41.5 µs``."""
+    """Return three digits of a round trip: ``41.5 µs``."""
     for unit in ("µs", "ms"):
         if value < 999.5:
             return f"{value:.3g} {unit}"
@@ -29,58 +29,58 @@ def microseconds(value: float) -> str:
     return f"{value:.3g} s"
 
 
-def measured_of(tier: Tier) -> str:
-    """How many of a tier's pairs were measured, and of how many where that is not all."""
+def measured_of(tier: TierStatistics) -> str:
+    """Return how many of a tier's pairs were measured, and of how many where that is not all."""
     return f"{tier.measured:,}" if tier.measured == tier.pairs else f"{tier.measured:,} of {tier.pairs:,}"
 
 
-def heading(facts: Facts) -> str:
-    """The page's title."""
-    return f"The network between {len(facts.names):,} hosts"
+def heading(data: ReportData) -> str:
+    """Return the page's title."""
+    return f"The network between {len(data.names):,} hosts"
 
 
-def summary(facts: Facts) -> list[str]:
-    """What there is to say, the most important first; a sentence or two each."""
-    return [_measured(facts), _tiers(facts), _order(facts), *_embedded(facts), _wrong(facts)]
+def summary(data: ReportData) -> list[str]:
+    """Return the summary, the most important first, a sentence or two each."""
+    return [_measured(data), _tiers(data), _order(data), *_embedded(data), _wrong(data)]
 
 
-def _measured(facts: Facts) -> str:
-    text = f"{facts.measured:,} of {facts.possible:,} round trips between {len(facts.names):,} hosts were measured"
-    if facts.measured < facts.possible:
-        text += f" ({facts.measured / facts.possible:.1%})"
-    if facts.left_out:
-        text += f"; of {count(len(facts.left_out), 'host')} there is none: {_few(facts.left_out)}"
+def _measured(data: ReportData) -> str:
+    text = f"{data.measured:,} of {data.possible:,} round trips between {len(data.names):,} hosts were measured"
+    if data.measured < data.possible:
+        text += f" ({data.measured / data.possible:.1%})"
+    if data.left_out:
+        text += f"; of {count(len(data.left_out), 'host')} there is none: {_few(data.left_out)}"
     return text + "."
 
 
-def _tiers(facts: Facts) -> str:
-    groups, known = facts.groups.number, [tier for tier in facts.groups.tiers if tier.measured]
-    if groups == 1 or len(known) < 2:
-        whole = _span(known[0]) if known else "no pair"
-        return f"No groups of near hosts stand out: the round trips take {whole}."
-    listed = ", ".join(f"{microseconds(tier.median_us)} {tier.name}" for tier in known)
-    return f"The hosts form {count(groups, 'group')}. A round trip usually takes {listed}."
+def _tiers(data: ReportData) -> str:
+    groups, measured_tiers = data.groups.number, [tier for tier in data.groups.tiers if tier.measured]
+    if groups == 1 or len(measured_tiers) < 2:
+        span = _span(measured_tiers[0]) if measured_tiers else "no pair"
+        return f"No groups of near hosts stand out: the round trips take {span}."
+    tier_texts = ", ".join(f"{microseconds(tier.median_us)} {tier.name}" for tier in measured_tiers)
+    return f"The hosts form {count(groups, 'group')}. A round trip usually takes {tier_texts}."
 
 
-def _span(tier: Tier) -> str:
+def _span(tier: TierStatistics) -> str:
     low, high = microseconds(tier.low_us), microseconds(tier.high_us)
     return f"about {low}" if low == high else f"{low} to {high} (80% of them)"
 
 
-def _order(facts: Facts) -> str:
-    route = facts.route
+def _order(data: ReportData) -> str:
+    route = data.route
     if route is None:
-        return facts.no_route
+        return data.no_route
     text = gain(route)
     if route.bottleneck is not None:
         i, j = route.bottleneck
-        longest = max(value for value in (facts.measured_us[i, j], facts.measured_us[j, i]) if value == value)
-        text += f" Its longest hop is {facts.names[i]} – {facts.names[j]}, {microseconds(float(longest))}."
+        longest = max(value for value in (data.measured_us[i, j], data.measured_us[j, i]) if value == value)
+        text += f" Its longest hop is {data.names[i]} – {data.names[j]}, {microseconds(float(longest))}."
     return text
 
 
 def collective(algo: str) -> str:
-    """An algorithm in a sentence: ``a ring``, ``an NCCL tree``, ``BCube``."""
+    """Return an algorithm in a sentence: ``a ring``, ``an NCCL tree``, ``BCube``."""
     name = " ".join(_PROPER.get(part, part) for part in algo.split("-")) if _is_named(algo) else algo
     return f"{'an' if name[:1] in 'NO' else 'a'} {name}" if algo.endswith(("ring", "tree")) else name
 
@@ -90,47 +90,49 @@ def _is_named(algo: str) -> bool:
 
 
 def first_upper(text: str) -> str:
-    """A text that begins a sentence; what is already upper case stays."""
+    """Return a text that begins a sentence; what is already upper case stays."""
     return text[:1].upper() + text[1:]
 
 
 def gain(route: Route) -> str:
-    """What the order is expected to save."""
-    if route.kept:
+    """Describe what the order is expected to save."""
+    if route.baseline_kept:
         return f"For {collective(route.algo)} the given order stays: what another would save is within the noise."
-    if route.cost_us is None or route.given_us is None or route.given_us <= 0:
+    if route.cost_us is None or route.baseline_us is None or route.baseline_us <= 0:
         return f"The order is for {collective(route.algo)}; its file does not say what it saves."
-    saved = 1 - route.cost_us / route.given_us
-    costs = f"costs {microseconds(route.cost_us)} in plink's order and {microseconds(route.given_us)} in the given one"
+    saved = 1 - route.cost_us / route.baseline_us
+    costs = (
+        f"costs {microseconds(route.cost_us)} in plink's order and {microseconds(route.baseline_us)} in the given one"
+    )
     text = f"{first_upper(collective(route.algo))} {costs}, {abs(saved):.0%} {'less' if saved >= 0 else 'more'}"
-    judged = route.judged
-    if judged is None:
+    estimate = route.gain
+    if estimate is None:
         return f"{text} (by the measurements that it was fitted to)."
     return (
-        f"{text}; on samples it was not fitted to it saves {judged.gain:.1%} "
-        f"({judged.low:.1%} to {judged.high:.1%}, {judged.confidence:.0%} confidence)."
+        f"{text}; on held-out samples it saves {estimate.gain:.1%} "
+        f"({estimate.low:.1%} to {estimate.high:.1%}, {estimate.confidence:.0%} confidence)."
     )
 
 
-def _embedded(facts: Facts) -> list[str]:
-    there = facts.map
-    if there is None:
-        return [facts.no_map] if facts.no_map else []
-    what = "the median round trip of two blocks of hosts" if there.by_block else "a round trip"
+def _embedded(data: ReportData) -> list[str]:
+    host_map = data.map
+    if host_map is None:
+        return [data.no_map] if data.no_map else []
+    subject = "the median round trip of two blocks of hosts" if host_map.by_block else "a round trip"
     return [
-        f"An embedding in {count(there.dimension, 'dimension')} tells {what} that it has not seen to within "
-        f"{there.held_out_error:.0%}."
+        f"An embedding in {count(host_map.dimension, 'dimension')} predicts {subject} that it was not fitted to within "
+        f"{host_map.held_out_error:.0%}."
     ]
 
 
-def _wrong(facts: Facts) -> str:
-    if not facts.remarks:
+def _wrong(data: ReportData) -> str:
+    if not data.remarks:
         return "Nothing looks wrong with hosts or links."
     kinds: dict[str, int] = {}
-    for remark in facts.remarks:
+    for remark in data.remarks:
         kinds[remark.kind] = kinds.get(remark.kind, 0) + 1
-    listed = ", ".join(f"{kind} ({number})" if number > 1 else kind for kind, number in kinds.items())
-    return f"{count(len(facts.remarks), 'thing looks', 'things look').capitalize()} wrong: {listed}."
+    kinds_text = ", ".join(f"{kind} ({number})" if number > 1 else kind for kind, number in kinds.items())
+    return f"{count(len(data.remarks), 'thing looks', 'things look').capitalize()} wrong: {kinds_text}."
 
 
 def _few(names: tuple[str, ...], most: int = 5) -> str:

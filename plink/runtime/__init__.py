@@ -1,2 +1,4 @@
-"""What runs inside a user's training process. Imports nothing of ours but the words, as the user's folder may hold a
-``runners/`` or ``solvers/`` of its own."""
+"""Code that runs inside a user's training process.
+
+It imports only the domain model of plink, for the user's folder may hold a ``runners/`` or ``solvers/`` of its own.
+"""

@@ -1,6 +1,6 @@
-"""Time a PyTorch all-reduce as the ranks of a job: ``plink launch .../allreduce_benchmark.py --size-bytes 8000000``.
+"""Benchmark of PyTorch's all-reduce as a job: ``plink launch .../allreduce_benchmark.py --size-bytes 8000000``.
 
-Rank 0 prints one JSON line: the seconds of every counted repetition, the slowest rank's each time. The sum is checked.
+Rank 0 prints one JSON line with the seconds of every counted repetition on the slowest rank. The sum is checked.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 
 def measure(size_bytes: int, repeats: int, warm_up: int) -> list[float]:
-    """Seconds of each repetition, the maximum over the ranks. float32, sum; raises when a sum is wrong."""
+    """Return the seconds of each repetition, the maximum over the ranks. float32, sum; raises when a sum is wrong."""
     rank, world = dist.get_rank(), dist.get_world_size()
     data = torch.empty(size_bytes // 4, dtype=torch.float32)
     seconds = torch.zeros(repeats, dtype=torch.float64)
@@ -31,7 +31,7 @@ def measure(size_bytes: int, repeats: int, warm_up: int) -> list[float]:
 
 
 def main() -> None:
-    """Entry point of one rank."""
+    """Run one rank."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--size-bytes", type=int, default=8_000_000)
     parser.add_argument("--repeats", type=int, default=5)

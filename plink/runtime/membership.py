@@ -1,6 +1,6 @@
-"""Who has come to a rendezvous, and whether the job can start with them: pure, no sockets.
+"""Membership of a rendezvous: which nodes have registered, and whether the job can start with them. Pure, no sockets.
 
-One node judges and tells all, so that every node ends with the same line.
+One node decides and tells all, so that every node ends with the same line.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from plink.model.hosts import Host
 from plink.remote.addresses import canonical
 from plink.runtime.roster import is_loopback
 
-_SHOWN = 6
+_MAX_NAMED_HOSTS = 6
 
 
 @dataclass(frozen=True)
 class Registration:
-    """What one torchrun says of itself.
+    """What one torchrun reports of itself.
 
-    :param name: of the order's host that it takes itself for; None when it is none of them.
-    :param digest: of the order that it was given.
+    :param name: of the host in the order; None when it is none of them.
+    :param digest: of the order that it read.
     :param nodes: ``--nnodes``.
-    :param processes: ``--nproc-per-node``; None when that is not known.
-    :param trouble: why it cannot take part.
+    :param processes: ``--nproc-per-node``; None when unknown.
+    :param error: why it cannot take part.
     """
 
     name: str | None
@@ -36,121 +36,136 @@ class Registration:
     digest: str
     nodes: int
     processes: int | None
-    trouble: str | None = None
+    error: str | None = None
 
     @property
     def label(self) -> str:
-        """What to call it in an error."""
+        """Name of the node for errors."""
         return self.name or self.machine
 
     @property
     def machine(self) -> str:
-        """The machine that it runs on."""
+        """Name and addresses of the machine it runs on."""
         return f"{self.hostname} ({', '.join(self.addresses[:3]) or 'no address'})"
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in the store."""
+        """Return the document that is written to the store."""
         return asdict(self)
 
 
 def registration_from(text: bytes) -> Registration:
-    """Back from the store, in which anybody who reaches it may have written.
+    """Parse a registration from the store, to which any process that reaches it may have written.
 
-    :raises InputError: when it is none.
+    :raises InputError: when it is invalid.
     """
     try:
         document = json.loads(text)
-        found = Registration(**{**document, "addresses": tuple(document["addresses"])})
+        node = Registration(**{**document, "addresses": tuple(document["addresses"])})
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise InputError("the rendezvous", "what came there is no torchrun of this job") from None
-    named = [name for name in (found.name, found.trouble) if name is not None]
-    names = (*named, found.hostname, found.digest, *found.addresses)
+        raise InputError("the rendezvous", "received a malformed registration") from None
+    named = [name for name in (node.name, node.error) if name is not None]
+    names = (*named, node.hostname, node.digest, *node.addresses)
     if not all(isinstance(name, str) and name for name in names) or not all(
-        type(number) is int for number in (found.pid, found.nodes, 0 if found.processes is None else found.processes)
+        type(number) is int
+        for number in (
+            node.pid,
+            node.nodes,
+            0 if node.processes is None else node.processes,
+        )
     ):
-        raise InputError("the rendezvous", "what came there is no torchrun of this job")
-    return found
+        raise InputError("the rendezvous", "received a malformed registration")
+    return node
 
 
-def refusal(roster: Sequence[Host], came: Sequence[Registration]) -> str | None:
-    """Why a job cannot start with those who have come so far, whoever comes next; None: nothing is wrong yet."""
-    for one in came:
-        if one.trouble is not None:
-            return one.trouble if one.trouble.startswith(one.hostname) else f"{one.label}: {one.trouble}"
-    for check in (_different_orders, _strangers, _twice, _elsewhere, _counts, _slots):
-        if wrong := check(roster, came):
-            return wrong
+def refusal(roster: Sequence[Host], registrations: Sequence[Registration]) -> str | None:
+    """Return why a job cannot start with these registrations, whoever registers next; None: no reason so far."""
+    for node in registrations:
+        if node.error is not None:
+            return node.error if node.error.startswith(node.hostname) else f"{node.label}: {node.error}"
+    for check in (
+        _different_orders,
+        _unknown_hosts,
+        _duplicates,
+        _wrong_addresses,
+        _wrong_node_counts,
+        _wrong_process_counts,
+    ):
+        if reason := check(roster, registrations):
+            return reason
     return None
 
 
-def missing(roster: Sequence[Host], came: Sequence[Registration]) -> list[str]:
-    """Hosts of the order that have not come."""
-    there = {one.name for one in came}
-    return [host.name for host in roster if host.name not in there]
+def missing(roster: Sequence[Host], registrations: Sequence[Registration]) -> list[str]:
+    """Return the hosts of the order that have not registered."""
+    present = {node.name for node in registrations}
+    return [host.name for host in roster if host.name not in present]
 
 
-def some(names: Sequence[str]) -> str:
-    """Names for an error: not a thousand of them."""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+def folded(names: Sequence[str]) -> str:
+    """Return names for an error, at most a few of them."""
+    more = f" and {len(names) - _MAX_NAMED_HOSTS} more" if len(names) > _MAX_NAMED_HOSTS else ""
+    return ", ".join(names[:_MAX_NAMED_HOSTS]) + more
 
 
-def _different_orders(roster: Sequence[Host], came: Sequence[Registration]) -> str | None:
+def _different_orders(roster: Sequence[Host], registrations: Sequence[Registration]) -> str | None:
     by_digest: dict[str, list[str]] = {}
-    for one in came:
-        by_digest.setdefault(one.digest, []).append(one.label)
+    for node in registrations:
+        by_digest.setdefault(node.digest, []).append(node.label)
     if len(by_digest) < 2:
         return None
-    said = "; ".join(f"{digest} on {some(names)}" for digest, names in by_digest.items())
-    return f"the nodes were given different orders: {said} (PLINK_ORDER, PLINK_HOSTS)"
+    orders = "; ".join(f"{digest} on {folded(names)}" for digest, names in by_digest.items())
+    return f"the nodes have different orders: {orders} (PLINK_ORDER, PLINK_HOSTS)"
 
 
-def _strangers(roster: Sequence[Host], came: Sequence[Registration]) -> str | None:
+def _unknown_hosts(roster: Sequence[Host], registrations: Sequence[Registration]) -> str | None:
     names = {host.name for host in roster}
-    strangers = [one.label for one in came if one.name not in names]
-    return f"{some(strangers)}: not in the order" if strangers else None
+    unknown = [node.label for node in registrations if node.name not in names]
+    return f"{folded(unknown)}: not in the order" if unknown else None
 
 
-def _twice(roster: Sequence[Host], came: Sequence[Registration]) -> str | None:
+def _duplicates(roster: Sequence[Host], registrations: Sequence[Registration]) -> str | None:
     first: dict[str, Registration] = {}
-    for one in came:
-        other = first.setdefault(one.label, one)
-        if other is not one:
-            return (
-                f"{one.label} came twice: process {other.pid} on {other.machine} and process {one.pid} on {one.machine}"
-            )
+    for node in registrations:
+        other = first.setdefault(node.label, node)
+        if other is not node:
+            first_process, second_process = (f"process {each.pid} on {each.machine}" for each in (other, node))
+            return f"{node.label} registered twice: {first_process} and {second_process}"
     return None
 
 
-def _elsewhere(roster: Sequence[Host], came: Sequence[Registration]) -> str | None:
-    """One that says it is a host of the order, and holds the address that the order gives another: PLINK_NODE is wrong
-    there, or the addresses are."""
+def _wrong_addresses(roster: Sequence[Host], registrations: Sequence[Registration]) -> str | None:
+    """Report a node that claims the name of a host whose address belongs to another: PLINK_NODE or the addresses are
+    wrong.
+    """
     listed = {host.name: canonical(host.address) for host in roster}
     owner = {address: name for name, address in listed.items() if address is not None and not is_loopback(address)}
-    for one in came:
-        others = [owner[address] for address in one.addresses if owner.get(address, one.name) != one.name]
-        if others and listed.get(one.name or "") not in one.addresses:
-            return f"{one.label} is {one.machine}: the order gives that address to {others[0]}"
+    for node in registrations:
+        owners = [owner[address] for address in node.addresses if owner.get(address, node.name) != node.name]
+        if owners and listed.get(node.name or "") not in node.addresses:
+            return f"{node.label} is {node.machine}: the order gives that address to {owners[0]}"
     return None
 
 
-def _counts(roster: Sequence[Host], came: Sequence[Registration]) -> str | None:
-    wrong = [one for one in came if one.nodes != len(roster)]
-    if not wrong:
+def _wrong_node_counts(roster: Sequence[Host], registrations: Sequence[Registration]) -> str | None:
+    mismatched = [node for node in registrations if node.nodes != len(roster)]
+    if not mismatched:
         return None
-    return f"--nnodes={wrong[0].nodes} on {some([one.label for one in wrong])}, but the order has {len(roster)} hosts"
+    labels = folded([node.label for node in mismatched])
+    return f"--nnodes={mismatched[0].nodes} on {labels}, but the order has {len(roster)} hosts"
 
 
-def _slots(roster: Sequence[Host], came: Sequence[Registration]) -> str | None:
-    told = [one for one in came if one.processes is not None]
+def _wrong_process_counts(roster: Sequence[Host], registrations: Sequence[Registration]) -> str | None:
+    reporting = [node for node in registrations if node.processes is not None]
     slots = {host.name: host.slots for host in roster}
-    if set(slots.values()) == {1}:  # a list of names: it says nothing of slots
-        if len({one.processes for one in told}) < 2:
+    if set(slots.values()) == {1}:  # a list of names has no slots
+        if len({node.processes for node in reporting}) < 2:
             return None
-        said = ", ".join(f"{one.processes} on {one.label}" for one in told[:_SHOWN])
-        return f"--nproc-per-node differs and the order has no slots: {said}"
-    wrong = [one for one in told if one.processes != slots[one.label]]
-    if not wrong:
+        counts = ", ".join(f"{node.processes} on {node.label}" for node in reporting[:_MAX_NAMED_HOSTS])
+        return f"--nproc-per-node differs and the order has no slots: {counts}"
+    mismatched = [node for node in reporting if node.processes != slots[node.label]]
+    if not mismatched:
         return None
-    said = "; ".join(f"{one.label} has slots={slots[one.label]}, not {one.processes}" for one in wrong[:_SHOWN])
-    return f"--nproc-per-node is not what the order's hosts have: {said}"
+    counts = "; ".join(
+        f"{node.label} has slots={slots[node.label]}, not {node.processes}" for node in mismatched[:_MAX_NAMED_HOSTS]
+    )
+    return f"--nproc-per-node differs from the order's slots: {counts}"

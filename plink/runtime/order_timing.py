@@ -1,8 +1,8 @@
 """One rank of `plink check --measure`: the same all-reduce by several orders of the same processes, in turns.
 
-Argument: what :func:`packed` makes. Every order has a process group of its own in which this process takes the place
-that the order gives it; groups are made once. Sums are checked. Rank 0 prints a JSON line a repetition: the seconds of
-every order, the slowest rank's.
+Argument: a configuration by :func:`pack_config`. Every order has a process group, made once, in which this process has
+the rank of that order. Sums are checked. Rank 0 prints a JSON line a repetition: the seconds of every order on the
+slowest rank.
 
 Runs on the hosts, which may have PyTorch and no plink: imports plink only for its backend.
 """
@@ -17,53 +17,58 @@ import time
 import zlib
 from typing import Any
 
-_PATIENCE = datetime.timedelta(seconds=300)
+_TIMEOUT = datetime.timedelta(seconds=300)
 
 
-def packed(asked: dict[str, Any]) -> str:
-    """``kind``: "gloo" or "plink"; ``places``, shape (orders, ranks): where in its group each rank stands;
-    ``size_bytes``, ``warm_up``, ``repeats``. As one word."""
-    return base64.urlsafe_b64encode(zlib.compress(json.dumps(asked).encode(), 9)).decode()
+def pack_config(config: dict[str, Any]) -> str:
+    """Return a configuration as one word.
+
+    ``kind``: "gloo" or "plink"; ``places``, shape (orders, ranks): each rank's rank in the order's group;
+    ``size_bytes``, ``warm_up``, ``repeats``.
+    """
+    return base64.urlsafe_b64encode(zlib.compress(json.dumps(config).encode(), 9)).decode()
 
 
-def unpacked(word: str) -> dict[str, Any]:
-    """The other way."""
-    asked: dict[str, Any] = json.loads(zlib.decompress(base64.urlsafe_b64decode(word)))
-    return asked
+def unpack_config(word: str) -> dict[str, Any]:
+    """Return the configuration of :func:`pack_config`."""
+    config: dict[str, Any] = json.loads(zlib.decompress(base64.urlsafe_b64decode(word)))
+    return config
 
 
-def _allow_files() -> None:
-    """As many open files as may be: every order has connections of its own to every rank, and the 1,024 that a login
-    has as a rule are spent by ten orders of forty ranks."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+def _raise_file_limit() -> None:
+    """Raise the limit of open files: every order has its own connections to every rank.
+
+    A login's usual 1,024 files suffice for ten orders of forty ranks.
+    """
+    _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
 
 
 def main() -> None:
-    """Measure."""
+    """Measure as one rank."""
     import torch
     import torch.distributed
 
     dist: Any = torch.distributed
-    asked = unpacked(sys.argv[1])
+    config = unpack_config(sys.argv[1])
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.set_num_threads(1)
-    _allow_files()
+    _raise_file_limit()
     store = dist.TCPStore(
-        os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), world, is_master=rank == 0, timeout=_PATIENCE
+        os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), world, is_master=rank == 0, timeout=_TIMEOUT
     )
-    base = dist.ProcessGroupGloo(dist.PrefixStore("base/", store), rank, world, _PATIENCE)
+    base = dist.ProcessGroupGloo(dist.PrefixStore("base/", store), rank, world, _TIMEOUT)
     groups: list[Any] = []
-    for number, places in enumerate(asked["places"]):
+    for number, places in enumerate(config["places"]):
         prefix = dist.PrefixStore(f"order-{number}/", store)
-        if asked["kind"] == "gloo":
-            groups.append(dist.ProcessGroupGloo(prefix, places[rank], world, _PATIENCE))
+        if config["kind"] == "gloo":
+            groups.append(dist.ProcessGroupGloo(prefix, places[rank], world, _TIMEOUT))
         else:
             from plink.runtime.aggengine.backend import PlinkProcessGroup
 
-            groups.append(PlinkProcessGroup(prefix, places[rank], world, _PATIENCE))
-    data = torch.empty(max(1, asked["size_bytes"] // 4), dtype=torch.float32)
-    for repeat in range(-asked["warm_up"], asked["repeats"]):
+            groups.append(PlinkProcessGroup(prefix, places[rank], world, _TIMEOUT))
+    data = torch.empty(max(1, config["size_bytes"] // 4), dtype=torch.float32)
+    for repeat in range(-config["warm_up"], config["repeats"]):
         seconds = torch.zeros(len(groups), dtype=torch.float64)
         for number, group in enumerate(groups):
             data.fill_(rank + 1)
@@ -78,7 +83,7 @@ def main() -> None:
             print(json.dumps({"seconds": [round(value, 6) for value in seconds.tolist()]}), flush=True)
     base.barrier().wait()  # the store ends with rank 0
     for group in groups:
-        if asked["kind"] != "gloo":
+        if config["kind"] != "gloo":
             group.shutdown()
 
 

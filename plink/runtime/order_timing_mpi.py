@@ -1,6 +1,6 @@
-"""The same as :mod:`plink.runtime.order_timing` by MPI (mpi4py): every order is a communicator of its own.
+"""Timing of orders as :mod:`plink.runtime.order_timing`, by MPI (mpi4py): every order is a communicator of its own.
 
-Which algorithm runs is for MPI's own settings.
+MPI's own settings select the algorithm.
 """
 
 import json
@@ -10,10 +10,10 @@ from array import array
 from mpi4py import MPI
 
 
-def main(asked: dict[str, object]) -> None:
+def main(config: dict[str, object]) -> None:
     """Measure; rank 0 prints a JSON line a repetition."""
     world = MPI.COMM_WORLD
-    places, size_bytes, warm_up, repeats = (asked[key] for key in ("places", "size_bytes", "warm_up", "repeats"))
+    places, size_bytes, warm_up, repeats = (config[key] for key in ("places", "size_bytes", "warm_up", "repeats"))
     assert isinstance(places, list)
     assert isinstance(size_bytes, int)
     assert isinstance(warm_up, int)
@@ -21,18 +21,18 @@ def main(asked: dict[str, object]) -> None:
     orders = [world.Split(0, row[world.rank]) for row in places]
     elements, expected = max(1, size_bytes // 4), world.size * (world.size + 1) / 2
     for repeat in range(-warm_up, repeats):
-        mine = array("d")
+        own_seconds = array("d")
         for order in orders:
             data = array("f", [world.rank + 1]) * elements
             world.Barrier()
             began = MPI.Wtime()
             order.Allreduce(MPI.IN_PLACE, [data, MPI.FLOAT])
-            mine.append(MPI.Wtime() - began)
+            own_seconds.append(MPI.Wtime() - began)
             if data.count(expected) != elements:
                 print(f"rank {world.rank}: the all-reduce gave a wrong sum", file=sys.stderr, flush=True)
                 world.Abort(1)
-        slowest = array("d", mine)
-        world.Allreduce(mine, slowest, MPI.MAX)
+        slowest = array("d", own_seconds)
+        world.Allreduce(own_seconds, slowest, MPI.MAX)
         if world.rank == 0 and repeat >= 0:
             print(json.dumps({"seconds": [round(value, 6) for value in slowest]}), flush=True)
 

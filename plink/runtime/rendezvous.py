@@ -1,8 +1,8 @@
-"""torchrun's rendezvous in plink's order: a node's group rank is its host's place in the order.
+"""torchrun's rendezvous in plink's order: a node's group rank is its host's position in the order.
 
-One node serves a store at the endpoint and judges who came (:mod:`plink.runtime.membership`); every node reads its
-verdict. The membership is fixed: a restart is a new round of the same hosts in the same order. In each round the first
-host of the order serves a new store for the workers, at MASTER_ADDR and MASTER_PORT.
+One node serves a store at the endpoint and decides who takes part (:mod:`plink.runtime.membership`); every node reads
+its decision. The membership is fixed: a restart is a new round of the same hosts in the same order. In each round the
+first host of the order serves a new store for the workers, at MASTER_ADDR and MASTER_PORT.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from torch.distributed.launcher.api import LaunchConfig
 from plink.errors import PlinkError
 from plink.model.hosts import Host
 from plink.records import workspace
-from plink.remote.addresses import canonical, family_of, local_addresses, source_towards
-from plink.runtime.membership import Registration, missing, refusal, registration_from, some
+from plink.remote.addresses import canonical, family_of, local_addresses, source_address_for
+from plink.runtime.membership import Registration, folded, missing, refusal, registration_from
 from plink.runtime.roster import digest, find_self, is_loopback, numeric, read_roster
 
 PORT = 29500  # torchrun's default
 _JOIN_S = 600  # as torchrun's other backends
-_LOOK_S = 0.05
-_NODES_A_LOOK = 100  # looks get rarer with more nodes than this: one process answers them all
-_WAITING_LOOK_S = 1.0
-# The judge may have begun later than those who wait for its verdict.
+_POLL_S = 0.05
+_NODES_PER_POLL = 100  # nodes poll less often where there are more: one process answers them all
+_WAITING_POLL_S = 1.0
+# The deciding node may have begun later than those who wait for its decision.
 _VERDICT_S = 15.0
 _HANDSHAKE_S = 60.0
-# A verdict is of use to those only who can still read it, and the others leave a store more quietly before it goes.
+# Other nodes must be able to read the decision before the store ends.
 _LINGER_S = 10.0
 _LEAVING_S = 5.0
 _BACKLOG = 4096
@@ -57,9 +57,11 @@ _KINDS: dict[str, type[RendezvousError]] = {
 }
 
 
-def processes_asked_for() -> int | None:
-    """``--nproc-per-node``, resolved. No argument of a rendezvous holds it: it is read where torch's launcher, which
-    is calling us, keeps it. None when nobody up there is that launcher."""
+def requested_processes() -> int | None:
+    """Return ``--nproc-per-node``, resolved; None when the caller is not torch's launcher.
+
+    No argument of a rendezvous has it, so it is read from the frame of torch's launcher, which calls this.
+    """
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         config = frame.f_locals.get("config")
@@ -70,11 +72,13 @@ def processes_asked_for() -> int | None:
 
 
 class PlinkRendezvous(RendezvousHandler):
-    """See the module. Settings of ``--rdzv-conf``: ``node``, ``join_timeout`` (seconds), ``is_host`` (serve the store
-    here, whoever the endpoint's name points to).
+    """Rendezvous handler in plink's order. See the module.
+
+    Settings of ``--rdzv-conf``: ``node``, ``join_timeout`` (seconds), ``is_host`` (serve the store here, wherever the
+    endpoint's name points).
 
     :param processes: ``--nproc-per-node``, None when unknown.
-    :raises ValueError: for an elastic ``--nnodes=A:B``, and for settings that cannot be.
+    :raises ValueError: for an elastic ``--nnodes=A:B``, and for invalid settings.
     """
 
     def __init__(self, parameters: RendezvousParameters, processes: int | None) -> None:
@@ -85,12 +89,12 @@ class PlinkRendezvous(RendezvousHandler):
         self._parameters, self._processes = parameters, processes
         self._join_s = parameters.get_as_int("join_timeout", _JOIN_S) or _JOIN_S
         self._roster: tuple[Host, ...] = ()
-        self._me: Registration | None = None
+        self._registration: Registration | None = None
         self._store: TCPStore | None = None
-        self._served_here = False
+        self._is_server = False
         self._worker_store: TCPStore | None = None
         self._round = 0
-        self._looked_at, self._waiting = 0.0, 0
+        self._polled_at, self._waiting = 0.0, 0
 
     def get_backend(self) -> str:
         """See :class:`RendezvousHandler`; so for the other methods."""
@@ -106,13 +110,13 @@ class PlinkRendezvous(RendezvousHandler):
 
     def next_rendezvous(self) -> RendezvousInfo:
         deadline = time.monotonic() + self._join_s
-        if self._me is None:
-            self._me = self._register_myself()
+        if self._registration is None:
+            self._registration = self._register()
         if self._store is None:
             self._store = self._open_store(deadline)
         self._round += 1
         try:
-            return self._join(self._me, self._in_round(self._round), deadline)
+            return self._join(self._registration, self._in_round(self._round), deadline)
         except DistError as error:
             raise self._lost(error) from None
 
@@ -120,79 +124,79 @@ class PlinkRendezvous(RendezvousHandler):
         return self._store is not None and self._store.check([self._key("closed")])
 
     def set_closed(self) -> None:
-        if self._store is not None and self._me is not None:
-            self._store.set(self._key("closed"), self._me.label)
+        if self._store is not None and self._registration is not None:
+            self._store.set(self._key("closed"), self._registration.label)
 
     def num_nodes_waiting(self) -> int:
-        """Nodes that wait for the next round, as their workers failed: whoever has healthy ones restarts them, too."""
-        if self._store is None or time.monotonic() < self._looked_at + _WAITING_LOOK_S:
+        """Return how many nodes wait for the next round: their workers failed, and other nodes restart theirs, too."""
+        if self._store is None or time.monotonic() < self._polled_at + _WAITING_POLL_S:
             return self._waiting
         try:
             self._waiting = self._in_round(self._round + 1).add("came", 0)
         except DistError as error:
             raise self._lost(error) from None
-        self._looked_at = time.monotonic()
+        self._polled_at = time.monotonic()
         return self._waiting
 
     def shutdown(self) -> bool:
-        """This node leaves, and none can start another round without it."""
+        """Leave the job. No node can start another round without this one."""
         if self._store is None:
             return True
         try:
             self.set_closed()
-            gone = self._store.add(self._key("gone"), 1)
+            left_nodes = self._store.add(self._key("gone"), 1)
             deadline = time.monotonic() + _LEAVING_S
-            while self._served_here and gone < len(self._roster) and time.monotonic() < deadline:
-                time.sleep(_LOOK_S)
-                gone = self._store.add(self._key("gone"), 0)
+            while self._is_server and left_nodes < len(self._roster) and time.monotonic() < deadline:
+                time.sleep(_POLL_S)
+                left_nodes = self._store.add(self._key("gone"), 0)
         except DistError:
             return False
         return True
 
-    # Who we are, and where the store is.
+    # The identity of this node, and the store.
 
-    def _register_myself(self) -> Registration:
+    def _register(self) -> Registration:
         hostname, addresses = socket.gethostname(), local_addresses()
-        name, trouble = None, None
+        name, reason = None, None
         try:
             self._roster = read_roster(os.environ.get("PLINK_ORDER") or workspace.ORDER, os.environ.get("PLINK_HOSTS"))
             name = self._parameters.get("node") or os.environ.get("PLINK_NODE")
             name = name or find_self(self._roster, hostname, addresses).name
         except PlinkError as error:
-            trouble = str(error)
+            reason = str(error)
             if not self._parameters.endpoint.strip():
-                raise RendezvousError(trouble) from None
+                raise RendezvousError(reason) from None
         nodes = self._parameters.max_nodes
         return Registration(
-            name, hostname, tuple(addresses), os.getpid(), digest(self._roster), nodes, self._processes, trouble
+            name, hostname, tuple(addresses), os.getpid(), digest(self._roster), nodes, self._processes, reason
         )
 
     def _endpoint(self) -> tuple[str, int, bool]:
-        """(host, port, whether this node serves the store there)."""
+        """Return (host, port, whether this node serves the store there)."""
         endpoint = self._parameters.endpoint.strip()
-        assert self._me is not None
+        assert self._registration is not None
         if endpoint:
             host, port = parse_rendezvous_endpoint(endpoint, PORT)
-            mine = host in ("localhost", self._me.hostname) or any(
-                is_loopback(address) or address in self._me.addresses for address in numeric(host)
+            is_own = host in ("localhost", self._registration.hostname) or any(
+                is_loopback(address) or address in self._registration.addresses for address in numeric(host)
             )
         else:
             host, port = self._roster[0].address, PORT
-            mine = self._me.name == self._roster[0].name
-        return host, port, bool(self._parameters.get_as_bool("is_host", mine))
+            is_own = self._registration.name == self._roster[0].name
+        return host, port, bool(self._parameters.get_as_bool("is_host", is_own))
 
     def _open_store(self, deadline: float) -> TCPStore:
-        host, port, mine = self._endpoint()
-        if mine:
-            found = numeric(host)
-            store = _serve(found[0] if found else "0.0.0.0", port, self._join_s)
+        host, port, is_own = self._endpoint()
+        if is_own:
+            addresses = numeric(host)
+            store = _serve(addresses[0] if addresses else "0.0.0.0", port, self._join_s)
             if store is not None:
-                self._served_here = True
+                self._is_server = True
                 return store
         return self._connect(host, port, deadline)
 
     def _connect(self, host: str, port: int, deadline: float) -> TCPStore:
-        assert self._me is not None
+        assert self._registration is not None
         while True:
             try:
                 with socket.create_connection((host, port), timeout=max(0.1, deadline - time.monotonic())):
@@ -200,27 +204,27 @@ class PlinkRendezvous(RendezvousHandler):
             except OSError as error:
                 if time.monotonic() >= deadline:
                     raise RendezvousConnectionError(
-                        f"{self._me.label} found no rendezvous at {host}:{port} within {self._join_s} s "
-                        f"({error.strerror or error}): the host that has this address is to serve it"
+                        f"{self._registration.label} found no rendezvous at {host}:{port} within {self._join_s} s "
+                        f"({error.strerror or error}); the host of this address must serve it"
                     ) from None
-                time.sleep(_LOOK_S * 4)
-        # What accepts connections and says nothing would hold TCPStore for ever.
-        found: list[TCPStore | Exception] = []
+                time.sleep(_POLL_S * 4)
+        # TCPStore would wait for ever for a silent server.
+        result: list[TCPStore | Exception] = []
         limit_s = max(1.0, min(_HANDSHAKE_S, deadline - time.monotonic()))
 
         def connect() -> None:
             try:
-                found.append(TCPStore(host, port, is_master=False, timeout=timedelta(seconds=limit_s)))
+                result.append(TCPStore(host, port, is_master=False, timeout=timedelta(seconds=limit_s)))
             except Exception as error:
-                found.append(error)
+                result.append(error)
 
         thread = threading.Thread(target=connect, daemon=True, name="plink-store")
         thread.start()
         thread.join(limit_s)
-        if not found or isinstance(found[0], Exception):
-            raise RendezvousConnectionError(f"what answers {self._me.label} at {host}:{port} is no rendezvous")
-        found[0].set_timeout(timedelta(seconds=self._join_s))
-        return found[0]
+        if not result or isinstance(result[0], Exception):
+            raise RendezvousConnectionError(f"{self._registration.label}: the server at {host}:{port} is no rendezvous")
+        result[0].set_timeout(timedelta(seconds=self._join_s))
+        return result[0]
 
     def _key(self, name: str) -> str:
         return f"plink/{self.get_run_id()}/{name}"
@@ -231,65 +235,69 @@ class PlinkRendezvous(RendezvousHandler):
 
     def _lost(self, error: Exception) -> RendezvousConnectionError:
         host, port, _ = self._endpoint()
-        said = str(error).splitlines()[0]
+        message = str(error).splitlines()[0]
         return RendezvousConnectionError(
-            f"the rendezvous at {host}:{port} is gone, and with it the torchrun that served it ({said})"
+            f"lost the rendezvous at {host}:{port}: the torchrun that served it has ended ({message})"
         )
 
     # One round.
 
-    def _join(self, me: Registration, store: PrefixStore, deadline: float) -> RendezvousInfo:
+    def _join(self, node: Registration, store: PrefixStore, deadline: float) -> RendezvousInfo:
         number = store.add("came", 1) - 1
-        store.set(f"node-{number}", json.dumps(me.to_json()))
-        if self._served_here:
-            self._judge(store, deadline)
-        pause_s = _LOOK_S * max(1.0, me.nodes / _NODES_A_LOOK)
+        store.set(f"node-{number}", json.dumps(node.to_json()))
+        if self._is_server:
+            self._decide(store, deadline)
+        pause_s = _POLL_S * max(1.0, node.nodes / _NODES_PER_POLL)
         while not store.check(["verdict"]):
             if time.monotonic() > deadline + _VERDICT_S:
-                raise RendezvousTimeoutError(f"{me.label} was told nothing by the rendezvous within {self._join_s} s")
+                raise RendezvousTimeoutError(f"{node.label}: no decision of the rendezvous within {self._join_s} s")
             time.sleep(pause_s)
         verdict = json.loads(store.get("verdict"))
         store.add("heard", 1)
         if verdict["error"] is not None:
-            if self._served_here:
+            if self._is_server:
                 self._linger(store, verdict["expected"])
             raise _KINDS[verdict["kind"]](verdict["error"])
         if number not in verdict["members"]:
-            raise RendezvousError(f"{me.label} came when the job had begun: its place was taken")
-        rank = [host.name for host in self._roster].index(me.label)
+            raise RendezvousError(f"{node.label} registered after the job had begun: its place is taken")
+        rank = [host.name for host in self._roster].index(node.label)
         self._waiting = 0
         return RendezvousInfo(PrefixStore("agent", store), rank, len(self._roster), self._master(store, rank))
 
-    def _judge(self, store: PrefixStore, deadline: float) -> None:
-        came: list[Registration] = []
+    def _decide(self, store: PrefixStore, deadline: float) -> None:
+        registrations: list[Registration] = []
         error, kind = None, "refused"
-        while error is None and (missing(self._roster, came) or not came):
-            if store.check([f"node-{len(came)}"]):
+        while error is None and (missing(self._roster, registrations) or not registrations):
+            if store.check([f"node-{len(registrations)}"]):
                 try:
-                    came.append(registration_from(store.get(f"node-{len(came)}")))
-                    error = refusal(self._roster, came)
-                except PlinkError as strange:
-                    error = str(strange)
+                    registrations.append(registration_from(store.get(f"node-{len(registrations)}")))
+                    error = refusal(self._roster, registrations)
+                except PlinkError as invalid:
+                    error = str(invalid)
             elif self._store is not None and self._store.check([self._key("closed")]):
-                who = self._store.get(self._key("closed")).decode()
-                error, kind = f"{who} has left the job: its torchrun has ended", "closed"
+                node = self._store.get(self._key("closed")).decode()
+                error, kind = f"{node} left the job: its torchrun has ended", "closed"
             elif time.monotonic() > deadline:
-                late = missing(self._roster, came)
-                error, kind = f"{some(late)}: not there within {self._join_s} s (join_timeout)", "late"
+                late = missing(self._roster, registrations)
+                error, kind = f"{folded(late)}: no registration within {self._join_s} s (join_timeout)", "late"
             else:
-                time.sleep(_LOOK_S)
-        expected = len(came) if kind != "refused" else max([len(came), *(one.nodes for one in came)])
-        members = list(range(len(came)))
+                time.sleep(_POLL_S)
+        expected = (
+            len(registrations)
+            if kind != "refused"
+            else max([len(registrations), *(registration.nodes for registration in registrations)])
+        )
+        members = list(range(len(registrations)))
         store.set("verdict", json.dumps({"error": error, "kind": kind, "members": members, "expected": expected}))
 
     @staticmethod
     def _linger(store: PrefixStore, expected: int) -> None:
         until = time.monotonic() + _LINGER_S
         while store.add("heard", 0) < expected and time.monotonic() < until:
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
 
     def _master(self, store: PrefixStore, rank: int) -> RendezvousStoreInfo:
-        """Where the workers find their store: served on the first host, new in each round."""
+        """Return where the workers find their store: served on the first host, new in each round."""
         if rank == 0:
             address = self._own_address()
             served = _serve(address, 0, self._join_s)
@@ -300,39 +308,40 @@ class PlinkRendezvous(RendezvousHandler):
         return RendezvousStoreInfo(address, port)
 
     def _own_address(self) -> str:
-        """Where the others reach this host: as the order has it, ``--local-addr``, or what reaches the store."""
-        assert self._me is not None
-        listed = next(host.address for host in self._roster if host.name == self._me.label)
-        mine = [*self._me.addresses, *(["127.0.0.1"] if is_loopback(listed) else [])]
+        """Return this host's address for other nodes: the order's, ``--local-addr``, or the one towards the store."""
+        assert self._registration is not None
+        listed = next(host.address for host in self._roster if host.name == self._registration.label)
+        own_addresses = [*self._registration.addresses, *(["127.0.0.1"] if is_loopback(listed) else [])]
         for address in [listed, self._parameters.local_addr or ""]:
-            known = canonical(address)
-            if known is not None and known in mine:
-                return known
+            numeric_address = canonical(address)
+            if numeric_address is not None and numeric_address in own_addresses:
+                return numeric_address
         if self._parameters.local_addr:
             return self._parameters.local_addr
-        found = [address for address in numeric(listed) if address in mine]
-        if found:
-            return found[0]
+        resolved = [address for address in numeric(listed) if address in own_addresses]
+        if resolved:
+            return resolved[0]
         endpoint = numeric(self._endpoint()[0])
         try:
-            return source_towards(endpoint[0])
+            return source_address_for(endpoint[0])
         except (OSError, IndexError):
             return listed
 
 
 def _serve(address: str, port: int, timeout_s: float) -> TCPStore | None:
-    """A store at this very address where it is ours, at every address of this machine where a network translates it;
+    """Serve a store at this address, or at every address of this machine where a network translates it.
+
     None when the port is in use.
 
     :raises RendezvousConnectionError: when it cannot be served here.
     """
-    known = canonical(address) or next(iter(numeric(address)), "0.0.0.0")
-    family = family_of(known)
+    numeric_address = canonical(address) or next(iter(numeric(address)), "0.0.0.0")
+    family = family_of(numeric_address)
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            sock.bind((known, port))
+            sock.bind((numeric_address, port))
         except OSError as error:
             if error.errno != errno.EADDRNOTAVAIL:
                 raise

@@ -1,4 +1,4 @@
-"""Which hosts take part in a job, in which order, and which of them this machine is."""
+"""Roster of a job: its hosts in rank order, and which of them this machine is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from plink.remote.addresses import canonical
 
 
 def read_roster(order: str | Path, hosts: str | Path | None) -> tuple[Host, ...]:
-    """The hosts in rank order.
+    """Read the hosts in rank order.
 
     :param order: ``plink.order/1``, or a hosts file or list of names, one a line, in rank order.
     :param hosts: a hosts file or a file with ``hosts`` (a network), for the addresses and slots that ``order`` lacks.
@@ -31,15 +31,15 @@ def read_roster(order: str | Path, hosts: str | Path | None) -> tuple[Host, ...]
         members = parse_hosts(text, where).members
     if hosts is None:
         return members
-    place, text = name_of(hosts), read_text(hosts)
-    if _is_json(place, text):
-        known = hosts_from_json(parse_document(text, place).get("hosts"), None, place).by_name()
+    hosts_where, text = name_of(hosts), read_text(hosts)
+    if _is_json(hosts_where, text):
+        by_name = hosts_from_json(parse_document(text, hosts_where).get("hosts"), None, hosts_where).by_name()
     else:
-        known = parse_hosts(text, place).by_name()
+        by_name = parse_hosts(text, hosts_where).by_name()
     for host in members:
-        if host.name not in known:
-            raise InputError(place, f"there is no {host.name!r}, which stands in {where}")
-    return tuple(replace(host, address=known[host.name].address, slots=known[host.name].slots) for host in members)
+        if host.name not in by_name:
+            raise InputError(hosts_where, f"no host {host.name!r}, which is in {where}")
+    return tuple(replace(host, address=by_name[host.name].address, slots=by_name[host.name].slots) for host in members)
 
 
 def _is_json(where: str, text: str) -> bool:
@@ -47,31 +47,31 @@ def _is_json(where: str, text: str) -> bool:
 
 
 def _names(host: Host) -> list[str]:
-    """What it is called, its address where that is a name: 10.0.0.1 is no host of the domain 0.0.1."""
+    """Return a host's names: also its address where that is a name (10.0.0.1 is no host of the domain 0.0.1)."""
     return [host.name, *([host.address] if canonical(host.address) is None else [])]
 
 
 def digest(roster: Sequence[Host]) -> str:
-    """The same where names, their order and slots are."""
-    said = json.dumps([(host.name, host.slots) for host in roster])
-    return hashlib.sha256(said.encode()).hexdigest()[:8]
+    """Return a digest of names, their order and slots."""
+    text = json.dumps([(host.name, host.slots) for host in roster])
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def numeric(name: str) -> list[str]:
-    """The addresses that a name (or an address) stands for here, as the kernel writes them; none when not known."""
-    if name.isdecimal():  # a host called 101, which the resolver takes for the address 0.0.0.101
+    """Return the addresses that a name (or an address) resolves to here, as the kernel writes them; none if unknown."""
+    if name.isdecimal():  # a host named 101, which the resolver takes for the address 0.0.0.101
         return []
     try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        entries = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return []
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
 def is_loopback(address: str) -> bool:
-    """Whether it is an address that every machine holds; no name is."""
-    known = canonical(address)
-    return known is not None and ipaddress.ip_address(known.partition("%")[0]).is_loopback
+    """Return whether it is an address that every machine holds; no name is."""
+    numeric_address = canonical(address)
+    return numeric_address is not None and ipaddress.ip_address(numeric_address.partition("%")[0]).is_loopback
 
 
 def find_self(
@@ -80,28 +80,29 @@ def find_self(
     addresses: Sequence[str],
     resolve: Callable[[str], list[str]] = numeric,
 ) -> Host:
-    """The host that this machine is: by its addresses, else by its host name, else by what other names resolve to.
+    """Return the host that this machine is: by its addresses, else by its host name, else by what other names resolve
+    to.
 
-    Names are resolved last: a resolver asked for each of thousands of names by each of as many machines is slow.
+    Names are resolved last: thousands of names resolved by as many machines take long.
 
     :param addresses: of this machine, as its kernel writes them.
     :raises HostError: when it is none of them, or may be several.
     """
-    mine = set(addresses)
-    by_address = [host for host in roster if canonical(host.address) in mine or is_loopback(host.address)]
-    first = hostname.split(".")[0]
+    own_addresses = set(addresses)
+    by_address = [host for host in roster if canonical(host.address) in own_addresses or is_loopback(host.address)]
+    short_name = hostname.split(".")[0]
     named = [host for host in roster if hostname in (host.name, host.address)] or [
-        host for host in roster if first in (name.split(".")[0] for name in _names(host))
+        host for host in roster if short_name in (name.split(".")[0] for name in _names(host))
     ]
-    both = [host for host in by_address if host in named]
-    found = both or by_address or named
-    if not found:
+    by_both = [host for host in by_address if host in named]
+    candidates = by_both or by_address or named
+    if not candidates:
         names = [host for host in roster if canonical(host.address) is None]
-        found = [host for host in names if mine & set(resolve(host.address))]
-    if not found:
-        held = ", ".join(addresses[:3]) or "no address"
-        raise HostError(f"{hostname} ({held})", "not in the order (PLINK_NODE=NAME says which host of it this is)")
-    if len(found) > 1:
-        several = " or ".join(host.name for host in found[:4])
-        raise HostError(hostname, f"may be {several} of the order: PLINK_NODE=NAME says which")
-    return found[0]
+        candidates = [host for host in names if own_addresses & set(resolve(host.address))]
+    if not candidates:
+        own = ", ".join(addresses[:3]) or "no address"
+        raise HostError(f"{hostname} ({own})", "not in the order; name its host by PLINK_NODE=NAME")
+    if len(candidates) > 1:
+        choices = " or ".join(host.name for host in candidates[:4])
+        raise HostError(hostname, f"may be {choices} of the order; name it by PLINK_NODE=NAME")
+    return candidates[0]

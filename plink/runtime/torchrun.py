@@ -1,6 +1,6 @@
-"""The entry point ``plink`` of the group ``torchrun.handlers``: ``torchrun --rdzv-backend=plink``.
+"""Entry point ``plink`` of the group ``torchrun.handlers``: ``torchrun --rdzv-backend=plink``.
 
-Every torchrun on the machine loads this, whatever backend it was asked for: nothing is imported before it is needed.
+Every torchrun on the machine loads this, whatever its backend: imports are deferred.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 def entry_point() -> Callable[[RendezvousParameters], RendezvousHandler]:
-    """What torchrun registers under the name of the entry point."""
+    """Return the factory that torchrun registers under the name of the entry point."""
     return create
 
 
 def create(parameters: RendezvousParameters) -> RendezvousHandler:
-    """The rendezvous of one torchrun.
+    """Return the rendezvous of one torchrun.
 
-    :raises ValueError: for an elastic ``--nnodes=A:B``, and for a setting of ``--rdzv-conf`` that cannot be.
+    :raises ValueError: for an elastic ``--nnodes=A:B``, and for an invalid setting of ``--rdzv-conf``.
     """
-    from plink.runtime.rendezvous import PlinkRendezvous, processes_asked_for
+    from plink.runtime.rendezvous import PlinkRendezvous, requested_processes
 
-    return PlinkRendezvous(parameters, processes_asked_for())
+    return PlinkRendezvous(parameters, requested_processes())

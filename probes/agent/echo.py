@@ -1,4 +1,4 @@
-"""Both ends of a STAMP measurement in one thread: send probes, reflect the peer's, keep what the answers say.
+"""Both ends of a STAMP measurement in one thread: sends probes, reflects the peer's, and times the answers.
 
 Runs on the hosts: standard library only. The two hosts of a pair measure each other at the same time: with the kernel's
 timestamps on both sides, (T4 - T1) - (T3 - T2) leaves out whatever time a packet waits for either process.
@@ -27,18 +27,18 @@ from probes.stamp import (
 )
 
 _HELLO_EVERY_S = 0.05
-_HELLO_SOONER_S, _SOONER = 0.002, 10  # the first few: the peer usually hears of the measurement in a moment
-_HELLO_S = 3.0  # the peer may hear of the measurement a little later than this end
-_MOST_LOST = 64  # in a row: the way is cut, the rest is not tried
+_FIRST_HELLO_EVERY_S, _FIRST_HELLOS = 0.002, 10  # the peer usually gets its request at the same time
+_HELLO_S = 3.0  # the peer may get its request a little later than this end
+_MAX_LOST_IN_A_ROW = 64  # the path is down: the remaining probes are not sent
 _TTL = 255  # RFC 8762 section 4.2.1
 _NO_TTL = 0
 _BATCHES = 4
 _GREETINGS = 1 << 20  # sequence numbers from here on are greetings, below it probes
-_MOST_SEQUENCES = _GREETINGS + 128
+_SEQUENCES = _GREETINGS + 128
 
 
 class Echo:
-    """The sockets of one agent: one that reflects, and ``source_ports`` that send (each is an ECMP path of its own)."""
+    """Sockets of one agent: one that reflects, and ``source_ports`` that send (each is an ECMP path of its own)."""
 
     def __init__(self, key: Key, address: str, source_ports: int) -> None:
         self._key, self._inbox = key, Inbox()
@@ -49,44 +49,44 @@ class Echo:
         self._by_fd = {sock.fileno(): sock for sock in self._senders}
 
     def register(self, poll: select.epoll) -> None:
-        """Let a poll wake up for these sockets (error queues wake it by themselves)."""
+        """Register the sockets with an epoll object (it reports error queues by default)."""
         for sock in (self._reflector, *self._senders):
             poll.register(sock.fileno(), select.EPOLLIN)
 
-    def begin(self, task: dict[str, Any]) -> None:
-        """Measure with one peer from now on; what is left of the measurement before is dropped."""
-        self._session = Session(task, self._senders, self._inbox)
+    def begin(self, request: dict[str, Any]) -> None:
+        """Begin to measure with one peer. A measurement in progress is dropped."""
+        self._session = Session(request, self._senders, self._inbox)
 
-    def ready(self, fd: int) -> None:
-        """One of the sockets has something."""
+    def on_readable(self, fd: int) -> None:
+        """Process what waits at one of the sockets."""
         if fd == self._reflector.fileno():
             self._reflect()
         elif fd in self._by_fd:
             self._collect(self._by_fd[fd])
 
-    def proceed(self) -> dict[str, Any] | None:
-        """Send what may be sent; the result, once, when the measurement is over."""
+    def poll_result(self) -> dict[str, Any] | None:
+        """Send the probes that are due, and return the result, once, when the measurement is done."""
         session = self._session
-        if session is None or session.told:
+        if session is None or session.reported:
             return None
         session.send(self._key)
         if not session.is_over():
             return None
-        session.told = True
+        session.reported = True
         return session.result()
 
-    def waits_s(self) -> float | None:
-        """For how long there is nothing to do unless a packet comes; None when only the controller can begin any."""
+    def poll_timeout_s(self) -> float | None:
+        """Return for how long only packets need attention; None without a measurement."""
         session = self._session
-        return None if session is None or session.told else session.waits_s()
+        return None if session is None or session.reported else session.poll_timeout_s()
 
     def _reflect(self) -> None:
         """Answer every waiting probe of this session, each sequence number once."""
         session = self._session
-        for _ in range(_BATCHES):  # what is left wakes the poll again
+        for _ in range(_BATCHES):  # what remains wakes the poll again
             try:
                 waiting = self._inbox.receive(self._reflector)
-            except OSError:  # an ICMP error from an earlier answer; says nothing about what waits here
+            except OSError:  # an ICMP error from an earlier answer: more packets may wait here
                 continue
             if not waiting:
                 return
@@ -102,18 +102,18 @@ class Echo:
                     self._key, number, ntp_from_ns(time.time_ns()), ntp_from_ns(abs(t2_ns)), sender, ttl
                 )
                 with contextlib.suppress(OSError):
-                    self._reflector.sendto(answer, session.at_port(peer))
+                    self._reflector.sendto(answer, session.answer_address(peer))
 
     def _collect(self, sock: socket.socket) -> None:
-        """Take in every waiting answer."""
+        """Process every waiting answer."""
         session = self._session
         stamps = self._inbox.sent_at(sock)
         if session is not None:
-            session.stamp(sock, stamps)
+            session.on_stamps(sock, stamps)
         for _ in range(_BATCHES):
             try:
                 waiting = self._inbox.receive(sock)
-            except OSError:  # "port unreachable" by ICMP: the probe counts as lost when its time is over
+            except OSError:  # "port unreachable" by ICMP: the probe counts as lost after its time-out
                 continue
             if not waiting:
                 return
@@ -121,14 +121,14 @@ class Echo:
                 for packet, peer, t4_ns, _ in waiting:
                     answer = unpack_reflector(self._key, packet)
                     if answer is not None:
-                        session.answered(answer, peer, t4_ns)
+                        session.on_answer(answer, peer, t4_ns)
 
 
 def _open(address: str, transmit_stamps: bool) -> tuple[socket.socket, bool]:
     sock = socket.socket(family_of(address), socket.SOCK_DGRAM)
     sock.bind((address, 0))
     sock.setblocking(False)
-    # A burst of probes may find the process waiting for a core: room for it, and for the error queue's copies.
+    # The buffer holds a burst that comes while the process waits for a core, and the error queue's copies.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
     if sock.family == socket.AF_INET:
         sock.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, _TTL)
@@ -140,42 +140,42 @@ def _open(address: str, transmit_stamps: bool) -> tuple[socket.socket, bool]:
 
 
 def _hello_due_s(number: int) -> float:
-    """When the greeting of that number is sent, seconds after the beginning."""
-    return min(number, _SOONER) * _HELLO_SOONER_S + max(0, number - _SOONER) * _HELLO_EVERY_S
+    """Return when the greeting of that number is sent, seconds after the beginning."""
+    return min(number, _FIRST_HELLOS) * _FIRST_HELLO_EVERY_S + max(0, number - _FIRST_HELLOS) * _HELLO_EVERY_S
 
 
 class Session:
     """One measurement with one peer, this end's half of it.
 
-    First greetings until one is answered (the peer is there), then ``count`` probes, at most ``window`` under way.
-    Probes are numbered from 0, and what is known of one stands in lists at its number. Greetings have numbers of their
-    own, and so have the answers to them: on a long way many are under way when the first is answered, and how many of
-    those arrive must not matter to how many probes do.
+    It sends greetings until one is answered (the peer is ready), then ``count`` probes, at most ``window`` in flight.
+    Probes are numbered from 0; lists hold the data of each at its number. Greetings and the answers to them have
+    numbers of their own: on a long path many are in flight when the first is answered, and how many of those arrive
+    must not change the number of probes.
     """
 
-    def __init__(self, task: dict[str, Any], senders: list[socket.socket], inbox: Inbox) -> None:
-        self.task: int = task["task"]
-        self.told = False
-        self._peer: tuple[str, int] = (task["peer"][0], task["peer"][1])
+    def __init__(self, request: dict[str, Any], senders: list[socket.socket], inbox: Inbox) -> None:
+        self.task: int = request["task"]
+        self.reported = False
+        self._peer: tuple[str, int] = (request["peer"][0], request["peer"][1])
         self._address = socket.inet_pton(family_of(self._peer[0]), self._peer[0].partition("%")[0])
         self._ports: dict[bytes, tuple[str, int]] = {}  # of the peer's sending sockets
-        self._out, self._in = task["ssid_out"], task["ssid_in"]
-        self._count: int = task["count"]
-        self._window: int = task["window"]
-        self._timeout_s: float = task["timeout_s"]
-        self._seen = bytearray(_MOST_SEQUENCES >> 3)
+        self._out, self._in = request["ssid_out"], request["ssid_in"]
+        self._count: int = request["count"]
+        self._window: int = request["window"]
+        self._timeout_s: float = request["timeout_s"]
+        self._seen = bytearray(_SEQUENCES >> 3)
         self._reflected = [0, 0]  # probes of the peer, its greetings
         self._senders = senders
         # Of each sending socket: the sequence of the packet that the kernel calls its number 0, 1, ...
         self._sequences: dict[int, list[int]] = {}
         for sock in senders:
-            inbox.sent_at(sock)  # what is left of the measurement before would be taken for this one's
+            inbox.sent_at(sock)  # discard the stamps of the measurement before
             timestamps.enable(sock, transmit=True)
             self._sequences[sock.fileno()] = []
-        self._left_ns: list[int] = []
+        self._sent_ns: list[int] = []
         self._stamped = bytearray()
-        self._under_way: dict[int, float] = {}  # sequence -> when sent, oldest first
-        self._hellos = 0
+        self._in_flight: dict[int, float] = {}  # sequence -> time of sending, oldest first
+        self._hellos_sent = 0
         self._greeted = False
         self._began_s = time.monotonic()
         self._sent = self._lost_in_a_row = self._kernel_stamped = 0
@@ -183,15 +183,15 @@ class Session:
         self._ttl = _NO_TTL
         self._round_trips_ns: list[int] = []
 
-    def at_port(self, peer: bytes) -> tuple[str, int]:
-        """Where to answer the peer: its address, the port that stands after it in ``peer``."""
+    def answer_address(self, peer: bytes) -> tuple[str, int]:
+        """Return where to answer the peer: its address, and the port at the end of ``peer``."""
         if peer not in self._ports:
             self._ports[peer] = (self._peer[0], int.from_bytes(peer[-2:], "big"))
         return self._ports[peer]
 
     def answer_number(self, ssid: int, sequence: int, peer: bytes) -> int | None:
-        """The number of the answer to a signed packet that this session waits for, and notes; None for any other."""
-        if ssid != self._in or peer[:-2] != self._address or sequence >= _MOST_SEQUENCES:
+        """Record a signed packet that this session expects, and return its answer's number; None for others."""
+        if ssid != self._in or peer[:-2] != self._address or sequence >= _SEQUENCES:
             return None
         byte, bit = sequence >> 3, 1 << (sequence & 7)
         if self._seen[byte] & bit:
@@ -202,92 +202,98 @@ class Session:
         return self._reflected[kind] - 1
 
     def send(self, key: Key) -> None:
-        """Send as many probes as may be under way."""
+        """Send as many probes as the window allows."""
         now = time.monotonic()
         self._expire(now)
         if not self._greeted:
-            if now - self._began_s < _HELLO_S and now - self._began_s >= _hello_due_s(self._hellos):
-                self._send_one(key, self._senders[0], _GREETINGS + self._hellos, now)
-                self._hellos += 1
+            if now - self._began_s < _HELLO_S and now - self._began_s >= _hello_due_s(self._hellos_sent):
+                self._send_one(key, self._senders[0], _GREETINGS + self._hellos_sent, now)
+                self._hellos_sent += 1
             return
-        # Bursts rather than a trickle: half a window at least, so that both ends work on many packets a wake-up.
-        if len(self._under_way) > self._window // 2:
+        # Send in bursts of half a window at least, so that both ends process many packets per wake-up.
+        if len(self._in_flight) > self._window // 2:
             return
-        while len(self._under_way) < self._window and self._sent < self._count and self._lost_in_a_row < _MOST_LOST:
-            self._left_ns.append(0)
+        while (
+            len(self._in_flight) < self._window
+            and self._sent < self._count
+            and self._lost_in_a_row < _MAX_LOST_IN_A_ROW
+        ):
+            self._sent_ns.append(0)
             self._stamped.append(0)
             self._send_one(key, self._senders[self._sent // self._window % len(self._senders)], self._sent, now)
             self._sent += 1
 
     def _send_one(self, key: Key, sock: socket.socket, sequence: int, now: float) -> None:
-        left_ns = time.time_ns()
+        sent_ns = time.time_ns()
         if sequence < _GREETINGS:
-            self._left_ns[sequence] = left_ns
-        self._under_way[sequence] = now
+            self._sent_ns[sequence] = sent_ns
+        self._in_flight[sequence] = now
         try:
-            sock.sendto(pack_sender(key, sequence, ntp_from_ns(left_ns), self._out), self._peer)
+            sock.sendto(pack_sender(key, sequence, ntp_from_ns(sent_ns), self._out), self._peer)
         except OSError:
-            # Refused on its way out; the kernel's numbering of this socket's packets starts anew.
+            # The kernel refused it: restart the numbering of this socket's packets.
             timestamps.enable(sock, transmit=True)
             self._sequences[sock.fileno()] = []
             return
         self._sequences[sock.fileno()].append(sequence)
 
-    def stamp(self, sock: socket.socket, stamps: list[tuple[int, int]]) -> None:
-        """Transmit stamps of one socket have come: (the kernel's number of the packet, when it left)."""
+    def on_stamps(self, sock: socket.socket, stamps: list[tuple[int, int]]) -> None:
+        """Record transmit stamps of one socket: (the kernel's number of the packet, time of sending)."""
         sequences = self._sequences[sock.fileno()]
-        for number, left_ns in stamps:
+        for number, sent_ns in stamps:
             if number < len(sequences) and sequences[number] < _GREETINGS:
                 sequence = sequences[number]
-                self._left_ns[sequence] = left_ns
+                self._sent_ns[sequence] = sent_ns
                 self._stamped[sequence] = 1
 
-    def answered(self, answer: tuple[int, ...], peer: bytes, t4_ns: int) -> None:
-        """A signed answer: (reflector's sequence, T3, error, SSID, T2, sequence, T1, error, TTL); ``t4_ns`` is negative
-        when the kernel did not stamp it."""
+    def on_answer(self, answer: tuple[int, ...], peer: bytes, t4_ns: int) -> None:
+        """Record a signed answer: (reflector's sequence, T3, error, SSID, T2, sequence, T1, error, TTL).
+
+        ``t4_ns`` is negative when the kernel did not stamp it.
+        """
         number, t3, _, ssid, t2, sequence, _, _, ttl = answer
         if ssid != self._out or peer[:-2] != self._address:
             return
-        if sequence < self._sent:  # also one that comes late: it was lost on neither way
+        if sequence < self._sent:  # a late answer, too: its probe was lost in neither direction
             self._answers_sent = max(self._answers_sent, number + 1)
-        if self._under_way.pop(sequence, None) is None:  # late, or twice
+        if self._in_flight.pop(sequence, None) is None:  # late, or twice
             return
         self._lost_in_a_row = 0
         self._ttl = ttl
         if sequence >= _GREETINGS:
             self._greeted = True
-            self._under_way.clear()
+            self._in_flight.clear()
             return
         if t4_ns > 0 and self._stamped[sequence]:
             self._kernel_stamped += 1
-        self._round_trips_ns.append(abs(t4_ns) - self._left_ns[sequence] - ns_between(t2, t3))
+        self._round_trips_ns.append(abs(t4_ns) - self._sent_ns[sequence] - ns_between(t2, t3))
 
     def _expire(self, now: float) -> None:
-        while self._under_way:
-            sequence, sent_s = next(iter(self._under_way.items()))
+        while self._in_flight:
+            sequence, sent_s = next(iter(self._in_flight.items()))
             if now - sent_s < self._timeout_s:
                 return
-            del self._under_way[sequence]
+            del self._in_flight[sequence]
             self._lost_in_a_row += 1
 
-    def waits_s(self) -> float:
-        """Until the next probe is due or given up."""
+    def poll_timeout_s(self) -> float:
+        """Return the time until the next probe is due or times out."""
         now = time.monotonic()
         if not self._greeted:
-            due_s = _hello_due_s(self._hellos)
-            # After the last of them only the end is waited for.
+            due_s = _hello_due_s(self._hellos_sent)
+            # After the last greeting only the time-out remains.
             return max(0.0, self._began_s + (due_s if due_s < _HELLO_S else _HELLO_S + self._timeout_s) - now)
-        oldest = next(iter(self._under_way.values()), None)
+        oldest = next(iter(self._in_flight.values()), None)
         return 0.0 if oldest is None else max(0.0, oldest + self._timeout_s - now)
 
     def is_over(self) -> bool:
-        """Whether there is nothing more to send or to wait for."""
+        """Return whether nothing more is to be sent or awaited."""
         if not self._greeted:
             return time.monotonic() - self._began_s > _HELLO_S + self._timeout_s
-        return not self._under_way and (self._sent == self._count or self._lost_in_a_row >= _MOST_LOST)
+        return not self._in_flight and (self._sent == self._count or self._lost_in_a_row >= _MAX_LOST_IN_A_ROW)
 
     def result(self) -> dict[str, Any]:
-        """What this end found out."""
+        """Return the result of this end."""
         received = len(self._round_trips_ns)
         reflected = max(received, min(self._sent, self._answers_sent))
         return {

@@ -1,6 +1,6 @@
-"""One TCP flow between two agents, to see how much several flows get together across a shared link.
+"""One TCP flow between two agents, to measure how much several flows get together across a shared link.
 
-Runs on the hosts: standard library only. Only a sender that knows the flow's token is heard; both ends stop by time.
+Runs on the hosts: standard library only. A sender must present the flow's token; both ends stop by time.
 """
 
 from __future__ import annotations
@@ -8,40 +8,42 @@ from __future__ import annotations
 import hmac
 import selectors
 import socket
+import threading
 import time
 from typing import Any
 
 from plink.remote.addresses import family_of
 
-_PIECE = 1 << 18
+_CHUNK_BYTES = 1 << 18
 _ACCEPT_S = 5.0  # until the sender has connected and sent its whole token
-_MAX_CLIENTS = 64  # that have not sent the token yet
+_MAX_CLIENTS = 64  # that have not presented the token yet
 _RETRY_S = 0.05
-_RAMP = 0.4  # share of the time left out at the beginning, while TCP finds its rate
+_OVERLAP_S = 0.1
+_RAMP_SHARE = 0.4  # of the time is not counted, while TCP finds its rate
 
 
 def listen(address: str) -> socket.socket:
-    """A port for one flow."""
+    """Open a port for one flow."""
     sock = socket.socket(family_of(address))
     sock.bind((address, 0))
     sock.listen(_MAX_CLIENTS)
     return sock
 
 
-def receive(listener: socket.socket, task: dict[str, Any]) -> dict[str, Any]:
-    """Receive the flow; ``gbps`` of its payload after the ramp, or ``error``."""
-    flow = _await_sender(listener, bytes.fromhex(task["token"]))
+def receive(listener: socket.socket, request: dict[str, Any]) -> dict[str, Any]:
+    """Receive the flow, and return ``gbps`` of its payload after the ramp, or ``error``."""
+    flow = _await_sender(listener, bytes.fromhex(request["token"]))
     if flow is None:
-        return {"error": "the flow's sender did not come"}
+        return {"error": f"the flow's sender did not connect within {_ACCEPT_S:g} s"}
     with flow:
         flow.settimeout(1.0)
-        return _count(flow, task["seconds"])
+        return _count(flow, request["seconds"], request.get("max_bytes"))
 
 
 def _await_sender(listener: socket.socket, token: bytes) -> socket.socket | None:
     """Accept connections until one has sent the token; None after ``_ACCEPT_S`` seconds in all.
 
-    Clients are read side by side, so one that is slow or silent delays no other.
+    Clients are read concurrently: one that is slow or silent delays no other.
     """
     deadline = time.monotonic() + _ACCEPT_S
     received: dict[socket.socket, bytes] = {}
@@ -67,14 +69,14 @@ def _await_sender(listener: socket.socket, token: bytes) -> socket.socket | None
 
 
 def _accept(listener: socket.socket, selector: selectors.BaseSelector, received: dict[socket.socket, bytes]) -> None:
-    """Take one client; the oldest that has not sent the token makes room for it."""
+    """Accept one client; the oldest that has not sent the token is dropped to make room."""
     if len(received) >= _MAX_CLIENTS:
         _drop(next(iter(received)), selector, received)
     try:
         client, _ = listener.accept()
     except BlockingIOError:
         return
-    except OSError:  # it has gone again, or no descriptors are left
+    except OSError:  # it has closed already, or no descriptors are free
         if received:
             _drop(next(iter(received)), selector, received)
         else:
@@ -86,7 +88,7 @@ def _accept(listener: socket.socket, selector: selectors.BaseSelector, received:
 
 
 def _has_sent(client: socket.socket, received: dict[socket.socket, bytes], token: bytes) -> bool:
-    """Read what came. Whoever hangs up has sent as many zeros as were missing, which is no token."""
+    """Read what a client sent. One that closes has sent the missing bytes as zeros, which is no token."""
     missing = len(token) - len(received[client])
     try:
         data = client.recv(missing)
@@ -104,42 +106,71 @@ def _drop(client: socket.socket, selector: selectors.BaseSelector, received: dic
     del received[client]
 
 
-def _count(flow: socket.socket, seconds: float) -> dict[str, Any]:
-    buffer = bytearray(_PIECE)
-    began = time.monotonic()
-    ramp_ends, ends = began + _RAMP * seconds, began + seconds
-    counted, counted_from, last = 0, 0.0, began
-    while last < ends:
+def _count(flow: socket.socket, seconds: float, max_bytes: int | None) -> dict[str, Any]:
+    """Rate of the payload after the ramp: the first part of the time, or of the flow where it ends by its bytes."""
+    buffer = bytearray(_CHUNK_BYTES)
+    began = last_s = time.monotonic()
+    received_bytes = 0
+    arrivals = [(began, 0)]
+    while last_s < began + seconds:
         try:
-            got = flow.recv_into(buffer)
+            size = flow.recv_into(buffer)
         except OSError:
             break
-        if not got:
+        if not size:
             break
-        last = time.monotonic()
-        if counted_from:
-            counted += got
-        elif last >= ramp_ends:
-            counted_from = last
-    if last - counted_from < 0.1 * seconds or not counted_from:
-        return {"error": "the flow broke off"}
-    return {"gbps": 8 * counted / (last - counted_from) / 1e9}
+        last_s = time.monotonic()
+        received_bytes += size
+        arrivals.append((last_s, received_bytes))
+    elapsed_s = last_s - began
+    complete = elapsed_s >= (_RAMP_SHARE + 0.1) * seconds or (max_bytes is not None and received_bytes >= max_bytes)
+    ramp_ends = began + _RAMP_SHARE * elapsed_s
+    first_s, first_bytes = next(arrival for arrival in arrivals if arrival[0] >= ramp_ends)
+    if not complete or last_s <= first_s:
+        return {"error": "the flow ended early"}
+    return {"gbps": 8 * (received_bytes - first_bytes) / (last_s - first_s) / 1e9}
 
 
-def send(task: dict[str, Any]) -> dict[str, Any]:
-    """Send for as long as the flow lasts; ``sent_bytes`` or ``error``."""
-    (peer, port), seconds = task["peer"], task["seconds"]
-    sent, piece = 0, bytes(_PIECE)
+def send(request: dict[str, Any]) -> dict[str, Any]:
+    """Send for the duration of the flow, or ``max_bytes`` if given, and return ``sent_bytes`` or ``error``."""
+    (peer, port), seconds, max_bytes = request["peer"], request["seconds"], request.get("max_bytes")
+    sent, chunk = 0, bytes(_CHUNK_BYTES)
     with socket.socket(family_of(peer)) as flow:
         flow.settimeout(_ACCEPT_S)
         try:
             flow.connect((peer, port))
-            flow.sendall(bytes.fromhex(task["token"]))
+            flow.sendall(bytes.fromhex(request["token"]))
             ends = time.monotonic() + seconds
             flow.settimeout(1.0)
-            while time.monotonic() < ends:
-                sent += flow.send(piece)
+            while time.monotonic() < ends and (max_bytes is None or sent < max_bytes):
+                sent += flow.send(chunk)
         except OSError as error:
             if not sent:
                 return {"error": f"no flow to {peer}: {error}"}
     return {"sent_bytes": sent}
+
+
+def exchange(listener: socket.socket | None, request: dict[str, Any]) -> dict[str, Any]:
+    """Receive the flow with ``receive_token``, send the one with ``send_token``, or both at once.
+
+    Flows end after ``seconds`` or ``max_bytes``. Returns ``gbps`` of what was received, if anything was to be.
+    """
+    sending: list[dict[str, Any]] = []
+    sender = None
+    if "send_token" in request:
+        # A receiver counts from its first byte: the sender goes on until the receiver has surely counted its time.
+        work = {**request, "token": request["send_token"], "seconds": request["seconds"] + _OVERLAP_S}
+        sender = threading.Thread(target=lambda: sending.append(send(work)), daemon=True)
+        sender.start()
+    result: dict[str, Any] = {}
+    if "receive_token" in request:
+        if listener is None:
+            result = {"error": "nothing listens for the flow"}
+        else:
+            result = receive(listener, {**request, "token": request["receive_token"]})
+    if sender is not None:
+        sender.join(_ACCEPT_S + request["seconds"] + _OVERLAP_S + 2)
+        failure = sending[0].get("error") if sending else "the flow did not end in time"
+        if failure:
+            result.setdefault("error", failure)
+    return result

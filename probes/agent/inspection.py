@@ -1,4 +1,4 @@
-"""What a host says of itself that bears on a measurement: clock, MTU, NIC, governor, tools, counters of clouds' limits.
+"""Facts of a host that influence measurements: clock, MTU, NIC, governor, tools, counters of clouds' limits.
 
 Runs on the hosts: standard library only.
 """
@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Callable
 from typing import Any
 
-from plink.remote.addresses import interface_of, source_towards
+from plink.remote.addresses import interface_of, source_address_for
 from probes.agent.tools import run, which
 
 # Packets that AWS's ENA driver counts as dropped or queued because an allowance of the instance was used up.
@@ -31,22 +31,22 @@ def _read(path: str) -> str | None:
 
 def _output(argv: list[str], renew: Callable[[], None]) -> str:
     try:
-        done = run(argv, _LIMIT_S, renew)
+        process = run(argv, _LIMIT_S, renew)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout + done.stderr
+    return process.stdout + process.stderr
 
 
-def _version(tool: str, words: list[str], renew: Callable[[], None]) -> str | None:
+def _version(tool: str, arguments: list[str], renew: Callable[[], None]) -> str | None:
     program = which(tool)
     if program is None:
         return None
-    found = _VERSION.search(_output([program, *words], renew))
-    return found.group() if found else "?"
+    version = _VERSION.search(_output([program, *arguments], renew))
+    return version.group() if version else "?"
 
 
 def counters(interface: str, renew: Callable[[], None]) -> dict[str, int]:
-    """The allowance counters of an interface, empty where the driver has none (or there is no ethtool)."""
+    """Return the allowance counters of an interface, empty where the driver has none or ethtool is missing."""
     program = which("ethtool")
     if program is None:
         return {}
@@ -55,9 +55,9 @@ def counters(interface: str, renew: Callable[[], None]) -> dict[str, int]:
 
 
 def inspect(address: str, peers: list[str], renew: Callable[[], None]) -> dict[str, Any]:
-    """The host's facts; ``interface`` is the one towards the first of ``peers``."""
+    """Return the host's facts; ``interface`` is the one towards the first of ``peers``."""
     try:
-        interface = interface_of(source_towards(peers[0]) if peers else address)
+        interface = interface_of(source_address_for(peers[0]) if peers else address)
     except OSError:
         interface = None
     device = f"/sys/class/net/{interface}"
@@ -66,12 +66,12 @@ def inspect(address: str, peers: list[str], renew: Callable[[], None]) -> dict[s
     return {
         "interface": interface,
         "mtu": int(mtu) if mtu else None,
-        # A virtual interface says -1, or nothing.
+        # A virtual interface has -1, or no number.
         "speed_mbps": int(speed) if speed and speed.isdigit() else None,
         "clocksource": _read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "kernel": os.uname().release,
         "load": os.getloadavg()[0],
-        "tools": {tool: _version(tool, words, renew) for tool, words in _TOOLS.items()},
+        "tools": {tool: _version(tool, arguments, renew) for tool, arguments in _TOOLS.items()},
         "counters": counters(interface, renew) if interface else {},
     }

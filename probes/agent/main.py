@@ -1,13 +1,12 @@
-"""The probing agent: one thread that listens to its controller and to its sockets.
+"""Probing agent: one thread that serves its controller's connection and its own sockets.
 
-Runs on the hosts: standard library only. It answers only packets signed with the key of its run, for the measurement it
-was told of, each once; an answer is as long as the question. It ends with its controller.
+Runs on the hosts: standard library only. It answers only packets that are signed with the key of its run, and each
+packet of the current measurement once; an answer is as long as the probe. It ends with its controller.
 
 ===================  ============================================================================================
-from the controller  ``begin`` · ``pair`` (STAMP with a peer, who is told the same) · ``icmp`` · ``tcp`` · ``iperf3``
-                     · ``iperf3_serve`` · ``flow_listen`` · ``flow_receive`` · ``flow_send`` · ``inspect``
-                     · ``alive``
-to the controller    ``ready`` · ``busy`` (another plink probe is at work here) · ``done`` (with the task's number)
+from the controller  ``begin`` · ``pair`` (STAMP with a peer, which gets the same) · ``icmp`` · ``tcp`` · ``iperf3``
+                     · ``iperf3_serve`` · ``flow_listen`` · ``flow_exchange`` · ``inspect`` · ``alive``
+to the controller    ``ready`` · ``busy`` (another plink probe runs here) · ``done`` (with the task's number)
                      · ``alive`` (the answer to the same)
 ===================  ============================================================================================
 """
@@ -23,21 +22,21 @@ import sys
 import time
 from typing import Any
 
-from plink.remote.addresses import family_of, machine_identity, reached_at
-from plink.remote.lifeline import ControllerGone, Lifeline
+from plink.remote.addresses import family_of, host_identity, reachable_address
+from plink.remote.stdio_channel import AgentStdioChannel, ControllerLost
 from probes.agent import flows, tools
 from probes.agent.echo import Echo
 from probes.agent.inspection import inspect
 from probes.stamp import Key
 
-_BURST = 256  # handshakes, or packets of one socket, taken in one after the other
-_LOOK_S = 1.0  # how often an idle agent looks whether its lease still runs
+_BURST = 256  # handshakes accepted in one go
+_POLL_S = 1.0  # how often an idle agent checks its lease
 # A name in the abstract namespace of Unix sockets: no file, gone with the process, one for each network namespace.
 _LOCK = "\0plink-probe-agent"
 
 
-def _alone() -> socket.socket | None:
-    """A lock that only one agent of a host can hold; None when another one does."""
+def _acquire_lock() -> socket.socket | None:
+    """Return the lock that only one agent of a host can hold; None when another one holds it."""
     lock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         lock.bind(_LOCK)
@@ -47,119 +46,119 @@ def _alone() -> socket.socket | None:
     return lock
 
 
-class Agent:
-    """The sockets of one agent and what it does with each message."""
+class ProbeAgent:
+    """Sockets of one agent, and the handlers of its controller's messages."""
 
-    def __init__(self, line: Lifeline, key: Key, address: str, source_ports: int, handshakes: bool) -> None:
-        self._line, self._address = line, address
+    def __init__(self, channel: AgentStdioChannel, key: Key, address: str, source_ports: int, handshakes: bool) -> None:
+        self._channel, self._address = channel, address
         self._echo = Echo(key, address, source_ports)
-        # Handshakes end here and are closed at once: the port that the tcp method measures, open for it only.
-        self._handshakes: socket.socket | None = None
+        # The port that the tcp method measures, open for it only. Connections are closed at once.
+        self._handshake_listener: socket.socket | None = None
         if handshakes:
-            self._handshakes = socket.socket(family_of(address))
-            self._handshakes.bind((address, 0))
-            self._handshakes.listen(128)
-            self._handshakes.setblocking(False)
+            self._handshake_listener = socket.socket(family_of(address))
+            self._handshake_listener.bind((address, 0))
+            self._handshake_listener.listen(128)
+            self._handshake_listener.setblocking(False)
         self._iperf3 = tools.Iperf3Server()
         self._listener: socket.socket | None = None
 
-    def ready(self) -> dict[str, Any]:
-        """What the controller is told first."""
+    def report(self) -> dict[str, Any]:
+        """Return the first report to the controller."""
         ssh = os.environ.get("SSH_CONNECTION", "").split()
         return {
             "address": self._address,
             "port": self._echo.port,
             "stamps": self._echo.stamps,
-            "tcp_port": None if self._handshakes is None else self._handshakes.getsockname()[1],
+            "tcp_port": None if self._handshake_listener is None else self._handshake_listener.getsockname()[1],
             "ssh_port": int(ssh[3]) if len(ssh) == 4 else None,
             "python": ".".join(map(str, sys.version_info[:3])),
-            **machine_identity(),
+            **host_identity(),
         }
 
     def run(self) -> None:
-        """Do what the controller says until it is gone."""
+        """Serve the controller until it is gone."""
         poll = select.epoll()
-        poll.register(self._line.fileno(), select.EPOLLIN)
-        if self._handshakes is not None:
-            poll.register(self._handshakes.fileno(), select.EPOLLIN)
+        poll.register(self._channel.fileno(), select.EPOLLIN)
+        if self._handshake_listener is not None:
+            poll.register(self._handshake_listener.fileno(), select.EPOLLIN)
         self._echo.register(poll)
-        looked_s = time.monotonic()
+        checked_s = time.monotonic()
         try:
             while True:
-                wait_s = self._echo.waits_s()
-                events = poll.poll(_LOOK_S if wait_s is None else min(wait_s, _LOOK_S))
+                wait_s = self._echo.poll_timeout_s()
+                events = poll.poll(_POLL_S if wait_s is None else min(wait_s, _POLL_S))
                 for fd, _ in events:
-                    self._echo.ready(fd)
-                    if self._handshakes is not None and fd == self._handshakes.fileno():
-                        self._shake_hands()
-                result = self._echo.proceed()
+                    self._echo.on_readable(fd)
+                    if self._handshake_listener is not None and fd == self._handshake_listener.fileno():
+                        self._accept_handshakes()
+                result = self._echo.poll_result()
                 if result is not None:
-                    self._line.send(**{"is": "done", **result})
-                # However many packets come: the controller is looked for every second.
-                due = time.monotonic() - looked_s > _LOOK_S
-                if due or not events or any(fd == self._line.fileno() for fd, _ in events):
-                    looked_s = time.monotonic()
-                    self._iperf3.look()
-                    while (message := self._line.receive(0.0)) is not None:
-                        self._obey(message)
+                    self._channel.send(**{"type": "done", **result})
+                # However many packets arrive, check for the controller every second.
+                due = time.monotonic() - checked_s > _POLL_S
+                if due or not events or any(fd == self._channel.fileno() for fd, _ in events):
+                    checked_s = time.monotonic()
+                    self._iperf3.reap()
+                    while (message := self._channel.receive(0.0)) is not None:
+                        self._handle(message)
         finally:
             self._iperf3.stop()
 
-    def _shake_hands(self) -> None:
-        assert self._handshakes is not None
+    def _accept_handshakes(self) -> None:
+        assert self._handshake_listener is not None
         with contextlib.suppress(OSError):
             for _ in range(_BURST):
-                self._handshakes.accept()[0].close()
+                self._handshake_listener.accept()[0].close()
 
-    def _obey(self, message: dict[str, Any]) -> None:
-        if message["do"] == "pair":
+    def _handle(self, message: dict[str, Any]) -> None:
+        if message["method"] == "pair":
             self._echo.begin(message)
             return
-        self._line.send(**{"is": "done", "task": message["task"], **self._use(message)})
+        self._channel.send(**{"type": "done", "task": message["task"], **self._execute(message)})
 
-    def _use(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Run what takes its time and is bounded in it; meanwhile this agent obeys nothing.
+    def _execute(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Run a request that blocks this agent for a bounded time, and return its result.
 
-        What may take as long as a lease renews it; a flow, a server that comes up, are over long before.
+        One that may last as long as a lease renews it; flows and the start of a server are far shorter.
         """
-        what, renew = message["do"], self._line.renew
-        if what in ("icmp", "tcp", "iperf3"):
-            return {"icmp": tools.icmp, "tcp": tools.tcp, "iperf3": tools.iperf3}[what](message, renew)
-        if what == "inspect":
+        kind, renew = message["method"], self._channel.renew
+        if kind in ("icmp", "tcp", "iperf3"):
+            return {"icmp": tools.icmp, "tcp": tools.tcp, "iperf3": tools.iperf3}[kind](message, renew)
+        if kind == "inspect":
             return inspect(self._address, message["peers"], renew)
-        if what == "iperf3_serve":
+        if kind == "iperf3_serve":
             return self._iperf3.serve(self._address, message["limit_s"])
-        if what == "flow_listen":
+        if kind == "flow_listen":
             if self._listener is not None:
                 self._listener.close()
             self._listener = flows.listen(self._address)
             return {"port": self._listener.getsockname()[1]}
-        if what == "flow_receive" and self._listener is not None:
-            return flows.receive(self._listener, message)
-        if what == "flow_send":
-            return flows.send(message)
-        return {"error": f"this agent cannot {what}"}
+        if kind == "flow_exchange":
+            return flows.exchange(self._listener, message)
+        return {"error": f"unknown request {kind!r}"}
 
 
 def main(lease_s: float, key: str, source_ports: int, handshakes: bool = False) -> None:
-    """Entry point on a host. ``key``: hexadecimal. The first message says which address the controller asked for, and
-    those of the other hosts."""
-    line = Lifeline(lease_s)
-    line.hello()
-    gc.disable()  # nothing here refers to itself, and a collection in mid-burst delays packets
+    """Run the agent on a host. ``key`` is hexadecimal.
+
+    The first message has the address that the controller used, and those of the other hosts.
+    """
+    channel = AgentStdioChannel(lease_s)
+    channel.hello()
+    gc.disable()  # there are no reference cycles, and a collection during a burst delays packets
     try:
-        while (first := line.receive(lease_s)) is None:  # other hosts are still being connected to
+        while (request := channel.receive(lease_s)) is None:  # other hosts are still being connected to
             pass
-        lock = _alone()
+        lock = _acquire_lock()
         if lock is None:
-            line.send(**{"is": "busy"})
+            channel.send(**{"type": "busy"})
             return
         try:
-            address = reached_at(first["asked"], first.get("peers", ()))
+            address = reachable_address(request["address"], request.get("peers", ()))
         except OSError as error:
-            sys.exit(error.strerror)  # the last words of this agent
-        agent = Agent(line, Key(bytes.fromhex(key)), address, source_ports, handshakes)
-        line.send(**{"is": "ready", **agent.ready()})
+            sys.exit(error.strerror)
+        agent = ProbeAgent(channel, Key(bytes.fromhex(key)), address, source_ports, handshakes)
+        channel.send(**{"type": "ready", **agent.report()})
         agent.run()
-    except ControllerGone:
+    except ControllerLost:
         return

@@ -1,7 +1,7 @@
-"""Measuring with what the host has: fping or Scapy, TCP handshakes, iperf3. Every run is bounded from outside.
+"""Measurements by tools of the host: fping or Scapy, TCP handshakes, iperf3. Every run is bounded from outside.
 
-Runs on the hosts: standard library only (Scapy where it happens to be installed and fping is not). What may take long
-calls ``renew`` meanwhile, which raises where the run has nobody to report to any more.
+Runs on the hosts: standard library only (Scapy where it is installed and fping is not). What may last long calls
+``renew`` meanwhile, which raises once the controller is gone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from plink.remote.addresses import family_of, source_towards
+from plink.remote.addresses import family_of, source_address_for
 from probes.agent.summary import summary
 
 _INTERVAL_MS = 10  # the shortest that fping allows everybody
@@ -28,23 +28,23 @@ _TCP_INFO_RTT = 68  # offset of tcpi_rtt (u32, microseconds) in struct tcp_info,
 _GRACE_S = 5.0
 _SSH_CONNECTS = 10  # sshd refuses more than that (MaxStartups)
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_TYPICAL_TTLS = (64, 128, 255)
-_LOOK_S = 1.0
+_INITIAL_TTLS = (64, 128, 255)
+_POLL_S = 1.0
 
 
-def nobody() -> None:
-    """The ``renew`` of a run without a controller."""
+def no_lease() -> None:
+    """Renew nothing: the ``renew`` of a run without a controller."""
 
 
 def which(name: str) -> str | None:
-    """A program of this host, also where a login without a profile does not look."""
+    """Return the path of a program of this host, also where a login without a profile does not search."""
     return shutil.which(name) or shutil.which(name, path=_PATH)
 
 
 def run(argv: list[str], limit_s: float, renew: Callable[[], None]) -> subprocess.CompletedProcess[str]:
     """Run a program to its end, and call ``renew`` every second meanwhile.
 
-    :raises subprocess.TimeoutExpired: after ``limit_s``; the program has been killed, as it is when ``renew`` raises.
+    :raises subprocess.TimeoutExpired: after ``limit_s``; the program is killed then, and when ``renew`` raises.
     """
     deadline = time.monotonic() + limit_s
     pipe = subprocess.PIPE
@@ -52,7 +52,7 @@ def run(argv: list[str], limit_s: float, renew: Callable[[], None]) -> subproces
         try:
             while time.monotonic() < deadline:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    out, err = process.communicate(timeout=min(_LOOK_S, limit_s))
+                    out, err = process.communicate(timeout=min(_POLL_S, limit_s))
                     return subprocess.CompletedProcess(argv, process.returncode, out, err)
                 renew()
             raise subprocess.TimeoutExpired(argv, limit_s)
@@ -61,12 +61,12 @@ def run(argv: list[str], limit_s: float, renew: Callable[[], None]) -> subproces
             raise
 
 
-def icmp(task: dict[str, Any], renew: Callable[[], None] = nobody) -> dict[str, Any]:
-    """Echoes to a peer; (``sent``, ``received``, percentiles, ...) or an ``error`` among them."""
-    peer, count = task["peer"], task["count"]
+def icmp(request: dict[str, Any], renew: Callable[[], None] = no_lease) -> dict[str, Any]:
+    """Send ICMP echoes to a peer; (``sent``, ``received``, percentiles, ...), and an ``error`` where it failed."""
+    peer, count = request["peer"], request["count"]
     fping = which("fping")
     if fping is None:
-        return _scapy(peer, count, task["timeout_s"], renew)
+        return _scapy(peer, count, request["timeout_s"], renew)
     argv = [
         fping,
         "-q",
@@ -75,42 +75,42 @@ def icmp(task: dict[str, Any], renew: Callable[[], None] = nobody) -> dict[str, 
         "-p",
         str(_INTERVAL_MS),
         "-t",
-        str(int(task["timeout_s"] * 1000)),
+        str(int(request["timeout_s"] * 1000)),
         "-r",
         "0",
         peer,
     ]
-    limit_s = count * (_INTERVAL_MS / 1000 + task["timeout_s"]) + _GRACE_S
+    limit_s = count * (_INTERVAL_MS / 1000 + request["timeout_s"]) + _GRACE_S
     try:
-        done = run(argv, limit_s, renew)
+        process = run(argv, limit_s, renew)
     except (OSError, subprocess.TimeoutExpired) as error:
         return {"sent": count, "error": f"fping: {error}", **summary([])}
-    # "198.18.1.5 : 0.035 - 0.031": milliseconds, a dash for every echo that was lost
-    words = done.stderr.rpartition(" : ")[2].split()
+    # "198.18.1.5 : 0.035 - 0.031": milliseconds, a dash for every lost echo
+    fields = process.stderr.rpartition(" : ")[2].split()
     round_trips = []
-    for word in words:
+    for field in fields:
         with contextlib.suppress(ValueError):
-            round_trips.append(int(float(word) * 1e6))
-    said = (done.stderr.strip().splitlines() or ["fping said nothing"])[-1]
-    why = None if round_trips or " : " in said else said
-    return {"sent": count, "error": why, "hops": _hops(peer) if round_trips else None, **summary(round_trips)}
+            round_trips.append(int(float(field) * 1e6))
+    output = (process.stderr.strip().splitlines() or ["fping printed nothing"])[-1]
+    failure = None if round_trips or " : " in output else output
+    return {"sent": count, "error": failure, "hops": _hops(peer) if round_trips else None, **summary(round_trips)}
 
 
 def _hops(peer: str) -> int | None:
-    """Routers on the way back from a peer, by the TTL of one echo; None without Scapy or the right to raw sockets."""
-    return _scapy(peer, 1, 1.0, nobody).get("hops")
+    """Return the routers on the path from a peer, by one echo's TTL; None without Scapy or raw sockets."""
+    return _scapy(peer, 1, 1.0, no_lease).get("hops")
 
 
 def _scapy(peer: str, count: int, timeout_s: float, renew: Callable[[], None]) -> dict[str, Any]:
-    nothing = {"sent": count, **summary([])}
+    no_result = {"sent": count, **summary([])}
     try:
-        with _nowhere_to_write():
+        with _temporary_home():
             from scapy.config import conf
             from scapy.layers.inet import ICMP, IP
             from scapy.sendrecv import sr1
             from scapy.supersocket import L3RawSocket
     except ImportError:
-        return {"error": "neither fping nor Scapy is installed there", **nothing}
+        return {"error": "neither fping nor Scapy is installed there", **no_result}
     conf.verb = 0
     try:
         conf.L3socket = L3RawSocket
@@ -119,20 +119,20 @@ def _scapy(peer: str, count: int, timeout_s: float, renew: Callable[[], None]) -
         for sequence in range(count):
             renew()
             # The kernel's choice of source address: Scapy's own takes none for a host whose address is a /32.
-            request = IP(src=source_towards(peer), dst=peer) / ICMP(id=0x504C, seq=sequence & 0xFFFF)
+            request = IP(src=source_address_for(peer), dst=peer) / ICMP(id=0x504C, seq=sequence & 0xFFFF)
             answer = sr1(request, timeout=timeout_s)
             if answer is not None:
                 round_trips.append(int((float(answer.time) - float(request.sent_time or 0)) * 1e9))
                 ttl = answer.ttl
     except OSError:
-        return {"error": "no fping there, and no right to open raw sockets (CAP_NET_RAW)", **nothing}
-    hops = min(base - ttl for base in _TYPICAL_TTLS if base >= ttl) if round_trips else None
+        return {"error": "no fping there, and no right to open raw sockets (CAP_NET_RAW)", **no_result}
+    hops = min(base - ttl for base in _INITIAL_TTLS if base >= ttl) if round_trips else None
     return {"sent": count, "hops": hops, **summary(round_trips)}
 
 
 @contextlib.contextmanager
-def _nowhere_to_write() -> Iterator[None]:
-    """Scapy leaves caches in the user's folders when it is imported; here they go with a temporary folder."""
+def _temporary_home() -> Iterator[None]:
+    """Import with a temporary home: Scapy writes caches to the user's folders when it is imported."""
     names = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
     before = {name: os.environ.get(name) for name in names}
     with tempfile.TemporaryDirectory() as folder:
@@ -147,33 +147,33 @@ def _nowhere_to_write() -> Iterator[None]:
                     os.environ[name] = value
 
 
-def tcp(task: dict[str, Any], renew: Callable[[], None] = nobody) -> dict[str, Any]:
-    """Handshakes with the first of the ports that answers; the kernel's own measurement of each (TCP_INFO)."""
-    peer, count = task["peer"], task["count"]
-    for which, port in enumerate(task["ports"]):
+def tcp(request: dict[str, Any], renew: Callable[[], None] = no_lease) -> dict[str, Any]:
+    """Measure handshakes with the first of the ports that answers, each timed by the kernel (TCP_INFO)."""
+    peer, count = request["peer"], request["count"]
+    for index, port in enumerate(request["ports"]):
         if port and _connect(peer, port, 1.0) is not None:
-            if which:
+            if index:
                 count = min(count, _SSH_CONNECTS)
-            found: list[int | None] = []
-            while len(found) < count and found[-3:] != [None] * 3:  # three lost in a row: the way is cut
+            rtts: list[int | None] = []
+            while len(rtts) < count and rtts[-3:] != [None] * 3:  # three lost in a row: the path is down
                 renew()
-                found.append(_connect(peer, port, 1.0))
+                rtts.append(_connect(peer, port, 1.0))
             return {
-                "sent": len(found),
+                "sent": len(rtts),
                 "clock": "kernel",
                 "port": port,
                 "hops": _hops(peer),
-                **summary([rtt for rtt in found if rtt is not None]),
+                **summary([rtt for rtt in rtts if rtt is not None]),
             }
     return {
         "sent": count,
-        "error": f"no TCP port of {', '.join(map(str, task['ports']))} can be reached",
+        "error": f"no TCP port of {', '.join(map(str, request['ports']))} is reachable",
         **summary([]),
     }
 
 
 def _connect(peer: str, port: int, timeout_s: float) -> int | None:
-    """Nanoseconds of one handshake, None when it fails. Closed with a reset: no TIME_WAIT is left at either end."""
+    """Return the nanoseconds of one handshake, None when it fails. A reset closes it: no TIME_WAIT remains."""
     with socket.socket(family_of(peer), socket.SOCK_STREAM) as sock:
         sock.settimeout(timeout_s)
         try:
@@ -186,14 +186,14 @@ def _connect(peer: str, port: int, timeout_s: float) -> int | None:
 
 
 class Iperf3Server:
-    """At most one iperf3 server, for one test, killed when its time is over whatever it does."""
+    """At most one iperf3 server, for one test, killed at its deadline."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._kill_at = 0.0
+        self._deadline = 0.0
 
     def serve(self, address: str, limit_s: float) -> dict[str, Any]:
-        """Start one and wait until it listens; ``port`` or ``error``."""
+        """Start a server and wait until it listens; ``port`` or ``error``."""
         self.stop()
         program = which("iperf3")
         if program is None:
@@ -201,33 +201,33 @@ class Iperf3Server:
         with socket.socket(family_of(address)) as sock:
             sock.bind((address, 0))
             port = sock.getsockname()[1]
-        # No reports every second (-i 0): nobody reads them, and those of a hundred streams fill the pipe.
+        # No periodic reports (-i 0): those of a hundred streams would fill the pipe.
         argv = [program, "-s", "-1", "-p", str(port), "-B", address, "--idle-timeout", "10", "--forceflush", "-i", "0"]
         self._process = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
         )
-        self._kill_at = time.monotonic() + limit_s
+        self._deadline = time.monotonic() + limit_s
         assert self._process.stdout is not None
-        said, deadline = b"", time.monotonic() + _GRACE_S
-        while b"listening" not in said:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self._process.stdout], [], [], left)[0]:
+        output, deadline = b"", time.monotonic() + _GRACE_S
+        while b"listening" not in output:
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0 or not select.select([self._process.stdout], [], [], remaining_s)[0]:
                 self.stop()
-                return {"error": "its iperf3 server does not come up"}
+                return {"error": f"the iperf3 server did not listen within {_GRACE_S:g} s"}
             data = self._process.stdout.read1(4096)  # type: ignore[attr-defined]
             if not data:
                 self.stop()
-                return {"error": f"its iperf3 server ended: {said.decode(errors='replace').strip()[:200]}"}
-            said += data
+                return {"error": f"the iperf3 server exited: {output.decode(errors='replace').strip()[:200]}"}
+            output += data
         return {"port": port}
 
-    def look(self) -> None:
-        """End it when its time is over."""
-        if self._process is not None and (self._process.poll() is not None or time.monotonic() > self._kill_at):
+    def reap(self) -> None:
+        """Stop the server if it has exited or its deadline has passed."""
+        if self._process is not None and (self._process.poll() is not None or time.monotonic() > self._deadline):
             self.stop()
 
     def stop(self) -> None:
-        """End it."""
+        """Kill the server, if any."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -236,40 +236,52 @@ class Iperf3Server:
             self._process = None
 
 
-def iperf3(task: dict[str, Any], renew: Callable[[], None] = nobody) -> dict[str, Any]:
-    """One iperf3 test as its client: ``gbps`` received, ``retransmits``, ``min_rtt_us``, or ``error``."""
+def iperf3(request: dict[str, Any], renew: Callable[[], None] = no_lease) -> dict[str, Any]:
+    """Run one iperf3 test as its client; ``gbps`` received and ``min_rtt_us``, or ``error``."""
     program = which("iperf3")
     if program is None:
         return {"error": "iperf3 is not installed there"}
-    peer, port = task["peer"]
-    if task["bytes"]:
-        bound, limit_s = ["-n", str(task["bytes"])], 20.0 + _GRACE_S
+    peer, port = request["peer"]
+    if request["bytes"]:
+        bound, limit_s = ["-n", str(request["bytes"])], 20.0 + _GRACE_S
     else:
-        # Whole seconds only: iperf3 3.12 reads -t 0.3 as no limit at all. One more second is run and left out (-O).
-        seconds = max(1, round(task["seconds"]))
+        # Whole seconds only: iperf3 3.12 takes -t 0.3 as no limit at all. One more second is run but not counted (-O).
+        seconds = max(1, round(request["seconds"]))
         bound, limit_s = ["-t", str(seconds), "-O", "1"], seconds + 1 + 2 * _GRACE_S
-    argv = [program, "-J", "-c", peer, "-p", str(port), "-P", str(task["streams"]), "--connect-timeout", "3000", *bound]
+    argv = [
+        program,
+        "-J",
+        "-c",
+        peer,
+        "-p",
+        str(port),
+        "-P",
+        str(request["streams"]),
+        "--connect-timeout",
+        "3000",
+        *bound,
+    ]
     try:
-        done = run(argv, limit_s, renew)
+        process = run(argv, limit_s, renew)
     except subprocess.TimeoutExpired:
-        return {"error": f"no end within {limit_s:.0f} s; killed"}
+        return {"error": f"timed out after {limit_s:.0f} s; killed"}
     except OSError as error:
         return {"error": str(error)}
-    return read_iperf3(done.stdout)
+    return read_iperf3(process.stdout)
 
 
 def read_iperf3(text: str) -> dict[str, Any]:
-    """What ``iperf3 -J`` printed; it says "error" there and ends with exit status 0 all the same."""
+    """Parse the output of ``iperf3 -J``, whose errors come with exit status 0."""
     try:
         report = json.loads(text)
         if "error" in report:
-            return {"error": str(report["error"]) or "iperf3 failed and does not say why"}
+            return {"error": str(report["error"]) or "iperf3 failed without a message"}
         end = report["end"]
         rtts = [stream["sender"].get("min_rtt") for stream in end["streams"]]
         gbps = end["sum_received"]["bits_per_second"] / 1e9
-        if not 0 < gbps < 1e9:  # over before the server had read anything
-            return {"error": "the server counted nothing; the test was too short"}
-        known = [rtt for rtt in rtts if type(rtt) in (int, float) and 0 < rtt < math.inf]
-        return {"gbps": gbps, "min_rtt_us": min(known, default=None)}
+        if not 0 < gbps < 1e9:  # the test ended before the server had read anything
+            return {"error": "the server received no data; the test was too short"}
+        valid = [rtt for rtt in rtts if type(rtt) in (int, float) and 0 < rtt < math.inf]
+        return {"gbps": gbps, "min_rtt_us": min(valid, default=None)}
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return {"error": f"unreadable report: {' '.join(text.split())[:120]!r}"}

@@ -90,7 +90,7 @@ class Adding:
     def _start(self, group: Group, members: list[Member], peers: list[str], answer: Answer, bulk: bool) -> None:
         """In a thread of its own: hosts take their time."""
         try:
-            group.start(lambda done, total: None, lambda done, total: None, self.machines, peers)
+            group.start(lambda phase, done, total: None, self.machines, peers)
         except (PlinkError, OSError) as error:
             text = str(error)
             group.close()

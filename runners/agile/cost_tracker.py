@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from plink.records.elastic_history import Member, members_of
+from plink.records.elastic_history import HostPeriod, members_of
 from plink.records.elastic_log import HostEvent
 from plink.records.iteration_values import IterationValues
 from solvers.elastic.placement.costs import Held, cost_of
@@ -33,7 +33,7 @@ class CostTracker:
         return None if cost["total"] is None else cost
 
 
-def spent(members: Iterable[Member], iterations: int) -> dict[str, Any]:
+def spent(members: Iterable[HostPeriod], iterations: int) -> dict[str, Any]:
     """What a run cost in all and per iteration, both None where no host has a price, and the hosts that have none."""
     held = [Held(member.joined.host, member.joined.price, ((member.joined.at, member.until),)) for member in members]
     cost = cost_of(held, iterations)

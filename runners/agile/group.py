@@ -8,20 +8,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from plink.errors import PlinkError
-from plink.model.elastic.codec import ProtocolError, parse_message
+from plink.errors import PlinkError, ProtocolError
+from plink.model.elastic.codec import parse_message
 from plink.model.elastic.reports import Message
 from plink.model.hosts import Hosts
 from plink.remote.connector import Connector
 from plink.remote.fleet import Fleet
-from plink.remote.gentle import VARIABLE as GENTLE
-from runners.job.crew import Crew
+from plink.remote.low_priority import VARIABLE as LOW_PRIORITY
+from runners.job.agent_pool import AgentPool
+from runners.job.fleet_runner import PROGRAM, rank_environments
 from runners.job.job import Job
-from runners.job.launcher import PROGRAM, environments
 from runners.job.output import Sink
-from runners.job.preparing import prepare
-from runners.job.proof import RankLocation, seats, verify
-from runners.job.result import kept
+from runners.job.placement import RankLocation, assign_ranks, verify_placement
+from runners.job.result import check_placement
+from runners.job.setup import set_up_hosts
 from solvers.elastic.crash_loop import ENDED
 
 _POLL_INTERVAL_S = 0.5
@@ -50,7 +50,7 @@ class Group:
         self._hosts = replace(hosts, members=tuple(replace(host, slots=1) for host in hosts))
         self._by_rank = [numbers[name] for name in self._hosts.names]
         self._fleet = Fleet(launcher.connector, PROGRAM)
-        self._crew = Crew(
+        self._pool = AgentPool(
             self._fleet, self._hosts, launcher.job,
             lambda rank, stream, line: launcher.sink(None if rank is None else self._by_rank[rank], stream, line),
             launcher.clock,
@@ -60,7 +60,7 @@ class Group:
         self.addresses: dict[int, str] = {}
 
     def start(
-        self, connected: Callable[[int, int], None], copied: Callable[[int, int], None],
+        self, progress: Callable[[str, int, int], None],
         machines: Mapping[str, dict[str, Any]] | None, peers: Sequence[str] | None = None,
     ) -> list[RankLocation]:  # fmt: skip
         """Nodes on all hosts, each shown to be where it should be; then what they say is heard.
@@ -68,26 +68,26 @@ class Group:
         :param machines: what is known of the hosts; None: they are all this machine.
         :param peers: addresses of hosts of the job that are there already, beside whose work these start; None: it has
             not begun.
-        :raises PlinkError: when one cannot be started. :raises OrderNotKept: when one is elsewhere.
+        :raises PlinkError: when one cannot be started. :raises PlacementError: when one is elsewhere.
         """
-        crew, fleet = self._crew, self._fleet
+        pool, fleet = self._pool, self._fleet
         beside = peers is not None
-        prepared = prepare(crew, connected, copied, peers or (), stands_back=beside)
-        assignments = seats(self._hosts, machines or {})
-        alone = len(prepared) == 1 and not beside and machines is not None  # others may come: not the loopback
+        setups = set_up_hosts(pool, progress, peers or (), low_priority=beside)
+        assignments = assign_ranks(self._hosts, machines or {})
+        alone = len(setups) == 1 and not beside and machines is not None  # others may come: not the loopback
         self.addresses = {
-            self._numbers[name]: here["machine"]["address"] if alone else here["address"]
-            for name, here in prepared.items()
+            self._numbers[name]: setup["identity"]["address"] if alone else setup["address"]
+            for name, setup in setups.items()
         }
-        for assignment, env in environments(crew, assignments, prepared):
-            here = prepared[assignment.host]
-            task = {"rank": assignment.rank, "env": env | ({GENTLE: "1"} if beside else {}), "line": True}
-            fleet.send(assignment.host, do="start", ranks=[task], argv=here["argv"], workdir=here["workdir"])
-        locations = verify(assignments, crew.ranks())
+        for assignment, env in rank_environments(pool, assignments, setups):
+            setup = setups[assignment.host]
+            task = {"rank": assignment.rank, "env": env | ({LOW_PRIORITY: "1"} if beside else {}), "channel": True}
+            fleet.send(assignment.host, method="start", ranks=[task], argv=setup["argv"], workdir=setup["workdir"])
+        locations = verify_placement(assignments, pool.rank_reports())
         if machines is None:
-            locations = [replace(location, wrong=None) for location in locations]
-        kept(locations)
-        fleet.send_all(do="go")
+            locations = [replace(location, problem=None) for location in locations]
+        check_placement(locations)
+        fleet.send_all(method="go")
         threading.Thread(target=self._listen, name="plink-group", daemon=True).start()
         return locations
 
@@ -95,22 +95,22 @@ class Group:
         """Something to a node."""
         with contextlib.suppress(StopIteration):
             name = next(name for name, other in self._numbers.items() if other == number)
-            self._fleet.send(name, do="line", text=json.dumps(message))
+            self._fleet.send(name, method="line", text=json.dumps(message))
 
     def end(self, number: int) -> None:
         """End a node, whatever it does, and its agent."""
         name = next(name for name, other in self._numbers.items() if other == number)
-        self._fleet.send(name, do="end")
+        self._fleet.send(name, method="end")
         self._fleet.end(name)
 
     def last_lines(self, number: int) -> list[str]:
         """The last that a node printed."""
-        return self._crew.output.last_lines(self._by_rank.index(number))
+        return self._pool.output.last_lines(self._by_rank.index(number))
 
     def close(self) -> None:
         """End all: nodes do not outlive their agents."""
         self._closed.set()
-        self._fleet.send_all(do="end")
+        self._fleet.send_all(method="end")
         self._fleet.close()
         # Connections refer to themselves in circles: few objects, so that the collector would not come for them, but
         # each has a buffer of 64 KiB.
@@ -126,13 +126,13 @@ class Group:
                 continue
             if message.body is None:
                 assert message.error is not None
-                self._lost(number, message.error.why)
-            elif message.body["is"] == "line":
+                self._lost(number, message.error.reason)
+            elif message.body["type"] == "line":
                 self._node_says(number, message.body["text"])
             else:
                 try:
-                    for rank, code in self._crew.note(message):
-                        self._crew.output.finish(rank)
+                    for rank, code in self._pool.handle(message):
+                        self._pool.output.finish(rank)
                         self._lost(number, f"{ENDED} {code}")
                 except PlinkError as error:
                     self._lost(number, str(error))

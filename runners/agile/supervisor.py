@@ -29,7 +29,7 @@ from runners.agile.memory_check import warning
 from runners.agile.wire import RequestLine, decode, encode
 from runners.job.job import Job
 from runners.job.output import Sink
-from runners.job.proof import RankLocation
+from runners.job.placement import RankLocation
 from runners.job.result import TIMED_OUT
 from solvers.elastic import commands, events
 from solvers.elastic.member import Member
@@ -75,9 +75,8 @@ class SupervisorCallbacks:
     log: Callable[[dict[str, Any]], None]
     note: Callable[[str], None]
     say: Callable[[str], None]
-    on_proof: Callable[[list[RankLocation]], None]
-    connected: Callable[[int, int], None] = lambda done, total: None
-    copied: Callable[[int, int], None] = lambda done, total: None
+    on_placement: Callable[[list[RankLocation]], None]
+    progress: Callable[[str, int, int], None] = lambda phase, done, total: None
     status: Callable[[dict[str, Any]], None] | None = None
     folder: Path | None = None
 
@@ -128,7 +127,7 @@ class Supervisor:
         self._lab = hosts.lab
         group, members = self._group(hosts)
         try:
-            self._callbacks.on_proof(group.start(self._callbacks.connected, self._callbacks.copied, self._machines))
+            self._callbacks.on_placement(group.start(self._callbacks.progress, self._machines))
             members = self._wait_for_hello(group, members)
             if error := refuse(members):
                 raise PlinkError(error)

@@ -1,1 +1,1 @@
-"""Autotune beside the launcher: what rank 0 tells becomes decisions, schedules and a log of both."""
+"""Autotune beside the launcher: rank 0's measurements become decisions, schedules and a log of both."""

@@ -1,6 +1,6 @@
-"""Autotune's daemon: hears what rank 0 saw, decides, and answers with the schedule to install.
+"""Autotune's daemon: receives rank 0's measurements, decides, and answers with the schedule to install.
 
-It runs in the launcher, between messages of the ranks: nothing of it waits.
+It runs in the launcher, between messages of the ranks, and never waits.
 """
 
 import base64
@@ -10,73 +10,73 @@ from collections.abc import Callable
 from typing import Any
 
 from plink.errors import PlinkError
-from plink.model.schedule import Schedule, there_and_back
+from plink.model.schedule import Schedule, forward_and_reverse
 from plink.runtime.aggengine.aggregation import Aggregation, SizeClass
-from runners.autotune.log import Log, stretch_from
-from solvers.autotune.course import WAIT, WATCH, Course, Decision, Settings, decide
-from solvers.autotune.observed import Assignment
+from runners.autotune.log import TuningLog, stretch_from
+from solvers.autotune.observed import MasterAssignment
+from solvers.autotune.trajectory import WAIT, WATCH, AutotuneSettings, TuningDecision, TuningTrajectory, decide
 from solvers.schedules.hierarchical import two_level_reduce_scatter
 
 
 class Daemon:
-    """Tunes one job.
+    """Tuner of one job.
 
-    :param log: keeps every stretch and what was decided. :param say: is told what was changed, a line each.
+    :param log: gets every stretch and its decision. :param say: gets a line for each change.
     """
 
     def __init__(
         self,
-        assignment: Assignment,
-        log: Log | None,
+        assignment: MasterAssignment,
+        log: TuningLog | None,
         say: Callable[[str], None],
-        settings: Settings | None = None,
+        settings: AutotuneSettings | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._course, self._settings = Course(assignment), settings or Settings()
+        self._course, self._settings = TuningTrajectory(assignment), settings or AutotuneSettings()
         self._log, self._say, self._clock, self._began = log, say, clock, clock()
-        self._strange = False
+        self._has_warned = False
 
-    def talk(self, text: str) -> list[str]:
-        """What rank 0 says, and the answers. What is not understood is said once, and changes nothing."""
+    def answer_line(self, text: str) -> list[str]:
+        """Return the answers to a line of rank 0. Warns once of an invalid line, which changes nothing."""
         try:
-            told = json.loads(text)
-            stretch = stretch_from(told, self._course.assignment.ranks, "stretch")
+            report = json.loads(text)
+            stretch = stretch_from(report, self._course.assignment.ranks, "stretch")
             self._course, decision = decide(self._course, stretch, self._settings)
         except (ValueError, RecursionError, PlinkError) as error:
-            if not self._strange:
+            if not self._has_warned:
                 self._say(f"autotune: {PlinkError(str(error))}")
-            self._strange = True
+            self._has_warned = True
             return []
-        known = {key: told[key] for key in ("epoch", "jobs", "bytes", "seconds", "seen")}
-        self._keep(known, decision)
+        entry = {key: report[key] for key in ("epoch", "jobs", "bytes", "seconds", "seen")}
+        self._add_to_log(entry, decision)
         if decision.action not in (WATCH, WAIT):
             self._say(f"autotune: {decision.reason}")
         return [] if decision.assignment is None else [self._answer(decision.assignment)]
 
-    def _answer(self, assignment: Assignment) -> str:
+    def _answer(self, assignment: MasterAssignment) -> str:
         schedule = schedule_for(assignment)
         data = Aggregation((SizeClass(None, schedule.algo, schedule),)).to_bytes()
         return json.dumps({"epoch": self._course.epoch, "plan": base64.b64encode(data).decode()})
 
-    def _keep(self, told: dict[str, Any], decision: Decision) -> None:
-        """In the log, while it can be written: the job matters more."""
+    def _add_to_log(self, entry: dict[str, Any], decision: TuningDecision) -> None:
+        """Add to the log while it can be written: the job matters more."""
         if self._log is None:
             return
         try:
-            self._log.add(self._clock() - self._began, told, decision)
+            self._log.add(self._clock() - self._began, entry, decision)
         except OSError as error:
-            self._say(f"autotune: the log goes no further: {error.strerror}")
+            self._say(f"autotune: the log ends here: {error.strerror}")
             self.close()
 
     def close(self) -> None:
-        """Keep nothing more."""
+        """Close the log."""
         if self._log is not None:
             self._log.close()
         self._log = None
 
 
-def schedule_for(assignment: Assignment) -> Schedule:
+def schedule_for(assignment: MasterAssignment) -> Schedule:
     """The all-reduce with these masters."""
-    return there_and_back(
+    return forward_and_reverse(
         two_level_reduce_scatter(assignment.groups, assignment.local_masters, assignment.global_group)
     )

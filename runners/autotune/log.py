@@ -1,6 +1,6 @@
-"""The log of Autotune, ``plink.autotune/1``: JSON lines, a head and one line for each stretch of the job.
+"""Log of Autotune, ``plink.autotune/1``: JSON lines, a head and one line for each stretch of the job.
 
-It holds what was seen, so the decisions can be made again from it.
+It has all measurements, so that the decisions can be replayed from it.
 """
 
 import contextlib
@@ -15,12 +15,12 @@ from msgspec import Meta
 
 from plink.documents.codec import convert
 from plink.errors import InputError, PlinkError, UsageError
-from solvers.autotune.course import Decision, Settings, Stretch, imbalance
-from solvers.autotune.observed import Assignment, Observed
+from solvers.autotune.observed import MasterAssignment, ObservedTraffic
+from solvers.autotune.trajectory import AutotuneSettings, ObservedInterval, TuningDecision, imbalance
 
 SCHEMA = "plink.autotune/1"
 NAME = "autotune.jsonl"
-_LONGEST = 1 << 28
+_MAX_LINE_CHARS = 1 << 28
 RankId = Annotated[int, Meta(ge=0, lt=1 << 20)]
 Total = Annotated[int, Meta(ge=0, lt=1 << 62)]
 Figure = Annotated[float, Meta(ge=0, lt=1 << 62)]
@@ -52,10 +52,10 @@ class MastersEntry(TypedDict):
     """For each chunk the group whose local master aggregates it for all."""
 
 
-class Log:
-    """Written while the job runs, a line at a time."""
+class TuningLog:
+    """Log that is written while the job runs, a line at a time."""
 
-    def __init__(self, path: Path, assignment: Assignment, settings: Settings, hosts: list[str]) -> None:
+    def __init__(self, path: Path, assignment: MasterAssignment, settings: AutotuneSettings, hosts: list[str]) -> None:
         """:param hosts: the host of each rank. :raises PlinkError: when it cannot be written."""
         try:
             self._file: TextIO = path.open("w")
@@ -63,22 +63,22 @@ class Log:
             raise PlinkError(f"cannot write {path}: {error.strerror}") from None
         self._write(schema=SCHEMA, hosts=hosts, settings=asdict(settings), **assignment_to_json(assignment))
 
-    def add(self, at_s: float, told: dict[str, Any], decision: Decision) -> None:
-        """One stretch as it was told, and what was decided."""
+    def add(self, at_s: float, entry: dict[str, Any], decision: TuningDecision) -> None:
+        """Add one interval and the decision on it."""
         new = {} if decision.assignment is None else assignment_to_json(decision.assignment)
-        self._write(at_s=round(at_s, 3), **told, action=decision.action, reason=decision.reason, **new)
+        self._write(at_s=round(at_s, 3), **entry, action=decision.action, reason=decision.reason, **new)
 
     def _write(self, **line: Any) -> None:
         self._file.write(json.dumps(line) + "\n")
         self._file.flush()
 
     def close(self) -> None:
-        """No more."""
+        """Close the file."""
         with contextlib.suppress(OSError):  # what could not be written before
             self._file.close()
 
 
-def assignment_to_json(assignment: Assignment) -> dict[str, Any]:
+def assignment_to_json(assignment: MasterAssignment) -> dict[str, Any]:
     """As it stands in the log."""
     return {
         "groups": [[int(rank) for rank in group] for group in assignment.groups],
@@ -88,7 +88,7 @@ def assignment_to_json(assignment: Assignment) -> dict[str, Any]:
     }
 
 
-def stretch_from(value: object, ranks: int, where: str) -> Stretch:
+def stretch_from(value: object, ranks: int, where: str) -> ObservedInterval:
     """What rank 0 reports of one stretch.
 
     :raises InputError: when it is no such report. :raises UsageError: when the rates are no measurements.
@@ -100,33 +100,37 @@ def stretch_from(value: object, ranks: int, where: str) -> Stretch:
         if max(i, j) >= ranks:
             raise InputError(f"{where}: seen", f"expected ranks from 0 to {ranks - 1}, got {max(i, j)}")
         sent[i, j], busy[i, j], rtt[i, j] = figures
-    # Where the clock of the kernel is too coarse to see anything under way, nothing is known.
+    # Unknown where the kernel's clock is too coarse to see anything under way.
     rate = np.divide(sent, busy, out=np.full((ranks, ranks), np.nan), where=busy > 0)
-    observed = Observed(np.where(busy > 0, sent, 0.0), rate, rtt)
-    return Stretch(report["epoch"], report["jobs"], report["bytes"], report["seconds"], observed)
+    observed = ObservedTraffic(np.where(busy > 0, sent, 0.0), rate, rtt)
+    return ObservedInterval(report["epoch"], report["jobs"], report["bytes"], report["seconds"], observed)
 
 
-def read_log(path: Path) -> tuple[Assignment, Settings, Iterator[tuple[dict[str, Any], Stretch]]]:
+def read_log(
+    path: Path,
+) -> tuple[MasterAssignment, AutotuneSettings, Iterator[tuple[dict[str, Any], ObservedInterval]]]:
     """The masters at first, the settings, and each line with its stretch.
 
-    :raises InputError: naming the line that is none.
+    :raises InputError: naming the invalid line.
     """
     lines = _lines(path)
     where = f"{path}: line 1"
     head = next(lines, None)
     if head is None or head.get("schema") != SCHEMA:
         raise InputError(where, f"no log of Autotune ({SCHEMA}) begins so")
-    settings = convert(Settings, head.get("settings"), where, "settings")
+    settings = convert(AutotuneSettings, head.get("settings"), where, "settings")
     masters = convert(MastersEntry, head, where)
     try:
         local, of_chunk = (np.array(masters[key], dtype=np.int32) for key in ("local_masters", "global_group"))
-        assignment = Assignment(masters["groups"], local, of_chunk)
+        assignment = MasterAssignment(masters["groups"], local, of_chunk)
     except (ValueError, UsageError) as error:
         raise InputError(where, str(error)) from None
     return assignment, settings, _stretches(path, lines, assignment.ranks)
 
 
-def _stretches(path: Path, lines: Iterator[dict[str, Any]], ranks: int) -> Iterator[tuple[dict[str, Any], Stretch]]:
+def _stretches(
+    path: Path, lines: Iterator[dict[str, Any]], ranks: int
+) -> Iterator[tuple[dict[str, Any], ObservedInterval]]:
     for number, line in enumerate(lines, 2):
         where = f"{path}: line {number}"
         convert(float, line.get("at_s", 0.0), where, "at_s")
@@ -139,7 +143,7 @@ def _stretches(path: Path, lines: Iterator[dict[str, Any]], ranks: int) -> Itera
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
     try:
         with path.open() as file:
-            for number, text in enumerate(iter(lambda: file.readline(_LONGEST), ""), 1):
+            for number, text in enumerate(iter(lambda: file.readline(_MAX_LINE_CHARS), ""), 1):
                 if not text.endswith("\n"):
                     return  # the job ended in the middle of it
                 try:

@@ -1,6 +1,6 @@
-"""An order as the files that launchers read (docs/launchers.md says what each launcher makes of its own).
+"""Rank orders as the files that launchers read (docs/launchers.md describes each).
 
-Hosts stand in rank order and take their slots in one block, so no format has to spread a host's ranks.
+Hosts are in rank order, and each host's ranks are one block, so no format has to spread them.
 """
 
 from plink.errors import UsageError
@@ -29,17 +29,17 @@ FORMATS: dict[str, Format] = {
 
 
 def format_named(name: str) -> Format:
-    """The format of that name.
+    """Return the format of that name.
 
-    :raises UsageError: for one that does not exist, with those that do.
+    :raises UsageError: for an unknown name; the message has the choices.
     """
     if name not in FORMATS:
-        raise UsageError(f"--format {name}: there are {', '.join(FORMATS)}")
+        raise UsageError(f"--format {name}: choose one of {', '.join(FORMATS)}")
     return FORMATS[name]
 
 
 def render(name: str, hosts: Hosts, order: RankOrder) -> str:
-    """The text of one format; ``hosts`` stand in rank order.
+    """Return the text of one format; ``hosts`` are in rank order.
 
     :raises UsageError: for a format that does not exist, and for an order or hosts that it cannot express.
     """
@@ -47,6 +47,6 @@ def render(name: str, hosts: Hosts, order: RankOrder) -> str:
 
 
 def command(name: str, file: str, hosts: Hosts) -> str | None:
-    """What to type with a file of that format, None where no launcher reads it."""
+    """Return the command line for a file of that format, None where no launcher reads it."""
     template = format_named(name).command
     return template and template.format(file=file, ranks=sum(host.slots for host in hosts))

@@ -1,4 +1,4 @@
-"""What a format is."""
+"""One format of a rank order."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from plink.model.order import RankOrder
 
 @dataclass(frozen=True)
 class Format:
-    """One way to write an order down.
+    """A file format of rank orders.
 
-    ``render`` is given the hosts in rank order and raises a UsageError where the launcher could not keep it;
-    ``command`` is what to type with the file, ``{file}`` and ``{ranks}`` (their number) to be filled in, None where no
-    launcher reads it.
+    :param render: gets the hosts in rank order; raises a UsageError where the launcher could not keep it.
+    :param command: the command line for the file, with ``{file}`` and ``{ranks}`` (their number) to be filled in; None
+        where no launcher reads it.
     """
 
     name: str

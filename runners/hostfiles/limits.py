@@ -1,4 +1,4 @@
-"""What launchers cannot say: orders they would lose or hosts they cannot name are refused, never written down."""
+"""Limits of launchers: refuses orders that they would lose, and hosts that they cannot name."""
 
 import re
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from plink.model.hosts import Host, Hosts
 
 
 def check_spelling(form: str, hosts: Hosts, allowed: re.Pattern[str], takes: str) -> None:
-    """Every host's address has a form that the launcher reads.
+    """Check that the launcher can read every host's address.
 
     :raises UsageError: naming the first host whose address does not match ``allowed``; ``takes`` says what would.
     """
@@ -17,14 +17,16 @@ def check_spelling(form: str, hosts: Hosts, allowed: re.Pattern[str], takes: str
             raise UsageError(f"--format {form}: host {host.name} has the address {host.address}, but {takes}")
 
 
-def check_distinct(form: str, hosts: Hosts, seen_as: Callable[[Host], str], why: str) -> None:
-    """No two hosts look alike to the launcher.
+def check_distinct(form: str, hosts: Hosts, seen_as: Callable[[Host], str], consequence: str) -> None:
+    """Check that no two hosts are the same to the launcher.
 
-    :raises UsageError: naming the first two that do; ``why`` says what the launcher makes of it.
+    :raises UsageError: naming the first two that do; ``consequence`` says what the launcher makes of it.
     """
     first: dict[str, Host] = {}
     for host in hosts:
         text = seen_as(host)
         if text in first:
-            raise UsageError(f"--format {form}: hosts {first[text].name} and {host.name} are both {text}, and {why}")
+            raise UsageError(
+                f"--format {form}: hosts {first[text].name} and {host.name} are both {text}, and {consequence}"
+            )
         first[text] = host

@@ -18,15 +18,15 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def a_node_a_task(hosts: Hosts, asked_by: str) -> str:
-    """Node names, one a line, a host's slots in a block.
+def node_per_task(hosts: Hosts, option: str) -> str:
+    """Return node names, one a line, a host's slots in a block.
 
-    :raises UsageError: naming the option ``asked_by``, for a host whose name is an address.
+    :param option: of plink, for the error. :raises UsageError: for a host whose name is an address.
     """
     for host in hosts:
         if _is_address(host.name):
             raise UsageError(
-                f"{asked_by}: {host.name} is an address, and Slurm takes node names: write `NODENAME "
+                f"{option}: {host.name} is an address, and Slurm takes node names: write `NODENAME "
                 f"address={host.name}` in the hosts file"
             )
     return "".join(f"{host.name}\n" for host in hosts for _ in range(host.slots))
@@ -35,6 +35,6 @@ def a_node_a_task(hosts: Hosts, asked_by: str) -> str:
 HOSTFILE = Format(
     "slurm",
     "SLURM_HOSTFILE, a node a task",
-    lambda hosts, order: a_node_a_task(hosts, "--format slurm"),
+    lambda hosts, order: node_per_task(hosts, "--format slurm"),
     "SLURM_HOSTFILE={file} srun --distribution=arbitrary -n {ranks} PROGRAM",
 )

@@ -13,19 +13,21 @@ PORT = 29500  # torchrun's default
 def _commands(hosts: Hosts, order: RankOrder) -> str:
     master = hosts.members[0].address
     return "".join(
-        f"torchrun --rdzv-backend=static --nnodes={len(hosts)} --node-rank={place} --nproc-per-node={host.slots} "
+        f"torchrun --rdzv-backend=static --nnodes={len(hosts)} --node-rank={node_rank} --nproc-per-node={host.slots} "
         f'--master-addr={master} --master-port={PORT} "$@"  # {host.name}\n'
-        for place, host in enumerate(hosts)
+        for node_rank, host in enumerate(hosts)
     )
 
 
 def _environments(hosts: Hosts, order: RankOrder) -> str:
     master, ranks = hosts.members[0].address, sum(host.slots for host in hosts)
-    seats = [(place, host, local) for place, host in enumerate(hosts) for local in range(host.slots)]
+    assignments = [
+        (node_rank, host, local_rank) for node_rank, host in enumerate(hosts) for local_rank in range(host.slots)
+    ]
     return "".join(
-        f"RANK={rank} WORLD_SIZE={ranks} LOCAL_RANK={local} LOCAL_WORLD_SIZE={host.slots} GROUP_RANK={place} "
+        f"RANK={rank} WORLD_SIZE={ranks} LOCAL_RANK={local_rank} LOCAL_WORLD_SIZE={host.slots} GROUP_RANK={node_rank} "
         f"MASTER_ADDR={master} MASTER_PORT={PORT}  # {host.name}\n"
-        for rank, (place, host, local) in enumerate(seats)
+        for rank, (node_rank, host, local_rank) in enumerate(assignments)
     )
 
 

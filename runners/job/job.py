@@ -7,8 +7,8 @@ from pathlib import Path
 
 from plink.errors import UsageError
 
-# Who a rank is: the proof rests on these.
-_OURS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
+# They say which rank a process is; placement verification relies on them.
+_RESERVED_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Job:
     :param interface: the interface that Gloo and NCCL use on every host, or several (``eth0,eth1``); None: the one that
         leads to the other hosts.
     :param master_port: where the first rank serves the rendezvous, 0 for any free port.
-    :param mixed_versions: run it also where hosts have different versions of Python or PyTorch.
+    :param allow_version_mismatch: run also on hosts with different versions of Python or PyTorch.
     :param sync: a folder here that is copied to every host, where the job then runs in the copy.
-    :param launcher_args: added to the command of a launcher that others wrote.
+    :param launcher_args: added to the command of an external launcher.
     :raises UsageError: when ``env`` would tell a rank that it is another one.
     """
 
@@ -36,11 +36,11 @@ class Job:
     timeout_s: float | None = None
     interface: str | None = None
     master_port: int = 0
-    mixed_versions: bool = False
+    allow_version_mismatch: bool = False
     sync: Path | None = None
     launcher_args: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in _OURS:
+        for name in _RESERVED_VARIABLES:
             if name in self.env:
-                raise UsageError(f"--env {name}={self.env[name]}: that is given by the order; leave it away")
+                raise UsageError(f"--env {name}={self.env[name]}: the rank order sets it; omit it")

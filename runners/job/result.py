@@ -7,17 +7,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plink.errors import PlinkError
-from runners.job.proof import RankLocation
+from runners.job.placement import RankLocation
 
-TIMED_OUT = 124  # as timeout(1) says it
+TIMED_OUT = 124  # as timeout(1) has it
 # "torch.distributed.DistStoreError: ...", as the traceback module writes it; PyTorch puts "[rank3]: " before it.
-_EXCEPTION = re.compile(r"(?:\[rank\d+\]: )?(?P<what>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception): .*\S)")
+_EXCEPTION = re.compile(r"(?:\[rank\d+\]: )?(?P<text>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception): .*\S)")
 
 
 @dataclass(frozen=True)
 class Failure:
-    """The rank that failed first; rank and host None: the launcher that plink used, which does not tell of a rank.
-    ``cause``: what else brought it about, where that is known."""
+    """The rank that failed first.
+
+    :param rank: None, as ``host``: the launcher failed, and does not say which rank did.
+    :param cause: root cause, where another one is known.
+    """
 
     rank: int | None
     host: str | None
@@ -27,28 +30,31 @@ class Failure:
 
     @property
     def exception(self) -> str | None:
-        """The line of the last Python traceback that says what went wrong, without the rank that torchrun-like tools
-        put before it; None where ``last_lines`` has none."""
-        said = [found["what"] for line in self.last_lines if (found := _EXCEPTION.match(line))]
-        return said[-1] if said else None
+        """Return the last line of the last Python traceback, without a rank before it; None if there is none."""
+        texts = [match["text"] for line in self.last_lines if (match := _EXCEPTION.match(line))]
+        return texts[-1] if texts else None
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """How a job ended. ``proof``: every rank's report; ``seconds``: from the opening of the gate to the last exit;
-    ``timed_out``: it was ended because it took longer than it may; ``exits``: the exit codes of the ranks that ended by
-    themselves, by rank, where the runner learns of them."""
+    """How a job ended.
+
+    :param locations: of all ranks, as they reported.
+    :param seconds: from the opening of the start barrier to the last exit.
+    :param timed_out: whether it was ended because it took longer than it may.
+    :param exits: exit codes of the ranks that ended by themselves, by rank, where the runner knows them.
+    """
 
     id: str
     exit_code: int
-    proof: tuple[RankLocation, ...]
+    locations: tuple[RankLocation, ...]
     seconds: float
     failure: Failure | None
     timed_out: bool = False
     exits: Mapping[int, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """``plink.run/1``."""
+        """Return the document ``plink.run/1``."""
         failure = self.failure
         return {
             "schema": "plink.run/1",
@@ -56,8 +62,8 @@ class RunResult:
             "exit_code": self.exit_code,
             "seconds": round(self.seconds, 3),
             "proof": {
-                "held": not any(location.wrong for location in self.proof),
-                "ranks": [location.to_json() for location in self.proof],
+                "held": not any(location.problem for location in self.locations),
+                "ranks": [location.to_json() for location in self.locations],
             },
             "timed_out": self.timed_out,
             "exits": {str(rank): code for rank, code in sorted(self.exits.items())},
@@ -74,30 +80,33 @@ class RunResult:
 
 
 def new_id() -> str:
-    """A name for a run."""
+    """Return a new name for a run."""
     return secrets.token_hex(4)
 
 
-class OrderNotKept(PlinkError):
-    """The ranks are not where they were asked to be. ``locations`` holds both lists, ``result`` is the run that was
-    stopped, ``then`` says what became of the job; usually nothing of the user's ran."""
+class PlacementError(PlinkError):
+    """Ranks are not on the hosts that they were assigned to.
 
-    def __init__(self, locations: list[RankLocation], then: str = "nothing was run") -> None:
-        wrong = [location for location in locations if location.wrong]
-        first = wrong[0]
+    :param consequence: what happened to the job; usually no program ran.
+    :ivar result: the run that was stopped.
+    """
+
+    def __init__(self, locations: list[RankLocation], consequence: str = "nothing was run") -> None:
+        misplaced = [location for location in locations if location.problem]
+        first = misplaced[0]
         super().__init__(
-            f"the order was not kept: {len(wrong)} of {len(locations)} ranks are not where they were asked to be "
-            f"(rank {first.rank}, asked for {first.host}, is on {first.hostname}: {first.wrong}); {then}"
+            f"wrong placement: {len(misplaced)} of {len(locations)} ranks are not on their hosts "
+            f"(rank {first.rank}, assigned to {first.host}, is on {first.hostname}: {first.problem}); {consequence}"
         )
         self.locations = locations
         self.result = RunResult(new_id(), self.exit_code, tuple(locations), 0.0, None)
 
 
-def kept(locations: list[RankLocation]) -> list[RankLocation]:
-    """The same locations, where each rank is where it was asked to be.
+def check_placement(locations: list[RankLocation]) -> list[RankLocation]:
+    """Return the same locations if every rank is on its host.
 
-    :raises OrderNotKept: when one is not.
+    :raises PlacementError: when one is not.
     """
-    if any(location.wrong for location in locations):
-        raise OrderNotKept(locations)
+    if any(location.problem for location in locations):
+        raise PlacementError(locations)
     return locations

@@ -1,7 +1,7 @@
-"""Ways to start a job: what every runner offers, and what it tells while it works.
+"""Protocol of a runner, which starts a job and sees it to its end; and what a run needs besides the job and its hosts.
 
-All take hosts in rank order and put rank 0 on the first of them, each host's slots in a block. A dry run is the real
-path minus its last call: whatever a run would refuse, it refuses.
+All runners take hosts in rank order: rank 0 is on the first host, and each host's slots are one block of ranks. A dry
+run is the real path without its last call: it refuses what a run would refuse.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,41 +12,53 @@ from typing import Any, Protocol
 from plink.model.hosts import Hosts
 from runners.job.job import Job
 from runners.job.output import Sink
-from runners.job.proof import RankLocation
+from runners.job.placement import RankLocation
 from runners.job.result import RunResult, new_id
 
-Machines = Mapping[str, dict[str, Any]]
+HostIdentities = Mapping[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Watch:
-    """What a runner is told to report to.
+class RunObserver:
+    """Callbacks of a run.
 
-    :param sink: gets every line that a rank prints: rank (None: the launcher itself), stream (``out``, ``err``), line.
-    :param on_proof: called with the proof before the user's code starts.
-    :param clock: seconds, monotonic.
-    :param connected: called with (done, total) for every host that was connected to, or given up.
-    :param copied: called with (done, total) in bytes while a folder is copied to hosts.
-    :param folder: of this run, where files that a launcher reads are written; it exists. None where none is needed.
-    :param machines: what is known of the hosts from when they were measured, by name (may be empty).
-    :param talk: gets each line that rank 0 says to the launcher, returns what to answer; None: there is no such line.
-        Only runners with agents of ours have one.
+    :param on_line: gets each line that a rank prints: the rank (None: the launcher itself), ``out`` or ``err``, the
+        line.
+    :param on_placement: gets the location of every rank, before programs begin.
+    :param progress: gets (phase, done, total): ``connecting`` counts hosts, ``copying`` bytes.
     """
 
-    sink: Sink
-    on_proof: Callable[[list[RankLocation]], None]
-    clock: Callable[[], float]
-    folder: Path | None = None
-    connected: Callable[[int, int], None] = lambda done, total: None
-    copied: Callable[[int, int], None] = lambda done, total: None
-    machines: Machines = field(default_factory=dict)
-    run_id: str = field(default_factory=new_id)
-    talk: Callable[[str], list[str]] | None = None
+    on_line: Sink = lambda rank, stream, line: None
+    on_placement: Callable[[list[RankLocation]], None] = lambda locations: None
+    progress: Callable[[str, int, int], None] = lambda phase, done, total: None
 
 
 @dataclass(frozen=True)
-class Command:
-    """One command that a run would start. ``host`` None: here; ``env``: what is added to the environment there."""
+class RunContext:
+    """What a runner needs besides the job and its hosts.
+
+    :param clock: seconds, monotonic.
+    :param folder: of this run, for the files that a launcher reads; it exists. None where none is needed.
+    :param host_identities: of the hosts when they were measured, by name (may be empty).
+    :param on_rank_line: gets each line that rank 0 sends to the launcher, returns the answers; None: there is no such
+        channel. Only runners with agents of plink have one.
+    """
+
+    observer: RunObserver
+    clock: Callable[[], float]
+    folder: Path | None = None
+    host_identities: HostIdentities = field(default_factory=dict)
+    run_id: str = field(default_factory=new_id)
+    on_rank_line: Callable[[str], list[str]] | None = None
+
+
+@dataclass(frozen=True)
+class LaunchCommand:
+    """One command that a run would start.
+
+    :param env: added to the environment there.
+    :param host: None: this machine.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
@@ -55,7 +67,7 @@ class Command:
     workdir: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in ``plink.rehearsal/1``."""
+        """Return it as an entry of ``plink.rehearsal/1``."""
         return {
             "host": self.host,
             "ranks": list(self.ranks),
@@ -67,16 +79,19 @@ class Command:
 
 @dataclass(frozen=True)
 class DryRun:
-    """What a run would do. ``files``: what it would write for the launcher, text by path."""
+    """What a run would do.
+
+    :param files: what it would write for the launcher, text by path.
+    """
 
     runner: str
-    commands: tuple[Command, ...]
+    commands: tuple[LaunchCommand, ...]
     files: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """``plink.rehearsal/1``."""
+        """Return the document ``plink.rehearsal/1``."""
         return {
-            "schema": "plink.rehearsal/1",
+            "schema": "plink.dry-run/1",
             "runner": self.runner,
             "files": dict(self.files),
             "commands": [command.to_json() for command in self.commands],
@@ -84,23 +99,23 @@ class DryRun:
 
 
 class Writer(Protocol):
-    """One way to start a job that ends where the job's files are written: others start it (a cluster's own control)."""
+    """A way to start a job that writes files, from which other software (a cluster's control plane) starts it."""
 
     name: str
 
-    def dry_run(self, job: Job, hosts: Hosts, watch: Watch) -> DryRun:
-        """What would be done, up to the last call; the user's program is not started.
+    def dry_run(self, job: Job, hosts: Hosts, context: RunContext) -> DryRun:
+        """Return what a run would do, up to its last call; does not start the user's program.
 
         :raises PlinkError: whatever :meth:`Runner.run` would refuse.
         """
 
 
 class Runner(Writer, Protocol):
-    """One way to start a job and see it to its end. Its dry run is what :meth:`run` does, up to the last call."""
+    """A way to start a job and see it to its end. Its dry run is :meth:`run` up to the last call."""
 
-    def run(self, job: Job, hosts: Hosts, watch: Watch) -> RunResult:
-        """Run the job to its end. What it wrote for the launcher stays in ``watch.folder``.
+    def run(self, job: Job, hosts: Hosts, context: RunContext) -> RunResult:
+        """Run the job to its end. Files for the launcher stay in ``context.folder``.
 
         :raises UsageError: for a job or hosts that this way cannot express. :raises PlinkError: when it cannot start.
-        :raises OrderNotKept: when a rank is not where it was asked to be. Nothing of the user's ran in all three cases.
+        :raises PlacementError: when a rank is on another host than assigned. In all three cases no program ran.
         """

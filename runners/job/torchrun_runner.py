@@ -1,4 +1,4 @@
-"""Jobs under torchrun: our agents start one on each host, in its place, and hold its workers at the gate."""
+"""Runner for torchrun: agents of plink start one torchrun on each host, whose workers wait at the start barrier."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,103 +8,98 @@ from plink.model.hosts import Hosts
 from plink.remote.connector import Connector
 from plink.remote.fleet import Fleet
 from plink.remote.program import AgentProgram
-from runners.job.crew import Crew
-from runners.job.environment import environment, interface_environment
+from runners.job.agent_pool import AgentPool
+from runners.job.fleet_monitor import run_to_end
+from runners.job.fleet_runner import PROGRAM as RANK_PROGRAM
 from runners.job.job import Job
-from runners.job.launcher import PROGRAM as RANKS
-from runners.job.launcher import proven
-from runners.job.preparing import Prepared, placed, prepare
-from runners.job.proof import Seat, seats
+from runners.job.placement import RankAssignment, assign_ranks
+from runners.job.rank_environment import interface_environment, rank_environment
 from runners.job.result import RunResult
-from runners.job.runner import Command, DryRun, Watch
-from runners.job.watching import Watching
+from runners.job.runner import DryRun, LaunchCommand, RunContext
+from runners.job.setup import HostSetups, set_up_hosts, verify_hosts
 
-PROGRAM = AgentProgram((*RANKS.modules, "runners.job.torchrun_worker", "runners.job.torchrun_agent"), RANKS.says)
+PROGRAM = AgentProgram(
+    (*RANK_PROGRAM.modules, "runners.job.torchrun_worker", "runners.job.torchrun_agent"), RANK_PROGRAM.messages
+)
 WORKER = AgentProgram(("plink.remote.addresses", "plink.remote.supervisor", "runners.job.torchrun_worker"))
 _TORCHRUN = ("-m", "torch.distributed.run")
-# Where every host imports PyTorch first, and from a shared file system at that.
-_REPORT_S = 300.0
+_REPORT_TIMEOUT_S = 300.0  # every host imports PyTorch first, maybe from a shared file system
+_MAX_NAMED_HOSTS = 4
 
 
 class TorchrunRunner:
-    """See :class:`runners.job.runner.Runner`; ``connector``: how the agents get onto the hosts."""
+    """See :class:`runners.job.runner.Runner`.
+
+    :param connector: how the agents get onto the hosts.
+    """
 
     name = "torchrun"
 
     def __init__(self, connector: Connector) -> None:
         self._connector = connector
 
-    def dry_run(self, job: Job, hosts: Hosts, watch: Watch) -> DryRun:
-        """The torchrun of each host; in the job itself each worker reports before it becomes the program."""
+    def dry_run(self, job: Job, hosts: Hosts, context: RunContext) -> DryRun:
+        """Return the torchrun command of each host; in a run each worker reports before it becomes the program."""
         with Fleet(self._connector, PROGRAM) as fleet:
-            crew = Crew(fleet, hosts, job, watch.sink, watch.clock)
-            prepared = _prepared(crew, watch)
-            asked = seats(hosts, watch.machines)
-            placed(asked, prepared)
+            pool = AgentPool(fleet, hosts, job, context.observer.on_line, context.clock)
+            setups = _set_up(pool, context)
+            assignments = assign_ranks(hosts, context.host_identities)
+            verify_hosts(assignments, setups)
             commands = tuple(
-                Command(
-                    (_python(job, here), *words, "--no-python", *here["argv"]), env, name,
-                    tuple(seat.rank for seat in asked if seat.host == name), here["workdir"],
+                LaunchCommand(
+                    (_python(job, setup), *arguments, "--no-python", *setup["argv"]), env, name,
+                    tuple(assignment.rank for assignment in assignments if assignment.host == name), setup["workdir"],
                 )
-                for name, words, env in torchruns(crew, prepared, watch.run_id)
-                for here in (prepared[name],)
+                for name, arguments, env in torchrun_commands(pool, setups, context.run_id)
+                for setup in (setups[name],)
             )  # fmt: skip
             return DryRun(self.name, commands)
 
-    def run(self, job: Job, hosts: Hosts, watch: Watch) -> RunResult:
+    def run(self, job: Job, hosts: Hosts, context: RunContext) -> RunResult:
         """See :class:`runners.job.runner.Runner`."""
         with Fleet(self._connector, PROGRAM) as fleet:
-            crew = Crew(fleet, hosts, job, watch.sink, watch.clock)
-            prepared = _prepared(crew, watch)
-            asked = seats(hosts, watch.machines)
-            for name, words, env in torchruns(crew, prepared, watch.run_id):
-                here = prepared[name]
+            pool = AgentPool(fleet, hosts, job, context.observer.on_line, context.clock)
+            setups = _set_up(pool, context)
+            assignments = assign_ranks(hosts, context.host_identities)
+            for name, arguments, env in torchrun_commands(pool, setups, context.run_id):
+                setup = setups[name]
                 fleet.send(
-                    name, do="start", torchrun=words, env=env, argv=here["argv"], workdir=here["workdir"],
-                    pythons=[_python(job, here), *job.pythons], worker=WORKER.words({}),
+                    name, method="start", torchrun=arguments, env=env, argv=setup["argv"], workdir=setup["workdir"],
+                    pythons=[_python(job, setup), *job.pythons], worker=WORKER.command_arguments({}),
                     slots=hosts.by_name()[name].slots,
                 )  # fmt: skip
-            proof = proven(asked, crew.ranks(_REPORT_S))
-            watch.on_proof(proof)
-            began = watch.clock()
-            end = Watching(crew, asked).watch()
-        seconds = watch.clock() - began
-        code = end.failure.code if end.failure else 0
-        return RunResult(watch.run_id, code, tuple(proof), seconds, end.failure, end.timed_out, end.exits)
+            return run_to_end(pool, assignments, pool.rank_reports(_REPORT_TIMEOUT_S), context)
 
 
-def _prepared(crew: Crew, watch: Watch) -> Prepared:
-    prepared = prepare(crew, watch.connected, watch.copied)
-    # What is known of the interpreter of a command (`python3 train.py`) says nothing of torchrun's.
-    known = prepared if crew.job.program.endswith(".py") else {}
-    without = [name for name, here in known.items() if here["versions"] and here["versions"]["torch"] is None]
+def _set_up(pool: AgentPool, context: RunContext) -> HostSetups:
+    setups = set_up_hosts(pool, context.observer.progress)
+    # The interpreter of a command (`python3 train.py`) need not be torchrun's.
+    checked = setups if pool.job.program.endswith(".py") else {}
+    without = [name for name, setup in checked.items() if setup["versions"] and setup["versions"]["torch"] is None]
     if without:
-        python = _python(crew.job, prepared[without[0]])
-        raise PlinkError(f"{', '.join(without[:4])}: torchrun needs PyTorch, which {python} lacks; nothing was run")
-    return prepared
+        python, named = _python(pool.job, setups[without[0]]), ", ".join(without[:_MAX_NAMED_HOSTS])
+        raise PlinkError(f"{named}: torchrun needs PyTorch, which {python} lacks; nothing was run")
+    return setups
 
 
-def _python(job: Job, here: dict[str, Any]) -> str:
-    """The interpreter of torchrun: the program's own."""
-    return str(here["argv"][0]) if job.program.endswith(".py") else job.pythons[0]
+def _python(job: Job, setup: dict[str, Any]) -> str:
+    """Return the interpreter of torchrun: the program's own."""
+    return str(setup["argv"][0]) if job.program.endswith(".py") else job.pythons[0]
 
 
-def torchruns(crew: Crew, prepared: Prepared, run_id: str) -> Iterator[tuple[str, list[str], dict[str, str]]]:
-    """(host, words after ``python``, what is added to the environment), in order: a host's place is its node rank."""
-    first = prepared[crew.hosts.names[0]]
-    addresses = {"PLINK_ADDRESSES": _addresses(crew.hosts, prepared)}
-    for place, host in enumerate(crew.hosts):
-        words = [
-            *_TORCHRUN, "--rdzv-backend=static", f"--rdzv-id={run_id}", f"--nnodes={len(crew.hosts)}",
-            f"--node-rank={place}", f"--nproc-per-node={host.slots}", f"--master-addr={first['address']}",
-            f"--master-port={first['port']}", "--max-restarts=0",  # a worker that came anew would not be proven
+def torchrun_commands(
+    pool: AgentPool, setups: HostSetups, run_id: str
+) -> Iterator[tuple[str, list[str], dict[str, str]]]:
+    """Yield (host, arguments of ``python``, variables that its environment gets), in rank order."""
+    first = setups[pool.hosts.names[0]]
+    addresses = ",".join(setups[host.name]["address"] for host in pool.hosts for _ in range(host.slots))
+    for node_rank, host in enumerate(pool.hosts):
+        arguments = [
+            *_TORCHRUN, "--rdzv-backend=static", f"--rdzv-id={run_id}", f"--nnodes={len(pool.hosts)}",
+            f"--node-rank={node_rank}", f"--nproc-per-node={host.slots}", f"--master-addr={first['address']}",
+            f"--master-port={first['port']}", "--max-restarts=0",  # a restarted worker would not be verified
         ]  # fmt: skip
-        env = environment(Seat(0, 0, host.name, None, None), place, crew.hosts, first)
-        ours = {name: env[name] for name in env if name.startswith(("PYTHON", "OMP_"))}  # the rest is torchrun's to say
-        ours |= addresses
-        yield host.name, words, ours | interface_environment(prepared[host.name]["interface"]) | crew.job.env
-
-
-def _addresses(hosts: Hosts, prepared: Prepared) -> str:
-    """The address of every rank, in order."""
-    return ",".join(prepared[host.name]["address"] for host in hosts for _ in range(host.slots))
+        env = rank_environment(RankAssignment(0, 0, host.name, None, None), node_rank, pool.hosts, first)
+        env = {name: env[name] for name in env if name.startswith(("PYTHON", "OMP_"))}  # torchrun sets the others
+        env |= {"PLINK_ADDRESSES": addresses} | interface_environment(setups[host.name]["interface"]) | pool.job.env
+        yield host.name, arguments, env

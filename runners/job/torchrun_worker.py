@@ -1,8 +1,8 @@
-"""What torchrun starts as each of its workers: the keeper of a rank.
+"""Supervisor of a rank under torchrun, which starts it as each of its workers.
 
-Runs on the hosts: standard library only. The keeper asks the agent, over its UNIX socket, what to run and where output
-goes, and forks. The child reports who and where it is, waits at the gate, and becomes the user's program under the same
-process id. The keeper, which stays, tells the agent how the program ended: torchrun, whose child it is, tells nobody.
+Runs on the hosts: standard library only. The supervisor asks the agent, over its UNIX socket, what to run and where
+output goes, and forks. The child reports its location, waits at the start barrier, and becomes the user's program under
+the same process id. The supervisor then sends its exit code to the agent, for torchrun, its parent, reports none.
 
 Messages are JSON lines: from the agent one with two descriptors (standard output and error) and later a ``g``; to the
 agent the child's report, and the exit code.
@@ -21,73 +21,74 @@ from typing import Any
 from plink.remote.addresses import local_addresses
 from plink.remote.supervisor import NOT_STARTED, die_with, exec_program, redirect_output
 
-GATE = "PLINK_GATE"  # the environment variable with the name of the agent's socket
+BARRIER_SOCKET = "PLINK_START_BARRIER"  # environment variable with the name of the agent's socket
+GO = b"g"
 _READ = 1 << 16
-# torchrun hands on what it is sent, and ends its workers with the first.
-_HANDED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+# torchrun forwards these, and ends its workers with the first.
+_FORWARDED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 def main() -> None:
-    """Entry point of a worker. It ends with the exit code of the program, 128 + N when signal N ended that."""
-    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    line.connect("\0" + os.environ.pop(GATE))
-    task, outputs = _task(line)
+    """Run a worker. It ends with the exit code of the program, 128 + N when signal N ended that."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.connect("\0" + os.environ.pop(BARRIER_SOCKET))
+    task, outputs = _receive_task(connection)
     if not die_with(task["parent"]):
         os._exit(NOT_STARTED)
-    keeper = os.getpid()
+    supervisor = os.getpid()
     pid = os.fork()
     if pid == 0:
         try:
-            if die_with(keeper):
-                _become(line, task, outputs)
+            if die_with(supervisor):
+                _run_program(connection, task, outputs)
         finally:
             os._exit(NOT_STARTED)
     for end in outputs:
         os.close(end)
-    _keep(line, pid)
+    _supervise_child(connection, pid)
 
 
-def _task(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
+def _receive_task(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
     fds = array.array("i")
-    data, extra, _, _ = line.recvmsg(_READ, socket.CMSG_LEN(2 * fds.itemsize))
+    data, extra, _, _ = connection.recvmsg(_READ, socket.CMSG_LEN(2 * fds.itemsize))
     for level, kind, value in extra:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             fds.frombytes(value[: len(value) - len(value) % fds.itemsize])
     while data and not data.endswith(b"\n"):
-        more = line.recv(_READ)
+        more = connection.recv(_READ)
         if not more:
             break
         data += more
-    if not data.endswith(b"\n"):  # the agent is gone
+    if not data.endswith(b"\n"):  # the agent has ended
         os._exit(NOT_STARTED)
     return json.loads(data), list(fds)
 
 
-def _become(line: socket.socket, task: dict[str, Any], outputs: list[int]) -> None:
-    """In the child: report, wait at the gate, become the user's program. Its process group bears its number."""
+def _run_program(connection: socket.socket, task: dict[str, Any], outputs: list[int]) -> None:
+    """Report in the child, wait at the start barrier, and become the user's program, in a process group of its own."""
     os.setpgid(0, 0)
     redirect_output(*outputs)
-    who = {"rank": int(os.environ["RANK"]), "pid": os.getpid(), "hostname": socket.gethostname(),
+    location = {"rank": int(os.environ["RANK"]), "pid": os.getpid(), "hostname": socket.gethostname(),
            "addresses": local_addresses()}  # fmt: skip
-    line.sendall((json.dumps(who) + "\n").encode())
-    if line.recv(1) == b"g":
-        exec_program(task["argv"], task["workdir"], os.environ, _HANDED_ON)
+    connection.sendall((json.dumps(location) + "\n").encode())
+    if connection.recv(1) == GO:
+        exec_program(task["argv"], task["workdir"], os.environ, _FORWARDED_SIGNALS)
 
 
-def _keep(line: socket.socket, pid: int) -> None:
-    """Wait for the child's end and tell it; what it left running the agent ends."""
+def _supervise_child(connection: socket.socket, pid: int) -> None:
+    """Wait for the child's end and report it; the agent ends what it left running."""
 
-    def hand_on(number: int, frame: object) -> None:
-        signal.signal(number, signal.SIG_IGN)  # the agent sends it to all, and so does torchrun
+    def forward(number: int, frame: object) -> None:
+        signal.signal(number, signal.SIG_IGN)  # both the agent and torchrun send it
         with contextlib.suppress(OSError):
             os.killpg(pid, number)
 
-    for number in _HANDED_ON:
-        signal.signal(number, hand_on)
-    # Not reaped yet, so that its number cannot be another group's.
-    ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    assert ended is not None
-    code = ended.si_status if ended.si_code == os.CLD_EXITED else 128 + ended.si_status
+    for number in _FORWARDED_SIGNALS:
+        signal.signal(number, forward)
+    # Not reaped yet, so that its id cannot be another group's.
+    status = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert status is not None
+    code = status.si_status if status.si_code == os.CLD_EXITED else 128 + status.si_status
     with contextlib.suppress(OSError):
-        line.sendall((json.dumps({"code": code}) + "\n").encode())
+        connection.sendall((json.dumps({"code": code}) + "\n").encode())
     os._exit(code)

@@ -1,4 +1,4 @@
-"""Reach pods that are there already: each agent runs in one by ``kubectl exec``, in its first container.
+"""Connector to running pods: each agent runs in one by ``kubectl exec``, in its first container.
 
 Cluster, namespace and user are those of kubectl's own configuration.
 """
@@ -8,22 +8,22 @@ import shutil
 from plink.errors import UsageError
 from plink.model.hosts import Host
 from plink.remote.program import BOOTSTRAP
-from runners.child import ChildLine, start
+from runners.child import ChildConnection, start
 
-_LET_S = 5.0
+_END_TIMEOUT_S = 5.0
 
 
 class ExecConnector:
-    """By ``kubectl exec``, whose standard input and output are the line.
+    """Connector by ``kubectl exec``, whose standard input and output are the connection.
 
-    :raises UsageError: where there is no kubectl.
+    :raises UsageError: where kubectl is not installed.
     """
 
     def __init__(self) -> None:
         if shutil.which("kubectl") is None:
-            raise UsageError("--runner kubernetes: there is no kubectl here")
+            raise UsageError("--runner kubernetes: kubectl is not installed here")
 
-    def open(self, host: Host) -> ChildLine:
-        """In the pod of the host's name."""
-        words = ("kubectl", "exec", "--stdin", "--quiet", host.name, "--", "python3", "-c", BOOTSTRAP)
-        return start(host, words, _LET_S)
+    def open(self, host: Host) -> ChildConnection:
+        """Start an agent in the pod of the host's name."""
+        argv = ("kubectl", "exec", "--stdin", "--quiet", host.name, "--", "python3", "-c", BOOTSTRAP)
+        return start(host, argv, _END_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""The objects of each kind of job. A failed pod fails the job, which ends the others; nothing is tried twice.
+"""Kubernetes objects of each kind of job. A failed pod fails the job, which ends the others; there are no retries.
 
 Checked by schema only: Job and Service by Kubernetes' own of several versions, the others by what their operators'
 sources read (mpi-operator, master of July 2026; training-operator 1.9).
@@ -15,28 +15,34 @@ from runners.job.job import Job
 from runners.kubernetes.pods import LABEL, PORT, SHARED, config_map, metadata, template
 from runners.kubernetes.settings import JOB, MPI_JOB, PodSettings
 
-_MODULES = ("plink.remote.addresses", "runners.job.workplace", "runners.job.environment",
-            "plink.remote.supervisor", "runners.kubernetes.inside.meeting", "runners.kubernetes.inside.ranks",
-            "runners.kubernetes.inside.seat")  # fmt: skip
+_MODULES = ("plink.remote.addresses", "plink.remote.start_barrier", "runners.job.execution_environment",
+            "runners.job.rank_environment",
+            "plink.remote.supervisor", "runners.kubernetes.inside.rendezvous", "runners.kubernetes.inside.ranks",
+            "runners.kubernetes.inside.assignment")  # fmt: skip
 POD_PROGRAM = AgentProgram((*_MODULES, "runners.kubernetes.inside.pod"))
 MPI_PROGRAM = AgentProgram((*_MODULES, "runners.kubernetes.inside.mpi"))
 # Nodes may have to be started and images of many gigabytes be fetched before the last pod is there.
-WAIT_S = 1800.0
-_MOST_CONFIG_BYTES = 1_000_000  # a ConfigMap's limit is 1 MiB
-_MOST_OBJECT_BYTES = 1_400_000  # etcd takes 1.5 MiB in a request
+BOOTSTRAP_TIMEOUT_S = 1800.0
+_MAX_CONFIG_BYTES = 1_000_000  # a ConfigMap's limit is 1 MiB
+_MAX_OBJECT_BYTES = 1_400_000  # etcd takes 1.5 MiB in a request
 
 
 def objects(name: str, job: Job, hosts: Hosts, settings: PodSettings, run_id: str) -> list[dict[str, Any]]:
-    """What ``kubectl apply`` is given.
+    """Return the objects for ``kubectl apply``.
 
     :raises UsageError: for a job that this kind cannot express.
     """
-    make = {JOB: _indexed_job, MPI_JOB: _mpi_job}.get(settings.kind, _pytorch_job)
-    inside: dict[str, object] = {
-        "bootstrap": {"job": run_id, "port": PORT, "wait_s": WAIT_S, "mixed_versions": job.mixed_versions},
+    make_objects = {JOB: _indexed_job, MPI_JOB: _mpi_job}.get(settings.kind, _pytorch_job)
+    program_settings: dict[str, object] = {
+        "bootstrap": {
+            "job": run_id,
+            "port": PORT,
+            "wait_s": BOOTSTRAP_TIMEOUT_S,
+            "allow_version_mismatch": job.allow_version_mismatch,
+        },
         "nodes": hosts.names,
         "slots": [host.slots for host in hosts],
-        "ask": {
+        "request": {
             "workdirs": list(job.workdirs),
             "pythons": list(job.pythons),
             "interface": job.interface,
@@ -47,20 +53,24 @@ def objects(name: str, job: Job, hosts: Hosts, settings: PodSettings, run_id: st
     try:
         "\0".join([job.program, *job.args, *job.env, *job.env.values()]).encode()
     except UnicodeEncodeError:
-        raise UsageError("the program's arguments or --env are no UTF-8: Kubernetes' objects take no other") from None
-    made = make(name, job, hosts, settings, inside)
-    for one in made:
-        most = _MOST_CONFIG_BYTES if one["kind"] == "ConfigMap" else _MOST_OBJECT_BYTES
-        size = len(_json(one))
-        if size > most:
+        raise UsageError(
+            "the program's arguments or --env are not UTF-8, which Kubernetes' objects have to be"
+        ) from None
+    documents = make_objects(name, job, hosts, settings, program_settings)
+    for document in documents:
+        limit = _MAX_CONFIG_BYTES if document["kind"] == "ConfigMap" else _MAX_OBJECT_BYTES
+        size = len(_json(document))
+        if size > limit:
             raise UsageError(
-                f"the {one['kind']} of this job takes {size:,} bytes, Kubernetes {most:,} at most: fewer hosts, or "
+                f"the {document['kind']} of this job takes {size:,} bytes, at most {limit:,} fit: use fewer hosts, or "
                 "shorter arguments and --env (`--runner ssh` has no such limit)"
             )
-    return made
+    return documents
 
 
-def _indexed_job(name: str, job: Job, hosts: Hosts, settings: PodSettings, inside: Any) -> list[dict[str, Any]]:
+def _indexed_job(
+    name: str, job: Job, hosts: Hosts, settings: PodSettings, program_settings: Any
+) -> list[dict[str, Any]]:
     service = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -83,16 +93,18 @@ def _indexed_job(name: str, job: Job, hosts: Hosts, settings: PodSettings, insid
             "template": pods,
         },
     }
-    files = _files(POD_PROGRAM, inside, f"{name}-0.{name}")
+    files = _files(POD_PROGRAM, program_settings, f"{name}-0.{name}")
     return [config_map(name, settings, files), service, document]
 
 
-def _pytorch_job(name: str, job: Job, hosts: Hosts, settings: PodSettings, inside: Any) -> list[dict[str, Any]]:
-    words = [job.program, *job.args]
+def _pytorch_job(
+    name: str, job: Job, hosts: Hosts, settings: PodSettings, program_settings: Any
+) -> list[dict[str, Any]]:
+    arguments = [job.program, *job.args]
     first, others = hosts.names[:1], hosts.names[1:]
 
-    def replicas(nodes: list[str], meets: str) -> dict[str, Any]:
-        pods = template(name, settings, "pytorch", nodes, words, PLINK_MEETS=meets)
+    def replicas(nodes: list[str], listens: str) -> dict[str, Any]:
+        pods = template(name, settings, "pytorch", nodes, arguments, PLINK_RENDEZVOUS_HOST=listens)
         del pods["spec"]["restartPolicy"]  # the operator sets it from the replica's
         return {"replicas": len(nodes), "restartPolicy": "Never", "template": pods}
 
@@ -111,15 +123,15 @@ def _pytorch_job(name: str, job: Job, hosts: Hosts, settings: PodSettings, insid
             },
         },
     }
-    files = _files(POD_PROGRAM, inside, f"{name}-master-0")
+    files = _files(POD_PROGRAM, program_settings, f"{name}-master-0")
     return [config_map(name, settings, files), document]
 
 
-def _mpi_job(name: str, job: Job, hosts: Hosts, settings: PodSettings, inside: Any) -> list[dict[str, Any]]:
-    words = [job.program, *job.args]
+def _mpi_job(name: str, job: Job, hosts: Hosts, settings: PodSettings, program_settings: Any) -> list[dict[str, Any]]:
+    arguments = [job.program, *job.args]
 
     def replica(count: int, role: str, nodes: list[str]) -> dict[str, Any]:
-        pods = template(name, settings, role, nodes, [role, *words])
+        pods = template(name, settings, role, nodes, [role, *arguments])
         del pods["spec"]["restartPolicy"]  # the operator sets it from the replica's
         return {"replicas": count, "restartPolicy": "Never", "template": pods}
 
@@ -129,7 +141,7 @@ def _mpi_job(name: str, job: Job, hosts: Hosts, settings: PodSettings, inside: A
         "kind": "MPIJob",
         "metadata": metadata(name, settings),
         "spec": {
-            "slotsPerWorker": slots,  # for the operator's own host file, of which only the names are used
+            "slotsPerWorker": slots,  # for the operator's own host file, of which plink uses the names only
             "mpiImplementation": "OpenMPI",
             "runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": 0, **_deadline(job)},
             "mpiReplicaSpecs": {
@@ -139,13 +151,13 @@ def _mpi_job(name: str, job: Job, hosts: Hosts, settings: PodSettings, inside: A
         },
     }
     worker = {"folder": SHARED, "sshd": ["/usr/sbin/sshd", "-De"]}
-    files = _files(MPI_PROGRAM, {**inside, **worker}, f"{name}-launcher.{name}")
+    files = _files(MPI_PROGRAM, {**program_settings, **worker}, f"{name}-launcher.{name}")
     return [config_map(name, settings, files), document]
 
 
-def _files(program: AgentProgram, inside: Any, host: str) -> dict[str, str]:
-    """The program of pods that meet at the pod of this name."""
-    return program.files({**inside, "bootstrap": {**inside["bootstrap"], "host": host}})
+def _files(program: AgentProgram, program_settings: Any, host: str) -> dict[str, str]:
+    """Return the program of pods whose rendezvous is at the pod of this name."""
+    return program.files({**program_settings, "bootstrap": {**program_settings["bootstrap"], "host": host}})
 
 
 def _deadline(job: Job) -> dict[str, int]:

@@ -1,10 +1,10 @@
-"""The template that a job's pods share, and the ConfigMap with what runs in them."""
+"""Template that a job's pods share, and the ConfigMap with the program that runs in them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plink.remote.program import START
-from runners.kubernetes.inside.seat import NODE, POD
+from runners.kubernetes.inside.assignment import NODE, POD
 from runners.kubernetes.settings import PodSettings
 from runners.kubernetes.text import escaped
 
@@ -12,17 +12,17 @@ LABEL, ROLE = "plink-job", "plink-role"
 RANKS = "ranks"
 FOLDER = "/etc/plink"  # where the ConfigMap is
 SHARED = "/dev/shm"
-PORT = 29399  # of the meeting; one below torchrun's, so that a program may have that
+PORT = 29399  # of the bootstrap rendezvous; one below torchrun's, which a program may use
 
 
 def metadata(name: str, settings: PodSettings) -> dict[str, Any]:
-    """Of an object of the job."""
+    """Return the metadata of an object of the job."""
     namespace = {"namespace": settings.namespace} if settings.namespace else {}
     return {"name": name, **namespace, "labels": {LABEL: name}}
 
 
 def config_map(name: str, settings: PodSettings, files: Mapping[str, str]) -> dict[str, Any]:
-    """The program of the pods and the order, as files. Nobody can change them while the job runs."""
+    """Return the pods' program and the order, as files that cannot change while the job runs."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -33,14 +33,14 @@ def config_map(name: str, settings: PodSettings, files: Mapping[str, str]) -> di
 
 
 def config_name(name: str) -> str:
-    """Of the job's ConfigMap."""
+    """Return the name of the job's ConfigMap."""
     return f"{name}-plink"
 
 
 def template(
-    name: str, settings: PodSettings, container: str, nodes: Sequence[str], words: Sequence[str], **env: str
+    name: str, settings: PodSettings, container: str, nodes: Sequence[str], arguments: Sequence[str], **env: str
 ) -> dict[str, Any]:
-    """A pod that runs ``words`` with our program, on any of ``nodes``, on none that has another pod of this job.
+    """Return a pod that runs ``arguments`` by plink's program on one of ``nodes``, and not two of a job on one node.
 
     :param nodes: empty: anywhere.
     """
@@ -52,12 +52,12 @@ def template(
             {
                 "name": container,
                 "image": settings.image,
-                # The start of it is ours and free of "$".
+                # It has no "$".
                 "command": ["python3", f"{FOLDER}/{START}"],
-                "args": [escaped(word) for word in words],
+                "args": [escaped(argument) for argument in arguments],
                 "env": [
-                    _told(NODE, "spec.nodeName"),
-                    _told(POD, "metadata.name"),
+                    _field_reference(NODE, "spec.nodeName"),
+                    _field_reference(POD, "metadata.name"),
                     *({"name": key, "value": value} for key, value in env.items()),
                 ],
                 **({"resources": _resources(settings.resources)} if settings.resources and nodes else {}),
@@ -77,8 +77,11 @@ def template(
 
 
 def _affinity(name: str, nodes: Sequence[str]) -> dict[str, Any]:
-    """By the nodes' names, as the DaemonSet controller does it: the label ``kubernetes.io/hostname`` is another name on
-    some clouds. A field takes one value, so there is a term a node, any of which may hold."""
+    """Return the affinity to nodes by their names, as the DaemonSet controller has it.
+
+    The label ``kubernetes.io/hostname`` is another name on some clouds. A field takes one value, so there is a term a
+    node, any of which may hold.
+    """
     return {
         "nodeAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": {
@@ -98,11 +101,11 @@ def _affinity(name: str, nodes: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _told(variable: str, path: str) -> dict[str, Any]:
+def _field_reference(variable: str, path: str) -> dict[str, Any]:
     return {"name": variable, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def _resources(asked: Mapping[str, str]) -> dict[str, Any]:
-    """What is asked for is also the limit, but not of the processor: that would only throttle the ranks."""
-    limits = {name: quantity for name, quantity in asked.items() if name != "cpu"}
-    return {"requests": dict(asked), **({"limits": limits} if limits else {})}
+def _resources(requests: Mapping[str, str]) -> dict[str, Any]:
+    """What is requests for is also the limit, but not of the processor: that would only throttle the ranks."""
+    limits = {name: quantity for name, quantity in requests.items() if name != "cpu"}
+    return {"requests": dict(requests), **({"limits": limits} if limits else {})}

@@ -1,4 +1,4 @@
-"""What a lab consists of, before any of it exists: hosts, their racks, addresses and names of namespaces."""
+"""Blueprint of a lab: its hosts, racks, addresses and namespaces."""
 
 import ipaddress
 import os
@@ -15,13 +15,13 @@ NETWORK = ipaddress.ip_network("198.18.0.0/15")  # RFC 2544: benchmarking, never
 _HOSTS = ipaddress.ip_network("198.18.0.0/16")
 _GATEWAYS = int(ipaddress.ip_address("198.19.0.0"))
 _UPLINKS = int(ipaddress.ip_address("198.19.128.0"))
-_MOST_RACKS, _MOST_HOSTS = 64, 512
+_MAX_RACKS, _MAX_HOSTS = 64, 512
 PREFIX = "plink."
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What ``plink lab up`` was asked for. Rates in bits per second, ``uplink_delay_us`` one way.
+    """Settings of ``plink lab up``. Rates in bits per second, ``uplink_delay_us`` one way.
 
     ``private_folders``: ``PATH`` or ``PATH=HOSTS`` (as ``node-[01-03],node-07``), where all hosts, or these, each have
     a folder of their own; elsewhere all share this machine's files.
@@ -39,10 +39,10 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_lab_name(self.name, "--name")
-        if not 1 <= self.racks <= _MOST_RACKS:
-            raise UsageError(f"--racks {self.racks}: a lab has 1 to {_MOST_RACKS} racks")
-        if not self.hosts_per_rack >= 1 or self.racks * self.hosts_per_rack > _MOST_HOSTS:
-            raise UsageError(f"--hosts-per-rack {self.hosts_per_rack}: a lab has 1 to {_MOST_HOSTS} hosts in all")
+        if not 1 <= self.racks <= _MAX_RACKS:
+            raise UsageError(f"--racks {self.racks}: a lab has 1 to {_MAX_RACKS} racks")
+        if not self.hosts_per_rack >= 1 or self.racks * self.hosts_per_rack > _MAX_HOSTS:
+            raise UsageError(f"--hosts-per-rack {self.hosts_per_rack}: a lab has 1 to {_MAX_HOSTS} hosts in all")
         if not 1280 <= self.mtu <= 65535:
             raise UsageError(f"--mtu {self.mtu}: give 1280 to 65535")
         if not 0 <= self.uplink_delay_us <= 1_000_000:
@@ -92,7 +92,7 @@ class Blueprint:
 
         :raises UsageError: for a path that cannot be mounted on, or a host that the lab does not have.
         """
-        found = []
+        folders = []
         for text in self.settings.private_folders:
             path, equals, names = text.partition("=")
             if not path.startswith("/") or os.path.normpath(path) != path or path == "/":
@@ -102,32 +102,32 @@ class Blueprint:
                 if unknown := set(owners) - {place.name for place in self.places}:
                     raise UsageError(f"--private-folder {text}: the lab has no host {min(unknown)}")
             if not equals or host in owners:
-                found.append(path)
-        return sorted(set(found), key=len)
+                folders.append(path)
+        return sorted(set(folders), key=len)
 
     def hosts(self) -> Hosts:
-        """What a user is told: names and addresses in shuffled order, nothing that gives a rack away."""
+        """Return what a user gets: names and addresses in shuffled order, without racks."""
         return Hosts(tuple(Host(place.name, place.address, user="root") for place in self.places), self.settings.name)
 
     def truth(self) -> dict[str, Any]:
-        """What a judge is told: the rack of every host."""
+        """Return the ground truth: the rack of every host."""
         return {"schema": "plink.truth/1", "racks": {place.name: place.rack for place in self.places}}
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, for the lab's state folder."""
+        """Return the document for the lab's state folder."""
         return {"settings": asdict(self.settings), "places": [asdict(place) for place in self.places]}
 
 
 def draw(settings: Settings) -> Blueprint:
-    """A lab's blueprint: racks dealt to hosts and addresses to names at random, the same for the same seed.
+    """Draw a lab: racks of hosts and addresses at random, the same for the same seed.
 
     >>> [place.name for place in draw(Settings("a", racks=1, hosts_per_rack=2)).places]
     ['node-01', 'node-02']
     """
     rng = random.Random(settings.seed)
     n = settings.racks * settings.hosts_per_rack
-    seats = [(rack, port) for rack in range(settings.racks) for port in range(settings.hosts_per_rack)]
-    rng.shuffle(seats)
+    ports = [(rack, port) for rack in range(settings.racks) for port in range(settings.hosts_per_rack)]
+    rng.shuffle(ports)
     # .0.0 would be fine for a /32 but confuses people and some tools.
     addresses = [str(_HOSTS[index]) for index in rng.sample(range(257, 257 + 4 * n), n)]
     width = max(2, len(str(n)))
@@ -135,7 +135,7 @@ def draw(settings: Settings) -> Blueprint:
         settings,
         tuple(
             Place(f"node-{i + 1:0{width}d}", address, rack, port)
-            for i, ((rack, port), address) in enumerate(zip(seats, addresses, strict=True))
+            for i, ((rack, port), address) in enumerate(zip(ports, addresses, strict=True))
         ),
     )
 
@@ -149,11 +149,11 @@ def from_json(document: dict[str, Any], where: str) -> Blueprint:
         settings = convert(Settings, document.get("settings"), where)
         return Blueprint(settings, tuple(convert(list[Place], document.get("places"), where)))
     except (InputError, UsageError):
-        raise InputError(where, "it is damaged; take the lab down, and up again") from None
+        raise InputError(where, "it is damaged; run `plink lab down` and `plink lab up`") from None
 
 
 def is_lab_address(address: str) -> bool:
-    """Whether an address belongs to emulated labs and to nothing else."""
+    """Return whether an address belongs to emulated labs."""
     try:
         return ipaddress.ip_address(address) in NETWORK
     except ValueError:

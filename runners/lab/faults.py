@@ -1,4 +1,4 @@
-"""Break a lab on purpose, and mend it: slow links, cut links, dead hosts, cross traffic."""
+"""Faults of a lab, and their repair: slow links, cut links, dead hosts, cross traffic."""
 
 import contextlib
 import json
@@ -13,13 +13,13 @@ from runners.lab import kernel, links, sshd
 from runners.lab.blueprint import Blueprint, Place
 from runners.lab.state import State
 
-MOST_LOAD_S = 600
+MAX_LOAD_S = 600
 _LOAD_PORT = 5990
 
 
 @dataclass(frozen=True)
 class HostStatus:
-    """How one host stands now; rates in bits per second."""
+    """Status of one host; rates in bits per second."""
 
     name: str
     address: str
@@ -30,7 +30,7 @@ class HostStatus:
 
 @dataclass(frozen=True)
 class RackStatus:
-    """How one rack's uplink stands now."""
+    """Status of one rack's uplink."""
 
     name: str
     connected: bool
@@ -38,7 +38,7 @@ class RackStatus:
 
 
 def _find(blueprint: Blueprint, target: str) -> Place | int:
-    """A host by name, or a rack (``rack2``) by number.
+    """Return a host by name, or a rack (``rack2``) by number.
 
     :raises UsageError: when the lab has neither.
     """
@@ -60,30 +60,30 @@ def _router(blueprint: Blueprint, place: Place) -> str:
 
 def shape(blueprint: Blueprint, target: str, rate: int) -> None:
     """Limit what a host, or a rack's uplink, can send and receive."""
-    found = _find(blueprint, target)
-    if isinstance(found, Place):
-        kernel.tc(links.shape("eth0", rate), blueprint.namespace(found.name))
-        kernel.tc(links.shape(links.host_port(found), rate), _router(blueprint, found))
+    place = _find(blueprint, target)
+    if isinstance(place, Place):
+        kernel.tc(links.shape("eth0", rate), blueprint.namespace(place.name))
+        kernel.tc(links.shape(links.host_port(place), rate), _router(blueprint, place))
     else:
         delay = blueprint.settings.uplink_delay_us
         kernel.tc(links.shape("up0", rate, delay), blueprint.namespace(target))
-        kernel.tc(links.shape(f"r{found}", rate, delay), blueprint.namespace("core"))
+        kernel.tc(links.shape(f"r{place}", rate, delay), blueprint.namespace("core"))
 
 
 def cut(blueprint: Blueprint, target: str) -> None:
-    """Unplug a host or a rack's uplink: packets vanish, nobody is told."""
-    found = _find(blueprint, target)
-    if isinstance(found, Place):
-        kernel.ip([f"link set {links.host_port(found)} down"], _router(blueprint, found))
+    """Unplug a host or a rack's uplink: packets vanish without an error."""
+    place = _find(blueprint, target)
+    if isinstance(place, Place):
+        kernel.ip([f"link set {links.host_port(place)} down"], _router(blueprint, place))
     else:
-        kernel.ip([f"link set r{found} down"], blueprint.namespace("core"))
+        kernel.ip([f"link set r{place} down"], blueprint.namespace("core"))
 
 
-def part(blueprint: Blueprint, one: str, other: str) -> None:
-    """Two racks lose each other, and nobody else: packets between them vanish, nobody is told."""
-    racks = [_find(blueprint, one), _find(blueprint, other)]
-    if any(isinstance(found, Place) for found in racks) or one == other:
-        raise UsageError(f"only two racks lose each other: not {one} and {other}")
+def part(blueprint: Blueprint, first: str, second: str) -> None:
+    """Partition two racks from each other only: packets between them vanish without an error."""
+    racks = [_find(blueprint, first), _find(blueprint, second)]
+    if any(isinstance(rack, Place) for rack in racks) or first == second:
+        raise UsageError(f"only two racks can be partitioned: not {first} and {second}")
     for here, there in (racks, racks[::-1]):
         assert isinstance(here, int)
         assert isinstance(there, int)
@@ -93,16 +93,16 @@ def part(blueprint: Blueprint, one: str, other: str) -> None:
 
 
 def kill(blueprint: Blueprint, target: str) -> None:
-    """Power a host off: unplugged first, so that its dying connections tell nobody, then every process ends."""
-    found = _find(blueprint, target)
-    if not isinstance(found, Place):
+    """Power a host off: unplug it first, so that its connections do not end visibly, then kill every process."""
+    place = _find(blueprint, target)
+    if not isinstance(place, Place):
         raise UsageError(f"{target} is a rack: kill its hosts, or `cut {target}`")
     cut(blueprint, target)
-    kernel.kill_all(blueprint.namespace(found.name))
+    kernel.kill_all(blueprint.namespace(place.name))
 
 
 def heal(blueprint: Blueprint, state: State) -> None:
-    """Undo every fault: links plugged in, rates as at first, dead hosts started, cross traffic ended."""
+    """Undo every fault: plug links in, reset rates, start dead hosts, end cross traffic."""
     settings = blueprint.settings
     for rack, name in enumerate(blueprint.racks):
         kernel.ip([f"link set r{rack} up", *links.core_routes(blueprint, rack)], blueprint.namespace("core"))
@@ -125,13 +125,13 @@ def load(blueprint: Blueprint, state: State, source: str, sink: str, rate: int, 
 
     :raises UsageError: for two that are not hosts. :raises PlinkError: when one of them is dead.
     """
-    if not 1 <= seconds <= MOST_LOAD_S:
-        raise UsageError(f"--duration: give 1 s to {MOST_LOAD_S} s")
+    if not 1 <= seconds <= MAX_LOAD_S:
+        raise UsageError(f"--duration: give 1 s to {MAX_LOAD_S} s")
     here, there = (_find(blueprint, name) for name in (source, sink))
     if not (isinstance(here, Place) and isinstance(there, Place)) or here == there:
         raise UsageError("load runs from one host to another host")
     for place in (here, there):
-        sshd.needed(blueprint, place.name, state)
+        sshd.required_process(blueprint, place.name, state)
     _end_load(state, here)
     _end_load(state, there)
     client = ["-c", there.address, "-p", str(_LOAD_PORT), "-u", "-b", str(rate), "-t", str(seconds)]
@@ -178,7 +178,7 @@ def _command(pid: int) -> str:
 
 
 def status(blueprint: Blueprint, state: State) -> tuple[list[RackStatus], list[HostStatus]]:
-    """How racks and hosts stand, as the kernel says."""
+    """Return the status of racks and hosts, as the kernel reports it."""
     core_up, core_rate = _devices(blueprint.namespace("core"))
     racks = [
         RackStatus(part, f"r{rack}" in core_up, core_rate.get(f"r{rack}", 0))
@@ -195,7 +195,7 @@ def status(blueprint: Blueprint, state: State) -> tuple[list[RackStatus], list[H
 
 
 def _devices(namespace: str) -> tuple[set[str], dict[str, int]]:
-    """Devices that are up, and the rate (bit/s) that each one's tbf lets through."""
+    """Return the devices that are up, and the rate (bit/s) of each one's tbf."""
     shown = json.loads(kernel.query(["ip", "-n", namespace, "-json", "link", "show"]))
     disciplines = json.loads(kernel.query(["tc", "-n", namespace, "-json", "qdisc", "show"]))
     up = {link["ifname"] for link in shown if "UP" in link["flags"]}

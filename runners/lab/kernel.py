@@ -1,4 +1,4 @@
-"""The few things a lab asks of the kernel, through iproute2: namespaces, batches of ``ip`` and ``tc``, sysctls."""
+"""Kernel interface of a lab, through iproute2: namespaces, batches of ``ip`` and ``tc``, sysctls."""
 
 import contextlib
 import ctypes
@@ -14,7 +14,7 @@ from plink.errors import PlinkError
 
 _CLONE_NEWNET = 0x40000000
 _RUN = Path("/run/netns")
-_DYING_S = 15.0
+_KILL_TIMEOUT_S = 15.0
 
 
 def _run(argv: Sequence[str], stdin: str | None = None) -> str:
@@ -23,8 +23,8 @@ def _run(argv: Sequence[str], stdin: str | None = None) -> str:
     except FileNotFoundError:
         raise PlinkError(f"{argv[0]} is not installed: `apt-get install iproute2 openssh-server`") from None
     if done.returncode:
-        why = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[0]
-        raise PlinkError(f"`{' '.join(argv)}` failed: {why}")
+        error = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[0]
+        raise PlinkError(f"`{' '.join(argv)}` failed: {error}")
     return done.stdout
 
 
@@ -41,17 +41,17 @@ def tc(lines: Sequence[str], namespace: str) -> None:
 
 
 def query(argv: Sequence[str]) -> str:
-    """Output of one read-only command."""
+    """Return the output of one read-only command."""
     return _run(argv)
 
 
 def namespaces(prefix: str) -> list[str]:
-    """Named namespaces that start so."""
+    """Return the named namespaces with this prefix."""
     return sorted(path.name for path in _RUN.glob(f"{prefix}*")) if _RUN.is_dir() else []
 
 
 def pids(namespace: str) -> list[int]:
-    """Processes that live in a namespace."""
+    """Return the processes in a namespace."""
     return [int(word) for word in _run(["ip", "netns", "pids", namespace]).split()]
 
 
@@ -60,7 +60,7 @@ def kill_all(namespace: str) -> None:
 
     One that waits for the kernel's network lock is dead only when it has got it: seconds, on a loaded machine.
     """
-    latest = time.monotonic() + _DYING_S
+    latest = time.monotonic() + _KILL_TIMEOUT_S
     alive: list[int] = []
     while time.monotonic() < latest:
         alive = [pid for pid in pids(namespace) if pid != os.getpid()]

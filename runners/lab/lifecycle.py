@@ -76,41 +76,41 @@ def down(name: str) -> bool:
 
 
 def _remove(state: State) -> bool:
-    left = kernel.namespaces(f"{PREFIX}{state.name}.")
-    found = bool(left) or state.folder.exists()
+    namespaces = kernel.namespaces(f"{PREFIX}{state.name}.")
+    existed = bool(namespaces) or state.folder.exists()
     state.unmark()
-    for namespace in left:
+    for namespace in namespaces:
         kernel.kill_all(namespace)
-    kernel.ip([f"netns del {namespace}" for namespace in left])
+    kernel.ip([f"netns del {namespace}" for namespace in namespaces])
     state.remove()
     if not names() and _GUARD.exists():
         with contextlib.suppress(PlinkError):  # somebody else took it away
             kernel.ip([f"route del unreachable {NETWORK}"])
         _GUARD.unlink()
-    return found
+    return existed
 
 
 def _guard() -> None:
     """The machine's own namespace refuses lab addresses, so that nothing can send them out by its default route.
 
-    :raises PlinkError: when a route of somebody else's leads there, which the refusal would not cover.
+    :raises PlinkError: when another route leads there, which the refusal would not cover.
     """
     guard = f"unreachable {NETWORK}"
-    there = [line.strip() for line in kernel.query(["ip", "route", "show", "root", str(NETWORK)]).splitlines()]
-    for line in there:
+    routes = [line.strip() for line in kernel.query(["ip", "route", "show", "root", str(NETWORK)]).splitlines()]
+    for line in routes:
         if not line.startswith(guard):
             raise PlinkError(
                 f"this machine routes addresses that labs use ({line}): take that route away first (`ip route del ...`)"
             )
-    if not there:
+    if not routes:
         _GUARD.touch()  # before the route: a crash in between must not leave a route that nobody takes away
         kernel.ip([f"route add {guard}"])
 
 
 def enter(hosts: Hosts) -> State | None:
-    """Where these hosts are reached from: inside their lab's controller namespace, or right here (None).
+    """Enter the controller namespace of the hosts' lab, if they have one; return the lab's state, else None.
 
-    From then on this thread and all that it starts have the lab's network.
+    This thread and all that it starts then have the lab's network.
 
     :raises UsageError: when the lab is not up here, or lab addresses stand in a file that does not name their lab.
     """
@@ -125,9 +125,9 @@ def enter(hosts: Hosts) -> State | None:
     need_root("entering a lab")
     state = State(hosts.lab)
     blueprint = state.blueprint()
-    known = {place.address for place in blueprint.places}
+    lab_addresses = {place.address for place in blueprint.places}
     for host in hosts:
-        if host.address not in known:
+        if host.address not in lab_addresses:
             raise UsageError(
                 f"{host.name}: {host.address} is no address of lab {hosts.lab!r}; its own are what "
                 f"`plink lab hosts --name {hosts.lab}` prints"
@@ -137,14 +137,14 @@ def enter(hosts: Hosts) -> State | None:
 
 
 def exec_on(state: State, host: str, command: list[str]) -> NoReturn:
-    """Become a command on a lab host: its network, its host name, its /etc/hosts.
+    """Become a command on a lab host, with its network, host name and /etc/hosts.
 
     :raises UsageError: when there is no such host. :raises PlinkError: when it is dead or there is no such command.
     """
     blueprint = state.blueprint()
     if host not in {place.name for place in blueprint.places}:
         raise UsageError(f"lab {state.name!r} has no host {host!r}: `plink lab hosts --name {state.name}`")
-    pid = sshd.needed(blueprint, host, state)
+    pid = sshd.required_process(blueprint, host, state)
     # Also its root: where all of this is in a chroot, that of the mounts is another.
     namespaces = ("--target", str(pid), "--net", "--uts", "--mount", "--root")
     try:

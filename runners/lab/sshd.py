@@ -1,4 +1,4 @@
-"""One sshd a lab host, with keys made for this lab only."""
+"""sshd of each lab host, with keys of this lab only."""
 
 import subprocess
 import sys
@@ -25,11 +25,11 @@ exec "$@"
 
 
 def write_keys(blueprint: Blueprint, state: State) -> None:
-    """A user key, a host key for every host, the known_hosts that goes with them, and the hosts' /etc/hosts."""
+    """Write a user key, a host key for every host, known_hosts, and the hosts' /etc/hosts."""
     public = _write_key(state.identity.key)
     (state.folder / "authorized_keys").write_text(f"{public}\n")
-    known = [f"{place.address} {_write_key(state.file(place.name, 'host_key'))}" for place in blueprint.places]
-    state.identity.known_hosts.write_text("\n".join(known) + "\n")
+    known_hosts = [f"{place.address} {_write_key(state.file(place.name, 'host_key'))}" for place in blueprint.places]
+    state.identity.known_hosts.write_text("\n".join(known_hosts) + "\n")
     # Mapped too: PyTorch looks its IPv4 peers up as IPv6 addresses.
     names = [f"{prefix}{place.address} {place.name}" for place in blueprint.places for prefix in ("", "::ffff:")]
     state.etc_hosts.write_text("\n".join(["127.0.0.1 localhost", *names]) + "\n")
@@ -66,7 +66,7 @@ Subsystem sftp internal-sftp
 
 
 def _private_mounts(blueprint: Blueprint, place: Place, state: State) -> list[str]:
-    """Pairs of a host's own folder and where it is to be; what is in it lives as long as the lab."""
+    """Return pairs of a host's own folder and its mount point; the content lives as long as the lab."""
     mounts = []
     for target in blueprint.private_folders(place.name):
         source = state.folder / "private" / place.name / target.strip("/").replace("/", "%")
@@ -78,14 +78,14 @@ def _private_mounts(blueprint: Blueprint, place: Place, state: State) -> list[st
 
 
 def process(blueprint: Blueprint, host: str, state: State) -> int | None:
-    """The process of a host's sshd; None where the host is dead."""
+    """Return the process id of a host's sshd; None where the host is dead."""
     pid_file = state.file(host, "sshd.pid")
     pid = pid_file.read_text().strip() if pid_file.exists() else ""
     return int(pid) if pid and int(pid) in kernel.pids(blueprint.namespace(host)) else None
 
 
-def needed(blueprint: Blueprint, host: str, state: State) -> int:
-    """The same of a host that something is to be done on. :raises PlinkError: when it is dead."""
+def required_process(blueprint: Blueprint, host: str, state: State) -> int:
+    """Return the process id of a host's sshd. :raises PlinkError: when the host is dead."""
     pid = process(blueprint, host, state)
     if pid is None:
         raise PlinkError(f"{host} is dead: `plink lab heal --name {state.name}` starts it")
@@ -119,9 +119,9 @@ def start(blueprint: Blueprint, place: Place, state: State) -> None:
         if pid.exists() and pid.read_text().strip():  # written once sshd listens
             return
         time.sleep(0.005)
-    why = (
+    error = (
         done.stderr.strip() or (log.read_text().strip().splitlines() or ["no answer"])[-1]
         if log.exists()
         else done.stderr
     )
-    raise PlinkError(f"sshd of {place.name} did not start: {why or 'no answer'}")
+    raise PlinkError(f"sshd of {place.name} did not start: {error or 'no answer'}")

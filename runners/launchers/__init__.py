@@ -1,1 +1,1 @@
-"""Jobs started by launchers that others wrote (mpirun, srun, ...), with the same proof as our own."""
+"""Jobs under external launchers (mpirun, srun, ...), with the same placement verification as plink's own."""

@@ -1,9 +1,8 @@
-"""What ranks write through a launcher's own output: frames that survive it whole.
+"""Frames in which ranks write through a launcher's own output, so that it arrives complete.
 
-Launchers cut what ranks print wherever a read of theirs ends, mix the pieces, and mark each with its rank; Open MPI
-4.1 drops what is left of 8 KiB after the marks have been put into 4 KiB of short lines. A frame therefore holds no
-end of line and no ``[`` (marks begin with one), says itself where it begins and ends, and is never short: put together
-from a rank's pieces, it is what was written.
+Launchers cut what ranks print wherever a read of theirs ends, mix the parts, and mark each with its rank. Open MPI 4.1
+drops the rest of 8 KiB after the marks have been put into 4 KiB of short lines. A frame therefore holds no end of line
+and no ``[`` (marks begin with one), marks its own start and end, and is never short.
 
 Runs on the hosts too: standard library only.
 """
@@ -12,43 +11,43 @@ from __future__ import annotations
 
 import re
 
-_LEAD, _END = "\x1e", "\x1f"
-_ESCAPES = {"\\": "\\", "\n": "n", "\r": "r", "\0": "0", "[": "b", _LEAD: "l", _END: "e"}
-_MEANT = {letter: sign for sign, letter in _ESCAPES.items()}
+_START, _END = "\x1e", "\x1f"
+_ESCAPES = {"\\": "\\", "\n": "n", "\r": "r", "\0": "0", "[": "b", _START: "l", _END: "e"}
+_UNESCAPED = {letter: sign for sign, letter in _ESCAPES.items()}
 _TO_ESCAPE = re.compile(b"[" + re.escape("".join(_ESCAPES).encode()) + b"]")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 # Marks of Open MPI take up to 20 bytes a line, and may take as much as what they mark.
-_SHORTEST = 40
-LONGEST = 2048  # bytes of output in a frame
+_MIN_FRAME_BYTES = 40
+MAX_OUTPUT_BYTES = 2048  # bytes of output in a frame
 
 REPORT, OUT, ERR, EXIT = "r", "o", "e", "x"
 
 
-def framed(kind: str, data: bytes) -> bytes:
-    """A frame with the end of line after it for which launchers wait."""
-    body = _TO_ESCAPE.sub(lambda found: b"\\" + _ESCAPES[found[0].decode()].encode(), data)
-    return (_LEAD.encode() + kind.encode() + body + _END.encode()).ljust(_SHORTEST) + b"\n"
+def encode_frame(kind: str, data: bytes) -> bytes:
+    """Return a frame, with the end of line that launchers wait for."""
+    body = _TO_ESCAPE.sub(lambda match: b"\\" + _ESCAPES[match[0].decode()].encode(), data)
+    return (_START.encode() + kind.encode() + body + _END.encode()).ljust(_MIN_FRAME_BYTES) + b"\n"
 
 
-class Frames:
-    """Puts one rank's pieces of one stream together again."""
+class FrameDecoder:
+    """Decoder of one stream of one rank."""
 
     def __init__(self) -> None:
-        self._open = ""
+        self._incomplete = ""
 
-    def add(self, piece: str) -> list[tuple[str, str]]:
-        """(kind, data) of every frame that is whole now; kind ``""``: text that stood outside of frames."""
-        found: list[tuple[str, str]] = []
-        text = self._open + piece
+    def add(self, part: str) -> list[tuple[str, str]]:
+        """Return (kind, data) of every frame that this part completes; kind ``""``: text outside of frames."""
+        frames: list[tuple[str, str]] = []
+        text = self._incomplete + part
         while text:
-            outside, lead, text = text.partition(_LEAD)
+            outside, start, text = text.partition(_START)
             if outside.strip():
-                found.append(("", outside))
+                frames.append(("", outside))
             body, end, rest = text.partition(_END)
             if not end:
-                self._open = lead + text
-                return found
-            found.append((body[:1], _ESCAPED.sub(lambda match: _MEANT.get(match[1], match[1]), body[1:])))
+                self._incomplete = start + text
+                return frames
+            frames.append((body[:1], _ESCAPED.sub(lambda match: _UNESCAPED.get(match[1], match[1]), body[1:])))
             text = rest
-        self._open = ""
-        return found
+        self._incomplete = ""
+        return frames

@@ -1,4 +1,4 @@
-"""What has to be known of a launcher that others wrote."""
+"""Protocol of an external launcher (mpirun, srun, ...)."""
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,15 +7,15 @@ from typing import Protocol
 
 from plink.model.hosts import Hosts
 from runners.job.job import Job
-from runners.job.runner import Command, Watch
+from runners.job.runner import LaunchCommand, RunContext
 
 
 class Launcher(Protocol):
-    """What has to be known of a launcher: the files it reads, its command, how its output tells ranks apart.
+    """An external launcher: the files it reads, its command, and how its output names ranks.
 
-    ``rank_variables``: the environment variables in which it tells a process its rank, the first that is set counts.
-    ``interface_variables``: what makes its ranks use the interface that leads to the others, ``{}`` standing for it;
-    set where a rank's environment has them not.
+    :ivar rank_variables: environment variables in which it passes the rank to a process; the first that is set counts.
+    :ivar interface_variables: set, unless they are set already, so that its ranks use the interface that leads to the
+        other hosts; ``{}`` stands for it.
     """
 
     name: str
@@ -23,29 +23,29 @@ class Launcher(Protocol):
     interface_variables: Mapping[str, str]
 
     def files(self, hosts: Hosts, job: Job) -> dict[str, str]:
-        """What it reads, text by file name; they are written into the run's folder.
+        """Return the files that it reads, text by file name; they are written into the run's folder.
 
-        :raises UsageError: when it could not keep this order, or is not there.
+        :raises UsageError: when it could not keep this order, or is not installed.
         """
 
     def command(
-        self, hosts: Hosts, job: Job, folder: Path, words: Sequence[str], forwarded: Sequence[str] = ()
-    ) -> Command:
-        """The command that runs ``words`` once a rank; ``folder``, absolute, holds the files.
+        self, hosts: Hosts, job: Job, folder: Path, arguments: Sequence[str], forwarded: Sequence[str] = ()
+    ) -> LaunchCommand:
+        """Return the command that runs ``arguments`` once a rank.
 
-        ``forwarded``: names of variables of its environment that the ranks get; their values stand in no command.
+        :param folder: absolute, of the files. :param forwarded: names of variables of its environment that ranks get.
         """
 
     def allocation(
-        self, hosts: Hosts, job: Job, folder: Path, watch: Watch
+        self, hosts: Hosts, job: Job, folder: Path, context: RunContext
     ) -> contextlib.AbstractContextManager[dict[str, str]]:
-        """Hold the hosts while both jobs run; gives what is added to the environment of their commands."""
+        """Hold the hosts during the dry run and the job; gives variables for the environment of both commands."""
 
-    def told_apart(self, stream: str, line: str) -> Iterable[tuple[int | None, str, str]]:
-        """(rank, stream, piece) of what stands in one line that the launcher printed; rank None: it said that itself.
+    def parse_output_line(self, stream: str, line: str) -> Iterable[tuple[int | None, str, str]]:
+        """Yield (rank, stream, part) for the parts of one line of the launcher's output; rank None: its own text.
 
-        What ranks print comes in frames: it holds no ``[`` but those of the launcher's own marks.
+        Output of ranks is in frames: it holds no ``[`` but those of the launcher's own marks.
         """
 
     def first_failure(self, own_lines: Sequence[str]) -> tuple[int, int] | None:
-        """(rank, exit code) of the first rank that failed, by what the launcher said itself; None: it does not tell."""
+        """Return (rank, exit code) of the first rank that failed, by the launcher's own lines; None if unknown."""

@@ -1,4 +1,4 @@
-"""Open MPI's mpirun with its sequential mapper, whose hostfile is the order: a line a rank.
+"""Launcher of Open MPI: mpirun with its sequential mapper, whose hostfile is the order, one line a rank.
 
 Checked: 4.1.4 and 5.0.11. Version 4 calls its runtime ORTE and takes ``--mca``; version 5 calls it PRRTE and takes
 ``--prtemca``; its ``seq:FILE=`` crashes, ``--hostfile`` beside ``seq`` does not. Daemons start no further daemons: only
@@ -16,7 +16,7 @@ from plink.model.hosts import Hosts
 from plink.model.order import RankOrder
 from runners.hostfiles.openmpi import SEQUENTIAL
 from runners.job.job import Job
-from runners.job.runner import Command, Watch
+from runners.job.runner import LaunchCommand, RunContext
 from runners.launchers.ssh_config import ssh_config
 from runners.ssh.connector import SshConnector
 
@@ -39,7 +39,7 @@ _KILLED = re.compile(r"process rank (\d{1,9}) with PID \d+ on node \S+ exited on
 
 
 class OpenMpi:
-    """See :class:`runners.launchers.commanded.Launcher`. ``version``: 4 or 5."""
+    """See :class:`runners.launchers.launcher.Launcher`. ``version``: 4 or 5."""
 
     name = "mpirun"
     rank_variables: tuple[str, ...] = ("OMPI_COMM_WORLD_RANK",)
@@ -50,14 +50,14 @@ class OpenMpi:
         self._connector, self._version, self._program = connector, min(max(version, 4), 5), program
 
     def files(self, hosts: Hosts, job: Job) -> dict[str, str]:
-        """The sequential hostfile, and how to reach its hosts."""
-        order = RankOrder("given", tuple(hosts.names))
+        """Return the sequential hostfile, and the SSH settings of its hosts."""
+        order = RankOrder("hosts", tuple(hosts.names))
         return {_HOSTFILE: SEQUENTIAL.render(hosts, order), _SSH_CONFIG: ssh_config(hosts, self._connector)}
 
     def command(
-        self, hosts: Hosts, job: Job, folder: Path, words: Sequence[str], forwarded: Sequence[str] = ()
-    ) -> Command:
-        """Files by their names alone, from within the folder: mpirun splits what it is given for ssh at blanks."""
+        self, hosts: Hosts, job: Job, folder: Path, arguments: Sequence[str], forwarded: Sequence[str] = ()
+    ) -> LaunchCommand:
+        """Return the command, with file names relative to the folder: mpirun splits its options for ssh at blanks."""
         argv = [
             self._program,
             *(["--allow-run-as-root"] if os.geteuid() == 0 else []),
@@ -65,17 +65,17 @@ class OpenMpi:
             *("--bind-to", "none", "-n", str(sum(host.slots for host in hosts))),
             *(word for name in forwarded for word in ("-x", name)),
             *job.launcher_args,
-            *words,
+            *arguments,
         ]
-        return Command(tuple(argv), workdir=str(folder))
+        return LaunchCommand(tuple(argv), workdir=str(folder))
 
     @contextlib.contextmanager
-    def allocation(self, hosts: Hosts, job: Job, folder: Path, watch: Watch) -> Iterator[dict[str, str]]:
-        """Nothing has to be held."""
+    def allocation(self, hosts: Hosts, job: Job, folder: Path, context: RunContext) -> Iterator[dict[str, str]]:
+        """Hold nothing."""
         yield {}
 
-    def told_apart(self, stream: str, line: str) -> Iterator[tuple[int | None, str, str]]:
-        """A line may hold pieces of several ranks."""
+    def parse_output_line(self, stream: str, line: str) -> Iterator[tuple[int | None, str, str]]:
+        """Split a line by the marks of its ranks: it may hold parts of several."""
         marks = list(_MARKS[self._version].finditer(line))
         before = line[: marks[0].start()] if marks else line
         if (before or not marks) and not _HARMLESS.search(before):
@@ -85,7 +85,7 @@ class OpenMpi:
             yield int(mark[1]), "out" if mark[2] == "out" else "err", line[mark.end() : end]
 
     def first_failure(self, own_lines: Sequence[str]) -> tuple[int, int] | None:
-        """mpirun tells the first rank that ended with a code or by a signal."""
+        """Return the first rank that ended with a code or by a signal, which mpirun names."""
         text = "\n".join(own_lines)
         if exited := _EXITED.search(text):
             return int(exited[1]), int(exited[2])

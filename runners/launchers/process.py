@@ -1,4 +1,4 @@
-"""One command of a launcher: its lines as they come, its end, and no end later than asked for."""
+"""Process of an external launcher: its lines as they come, and its end."""
 
 import contextlib
 import ctypes
@@ -12,17 +12,17 @@ from types import TracebackType
 from typing import IO
 
 from plink.errors import PlinkError
-from runners.job.runner import Command
+from runners.job.runner import LaunchCommand
 
-_LOOK_S = 0.2
-_MOST_WAITING = 10_000
+_POLL_S = 0.2
+_MAX_QUEUED_LINES = 10_000
 _PR_SET_PDEATHSIG = 1
 
 
-class Process:
-    """A child in a session of its own; a context manager that leaves none of it behind. It is ended when plink dies."""
+class LauncherProcess:
+    """A child process in a session of its own; a context manager that ends it. It also ends when plink does."""
 
-    def __init__(self, command: Command) -> None:
+    def __init__(self, command: LaunchCommand) -> None:
         """:raises PlinkError: when it cannot be started."""
         try:
             self._child = subprocess.Popen(
@@ -33,7 +33,7 @@ class Process:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
-                preexec_fn=_end_with_parent,
+                preexec_fn=_die_with_parent,
             )
         except OSError as error:
             raise PlinkError(f"cannot start {command.argv[0]}: {error.strerror}") from None
@@ -41,7 +41,7 @@ class Process:
             raise PlinkError(f"cannot start {command.argv[0]}: {error}") from None
         self._open_streams = 2
         self._ending = threading.Event()
-        self._queue: queue.Queue[tuple[str, str] | None] = queue.Queue(_MOST_WAITING)
+        self._queue: queue.Queue[tuple[str, str] | None] = queue.Queue(_MAX_QUEUED_LINES)
         assert self._child.stdout is not None
         assert self._child.stderr is not None
         for stream, pipe in (("out", self._child.stdout), ("err", self._child.stderr)):
@@ -55,22 +55,22 @@ class Process:
         self._put(None)
 
     def _put(self, item: tuple[str, str] | None) -> None:
-        # Once nobody takes lines any more they are dropped: a launcher that cannot write does not end in order.
+        # Dropped once nobody reads lines: a launcher that cannot write does not end in order.
         while not self._ending.is_set():
             with contextlib.suppress(queue.Full):
-                self._queue.put(item, timeout=_LOOK_S)
+                self._queue.put(item, timeout=_POLL_S)
                 return
 
     @property
     def open(self) -> bool:
-        """Whether there may be more lines."""
+        """Return whether there may be more lines."""
         return self._open_streams > 0
 
     def lines(self, clock: Callable[[], float], deadline: float | None) -> Iterator[tuple[str, str]]:
-        """(stream, line) until both streams end, or the deadline passes; may be asked for again then."""
+        """Yield (stream, line) until both streams end, or the deadline passes; may be called again then."""
         while self.open and (deadline is None or clock() < deadline):
             try:
-                item = self._queue.get(timeout=_LOOK_S)
+                item = self._queue.get(timeout=_POLL_S)
             except queue.Empty:
                 continue
             if item is None:
@@ -79,9 +79,9 @@ class Process:
                 yield item
 
     def end(self, grace_s: float) -> int:
-        """Its exit code as a shell says it; asked to end, and then made to, if it still runs after so long.
+        """Return its exit code, as a shell has it; SIGTERM, then SIGKILL, if it still runs after so long.
 
-        What it prints from now on is lost.
+        Drops what it prints from now on.
         """
         self._ending.set()
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -96,7 +96,7 @@ class Process:
         code = self._child.wait()
         return code if code >= 0 else 128 - code
 
-    def __enter__(self) -> "Process":
+    def __enter__(self) -> "LauncherProcess":
         return self
 
     def __exit__(
@@ -107,5 +107,5 @@ class Process:
             self.end(5.0)
 
 
-def _end_with_parent() -> None:
+def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

@@ -1,8 +1,8 @@
-"""What squeue prints of jobs (``--noheader --format=%A``; checked: 22.05.8)."""
+"""Parser of squeue's list of jobs (``--noheader --format=%A``; checked: 22.05.8)."""
 
 
 def job_numbers(text: str) -> list[str]:
-    """Their numbers, in its order; lines that are no number (a warning, a greeting of a wrapper) are passed over.
+    """Return the job numbers in their order; skips other lines (a warning, a greeting of a wrapper).
 
     >>> job_numbers("squeue: retry 5 of 10\\n 12\\n7 \\n")
     ['12', '7']

@@ -1,14 +1,13 @@
-"""SSH as plink would use it, for launchers that start ``ssh`` themselves: an ssh_config(5) file."""
+"""ssh_config(5) file for launchers that start ``ssh`` themselves: SSH as plink uses it."""
 
 from plink.model.hosts import Hosts
 from runners.ssh.connector import SshConnector
 
 
 def ssh_config(hosts: Hosts, connector: SshConnector) -> str:
-    """Where and how each host is connected to, under the address that the launcher types.
+    """Return the settings of each host, under the address that the launcher uses.
 
-    Host keys are checked as plink checks them, nothing is asked, and what plink is not told comes from the user's own
-    configuration.
+    Host keys are checked as plink checks them, and ssh asks nothing. Other settings come from the user's own file.
     """
     lines: list[str] = []
     for host in hosts:
@@ -32,7 +31,7 @@ def ssh_config(hosts: Hosts, connector: SshConnector) -> str:
         "  ConnectTimeout 10",
     ]
     if connector.identity is None:
-        lines += ["  Include ~/.ssh/config"]  # for what stands before a host: a jump host, a proxy's options
+        lines += ["  Include ~/.ssh/config"]  # for jump hosts and options of proxies
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Whose ``mpirun`` this is: they share names and no options."""
+"""Detection of the MPI that ``mpirun`` belongs to: they share names and no options."""
 
 import re
 import shutil
@@ -10,41 +10,47 @@ from runners.launchers.mpich import Mpich
 from runners.launchers.openmpi import OpenMpi
 from runners.ssh.connector import SshConnector
 
-_ANSWER_S = 20.0
+_VERSION_TIMEOUT_S = 20.0
 _OPEN_MPI = re.compile(r"Open(?: |-)?MPI\)? v?(\d+)\.", re.IGNORECASE)
 
 
 def mpirun(connector: SshConnector) -> Launcher:
-    """What ``mpirun`` stands for here, Open MPI or MPICH.
+    """Return the launcher that ``mpirun`` is here, Open MPI or MPICH.
 
-    :raises UsageError: when it is neither, or not there.
+    :raises UsageError: when it is neither, or not installed.
     """
     if shutil.which("mpirun") is None:
-        raise UsageError("--runner mpirun: there is no mpirun here; install Open MPI (or MPICH) on this and every host")
-    said = _version("mpirun")
-    if found := _OPEN_MPI.search(said):
-        return OpenMpi(connector, int(found[1]))
-    if "HYDRA" in said:
+        raise UsageError(
+            "--runner mpirun: mpirun is not installed here; install Open MPI (or MPICH) on this and every host"
+        )
+    version = _version("mpirun")
+    if match := _OPEN_MPI.search(version):
+        return OpenMpi(connector, int(match[1]))
+    if "HYDRA" in version:
         return Mpich(connector, "mpirun")
-    first = (said.strip().splitlines() or ["nothing"])[0]
-    raise UsageError(f"--runner mpirun: `mpirun --version` says {first!r}; plink knows Open MPI and MPICH (Hydra)")
+    first = (version.strip().splitlines() or ["nothing"])[0]
+    raise UsageError(f"--runner mpirun: `mpirun --version` prints {first!r}; plink supports Open MPI and MPICH (Hydra)")
 
 
 def mpich(connector: SshConnector) -> Launcher:
-    """MPICH's Hydra, also where ``mpirun`` is somebody else's.
+    """Return the launcher of MPICH's Hydra, also where ``mpirun`` is another one.
 
-    :raises UsageError: when it is not there.
+    :raises UsageError: when it is not installed.
     """
     for program in ("mpiexec.hydra", "mpiexec", "mpirun"):
         if shutil.which(program) is not None and "HYDRA" in _version(program):
             return Mpich(connector, program)
-    raise UsageError("--runner mpich: there is no mpiexec.hydra here; install MPICH on this and every host")
+    raise UsageError("--runner mpich: mpiexec.hydra is not installed here; install MPICH on this and every host")
 
 
 def _version(program: str) -> str:
     try:
         done = subprocess.run(
-            [program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER_S, check=False
+            [program, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_VERSION_TIMEOUT_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(f"`{program} --version` does not answer: {error}") from None

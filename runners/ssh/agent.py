@@ -17,7 +17,7 @@ _MAGIC = b"openssh-key-v1\0"
 
 
 class ChosenKeys:
-    """Stands for :class:`paramiko.Agent`, with some of its keys; nobody is asked before they are wanted.
+    """Subset of :class:`paramiko.Agent`'s keys; connects to the agent only when they are used.
 
     :param files: of private keys; none: SSH's own.
     """
@@ -27,22 +27,22 @@ class ChosenKeys:
         self._agent: paramiko.Agent | None = None
 
     def get_keys(self) -> tuple[paramiko.AgentKey, ...]:
-        """Those in the agent, in the order of the files."""
-        wanted = [public for file in self._files if (public := public_part(file)) is not None]
-        if not wanted:
+        """Return those in the agent, in the order of the files."""
+        public_keys = [public for file in self._files if (public := public_part(file)) is not None]
+        if not public_keys:
             return ()
         self._agent = self._agent or paramiko.Agent()
-        there = {key.blob: key for key in self._agent.get_keys()}
-        return tuple(there[public] for public in wanted if public in there)
+        agent_keys = {key.blob: key for key in self._agent.get_keys()}
+        return tuple(agent_keys[public] for public in public_keys if public in agent_keys)
 
     def close(self) -> None:
-        """Hang up on the agent."""
+        """Disconnect from the agent."""
         if self._agent is not None:
             self._agent.close()
 
 
 def public_part(file: Path) -> bytes | None:
-    """The public key of a private key's file (RFC 4253, 6.6), which may itself be a public key; None: nobody knows."""
+    """The public key of a private key's file (RFC 4253, 6.6), which may itself be a public key; None if unknown."""
     for path in (Path(f"{file}.pub"), file):
         with contextlib.suppress(OSError, ValueError, IndexError):
             data = path.read_bytes().strip()

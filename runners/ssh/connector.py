@@ -1,4 +1,4 @@
-"""Open SSH connections and start agents over them. Host keys are always checked."""
+"""Connector over SSH. Host keys are always checked."""
 
 import contextlib
 import logging
@@ -29,10 +29,10 @@ _KEEPALIVE_S = 15
 _READ = 1 << 16
 
 
-class SshLine:
-    """The line to an agent behind an SSH connection.
+class SshConnection:
+    """Connection to an agent over SSH.
 
-    :param ends: closes the connection, and gives back those it was tunnelled through.
+    :param ends: closes the connection, and releases those that it was tunnelled through.
     """
 
     def __init__(self, ends: contextlib.ExitStack, channel: paramiko.Channel) -> None:
@@ -40,27 +40,27 @@ class SshLine:
         self._guard = threading.Lock()
 
     def read(self) -> bytes:
-        """Next bytes from the agent; empty at the end."""
+        """Return the next bytes from the agent; empty at the end."""
         try:
             return self._channel.recv(_READ)
         except OSError:
             return b""
 
     def write(self, data: bytes) -> None:
-        """Bytes to the agent."""
+        """Send bytes to the agent."""
         try:
             self._channel.sendall(data)
         except (EOFError, paramiko.SSHException):  # what paramiko says of a connection that breaks meanwhile
             raise BrokenPipeError("the connection was cut") from None
 
-    def last_words(self) -> str:
-        """What the remote end said on standard error, or its exit status."""
-        said = b""
+    def exit_reason(self) -> str:
+        """What the remote end stderr on standard error, or its exit status."""
+        stderr = b""
         self._channel.settimeout(1.0)
         with contextlib.suppress(OSError):
             while data := self._channel.recv_stderr(_READ):
-                said = (said + data)[-_READ:]
-        lines = [line.strip() for line in said.decode(errors="replace").splitlines() if line.strip()]
+                stderr = (stderr + data)[-_READ:]
+        lines = [line.strip() for line in stderr.decode(errors="replace").splitlines() if line.strip()]
         if lines:
             return lines[-1]
         # -1: there is none (the program was killed, or the connection cut).
@@ -69,14 +69,14 @@ class SshLine:
         return ""
 
     def close(self) -> None:
-        """Cut the line, last hop first."""
+        """Close the connection, last hop first."""
         with self._guard:
             ends = self._ends.pop_all()
         ends.close()
 
 
 class _ProxyCommand(paramiko.ProxyCommand):
-    """One that has ended already can be closed, too: Paramiko's own raises, also in a thread of its own."""
+    """ProxyCommand that can be closed when it has ended already: Paramiko's raises, also in a thread of its own."""
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -89,17 +89,17 @@ def _close(client: paramiko.SSHClient) -> None:
         client.close()
 
 
-class _TooSlow(TimeoutError):
-    """The connection stands, and what was to follow does not come."""
+class _StepTimeout(TimeoutError):
+    """A step after the TCP connection took too long."""
 
 
 class _Transport(paramiko.Transport):
-    """Says so when the time for the key exchange is over, where Paramiko's own just goes on."""
+    """Transport that raises when the key exchange times out, where Paramiko's goes on."""
 
     def start_client(self, event: threading.Event | None = None, timeout: float | None = None) -> None:
         super().start_client(event, timeout)
         if not self.initial_kex_done:
-            raise _TooSlow(f"no SSH session within {timeout:.0f} s")
+            raise _StepTimeout(f"no SSH session within {timeout:.0f} s")
 
 
 @contextlib.contextmanager
@@ -122,31 +122,35 @@ def _within(seconds: float, what: str, client: paramiko.SSHClient) -> Iterator[N
     finally:
         alarm.cancel()
     if late.is_set():
-        raise _TooSlow(f"{what} within {seconds:.0f} s")
+        raise _StepTimeout(f"{what} within {seconds:.0f} s")
 
 
 class SshConnector:
-    """Reaches hosts over SSH.
+    """Connector over SSH.
 
-    :param accept_new_host_keys: note the keys of hosts never seen before instead of refusing them.
+    :param accept_new_host_keys: record the keys of unknown hosts instead of refusing them.
     :param identity: key and known hosts to use instead of the user's own configuration.
-    :param silence_s: seconds after which a host that no longer takes what is sent to it counts as gone.
+    :param heartbeat_timeout_s: seconds after which a host that acknowledges nothing counts as lost.
     """
 
     def __init__(
-        self, accept_new_host_keys: bool = False, identity: Identity | None = None, silence_s: float = LEASE_S
+        self, accept_new_host_keys: bool = False, identity: Identity | None = None, heartbeat_timeout_s: float = LEASE_S
     ) -> None:
         logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it logs is raised as well
-        self.accept_new_host_keys, self.identity, self._silence_s = accept_new_host_keys, identity, silence_s
+        self.accept_new_host_keys, self.identity, self._heartbeat_timeout_s = (
+            accept_new_host_keys,
+            identity,
+            heartbeat_timeout_s,
+        )
         self._config = load_config()
         self._known_hosts_guard = threading.Lock()
-        self._jumps = Jumps(self._reach)
+        self._jumps = Jumps(self._log_in)
 
     def settings(self, host: Host) -> SshSettings:
-        """Where and how it is connected to. :raises ValueError: when the configuration's port is no number."""
+        """Return the settings of a host. :raises ValueError: when the configuration's port is no number."""
         return settings_for(host, self._config, self.identity)
 
-    def open(self, host: Host) -> SshLine:
+    def open(self, host: Host) -> SshConnection:
         """Log in and start the bootstrap.
 
         :raises HostError: when any step fails; says which and why.
@@ -157,14 +161,14 @@ class SshConnector:
                     raise ValueError(f"there is no key file {host.key}")
                 settings = self.settings(host)
                 route = tuple(jump_settings(jump, self._config) for jump in settings.proxy_jump)
-                client = self._reach(settings, self._jumps.way(route, settings, ends), ends)
+                client = self._log_in(settings, self._jumps.tunnel(route, settings, ends), ends)
                 transport = client.get_transport()
                 assert transport is not None
                 transport.set_keepalive(_KEEPALIVE_S)
                 with _within(_START_TIMEOUT_S, "no program started", client):
                     channel = transport.open_session(timeout=_START_TIMEOUT_S)
                     channel.exec_command(REMOTE_COMMAND)
-                return SshLine(ends.pop_all(), channel)
+                return SshConnection(ends.pop_all(), channel)
         except JumpError as error:
             raise HostError(host.name, f"its jump host {error.jump}: {_explain(error.cause)}") from None
         except socket.gaierror:
@@ -172,7 +176,7 @@ class SshConnector:
         except (OSError, EOFError, paramiko.SSHException, ValueError) as error:
             raise HostError(host.name, _explain(error)) from None
 
-    def _reach(
+    def _log_in(
         self, settings: SshSettings, through: paramiko.Channel | None, ends: contextlib.ExitStack
     ) -> paramiko.SSHClient:
         """Log in to one hop."""
@@ -196,7 +200,7 @@ class SshConnector:
         else:
             sock = socket.create_connection((settings.hostname, settings.port), timeout=CONNECT_TIMEOUT_S)
             # A machine that loses its power says nothing: unanswered lease renewals are what tells that it is gone.
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(self._silence_s * 1000))
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(self._heartbeat_timeout_s * 1000))
         try:
             with _within(_LOGIN_TIMEOUT_S, "not logged in", client):
                 client.connect(
@@ -220,7 +224,7 @@ class SshConnector:
 
 
 def _explain(error: Exception) -> str:
-    if isinstance(error, _TooSlow):
+    if isinstance(error, _StepTimeout):
         return f"SSH: connected, but {error}; is the host overloaded?"
     if isinstance(error, socket.gaierror):
         return "its name does not resolve; check the spelling in ~/.ssh/config"

@@ -1,6 +1,6 @@
-"""Whether the host key that a server shows is the one that is known: refused, taken, or noted, before any log-in.
+"""Host key check before any log-in: a server's key is accepted, recorded or refused.
 
-As OpenSSH's ``StrictHostKeyChecking`` ``yes`` and ``accept-new``: a new key may be noted, a changed one never is.
+As OpenSSH's ``StrictHostKeyChecking`` ``yes`` and ``accept-new``: a new key may be recorded, a changed one never is.
 """
 
 import base64
@@ -26,10 +26,10 @@ class HostKeyCheck(paramiko.MissingHostKeyPolicy):
         self._accept_new, self._guard = accept_new, guard
 
     def ask_for_known(self, transport: paramiko.Transport) -> None:
-        """Before it starts: a key of a type that is known, rather than others that the server may have."""
-        known = {key.get_name() for key in keys_of(self._name, self._files)}
+        """Before it starts: a key of a known type, rather than others that the server may have."""
+        known_types = {key.get_name() for key in keys_of(self._name, self._files)}
         options = transport.get_security_options()
-        options.key_types = tuple(sorted(options.key_types, key=lambda kind: _type_of(kind) not in known))
+        options.key_types = tuple(sorted(options.key_types, key=lambda kind: _type_of(kind) not in known_types))
 
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
         """:raises paramiko.SSHException: when the key is not to be trusted; says why."""
@@ -39,11 +39,11 @@ class HostKeyCheck(paramiko.MissingHostKeyPolicy):
                 "somebody else; give the host a new key"
             )
         with self._guard:
-            known = keys_of(self._name, self._files)
-            if key in known:
+            known_keys = keys_of(self._name, self._files)
+            if key in known_keys:
                 return
-            if known:
-                raise paramiko.BadHostKeyException(self._name, key, known[0])
+            if known_keys:
+                raise paramiko.BadHostKeyException(self._name, key, known_keys[0])
             if not self._accept_new:
                 authorities = marked(self._files, CERTIFICATE_AUTHORITY)
                 hint = f" ({CERTIFICATE_AUTHORITY} lines there count for ssh, not for plink)" if authorities else ""

@@ -18,11 +18,11 @@ _TUNNEL_TIMEOUT_S = 10.0
 _NOT_REACHED = 2  # SSH_OPEN_CONNECT_FAILED (RFC 4254, 5.1)
 
 # Log in to one hop, through a tunnel to it where there is one; what must end it is added to the stack.
-Reach = Callable[[SshSettings, paramiko.Channel | None, ExitStack], paramiko.SSHClient]
+LogIn = Callable[[SshSettings, paramiko.Channel | None, ExitStack], paramiko.SSHClient]
 
 
 class JumpError(Exception):
-    """A jump host, not the target behind it, is the trouble."""
+    """A jump host failed, not the target behind it."""
 
     def __init__(self, jump: str, cause: Exception) -> None:
         super().__init__(jump, cause)
@@ -39,7 +39,7 @@ class _Jump:
 
     @property
     def broken(self) -> bool:
-        """Whether it is known to lead nowhere."""
+        """Return whether it has failed or is closed."""
         if not self.client.done():
             return False
         transport = None if self.client.exception() else self.client.result().get_transport()
@@ -49,14 +49,14 @@ class _Jump:
 class Jumps:
     """The jump hosts of one connector.
 
-    :param reach: how a hop is logged in to.
+    :param log_in: how a hop is logged in to.
     """
 
-    def __init__(self, reach: Reach) -> None:
-        self._reach, self._guard = reach, threading.Lock()
-        self._there: dict[tuple[SshSettings, ...], _Jump] = {}
+    def __init__(self, log_in: LogIn) -> None:
+        self._log_in, self._guard = log_in, threading.Lock()
+        self._jumps: dict[tuple[SshSettings, ...], _Jump] = {}
 
-    def way(self, route: tuple[SshSettings, ...], target: SshSettings, ends: ExitStack) -> paramiko.Channel | None:
+    def tunnel(self, route: tuple[SshSettings, ...], target: SshSettings, ends: ExitStack) -> paramiko.Channel | None:
         """A tunnel to the target through jump hosts, None where there are none; ``ends`` gives them back.
 
         :raises JumpError: when one of them cannot be logged in to, or leads no further.
@@ -64,11 +64,11 @@ class Jumps:
         if not route:
             return None
         with self._guard:
-            jump = self._there.get(route)
+            jump = self._jumps.get(route)
             if first := jump is None or jump.broken:
-                jump = self._there[route] = _Jump()
+                jump = self._jumps[route] = _Jump()
             jump.users += 1
-        ends.callback(self._leave, route, jump)
+        ends.callback(self._release, route, jump)
         if first:
             self._connect(jump, route)
         try:
@@ -77,22 +77,22 @@ class Jumps:
             raise JumpError(route[-1].hostname, error) from None
 
     def _connect(self, jump: _Jump, route: tuple[SshSettings, ...]) -> None:
-        """Whoever else waits for it hears of the same trouble."""
+        """Connect for all that wait for it; they get the same error."""
         *before, last = route
         try:
-            through = self.way(tuple(before), last, jump.ends)
-            jump.client.set_result(self._reach(last, through, jump.ends))
+            through = self.tunnel(tuple(before), last, jump.ends)
+            jump.client.set_result(self._log_in(last, through, jump.ends))
         except BaseException as error:
             jump.client.set_exception(error)
 
-    def _leave(self, route: tuple[SshSettings, ...], jump: _Jump) -> None:
-        """The last to leave ends it."""
+    def _release(self, route: tuple[SshSettings, ...], jump: _Jump) -> None:
+        """Release it; the last user closes it."""
         with self._guard:
             jump.users -= 1
             if jump.users:
                 return
-            if self._there.get(route) is jump:
-                del self._there[route]
+            if self._jumps.get(route) is jump:
+                del self._jumps[route]
         jump.ends.close()
 
 

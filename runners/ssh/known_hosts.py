@@ -18,7 +18,7 @@ CERTIFICATE_AUTHORITY = "@cert-authority"
 def keys_of(name: str, files: Iterable[Path]) -> list[paramiko.PKey]:
     """All keys of a host, under its name in small letters (``[NAME]:PORT`` on a port of its own), as they are listed.
     Lines that cannot be read are no keys."""
-    found = []
+    keys = []
     for words in _lines(files):
         if len(words) < 3 or words[0].startswith(("#", "@")) or not _names(words[0], name):
             continue
@@ -27,8 +27,8 @@ def keys_of(name: str, files: Iterable[Path]) -> list[paramiko.PKey]:
         except (InvalidHostKey, paramiko.SSHException, ValueError):
             continue
         if entry is not None:
-            found.append(entry.key)
-    return found
+            keys.append(entry.key)
+    return keys
 
 
 def marked(files: Iterable[Path], marker: str) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Where and how to connect for one host: its line in the hosts file, then ``~/.ssh/config``, then SSH's defaults."""
+"""SSH settings of one host: from its line in the hosts file, then ``~/.ssh/config``, then SSH's defaults."""
 
 import getpass
 import re
@@ -62,7 +62,7 @@ def load_config(path: Path | None = None) -> paramiko.SSHConfig:
 
 
 def settings_for(host: Host, config: paramiko.SSHConfig, identity: Identity | None) -> SshSettings:
-    """The settings for one host; with an ``identity`` the user's configuration plays no part.
+    """Return the settings of one host; with an ``identity`` the user's configuration is not used.
 
     :raises ValueError: when the configuration's port is no number.
     """
@@ -95,15 +95,15 @@ def settings_for(host: Host, config: paramiko.SSHConfig, identity: Identity | No
         proxy_jump=() if jumps.lower() == "none" else tuple(jump.strip() for jump in jumps.split(",")),
         proxy_command=None
         if command.lower() == "none"
-        else _filled_in(command, {"%": "%", "h": hostname, "n": host.name, "p": str(number), "r": user}),
+        else _expand_tokens(command, {"%": "%", "h": hostname, "n": host.name, "p": str(number), "r": user}),
         identities_only=str(entry.get("identitiesonly", "no")).lower() == "yes",
     )
 
 
-def _filled_in(command: str, tokens: dict[str, str]) -> str:
+def _expand_tokens(command: str, tokens: dict[str, str]) -> str:
     """A ProxyCommand (ssh_config(5), "TOKENS") with its tokens replaced, and ``~`` where a word begins with it."""
-    filled = re.sub("%([%hnpr])", lambda found: tokens[found.group(1)], command)
-    return re.sub(r"(?<!\S)~(?=/)", lambda found: str(Path.home()), filled)
+    filled = re.sub("%([%hnpr])", lambda match: tokens[match.group(1)], command)
+    return re.sub(r"(?<!\S)~(?=/)", lambda match: str(Path.home()), filled)
 
 
 def jump_settings(jump: str, config: paramiko.SSHConfig) -> SshSettings:
@@ -126,4 +126,4 @@ def _home(name: str) -> Path:
     try:
         return Path(name).expanduser()
     except RuntimeError:
-        raise ValueError(f"{name} in ~/.ssh/config is in nobody's home") from None
+        raise ValueError(f"{name} in ~/.ssh/config names a user that does not exist") from None

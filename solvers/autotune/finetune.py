@@ -1,20 +1,21 @@
-"""Finetune: masters moved from the rank that is to blame most, step by step, the more the longer it is the same rank
-(PLink thesis, 4.2.3)."""
+"""Finetune: moves masters away from the most blamed rank, more the longer it is the same (PLink thesis, 4.2.3)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from solvers.autotune.observed import Assignment, Observed, Vector
+from solvers.autotune.observed import MasterAssignment, ObservedTraffic, Vector
 
-_MOST_MOVES = 1 << 16
+_MAX_MOVES = 1 << 16
 
 
 @dataclass(frozen=True)
-class Settings:
-    """``beta`` and ``gamma``: what a rank's load and its time weigh in its blame; ``epsilon``: how many times the least
-    blame the largest may be before masters are moved."""
+class FinetuneSettings:
+    """Settings of Finetune. ``beta`` and ``gamma``: weights of a rank's load and time in its blame.
+
+    ``epsilon``: largest ratio of the largest blame to the least at which no master moves.
+    """
 
     beta: float = 1.0
     gamma: float = 1.0
@@ -22,91 +23,99 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Step:
-    """Where a run of steps stands: the rank that was to blame last, and how many of its masters were moved then."""
+class FinetuneState:
+    """State between steps: the rank blamed last, and how many of its masters moved then."""
 
     blamed: int | None = None
     moves: int = 1
 
 
 @dataclass(frozen=True)
-class Decision:
-    """What a step decided. ``moved``: (chunk, from, to, ``global`` or ``local``) of each master; ``reason``: a line."""
+class FinetuneResult:
+    """Result of a step. ``moved``: (chunk, from, to, ``global`` or ``local``) of each master; ``reason``: one line."""
 
-    assignment: Assignment
-    step: Step
+    assignment: MasterAssignment
+    step: FinetuneState
     moved: tuple[tuple[int, int, int, str], ...]
     reason: str
 
 
-def blame(observed: Observed, settings: Settings) -> Vector:
-    """How far each rank holds the others up, shape (N,): ``beta * l + gamma * t``.
+def blame(observed: ObservedTraffic, settings: FinetuneSettings) -> Vector:
+    """Return how far each rank delays the others, shape (N,): ``beta * l + gamma * t``.
 
-    ``t``, in units of its mean: the worst round trip plus what the rank sent over the bandwidths it had,
-    ``max_j RTT(i, j) + sum_j D(i, j) / sum_j BW(i, j)``. ``l``: what it sent, from 0 (the least of all ranks) to 1 (the
-    most); 0 for all where all sent the same within ``epsilon``.
+    ``t``, in units of its mean: the worst round trip plus the bytes sent over the bandwidths, ``max_j RTT(i, j) + sum_j
+    D(i, j) / sum_j BW(i, j)``. ``l``: the bytes sent, from 0 (the least of all ranks) to 1 (the most); 0 for all where
+    all sent the same within ``epsilon``.
     """
     load = observed.sent_bytes.sum(axis=1)
     rate = np.nansum(np.where(observed.sent_bytes > 0, observed.bytes_per_s, np.nan), axis=1)
     sending = np.divide(load, rate, out=np.zeros(len(load)), where=rate > 0)
     times = np.nan_to_num(np.where(observed.sent_bytes > 0, observed.rtt_s, 0.0)).max(axis=1) + sending
     spread = load.max() - load.min()
-    # Scaled from 0 to 1, any difference would be a large one: loads within epsilon of each other are alike.
+    # Scaling to 0..1 would exaggerate any difference: loads within epsilon of each other count as equal.
     shares = (load - load.min()) / spread if load.max() > settings.epsilon * load.min() else np.zeros(len(load))
     blamed: Vector = settings.beta * shares + settings.gamma * times / max(float(times.mean()), 1e-300)
     return blamed
 
 
-def finetune(assignment: Assignment, observed: Observed, step: Step, settings: Settings | None = None) -> Decision:
-    """One step: masters move from the rank with the most blame, a global one first, else a local one, to the one with
-    the least; nothing moves where these two are within ``epsilon``.
+def finetune(
+    assignment: MasterAssignment,
+    observed: ObservedTraffic,
+    step: FinetuneState,
+    settings: FinetuneSettings | None = None,
+) -> FinetuneResult:
+    """Move masters from the rank with the most blame to the one with the least, a global one first, else a local one.
 
-    A global master may go to any rank; a local one only to a member of its group, so it goes to the least blamed there.
-    Where several move they go round the less blamed ranks (the thesis names only the least blamed one). The same rank
-    to blame again doubles the number of masters that move.
+    Nothing moves where these two are within ``epsilon``. A global master may go to any rank; a local one only to the
+    least blamed member of its group. Where several move they are spread over the less blamed ranks (the thesis names
+    only the least blamed one). If the same rank is blamed again, twice as many masters move.
     """
-    settings = settings or Settings()
+    settings = settings or FinetuneSettings()
     blamed = blame(observed, settings)
-    least = float(blamed.min())
-    # A rank that has no masters left is as slow as it is; the thesis goes on among the others (6.2.6).
+    smallest = float(blamed.min())
+    # A rank without masters cannot be relieved; the thesis continues with the others (6.2.6).
     masters = np.isin(np.arange(len(blamed)), assignment.local_masters)
     worst = int(np.where(masters, blamed, -np.inf).argmax())
-    if blamed[worst] <= settings.epsilon * least:
-        return Decision(assignment, Step(), (), f"every rank's blame is within {settings.epsilon:g} of every other's")
-    number = min(2 * step.moves, _MOST_MOVES) if step.blamed == worst else 1
-    found, moved = assignment, []
-    for turn in range(number):
-        if (one := _move(found, worst, blamed, turn)) is None:
+    if blamed[worst] <= settings.epsilon * smallest:
+        return FinetuneResult(
+            assignment, FinetuneState(), (), f"every rank's blame is within {settings.epsilon:g} of every other's"
+        )
+    count = min(2 * step.moves, _MAX_MOVES) if step.blamed == worst else 1
+    result, moved = assignment, []
+    for k in range(count):
+        if (move := _move(result, worst, blamed, k)) is None:
             break
-        found, change = one
+        result, change = move
         moved.append(change)
-    ratio = f"{blamed[worst] / least:.2f} times the least" if least > 0 else "others none"
+    ratio = f"{blamed[worst] / smallest:.2f} times the least" if smallest > 0 else "others none"
     reason = f"rank {worst} is to blame most ({ratio}): {len(moved)} of its masters move"
-    return Decision(found, Step(worst, number), tuple(moved), reason)
+    return FinetuneResult(result, FinetuneState(worst, count), tuple(moved), reason)
 
 
 def _move(
-    assignment: Assignment, worst: int, blamed: Vector, turn: int
-) -> tuple[Assignment, tuple[int, int, int, str]] | None:
-    """One master of that rank moved; None when it has none that could be."""
-    own = next(g for g, line in enumerate(assignment.groups) if worst in line)
+    assignment: MasterAssignment, worst: int, blamed: Vector, turn: int
+) -> tuple[MasterAssignment, tuple[int, int, int, str]] | None:
+    """Return the assignment with one master of that rank moved; None when it has none that can move."""
+    own_group = next(g for g, members in enumerate(assignment.groups) if worst in members)
     local, global_group = assignment.local_masters.copy(), assignment.global_group.copy()
     if (chunks := np.flatnonzero(assignment.global_masters == worst)).size:
-        chunk, to, kind = int(chunks[0]), _less_blamed(blamed, range(len(blamed)), worst, turn), "global"
-        group = next(g for g, line in enumerate(assignment.groups) if to in line)
-        local[chunk, group], global_group[chunk] = to, group
+        chunk, receiver, kind = int(chunks[0]), _less_blamed(blamed, range(len(blamed)), worst, turn), "global"
+        group = next(g for g, members in enumerate(assignment.groups) if receiver in members)
+        local[chunk, group], global_group[chunk] = receiver, group
     else:
-        chunks = np.flatnonzero(assignment.local_masters[:, own] == worst)
-        if len(assignment.groups[own]) < 2 or not chunks.size:
+        chunks = np.flatnonzero(assignment.local_masters[:, own_group] == worst)
+        if len(assignment.groups[own_group]) < 2 or not chunks.size:
             return None
-        chunk, to, kind = int(chunks[0]), _less_blamed(blamed, assignment.groups[own], worst, turn), "local"
-        local[chunk, own] = to
-    return replace(assignment, local_masters=local, global_group=global_group), (chunk, worst, to, kind)
+        chunk, receiver, kind = int(chunks[0]), _less_blamed(blamed, assignment.groups[own_group], worst, turn), "local"
+        local[chunk, own_group] = receiver
+    return replace(assignment, local_masters=local, global_group=global_group), (chunk, worst, receiver, kind)
 
 
-def _less_blamed(blamed: Vector, among: Sequence[int], but: int, turn: int) -> int:
-    """The least blamed at first, and where several masters move in one step the next ones in turn, of those below the
-    mean: all of them on one rank would make it the next to blame."""
-    others = sorted((rank for rank in among if rank != but), key=lambda rank: float(blamed[rank]))
-    below = [rank for rank in others if blamed[rank] <= blamed[others].mean()]
-    return (below or others)[turn % len(below or others)]
+def _less_blamed(blamed: Vector, ranks: Sequence[int], excluded: int, turn: int) -> int:
+    """Return the least blamed rank, or the next ones below the mean where several masters move in one step.
+
+    All of them on one rank would make it the most blamed next.
+    """
+    candidates = sorted((rank for rank in ranks if rank != excluded), key=lambda rank: float(blamed[rank]))
+    below = [rank for rank in candidates if blamed[rank] <= blamed[candidates].mean()]
+    return (below or candidates)[turn % len(below or candidates)]

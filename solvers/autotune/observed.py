@@ -1,4 +1,4 @@
-"""What the ranks of a two-level aggregation saw of each other, and what an assignment of masters makes them send."""
+"""Observed traffic of a two-level aggregation, and the traffic that an assignment of masters causes."""
 
 from dataclasses import dataclass
 
@@ -13,9 +13,12 @@ Vector = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Assignment:
-    """Who aggregates: ``local_masters``, shape (C, G), the rank that does for a chunk in each group; ``global_group``,
-    shape (C,), the group whose local master of that chunk does for all (as in :mod:`solvers.schedules.masters`)."""
+class MasterAssignment:
+    """Masters of a two-level aggregation.
+
+    ``local_masters``, shape (C, G): the rank that aggregates a chunk in each group. ``global_group``, shape (C,): the
+    group whose local master of that chunk aggregates for all (as in :mod:`solvers.schedules.masters`).
+    """
 
     groups: Groups
     local_masters: Indices
@@ -36,7 +39,7 @@ class Assignment:
 
     @property
     def ranks(self) -> int:
-        """How many."""
+        """Number of ranks."""
         return sum(len(line) for line in self.groups)
 
     @property
@@ -46,11 +49,13 @@ class Assignment:
 
 
 @dataclass(frozen=True)
-class Observed:
-    """Of some iterations, by rank, each of shape (N, N), row to column: ``sent_bytes``; ``bytes_per_s``, the bandwidth
-    that these had while they were under way, and ``rtt_s``, both NaN where nothing was sent.
+class ObservedTraffic:
+    """Traffic of some iterations between ranks, each of shape (N, N), row to column.
 
-    :raises UsageError: for shapes that differ, and for values that are no measurements.
+    ``sent_bytes``; ``bytes_per_s``, the bandwidth while any were in flight, and ``rtt_s``, both NaN where nothing was
+    sent.
+
+    :raises UsageError: for shapes that differ, and for invalid values.
     """
 
     sent_bytes: Matrix
@@ -67,9 +72,9 @@ class Observed:
             raise UsageError("observed sent_bytes: a number of each pair was expected")
 
     def rates(self) -> Vector:
-        """What each rank carries, in the direction that is slower: shape (N,), bytes a second.
+        """Return the rate of each rank in its slower direction, shape (N,), bytes a second.
 
-        The sum over its peers, since their connections share it; where nothing moved, the mean of the other ranks.
+        It is the sum over its peers, since their connections share it; without traffic, the mean of the other ranks.
 
         :raises UsageError: where no rank has sent anything.
         """
@@ -82,8 +87,8 @@ class Observed:
         return rates
 
 
-def sent_bytes(assignment: Assignment, chunk_bytes: Vector) -> Matrix:
-    """What each rank sends each other one in one all-reduce, shape (N, N).
+def sent_bytes(assignment: MasterAssignment, chunk_bytes: Vector) -> Matrix:
+    """Return the bytes from each rank to each other in one all-reduce, shape (N, N).
 
     Members to their local master and back, local masters to the global one and back (PLink thesis, 4.1.2).
 

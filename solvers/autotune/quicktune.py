@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from solvers.autotune.observed import Assignment, Observed
+from solvers.autotune.observed import MasterAssignment, ObservedTraffic
 from solvers.schedules.masters import Weights, equal_chunks
 
 
-def quicktune(assignment: Assignment, observed: Observed, alike: float = 0.0) -> Assignment:
+def quicktune(assignment: MasterAssignment, observed: ObservedTraffic, alike: float = 0.0) -> MasterAssignment:
     """The same groups and as many chunks, of equal size; global masters in proportion to each group's rate, local ones
     to each member's.
 
@@ -22,4 +22,4 @@ def quicktune(assignment: Assignment, observed: Observed, alike: float = 0.0) ->
     rates = np.where(np.abs(rates - middle) <= alike * middle, middle, rates)
     groups = np.array([rates[np.asarray(line)].sum() for line in assignment.groups])
     local_masters, global_group = equal_chunks(assignment.groups, len(assignment.global_group), Weights(groups, rates))
-    return Assignment(assignment.groups, local_masters, global_group)
+    return MasterAssignment(assignment.groups, local_masters, global_group)

@@ -1,4 +1,4 @@
-"""When the network has changed enough to look again."""
+"""Detection of a change of throughput that starts tuning."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -9,16 +9,16 @@ _MAD = 1.4826  # median absolute deviations in a standard deviation of normal no
 
 
 def changed(throughputs: Sequence[float], window: int = 5, threshold: float = CHANGE) -> bool:
-    """Whether the last ``window`` throughputs differ from those ``window`` before them by more than ``threshold``, and
-    by more than three times what all earlier ones differ among themselves.
+    """Return whether throughput changed significantly: the last ``window`` values against those ``window`` before them.
 
-    Medians of both, so that one slow iteration (a checkpoint, another's burst) is no change; shares of the larger one,
-    so that a fall by a fifth and the rise that undoes it count alike.
+    They must differ by more than ``threshold``, and by more than three times the spread of all earlier ones. Medians
+    make one slow iteration (a checkpoint, a burst of other traffic) no change. Shares of the larger one make a fall by
+    a fifth and the rise that undoes it equal.
     """
     if len(throughputs) < 2 * window:
         return False
     before, now = median(throughputs[-2 * window : -window]), median(throughputs[-window:])
     usual = median(throughputs[:-window])
-    noise = _MAD * median(abs(one - usual) for one in throughputs[:-window])
+    noise = _MAD * median(abs(value - usual) for value in throughputs[:-window])
     largest = max(before, now)
     return largest > 0 and abs(now - before) > max(threshold * largest, _SIGMAS * noise)

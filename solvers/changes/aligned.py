@@ -57,7 +57,7 @@ class Side:
         if not isinstance(words, list) or numbers is None:
             return None
         if np.nan_to_num(numbers).max(initial=0) >= len(words):
-            raise InputError(f"{self.network.where}: {used}", f"there are only {len(words)} {key}")
+            raise InputError(f"{self.network.location}: {used}", f"there are only {len(words)} {key}")
         return np.array([str(word) for word in words])[np.nan_to_num(numbers).astype(np.intp)]
 
 

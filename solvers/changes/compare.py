@@ -52,11 +52,11 @@ def compare(old: Network, new: Network, limits: Limits) -> Comparison:
     aligned = align(old, new)
     if len(aligned.names) < 2:
         shared = f"one host ({aligned.names[0]})" if aligned.names else "no host"
-        raise NoAnswer(f"{old.where} and {new.where} share {shared}, by name; a comparison needs two at least")
+        raise NoAnswer(f"{old.location} and {new.location} share {shared}, by name; a comparison needs two at least")
     assumed = [bool(network.details.get("assumed_from")) for network in (old, new)]
     if assumed[0] != assumed[1]:
         which = old if assumed[0] else new
-        raise NoAnswer(f"{which.where} was not measured but assumed from {which.details['assumed_from']}; probe it")
+        raise NoAnswer(f"{which.location} was not measured but assumed from {which.details['assumed_from']}; probe it")
     differ = np.zeros((len(aligned.names), len(aligned.names)), dtype=bool)
     notes = []
     for what, key, used in (("method", "methods", "method_used"), ("clock", "clocks", "clock_used")):
@@ -77,7 +77,8 @@ def compare(old: Network, new: Network, limits: Limits) -> Comparison:
         notes.append(f"{unshared} shared capacities were measured before and are not now: not compared")
     if not trips.pairs and not rates and not absent:
         raise NoAnswer(
-            f"{old.where} and {new.where} have no measured pair in common" + "".join(f"; {note}" for note in notes)
+            f"{old.location} and {new.location} have no measured pair in common"
+            + "".join(f"; {note}" for note in notes)
         )
     found = [
         *trips.findings,

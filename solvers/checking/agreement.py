@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import NoAnswer
-from solvers.gain import CONFIDENCE, Gain, paired_gain
+from solvers.gain import CONFIDENCE, PairedGain, paired_gain
 
 _DIGITS = 12  # of a correlation; beyond these is what adding up left
 FEWEST = 4  # orders for an interval: its width goes with 1 / sqrt(orders - 3)
@@ -27,7 +27,7 @@ class Correlation:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class CostCalibration:
     """Measured over predicted: its median, least and greatest over the orders. A model that ranks right may be off by a
     factor (software's overhead); what matters is that the factor is the same for all."""
 
@@ -67,16 +67,16 @@ def rank_correlation(predicted: Sequence[float], measured: Sequence[float]) -> C
     return Correlation(value, low, high, n)
 
 
-def calibration(predicted_s: Sequence[float], measured_s: Sequence[float]) -> Calibration:
+def calibration(predicted_s: Sequence[float], measured_s: Sequence[float]) -> CostCalibration:
     """How far predicted times are off.
 
     :param predicted_s: shape (N,), above 0. :param measured_s: shape (N,).
     """
     ratio = np.array(measured_s) / np.array(predicted_s)
-    return Calibration(float(np.median(ratio)), float(ratio.min()), float(ratio.max()))
+    return CostCalibration(float(np.median(ratio)), float(ratio.min()), float(ratio.max()))
 
 
-def gain_of_best(predicted: Sequence[float], samples_s: npt.NDArray[np.float64]) -> Gain:
+def gain_of_best(predicted: Sequence[float], samples_s: npt.NDArray[np.float64]) -> PairedGain:
     """How many times sooner the order with the lowest predicted cost is done than the median order, by repetitions:
     orders took turns, so repetition k of all was run at about the same time.
 

@@ -1,7 +1,8 @@
 """Orders all along the range of costs: to run, so that the clock can say whether the model ranks them right.
 
 Random orders alone all stand at the expensive end, where the model's differences are small beside the clock's noise.
-So orders are also drawn between the cheapest that a search found and random ones, and beyond these towards the dearest.
+So orders are also drawn between the cheapest that a search found and random ones, and beyond these towards the most
+expensive.
 PLink thesis, 6.3.2: ten orders, the i-th at about the 10i-th percentile in the range of costs.
 """
 
@@ -50,16 +51,16 @@ def orders_between(
         meet(rng.permutation(hosts))
     for _ in range(_CLIMBS):
         _climb(rng.permutation(hosts), meet, rng)
-    found = sorted(met.values(), key=lambda entry: entry[1])
-    if len(found) < 2:
+    candidates = sorted(met.values(), key=lambda entry: entry[1])
+    if len(candidates) < 2:
         raise NoAnswer(
             "fewer than two orders have a price: too many pairs were not measured; `plink probe HOSTS --resume` "
             "measures them"
         )
-    costs = np.array([cost for _, cost in found])
+    costs = np.array([cost for _, cost in candidates])
     if costs[-1] - costs[0] <= _FLAT * costs[-1]:
         raise NoAnswer("every order costs the same by this model: there is nothing to rank")
-    return [found[place] for place in spread(costs, number, rng)]
+    return [candidates[place] for place in spread(costs, number, rng)]
 
 
 def spread(costs: npt.NDArray[np.float64], number: int, rng: np.random.Generator) -> list[int]:
@@ -75,15 +76,15 @@ def spread(costs: npt.NDArray[np.float64], number: int, rng: np.random.Generator
 
 
 def _disturbed(hosts: Order, swaps: int, rng: np.random.Generator) -> Order:
-    found = hosts.copy()
+    order = hosts.copy()
     for _ in range(swaps):
-        i, j = rng.integers(len(found), size=2)
-        found[[i, j]] = found[[j, i]]
-    return found
+        i, j = rng.integers(len(order), size=2)
+        order[[i, j]] = order[[j, i]]
+    return order
 
 
 def _climb(hosts: Order, meet: Callable[[Order], float | None], rng: np.random.Generator) -> None:
-    """Swaps that make an order dearer are kept."""
+    """Swaps that make an order more expensive are kept."""
     cost = meet(hosts)
     for _ in range(_STEPS):
         other = _disturbed(hosts, 1, rng)

@@ -1,4 +1,4 @@
-"""Prices by the name of an algorithm: the catalogue's, and what a library mixes of several."""
+"""Costs by the name of an algorithm: the catalogue's, and those that a library combines of several."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from solvers.costs.closed_forms import Order, Pricing, closed_form
 from solvers.costs.evaluator import MODELS
 from solvers.costs.fabric import Fabric
 from solvers.costs.master_patterns import servers_pattern, two_level_pattern
-from solvers.costs.patterns import Pattern, chunked_ring_pattern, everyone_pattern, pattern_of, ring_pattern
+from solvers.costs.patterns import Pattern, all_to_all_pattern, chunked_ring_pattern, pattern_of, ring_pattern
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 from solvers.schedules.ring import check_pieces
 
@@ -21,14 +21,14 @@ NAMES = (*ALGORITHMS, *MIXED)
 
 
 def parts_of(algo: str, size_bytes: float) -> list[tuple[float, str]]:
-    """What an algorithm's price is made of: (weight, name in the catalogue), weights adding up to one.
+    """Return the components of an algorithm's cost: (weight, name in the catalogue), with weights that add up to one.
 
     ``nccl``: its tree up to 1 MB, its ring from 16 MB, both in between, by the logarithm of the size.
 
     :raises UsageError: for an unknown name.
     """
     if algo not in NAMES:
-        raise UsageError(f"--algo {algo}: there are {', '.join(NAMES)}")
+        raise UsageError(f"--algo {algo}: choose one of {', '.join(NAMES)}")
     if algo not in MIXED:
         return [(1.0, algo)]
     low, high = np.log([_TREE_UP_TO, _RING_FROM])
@@ -48,7 +48,7 @@ def pattern_for(algo: str, ranks: int, options: Options) -> Pattern:
             check_pieces(options.pieces)
             return chunked_ring_pattern(ranks, options.pieces)
         if algo == "flat" or (algo == "ps" and options.sharded and options.colocated and options.servers is None):
-            return everyone_pattern(ranks)
+            return all_to_all_pattern(ranks)
         if algo == "2lha" and options.groups is not None:
             pattern = _two_level(ranks, options.groups)
             if pattern is not None:
@@ -61,10 +61,10 @@ def pattern_for(algo: str, ranks: int, options: Options) -> Pattern:
 
 
 def _two_level(ranks: int, groups: Sequence[Sequence[int]]) -> Pattern | None:
-    """The pattern of 2LHA; None when the groups are wrong, which its generator says best."""
+    """Return the pattern of 2LHA; None when the groups are wrong, which its generator reports."""
     if sorted(rank for group in groups for rank in group) != list(range(ranks)) or not all(groups):
         return None
-    return everyone_pattern(ranks) if len(groups) == 1 else two_level_pattern(groups)
+    return all_to_all_pattern(ranks) if len(groups) == 1 else two_level_pattern(groups)
 
 
 def pricing_for(algo: str, ranks: int, options: Options, fabric: Fabric, size_bytes: float, model: str) -> Pricing:
@@ -86,8 +86,9 @@ def pricing_for(algo: str, ranks: int, options: Options, fabric: Fabric, size_by
 
 
 def model_for(name: str, fabric: Fabric) -> str:
-    """The model of that name; ``auto`` is the most telling that the network allows: ``contention`` when shared links
-    were measured, else ``alpha-beta`` when bandwidths were, else ``latency``.
+    """Return the model of that name; ``auto`` is the most accurate that the network allows.
+
+    That is ``contention`` when shared links were measured, else ``alpha-beta`` when bandwidths were, else ``latency``.
 
     :raises UsageError: for an unknown name.
     """
@@ -96,5 +97,5 @@ def model_for(name: str, fabric: Fabric) -> str:
             return "contention"
         return "latency" if fabric.pair_gbps is None else "alpha-beta"
     if name not in MODELS:
-        raise UsageError(f"--model {name}: there are auto, {', '.join(MODELS)}")
+        raise UsageError(f"--model {name}: choose one of auto, {', '.join(MODELS)}")
     return name

@@ -1,7 +1,7 @@
-"""Prices of many orders, fast: everything that does not depend on the order is worked out once.
+"""Fast costs of many orders: everything that does not depend on the order is computed once.
 
-What comes out is what :func:`solvers.costs.evaluator.evaluate` says of the schedule (to rounding), for the same three
-models, in microseconds instead of seconds of computing: gathers and sums over the pattern's hops.
+Results equal those of :func:`solvers.costs.evaluator.evaluate` (to rounding) for the same three models, in microseconds
+instead of seconds of computing: gathers and sums over the pattern's hops.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from solvers.costs.evaluator import check, latest, pair_rates
 from solvers.costs.fabric import BYTES_PER_US, Fabric, Vector
 from solvers.costs.patterns import Pattern
 
-_MANY = 1 << 18  # hops: finding the pairs that come twice would take longer than they do
+_MAX_UNIQUE_HOPS = 1 << 18  # hops: finding the pairs that come twice would take longer than they do
 
 Order = npt.NDArray[np.intp]
 Pricing = Callable[[Order], float]
@@ -30,15 +30,15 @@ class PricingProblem(NamedTuple):
 
 
 def closed_form(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str) -> Pricing:
-    """A function that prices an order (the host at each rank, shape (N,)) in microseconds.
+    """Return a function of an order (the host at each rank, shape (N,)) to its cost in microseconds.
 
     It raises :class:`plink.errors.NoAnswer` for an order that uses a pair which was not measured.
 
     :raises UsageError: for an unknown model or a size that is not positive.
     """
     check(pattern.ranks, np.arange(pattern.ranks), size_bytes, model)
-    if pattern.everyone:
-        return _everyone(pattern, fabric, size_bytes, model)
+    if pattern.all_to_all_share:
+        return _all_to_all(pattern, fabric, size_bytes, model)
     price = {"latency": _latency, "alpha-beta": _alpha_beta, "contention": _contention}[model](
         pattern, fabric, size_bytes
     )
@@ -47,13 +47,13 @@ def closed_form(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str)
     def priced(order: Order) -> float:
         cost = price(order)
         if cost != cost:
-            _complain(pattern, fabric, order, option)
+            _raise_missing(pattern, fabric, order, option)
         return cost
 
     return priced
 
 
-def _complain(pattern: Pattern, fabric: Fabric, order: Order, option: str) -> None:
+def _raise_missing(pattern: Pattern, fabric: Fabric, order: Order, option: str) -> None:
     source, target = order[pattern.source], order[pattern.target]
     fabric.require(fabric.rtt_us[source, target], source, target, "")
     fabric.require(pair_rates(fabric)[source, target], source, target, option)
@@ -64,7 +64,7 @@ class _Longest:
 
     def __init__(self, pattern: Pattern, fabric: Fabric) -> None:
         self._low, self._high, self._starts = pattern.source, pattern.target, pattern.starts
-        if len(pattern.source) < _MANY:
+        if len(pattern.source) < _MAX_UNIQUE_HOPS:
             low, high = np.minimum(pattern.source, pattern.target), np.maximum(pattern.source, pattern.target)
             keys = np.unique((pattern.round * pattern.ranks + low) * pattern.ranks + high)
             self._low = keys // pattern.ranks % pattern.ranks
@@ -89,12 +89,12 @@ def _latency(pattern: Pattern, fabric: Fabric, size_bytes: float) -> Pricing:
     ``T(i, j) = max over children of c[m, child] + T(child)``; the dearest chain of all trees is the price.
     """
     rtt, n = fabric.rtt_us.ravel(), len(fabric.names)
-    if pattern.pace == "rounds":
-        longest, there = _Longest(pattern, fabric), pattern.there
-        counts = there > 0
-        return lambda order: float(longest(order)[counts] @ there[counts])
-    if pattern.pace == "pipeline":
-        used = pattern.there[pattern.round] > 0  # the way back may go over other links
+    if pattern.timing == "rounds":
+        longest, reduce_repeat = _Longest(pattern, fabric), pattern.reduce_repeat
+        counts = reduce_repeat > 0
+        return lambda order: float(longest(order)[counts] @ reduce_repeat[counts])
+    if pattern.timing == "pipeline":
+        used = pattern.reduce_repeat[pattern.round] > 0  # the way back may go over other links
         links = np.unique((pattern.source * pattern.ranks + pattern.target)[used])
         source, target = links // pattern.ranks, links % pattern.ranks
         return lambda order: float(rtt.take(order[source] * n + order[target]).sum())
@@ -167,32 +167,32 @@ def _contention(pattern: Pattern, fabric: Fabric, size_bytes: float) -> Pricing:
     return price
 
 
-def _everyone(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str) -> Pricing:
+def _all_to_all(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str) -> Pricing:
     """All pairs of ranks: only how many ranks each host has plays a part, so that most orders have the same price."""
-    known: dict[bytes, float] = {}
+    cache: dict[bytes, float] = {}
 
     def price(order: Order) -> float:
         number = np.bincount(order, minlength=len(fabric.names))
         key = number.tobytes()
-        if key not in known:
-            known.clear()
-            known[key] = _price_of_everyone(pattern, fabric, size_bytes, model, number)
-        return known[key]
+        if key not in cache:
+            cache.clear()
+            cache[key] = _cost_of_all_to_all(pattern, fabric, size_bytes, model, number)
+        return cache[key]
 
     return price
 
 
-def _price_of_everyone(
+def _cost_of_all_to_all(
     pattern: Pattern, fabric: Fabric, size_bytes: float, model: str, number: npt.NDArray[np.intp]
 ) -> float:
     """:param number: shape (N,), the ranks of each host."""
-    hosts, moved = np.flatnonzero(number), pattern.everyone * size_bytes
+    hosts, moved = np.flatnonzero(number), pattern.all_to_all_share * size_bytes
     a, b = (axis.ravel() for axis in np.meshgrid(hosts, hosts, indexing="ij"))
     rtt = fabric.rtt_us.take(a * len(fabric.names) + b)
     fabric.require(rtt, a, b, "")
     longest = float(rtt.max())
     if model == "latency":
-        return longest * float(pattern.there.sum())
+        return longest * float(pattern.reduce_repeat.sum())
     if model == "alpha-beta":
         rates = np.where(a == b, np.inf, pair_rates(fabric).take(a * len(fabric.names) + b))
         fabric.require(rates, a, b, " --bandwidth")

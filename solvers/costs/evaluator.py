@@ -1,21 +1,22 @@
-"""The price of any schedule on a fabric, by three models.
+"""Cost of any schedule on a fabric, by three models.
 
-A round takes its longest latency and the time of its busiest resource; rounds follow each other:
+A round takes its longest latency plus the time of its busiest resource; rounds follow each other:
 
 ``latency``
-    Round trips alone, as in the PLink thesis (5.2.1), which prices the way there and leaves out the way back, its
-    mirror image: the rounds up to the last reduction count. How they add up is the schedule's ``pace``: ``rounds``
-    (each waits for the one before: the sum of every round's longest hop), ``chain`` (a transfer waits for what it
-    carries only: the longest path, trees) or ``pipeline`` (every hop is always at work: the sum of all hops, the ring).
+    Round trips alone, as in the PLink thesis (5.2.1), which counts the reduce phase and leaves out the broadcast phase,
+    its mirror image: the rounds up to the last reduction count. The schedule's timing model (``pace``) says how they
+    add up: ``rounds`` (each waits for the one before: the sum of every round's longest hop), ``chain`` (a transfer
+    waits only for the data it carries: the longest path, trees) or ``pipeline`` (all hops are always busy: the sum of
+    all hops, the ring).
 ``alpha-beta``
-    Half a round trip, and bytes over the bandwidth of the pair; what one host sends (or gets) in one round it sends one
-    after the other. Synchronous rounds: a pipelined ring is as slow as its slowest hop. Hockney's model (Parallel
+    Half a round trip, and bytes over the bandwidth of the pair; a host sends (and receives) the transfers of a round
+    one after the other. Synchronous rounds: a pipelined ring is as slow as its slowest hop. Hockney's model (Parallel
     Computing 20(3), 1994) with one port.
 ``contention``
-    Half a round trip, and the busiest of all the resources that the round's transfers share: each host's way out and
-    in, each group's way out and in. Bytes over capacity of the busiest resource is what transfers of one round need at
-    least, and what they take when each gets a rate in proportion to its size. Of the links that groups share several
-    count when they are about equally busy: see :func:`latest`.
+    Half a round trip, and the busiest of all resources that the round's transfers share: each host's and each group's
+    link out and in. Bytes over capacity of the busiest resource is the least time of a round, and its actual time when
+    each transfer gets a rate in proportion to its size. Of the links that groups share several count when they are
+    about equally busy: see :func:`latest`.
 """
 
 from dataclasses import dataclass
@@ -30,14 +31,17 @@ from solvers.costs.fabric import BYTES_PER_US, Fabric, Vector
 
 MODELS = ("latency", "alpha-beta", "contention")
 SQUARINGS = 4  # shape 2^4 = 16: see latest()
-PACES = ("rounds", "chain", "pipeline")
+TIMING_MODELS = ("rounds", "chain", "pipeline")
 
 
 @dataclass(frozen=True)
 class Price:
-    """``cost_us``: the sum of what the R rounds take; ``latency_us`` and ``transfer_us``, shape (R,), are its parts
-    (under ``latency`` with a pace other than ``rounds`` they do not add up to it). ``busiest[r]``: what limits round r.
-    ``slowest``: names of the hosts of the transfer that takes longest alone."""
+    """Cost of a schedule: ``cost_us``, the sum over its R rounds.
+
+    ``latency_us`` and ``transfer_us``, shape (R,), are its parts (under ``latency`` with a timing model other than
+    ``rounds`` they do not add up to it). ``busiest[r]``: the bottleneck of round r. ``slowest``: names of the hosts of
+    the transfer that takes longest alone.
+    """
 
     model: str
     cost_us: float
@@ -47,7 +51,7 @@ class Price:
     slowest: tuple[str, str]
 
     def to_json(self) -> dict[str, Any]:
-        """As ``plink cost`` prints it."""
+        """Return the document that ``plink cost`` prints."""
         return {
             "model": self.model,
             "cost_us": round(self.cost_us, 3),
@@ -60,14 +64,14 @@ class Price:
 
 
 def evaluate(schedule: Schedule, fabric: Fabric, order: npt.NDArray[np.intp], size_bytes: float, model: str) -> Price:
-    """Price a schedule of N ranks.
+    """Return the cost of a schedule of N ranks.
 
-    :param order: shape (N,), the host at each rank; several ranks of one host exchange for nothing.
+    :param order: shape (N,), the host at each rank; transfers between ranks of one host cost nothing.
     :raises UsageError: for an unknown model, a size that is not positive, or another number of ranks.
     :raises NoAnswer: when a pair that is used was not measured.
     """
     check(schedule.ranks, order, size_bytes, model)
-    used = way_there(schedule) if model == "latency" else slice(0, len(schedule))
+    used = reduce_phase(schedule) if model == "latency" else slice(0, len(schedule))
     source, target = order[schedule.source[used]], order[schedule.target[used]]
     rounds = schedule.round[used].astype(np.int64)
     hop = fabric.rtt_us[source, target]
@@ -103,49 +107,49 @@ def evaluate(schedule: Schedule, fabric: Fabric, order: npt.NDArray[np.intp], si
 def _names(
     fabric: Fabric, source: npt.NDArray[np.intp], target: npt.NDArray[np.intp], takes: Vector
 ) -> tuple[str, str]:
-    """The pair that takes longest."""
+    """Return the names of the pair that takes longest."""
     k = int(np.argmax(takes))
     return fabric.names[int(source[k])], fabric.names[int(target[k])]
 
 
 def check(ranks: int, order: npt.NDArray[np.intp], size_bytes: float, model: str) -> None:
-    """Refuse what has no price.
+    """Check the arguments of a cost.
 
     :raises UsageError: naming what is wrong.
     """
     if model not in MODELS:
-        raise UsageError(f"--model {model}: there are {', '.join(MODELS)}")
+        raise UsageError(f"--model {model}: choose one of {', '.join(MODELS)}")
     if not 0 < size_bytes < float("inf"):
         raise UsageError(f"--size {size_bytes:g}: give more than 0 bytes")
     if len(order) != ranks:
         raise UsageError(f"the order has {len(order)} ranks, the schedule {ranks}")
 
 
-def way_there(schedule: Schedule) -> slice:
-    """The transfers of the rounds up to the last reduction; all of them when nothing is reduced."""
+def reduce_phase(schedule: Schedule) -> slice:
+    """Return the transfers of the rounds up to the last reduction; all of them when nothing is reduced."""
     reducing = np.flatnonzero(~schedule.copies)
     if not len(reducing):
         return slice(0, len(schedule))
     return slice(0, int(np.searchsorted(schedule.round, schedule.round[reducing[-1]], side="right")))
 
 
-def pace_of(schedule: Schedule) -> str:
-    """How a schedule's rounds add up under ``latency``.
+def timing_of(schedule: Schedule) -> str:
+    """Return the timing model of a schedule: how its rounds add up under ``latency``.
 
-    :raises UsageError: for one that there is none of.
+    :raises UsageError: for an unknown one.
     """
-    pace = schedule.details.get("pace", "rounds")
-    if pace not in PACES:
-        raise UsageError(f"pace {pace!r}: there are {', '.join(PACES)}")
-    return str(pace)
+    timing = schedule.details.get("pace", "rounds")
+    if timing not in TIMING_MODELS:
+        raise UsageError(f"pace {timing!r}: choose one of {', '.join(TIMING_MODELS)}")
+    return str(timing)
 
 
 def _latency(schedule: Schedule, hop: Vector, longest: Vector, order: npt.NDArray[np.intp]) -> float:
-    pace = pace_of(schedule)
-    if pace == "rounds":
+    timing = timing_of(schedule)
+    if timing == "rounds":
         return float(longest.sum())
     used = len(hop)
-    if pace == "pipeline":
+    if timing == "pipeline":
         links = schedule.source[:used].astype(np.int64) * schedule.ranks + schedule.target[:used]
         return float(hop[np.unique(links, return_index=True)[1]].sum())
     offsets, needed = dependencies(schedule)
@@ -179,7 +183,7 @@ def _pair_loads(
 
 
 def pair_rates(fabric: Fabric) -> Vector:
-    """What each pair gets alone, Gbit/s, shape (N, N): as measured, else the slower of its two hosts."""
+    """Return the rate of each pair alone, Gbit/s, shape (N, N): as measured, else the slower of its two hosts."""
     if fabric.pair_gbps is not None:
         return fabric.pair_gbps
     return np.minimum(fabric.host_out_gbps[:, None], fabric.host_in_gbps[None, :])

@@ -1,4 +1,4 @@
-"""What the cost models know of a network: round trips, rates of hosts, and what groups of hosts share."""
+"""Fabric: what the cost models use of a network: round trips, rates of hosts, and capacities that groups share."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from plink.errors import InputError, NoAnswer
 from plink.model.network import Matrix, Network
+from solvers.costs.host_flows import flows_of, usual_rates
 from solvers.hierarchy.tiers import completed_far, nearest_tier
 
 ASSUMED_GBPS = 10.0  # where nobody measured a rate: most clouds' smallest "up to" figure
@@ -37,16 +38,17 @@ class Fabric:
     group_out_gbps: Vector
     group_in_gbps: Vector
     capacities: str
+    has_host_rates: bool = False
 
     @property
     def measured(self) -> bool:
-        """Whether somebody measured what groups share."""
+        """Return whether the groups' shared capacities were measured."""
         return self.capacities.startswith(MEASURED)
 
     @property
     def rate_gbps(self) -> float | None:
-        """What a host in the middle sends and receives; None where nobody measured rates."""
-        if self.pair_gbps is None and not self.measured:
+        """Return the median host's rate in its slower direction; None where no rates were measured."""
+        if self.pair_gbps is None and not self.measured and not self.has_host_rates:
             return None
         return float(f"{np.median(np.minimum(self.host_out_gbps, self.host_in_gbps)):.4g}")
 
@@ -68,12 +70,12 @@ MEASURED = "measured"
 
 
 def fabric_of(network: Network) -> Fabric:
-    """What a network file says, and what it lets us infer.
+    """Return the fabric of a network: what its file has, and what can be inferred.
 
-    Groups and what they share are taken from ``shared_links``. Without them groups are the nearest tier of the
-    latencies (one that both halves of the samples confirm, where there are halves), and a group's way out is taken to
-    be as much slower than its hosts together as its hosts are nearer to each other than to the others: a TCP stream's
-    rate goes with one over its round trip (PLink thesis, 5.2.2).
+    Groups and their shared capacities come from ``shared_links``. Without them groups are the nearest tier of the
+    latencies (one that both halves of the samples confirm, where there are halves). A group's capacity is then as much
+    lower than that of its hosts together as its hosts are nearer to each other than to others: a TCP stream's rate goes
+    with one over its round trip (PLink thesis, 5.2.2).
     """
     rtt = network.completed_us
     n = len(network.hosts)
@@ -92,7 +94,8 @@ def fabric_of(network: Network) -> Fabric:
             alone[members] = _one_flow(row)
     single = np.flatnonzero(group_of == -1)  # in no group: one each, and nothing shared
     group_of[single] = len(rows) + np.arange(len(single))
-    host_out, host_in = _host_rates(pair, alone)
+    by_flows = usual_rates(flows_of(network), n)
+    host_out, host_in = _host_rates(pair, alone, by_flows)
     guessed_out, guessed_in = _guessed(completed_far(rtt), group_of, host_out, host_in)
     shared, shared_in = np.full(len(guessed_out), np.inf), np.full(len(guessed_in), np.inf)
     unknown = 0
@@ -105,59 +108,85 @@ def fabric_of(network: Network) -> Fabric:
     source = (
         MEASURED if not unknown else f"{MEASURED}, but of {unknown} of {len(rows)} groups inferred from the latencies"
     )
-    return Fabric(tuple(network.hosts.names), rtt, pair, host_out, host_in, group_of, shared, shared_in, source)
+    return Fabric(
+        tuple(network.hosts.names),
+        rtt,
+        pair,
+        host_out,
+        host_in,
+        group_of,
+        shared,
+        shared_in,
+        source,
+        by_flows is not None,
+    )
 
 
 def shared_rows(rows: Sequence[Row], names: list[str]) -> list[tuple[list[int], Row]]:
-    """The groups of a file, as (indices, row); what is not a group of its own is passed over.
+    """Return the groups of a file, as (indices, row); rows that overlap others or have unknown hosts are skipped.
 
     :param rows: ``shared_links`` of a network.
     """
     index = {name: i for i, name in enumerate(names)}
     groups: list[tuple[list[int], Row]] = []
-    taken: set[int] = set()
+    grouped: set[int] = set()
     for row in rows:
         if index.keys() >= set(row["members"]):
             group = {index[name] for name in row["members"]}
-            if not group & taken:
-                taken |= group
+            if not group & grouped:
+                grouped |= group
                 groups.append((sorted(group), row))
     return groups
 
 
 def _is_measured(row: Row) -> bool:
-    """Whether something came through both ways."""
+    """Return whether both directions were measured."""
     return bool(row.get("out_gbps") and row.get("in_gbps"))
 
 
 def _capacity(row: Row, way: str) -> float:
-    """A group's capacity, Gbit/s; infinite where its hosts, not a link, were what ended the growth."""
+    """Return a group's capacity, Gbit/s; infinite where its hosts, not a link, were the limit."""
     return float("inf") if row.get(f"{way}_limited_by") == "hosts" else float(row[f"{way}_gbps"])
 
 
 def _one_flow(row: Row) -> float:
-    """What one flow got alone: the rate of a host."""
+    """Return the rate of one flow alone, which is that of a host."""
     alone = max(row.get(f"{way}_one_flow_gbps") or 0.0 for way in ("out", "in"))
     return float(alone or max(row[f"{way}_gbps"] / (row.get(f"{way}_flows") or 1) for way in ("out", "in")))
 
 
-def _host_rates(pair: Matrix | None, alone: Vector) -> tuple[Vector, Vector]:
-    """(out, in) of every host: its best pair if pairs were measured, or one flow, or the usual, or an assumption."""
+def _host_rates(pair: Matrix | None, alone: Vector, by_flows: tuple[Vector, Vector] | None) -> tuple[Vector, Vector]:
+    """Return (out, in) of every host: its best pair, else its flows, else one flow, else the median, else an
+    assumption."""
     usual = float(np.nanmedian(alone)) if np.isfinite(alone).any() else ASSUMED_GBPS
     fallback = np.where(np.isfinite(alone), alone, usual)
+    fallback_out, fallback_in = by_flows or (fallback, fallback)
     if pair is None:
-        return fallback, fallback
+        return fallback_out, fallback_in
     best_out, best_in = (np.where(np.isfinite(pair), pair, 0).max(axis=axis) for axis in (1, 0))
-    return np.where(best_out > 0, best_out, fallback), np.where(best_in > 0, best_in, fallback)
+    return np.where(best_out > 0, best_out, fallback_out), np.where(best_in > 0, best_in, fallback_in)
 
 
 def _inferred(network: Network, rtt: Matrix, pair: Matrix | None) -> Fabric:
     group_of = nearest_tier(completed_far(rtt), halves=_halves(network, completed_far(rtt)))
-    host_out, host_in = _host_rates(pair, np.full(len(rtt), np.nan))
+    by_flows = usual_rates(flows_of(network), len(rtt))
+    host_out, host_in = _host_rates(pair, np.full(len(rtt), np.nan), by_flows)
     shared, shared_in = _guessed(completed_far(rtt), group_of, host_out, host_in)
-    rates = "measured pairs" if pair is not None else f"{ASSUMED_GBPS:g} Gbit/s a host"
+    rates = f"{ASSUMED_GBPS:g} Gbit/s a host" if by_flows is None else "measured hosts"
+    rates = rates if pair is None else "measured pairs"
     source = f"inferred from the latency tiers and {rates} (`plink probe` without --no-shared-links measures them)"
-    return Fabric(tuple(network.hosts.names), rtt, pair, host_out, host_in, group_of, shared, shared_in, source)
+    return Fabric(
+        tuple(network.hosts.names),
+        rtt,
+        pair,
+        host_out,
+        host_in,
+        group_of,
+        shared,
+        shared_in,
+        source,
+        by_flows is not None,
+    )
 
 
 def _halves(network: Network, rtt: Matrix) -> list[Matrix]:
@@ -175,9 +204,9 @@ def _guessed(rtt: Matrix, group_of: npt.NDArray[np.intp], host_out: Vector, host
     groups = int(group_of.max()) + 1
     shared, shared_in = np.full(groups, np.inf), np.full(groups, np.inf)
     for group in range(groups):
-        mine = group_of == group
-        if mine.sum() > 1 and not mine.all():
-            inside = rtt[np.ix_(mine, mine)][~np.eye(int(mine.sum()), dtype=bool)]
-            slower = min(1.0, float(np.median(inside) / np.median(rtt[np.ix_(mine, ~mine)])))
-            shared[group], shared_in[group] = slower * host_out[mine].sum(), slower * host_in[mine].sum()
+        members = group_of == group
+        if members.sum() > 1 and not members.all():
+            inside = rtt[np.ix_(members, members)][~np.eye(int(members.sum()), dtype=bool)]
+            ratio = min(1.0, float(np.median(inside) / np.median(rtt[np.ix_(members, ~members)])))
+            shared[group], shared_in[group] = ratio * host_out[members].sum(), ratio * host_in[members].sum()
     return shared, shared_in

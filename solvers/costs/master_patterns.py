@@ -1,6 +1,6 @@
 """Patterns of aggregation by masters, made directly: two-level, and parameter servers on hosts of their own.
 
-Their schedules have as many transfers as ranks times masters, one row each; hops with shares say the same in less.
+Their schedules have as many transfers as ranks times masters, one row each; hops with shares need far fewer.
 """
 
 from collections.abc import Sequence
@@ -47,13 +47,13 @@ def masters_pattern(
     moved = _sums(place.ravel(), np.repeat(shares, len(groups)))
     across = _others((pairs // ranks).astype(np.intp), (pairs % ranks).astype(np.intp), moved)
     joined = tuple(np.concatenate(parts) for parts in zip(*inside, strict=True))
-    return _there_and_back(ranks, [(joined[0], joined[1], joined[2]), across])
+    return _both_phases(ranks, [(joined[0], joined[1], joined[2]), across])
 
 
 def servers_pattern(workers: Edges, servers: Edges, ranks: int) -> Pattern:
     """The pattern of sharded servers: each worker sends every server its share, and gets it back."""
     source, target = np.repeat(workers, len(servers)), np.tile(servers, len(workers))
-    return _there_and_back(ranks, [_others(source, target, np.full(len(source), 1 / len(servers)))])
+    return _both_phases(ranks, [_others(source, target, np.full(len(source), 1 / len(servers)))])
 
 
 def _sums(place: Edges, shares: Vector) -> Vector:
@@ -67,7 +67,7 @@ def _others(source: Edges, target: Edges, share: Vector) -> _Hops:
     return source[away], target[away], share[away]
 
 
-def _there_and_back(ranks: int, rounds: list[_Hops]) -> Pattern:
+def _both_phases(ranks: int, rounds: list[_Hops]) -> Pattern:
     """Rounds there, then the same hops the other way round, last first; a round in which nothing moves is none."""
     moving = [hops for hops in rounds if len(hops[0])]
     back = [(target, source, share) for source, target, share in reversed(moving)]

@@ -1,6 +1,6 @@
-"""What of a schedule a price depends on: rounds of (source, target, share), each distinct round once.
+"""Pattern of a schedule: rounds of (source, target, share), each distinct round once, which determine its cost.
 
-A ring over 4,096 ranks is 33 million transfers and one round of 4,096 hops, repeated. A pattern holds the latter.
+A ring over 4,096 ranks is 33 million transfers, but one round of 4,096 hops, repeated.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.schedule import Schedule, dependencies
-from solvers.costs.evaluator import pace_of, way_there
+from solvers.costs.evaluator import reduce_phase, timing_of
 from solvers.costs.fabric import Vector
 
 Edges = npt.NDArray[np.intp]
@@ -17,9 +17,11 @@ Edges = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Level:
-    """Edges of a chain that begin when others have ended: ``edges`` of the pattern; edge k of them waits for
-    ``waits[starts[k]:starts[k + 1]]``, places among all edges of ``chain``; edges that wait for nothing are a level of
-    their own, with no waits."""
+    """Edges of a chain that begin when others have ended: ``edges`` of the pattern.
+
+    Edge k of them waits for ``waits[starts[k]:starts[k + 1]]``, indices among all edges of ``chain``. Edges without
+    dependencies form a level of their own, with no waits.
+    """
 
     edges: Edges
     places: Edges
@@ -29,13 +31,13 @@ class Level:
 
 @dataclass(frozen=True)
 class Pattern:
-    """E hops between N ranks in R distinct rounds.
+    """Hops of a schedule: E between N ranks in R distinct rounds.
 
-    ``round``, ``source``, ``target``, ``share``, shape (E,), sorted by round: in that round source sends target so much
-    of the vector. ``repeat``, shape (R,): how often a round occurs; ``there``, shape (R,): how often on the way there
-    (see :mod:`solvers.costs.evaluator`, ``latency``). ``pace`` as there; ``chain``: its levels, for that pace only.
-    ``everyone``: not 0 when every rank sends every other one so much of the vector in every round, and no hops are
-    listed: there are N (N - 1) of them.
+    ``round``, ``source``, ``target``, ``share``, shape (E,), sorted by round: in that round source sends target this
+    share of the vector. ``repeat``, shape (R,): how often a round occurs; ``reduce_repeat``, shape (R,): how often in
+    the reduce phase (see :mod:`solvers.costs.evaluator`, ``latency``). ``timing``: the timing model; ``chain``: its
+    levels, for the model ``chain`` only. ``all_to_all_share``: not 0 when every rank sends every other one this share
+    of the vector in every round; the N (N - 1) hops are not listed then.
     """
 
     ranks: int
@@ -44,39 +46,39 @@ class Pattern:
     target: Edges
     share: Vector
     repeat: Vector
-    there: Vector
-    pace: str = "rounds"
+    reduce_repeat: Vector
+    timing: str = "rounds"
     chain: tuple[Level, ...] = ()
-    everyone: float = 0.0
+    all_to_all_share: float = 0.0
 
     @property
     def starts(self) -> Edges:
-        """Where each round begins."""
+        """Index of the first hop of each round."""
         return np.searchsorted(self.round, np.arange(len(self.repeat))).astype(np.intp)
 
 
 def pattern_of(schedule: Schedule) -> Pattern:
-    """The pattern of any schedule: what one rank sends another in one round is put together, equal rounds too."""
+    """Return the pattern of any schedule: hops of a pair in one round are merged, and so are equal rounds."""
     ranks = schedule.ranks
     hop = (schedule.round.astype(np.int64) * ranks + schedule.source) * ranks + schedule.target
     keys, place = np.unique(hop, return_inverse=True)
     share = np.bincount(place, schedule.count) / schedule.chunks
     pair, when = keys % (ranks * ranks), keys // (ranks * ranks)
     ends = np.searchsorted(when, np.arange(schedule.rounds + 1))
-    last_there = schedule.round[way_there(schedule)][-1] if len(schedule) else -1
+    last_reduce_round = schedule.round[reduce_phase(schedule)][-1] if len(schedule) else -1
     distinct: dict[bytes, int] = {}
     pieces: list[slice] = []
     repeat: list[int] = []
-    there: list[int] = []
+    reduce_repeat: list[int] = []
     for number in range(schedule.rounds):
         part = slice(int(ends[number]), int(ends[number + 1]))
         k = distinct.setdefault(pair[part].tobytes() + share[part].tobytes(), len(distinct))
         if k == len(pieces):
             pieces.append(part)
             repeat.append(0)
-            there.append(0)
+            reduce_repeat.append(0)
         repeat[k] += 1
-        there[k] += int(number <= last_there)
+        reduce_repeat[k] += int(number <= last_reduce_round)
     chosen = np.concatenate([np.arange(part.start, part.stop) for part in pieces]) if pieces else np.zeros(0, np.intp)
     lengths = np.array([part.stop - part.start for part in pieces], dtype=np.intp)
     return Pattern(
@@ -86,15 +88,15 @@ def pattern_of(schedule: Schedule) -> Pattern:
         (pair[chosen] % ranks).astype(np.intp),
         share[chosen],
         np.array(repeat, dtype=np.float64),
-        np.array(there, dtype=np.float64),
-        pace_of(schedule),
-        _chain(schedule) if pace_of(schedule) == "chain" else (),
+        np.array(reduce_repeat, dtype=np.float64),
+        timing_of(schedule),
+        _chain(schedule) if timing_of(schedule) == "chain" else (),
     )
 
 
 def _chain(schedule: Schedule) -> tuple[Level, ...]:
-    """The transfers of the way there, level by level, with what each waits for."""
-    used = way_there(schedule)
+    """Return the transfers of the reduce phase, level by level, with their dependencies."""
+    used = reduce_phase(schedule)
     offsets, needed = dependencies(schedule)
     levels = []
     for part in schedule.round_slices():
@@ -113,7 +115,7 @@ def _chain(schedule: Schedule) -> tuple[Level, ...]:
 
 
 def ring_pattern(ranks: int, step: int = 1) -> Pattern:
-    """The pattern of :func:`solvers.schedules.ring.ring`, made directly: one round, 2(N-1) times."""
+    """Return the pattern of :func:`solvers.schedules.ring.ring`: one round, 2(N-1) times."""
     rank = np.arange(ranks)
     order = np.argsort(rank * ranks + (rank + step) % ranks)
     return Pattern(
@@ -129,26 +131,31 @@ def ring_pattern(ranks: int, step: int = 1) -> Pattern:
 
 
 def chunked_ring_pattern(ranks: int, pieces: int) -> Pattern:
-    """The pattern of :func:`solvers.schedules.ring.ring_chunked`: in round t every rank sends as many pieces as there
-    are ways to write t as a hop (below 2(N-1)) plus a piece (below P); fewer in the first and last rounds."""
-    one = ring_pattern(ranks)
+    """Return the pattern of :func:`solvers.schedules.ring.ring_chunked`.
+
+    In round t every rank sends as many pieces as there are ways to write t as a hop (below 2(N-1)) plus a piece (below
+    P); fewer in the first and last rounds.
+    """
+    whole = ring_pattern(ranks)
     sent = np.convolve(np.ones(2 * (ranks - 1), dtype=np.int64), np.ones(pieces, dtype=np.int64))
     # The last piece is reduced for the last time in round (N - 2) + (P - 1).
-    there = sent[: ranks - 2 + pieces]
+    reduce_repeat = sent[: ranks - 2 + pieces]
     kinds = np.unique(sent)
     return Pattern(
         ranks,
         np.repeat(np.arange(len(kinds)), ranks),
-        np.tile(one.source, len(kinds)),
-        np.tile(one.target, len(kinds)),
+        np.tile(whole.source, len(kinds)),
+        np.tile(whole.target, len(kinds)),
         np.repeat(kinds / (ranks * pieces), ranks),
         np.array([(sent == kind).sum() for kind in kinds], dtype=np.float64),
-        np.array([(there == kind).sum() for kind in kinds], dtype=np.float64),
+        np.array([(reduce_repeat == kind).sum() for kind in kinds], dtype=np.float64),
         "pipeline",
     )
 
 
-def everyone_pattern(ranks: int) -> Pattern:
-    """The pattern of :func:`solvers.schedules.hierarchical.flat`: 1/N of the vector to everyone, there and back."""
-    nobody = np.zeros(0, dtype=np.intp)
-    return Pattern(ranks, nobody, nobody, nobody, np.zeros(0), np.array([2.0]), np.array([1.0]), everyone=1 / ranks)
+def all_to_all_pattern(ranks: int) -> Pattern:
+    """Return the pattern of :func:`solvers.schedules.hierarchical.flat`: 1/N of the vector to all, both phases."""
+    no_hops = np.zeros(0, dtype=np.intp)
+    return Pattern(
+        ranks, no_hops, no_hops, no_hops, np.zeros(0), np.array([2.0]), np.array([1.0]), all_to_all_share=1 / ranks
+    )

@@ -1,1 +1,1 @@
-"""What is wrong with a network, told from its measurements."""
+"""Diagnosis of a network from its measurements."""

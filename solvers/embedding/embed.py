@@ -17,7 +17,7 @@ from solvers.embedding.lanes import fit_all
 from solvers.embedding.pairs import Integers, folds, reachable
 from solvers.embedding.settings import Setting, Wishes
 from solvers.embedding.triangles import triangle_violations
-from solvers.prediction.observed import Observed
+from solvers.prediction.observed import ObservedPairs
 
 Floats = npt.NDArray[np.float64]
 _STARTS = 4
@@ -122,7 +122,7 @@ def _starts(setting: Setting, number: int) -> list[Trial]:
 
 
 def _placed(
-    pairs: Observed, starts: list[Trial], seed: int, steps: int, device: str, keep_going: Callable[[], bool]
+    pairs: ObservedPairs, starts: list[Trial], seed: int, steps: int, device: str, keep_going: Callable[[], bool]
 ) -> tuple[Fits, int]:
     """Fits of all pairs from several starts, and which has the least loss."""
     fits = fit_all(pairs, starts, seed, steps, device, keep_going)
@@ -136,7 +136,7 @@ def _distances(n: int, hosts: Integers, fits: Fits, best: int, setting: Setting)
 
 
 def _chosen(
-    pairs: Observed, settings: list[Setting], seed: int, device: str, keep_going: Callable[[], bool]
+    pairs: ObservedPairs, settings: list[Setting], seed: int, device: str, keep_going: Callable[[], bool]
 ) -> tuple[Setting, int, float]:
     """The setting, how many steps it takes, and its held-out error then.
 
@@ -158,6 +158,6 @@ def _chosen(
     return settings[chosen], int(fits.checks[check[chosen]]), float(mean[chosen, check[chosen]])
 
 
-def held_out_of(pairs: Observed, seed: int) -> Integers:
+def held_out_of(pairs: ObservedPairs, seed: int) -> Integers:
     """The pairs to judge an embedding on, drawn otherwise than those its setting is chosen by."""
     return folds(pairs, np.random.default_rng((seed, 1)))[0]

@@ -20,7 +20,7 @@ from plink.model.network import Matrix
 from solvers.embedding.pairs import Integers
 from solvers.embedding.problem import Problem
 from solvers.embedding.settings import Setting
-from solvers.prediction.observed import Observed
+from solvers.prediction.observed import ObservedPairs
 
 Floats = npt.NDArray[np.float64]
 STEPS = 300
@@ -54,7 +54,7 @@ def distances_us(coordinates: Floats, heights_us: Floats, alpha: float) -> Matri
     return np.asarray((fitted + fitted.T) / 2)
 
 
-def median_us(pairs: Observed) -> float:
+def median_us(pairs: ObservedPairs) -> float:
     """The unit of a network: the median of its positive distances, 1 where all are zero."""
     positive = pairs.rtt_us[pairs.rtt_us > 0]
     return float(np.median(positive)) if len(positive) else 1.0
@@ -68,7 +68,7 @@ class Trial(NamedTuple):
 
 
 def fit(
-    pairs: Observed,
+    pairs: ObservedPairs,
     trials: Sequence[Trial],
     seed: int,
     steps: int = STEPS,

@@ -14,13 +14,13 @@ import numpy as np
 import torch
 
 from solvers.embedding.fitting import STEPS, Fits, Floats, Trial, fit
-from solvers.prediction.observed import Observed
+from solvers.prediction.observed import ObservedPairs
 
 _LANES = 2  # always: what is found must not depend on how many cores there are
 
 
 def fit_all(
-    pairs: Observed,
+    pairs: ObservedPairs,
     trials: Sequence[Trial],
     seed: int,
     steps: int = STEPS,

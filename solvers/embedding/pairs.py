@@ -10,7 +10,7 @@ from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
 from plink.errors import NoAnswer
 from plink.model.network import Matrix
-from solvers.prediction.observed import Observed, observed
+from solvers.prediction.observed import ObservedPairs, observed
 
 Integers = npt.NDArray[np.intp]
 FEWEST_HOSTS = 4
@@ -26,7 +26,7 @@ class Reachable:
     """``hosts``, shape (N',): those with a measured pair; ``pairs``: between them, numbered within ``hosts``."""
 
     hosts: Integers
-    pairs: Observed
+    pairs: ObservedPairs
 
 
 def reachable(measured: Matrix, names: Sequence[str] | None = None) -> Reachable:
@@ -56,7 +56,7 @@ def reachable(measured: Matrix, names: Sequence[str] | None = None) -> Reachable
     return Reachable(hosts, pairs)
 
 
-def folds(pairs: Observed, rng: np.random.Generator) -> list[Integers]:
+def folds(pairs: ObservedPairs, rng: np.random.Generator) -> list[Integers]:
     """Which pairs to hold out, once or several times: each a list of places in ``pairs``, disjoint.
 
     A tree that joins all hosts, drawn at random for each fold, is never held out, so that what is left still places

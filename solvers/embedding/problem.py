@@ -24,7 +24,7 @@ from torch import Tensor
 from plink.errors import UsageError
 from solvers.embedding.pairs import Integers
 from solvers.embedding.settings import Setting
-from solvers.prediction.observed import Observed
+from solvers.prediction.observed import ObservedPairs
 
 Floats = npt.NDArray[np.float64]
 _DELTA = 0.3
@@ -63,7 +63,7 @@ class Problem:
     """The tensors of one batch: what was measured, which of it each fit sees, and what each setting means."""
 
     def __init__(
-        self, pairs: Observed, settings: Sequence[Setting], held_out: Sequence[Integers], unit: float, device: str
+        self, pairs: ObservedPairs, settings: Sequence[Setting], held_out: Sequence[Integers], unit: float, device: str
     ) -> None:
         n, self.device = pairs.n, _usable(device)
         self._unit = unit
@@ -162,7 +162,7 @@ class Problem:
         fitted = self._between(place, height, self._sampled)
         return np.asarray(np.median(np.maximum(self._sampled.measured, _LEAST) / np.maximum(fitted, _LEAST), axis=1))
 
-    def _some(self, pairs: Observed, places: Integers) -> "_Some":
+    def _some(self, pairs: ObservedPairs, places: Integers) -> "_Some":
         return _Some(self._tensor(pairs.i[places]), self._tensor(pairs.j[places]), pairs.rtt_us[places] / self._unit)
 
     def _between(self, place: Tensor, height: Tensor, some: "_Some") -> Floats:

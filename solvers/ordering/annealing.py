@@ -48,10 +48,10 @@ class Annealer:
     """
 
     def __init__(self, pattern: Pattern, fabric: Fabric, size_bytes: float, model: str) -> None:
-        assert not pattern.everyone
+        assert not pattern.all_to_all_share
         self.cost_of = closed_form(pattern, fabric, size_bytes, model)
         self._rtt = fabric.rtt_us
-        chain = model == "latency" and pattern.pace == "chain"
+        chain = model == "latency" and pattern.timing == "chain"
         self._kind = "loads" if model != "latency" else "chain" if chain else "hops"
         self._arrays = (
             loads_of(pattern, fabric, size_bytes, model)

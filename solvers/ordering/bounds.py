@@ -82,9 +82,9 @@ def pattern_bound(
         elif busiest_first[r, 0] > 0:
             longest[r] = nearest[:, busiest_first[r, 0] - 1].min()
     if model == "latency":
-        if pattern.pace == "chain":
+        if pattern.timing == "chain":
             return float(max((longest.max(initial=0.0)), _depth(pattern) * nearest[:, 0].min()))
-        return float(longest @ pattern.there)
+        return float(longest @ pattern.reduce_repeat)
     sent_bytes = pattern.share * size_bytes
     rate_out, rate_in = fabric.host_out_gbps[hosts], fabric.host_in_gbps[hosts]
     if model == "alpha-beta" and fabric.pair_gbps is not None:

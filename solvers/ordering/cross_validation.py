@@ -128,7 +128,7 @@ def cross_validate(
         return 1 - np.divide(order_us, baseline_us, out=np.ones(len(rtt_us)), where=np.greater(baseline_us, 0))
 
     predicted, gain, pairs = float(gains(fit[None])[0]), float(gains(held_out[None])[0]), int(is_validated.sum())
-    if np.array_equal(order, baseline) or all(pattern.everyone for _, pattern in patterns):
+    if np.array_equal(order, baseline) or all(pattern.all_to_all_share for _, pattern in patterns):
         return ValidatedGain(0.0, 0.0, 0.0, 0.0, pairs)
     rng = np.random.default_rng(seed)
     noise = _Noise(fabric.rtt_us, held_out_us, rng)
@@ -210,14 +210,14 @@ class _Cost:
         n, ranks = len(fabric.names), pattern.ranks
         self._pattern, self._is_latency = pattern, model == "latency"
         edges = pattern.source * ranks + pattern.target
-        if self._is_latency and pattern.pace == "chain":
+        if self._is_latency and pattern.timing == "chain":
             edges = np.concatenate([level.edges for level in pattern.chain])
-        elif self._is_latency and pattern.pace == "pipeline":
+        elif self._is_latency and pattern.timing == "pipeline":
             edges = np.unique(edges)
         a, b = order[edges // ranks], order[edges % ranks]
         self.pairs: Order = np.minimum(a, b) * n + np.maximum(a, b)
         self._constant_us = 0.0
-        if not self._is_latency or pattern.everyone:
+        if not self._is_latency or pattern.all_to_all_share:
             self._constant_us = total_us - float(self(fabric.rtt_us.take(self.pairs)[None])[0])
 
     def __call__(self, hops: Vector) -> Vector:
@@ -225,13 +225,13 @@ class _Cost:
         pattern = self._pattern
         if not hops.shape[1]:
             return np.full(len(hops), self._constant_us)
-        if self._is_latency and pattern.pace == "pipeline":
+        if self._is_latency and pattern.timing == "pipeline":
             return np.asarray(hops.sum(axis=1))
-        if self._is_latency and pattern.pace == "chain":
+        if self._is_latency and pattern.timing == "chain":
             return self._longest_path(hops)
         longest = np.maximum.reduceat(hops, pattern.starts, axis=1)
         if self._is_latency:
-            return np.asarray(longest @ pattern.there)
+            return np.asarray(longest @ pattern.reduce_repeat)
         return np.asarray(longest @ pattern.repeat / 2 + self._constant_us)
 
     def _longest_path(self, hops: Vector) -> Vector:

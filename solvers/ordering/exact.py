@@ -47,7 +47,7 @@ def solve_exactly(problem: OrderingProblem, result: OrderingResult, seed: int, b
     if is_optimal(result) or problem.algo in MIXED or len(problem.hosts) < 3:
         return result
     pattern = pattern_for(problem.algo, len(problem.baseline), problem.options)
-    if pattern.everyone:
+    if pattern.all_to_all_share:
         return result
     if problem.is_latency_ring and (feasible.unconstrained or is_rotation_enough(feasible)):
         return _solve_ring(problem, result, seed, budget)

@@ -109,7 +109,7 @@ class _Windows:
         pattern, fabric, size_bytes, model = problem
         self._rng, self._rtt = rng, fabric.rtt_us
         self._classes = classes
-        weight = pattern.there if model == "latency" else pattern.repeat
+        weight = pattern.reduce_repeat if model == "latency" else pattern.repeat
         is_timed = weight[pattern.round] > 0
         self._source, self._target = pattern.source[is_timed], pattern.target[is_timed]
         self._round, self._weight = pattern.round[is_timed], weight[pattern.round[is_timed]]

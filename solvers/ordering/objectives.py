@@ -92,11 +92,11 @@ class Loads(NamedTuple):
 def hops_of(pattern: Pattern, rtt_us: Matrix) -> Hops:
     """Return the hops of a pattern; in a pipeline each is a round of its own, for every hop counts."""
     ranks = pattern.ranks
-    if pattern.pace == "pipeline":
+    if pattern.timing == "pipeline":
         links = np.unique(pattern.source * ranks + pattern.target)
         round_of = np.arange(len(links))
         return _hops(np.ones(len(links)), round_of, links // ranks, links % ranks, ranks, rtt_us)
-    return _hops(pattern.there, pattern.round, pattern.source, pattern.target, ranks, rtt_us)
+    return _hops(pattern.reduce_repeat, pattern.round, pattern.source, pattern.target, ranks, rtt_us)
 
 
 def chain_of(pattern: Pattern, rtt_us: Matrix) -> Chain:

@@ -54,12 +54,12 @@ def search(problem: OrderingProblem, seed: int, budget: SearchBudget) -> Orderin
     if problem.algo in MIXED:
         return _search_mixed(problem, start, cost_of, seed, budget)
     pattern = pattern_for(problem.algo, len(baseline), problem.options)
-    if len(hosts) < 2 or (pattern.everyone and feasible.unconstrained):
+    if len(hosts) < 2 or (pattern.all_to_all_share and feasible.unconstrained):
         one_rank_each = len(hosts) == len(baseline)
         return replace(start, lower_bound=baseline_cost, bound_by=_SAME_COST) if one_rank_each else start
     if as_ring:
         return search_ring_order(problem, start, cost_of, seed, budget)
-    if pattern.everyone:
+    if pattern.all_to_all_share:
         order = feasible.materialise(hosts.tolist())
         return replace(start, order=order, cost=cost_of(order), lower_bound=baseline_cost, bound_by=_SAME_COST)
     if objective == "bottleneck":

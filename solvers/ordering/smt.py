@@ -72,14 +72,14 @@ def find_cheaper(
     start_cost = cost_of(order)
     if start_cost < below:
         return SmtAnswer(order, False)
-    if pattern.everyone or len(units) < 2 or below <= 0:
+    if pattern.all_to_all_share or len(units) < 2 or below <= 0:
         return SmtAnswer(None, True)
     window = Window(order, units, below)
     query = _Query(window, limits)
     if window.ranks.size == window.size == pattern.ranks:
         for choices in redundant_choices(pattern, model, fabric.rtt_us[np.ix_(order, order)]):
             query.forbid(*((int(window.unit_of[rank]), host) for rank, host in choices))
-    if model == "latency" and pattern.pace == "chain":
+    if model == "latency" and pattern.timing == "chain":
         query.limit_chain(pattern, fabric)
     else:
         query.limit_sum(longest_loads(window, *problem), window.identity())

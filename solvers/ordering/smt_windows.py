@@ -205,7 +205,7 @@ def _duals(matrix: Table, allowed: npt.NDArray[np.bool_]) -> tuple[Table, Table]
 def longest_loads(window: Window, pattern: Pattern, fabric: Fabric, size_bytes: float, model: str) -> list[LongestLoad]:
     """Return the parts whose sum is the cost, for any pattern but a chain under ``latency``."""
     rtt = fabric.rtt_us
-    if model == "latency" and pattern.pace == "pipeline":
+    if model == "latency" and pattern.timing == "pipeline":
         links = np.unique(pattern.source * pattern.ranks + pattern.target)
         hops = links // pattern.ranks, links % pattern.ranks
         return [LongestLoad((window.load(*hops, np.ones(len(links)), lambda i, j: rtt[i, j]),))]
@@ -213,7 +213,7 @@ def longest_loads(window: Window, pattern: Pattern, fabric: Fabric, size_bytes: 
     parts = []
     for number, begin in enumerate(pattern.starts.tolist()):
         hops_of = slice(begin, int(np.searchsorted(pattern.round, number, side="right")))
-        weight = pattern.there[number] if model == "latency" else pattern.repeat[number]
+        weight = pattern.reduce_repeat[number] if model == "latency" else pattern.repeat[number]
         if weight == 0:
             continue
         pairs = np.unique(low[hops_of] * pattern.ranks + high[hops_of])

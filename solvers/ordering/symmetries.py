@@ -16,7 +16,7 @@ def symmetries(pattern: Pattern, model: str) -> list[Order]:
     their mirror images. For chains under ``latency`` there are no candidates.
     """
     n, rank = pattern.ranks, np.arange(pattern.ranks)
-    if pattern.everyone or (model == "latency" and pattern.pace == "chain"):
+    if pattern.all_to_all_share or (model == "latency" and pattern.timing == "chain"):
         return []
     shares = pattern.share if model != "latency" else np.zeros(len(pattern.share))
 

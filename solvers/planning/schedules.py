@@ -6,7 +6,7 @@ import numpy as np
 
 from plink.errors import UsageError
 from plink.model.plan import Plan
-from plink.model.schedule import Schedule, there_and_back
+from plink.model.schedule import Schedule, forward_and_reverse
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.hierarchical import two_level_reduce_scatter
 
@@ -22,7 +22,7 @@ def schedule_of(plan: Plan) -> Schedule:
         group_of = np.empty(plan.ranks, dtype=np.int32)
         for number, group in enumerate(plan.groups):
             group_of[list(group)] = number
-        return there_and_back(
+        return forward_and_reverse(
             two_level_reduce_scatter(plan.groups, plan.masters.local_masters, group_of[plan.masters.global_masters])
         )
     strange = set(plan.options) - {field.name for field in fields(Options)}

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import coo_array
 
-from solvers.prediction.observed import Floats, Integers, Observed
+from solvers.prediction.observed import Floats, Integers, ObservedPairs
 
 _BAND = 1.05
 
 
 @dataclass(frozen=True)
-class Tree:
+class ClusterTree:
     """``order``, shape (N,): hosts as the leaves from left to right. ``height_us``, shape (N-1,): between each two
     leaves next to each other, the distance at which their clusters merged; two hosts anywhere in the order met at the
     highest of those between them."""
@@ -30,12 +30,12 @@ class Tree:
         place[self.order] = np.arange(len(self.order))
         start, stop = np.minimum(place[i], place[j]), np.maximum(place[i], place[j])
         power = np.frexp((stop - start).astype(np.float64))[1] - 1
-        table, found = self.height_us, np.zeros(len(i))  # table[k]: the highest of 2^level from k on
+        table, heights = self.height_us, np.zeros(len(i))  # table[k]: the highest of 2^level from k on
         for level in range(int(power.max(initial=-1)) + 1):
             here, width = power == level, 1 << level
-            found[here] = np.maximum(table[start[here]], table[stop[here] - width])
+            heights[here] = np.maximum(table[start[here]], table[stop[here] - width])
             table = np.maximum(table[:-width], table[width:])
-        return found
+        return heights
 
     def cut(self, height_us: float) -> Integers:
         """The cluster of every host, shape (N,), when all merges above ``height_us`` are undone."""
@@ -44,7 +44,7 @@ class Tree:
         return labels
 
 
-def merge_tree(pairs: Observed) -> Tree:
+def merge_tree(pairs: ObservedPairs) -> ClusterTree:
     """The tree of ``pairs``; hosts that no chain of measured pairs joins meet at the farthest distance there is."""
     n = pairs.n
     a, b, total, count = pairs.i, pairs.j, pairs.rtt_us, np.ones(len(pairs))
@@ -64,11 +64,11 @@ def merge_tree(pairs: Observed) -> Tree:
         gap[last[left]] = height
         first, last, floor = first.copy(), last.copy(), floor.copy()
         last[left], floor[left] = last[right], height
-        kept = np.ones(len(first), dtype=bool)
-        kept[right] = False
-        number = np.cumsum(kept) - 1
+        selected = np.ones(len(first), dtype=bool)
+        selected[right] = False
+        number = np.cumsum(selected) - 1
         number[right] = number[left]
-        first, last, floor = first[kept], last[kept], floor[kept]
+        first, last, floor = first[selected], last[selected], floor[selected]
         a, b, total, count = _joined(number[a], number[b], total, count, len(first))
     order, height_us = [], []
     for start in first.tolist():
@@ -78,7 +78,7 @@ def merge_tree(pairs: Observed) -> Tree:
             height_us.append(gap[leaf])
             leaf = int(after[leaf])
         height_us[-1] = farthest
-    return Tree(np.array(order, dtype=np.intp), np.array(height_us[:-1]))
+    return ClusterTree(np.array(order, dtype=np.intp), np.array(height_us[:-1]))
 
 
 def _disjoint(a: Integers, b: Integers, n: int) -> tuple[Integers, Integers]:
@@ -87,8 +87,8 @@ def _disjoint(a: Integers, b: Integers, n: int) -> tuple[Integers, Integers]:
     owner = np.full(n, len(a), dtype=np.intp)
     np.minimum.at(owner, a, place)
     np.minimum.at(owner, b, place)
-    kept = (owner[a] == place) & (owner[b] == place)
-    return a[kept], b[kept]
+    selected = (owner[a] == place) & (owner[b] == place)
+    return a[selected], b[selected]
 
 
 def _joined(

@@ -12,7 +12,7 @@ Integers = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)
-class Observed:
+class ObservedPairs:
     """M measured pairs of ``n`` hosts: ``i < j`` and ``rtt_us``, each of shape (M,), the worse of both directions."""
 
     n: int
@@ -23,17 +23,17 @@ class Observed:
     def __len__(self) -> int:
         return len(self.i)
 
-    def take(self, chosen: npt.NDArray[np.bool_]) -> "Observed":
+    def take(self, chosen: npt.NDArray[np.bool_]) -> "ObservedPairs":
         """Only the pairs ``chosen``, shape (M,)."""
-        return Observed(self.n, self.i[chosen], self.j[chosen], self.rtt_us[chosen])
+        return ObservedPairs(self.n, self.i[chosen], self.j[chosen], self.rtt_us[chosen])
 
-    def with_rtt(self, rtt_us: Floats) -> "Observed":
+    def with_rtt(self, rtt_us: Floats) -> "ObservedPairs":
         """The same pairs with other times."""
-        return Observed(self.n, self.i, self.j, rtt_us)
+        return ObservedPairs(self.n, self.i, self.j, rtt_us)
 
 
-def observed(measured: Matrix) -> Observed:
+def observed(measured: Matrix) -> ObservedPairs:
     """The pairs of ``measured``, shape (N, N), microseconds, NaN where unmeasured: ``max(c_ij, c_ji)`` (T 4.2.1)."""
     finite = np.isfinite(measured)
     i, j = np.nonzero(np.triu(finite | finite.T, 1))
-    return Observed(len(measured), i, j, np.fmax(measured[i, j], measured[j, i]))
+    return ObservedPairs(len(measured), i, j, np.fmax(measured[i, j], measured[j, i]))

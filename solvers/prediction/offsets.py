@@ -3,12 +3,12 @@
 import numpy as np
 from scipy.sparse import coo_array
 
-from solvers.prediction.observed import Floats, Observed
+from solvers.prediction.observed import Floats, ObservedPairs
 
 _STEPS = 40
 
 
-def host_offsets_us(pairs: Observed, expected_us: Floats) -> Floats:
+def host_offsets_us(pairs: ObservedPairs, expected_us: Floats) -> Floats:
     """Offsets h, shape (N,), mean 0, so that ``rtt - expected ~ h_i + h_j``, each pair weighted by 1 / expected^2.
 
     Ridge regression whose penalty is the ratio of the noise's variance to the offsets' own, both estimated from the

@@ -12,8 +12,8 @@ from scipy.sparse import coo_array, csr_array
 
 from plink.model.network import Matrix
 from solvers.hierarchy.valley import innermost_tier_us
-from solvers.prediction.merging import Tree, merge_tree
-from solvers.prediction.observed import Floats, Integers, Observed, observed
+from solvers.prediction.merging import ClusterTree, merge_tree
+from solvers.prediction.observed import Floats, Integers, ObservedPairs, observed
 from solvers.prediction.offsets import host_offsets_us
 
 _PASSES = 3
@@ -42,7 +42,7 @@ class TieredPrediction:
         """Expected round trips from ``hosts``, shape (H,), to all hosts, shape (H, N); 0 to themselves."""
         return self._rows(hosts, doubt=0.0)
 
-    def least_us(self, hosts: Integers) -> Matrix:
+    def lower_bound_us(self, hosts: Integers) -> Matrix:
         """The same where what is not known may be better: groups with c measured pairs between them are taken to be
         0.3 / (1 + c) nearer than expected, a bonus for trying as bandit methods give it."""
         return self._rows(hosts, doubt=_DOUBT)
@@ -83,16 +83,16 @@ def predict_tiered(measured: Matrix) -> TieredPrediction:
     tree = merge_tree(pairs)
     bare = pairs
     for _ in range(_PASSES - 1):
-        found = host_offsets_us(pairs, np.maximum(tree.highest_us(pairs.i, pairs.j), 1e-9))
-        if not found.any():
+        offset_update = host_offsets_us(pairs, np.maximum(tree.highest_us(pairs.i, pairs.j), 1e-9))
+        if not offset_update.any():
             break
-        offset = found
+        offset = offset_update
         bare = pairs.with_rtt(np.maximum(pairs.rtt_us - offset[pairs.i] - offset[pairs.j], _LEAST_LEFT * pairs.rtt_us))
         tree = merge_tree(bare)
     return _blocks(bare, tree, offset)
 
 
-def _blocks(pairs: Observed, tree: Tree, offset_us: Floats) -> TieredPrediction:
+def _blocks(pairs: ObservedPairs, tree: ClusterTree, offset_us: Floats) -> TieredPrediction:
     """The block model of ``pairs``, offsets taken off, on the tree's innermost tier."""
     met_us = tree.highest_us(pairs.i, pairs.j)
     cut = innermost_tier_us(met_us)

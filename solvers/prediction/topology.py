@@ -36,12 +36,12 @@ def levels_apart(paths: Sequence[Path | None]) -> Levels:
     -1 (``UNKNOWN``) where two hosts agree as far as both are named and one of them is not named from there on. Hosts
     that differ above a gap are as far apart as the level says at which they differ.
     """
-    given = [path if path is not None else (None,) for path in paths]
-    n, deepest = len(given), max((len(path) for path in given), default=0)
+    named_paths = [path if path is not None else (None,) for path in paths]
+    n, deepest = len(named_paths), max((len(path) for path in named_paths), default=0)
     number: dict[Path, int] = {}
     heights: list[int] = []
     code = np.full((n, deepest), _ENDED, dtype=np.int64)
-    for host, path in enumerate(given):
+    for host, path in enumerate(named_paths):
         for depth, name in enumerate(path):
             if name is None:
                 code[host, depth:] = _UNNAMED
@@ -89,11 +89,11 @@ def filled(rtt_us: Matrix, levels: Levels) -> Matrix:
     measured_us, apart = pairs_us[above], levels[above]
     farthest = max(int(levels.max(initial=0)), 0)
     assumed_us = _assumed_us(farthest)
-    known, count = np.unique(apart[apart != UNKNOWN], return_counts=True)
+    levels_measured, count = np.unique(apart[apart != UNKNOWN], return_counts=True)
     by_level_us = assumed_us
-    if len(known):
-        medians_us = np.array([np.median(measured_us[apart == level]) for level in known])
-        by_level_us = _through(assumed_us[known], _growing(medians_us, count), assumed_us)
+    if len(levels_measured):
+        medians_us = np.array([np.median(measured_us[apart == level]) for level in levels_measured])
+        by_level_us = _through(assumed_us[levels_measured], _growing(medians_us, count), assumed_us)
     unknown_us = measured_us[apart == UNKNOWN]
     expected_us = by_level_us[levels.clip(0)]
     expected_us[levels == UNKNOWN] = np.median(unknown_us) if len(unknown_us) else by_level_us[farthest]
@@ -110,14 +110,16 @@ def assumed_network(topology: Topology, hosts: Hosts | None = None) -> Network:
     :raises InputError: when the file has none of them, or there are too many for a matrix of their pairs.
     :raises NoAnswer: when the file says of no two hosts how far apart they are.
     """
-    given = hosts if hosts is not None else hosts_of(topology)
-    n = len(given)
+    hosts_or_all = hosts if hosts is not None else hosts_of(topology)
+    n = len(hosts_or_all)
     if n > MOST_HOSTS:
-        raise InputError(topology.where, f"{n} hosts are more than the {MOST_HOSTS} that plink orders at once")
-    levels = levels_apart(paths_for(topology, given) if hosts is not None else list(topology.paths.values()))
+        raise InputError(topology.location, f"{n} hosts are more than the {MOST_HOSTS} that plink orders at once")
+    levels = levels_apart(paths_for(topology, hosts_or_all) if hosts is not None else list(topology.paths.values()))
     if n > 1 and not np.any(levels[~np.eye(n, dtype=bool)] != UNKNOWN):
-        raise NoAnswer(f"{topology.where} says of no two hosts how far apart they are; measure them: plink probe")
-    return Network(given, latencies_of(levels), details={"assumed_from": topology.kind}, where=topology.where)
+        raise NoAnswer(f"{topology.location} says of no two hosts how far apart they are; measure them: plink probe")
+    return Network(
+        hosts_or_all, latencies_of(levels), details={"assumed_from": topology.kind}, location=topology.location
+    )
 
 
 def _assumed_us(farthest: int) -> Floats:
@@ -129,12 +131,12 @@ def _assumed_us(farthest: int) -> Floats:
 def _growing(values: Floats, weight: npt.NDArray[np.intp]) -> Floats:
     """The nearest values, shape (K,), by weighted squares, that do not fall: pool adjacent violators."""
     pools: list[tuple[float, int, int]] = []  # mean, weight, how many values
-    for value, one in zip(values.tolist(), weight.tolist(), strict=True):
-        pool = (value, one, 1)
+    for value, count in zip(values.tolist(), weight.tolist(), strict=True):
+        pool = (value, count, 1)
         while pools and pools[-1][0] > pool[0]:
             mean, before, length = pools.pop()
-            both = before + pool[1]
-            pool = ((mean * before + pool[0] * pool[1]) / both, both, length + pool[2])
+            total = before + pool[1]
+            pool = ((mean * before + pool[0] * pool[1]) / total, total, length + pool[2])
         pools.append(pool)
     return np.repeat([mean for mean, _, _ in pools], [length for _, _, length in pools])
 

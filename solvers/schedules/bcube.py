@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from plink.errors import UsageError
-from plink.model.schedule import Indices, Schedule, make_schedule, there_and_back
+from plink.model.schedule import Indices, Schedule, forward_and_reverse, make_schedule
 
 _MOST_LEVELS = 64
 
@@ -15,7 +15,7 @@ def bcube(ranks: int, base: int) -> Schedule:
 
     :raises UsageError: for a number of ranks that is no power of the base.
     """
-    return there_and_back(bcube_reduce_scatter(ranks, base))
+    return forward_and_reverse(bcube_reduce_scatter(ranks, base))
 
 
 def bcube_reduce_scatter(ranks: int, base: int) -> Schedule:

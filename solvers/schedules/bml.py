@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from plink.model.schedule import Schedule, make_schedule, there_and_back
+from plink.model.schedule import Schedule, forward_and_reverse, make_schedule
 from solvers.schedules.bcube import exchanges, levels_of
 
 
@@ -14,7 +14,7 @@ def bml(ranks: int, base: int) -> Schedule:
 
     :raises UsageError: for a number of ranks that is no power of the base.
     """
-    return there_and_back(bml_reduce_scatter(ranks, base))
+    return forward_and_reverse(bml_reduce_scatter(ranks, base))
 
 
 def bml_reduce_scatter(ranks: int, base: int) -> Schedule:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from plink.errors import UsageError
-from plink.model.schedule import COLLECTIVES, Schedule, mirrored, there_and_back
+from plink.model.schedule import COLLECTIVES, Schedule, forward_and_reverse, mirrored
 from solvers.schedules.bcube import base_of, bcube_reduce_scatter
 from solvers.schedules.bml import bml_reduce_scatter
 from solvers.schedules.halving_doubling import doubling_all_gather, halving_doubling, halving_reduce_scatter
@@ -84,7 +84,7 @@ def _both_ways(
     """An algorithm whose way back is the mirror image of its way there."""
 
     def all_reduce(ranks: int, options: Options) -> Schedule:
-        return there_and_back(reduction(ranks, options))
+        return forward_and_reverse(reduction(ranks, options))
 
     def return_(ranks: int, options: Options) -> Schedule:
         return mirrored(reduction(ranks, options))

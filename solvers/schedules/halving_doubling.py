@@ -6,7 +6,7 @@ the PLink thesis, 5.2.1.
 
 import numpy as np
 
-from plink.model.schedule import Indices, Schedule, make_schedule, there_and_back
+from plink.model.schedule import Indices, Schedule, forward_and_reverse, make_schedule
 from solvers.schedules.bcube import exchanges
 
 _NAME = "halving-doubling"
@@ -17,7 +17,7 @@ def halving_doubling(ranks: int) -> Schedule:
 
     :raises UsageError: for fewer than two ranks.
     """
-    return there_and_back(halving_reduce_scatter(ranks), doubling_all_gather(ranks))
+    return forward_and_reverse(halving_reduce_scatter(ranks), doubling_all_gather(ranks))
 
 
 def halving_reduce_scatter(ranks: int) -> Schedule:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import UsageError
-from plink.model.schedule import Indices, Schedule, make_schedule, there_and_back
+from plink.model.schedule import Indices, Schedule, forward_and_reverse, make_schedule
 from solvers.schedules.masters import Groups, check_groups, equal_chunks
 
 Rows = npt.NDArray[np.int64]
@@ -20,7 +20,7 @@ def two_level(groups: Groups) -> Schedule:
 
     :raises UsageError: when the groups are not those of the ranks 0 to N-1, for two ranks or more.
     """
-    return there_and_back(two_level_reduce_scatter(groups, *balanced_masters(groups)))
+    return forward_and_reverse(two_level_reduce_scatter(groups, *balanced_masters(groups)))
 
 
 def two_level_reduce_scatter(groups: Groups, local_masters: Indices, global_group: Indices) -> Schedule:
@@ -41,7 +41,7 @@ def flat(ranks: int) -> Schedule:
 
     :raises UsageError: for fewer than two ranks.
     """
-    return there_and_back(flat_reduce_scatter(ranks))
+    return forward_and_reverse(flat_reduce_scatter(ranks))
 
 
 def flat_reduce_scatter(ranks: int) -> Schedule:
@@ -100,9 +100,9 @@ def _checked(groups: Groups, local_masters: Indices, global_group: Indices) -> i
     if local_masters.shape != (len(global_group), len(groups)):
         raise UsageError(f"masters: {len(global_group)} chunks and {len(groups)} groups need a local master each")
     for g, group in enumerate(groups):
-        strangers = local_masters[~np.isin(local_masters[:, g], np.asarray(group)), g]
-        if len(strangers):
-            raise UsageError(f"masters: rank {strangers[0]} is not in group {g} and cannot be its local master")
+        foreign = local_masters[~np.isin(local_masters[:, g], np.asarray(group)), g]
+        if len(foreign):
+            raise UsageError(f"masters: rank {foreign[0]} is not in group {g} and cannot be its local master")
     if not np.isin(global_group, np.arange(len(groups))).all():
         raise UsageError(f"masters: a global master stands in one of the groups 0 to {len(groups) - 1}")
     return ranks

@@ -6,7 +6,7 @@ Every worker pushes what it has to the server of each chunk, and pulls the sum f
 import numpy as np
 
 from plink.errors import UsageError
-from plink.model.schedule import Schedule, make_schedule, there_and_back
+from plink.model.schedule import Schedule, forward_and_reverse, make_schedule
 
 
 def parameter_server(
@@ -16,7 +16,7 @@ def parameter_server(
 
     :raises UsageError: for fewer than two ranks, or servers that do not fit.
     """
-    return there_and_back(push(ranks, sharded, colocated, servers, root))
+    return forward_and_reverse(push(ranks, sharded, colocated, servers, root))
 
 
 def push(

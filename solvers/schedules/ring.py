@@ -4,9 +4,9 @@ pieces."""
 import numpy as np
 
 from plink.errors import UsageError
-from plink.model.schedule import Indices, Schedule, make_schedule, there_and_back
+from plink.model.schedule import Indices, Schedule, forward_and_reverse, make_schedule
 
-_MOST_PIECES = 4096
+_MAX_PIECES = 4096
 
 
 def ring(ranks: int, step: int = 1, start: int = 0) -> Schedule:
@@ -15,7 +15,7 @@ def ring(ranks: int, step: int = 1, start: int = 0) -> Schedule:
 
     :raises UsageError: for fewer than two ranks.
     """
-    return there_and_back(ring_reduce_scatter(ranks, step, start), ring_all_gather(ranks, step, start))
+    return forward_and_reverse(ring_reduce_scatter(ranks, step, start), ring_all_gather(ranks, step, start))
 
 
 def ring_reduce_scatter(ranks: int, step: int = 1, start: int = 0, pieces: int = 1) -> Schedule:
@@ -59,8 +59,8 @@ def ring_chunked(ranks: int, pieces: int, step: int = 1) -> Schedule:
 
 def check_pieces(pieces: int) -> None:
     """:raises UsageError: for a number of pieces that no block can be cut into, or that nobody would want."""
-    if not 1 <= pieces <= _MOST_PIECES:
-        raise UsageError(f"a block cannot be cut into {pieces} pieces: 1 to {_MOST_PIECES}")
+    if not 1 <= pieces <= _MAX_PIECES:
+        raise UsageError(f"a block cannot be cut into {pieces} pieces: 1 to {_MAX_PIECES}")
 
 
 def _name(pieces: int) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from plink.errors import UsageError
-from plink.model.schedule import Indices, Schedule, make_schedule, there_and_back
+from plink.model.schedule import Indices, Schedule, forward_and_reverse, make_schedule
 
 
 def tree(ranks: int, fan_out: int = 2) -> Schedule:
@@ -16,7 +16,7 @@ def tree(ranks: int, fan_out: int = 2) -> Schedule:
 
     :raises UsageError: for fewer than two ranks or a fan-out below one.
     """
-    return there_and_back(tree_reduce(ranks, fan_out))
+    return forward_and_reverse(tree_reduce(ranks, fan_out))
 
 
 def tree_reduce(ranks: int, fan_out: int = 2) -> Schedule:
@@ -38,7 +38,7 @@ def double_binary_tree(ranks: int) -> Schedule:
     :raises UsageError: for fewer than two ranks.
     """
     first = midpoint_parents(ranks)
-    return there_and_back(reduce_along("double-binary-tree", [first, shifted(first, -1)]))
+    return forward_and_reverse(reduce_along("double-binary-tree", [first, shifted(first, -1)]))
 
 
 def nccl_tree(ranks: int) -> Schedule:
@@ -49,7 +49,7 @@ def nccl_tree(ranks: int) -> Schedule:
     """
     first = bitwise_parents(ranks)
     second = shifted(first, 1) if ranks % 2 else np.where(first < 0, -1, ranks - 1 - first)[::-1].astype(np.int32)
-    return there_and_back(reduce_along("nccl-tree", [first, second]))
+    return forward_and_reverse(reduce_along("nccl-tree", [first, second]))
 
 
 def reduce_along(algo: str, trees: Sequence[Indices], **details: object) -> Schedule:

@@ -16,7 +16,7 @@ from plink.errors import UsageError
 from plink.model.schedule import Indices, Schedule, dependencies, expanded, overwritten
 
 _BLOCK_BYTES = 1 << 26
-_MOST_BYTES = 1 << 31  # of the counts of one chunk: 32,768 ranks
+_MAX_BYTES = 1 << 31  # of the counts of one chunk: 32,768 ranks
 _ENOUGH = 20  # errors; more of them tell nobody more
 
 Counts = npt.NDArray[np.uint16]
@@ -113,30 +113,30 @@ def _out_of_order(schedule: Schedule, describe: Describe) -> list[str]:
 def _not_awaited(
     schedule: Schedule, later: npt.NDArray[np.integer], sooner: npt.NDArray[np.integer]
 ) -> list[tuple[int, int]]:
-    """Pairs of which the later one does not wait for the sooner one, not even by way of others."""
+    """Return the pairs of which the later transfer does not depend on the sooner one, directly or indirectly."""
     assert schedule.after is not None
     offsets, needed = schedule.after
     n = len(schedule)
     direct = np.repeat(np.arange(n), np.diff(offsets)) * n + needed
-    asked = np.unique(later.astype(np.int64) * n + sooner)
-    found: list[tuple[int, int]] = []
-    roundabout = asked[~np.isin(asked, direct)].tolist()
-    if not roundabout:
-        return found
+    edges = np.unique(later.astype(np.int64) * n + sooner)
+    missing: list[tuple[int, int]] = []
+    indirect = edges[~np.isin(edges, direct)].tolist()
+    if not indirect:
+        return missing
     awaited = _ancestors(offsets, needed)
-    for key in roundabout:
-        top, wanted = divmod(key, n)
-        if not awaited[top] >> wanted & 1:
-            found.append((top, wanted))
-            if len(found) == _ENOUGH:
+    for key in indirect:
+        transfer, dependency = divmod(key, n)
+        if not awaited[transfer] >> dependency & 1:
+            missing.append((transfer, dependency))
+            if len(missing) == _ENOUGH:
                 break
-    return found
+    return missing
 
 
 def _ancestors(offsets: npt.NDArray[np.int64], needed: Indices) -> list[int]:
-    """For every transfer the set of all it waits for, by way of others too: bit k stands for transfer k.
+    """Return for every transfer the set of all its dependencies, direct and indirect: bit k stands for transfer k.
 
-    What a transfer waits for stands before it, so one pass makes them all; M transfers take M^2 / 8 bytes at most.
+    Dependencies precede a transfer, so one pass finds them all; M transfers take M^2 / 8 bytes at most.
     """
     sets: list[int] = []
     for start, end in pairwise(offsets.tolist()):
@@ -153,7 +153,7 @@ def _wrong_results(schedule: Schedule, starts: Places, describe: Describe) -> li
     contributors = contributors_of(schedule)
     whole = schedule.collective in ("all-gather", "broadcast")
     each = 2 * schedule.ranks * (1 if whole else len(contributors))
-    if each > _MOST_BYTES:
+    if each > _MAX_BYTES:
         raise UsageError(f"{schedule.ranks} ranks are too many to prove: the counts of one chunk take {each:.1e} bytes")
     block = max(1, _BLOCK_BYTES // max(1, each))
     errors: list[str] = []

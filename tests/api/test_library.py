@@ -39,13 +39,13 @@ def test_every_name_is_there_and_in_the_stub() -> None:
     for name in plink.__all__:
         assert getattr(plink, name) is not None
         assert name in dir(plink)
-    told: set[str] = set()
+    documented: set[str] = set()
     for node in ast.parse((ROOT / "plink" / "__init__.pyi").read_text()).body:
         if isinstance(node, ast.ImportFrom):
-            told |= {alias.asname for alias in node.names if alias.asname}
+            documented |= {alias.asname for alias in node.names if alias.asname}
         elif isinstance(node, ast.Assign):
-            told |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-    assert told == set(plink.__all__)
+            documented |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    assert documented == set(plink.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         plink.nothing  # noqa: B018
 
@@ -58,15 +58,15 @@ def test_importing_it_imports_nothing_heavy() -> None:
 def test_an_order_that_costs_what_it_says(
     network: plink.Network, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    request = plink.OrderRequest(model="latency", moves=2000, pins={"host3": 0}, force=True)
+    request = plink.OrderRequest(model="latency", max_moves=2000, pins={"host3": 0}, force=True)
     order = plink.reorder(network, request, algo="tree")
     assert (order.algo, order.hosts[0], sorted(order.hosts)) == ("tree", "host3", sorted(network.hosts.names))
     fitted = plink.cost(network, order, plink.CostRequest(model="latency"), algo="tree")
     assert fitted.hosts == list(order.hosts)
-    given = plink.cost(network, None, plink.CostRequest(model="latency"), algo="tree")
-    assert given.hosts == network.hosts.names
-    assert fitted.cost_us < given.cost_us
-    assert fitted.price(given.order) == given.cost_us
+    baseline = plink.cost(network, None, plink.CostRequest(model="latency"), algo="tree")
+    assert baseline.hosts == network.hosts.names
+    assert fitted.cost_us < baseline.cost_us
+    assert fitted.price(baseline.order) == baseline.cost_us
     assert list(tmp_path.iterdir()) == []
     assert capfd.readouterr() == ("", "")
 
@@ -82,8 +82,8 @@ def test_groups_advice_and_a_page(network: plink.Network, tmp_path: Path, capfd:
     assert notes[0].startswith("no rates were measured; capacities are inferred")
     assert notes[1].startswith("bcube is left out: bcube of base 3 needs a power of 3")
     assert (advice.best(1e6).algo, list(advice.left_out), advice.sizes[-1]) == ("ring", ["bcube"], 1e9)
-    order = plink.reorder(network, plink.OrderRequest(moves=500), algo="ring")
-    request = plink.ReportRequest(order, groups.groups, order_from="the ring", groups_from="four groups")
+    order = plink.reorder(network, plink.OrderRequest(max_moves=500), algo="ring")
+    request = plink.ReportRequest(order, groups.groups, order_source="the ring", groups_source="four groups")
     page = plink.render_report(network, request)
     assert page.startswith("<!DOCTYPE html>")
     assert "as four groups lists them" in page
@@ -98,21 +98,21 @@ def test_an_embedding(network: plink.Network, tmp_path: Path) -> None:
     latency[5, :] = latency[:, 5] = np.nan
     latency[5, 5] = 0.0
     deaf = dataclasses.replace(network, latency_us=latency)
-    found = plink.embed(deaf, plink.EmbedRequest(dimension=2, alpha=1.0, heights=False, loss="relative"))
-    assert found.left_out == ("host5",)
-    assert found.embedding.coordinates.shape == (16, 2)
-    document = found.to_json()
+    embedding = plink.embed(deaf, plink.EmbedRequest(dimension=2, alpha=1.0, heights=False, loss="relative"))
+    assert embedding.left_out == ("host5",)
+    assert embedding.embedding.coordinates.shape == (16, 2)
+    document = embedding.to_json()
     assert (document["schema"], len(document["hosts"]), document["dimension"]) == ("plink.embedding/1", 15, 2)
-    assert "The hosts could not be placed" not in plink.render_report(deaf, plink.ReportRequest(embedding=found))
+    assert "The hosts could not be placed" not in plink.render_report(deaf, plink.ReportRequest(embedding=embedding))
     other = dataclasses.replace(network, hosts=plink.Hosts(network.hosts.members[::-1]))
     with pytest.raises(plink.InputError, match="embedding: was made of other hosts"):
-        plink.render_report(other, plink.ReportRequest(embedding=found))
+        plink.render_report(other, plink.ReportRequest(embedding=embedding))
     assert list(tmp_path.iterdir()) == []
-    found.write("embedding.json")
+    embedding.write("embedding.json")
     assert json.loads(Path("embedding.json").read_text()) == document
 
 
-class _Kept(logging.Handler):
+class _RecordingHandler(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.messages: list[str] = []
@@ -124,7 +124,7 @@ class _Kept(logging.Handler):
 @contextlib.contextmanager
 def noted(name: str) -> Iterator[list[str]]:
     """What that logger notes."""
-    handler, logger = _Kept(), logging.getLogger(name)
+    handler, logger = _RecordingHandler(), logging.getLogger(name)
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
@@ -148,8 +148,8 @@ def test_a_diagnosis_names_the_slow_host(network: plink.Network) -> None:
     latency = network.latency_us.copy()
     latency[5, :] += 300
     latency[:, 5] += 300
-    found = plink.diagnose(dataclasses.replace(network, latency_us=latency))
-    assert [finding.hosts for finding in found if finding.kind == "slow host"] == [["host5"]]
+    findings = plink.diagnose(dataclasses.replace(network, latency_us=latency))
+    assert [finding.hosts for finding in findings if finding.kind == "slow host"] == [["host5"]]
 
 
 JOB = plink.Job("true")
@@ -163,17 +163,20 @@ def test_bad_arguments_are_named(network: plink.Network) -> None:
 
     for call, named in (
         (lambda: plink.reorder(network, algo="nosuch"), "--algo nosuch"),
-        (lambda: plink.reorder(network, plink.OrderRequest(pins={"nosuch": 0})), "--pin nosuch=0: there is no host"),
+        (lambda: plink.reorder(network, plink.OrderRequest(pins={"nosuch": 0})), "--pin nosuch=0: unknown host"),
         (lambda: plink.reorder(network, plink.OrderRequest(groups=99)), "--groups 99"),
-        (lambda: plink.reorder(network, plink.OrderRequest(options={"base": 2})), "--set base=2: ring takes no base"),
-        (lambda: plink.reorder(network, plink.OrderRequest(moves=1, time_limit_s=1.0)), "--moves"),
-        (lambda: plink.reorder(network, plink.OrderRequest(moves=0)), "--moves 0"),
+        (
+            lambda: plink.reorder(network, plink.OrderRequest(options={"base": 2})),
+            "--set base=2: ring has no option base",
+        ),
+        (lambda: plink.reorder(network, plink.OrderRequest(max_moves=1, time_limit_s=1.0)), "--max-moves"),
+        (lambda: plink.reorder(network, plink.OrderRequest(max_moves=0)), "--max-moves 0"),
         (lambda: plink.reorder(network, plink.OrderRequest(seed=-1)), "--seed -1"),
         (lambda: plink.plan(network, plink.PlanRequest(seed=-1)), "--seed -1"),
         (lambda: plink.probe(network.hosts, plink.ProbeRequest(count=5)), "--count 5"),
         (lambda: plink.probe(network.hosts, plink.ProbeRequest(timeout_s=-1.0)), "--timeout -1s"),
         (lambda: plink.cost(network, None, plink.CostRequest(options={"fan_out": True}), algo="tree"), "--set fan_out"),
-        (lambda: plink.cost(network, None, plink.CostRequest(options={"x": 1})), "--set x=1: there are fan-out"),
+        (lambda: plink.cost(network, None, plink.CostRequest(options={"x": 1})), "--set x=1: choose one of fan-out"),
         (lambda: plink.plan(network, plink.PlanRequest(weights="nosuch")), "--weights nosuch"),
         (lambda: plink.probe(plink.Hosts((plink.Host("a", "127.0.0.1"),))), "one host"),
         (lambda: plink.probe(network.hosts, plink.ProbeRequest(method="nosuch")), "--method nosuch"),
@@ -197,7 +200,7 @@ def test_bad_arguments_are_named(network: plink.Network) -> None:
         (lambda: plink.advise(network, plink.AdviseRequest(model="latency")), "--model latency"),
         (
             lambda: plink.advise(network, plink.AdviseRequest(algorithms=("ring",), options={"base": 2})),
-            "takes no base",
+            "has no option base",
         ),
         (lambda: plink.render_report(network, plink.ReportRequest(seed=-1)), "--seed -1"),
         (lambda: plink.render_report(ALONE), "one host (here) has no network to draw"),
@@ -215,7 +218,7 @@ def test_bad_arguments_are_named(network: plink.Network) -> None:
 
 
 def test_two_threads_at_once_find_what_one_finds(network: plink.Network) -> None:
-    requests = [plink.OrderRequest(model="latency", moves=3000, seed=seed, force=True) for seed in (1, 2)]
+    requests = [plink.OrderRequest(model="latency", max_moves=3000, seed=seed, force=True) for seed in (1, 2)]
     alone = [plink.reorder(network, request) for request in requests]
     together: dict[int, plink.RankOrder] = {}
     threads = [
@@ -233,16 +236,16 @@ def test_a_job_on_this_machine(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     printed: list[tuple[int | None, str, str]] = []
-    found: list[str] = []
+    verified_hosts: list[str] = []
     connected: list[tuple[str, int, int]] = []
     job = plink.Job("sh", ("-c", 'echo "$RANK of $WORLD_SIZE"; exit $RANK'))
     observer = plink.RunObserver(
         lambda *line: printed.append(line),
-        lambda proof: found.extend(rank.host for rank in proof),
+        lambda proof: verified_hosts.extend(rank.host for rank in proof),
         lambda *progress: connected.append(progress),
     )
     run = plink.launch(job, HERE, None, plink.LaunchRequest("local"), observer)
-    assert found == ["here", "here"]
+    assert verified_hosts == ["here", "here"]
     assert sorted(printed, key=str) == [(0, "out", "0 of 2"), (1, "out", "1 of 2")]
     assert connected == [("connecting", 1, 1)]
     assert (run.exit_code, run.failure and run.failure.rank) == (1, 1)
@@ -265,9 +268,9 @@ def test_a_host_of_another_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     network = plink.Network(HERE, np.zeros((1, 1)), details={"machines": [{"hostname": "other", "addresses": []}]})
     request = plink.LaunchRequest("local", network.host_identities, record=plink.RecordRequest())
-    with pytest.raises(plink.OrderNotKept, match="was measured on the machine 'other'") as caught:
+    with pytest.raises(plink.PlacementError, match="was measured on the machine 'other'") as caught:
         plink.launch(plink.Job("touch", ("ran",)), HERE, None, request)
-    assert [rank.rank for rank in caught.value.locations if rank.wrong] == [0, 1]
+    assert [rank.rank for rank in caught.value.locations if rank.problem] == [0, 1]
     (folder,) = (tmp_path / ".plink" / "runs").iterdir()
     assert caught.value.result.id == folder.name
     assert json.loads((folder / "run.json").read_text())["proof"]["held"] is False
@@ -276,9 +279,9 @@ def test_a_host_of_another_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_dry_run_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    found = plink.dry_run(plink.Job("touch", ("ran",)), HERE, None, plink.LaunchRequest("local"))
-    assert [command.ranks for command in found.commands] == [(0,), (1,)]
-    assert [Path(command.argv[0]).name for command in found.commands] == ["touch", "touch"]
+    preview = plink.dry_run(plink.Job("touch", ("ran",)), HERE, None, plink.LaunchRequest("local"))
+    assert [command.ranks for command in preview.commands] == [(0,), (1,)]
+    assert [Path(command.argv[0]).name for command in preview.commands] == ["touch", "touch"]
     with pytest.raises(plink.PlinkError, match="nosuch"):
         plink.dry_run(plink.Job("nosuch"), HERE, None, plink.LaunchRequest("local"))
     assert list(tmp_path.iterdir()) == []
@@ -297,7 +300,7 @@ def test_an_elastic_job_on_this_machine(
             plink.ElasticObserver(on_entry=lambda entry: entries.append(entry.what)),
         )  # fmt: skip
     assert (result.exit_code, result.iterations > 0) == (0, True), result.why
-    assert notes[0] == "2 hosts are where they were asked to be; they make the program"
+    assert notes[0] == "2/2 hosts verified; starting the program"
     assert "spot joined: spot is member 1, transient" in notes
     assert any(note.startswith("iteration ") for note in notes)
     assert (entries.count("iteration"), entries[-1]) == (result.iterations, "end")

@@ -43,16 +43,16 @@ def test_a_crossover_by_hand(here: Path) -> None:
     """Ring: 6 rounds of 50 us, 1.5 vectors of 8000 us a MB. Recursive doubling: 2 rounds, 2 vectors. Equal at 50 kB."""
     done = typed("advise", "even.json", *TWO, "--size", "1KB..1MB", "--json", cwd=here)
     assert (done.returncode, done.stderr) == (0, "")
-    found = json.loads(done.stdout)
-    assert (found["schema"], found["model"], found["left_out"]) == ("plink.advice/1", "alpha-beta", {})
-    doubling, ring = found["best"]
+    document = json.loads(done.stdout)
+    assert (document["schema"], document["model"], document["left_out"]) == ("plink.advice/1", "alpha-beta", {})
+    doubling, ring = document["best"]
     assert (doubling["algo"], doubling["start_us"], doubling["us_per_mb"]) == ("recursive-doubling", 100, 16_000)
     assert (ring["algo"], ring["start_us"], ring["us_per_mb"]) == ("ring", 300, 12_000)
     assert (doubling["from_bytes"], doubling["to_bytes"]) == (1000, ring["from_bytes"]) == (1000, 50_000)
     assert ring["to_bytes"] == 1_000_000
-    assert [row["size_bytes"] for row in found["sizes"]] == [1000, 4000, 16_000, 64_000, 256_000, 1_000_000]
-    assert [row["time_us"] for row in found["sizes"][:3:2]] == [116, 356]
-    assert found["sizes"][-1]["time_us"] == 12_300
+    assert [row["size_bytes"] for row in document["sizes"]] == [1000, 4000, 16_000, 64_000, 256_000, 1_000_000]
+    assert [row["time_us"] for row in document["sizes"][:3:2]] == [116, 356]
+    assert document["sizes"][-1]["time_us"] == 12_300
 
 
 def test_a_table_and_a_picture(here: Path) -> None:
@@ -85,21 +85,21 @@ def test_a_narrow_terminal_has_fewer_columns_and_whole_numbers(here: Path) -> No
         90: "without a column (nowhere the fastest): tree, double-binary-tree, openmpi-ring; a wider terminal and",
         60: "without a column (too many for this width): ring, recursive-doubling, tree, double-binary-tree, openmpi-",
     }
-    for (columns, said), cells in zip(left_out.items(), (7, 4, 3), strict=True):
+    for (columns, left_out_text), cells in zip(left_out.items(), (7, 4, 3), strict=True):
         rows, text = on_a_terminal(here, columns)
         assert {len(row) for row in rows} == {cells}
         assert (rows[0][0], rows[0][-1]) == ("4 kB", "recursive-doubling, order given")
         assert (rows[-1][0], rows[-1][1], rows[-1][-1]) == ("100 GB", "1200.00 s", "ring, order given")
         assert not re.search(r"\de[+-]?\d|…", text)
-        assert said in text if said else "without a column" not in text
+        assert left_out_text in text if left_out_text else "without a column" not in text
 
 
 def test_the_best_order_keeps_racks_together(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The hosts stand mixed; for a large vector one flow out of each rack is better than two."""
-    found = advice(capsys, "racks.json", "--algos", "ring", "--size", "1GB")
-    assert (found["model"], found["capacities"]) == ("contention", "measured")
-    assert {line["order"] for line in found["lines"]} == {"given", "grouped", "ring"}
-    (best,) = found["best"]
+    document = advice(capsys, "racks.json", "--algos", "ring", "--size", "1GB")
+    assert (document["model"], document["capacities"]) == ("contention", "measured")
+    assert {line["order"] for line in document["lines"]} == {"given", "grouped", "ring"}
+    (best,) = document["best"]
     assert (best["order"], best["from_bytes"], best["to_bytes"]) == ("grouped", 10**9, 10**9)
 
 
@@ -113,30 +113,30 @@ def test_pairs_that_were_not_measured_matter_only_where_they_are_used(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The ring a, b, c, d does not need b - d; what everybody sends everybody does."""
-    found = advice(capsys, "holes.json", "--algos", "ring,flat", "--size", "1MB")
-    assert [(line["algo"], line["order"]) for line in found["best"]] == [("ring", "given")]
-    assert list(found["left_out"]) == ["flat"]
-    assert found["left_out"]["flat"].startswith("the round trip b - d is needed and was not measured; `plink probe ")
+    document = advice(capsys, "holes.json", "--algos", "ring,flat", "--size", "1MB")
+    assert [(line["algo"], line["order"]) for line in document["best"]] == [("ring", "given")]
+    assert list(document["left_out"]) == ["flat"]
+    assert document["left_out"]["flat"].startswith("the round trip b - d is needed and was not measured; `plink probe ")
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ("even.json --size 0", "--size 0 B..0 B: give a size of more than 0 bytes"),
         ("even.json --size 1MB..1KB", "--size 1 MB..1 kB: give a size"),
         ("even.json --algos butterfly", "--algos butterfly: choose some of ring, "),
         ("even.json --model latency", "--model latency knows no sizes"),
-        ("even.json --algos ring --set base=2", "--set base=2: ring takes no base"),
+        ("even.json --algos ring --set base=2", "--set base=2: ring has no option base"),
         ("even.json --algos bcube --set base=3", "none of the algorithms fits: bcube of base 3 needs a power of 3"),
         # A picture that cannot be is refused before anything is read.
         ("gone.json --plot no/such/advice.svg", "--plot no/such/advice.svg: its folder is missing"),
         ("gone.json --plot folder.svg", "--plot folder.svg: is a folder"),
     ],
 )
-def test_what_is_refused(words: str, said: str, here: Path) -> None:
+def test_what_is_refused(words: str, message: str, here: Path) -> None:
     (here / "folder.svg").mkdir()
     before = listing(here)
     with pytest.raises(PlinkError) as caught:
         command().main(args=["advise", *words.split()], prog_name="plink", standalone_mode=False)
-    assert (caught.value.exit_code, str(caught.value)[: len(said)]) == (2, said)
+    assert (caught.value.exit_code, str(caught.value)[: len(message)]) == (2, message)
     assert listing(here) == before

@@ -33,29 +33,29 @@ def local(folder: Path, backend: str, *words: str) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize(
-    ("backend", "words", "said"),
+    ("backend", "words", "message"),
     [
         ("rinf", (), "--backend rinf: choose one of auto, ring, "),
         ("gloo", (), "--backend gloo: PyTorch's own does that; omit --backend"),
-        ("auto", (), "--backend auto needs to know the network"),
-        ("ring", ("--slots", "1"), "--backend: one rank has nobody to aggregate with"),
+        ("auto", (), "--backend auto needs a measured network"),
+        ("ring", ("--slots", "1"), "--backend needs two ranks or more"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_runs(
-    backend: str, words: tuple[str, ...], said: str, tmp_path: Path
+    backend: str, words: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
     """In one line."""
     code, out, err = local(tmp_path, backend, *words)
     assert code in (2, 4)
     assert out == ""
-    assert said in err.splitlines()[-1]
+    assert message in err.splitlines()[-1]
     assert len(err.splitlines()) == 1
 
 
 def test_a_schedule_of_ones_own_is_proven(tmp_path: Path) -> None:
     """One that leaves somebody out, one of other ranks, one that is no all-reduce."""
     code, _, err = local(tmp_path, write_schedule(tmp_path, STAR[1:]))
-    assert (code, "`plink schedule verify star.json` tells all" in err) == (2, True), err
+    assert (code, "`plink schedule verify star.json` lists all" in err) == (2, True), err
     code, _, err = local(tmp_path, write_schedule(tmp_path, STAR, ranks=4))
     assert (code, "a schedule of 4 ranks, and the job has 3" in err) == (2, True), err
     (tmp_path / "half.json").write_text(json.dumps(schedule_for("ring", 3, collective="reduce-scatter").to_json()))
@@ -108,11 +108,11 @@ def test_each_backend_travels_with_the_job(racks: Hosts) -> None:
 
 def test_auto_takes_what_is_cheapest_at_each_size(racks: Hosts) -> None:
     """Few rounds for what is small, few bytes between racks for the rest."""
-    found = from_bytes(base64.b64decode(backend_for("auto", racks, None).environment[TEXT]))
-    assert len(found.classes) >= 2
-    assert len({entry.algo for entry in found.classes}) == len(found.classes)
-    assert all(entry.schedule is not None or entry.algo == "gloo" for entry in found.classes)
-    small, large = found.choose(100).schedule, found.choose(1 << 30).schedule
+    aggregation = from_bytes(base64.b64decode(backend_for("auto", racks, None).environment[TEXT]))
+    assert len(aggregation.classes) >= 2
+    assert len({entry.algo for entry in aggregation.classes}) == len(aggregation.classes)
+    assert all(entry.schedule is not None or entry.algo == "gloo" for entry in aggregation.classes)
+    small, large = aggregation.choose(100).schedule, aggregation.choose(1 << 30).schedule
     assert small is not None
     assert large is not None
     assert small.rounds < large.rounds

@@ -9,30 +9,30 @@ from tests.conftest import typed
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("words", "message"),
     [
         (["--runner", "local", "--slots", "2", "--autotune"], "--autotune goes with --backend"),
         (["--runner", "torchrun", "--backend", "flat", "--autotune"], "with --runner ssh or local"),
         (["--runner", "local", "--slots", "4", "--backend", "ring", "--autotune"],
-         "--autotune moves what ranks aggregate for others: it needs --backend 2lha or flat"),
+         "--autotune moves masters between ranks: it needs --backend 2lha or flat"),
         (["--runner", "local", "--slots", "4", "--backend", "flat", "--autotune", "--set", "autotune-every=soon"],
          "soon"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_tuned(words: list[str], why: str, tmp_path: Path) -> None:
+def test_what_cannot_be_tuned(words: list[str], message: str, tmp_path: Path) -> None:
     done = typed("launch", *words, "true", cwd=tmp_path)
     assert done.returncode == 2
-    assert why in done.stderr
+    assert message in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("name", "code", "why"), [("last", 2, "no run"), ("nothing.jsonl", 2, "nothing.jsonl"), ("empty", 2, "no log")]
+    ("name", "code", "message"), [("last", 2, "no run"), ("nothing.jsonl", 2, "nothing.jsonl"), ("empty", 2, "no log")]
 )
-def test_a_log_that_is_none(name: str, code: int, why: str, tmp_path: Path) -> None:
+def test_a_log_that_is_none(name: str, code: int, message: str, tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("")
     done = typed("autotune", "replay", name, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (code, "")
-    assert why in done.stderr
+    assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -38,11 +38,11 @@ def here(tmp_path: Path) -> Path:
 COMMANDS = (("probe", "hosts.txt", "-o", "n.json"), ("launch", "--hosts", "hosts.txt", "true"))
 
 
-@pytest.mark.parametrize(("text", "said"), BAD)
-def test_a_bad_hosts_file_is_refused(text: str, said: str, here: Path) -> None:
+@pytest.mark.parametrize(("text", "message"), BAD)
+def test_a_bad_hosts_file_is_refused(text: str, message: str, here: Path) -> None:
     (here / "hosts.txt").write_text(text)
     for words in COMMANDS:
-        assert refusal(typed(*words, cwd=here)).startswith(said)
+        assert refusal(typed(*words, cwd=here)).startswith(message)
     assert list(listing(here)) == ["hosts.txt"]
 
 
@@ -70,8 +70,8 @@ def test_an_environment_that_cannot_be_is_refused(setting: str, here: Path) -> N
 def test_a_lab_address_outside_its_lab_is_refused(here: Path) -> None:
     """It must never leave by the machine's own interfaces."""
     (here / "hosts.txt").write_text("a address=198.18.1.1\nb address=198.18.1.2\n")
-    said = refusal(typed("probe", "hosts.txt", cwd=here))
-    assert said.startswith("a: 198.18.1.1 exists only inside an emulated lab")
+    message = refusal(typed("probe", "hosts.txt", cwd=here))
+    assert message.startswith("a: 198.18.1.1 exists only inside an emulated lab")
 
 
 @pytest.fixture

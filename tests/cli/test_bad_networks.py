@@ -30,13 +30,13 @@ BAD: list[tuple[str | dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("bad", "said"), BAD, ids=lambda value: str(value)[:40])
-def test_a_bad_network_is_refused_and_changes_nothing(bad: str | dict[str, Any], said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("bad", "message"), BAD, ids=lambda value: str(value)[:40])
+def test_a_bad_network_is_refused_and_changes_nothing(bad: str | dict[str, Any], message: str, tmp_path: Path) -> None:
     (tmp_path / "n.json").write_text(bad if isinstance(bad, str) else json.dumps(network(**bad)))
     (tmp_path / "hostfile").write_text("an older result\n")
     before = listing(tmp_path)
     done = typed("reorder", "n.json", "--format", "openmpi", "-o", "hostfile", cwd=tmp_path)
-    assert refusal(done).startswith(said)
+    assert refusal(done).startswith(message)
     assert listing(tmp_path) == before
 
 
@@ -83,50 +83,50 @@ def test_pairs_that_were_not_measured_and_cannot_be_avoided_are_named(tmp_path: 
     assert done.returncode == 3
     order = json.loads(done.stdout)
     assert (order["lower_bound"], order["gap"], order["proven"]) == (None, None, False)
-    _, said, proof = done.stderr.splitlines()
+    _, message, proof = done.stderr.splitlines()
     used = {frozenset(pair) for pair in zip(order["hosts"], order["hosts"][1:] + order["hosts"][:1], strict=True)}
     (pair,) = used & {frozenset("bd"), frozenset("cd")}
-    assert said.startswith(
+    assert message.startswith(
         f"plink: no order was found without pairs that were not measured: {' - '.join(sorted(pair))}; "
     )
-    assert said.endswith("`plink probe HOSTS --resume` measures them")
+    assert message.endswith("`plink probe HOSTS --resume` measures them")
     assert proof == "plink: no proof: it would need the pairs that were not measured"
 
 
 def test_nothing_measured_has_no_answer(tmp_path: Path) -> None:
     rows = [[0 if i == j else None for j in range(4)] for i in range(4)]
     write(tmp_path / "n.json", network(latency_us=rows))
-    said = refusal(typed("reorder", "n.json", cwd=tmp_path), code=4)
-    assert said == "n.json: no pair was measured; measure them: plink probe, or give --prior FILE"
+    message = refusal(typed("reorder", "n.json", cwd=tmp_path), code=4)
+    assert message == "n.json: no pair was measured; measure them: plink probe, or give --prior FILE"
     assert list(listing(tmp_path)) == ["n.json"]
 
 
 @pytest.mark.parametrize(
-    ("target", "code", "said"),
+    ("target", "code", "message"),
     [
         ("no/such/folder", 2, "no/such/folder: there is no folder no/such"),
         ("/dev/full", 1, "cannot write /dev/full: No space left on device"),
         (".", 2, ".: is a folder; name a file in it"),
     ],
 )
-def test_a_place_that_cannot_be_written_is_named(target: str, code: int, said: str, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_named(target: str, code: int, message: str, tmp_path: Path) -> None:
     write(tmp_path / "n.json", network())
     before = listing(tmp_path)
-    assert refusal(typed("reorder", "n.json", "-o", target, cwd=tmp_path), code) == said
+    assert refusal(typed("reorder", "n.json", "-o", target, cwd=tmp_path), code) == message
     assert listing(tmp_path) == before
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--algo", "star"), "--algo star: there are ring"),
-        (("--format", "slrum"), "--format slrum: there are order, hosts, openmpi"),
+        (("--format", "slrum"), "--format slrum: choose one of order, hosts, openmpi"),
         (("--json", "--format", "hosts"), "--json prints the order itself"),
     ],
 )
-def test_what_cannot_be_asked_for_is_refused(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_what_cannot_be_asked_for_is_refused(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
     write(tmp_path / "n.json", network())
-    assert refusal(typed("reorder", "n.json", *words, cwd=tmp_path)).startswith(said)
+    assert refusal(typed("reorder", "n.json", *words, cwd=tmp_path)).startswith(message)
 
 
 def test_debug_shows_where(tmp_path: Path) -> None:

@@ -25,10 +25,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_shares_by_hand(here: Path) -> None:
     """Of each host two triplets: its neighbour against either of the others. a - c too far spoils those of a and c."""
     for name, share in (("right", 1.0), ("wrong", 0.5)):
-        found = json.loads(typed("check", f"{name}.json", "--truth", "truth", "--json", cwd=here).stdout)
-        assert found["affinity"]["triplets"] == 8
-        assert found["affinity"]["measured"] == share
-        assert (found["ok"], found["unknown_hosts"]) == (True, [])
+        document = json.loads(typed("check", f"{name}.json", "--truth", "truth", "--json", cwd=here).stdout)
+        assert document["affinity"]["triplets"] == 8
+        assert document["affinity"]["measured"] == share
+        assert (document["ok"], document["unknown_hosts"]) == (True, [])
 
 
 def test_the_lab_s_truth_is_read_and_words_are_printed(here: Path) -> None:
@@ -37,8 +37,8 @@ def test_the_lab_s_truth_is_read_and_words_are_printed(here: Path) -> None:
     done = typed("check", "right.json", "--truth", "racks.json", cwd=here)
     assert done.returncode == 0
     assert done.stdout.startswith("measured distances have 100.0% of 2 triplets right\n")
-    assert "fitted distances (--denoise) have " in done.stdout
-    assert done.stderr == "plink: racks.json says nothing about 1 hosts: d\n"
+    assert "fitted distances (--smooth-latencies) have " in done.stdout
+    assert done.stderr == "plink: racks.json lacks 1 hosts: d\n"
 
 
 def test_too_few_right_is_a_failure(here: Path) -> None:

@@ -101,10 +101,10 @@ def test_other_options_are_another_collective_and_other_hosts_are_named(here: Pa
     done = typed("check", "--results", "two.json", "--max-regression", "four.json", cwd=here)
     assert done.returncode == 1
     assert "no run of bcube of this size and these options" in done.stderr
-    strangers = series(times, algo="bcube", options=["base=2"])
-    for run in strangers["runs"]:
+    other_collective = series(times, algo="bcube", options=["base=2"])
+    for run in other_collective["runs"]:
         run["hosts"] = list("wxyz")
-    write(here / "others.json", checked(strangers))
+    write(here / "others.json", checked(other_collective))
     words = ("check", "--results", "two.json", "--max-regression", "others.json", "--junit", "out.xml")
     assert typed(*words, cwd=here).returncode == 0
     assert "which was run on other hosts" in (here / "out.xml").read_text()
@@ -120,13 +120,15 @@ def test_what_few_orders_say_is_not_passed(orders: int, here: Path) -> None:
     done = typed(*words, cwd=here)
     top = ElementTree.parse(here / "out.xml").getroot()
     if orders < 4:
-        why = f"Spearman's rank correlation of {orders} orders is 1.000: too few for --min-spearman 0.9 to be judged by"
-        assert (done.returncode, done.stderr) == (4, f"plink: error: {why}, which takes 4 or more\n")
+        message = (
+            f"Spearman's rank correlation of {orders} orders is 1.000: too few for --min-spearman 0.9 to be judged by"
+        )
+        assert (done.returncode, done.stderr) == (4, f"plink: error: {message}, which takes 4 or more\n")
         assert (top.get("failures"), top.get("errors")) == ("0", "1")
         error = top.find(".//testcase[@name='spearman']/error")
         assert error is not None
-        assert str(error.get("message")).startswith(why)
-        assert json.loads(done.stdout)["failures"] == [f"{why}, which takes 4 or more"]
+        assert str(error.get("message")).startswith(message)
+        assert json.loads(done.stdout)["failures"] == [f"{message}, which takes 4 or more"]
     else:
         assert (done.returncode, done.stderr, top.get("errors")) == (0, "", "0")
     assert typed("check", "--results", "few.json", cwd=here).returncode == 0
@@ -153,24 +155,28 @@ def test_what_stands_in_a_file_is_shown_and_not_obeyed(here: Path) -> None:
         (["--results", "good.json", "--min-paia", "0.9"], 2, "--min-paia goes with --truth"),
         (["--results", "good.json", "--dry-run"], 2, "--dry-run goes with --measure"),
         (["--results", "good.json", "--algo", "ring", "--size", "1KB"], 2, "--algo, --size go with --measure: nothing"),
-        (["--results", "good.json", "--model", "latency"], 2, "NETWORK prices the runs anew, by --model too"),
+        (["--results", "good.json", "--model", "latency"], 2, "add NETWORK to price the runs again by --model"),
         (["--results", "good.json", "--tolerance", "0.1"], 2, "--tolerance goes with --max-regression"),
-        (["cloud.json", "--measure", "--dry-run", "-o", "x"], 2, "-o goes with what is run: --dry-run finds nothing"),
+        (
+            ["cloud.json", "--measure", "--dry-run", "-o", "x"],
+            2,
+            "-o goes with what is run: --dry-run measures nothing",
+        ),
         (["--results", "cloud.json"], 2, "schema: expected 'plink.check/1' or 'plink.demo/1'"),
-        (["--measure", "--algo", "nccl"], 2, "what can be run here is ring"),
+        (["--measure", "--algo", "nccl"], 2, "choose one of ring"),
         (
             ["--measure", "cloud.json", "--min-spearman", "0.9", "--orders", "3"],
             2,
-            "--orders 3: 4 at least, for --min-spearman to be judged by",
+            "--orders 3: 4 at least are needed for --min-spearman",
         ),
         (["--measure", "cloud.json", "--size", "3"], 2, "an element has 4 bytes"),
         (["cloud.json", "--results", "strangers.json"], 4, "is not one of the hosts in cloud.json"),
         (["--results", "none.json"], 2, "checks[0].ranks: expected a whole number >= 1"),
-        (["cloud.json", "--results", "plain.json"], 2, "leave NETWORK away"),
+        (["cloud.json", "--results", "plain.json"], 2, "omit NETWORK"),
         (["--results", "unpredicted.json"], 4, "of order 1 of 4; give the NETWORK that it was run on"),
         (["--results", "zero.json"], 2, "takes more than 0 seconds"),
         (["--results", "good.json", "--max-regression", "empty.json"], 2, "checks: expected a list of 1 or more"),
-        (["--measure", "--max-regression", "good.json", "-o", "./good.json"], 2, "would be the next baseline"),
+        (["--measure", "--max-regression", "good.json", "-o", "./good.json"], 2, "would become the baseline"),
     ],
 )
 def test_what_cannot_be_is_refused(words: list[str], code: int, message: str, here: Path) -> None:
@@ -203,9 +209,9 @@ def test_no_order_rests_on_a_pair_that_nobody_knows(here: Path) -> None:
     hosts = [{"name": name, "address": "10.0.0.1"} for name in "abcde"]
     write(here / "hole.json", network(hosts=hosts, latency_us=rows))
     words = ("check", "hole.json", "--measure", "--dry-run", "--json", "--algo", "ring")
-    found = json.loads(typed(*words, cwd=here).stdout)["orders"]
-    assert found
-    for row in found:
+    orders_ = json.loads(typed(*words, cwd=here).stdout)["orders"]
+    assert orders_
+    for row in orders_:
         a, c = row["hosts"].index("a"), row["hosts"].index("c")
         assert (a - c) % 5 in (2, 3)
     rows[2] = [None] * 5  # type: ignore[list-item]
@@ -221,7 +227,7 @@ def test_hosts_that_are_all_alike_have_nothing_to_rank(here: Path) -> None:
     assert "costs the same" in refusal(typed("check", "alike.json", "--measure", "--dry-run", cwd=here), 4)
 
 
-def test_a_rehearsal_names_orders_by_cost(here: Path) -> None:
+def test_a_dry_run_lists_orders_by_cost(here: Path) -> None:
     done = typed("check", "cloud.json", "--measure", "--dry-run", "--json", "--algo", "ring", cwd=here)
     rows = json.loads(done.stdout)["orders"]
     assert [row["predicted_us"] for row in rows] == sorted(row["predicted_us"] for row in rows)

@@ -41,7 +41,7 @@ def run(*words: str) -> None:
     command().main(args=["cluster", *words], prog_name="plink", standalone_mode=False)
 
 
-def found(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+def grouping(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     """What is printed as JSON."""
     capsys.readouterr()
     run(*words, "--json")
@@ -63,7 +63,7 @@ def test_groups_as_people_see_them(here: Path) -> None:
 
 
 def test_groups_as_programs_see_them(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    document = found(capsys, "n.json", "--groups", "2", "--seed", "5", "--elasticity", "1.5")
+    document = grouping(capsys, "n.json", "--groups", "2", "--seed", "5", "--elasticity", "1.5")
     assert (document["schema"], document["k"], document["groups"]) == ("plink.groups/1", 2, RACKS)
     assert (document["cohesion_us"], document["across_us"]) == (20, 80)
     assert 20 < document["random"]["cohesion_us"] < 80
@@ -90,7 +90,7 @@ def test_the_last_network_and_a_file_of_its_own(here: Path, capsys: pytest.Captu
 def test_groups_are_those_that_reorder_takes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run("n.json", "--groups", "2")
     capsys.readouterr()
-    words = ["reorder", "n.json", "--groups", ".plink/groups.json", "--moves", "50", "--json"]
+    words = ["reorder", "n.json", "--groups", ".plink/groups.json", "--max-moves", "50", "--json"]
     command().main(args=words, prog_name="plink", standalone_mode=False)
     order = json.loads(capsys.readouterr().out)["hosts"]
     assert {frozenset(order[:4]), frozenset(order[4:])} == {frozenset(group) for group in RACKS}
@@ -107,7 +107,7 @@ def test_a_host_nobody_heard_of_is_left_out_and_named(here: Path, capsys: pytest
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         ("n.json --groups 0", 2, "--groups 0: at least 1 is needed"),
         ("n.json --groups 9", 2, "--groups 9: 1 to 8 groups can be made of 8 hosts"),
@@ -120,12 +120,12 @@ def test_a_host_nobody_heard_of_is_left_out_and_named(here: Path, capsys: pytest
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(
-    words: str, code: int, said: str, here: Path, capsys: pytest.CaptureFixture[str]
+    words: str, code: int, message: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = listing(here)
     with pytest.raises(PlinkError) as refused:
         run(*words.split())
-    assert str(refused.value).startswith(said)
+    assert str(refused.value).startswith(message)
     assert (refused.value.exit_code, "\n" in str(refused.value)) == (code, False)
     assert capsys.readouterr().out == ""
     assert listing(here) == before

@@ -70,16 +70,16 @@ def folder(tmp_path: Path) -> Path:
         ("plink lab kill --name none n", []),
         # Nothing is offered where a file is meant: the shell completes names of files then.
         ("plink report ", []),
-        ("plink nonsense x", []),
+        ("plink rubbish x", []),
     ],
 )
 def test_words_offered(line: str, words: list[str], folder: Path) -> None:
-    found, errors = offered(line, folder)
-    assert (found, errors) == (words, "")
+    suggestions, errors = offered(line, folder)
+    assert (suggestions, errors) == (words, "")
 
 
 def test_broken_files_offer_nothing(folder: Path) -> None:
-    (folder / ".plink" / "network.json").write_text("{nonsense")
+    (folder / ".plink" / "network.json").write_text("{rubbish")
     (folder / ".plink" / "runs" / "ab12cd34" / "run.json").write_text("[]")
     for line in ("plink reorder --pin g", "plink elastic evict last g"):
         assert offered(line, folder) == ([], "")
@@ -102,7 +102,7 @@ def test_the_words_are_those_that_the_commands_take() -> None:
     from plink.api.probe_request import METHODS
     from plink.cli.elastic.control import Tier
     from plink.cli.job_options import RunnerName, launch_settings
-    from plink.cli.manifests import Kind
+    from plink.cli.manifests import ObjectKind
     from plink.cli.reorder import _FORMATS
     from plink.model.hosts import TIERS
     from plink.model.schedule import COLLECTIVES
@@ -120,7 +120,7 @@ def test_the_words_are_those_that_the_commands_take() -> None:
     assert values["--method"] == METHODS
     assert tuple(RunnerName) == RUNNERS
     assert tuple(Tier) == TIERS
-    assert tuple(Kind) == KINDS
+    assert tuple(ObjectKind) == KINDS
     options = set(Options.__dataclass_fields__) - {"groups"}
     for setting, value in zip(values["launch --set"], ("1h", "1", "yes", "1s", "0.1"), strict=True):
         assert launch_settings([setting + value])
@@ -130,8 +130,8 @@ def test_the_words_are_those_that_the_commands_take() -> None:
 def test_every_option_in_the_table_exists() -> None:
 
     def options(node: object) -> set[str]:
-        found = {name for parameter in node.params for name in parameter.opts}  # type: ignore[attr-defined]
-        return found.union(*(options(child) for child in getattr(node, "commands", {}).values()))
+        names = {name for parameter in node.params for name in parameter.opts}  # type: ignore[attr-defined]
+        return names.union(*(options(child) for child in getattr(node, "commands", {}).values()))
 
     for key in completion.VALUES:
         *words, option = key.split()

@@ -22,7 +22,7 @@ def test_options_that_are_not_typed_are_taken_from_a_file(name: str, here: Path)
     prefix = "tool.plink." if name == "pyproject.toml" else ""
     lines = [
         f"[{prefix}reorder]",
-        'algo = "tree"', 'set = ["fan-out=3"]', "moves = 7", "json = true", f"[{prefix}runs.show]",
+        'algo = "tree"', 'set = ["fan-out=3"]', "max-moves = 7", "json = true", f"[{prefix}runs.show]",
         "json = true",
     ]  # fmt: skip
     (here / name).write_text("\n".join(lines))
@@ -31,8 +31,8 @@ def test_options_that_are_not_typed_are_taken_from_a_file(name: str, here: Path)
     def ordered(*typed_words: str) -> Any:
         return json.loads(typed(*words, "reorder", "n.json", *typed_words, cwd=here).stdout)
 
-    found = ordered()
-    assert (found["algo"], found["options"], found["seed"]) == ("tree", {"fan_out": 3}, 0)
+    document = ordered()
+    assert (document["algo"], document["options"], document["seed"]) == ("tree", {"fan_out": 3}, 0)
     assert ordered("--set", "fan-out=2")["options"] == {"fan_out": 2}  # what is typed stands for all of the file's list
 
 
@@ -53,13 +53,13 @@ def test_own_file_before_the_project_s(here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[cost]\n\nrandmo = 3\n", "plink.toml:3: plink cost has no option --randmo; did you mean random?"),
         ("[cots]\nrandom = 3\n", "plink.toml:1: there is no command cots; did you mean cost?"),
         ("random = 3\n", "plink.toml:1: there is no command random"),
         ("[cost]\nresume = true\n", "plink.toml:2: plink cost has no option --resume"),
-        ("[cost]\ndenoise = 3\n", "plink.toml:2: denoise: true or false was expected"),
+        ("[cost]\nsmooth-latencies = 3\n", "plink.toml:2: smooth-latencies: true or false was expected"),
         ("[cost]\nrandom = true\n", "plink.toml:2: random: one value was expected"),
         ('[cost]\nrandom = "many"\n', "plink.toml:2: Invalid value for '--random'"),
         ("[cost]\nrandom = -1\n", "plink.toml:2: Invalid value for '--random'"),
@@ -76,12 +76,12 @@ def test_own_file_before_the_project_s(here: Path) -> None:
         ("\ncost = {random = true}\n", "plink.toml:2: random: one value was expected"),
         ('[cost]\nalgo = "nosuch"\n', "plink.toml:2: --algo nosuch: "),
         ('[cost]\nsize = "much"\n', "plink.toml:2: 'much' is not a size"),
-        ('[cost]\nset = ["base=2"]\n', "plink.toml:2: --set base=2: ring takes no base"),
+        ('[cost]\nset = ["base=2"]\n', "plink.toml:2: --set base=2: ring has no option base"),
     ],
 )
-def test_a_file_that_says_what_cannot_be(text: str, said: str, here: Path) -> None:
+def test_a_file_that_says_what_cannot_be(text: str, message: str, here: Path) -> None:
     (here / "plink.toml").write_text(text)
-    assert said in refusal(typed("-q", "cost", "n.json", cwd=here))
+    assert message in refusal(typed("-q", "cost", "n.json", cwd=here))
 
 
 def test_a_value_that_is_typed_wrong_is_not_blamed_on_the_file(here: Path) -> None:
@@ -93,8 +93,8 @@ def test_a_value_that_is_typed_wrong_is_not_blamed_on_the_file(here: Path) -> No
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[reorder]\nmoves = 7\n", "reorder n.json --time-limit 0.1"),
-        ("[reorder]\ntime-limit = 3600\n", "reorder n.json --moves 7"),
+        ("[reorder]\nmax-moves = 7\n", "reorder n.json --time-limit 0.1"),
+        ("[reorder]\ntime-limit = 3600\n", "reorder n.json --max-moves 7"),
         ("[reorder]\njson = true\n", "reorder n.json --format openmpi"),
         ('[reorder]\nformat = "openmpi"\n', "reorder n.json --json"),
         ('[reorder]\ntopology = "gone.json"\n', "reorder n.json"),
@@ -113,8 +113,10 @@ def test_typed_options_win_over_those_they_exclude(text: str, words: str, here: 
 
 
 def test_options_of_a_file_exclude_each_other(here: Path) -> None:
-    (here / "plink.toml").write_text("[reorder]\ntime-limit = 1\nmoves = 7\n")
-    assert refusal(typed("-q", "reorder", "n.json", cwd=here)).startswith("plink.toml:3: --moves is instead of a time")
+    (here / "plink.toml").write_text("[reorder]\ntime-limit = 1\nmax-moves = 7\n")
+    assert refusal(typed("-q", "reorder", "n.json", cwd=here)).startswith(
+        "plink.toml:3: --max-moves replaces the time limit"
+    )
     (here / "plink.toml").write_text('[launch]\nrunner = "local"\nhosts = "hosts.txt"\n')
     assert refusal(typed("-q", "launch", "true", cwd=here)).startswith(
         "plink.toml:2: --runner local runs every rank on"
@@ -167,9 +169,9 @@ def test_verbose_and_quiet(here: Path) -> None:
 
 @pytest.mark.parametrize("words", [("cost", "nosuch.json", "--debug"), ("--debug", "cost", "nosuch.json")])
 def test_where_an_error_came_from(words: tuple[str, ...], here: Path) -> None:
-    said = typed(*words, cwd=here).stderr
-    assert said.startswith("Traceback")
-    assert said.splitlines()[-1] == "plink: error: nosuch.json: no such file"
+    message = typed(*words, cwd=here).stderr
+    assert message.startswith("Traceback")
+    assert message.splitlines()[-1] == "plink: error: nosuch.json: no such file"
     assert typed("cost", "nosuch.json", cwd=here).stderr == "plink: error: nosuch.json: no such file\n"
 
 

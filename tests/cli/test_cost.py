@@ -51,9 +51,9 @@ def test_latencies_alone(here: Path) -> None:
     assert done.stdout == (
         "ring, 4 ranks, 100 MB, model latency: 400 us\n"
         "  slowest pair used: a - b\n"
-        "  the price is the sum of all hops, not of the rounds:\n"
+        "  the cost is the sum of all hops, not of the rounds:\n"
         "  rounds 1-3: 100 us farthest hop\n"
-        "random orders (50): 220 us to 400 us, median 220 us; 0% of them are dearer than this one\n"
+        "random orders (50): 220 us to 400 us, median 220 us; 0% of them cost more than this one\n"
     )
 
 
@@ -61,30 +61,32 @@ def test_rates_are_taken_where_they_were_measured(here: Path) -> None:
     """Six rounds of half of 100 us and 1 MB over the slowest pair."""
     done = typed("cost", "rates.json", "--size", "4MB", "--order", "grouped.txt", "--random", "0", "--json", cwd=here)
     assert (done.returncode, done.stderr) == (0, "")
-    found = json.loads(done.stdout)
-    assert (found["schema"], found["model"], found["order"]) == ("plink.cost/1", "alpha-beta", "grouped.txt")
-    assert (found["hosts"], found["ranks"], found["size_bytes"]) == (["a", "c", "b", "d"], 4, 4_000_000)
-    assert found["cost_us"] == pytest.approx(6 * (50 + 16_000))
-    assert found["random"] is None
-    (part,) = found["parts"]
+    document = json.loads(done.stdout)
+    assert (document["schema"], document["model"], document["order"]) == ("plink.cost/1", "alpha-beta", "grouped.txt")
+    assert (document["hosts"], document["ranks"], document["size_bytes"]) == (["a", "c", "b", "d"], 4, 4_000_000)
+    assert document["cost_us"] == pytest.approx(6 * (50 + 16_000))
+    assert document["random"] is None
+    (part,) = document["parts"]
     assert (part["algo"], part["weight"], part["slowest_pair"]) == ("ring", 1.0, ["c", "b"])
     assert part["rounds"] == [{"latency_us": 50.0, "transfer_us": 16_000.0, "busiest": "c, sending"}] * 6
 
 
 def test_shared_links_are_taken_where_they_were_measured(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """a, b, c, d: both hosts of each rack send out of it at once, twice as much as with the racks kept together."""
-    given, grouped = (cost(capsys, "shared.json", *more) for more in ([], ["--order", "grouped.txt"]))
-    assert (given["model"], given["capacities"]) == ("contention", "measured")
-    first, then = (found["parts"][0]["rounds"][0] for found in (given, grouped))
+    baseline, grouped = (cost(capsys, "shared.json", *more) for more in ([], ["--order", "grouped.txt"]))
+    assert (baseline["model"], baseline["capacities"]) == ("contention", "measured")
+    first, then = (document["parts"][0]["rounds"][0] for document in (baseline, grouped))
     assert first["busiest"] == "the way out of the group of a"
     assert first["transfer_us"] == pytest.approx(2 * then["transfer_us"])
-    assert given["random"]["max_us"] == given["cost_us"] > grouped["cost_us"] == given["random"]["min_us"]
+    assert baseline["random"]["max_us"] == baseline["cost_us"] > grouped["cost_us"] == baseline["random"]["min_us"]
 
 
 def test_what_was_not_measured_is_inferred_and_said(here: Path) -> None:
     done = typed("cost", "n.json", "--model", "contention", "--random", "1", cwd=here)
     assert done.returncode == 0
-    assert done.stderr.startswith("plink: what groups share was not measured; it is inferred from the latency tiers")
+    assert done.stderr.startswith(
+        "plink: shared capacities were not measured; they are inferred from the latency tiers"
+    )
 
 
 def test_an_order_may_be_a_file_or_names(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,15 +113,15 @@ def test_networks_come_from_pipes_and_from_the_last_probe(here: Path) -> None:
 def test_pairs_that_were_not_measured_matter_only_where_they_are_used(here: Path) -> None:
     """a, b, c, d does not need b - d; of the random orders those that do are left out, and their number is told."""
     done = typed("cost", "holes.json", "--random", "30", "--json", cwd=here)
-    found = json.loads(done.stdout)
-    assert (done.returncode, found["cost_us"]) == (0, 400)
-    assert 0 < found["random"]["orders"] < 30
-    left_out = 30 - found["random"]["orders"]
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["cost_us"]) == (0, 400)
+    assert 0 < document["random"]["orders"] < 30
+    left_out = 30 - document["random"]["orders"]
     assert done.stderr == f"plink: {left_out} of 30 random orders use pairs that were not measured: left out\n"
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (
             "holes.json --algo flat",
@@ -128,28 +130,28 @@ def test_pairs_that_were_not_measured_matter_only_where_they_are_used(here: Path
         ("gaps.json", "the bandwidth a - b is needed and was not measured; `plink probe HOSTS --resume --bandwidth` "),
     ],
 )
-def test_what_has_no_price(words: str, said: str, here: Path) -> None:
+def test_what_has_no_price(words: str, message: str, here: Path) -> None:
     write(here / "gaps.json", network(hosts=HOSTS, bandwidth_gbps=[[None] * 4, *GBPS[1:]]))
-    assert refusal(typed("cost", *words.split(), cwd=here), code=4).startswith(said)
+    assert refusal(typed("cost", *words.split(), cwd=here), code=4).startswith(message)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ("n.json --size 0", "--size 0: give more than 0 bytes"),
         ("n.json --size many", "'many' is not a size"),
         ("n.json --algo butterfly", "--algo butterfly: there are ring, "),
-        ("n.json --set base=2", "--set base=2: ring takes no base"),
+        ("n.json --set base=2", "--set base=2: ring has no option base"),
         ("n.json --algo tree --set fan-out=0", "--set fan_out=0: at least 1 is needed"),
         ("n.json --order other.txt", "other.txt: the order names hosts that are not in the hosts list: e"),
         ("n.json --order few.txt", "few.txt: the order leaves out hosts of the hosts list: c, d"),
     ],
 )
-def test_what_is_refused(words: str, said: str, here: Path) -> None:
+def test_what_is_refused(words: str, message: str, here: Path) -> None:
     for name, hosts in (("other", "abcde"), ("few", "ab")):
         (here / f"{name}.txt").write_text("\n".join(hosts))
     before = listing(here)
     with pytest.raises(PlinkError) as caught:
         command().main(args=["cost", *words.split()], prog_name="plink", standalone_mode=False)
-    assert (caught.value.exit_code, str(caught.value)[: len(said)]) == (2, said)
+    assert (caught.value.exit_code, str(caught.value)[: len(message)]) == (2, message)
     assert listing(here) == before

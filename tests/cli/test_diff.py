@@ -82,7 +82,7 @@ def test_hosts_that_came_went_and_moved_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "code", "why"),
+    ("old", "new", "code", "message"),
     [
         (network(), network(prefix="other-"), 4, "a.json and b.json share no host, by name"),
         (network(), {"schema": "plink.order/1"}, 2, "b.json: schema: expected 'plink.network/1'"),
@@ -90,11 +90,11 @@ def test_hosts_that_came_went_and_moved_are_named(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_compared_is_refused_in_one_line(
-    old: dict[str, Any], new: dict[str, Any], code: int, why: str, tmp_path: Path
+    old: dict[str, Any], new: dict[str, Any], code: int, message: str, tmp_path: Path
 ) -> None:
     write(tmp_path / "a.json", old)
     write(tmp_path / "b.json", new)
-    assert refusal(typed("diff", "a.json", "b.json", cwd=tmp_path), code).startswith(why)
+    assert refusal(typed("diff", "a.json", "b.json", cwd=tmp_path), code).startswith(message)
 
 
 def test_one_host_and_one_standard_input_are_too_few(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_ci_is_told_that_nothing_could_be_compared(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("words", "message"),
     [
         (["--floor", "10"], "of which unit? Write 10us, or ms"),
         (["--floor", "2s"], "more than 1 s"),
@@ -141,11 +141,11 @@ def test_ci_is_told_that_nothing_could_be_compared(tmp_path: Path) -> None:
         (["--threshold", "0"], "--threshold 0: give a share, 0.01 to 100"),
     ],
 )
-def test_limits_that_nothing_reaches_are_refused(words: list[str], why: str, tmp_path: Path) -> None:
+def test_limits_that_nothing_reaches_are_refused(words: list[str], message: str, tmp_path: Path) -> None:
     """A bare number was seconds: nothing ever got worse."""
     write(tmp_path / "a.json", network())
     write(tmp_path / "b.json", network(slow=4))
-    assert why in refusal(typed("diff", "a.json", "b.json", *words, cwd=tmp_path))
+    assert message in refusal(typed("diff", "a.json", "b.json", *words, cwd=tmp_path))
 
 
 def test_a_shared_link_that_nobody_could_measure_is_mentioned(tmp_path: Path) -> None:

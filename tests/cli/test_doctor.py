@@ -22,7 +22,7 @@ def network(**changes: Any) -> dict[str, Any]:
 def test_where_nothing_is_wrong_it_says_so(tmp_path: Path) -> None:
     write(tmp_path / "n.json", network())
     done = typed("doctor", "n.json", cwd=tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "nothing is wrong that plink can see\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "no problems found\n", "")
     done = typed("doctor", "n.json", "--json", cwd=tmp_path)
     assert done.returncode == 0
     assert json.loads(done.stdout) == {"schema": "plink.doctor/1", "ok": True, "hosts": {}, "findings": []}
@@ -53,8 +53,8 @@ def test_what_is_wrong_is_one_line_each(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", ["loss_forward", "clock_steps"])
 def test_a_matrix_of_another_shape_is_refused_with_file_and_key(key: str, tmp_path: Path) -> None:
     write(tmp_path / "n.json", network(**{key: [[0.0]]}))
-    said = refusal(typed("doctor", "n.json", cwd=tmp_path))
-    assert said.startswith(f"n.json: {key}: 12 rows of 12 numbers were expected")
+    message = refusal(typed("doctor", "n.json", cwd=tmp_path))
+    assert message.startswith(f"n.json: {key}: 12 rows of 12 numbers were expected")
 
 
 def test_one_host_has_no_network(tmp_path: Path) -> None:

@@ -12,13 +12,13 @@ from PIL import Image
 from plink.records.elastic_log import (
     ControllerEvent,
     ElasticLog,
-    End,
+    EndLogEntry,
     Entry,
     HostEvent,
     Iteration,
-    RolledBack,
+    RollBackLogEntry,
     StageChange,
-    Traffic,
+    TrafficLogEntry,
 )
 from tests.cli.files import listing, refusal, write
 from tests.conftest import typed
@@ -54,16 +54,16 @@ def entries() -> list[Entry]:
         StageChange(1801.0, 2, "2 transient hosts to 1"),
         Iteration(1900.0, 2, 0.5, 2, 6, 2, 0.5),
         Iteration(2000.0, 3, 0.9, 2, 6, 3, 0.3),
-        RolledBack(3000.0, 2, 1, 1),
+        RollBackLogEntry(3000.0, 2, 1, 1),
         HostEvent(3100.0, "spot-2", 2, "transient", 1, "warned", None, 120.0, "aws: terminate"),
         Iteration(3200.0, 3, 0.5, 2, 6, 3, 0.25),
-        Traffic(3300.0, "node-1", 45_000_000, 2_000),
-        End(3600.0, 3600.0, 0, "it was to do 3"),
+        TrafficLogEntry(3300.0, "node-1", 45_000_000, 2_000),
+        EndLogEntry(3600.0, 3600.0, 0, "it was to do 3"),
     ]
 
 
 @pytest.fixture
-def workplace(tmp_path: Path) -> Path:
+def run_folder(tmp_path: Path) -> Path:
     """A folder with two runs: an elastic one, and (the last) one that was not."""
     for name, started in (("elastic-1", "2026-01-01"), ("plain-1", "2026-01-02")):
         (tmp_path / ".plink/runs" / name).mkdir(parents=True)
@@ -75,19 +75,19 @@ def workplace(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_summary_word_for_word(workplace: Path) -> None:
-    done = typed("elastic", "summary", "elastic", cwd=workplace)
+def test_a_summary_word_for_word(run_folder: Path) -> None:
+    done = typed("elastic", "summary", "elastic", cwd=run_folder)
     assert done.returncode == 0, done.stderr
     assert [line.rstrip() for line in done.stdout.splitlines()] == GOLDEN.splitlines()
 
 
-def test_a_summary_is_as_its_schema_says(workplace: Path) -> None:
+def test_a_summary_is_as_its_schema_says(run_folder: Path) -> None:
     schema = json.loads((Path(__file__).parents[2] / "docs/schemas/elastic-summary.schema.json").read_text())
-    log = ElasticLog(workplace / "log")
-    log.add(Traffic(1.0, "stranger", 1, 2))
+    log = ElasticLog(run_folder / "log")
+    log.add(TrafficLogEntry(1.0, "other", 1, 2))
     log.close()
     for run in ("elastic-1", "log"):
-        document: dict[str, Any] = json.loads(typed("elastic", "summary", run, "--json", cwd=workplace).stdout)
+        document: dict[str, Any] = json.loads(typed("elastic", "summary", run, "--json", cwd=run_folder).stdout)
         assert set(document) == set(schema["properties"])
         assert list(Draft202012Validator(schema).iter_errors(document)) == []
         if run == "elastic-1":
@@ -97,47 +97,47 @@ def test_a_summary_is_as_its_schema_says(workplace: Path) -> None:
     assert document["hosts"][0]["held_s"] is None
 
 
-def test_a_run_under_way(workplace: Path) -> None:
+def test_a_run_under_way(run_folder: Path) -> None:
     """Its last line may be half written."""
-    log = workplace / ".plink/runs/elastic-1/agile.jsonl"
+    log = run_folder / ".plink/runs/elastic-1/agile.jsonl"
     lines = log.read_text().splitlines(keepends=True)
     log.write_text("".join(lines[:9]) + lines[9][:20])
-    (workplace / ".plink/runs/plain-1/run.json").unlink()
-    done = typed("elastic", "summary", "last", cwd=workplace)
+    (run_folder / ".plink/runs/plain-1/run.json").unlink()
+    done = typed("elastic", "summary", "last", cwd=run_folder)
     assert "2 iterations in 1,900.0 s; it still runs, or was cut off" in done.stdout
-    drawn = typed("elastic", "plot", "last", cwd=workplace)
+    drawn = typed("elastic", "plot", "last", cwd=run_folder)
     assert drawn.stderr == "plink: 2 iterations -> elastic.svg\n"
 
 
-def test_without_prices_there_is_no_cost(workplace: Path) -> None:
-    log = ElasticLog(workplace / "log")
+def test_without_prices_there_is_no_cost(run_folder: Path) -> None:
+    log = ElasticLog(run_folder / "log")
     log.add(HostEvent(0.0, "a", 0, "reliable", 1, "joined"))
     log.close()
-    done = typed("elastic", "summary", "log", cwd=workplace)
+    done = typed("elastic", "summary", "log", cwd=run_folder)
     assert "\ncost: " not in done.stdout
     assert "0 iterations in 0.0 s" in done.stdout
-    document = json.loads(typed("elastic", "summary", "log", "--json", cwd=workplace).stdout)
+    document = json.loads(typed("elastic", "summary", "log", "--json", cwd=run_folder).stdout)
     assert document["cost"] == {"total": None, "per_iteration": None, "without_price": ["a"]}
-    assert "no iteration was done yet" in refusal(typed("elastic", "plot", "log", cwd=workplace), 1)
+    assert "no iteration was done yet" in refusal(typed("elastic", "plot", "log", cwd=run_folder), 1)
 
 
-def test_pictures(workplace: Path) -> None:
+def test_pictures(run_folder: Path) -> None:
     for words in (("-o", "run.svg"), ("-o", "run.png"), ("--over", "seconds", "-o", "seconds.svg")):
-        done = typed("elastic", "plot", "elastic-1", *words, cwd=workplace)
+        done = typed("elastic", "plot", "elastic-1", *words, cwd=run_folder)
         assert (done.returncode, done.stdout) == (0, ""), done.stderr
         assert done.stderr == f"plink: 3 iterations -> {words[-1]}\n"
-    assert ">iteration</text>" in (workplace / "run.svg").read_text()
-    assert ">seconds since the run began</text>" in (workplace / "seconds.svg").read_text()
-    image = Image.open(io.BytesIO((workplace / "run.png").read_bytes())).convert("RGB")
+    assert ">iteration</text>" in (run_folder / "run.svg").read_text()
+    assert ">seconds since the run began</text>" in (run_folder / "seconds.svg").read_text()
+    image = Image.open(io.BytesIO((run_folder / "run.png").read_bytes())).convert("RGB")
     assert image.width > 1500
     assert image.getpixel((1, image.height - 1)) == (255, 255, 255)
-    shown = typed("elastic", "plot", ".plink/runs/elastic-1/agile.jsonl", "-o", "-", cwd=workplace)
-    assert shown.stdout == (workplace / "run.svg").read_text()
+    shown = typed("elastic", "plot", ".plink/runs/elastic-1/agile.jsonl", "-o", "-", cwd=run_folder)
+    assert shown.stdout == (run_folder / "run.svg").read_text()
     assert shown.stderr == ""
 
 
 @pytest.mark.parametrize(
-    ("run", "why"),
+    ("run", "message"),
     [
         ("last", "the run plain-1 was not elastic: there is no .plink/runs/plain-1/agile.jsonl"),
         ("nowhere", "no run nowhere in .plink/runs; `plink runs` lists them"),
@@ -145,22 +145,22 @@ def test_pictures(workplace: Path) -> None:
         ("bad", "bad:2: iteration: is missing"),
     ],
 )
-def test_what_is_no_log_is_refused(run: str, why: str, workplace: Path) -> None:
-    (workplace / "other").write_text('{"schema": "plink.autotune/1"}\n')
-    (workplace / "bad").write_text('{"at": 0, "what": "stage", "stage": 1}\n{"at": 1, "what": "iteration"}\n')
-    before = listing(workplace)
+def test_what_is_no_log_is_refused(run: str, message: str, run_folder: Path) -> None:
+    (run_folder / "other").write_text('{"schema": "plink.autotune/1"}\n')
+    (run_folder / "bad").write_text('{"at": 0, "what": "stage", "stage": 1}\n{"at": 1, "what": "iteration"}\n')
+    before = listing(run_folder)
     for command in ("plot", "summary"):
-        assert refusal(typed("elastic", command, run, cwd=workplace)).startswith(why)
-    assert listing(workplace) == before
+        assert refusal(typed("elastic", command, run, cwd=run_folder)).startswith(message)
+    assert listing(run_folder) == before
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("words", "message"),
     [
         (("-o", "run.pdf"), "-o run.pdf: a picture's name ends in .svg or .png"),
         (("-o", "nowhere/run.png"), "nowhere/run.png: there is no folder nowhere"),
         (("--over", "hosts"), "--over"),
     ],
 )
-def test_pictures_that_cannot_be(words: tuple[str, ...], why: str, workplace: Path) -> None:
-    assert why in refusal(typed("elastic", "plot", "elastic-1", *words, cwd=workplace))
+def test_pictures_that_cannot_be(words: tuple[str, ...], message: str, run_folder: Path) -> None:
+    assert message in refusal(typed("elastic", "plot", "elastic-1", *words, cwd=run_folder))

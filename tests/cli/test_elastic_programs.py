@@ -34,6 +34,6 @@ def test_names_of_the_data_are_kept(
     module.main()
     with np.load(tmp_path / "kept.npz") as file:
         assert file[key].tolist() == names
-    said = capsys.readouterr().out
-    assert f"saved in {tmp_path}/kept.npz" in said
-    assert ("tree" in said and "leaf" in said) or "1.0000 right" in said
+    printed = capsys.readouterr().out
+    assert f"saved in {tmp_path}/kept.npz" in printed
+    assert ("tree" in printed and "leaf" in printed) or "1.0000 right" in printed

@@ -32,15 +32,15 @@ def seen(status: dict[str, Any]) -> str:
 
 def test_cost_so_far_is_in_the_live_view_and_the_status() -> None:
     """Without prices there is no word of it: in a job of an earlier plink, or where no host has a price."""
-    told = "1.1, 0.367 an iteration (without the one host that has no price)\n"
+    cost_text = "1.1, 0.367 an iteration (without the one host that has no price)\n"
     lines = [line.rstrip() + "\n" for line in seen(status(cost=COST | {"without_price": ["h1"]})).splitlines()]
-    assert f"stage 1  iteration 3  clock 4  0.5 s an iteration  cost {told}" in lines
-    assert f"cost so far: {told}" in lines
+    assert f"stage 1  iteration 3  clock 4  0.5 s an iteration  cost {cost_text}" in lines
+    assert f"cost so far: {cost_text}" in lines
     for more in ({}, {"cost": None}):
         assert "cost" not in seen(status(**more))
 
 
-def test_a_rehearsal_says_what_it_did_not_look_at(tmp_path: Path) -> None:
+def test_a_dry_run_says_what_it_did_not_check(tmp_path: Path) -> None:
     """It asks no host, not even this one."""
     words = ("--dry-run", "--runner", "local", "--slots", "2", "--backend", "agileml", "fit.py")
     done = typed("launch", *words, cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""``plink embed`` and ``--denoise``: what they print and leave, and what they refuse, in one line."""
+"""``plink embed`` and ``--smooth-latencies``: what they print and leave, and what they refuse, in one line."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.conftest import typed
 
 N = 16
 QUICK = ("--dimension", "4", "--alpha", "1", "--loss", "relative", "--no-heights")
-SEARCH = ("--moves", "2000", "--force", "--json")
+SEARCH = ("--max-moves", "2000", "--force", "--json")
 
 
 def cloud() -> Cloud:
@@ -58,7 +58,11 @@ def test_an_embedding_is_left_and_told(here: Path) -> None:
     assert last.startswith("judged by the halves of the samples fitted distances are ")
     document = json.loads((here / ".plink/embedding.json").read_text())
     verdict = document["verdict"]
-    ends = {"helps": "--denoise helps", "hurts": "--denoise hurts, leave it away", "no difference": "no difference"}
+    ends = {
+        "helps": "--smooth-latencies helps",
+        "hurts": "--smooth-latencies hurts, omit --smooth-latencies",
+        "no difference": "no difference",
+    }
     assert last.endswith(f"(120 pairs): {ends[verdict['word']]}")
     assert f"{verdict['fitted_error']:.1%} off, measured ones {verdict['raw_error']:.1%}" in last
     assert document["network"] == read_network(here / "noisy.json").fingerprint()
@@ -66,12 +70,17 @@ def test_an_embedding_is_left_and_told(here: Path) -> None:
     assert {len(row) for row in document["coordinates"]} == {document["dimension"]}
 
 
-def test_wishes_are_kept_and_the_seed_gives_the_same_again(here: Path) -> None:
+def test_options_are_kept_and_a_seed_reproduces_the_result(here: Path) -> None:
     runs = [typed("embed", "noisy.json", *QUICK, "--seed", seed, "--json", cwd=here).stdout for seed in "112"]
     assert runs[0] == runs[1] != runs[2]
-    found = json.loads(runs[0])
-    assert (found["dimension"], found["alpha"], found["loss"], found["heights"]) == (4, 1.0, "relative", False)
-    assert (found["settings_tried"], set(found["heights_us"])) == (1, {0.0})
+    document = json.loads(runs[0])
+    assert (document["dimension"], document["alpha"], document["loss"], document["heights"]) == (
+        4,
+        1.0,
+        "relative",
+        False,
+    )
+    assert (document["settings_tried"], set(document["heights_us"])) == (1, {0.0})
     assert not list((here / ".plink").iterdir())
 
 
@@ -103,7 +112,7 @@ def test_what_cannot_be_is_refused(words: list[str], code: int, message: str, he
 
 
 def test_an_order_rests_on_fitted_distances_of_one_half(here: Path) -> None:
-    done = typed("reorder", "noisy.json", "--denoise", *SEARCH, cwd=here)
+    done = typed("reorder", "noisy.json", "--smooth-latencies", *SEARCH, cwd=here)
     assert done.returncode == 0
     assert "judged by the halves" in done.stderr
     order = json.loads(done.stdout)
@@ -119,7 +128,7 @@ def test_an_order_rests_on_fitted_distances_of_one_half(here: Path) -> None:
     document["halves_us"][1] = other_half.tolist()
     document["latency_us"] = np.sqrt(np.array(document["halves_us"][0]) * other_half).tolist()
     write(here / "other.json", document)
-    other = json.loads(typed("reorder", "other.json", "--denoise", *SEARCH, cwd=here).stdout)
+    other = json.loads(typed("reorder", "other.json", "--smooth-latencies", *SEARCH, cwd=here).stdout)
     assert (other["hosts"], other["cost"]) == (order["hosts"], order["cost"])
     assert other["judged"]["gain"] != order["judged"]["gain"]
 
@@ -130,7 +139,7 @@ def test_prices_of_fitted_distances(here: Path) -> None:
                                  "latency_us": fitted})  # fmt: skip
     costs = [
         json.loads(typed("cost", *words, "--model", "latency", "--json", cwd=here).stdout)["cost_us"]
-        for words in (("noisy.json", "--denoise"), ("fitted.json",), ("noisy.json",))
+        for words in (("noisy.json", "--smooth-latencies"), ("fitted.json",), ("noisy.json",))
     ]
     assert costs[0] == pytest.approx(costs[1], rel=1e-4)
     assert costs[0] != pytest.approx(costs[2], rel=1e-2)
@@ -143,9 +152,9 @@ def test_fitted_distances_stand_for_pairs_that_were_not_measured(here: Path) -> 
         document["latency_us"][k][k - 1] = document["latency_us"][k - 1][k] = None
     write(here / "holes.json", document)
     assert typed("cost", "holes.json", "--model", "latency", "--random", "0", cwd=here).returncode == 4
-    assert typed("cost", "holes.json", "--model", "latency", "--denoise", cwd=here).returncode == 0
+    assert typed("cost", "holes.json", "--model", "latency", "--smooth-latencies", cwd=here).returncode == 0
 
 
 @pytest.mark.parametrize("words", [["cost", "three.json"], ["reorder", "three.json"]])
 def test_too_few_hosts_to_denoise(words: list[str], here: Path) -> None:
-    assert "an embedding takes 4 hosts" in refusal(typed(*words, "--denoise", cwd=here), 4)
+    assert "an embedding takes 4 hosts" in refusal(typed(*words, "--smooth-latencies", cwd=here), 4)

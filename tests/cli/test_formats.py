@@ -42,7 +42,7 @@ GOLDEN = {
 
 def test_help_names_every_format() -> None:
     option = next(each for each in command().commands["reorder"].params if each.name == "format")
-    named = re.search(r"What to write: (.*?);", str(getattr(option, "help", "")))
+    named = re.search(r"Choices: (.*?)\.", str(getattr(option, "help", "")))
     assert named is not None
     assert named.group(1).split(", ") == list(FORMATS)
 
@@ -50,14 +50,14 @@ def test_help_names_every_format() -> None:
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden(name: str, tmp_path: Path) -> None:
     write(tmp_path / "n.json", three())
-    done = typed("reorder", "n.json", "--format", name, "--moves", "10", cwd=tmp_path)
+    done = typed("reorder", "n.json", "--format", name, "--max-moves", "10", cwd=tmp_path)
     assert (done.returncode, done.stdout.splitlines()) == (0, GOLDEN[name])
     assert "use it" not in done.stderr
 
 
 def test_a_file_comes_with_the_command_that_keeps_its_order(tmp_path: Path) -> None:
     write(tmp_path / "n.json", three())
-    done = typed("reorder", "n.json", "--format", "mpich", "-o", "my hosts", "--moves", "10", cwd=tmp_path)
+    done = typed("reorder", "n.json", "--format", "mpich", "-o", "my hosts", "--max-moves", "10", cwd=tmp_path)
     assert done.stderr.splitlines()[-1] == "plink: use it: mpiexec.hydra -f 'my hosts' -n 4 PROGRAM"
     assert (tmp_path / "my hosts").read_text() == "10.0.0.1:1\n10.0.0.2:2\n10.0.0.3:1\n"
 

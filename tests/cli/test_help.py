@@ -21,15 +21,15 @@ def pages() -> list[list[str]]:
     """The words of every command and subcommand, found in the command line itself."""
     from plink.cli.app import command
 
-    found: list[list[str]] = []
+    pages_: list[list[str]] = []
 
     def visit(node: object, words: list[str]) -> None:
-        found.append(words)
+        pages_.append(words)
         for name, child in getattr(node, "commands", {}).items():
             visit(child, [*words, name])
 
     visit(command(), [])
-    return found
+    return pages_
 
 
 PAGES = pages()
@@ -81,9 +81,9 @@ def check_example(words: list[str]) -> None:
     top = node = command()
     for word in words:
         node = node.commands[word]
-    found = re.findall(r"Example: (.+)", " ".join((node.help or "").split()))
-    assert found, words
-    typed = [part.split(">")[0].split() for part in found[0].split("&&")]
+    examples = re.findall(r"Example: (.+)", " ".join((node.help or "").split()))
+    assert examples, words
+    typed = [part.split(">")[0].split() for part in examples[0].split("&&")]
     for line in typed:
         line = line[1:] if line[0] == "sudo" else line
         assert line[0] == "plink"
@@ -93,7 +93,7 @@ def check_example(words: list[str]) -> None:
         with target.make_context(" ".join(line), list(rest), resilient_parsing=False) as context:
             assert context.command is target
     if words:
-        assert " ".join(words) in found[0]
+        assert " ".join(words) in examples[0]
 
 
 def test_pages_of_80_columns_are_whole_and_say_what_a_value_is() -> None:
@@ -156,7 +156,7 @@ def test_the_version_is_the_package_s() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("words", "message"),
     [
         (["frobnicate"], "No such command 'frobnicate'"),
         (["reorder", "--colour"], "No such option: --colour"),
@@ -164,14 +164,14 @@ def test_the_version_is_the_package_s() -> None:
         (["launch"], "PROGRAM"),
     ],
 )
-def test_what_is_no_command_is_refused_in_one_line(words: list[str], why: str) -> None:
+def test_what_is_no_command_is_refused_in_one_line(words: list[str], message: str) -> None:
     done = typed_here(*words, cwd=Path.cwd())
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.startswith("plink: error: ")
     assert done.stderr.count("\n") == 1
-    assert why in done.stderr
-    assert "--help` tells more" in done.stderr
+    assert message in done.stderr
+    assert "--help`" in done.stderr
 
 
 def run(*words: str) -> "subprocess.CompletedProcess[str]":

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import plink as package
-from plink.cli import about
+from plink.cli import environment_report
 from plink.model.storage import read_document
 from tests.conftest import NO_LAB, typed
 
@@ -77,16 +77,16 @@ def test_nothing_is_imported_for_it(tmp_path: Path) -> None:
 
 def test_the_commit_of_a_checkout(tmp_path: Path) -> None:
     root = Path(package.__file__).parents[1]
-    found = info(cwd=tmp_path)["plink"]
+    document = info(cwd=tmp_path)["plink"]
     if not (root / ".git").exists():
-        assert found["source"] == "installed"
+        assert document["source"] == "installed"
         return
     head = subprocess.run(["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    assert found["source"] == "checkout"
+    assert document["source"] == "checkout"
     if head.returncode:  # git reads no checkout of another user
-        assert found["commit"] is None
+        assert document["commit"] is None
     else:
-        assert head.stdout.startswith(found["commit"])
+        assert head.stdout.startswith(document["commit"])
 
 
 def test_who_and_where_is_not_told(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_who_and_where_is_not_told(tmp_path: Path) -> None:
     done = typed("info", cwd=home / "cluster", **env, **secrets)
     assert done.returncode == 0
     for secret in (socket.gethostname(), "gertrude", "10.1.2.3", "fe80", "swordfish", str(tmp_path)):
-        assert not _told(secret, done.stdout), secret
+        assert not _contains_word(secret, done.stdout), secret
     assert "[<host>:1] Open MPI 9.1 of ~/x on <address>" in done.stdout
     assert "PLINK_TOKEN" in done.stdout
     assert "--full" in done.stderr
@@ -113,19 +113,19 @@ def test_who_and_where_is_not_told(tmp_path: Path) -> None:
     assert "swordfish" not in json.dumps(full)
 
 
-def _told(word: str, text: str) -> bool:
+def _contains_word(word: str, text: str) -> bool:
     """As a word of its own: a machine called ``vm`` is not told by the kernel's name."""
     return re.search(rf"(?<![\w.-]){re.escape(word)}(?![\w])", text) is not None
 
 
 def test_values_of_variables_that_are_known_to_be_harmless(tmp_path: Path) -> None:
-    found = info(cwd=tmp_path, NCCL_DEBUG="INFO", NCCL_SOCKET_IFNAME="^lo,docker0", NCCL_TOPO_FILE="/home/x/t.xml",
+    document = info(cwd=tmp_path, NCCL_DEBUG="INFO", NCCL_SOCKET_IFNAME="^lo,docker0", NCCL_TOPO_FILE="/home/x/t.xml",
                  PLINK_ORDER="", HOME_NCCL="1")["environment"]  # fmt: skip
-    assert found["NCCL_DEBUG"] == "INFO"
-    assert found["NCCL_SOCKET_IFNAME"] == "^lo,docker0"
-    assert found["NCCL_TOPO_FILE"] == "(set)"
-    assert found["PLINK_ORDER"] == "(empty)"
-    assert "HOME_NCCL" not in found
+    assert document["NCCL_DEBUG"] == "INFO"
+    assert document["NCCL_SOCKET_IFNAME"] == "^lo,docker0"
+    assert document["NCCL_TOPO_FILE"] == "(set)"
+    assert document["PLINK_ORDER"] == "(empty)"
+    assert "HOME_NCCL" not in document
 
 
 def test_what_stands_in_the_workspace(tmp_path: Path) -> None:
@@ -134,10 +134,10 @@ def test_what_stands_in_the_workspace(tmp_path: Path) -> None:
     (folder / "runs" / "secret-run" / "run.json").write_text("{}")
     (folder / "network.json").write_text("{}" * 10)
     os.utime(folder / "network.json", (0, 0))
-    found = info(cwd=tmp_path)["workspace"]
-    assert found["network.json"]["bytes"] == 20
-    assert found["network.json"]["age_s"] > 1e9
-    assert found["runs"]["count"] == 1
+    document = info(cwd=tmp_path)["workspace"]
+    assert document["network.json"]["bytes"] == 20
+    assert document["network.json"]["age_s"] > 1e9
+    assert document["runs"]["count"] == 1
     shown = typed("info", cwd=tmp_path)
     assert "secret-run" not in shown.stdout
     assert "1 runs" in shown.stdout
@@ -146,14 +146,14 @@ def test_what_stands_in_the_workspace(tmp_path: Path) -> None:
 def test_a_program_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path, "fping", "exec sleep 60")
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(about, "_ANSWER_S", 0.2)
-    assert "does not answer" in about._programs()["fping"]
+    monkeypatch.setattr(environment_report, "_VERSION_TIMEOUT_S", 0.2)
+    assert "does not answer" in environment_report._programs()["fping"]
 
 
 def test_complaints_are_no_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slurm's srun without a configuration says errors only, whatever it is asked for."""
     program(tmp_path, "srun", "echo 'srun: error: no configuration' >&2; exit 1")
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    assert about._programs()["srun"] == "found"
+    assert environment_report._programs()["srun"] == "found"
     program(tmp_path, "srun", "echo 'srun: error: no host'; echo 'slurm 22.05.8'")
-    assert about._programs()["srun"] == "slurm 22.05.8"
+    assert environment_report._programs()["srun"] == "slurm 22.05.8"

@@ -7,7 +7,7 @@ import pytest
 
 from plink.cli.app import command
 from plink.cli.job_options import JobOptions, LaunchSettings, launch_settings
-from plink.cli.notes import PANEL
+from plink.cli.log_handler import PANEL
 from plink.errors import UsageError
 from tests.cli.files import refusal
 from tests.conftest import typed
@@ -35,10 +35,10 @@ def test_launch_has_few_options_and_others_the_same_ones() -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ("compare --order given x", "--order given: both orders are run; omit it"),
+        ("compare --order given x", "--order given: both orders are run; omit the option"),
         ("compare --higher-is-better x", "--higher-is-better goes with --metric"),
         ("compare --metric ([ x", "--metric ([: that is no regular expression"),
-        ("compare x", "plink's order is the given one; there is nothing to compare"),
+        ("compare x", "plink's order is the given one: there is nothing to compare"),
         ("compare --backend ring x", "No such option: --backend"),
         ("manifests --image i --sync . x", "No such option: --sync"),
         ("submit --sync . x", "No such option: --sync"),

@@ -40,9 +40,9 @@ def test_ranks_on_this_machine(tmp_path: Path, script: str) -> None:
         (1, "localhost", None),
     ]
     assert run["exits"] == {"0": 0, "1": 0}
-    kept = read_document(tmp_path / ".plink" / "runs" / run["id"] / "run.json")
-    assert (kept["runner"], kept["args"]) == ("local", ["a b"])
-    assert (tmp_path / str(kept["logs"]) / "rank-1.out").read_text().splitlines()[2] == "2 1 2 ['a b']"
+    record = read_document(tmp_path / ".plink" / "runs" / run["id"] / "run.json")
+    assert (record["runner"], record["args"]) == ("local", ["a b"])
+    assert (tmp_path / str(record["logs"]) / "rank-1.out").read_text().splitlines()[2] == "2 1 2 ['a b']"
 
 
 def test_failed_rank_exception_is_reported_last(tmp_path: Path) -> None:
@@ -86,12 +86,11 @@ def test_logs_can_be_watched(tmp_path: Path) -> None:
     assert local(tmp_path, "--slots", "1", "waits.py")[1] == "[0] begun\n[0] seen 1\n"
 
 
-def test_one_rank_is_spoken_of_as_one(tmp_path: Path) -> None:
-    for slots, said in (("1", "the rank is where it was"), ("2", "all 2 ranks are where they were")):
-        assert local(tmp_path, "--slots", slots, "true")[2] == f"plink: {said} asked to be\n"
+def test_placement_is_reported(tmp_path: Path) -> None:
+    assert local(tmp_path, "--slots", "2", "true")[2] == "plink: 2/2 ranks placed; starting true\n"
 
 
-def test_a_rehearsal_starts_nothing(tmp_path: Path, script: str) -> None:
+def test_dry_run_starts_nothing(tmp_path: Path, script: str) -> None:
     (tmp_path / "marks.py").write_text("open('mark', 'w')")
     code, out, err = local(tmp_path, "--dry-run", "--slots", "2", "--env", "X=it's", "marks.py", "$(a)\n")
     assert code == 0, err
@@ -103,14 +102,14 @@ def test_a_rehearsal_starts_nothing(tmp_path: Path, script: str) -> None:
     assert not (tmp_path / "mark").exists()
     assert not (tmp_path / ".plink").exists()
     code, out, _ = local(tmp_path, "--dry-run", "--slots", "2", "--json", "marks.py", "$(a)\n")
-    rehearsal = json.loads(out)
-    assert list(Draft202012Validator(read_document(SCHEMAS / "rehearsal.schema.json")).iter_errors(rehearsal)) == []
-    assert rehearsal["schema"] == "plink.rehearsal/1"
-    assert [command["ranks"] for command in rehearsal["commands"]] == [[0], [1]]
-    assert rehearsal["commands"][1]["argv"][1:] == ["marks.py", "$(a)\n"]
+    preview = json.loads(out)
+    assert list(Draft202012Validator(read_document(SCHEMAS / "dry-run.schema.json")).iter_errors(preview)) == []
+    assert preview["schema"] == "plink.dry-run/1"
+    assert [command["ranks"] for command in preview["commands"]] == [[0], [1]]
+    assert preview["commands"][1]["argv"][1:] == ["marks.py", "$(a)\n"]
     code, _, err = local(tmp_path, "--dry-run", "nowhere.py")
     assert code == 1
-    assert "there is no" in err
+    assert "no such" in err
 
 
 @pytest.mark.parametrize(
@@ -137,8 +136,8 @@ def test_options_that_do_not_go_together(tmp_path: Path) -> None:
         "--set autotune-every=1s --runner local x",
         "--launcher-args=-v --runner local x",
     ):
-        said = refusal(typed("launch", *line.split(), cwd=tmp_path), 2)
-        assert said.startswith(line.split()[0].partition("=")[0]), (line, said)
+        message = refusal(typed("launch", *line.split(), cwd=tmp_path), 2)
+        assert message.startswith(line.split()[0].partition("=")[0]), (line, message)
 
 
 @pytest.mark.parametrize(

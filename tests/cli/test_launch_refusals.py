@@ -18,5 +18,5 @@ from tests.conftest import typed
 def test_bad_options_are_refused_before_probing(words: tuple[str, ...], named: str, tmp_path: Path) -> None:
     """No host of the file can be reached: nobody tried."""
     (tmp_path / "hosts.txt").write_text("".join(f"h{k} address=127.0.0.1 port=1\n" for k in range(4)))
-    said = refusal(typed("launch", "--hosts", "hosts.txt", *words, "true", cwd=tmp_path))
-    assert named in said
+    message = refusal(typed("launch", "--hosts", "hosts.txt", *words, "true", cwd=tmp_path))
+    assert named in message

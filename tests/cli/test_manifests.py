@@ -37,9 +37,9 @@ def test_a_file_and_json(tmp_path: Path) -> None:
     assert (document["apiVersion"], document["kind"]) == ("v1", "List")
     as_yaml = launch(tmp_path, "--image", "i", "--job-name", "mine", "train.py").stdout
     items = list(yaml.safe_load_all(as_yaml))
-    for one in (*items, *document["items"]):
-        if one["kind"] == "ConfigMap":
-            settings = json.loads(one["data"].pop("settings.json"))
+    for item in (*items, *document["items"]):
+        if item["kind"] == "ConfigMap":
+            settings = json.loads(item["data"].pop("settings.json"))
             assert settings["settings"]["bootstrap"].pop("job")  # of this run alone
             assert settings["settings"]["nodes"] == ["node-c", "node-a", "node-b"]
     assert items == document["items"]
@@ -63,7 +63,7 @@ def test_the_order_and_the_options_reach_the_pods(tmp_path: Path) -> None:
     settings = json.loads(documents["ConfigMap"]["data"]["settings.json"])["settings"]
     assert (settings["nodes"], settings["slots"]) == (["node-b", "node-c", "node-a"], [1, 1, 2])
     assert settings["env"] == {"A": "$(B)"}
-    assert settings["ask"] == {"workdirs": ["/srv"], "pythons": ["python3.12"], "interface": "eth1", "port": 29500}
+    assert settings["request"] == {"workdirs": ["/srv"], "pythons": ["python3.12"], "interface": "eth1", "port": 29500}
     assert documents["Job"]["spec"]["activeDeadlineSeconds"] == 7200
     (container,) = documents["Job"]["spec"]["template"]["spec"]["containers"]
     assert container["args"] == ["train.py", "$$(A)"]
@@ -77,29 +77,29 @@ def test_other_kinds(kind: str, made: str, tmp_path: Path) -> None:
     assert [document["kind"] for document in yaml.safe_load_all(done.stdout)] == ["ConfigMap", made]
 
 
-def test_a_dry_run_is_a_rehearsal(tmp_path: Path) -> None:
+def test_a_dry_run_prints_the_objects(tmp_path: Path) -> None:
     words = ["--image", "i", "--job-name", "mine", "--dry-run"]
     done = launch(tmp_path, *words, "train.py")
     assert done.stdout.startswith("# mine.yaml\n---\napiVersion: v1\n")
     assert done.stdout.endswith("\nkubectl apply -f mine.yaml\n")
     document = json.loads(launch(tmp_path, *words, "--json", "train.py").stdout)
-    assert (document["schema"], document["runner"]) == ("plink.rehearsal/1", "kubernetes")
+    assert (document["schema"], document["runner"]) == ("plink.dry-run/1", "kubernetes")
     assert json.loads(document["files"]["mine.json"])["kind"] == "List"
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("words", "message"),
     [
         (["--image", ""], "--image: write the name of an image, with python3 and the program in it"),
         ([], "--image"),
-        (["--image", "i", "--job-name", "My_Job"], "--job-name My_Job: write a letter and then lower-case"),
+        (["--image", "i", "--job-name", "My_Job"], "--job-name My_Job: write a letter, then lower-case"),
         (["--image", "i", "--namespace", "a.b"], "--namespace a.b: write lower-case letters"),
         (["--image", "i", "--resources", "gpus=8"], "--resources gpus=8: write cpu=4"),
         (["--image", "i", "--tail", "3"], "No such option: --tail"),
     ],
 )
-def test_what_cannot_be_is_one_line(words: list[str], why: str, tmp_path: Path) -> None:
+def test_what_cannot_be_is_one_line(words: list[str], message: str, tmp_path: Path) -> None:
     done = launch(tmp_path, *words, "train.py")
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = [line for line in done.stderr.splitlines() if "error" in line]
-    assert why in line
+    assert message in line

@@ -38,16 +38,16 @@ def hops(cloud: Path, **changes: Any) -> int:
 
 def test_reorder_notes_what_was_set_and_only_that(cloud: Path) -> None:
     for words, noted in ((("--set", "base=4"), {"base": 4}), ((), None)):
-        done = typed("reorder", "n.json", "--algo", "bcube", *words, "--moves", "10", "--json", cwd=cloud)
+        done = typed("reorder", "n.json", "--algo", "bcube", *words, "--max-moves", "10", "--json", cwd=cloud)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout).get("options") == noted
 
 
 def test_a_price_is_by_the_options_of_the_order(cloud: Path) -> None:
     write(cloud / "o.json", ORDER | {"options": {"base": 4}})
-    told = price(cloud, "--order", "o.json")
-    assert told["cost_us"] == price(cloud, "--order", "o.json", "--set", "base=4")["cost_us"]
-    assert len(told["parts"][0]["rounds"]) < len(price(cloud)["parts"][0]["rounds"])
+    cost_with_order = price(cloud, "--order", "o.json")
+    assert cost_with_order["cost_us"] == price(cloud, "--order", "o.json", "--set", "base=4")["cost_us"]
+    assert len(cost_with_order["parts"][0]["rounds"]) < len(price(cloud)["parts"][0]["rounds"])
     assert price(cloud, "--order", "o.json", "--set", "base=2")["cost_us"] == price(cloud)["cost_us"]  # typed last
     write(cloud / "o.json", ORDER | {"algo": "tree", "options": {"fan_out": 3}})
     assert price(cloud, "--order", "o.json")["cost_us"] == price(cloud)["cost_us"]  # they are a tree's

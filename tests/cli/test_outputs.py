@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from plink.cli import check_course
-from plink.cli.running_orders import Planned
+from plink.cli import check_run
+from plink.cli.order_benchmark import PlannedBenchmark
+from plink.model.benchmark_runs import BenchmarkRun, OrderTiming
 from plink.model.network import Network
 from plink.model.printed import instead_of_json
-from plink.model.trials import Series, Trial
 from tests.cli.files import listing, network, refusal, write
 from tests.conftest import typed
 
@@ -35,7 +35,7 @@ def here(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("line", "why"), [
+@pytest.mark.parametrize(("line", "message"), [
     ("diff net.json new.json --junit ./new.json", READ),
     ("check --truth groups --junit .plink/network.json", READ),
     ("check --results runs.json --max-regression order --junit order", READ),
@@ -55,9 +55,9 @@ def here(tmp_path: Path) -> Path:
     ("manifests --image x/y:1 --order order -o order t.py", READ),
     ("probe hosts.txt -o hosts.txt --dry-run", READ),
 ])  # fmt: skip
-def test_what_was_read_is_still_there(line: str, why: str, here: Path) -> None:
+def test_what_was_read_is_still_there(line: str, message: str, here: Path) -> None:
     before = listing(here)
-    assert why in refusal(typed(*line.split(), cwd=here))
+    assert message in refusal(typed(*line.split(), cwd=here))
     assert listing(here) == before
 
 
@@ -85,9 +85,9 @@ def test_unwritable_output_is_refused_first(line: str, place: str, tmp_path: Pat
     (tmp_path / "file").write_text("")
     if "--log-dir" in line:
         place = "file"  # it is made where it is missing
-    said = refusal(typed(*line.format(f"{place}/out").split(), cwd=tmp_path))
-    assert said.startswith(f"{place}/out") or f" {place}/out" in said
-    assert "nosuch" not in said
+    message = refusal(typed(*line.format(f"{place}/out").split(), cwd=tmp_path))
+    assert message.startswith(f"{place}/out") or f" {place}/out" in message
+    assert "nosuch" not in message
     assert list(listing(tmp_path)) == ["file"]
 
 
@@ -116,16 +116,16 @@ def test_log_folder_with_a_name_that_cannot_be(here: Path) -> None:
 ])  # fmt: skip
 def test_workspace_that_cannot_be_made_is_refused_first(line: str, tmp_path: Path) -> None:
     (tmp_path / ".plink").write_text("")
-    said = refusal(typed(*line.split(), cwd=tmp_path))
-    assert ".plink" in said
-    assert "nosuch" not in said
+    message = refusal(typed(*line.split(), cwd=tmp_path))
+    assert ".plink" in message
+    assert "nosuch" not in message
 
 
 LINES = [
     "embed net.json --dimension 1 --alpha 1 --no-heights --loss relative",
     "cluster net.json --groups 2",
     "plan net.json --algo ring",
-    "reorder net.json --moves 100",
+    "reorder net.json --max-moves 100",
     "schedule --algo ring --ranks 4",
     "check net.json --measure --algo ring --orders 2",
 ]
@@ -135,11 +135,11 @@ LINES = [
 def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where orders take the seconds that they are dear."""
 
-    def run_orders(given: Network, planned: Planned, *_: Any) -> Series:
-        trials = tuple(Trial(str(k), cost, (cost,)) for k, (_, cost) in enumerate(planned.orders))
-        return Series(trials, planned.algo, 1e6, planned.model)
+    def run_orders(network: Network, planned: PlannedBenchmark, *_: Any) -> BenchmarkRun:
+        trials = tuple(OrderTiming(str(k), cost, (cost,)) for k, (_, cost) in enumerate(planned.orders))
+        return BenchmarkRun(trials, planned.algo, 1e6, planned.model)
 
-    monkeypatch.setattr(check_course, "run_orders", run_orders)
+    monkeypatch.setattr(check_run, "run_orders", run_orders)
     write(tmp_path / "net.json", network())
     return tmp_path
 
@@ -163,9 +163,9 @@ def test_json_beside_a_file_means_one_thing(line: str, measured: Path) -> None:
 def test_a_schedule_for_people_is_told_from_one_for_programs(words: tuple[str, ...], tmp_path: Path) -> None:
     made = typed("schedule", *words, "--ranks", "4", cwd=tmp_path)
     (tmp_path / "x.json").write_text(made.stdout)
-    said = refusal(typed("schedule", "verify", "x.json", cwd=tmp_path))
-    assert said.startswith("x.json:1: not JSON: this is the text for people that `plink schedule` prints")
-    assert "`-o FILE` or `--json` writes the schedule" in said
+    message = refusal(typed("schedule", "verify", "x.json", cwd=tmp_path))
+    assert message.startswith("x.json:1: not JSON: this is the text for people that `plink schedule` prints")
+    assert "`-o FILE` or `--json` writes the schedule" in message
     (tmp_path / "y.json").write_text(typed("schedule", *words, "--ranks", "4", "--json", cwd=tmp_path).stdout)
     assert typed("schedule", "verify", "y.json", cwd=tmp_path).returncode == 0
 
@@ -174,19 +174,19 @@ def test_a_plan_for_people_is_told_from_one_for_programs(tmp_path: Path) -> None
     write(tmp_path / "n.json", network())
     for_people = typed("plan", "n.json", "--algo", "ring", cwd=tmp_path).stdout
     (tmp_path / "text.json").write_text(for_people)
-    said = refusal(typed("launch", "--order", "text.json", "true", cwd=tmp_path))
-    assert said.startswith("text.json:1: not JSON: this is the text for people that `plink plan`")
+    message = refusal(typed("launch", "--order", "text.json", "true", cwd=tmp_path))
+    assert message.startswith("text.json:1: not JSON: this is the text for people that `plink plan`")
 
 
 def test_an_order_or_a_network_that_was_redirected_is_an_empty_file(tmp_path: Path) -> None:
     write(tmp_path / "n.json", network())
-    done = typed("reorder", "n.json", "--moves", "100", cwd=tmp_path)
+    done = typed("reorder", "n.json", "--max-moves", "100", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "")
     (tmp_path / "order.json").write_text(done.stdout)
-    said = refusal(typed("cost", "n.json", "--order", "order.json", cwd=tmp_path))
-    assert said.startswith("order.json:1: not JSON: the file is empty; what plink writes is in .plink/")
-    said = refusal(typed("doctor", "order.json", cwd=tmp_path))
-    assert said.endswith("or goes where `-o FILE` says")
+    message = refusal(typed("cost", "n.json", "--order", "order.json", cwd=tmp_path))
+    assert message.startswith("order.json:1: not JSON: the file is empty; what plink writes is in .plink/")
+    message = refusal(typed("doctor", "order.json", cwd=tmp_path))
+    assert message.endswith("or goes where `-o FILE` says")
 
 
 def test_of_other_texts_nothing_is_supposed() -> None:

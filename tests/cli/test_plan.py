@@ -37,8 +37,8 @@ def planned(here: Path, *words: str) -> Plan:
 
 def groups_of(plan: Plan) -> list[list[str]]:
     """The names of the hosts at each group's ranks."""
-    seats = [host.name for host in plan.hosts for _ in range(host.slots)]
-    return [sorted({seats[rank] for rank in group}) for group in plan.groups or ()]
+    host_of_rank = [host.name for host in plan.hosts for _ in range(host.slots)]
+    return [sorted({host_of_rank[rank] for rank in group}) for group in plan.groups or ()]
 
 
 def test_a_plan_is_left_here_and_told(here: Path) -> None:
@@ -73,7 +73,7 @@ def test_the_last_network_and_order_are_taken(here: Path) -> None:
     assert (here / ".plink" / "plan.json").read_bytes() == (here / "p.json").read_bytes()
     write(here / ".plink" / "order.json", ORDER | {"hosts": ["a", "b"]})
     done = typed("plan", "--algo", "ring", cwd=here)
-    assert ".plink/order.json is for other hosts and is left aside" in done.stderr
+    assert ".plink/order.json is for other hosts and is ignored" in done.stderr
     assert read_plan(here / ".plink" / "plan.json").order.hosts == ("a", "b", "c", "d")
 
 
@@ -157,14 +157,14 @@ def test_pairs_that_were_not_measured(here: Path) -> None:
     rows[2][3] = rows[3][2] = None
     write(here / "n.json", network(latency_us=rows))
     assert "flat" not in planned(here, "--groups", "2", "--chunks", "1").baseline
-    said = refusal(typed("plan", "n.json", "--groups", "1", cwd=here), 4).splitlines()[-1]
-    assert "c - d is needed and was not measured" in said
+    message = refusal(typed("plan", "n.json", "--groups", "1", cwd=here), 4).splitlines()[-1]
+    assert "c - d is needed and was not measured" in message
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("words", "message"),
     [
-        (("--algo", "best"), "--algo best: there are ring, "),
+        (("--algo", "best"), "--algo best: choose one of ring, "),
         (("--groups", "5"), "--groups 5: 1 to 4 groups can be made of 4 hosts"),
         (("--groups", ""), "--groups: a file, or how many groups to form"),
         (("--groups", "part.txt"), "part.txt: d is in no group; every host belongs to one"),
@@ -178,7 +178,7 @@ def test_pairs_that_were_not_measured(here: Path) -> None:
 )
 def test_what_cannot_be_is_refused(
     words: tuple[str, ...],
-    why: str,
+    message: str,
     here: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -192,7 +192,7 @@ def test_what_cannot_be_is_refused(
     with pytest.raises(PlinkError) as caught:
         command().main(args=["plan", "n.json", *words], prog_name="plink", standalone_mode=False)
     assert caught.value.exit_code == 2
-    assert why in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert capsys.readouterr() == ("", "")
     assert ".plink" not in {name.split("/")[0] for name in listing(here)}

@@ -29,9 +29,9 @@ def reflector(*words: str) -> Iterator[tuple[int, "subprocess.Popen[str]"]]:
         assert process.stderr is not None
         try:
             assert select.select([process.stderr], [], [], WAIT_S)[0]
-            said = process.stderr.readline()
-            port = re.search(r"reflecting on 127\.0\.0\.1 port (\d+) for ", said)
-            assert port, said
+            message = process.stderr.readline()
+            port = re.search(r"reflecting on 127\.0\.0\.1 port (\d+) for ", message)
+            assert port, message
             yield int(port.group(1)), process
         finally:
             process.kill()
@@ -100,12 +100,12 @@ def test_a_lab_address_is_not_probed_from_outside_its_lab(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
-        (("127.0.0.1:70000",), "127.0.0.1:70000: there are ports 1 to 65535"),
+        (("127.0.0.1:70000",), "127.0.0.1:70000: choose a port from 1 to 65535"),
         (("127.0.0.1:18862", "--timeout", "0"), "'0' leaves no time for anything; write it like 90s, 5m or 250ms"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_what_cannot_be_asked_is_refused(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
     done = typed("stamp", *words, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (2, f"plink: error: {said}\n")
+    assert (done.returncode, done.stderr) == (2, f"plink: error: {message}\n")

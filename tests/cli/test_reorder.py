@@ -79,7 +79,7 @@ def scattered(hosts: int) -> dict[str, Any]:
 def test_moves_and_a_seed_give_the_same_bytes(here: Path) -> None:
     """However long it takes: no clock is looked at. A ring of 40 hosts is far from what was given."""
     write(here / "n.json", scattered(40))
-    words = ("reorder", "n.json", "--json", "--moves", "300")
+    words = ("reorder", "n.json", "--json", "--max-moves", "300")
     first, second = (typed(*words, cwd=here).stdout for _ in range(2))
     assert first == second != ""
     order = json.loads(first)
@@ -90,7 +90,7 @@ def test_moves_and_a_seed_give_the_same_bytes(here: Path) -> None:
 def test_a_terminal_sees_the_search(here: Path) -> None:
     write(here / "n.json", scattered(12))
     reading, writing = os.openpty()
-    words = ["reorder", "n.json", "--format", "hosts", "--moves", "2000"]
+    words = ["reorder", "n.json", "--format", "hosts", "--max-moves", "2000"]
     process = subprocess.Popen(
         [sys.executable, "-m", "plink", *words], cwd=here, stdout=subprocess.PIPE, stderr=writing, text=True
     )
@@ -207,5 +207,5 @@ def test_ctrl_c_ends_it_in_order(number: signal.Signals, here: Path) -> None:
             process.send_signal(number)
             assert process.wait(20) == 128 + number
         assert process.stderr is not None
-        assert process.stderr.read() == b"\nplink: stopping; once more to leave at once\n"
+        assert process.stderr.read() == b"\nplink: stopping; press Ctrl-C again to exit at once\n"
     assert sorted(os.listdir(here)) == ["n.json", "pipe"]

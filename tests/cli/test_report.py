@@ -73,7 +73,7 @@ def test_what_is_of_another_network_is_left_aside(tmp_path: Path) -> None:
     write(tmp_path / ".plink" / "embedding.json", {"network": "sha256:0"})
     done = typed("report", "n.json", "-o", "-", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "left aside" in done.stderr
+    assert "ignored" in done.stderr
     assert "The hosts could not be placed: an embedding takes 4 hosts" in done.stdout
     assert "The last order was found for another network" in done.stdout
     assert sorted(listing(tmp_path)) == [
@@ -104,7 +104,7 @@ RUN = {"order": "given", "predicted_us": 1, "achieved_s": [0.1]}
 
 
 @pytest.mark.parametrize(
-    ("document", "why"),
+    ("document", "message"),
     [
         ({"schema": "plink.check/1", "affinity": {}}, "runs: is missing"),
         ({"schema": "plink.check/1", "runs": [3]}, "runs[0]: expected an object"),
@@ -122,15 +122,15 @@ RUN = {"order": "given", "predicted_us": 1, "achieved_s": [0.1]}
         ),
     ],
 )
-def test_results_that_are_none_are_refused(document: dict[str, Any], why: str, tmp_path: Path) -> None:
+def test_results_that_are_none_are_refused(document: dict[str, Any], message: str, tmp_path: Path) -> None:
     write(tmp_path / "n.json", three())
     write(tmp_path / "r.json", document)
-    assert f"r.json: {why}" in refusal(typed("report", "n.json", "--results", "r.json", cwd=tmp_path))
+    assert f"r.json: {message}" in refusal(typed("report", "n.json", "--results", "r.json", cwd=tmp_path))
     assert sorted(listing(tmp_path)) == ["n.json", "r.json"]
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("words", "message"),
     [
         (["-o", "nowhere/x.html"], "there is no folder nowhere"),
         (["--png", "nowhere"], "there is no such folder"),
@@ -140,12 +140,12 @@ def test_results_that_are_none_are_refused(document: dict[str, Any], why: str, t
         (["--order", "none.json"], "none.json: no such file"),
     ],
 )
-def test_what_cannot_be_is_refused(words: list[str], why: str, tmp_path: Path) -> None:
+def test_what_cannot_be_is_refused(words: list[str], message: str, tmp_path: Path) -> None:
     write(tmp_path / "n.json", three())
     write(tmp_path / "o.json", {"schema": "plink.order/1", "algo": "ring", "hosts": ["a", "b"]})
     write(tmp_path / "judged.json", {"schema": "plink.order/1", "algo": "ring", "hosts": list("abc"), "judged": [1]})
     before = listing(tmp_path)
-    assert why in refusal(typed("report", "n.json", *words, cwd=tmp_path))
+    assert message in refusal(typed("report", "n.json", *words, cwd=tmp_path))
     assert listing(tmp_path) == before
 
 
@@ -162,7 +162,7 @@ def test_a_broken_embedding_is_named(change: dict[str, Any], cloud: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("changes", "code", "why"),
+    ("changes", "code", "message"),
     [
         ({"hosts": [{"name": "a"}], "latency_us": [[0]]}, 2, "one host (a) has no network to draw"),
         (
@@ -172,9 +172,9 @@ def test_a_broken_embedding_is_named(change: dict[str, Any], cloud: Path) -> Non
         ),
     ],
 )
-def test_nothing_to_see(changes: dict[str, Any], code: int, why: str, tmp_path: Path) -> None:
+def test_nothing_to_see(changes: dict[str, Any], code: int, message: str, tmp_path: Path) -> None:
     write(tmp_path / "n.json", network(**changes))
-    assert why in refusal(typed("report", "n.json", cwd=tmp_path), code)
+    assert message in refusal(typed("report", "n.json", cwd=tmp_path), code)
 
 
 def test_a_name_in_any_script_is_drawn_and_what_is_no_character_is_replaced(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from tests.conftest import typed
 CLEAR = "\x1b[2J"
 
 
-def kept(folder: Path, **changes: Any) -> None:
+def write_run(folder: Path, **changes: Any) -> None:
     """One run, as `plink launch` leaves it."""
     place = folder / ".plink" / "runs" / "r1"
     place.mkdir(parents=True)
@@ -21,7 +21,7 @@ def kept(folder: Path, **changes: Any) -> None:
 
 
 def test_what_stands_in_a_run_does_nothing_to_the_terminal(tmp_path: Path) -> None:
-    kept(
+    write_run(
         tmp_path, program=f"train{CLEAR}.py", started=f"{CLEAR}2026", logs=f"h{CLEAR}",
         proof={"ranks": [{"rank": 0, "host": "a", "hostname": f"b{CLEAR}", "wrong": f"not a{CLEAR}"}]},
         failure={"rank": 0, "host": f"a{CLEAR}", "last_lines": [f"one\ttwo{CLEAR}", 3]},
@@ -35,7 +35,7 @@ def test_what_stands_in_a_run_does_nothing_to_the_terminal(tmp_path: Path) -> No
 
 
 def test_brackets_are_no_markup(tmp_path: Path) -> None:
-    kept(tmp_path, started="[bold]2026[/x]", exit_code="[/y]")
+    write_run(tmp_path, started="[bold]2026[/x]", exit_code="[/y]")
     done = typed("runs", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "[bold]2026[/x]" in done.stdout
@@ -43,7 +43,7 @@ def test_brackets_are_no_markup(tmp_path: Path) -> None:
 
 
 def test_an_exit_code_may_be_any_text(tmp_path: Path) -> None:
-    kept(tmp_path, exit_code=CLEAR)
+    write_run(tmp_path, exit_code=CLEAR)
     done = typed("runs", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout
@@ -51,6 +51,6 @@ def test_an_exit_code_may_be_any_text(tmp_path: Path) -> None:
 
 
 def test_a_job_that_never_began_says_why(tmp_path: Path) -> None:
-    kept(tmp_path, exit_code=2, seconds=None, error="a: no route to host")
+    write_run(tmp_path, exit_code=2, seconds=None, error="a: no route to host")
     shown = typed("runs", "show", "last", cwd=tmp_path).stdout.splitlines()
     assert shown[1] == "1 hosts; exit code 2: a: no route to host"

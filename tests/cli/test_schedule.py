@@ -48,7 +48,7 @@ def test_made_proven_and_counted(here: Path) -> None:
     assert json.loads(gzip.decompress((here / "ring.json.gz").read_bytes()))["schema"] == "plink.schedule/1"
     done = typed("schedule", "verify", "ring.json.gz", cwd=here)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "right: ring, all-reduce, 4 ranks: 6 rounds, 24 transfers of 4 chunks\n"
+    assert done.stdout == "correct: ring, all-reduce, 4 ranks: 6 rounds, 24 transfers of 4 chunks\n"
     done = typed("schedule", "count", "ring.json.gz", "--size", "4MB", "--groups", "0,1/2,3", cwd=here)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
@@ -72,10 +72,10 @@ def test_json_goes_through_pipes(here: Path) -> None:
             input=made.stdout, capture_output=True, text=True, cwd=here, check=False,
         )  # fmt: skip
         assert (done.returncode, done.stderr) == (0, "")
-        found = json.loads(done.stdout)
-        assert expected.items() <= found.items()
+        document = json.loads(done.stdout)
+        assert expected.items() <= document.items()
         if name == "count":
-            assert found["sent_bytes"] == found["received_bytes"] == [8.0] * 9
+            assert document["sent_bytes"] == document["received_bytes"] == [8.0] * 9
 
 
 def test_a_wrong_schedule_fails_and_names_the_transfer(here: Path) -> None:
@@ -86,10 +86,10 @@ def test_a_wrong_schedule_fails_and_names_the_transfer(here: Path) -> None:
         {"round": 2, "from": 0, "to": 1, "chunk": 0, "op": "copy"},
     ]
     bad = write(here / "bad.json", {"schema": "plink.schedule/1", "ranks": 2, "chunks": 1, "transfers": rows})
-    said = "transfer 1 (round 1, rank 1 -> 0, chunk 0, reduce) adds what rank 1 contributed to chunk 0 a second time"
+    message = "transfer 1 (round 1, rank 1 -> 0, chunk 0, reduce) adds what rank 1 contributed to chunk 0 a second time"
     done = typed("schedule", "verify", "bad.json", cwd=here)
-    assert (done.returncode, done.stdout) == (1, said + "\n")
-    assert done.stderr == "plink: error: bad.json is not a right all-reduce\n"
+    assert (done.returncode, done.stdout) == (1, message + "\n")
+    assert done.stderr == "plink: error: bad.json is not a correct all-reduce\n"
     done = subprocess.run(
         [sys.executable, "-m", "plink", "schedule", "verify", "-", "--json"],
         input=bad.read_text(), capture_output=True, text=True, cwd=here, check=False,
@@ -98,10 +98,10 @@ def test_a_wrong_schedule_fails_and_names_the_transfer(here: Path) -> None:
     assert json.loads(done.stdout) == {
         "schema": "plink.verification/1",
         "valid": False,
-        "errors": [said],
+        "errors": [message],
         "contributors": [0, 1],
     }
-    assert done.stderr == "plink: error: standard input is not a right all-reduce\n"
+    assert done.stderr == "plink: error: standard input is not a correct all-reduce\n"
 
 
 def test_groups_are_those_given_or_neighbours(here: Path) -> None:
@@ -117,13 +117,13 @@ def test_groups_are_those_given_or_neighbours(here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         ("--ranks 4", "--algo is missing: plink schedule --algo ring --ranks 4"),
         ("--algo butterfly", "there is no algorithm butterfly; there are ring, "),
         ("--algo bcube --ranks 6", "bcube of base 2 needs a power of 2 ranks, not 6; nearest: 4 or 8"),
         ("--algo tree --set fan-out=0", "--set fan_out=0: at least 1 is needed"),
-        ("--algo tree --set base=2", "--set base=2: tree takes no base"),
+        ("--algo tree --set base=2", "--set base=2: tree has no option base"),
         ("--algo tree --set fan-out", "--set fan-out: write name=value"),
         ("--algo ps --set colocated=no --set servers=4", "ps: 4 servers of 4 ranks leave no worker"),
         ("--algo 2lha --groups 0,1/2", "--groups 0,1/2: every rank from 0 to 3 belongs to exactly one group"),
@@ -135,7 +135,7 @@ def test_groups_are_those_given_or_neighbours(here: Path) -> None:
         ("count ok.json --groups 0/1/2", "--groups 0/1/2: every rank from 0 to 1 belongs to exactly one group"),
     ],
 )  # fmt: skip
-def test_what_is_refused(words: str, said: str, here: Path) -> None:
+def test_what_is_refused(words: str, expected: str, here: Path) -> None:
     def file(name: str, *rows: dict[str, Any], ranks: int = 2) -> None:
         write(here / name, {"schema": "plink.schedule/1", "ranks": ranks, "chunks": 1, "transfers": list(rows)})
 
@@ -146,5 +146,5 @@ def test_what_is_refused(words: str, said: str, here: Path) -> None:
     file("cycle.json", row | {"after": [1]}, row | {"after": [0]})
     before = listing(here)
     code, message = refused("schedule", *words.split())
-    assert (code, message[: len(said)]) == (2, said)
+    assert (code, message[: len(expected)]) == (2, expected)
     assert listing(here) == before

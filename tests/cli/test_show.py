@@ -87,7 +87,7 @@ def test_the_figures_as_json(cloud: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "code", "why"),
+    ("changes", "code", "message"),
     [
         ({"hosts": [{"name": "a"}], "latency_us": [[0]]}, 2, "one host (a) has no network to draw"),
         (
@@ -98,18 +98,18 @@ def test_the_figures_as_json(cloud: Path) -> None:
         ({"schema": "plink.order/1"}, 2, "schema: expected 'plink.network/1'"),
     ],
 )
-def test_nothing_to_see(changes: dict[str, object], code: int, why: str, tmp_path: Path) -> None:
+def test_nothing_to_see(changes: dict[str, object], code: int, message: str, tmp_path: Path) -> None:
     write(tmp_path / "n.json", network(**changes))
-    assert why in refusal(typed("show", "n.json", cwd=tmp_path), code)
+    assert message in refusal(typed("show", "n.json", cwd=tmp_path), code)
 
 
 @pytest.mark.parametrize(
-    ("groups", "why"),
+    ("groups", "message"),
     [("a b\nc\n", "leaves out d"), ("a b c d e\n", "e is none of the hosts"), ("a b\nb c d\n", "b is in two groups")],
 )
-def test_groups_of_other_hosts_are_refused(groups: str, why: str, cloud: Path) -> None:
+def test_groups_of_other_hosts_are_refused(groups: str, message: str, cloud: Path) -> None:
     (cloud / "groups.txt").write_text(groups)
-    assert why in refusal(typed("show", "cloud.json", "--groups", "groups.txt", cwd=cloud))
+    assert message in refusal(typed("show", "cloud.json", "--groups", "groups.txt", cwd=cloud))
 
 
 def test_errors_of_unknown_hosts_are_passed_over(cloud: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from plink.cli.submitted import words
+from plink.cli.submitted import launch_arguments
 from tests.conftest import typed
 
 LAUNCH = ("submit", "--order", "given", "--hosts", "hosts.txt")
@@ -36,9 +36,9 @@ def test_a_secret_stands_in_no_command(tmp_path: Path, path: str) -> None:
     assert modes == {folder.name: 0o700, "job.sh": 0o700, **plain}
     script = (folder / "job.sh").read_text()
     assert "hush" not in script
-    _, _, module, *given = shlex.split(script.split("exec ")[1])
+    _, _, module, *arguments = shlex.split(script.split("exec ")[1])
     assert module == "plink.cli.submitted"
-    again = words(given)
+    again = launch_arguments(arguments)
     assert again[-5:] == [f"--env=SECRET={SECRET}", "--", "train.py", "--", "-x"]
     assert again[:4] == ["--config", "/dev/null", "launch", "--runner=slurm"]
 
@@ -62,4 +62,9 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path, path: str, more: tup
 
 def test_variables_that_are_no_text_come_through(tmp_path: Path) -> None:
     (tmp_path / "env.json").write_text(json.dumps({"A": "\udcff"}))
-    assert words([str(tmp_path / "env.json"), "launch", "--", "x"]) == ["launch", "--env=A=\udcff", "--", "x"]
+    assert launch_arguments([str(tmp_path / "env.json"), "launch", "--", "x"]) == [
+        "launch",
+        "--env=A=\udcff",
+        "--",
+        "x",
+    ]

@@ -29,9 +29,9 @@ def plink_as_user(*words: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
     ids=" ".join,
 )
 def test_what_needs_root_says_what_to_type(words: tuple[str, ...], tmp_path: Path) -> None:
-    said = refusal(plink_as_user(*words, cwd=tmp_path))
-    assert "needs root" in said
-    assert f"type `sudo -c {' '.join(words)}`" in said  # -c: this test's own way to start it
+    message = refusal(plink_as_user(*words, cwd=tmp_path))
+    assert "needs root" in message
+    assert f"type `sudo -c {' '.join(words)}`" in message  # -c: this test's own way to start it
     assert listing(tmp_path) == {}
 
 

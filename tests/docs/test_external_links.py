@@ -65,36 +65,36 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_good_link_gets_one_head_request(site: str) -> None:
-    assert links.trouble(f"{site}/good") is None
+    assert links.link_error(f"{site}/good") is None
     assert Site.requests == ["HEAD /good"]
 
 
 def test_get_is_the_fallback_of_head(site: str) -> None:
-    assert links.trouble(f"{site}/get-only") is None
+    assert links.link_error(f"{site}/get-only") is None
     assert Site.requests == ["HEAD /get-only", "GET /get-only"]
 
 
 def test_missing_page_is_requested_twice(site: str) -> None:
-    assert links.trouble(f"{site}/gone") == "404 Not Found"
+    assert links.link_error(f"{site}/gone") == "404 Not Found"
     assert Site.requests == ["HEAD /gone", "GET /gone"] * 2
 
 
 def test_second_answer_counts(site: str) -> None:
-    assert links.trouble(f"{site}/flaky") is None
+    assert links.link_error(f"{site}/flaky") is None
     assert len(Site.requests) == 3
 
 
 def test_redirections_are_followed_but_not_loops(site: str) -> None:
-    assert links.trouble(f"{site}/moved") is None
+    assert links.link_error(f"{site}/moved") is None
     assert Site.requests[0] == "HEAD /moved"
     assert Site.requests[-1].endswith("/good")
-    assert "redirect" in str(links.trouble(f"{site}/round"))
+    assert "redirect" in str(links.link_error(f"{site}/round"))
 
 
 def test_timeouts_and_refused_connections_fail(site: str) -> None:
-    assert "timed out" in str(links.trouble(f"{site}/slow", answer_s=0.1))
-    assert "Connection refused" in str(links.trouble("http://127.0.0.1:9"))
-    assert links.trouble("http://[") is not None
+    assert "timed out" in str(links.link_error(f"{site}/slow", answer_s=0.1))
+    assert "Connection refused" in str(links.link_error("http://127.0.0.1:9"))
+    assert links.link_error("http://[") is not None
 
 
 def test_links_are_requested_side_by_side_and_each_address_once(site: str) -> None:
@@ -103,19 +103,22 @@ def test_links_are_requested_side_by_side_and_each_address_once(site: str) -> No
         Link("a.md:2", "", f"{site}/gone#part"),
         Link("b.md:7", "", f"{site}/gone"),
     ]
-    assert links.wrong(external) == [f"a.md:2: {site}/gone#part: 404 Not Found", f"b.md:7: {site}/gone: 404 Not Found"]
+    assert links.broken_links(external) == [
+        f"a.md:2: {site}/gone#part: 404 Not Found",
+        f"b.md:7: {site}/gone: 404 Not Found",
+    ]
     assert Site.requests.count("GET /gone") == 2
     slow = [Link("a.md:1", "", f"{site}/slow?{k}") for k in range(6)]
     began = time.monotonic()
-    assert len(links.wrong(slow, answer_s=0.3)) == 6
+    assert len(links.broken_links(slow, answer_s=0.3)) == 6
     assert time.monotonic() - began < 6 * 4 * 0.3, "one after the other"
-    assert links.wrong([]) == []
+    assert links.broken_links([]) == []
 
 
 def test_one_deadline_for_all_links(site: str) -> None:
     began = time.monotonic()
     external = [Link("a.md:1", "", f"{site}/drips"), Link("a.md:2", "", f"{site}/good")]
-    assert links.wrong(external, all_s=1.0) == [f"a.md:1: {site}/drips: no answer within 1 s"]
+    assert links.broken_links(external, all_s=1.0) == [f"a.md:1: {site}/drips: no answer within 1 s"]
     assert time.monotonic() - began < 10
 
 
@@ -146,5 +149,5 @@ def test_exit_code_of_wrong_links(
 
 
 def test_the_repository_has_links_in_pages_and_in_docstrings() -> None:
-    where = {Path(link.where.partition(":")[0]).suffix for link in links.of_the_repository()}
+    where = {Path(link.location.partition(":")[0]).suffix for link in links.of_the_repository()}
     assert where == {".md", ".py"}

@@ -59,7 +59,7 @@ def mistake(link: Link) -> str | None:
 def test_external_links_have_addresses_of_pages() -> None:
     links = of_the_repository()
     assert links
-    assert {f"{link.where} {link.url}": error for link in links if (error := mistake(link))} == {}
+    assert {f"{link.location} {link.url}": error for link in links if (error := mistake(link))} == {}
 
 
 @pytest.mark.parametrize(("text", "url", "good"), [

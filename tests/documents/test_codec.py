@@ -104,7 +104,7 @@ def test_a_part_of_a_file_is_named_by_its_key() -> None:
     ):
         with pytest.raises(InputError) as caught:
             convert(kind, value, "s.json", "legs")
-        assert caught.value.where == where
+        assert caught.value.location == where
 
 
 def test_undeclared_keys_are_left_out_and_can_be_had() -> None:
@@ -124,7 +124,7 @@ def test_an_error_in_a_large_document_is_found_in_time(place: str) -> None:
     began = time.monotonic()
     with pytest.raises(InputError) as caught:
         decode(OrderDocument, document, "o.json")
-    assert caught.value.where == f"o.json: baseline.{key}"
+    assert caught.value.location == f"o.json: baseline.{key}"
     assert time.monotonic() - began < MAX_ERROR_S
 
 

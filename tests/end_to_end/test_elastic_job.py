@@ -24,8 +24,8 @@ PIECES, CLOCKS = 8, 150
 def status(folder: Path) -> dict[str, Any]:
     """What ``plink elastic status`` says; empty before there is a job that answers."""
     done = typed("elastic", "status", "last", "--json", cwd=folder)
-    found: dict[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {}
-    return found
+    document: dict[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {}
+    return document
 
 
 def members(folder: Path) -> set[str]:
@@ -52,5 +52,5 @@ def test_exact_after_an_eviction_and_a_death(small_lab: Lab, tmp_path: Path, sta
     until(lambda: others[0].name not in members(tmp_path), 60, "the evicted host to leave")
     os.kill(node(small_lab, others[1].name), signal.SIGKILL)
     assert job.ends(110) == 0, job.err
-    found, wanted = json.loads((tmp_path / "out.json").read_text()), expected(PIECES, CLOCKS)
-    assert {key: found[key] for key in wanted} == wanted
+    result, wanted = json.loads((tmp_path / "out.json").read_text()), expected(PIECES, CLOCKS)
+    assert {key: result[key] for key in wanted} == wanted

@@ -70,14 +70,14 @@ def _answer(line: socket.socket) -> bytes:
 
 def door(data: bytes) -> None:
     """AggEngine's: whoever knows the word and is expected comes in, once; all others are hung up on."""
-    from plink.runtime.aggengine.meeting import _COMING, _Door
+    from plink.runtime.aggengine.mesh import _GREETING, _Acceptor
 
     expected, found = set(RANKS), dict[tuple[int, int], socket.socket]()
-    words = {who: _COMING.pack(WORD, *who) for who in RANKS}
+    words = {who: _GREETING.pack(WORD, *who) for who in RANKS}
     with _called(data, tuple(words.values())) as (listening, calls):
-        door = _Door(listening, WORD, expected, found, _WITHIN_S)
+        door = _Acceptor(listening, WORD, expected, found, _WITHIN_S)
         try:
-            door.answer()
+            door.run()
             assert not expected, "somebody who was expected is not let in"
             assert found.keys() == set(RANKS)
             for (rank, _), line in found.items():
@@ -91,7 +91,7 @@ def door(data: bytes) -> None:
                 line.close()
     assert sorted(answer for answer, _ in told if answer) == [bytes([rank]) for rank, _ in RANKS]
     for answer, its in told:
-        assert not answer or its[: _COMING.size] == words[answer[0], 0]
+        assert not answer or its[: _GREETING.size] == words[answer[0], 0]
 
 
 def short_message(data: bytes) -> None:
@@ -99,8 +99,8 @@ def short_message(data: bytes) -> None:
     import torch
 
     from plink.runtime.aggengine import eager
-    from plink.runtime.aggengine.failures import PeerLost
-    from plink.runtime.aggengine.meeting import FullMesh
+    from plink.runtime.aggengine.mesh import FullMesh
+    from plink.runtime.aggengine.watchdog import PeerLost
 
     here, there = socket.socketpair()
     with there:
@@ -108,7 +108,7 @@ def short_message(data: bytes) -> None:
         with contextlib.suppress(BlockingIOError):
             there.sendall(data)
         there.shutdown(socket.SHUT_WR)
-        with patch.object(eager, "_LONGEST_S", 0.0), _local():
+        with patch.object(eager, "_CLOSE_CHECK_INTERVAL_S", 0.0), _local():
             transport = eager.EagerTransport({(1, 0): here}, FullMesh(0, (0, 7), 1), timedelta(0))
             try:
                 at = 0
@@ -130,21 +130,21 @@ def short_message(data: bytes) -> None:
 
 def gate(data: bytes) -> None:
     """The first rank's, at the port of the rendezvous: it opens when all have come, and strangers hear nothing."""
-    from runners.launchers import gate as kept
+    from runners.launchers import start_barrier
 
     words = tuple(f"token {rank}\n".encode() for rank in (1, 2))
-    quick = patch.multiple(kept, _LEAVE_S=0.0, _ALL_S=_WITHIN_S)
+    quick = patch.multiple(start_barrier, _DISCONNECT_TIMEOUT_S=0.0, _BARRIER_TIMEOUT_S=_WITHIN_S)
     with quick, _called(data, words) as (listening, calls):
-        assert kept._keep(listening, "token", {1, 2}) is None
+        assert start_barrier._serve(listening, "token", {1, 2}) is None
         listening.close()
         told = [(_answer(line), its) for line, its in calls]
-    assert all(answer in (b"", kept._GO) and (not answer or its in words) for answer, its in told)
+    assert all(answer in (b"", start_barrier._GO) and (not answer or its in words) for answer, its in told)
     assert sum(bool(answer) for answer, _ in told) >= len(words)
 
 
 def pods(data: bytes) -> None:
     """Where the pods of a job meet; each line is a caller's."""
-    from runners.kubernetes.inside import meeting
+    from runners.kubernetes.inside import rendezvous
 
     honest = [pod(group) for group in (0, 1)]
     with _called(b"", ()) as (listening, _), contextlib.ExitStack() as stack:
@@ -154,9 +154,9 @@ def pods(data: bytes) -> None:
             caller.setblocking(False)
             with contextlib.suppress(BlockingIOError):
                 caller.sendall(line + b"\n")
-        with patch.object(meeting.socket, "create_server", lambda *where, **how: listening):
-            met = meeting.Meeting(["a", "b"], meeting.Bootstrap("this", "", 0, _WITHIN_S, True))
-        reports, refused = met.end()
+        with patch.object(rendezvous.socket, "create_server", lambda *where, **how: listening):
+            met = rendezvous.RendezvousServer(["a", "b"], rendezvous.Bootstrap("this", "", 0, _WITHIN_S, True))
+        reports, refused = met.finish()
     json.dumps([reports, refused])
     assert refused or reports.keys() == {0, 1}
     assert all(isinstance(report[key], str) for report in reports.values() for key in ("pod", "node"))
@@ -256,23 +256,23 @@ def sealed() -> bytes:
 def worker(data: bytes) -> None:
     """Whoever calls an agent that runs torchrun: a worker that says who it is, or nobody."""
     from plink.remote.json_lines import LineBuffer
-    from runners.job.torchrun_agent import known_message
+    from runners.job.torchrun_agent import valid_message
 
     for message in LineBuffer().messages(data + b"\n"):
-        found = known_message(message)
+        found = valid_message(message)
         assert not found or type(found.get("code")) is int or {type(found["rank"]), type(found["pid"])} == {int}
 
 
 def rank_line(data: bytes) -> None:
     """What a rank says over its line to the agent beside it: lines of text."""
-    from runners.job.rank_line import RankLine
+    from runners.job.rank_channel import RankChannel
 
-    line = RankLine()
+    line = RankChannel()
     with socket.socket(socket.AF_UNIX) as rank:
         rank.connect(f"\0{line.name}")
         rank.sendall(data[: 1 << 15])
         rank.shutdown(socket.SHUT_WR)
-        heard = line.turn()
+        heard = line.poll()
         line.close()
     assert len(heard) == data[: 1 << 15].count(b"\n")
 
@@ -287,9 +287,9 @@ def node_told(data: bytes) -> None:
 
 def first_rank_told(data: bytes) -> None:
     """What its launcher says to rank 0: as for :func:`node_told`."""
-    from plink.runtime.aggengine import launcher_line
+    from plink.runtime.aggengine import launcher_channel
 
-    with patch.object(launcher_line, "_LOOK_S", 0.001), _told(data, launcher_line.LauncherLine) as line:
+    with patch.object(launcher_channel, "_POLL_S", 0.001), _told(data, launcher_channel.LauncherChannel) as line:
         while line.connected:
             assert all(isinstance(message, dict) for message in line.received())
 

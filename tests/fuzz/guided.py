@@ -70,16 +70,16 @@ def run(name: str, seconds: int) -> str:
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return f"no end {_START_S} s after its time"
-    said = done.stderr + done.stdout
-    runs = re.search(r"number_of_executed_units: (\d+)", said)
-    covered = re.findall(r"cov: (\d+)", said)
+    output = done.stderr + done.stdout
+    runs = re.search(r"number_of_executed_units: (\d+)", output)
+    covered = re.findall(r"cov: (\d+)", output)
     print(f"{name}: {runs[1] if runs else '?'} inputs, {covered[-1] if covered else '?'} branches", flush=True)
     if done.returncode == 0:
         return ""
-    why = re.findall(
-        r"^(?:\s*\w*(?:Error|Exception)\b.*|.*(?:ALARM|out-of-memory|timeout).*|=== .* ===.*)$", said, re.MULTILINE
+    errors = re.findall(
+        r"^(?:\s*\w*(?:Error|Exception)\b.*|.*(?:ALARM|out-of-memory|timeout).*|=== .* ===.*)$", output, re.MULTILINE
     )
-    return "\n".join(why[:6]) or said[-2000:]
+    return "\n".join(errors[:6]) or output[-2000:]
 
 
 def main() -> int:
@@ -88,18 +88,18 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=20, help="for each target")
     parser.add_argument("--only", help="run this one in this process, with libFuzzer's options after --")
     parser.add_argument("targets", nargs="*", metavar="TARGET")
-    given = parser.parse_args()
-    if given.only:
-        fuzz(given.only, given.targets)
+    options = parser.parse_args()
+    if options.only:
+        fuzz(options.only, options.targets)
         return 0
     from tests.fuzz.targets import targets
 
     wrong = 0
-    for name in given.targets or targets():
-        why = run(name, given.seconds)
-        if why:
-            print(f"WRONG {name}:\n{why}", flush=True)
-        wrong += bool(why)
+    for name in options.targets or targets():
+        error = run(name, options.seconds)
+        if error:
+            print(f"WRONG {name}:\n{error}", flush=True)
+        wrong += bool(error)
     print(f"{wrong} targets are wrong; their inputs are in tests/fuzz/regressions" if wrong else "nothing is wrong")
     return 1 if wrong else 0
 

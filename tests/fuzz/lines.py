@@ -60,9 +60,9 @@ def registration(data: bytes) -> None:
 
 def replacement(data: bytes) -> None:
     """A schedule that comes while a job runs; whatever is none is none."""
-    from plink.runtime.aggengine.aggregation import replacement_from
+    from plink.runtime.aggengine.aggregation import parse_replacement
 
-    found = replacement_from(data, 4)
+    found = parse_replacement(data, 4)
     assert found is None or found.ranks == 4
 
 
@@ -84,8 +84,8 @@ def flow(data: bytes) -> None:
     """A stranger connects where a flow is awaited, before its sender: the sender is served all the same."""
     from probes.agent import flows
 
-    with flows.listen("127.0.0.1") as listener, socket.socket() as stranger, socket.socket() as sender:
-        for client, greeting in ((stranger, data), (sender, TOKEN)):
+    with flows.listen("127.0.0.1") as listener, socket.socket() as unauthenticated, socket.socket() as sender:
+        for client, greeting in ((unauthenticated, data), (sender, TOKEN)):
             client.connect(listener.getsockname())
             client.setblocking(False)
             with contextlib.suppress(BlockingIOError):
@@ -93,7 +93,7 @@ def flow(data: bytes) -> None:
             client.shutdown(socket.SHUT_WR)
         result = flows.receive(listener, {"token": TOKEN.hex(), "seconds": 0.001})
     json.dumps(result, allow_nan=False)
-    assert result.get("error") in (None, "the flow broke off")
+    assert result.get("error") in (None, "the flow ended early")
 
 
 TOKEN = b"sixteen letters."

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from plink.errors import PlinkError
 from plink.model.hosts import Host
-from plink.remote.fleet import Fleet, Message
-from plink.remote.lifeline import ControllerGone, Lifeline
+from plink.remote.fleet import AgentMessage, Fleet
+from plink.remote.stdio_channel import AgentStdioChannel, ControllerLost
 
 ROSTER = (Host("a", "10.0.0.1"), Host("b", "10.0.0.2"))
 _MOST_ANSWERS = 200
@@ -20,7 +20,7 @@ class Said:
 
     def __init__(self, data: bytes) -> None:
         self._lines = data.split(b"\n")
-        self._messages: list[Message] = []
+        self._messages: list[AgentMessage] = []
         self.now = 0.0
 
     def clock(self) -> float:
@@ -32,14 +32,14 @@ class Said:
         if host == "h1":
             good = {"sent": 1, "received": 1, "reflected": 1, "percentiles_us": [1.0] * 5, "halves_us": [1.0, 1.0],
                     "jitter_us": 0.0, "port": 5, "gbps": 1.0}  # fmt: skip
-            self._messages.append(Message(host, {"is": "done", "task": body["task"], **good}))
+            self._messages.append(AgentMessage(host, {"type": "done", "task": body["task"], **good}))
             return
         with contextlib.suppress(ValueError, RecursionError, IndexError):
             said = json.loads(self._lines.pop(0))
             if isinstance(said, dict):
-                self._messages.append(Message(host, {"is": "done", "task": body["task"], **said}))
+                self._messages.append(AgentMessage(host, {"type": "done", "task": body["task"], **said}))
 
-    def receive(self, timeout_s: float) -> Message | None:
+    def receive(self, timeout_s: float) -> AgentMessage | None:
         """The next message; time passes where there is none."""
         if self._messages:
             return self._messages.pop(0)
@@ -52,18 +52,18 @@ def agents_said(data: bytes) -> None:
     from plink.model.hosts import Hosts
     from plink.model.network import network_from_json
     from plink.model.storage import parse_document, render_document
-    from probes.conductor import Conductor
     from probes.measurements import Measurements
-    from probes.methods import METHODS, Settings, Work, errand
+    from probes.methods import METHODS, MeasurementContext, ProbeSettings, probe_task
+    from probes.scheduler import ProbeScheduler
 
     fleet = Said(data)
-    found = Measurements(Hosts((Host("h0", "10.0.0.1"), Host("h1", "10.0.0.2"))))
+    measurements = Measurements(Hosts((Host("h0", "10.0.0.1"), Host("h1", "10.0.0.2"))))
     ready = {i: {"address": "10.0.0.9", "port": 1, "stamps": True, "tcp_port": 2, "ssh_port": 22} for i in range(2)}
-    work = Work(Settings(count=2), ready, found)
-    conductor = Conductor(cast(Fleet, fleet), ["h0", "h1"], fleet.clock)
+    context = MeasurementContext(ProbeSettings(count=2), ready, measurements)
+    scheduler = ProbeScheduler(cast(Fleet, fleet), ["h0", "h1"], fleet.clock)
     for method in METHODS:
-        conductor.run([errand(work, method, 0, 1)])
-    text = render_document(found.network().to_json())
+        scheduler.run([probe_task(context, method, 0, 1)])
+    text = render_document(measurements.network().to_json())
     network_from_json(parse_document(text, "network"), "network")
 
 
@@ -75,8 +75,8 @@ def controllers_said(data: bytes) -> None:
         os.set_blocking(write, False)
         os.write(write, data[: 1 << 15])
         os.close(write)
-        line = Lifeline(1.0, read, theirs)
-        with contextlib.suppress(ControllerGone):
+        line = AgentStdioChannel(1.0, read, theirs)
+        with contextlib.suppress(ControllerLost):
             for _ in range(_MOST_ANSWERS):
                 told = line.receive(0.0)
                 assert told is None or isinstance(told, dict)
@@ -92,7 +92,7 @@ def rank_said(data: bytes) -> None:
     told: list[str] = []
     daemon = Daemon(_assignment(), None, told.append, clock=lambda: 1.0)
     for line in data.decode("utf-8", "replace").split("\n")[:_MOST_ANSWERS]:
-        for answer in daemon.talk(line):
+        for answer in daemon.answer_line(line):
             assert set(json.loads(answer)) == {"epoch", "plan"}
     assert all("\n" not in line for line in told)
 

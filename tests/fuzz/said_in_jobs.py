@@ -8,21 +8,22 @@ from typing import Any, cast
 
 from msgspec import structs
 
-from plink.errors import HostError
-from plink.model.elastic.codec import ProtocolError, parse_message
+from plink.errors import HostError, ProtocolError
+from plink.model.elastic.codec import parse_message
 from plink.model.elastic.reports import Answer, Hello, OtherVersion
 from plink.model.hosts import Host, Hosts
-from plink.remote.fleet import Fleet, Message
-from plink.remote.words import Nonsense, Words, said_on
+from plink.remote.fleet import AgentMessage, Fleet
+from plink.remote.message_schema import MessageSchema
 from runners.agile.compatibility import refuse
 from runners.agile.controller import Controller
-from runners.job.crew import Crew
+from runners.job.agent_messages import AGENT_MESSAGES
+from runners.job.agent_pool import AgentPool
+from runners.job.fleet_monitor import run_to_end
+from runners.job.fleet_runner import _start_ranks
 from runners.job.job import Job
-from runners.job.launcher import _at_the_gate
-from runners.job.preparing import prepare
-from runners.job.proof import seats
-from runners.job.said import SAID
-from runners.job.watching import Watching
+from runners.job.placement import assign_ranks
+from runners.job.runner import RunContext, RunObserver
+from runners.job.setup import set_up_hosts
 from solvers.elastic import events
 from solvers.elastic.member import Member
 from solvers.elastic.settings import Settings
@@ -39,15 +40,15 @@ class Crewmates:
     """A fleet of two: h0 says the next line whenever it is told something, h1 is what it should be."""
 
     pause_s = 0.0
-    pause_told = ""
+    pause_message = ""
 
-    def silent_since(self, moment: float) -> list[str]:
+    def hosts_without_heartbeat_since(self, moment: float) -> list[str]:
         """Nobody."""
         return []
 
     def __init__(self, data: bytes) -> None:
         self._lines = data.split(b"\n")[:_MOST]
-        self._messages: list[Message] = []
+        self._messages: list[AgentMessage] = []
         self._gone = self._unpacked = False
         self.now = 0.0
 
@@ -66,23 +67,23 @@ class Crewmates:
 
     def send(self, host: str, **body: Any) -> None:
         """To one; of an archive's pieces, which go ahead of answers, h0 says what it should."""
-        if host == "h1" or body["do"] == "piece":
-            self._messages += [Message(host, said) for said in answers(HOSTS.names.index(host), body)]
-        elif body["do"] != "unpack" or not self._unpacked:
-            self._unpacked |= body["do"] == "unpack"
+        if host == "h1" or body["method"] == "upload_part":
+            self._messages += [AgentMessage(host, said) for said in answers(HOSTS.names.index(host), body)]
+        elif body["method"] != "extract" or not self._unpacked:
+            self._unpacked |= body["method"] == "extract"
             for _ in body.get("ranks", (None,)):
                 self._say_next()
 
     def _say_next(self) -> None:
         if self._lines and not self._gone:
-            said, why = heard(self._lines.pop(0), SAID)
+            said, why = heard(self._lines.pop(0), AGENT_MESSAGES)
             if said is not None:
-                self._messages.append(Message("h0", said))
+                self._messages.append(AgentMessage("h0", said))
             elif why:
                 self._gone = True
-                self._messages.append(Message("h0", None, HostError("h0", f"its agent is gone: {why}")))
+                self._messages.append(AgentMessage("h0", None, HostError("h0", f"its agent is gone: {why}")))
 
-    def receive(self, timeout_s: float) -> Message | None:
+    def receive(self, timeout_s: float) -> AgentMessage | None:
         """The next message; where there is none h0 says something unasked, and time passes."""
         if not self._messages:
             self.now += max(0.0, timeout_s)
@@ -93,41 +94,41 @@ class Crewmates:
         """Nobody needs to."""
 
 
-def heard(line: bytes, words: Words) -> tuple[dict[str, Any] | None, str]:
+def heard(line: bytes, words: MessageSchema) -> tuple[dict[str, Any] | None, str]:
     """The message on a line, and why it is none that is listened to any longer."""
     try:
-        return said_on(line, words), ""
-    except Nonsense as error:
+        return words.decode(line), ""
+    except ProtocolError as error:
         return None, str(error)
 
 
 def answers(host: int, body: dict[str, Any]) -> list[dict[str, Any]]:
     """What an agent says to a word."""
     me = {"hostname": f"m{host}", "boot_id": "b", "cores": 1, "addresses": [f"10.0.0.{host + 1}"]}
-    if body["do"] == "start":
+    if body["method"] == "start":
         ranks = [task["rank"] for task in body["ranks"]]
         shown = {"pid": 7, "hostname": me["hostname"], "addresses": me["addresses"]}
-        return [{"is": "reported", "rank": rank, **shown} for rank in ranks]
-    if body["do"] == "go":
+        return [{"type": "rank_report", "rank": rank, **shown} for rank in ranks]
+    if body["method"] == "go":
         rank = 2 * host  # the first of that host
         return [
-            {"is": "output", "rank": rank, "stream": "out", "text": "step\n"},
-            {"is": "exited", "rank": rank, "code": 0},
+            {"type": "output", "rank": rank, "stream": "out", "text": "step\n"},
+            {"type": "exited", "rank": rank, "code": 0},
         ]
     prepared = {"argv": ["python3", "t.py"], "workdir": "/", "interface": "eth0", "address": f"10.0.0.{host + 1}",
                 "port": 4000, "versions": None, "problems": []}  # fmt: skip
     said: dict[str, dict[str, Any]] = {
-        "begin": {"is": "ready", "address": f"10.0.0.{host + 1}", **me},
-        "have": {"is": "has", "path": None},
-        "piece": {"is": "took", "bytes": 10},
-        "unpack": {"is": "unpacked", "path": "/copy", "why": None},
-        "prepare": {"is": "prepared", **prepared},
-        "listen": {"is": "listening", "why": None},
-        "reach": {"is": "reached", "why": None},
-        "hang up": {"is": "hung up"},
-        "stacks": {"is": "stacks"},
+        "begin": {"type": "ready", "address": f"10.0.0.{host + 1}", **me},
+        "has_digest": {"type": "digest", "path": None},
+        "upload_part": {"type": "part_stored", "bytes": 10},
+        "extract": {"type": "extracted", "path": "/copy", "error": None},
+        "set_up": {"type": "set_up", **prepared},
+        "open_listener": {"type": "listener_opened", "error": None},
+        "connect": {"type": "connected", "error": None},
+        "close_listener": {"type": "listener_closed"},
+        "stacks": {"type": "stacks"},
     }
-    return [said[body["do"]]] if body["do"] in said else []
+    return [said[body["method"]]] if body["method"] in said else []
 
 
 @cache
@@ -144,13 +145,13 @@ def agents_said(data: bytes) -> None:
     """A job of three ranks, two of them on the host that says what it likes: it ends, or is refused in a line."""
     fleet = Crewmates(data)
     job = Job("t.py", (), (str(_folder()),), ("python3",), {}, timeout_s=_JOB_S, sync=_folder())
-    crew = Crew(cast(Fleet, fleet), HOSTS, job, lambda *line: None, fleet.clock, lambda text: [])
-    prepared = prepare(crew, lambda *done: None, lambda *done: None)
-    asked = seats(HOSTS, {})
-    for finding in _at_the_gate(crew, asked, prepared):
-        json.dumps(finding.to_json())
-    end = Watching(crew, asked).watch()
-    assert set(end.exits) <= {0, 1, 2}
+    pool = AgentPool(cast(Fleet, fleet), HOSTS, job, lambda *line: None, fleet.clock, lambda text: [])
+    setups = set_up_hosts(pool, lambda *done: None)
+    assignments = assign_ranks(HOSTS, {})
+    _start_ranks(pool, assignments, setups)
+    result = run_to_end(pool, assignments, pool.rank_reports(), RunContext(RunObserver(), fleet.clock))
+    json.dumps(result.to_json())
+    assert set(result.exits) <= {0, 1, 2}
 
 
 def nodes_said(data: bytes) -> None:

@@ -58,7 +58,7 @@ def seeds() -> dict[str, Sequence[bytes]]:
     answer = {"sent": 2, "received": 2, "reflected": 2, "percentiles_us": [1, 2, 3, 4.5, 5], "halves_us": [2, None],
               "jitter_us": 0.5, "hops": 3, "clock": "kernel", "clock_steps": 0, "port": 7, "gbps": 2.5}  # fmt: skip
     registration = {"name": "a", "hostname": "h", "addresses": ["10.0.0.1"], "pid": 1, "digest": "d", "nodes": 2,
-                    "processes": 1, "trouble": None}  # fmt: skip
+                    "processes": 1, "error": None}  # fmt: skip
     stretch = {
         "epoch": 0,
         "jobs": 1,
@@ -114,7 +114,7 @@ def seeds() -> dict[str, Sequence[bytes]]:
         "given": (base64.b64encode(zlib.compress(json.dumps({"A": "b"}).encode())),),
         "stamp": _stamp(),
         "agent_said": (_lines(*[answer] * 6), _lines(answer | {"percentiles_us": [None] * 5}, *[{"error": "no"}] * 4)),
-        "controller_said": (_lines({"do": "alive"}, {"do": "pair", "task": 1}),),
+        "controller_said": (_lines({"method": "alive"}, {"method": "pair", "task": 1}),),
         "tuning": (_lines(stretch, stretch | {"seconds": 2.0}, stretch),),
         "message": _partition(),
         "registration": _json(registration),
@@ -148,11 +148,11 @@ def _measured() -> dict[str, Any]:
 
 def _at_doors(stretch: dict[str, Any]) -> dict[str, Sequence[bytes]]:
     from plink.runtime.aggengine.eager import _MESSAGE
-    from plink.runtime.aggengine.meeting import _COMING
+    from plink.runtime.aggengine.mesh import _GREETING
     from tests.fuzz import doors
 
     rooms = [(signature, b"x" * (4 * (signature % 16 + 1))) for signature in (4, 5, 1 << 26)]
-    comes = [_COMING.pack(doors.WORD, *who) for who in (*doors.RANKS, (1, 0), (7, 1))]
+    comes = [_GREETING.pack(doors.WORD, *who) for who in (*doors.RANKS, (1, 0), (7, 1))]
     return {
         "door": (doors.said(*comes), doors.said(b"", comes[0][:20], b"x" * 24)),
         "short_message": (b"".join(_MESSAGE.pack(signature, len(body)) + body for signature, body in rooms),),
@@ -214,13 +214,13 @@ def _autotune_log(stretch: dict[str, Any]) -> bytes:
     from dataclasses import asdict
 
     from runners.autotune.log import SCHEMA, assignment_to_json
-    from solvers.autotune.course import Settings
+    from solvers.autotune.trajectory import AutotuneSettings
     from tests.solvers.ranks_on_paper import GROUPS, dealt
 
     head = {
         "schema": SCHEMA,
         "hosts": ["n"] * 16,
-        "settings": asdict(Settings()),
+        "settings": asdict(AutotuneSettings()),
         **assignment_to_json(dealt(GROUPS, 16)),
     }
     return _lines(head, *({"at_s": float(k), **stretch, "action": "watch", "reason": ""} for k in range(3)))
@@ -250,10 +250,14 @@ def _lab() -> dict[str, Any]:
 
 
 def _launched(report: dict[str, Any]) -> bytes:
-    from runners.launchers.frames import ERR, EXIT, OUT, REPORT, framed
+    from runners.launchers.frames import ERR, EXIT, OUT, REPORT, encode_frame
 
-    said = [framed(REPORT, json.dumps({"rank": 0} | report).encode()), framed(OUT, b"[hello]\n"), framed(ERR, b"x\n")]
-    said.append(framed(EXIT, json.dumps({"code": 3, "last_lines": ["x"]}).encode()))
+    said = [
+        encode_frame(REPORT, json.dumps({"rank": 0} | report).encode()),
+        encode_frame(OUT, b"[hello]\n"),
+        encode_frame(ERR, b"x\n"),
+    ]
+    said.append(encode_frame(EXIT, json.dumps({"code": 3, "last_lines": ["x"]}).encode()))
     return b"".join(b"0: " + one for one in said) + b"srun: error: n: task 4: Exited with exit code 7\n"
 
 
@@ -278,13 +282,15 @@ def _job_agents() -> tuple[bytes, ...]:
     """Of a job that goes well, and of one whose rank fails."""
     from tests.fuzz.said_in_jobs import answers
 
-    words: list[dict[str, Any]] = [{"do": do} for do in ("begin", "have", "unpack", "prepare", "listen")]
-    words += [{"do": "hang up"}, {"do": "start", "ranks": [{"rank": 0}, {"rank": 1}]}, {"do": "go"}]
+    words: list[dict[str, Any]] = [
+        {"method": method} for method in ("begin", "has_digest", "extract", "set_up", "open_listener")
+    ]
+    words += [{"method": "close_listener"}, {"method": "start", "ranks": [{"rank": 0}, {"rank": 1}]}, {"method": "go"}]
     said = [answer for word in words for answer in answers(0, word)]
     return (
-        _lines(*said, {"is": "exited", "rank": 1, "code": 0}),
-        _lines(*said, {"is": "line", "text": "{}"}, {"is": "exited", "rank": 1, "code": 3}, {"is": "stacks"}),
-        _lines(*said[:4], {"is": "failed", "why": "no"}),
+        _lines(*said, {"type": "exited", "rank": 1, "code": 0}),
+        _lines(*said, {"type": "line", "text": "{}"}, {"type": "exited", "rank": 1, "code": 3}, {"type": "stacks"}),
+        _lines(*said[:4], {"type": "failed", "error": "no"}),
     )
 
 
@@ -303,5 +309,5 @@ def _metadata() -> bytes:
     action = json.dumps({"action": "terminate", "time": "2017-09-18T08:22:00Z"})
     event = {"EventId": "1", "EventType": "Preempt", "EventStatus": "Scheduled", "Resources": ["vm"],
              "NotBefore": "Mon, 18 Sep 2017 08:20:20 GMT"}  # fmt: skip
-    told = [answer("token"), answer(action), answer(action), answer("FALSE"), answer("TRUE"), answer("vm")]
-    return b"\0".join([*told, *[answer(json.dumps({"Events": [event]}))] * 2])
+    answers_ = [answer("token"), answer(action), answer(action), answer("FALSE"), answer("TRUE"), answer("vm")]
+    return b"\0".join([*answers_, *[answer(json.dumps({"Events": [event]}))] * 2])

@@ -80,26 +80,26 @@ def hosts(data: bytes) -> None:
     """Hosts files."""
     from plink.model.hosts import parse_hosts, read_hosts, render_hosts
 
-    found = read_hosts(_file(data, "hosts.txt"))
-    assert parse_hosts(render_hosts(found), "again") == found
+    hosts = read_hosts(_file(data, "hosts.txt"))
+    assert parse_hosts(render_hosts(hosts), "again") == hosts
 
 
 def network(data: bytes) -> None:
     """``plink.network/1``: what is read, what is asked of it later, and a probe that goes on from it."""
     from plink.model.network import network_from_json, read_network
     from plink.model.storage import parse_document, render_document
-    from probes.measurements import resumed
+    from probes.measurements import measurements_from
 
     path = _file(data, "network.json")
-    found = read_network(path)
-    again = network_from_json(parse_document(render_document(found.to_json()), "again"), "again")
-    assert again.fingerprint() == found.fingerprint()
-    assert again.hosts == found.hosts
-    for key in found.details:
+    network = read_network(path)
+    again = network_from_json(parse_document(render_document(network.to_json()), "again"), "again")
+    assert again.fingerprint() == network.fingerprint()
+    assert again.hosts == network.hosts
+    for key in network.details:
         if key.endswith("_us") or key == "hops":
-            _tried(lambda key=key: found.detail(key))  # type: ignore[misc]
-    _tried(found.halves)
-    resumed(found).network().to_json()
+            _tried(lambda key=key: network.detail(key))  # type: ignore[misc]
+    _tried(network.halves)
+    measurements_from(network).network().to_json()
 
 
 def compared(data: bytes) -> None:
@@ -111,8 +111,8 @@ def compared(data: bytes) -> None:
     from tests.fuzz.seeds import seeds
 
     good = network_from_json(parse_document(_text(seeds()["compared"][0]), "old.json"), "old.json")
-    found = read_network(_file(data, "new.json"))
-    for sides in ((good, found), (found, good), (found, found)):
+    other = read_network(_file(data, "new.json"))
+    for sides in ((good, other), (other, good), (other, other)):
         _tried(lambda sides=sides: compare(*sides, Limits()))  # type: ignore[misc]
 
 
@@ -121,19 +121,19 @@ def order(data: bytes) -> None:
     from plink.model.order import order_from_json, read_order
     from plink.model.storage import parse_document, render_document
 
-    found = read_order(_file(data, "order"))
-    assert order_from_json(parse_document(render_document(found.to_json()), "again"), "again") == found
-    found.arrange(THREE, "order")
+    order = read_order(_file(data, "order"))
+    assert order_from_json(parse_document(render_document(order.to_json()), "again"), "again") == order
+    order.arrange(THREE, "order")
 
 
 def groups(data: bytes) -> None:
     """Lists of groups, and ``plink.groups/1``."""
     from plink.model.groups import parse_groups, read_groups
 
-    found = read_groups(_file(data, "groups"))
-    lines = "\n".join(" ".join(group) for group in found)
-    if all(found) and lines:
-        assert parse_groups(lines, "again") == found
+    groups = read_groups(_file(data, "groups"))
+    lines = "\n".join(" ".join(group) for group in groups)
+    if all(groups) and lines:
+        assert parse_groups(lines, "again") == groups
 
 
 def plan(data: bytes) -> None:
@@ -141,9 +141,9 @@ def plan(data: bytes) -> None:
     from plink.model.plan_file import plan_from_json, read_plan
     from plink.model.storage import parse_document, render_document
 
-    found = read_plan(_file(data, "plan.json"))
-    again = plan_from_json(parse_document(render_document(found.to_json()), "again"), "again")
-    assert again.to_json() == found.to_json()
+    plan = read_plan(_file(data, "plan.json"))
+    again = plan_from_json(parse_document(render_document(plan.to_json()), "again"), "again")
+    assert again.to_json() == plan.to_json()
 
 
 def schedule(data: bytes) -> None:
@@ -151,25 +151,25 @@ def schedule(data: bytes) -> None:
     from plink.model.schedule_file import read_schedule, schedule_from_json
     from plink.model.storage import parse_document, render_document
 
-    found = read_schedule(_file(data, "schedule.json"))
-    again = schedule_from_json(parse_document(render_document(found.to_json()), "again"), "again")
-    assert again.to_json() == found.to_json()
+    schedule = read_schedule(_file(data, "schedule.json"))
+    again = schedule_from_json(parse_document(render_document(schedule.to_json()), "again"), "again")
+    assert again.to_json() == schedule.to_json()
 
 
 def aggregation(data: bytes) -> None:
     """``plink.aggregation/1``, and plans that ranks aggregate by; run on random numbers before they are believed."""
     from plink.runtime.aggengine.aggregation import from_bytes, read_aggregation
 
-    found = read_aggregation(_file(data, "aggregation.json"))
-    assert from_bytes(found.to_bytes()).to_bytes() == found.to_bytes()
+    aggregation = read_aggregation(_file(data, "aggregation.json"))
+    assert from_bytes(aggregation.to_bytes()).to_bytes() == aggregation.to_bytes()
 
 
 def topology(data: bytes) -> None:
     """Whatever a provider or a scheduler says."""
     from plink.model.topology import hosts_of, paths_for, read_topology
 
-    found = read_topology(_file(data, "topology"))
-    assert paths_for(found, hosts_of(found)) == list(found.paths.values())
+    topology = read_topology(_file(data, "topology"))
+    assert paths_for(topology, hosts_of(topology)) == list(topology.paths.values())
 
 
 def truth(data: bytes) -> None:
@@ -192,20 +192,20 @@ def agile_log(data: bytes) -> None:
     from plink.records.elastic_log import ElasticLog, read_elastic_log
 
     path = _file(data, "agile.jsonl")
-    found = read_elastic_log(path)
-    history_of(found)
+    entries = read_elastic_log(path)
+    history_of(entries)
     log = ElasticLog(path)
     log.close()
-    assert read_elastic_log(path)[: len(found)] == found
+    assert read_elastic_log(path)[: len(entries)] == entries
 
 
 def autotune_log(data: bytes) -> None:
     """The log of Autotune, decided again."""
     from runners.autotune.log import read_log
-    from solvers.autotune.course import Course, decide
+    from solvers.autotune.trajectory import TuningTrajectory, decide
 
     assignment, settings, lines = read_log(_file(data, "autotune.jsonl"))
-    course = Course(assignment)
+    course = TuningTrajectory(assignment)
     for _, stretch in lines:
         course, _ = decide(course, stretch, settings)
 
@@ -218,10 +218,10 @@ def run(data: bytes) -> None:
     (folder / "one").mkdir(parents=True, exist_ok=True)
     (folder / "one" / "run.json").write_bytes(data)
     assert len(list(runs_in(folder))) <= 1
-    found: Run = run_named(folder, "last")
-    for ask in (found.hosts, lambda: found.text("program"), lambda: found.texts("args"), found.settings):
+    run: Run = run_named(folder, "last")
+    for ask in (run.hosts, lambda: run.text("program"), lambda: run.texts("args"), run.settings):
         _tried(ask)
-    found.machines()
+    run.machines()
 
 
 def shown_runs(data: bytes) -> None:
@@ -242,9 +242,9 @@ def shown_runs(data: bytes) -> None:
 
 def check(data: bytes) -> None:
     """``plink.check/1``: runs that were measured."""
-    from plink.model.trials import read_series
+    from plink.model.benchmark_runs import read_benchmark_runs
 
-    assert read_series(_file(data, "check.json"))
+    assert read_benchmark_runs(_file(data, "check.json"))
 
 
 def embedding(data: bytes) -> None:
@@ -276,16 +276,16 @@ def checkpoint(data: bytes) -> None:
     from plink.runtime.agileml.partition.serialization import parts_of
 
     layout, path = _layout(), _file(data + hashlib.sha256(data).digest(), "partition")
-    found = read_partition(path, layout, sees_ahead=False)
-    write_partition(path, parts_of(found), layout)
+    partition = read_partition(path, layout, sees_ahead=False)
+    write_partition(path, parts_of(partition), layout)
 
 
 def latest_checkpoint(data: bytes) -> None:
     """Which checkpoint is the latest."""
     from plink.runtime.agileml.host.checkpoint_folder import latest
 
-    found = latest(_file(data, "latest.json").parent)
-    assert found is None or isinstance(found["clock"], int)
+    newest = latest(_file(data, "latest.json").parent)
+    assert newest is None or isinstance(newest["clock"], int)
 
 
 @cache
@@ -330,9 +330,9 @@ def iperf3(data: bytes) -> None:
     """The report of iperf3; what is wrong with it is said in the answer."""
     from probes.agent.tools import read_iperf3
 
-    found = read_iperf3(_text(data))
-    assert found.get("error") or found["gbps"] > 0
-    json.dumps(found, allow_nan=False)
+    report = read_iperf3(_text(data))
+    assert report.get("error") or report["gbps"] > 0
+    json.dumps(report, allow_nan=False)
 
 
 def figure(data: bytes) -> None:
@@ -346,13 +346,13 @@ def figure(data: bytes) -> None:
 
 def launched(data: bytes) -> None:
     """What ranks and launchers print, mixed and cut."""
-    from runners.launchers.heard import Heard
+    from runners.launchers.output_parser import OutputParser
     from runners.launchers.slurm import Slurm
 
-    heard = Heard(Slurm())
+    parser = OutputParser(Slurm())
     for line in _text(data).split("\n"):
-        list(heard.line("out", line))
-    assert all(isinstance(report, dict) for report in (*heard.reports.values(), *heard.exits.values()))
+        list(parser.parse_line("out", line))
+    assert all(isinstance(report, dict) for report in (*parser.reports.values(), *parser.exits.values()))
     Slurm().first_failure(_text(data).splitlines())
 
 
@@ -360,10 +360,10 @@ def given(data: bytes) -> None:
     """The user's environment on its way through a launcher."""
     import os
 
-    from runners.launchers.given import VARIABLE, taken
+    from runners.launchers.environment_passthrough import VARIABLE, unpack_environment
 
     os.environ[VARIABLE] = _text(data).replace("\0", "0")
-    found = taken()
+    found = unpack_environment()
     assert found is None or all(isinstance(value, str) for value in found.values())
 
 

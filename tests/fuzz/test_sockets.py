@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from plink.errors import PlinkError
 from runners.agile.control_socket import ControlSocket, ask
-from runners.kubernetes.inside.meeting import Bootstrap, Meeting, report_to
-from runners.launchers import gate
+from runners.kubernetes.inside.rendezvous import Bootstrap, RendezvousServer, send_report
+from runners.launchers.start_barrier import serve_barrier, wait_at_barrier
 
 STRANGE = [
     b"\n",
@@ -55,17 +55,17 @@ def pod(group: int) -> dict[str, Any]:
 @pytest.mark.parametrize("words", STRANGE, ids=range(len(STRANGE)))
 def test_pods_meet_whatever_a_stranger_says(words: bytes) -> None:
     bootstrap = Bootstrap("this", "127.0.0.1", free_port(), 30.0, True)
-    meeting = Meeting(["a", "b"], bootstrap)
+    meeting = RendezvousServer(["a", "b"], bootstrap)
     with socket.create_connection((bootstrap.host, bootstrap.port)) as stranger:
         with contextlib.suppress(OSError):  # it was hung up on already
             stranger.sendall(words)
         answers: list[dict[str, Any]] = []
         places = [
-            threading.Thread(target=lambda k=k: answers.append(report_to(bootstrap, pod(k), 20.0))) for k in (0, 1)
+            threading.Thread(target=lambda k=k: answers.append(send_report(bootstrap, pod(k), 20.0))) for k in (0, 1)
         ]
         for thread in places:
             thread.start()
-        reports, refused = meeting.end()
+        reports, refused = meeting.finish()
         for thread in places:
             thread.join()
         assert heard(stranger) == b""
@@ -76,7 +76,7 @@ def test_pods_meet_whatever_a_stranger_says(words: bytes) -> None:
 
 def test_the_gate_opens_for_ranks_and_says_nothing_to_others() -> None:
     port, found = free_port(), list[str | None]()
-    keeper = threading.Thread(target=lambda: found.append(gate.keep("127.0.0.1", port, "token", 1)))
+    keeper = threading.Thread(target=lambda: found.append(serve_barrier("127.0.0.1", port, "token", 1)))
     keeper.start()
     strangers = []
     for words in (b"", b"token 2\n", b"y" * 5000, b"\0"):
@@ -87,7 +87,7 @@ def test_the_gate_opens_for_ranks_and_says_nothing_to_others() -> None:
             except ConnectionRefusedError:  # it does not listen yet
                 continue
         strangers[-1].sendall(words)
-    assert gate.come("127.0.0.1", port, "token", 1) is None
+    assert wait_at_barrier("127.0.0.1", port, "token", 1) is None
     keeper.join()
     assert found == [None]
     assert [heard(stranger) for stranger in strangers] == [b""] * 4

@@ -15,8 +15,8 @@ def write_hosts(lab: Lab, folder: Path, slots: int = 1, names: list[str] | None 
     """The lab's hosts file (or those of its hosts that are named, in that order), with so many slots a host."""
     from dataclasses import replace
 
-    known = lab.hosts.by_name()
-    members = tuple(replace(known[name], slots=slots) for name in names or lab.hosts.names)
+    hosts_by_name = lab.hosts.by_name()
+    members = tuple(replace(hosts_by_name[name], slots=slots) for name in names or lab.hosts.names)
     path = folder / "hosts.txt"
     path.write_text(render_hosts(Hosts(members, lab.name)))
     return path
@@ -60,8 +60,8 @@ class Running:
 
         def look() -> list[str]:
             assert self.process.poll() is None, f"it has ended: {self.err}"
-            found = [line for line in self.out.splitlines() if holding in line]
-            return found if len(found) >= count else []
+            matching = [line for line in self.out.splitlines() if holding in line]
+            return matching if len(matching) >= count else []
 
         return until(look, seconds, f"{count} lines with {holding!r}")
 

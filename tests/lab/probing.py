@@ -20,9 +20,9 @@ Done = subprocess.CompletedProcess[str]
 
 def hosts_file(lab: Lab, folder: Path, names: list[str] | None = None) -> Path:
     """The lab's hosts, or those named in that order."""
-    known = lab.hosts.by_name()
+    hosts_by_name = lab.hosts.by_name()
     path = folder / "hosts.txt"
-    path.write_text(render_hosts(Hosts(tuple(known[name] for name in names or known), lab.name)))
+    path.write_text(render_hosts(Hosts(tuple(hosts_by_name[name] for name in names or hosts_by_name), lab.name)))
     return path
 
 
@@ -33,8 +33,8 @@ def probe(lab: Lab, folder: Path, *words: str, names: list[str] | None = None, t
 
 def document(folder: Path) -> dict[str, Any]:
     """What the probe wrote."""
-    found: dict[str, Any] = json.loads((folder / "n.json").read_text())
-    return found
+    document_: dict[str, Any] = json.loads((folder / "n.json").read_text())
+    return document_
 
 
 def network(folder: Path) -> Network:
@@ -42,15 +42,15 @@ def network(folder: Path) -> Network:
     return network_from_json(document(folder), "n.json")
 
 
-def holes(found: dict[str, Any]) -> set[tuple[str, str]]:
+def holes(document_: dict[str, Any]) -> set[tuple[str, str]]:
     """The pairs (from, to) without a round trip; each must have a reason in the file, and nothing else may have one."""
-    names = [host["name"] for host in found["hosts"]]
-    rows = found["latency_us"]
+    names = [host["name"] for host in document_["hosts"]]
+    rows = document_["latency_us"]
     missing = {
         (a, b) for a, row in zip(names, rows, strict=True) for b, us in zip(names, row, strict=True) if us is None
     }
-    assert {(error["from"], error["to"]) for error in found["errors"]} == missing
-    assert all(error["why"] for error in found["errors"])
+    assert {(error["from"], error["to"]) for error in document_["errors"]} == missing
+    assert all(error["why"] for error in document_["errors"])
     return missing
 
 
@@ -59,15 +59,15 @@ def of(names: set[str] | list[str], everybody: list[str]) -> set[tuple[str, str]
     return {(a, b) for a in everybody for b in everybody if a != b and (a in names or b in names)}
 
 
-def reasons(found: dict[str, Any]) -> set[str]:
+def reasons(document_: dict[str, Any]) -> set[str]:
     """Why round trips are missing."""
-    return {error["why"] for error in found["errors"]}
+    return {error["why"] for error in document_["errors"]}
 
 
-def used(found: dict[str, Any], what: str) -> dict[tuple[str, str], str]:
+def used(document_: dict[str, Any], what: str) -> dict[tuple[str, str], str]:
     """The ``method`` or the ``clock`` by which each round trip was measured."""
-    names, words = [host["name"] for host in found["hosts"]], found[f"{what}s"]
-    rows = found[f"{what}_used"]
+    names, words = [host["name"] for host in document_["hosts"]], document_[f"{what}s"]
+    rows = document_[f"{what}_used"]
     return {
         (a, b): words[rows[i][j]] for i, a in enumerate(names) for j, b in enumerate(names) if a != b and rows[i][j]
     }

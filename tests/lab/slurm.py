@@ -137,15 +137,15 @@ class Cluster:
     def _start(self, prefix: list[str], daemon: str, *words: str) -> None:
         program = shutil.which(daemon, path=_SBIN)
         assert program is not None
-        with (self.folder / f"{daemon}-{len(self._processes)}.said").open("wb") as said:
+        with (self.folder / f"{daemon}-{len(self._processes)}.said").open("wb") as log_file:
             self._processes.append(
                 subprocess.Popen(
                     [*prefix, program, *words],
                     env={**os.environ, **self.environment},
                     cwd=self.folder,
                     stdin=subprocess.DEVNULL,
-                    stdout=said,
-                    stderr=said,
+                    stdout=log_file,
+                    stderr=log_file,
                 )
             )
         kill_process(self._processes[-1].pid)

@@ -34,7 +34,7 @@ Sample = dict[str, tuple[int, int, int]]  # threads, descriptors and KiB of memo
 
 def sample(root: int, lab_pids: list[int]) -> Sample:
     """Of the launcher's own processes and those of the reliable host."""
-    found: Sample = {}
+    values: Sample = {}
     for pid in [*_tree(root), *lab_pids]:
         with contextlib.suppress(OSError):
             status = Path(f"/proc/{pid}/status").read_text()
@@ -43,8 +43,8 @@ def sample(root: int, lab_pids: list[int]) -> Sample:
             modules = [word.decode() for word in words if word.startswith((b"plink.", b"runners."))]
             role = modules[0].rpartition(".")[2] if modules else "agent"
             memory = int(fields["VmRSS"].split()[0])
-            found[f"{role} {pid}"] = int(fields["Threads"]), len(os.listdir(f"/proc/{pid}/fd")), memory
-    return found
+            values[f"{role} {pid}"] = int(fields["Threads"]), len(os.listdir(f"/proc/{pid}/fd")), memory
+    return values
 
 
 def _tree(root: int) -> list[int]:
@@ -58,12 +58,12 @@ def pids(host: str) -> list[int]:
     """Python processes on a lab host."""
     words = ["ip", "netns", "pids", f"plink.{NAME}.{host}"]
     every = map(int, subprocess.run(words, capture_output=True, text=True, check=True).stdout.split())
-    found = []
+    process_ids = []
     for pid in every:
         with contextlib.suppress(OSError):
             if b"python" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]:
-                found.append(pid)
-    return found
+                process_ids.append(pid)
+    return process_ids
 
 
 def plink(*words: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
@@ -123,14 +123,14 @@ def soak(seconds: float, folder: Path) -> list[Sample]:
 def growth(samples: list[Sample]) -> list[str]:
     """What grew, after the warm-up."""
     rest = samples[int(_WARM_UP * len(samples)) :]
-    quarter, found = max(1, len(rest) // 4), list[str]()
-    for name in set.intersection(*(set(one) for one in rest)):
+    quarter, growing = max(1, len(rest) // 4), list[str]()
+    for name in set.intersection(*(set(names) for names in rest)):
         for index, what in enumerate(("threads", "descriptors", "memory")):
             ends = rest[:quarter], rest[-quarter:]
-            before, after = (statistics.median(one[name][index] for one in part) for part in ends)
+            before, after = (statistics.median(names[name][index] for names in part) for part in ends)
             if after > before * (_MEMORY_GROWTH if what == "memory" else 1):
-                found.append(f"{name}: {what} {before:g} -> {after:g}")
-    return found
+                growing.append(f"{name}: {what} {before:g} -> {after:g}")
+    return growing
 
 
 def main(seconds: float, path: str | None) -> int:

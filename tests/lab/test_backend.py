@@ -44,5 +44,5 @@ def test_a_host_without_plink_is_named(small_lab: Lab, tmp_path: Path) -> None:
     done = plink("launch", "--hosts", "hosts.txt", "--order", "given", "--backend", "ring", "--python",
                  str(bare / "python3"), "sums.py", cwd=tmp_path)  # fmt: skip
     assert done.returncode == 1
-    assert "--backend needs plink in the Python there (install the wheel: docs/install.md)" in done.stderr
+    assert "--backend needs plink in the hosts' Python (install the wheel: docs/install.md)" in done.stderr
     assert small_lab.hosts.names[0] in done.stderr

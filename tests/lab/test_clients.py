@@ -42,6 +42,6 @@ def test_lightgbm_takes_the_ranks_from_the_list(small_lab: Lab, tmp_path: Path) 
         small_lab, tmp_path, "lightgbm_train.py", "--rows", "500", "--features", "20", "--iterations", "10"
     )
     for rank in range(4):
-        said = (logs / f"rank-{rank}.out").read_text()
-        assert re.findall(r"Local rank: (\d+), total number of machines: (\d+)", said) == [(str(rank), "4")]
+        printed = (logs / f"rank-{rank}.out").read_text()
+        assert re.findall(r"Local rank: (\d+), total number of machines: (\d+)", printed) == [(str(rank), "4")]
     assert float(str(report["accuracy"])) > 0.75

@@ -49,8 +49,13 @@ def measured(small_lab: Lab, tmp_path: Path) -> Path:
         },
     )
     order = [names[k] for k in (2, 0, 3, 1)]
-    found = {"schema": "plink.order/1", "algo": "ring", "hosts": order, "network": read_network(network).fingerprint()}
-    write(network.with_name("order.json"), found)
+    order_document = {
+        "schema": "plink.order/1",
+        "algo": "ring",
+        "hosts": order,
+        "network": read_network(network).fingerprint(),
+    }
+    write(network.with_name("order.json"), order_document)
     return tmp_path
 
 
@@ -71,7 +76,7 @@ def test_the_gain_is_the_one_worked_out_by_hand(small_lab: Lab, measured: Path) 
         "given order: median 4.4 of 2",
         "plink order: median 2 of 2",
         f"gain {gain:.2f} times, 95% between {low:.2f} and {high:.2f}",
-        "that is within the noise of 2 pairs: nothing shows that the order matters here",
+        "that is within the noise of 2 pairs: no significant difference between the orders",
     ]
     document = read_document(measured / ".plink" / "compare.json")
     assert list(Draft202012Validator(read_document(SCHEMAS / "compare.schema.json")).iter_errors(document)) == []
@@ -84,13 +89,13 @@ def test_the_gain_is_the_one_worked_out_by_hand(small_lab: Lab, measured: Path) 
         ("plink", 1, 2),
         ("given", 1, pytest.approx(4.8)),
     ]
-    kept = {run["id"]: run for run in json.loads(plink("runs", "--json", cwd=measured).stdout)["runs"]}
-    assert set(kept) == {run["id"] for run in document["runs"]}
+    recorded = {run["id"]: run for run in json.loads(plink("runs", "--json", cwd=measured).stdout)["runs"]}
+    assert set(recorded) == {run["id"] for run in document["runs"]}
     first = {"given": small_lab.hosts.names[0], "plink": small_lab.hosts.names[2]}
     for run in document["runs"]:
-        assert kept[run["id"]]["compared"] == run["order"]
-        assert kept[run["id"]]["hosts"][0]["name"] == first[run["order"]]
-        assert kept[run["id"]]["proof"]["held"] is True
+        assert recorded[run["id"]]["compared"] == run["order"]
+        assert recorded[run["id"]]["hosts"][0]["name"] == first[run["order"]]
+        assert recorded[run["id"]]["proof"]["held"] is True
 
 
 def refusal_of(err: str) -> str:
@@ -109,9 +114,9 @@ def test_a_run_that_fails_is_named(measured: Path) -> None:
     (failed,) = [run for run in runs if run["exit_code"]]
     assert (len(runs), failed["exit_code"], failed["compared"]) == (2, 3, "plink")
     name = failed["id"]
-    said = refusal_of(err)
-    assert said.startswith("in plink order rank ")
-    assert said.endswith(f" was the first to fail, with exit code 3; `plink runs show {name}` tells more")
+    message = refusal_of(err)
+    assert message.startswith("in plink order rank ")
+    assert message.endswith(f" was the first to fail, with exit code 3; `plink runs show {name}` shows more")
     assert not (measured / ".plink" / "compare.json").exists()
 
 

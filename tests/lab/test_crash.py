@@ -109,7 +109,7 @@ def test_an_interrupted_up_leaves_nothing(name: str, number: signal.Signals) -> 
     process = rising(name)
     until(lambda: begun(name), 10, "the first namespace")
     process.send_signal(number)
-    _, said = process.communicate(timeout=40)
-    assert process.returncode == 128 + number, said
-    assert "Traceback" not in said
+    _, printed = process.communicate(timeout=40)
+    assert process.returncode == 128 + number, printed
+    assert "Traceback" not in printed
     assert left_of(name) == []

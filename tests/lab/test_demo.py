@@ -21,8 +21,8 @@ KEYS = {"schema", "hosts", "racks_recovered", "given_s", "plink_s", "bound_s", "
 
 def demo_labs() -> set[str]:
     """Labs of demos that stand."""
-    found = (re.fullmatch(r"plink\.(demo-\d+)\..*", name) for name in kernel.namespaces("plink.demo-"))
-    return {match.group(1) for match in found if match}
+    matches = (re.fullmatch(r"plink\.(demo-\d+)\..*", name) for name in kernel.namespaces("plink.demo-"))
+    return {match.group(1) for match in matches if match}
 
 
 def test_it_finds_the_racks_and_what_they_are_worth(tmp_path: Path) -> None:

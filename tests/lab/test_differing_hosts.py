@@ -80,7 +80,7 @@ def test_a_script_that_is_missing_on_one_host(small_lab: Lab, tmp_path: Path) ->
     third = small_lab.hosts.names[2]
     with mounted(small_lab, third, "-t", "tmpfs", "plink-test", at=project):
         said = refused(tmp_path, "project/train.py")
-    assert said == f"{third}: there is no {tmp_path}/project/train.py; nothing was run"
+    assert said == f"{third}: no such file: {tmp_path}/project/train.py; nothing was run"
     assert plink(*LAUNCH, "project/train.py", cwd=tmp_path).returncode == 0
     assert len(ran(tmp_path)) == 4
 
@@ -93,7 +93,7 @@ def test_a_folder_that_is_missing_on_one_host(small_lab: Lab, tmp_path: Path) ->
     second = small_lab.hosts.names[1]
     with mounted(small_lab, second, "-t", "tmpfs", "plink-test", at=project.parent):
         said = refused(tmp_path, "--workdir", str(project), "train.py")
-    assert said.startswith(f"{second}: there is no folder {project}; ")
+    assert said.startswith(f"{second}: no such folder: {project}; ")
     assert said.endswith("; nothing was run")
     assert not any(name in said for name in small_lab.hosts.names if name != second)
 
@@ -110,8 +110,8 @@ def test_versions_that_differ_on_one_host(answer: str, version: str, small_lab: 
     """That host is named with its versions; a setting runs it."""
     write_hosts(small_lab, tmp_path)
     script = write_script(tmp_path, TOUCH)
-    for name, said in (("python", SAME), ("other", answer)):
-        (tmp_path / name).write_text(STUB.replace("{answer}", said))
+    for name, message in (("python", SAME), ("other", answer)):
+        (tmp_path / name).write_text(STUB.replace("{answer}", message))
         (tmp_path / name).chmod(0o755)
     words = ("--python", str(tmp_path / "python"), script)
     *alike, last = small_lab.hosts.names
@@ -130,9 +130,9 @@ def test_a_first_host_whose_answers_get_lost(small_lab: Lab, tmp_path: Path) -> 
     write_hosts(small_lab, tmp_path)
     first, _, third, _ = small_lab.hosts.names
     with no_route(small_lab, first, third):
-        said = refused(tmp_path, "--set", "master-port=29555", write_script(tmp_path, TOUCH))
+        message = refused(tmp_path, "--set", "master-port=29555", write_script(tmp_path, TOUCH))
     address = small_lab.hosts.by_name()[first].address
-    assert said == (
+    assert message == (
         f"{third}: cannot reach port 29555 of {address} ({first}, rank 0's host): timed out; nothing was run"
     )
 
@@ -141,8 +141,8 @@ def test_a_host_without_a_way_to_the_first(small_lab: Lab, tmp_path: Path) -> No
     write_hosts(small_lab, tmp_path)
     first, second, _, _ = small_lab.hosts.names
     with no_route(small_lab, second, first):
-        said = refused(tmp_path, "--set", "master-port=29556", write_script(tmp_path, TOUCH))
+        message = refused(tmp_path, "--set", "master-port=29556", write_script(tmp_path, TOUCH))
     address = small_lab.hosts.by_name()[first].address
-    assert said == (
+    assert message == (
         f"{second}: cannot reach port 29556 of {address} ({first}, rank 0's host): No route to host; nothing was run"
     )

@@ -105,7 +105,7 @@ def test_a_host_that_cannot_be_reached_is_named_and_the_others_are_examined(pati
     assert of_kind(document, "unreachable") == [[host]]
     assert set(document["hosts"]) == set(patient.hosts.names) - {host}
     done = plink("doctor", "hosts.txt", cwd=tmp_path)
-    assert "plink: preflight of 3 hosts, 3 of 6 pairs measured\n" in done.stderr
+    assert "plink: 3 hosts reached, 3 of 6 pairs measured\n" in done.stderr
 
 
 def test_a_host_that_dies_in_the_middle_is_named(patient: Lab, tmp_path: Path, start: Callable[..., Running]) -> None:
@@ -133,6 +133,6 @@ def test_an_address_that_its_lab_has_not_is_named(small_lab: Lab, tmp_path: Path
     file = hosts_file(small_lab, tmp_path)
     file.write_text(f"{file.read_text()}node-99 address=198.18.255.1\n")
     done = plink("doctor", str(file), cwd=tmp_path)
-    why = f"198.18.255.1 is no address of lab '{small_lab.name}'; its own are what `plink lab hosts --name"
+    reason = f"198.18.255.1 is no address of lab '{small_lab.name}'; its own are what `plink lab hosts --name"
     assert done.returncode == 2
-    assert done.stderr == f"plink: error: node-99: {why} {small_lab.name}` prints\n"
+    assert done.stderr == f"plink: error: node-99: {reason} {small_lab.name}` prints\n"

@@ -27,8 +27,8 @@ PIECES, CLOCKS = 8, 120
 def status(folder: Path) -> dict[str, Any]:
     """By the command; empty before there is any."""
     done = plink("elastic", "status", "last", "--json", cwd=folder)
-    found: dict[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {}
-    return found
+    document: dict[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {}
+    return document
 
 
 def there(folder: Path) -> set[str]:
@@ -60,9 +60,9 @@ def test_hosts_come_go_and_die(small_lab: Lab, tmp_path: Path, start: Callable[.
     until(lambda: (status(tmp_path).get("checkpoint") or -1) > 10, 30, "a checkpoint")
     os.kill(node(small_lab, first.name), signal.SIGKILL)
     assert job.ends(100) == 0, job.err
-    found = json.loads((tmp_path / "out.json").read_text())
+    result = json.loads((tmp_path / "out.json").read_text())
     wanted = expected(PIECES, CLOCKS)
-    assert {key: found[key] for key in wanted} == wanted
+    assert {key: result[key] for key in wanted} == wanted
     done = plink("elastic", "summary", "last", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["schema"] == "plink.elastic-summary/1"
@@ -88,36 +88,36 @@ def test_two_racks_that_lose_each_other_for_10_s(small_lab: Lab, tmp_path: Path,
     finally:
         plink("lab", "heal", "--name", small_lab.name, cwd=tmp_path)
     assert job.ends(100) == 0, job.err
-    found, wanted = json.loads((tmp_path / "out.json").read_text()), expected(PIECES, 60)
-    assert {key: found[key] for key in wanted} == wanted
+    result, wanted = json.loads((tmp_path / "out.json").read_text()), expected(PIECES, 60)
+    assert {key: result[key] for key in wanted} == wanted
 
 
 def test_interrupted_job_is_restored_on_hosts_with_private_folders(
     tmp_path: Path, start: Callable[..., Running]
 ) -> None:
     """Only the two reliable hosts share the folder of checkpoints, as docs/agileml.md says."""
-    kept = tmp_path / "kept"
-    kept.mkdir()
+    checkpoints = tmp_path / "kept"
+    checkpoints.mkdir()
     name = f"p{os.getpid()}"
-    words = ("--racks", "2", "--hosts-per-rack", "2", "--private-folder", f"{kept}=node-[03-04]")
+    words = ("--racks", "2", "--hosts-per-rack", "2", "--private-folder", f"{checkpoints}=node-[03-04]")
     try:
         lab = lab_up(name, *words)
         hosts = [replace(host, tier="transient" if k > 1 else "reliable") for k, host in enumerate(lab.hosts.members)]
         (tmp_path / "hosts.txt").write_text(render_hosts(replace(lab.hosts, members=tuple(hosts))))
         job_words = ("elastic", "run", "--hosts", "hosts.txt", "--timeout", "100s")
-        settings = ("--stage-thresholds", "0.5:0.9", "--checkpoint", str(kept), "--checkpoint-every", "1s")
+        settings = ("--stage-thresholds", "0.5:0.9", "--checkpoint", str(checkpoints), "--checkpoint-every", "1s")
         program = (str(PROGRAM), "--out", str(tmp_path / "out.json"), "--pieces", str(PIECES), "--clocks", "200")
         first = start(*job_words, *settings, *program, "--work-s", "0.05")
         until(lambda: (status(tmp_path).get("checkpoint") or -1) > 5, 60, "a checkpoint")
         assert status(tmp_path)["stage"] == 3
         first.process.send_signal(signal.SIGINT)
         assert first.ends(30) == 130
-        again = start(*job_words, "--restore", str(kept), *settings, *program)
+        again = start(*job_words, "--restore", str(checkpoints), *settings, *program)
         assert again.ends(100) == 0, again.err
     finally:
         plink("lab", "down", "--name", name, cwd=tmp_path)
-    found, wanted = json.loads((tmp_path / "out.json").read_text()), expected(PIECES, 200)
-    assert {key: found[key] for key in wanted} == wanted
+    result, wanted = json.loads((tmp_path / "out.json").read_text()), expected(PIECES, 200)
+    assert {key: result[key] for key in wanted} == wanted
 
 
 def node(lab: Lab, name: str) -> int:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from runners.job.fleet_runner import FleetRunner
 from runners.job.job import Job
-from runners.job.launcher import FleetRunner
-from runners.job.proof import RankLocation
-from runners.job.runner import Watch
+from runners.job.placement import RankLocation
+from runners.job.runner import RunContext, RunObserver
 from runners.lab import kernel
 from runners.ssh.connector import SshConnector
 from tests.conftest import Lab, plink
@@ -124,10 +124,10 @@ def test_a_host_that_dies_in_the_middle_ends_the_job(small_lab: Lab, tmp_path: P
         assert small_lab.plink("kill", victim, cwd=HERE).returncode == 0
 
     with kernel.inside(small_lab.blueprint.namespace("ctl")):
-        connector = SshConnector(identity=small_lab.state.identity, silence_s=3)
+        connector = SshConnector(identity=small_lab.state.identity, heartbeat_timeout_s=3)
         try:
             result = FleetRunner("ssh", connector).run(
-                job, small_lab.hosts, Watch(lambda *_: None, power_off, time.monotonic)
+                job, small_lab.hosts, RunContext(RunObserver(on_placement=power_off), time.monotonic)
             )
         finally:
             assert small_lab.plink("heal", cwd=HERE).returncode == 0
@@ -155,7 +155,7 @@ def test_lost_host_is_named_when_others_fail_first(small_lab: Lab, tmp_path: Pat
         connector = SshConnector(identity=small_lab.state.identity)
         try:
             result = FleetRunner("ssh", connector).run(
-                job, small_lab.hosts, Watch(lambda *_: None, power_off, time.monotonic)
+                job, small_lab.hosts, RunContext(RunObserver(on_placement=power_off), time.monotonic)
             )
         finally:
             assert small_lab.plink("heal", cwd=HERE).returncode == 0
@@ -189,7 +189,7 @@ def test_a_script_that_the_hosts_do_not_have(small_lab: Lab, tmp_path: Path) -> 
     done = plink("launch", "--hosts", "hosts.txt", "--order", "given", "not_there.py", cwd=tmp_path)
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
-    assert last.startswith("plink: error: node-01: there is no ")
+    assert last.startswith("plink: error: node-01: no such ")
     assert "not_there.py" in last
     assert "3 more hosts" in last
     assert done.stdout == ""
@@ -202,12 +202,12 @@ def test_a_program_and_an_interpreter_that_the_hosts_do_not_have(small_lab: Lab,
     for words, missing in ((("no-such-command",), "no-such-command"), (("--python", "python9", script), "python9")):
         done = plink("launch", "--hosts", "hosts.txt", "--order", "given", *words, cwd=tmp_path)
         assert done.returncode == 1
-        assert f"there is no program {missing}" in done.stderr or f"there is no {missing}" in done.stderr
+        assert f"no such program: {missing}" in done.stderr or f"no such file: {missing}" in done.stderr
         assert done.stdout == ""
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--hosts", "none.txt", "true"), "none.txt: no such file"),
         (("--hosts", "hosts.txt", "--order", "none.txt", "true"), "none.txt: no such file"),
@@ -218,12 +218,12 @@ def test_a_program_and_an_interpreter_that_the_hosts_do_not_have(small_lab: Lab,
         (("--hosts", "hosts.txt", "--order", "other.txt", "true"), "not in the hosts list"),
     ],
 )
-def test_what_cannot_be_launched(small_lab: Lab, tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_launched(small_lab: Lab, tmp_path: Path, words: tuple[str, ...], message: str) -> None:
     """Usage: exit code 2, one line."""
     write_hosts(small_lab, tmp_path)
     (tmp_path / "short.txt").write_text("node-01\n")
     (tmp_path / "other.txt").write_text("node-01\nnode-02\nnode-03\nnode-04\nnode-05\n")
     done = plink("launch", *words, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
-    assert said in done.stderr.splitlines()[-1]
+    assert message in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr

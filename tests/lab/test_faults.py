@@ -176,7 +176,7 @@ def test_heal_ends_load(patient: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (("cut", "node-99"), 2, "has no 'node-99'"),
         (("cut", "rack9"), 2, "has no 'rack9'"),
@@ -196,11 +196,11 @@ def test_heal_ends_load(patient: Lab) -> None:
         (("exec", "rack0", "--", "true"), 2, "no host 'rack0'"),
     ],
 )
-def test_unknown_targets_and_values(small_lab: Lab, words: tuple[str, ...], code: int, said: str) -> None:
+def test_unknown_targets_and_values(small_lab: Lab, words: tuple[str, ...], code: int, message: str) -> None:
     """One line that names it, and nothing is done."""
     done = small_lab.plink(words[0], *words[1:], cwd=HERE)
     assert done.returncode == code, done.stderr
-    assert said in done.stderr
+    assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not guests(small_lab)
 

@@ -24,15 +24,15 @@ print(json.dumps({"host": os.uname().nodename, "env": {k: os.environ[k] for k in
 """
 
 
-def told(text: str) -> list[dict[str, object]]:
+def ranks_printed(text: str) -> list[dict[str, object]]:
     """What every rank printed, in rank order; each line must bear its rank."""
-    found = {}
+    rows = {}
     for line in text.splitlines():
         prefix, _, body = line.partition("] ")
         rank = int(prefix.removeprefix("["))
-        assert rank not in found
-        found[rank] = json.loads(body)
-    return [found[rank] for rank in range(len(found))]
+        assert rank not in rows
+        rows[rank] = json.loads(body)
+    return [rows[rank] for rank in range(len(rows))]
 
 
 def test_the_environment_is_torchruns(small_lab: Lab, tmp_path: Path) -> None:
@@ -44,12 +44,12 @@ def test_the_environment_is_torchruns(small_lab: Lab, tmp_path: Path) -> None:
     words = ("launch", "--hosts", "hosts.txt", "--order", "order.txt", "--env", "MY_NAME=a b=c", script)
     done = plink(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    ranks = told(done.stdout)
+    ranks = ranks_printed(done.stdout)
     assert [rank["host"] for rank in ranks] == [host for host in order for _ in range(2)]
     master = small_lab.hosts.by_name()[order[0]].address
     ports = set()
-    for rank, said in enumerate(ranks):
-        env = said["env"]
+    for rank, printed in enumerate(ranks):
+        env = printed["env"]
         assert isinstance(env, dict)
         port = env.pop("MASTER_PORT")
         ports.add(port)
@@ -78,11 +78,11 @@ def test_hosts_with_different_slots(small_lab: Lab, tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("slots=1", "slots=3", 1))
     done = plink("launch", "--hosts", "hosts.txt", "--order", "given", write_script(tmp_path, TELL), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    found = [
+    placed = [
         (rank["host"], *(rank["env"][key] for key in ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")))  # type: ignore[index]
-        for rank in told(done.stdout)
+        for rank in ranks_printed(done.stdout)
     ]
-    assert found == [(names[0], str(k), "3", "0") for k in range(3)] + [(names[1], "0", "1", "1")]
+    assert placed == [(names[0], str(k), "3", "0") for k in range(3)] + [(names[1], "0", "1", "1")]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_arguments_reach_the_program_unchanged(small_lab: Lab, words: list[str],
         "launch", "--hosts", "hosts.txt", "--order", "given", write_script(tmp_path, TELL), *words, cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
-    assert told(done.stdout)[0]["args"] == words
+    assert ranks_printed(done.stdout)[0]["args"] == words
 
 
 def test_a_command_is_run_as_well_as_a_script(small_lab: Lab, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ def launched(folder: Path, *words: str) -> str:
     """What it said on standard error."""
     done = plink("launch", "--hosts", "hosts.txt", *words, "true", cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert "all 4 ranks are where they were asked to be" in done.stderr
+    assert "4/4 ranks placed; starting" in done.stderr
     return done.stderr
 
 
@@ -66,7 +66,7 @@ def test_two_hosts_have_nothing_to_be_ordered(small_lab: Lab, tmp_path: Path) ->
     write_hosts(small_lab, tmp_path, names=small_lab.hosts.names[:2])
     done = plink("launch", "--hosts", "hosts.txt", "true", cwd=tmp_path)
     assert done.returncode == 0
-    assert done.stderr == "plink: all 2 ranks are where they were asked to be\n"
+    assert done.stderr == "plink: 2/2 ranks placed; starting true\n"
 
 
 def test_a_plan_says_the_order_and_the_environment(small_lab: Lab, tmp_path: Path) -> None:

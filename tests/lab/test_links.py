@@ -33,9 +33,9 @@ def address(lab: Lab, name: str) -> str:
 def routers_between(lab: Lab, source: str, sink: str) -> int:
     """Routers on the way, told by the TTL that an answer comes back with (hosts send with 64)."""
     done = inside(lab, source, "ping", "-c1", "-W2", address(lab, sink))
-    found = re.search(r"ttl=(\d+)", done.stdout)
-    assert found, done.stdout
-    return 64 - int(found.group(1))
+    match = re.search(r"ttl=(\d+)", done.stdout)
+    assert match, done.stdout
+    return 64 - int(match.group(1))
 
 
 def serve(lab: Lab, host: str, port: int = PORT) -> None:
@@ -66,17 +66,17 @@ def test_racks_are_farther_than_neighbours(lab: Lab) -> None:
     ways = pairs(lab)
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(9):
-        for found, (a, b) in zip(times, ways, strict=True):
-            found.append(fastest(lab, a, b))
+        for time_us, (a, b) in zip(times, ways, strict=True):
+            time_us.append(fastest(lab, a, b))
     assert statistics.median(times[0]) < statistics.median(times[1]), times
 
 
 def fastest(lab: Lab, source: str, sink: str) -> float:
     """Round trip of the fastest of some pings, in milliseconds."""
     done = inside(lab, source, "ping", "-q", "-c100", "-i0.002", "-s100", address(lab, sink))
-    found = re.search(r"rtt min/avg/max/mdev = ([\d.]+)/", done.stdout)
-    assert found, done.stdout
-    return float(found.group(1))
+    match = re.search(r"rtt min/avg/max/mdev = ([\d.]+)/", done.stdout)
+    assert match, done.stdout
+    return float(match.group(1))
 
 
 def test_whole_frames_of_the_mtu_pass(lab: Lab) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import Lab, plink
 from tests.lab.jobs import Running, write_hosts, write_script
-from tests.lab.test_launch import TELL, told
+from tests.lab.test_launch import TELL, ranks_printed
 from tests.lab.traces import guests
 from tests.lab.waiting import until
 
@@ -55,9 +55,9 @@ def test_random_order_on_sixteen_hosts(lab: Lab, runner: str, tmp_path: Path) ->
 
 
 @each_runner
-@pytest.mark.parametrize(("from_the", "rehearsal"), [(1, False), (2, False), (1, True)])
+@pytest.mark.parametrize(("from_the", "is_dry_run"), [(1, False), (2, False), (1, True)])
 def test_an_order_that_is_broken_on_purpose(
-    small_lab: Lab, runner: str, from_the: int, rehearsal: bool, tmp_path: Path
+    small_lab: Lab, runner: str, from_the: int, is_dry_run: bool, tmp_path: Path
 ) -> None:
     """By a launcher that turns its file around, at once or only when it starts the job itself: nothing was run."""
     write_hosts(small_lab, tmp_path)
@@ -71,11 +71,11 @@ def test_an_order_that_is_broken_on_purpose(
     )
     (folder / PROGRAMS[runner]).chmod(0o755)
     words = ("launch", "--hosts", "hosts.txt", "--order", "given", "--runner", runner, "--json")
-    words += ("--dry-run",) if rehearsal else ()
+    words += ("--dry-run",) if is_dry_run else ()
     done = plink(*words, write_script(tmp_path, TOUCH), cwd=tmp_path, PATH=f"{folder}:{os.environ['PATH']}")
     assert done.returncode == 1, done.stderr
-    assert "the order was not kept: " in done.stderr
-    if rehearsal:
+    assert "wrong placement: " in done.stderr
+    if is_dry_run:
         return
     assert "  <- " in done.stderr
     if from_the == 1:
@@ -93,12 +93,12 @@ def test_environment_and_arguments(small_lab: Lab, runner: str, tmp_path: Path) 
     options = ("--runner", runner, "--env", "MY_NAME=a b=c", "--set", "master-port=29511")
     done = plink("launch", "--hosts", "hosts.txt", "--order", "given", *options, script, "--", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    ranks = told(done.stdout)
+    ranks = ranks_printed(done.stdout)
     assert [rank["host"] for rank in ranks] == [name for name in reversed(small_lab.hosts.names) for _ in range(2)]
-    for rank, said in enumerate(ranks):
-        assert said["args"] == ["--", *words]
-        assert said["cwd"] == str(tmp_path)
-        env = said["env"]
+    for rank, printed in enumerate(ranks):
+        assert printed["args"] == ["--", *words]
+        assert printed["cwd"] == str(tmp_path)
+        env = printed["env"]
         assert isinstance(env, dict)
         assert env["RANK"] == str(rank)
         assert env["WORLD_SIZE"] == "8"
@@ -121,7 +121,7 @@ def test_what_env_gives_stands_in_no_command(small_lab: Lab, runner: str, tmp_pa
         "    for word in words:\n"
         "        if word.startswith(b'eN'): word = zlib.decompress(base64.b64decode(word))\n"
         "        if mine.encode() in word and b'plink' not in words: print('seen in', path, words[:4])\n"
-        "print('PLINK_GIVEN' in os.environ, mine == 'hu' + 'sh ' * 99, os.environ['PLINK_ADDRESSES'])\n"
+        "print('PLINK_USER_ENVIRONMENT' in os.environ, mine == 'hu' + 'sh ' * 99, os.environ['PLINK_ADDRESSES'])\n"
     )
     script = write_script(tmp_path, text)
     secret = "hu" + "sh " * 99
@@ -241,8 +241,8 @@ def test_plink_is_killed(small_lab: Lab, runner: str, tmp_path: Path, start: Cal
 
 
 @each_runner
-def test_a_rehearsal(small_lab: Lab, runner: str, tmp_path: Path) -> None:
-    """The order is proven and the command shown with its files; the program is not run, and what is missing is told."""
+def test_a_dry_run(small_lab: Lab, runner: str, tmp_path: Path) -> None:
+    """The order is proven and the command shown with its files; the program is not run, missing things are named."""
     write_hosts(small_lab, tmp_path)
     words = ("launch", "--hosts", "hosts.txt", "--order", "given", "--runner", runner, "--dry-run", "--json")
     done = plink(*words, write_script(tmp_path, TOUCH), cwd=tmp_path)
@@ -255,7 +255,7 @@ def test_a_rehearsal(small_lab: Lab, runner: str, tmp_path: Path) -> None:
     assert list(tmp_path.glob("ran-*")) == []
     done = plink(*words, "missing.py", cwd=tmp_path)
     assert done.returncode == 1
-    assert "there is no" in done.stderr
+    assert "no such " in done.stderr
 
 
 @pytest.mark.skipif(not OPEN_MPI, reason="needs Open MPI")

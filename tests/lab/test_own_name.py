@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from plink.model.hosts import Hosts
-from probes.methods import Settings
-from probes.survey import Watcher, measure_all
+from probes.methods import ProbeSettings
+from probes.session import ProbeProgress, measure_all
+from runners.job.fleet_runner import FleetRunner
 from runners.job.job import Job
-from runners.job.launcher import FleetRunner
-from runners.job.runner import Watch
+from runners.job.runner import RunContext, RunObserver
 from runners.lab import kernel
 from runners.ssh.connector import SshConnector
 from runners.ssh.settings import Identity
@@ -37,9 +37,9 @@ def connector(small_lab: Lab, tmp_path: Path) -> Iterator[SshConnector]:
         .replace(f"ListenAddress {first.address}", f"ListenAddress {LOOPBACK}")
         .replace(str(state.file(first.name, "sshd.pid")), str(pid))
     )
-    known = state.identity.known_hosts.read_text()
-    (key,) = [line.split(" ", 1)[1] for line in known.splitlines() if line.startswith(f"{first.address} ")]
-    (tmp_path / "known").write_text(f"{known}{LOOPBACK} {key}\n")
+    known_hosts = state.identity.known_hosts.read_text()
+    (key,) = [line.split(" ", 1)[1] for line in known_hosts.splitlines() if line.startswith(f"{first.address} ")]
+    (tmp_path / "known").write_text(f"{known_hosts}{LOOPBACK} {key}\n")
     words = ["ip", "netns", "exec", small_lab.blueprint.namespace(first.name)]
     sshd = subprocess.Popen([*words, "/usr/sbin/sshd", "-D", "-f", str(tmp_path / "sshd.conf")])
     try:
@@ -59,7 +59,7 @@ def as_seen_there(lab: Lab) -> Hosts:
 def test_it_is_probed(small_lab: Lab, connector: SshConnector) -> None:
     hosts = as_seen_there(small_lab)
     with kernel.inside(small_lab.blueprint.namespace(hosts.names[0])):
-        found = measure_all(hosts, connector, Settings(count=60), Watcher(), time.monotonic)
+        found = measure_all(hosts, connector, ProbeSettings(count=60), ProbeProgress(), time.monotonic)
     assert found.errors == {}
     assert (found.latency[~np.eye(2, dtype=bool)] > 0).all()
     addresses = [machine["address"] for machine in found.machines if machine is not None]
@@ -69,11 +69,12 @@ def test_it_is_probed(small_lab: Lab, connector: SshConnector) -> None:
 def test_it_takes_part_in_a_job(small_lab: Lab, connector: SshConnector, tmp_path: Path) -> None:
     """The other host reaches it, and uses its own network for that."""
     hosts = as_seen_there(small_lab)
-    said: dict[int | None, str] = {}
+    printed: dict[int | None, str] = {}
     program = "import os; print(os.environ['MASTER_ADDR'], os.environ['GLOO_SOCKET_IFNAME'])"
     job = Job(sys.executable, ("-c", program), (str(tmp_path),), (sys.executable,), {})
-    watch = Watch(lambda rank, _, line: said.update({rank: line.strip()}), lambda _: None, time.monotonic)
+    observer = RunObserver(lambda rank, _, line: printed.update({rank: line.strip()}))
+    watch = RunContext(observer, time.monotonic)
     with kernel.inside(small_lab.blueprint.namespace(hosts.names[0])):
         assert FleetRunner("ssh", connector).run(job, hosts, watch).exit_code == 0
     first = small_lab.hosts.members[0]
-    assert said == dict.fromkeys((0, 1), f"{first.address} eth0")
+    assert printed == dict.fromkeys((0, 1), f"{first.address} eth0")

@@ -78,17 +78,20 @@ def test_a_pair_that_a_firewall_parts_is_null_with_a_reason(small_lab: Lab, tmp_
     with firewall(small_lab, a, f"from {small_lab.hosts.by_name()[b].address} ipproto udp"):
         error = partly(probe(small_lab, tmp_path, *QUICK))
         assert error.startswith("plink: error: 2 round trips are missing, first ")
-        found = document(tmp_path)
-        assert holes(found) == {(a, b), (b, a)}
-        assert reasons(found) == {"no probe was answered; is it let through (firewall, security group)?"}
+        network_document = document(tmp_path)
+        assert holes(network_document) == {(a, b), (b, a)}
+        assert reasons(network_document) == {"no probe was answered; check firewalls and security groups"}
         partly(probe(small_lab, tmp_path, *QUICK, "--resume"))
     succeeded(probe(small_lab, tmp_path, *QUICK, "--resume"))
     again = document(tmp_path)
     assert holes(again) == set()
-    kept = [
-        (i, j) for i, row in enumerate(found["latency_us"]) for j, us in enumerate(row) if us is not None and i != j
+    measured = [
+        (i, j)
+        for i, row in enumerate(network_document["latency_us"])
+        for j, us in enumerate(row)
+        if us is not None and i != j
     ]
-    assert all(again["latency_us"][i][j] == found["latency_us"][i][j] for i, j in kept)
+    assert all(again["latency_us"][i][j] == network_document["latency_us"][i][j] for i, j in measured)
 
 
 def test_a_host_that_udp_does_not_reach_is_completed_by_another_method(small_lab: Lab, tmp_path: Path) -> None:
@@ -98,9 +101,9 @@ def test_a_host_that_udp_does_not_reach_is_completed_by_another_method(small_lab
         partly(probe(small_lab, tmp_path, *QUICK, names=names))
         assert holes(document(tmp_path)) == of([odd], names)
         succeeded(probe(small_lab, tmp_path, *QUICK, "--resume", "--method", "icmp", names=names))
-    found = document(tmp_path)
-    assert holes(found) == set()
-    assert {pair for pair, method in used(found, "method").items() if method == "icmp"} == of([odd], names)
+    network_document = document(tmp_path)
+    assert holes(network_document) == set()
+    assert {pair for pair, method in used(network_document, "method").items() if method == "icmp"} == of([odd], names)
 
 
 def test_an_agent_that_is_killed_costs_its_pairs_only(patient: Lab, tmp_path: Path, start: Start) -> None:
@@ -109,11 +112,11 @@ def test_an_agent_that_is_killed_costs_its_pairs_only(patient: Lab, tmp_path: Pa
     (pid,) = agents(patient, host)
     os.kill(pid, signal.SIGKILL)
     partly(finished(running))
-    found = document(tmp_path)
-    missing = holes(found)
+    network_document = document(tmp_path)
+    missing = holes(network_document)
     assert missing
     assert missing <= of([host], patient.hosts.names)
-    assert all(why.startswith(f"{host}: its agent is gone") for why in reasons(found))
+    assert all(reason.startswith(f"{host}: its agent is gone") for reason in reasons(network_document))
     no_agents(patient)
     succeeded(probe(patient, tmp_path, *QUICK, "--resume"))
     assert holes(document(tmp_path)) == set()
@@ -129,13 +132,13 @@ def test_a_host_that_loses_power_in_the_middle_costs_its_pairs_only(patient: Lab
         try:
             await_probes(patient, host, before)
             assert patient.plink("kill", host, cwd=HERE).returncode == 0
-            _, said = process.communicate(timeout=120)
+            _, printed = process.communicate(timeout=120)
         finally:
             process.kill()
-    partly(subprocess.CompletedProcess(argv, process.returncode, "", said))
-    found = document(tmp_path)
-    assert holes(found) <= of([host], patient.hosts.names)
-    assert holes(found)
+    partly(subprocess.CompletedProcess(argv, process.returncode, "", printed))
+    network_document = document(tmp_path)
+    assert holes(network_document) <= of([host], patient.hosts.names)
+    assert holes(network_document)
     no_agents(patient)
     assert patient.plink("heal", cwd=HERE).returncode == 0
     succeeded(probe(patient, tmp_path, *QUICK, "--resume"))
@@ -146,10 +149,10 @@ def test_a_host_whose_sshd_is_stopped_is_left_out(patient: Lab, tmp_path: Path) 
     host = patient.hosts.names[3]
     os.kill(int(patient.state.file(host, "sshd.pid").read_text()), signal.SIGTERM)
     partly(probe(patient, tmp_path, *QUICK))
-    found = document(tmp_path)
-    assert holes(found) == of([host], patient.hosts.names)
-    assert reasons(found) == {f"{host}: SSH connection refused; is sshd running, and on this port?"}
-    assert found["machines"][3] is None
+    network_document = document(tmp_path)
+    assert holes(network_document) == of([host], patient.hosts.names)
+    assert reasons(network_document) == {f"{host}: SSH connection refused; is sshd running, and on this port?"}
+    assert network_document["machines"][3] is None
     assert patient.plink("heal", cwd=HERE).returncode == 0
     succeeded(probe(patient, tmp_path, *QUICK, "--resume"))
     assert all(document(tmp_path)["machines"])
@@ -159,22 +162,22 @@ def test_a_host_whose_sshd_is_stopped_is_left_out(patient: Lab, tmp_path: Path) 
 def test_a_host_key_that_is_not_the_one_noted_is_refused(what: str, small_lab: Lab, tmp_path: Path) -> None:
     host, other = small_lab.hosts.names[:2]
     addresses = [small_lab.hosts.by_name()[name].address for name in (host, other)]
-    known = small_lab.state.identity.known_hosts
-    lines = dict(line.split(" ", 1) for line in known.read_text().splitlines())
-    whole = known.read_text()
+    known_hosts = small_lab.state.identity.known_hosts
+    lines = dict(line.split(" ", 1) for line in known_hosts.read_text().splitlines())
+    whole = known_hosts.read_text()
     if what == "changed":
         lines[addresses[0]] = lines[addresses[1]]
     else:
         del lines[addresses[0]]
     try:
-        known.write_text("".join(f"{address} {key}\n" for address, key in lines.items()))
+        known_hosts.write_text("".join(f"{address} {key}\n" for address, key in lines.items()))
         partly(probe(small_lab, tmp_path, *QUICK))
     finally:
-        known.write_text(whole)
-    found = document(tmp_path)
-    assert holes(found) == of([host], small_lab.hosts.names)
-    (why,) = reasons(found)
-    assert "its host key has CHANGED" in why if what == "changed" else "is not known" in why
+        known_hosts.write_text(whole)
+    network_document = document(tmp_path)
+    assert holes(network_document) == of([host], small_lab.hosts.names)
+    (reason,) = reasons(network_document)
+    assert "its host key has CHANGED" in reason if what == "changed" else "is not known" in reason
     succeeded(probe(small_lab, tmp_path, *QUICK, "--resume"))
 
 
@@ -195,10 +198,10 @@ def test_a_host_that_does_not_take_the_key_is_left_out(patient: Lab, tmp_path: P
         partly(probe(patient, tmp_path, *QUICK))
     finally:
         restart(whole)
-    found = document(tmp_path)
-    assert holes(found) == of([host], patient.hosts.names)
-    (why,) = reasons(found)
-    assert "SSH log-in refused" in why
+    network_document = document(tmp_path)
+    assert holes(network_document) == of([host], patient.hosts.names)
+    (reason,) = reasons(network_document)
+    assert "SSH log-in refused" in reason
     succeeded(probe(patient, tmp_path, *QUICK, "--resume"))
 
 
@@ -235,11 +238,11 @@ def test_a_second_probe_of_the_same_hosts_is_refused_and_the_first_goes_on(
     running = under_way(small_lab, tmp_path, start, names[0], names[:2], count="150000")
     done = probe(small_lab, second, *QUICK, names=names[:2])
     assert done.returncode == 1
-    assert f"{names[0]}: another plink probe is at work on it" in done.stderr
+    assert f"{names[0]}: another plink probe is running on it" in done.stderr
     assert not (second / "n.json").exists()
     partly(probe(small_lab, second, *QUICK))
     assert holes(document(second)) == of(names[:2], names)
-    assert all("another plink probe is at work on it" in why for why in reasons(document(second)))
+    assert all("another plink probe is running on it" in why for why in reasons(document(second)))
     assert running.process.poll() is None, "the first probe was to outlast the others"
     succeeded(finished(running))
     assert holes(document(tmp_path)) == set()
@@ -247,9 +250,9 @@ def test_a_second_probe_of_the_same_hosts_is_refused_and_the_first_goes_on(
 
 def program(name: str) -> str:
     """Where a program is, which the lab needs."""
-    found = shutil.which(name)
-    assert found is not None, name
-    return found
+    path_ = shutil.which(name)
+    assert path_ is not None, name
+    return path_
 
 
 @contextlib.contextmanager
@@ -271,20 +274,20 @@ def test_a_host_without_iperf3_says_so_and_its_round_trips_are_there(small_lab: 
     words = (*QUICK, "--bandwidth", "--bandwidth-bytes", "5MB")
     with hidden(small_lab, b, program("iperf3")):
         partly(probe(small_lab, tmp_path, *words, names=[a, b]))
-    found = document(tmp_path)
-    assert {row["why"] for row in found["bandwidth_errors"]} == {
+    network_document = document(tmp_path)
+    assert {row["why"] for row in network_document["bandwidth_errors"]} == {
         f"{b}: iperf3 is not installed there",
         f"iperf3 on {b}: iperf3 is not installed there",
     }
-    assert reasons(found) == set()
-    assert found["bandwidth_gbps"][0][1] is None
-    assert found["bandwidth_gbps"][1][0] is None
-    assert all(us is not None for row in found["latency_us"] for us in row)
+    assert reasons(network_document) == set()
+    assert network_document["bandwidth_gbps"][0][1] is None
+    assert network_document["bandwidth_gbps"][1][0] is None
+    assert all(us is not None for row in network_document["latency_us"] for us in row)
     succeeded(probe(small_lab, tmp_path, *words, "--resume", names=[a, b]))
-    found = document(tmp_path)
-    assert found["errors"] == []
-    assert found["bandwidth_gbps"][0][1] > 0
-    assert found["bandwidth_gbps"][1][0] > 0
+    network_document = document(tmp_path)
+    assert network_document["errors"] == []
+    assert network_document["bandwidth_gbps"][0][1] > 0
+    assert network_document["bandwidth_gbps"][1][0] > 0
 
 
 def test_a_host_without_fping_pings_by_scapy(small_lab: Lab, tmp_path: Path) -> None:
@@ -293,10 +296,10 @@ def test_a_host_without_fping_pings_by_scapy(small_lab: Lab, tmp_path: Path) -> 
     settings = [str(path) for path in [Path("~root/.bashrc").expanduser()] if path.exists()]
     with hidden(small_lab, a, program("fping"), *settings):
         succeeded(probe(small_lab, tmp_path, *QUICK, "--method", "icmp", names=[a, b]))
-    found = document(tmp_path)
+    network_document = document(tmp_path)
     racks = small_lab.racks
-    assert found["hops"][0][1] == (0 if racks[a] == racks[b] else 3)
-    assert set(used(found, "method").values()) == {"icmp"}
+    assert network_document["hops"][0][1] == (0 if racks[a] == racks[b] else 3)
+    assert set(used(network_document, "method").values()) == {"icmp"}
 
 
 def test_agents_end_when_their_controller_is_killed(small_lab: Lab, tmp_path: Path, start: Start) -> None:

@@ -33,9 +33,9 @@ SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "network.schema.json"
 ROUTERS = 3  # a packet from rack to rack passes its own router, the core, the other's
 
 
-def hops(lab: Lab, found: Network) -> "np.ndarray[Any, np.dtype[np.float64]]":
+def hops(lab: Lab, measured: Network) -> "np.ndarray[Any, np.dtype[np.float64]]":
     """Routers between every two hosts, in the file's order."""
-    racks = np.array([lab.racks[name] for name in found.hosts.names])
+    racks = np.array([lab.racks[name] for name in measured.hosts.names])
     return np.where(racks[:, None] == racks[None, :], 0.0, float(ROUTERS))
 
 
@@ -48,22 +48,23 @@ def everything(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_pair_is_measured_both_ways_by_the_kernels_clock(everything: Path) -> None:
-    found = document(everything)
-    assert holes(found) == set()
-    assert set(used(found, "method").values()) == {"stamp"}
-    assert set(used(found, "clock").values()) == {"kernel"}
+    network_document = document(everything)
+    assert holes(network_document) == set()
+    assert set(used(network_document, "method").values()) == {"stamp"}
+    assert set(used(network_document, "clock").values()) == {"kernel"}
     off = ~np.eye(16, dtype=bool)
-    assert (np.array(found["samples"])[off] == 200).all()
-    assert (np.array(found["loss_forward"], dtype=float)[off] == 0).all()
+    assert (np.array(network_document["samples"])[off] == 200).all()
+    assert (np.array(network_document["loss_forward"], dtype=float)[off] == 0).all()
     ordered = [
-        found["percentiles_us"]["1"],
-        found["latency_us"],
-        *(found["percentiles_us"][p] for p in ("50", "90", "99")),
+        network_document["percentiles_us"]["1"],
+        network_document["latency_us"],
+        *(network_document["percentiles_us"][p] for p in ("50", "90", "99")),
     ]
     for low, high in pairwise(np.array(ordered, dtype=float)):
         assert (low[off] <= high[off]).all()
     assert all(
-        machine["hostname"] == host["name"] for machine, host in zip(found["machines"], found["hosts"], strict=True)
+        machine["hostname"] == host["name"]
+        for machine, host in zip(network_document["machines"], network_document["hosts"], strict=True)
     )
 
 
@@ -73,12 +74,12 @@ def test_directions_are_kept_apart_and_nothing_is_symmetrised(everything: Path) 
 
 
 def test_hops_and_distances_tell_the_racks(lab: Lab, everything: Path) -> None:
-    found = network(everything)
-    truth = hops(lab, found)
+    measured = network(everything)
+    truth = hops(lab, measured)
     assert np.array_equal(
-        np.array(found.details["hops"], dtype=float)[~np.eye(16, dtype=bool)], truth[~np.eye(16, dtype=bool)]
+        np.array(measured.details["hops"], dtype=float)[~np.eye(16, dtype=bool)], truth[~np.eye(16, dtype=bool)]
     )
-    assert paia(np.fmax(found.latency_us, found.latency_us.T), truth) >= 0.9
+    assert paia(np.fmax(measured.latency_us, measured.latency_us.T), truth) >= 0.9
 
 
 def test_the_file_is_as_its_schema_says(everything: Path) -> None:
@@ -90,10 +91,10 @@ def test_the_file_is_as_its_schema_says(everything: Path) -> None:
 def test_few_pairs_are_enough_when_the_rest_is_predicted(lab: Lab, tmp_path: Path) -> None:
     done = probe(lab, tmp_path, *QUICK, "--pairs", "adaptive")
     succeeded(done)
-    found = document(tmp_path)
-    assert found["plan"] == "adaptive"
+    network_document = document(tmp_path)
+    assert network_document["plan"] == "adaptive"
     assert "predicted" in done.stderr
-    predicted = np.array(found["predicted_us"], dtype=float)
+    predicted = np.array(network_document["predicted_us"], dtype=float)
     assert np.isfinite(predicted).all()
 
 
@@ -138,18 +139,18 @@ def test_the_wire_holds_nothing_but_signed_probes_and_answers_of_one_size(captur
     # Each source port is a path of its own; what is answered is sent from the reflector's.
     assert len({packet["UDP"].sport for packet in packets if packet["IP"].src == own}) == 4 + 1
     # T1 of the questions and T1 in the answers to them are the same.
-    asked = {
+    probes_sent = {
         payload[16:24]
         for packet, payload in zip(packets, payloads, strict=True)
         if packet["IP"].src == own and not any(payload[28:96])
     }
-    told = {
+    answers_sent = {
         payload[64:72]
         for packet, payload in zip(packets, payloads, strict=True)
         if packet["IP"].src != own and any(payload[64:72])
     }
-    assert told <= asked
-    assert len(told) >= 3 * 150
+    assert answers_sent <= probes_sent
+    assert len(answers_sent) >= 3 * 150
 
 
 def test_a_host_is_in_one_pair_at_a_time(captured: tuple[str, list[Any]]) -> None:
@@ -172,10 +173,10 @@ def test_one_connection_a_host_and_nothing_left_of_it(small_lab: Lab, tmp_path: 
 @pytest.mark.parametrize("method", ["icmp", "tcp"])
 def test_other_methods_measure_every_pair(method: str, small_lab: Lab, tmp_path: Path) -> None:
     succeeded(probe(small_lab, tmp_path, *QUICK, "--method", method))
-    found = document(tmp_path)
-    assert holes(found) == set()
-    assert set(used(found, "method").values()) == {method}
-    latency = np.array(found["latency_us"])
+    network_document = document(tmp_path)
+    assert holes(network_document) == set()
+    assert set(used(network_document, "method").values()) == {method}
+    latency = np.array(network_document["latency_us"])
     assert (latency[~np.eye(4, dtype=bool)] > 0).all()
 
 
@@ -184,11 +185,11 @@ def test_bandwidth_is_what_the_hosts_may_send(words: tuple[str, ...], small_lab:
     """200 Mbit/s each, by a test of a second and one more for TCP to find its rate."""
     two = small_lab.hosts.names[:2]
     succeeded(probe(small_lab, tmp_path, *QUICK, *words, "--bandwidth-time", "1s", "--streams", "2", names=two))
-    found = network(tmp_path)
-    assert found.bandwidth_gbps is not None
-    assert found.bandwidth_gbps[0, 1] == pytest.approx(0.19, rel=0.15)
-    assert found.bandwidth_gbps[1, 0] == pytest.approx(0.19, rel=0.15)
-    assert np.isfinite(found.latency_us).all()
+    measured = network(tmp_path)
+    assert measured.bandwidth_gbps is not None
+    assert measured.bandwidth_gbps[0, 1] == pytest.approx(0.19, rel=0.15)
+    assert measured.bandwidth_gbps[1, 0] == pytest.approx(0.19, rel=0.15)
+    assert np.isfinite(measured.latency_us).all()
 
 
 def test_auto_takes_icmp_for_the_host_that_udp_does_not_reach(small_lab: Lab, tmp_path: Path) -> None:
@@ -197,9 +198,9 @@ def test_auto_takes_icmp_for_the_host_that_udp_does_not_reach(small_lab: Lab, tm
         done = probe(small_lab, tmp_path, *QUICK, "--method", "auto", "--timeout", "100ms")
     succeeded(done)
     assert "3 hosts by stamp, 1 hosts by icmp" in done.stderr
-    found = document(tmp_path)
+    network_document = document(tmp_path)
     expected = dict.fromkeys(of(small_lab.hosts.names, small_lab.hosts.names), "stamp")
-    assert used(found, "method") == expected | dict.fromkeys(of([odd], small_lab.hosts.names), "icmp")
+    assert used(network_document, "method") == expected | dict.fromkeys(of([odd], small_lab.hosts.names), "icmp")
 
 
 def test_auto_takes_tcp_where_nothing_else_gets_through(small_lab: Lab, tmp_path: Path) -> None:
@@ -213,9 +214,9 @@ def test_auto_takes_tcp_where_nothing_else_gets_through(small_lab: Lab, tmp_path
 def test_a_few_hosts_are_enough(number: int, small_lab: Lab, tmp_path: Path) -> None:
     names = small_lab.hosts.names[:number]
     succeeded(probe(small_lab, tmp_path, *QUICK, names=names))
-    found = document(tmp_path)
-    assert [host["name"] for host in found["hosts"]] == names
-    assert holes(found) == set()
+    network_document = document(tmp_path)
+    assert [host["name"] for host in network_document["hosts"]] == names
+    assert holes(network_document) == set()
 
 
 def test_one_host_is_refused(small_lab: Lab, tmp_path: Path) -> None:

@@ -44,17 +44,17 @@ def test_hosts_find_themselves(small_lab: Lab, torchruns: Torchruns, tmp_path: P
     assert [end.code for end in ended] == [0] * 4, ended
     for name, end in zip(names, ended, strict=True):
         (line,) = [line for line in end.out.splitlines() if line.startswith("GATHERED")]
-        told = json.loads(line.partition(" ")[2])
-        assert told["RANK"] == told["GROUP_RANK"] == str(order.index(name))
-        assert told["MASTER_ADDR"] == address[order[0]]
-        assert [rank for rank, _ in told["all"]] == [0, 1, 2, 3]
+        reported = json.loads(line.partition(" ")[2])
+        assert reported["RANK"] == reported["GROUP_RANK"] == str(order.index(name))
+        assert reported["MASTER_ADDR"] == address[order[0]]
+        assert [rank for rank, _ in reported["all"]] == [0, 1, 2, 3]
 
 
 def test_without_an_endpoint_the_first_host_serves(small_lab: Lab, torchruns: Torchruns, tmp_path: Path) -> None:
     """A hosts file as the order, of two hosts."""
-    known = small_lab.hosts.by_name()
+    hosts_by_name = small_lab.hosts.by_name()
     names = small_lab.hosts.names
-    (tmp_path / "order.txt").write_text(render_hosts(Hosts((known[names[1]], known[names[3]]))))
+    (tmp_path / "order.txt").write_text(render_hosts(Hosts((hosts_by_name[names[1]], hosts_by_name[names[3]]))))
     ended = on_all(small_lab, torchruns, [names[3], names[1]], "--nnodes=2", "train.py", PLINK_ORDER="order.txt")
     assert [end.code for end in ended] == [0, 0], ended
     assert '"RANK": "1"' in ended[0].out

@@ -22,8 +22,8 @@ sys.exit(4 if os.environ["RANK"] == "3" and os.environ["MINE"] == "bad" else 0)
 
 
 def listed(folder: Path) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = json.loads(typed("runs", "--json", cwd=folder).stdout)["runs"]
-    return found
+    rows: list[dict[str, object]] = json.loads(typed("runs", "--json", cwd=folder).stdout)["runs"]
+    return rows
 
 
 def test_what_is_kept_of_a_job_and_running_it_again(small_lab: Lab, tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_what_is_kept_of_a_job_and_running_it_again(small_lab: Lab, tmp_path: Pa
     (tmp_path / "order.txt").write_text("\n".join(order) + "\n")
     script = write_script(tmp_path, CODE)
     words = ("--hosts", "hosts.txt", "--order", "order.txt", "--env", "MINE=[b]good[/b]", script, "a b", "$(c)")
-    assert typed("runs", cwd=tmp_path).stdout == "no job was run here yet; `plink launch` keeps those it runs\n"
+    assert typed("runs", cwd=tmp_path).stdout == "no jobs were run here yet; `plink launch` records them\n"
     done = plink("launch", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (run,) = listed(tmp_path)

@@ -27,10 +27,10 @@ def racks_of(lab: Lab) -> set[frozenset[str]]:
 
 
 def test_groups_and_tiers_are_the_racks(lab: Lab, here: Path) -> None:
-    found = json.loads((here / ".plink" / "groups.json").read_text())
-    assert {frozenset(group) for group in found["groups"]} == racks_of(lab)
-    assert racks_of(lab) in [{frozenset(group) for group in tier["groups"]} for tier in found["tiers"]]
-    assert found["cohesion_us"] < found["random"]["cohesion_us"]
+    document = json.loads((here / ".plink" / "groups.json").read_text())
+    assert {frozenset(group) for group in document["groups"]} == racks_of(lab)
+    assert racks_of(lab) in [{frozenset(group) for group in tier["groups"]} for tier in document["tiers"]]
+    assert document["cohesion_us"] < document["random"]["cohesion_us"]
 
 
 def test_distances_tell_who_is_nearer(lab: Lab, here: Path) -> None:
@@ -45,10 +45,10 @@ def test_a_plan_for_these_groups_and_a_page(lab: Lab, here: Path) -> None:
     done = typed("plan", "n.json", "-o", "plan.json", cwd=here)
     assert done.returncode == 0, done.stderr
     plan = json.loads((here / "plan.json").read_text())
-    seats = [host["name"] for host in plan["hosts"]]
-    assert {frozenset(seats[rank] for rank in group) for group in plan["groups"]} == racks_of(lab)
+    host_of_rank = [host["name"] for host in plan["hosts"]]
+    assert {frozenset(host_of_rank[rank] for rank in group) for group in plan["groups"]} == racks_of(lab)
     assert plan["cost_us"] < plan["baseline"]["random_groups_median"]
     done = typed("report", "n.json", cwd=here)
     assert done.returncode == 0, done.stderr
     page = (here / "report.html").read_text()
-    assert all(name in page for name in seats)
+    assert all(name in page for name in host_of_rank)

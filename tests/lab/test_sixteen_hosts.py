@@ -64,8 +64,8 @@ def write_order(folder: Path, name: str, order: Order) -> None:
 
 
 def addresses(lab: Lab, order: Order) -> list[str]:
-    known = lab.hosts.by_name()
-    return [known[name].address for name in order]
+    hosts_by_name = lab.hosts.by_name()
+    return [hosts_by_name[name].address for name in order]
 
 
 def words(runner: str, *more: str) -> tuple[str, ...]:
@@ -84,8 +84,8 @@ def test_the_proof_and_the_ranks_agree_with_the_order(runner: str, lab: Lab, tmp
     assert [row["hostname"] for row in run["proof"]["ranks"]] == order
     assert [row["addresses"] for row in run["proof"]["ranks"]] == [[address] for address in addresses(lab, order)]
     logs = tmp_path / ".plink" / "runs" / run["id"] / "logs"
-    said = [json.loads((logs / f"rank-{rank}.out").read_text()) for rank in range(16)]
-    assert said == [list(pair) for pair in enumerate(addresses(lab, order))]
+    reports = [json.loads((logs / f"rank-{rank}.out").read_text()) for rank in range(16)]
+    assert reports == [list(pair) for pair in enumerate(addresses(lab, order))]
 
 
 def test_hosts_that_changed_places_are_caught(lab: Lab, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_hosts_that_changed_places_are_caught(lab: Lab, tmp_path: Path) -> None:
         f"rank {b:>2}: asked for {order[b]}, found {order[a]}",
     ]
     last = done.stderr.splitlines()[-1]
-    assert last.startswith("plink: error: the order was not kept: 2 of 16 ranks")
+    assert last.startswith("plink: error: wrong placement: 2 of 16 ranks")
     assert "nothing was run" in last
     assert ran(tmp_path) == []
 
@@ -118,9 +118,9 @@ def test_swapped_torchrun_node_ranks_are_caught(lab: Lab, tmp_path: Path) -> Non
         check=False,
     )
     assert done.returncode == 1, done.stderr
-    for rank, found in ((1, 2), (2, 1)):
+    for rank, actual in ((1, 2), (2, 1)):
         (line,) = [line for line in done.stderr.splitlines() if f"rank {rank:>2}: asked for {order[rank]}" in line]
-        assert line.endswith(f"found {order[found]}  <- started on {order[found]}")
+        assert line.endswith(f"found {order[actual]}  <- started on {order[actual]}")
     assert "nothing was run" in done.stderr.splitlines()[-1]
     assert ran(tmp_path) == []
 
@@ -136,8 +136,8 @@ def on_all(lab: Lab, torchruns: Torchruns, changed: dict[str, dict[str, str]]) -
     """torchrun typed once on each host, in the hosts file's order; ``changed``: environments, by host."""
     for name in lab.hosts.names:
         network = ["nsenter", f"--net=/run/netns/{lab.blueprint.namespace(name)}"]
-        given = {"PLINK_ORDER": "order.txt", "PLINK_HOSTS": "hosts.txt"} | changed.get(name, {})
-        torchruns.start("--nnodes=16", "train.py", prefix=network, **given)
+        variables = {"PLINK_ORDER": "order.txt", "PLINK_HOSTS": "hosts.txt"} | changed.get(name, {})
+        torchruns.start("--nnodes=16", "train.py", prefix=network, **variables)
     return dict(zip(lab.hosts.names, torchruns.ended(ENDS_S), strict=True))
 
 
@@ -145,8 +145,8 @@ def test_torchruns_typed_on_every_host_keep_the_order(lab: Lab, torchruns: Torch
     order = prepared(lab, tmp_path)
     ended = on_all(lab, torchruns, {})
     assert {name: end.code for name, end in ended.items()} == dict.fromkeys(order, 0), ended
-    said = [json.loads(ended[name].out) for name in order]
-    assert said == [list(pair) for pair in enumerate(addresses(lab, order))]
+    reports = [json.loads(ended[name].out) for name in order]
+    assert reports == [list(pair) for pair in enumerate(addresses(lab, order))]
 
 
 def test_torchruns_that_were_given_another_order_are_caught(lab: Lab, torchruns: Torchruns, tmp_path: Path) -> None:
@@ -156,10 +156,10 @@ def test_torchruns_that_were_given_another_order_are_caught(lab: Lab, torchruns:
     other = [*order]
     other[a], other[b] = order[b], order[a]
     write_order(tmp_path, "other.txt", other)
-    stranger = order[7]
-    ended = on_all(lab, torchruns, {stranger: {"PLINK_ORDER": "other.txt"}})
+    other_host = order[7]
+    ended = on_all(lab, torchruns, {other_host: {"PLINK_ORDER": "other.txt"}})
     assert 0 not in {end.code for end in ended.values()}
     (error,) = {end.error for end in ended.values()}
-    assert "the nodes were given different orders" in error
-    assert f" on {stranger}" in error
+    assert "the nodes have different orders" in error
+    assert f" on {other_host}" in error
     assert ran(tmp_path) == []

@@ -69,8 +69,8 @@ def shuffled(lab: Lab, seed: int, count: int = 16) -> list[str]:
 
 def write_slots(lab: Lab, folder: Path, slots: dict[str, int]) -> None:
     """A hosts file with these hosts and slots."""
-    known = lab.hosts.by_name()
-    members = tuple(replace(known[name], slots=count) for name, count in slots.items())
+    hosts_by_name = lab.hosts.by_name()
+    members = tuple(replace(hosts_by_name[name], slots=count) for name, count in slots.items())
     (folder / "hosts.txt").write_text(render_hosts(Hosts(members, lab.name)))
 
 
@@ -119,9 +119,9 @@ def test_slots_that_differ(slurm: Cluster, tmp_path: Path) -> None:
     write_slots(slurm.lab, tmp_path, slots)
     code, out, err = launch(slurm, tmp_path, "sh", "-c", "echo $RANK $LOCAL_RANK $(hostname)")
     assert code == 0, err
-    said = sorted(line.partition("] ")[2] for line in out.splitlines())
+    printed = sorted(line.partition("] ")[2] for line in out.splitlines())
     blocks = [(name, local) for name, count in slots.items() for local in range(count)]
-    assert said == [f"{rank} {local} {name}" for rank, (name, local) in enumerate(blocks)]
+    assert printed == [f"{rank} {local} {name}" for rank, (name, local) in enumerate(blocks)]
 
 
 def test_an_order_that_is_lost_at_once(slurm: Cluster, tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_an_order_that_is_lost_at_once(slurm: Cluster, tmp_path: Path) -> None:
         slurm, tmp_path, "--json", write_script(tmp_path, TOUCH), PATH=disobedient(tmp_path, first=1)
     )
     assert code == 1
-    assert "the order was not kept: 16 of 16 ranks" in err
+    assert "wrong placement: 16 of 16 ranks" in err
     assert f"rank  0: asked for {names[0]}, found {names[-1]}" in err
     assert json.loads(out)["proof"]["held"] is False
     assert not list(tmp_path.glob("ran-*"))
@@ -144,8 +144,8 @@ def test_an_order_that_is_lost_the_second_time(slurm: Cluster, tmp_path: Path) -
     write_hosts(slurm.lab, tmp_path, names=shuffled(slurm.lab, 12))
     code, _, err = launch(slurm, tmp_path, write_script(tmp_path, TOUCH), PATH=disobedient(tmp_path, first=2))
     assert code == 1, err
-    assert "all 16 ranks are where they were asked to be" in err
-    assert "the order was not kept" in err.splitlines()[-1]
+    assert "16/16 ranks placed; starting" in err
+    assert "wrong placement" in err.splitlines()[-1]
     assert not list(tmp_path.glob("ran-*"))
     assert (tmp_path / "calls").read_text().count("call") == 2
     nothing_is_left(slurm)
@@ -172,8 +172,8 @@ def test_arguments_and_environment_arrive_unchanged(slurm: Cluster, tmp_path: Pa
     tell = write_script(tmp_path, "import json, os, sys\nprint(json.dumps([sys.argv[1:], os.environ['SAY']]))\n")
     code, out, err = launch(slurm, tmp_path, "--env", "SAY=$(touch evil)\n'", tell, *words)
     assert code == 0, err
-    told = [json.loads(line.partition("] ")[2]) for line in out.splitlines()]
-    assert told == [[words, "$(touch evil)\n'"]] * 2
+    reports = [json.loads(line.partition("] ")[2]) for line in out.splitlines()]
+    assert reports == [[words, "$(touch evil)\n'"]] * 2
     assert not (tmp_path / "evil").exists()
 
 
@@ -306,8 +306,8 @@ def test_an_elastic_job_on_nodes_of_two_jobs(slurm: Cluster, tmp_path: Path, sta
     so that they are warned; hosts that nobody was given are refused. What comes out is exact."""
     program = Path(__file__).parents[1] / "runners/agile/tally.py"
     names = shuffled(slurm.lab, 23, 4)
-    known = slurm.lab.hosts.by_name()
-    members = [replace(known[name], tier="transient" if k else "reliable") for k, name in enumerate(names)]
+    hosts_by_name = slurm.lab.hosts.by_name()
+    members = [replace(hosts_by_name[name], tier="transient" if k else "reliable") for k, name in enumerate(names)]
     for file, those in (("hosts.txt", members[:1]), ("more.txt", members[1:3]), ("none.txt", members[3:])):
         (tmp_path / file).write_text(render_hosts(Hosts(tuple(those), slurm.lab.name)))
     slurm.ask("salloc", "--no-shell", "--nodes=1", f"--nodelist={names[0]}", "--job-name=kept")
@@ -319,28 +319,28 @@ def test_an_elastic_job_on_nodes_of_two_jobs(slurm: Cluster, tmp_path: Path, sta
         **slurm.environment,
     )  # fmt: skip
 
-    def asked(*words: str) -> tuple[int, str]:
+    def request(*words: str) -> tuple[int, str]:
         done = plink("elastic", *words, cwd=tmp_path, **slurm.environment)
         return done.returncode, done.stdout + done.stderr
 
     def state(key: str) -> object:
-        code, out = asked("status", "last", "--json")
+        code, out = request("status", "last", "--json")
         return json.loads(out).get(key) if code == 0 else None
 
     until(lambda: (state("begun") or -1) > 3, PATIENCE_S, "the first clocks")  # type: ignore[operator]
-    assert asked("add", "last", "--hosts", "more.txt")[0] == 0
+    assert request("add", "last", "--hosts", "more.txt")[0] == 0
     until(lambda: state("workers") == 3, PATIENCE_S, "work for all hosts")
-    why = "no running job of yours has this node; ask for it with salloc or sbatch"
-    assert asked("add", "last", "--hosts", "none.txt") == (1, f"plink: error: {names[3]}: {why}\n")
+    reason = "no running job of yours has this node; ask for it with salloc or sbatch"
+    assert request("add", "last", "--hosts", "none.txt") == (1, f"plink: error: {names[3]}: {reason}\n")
     slurm.ask("scancel", "--name=spot")
     until(lambda: state("workers") == 1, PATIENCE_S, "the others' end")
     assert job.ends(100) == 0, job.err
-    found, wanted = json.loads((tmp_path / "out.json").read_text()), expected(8, 100)
-    assert {key: found[key] for key in wanted} == wanted
+    result, wanted = json.loads((tmp_path / "out.json").read_text()), expected(8, 100)
+    assert {key: result[key] for key in wanted} == wanted
     (log,) = tmp_path.glob(".plink/runs/*/agile.jsonl")
     lines = [json.loads(line) for line in log.read_text().splitlines()[1:]]
-    told = [(line["host"], line["event"]) for line in lines if line["what"] == "host"]
-    assert {event for host, event in told if host in names[1:3]} == {"joined", "warned", "let go", "left"}, told
+    events = [(line["host"], line["event"]) for line in lines if line["what"] == "host"]
+    assert {event for host, event in events if host in names[1:3]} == {"joined", "warned", "let go", "left"}, events
     assert not [line for line in lines if line["what"] == "rolled back"]
     slurm.ask("scancel", "--name=kept")
     nothing_is_left(slurm)

@@ -130,11 +130,11 @@ def line(name: str, server: Server) -> str:
 
 def errors(done: "subprocess.CompletedProcess[str]") -> str:
     """The one error line; fails when there is none, or more than that."""
-    found = [text for text in done.stderr.splitlines() if text.startswith("plink: error: ")]
-    assert len(found) == 1, done.stderr
-    assert done.stderr.splitlines()[-1] == found[0]
+    lines = [text for text in done.stderr.splitlines() if text.startswith("plink: error: ")]
+    assert len(lines) == 1, done.stderr
+    assert done.stderr.splitlines()[-1] == lines[0]
     assert "Traceback" not in done.stderr
-    return found[0]
+    return lines[0]
 
 
 def test_known_hosts_with_keys_from_the_hosts_file(user: User, servers: list[Server]) -> None:
@@ -150,12 +150,12 @@ def test_an_unknown_host_key_is_refused_with_the_hint(user: User, servers: list[
     user.list_hosts(line("a", servers[0]))
     done = user.plink("launch", "--hosts", "hosts.txt", "true")
     assert done.returncode == 1
-    said = errors(done)
+    messages = errors(done)
     fingerprint = subprocess.run(
         ["ssh-keygen", "-lf", f"{servers[0].folder}/host_key.pub"], capture_output=True, text=True, check=True
     ).stdout.split()[1]
     for part in ("a: ", fingerprint, "known_hosts", "--accept-new-host-keys"):
-        assert part in said
+        assert part in messages
     assert not user.known_hosts.exists()
     assert "Accepted" not in servers[0].log
 
@@ -236,14 +236,14 @@ def test_a_new_host_key_is_noted_under_the_alias(user: User, servers: list[Serve
 
 
 @pytest.mark.parametrize("words", [(), ("--accept-new-host-keys",)])
-@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("is_known", [True, False])
 def test_a_revoked_host_key_is_refused_always(
-    user: User, servers: list[Server], words: tuple[str, ...], known: bool
+    user: User, servers: list[Server], words: tuple[str, ...], is_known: bool
 ) -> None:
     """Marked as ssh-keygen's users mark a key that was stolen; before any log-in, also where another line knows it."""
     user.list_hosts(line("a", servers[0]))
     public = (servers[0].folder / "host_key.pub").read_text()
-    user.known_hosts.write_text(f"@revoked * {public}\n" + servers[0].known_hosts_line * known)
+    user.known_hosts.write_text(f"@revoked * {public}\n" + servers[0].known_hosts_line * is_known)
     before = user.known_hosts.read_text()
     done = user.plink("launch", *words, "--hosts", "hosts.txt", "true")
     assert done.returncode == 1
@@ -382,10 +382,10 @@ def test_a_host_without_python(user: User, tmp_path: Path) -> None:
     finally:
         server.stop()
     assert done.returncode == 1
-    said = errors(done)
-    assert "bare: " in said
-    assert "python3" in said
-    assert "not found" in said
+    messages = errors(done)
+    assert "bare: " in messages
+    assert "python3" in messages
+    assert "not found" in messages
 
 
 def test_something_that_is_not_ssh(user: User) -> None:
@@ -411,7 +411,7 @@ def test_a_greeting_of_the_login_shell_is_passed_over(user: User, servers: list[
     """What a login prints on standard output is not taken for the agent's words."""
     shell = tmp_path / "greet"
     shell.write_text(
-        '#!/bin/sh\necho "Welcome to host"\necho \'{"is": "ready"}\'\n"$@"\nexec sh -c "$SSH_ORIGINAL_COMMAND"\n'
+        '#!/bin/sh\necho "Welcome to host"\necho \'{"type": "ready"}\'\n"$@"\nexec sh -c "$SSH_ORIGINAL_COMMAND"\n'
     )
     shell.chmod(0o755)
     server = Server(tmp_path / "d", f"ForceCommand {shell}")
@@ -489,20 +489,20 @@ def test_a_jump_host_that_is_the_trouble_is_named(user: User, servers: list[Serv
     user.list_hosts("n1")
     words = ("launch", "--hosts", "hosts.txt", "true")
 
-    def said() -> str:
+    def printed() -> str:
         done = user.plink(*words)
         assert done.returncode == 1
         return errors(done)
 
     jumping(user, jump, inner, "gate.invalid")
-    assert "n1: its jump host gate.invalid: its name does not resolve" in said()
+    assert "n1: its jump host gate.invalid: its name does not resolve" in printed()
     jumping(user, jump, inner)
-    assert "n1: its jump host 127.0.0.1: SSH: its host key SHA256:" in said()
+    assert "n1: its jump host 127.0.0.1: SSH: its host key SHA256:" in printed()
     user.know(jump, inner)
     inner.stop()
-    assert f"n1: its jump host 127.0.0.1: SSH: it does not reach 127.0.0.1 port {inner.port}" in said()
+    assert f"n1: its jump host 127.0.0.1: SSH: it does not reach 127.0.0.1 port {inner.port}" in printed()
     jump.stop()
-    assert "n1: its jump host 127.0.0.1: SSH connection refused" in said()
+    assert "n1: its jump host 127.0.0.1: SSH connection refused" in printed()
 
 
 def test_a_proxy_command_from_the_users_configuration(user: User, servers: list[Server]) -> None:

@@ -47,9 +47,9 @@ def test_ranks_follow_the_order(small_lab: Lab, tmp_path: Path) -> None:
     run = json.loads(done.stdout)
     assert [row["hostname"] for row in run["proof"]["ranks"]] == [host for host in order for _ in range(2)]
     expected = [[rank, order[rank // 2]] for rank in range(8)]
-    told = [line for line in done.stderr.splitlines() if line.startswith("[") and "[[" in line]
-    assert sorted(line[1] for line in told) == list("01234567")
-    assert all(json.loads(line.partition("] ")[2]) == expected for line in told)
+    rank_lines = [line for line in done.stderr.splitlines() if line.startswith("[") and "[[" in line]
+    assert sorted(line[1] for line in rank_lines) == list("01234567")
+    assert all(json.loads(line.partition("] ")[2]) == expected for line in rank_lines)
     until(lambda: not guests(small_lab), 10, "torchruns and agents to be gone")
 
 

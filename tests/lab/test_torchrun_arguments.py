@@ -18,7 +18,7 @@ def test_they_reach_every_worker_unchanged(small_lab: Lab, tmp_path: Path) -> No
     write_hosts(small_lab, tmp_path, names=small_lab.hosts.names[:2])
     words = [*(word for kind in ARGUMENTS.values() for word in kind), "--nnodes=7", "--nproc-per-node=3"]
     mine = "it's $(touch gotcha)\n" + os.fsdecode(b"\xff")
-    asked = (
+    arguments = (
         "--order",
         "given",
         "--runner",
@@ -27,10 +27,10 @@ def test_they_reach_every_worker_unchanged(small_lab: Lab, tmp_path: Path) -> No
         f"MINE={mine}",
         write_script(tmp_path, TELL, "tell.py"),
     )
-    done = plink("launch", "--hosts", "hosts.txt", *asked, *words, cwd=tmp_path)
+    done = plink("launch", "--hosts", "hosts.txt", *arguments, *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     expected = [os.fsencode(word).hex() for word in [*words, mine]]
-    said = sorted(done.stdout.splitlines())
-    assert [line[:4] for line in said] == ["[0] ", "[1] "]
-    assert [json.loads(line[4:]) for line in said] == [expected, expected]
+    printed = sorted(done.stdout.splitlines())
+    assert [line[:4] for line in printed] == ["[0] ", "[1] "]
+    assert [json.loads(line[4:]) for line in printed] == [expected, expected]
     assert not (tmp_path / "gotcha").exists()

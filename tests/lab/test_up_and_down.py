@@ -190,11 +190,11 @@ def test_settings_that_cannot_be_are_refused(words: tuple[str, ...], named: str,
 
 def test_private_folders(name: str, tmp_path: Path) -> None:
     """Of all hosts, or of one; this machine and the other hosts see nothing of it, and it outlives a host's death."""
-    every, one = tmp_path / "every", tmp_path / "one"
+    every, single = tmp_path / "every", tmp_path / "one"
     every.mkdir(mode=0o777)
-    one.mkdir()
+    single.mkdir()
     every.chmod(0o1777)
-    words = ("--private-folder", str(every), "--private-folder", f"{one}=node-02")
+    words = ("--private-folder", str(every), "--private-folder", f"{single}=node-02")
     done = plink("lab", "up", "--name", name, *SMALL, *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
@@ -202,15 +202,15 @@ def test_private_folders(name: str, tmp_path: Path) -> None:
         return plink("lab", "exec", "--name", name, host, "--", "sh", "-c", script, cwd=Path("/")).stdout
 
     for host in ("node-01", "node-02"):
-        on(host, f"echo {host} > {every}/who; echo {host} > {one}/who")
+        on(host, f"echo {host} > {every}/who; echo {host} > {single}/who")
     assert [on(host, f"cat {every}/who") for host in ("node-01", "node-02")] == ["node-01\n", "node-02\n"]
     assert on("node-01", f"stat -c %a {every}") == "1777\n"
     assert list(every.iterdir()) == []
-    assert (one / "who").read_text() == on("node-01", f"cat {one}/who") == "node-01\n"
-    assert on("node-02", f"cat {one}/who") == "node-02\n"
+    assert (single / "who").read_text() == on("node-01", f"cat {single}/who") == "node-01\n"
+    assert on("node-02", f"cat {single}/who") == "node-02\n"
     plink("lab", "kill", "--name", name, "node-02", cwd=tmp_path)
     plink("lab", "heal", "--name", name, cwd=tmp_path)
-    assert on("node-02", f"cat {one}/who") == "node-02\n"
+    assert on("node-02", f"cat {single}/who") == "node-02\n"
     assert plink("lab", "up", "--name", name, *SMALL, *words, cwd=tmp_path).returncode == 0  # as it is
     assert plink("lab", "up", "--name", name, *SMALL, cwd=tmp_path).returncode == 2  # other settings
     plink("lab", "down", "--name", name, cwd=tmp_path)

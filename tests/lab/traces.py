@@ -33,13 +33,13 @@ def command_line(pid: int) -> str:
 
 def guests(lab: Lab) -> dict[int, str]:
     """Processes in the lab's namespaces other than the hosts' own sshd: agents, ranks, SSH sessions, traffic."""
-    found = {}
+    processes = {}
     for namespace in kernel.namespaces(f"{PREFIX}{lab.name}."):
         for pid in kernel.pids(namespace):
             words = command_line(pid)
             if words and "[listener]" not in words:
-                found[pid] = words
-    return found
+                processes[pid] = words
+    return processes
 
 
 def agents(lab: Lab) -> dict[int, str]:
@@ -55,14 +55,14 @@ def routes_of_the_machine() -> list[str]:
 
 def left_of(name: str) -> list[str]:
     """Everything on this machine that belongs to a lab; empty when it is down."""
-    found = [f"namespace {namespace}" for namespace in kernel.namespaces(f"{PREFIX}{name}.")]
-    found += [f"file {path}" for path in LABS.glob("*") if path.name == name or path.name.startswith(f".{name}.")]
+    leftovers = [f"namespace {namespace}" for namespace in kernel.namespaces(f"{PREFIX}{name}.")]
+    leftovers += [f"file {path}" for path in LABS.glob("*") if path.name == name or path.name.startswith(f".{name}.")]
     for folder in Path("/proc").iterdir():
         # The hosts' sshd name the lab's folder; a namespace may be gone by name and live on in a process.
         if folder.name.isdigit() and int(folder.name) != os.getpid():
             words = command_line(int(folder.name))
             if f"/run/plink/labs/{name}/" in words:
-                found.append(f"process {folder.name}: {words}")
+                leftovers.append(f"process {folder.name}: {words}")
     if not LABS.is_dir() or not any(path.is_dir() for path in LABS.iterdir()):
-        found += [f"route {route}" for route in routes_of_the_machine()]
-    return found
+        leftovers += [f"route {route}" for route in routes_of_the_machine()]
+    return leftovers

@@ -5,15 +5,15 @@ from collections.abc import Callable
 from typing import TypeVar
 
 _STEP_S = 0.05
-Found = TypeVar("Found")
+Value = TypeVar("Value")
 
 
-def until(look: Callable[[], Found], seconds: float, what: str) -> Found:
+def until(look: Callable[[], Value], seconds: float, what: str) -> Value:
     """What ``look`` finds once that is true; fails after ``seconds``, saying what was waited for."""
     deadline = time.monotonic() + seconds
     while True:
-        found = look()
-        if found:
-            return found
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what} (last seen: {found!r})"
+        value = look()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what} (last seen: {value!r})"
         time.sleep(_STEP_S)

@@ -67,14 +67,14 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(built: Path) -> Path:
-    (found,) = built.glob("*.whl")
-    return found
+    (archive,) = built.glob("*.whl")
+    return archive
 
 
 @pytest.fixture(scope="module")
 def sdist(built: Path) -> Path:
-    (found,) = built.glob("*.tar.gz")
-    return found
+    (archive,) = built.glob("*.tar.gz")
+    return archive
 
 
 def in_wheel(wheel: Path) -> dict[str, bytes]:
@@ -118,17 +118,19 @@ def test_the_wheel_has_the_packages_and_nothing_else(wheel: Path) -> None:
 def test_the_wheel_says_what_it_is(wheel: Path) -> None:
     files = {name.partition(".dist-info/")[2]: data.decode() for name, data in in_wheel(wheel).items() if "/METADATA" in
              name or "/entry_points.txt" in name or "/WHEEL" in name or "/LICENSE" in name}  # fmt: skip
-    said = Parser().parsestr(files["METADATA"])
-    assert said["Name"] == "plink-collectives"
-    assert said["Version"] == plink.__version__
-    assert said["License-Expression"] == "MIT"
-    assert said["Requires-Python"] == ">=3.11"
-    assert said["Description-Content-Type"] == "text/markdown"
-    assert said.get_payload() == (ROOT / "README.md").read_text()
-    assert "Typing :: Typed" in said.get_all("Classifier", [])
-    needed = said.get_all("Requires-Dist", [])
-    assert any(one.startswith("torch>=") for one in needed)
-    assert all("extra ==" in one for one in needed if one.startswith(("pytest", "mypy", "build")))
+    metadata = Parser().parsestr(files["METADATA"])
+    assert metadata["Name"] == "plink-collectives"
+    assert metadata["Version"] == plink.__version__
+    assert metadata["License-Expression"] == "MIT"
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert metadata.get_payload() == (ROOT / "README.md").read_text()
+    assert "Typing :: Typed" in metadata.get_all("Classifier", [])
+    needed = metadata.get_all("Requires-Dist", [])
+    assert any(requirement.startswith("torch>=") for requirement in needed)
+    assert all(
+        "extra ==" in requirement for requirement in needed if requirement.startswith(("pytest", "mypy", "build"))
+    )
     assert files["licenses/LICENSE"] == (ROOT / "LICENSE").read_text()
     assert "plink = plink.__main__:main" in files["entry_points.txt"]
     assert "plink = plink.runtime.torch_backend:autoload" in files["entry_points.txt"]
@@ -218,15 +220,15 @@ def test_a_job_runs_from_the_wheel(installed: Path, tmp_path: Path) -> None:
         "print('sum', mine[0].item(), plink.__file__)\n"
         "dist.destroy_process_group()\n"
     )
-    said = run(installed / "plink", "launch", "--runner", "local", "--slots", "2", "--backend", "ring", "job.py",
+    done = run(installed / "plink", "launch", "--runner", "local", "--slots", "2", "--backend", "ring", "job.py",
                cwd=tmp_path, timeout=120)  # fmt: skip
-    assert said.count("sum 3.0") == 2
-    assert said.count(str(installed.parent)) == 2
+    assert done.count("sum 3.0") == 2
+    assert done.count(str(installed.parent)) == 2
 
 
 @pytest.mark.lab
 def test_the_demo_runs_from_the_wheel(installed: Path, tmp_path: Path) -> None:
-    said = run(installed / "plink", "demo", "--racks", "2", "--hosts-per-rack", "2", "--size", "1MB", "--seed", "3",
+    done = run(installed / "plink", "demo", "--racks", "2", "--hosts-per-rack", "2", "--size", "1MB", "--seed", "3",
                "--json", cwd=tmp_path, timeout=300)  # fmt: skip
-    document = json.loads(said)
+    document = json.loads(done)
     assert document["schema"] == "plink.demo/1"

@@ -57,7 +57,7 @@ def test_the_lab_is_named_in_a_comment() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "where", "why"),
+    ("text", "location", "reason"),
     [
         ("", "h.txt", "no hosts in it"),
         ("a\nb\n\na slots=2\n", "h.txt:4", "'a' is listed twice (first on line 1)"),
@@ -76,11 +76,11 @@ def test_the_lab_is_named_in_a_comment() -> None:
         ("# plink-lab: ../../etc\na\n", "h.txt:1", "cannot be a lab's name"),
     ],
 )
-def test_a_bad_line_is_named(text: str, where: str, why: str) -> None:
+def test_a_bad_line_is_named(text: str, location: str, reason: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_hosts(text, "h.txt")
-    assert caught.value.where == where
-    assert why in caught.value.why
+    assert caught.value.location == location
+    assert reason in caught.value.reason
     assert caught.value.exit_code == 2
 
 
@@ -117,15 +117,15 @@ def test_any_text_is_hosts_or_an_error_that_names_the_source(text: str) -> None:
     try:
         hosts = parse_hosts(text, "h.txt")
     except InputError as error:
-        where = error.where
+        location = error.location
     else:
-        where = f"h.txt:{len(set(hosts.names))}"
+        location = f"h.txt:{len(set(hosts.names))}"
         assert len(set(hosts.names)) == len(hosts)
-    assert re.fullmatch(r"h\.txt(:[1-9]\d*)?", where)
+    assert re.fullmatch(r"h\.txt(:[1-9]\d*)?", location)
 
 
 @pytest.mark.parametrize(
-    ("value", "where", "why"),
+    ("value", "location", "reason"),
     [
         (None, "n: hosts", "a list of objects"),
         ([], "n: hosts", "at least one"),
@@ -139,11 +139,11 @@ def test_any_text_is_hosts_or_an_error_that_names_the_source(text: str) -> None:
         ([{"name": "a", "price": 10**400}], "n: hosts[0]", "is not a plain number"),
     ],
 )
-def test_a_bad_entry_of_a_json_list_is_named(value: object, where: str, why: str) -> None:
+def test_a_bad_entry_of_a_json_list_is_named(value: object, location: str, reason: str) -> None:
     with pytest.raises(InputError) as caught:
         hosts_from_json(value, None, "n")
-    assert caught.value.where == where
-    assert why in caught.value.why
+    assert caught.value.location == location
+    assert reason in caught.value.reason
 
 
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:

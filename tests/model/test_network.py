@@ -29,7 +29,7 @@ def test_null_is_unmeasured() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "where", "why"),
+    ("changes", "location", "reason"),
     [
         ({"schema": "plink.network/2"}, "n: schema", "expected 'plink.network/1'"),
         ({"hosts": [{"name": "a"}, {"name": "a"}]}, "n: hosts[1]", "listed twice"),
@@ -43,15 +43,15 @@ def test_null_is_unmeasured() -> None:
         ({"bandwidth_gbps": [[0, -1], [1, 0]]}, "n: bandwidth_gbps[0][1]", "cannot be a measurement"),
     ],
 )
-def test_a_bad_key_is_named(changes: dict[str, Any], where: str, why: str) -> None:
+def test_a_bad_key_is_named(changes: dict[str, Any], location: str, reason: str) -> None:
     with pytest.raises(InputError) as caught:
         network_from_json(document(**changes), "n")
-    assert caught.value.where == where
-    assert why in caught.value.why
+    assert caught.value.location == location
+    assert reason in caught.value.reason
 
 
 @pytest.mark.parametrize(
-    ("text", "where", "why"),
+    ("text", "location", "reason"),
     [
         ('{"schema":\n', ":2", "not JSON"),
         ("[1, 2]", "", "a JSON object was expected, this is a list"),
@@ -61,13 +61,13 @@ def test_a_bad_key_is_named(changes: dict[str, Any], where: str, why: str) -> No
         ('\ufeff{"schema": "plink.network/1"}', ":1", "not JSON"),
     ],
 )
-def test_what_is_not_json_is_refused(text: str, where: str, why: str, tmp_path: Path) -> None:
+def test_what_is_not_json_is_refused(text: str, location: str, reason: str, tmp_path: Path) -> None:
     path = tmp_path / "n.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError) as caught:
         read_network(path)
-    assert caught.value.where == f"{path}{where}"
-    assert why in caught.value.why
+    assert caught.value.location == f"{path}{location}"
+    assert reason in caught.value.reason
     assert "\n" not in str(caught.value)
 
 
@@ -79,9 +79,9 @@ def networks(draw: st.DrawFn) -> Network:
 
     def matrix() -> np.ndarray[Any, np.dtype[np.float64]]:
         rows = draw(st.lists(st.lists(value, min_size=n, max_size=n), min_size=n, max_size=n))
-        found = np.array(rows, dtype=np.float64)
-        np.fill_diagonal(found, 0.0)
-        return found
+        values = np.array(rows, dtype=np.float64)
+        np.fill_diagonal(values, 0.0)
+        return values
 
     hosts = Hosts(tuple(Host(f"h{i}", f"10.0.0.{i}", slots=draw(st.integers(1, 9))) for i in range(n)))
     return Network(hosts, matrix(), matrix() / 1000 if draw(st.booleans()) else None, {"method": "test"})
@@ -125,10 +125,10 @@ def test_round_trips_as_algorithms_take_them() -> None:
 
 
 def test_a_fingerprint_tells_measurements_and_names_apart() -> None:
-    one = network_from_json(document(), "n")
-    assert one.fingerprint() != network_from_json(document(latency_us=[[0, 2], [1, 0]]), "n").fingerprint()
-    assert one.fingerprint() != network_from_json(document(hosts=[{"name": "a"}, {"name": "c"}]), "n").fingerprint()
-    assert one.fingerprint() == network_from_json(document(method="other"), "n").fingerprint()
+    first = network_from_json(document(), "n")
+    assert first.fingerprint() != network_from_json(document(latency_us=[[0, 2], [1, 0]]), "n").fingerprint()
+    assert first.fingerprint() != network_from_json(document(hosts=[{"name": "a"}, {"name": "c"}]), "n").fingerprint()
+    assert first.fingerprint() == network_from_json(document(method="other"), "n").fingerprint()
 
 
 @pytest.mark.parametrize("name", ["n.json", "n.json.gz"])

@@ -39,7 +39,7 @@ def test_what_is_written_is_read_back(order: RankOrder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "where", "why"),
+    ("changes", "location", "reason"),
     [
         ({"schema": "plink.network/1"}, "o: schema", "expected 'plink.order/1'"),
         ({"hosts": []}, "o: hosts", "expected a list"),
@@ -51,11 +51,11 @@ def test_what_is_written_is_read_back(order: RankOrder) -> None:
         ({"baseline": {"given": "x"}}, "o: baseline.given", "got 'x'"),
     ],
 )
-def test_a_bad_key_is_named(changes: dict[str, Any], where: str, why: str) -> None:
+def test_a_bad_key_is_named(changes: dict[str, Any], location: str, reason: str) -> None:
     with pytest.raises(InputError) as caught:
         order_from_json(document(**changes), "o")
-    assert caught.value.where == where
-    assert why in caught.value.why
+    assert caught.value.location == location
+    assert reason in caught.value.reason
 
 
 def test_hosts_are_arranged_and_keep_what_they_are() -> None:
@@ -65,18 +65,18 @@ def test_hosts_are_arranged_and_keep_what_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "why"),
+    ("names", "reason"),
     [
         (("b", "a", "d"), "names hosts that are not in the hosts list: d"),
         (("b",), "leaves out hosts of the hosts list: a"),
     ],
 )
-def test_an_order_for_other_hosts_is_refused(names: tuple[str, ...], why: str) -> None:
+def test_an_order_for_other_hosts_is_refused(names: tuple[str, ...], reason: str) -> None:
     hosts = Hosts((Host("a", "a"), Host("b", "b")))
     with pytest.raises(InputError) as caught:
         RankOrder("ring", names).arrange(hosts, "o.json")
-    assert caught.value.where == "o.json"
-    assert why in caught.value.why
+    assert caught.value.location == "o.json"
+    assert reason in caught.value.reason
 
 
 @pytest.mark.parametrize("name", ["order.json.gz", "myorder"])

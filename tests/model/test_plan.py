@@ -17,7 +17,7 @@ from plink.model.hosts import Host, Hosts
 from plink.model.order import RankOrder
 from plink.model.plan import Masters, Plan
 from plink.model.plan_file import plan_from_json, read_plan
-from plink.model.schedule import there_and_back
+from plink.model.schedule import forward_and_reverse
 from plink.model.storage import render_document
 from solvers.planning.schedules import schedule_of
 from solvers.schedules.catalogue import Options, schedule_for
@@ -35,7 +35,7 @@ def two_level(groups: list[list[int]], chunks: int, with_schedule: bool = True) 
     hosts = Hosts(tuple(Host(f"h{k}", f"10.0.0.{k}", number) for k, number in enumerate(slots)))
     local, global_group = equal_chunks(groups, chunks)
     masters = Masters(local, local[np.arange(chunks), global_group], "sizes", (1.5,) * len(groups), (1.0,) * ranks)
-    schedule = there_and_back(two_level_reduce_scatter(groups, local, global_group)) if with_schedule else None
+    schedule = forward_and_reverse(two_level_reduce_scatter(groups, local, global_group)) if with_schedule else None
     return Plan(
         "2lha", "latency", 1e8, RankOrder("given", tuple(hosts.names)), hosts, chunks, 12.5, None, {"flat": 20.25},
         groups=tuple(tuple(group) for group in groups), masters=masters, schedule=schedule,
@@ -168,7 +168,7 @@ def test_what_is_wrong_is_named(change: Callable[[Document], None], where: str) 
     change(document)
     with pytest.raises(InputError) as caught:
         plan_from_json(document, "p.json")
-    assert caught.value.where == f"p.json: {where}"
+    assert caught.value.location == f"p.json: {where}"
 
 
 def test_a_plan_is_of_an_all_reduce() -> None:

@@ -16,10 +16,10 @@ from plink.model.schedule import (
     Schedule,
     awaited,
     dependencies,
+    forward_and_reverse,
     make_schedule,
     mirrored,
     overwritten,
-    there_and_back,
 )
 from plink.model.schedule_file import read_schedule, schedule_from_json
 from plink.model.storage import render_document
@@ -63,7 +63,7 @@ def waits_by_hand(schedule: Schedule) -> list[list[int]]:
     """The definition, word by word: of each chunk that is carried, the transfers that wrote it at the source in earlier
     rounds, back to (and with) the last that replaced it."""
     rows = rows_of(schedule)
-    found = []
+    pairs = []
     for t, source, _, first, count, _ in rows:
         needed = set()
         for chunk in range(first, first + count):
@@ -74,24 +74,24 @@ def waits_by_hand(schedule: Schedule) -> list[list[int]]:
                 needed.add(k)
                 if rows[k][5]:
                     break
-        found.append(sorted(needed))
-    return found
+        pairs.append(sorted(needed))
+    return pairs
 
 
 def order_by_hand(schedule: Schedule) -> set[tuple[int, int]]:
     """Writers of one chunk at one rank that must not change places: going back from each, a copy meets all of them up
     to (and with) another copy, a sum only the last copy."""
     rows = rows_of(schedule)
-    found = set()
+    pairs = set()
     for m, (t, _, target, first, count, copies) in enumerate(rows):
         for chunk in range(first, first + count):
             for k in reversed(range(m)):
                 if rows[k][2] == target and 0 <= chunk - rows[k][3] < rows[k][4]:
                     if rows[k][0] < t and (copies or rows[k][5]):
-                        found.add((m, k))
+                        pairs.add((m, k))
                     if rows[k][5]:
                         break
-    return found
+    return pairs
 
 
 @given(schedules())
@@ -184,7 +184,7 @@ def test_the_way_back_is_the_mirror_image(schedule: Schedule) -> None:
     assert (back.owners, back.details) == (schedule.owners, schedule.details)
     assert sorted(rows_of(back)) == sorted((last - t, b, a, c, n, True) for t, a, b, c, n, _ in rows_of(schedule))
     assert (np.diff(back.round) >= 0).all()
-    both = there_and_back(schedule)
+    both = forward_and_reverse(schedule)
     assert (both.collective, both.owners, both.rounds) == ("all-reduce", None, 2 * schedule.rounds)
     assert rows_of(both) == [
         *rows_of(schedule),
@@ -195,5 +195,5 @@ def test_the_way_back_is_the_mirror_image(schedule: Schedule) -> None:
 def test_another_way_back_can_be_given() -> None:
     there = make_schedule("any", 2, 1, [(0, 1, 0, 0, 1, 0)], "reduce", np.array([0], dtype=np.int32))
     back = make_schedule("any", 2, 1, [(3, 0, 1, 0, 1, 1)], "broadcast", np.array([0], dtype=np.int32))
-    assert rows_of(there_and_back(there, back)) == [(0, 1, 0, 0, 1, False), (4, 0, 1, 0, 1, True)]
+    assert rows_of(forward_and_reverse(there, back)) == [(0, 1, 0, 0, 1, False), (4, 0, 1, 0, 1, True)]
     assert mirrored(there).collective == "broadcast"

@@ -19,8 +19,8 @@ def document(*transfers: Any, **changes: Any) -> dict[str, Any]:
 
 def row(when: int | None, source: int, target: int, **changes: Any) -> Row:
     """One transfer of both chunks."""
-    given = {} if when is None else {"round": when}
-    return given | {"from": source, "to": target, "chunk": 0, "chunks": 2, "op": "reduce"} | changes
+    round_key = {} if when is None else {"round": when}
+    return round_key | {"from": source, "to": target, "chunk": 0, "chunks": 2, "op": "reduce"} | changes
 
 
 def read(*transfers: Any, **changes: Any) -> Schedule:
@@ -85,7 +85,7 @@ def test_unknown_keys_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "where", "why"),
+    ("changes", "location", "reason"),
     [
         ({"schema": "plink.order/1"}, "s: schema", "expected 'plink.schedule/1'"),
         ({"collective": "all-to-all"}, "s: collective", "choose one of all-gather, all-reduce"),
@@ -99,15 +99,15 @@ def test_unknown_keys_are_kept() -> None:
         ({"contributors": [2]}, "s: contributors", "ranks from 0 to 1"),
     ],
 )
-def test_a_bad_key_is_named(changes: dict[str, Any], where: str, why: str) -> None:
+def test_a_bad_key_is_named(changes: dict[str, Any], location: str, reason: str) -> None:
     with pytest.raises(InputError) as caught:
         read(**changes)
-    assert caught.value.where == where
-    assert why in caught.value.why
+    assert caught.value.location == location
+    assert reason in caught.value.reason
 
 
 @pytest.mark.parametrize(
-    ("changes", "where", "why"),
+    ("changes", "location", "reason"),
     [
         ({"from": 2}, ".from", "2 is not a number from 0 to 1"),
         ({"to": -1}, ".to", ">= 0, got -1"),
@@ -123,13 +123,13 @@ def test_a_bad_key_is_named(changes: dict[str, Any], where: str, why: str) -> No
         ({"id": [1]}, ".id", "got a list"),
     ],
 )
-def test_a_bad_transfer_is_named(changes: Row, where: str, why: str) -> None:
+def test_a_bad_transfer_is_named(changes: Row, location: str, reason: str) -> None:
     """The second of three, so that it is not by chance the first that is named."""
     rows = [row(0, 0, 1), row(1, 0, 1, **changes), row(2, 1, 0)]
     with pytest.raises(InputError) as caught:
         read(*rows)
-    assert caught.value.where == f"s: transfers[1]{where}"
-    assert why in caught.value.why
+    assert caught.value.location == f"s: transfers[1]{location}"
+    assert reason in caught.value.reason
 
 
 def test_what_no_transfer_can_do_without() -> None:
@@ -141,7 +141,7 @@ def test_what_no_transfer_can_do_without() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "place", "why"),
+    ("rows", "place", "reason"),
     [
         ([row(0, 0, 1), row(None, 1, 0)], 1, "give `round` in all transfers"),
         ([row(None, 0, 1, after=[]), row(1, 1, 0, after=[0])], 0, "give `round` in all transfers"),
@@ -153,11 +153,11 @@ def test_what_no_transfer_can_do_without() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_cannot_be_put_in_rounds(rows: list[Row], place: int, why: str) -> None:
+def test_what_cannot_be_put_in_rounds(rows: list[Row], place: int, reason: str) -> None:
     with pytest.raises(InputError) as caught:
         read(*rows)
-    assert caught.value.where == f"s: transfers[{place}]"
-    assert why in caught.value.why
+    assert caught.value.location == f"s: transfers[{place}]"
+    assert reason in caught.value.reason
 
 
 def test_a_long_cycle_is_told_in_short() -> None:

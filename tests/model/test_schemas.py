@@ -30,28 +30,30 @@ LOGS = {"agile/1", "autotune/1"}  # JSON lines: a schema is of a document, and t
 @pytest.fixture(scope="module")
 def measured() -> Network:
     """What the probe's own code makes of samples; c answers nobody, but hears the others."""
-    from plink.remote.addresses import machine_identity
+    from plink.remote.addresses import host_identity
     from probes.agent.summary import summary
     from probes.measurements import Measurements
 
-    found = Measurements(Hosts(tuple(Host(name, f"10.0.0.{i}", slots=2, user="ann") for i, name in enumerate("abc"))))
-    found.details |= {"method": "stamp", "count": 4, "seed": 0, "plan": "all"}
+    measurements = Measurements(
+        Hosts(tuple(Host(name, f"10.0.0.{i}", slots=2, user="ann") for i, name in enumerate("abc")))
+    )
+    measurements.details |= {"method": "stamp", "count": 4, "seed": 0, "plan": "all"}
     for i, j in itertools.permutations(range(3), 2):
         samples = [] if j == 2 else [50_000 + 1000 * i, 52_500, 49_000, 51_125]
         result = {"sent": 4, "reflected": len(samples), "hops": 1, "clock": "kernel", **summary(samples)}
-        found.note(i, j, "stamp", result)
-    found.machines = [None, *({**machine_identity(), "address": "10.0.0.1"} for _ in range(2))]
-    network = found.network()
+        measurements.record(i, j, "stamp", result)
+    measurements.machines = [None, *({**host_identity(), "address": "10.0.0.1"} for _ in range(2))]
+    network = measurements.network()
     latency = np.where(np.isnan(network.latency_us), network.latency_us.T, network.latency_us)
     return Network(network.hosts, latency, None, network.details)
 
 
-def order_of(network: Network, **wishes: Any) -> Document:
+def order_of(network: Network, **options: Any) -> Document:
     """What reorder writes."""
     from plink.api.ordering import OrderRequest
     from plink.api.reordering import reorder
 
-    return reorder(network, OrderRequest(**{"moves": 100, **wishes})).to_json()
+    return reorder(network, OrderRequest(**{"max_moves": 100, **options})).to_json()
 
 
 def alike(names: str = "abcdef") -> Network:
@@ -65,12 +67,12 @@ def alike(names: str = "abcdef") -> Network:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Document]:
     """What launch prints of a job that ends well and of one that fails."""
-    found = {}
+    documents = {}
     for name, code in (("good", "print('done')"), ("failed", "import sys; print('why'); sys.exit(3)")):
         with ChildHosts() as connector:
             jobs = ChildJobs(connector, tmp_path_factory.mktemp(name))
-            found[name] = jobs.launch(jobs.job(sys.executable, "-c", code), slots=2).to_json()
-    return found
+            documents[name] = jobs.launch(jobs.job(sys.executable, "-c", code), slots=2).to_json()
+    return documents
 
 
 def test_a_schema_is_one_and_says_what_every_key_means() -> None:
@@ -90,9 +92,9 @@ def test_every_document_of_the_source_has_a_schema() -> None:
     sources = [
         path for room in ("plink", "probes", "runners", "solvers") for path in (FOLDER.parents[1] / room).rglob("*.py")
     ]
-    known = {name for path in sources for name in re.findall(r'"plink\.([a-z-]+/\d+)"', path.read_text())}
+    names = {name for path in sources for name in re.findall(r'"plink\.([a-z-]+/\d+)"', path.read_text())}
     consts = [read_document(path)["properties"]["schema"]["const"] for path in FOLDER.iterdir()]
-    assert known == {const.removeprefix("plink.") for const in consts} | LOGS
+    assert names == {const.removeprefix("plink.") for const in consts} | LOGS
 
 
 def test_a_measured_network(measured: Network) -> None:
@@ -110,7 +112,7 @@ def test_an_order(measured: Network) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wishes", "written"),
+    ("options", "written"),
     [
         ({}, {"judged", "kept_given", "bottleneck_lower_bound"}),
         ({"objective": "bottleneck", "force": True}, {"judged", "sum", "sum_lower_bound"}),
@@ -121,9 +123,9 @@ def test_an_order(measured: Network) -> None:
     ],
     ids=lambda value: " ".join(sorted(value)) or "nothing wished",
 )
-def test_orders_of_every_kind(wishes: Document, written: set[str]) -> None:
+def test_orders_of_every_kind(options: Document, written: set[str]) -> None:
     """All keys that ``reorder`` writes are described; ``kept_given`` is there where nothing differs but noise."""
-    document = order_of(alike("abcdefgh" if "prove" in wishes else "abcdef"), **wishes)
+    document = order_of(alike("abcdefgh" if "prove" in options else "abcdef"), **options)
     assert described("order", document)
     assert written <= set(document)
     assert ("kept_given" in document) == ("kept_given" in written)
@@ -151,7 +153,7 @@ def test_the_demo_s_keys_are_those_described() -> None:
         node for node in ast.walk(ast.parse(inspect.getsource(plink.cli.demo))) if isinstance(node, ast.Dict)
     ]
     keys = [[key.value for key in node.keys if isinstance(key, ast.Constant)] for node in dictionaries]
-    (written,) = [found for found in keys if "schema" in found]
+    (written,) = [keys_ for keys_ in keys if "schema" in keys_]
     assert set(written) == set(read_document(FOLDER / "demo.schema.json")["properties"])
 
 
@@ -234,15 +236,15 @@ def test_what_there_is_to_see(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     (tmp_path / "n.json").write_text(json.dumps(PRICED))
     rows = [[0, 10, None], [None, 0, None], [None, None, 0]]
     (tmp_path / "holes.json").write_text(json.dumps(PRICED | {"latency_us": rows}))
-    known = set(read_document(FOLDER / "show.schema.json")["properties"])
+    declared = set(read_document(FOLDER / "show.schema.json")["properties"])
     for words in (["n.json"], ["n.json", "--order", "order.txt"], ["holes.json"]):
-        found = printed(capsys, "show", *words)
-        assert described("show", found)
-        assert set(found) == known
-        assert (found["order"] is None) == ("--order" not in words)
-    assert found["left_out"] == ["c"]
-    assert complaints("show", found | {"bottleneck": ["a"]}) == ["$.bottleneck"]
-    assert complaints("show", found | {"tiers": [{"name": "all pairs"}]}) == ["$.tiers[0]"] * 5
+        document = printed(capsys, "show", *words)
+        assert described("show", document)
+        assert set(document) == declared
+        assert (document["order"] is None) == ("--order" not in words)
+    assert document["left_out"] == ["c"]
+    assert complaints("show", document | {"bottleneck": ["a"]}) == ["$.bottleneck"]
+    assert complaints("show", document | {"tiers": [{"name": "all pairs"}]}) == ["$.tiers[0]"] * 5
 
 
 def differing(worse: bool) -> Network:
@@ -276,14 +278,21 @@ def test_differences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         Path(path).write_text(json.dumps(document))
     with pytest.raises(PlinkError, match="got worse"):
         printed(capsys, "diff", old, new)
-    found = json.loads(capsys.readouterr().out)
-    assert described("diff", found)
-    assert set(found) == set(read_document(FOLDER / "diff.schema.json")["properties"])
-    assert {row["what"] for row in found["findings"]} == {"latency", "loss", "rate", "capacity", "unmeasured", "hops"}
-    assert {key for row in found["findings"] for key in row} == set(
+    document = json.loads(capsys.readouterr().out)
+    assert described("diff", document)
+    assert set(document) == set(read_document(FOLDER / "diff.schema.json")["properties"])
+    assert {row["what"] for row in document["findings"]} == {
+        "latency",
+        "loss",
+        "rate",
+        "capacity",
+        "unmeasured",
+        "hops",
+    }
+    assert {key for row in document["findings"] for key in row} == set(
         read_document(FOLDER / "diff.schema.json")["properties"]["findings"]["items"]["properties"]
     )
-    assert complaints("diff", found | {"findings": [{**found["findings"][0], "verdict": "odd"}]}) == [
+    assert complaints("diff", document | {"findings": [{**document["findings"][0], "verdict": "odd"}]}) == [
         "$.findings[0].verdict"
     ]
     assert described("diff", printed(capsys, "diff", old, old))
@@ -299,13 +308,13 @@ def test_embeddings_and_what_rests_on_them(tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "runs").write_text(json.dumps({"schema": "plink.check/1", "runs": runs}))
     assert described("check", json.loads((tmp_path / "runs").read_text()))
     assert described("check", printed(capsys, "check", "--results", str(tmp_path / "runs")))
-    found = printed(capsys, "check", "--results", str(tmp_path / "runs"), "--max-regression", str(tmp_path / "runs"))
-    assert described("check", found)
-    assert set(found["checks"][0]["baseline"]) == {"then_s", "now_s", "ratio", "spearman"}
-    assert "denoised" in order_of(alike(), denoise=True)
-    assert described("order", order_of(alike(), denoise=True))
-    assert described("cost", printed(capsys, "cost", network, "--denoise"))
-    assert described("advice", printed(capsys, "advise", network, "--denoise", "--algos", "ring,flat"))
+    document = printed(capsys, "check", "--results", str(tmp_path / "runs"), "--max-regression", str(tmp_path / "runs"))
+    assert described("check", document)
+    assert set(document["checks"][0]["baseline"]) == {"then_s", "now_s", "ratio", "spearman"}
+    assert "denoised" in order_of(alike(), smooth_latencies=True)
+    assert described("order", order_of(alike(), smooth_latencies=True))
+    assert described("cost", printed(capsys, "cost", network, "--smooth-latencies"))
+    assert described("advice", printed(capsys, "advise", network, "--smooth-latencies", "--algos", "ring,flat"))
 
 
 def test_groups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -315,9 +324,9 @@ def test_groups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for rows in (far, near, [[0]]):
         document = {"schema": "plink.network/1", "hosts": [{"name": n} for n in "abcdef"[: len(rows)]]}
         (tmp_path / "n.json").write_text(json.dumps(document | {"latency_us": rows}))
-        found = printed(capsys, "cluster", str(tmp_path / "n.json"))
-        assert described("groups", found)
-        assert set(found) == set(read_document(FOLDER / "groups.schema.json")["properties"])
+        document = printed(capsys, "cluster", str(tmp_path / "n.json"))
+        assert described("groups", document)
+        assert set(document) == set(read_document(FOLDER / "groups.schema.json")["properties"])
     assert complaints("groups", {"schema": "plink.groups/1", "groups": [["a"], ["b", "c"]]}) == []
 
 

@@ -14,8 +14,8 @@ from plink.model.storage import write_document
 from plink.model.truth import read_truth
 from plink.records import workspace
 from plink.records.runs import Record
-from plink.remote.addresses import machine_identity
-from plink.remote.fleet import Message
+from plink.remote.addresses import host_identity
+from plink.remote.fleet import AgentMessage
 from probes.agent.inspection import inspect
 from runners.agile.control_socket import ControlSocket
 from runners.lab.blueprint import Settings, draw
@@ -27,7 +27,7 @@ from tests.runners.autotune.test_daemon import tuned
 
 
 @pytest.mark.parametrize(
-    "said",
+    "changes",
     [
         draw(Settings("lab", racks=2, hosts_per_rack=2)).truth(),
         {"positions": {"node-01": ["west", 4], "node-02": "east", "elsewhere": 3}},
@@ -38,8 +38,8 @@ from tests.runners.autotune.test_daemon import tuned
         {"positions": {"node-01": [True]}},
     ],
 )
-def test_a_truth_is_one_for_the_schema_where_it_is_one_for_the_reader(said: Document, tmp_path: Path) -> None:
-    document = {"schema": "plink.truth/1", **said}
+def test_a_truth_is_one_for_the_schema_where_it_is_one_for_the_reader(changes: Document, tmp_path: Path) -> None:
+    document = {"schema": "plink.truth/1", **changes}
     write_document(tmp_path / "truth.json", document)
     hosts = Hosts(tuple(Host(name, name) for name in ("node-01", "node-02", "node-03")))
     try:
@@ -56,7 +56,7 @@ class Examined(FakeFleet):
     def __init__(self) -> None:
         super().__init__(self._answer)
         self._facts = inspect("127.0.0.1", ["127.0.0.1"], lambda: None)
-        self._asked = itertools.count()
+        self._requests = itertools.count()
 
     def start(self, hosts: Hosts, settings: Document, on_start: Any) -> dict[str, HostError]:
         """One is not there."""
@@ -67,24 +67,24 @@ class Examined(FakeFleet):
 
     def send(self, host: str, **body: Any) -> None:
         """The first word is answered with who it is."""
-        if body["do"] != "begin":
+        if body["method"] != "begin":
             super().send(host, **body)
         elif host != "h7":
             ports = {"port": 1, "tcp_port": 2, "ssh_port": 22}
             said = {"address": f"10.0.0.{host[1:]}", "stamps": host != "h1", "python": "3.11.2", **ports}
-            self.post(0.1, Message(host, {"is": "ready", **machine_identity(), "boot_id": host, **said}))
+            self.post(0.1, AgentMessage(host, {"type": "ready", **host_identity(), "boot_id": host, **said}))
 
     def _answer(self, host: str, body: Document) -> tuple[float, Document]:
-        if body["do"] == "inspect":
+        if body["method"] == "inspect":
             wrong: dict[str, Document] = {
                 "h2": {"mtu": 1280},
                 "h3": {"clocksource": "hpet"},
                 "h4": {"governor": "powersave"},
-                "h5": {"counters": {"bw_in_allowance_exceeded": next(self._asked)}},
+                "h5": {"counters": {"bw_in_allowance_exceeded": next(self._requests)}},
             }
             return 0.1, {**self._facts, **wrong.get(host, {})}
-        peer = f"h{host_at(body['peer'][0] if body['do'] == 'pair' else body['peer'])}"
-        if body["do"] == "icmp" and "h6" in (host, peer):
+        peer = f"h{host_at(body['peer'][0] if body['method'] == 'pair' else body['peer'])}"
+        if body["method"] == "icmp" and "h6" in (host, peer):
             return 0.5, round_trips(None)
         return 0.5, round_trips(300.0 if "h0" in (host, peer) else 30.0)
 
@@ -92,22 +92,30 @@ class Examined(FakeFleet):
 def test_a_diagnosis_of_hosts(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any) -> None:
     """All of the command but agents and lines to them."""
     fleet = Examined()
-    monkeypatch.setattr("probes.survey.Fleet", lambda connector, program: fleet)
+    monkeypatch.setattr("probes.session.Fleet", lambda connector, program: fleet)
     monkeypatch.setattr("plink.api.diagnosing.connector_for", lambda hosts, accept: None)
     (tmp_path / "hosts.txt").write_text("".join(f"h{i} address=10.0.0.{i}\n" for i in range(8)))
     with pytest.raises(PartlyDone):
         printed(capsys, "doctor", str(tmp_path / "hosts.txt"))
-    found = json.loads(capsys.readouterr().out)
-    assert described("doctor", found)
-    assert set(found) == keys("doctor")
-    assert set(found["hosts"]) == {f"h{i}" for i in range(7)}
-    for facts in found["hosts"].values():
+    document = json.loads(capsys.readouterr().out)
+    assert described("doctor", document)
+    assert set(document) == keys("doctor")
+    assert set(document["hosts"]) == {f"h{i}" for i in range(7)}
+    for facts in document["hosts"].values():
         assert set(facts) == keys("doctor", "properties", "hosts", "additionalProperties")
-    told = {"unreachable", "MTU mismatch", "closed", "no kernel timestamps", "clock source", "governor", "tainted"}
-    assert told | {"slow host", "unmeasured"} <= {row["kind"] for row in found["findings"]}
-    assert complaints("doctor", found | {"ok": True}) == ["$.findings"]
-    found["hosts"]["h0"]["mtu"] = "9000"
-    assert complaints("doctor", found) == ["$.hosts.h0.mtu"]
+    expected_kinds = {
+        "unreachable",
+        "MTU mismatch",
+        "closed",
+        "no kernel timestamps",
+        "clock source",
+        "governor",
+        "tainted",
+    }
+    assert expected_kinds | {"slow host", "unmeasured"} <= {row["kind"] for row in document["findings"]}
+    assert complaints("doctor", document | {"ok": True}) == ["$.findings"]
+    document["hosts"]["h0"]["mtu"] = "9000"
+    assert complaints("doctor", document) == ["$.hosts.h0.mtu"]
 
 
 def test_a_diagnosis_of_a_network(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -154,59 +162,59 @@ def test_a_lab(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: 
     stands.begin()
     stands.finish(draw(Settings("lab", racks=2, hosts_per_rack=2)))
     stands.file("node-01", "sshd.pid").write_text("7\n")
-    found = printed(capsys, "lab", "status")
-    assert described("lab", found)
+    document = printed(capsys, "lab", "status")
+    assert described("lab", document)
     for part in ("racks", "hosts"):
-        assert {key for row in found[part] for key in row} == keys("lab", "properties", part, "items")
-    assert {row["rate"] for row in found["hosts"]} == {200_000_000, 0}
-    assert [row["connected"] for row in found["racks"]] == [True, False]
-    assert [row["alive"] for row in found["hosts"]] == [True, False, False, False]
-    assert complaints("lab", found | {"hosts": []}) == ["$.hosts"]
+        assert {key for row in document[part] for key in row} == keys("lab", "properties", part, "items")
+    assert {row["rate"] for row in document["hosts"]} == {200_000_000, 0}
+    assert [row["connected"] for row in document["racks"]] == [True, False]
+    assert [row["alive"] for row in document["hosts"]] == [True, False, False, False]
+    assert complaints("lab", document | {"hosts": []}) == ["$.hosts"]
 
 
 def test_a_replay(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Of a job that was tuned; and of a log in which somebody wrote."""
     job, _ = tuned(tmp_path)
-    found = printed(capsys, "autotune", "replay", str(job.path))
-    assert described("autotune-replay", found)
-    assert found["as_logged"]
-    row = found["stretches"][0]
+    document = printed(capsys, "autotune", "replay", str(job.path))
+    assert described("autotune-replay", document)
+    assert document["as_logged"]
+    row = document["stretches"][0]
     assert set(row) == keys("autotune-replay", "properties", "stretches", "items")
-    assert {"watch", "quicktune", "finetune"} <= {row["action"] for row in found["stretches"]}
+    assert {"watch", "quicktune", "finetune"} <= {row["action"] for row in document["stretches"]}
     head, first, *_ = job.path.read_text().splitlines()
     line = json.loads(first)
     del line["at_s"]
     job.path.write_text("\n".join([head, json.dumps(line), json.dumps(line | {"epoch": 9}), ""]))
     with pytest.raises(PlinkError, match="was decided then, wait now"):
         printed(capsys, "autotune", "replay", str(job.path))
-    found = json.loads(capsys.readouterr().out)
-    assert described("autotune-replay", found)
-    assert [(row["at_s"], row["as_logged"]) for row in found["stretches"]] == [(None, True), (None, False)]
-    assert found["stretches"][1]["imbalance"] is None
-    odd = found | {"stretches": [row | {"action": "sleep"}]}
+    document = json.loads(capsys.readouterr().out)
+    assert described("autotune-replay", document)
+    assert [(row["at_s"], row["as_logged"]) for row in document["stretches"]] == [(None, True), (None, False)]
+    assert document["stretches"][1]["imbalance"] is None
+    odd = document | {"stretches": [row | {"action": "sleep"}]}
     assert complaints("autotune-replay", odd) == ["$.stretches[0].action"]
 
 
 def seen(job: SimulatedJob) -> list[Document]:
     """How a job stands every tenth of a second, as its controller says it."""
-    found: list[Document] = []
+    documents: list[Document] = []
 
     def look() -> None:
         if job._controller is not None:
-            found.append(status(job._controller.state, job.now))
+            documents.append(status(job._controller.state, job.now))
         if job.ended is None:
             job.later(0.1, look)
 
     job.later(0.0, look)
     job.run()
-    return found
+    return documents
 
 
 @pytest.fixture(scope="module")
 def stages(tmp_path_factory: pytest.TempPathFactory) -> list[Document]:
     """Of a job that goes up to stage 3 and down again, is given another controller, and keeps checkpoints."""
-    kept = str(tmp_path_factory.mktemp("kept"))
-    settings = {"backup_only": 2.0, "checkpoints": kept, "checkpoint_every_s": 0.0}
+    checkpoint_folder = str(tmp_path_factory.mktemp("kept"))
+    settings = {"backup_only": 2.0, "checkpoints": checkpoint_folder, "checkpoint_every_s": 0.0}
     job = SimulatedJob(1, "r", clocks=80, settings=settings)
 
     def come(tiers: str) -> None:
@@ -225,8 +233,8 @@ def test_how_a_job_stands(
     """At every moment; and as the command prints it, that asks where the run listens."""
     monkeypatch.chdir(tmp_path)
     Record(workspace.RUNS / "0a1b", {"started": "2026-01-02"})
-    for known in stages:
-        assert described("elastic-status", {"schema": "plink.elastic-status/1", "run": "0a1b", **known})
+    for stage in stages:
+        assert described("elastic-status", {"schema": "plink.elastic-status/1", "run": "0a1b", **stage})
     assert {status["stage"] for status in stages} == {None, 1, 2, 3}
     hosts = [host for status in stages for host in status["hosts"]]
     assert {host["state"] for host in hosts} == {"there", "joining", "leaving"}
@@ -240,15 +248,15 @@ def test_how_a_job_stands(
         write_document(workspace.RUNS / "0a1b" / "agile.json", {
             "schema": "plink.elastic-job/1", "socket": asking.name, "pid": 1, "lab": None, "runner": "local",
         })  # fmt: skip
-        found = printed(capsys, "elastic", "status", "last")
+        document = printed(capsys, "elastic", "status", "last")
     finally:
         asking.close()
-    assert described("elastic-status", found)
-    assert set(found) == keys("elastic-status")
-    assert complaints("elastic-status", found | {"stage": 4}) == ["$.stage"]
+    assert described("elastic-status", document)
+    assert set(document) == keys("elastic-status")
+    assert complaints("elastic-status", document | {"stage": 4}) == ["$.stage"]
     assert complaints(
-        "elastic-status", found | {"cost": {"total": -1, "per_iteration": None, "without_price": []}}
+        "elastic-status", document | {"cost": {"total": -1, "per_iteration": None, "without_price": []}}
     ) == ["$.cost.total"]
-    assert complaints("elastic-status", found | {"stage": None}) == ["$.hosts"]
-    del found["begun"]
-    assert complaints("elastic-status", found) == ["$"]
+    assert complaints("elastic-status", document | {"stage": None}) == ["$.hosts"]
+    del document["begun"]
+    assert complaints("elastic-status", document) == ["$"]

@@ -91,16 +91,16 @@ def test_a_place_that_cannot_be_written_is_named(target: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("target", "why"),
+    ("target", "reason"),
     [
         ("no-such-folder/n.json", "there is no folder .*no-such-folder"),
         (".", "is a folder; name a file in it"),
         ("x" * 300, "cannot write .*: File name too long"),
     ],
 )
-def test_what_could_not_be_written_is_refused_before(target: str, why: str, tmp_path: Path) -> None:
+def test_what_could_not_be_written_is_refused_before(target: str, reason: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(PlinkError, match=why):
+    with pytest.raises(PlinkError, match=reason):
         check_writable(tmp_path / target)
     assert os.listdir(tmp_path) == ["file"]
 
@@ -146,7 +146,7 @@ def test_a_broken_gz_is_refused(data: bytes, tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(InputError) as caught:
         read_document(path)
-    assert caught.value.where.startswith(str(path))
+    assert caught.value.location.startswith(str(path))
 
 
 def test_a_dash_is_standard_input_and_output(
@@ -171,7 +171,7 @@ def test_standard_input_is_called_by_its_name(monkeypatch: pytest.MonkeyPatch) -
 def test_what_has_no_end_is_refused_before_the_memory_is_full(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("plink.model.storage.MOST_BYTES", 3 << 20)
+    monkeypatch.setattr("plink.model.storage.MAX_DOCUMENT_BYTES", 3 << 20)
     path = tmp_path / name
     if name.endswith(".gz"):
         path.write_bytes(gzip.compress(bytes(8 << 20)))
@@ -211,7 +211,7 @@ def test_a_result_may_not_take_the_place_of_what_is_read(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make a link of somebody else")
-def test_strangers_link_in_a_shared_folder_is_not_followed(tmp_path: Path) -> None:
+def test_another_users_link_in_a_shared_folder_is_not_followed(tmp_path: Path) -> None:
     """As the kernel does not (protected_symlinks): whoever may write /tmp must not choose which file root replaces."""
     (tmp_path / "shadow").write_text("secret")
     shared = tmp_path / "shared"

@@ -184,9 +184,9 @@ def test_google_says_it_in_two_ways_or_not_at_all() -> None:
 
 
 def test_google_without_any_cluster_has_no_such_level_and_describe_prints_one_instance() -> None:
-    one = {"name": "vm-1", "zone": "z", "resourceStatus": {"physicalHost": "/b/s/h"}}
-    assert read(json.dumps(one)).paths == {"vm-1": ("z", "b", "s", "h")}
-    assert read(json.dumps([one])) == read(json.dumps({"kind": "compute#instanceList", "items": [one]}))
+    instance = {"name": "vm-1", "zone": "z", "resourceStatus": {"physicalHost": "/b/s/h"}}
+    assert read(json.dumps(instance)).paths == {"vm-1": ("z", "b", "s", "h")}
+    assert read(json.dumps([instance])) == read(json.dumps({"kind": "compute#instanceList", "items": [instance]}))
 
 
 def test_topograph_names_the_nearest_first() -> None:
@@ -262,7 +262,7 @@ def test_names_that_yaml_takes_for_numbers_or_truth_stay_names() -> None:
 def test_a_file_is_read_and_named(tmp_path: Path) -> None:
     file = tmp_path / "cluster.conf"
     file.write_text("\ufeff" + TREE)
-    assert read_topology(file).where == str(file)
+    assert read_topology(file).location == str(file)
     with pytest.raises(InputError, match="no such file"):
         read_topology(tmp_path / "other")
 
@@ -298,7 +298,7 @@ BAD = [
     (instance(InstanceId="-oProxyCommand=x"), "t: Instances[0]", "cannot be a host name"),
     (instance(NetworkNodes="nn-1"), "t: Instances[0].NetworkNodes", "a list was expected, this is a str"),
     (instance(NetworkNodes=["a" * 600]), "t: Instances[0].NetworkNodes[0]", "600 characters"),
-    (instance(NetworkNodes=None), "t", "says of none where it stands"),
+    (instance(NetworkNodes=None), "t", "without their positions"),
     (json.dumps({"Instances": [{"InstanceId": "i-1", "ZoneId": "z"}] * 2}), "t: Instances[1]", "listed twice"),
     (gcp(physicalHost="/a/b"), "t[0].resourceStatus.physicalHost", "not of the form /block/subblock/host"),
     (
@@ -338,12 +338,12 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("text", "where", "why"), BAD, ids=range(len(BAD)))
-def test_what_cannot_be_is_refused_with_its_place_on_one_line(text: str, where: str, why: str) -> None:
+@pytest.mark.parametrize(("text", "location", "reason"), BAD, ids=range(len(BAD)))
+def test_what_cannot_be_is_refused_with_its_place_on_one_line(text: str, location: str, reason: str) -> None:
     with pytest.raises(InputError) as caught:
         read(text)
-    assert caught.value.where == where
-    assert why in caught.value.why
+    assert caught.value.location == location
+    assert reason in caught.value.reason
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 400
 
@@ -359,8 +359,10 @@ def test_a_host_is_found_by_name_address_alias_or_first_label() -> None:
         "aws",
         {"i-2": ("10.0.0.2", "ip-10-0-0-2.ec2.internal")},
     )
-    asked = hosts("node-1", "node-3.elsewhere", "ip-10-0-0-2", "node-4.x", "10.0.0.9", two="10.0.0.2", five="node-5")
-    assert paths_for(topology, asked) == [("a",), ("c",), ("b",), ("d",), None, ("b",), ("e",)]
+    job_hosts = hosts(
+        "node-1", "node-3.elsewhere", "ip-10-0-0-2", "node-4.x", "10.0.0.9", two="10.0.0.2", five="node-5"
+    )
+    assert paths_for(topology, job_hosts) == [("a",), ("c",), ("b",), ("d",), None, ("b",), ("e",)]
 
 
 def test_a_first_label_that_two_share_is_nobodys() -> None:

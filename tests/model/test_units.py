@@ -24,7 +24,7 @@ def test_sizes_rates_and_durations(read: Callable[[str], float], text: str, valu
 
 
 @pytest.mark.parametrize(
-    ("read", "text", "why"),
+    ("read", "text", "reason"),
     [
         (parse_duration, "2 days", "is not a duration; write it like 90s"),
         (parse_duration, "-1s", "is not a duration"),
@@ -41,8 +41,8 @@ def test_sizes_rates_and_durations(read: Callable[[str], float], text: str, valu
         (parse_rate, "200MB", "is not a rate"),
     ],
 )
-def test_what_is_none_is_refused_with_an_example(read: Callable[[str], float], text: str, why: str) -> None:
-    with pytest.raises(UsageError, match=why):
+def test_what_is_none_is_refused_with_an_example(read: Callable[[str], float], text: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
         read(text)
 
 

@@ -40,22 +40,22 @@ class Running:
 
     def turn(self) -> list[dict[str, Any]]:
         """Wait for packets once, let every echo go on; the results that came by it."""
-        waits = [wait for echo in self.echoes if (wait := echo.waits_s()) is not None]
+        waits = [wait for echo in self.echoes if (wait := echo.poll_timeout_s()) is not None]
         for fd, _ in self.poll.poll(min([*waits, 0.05])):
             if fd in self.beside:
                 self.beside[fd].serve()
             for echo in self.echoes:
-                echo.ready(fd)
-        return [result for echo in self.echoes if (result := echo.proceed()) is not None]
+                echo.on_readable(fd)
+        return [result for echo in self.echoes if (result := echo.poll_result()) is not None]
 
     def results(self, number: int) -> list[dict[str, Any]]:
         """Turn until so many measurements are over; ordered by task."""
-        found: list[dict[str, Any]] = []
+        results: list[dict[str, Any]] = []
         deadline = time.monotonic() + WAIT_S
-        while len(found) < number:
-            assert time.monotonic() < deadline, found
-            found += self.turn()
-        return sorted(found, key=lambda result: result["task"])
+        while len(results) < number:
+            assert time.monotonic() < deadline, results
+            results += self.turn()
+        return sorted(results, key=lambda result: result["task"])
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Turn until something is so."""
@@ -87,7 +87,7 @@ class HandDriven:
     def __init__(self, key: Key, rule: Callable[[Question], list[tuple[socket.socket, bytes]]]) -> None:
         self.sock = udp(THERE)
         self.key, self.rule = key, rule
-        self.heard: list[Question] = []
+        self.probes: list[Question] = []
         self.sources: list[tuple[str, int]] = []
         self.answers = 0  # to probes
         self.greeted = 0  # answers to greetings
@@ -119,7 +119,7 @@ class HandDriven:
                 return
             question = unpack_sender(self.key, packet)
             assert question is not None
-            self.heard.append(question)
+            self.probes.append(question)
             self.sources.append(peer)
             for sock, answer in self.rule(question):
                 sock.sendto(answer, peer)

@@ -9,11 +9,11 @@ from typing import Any, cast
 
 from plink.errors import HostError
 from plink.model.hosts import Host, Hosts
-from plink.remote.fleet import Fleet, Message
-from probes.conductor import Conductor
+from plink.remote.fleet import AgentMessage, Fleet
 from probes.measurements import Measurements
-from probes.methods import Settings, Work
-from probes.survey import Survey
+from probes.methods import MeasurementContext, ProbeSettings
+from probes.scheduler import ProbeScheduler
+from probes.session import ProbeSession
 
 # (host, what it is told) -> (seconds until it answers, the answer), or None when it never does
 Behaviour = Callable[[str, dict[str, Any]], tuple[float, dict[str, Any]] | None]
@@ -21,13 +21,13 @@ Behaviour = Callable[[str, dict[str, Any]], tuple[float, dict[str, Any]] | None]
 
 @dataclass
 class FakeFleet:
-    """What a conductor sees of a fleet."""
+    """What a scheduler sees of a fleet."""
 
     behave: Behaviour
     now: float = 0.0
     sent: list[tuple[float, str, dict[str, Any]]] = field(default_factory=list)
     dead: set[str] = field(default_factory=set)
-    _events: list[tuple[float, int, Message]] = field(default_factory=list)
+    _events: list[tuple[float, int, AgentMessage]] = field(default_factory=list)
     _order: "itertools.count[int]" = field(default_factory=itertools.count)
 
     def clock(self) -> float:
@@ -39,18 +39,18 @@ class FakeFleet:
         self.sent.append((self.now, host, body))
         answer = None if host in self.dead else self.behave(host, body)
         if answer is not None:
-            self.post(answer[0], Message(host, {"is": "done", "task": body["task"], **answer[1]}))
+            self.post(answer[0], AgentMessage(host, {"type": "done", "task": body["task"], **answer[1]}))
 
-    def lose(self, host: str, after_s: float, why: str = "killed") -> None:
+    def lose(self, host: str, after_s: float, reason: str = "killed") -> None:
         """Its connection will be cut; what it said before comes first."""
         self.dead.add(host)
-        self.post(after_s, Message(host, None, HostError(host, f"its agent is gone: {why}")))
+        self.post(after_s, AgentMessage(host, None, HostError(host, f"its agent is gone: {reason}")))
 
-    def post(self, after_s: float, message: Message) -> None:
+    def post(self, after_s: float, message: AgentMessage) -> None:
         """Something will come."""
         heapq.heappush(self._events, (self.now + after_s, next(self._order), message))
 
-    def receive(self, timeout_s: float) -> Message | None:
+    def receive(self, timeout_s: float) -> AgentMessage | None:
         """The next message within that time; the clock goes on."""
         until = self.now + max(0.0, timeout_s)
         if self._events and self._events[0][0] <= until:
@@ -61,23 +61,26 @@ class FakeFleet:
         return None
 
 
-def conductor_of(fleet: FakeFleet, n: int) -> Conductor:
-    """A conductor over hosts ``h0``, ``h1``, ..., each with a kernel and 8 cores of its own."""
-    conductor = Conductor(cast(Fleet, fleet), [f"h{i}" for i in range(n)], fleet.clock)
+def scheduler_of(fleet: FakeFleet, n: int) -> ProbeScheduler:
+    """A scheduler over hosts ``h0``, ``h1``, ..., each with a kernel and 8 cores of its own."""
+    scheduler = ProbeScheduler(cast(Fleet, fleet), [f"h{i}" for i in range(n)], fleet.clock)
     for host in range(n):
-        conductor.settle(host, f"boot-{host}", 8)
-    return conductor
+        scheduler.set_machine(host, f"boot-{host}", 8)
+    return scheduler
 
 
-def survey_of(fleet: FakeFleet, n: int, settings: Settings | None = None) -> Survey:
-    """A survey whose agents are all ready; ``h3`` has address 10.0.0.3."""
-    found = Measurements(Hosts(tuple(Host(f"h{i}", f"10.0.0.{i}") for i in range(n))))
-    ready = {
+def session_of(fleet: FakeFleet, n: int, settings: ProbeSettings | None = None) -> ProbeSession:
+    """A session whose agents are all ready; ``h3`` has address 10.0.0.3."""
+    measurements = Measurements(Hosts(tuple(Host(f"h{i}", f"10.0.0.{i}") for i in range(n))))
+    agents = {
         i: {"address": f"10.0.0.{i}", "port": 1000 + i, "stamps": True, "tcp_port": 2000 + i, "ssh_port": 22}
         for i in range(n)
     }
-    work = Work(settings or Settings(), ready, found)
-    return cast(Survey, SimpleNamespace(found=found, work=work, ready=ready, conductor=conductor_of(fleet, n)))
+    context = MeasurementContext(settings or ProbeSettings(), agents, measurements)
+    return cast(
+        ProbeSession,
+        SimpleNamespace(measurements=measurements, context=context, agents=agents, scheduler=scheduler_of(fleet, n)),
+    )
 
 
 def host_at(address: str) -> int:

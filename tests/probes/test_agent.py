@@ -13,9 +13,9 @@ from plink.errors import PlinkError
 from plink.model.hosts import Host, Hosts
 from plink.remote.fleet import LEASE_S, Fleet
 from probes.measurements import Measurements
-from probes.methods import Settings
+from probes.methods import ProbeSettings
+from probes.session import PROGRAM, ProbeProgress, ProbeSession
 from probes.stamp import Key, unpack_reflector
-from probes.survey import PROGRAM, Survey, Watcher
 from tests.child_hosts import WAIT_S, ChildHosts, ends
 from tests.probes.echo_peers import probe, udp
 
@@ -23,7 +23,7 @@ KEY = bytes(range(32))
 Ask = Callable[..., dict[str, Any]]
 
 
-class Agent:
+class AgentUnderTest:
     """One agent on this machine, and its controller."""
 
     def __init__(self, children: ChildHosts, lease_s: float = LEASE_S) -> None:
@@ -33,11 +33,11 @@ class Agent:
             self.fleet = Fleet(children, PROGRAM, lease_s)
             settings = {"key": KEY.hex(), "source_ports": 2, "handshakes": True}
             assert self.fleet.start([Host("a", "127.0.0.1")], settings) == {}
-            self.fleet.send("a", do="begin", asked="127.0.0.1")
+            self.fleet.send("a", method="begin", address="127.0.0.1")
             self.ready = self.hear()
-            if self.ready["is"] == "ready":
+            if self.ready["type"] == "ready":
                 return
-            assert self.ready == {"is": "busy"}
+            assert self.ready == {"type": "busy"}
             assert time.monotonic() < deadline
             self.fleet.close()
 
@@ -51,9 +51,9 @@ class Agent:
     def ask(self, do: str, **more: Any) -> dict[str, Any]:
         """One command and its answer."""
         self.tasks += 1
-        self.fleet.send("a", do=do, task=self.tasks, **more)
+        self.fleet.send("a", method=do, task=self.tasks, **more)
         answer = self.hear()
-        assert (answer["is"], answer["task"]) == ("done", self.tasks)
+        assert (answer["type"], answer["task"]) == ("done", self.tasks)
         return answer
 
 
@@ -65,14 +65,14 @@ def children() -> Iterator[ChildHosts]:
 
 
 @pytest.fixture(scope="module")
-def agent(children: ChildHosts) -> Iterator[Agent]:
+def agent(children: ChildHosts) -> Iterator[AgentUnderTest]:
     """An agent that is ready."""
-    agent = Agent(children)
+    agent = AgentUnderTest(children)
     yield agent
     agent.fleet.close()
 
 
-def test_an_agent_says_where_it_is_and_what_it_is(agent: Agent) -> None:
+def test_an_agent_says_where_it_is_and_what_it_is(agent: AgentUnderTest) -> None:
     ready = agent.ready
     assert ready["address"] == "127.0.0.1"
     assert ready["hostname"] == socket.gethostname()
@@ -82,57 +82,57 @@ def test_an_agent_says_where_it_is_and_what_it_is(agent: Agent) -> None:
     assert 0 < ready["port"] != ready["tcp_port"] > 0
 
 
-def test_a_second_agent_of_a_host_finds_it_busy(agent: Agent, children: ChildHosts) -> None:
+def test_a_second_agent_of_a_host_finds_it_busy(agent: AgentUnderTest, children: ChildHosts) -> None:
     """Two probes of the same hosts at once are kept apart."""
     with Fleet(children, PROGRAM) as second:
         second.start([Host("a", "127.0.0.1")], {"key": KEY.hex(), "source_ports": 1})
-        second.send("a", do="begin", asked="127.0.0.1")
-        said = second.receive(WAIT_S)
-        assert said is not None
-        assert said.body == {"is": "busy"}
-        gone = second.receive(WAIT_S)
-        assert gone is not None
-        assert gone.body is None
+        second.send("a", method="begin", address="127.0.0.1")
+        reply = second.receive(WAIT_S)
+        assert reply is not None
+        assert reply.body == {"type": "busy"}
+        end = second.receive(WAIT_S)
+        assert end is not None
+        assert end.body is None
 
 
-def test_a_survey_of_busy_hosts_says_so(agent: Agent, children: ChildHosts) -> None:
+def test_session_of_busy_hosts_is_refused(agent: AgentUnderTest, children: ChildHosts) -> None:
     hosts = Hosts((Host("a", "127.0.0.1"), Host("b", "127.0.0.1")))
-    survey = Survey(Measurements(hosts), children, Settings(), time.monotonic)
-    with survey, pytest.raises(PlinkError, match=r"a: another plink probe is at work on it.*; b: another"):
-        survey.start(Watcher())
+    session = ProbeSession(Measurements(hosts), children, ProbeSettings(), time.monotonic)
+    with session, pytest.raises(PlinkError, match=r"a: another plink probe is running on it.*; b: another"):
+        session.start(ProbeProgress())
 
 
-def test_a_survey_of_one_host_is_refused(children: ChildHosts) -> None:
+def test_session_of_one_host_is_refused(children: ChildHosts) -> None:
     hosts = Hosts((Host("a", "127.0.0.1"),))
-    with pytest.raises(PlinkError, match="nothing to measure with one host"):
-        Survey(Measurements(hosts), children, Settings(), time.monotonic)
+    with pytest.raises(PlinkError, match="has no network to measure"):
+        ProbeSession(Measurements(hosts), children, ProbeSettings(), time.monotonic)
 
 
-def test_what_it_cannot_do_it_says(agent: Agent) -> None:
-    assert agent.ask("dance")["error"] == "this agent cannot dance"
-    assert agent.ask("flow_receive", token="00", seconds=1)["error"] == "this agent cannot flow_receive"
+def test_what_it_cannot_do_it_says(agent: AgentUnderTest) -> None:
+    assert agent.ask("dance")["error"] == "unknown request 'dance'"
+    assert agent.ask("flow_exchange", receive_token="00", seconds=1)["error"] == "nothing listens for the flow"
 
 
-def test_it_measures_handshakes_with_its_own_port(agent: Agent) -> None:
+def test_it_measures_handshakes_with_its_own_port(agent: AgentUnderTest) -> None:
     """As many as a pair ever takes: nobody accepts while it measures, so they must fit the backlog."""
-    found = agent.ask("tcp", peer="127.0.0.1", ports=[agent.ready["tcp_port"], None], count=100)
-    assert (found["sent"], found["received"]) == (100, 100)
+    result = agent.ask("tcp", peer="127.0.0.1", ports=[agent.ready["tcp_port"], None], count=100)
+    assert (result["sent"], result["received"]) == (100, 100)
 
 
-def test_it_says_what_its_host_is_like(agent: Agent) -> None:
-    found = agent.ask("inspect", peers=["127.0.0.1"])
-    assert found["interface"] == "lo"
-    assert found["mtu"] == 65536
-    assert found["kernel"] == os.uname().release
-    assert set(found["tools"]) == {"fping", "iperf3", "ethtool", "mpirun"}
-    assert found["counters"] == {}
+def test_it_says_what_its_host_is_like(agent: AgentUnderTest) -> None:
+    result = agent.ask("inspect", peers=["127.0.0.1"])
+    assert result["interface"] == "lo"
+    assert result["mtu"] == 65536
+    assert result["kernel"] == os.uname().release
+    assert set(result["tools"]) == {"fping", "iperf3", "ethtool", "mpirun"}
+    assert result["counters"] == {}
 
 
-def test_its_reflector_answers_the_pair_it_was_told_of(agent: Agent) -> None:
+def test_its_reflector_answers_the_pair_it_was_told_of(agent: AgentUnderTest) -> None:
     with udp("127.0.0.2") as peer:
         peer.settimeout(WAIT_S)
         task = {"ssid_out": 1, "ssid_in": 2, "count": 10, "window": 4, "timeout_s": 0.2, "task": 10_000}
-        agent.fleet.send("a", do="pair", peer=["127.0.0.2", peer.getsockname()[1]], **task)
+        agent.fleet.send("a", method="pair", peer=["127.0.0.2", peer.getsockname()[1]], **task)
         assert len(peer.recv(2000)) == 112  # its greeting: it knows of the pair now
         peer.sendto(probe(Key(KEY), 5, 2), ("127.0.0.1", agent.ready["port"]))
         while True:
@@ -149,7 +149,7 @@ def test_it_ends_with_its_controller(children: ChildHosts) -> None:
     before = len(children.started)
     fleet = Fleet(children, PROGRAM)
     fleet.start([Host("a", "127.0.0.1")], {"key": KEY.hex(), "source_ports": 1})
-    fleet.send("a", do="begin", asked="127.0.0.1")
+    fleet.send("a", method="begin", address="127.0.0.1")
     assert fleet.receive(WAIT_S) is not None
     fleet.close()
     assert all(ends(process.pid) for process in children.started[before:])

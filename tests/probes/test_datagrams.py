@@ -28,12 +28,12 @@ def pair(address: str) -> tuple[socket.socket, socket.socket]:
 
 def taken(inbox: Inbox, sock: socket.socket, number: int) -> list[tuple[bytes, bytes, int, int]]:
     """So many datagrams, waited for."""
-    found: list[tuple[bytes, bytes, int, int]] = []
+    datagrams: list[tuple[bytes, bytes, int, int]] = []
     deadline = time.monotonic() + WAIT_S
-    while len(found) < number:
-        assert time.monotonic() < deadline, found
-        found += inbox.receive(sock)
-    return found
+    while len(datagrams) < number:
+        assert time.monotonic() < deadline, datagrams
+        datagrams += inbox.receive(sock)
+    return datagrams
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
@@ -45,17 +45,17 @@ def test_a_batch_says_of_each_packet_what_recvmsg_would(address: str) -> None:
         before = time.time_ns()
         for number in range(100):  # more than one batch
             sender.sendto(bytes([number]) * (number + 1), receiver.getsockname()[:2])
-        found = taken(inbox, receiver, 100)
+        datagrams = taken(inbox, receiver, 100)
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         here = socket.inet_pton(family, address) + sender.getsockname()[1].to_bytes(2, "big")
-        assert [(packet, peer, ttl) for packet, peer, _, ttl in found] == [
+        assert [(packet, peer, ttl) for packet, peer, _, ttl in datagrams] == [
             (bytes([number]) * (number + 1), here, 64) for number in range(100)
         ]
         stamps: list[tuple[int, int]] = []
         while len(stamps) < 100:
             stamps += inbox.sent_at(sender)
         assert [number for number, _ in stamps] == list(range(100))
-        for (_, left), (_, _, arrived, _) in zip(stamps, found, strict=True):
+        for (_, left), (_, _, arrived, _) in zip(stamps, datagrams, strict=True):
             assert before <= left <= arrived <= time.time_ns()
         assert inbox.receive(receiver) == []
         assert inbox.sent_at(sender) == []

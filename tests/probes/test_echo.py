@@ -47,8 +47,8 @@ def test_a_result_is_told_once_and_the_reflector_goes_on() -> None:
         b.begin(task((HERE, a.port), task=2, ssid_out=6, ssid_in=5, count=2000))
         short, long = running.results(2)
         assert (short["received"], long["received"]) == (20, 2000)
-        assert a.proceed() is None
-        assert a.waits_s() is None
+        assert a.poll_result() is None
+        assert a.poll_timeout_s() is None
 
 
 def test_a_new_task_drops_the_one_before() -> None:
@@ -72,10 +72,10 @@ def test_every_probe_is_a_full_packet_from_each_of_the_source_ports() -> None:
     assert result["hops"] == 255 - 250
     counted = [peer.sources[-64:].count(source) for source in set(peer.sources)]
     assert counted == [16] * 4
-    assert {question[3] for question in peer.heard} == {11}
-    greetings = len(peer.heard) - 64
+    assert {question[3] for question in peer.probes} == {11}
+    greetings = len(peer.probes) - 64
     numbers = [*range(GREETINGS, GREETINGS + greetings), *range(64)]
-    assert [question[0] for question in peer.heard] == numbers
+    assert [question[0] for question in peer.probes] == numbers
 
 
 @pytest.fixture
@@ -112,15 +112,15 @@ def test_a_host_that_waits_for_nothing_but_the_end_sleeps(monkeypatch: pytest.Mo
     echo = Echo(KEY, HERE, source_ports=1)
     with Running(echo):
         echo.begin(task((THERE, 9), timeout_s=3600.0))
-        assert echo.proceed() is None
-        wait_s = echo.waits_s()
+        assert echo.poll_result() is None
+        wait_s = echo.poll_timeout_s()
         assert wait_s is not None
         assert wait_s > 0
 
 
 def test_an_answer_that_is_none_does_not_count() -> None:
     """Every probe gets a wrong answer, of each kind in turn; half of each kind's a right one after it."""
-    elsewhere, stranger = udp(ELSEWHERE), HandDriven(Key(b"another run"), lambda question: [])
+    elsewhere, client = udp(ELSEWHERE), HandDriven(Key(b"another run"), lambda question: [])
 
     def wrong(question: Question) -> tuple[socket.socket, bytes]:
         right = peer.answer(question)[1]
@@ -129,7 +129,7 @@ def test_an_answer_that_is_none_does_not_count() -> None:
         kinds = [
             lambda: (elsewhere, right),
             lambda: peer.answer(question, ssid=question[3] + 1),
-            lambda: (peer.sock, stranger.answer(question)[1]),
+            lambda: (peer.sock, client.answer(question)[1]),
             lambda: peer.answer((question[0] + 100_000, *question[1:])),
             lambda: (peer.sock, right[:-1]),
             lambda: (peer.sock, right + b"\0"),
@@ -143,7 +143,7 @@ def test_an_answer_that_is_none_does_not_count() -> None:
         return answers if question[0] // 8 % 2 else [*answers, peer.answer(question)]
 
     peer = HandDriven(KEY, rule)
-    with elsewhere, stranger.sock:
+    with elsewhere, client.sock:
         result = measured(peer, timeout_s=2.0, window=48, count=48)
     assert (result["sent"], result["received"]) == (48, 24)
 

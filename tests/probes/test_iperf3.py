@@ -47,15 +47,15 @@ def task(port: int, **changes: Any) -> dict[str, Any]:
 
 
 def test_what_was_received_counts_and_the_smallest_round_trip_of_the_streams() -> None:
-    found = read_iperf3(json.dumps(report({"min_rtt": 31}, {"min_rtt": 12}, {"min_rtt": 0})))
-    assert found == {"gbps": pytest.approx(7.854501872659177), "min_rtt_us": 12}
+    result = read_iperf3(json.dumps(report({"min_rtt": 31}, {"min_rtt": 12}, {"min_rtt": 0})))
+    assert result == {"gbps": pytest.approx(7.854501872659177), "min_rtt_us": 12}
 
 
 @pytest.mark.parametrize("wrong", [math.inf, -1, None, "31", True])
 def test_a_round_trip_that_cannot_be_one_does_not_count(wrong: Any) -> None:
     """One that is not finite would not go back to the controller: the message could not be written."""
-    found = read_iperf3(json.dumps(report({"min_rtt": wrong}, {"min_rtt": 31})))
-    assert found == {"gbps": pytest.approx(7.8545), "min_rtt_us": 31}
+    result = read_iperf3(json.dumps(report({"min_rtt": wrong}, {"min_rtt": 31})))
+    assert result == {"gbps": pytest.approx(7.8545), "min_rtt_us": 31}
 
 
 @pytest.mark.parametrize("document", [REFUSED, BUSY, report({}) | {"error": "interrupt - the client has terminated"}])
@@ -82,33 +82,33 @@ def test_what_is_no_report_is_said_to_be_none(text: str) -> None:
     ).map(json.dumps)
 )
 def test_anything_printed_is_a_result_or_an_error(text: str) -> None:
-    found = read_iperf3(text)
-    assert set(found) in ({"error"}, {"gbps", "min_rtt_us"})
+    result = read_iperf3(text)
+    assert set(result) in ({"error"}, {"gbps", "min_rtt_us"})
 
 
 def test_a_test_too_short_to_have_counted_anything_is_an_error() -> None:
     """2 MB on a fast link: iperf3 3.12 says 0 bytes received, and no error."""
     document = report({"min_rtt": 8})
     document["end"]["sum_received"] = {"bytes": 0, "bits_per_second": 0, "sender": True}
-    assert read_iperf3(json.dumps(document)) == {"error": "the server counted nothing; the test was too short"}
+    assert read_iperf3(json.dumps(document)) == {"error": "the server received no data; the test was too short"}
 
 
 @needs_iperf3
 @pytest.mark.parametrize("streams", [1, 3])
 def test_a_test_bounded_by_bytes(streams: int) -> None:
     server = Iperf3Server()
-    with contextlib.closing(_Ended(server)):
+    with contextlib.closing(Stopping(server)):
         port = server.serve("127.0.0.1", WAIT_S)["port"]
-        found = iperf3(task(port, bytes=100_000_000, streams=streams))
-        assert found["gbps"] > 0
-        assert found["min_rtt_us"] > 0
+        result = iperf3(task(port, bytes=100_000_000, streams=streams))
+        assert result["gbps"] > 0
+        assert result["min_rtt_us"] > 0
 
 
 @needs_iperf3
 def test_a_server_that_is_busy_says_so() -> None:
     """iperf3 ends with exit status 0 then."""
     server = Iperf3Server()
-    with contextlib.closing(_Ended(server)):
+    with contextlib.closing(Stopping(server)):
         port = server.serve("127.0.0.1", WAIT_S)["port"]
         argv = [str(which("iperf3")), "-c", "127.0.0.1", "-p", str(port), "-t", "60", "-b", "1M", "--forceflush"]
         with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as first:
@@ -128,7 +128,7 @@ def test_a_server_that_is_not_there_is_refused() -> None:
 
 
 @needs_iperf3
-def test_a_server_that_accepts_and_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_times_out_on_a_silent_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """No option of iperf3 ends this; the client is killed from outside."""
     monkeypatch.setattr(probes.agent.tools, "_GRACE_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -136,11 +136,11 @@ def test_a_server_that_accepts_and_says_nothing_is_given_up(monkeypatch: pytest.
         accepted: list[socket.socket] = []
         thread = threading.Thread(target=lambda: accepted.append(server.accept()[0]))
         thread.start()
-        found = iperf3(task(server.getsockname()[1]))
+        result = iperf3(task(server.getsockname()[1]))
         thread.join(WAIT_S)
         assert len(accepted) == 1
         accepted[0].close()
-    assert found == {"error": "no end within 2 s; killed"}
+    assert result == {"error": "timed out after 2 s; killed"}
 
 
 def test_where_iperf3_is_missing_both_ends_say_so(nothing_installed: Path) -> None:
@@ -150,36 +150,36 @@ def test_where_iperf3_is_missing_both_ends_say_so(nothing_installed: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("script", "why"),
+    ("script", "error"),
     [
-        ("echo 'iperf3: error - unable to start listener'; exit 1", "ended: iperf3: error - unable to start listener"),
-        ("exit 0", "its iperf3 server ended: "),
-        ("exec sleep 60", "its iperf3 server does not come up"),
+        ("echo 'iperf3: error - unable to start listener'; exit 1", "exited: iperf3: error - unable to start listener"),
+        ("exit 0", "the iperf3 server exited: "),
+        ("exec sleep 60", "the iperf3 server did not listen"),
     ],
 )
-def test_a_server_that_does_not_come_up_is_told(
-    script: str, why: str, nothing_installed: Path, monkeypatch: pytest.MonkeyPatch
+def test_server_that_does_not_start_is_an_error(
+    script: str, error: str, nothing_installed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probes.agent.tools, "_GRACE_S", 0.5)
     program(nothing_installed, "iperf3", f"PATH=/usr/bin:/bin; {script}")
-    assert why in Iperf3Server().serve("127.0.0.1", 1.0)["error"]
+    assert error in Iperf3Server().serve("127.0.0.1", 1.0)["error"]
 
 
 def test_a_server_is_killed_when_its_time_is_over(nothing_installed: Path) -> None:
     program(nothing_installed, "iperf3", "echo Server listening; PATH=/usr/bin:/bin; exec sleep 60")
     server = Iperf3Server()
     assert "port" in server.serve("127.0.0.1", 60.0)
-    server.look()
+    server.reap()
     process = server._process
     assert process is not None
     assert process.poll() is None
-    server._kill_at = 0.0
-    server.look()
+    server._deadline = 0.0
+    server.reap()
     assert server._process is None
     assert process.returncode == -9
 
 
-class _Ended:
+class Stopping:
     """Something whose ``close`` ends a server."""
 
     def __init__(self, server: Iperf3Server) -> None:

@@ -72,7 +72,7 @@ class Link:
                 assert answer is not None
                 mine = to[not of_a]
                 other = peer_of(THERE if of_a else HERE)
-                self.carry(lambda: mine.answered(answer, other, self.time_ns()), of_a, True, sequence)
+                self.carry(lambda: mine.on_answer(answer, other, self.time_ns()), of_a, True, sequence)
 
             self.carry(at_the_peer, of_a, False, sequence)
 
@@ -96,12 +96,14 @@ def measured(monkeypatch: pytest.MonkeyPatch, link: Link) -> dict[str, Any]:
     inbox = cast(Inbox, SimpleNamespace(sent_at=lambda sock: []))
     ends: list[Session] = []
     for own, peer, of_a, (out, back) in ((HERE, THERE, True, (5, 6)), (THERE, HERE, False, (6, 5))):
-        told = task((peer, PORT), ssid_out=out, ssid_in=back, count=COUNT, window=32, timeout_s=0.25)
-        ends.append(Session(told, [link.sends(own, of_a, ends)], inbox))
+        request = task((peer, PORT), ssid_out=out, ssid_in=back, count=COUNT, window=32, timeout_s=0.25)
+        ends.append(Session(request, [link.sends(own, of_a, ends)], inbox))
     while not all(end.is_over() for end in ends):
         for end in ends:
             end.send(KEY)
-        link.until(link.now_s + max(1e-6, min((end.waits_s() for end in ends if not end.is_over()), default=0.0)))
+        link.until(
+            link.now_s + max(1e-6, min((end.poll_timeout_s() for end in ends if not end.is_over()), default=0.0))
+        )
     return ends[0].result()
 
 

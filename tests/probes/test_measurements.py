@@ -13,7 +13,7 @@ from plink.errors import InputError
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network, network_from_json, read_network
 from probes.agent.summary import summary
-from probes.measurements import Measurements, resumed
+from probes.measurements import Measurements, measurements_from
 
 NANOSECONDS = st.lists(st.integers(-(10**6), 10**9), max_size=30)
 
@@ -32,81 +32,81 @@ def result(round_trips_ns: list[int], sent: int, **more: Any) -> dict[str, Any]:
 def measurements(draw: st.DrawFn) -> Measurements:
     """Some pairs measured by some method, some failed, some never tried."""
     n = draw(st.integers(2, 4))
-    found = Measurements(hosts(n))
+    measurements = Measurements(hosts(n))
     if draw(st.booleans()):
-        found.bandwidth = np.full((n, n), np.nan)
+        measurements.bandwidth = np.full((n, n), np.nan)
     for i in range(n):
         for j in range(n):
             what = draw(st.sampled_from(["stamp", "icmp", "tcp", "fail", "never"])) if i != j else "never"
             if what == "fail":
-                found.fail(i, j, draw(st.sampled_from(["a firewall", "it died"])))
+                measurements.record_error(i, j, draw(st.sampled_from(["a firewall", "it died"])))
             elif what != "never":
                 times = draw(NANOSECONDS)
                 more = {"reflected": len(times) + draw(st.integers(0, 3))} if what == "stamp" else {}
                 hops = draw(st.none() | st.integers(0, 9))
-                found.note(i, j, what, result(times, len(times) + draw(st.integers(3, 6)), hops=hops, **more))
-                if found.bandwidth is not None:
-                    found.bandwidth[i, j] = draw(st.floats(0.001, 400))
-        found.machines[i] = draw(st.none() | st.just({"hostname": f"h{i}", "cores": 2}))
-    return found
+                measurements.record(i, j, what, result(times, len(times) + draw(st.integers(3, 6)), hops=hops, **more))
+                if measurements.bandwidth is not None:
+                    measurements.bandwidth[i, j] = draw(st.floats(0.001, 400))
+        measurements.machines[i] = draw(st.none() | st.just({"hostname": f"h{i}", "cores": 2}))
+    return measurements
 
 
-def without_time(found: Measurements) -> dict[str, Any]:
+def without_time(measurements: Measurements) -> dict[str, Any]:
     """The document, the moment it was made left out."""
-    document = found.network().to_json()
+    document = measurements.network().to_json()
     assert document.pop("measured_at")
     return json.loads(json.dumps(document, allow_nan=False))
 
 
 @given(measurements())
-def test_what_was_written_is_what_the_next_run_goes_on_with(found: Measurements) -> None:
-    document = without_time(found)
-    again = resumed(network_from_json(document | {"measured_at": "then"}, "a file"))
+def test_what_was_written_is_what_the_next_run_goes_on_with(measurements: Measurements) -> None:
+    document = without_time(measurements)
+    again = measurements_from(network_from_json(document | {"measured_at": "then"}, "a file"))
     assert without_time(again) == document
-    assert again.missing() == found.missing()
-    assert again.errors == found.errors
+    assert again.missing() == measurements.missing()
+    assert again.errors == measurements.errors
 
 
 @given(measurements())
-def test_every_hole_of_a_tried_pair_has_a_reason(found: Measurements) -> None:
-    document = without_time(found)
-    names = found.hosts.names
+def test_every_hole_of_a_tried_pair_has_a_reason(measurements: Measurements) -> None:
+    document = without_time(measurements)
+    names = measurements.hosts.names
     reasons = {(error["from"], error["to"]): error["why"] for error in document["errors"]}
     for i, row in enumerate(document["latency_us"]):
         for j, value in enumerate(row):
             if i == j:
                 assert value == 0
             elif value is None:
-                assert bool(reasons.get((names[i], names[j]))) == ((i, j) in found.errors)
-                assert found.method[i, j] == 0 or reasons[names[i], names[j]]
+                assert bool(reasons.get((names[i], names[j]))) == ((i, j) in measurements.errors)
+                assert measurements.method[i, j] == 0 or reasons[names[i], names[j]]
             else:
                 assert (names[i], names[j]) not in reasons
                 assert value > 0
 
 
 def test_loss_is_told_by_direction_where_the_reflector_numbers_its_answers() -> None:
-    found = Measurements(hosts(3))
-    found.note(0, 1, "stamp", result([30_000] * 72, 100, reflected=90))
-    found.note(0, 2, "icmp", result([30_000] * 72, 100))
-    assert found.loss_forward[0, 1] == pytest.approx(0.1)
-    assert found.loss_back[0, 1] == pytest.approx(0.2)
-    assert found.loss_forward[0, 2] == pytest.approx(0.28)
-    assert np.isnan(found.loss_back[0, 2])
+    measurements = Measurements(hosts(3))
+    measurements.record(0, 1, "stamp", result([30_000] * 72, 100, reflected=90))
+    measurements.record(0, 2, "icmp", result([30_000] * 72, 100))
+    assert measurements.loss_forward[0, 1] == pytest.approx(0.1)
+    assert measurements.loss_back[0, 1] == pytest.approx(0.2)
+    assert measurements.loss_forward[0, 2] == pytest.approx(0.28)
+    assert np.isnan(measurements.loss_back[0, 2])
 
 
 def test_a_pair_that_nothing_came_back_from_says_why_until_it_does() -> None:
-    found = Measurements(hosts(2))
-    found.note(0, 1, "stamp", result([], 0, reflected=0))
-    found.note(1, 0, "icmp", result([], 20, error="fping: no route to host"))
-    assert found.errors[0, 1].startswith("no probe was answered")
-    assert found.errors[1, 0] == "fping: no route to host"
-    assert found.missing() == [(0, 1)]
-    assert found.loss_forward[1, 0] == 1.0
+    measurements = Measurements(hosts(2))
+    measurements.record(0, 1, "stamp", result([], 0, reflected=0))
+    measurements.record(1, 0, "icmp", result([], 20, error="fping: no route to host"))
+    assert measurements.errors[0, 1].startswith("no probe was answered")
+    assert measurements.errors[1, 0] == "fping: no route to host"
+    assert measurements.missing() == [(0, 1)]
+    assert measurements.loss_forward[1, 0] == 1.0
     for i, j in ((0, 1), (1, 0)):
-        found.note(i, j, "tcp", result([40_000], 1))
-    assert found.errors == {}
-    assert found.missing() == []
-    document = found.network().to_json()
+        measurements.record(i, j, "tcp", result([40_000], 1))
+    assert measurements.errors == {}
+    assert measurements.missing() == []
+    document = measurements.network().to_json()
     assert document["methods"][document["method_used"][0][1]] == "tcp"
     assert document["clocks"][document["clock_used"][0][1]] == "kernel"
 
@@ -118,35 +118,35 @@ def test_a_file_of_three_keys_can_be_gone_on_with() -> None:
         "latency_us": [[0, 12.5], [None, 0]],
         "bandwidth_gbps": None,
     }
-    found = resumed(network_from_json(document, "a file"))
-    assert found.missing() == [(0, 1)]
-    assert found.latency[0, 1] == 12.5
-    assert found.samples.sum() == 0
+    measurements = measurements_from(network_from_json(document, "a file"))
+    assert measurements.missing() == [(0, 1)]
+    assert measurements.latency[0, 1] == 12.5
+    assert measurements.samples.sum() == 0
 
 
 @pytest.mark.parametrize("key", ["jitter_us", "samples"])
 def test_a_matrix_of_another_shape_is_named(key: str) -> None:
     document = without_time(Measurements(hosts(3))) | {key: [[0, 0], [0, 0]]}
     with pytest.raises(InputError, match=f"a file: {key}"):
-        resumed(network_from_json(document, "a file"))
+        measurements_from(network_from_json(document, "a file"))
 
 
 def test_the_shared_links_of_the_run_before_are_kept(tmp_path: Path) -> None:
     """The run that goes on may not measure them anew."""
-    found = Measurements(hosts(2))
-    found.details["shared_links"] = [{"members": ["h0"], "out_gbps": 0.2}]
-    found.network().write(tmp_path / "n.json")
-    again = resumed(read_network(tmp_path / "n.json")).network()
+    measurements = Measurements(hosts(2))
+    measurements.details["shared_links"] = [{"members": ["h0"], "out_gbps": 0.2}]
+    measurements.network().write(tmp_path / "n.json")
+    again = measurements_from(read_network(tmp_path / "n.json")).network()
     assert again.details["shared_links"] == [{"members": ["h0"], "out_gbps": 0.2}]
 
 
 @given(NANOSECONDS)
 def test_a_summary_is_the_nearest_rank_of_the_positive_ones(times: list[int]) -> None:
-    said = summary(times)
+    result_ = summary(times)
     good = sorted(time for time in times if time > 0)
-    assert said["received"] == len(times)
-    assert said["clock_steps"] == len(times) - len(good)
-    for p, value in zip((1, 10, 50, 90, 99), said["percentiles_us"], strict=True):
+    assert result_["received"] == len(times)
+    assert result_["clock_steps"] == len(times) - len(good)
+    for p, value in zip((1, 10, 50, 90, 99), result_["percentiles_us"], strict=True):
         if not good:
             assert value is None
         else:
@@ -156,10 +156,10 @@ def test_a_summary_is_the_nearest_rank_of_the_positive_ones(times: list[int]) ->
 
 def test_what_a_file_holds_can_be_measured_again() -> None:
     two = hosts(2)
-    found = resumed(Network(two, np.zeros((2, 2)), np.ones((2, 2))))
-    found.latency[0, 1] = 3.0
-    assert found.bandwidth is not None
-    found.bandwidth[0, 1] = 2.0
-    network = found.network()
+    measurements = measurements_from(Network(two, np.zeros((2, 2)), np.ones((2, 2))))
+    measurements.latency[0, 1] = 3.0
+    assert measurements.bandwidth is not None
+    measurements.bandwidth[0, 1] = 2.0
+    network = measurements.network()
     assert network.bandwidth_gbps is not None
     assert (network.latency_us[0, 1], network.bandwidth_gbps[0, 1]) == (3.0, 2.0)

@@ -5,17 +5,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probes.methods import Settings, Work, errand
-from probes.survey import Survey
-from tests.probes.fake_fleet import Behaviour, FakeFleet, round_trips, survey_of
+from probes.methods import MeasurementContext, ProbeSettings, probe_task
+from probes.session import ProbeSession
+from tests.probes.fake_fleet import Behaviour, FakeFleet, round_trips, session_of
 
 
-def measured(behave: Behaviour, method: str, settings: Settings | None = None) -> tuple[FakeFleet, Survey]:
+def measured(behave: Behaviour, method: str, settings: ProbeSettings | None = None) -> tuple[FakeFleet, ProbeSession]:
     """One pair of two hosts by a method."""
     fleet = FakeFleet(behave)
-    survey = survey_of(fleet, 2, settings)
-    survey.conductor.run([errand(survey.work, method, 0, 1)])
-    return fleet, survey
+    session = session_of(fleet, 2, settings)
+    session.scheduler.run([probe_task(session.context, method, 0, 1)])
+    return fleet, session
 
 
 def one_sided(host: str, body: dict[str, Any]) -> tuple[float, dict[str, Any]]:
@@ -24,30 +24,30 @@ def one_sided(host: str, body: dict[str, Any]) -> tuple[float, dict[str, Any]]:
 
 
 def test_both_ends_of_a_stamp_pair_are_told_the_same_at_the_same_time() -> None:
-    settings = Settings(count=1000, window=16, timeout_s=0.5)
-    fleet, survey = measured(one_sided, "stamp", settings)
+    settings = ProbeSettings(count=1000, window=16, timeout_s=0.5)
+    fleet, session = measured(one_sided, "stamp", settings)
     (at_a, a, to_a), (at_b, b, to_b) = fleet.sent
     assert (at_a, a, at_b, b) == (0.0, "h0", 0.0, "h1")
     assert (to_a["peer"], to_b["peer"]) == (["10.0.0.1", 1001], ["10.0.0.0", 1000])
     assert (to_a["ssid_out"], to_a["ssid_in"]) == (to_b["ssid_in"], to_b["ssid_out"])
     assert to_a["ssid_out"] != to_a["ssid_in"]
-    for told in (to_a, to_b):
-        assert (told["do"], told["count"], told["window"], told["timeout_s"]) == ("pair", 500, 16, 0.5)
-    assert survey.found.latency[0, 1] == 30.0
-    assert survey.found.latency[1, 0] == 50.0
+    for request in (to_a, to_b):
+        assert (request["method"], request["count"], request["window"], request["timeout_s"]) == ("pair", 500, 16, 0.5)
+    assert session.measurements.latency[0, 1] == 30.0
+    assert session.measurements.latency[1, 0] == 50.0
 
 
 def test_no_session_number_is_used_twice() -> None:
     fleet = FakeFleet(one_sided)
-    survey = survey_of(fleet, 4)
-    survey.conductor.run([errand(survey.work, "stamp", i, j) for i in range(4) for j in range(i + 1, 4)])
+    session = session_of(fleet, 4)
+    session.scheduler.run([probe_task(session.context, "stamp", i, j) for i in range(4) for j in range(i + 1, 4)])
     used = [body["ssid_out"] for _, _, body in fleet.sent]
     assert len(used) == len(set(used)) == 12
 
 
-def errors_of(survey: Survey, method: str) -> dict[tuple[int, int], str]:
+def errors_of(session: ProbeSession, method: str) -> dict[tuple[int, int], str]:
     """Bandwidths have errors of their own."""
-    errors = (survey.found.errors, survey.found.bandwidth_errors)
+    errors = (session.measurements.errors, session.measurements.bandwidth_errors)
     assert not errors[method != "iperf3"]
     return errors[method == "iperf3"]
 
@@ -55,9 +55,9 @@ def errors_of(survey: Survey, method: str) -> dict[tuple[int, int], str]:
 def test_one_probe_at_a_time_where_a_kernel_stamps_nothing() -> None:
     """Without stamps at both ends a probe that waits behind others looks slow; there is time for all of them."""
     fleet = FakeFleet(one_sided)
-    survey = survey_of(fleet, 2)
-    survey.ready[1]["stamps"] = False
-    survey.conductor.run([errand(survey.work, "stamp", 0, 1)])
+    session = session_of(fleet, 2)
+    session.agents[1]["stamps"] = False
+    session.scheduler.run([probe_task(session.context, "stamp", 0, 1)])
     assert {host: body["window"] for _, host, body in fleet.sent} == {"h0": 1, "h1": 1}
 
 
@@ -65,29 +65,29 @@ def test_one_probe_at_a_time_where_a_kernel_stamps_nothing() -> None:
 def test_a_host_that_dies_meanwhile_fails_both_directions(method: str) -> None:
     fleet = FakeFleet(lambda host, body: None)
     fleet.lose("h1", 0.5)
-    survey = survey_of(fleet, 2)
-    survey.conductor.run([errand(survey.work, method, 0, 1)])
-    why = "h1: its agent is gone: killed"
-    assert errors_of(survey, method) == {(0, 1): why, (1, 0): why}
+    session = session_of(fleet, 2)
+    session.scheduler.run([probe_task(session.context, method, 0, 1)])
+    reason = "h1: its agent is gone: killed"
+    assert errors_of(session, method) == {(0, 1): reason, (1, 0): reason}
     assert fleet.now < 60.0
 
 
 @pytest.mark.parametrize("method", ["icmp", "iperf3"])
 def test_a_host_that_was_gone_before_fails_both_directions(method: str) -> None:
     fleet = FakeFleet(one_sided)
-    survey = survey_of(fleet, 2)
-    survey.conductor.lose(0, "SSH connection refused")
-    survey.conductor.run([errand(survey.work, method, 0, 1)])
-    why = "h0: SSH connection refused"
-    assert errors_of(survey, method) == {(0, 1): why, (1, 0): why}
+    session = session_of(fleet, 2)
+    session.scheduler.mark_lost(0, "SSH connection refused")
+    session.scheduler.run([probe_task(session.context, method, 0, 1)])
+    reason = "h0: SSH connection refused"
+    assert errors_of(session, method) == {(0, 1): reason, (1, 0): reason}
     assert fleet.sent == []
 
 
-@pytest.mark.parametrize(("method", "most"), [("icmp", 200), ("tcp", 100)])
-def test_tools_that_pay_for_each_probe_send_fewer(method: str, most: int) -> None:
-    fleet, survey = measured(one_sided, method)
-    assert [body["count"] for _, _, body in fleet.sent] == [most, most]
-    assert survey.found.network().to_json()["methods"][int(survey.found.method[0, 1])] == method
+@pytest.mark.parametrize(("method", "max_count"), [("icmp", 200), ("tcp", 100)])
+def test_tools_that_pay_for_each_probe_send_fewer(method: str, max_count: int) -> None:
+    fleet, session = measured(one_sided, method)
+    assert [body["count"] for _, _, body in fleet.sent] == [max_count, max_count]
+    assert session.measurements.network().to_json()["methods"][int(session.measurements.method[0, 1])] == method
 
 
 def test_the_reason_that_a_tool_gives_is_kept() -> None:
@@ -98,17 +98,17 @@ def test_the_reason_that_a_tool_gives_is_kept() -> None:
             return 1.0, round_trips(None) | {"error": "neither fping nor Scapy is installed there"}
         return 1.0, round_trips(20.0)
 
-    _, survey = measured(behave, "icmp")
-    assert survey.found.errors == {(0, 1): "neither fping nor Scapy is installed there"}
-    assert survey.found.latency[1, 0] == 20.0
-    assert survey.found.missing() == [(0, 1)]
+    _, session = measured(behave, "icmp")
+    assert session.measurements.errors == {(0, 1): "neither fping nor Scapy is installed there"}
+    assert session.measurements.latency[1, 0] == 20.0
+    assert session.measurements.missing() == [(0, 1)]
 
 
 def iperf3_of(rates: dict[str, float]) -> Behaviour:
     """Agents with an iperf3; each sends at its rate."""
 
     def behave(host: str, body: dict[str, Any]) -> tuple[float, dict[str, Any]]:
-        if body["do"] == "iperf3_serve":
+        if body["method"] == "iperf3_serve":
             return 0.1, {"port": 5000}
         return 1.0, {"gbps": rates[host], "min_rtt_us": 44}
 
@@ -116,10 +116,10 @@ def iperf3_of(rates: dict[str, float]) -> Behaviour:
 
 
 def test_bandwidth_is_measured_one_direction_after_the_other() -> None:
-    fleet, survey = measured(
-        iperf3_of({"h0": 1.0, "h1": 2.0}), "iperf3", Settings(streams=4, bandwidth_bytes=5_000_000)
+    fleet, session = measured(
+        iperf3_of({"h0": 1.0, "h1": 2.0}), "iperf3", ProbeSettings(streams=4, bandwidth_bytes=5_000_000)
     )
-    assert [(host, body["do"]) for _, host, body in fleet.sent] == [
+    assert [(host, body["method"]) for _, host, body in fleet.sent] == [
         ("h1", "iperf3_serve"),
         ("h0", "iperf3"),
         ("h0", "iperf3_serve"),
@@ -127,38 +127,38 @@ def test_bandwidth_is_measured_one_direction_after_the_other() -> None:
     ]
     client = fleet.sent[1][2]
     assert (client["peer"], client["streams"], client["bytes"]) == (["10.0.0.1", 5000], 4, 5_000_000)
-    assert survey.found.bandwidth is not None
-    assert survey.found.bandwidth[0, 1] == 1.0
-    assert survey.found.bandwidth[1, 0] == 2.0
-    assert survey.found.latency[0, 1] == 44.0
+    assert session.measurements.bandwidth is not None
+    assert session.measurements.bandwidth[0, 1] == 1.0
+    assert session.measurements.bandwidth[1, 0] == 2.0
+    assert session.measurements.latency[0, 1] == 44.0
 
 
 @pytest.mark.parametrize(
-    ("at", "why"),
+    ("at", "reason"),
     [
         ("iperf3_serve", "h1: iperf3 is not installed there"),
         ("iperf3", "iperf3 on h0: iperf3 is not installed there"),
     ],
 )
-def test_a_bandwidth_that_cannot_be_had_says_whose_fault_it_is(at: str, why: str) -> None:
+def test_a_bandwidth_that_cannot_be_had_says_whose_fault_it_is(at: str, reason: str) -> None:
     def behave(host: str, body: dict[str, Any]) -> tuple[float, dict[str, Any]]:
-        if body["do"] == at and (host == "h1") == (at == "iperf3_serve"):
+        if body["method"] == at and (host == "h1") == (at == "iperf3_serve"):
             return 0.1, {"error": "iperf3 is not installed there"}
         return iperf3_of({"h0": 1.0, "h1": 2.0})(host, body)  # type: ignore[return-value]
 
-    _, survey = measured(behave, "iperf3")
-    assert survey.found.bandwidth is not None
-    assert survey.found.bandwidth_errors[0, 1] == why
-    assert not survey.found.errors  # nothing was wrong with a round trip
-    assert np.isnan(survey.found.bandwidth[0, 1])
-    assert survey.found.bandwidth[1, 0] == 2.0
+    _, session = measured(behave, "iperf3")
+    assert session.measurements.bandwidth is not None
+    assert session.measurements.bandwidth_errors[0, 1] == reason
+    assert not session.measurements.errors  # nothing was wrong with a round trip
+    assert np.isnan(session.measurements.bandwidth[0, 1])
+    assert session.measurements.bandwidth[1, 0] == 2.0
 
 
 def test_work_numbers_its_sessions_within_16_bits() -> None:
     import itertools
 
     fleet = FakeFleet(one_sided)
-    survey = survey_of(fleet, 2)
-    work = Work(Settings(), survey.ready, survey.found, itertools.count(65535))
-    survey.conductor.run([errand(work, "stamp", 0, 1)])
+    session = session_of(fleet, 2)
+    context = MeasurementContext(ProbeSettings(), session.agents, session.measurements, itertools.count(65535))
+    session.scheduler.run([probe_task(context, "stamp", 0, 1)])
     assert [body["ssid_out"] for _, _, body in fleet.sent] == [65535, 0]

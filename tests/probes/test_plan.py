@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.fabric import Fabric, three_tier
+from benchmarks.fabric import SimulatedFabric, three_tier
 from plink.model.network import Matrix
-from probes.adaptive import Adaptive, AdaptiveSettings
-from probes.matching import disjoint, nearest_pairs
-from probes.plan import AllPairs, Plan
-from probes.rounds import Pair, rounds
-from probes.settling import Settling, same_neighbours
+from probes.adaptive import AdaptivePlan, AdaptiveSettings
+from probes.convergence import GroupConvergence, neighbourhood_overlap
+from probes.disjoint_pairs import disjoint, nearest_pairs
+from probes.plan import AllPairs, ProbePlan
+from probes.round_robin import Pair, all_rounds
 from solvers.prediction.tiered import predict_tiered
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -31,7 +31,7 @@ class Guess:
     def rtt_us(self, hosts: npt.NDArray[np.intp]) -> Matrix:
         return self.distance[hosts]
 
-    def least_us(self, hosts: npt.NDArray[np.intp]) -> Matrix:
+    def lower_bound_us(self, hosts: npt.NDArray[np.intp]) -> Matrix:
         return self.distance[hosts]
 
 
@@ -50,28 +50,28 @@ class Guesser:
 
 
 def carry_out(
-    plan: Plan, n: int, seed: int = 0, dead: frozenset[int] = frozenset(), measured: Matrix | None = None
+    plan: ProbePlan, n: int, seed: int = 0, dead: frozenset[int] = frozenset(), measured: Matrix | None = None
 ) -> tuple[list[list[Pair]], Matrix]:
     """Measure what the plan asks for on a made-up network; pairs with a dead host give nothing."""
     rng = np.random.default_rng(seed)
     measured = np.full((n, n), np.nan) if measured is None else measured
-    asked: list[list[Pair]] = []
+    rounds: list[list[Pair]] = []
     while (pairs := plan.next_round(measured)) is not None:
-        asked.append(pairs)
-        assert len(asked) <= plan.most_rounds
+        rounds.append(pairs)
+        assert len(rounds) <= plan.max_rounds
         for i, j in pairs:
             if not {i, j} & dead:
                 measured[i, j], measured[j, i] = rng.uniform(10, 100, 2)
-    return asked, measured
+    return rounds, measured
 
 
-def check(asked: list[list[Pair]], n: int) -> None:
+def check(rounds: list[list[Pair]], n: int) -> None:
     """Rounds are disjoint, nothing is asked twice, pairs are pairs."""
-    for pairs in asked:
+    for pairs in rounds:
         hosts = list(itertools.chain(*pairs))
         assert pairs
         assert len(hosts) == len(set(hosts))
-    every = list(itertools.chain(*asked))
+    every = list(itertools.chain(*rounds))
     assert len(every) == len(set(every))
     assert all(0 <= i < j < n for i, j in every)
 
@@ -79,17 +79,17 @@ def check(asked: list[list[Pair]], n: int) -> None:
 @given(n=st.integers(1, 40), seed=SEEDS)
 def test_circle_has_every_pair_once_in_disjoint_rounds(n: int, seed: int) -> None:
     """Also for one host, and for odd numbers; in as few rounds as there can be."""
-    found = rounds(n, seed)
-    check(found, n)
-    assert sorted(itertools.chain(*found)) == list(itertools.combinations(range(n), 2))
-    assert len(found) == (0 if n == 1 else n - 1 + n % 2)
+    rounds = all_rounds(n, seed)
+    check(rounds, n)
+    assert sorted(itertools.chain(*rounds)) == list(itertools.combinations(range(n), 2))
+    assert len(rounds) == (0 if n == 1 else n - 1 + n % 2)
 
 
 @given(n=st.integers(2, 30), seed=SEEDS)
 def test_all_pairs_asks_each_pair_once(n: int, seed: int) -> None:
-    asked, measured = carry_out(AllPairs(n, seed), n)
-    check(asked, n)
-    assert sum(map(len, asked)) == AllPairs(n, seed).most_pairs
+    rounds, measured = carry_out(AllPairs(n, seed), n)
+    check(rounds, n)
+    assert sum(map(len, rounds)) == AllPairs(n, seed).max_pairs
     assert np.isfinite(measured[~np.eye(n, dtype=bool)]).all()
 
 
@@ -101,9 +101,9 @@ def test_all_pairs_resumes_with_what_is_missing(n: int, seed: int, again: int, d
     one_way = data.draw(st.integers(0, n - 1))
     measured[one_way, (one_way + 1) % n] = np.nan
     missing = {(i, j) for i, j in itertools.combinations(range(n), 2) if np.isnan(measured[i, j] + measured[j, i])}
-    asked, _ = carry_out(AllPairs(n, again), n, measured=measured)
-    check(asked, n)
-    assert set(itertools.chain(*asked)) == missing
+    rounds, _ = carry_out(AllPairs(n, again), n, measured=measured)
+    check(rounds, n)
+    assert set(itertools.chain(*rounds)) == missing
 
 
 @settings(deadline=None, max_examples=60)
@@ -112,10 +112,10 @@ def test_all_pairs_resumes_with_what_is_missing(n: int, seed: int, again: int, d
 )
 def test_adaptive_keeps_its_promises(n: int, seed: int, budget: float, dead: frozenset[int]) -> None:
     """Disjoint, never twice, within budget, to an end: whatever the predictor says and whoever is dead."""
-    plan = Adaptive(n, seed, Guesser(seed), AdaptiveSettings(budget=budget, give_up=3))
-    asked, _ = carry_out(plan, n, seed, dead)
-    check(asked, n)
-    assert sum(map(len, asked)) <= plan.most_pairs <= max(budget * n * (n - 1) / 2, 1)
+    plan = AdaptivePlan(n, seed, Guesser(seed), AdaptiveSettings(budget=budget, max_failures=3))
+    rounds, _ = carry_out(plan, n, seed, dead)
+    check(rounds, n)
+    assert sum(map(len, rounds)) <= plan.max_pairs <= max(budget * n * (n - 1) / 2, 1)
     if plan.held_out_pairs:
         assert plan.held_out_error >= 0.0
 
@@ -123,7 +123,7 @@ def test_adaptive_keeps_its_promises(n: int, seed: int, budget: float, dead: fro
 @settings(deadline=None, max_examples=30)
 @given(n=st.integers(4, 30), seed=SEEDS)
 def test_adaptive_is_reproducible_by_its_seed(n: int, seed: int) -> None:
-    runs = [carry_out(Adaptive(n, seed, Guesser(1), AdaptiveSettings(budget=0.5)), n)[0] for _ in range(2)]
+    runs = [carry_out(AdaptivePlan(n, seed, Guesser(1), AdaptiveSettings(budget=0.5)), n)[0] for _ in range(2)]
     assert runs[0] == runs[1]
 
 
@@ -131,22 +131,22 @@ def test_adaptive_is_reproducible_by_its_seed(n: int, seed: int) -> None:
 @given(n=st.integers(8, 40), seed=SEEDS)
 def test_the_predictor_never_sees_a_held_out_pair(n: int, seed: int) -> None:
     predictor = Guesser(seed)
-    plan = Adaptive(n, seed, predictor, AdaptiveSettings(budget=0.5))
-    asked, measured = carry_out(plan, n)
-    hidden = {pair for pairs in asked[:1] for pair in pairs}
+    plan = AdaptivePlan(n, seed, predictor, AdaptiveSettings(budget=0.5))
+    rounds, measured = carry_out(plan, n)
+    hidden = {pair for pairs in rounds[:1] for pair in pairs}
     assert plan.held_out_pairs >= len(hidden)
     for shown in predictor.shown:
         assert all(np.isnan(shown[i, j]) and np.isnan(shown[j, i]) for i, j in hidden)
-    known = np.isfinite(predictor.shown[-1])
-    assert known.sum() == np.isfinite(measured).sum() - 2 * plan.held_out_pairs
-    assert (predictor.shown[-1][known] == measured[known]).all()
+    visible = np.isfinite(predictor.shown[-1])
+    assert visible.sum() == np.isfinite(measured).sum() - 2 * plan.held_out_pairs
+    assert (predictor.shown[-1][visible] == measured[visible]).all()
 
 
 @settings(deadline=None, max_examples=30)
 @given(n=st.integers(8, 30), seed=SEEDS, after=st.integers(1, 6))
 def test_adaptive_resumes_within_the_same_budget(n: int, seed: int, after: int) -> None:
     """Rounds of an earlier run count; the pairs held out stay the same."""
-    first = Adaptive(n, seed, Guesser(1), AdaptiveSettings(budget=0.6))
+    first = AdaptivePlan(n, seed, Guesser(1), AdaptiveSettings(budget=0.6))
     measured = np.full((n, n), np.nan)
     done: list[list[Pair]] = []
     for _ in range(after):
@@ -155,30 +155,30 @@ def test_adaptive_resumes_within_the_same_budget(n: int, seed: int, after: int) 
         done.append(pairs)
         i, j = np.array(pairs).T
         measured[i, j] = measured[j, i] = 50.0
-    second = Adaptive(n, seed, Guesser(1), AdaptiveSettings(budget=0.6))
-    asked, _ = carry_out(second, n, measured=measured)
-    check(done + asked, n)
-    assert sum(map(len, done + asked)) <= first.most_pairs
+    second = AdaptivePlan(n, seed, Guesser(1), AdaptiveSettings(budget=0.6))
+    rounds, _ = carry_out(second, n, measured=measured)
+    check(done + rounds, n)
+    assert sum(map(len, done + rounds)) <= first.max_pairs
 
 
 def test_a_dead_host_is_given_up_and_its_partners_are_not() -> None:
     """Twenty rounds on, nobody waits for it any more."""
     n, dead = 64, frozenset({3, 17})
-    plan = Adaptive(n, 5, Guesser(5), AdaptiveSettings(budget=0.5))
-    asked, measured = carry_out(plan, n, dead=dead)
-    assert plan.lost == sorted(dead)
-    assert not any({i, j} & dead for pairs in asked[20:] for i, j in pairs)
-    assert sum(3 in pair for pairs in asked for pair in pairs) == 5
+    plan = AdaptivePlan(n, 5, Guesser(5), AdaptiveSettings(budget=0.5))
+    rounds, measured = carry_out(plan, n, dead=dead)
+    assert plan.lost_hosts == sorted(dead)
+    assert not any({i, j} & dead for pairs in rounds[20:] for i, j in pairs)
+    assert sum(3 in pair for pairs in rounds for pair in pairs) == 5
     assert np.isnan(measured[3, np.arange(n) != 3]).all()
 
 
 def test_all_hosts_dead_comes_to_an_end() -> None:
-    asked, measured = carry_out(Adaptive(16, 1, predict_tiered), 16, dead=frozenset(range(16)))
-    check(asked, 16)
+    rounds, measured = carry_out(AdaptivePlan(16, 1, predict_tiered), 16, dead=frozenset(range(16)))
+    check(rounds, 16)
     assert np.isnan(measured).all()
 
 
-def on_fabric(fabric: Fabric, plan: Plan) -> Matrix:
+def on_fabric(fabric: SimulatedFabric, plan: ProbePlan) -> Matrix:
     """The matrix after ``plan`` was carried out."""
     n = len(fabric)
     measured = np.full((n, n), np.nan)
@@ -192,21 +192,21 @@ def on_fabric(fabric: Fabric, plan: Plan) -> Matrix:
 def test_adaptive_finds_the_racks_of_64_hosts(seed: int, offset_us: float) -> None:
     """Eight racks of eight in two pods, with two fifths of the pairs."""
     fabric = three_tier(64, seed, rack_size=8, racks_per_pod=4, one_way=True, offset_us=offset_us)
-    plan = Adaptive(64, seed, predict_tiered, AdaptiveSettings(budget=0.4))
+    plan = AdaptivePlan(64, seed, predict_tiered, AdaptiveSettings(budget=0.4))
     groups = predict_tiered(on_fabric(fabric, plan)).groups
-    assert same_neighbours(fabric.rack, groups) >= 0.95
+    assert neighbourhood_overlap(fabric.rack, groups) >= 0.95
     assert plan.held_out_error < 0.12
 
 
 def test_adaptive_meets_the_bars_at_256_hosts_and_stops_early() -> None:
     """A quarter of the pairs is allowed, fewer are taken (at 1,024 hosts: benchmarks/adaptive_probing.py)."""
     fabric = three_tier(256, 1, uneven=True)
-    plan = Adaptive(256, 1, predict_tiered, AdaptiveSettings(budget=0.25))
+    plan = AdaptivePlan(256, 1, predict_tiered, AdaptiveSettings(budget=0.25))
     measured = on_fabric(fabric, plan)
     prediction = predict_tiered(measured)
-    assert plan.settled
+    assert plan.converged
     assert np.isfinite(measured).sum() < 0.24 * 256 * 255
-    assert same_neighbours(fabric.rack, prediction.groups) >= 0.95
+    assert neighbourhood_overlap(fabric.rack, prediction.groups) >= 0.95
     i, j = np.nonzero(np.triu(np.isnan(measured), 1))
     error = np.abs(prediction.rtt_us(np.arange(256))[i, j] / fabric.true_us(i, j) - 1)
     assert np.median(error) <= 0.06
@@ -221,27 +221,27 @@ def test_matching_takes_the_nearest_first_and_whoever_is_left(n: int, seed: int)
     closed = np.triu(rng.random((n, n)) < 0.3, 1)
     closed = closed | closed.T | np.eye(n, dtype=bool)
     alive = rng.random(n) < 0.9
-    wanted = nearest_pairs(lambda hosts: distance[hosts], closed, alive, 4, rng)
-    pairs = disjoint(wanted, closed, alive, rng)
+    priority = nearest_pairs(lambda hosts: distance[hosts], closed, alive, 4, rng)
+    pairs = disjoint(priority, closed, alive, rng)
     check([[(i, j) for i, j in pairs.tolist()]] if len(pairs) else [], n)
     assert alive[pairs].all()
     assert not closed[pairs[:, 0], pairs[:, 1]].any()
-    if len(wanted):
-        assert pairs[0].tolist() == wanted[0].tolist()
+    if len(priority):
+        assert pairs[0].tolist() == priority[0].tolist()
         open_ = ~closed & alive & alive[:, None]
-        assert distance[tuple(wanted[0])] <= distance[open_].min() * 1.011
+        assert distance[tuple(priority[0])] <= distance[open_].min() * 1.011
 
 
 def test_groups_settle_when_they_stay_the_same_for_long_enough() -> None:
     """Not before, not while all hosts stand alone, and again only after a change."""
     apart, halves = np.arange(8), np.repeat([0, 1], 4)
-    settling = Settling(rounds=4, same=0.99)
-    assert not any(settling.still(k, apart) for k in range(10))
-    assert [settling.still(k, halves) for k in range(10, 16)] == [False, False, False, False, True, True]
-    assert not settling.still(16, np.repeat([0, 1, 2, 3], 2))
+    convergence = GroupConvergence(rounds=4, min_overlap=0.99)
+    assert not any(convergence.update(k, apart) for k in range(10))
+    assert [convergence.update(k, halves) for k in range(10, 16)] == [False, False, False, False, True, True]
+    assert not convergence.update(16, np.repeat([0, 1, 2, 3], 2))
 
 
-@pytest.mark.parametrize("wrong", [{"budget": 1.5}, {"random": 0.0}, {"give_up": 0}, {"same": 2.0}])
+@pytest.mark.parametrize("wrong", [{"budget": 1.5}, {"random_share": 0.0}, {"max_failures": 0}, {"min_overlap": 2.0}])
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError):
         AdaptiveSettings(**wrong)  # type: ignore[arg-type]

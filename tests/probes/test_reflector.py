@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes.reflector import SIZE, Target, pack_sender, query, reflect, serve
+from probes.reflector import SIZE, ReflectorAddress, pack_sender, query, reflect, serve
 from probes.stamp import ntp_from_ns
 
 WAIT_S = 60.0
@@ -74,7 +74,7 @@ def test_packets_that_scapy_makes_are_answered_and_its_answers_are_understood() 
     assert (read.seq, read.seq_sender, read.ssid) == (5, 5, 12)
     assert [tlv.value for tlv in read.tlv_objects] == [b"abcdef"]
 
-    asked: list[bytes] = []
+    packets: list[bytes] = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind(("127.0.0.1", 0))
         sock.settimeout(WAIT_S)
@@ -82,17 +82,17 @@ def test_packets_that_scapy_makes_are_answered_and_its_answers_are_understood() 
         def answer_two() -> None:
             for _ in range(2):
                 packet, peer = sock.recvfrom(2000)
-                asked.append(packet)
+                packets.append(packet)
                 probe = Sender(packet)
-                given = {"ts": probe.ts, "ts_rx": probe.ts, "ts_sender": probe.ts, "ssid": probe.ssid}
-                sock.sendto(bytes(Reflector(seq=900, seq_sender=probe.seq, ttl_sender=64, **given)), peer)
+                fields = {"ts": probe.ts, "ts_rx": probe.ts, "ts_sender": probe.ts, "ssid": probe.ssid}
+                sock.sendto(bytes(Reflector(seq=900, seq_sender=probe.seq, ttl_sender=64, **fields)), peer)
 
         thread = threading.Thread(target=answer_two)
         thread.start()
-        found = query(Target("127.0.0.1", sock.getsockname()[1]), 2, 0.0, WAIT_S, ssid=3)
+        result = query(ReflectorAddress("127.0.0.1", sock.getsockname()[1]), 2, 0.0, WAIT_S, ssid=3)
         thread.join(WAIT_S)
-    assert (found["sent"], found["received"], found["clock_steps"]) == (2, 2, 0)
-    assert [(Sender(packet).seq, Sender(packet).ssid, len(packet)) for packet in asked] == [(0, 3, 44), (1, 3, 44)]
+    assert (result["sent"], result["received"], result["clock_steps"]) == (2, 2, 0)
+    assert [(Sender(packet).seq, Sender(packet).ssid, len(packet)) for packet in packets] == [(0, 3, 44), (1, 3, 44)]
 
 
 @given(st.binary(max_size=200), U64, U64, st.integers(0, 255))
@@ -104,12 +104,12 @@ def test_an_answer_is_exactly_as_long_as_the_question(packet: bytes, t2: int, t3
 
 def test_a_reflector_answers_our_sender() -> None:
     with reflecting() as (port, end):
-        found = query(Target("127.0.0.1", port), 200, 0.0, WAIT_S, ssid=1)
+        result = query(ReflectorAddress("127.0.0.1", port), 200, 0.0, WAIT_S, ssid=1)
         assert end() == 200
-    assert (found["sent"], found["received"], found["clock_steps"]) == (200, 200, 0)
-    assert found["clock"] == "kernel"
-    assert all(value > 0 for value in found["percentiles_us"])
-    assert found["percentiles_us"] == sorted(found["percentiles_us"])
+    assert (result["sent"], result["received"], result["clock_steps"]) == (200, 200, 0)
+    assert result["clock"] == "kernel"
+    assert all(value > 0 for value in result["percentiles_us"])
+    assert result["percentiles_us"] == sorted(result["percentiles_us"])
 
 
 def test_a_reflector_survives_garbage_and_answers_only_what_is_stamp() -> None:
@@ -148,19 +148,19 @@ def test_answers_to_other_questions_are_not_counted() -> None:
 
         thread = threading.Thread(target=answer_badly)
         thread.start()
-        found = query(Target("127.0.0.1", sock.getsockname()[1]), 3, 0.0, 2.0, ssid=3)
+        result = query(ReflectorAddress("127.0.0.1", sock.getsockname()[1]), 3, 0.0, 2.0, ssid=3)
         thread.join(WAIT_S)
-    assert (found["sent"], found["received"]) == (3, 2)
+    assert (result["sent"], result["received"]) == (3, 2)
 
 
 def test_nobody_there_is_loss_and_not_an_error() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind(("127.0.0.1", 0))
-        silent = query(Target("127.0.0.1", sock.getsockname()[1]), 2, 0.0, 0.05, ssid=1)
+        silent = query(ReflectorAddress("127.0.0.1", sock.getsockname()[1]), 2, 0.0, 0.05, ssid=1)
         port = sock.getsockname()[1]
-    closed = query(Target("127.0.0.1", port), 2, 0.0, 0.05, ssid=1)
-    for found in (silent, closed):
-        assert (found["sent"], found["received"], found["percentiles_us"]) == (2, 0, [None] * 5)
+    closed = query(ReflectorAddress("127.0.0.1", port), 2, 0.0, 0.05, ssid=1)
+    for result in (silent, closed):
+        assert (result["sent"], result["received"], result["percentiles_us"]) == (2, 0, [None] * 5)
 
 
 def test_a_port_that_is_taken_is_an_os_error() -> None:

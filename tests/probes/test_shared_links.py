@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes.shared_links import Settings, _batches, _pairs, shared_links
-from probes.survey import Survey
-from tests.probes.fake_fleet import FakeFleet, survey_of
+from probes.session import ProbeSession
+from probes.shared_links import SharedLinkSettings, _batches, _pairs, shared_links
+from tests.probes.fake_fleet import FakeFleet, session_of
 
 GROUPS = st.lists(st.integers(1, 6), min_size=2, max_size=5)
-SETTINGS = Settings(seconds=0.5, repeats=2)
+SETTINGS = SharedLinkSettings(seconds=0.5, repeats=2)
 
 
-def dealt(sizes: list[int]) -> list[list[int]]:
+def groups_of(sizes: list[int]) -> list[list[int]]:
     """Groups of these sizes over hosts 0, 1, 2, ..."""
     groups, first = list[list[int]](), 0
     for size in sizes:
@@ -25,40 +25,40 @@ def dealt(sizes: list[int]) -> list[list[int]]:
     return groups
 
 
-def two_groups(sizes: tuple[int, int], host: float, into: tuple[float, float]) -> tuple[FakeFleet, Survey]:
+def two_groups(sizes: tuple[int, int], host: float, into: tuple[float, float]) -> tuple[FakeFleet, ProbeSession]:
     """Hosts that send ``host`` Gbit/s at most and groups that take ``into`` Gbit/s in all."""
     flows: list[str] = []
 
     def behave(name: str, body: dict[str, Any]) -> tuple[float, dict[str, Any]]:
-        if body["do"] == "flow_listen":
+        if body["method"] == "flow_listen":
             flows.append(name)
             return 0.01, {"port": 7000}
-        if body["do"] == "flow_send":
+        if "send_token" in body:
             flows.clear()
             return body["seconds"], {"sent_bytes": 1}
         group = 0 if int(name[1:]) < sizes[0] else 1
         return body["seconds"], {"gbps": min(host, into[group] / len(flows))}
 
     fleet = FakeFleet(behave)
-    return fleet, survey_of(fleet, sum(sizes))
+    return fleet, session_of(fleet, sum(sizes))
 
 
 @given(GROUPS, st.integers(1, 8), st.booleans(), st.integers(0, 99), st.data())
 def test_flows_are_disjoint_and_cross_the_boundary(
     sizes: list[int], flows: int, outwards: bool, seed: int, data: st.DataObject
 ) -> None:
-    groups = dealt(sizes)
+    groups = groups_of(sizes)
     group = data.draw(st.sampled_from(groups))
-    others = [other for other in groups if other is not group]
-    pairs = _pairs(group, others, flows, outwards, random.Random(seed))
-    assert len(pairs) == min(flows, len(group), sum(map(len, others)))
+    far_groups = [other for other in groups if other is not group]
+    pairs = _pairs(group, far_groups, flows, outwards, random.Random(seed))
+    assert len(pairs) == min(flows, len(group), sum(map(len, far_groups)))
     hosts = [host for pair in pairs for host in pair]
     assert len(hosts) == len(set(hosts))
     near, far = ([pair[side] for pair in pairs] for side in ((0, 1) if outwards else (1, 0)))
     assert set(near) <= set(group)
-    reached = [next(k for k, other in enumerate(others) if host in other) for host in far]
+    far_indices = [next(k for k, other in enumerate(far_groups) if host in other) for host in far]
     # Spread: no group is reached twice while another with hosts left was not reached at all.
-    assert len(set(reached)) == min(len(pairs), len(others))
+    assert len(set(far_indices)) == min(len(pairs), len(far_groups))
 
 
 @given(
@@ -69,66 +69,66 @@ def test_flows_are_disjoint_and_cross_the_boundary(
 def test_the_capacity_is_what_the_link_or_all_hosts_can_carry(
     sizes: tuple[int, int], host: float, times: tuple[float, float]
 ) -> None:
-    _, survey = two_groups(sizes, host, (host * times[0], host * times[1]))
-    rows = shared_links(survey, dealt([*sizes]), SETTINGS, lambda done, total: None)
-    most = min(sizes)
+    _, session = two_groups(sizes, host, (host * times[0], host * times[1]))
+    rows = shared_links(session, groups_of([*sizes]), SETTINGS, lambda done, total: None)
+    max_flows = min(sizes)
     for row, into, out in zip(rows, times, reversed(times), strict=True):
         for direction, limit in (("in", into), ("out", out)):
-            assert row[f"{direction}_gbps"] == pytest.approx(host * min(limit, most), rel=1e-3)
+            assert row[f"{direction}_gbps"] == pytest.approx(host * min(limit, max_flows), rel=1e-3)
             low, high = row["interval"][f"{direction}_gbps"]
             assert low <= row[f"{direction}_gbps"] <= high
-            if limit >= most:
+            if limit >= max_flows:
                 assert row[f"{direction}_limited_by"] == "hosts"
-                assert row[f"{direction}_flows"] == most
-            elif most > 1 and limit < 0.75 * most:
+                assert row[f"{direction}_flows"] == max_flows
+            elif max_flows > 1 and limit < 0.75 * max_flows:
                 assert row[f"{direction}_limited_by"] == "link"
 
 
 @given(GROUPS | st.lists(st.integers(1, 3), min_size=6, max_size=40), st.integers(0, 99))
 def test_groups_measured_side_by_side_share_no_group(sizes: list[int], seed: int) -> None:
     """Every group once; each reaches as many groups as it has hosts, or all there are when it is measured alone."""
-    groups = dealt(sizes)
+    groups = groups_of(sizes)
     measured = []
     for batch in _batches(groups, random.Random(seed)):
-        used = [host for group, others in batch for part in (group, *others) for host in part]
+        used = [host for group, far_groups in batch for part in (group, *far_groups) for host in part]
         assert len(used) == len(set(used))
-        for group, others in batch:
-            assert len(others) >= len(group) or len(batch) == 1
-            assert len(batch) > 1 or len(others) == len(groups) - 1
+        for group, far_groups in batch:
+            assert len(far_groups) >= len(group) or len(batch) == 1
+            assert len(batch) > 1 or len(far_groups) == len(groups) - 1
         measured += [group for group, _ in batch]
     assert measured == groups
 
 
 def test_the_number_of_flows_grows_only_while_it_helps() -> None:
     """A link of 2.5 hosts: 8 flows bring no more than 4 did, so those are run twice more; each way, each group."""
-    fleet, survey = two_groups((8, 8), 1.0, (2.5, 2.5))
-    shared_links(survey, dealt([8, 8]), SETTINGS, lambda done, total: None)
-    runs = Counter(when for when, _, body in fleet.sent if body["do"] == "flow_listen")
+    fleet, session = two_groups((8, 8), 1.0, (2.5, 2.5))
+    shared_links(session, groups_of([8, 8]), SETTINGS, lambda done, total: None)
+    runs = Counter(when for when, _, body in fleet.sent if body["method"] == "flow_listen")
     assert list(runs.values()) == [1, 2, 4, 8, 4, 4] * 4
 
 
 @pytest.mark.parametrize("groups", [[], [[0, 1, 2, 3, 4]], [[0, 1], []]])
 def test_one_group_has_no_boundary(groups: list[list[int]]) -> None:
-    fleet, survey = two_groups((2, 3), 1.0, (1.0, 1.0))
-    assert shared_links(survey, groups, SETTINGS, lambda done, total: None) == []
+    fleet, session = two_groups((2, 3), 1.0, (1.0, 1.0))
+    assert shared_links(session, groups, SETTINGS, lambda done, total: None) == []
     assert fleet.sent == []
 
 
 def test_hosts_that_are_gone_are_left_out() -> None:
-    fleet, survey = two_groups((2, 3), 1.0, (9.0, 9.0))
-    survey.conductor.lose(0, "killed")
-    rows = shared_links(survey, dealt([2, 3]), SETTINGS, lambda done, total: None)
+    fleet, session = two_groups((2, 3), 1.0, (9.0, 9.0))
+    session.scheduler.mark_lost(0, "killed")
+    rows = shared_links(session, groups_of([2, 3]), SETTINGS, lambda done, total: None)
     assert [row["members"] for row in rows] == [["h1"], ["h2", "h3", "h4"]]
     assert "h0" not in {host for _, host, _ in fleet.sent}
-    survey.conductor.lose(1, "killed")
-    assert shared_links(survey, dealt([2, 3]), SETTINGS, lambda done, total: None) == []
+    session.scheduler.mark_lost(1, "killed")
+    assert shared_links(session, groups_of([2, 3]), SETTINGS, lambda done, total: None) == []
 
 
 def test_a_host_that_dies_meanwhile_leaves_the_capacity_unknown() -> None:
-    fleet, survey = two_groups((2, 2), 1.0, (9.0, 9.0))
+    fleet, session = two_groups((2, 2), 1.0, (9.0, 9.0))
     fleet.lose("h0", 0.3)
     fleet.lose("h1", 0.3)
-    row, other = shared_links(survey, dealt([2, 2]), SETTINGS, lambda done, total: None)
+    row, other = shared_links(session, groups_of([2, 2]), SETTINGS, lambda done, total: None)
     for direction in ("in", "out"):
         assert row[f"{direction}_gbps"] is None
         assert row["interval"][f"{direction}_gbps"] is None
@@ -138,7 +138,7 @@ def test_a_host_that_dies_meanwhile_leaves_the_capacity_unknown() -> None:
 
 def test_a_flow_that_fails_spoils_its_run_and_no_other() -> None:
     fleet = FakeFleet(
-        lambda host, body: (0.1, {"port": 1} if body["do"] == "flow_listen" else {"error": "the flow broke off"})
+        lambda host, body: (0.1, {"port": 1} if body["method"] == "flow_listen" else {"error": "the flow ended early"})
     )
-    rows = shared_links(survey_of(fleet, 4), dealt([2, 2]), SETTINGS, lambda done, total: None)
+    rows = shared_links(session_of(fleet, 4), groups_of([2, 2]), SETTINGS, lambda done, total: None)
     assert [(row["out_gbps"], row["out_flows"], row["out_limited_by"]) for row in rows] == [(None, 0, None)] * 2

@@ -69,9 +69,9 @@ def test_the_signature_is_hmac_sha_256_truncated(key: bytes, packet: bytes) -> N
 def test_what_is_packed_by_a_reflector_is_read_back(
     sequence: int, t3: int, t2: int, sender: tuple[int, int, int, int], ttl: int
 ) -> None:
-    asked, t1, error, ssid = sender
+    sender_sequence, t1, error, ssid = sender
     packet = pack_reflector(KEY, sequence, t3, t2, sender, ttl)
-    assert unpack_reflector(KEY, packet) == (sequence, t3, ERROR_ESTIMATE, ssid, t2, asked, t1, error, ttl)
+    assert unpack_reflector(KEY, packet) == (sequence, t3, ERROR_ESTIMATE, ssid, t2, sender_sequence, t1, error, ttl)
 
 
 @given(st.integers(0, 8 * SIZE - 1))

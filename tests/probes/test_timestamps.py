@@ -11,14 +11,14 @@ WAIT_S = 60.0
 
 def stamps_of(sock: socket.socket, number: int) -> list[tuple[int, int]]:
     """So many transmit stamps, waited for."""
-    poll, found = select.poll(), list[tuple[int, int]]()
+    poll, departures = select.poll(), list[tuple[int, int]]()
     poll.register(sock, 0)
     deadline = time.monotonic() + WAIT_S
-    while len(found) < number:
+    while len(departures) < number:
         assert time.monotonic() < deadline
         poll.poll(50)
-        found += timestamps.sent_at(sock)
-    return found
+        departures += timestamps.sent_at(sock)
+    return departures
 
 
 def test_a_packet_leaves_and_arrives_by_the_kernels_clock() -> None:

@@ -47,14 +47,14 @@ def closed() -> Iterator[int]:
 
 @pytest.mark.skipif(which("fping") is None, reason="needs fping")
 def test_echoes_of_loopback() -> None:
-    found = icmp({"peer": "127.0.0.1", "count": 5, "timeout_s": 5.0})
-    assert (found["sent"], found["received"], found["error"]) == (5, 5, None)
-    assert found["percentiles_us"] == sorted(found["percentiles_us"])
-    assert found["percentiles_us"][0] > 0
+    result = icmp({"peer": "127.0.0.1", "count": 5, "timeout_s": 5.0})
+    assert (result["sent"], result["received"], result["error"]) == (5, 5, None)
+    assert result["percentiles_us"] == sorted(result["percentiles_us"])
+    assert result["percentiles_us"][0] > 0
 
 
 @pytest.mark.parametrize(
-    ("said", "received", "tenth"),
+    ("output", "received", "tenth"),
     [
         ("198.18.1.5 : 0.035 - 0.031 0.041 -", 3, 31.0),
         ("198.18.1.5 : - - - - -", 0, None),
@@ -67,32 +67,32 @@ def test_echoes_of_loopback() -> None:
         ("fe80::1 : 1.25 - - - -", 1, 1250.0),
     ],
 )
-def test_what_fping_says_is_read(said: str, received: int, tenth: float | None, nothing_installed: Path) -> None:
-    program(nothing_installed, "fping", f"printf '{said}\\n' >&2; exit 1")
-    found = icmp({"peer": "198.18.1.5", "count": 5, "timeout_s": 0.1})
-    assert (found["sent"], found["received"], found["error"]) == (5, received, None)
-    assert found["percentiles_us"][1] == tenth
+def test_output_of_fping_is_parsed(output: str, received: int, tenth: float | None, nothing_installed: Path) -> None:
+    program(nothing_installed, "fping", f"printf '{output}\\n' >&2; exit 1")
+    result = icmp({"peer": "198.18.1.5", "count": 5, "timeout_s": 0.1})
+    assert (result["sent"], result["received"], result["error"]) == (5, received, None)
+    assert result["percentiles_us"][1] == tenth
 
 
-def test_what_fping_complains_of_is_the_reason(nothing_installed: Path) -> None:
+def test_error_of_fping_is_the_error(nothing_installed: Path) -> None:
     program(nothing_installed, "fping", "echo 'fping: cannot create raw socket (must run as root?)' >&2; exit 4")
-    found = icmp({"peer": "198.18.1.5", "count": 5, "timeout_s": 0.1})
-    assert (found["received"], found["error"]) == (0, "fping: cannot create raw socket (must run as root?)")
+    result = icmp({"peer": "198.18.1.5", "count": 5, "timeout_s": 0.1})
+    assert (result["received"], result["error"]) == (0, "fping: cannot create raw socket (must run as root?)")
 
 
 def test_an_fping_that_hangs_is_killed(nothing_installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probes.agent.tools, "_GRACE_S", 0.1)
     program(nothing_installed, "fping", "exec 2>/dev/null; while :; do :; done")
-    found = icmp({"peer": "198.18.1.5", "count": 1, "timeout_s": 0.1})
-    assert found["received"] == 0
-    assert "timed out" in found["error"]
+    result = icmp({"peer": "198.18.1.5", "count": 1, "timeout_s": 0.1})
+    assert result["received"] == 0
+    assert "timed out" in result["error"]
 
 
 def test_neither_fping_nor_scapy(nothing_installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "scapy.config", None)
-    found = icmp({"peer": "127.0.0.1", "count": 5, "timeout_s": 0.1})
-    assert (found["sent"], found["received"]) == (5, 0)
-    assert found["error"] == "neither fping nor Scapy is installed there"
+    result = icmp({"peer": "127.0.0.1", "count": 5, "timeout_s": 0.1})
+    assert (result["sent"], result["received"]) == (5, 0)
+    assert result["error"] == "neither fping nor Scapy is installed there"
 
 
 def test_no_right_to_open_raw_sockets(nothing_installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,27 +103,27 @@ def test_no_right_to_open_raw_sockets(nothing_installed: Path, monkeypatch: pyte
 
     monkeypatch.setattr(L3RawSocket, "__init__", refuse)
     monkeypatch.setattr(L3RawSocket, "__del__", lambda self: None, raising=False)
-    found = icmp({"peer": "127.0.0.1", "count": 5, "timeout_s": 0.1})
-    assert found["received"] == 0
-    assert "CAP_NET_RAW" in found["error"]
+    result = icmp({"peer": "127.0.0.1", "count": 5, "timeout_s": 0.1})
+    assert result["received"] == 0
+    assert "CAP_NET_RAW" in result["error"]
 
 
 def test_handshakes_are_measured_by_the_kernel(listening: int) -> None:
-    found = tcp({"peer": "127.0.0.1", "ports": [listening, None], "count": 20})
-    assert (found["sent"], found["received"], found["clock"], found["port"]) == (20, 20, "kernel", listening)
-    assert found["percentiles_us"][0] > 0
+    result = tcp({"peer": "127.0.0.1", "ports": [listening, None], "count": 20})
+    assert (result["sent"], result["received"], result["clock"], result["port"]) == (20, 20, "kernel", listening)
+    assert result["percentiles_us"][0] > 0
 
 
 def test_the_second_port_is_taken_where_the_first_is_closed(closed: int, listening: int) -> None:
     """It is SSH's, which refuses more than a few connections at once."""
-    found = tcp({"peer": "127.0.0.1", "ports": [closed, listening], "count": 200})
-    assert (found["sent"], found["received"], found["port"]) == (10, 10, listening)
+    result = tcp({"peer": "127.0.0.1", "ports": [closed, listening], "count": 200})
+    assert (result["sent"], result["received"], result["port"]) == (10, 10, listening)
 
 
-def test_no_port_open_is_said(closed: int) -> None:
-    found = tcp({"peer": "127.0.0.1", "ports": [closed, None], "count": 5})
-    assert (found["sent"], found["received"]) == (5, 0)
-    assert found["error"].startswith("no TCP port of")
+def test_no_open_port_is_an_error(closed: int) -> None:
+    result = tcp({"peer": "127.0.0.1", "ports": [closed, None], "count": 5})
+    assert (result["sent"], result["received"]) == (5, 0)
+    assert result["error"].startswith("no TCP port of")
 
 
 def test_handshakes_leave_no_connection_waiting() -> None:

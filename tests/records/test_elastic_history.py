@@ -3,7 +3,15 @@
 from dataclasses import replace
 
 from plink.records.elastic_history import history_of
-from plink.records.elastic_log import ControllerEvent, End, HostEvent, Iteration, RolledBack, StageChange, Traffic
+from plink.records.elastic_log import (
+    ControllerEvent,
+    EndLogEntry,
+    HostEvent,
+    Iteration,
+    RollBackLogEntry,
+    StageChange,
+    TrafficLogEntry,
+)
 
 
 def done(number: int, at: float, clock: int | None = None) -> Iteration:
@@ -15,25 +23,42 @@ def host(at: float, name: str, number: int, event: str) -> HostEvent:
 
 
 def test_iterations_after_the_clock_of_a_roll_back_are_lost_and_done_again() -> None:
-    entries = [done(1, 1), done(2, 2), done(3, 3), RolledBack(3.5, 1, 1, 2), done(2, 5), done(3, 6), done(4, 7)]
+    entries = [done(1, 1), done(2, 2), done(3, 3), RollBackLogEntry(3.5, 1, 1, 2), done(2, 5), done(3, 6), done(4, 7)]
     history = history_of(entries)
-    assert [(s.iteration.iteration, s.lost, s.again) for s in history.steps] == [
+    assert [(s.iteration.iteration, s.rolled_back, s.repeated) for s in history.steps] == [
         (1, False, False), (2, True, False), (3, True, False), (2, False, True), (3, False, True), (4, False, False),
     ]  # fmt: skip
-    assert [each.iteration for each in history.kept] == [1, 2, 3, 4]
-    assert [each.at for each in history.kept] == [1, 5, 6, 7]
+    assert [each.iteration for each in history.completed] == [1, 2, 3, 4]
+    assert [each.at for each in history.completed] == [1, 5, 6, 7]
 
 
 def test_what_was_done_again_may_be_lost_again() -> None:
-    entries = [done(1, 1), done(2, 2), RolledBack(3, 1, 1, 1), done(2, 4), RolledBack(5, 0, 2, 2), done(1, 6)]
+    entries = [
+        done(1, 1),
+        done(2, 2),
+        RollBackLogEntry(3, 1, 1, 1),
+        done(2, 4),
+        RollBackLogEntry(5, 0, 2, 2),
+        done(1, 6),
+    ]
     history = history_of(entries)
-    assert [(s.lost, s.again) for s in history.steps] == [(True, False), (True, False), (True, True), (False, True)]
-    assert [each.at for each in history.kept] == [6]
+    assert [(s.rolled_back, s.repeated) for s in history.steps] == [
+        (True, False),
+        (True, False),
+        (True, True),
+        (False, True),
+    ]
+    assert [each.at for each in history.completed] == [6]
 
 
 def test_what_was_lost_may_be_told_after_the_roll_back() -> None:
-    history = history_of([done(1, 1), RolledBack(3, 1, 1, 1), done(2, 3), done(2, 5), done(3, 6)])
-    assert [(s.lost, s.again) for s in history.steps] == [(False, False), (True, False), (False, True), (False, False)]
+    history = history_of([done(1, 1), RollBackLogEntry(3, 1, 1, 1), done(2, 3), done(2, 5), done(3, 6)])
+    assert [(s.rolled_back, s.repeated) for s in history.steps] == [
+        (False, False),
+        (True, False),
+        (False, True),
+        (False, False),
+    ]
 
 
 def test_stages_are_stretches_of_time() -> None:
@@ -47,17 +72,22 @@ def test_hosts_are_held_from_joining_to_going() -> None:
         host(0, "a", 0, "joined"), host(1, "b", 1, "joined"), host(4, "b", 1, "warned"), host(5, "b", 1, "left"),
         host(5, "b", 1, "failed"), host(7, "b", 2, "joined"), host(8, "b", 2, "joined"), host(9, "c", 9, "left"),
     ]  # fmt: skip
-    history = history_of([*events, End(12, 12, 0)])
+    history = history_of([*events, EndLogEntry(12, 12, 0)])
     held = [(member.joined.host, member.joined.at, member.until) for member in history.members]
     assert held == [("a", 0, 12), ("b", 1, 5), ("b", 7, 12)]
-    assert history.end == End(12, 12, 0)
+    assert history.end == EndLogEntry(12, 12, 0)
     assert history.seconds == 12
     assert len(history.events) == 8
 
 
 def test_bytes_of_a_host_that_came_back_are_added() -> None:
-    lines = [Traffic(1, "a", 10, 1), Traffic(2, "a", 30, 2), Traffic(3, "a", 5, 7), Traffic(4, "b", 1, 1)]
-    assert history_of([*lines, Traffic(5, "a", 6, 8)]).traffic == {"a": (36, 10), "b": (1, 1)}
+    lines = [
+        TrafficLogEntry(1, "a", 10, 1),
+        TrafficLogEntry(2, "a", 30, 2),
+        TrafficLogEntry(3, "a", 5, 7),
+        TrafficLogEntry(4, "b", 1, 1),
+    ]
+    assert history_of([*lines, TrafficLogEntry(5, "a", 6, 8)]).traffic == {"a": (36, 10), "b": (1, 1)}
 
 
 def test_a_run_under_way_has_no_end() -> None:

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from plink.errors import InputError, PlinkError
 from plink.records.elastic_log import (
-    Action,
-    Checkpoint,
+    ActionLogEntry,
+    CheckpointLogEntry,
     ControllerEvent,
     ElasticLog,
-    End,
+    EndLogEntry,
     Entry,
     HostEvent,
     Iteration,
-    RolledBack,
+    RollBackLogEntry,
     StageChange,
-    Traffic,
+    TrafficLogEntry,
     read_elastic_log,
 )
 
@@ -33,12 +33,12 @@ ENTRY = st.one_of(
               st.sampled_from(["joined", "warned", "left", "failed", "let go"]), MAYBE, MAYBE, TEXT),
     st.builds(StageChange, AT, STAGE, TEXT),
     st.builds(Iteration, AT, NUMBER, AT, STAGE, NUMBER, NUMBER, st.none() | st.floats(-1e9, 1e9)),
-    st.builds(Action, AT, TEXT, TEXT),
-    st.builds(RolledBack, AT, NUMBER, NUMBER, NUMBER),
+    st.builds(ActionLogEntry, AT, TEXT, TEXT),
+    st.builds(RollBackLogEntry, AT, NUMBER, NUMBER, NUMBER),
     st.builds(ControllerEvent, AT, st.sampled_from(["started", "restarted"]), TEXT),
-    st.builds(Checkpoint, AT, NUMBER, AT, NUMBER),
-    st.builds(Traffic, AT, TEXT, NUMBER, NUMBER),
-    st.builds(End, AT, AT, st.integers(-9, 200), TEXT),
+    st.builds(CheckpointLogEntry, AT, NUMBER, AT, NUMBER),
+    st.builds(TrafficLogEntry, AT, TEXT, NUMBER, NUMBER),
+    st.builds(EndLogEntry, AT, AT, st.integers(-9, 200), TEXT),
 )  # fmt: skip
 STARTED = ControllerEvent(0.0, "started")
 
@@ -48,7 +48,7 @@ def written(path: Path, *entries: Entry) -> Path:
     for entry in entries:
         log.add(entry)
     log.close()
-    assert log.trouble is None
+    assert log.write_error is None
     return path
 
 
@@ -63,9 +63,9 @@ def test_lines_are_as_they_were_agreed_upon(tmp_path: Path) -> None:
     entries = [
         HostEvent(1.0, "b", 4, "transient", 2, "warned", 0.25, 30.0, "gcp: preempted"),
         Iteration(2.5, 7, 0.5, 2, 8, 6, None),
-        RolledBack(3.0, 5, 2, 1),
-        Traffic(3.5, "b", 10, 20),
-        End(4.0, 4.0, 0, "done"),
+        RollBackLogEntry(3.0, 5, 2, 1),
+        TrafficLogEntry(3.5, "b", 10, 20),
+        EndLogEntry(4.0, 4.0, 0, "done"),
     ]
     lines = [json.loads(line) for line in written(tmp_path / "log", *entries).read_text().splitlines()]
     assert lines == [
@@ -84,7 +84,7 @@ def test_a_line_is_in_the_file_when_it_was_added_and_lines_do_not_mix(tmp_path: 
     log = ElasticLog(tmp_path / "log")
     log.add(STARTED)
     assert read_elastic_log(tmp_path / "log") == (STARTED,)
-    entries = [Action(0.0, "x" * 5000, str(k)) for k in range(8)]
+    entries = [ActionLogEntry(0.0, "x" * 5000, str(k)) for k in range(8)]
     threads = [threading.Thread(target=lambda: [log.add(entry) for entry in entries]) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -124,8 +124,8 @@ def test_what_cannot_be_written_is_told_once(tmp_path: Path) -> None:
     log.close()
     log.add(STARTED)
     log.add(STARTED)
-    assert log.trouble is not None
-    assert log.trouble.startswith(f"{tmp_path / 'log'} ends here: ")
+    assert log.write_error is not None
+    assert log.write_error.startswith(f"{tmp_path / 'log'} ends here: ")
 
 
 ITERATION = {"at": 1, "what": "iteration", "iteration": 1, "seconds": 1, "stage": 1, "workers": 1, "clock": 1}
@@ -133,9 +133,9 @@ HOST = {"at": 1, "what": "host", "host": "a", "number": 0, "tier": "reliable", "
 
 
 @pytest.mark.parametrize(
-    ("line", "why"),
+    ("line", "reason"),
     [
-        ("nonsense", "no JSON object"),
+        ("rubbish", "no JSON object"),
         ("[" * 100_000, "no JSON object"),
         ({"at": 1}, 'it has no "what"'),
         ({key: value for key, value in ITERATION.items() if key != "clock"}, "clock: is missing"),
@@ -147,19 +147,19 @@ HOST = {"at": 1, "what": "host", "host": "a", "number": 0, "tier": "reliable", "
         ('{"at": NaN, "what": "stage", "stage": 1}', "no JSON object"),
     ],
 )
-def test_a_line_that_is_none_is_named(line: Any, why: str, tmp_path: Path) -> None:
+def test_a_line_that_is_none_is_named(line: Any, reason: str, tmp_path: Path) -> None:
     path = tmp_path / "log"
     text = line if isinstance(line, str) else json.dumps(line)
     path.write_text(f"{json.dumps(HOST)}\n{text}\n{json.dumps(HOST)}\n")
     with pytest.raises(InputError) as caught:
         read_elastic_log(path)
-    assert caught.value.where.startswith(f"{path}:2")
-    assert why in str(caught.value)
+    assert caught.value.location.startswith(f"{path}:2")
+    assert reason in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("data", "why"),
+    ("data", "reason"),
     [
         (b"", "it tells nothing yet"),
         (b'{"at": 0, "wh', "it tells nothing yet"),
@@ -167,9 +167,9 @@ def test_a_line_that_is_none_is_named(line: Any, why: str, tmp_path: Path) -> No
         (b"\xff\xfe\n", "not a text file"),
     ],
 )
-def test_a_file_that_is_no_log(data: bytes, why: str, tmp_path: Path) -> None:
+def test_a_file_that_is_no_log(data: bytes, reason: str, tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(data)
-    with pytest.raises(InputError, match=why):
+    with pytest.raises(InputError, match=reason):
         read_elastic_log(tmp_path / "log")
     with pytest.raises(InputError, match="No such file"):
         read_elastic_log(tmp_path / "nowhere")

@@ -13,13 +13,13 @@ RESULT = {"schema": "plink.run/1", "id": "x", "exit_code": 3, "seconds": 1.5, "p
 HOSTS = Hosts((Host("b", "10.0.0.2", slots=2), Host("a", "10.0.0.1")))
 
 
-def asked(started: str = "2026-01-02T03:04:05+00:00") -> dict[str, object]:
+def request(started: str = "2026-01-02T03:04:05+00:00") -> dict[str, object]:
     hosts = [host.to_json() for host in HOSTS]
     return {"started": started, "program": "train.py", "args": ["--x", "a b"], "env": {"A": "1"}, "hosts": hosts}
 
 
 def test_a_run_is_there_from_the_start_and_then_knows_its_end(tmp_path: Path) -> None:
-    record = Record(tmp_path / "r1", asked())
+    record = Record(tmp_path / "r1", request())
     (begun,) = runs_in(tmp_path)
     assert (begun.id, begun.document["exit_code"]) == ("r1", None)
     record.finish(RESULT)
@@ -32,26 +32,26 @@ def test_a_run_is_there_from_the_start_and_then_knows_its_end(tmp_path: Path) ->
 
 def test_every_line_of_many_ranks_is_kept_in_order(tmp_path: Path) -> None:
     """More ranks than files may be open at a time."""
-    record = Record(tmp_path / "r", asked())
+    record = Record(tmp_path / "r", request())
     for k in range(3):
         for rank in range(300):
             record.line(rank, "out" if rank % 2 else "err", f"line {k} \udcff")
     record.finish(RESULT)
-    assert record.trouble is None
+    assert record.write_error is None
     for rank in (0, 1, 299):
-        kept = (record.logs / f"rank-{rank}.{'out' if rank % 2 else 'err'}").read_bytes()
-        assert kept == b"".join(b"line %d \xff\n" % k for k in range(3))
+        data = (record.logs / f"rank-{rank}.{'out' if rank % 2 else 'err'}").read_bytes()
+        assert data == b"".join(b"line %d \xff\n" % k for k in range(3))
     everything = (record.logs / "all.log").read_bytes().splitlines()
     assert everything == [b"[%d] line %d \xff" % (rank, k) for k in range(3) for rank in range(300)]
 
 
 def test_a_full_disk_is_told_once_and_the_rest_goes_on(tmp_path: Path) -> None:
-    record = Record(tmp_path / "r", asked())
+    record = Record(tmp_path / "r", request())
     (record.logs / "rank-0.out").symlink_to("/dev/full")
     for _ in range(100_000):
         record.line(0, "out", "x")
-    assert record.trouble is not None
-    assert "No space left on device" in record.trouble
+    assert record.write_error is not None
+    assert "No space left on device" in record.write_error
     record.finish(RESULT)
     assert next(runs_in(tmp_path)).document["exit_code"] == 3
 
@@ -59,12 +59,12 @@ def test_a_full_disk_is_told_once_and_the_rest_goes_on(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(PlinkError, match="cannot keep the run in"):
-        Record(tmp_path / "file" / "r", asked())
+        Record(tmp_path / "file" / "r", request())
 
 
 def test_runs_are_listed_the_latest_first_and_named_by_how_they_begin(tmp_path: Path) -> None:
     for name, day in (("ab1", 3), ("ab2", 5), ("c", 4)):
-        Record(tmp_path / name, asked(f"2026-01-0{day}T00:00:00+00:00"))
+        Record(tmp_path / name, request(f"2026-01-0{day}T00:00:00+00:00"))
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "run.json").write_text("{")
     assert [run.id for run in runs_in(tmp_path)] == ["ab2", "c", "ab1"]
@@ -77,7 +77,7 @@ def test_runs_are_listed_the_latest_first_and_named_by_how_they_begin(tmp_path: 
 
 @pytest.mark.parametrize("change", [{"hosts": 3}, {"env": {"A": 1}}])
 def test_what_a_file_should_not_say_is_named(change: dict[str, object], tmp_path: Path) -> None:
-    Record(tmp_path / "r", asked() | change)
+    Record(tmp_path / "r", request() | change)
     run = run_named(tmp_path, "r")
     with pytest.raises(InputError, match=next(iter(change))):
         (run.hosts(), run.texts("args"), run.text("program"), run.settings())

@@ -4,7 +4,7 @@ import os
 import sys
 import time
 
-from plink.remote.lifeline import ControllerGone, Lifeline
+from plink.remote.stdio_channel import AgentStdioChannel, ControllerLost
 
 
 def main(lease_s: float, first: str) -> None:
@@ -12,7 +12,7 @@ def main(lease_s: float, first: str) -> None:
     hello, ``babble`` to say anything else."""
     if first == "die":
         sys.exit(3)
-    line = Lifeline(lease_s)
+    line = AgentStdioChannel(lease_s)
     if first == "babble":
         os.write(1, b"x" * (1 << 17))
     elif first != "silence":
@@ -22,17 +22,17 @@ def main(lease_s: float, first: str) -> None:
             message = line.receive(lease_s)
             if message is None:
                 continue
-            if message["do"] == "die":
+            if message["method"] == "die":
                 os._exit(message["code"])
-            if message["do"] == "sleep":
+            if message["method"] == "sleep":
                 time.sleep(message["seconds"])
-            if message["do"] == "flood":
+            if message["method"] == "flood":
                 for _ in range(message["count"]):
-                    line.send(**{"is": "flood", "at": time.monotonic(), "filling": "x" * 1000})
-            while message["do"] == "endless":
+                    line.send(**{"type": "flood", "at": time.monotonic(), "filling": "x" * 1000})
+            while message["method"] == "endless":
                 os.write(1, b"x" * (1 << 16))
-            if message["do"] == "chatter":
+            if message["method"] == "chatter":
                 os.write(1, b"not json\n" + b"[" * 100_000 + b"\n")
-            line.send(**{"is": "echo", "pid": os.getpid(), "said": message})
-    except ControllerGone:
+            line.send(**{"type": "echo", "pid": os.getpid(), "said": message})
+    except ControllerLost:
         return

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from plink.remote import addresses
-from plink.remote.addresses import canonical, reached_at, towards
+from plink.remote.addresses import canonical, own_address_towards, reachable_address
 
 # Documentation addresses (RFC 5737, RFC 3849): this host has the first two, the others are elsewhere.
 OWN, SECOND, OTHER, PUBLIC, LOG_IN = "192.0.2.1", "198.51.100.1", "192.0.2.2", "203.0.113.1", "203.0.113.9"
@@ -24,7 +24,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
         return [(socket.AF_INET, socket.SOCK_DGRAM, 0, "", (NAMES.get(host, host), 0))]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolved)
-    monkeypatch.setattr(addresses, "source_towards", lambda peer: {OTHER: OWN}.get(peer, SECOND))
+    monkeypatch.setattr(addresses, "source_address_for", lambda peer: {OTHER: OWN}.get(peer, SECOND))
     monkeypatch.setattr(addresses, "_inet6", lambda: [("fe80::1", "eth7", "20"), ("2001:db8::1", "eth7", "00")])
     monkeypatch.delenv("SSH_CONNECTION", raising=False)
     has(monkeypatch, OWN, SECOND, "2001:db8::1")
@@ -55,15 +55,15 @@ def by_ssh(host: pytest.MonkeyPatch, server: str) -> None:
 )
 def test_the_address_that_the_controller_used(host: pytest.MonkeyPatch, asked: str, server: str, address: str) -> None:
     by_ssh(host, server)
-    assert reached_at(asked) == address
+    assert reachable_address(asked) == address
 
 
 def test_a_controller_on_the_host_itself_that_came_by_its_own_name(host: pytest.MonkeyPatch) -> None:
     """`127.0.1.1 node-01` in /etc/hosts: others do not reach it there."""
     by_ssh(host, "127.0.1.1")
-    assert reached_at("node-01", ["node-02"]) == OWN
-    assert reached_at("node-01", [PUBLIC]) == SECOND
-    assert reached_at("127.0.0.1", ["no-such-name", OTHER]) == OWN
+    assert reachable_address("node-01", ["node-02"]) == OWN
+    assert reachable_address("node-01", [PUBLIC]) == SECOND
+    assert reachable_address("127.0.0.1", ["no-such-name", OTHER]) == OWN
 
 
 @pytest.mark.parametrize("server", [None, LOG_IN])
@@ -71,35 +71,35 @@ def test_launchers_that_do_not_say_where_they_came_in(host: pytest.MonkeyPatch, 
     """srun, kubectl: nothing of SSH in the environment, or what the user's own log-in to another machine left there."""
     if server is not None:
         by_ssh(host, server)
-    assert reached_at("also-here", ["nobody"]) == OWN
-    assert reached_at("pod-0", ["node-02"]) == OWN
+    assert reachable_address("also-here", ["nobody"]) == OWN
+    assert reachable_address("pod-0", ["node-02"]) == OWN
     has(host, SECOND)
-    assert reached_at("pod-0", ["pod-1"]) == SECOND
+    assert reachable_address("pod-0", ["pod-1"]) == SECOND
     has(host, SECOND, "2001:db8::1")
-    assert reached_at("pod-0", ["pod-1"]) == SECOND
+    assert reachable_address("pod-0", ["pod-1"]) == SECOND
     has(host, "2001:db8::1")
-    assert reached_at("pod-0", ["pod-1"]) == "2001:db8::1"
+    assert reachable_address("pod-0", ["pod-1"]) == "2001:db8::1"
 
 
 @pytest.mark.parametrize("asked", ["pod-0", PUBLIC])
 def test_one_of_several_addresses_is_not_guessed(asked: str) -> None:
     with pytest.raises(OSError, match=f"which of {OWN}, {SECOND} do others reach this host at") as told:
-        reached_at(asked, ["pod-1"])
+        reachable_address(asked, ["pod-1"])
     assert "address=..." in str(told.value)
 
 
 def test_where_all_are_on_one_machine_loopback_stays(host: pytest.MonkeyPatch) -> None:
-    assert reached_at("127.0.0.1", ["127.0.0.2", "localhost"]) == "127.0.0.1"
-    assert reached_at("127.0.0.3") == "127.0.0.3"
-    assert reached_at("localhost", ["127.0.0.2"]) == "127.0.0.1"
+    assert reachable_address("127.0.0.1", ["127.0.0.2", "localhost"]) == "127.0.0.1"
+    assert reachable_address("127.0.0.3") == "127.0.0.3"
+    assert reachable_address("localhost", ["127.0.0.2"]) == "127.0.0.1"
     by_ssh(host, "127.0.0.2")
-    assert reached_at("an-alias", ["127.0.0.3"]) == "127.0.0.2"
-    assert reached_at("127.0.0.2", [OWN]) == OWN  # another's name for this host is no loopback
+    assert reachable_address("an-alias", ["127.0.0.3"]) == "127.0.0.2"
+    assert reachable_address("127.0.0.2", [OWN]) == OWN  # another's name for this host is no loopback
 
 
 def test_a_host_without_a_network(host: pytest.MonkeyPatch) -> None:
     has(host)
-    assert reached_at("pod-0", ["pod-1"]) == "127.0.0.1"
+    assert reachable_address("pod-0", ["pod-1"]) == "127.0.0.1"
 
 
 def test_names_that_mean_nothing_are_given_up_soon(host: pytest.MonkeyPatch) -> None:
@@ -111,9 +111,9 @@ def test_names_that_mean_nothing_are_given_up_soon(host: pytest.MonkeyPatch) -> 
         raise socket.gaierror(-2, "Name or service not known")
 
     host.setattr(socket, "getaddrinfo", unknown)
-    assert towards([f"nobody-{k}" for k in range(50)]) == (
+    assert own_address_towards([f"nobody-{k}" for k in range(50)]) == (
         "127.0.0.1",
-        "no way to nobody-0: Name or service not known",
+        "no route to nobody-0: Name or service not known",
     )
     assert len(asked) == 3
 
@@ -121,9 +121,9 @@ def test_names_that_mean_nothing_are_given_up_soon(host: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("name", ["a..b", f"{'x' * 64}.example"])
 def test_a_name_that_cannot_be_one_is_no_way_either(host: pytest.MonkeyPatch, name: str) -> None:
     host.undo()
-    assert towards([name])[1] == f"no way to {name}: no name that can be looked up"
+    assert own_address_towards([name])[1] == f"no route to {name}: no name that can be looked up"
     host.setattr(addresses, "local_addresses", lambda: [OWN])
-    assert reached_at(name, [name]) == OWN
+    assert reachable_address(name, [name]) == OWN
 
 
 def test_an_address_is_written_as_the_kernel_writes_it() -> None:

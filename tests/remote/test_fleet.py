@@ -14,11 +14,11 @@ import pytest
 import plink.remote.fleet
 from plink.errors import HostError
 from plink.model.hosts import Host
-from plink.remote.connector import Line
-from plink.remote.fleet import Fleet, Message
+from plink.remote.connector import AgentConnection
+from plink.remote.fleet import AgentMessage, Fleet
+from plink.remote.message_schema import MessageSchema, object_of, text
 from plink.remote.program import BOOTSTRAP, REMOTE_COMMAND, AgentProgram
-from plink.remote.words import Words, by_name, text
-from runners.child import ChildLine
+from runners.child import ChildConnection
 from tests.child_hosts import WAIT_S, ChildHosts, ends
 
 PROGRAM = AgentProgram(("tests.remote.fleet_agent",))
@@ -32,7 +32,7 @@ def children() -> Iterator[Callable[..., ChildHosts]]:
         yield lambda *command: stack.enter_context(ChildHosts(*command))
 
 
-def hear(fleet: Fleet) -> Message:
+def hear(fleet: Fleet) -> AgentMessage:
     """The next message, which must come."""
     message = fleet.receive(WAIT_S)
     assert message is not None
@@ -51,13 +51,13 @@ def test_every_agent_is_told_and_heard(children: Callable[..., ChildHosts]) -> N
         assert fleet.start(HOSTS, {"first": "hello"}, lambda: counted.append(1)) == {}
         assert len(counted) == 3
         assert sorted(fleet.alive) == ["a", "b", "c"]
-        fleet.send_all(do="say", text="zwölf\n")
+        fleet.send_all(method="say", text="zwölf\n")
         heard = {message.host: message.body for message in (hear(fleet) for _ in HOSTS)}
         assert {host: body["said"] for host, body in heard.items() if body} == {
-            name: {"do": "say", "text": "zwölf\n"} for name in ("a", "b", "c")
+            name: {"method": "say", "text": "zwölf\n"} for name in ("a", "b", "c")
         }
         assert len({body["pid"] for body in heard.values() if body}) == 3
-        fleet.send("b", do="say", text="only you")
+        fleet.send("b", method="say", text="only you")
         assert hear(fleet).host == "b"
         assert fleet.receive(0.0) is None
 
@@ -67,37 +67,37 @@ def test_a_greeting_before_hello_is_skipped(children: Callable[..., ChildHosts])
     noise = "import os\nos.write(1, b'Welcome to node-1!\\n{}\\nplink-agent-\\n\\xff no newline at the end')\n"
     with Fleet(children(sys.executable, "-c", noise + "os.write(1, b'\\n')\n" + BOOTSTRAP), PROGRAM) as fleet:
         assert start(fleet, HOSTS[:1]) == {}
-        fleet.send("a", do="say")
+        fleet.send("a", method="say")
         body = hear(fleet).body
         assert body is not None
-        assert body["said"] == {"do": "say"}
+        assert body["said"] == {"method": "say"}
 
 
 def test_an_agent_that_dies_is_reported_and_the_others_go_on(children: Callable[..., ChildHosts]) -> None:
     with Fleet(children(), PROGRAM) as fleet:
         start(fleet, HOSTS)
-        fleet.send("b", do="die", code=9)
+        fleet.send("b", method="die", code=9)
         gone = hear(fleet)
         assert (gone.host, gone.body) == ("b", None)
         assert gone.error is not None
         assert str(gone.error) == "b: its agent is gone: it ended with exit status 9"
         assert sorted(fleet.alive) == ["a", "c"]
-        fleet.send("b", do="say")  # to nobody: passed over
-        fleet.send("c", do="say")
+        fleet.send("b", method="say")  # to nobody: passed over
+        fleet.send("c", method="say")
         assert hear(fleet).host == "c"
 
 
 def test_an_agent_that_says_what_no_agent_says_is_gone(children: Callable[..., ChildHosts]) -> None:
     """What it said does not reach anybody, and the others go on."""
-    program = AgentProgram(PROGRAM.modules, Words({"echo": {"said": by_name(text)}}))
+    program = AgentProgram(PROGRAM.modules, MessageSchema({"echo": {"said": object_of(text)}}))
     with Fleet(children(), program) as fleet:
         start(fleet, HOSTS[:2])
-        fleet.send("a", do="say", text="hello")
+        fleet.send("a", method="say", text="hello")
         assert hear(fleet).body is not None
-        fleet.send("a", do="say", text=5)
+        fleet.send("a", method="say", text=5)
         gone = hear(fleet)
         assert gone.body is None
-        assert str(gone.error) == "a: its agent is gone: what it said makes no sense: 'echo' with said a dict"
+        assert str(gone.error) == "a: its agent is gone: invalid message: 'echo' with said a dict"
         assert fleet.alive == ["b"]
 
 
@@ -105,10 +105,10 @@ def test_a_line_without_end_is_the_end_of_its_agent(
     children: Callable[..., ChildHosts], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However much a host writes, this process keeps no more than a line's worth of it."""
-    monkeypatch.setattr(plink.remote.fleet, "LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr(plink.remote.fleet, "MAX_LINE_BYTES", 1 << 20)
     with Fleet(children(), PROGRAM) as fleet:
         start(fleet, HOSTS[:2])
-        fleet.send("a", do="endless")
+        fleet.send("a", method="endless")
         gone = hear(fleet)
         assert gone.error is not None
         assert str(gone.error) == "a: its agent is gone: it sent more than 1 MiB without the end of a line"
@@ -118,25 +118,25 @@ def test_a_line_without_end_is_the_end_of_its_agent(
 def test_closing_does_not_wait_for_messages_to_be_taken(
     children: Callable[..., ChildHosts], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plink.remote.fleet, "MOST_WAITING", 4)
+    monkeypatch.setattr(plink.remote.fleet, "MAX_QUEUED_MESSAGES", 4)
     connector = children()
     with Fleet(connector, PROGRAM, lease_s=600) as fleet:
         start(fleet, HOSTS)
-        fleet.send_all(do="flood", count=2000)
+        fleet.send_all(method="flood", count=2000)
         hear(fleet)
     assert connector.all_end()
 
 
 @pytest.mark.parametrize(
     ("first", "why"),
-    [("die", ": it ended with exit status 3"), ("babble", ": what answers there is a program of another kind")],
+    [("die", ": it ended with exit status 3"), ("babble", ": another program answers there")],
 )
 def test_an_agent_that_never_says_hello_is_a_failure(first: str, why: str, children: Callable[..., ChildHosts]) -> None:
     with Fleet(children(), PROGRAM) as fleet:
         failures = start(fleet, HOSTS[:2], first)
         assert sorted(failures) == ["a", "b"]
         for error in failures.values():
-            assert error.why.startswith("no agent could be started" + why)
+            assert error.reason.startswith("no agent could be started" + why)
         assert fleet.alive == []
 
 
@@ -152,7 +152,7 @@ def test_a_host_without_python_says_so(children: Callable[..., ChildHosts]) -> N
     connector.environment["PATH"] = "/nonexistent"
     with Fleet(connector, PROGRAM) as fleet:
         failures = start(fleet, HOSTS[:1])
-        assert failures["a"].why == "no agent could be started: it ended with exit status 127"
+        assert failures["a"].reason == "no agent could be started: it ended with exit status 127"
 
 
 class Grumbling:
@@ -161,8 +161,8 @@ class Grumbling:
     def __init__(self, connector: ChildHosts) -> None:
         self._connector = connector
 
-    def open(self, host: Host) -> Line:
-        class Raises(ChildLine):
+    def open(self, host: Host) -> AgentConnection:
+        class Raises(ChildConnection):
             def close(self) -> None:
                 super().close()
                 raise EOFError
@@ -225,7 +225,7 @@ def test_what_is_no_trouble_of_a_host_is_raised(children: Callable[..., ChildHos
         def __init__(self, error: Exception) -> None:
             self.error = error
 
-        def open(self, host: Host) -> Line:
+        def open(self, host: Host) -> AgentConnection:
             time.sleep(0.2 if host.name == "a" else 0)
             raise self.error
 
@@ -243,7 +243,7 @@ def test_agents_end_when_their_controller_is_killed() -> None:
         "from plink.remote.program import AgentProgram\nfrom runners.local import LocalConnector\n"
         "fleet = Fleet(LocalConnector(), AgentProgram(('tests.remote.fleet_agent',)))\n"
         "fleet.start([Host('a', 'a')], {'first': 'hello'})\n"
-        "fleet.send('a', do='say')\n"
+        "fleet.send('a', method='say')\n"
         "print(fleet.receive(20).body['pid'], flush=True)\n"
         "threading.Event().wait()\n"
     )

@@ -2,20 +2,20 @@
 
 import pytest
 
-from plink.remote.peers import few_peers
+from plink.remote.peers import sample_peers
 
 
 @pytest.mark.parametrize("n", [2, 9])
 def test_few_hosts_are_told_of_all_others(n: int) -> None:
     hosts = [f"10.0.0.{i}" for i in range(n)]
-    assert few_peers(hosts) == {own: [other for other in hosts if other != own] for own in hosts}
+    assert sample_peers(hosts) == {own: [other for other in hosts if other != own] for own in hosts}
 
 
 @pytest.mark.parametrize("n", [10, 17, 1000])
 def test_many_hosts_are_told_of_a_few(n: int) -> None:
     """From all over the list: what is sent grows as the hosts do, not as their pairs."""
     hosts = [f"host-{i:04}" for i in range(n)]
-    told = few_peers(hosts)
+    told = sample_peers(hosts)
     assert list(told) == hosts
     for own, peers in told.items():
         assert 4 <= len(peers) <= 8
@@ -26,10 +26,10 @@ def test_many_hosts_are_told_of_a_few(n: int) -> None:
 
 
 def test_hosts_at_one_address_are_told_of_others_or_of_it() -> None:
-    assert few_peers(["a", "a", "b"]) == {"a": ["b"], "b": ["a"]}
-    assert few_peers(["a", "a"]) == {"a": ["a"]}
+    assert sample_peers(["a", "a", "b"]) == {"a": ["b"], "b": ["a"]}
+    assert sample_peers(["a", "a"]) == {"a": ["a"]}
 
 
 def test_a_single_host_has_no_peers() -> None:
-    assert few_peers(["a"]) == {"a": []}
-    assert few_peers([]) == {}
+    assert sample_peers(["a"]) == {"a": []}
+    assert sample_peers([]) == {}

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from plink.remote.program import BOOTSTRAP, LIFELINE, REMOTE_COMMAND, AgentProgram
+from plink.remote.program import BOOTSTRAP, CHANNEL_MODULES, REMOTE_COMMAND, AgentProgram
 
 
 def test_the_command_is_one_line_in_one_pair_of_single_quotes() -> None:
@@ -23,7 +23,7 @@ def test_a_bundle_is_its_length_and_then_that_many_bytes() -> None:
     body = bundle[12:]
     assert int(bundle[:12]) == len(body)
     document = json.loads(body)
-    assert [name for name, _ in document["modules"]] == [*LIFELINE, "plink.remote.addresses"]
+    assert [name for name, _ in document["modules"]] == [*CHANNEL_MODULES, "plink.remote.addresses"]
     assert document["settings"] == {"lease_s": 1.5, "name": "zwölf"}
 
 
@@ -33,7 +33,7 @@ def test_a_bundle_that_is_cut_short_runs_nothing() -> None:
     assert (done.returncode, done.stdout) == (1, b"")
 
 
-@pytest.mark.parametrize("module", ["probes.survey", "runners.job.launcher", "runners.job.torchrun_runner"])
+@pytest.mark.parametrize("module", ["probes.session", "runners.job.launcher", "runners.job.torchrun_runner"])
 def test_agents_run_where_nothing_is_installed(module: str) -> None:
     """``-I -S``: no site-packages, no current folder. Every import must be in the bundle or the standard library."""
     bundle = importlib.import_module(module).PROGRAM.bundle({})

@@ -33,8 +33,8 @@ class Chromium:
     def __init__(self, process: "subprocess.Popen[bytes]", reading: int, writing: int) -> None:
         self._process, self._reading, self._writing = process, reading, writing
         self._rest, self._number, self._session = b"", 0, ""
-        self.said: list[str] = []
-        self.asked: list[str] = []
+        self.console_messages: list[str] = []
+        self.requested_urls: list[str] = []
         self._loaded = False
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -67,9 +67,9 @@ class Chromium:
         if method == "Page.loadEventFired":
             self._loaded = True
         elif method == "Network.requestWillBeSent":
-            self.asked.append(parameters["request"]["url"])
+            self.requested_urls.append(parameters["request"]["url"])
         elif method in _LOUD:
-            self.said.append(json.dumps(parameters)[:600])
+            self.console_messages.append(json.dumps(parameters)[:600])
         return message
 
     def open(self, path: Path, width: int = 1280, height: int = 900, dark: bool = False) -> float:
@@ -103,8 +103,8 @@ class Chromium:
         """The whole page as PNG."""
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
         clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
-        found = self.call("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(found["data"]))
+        screenshot = self.call("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
+        path.write_bytes(base64.b64decode(screenshot["data"]))
 
     def printed(self) -> bytes:
         """The page on paper, PDF."""

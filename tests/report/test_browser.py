@@ -29,10 +29,10 @@ def written(tmp_path: Path) -> Path:
 def frame(browser: Chromium, figure: str) -> dict[str, float]:
     """Where the axes of a figure are, after it was scrolled into the window."""
     browser.value(f"document.querySelector('figure[{figure}]').scrollIntoView()")
-    found: dict[str, float] = browser.value(
+    box: dict[str, float] = browser.value(
         f"(b => ({{x: b.left, y: b.top, w: b.width, h: b.height}}))({FRAME.format(figure)})"
     )
-    return found
+    return box
 
 
 def hovered(browser: Chromium) -> list[str]:
@@ -43,13 +43,15 @@ def hovered(browser: Chromium) -> list[str]:
 
 @pytest.mark.parametrize(("hosts", "dark"), [(2, False), (16, True)])
 def test_no_complaint_and_no_request(browser: Chromium, tmp_path: Path, hosts: int, dark: bool) -> None:
-    browser.said.clear()
-    browser.asked.clear()
+    browser.console_messages.clear()
+    browser.requested_urls.clear()
     (tmp_path / "report.html").write_text(page(plain(2) if hosts == 2 else facts(hosts, 4)))
     browser.open(tmp_path / "report.html", dark=dark)
     browser.picture(tmp_path / "whole.png")
-    assert browser.said == []
-    assert [url for url in browser.asked if not url.startswith("data:")] == [(tmp_path / "report.html").as_uri()]
+    assert browser.console_messages == []
+    assert [url for url in browser.requested_urls if not url.startswith("data:")] == [
+        (tmp_path / "report.html").as_uri()
+    ]
     assert browser.value("document.getElementById('pair').hidden") is False  # the script ran
     background = browser.value("getComputedStyle(document.body).backgroundColor")
     assert background == ("rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)")
@@ -91,8 +93,8 @@ def test_all_of_it_is_reached_by_keyboard(browser: Chromium, written: Path) -> N
     browser.press("ArrowRight")
     browser.press("ArrowDown")
     browser.press("ArrowRight")
-    said = browser.value("document.getElementById('said').textContent")
-    assert said.startswith("host1 → host2, measured ")
+    announced = browser.value("document.getElementById('said').textContent")
+    assert announced.startswith("host1 → host2, measured ")
     browser.press("Escape")
     assert hovered(browser) == []
     browser.value("document.querySelector('figure[data-map]').focus()")
@@ -121,7 +123,7 @@ def test_nothing_sticks_out_of_the_window(browser: Chromium, written: Path) -> N
 
 
 def test_many_hosts_are_told_by_block(browser: Chromium, tmp_path: Path) -> None:
-    browser.said.clear()
+    browser.console_messages.clear()
     subject = facts(700, 20)
     (tmp_path / "report.html").write_text(page(subject))
     browser.open(tmp_path / "report.html")
@@ -138,4 +140,4 @@ def test_many_hosts_are_told_by_block(browser: Chromium, tmp_path: Path) -> None
     browser.value("document.querySelector('figure[data-map]').focus()")
     browser.press("ArrowRight")
     assert browser.value("document.getElementById('said').textContent").startswith("host0, group 1")
-    assert browser.said == []
+    assert browser.console_messages == []

@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 
 from plink.errors import UsageError
-from plink.report.album import album, ratio_of
 from plink.report.canvas import inline
 from plink.report.colours import MARKS, PAGE, PAPER, group_colour, group_mark, scale_of, ticks
+from plink.report.figures import figures, ratio_of
 from plink.report.files import check_target, write_pictures
 from plink.report.labels import place
 from plink.report.words import collective, first_upper
@@ -21,9 +21,9 @@ from tests.report.subjects import facts, plain, troubled
 
 def cells(svg: str) -> np.ndarray:
     """The pixels of a heat map, shape (N, N, 4)."""
-    found = re.search(r'<image xlink:href="data:image/png;base64,([^"]*)"[^>]*id="\w+-(?:cells|smooth)"', svg)
-    assert found is not None
-    return np.asarray(Image.open(io.BytesIO(base64.b64decode(found[1]))).convert("RGBA"))
+    match = re.search(r'<image xlink:href="data:image/png;base64,([^"]*)"[^>]*id="\w+-(?:cells|smooth)"', svg)
+    assert match is not None
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(match[1]))).convert("RGBA"))
 
 
 def brightness(pixels: np.ndarray) -> np.ndarray:
@@ -33,9 +33,9 @@ def brightness(pixels: np.ndarray) -> np.ndarray:
 
 def test_near_is_dark_and_far_is_bright_in_the_rows_they_belong_to() -> None:
     subject = facts(12, 3)
-    drawn = album(subject, PAGE)
+    terminal_lines = figures(subject, PAGE)
     for name, order in (("given", np.arange(12)), ("order", subject.shown_order())):
-        pixels = cells(inline(drawn[name]))
+        pixels = cells(inline(terminal_lines[name]))
         near = subject.measured_us[np.ix_(order, order)] < 60
         off = ~np.eye(12, dtype=bool)
         assert brightness(pixels)[near & off].max() < brightness(pixels)[~near].min()
@@ -45,16 +45,16 @@ def test_near_is_dark_and_far_is_bright_in_the_rows_they_belong_to() -> None:
 
 def test_what_was_not_measured_is_seen_through() -> None:
     subject = troubled()
-    drawn = inline(album(subject, PAGE)["given"])
-    pixels = cells(drawn)
+    terminal_lines = inline(figures(subject, PAGE)["given"])
+    pixels = cells(terminal_lines)
     assert ((pixels[:, :, 3] == 0) == (np.isnan(subject.measured_us) | np.eye(16, dtype=bool))).all()
-    assert "<pattern" in drawn
-    assert "<pattern" not in inline(album(facts(16, 4), PAGE)["given"])
+    assert "<pattern" in terminal_lines
+    assert "<pattern" not in inline(figures(facts(16, 4), PAGE)["given"])
 
 
 def test_a_large_picture_is_no_larger_than_its_colours_need() -> None:
-    drawn = inline(album(facts(128, 8), PAGE)["given"])
-    assert len(drawn) < 60_000
+    terminal_lines = inline(figures(facts(128, 8), PAGE)["given"])
+    assert len(terminal_lines) < 60_000
 
 
 def test_a_scale_spans_all_but_the_farthest_and_no_noise() -> None:
@@ -69,10 +69,10 @@ def test_a_scale_spans_all_but_the_farthest_and_no_noise() -> None:
 
 @pytest.mark.parametrize(("low", "high"), [(20, 160), (25.7, 27.0), (0.3, 9000)])
 def test_ticks_are_a_few_round_numbers(low: float, high: float) -> None:
-    found = ticks(low, high)
-    assert 2 <= len(found) <= 6
-    assert all(low <= tick <= high for tick in found)
-    assert all(len(f"{tick:g}") <= 5 for tick in found)
+    positions = ticks(low, high)
+    assert 2 <= len(positions) <= 6
+    assert all(low <= tick <= high for tick in positions)
+    assert all(len(f"{tick:g}") <= 5 for tick in positions)
 
 
 def test_groups_differ_by_colour_or_mark() -> None:
@@ -99,7 +99,7 @@ def test_labels_do_not_overlap_and_stay_inside() -> None:
 
 
 @pytest.mark.parametrize(
-    ("algo", "said"),
+    ("algo", "text"),
     [
         ("double-binary-tree", "A double binary tree"),
         ("nccl-tree", "An NCCL tree"),
@@ -107,8 +107,8 @@ def test_labels_do_not_overlap_and_stay_inside() -> None:
         ("someone-s-own", "Someone-s-own"),
     ],
 )
-def test_algorithms_have_their_names(algo: str, said: str) -> None:
-    assert first_upper(collective(algo)) == said
+def test_algorithms_have_their_names(algo: str, text: str) -> None:
+    assert first_upper(collective(algo)) == text
 
 
 def test_ratios_are_of_what_both_know() -> None:
@@ -121,7 +121,7 @@ def test_ratios_are_of_what_both_know() -> None:
 
 
 def test_few_hosts_have_fewer_pictures() -> None:
-    assert list(album(plain(2), PAPER)) == ["given", "histogram"]
+    assert list(figures(plain(2), PAPER)) == ["given", "histogram"]
 
 
 def test_pictures_as_files(tmp_path: Path) -> None:

@@ -14,7 +14,15 @@ from matplotlib.text import Text
 from PIL import Image
 
 from plink.records.elastic_history import History, history_of
-from plink.records.elastic_log import ControllerEvent, End, Entry, HostEvent, Iteration, RolledBack, StageChange
+from plink.records.elastic_log import (
+    ControllerEvent,
+    EndLogEntry,
+    Entry,
+    HostEvent,
+    Iteration,
+    RollBackLogEntry,
+    StageChange,
+)
 from plink.report.canvas import Picture, as_png, as_svg, drawing
 from plink.report.colours import PAPER
 from plink.report.iterations import iterations
@@ -39,14 +47,14 @@ def figure_4_15() -> History:
         seconds = 4.0 if many else 22.6 if number == 35 else 20.0
         at += seconds
         entries.append(Iteration(at, number, seconds, 3 if many else 1, 64 if many else 4, number))
-    return history_of([*entries, End(at, at, 0)])
+    return history_of([*entries, EndLogEntry(at, at, 0)])
 
 
 def rolled_back() -> History:
     """Iterations 3 and 4 are lost when a host fails during the fifth."""
     done = [Iteration(float(k), k, 1.0, 2, 3, k) for k in range(1, 5)]
     again = [Iteration(k + 4.0, k, 1.5, 2, 2, k) for k in range(3, 7)]
-    events: list[Entry] = [HostEvent(4.5, "spot-1", 1, "transient", 1, "failed"), RolledBack(4.6, 2, 1, 2)]
+    events: list[Entry] = [HostEvent(4.5, "spot-1", 1, "transient", 1, "failed"), RollBackLogEntry(4.6, 2, 1, 2)]
     restarted = ControllerEvent(9.2, "restarted")
     warned = HostEvent(9.4, "spot-2", 2, "transient", 1, "warned", seconds=30.0)
     return history_of([*done, *events, *again[:2], restarted, warned, *again[2:]])
@@ -79,21 +87,21 @@ def test_the_thesis_s_figure() -> None:
     assert {y for x, y in drawn if 11 <= x <= 34} == {4.0}
     assert dict(drawn)[35] == 22.6
     assert [(begin, end) for begin, end, _ in bands(picture)] == [(0.5, 10.5), (10.5, 34.5), (34.5, 45.5)]
-    said = texts(picture)
+    labels = texts(picture)
     for text in ("joined", "warned", "left", "controller", "4 reliable", "started", "iteration", "workers",
                  "time per iteration (s)", "45 iterations on 64 hosts in 520 s",
                  "median 20 s in stage 1, 4 s in stage 3."):  # fmt: skip
-        assert text in said, text
-    assert said.count("60 transient") == 3
-    assert [text for text in said if text.startswith("stage")] == ["stage 1", "stage 3", "stage 1"]
-    assert not {"failed", "rolled back", "let go", "lost to a roll-back"} & set(said)
+        assert text in labels, text
+    assert labels.count("60 transient") == 3
+    assert [text for text in labels if text.startswith("stage")] == ["stage 1", "stage 3", "stage 1"]
+    assert not {"failed", "rolled back", "let go", "lost to a roll-back"} & set(labels)
     assert "joined: 60 transient." in picture.alt
 
 
 def test_over_seconds() -> None:
     history = figure_4_15()
     picture = iterations(history, PAPER, over_seconds=True)
-    assert [x for x, _ in points(picture, "counts")] == [each.at for each in history.kept]
+    assert [x for x, _ in points(picture, "counts")] == [each.at for each in history.completed]
     assert [(begin, end) for begin, end, _ in bands(picture)] == [
         (0.0, 201.7), (201.7, 298.7), (298.7, pytest.approx(history.seconds, abs=0.001)),
     ]  # fmt: skip
@@ -108,10 +116,10 @@ def test_what_was_lost_and_done_again_has_marks_of_its_own() -> None:
     assert [x for x, _ in points(picture, "counts")] == [1, 2, 5, 6]
     shapes = {line.get_marker() for ax in picture.figure.axes for line in ax.lines if line.get_gid()}
     assert shapes == {"o", "s", "x"}  # colours may be gone
-    said = texts(picture)
+    labels = texts(picture)
     for text in ("counts", "lost to a roll-back", "done again after a roll-back", "to clock 2", "failed",
                  "spot-1 (transient)", "spot-2 (transient, 30 s)", "restarted"):  # fmt: skip
-        assert text in said, text
+        assert text in labels, text
     assert "two iterations lost to roll-backs" in picture.alt
 
 
@@ -172,7 +180,7 @@ def test_any_run_can_be_drawn(happened: list[tuple[str, int]], over_seconds: boo
             "done": Iteration(at, number, at / 3, (number % 3 + 1), number, number),  # type: ignore[arg-type]
             "joined": HostEvent(at, f"$h{number}$", number, "transient", 1, "joined"),
             "left": HostEvent(at, f"$h{number}$", number, "transient", 1, "left"),
-            "back": RolledBack(at, number, 1, 0),
+            "back": RollBackLogEntry(at, number, 1, 0),
             "stage": StageChange(at, (number % 3 + 1)),  # type: ignore[arg-type]
             "again": ControllerEvent(at, "restarted"),
         }

@@ -43,9 +43,9 @@ def text() -> str:
 
 
 def data_of(text: str) -> dict[str, object]:
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
-    assert found is not None
-    document: dict[str, object] = json.loads(found[1])
+    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert match is not None
+    document: dict[str, object] = json.loads(match[1])
     return document
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from plink.report.colours import scale_of
-from plink.report.terminal import drawn
-from plink.report.terminal_heat import Ink, reduced, rows
+from plink.report.terminal import terminal_lines
+from plink.report.terminal_heat import Ink, reduce_matrix, rows
 from tests.report.subjects import facts, plain, troubled
 
 MEASURED = np.array([[0.0, 10, 100, 100], [10, 0, 100, np.nan], [100, 100, 0, 10], [100, 100, 10, 0]])
@@ -13,8 +13,8 @@ MEASURED = np.array([[0.0, 10, 100, 100], [10, 0, 100, np.nan], [100, 100, 0, 10
 
 def lines(values: np.ndarray, ink: Ink) -> list[str]:
     """The text of a heat map."""
-    known = values[np.isfinite(values) & (values > 0)]
-    return [line.plain for line in rows(reduced(values, np.arange(len(values)), 100), scale_of(known), ink)]
+    positive = values[np.isfinite(values) & (values > 0)]
+    return [line.plain for line in rows(reduce_matrix(values, np.arange(len(values)), 100), scale_of(positive), ink)]
 
 
 def test_shades_are_two_columns_a_host() -> None:
@@ -26,35 +26,35 @@ def test_ascii_where_nothing_else_can_be_shown() -> None:
 
 
 def test_colours_are_half_blocks() -> None:
-    found = rows(reduced(MEASURED, np.arange(4), 100), scale_of(MEASURED[MEASURED > 0]), Ink(80, True, False))
-    assert len(found) == 12
-    assert all(len(line) == 24 for line in found)
-    assert set("".join(line.plain for line in found)) <= {" ", "▀", "▄"}
-    styles = {str(span.style) for span in found[0].spans}
+    lines_ = rows(reduce_matrix(MEASURED, np.arange(4), 100), scale_of(MEASURED[MEASURED > 0]), Ink(80, True, False))
+    assert len(lines_) == 12
+    assert all(len(line) == 24 for line in lines_)
+    assert set("".join(line.plain for line in lines_)) <= {" ", "▀", "▄"}
+    styles = {str(span.style) for span in lines_[0].spans}
     assert any("#fde725" in style for style in styles)  # the far end of viridis
     assert any("#440154" in style for style in styles)
-    assert any("#808080" in style for line in found for style in (str(span.style) for span in line.spans))
+    assert any("#808080" in style for line in lines_ for style in (str(span.style) for span in line.spans))
 
 
 def test_many_hosts_are_put_together_by_their_mean() -> None:
     values = np.kron(np.array([[10.0, 90.0], [90.0, 10.0]]), np.ones((3, 3)))
     np.fill_diagonal(values, 0.0)
-    assert reduced(values, np.arange(6), 2) == pytest.approx(np.array([[10.0, 90.0], [90.0, 10.0]]))
+    assert reduce_matrix(values, np.arange(6), 2) == pytest.approx(np.array([[10.0, 90.0], [90.0, 10.0]]))
     values[:3, 3:] = np.nan
-    assert np.isnan(reduced(values, np.arange(6), 2)[0, 1])
+    assert np.isnan(reduce_matrix(values, np.arange(6), 2)[0, 1])
 
 
 @pytest.mark.parametrize("width", [40, 120])
 @pytest.mark.parametrize("colour", [False, True])
 def test_no_line_is_wider_than_the_terminal(width: int, colour: bool) -> None:
     for subject in (facts(64, 8), troubled(), plain(2), plain(3), facts(300, 10)):
-        found = drawn(subject, Ink(width, colour, False))
-        assert max(line.cell_len for line in found) <= width
-        assert found[0].plain == f"The network between {len(subject.names)} hosts"
+        lines_ = terminal_lines(subject, Ink(width, colour, False))
+        assert max(line.cell_len for line in lines_) <= width
+        assert lines_[0].plain == f"The network between {len(subject.names)} hosts"
 
 
 def test_ascii_all_through() -> None:
-    text = "\n".join(line.plain for line in drawn(troubled(), Ink(80, False, True)))
+    text = "\n".join(line.plain for line in terminal_lines(troubled(), Ink(80, False, True)))
     assert text.isascii()
 
 
@@ -65,7 +65,7 @@ def test_a_narrow_terminal_has_whole_figures() -> None:
         (44, "tier median 80% within"),
         (28, "tier median"),
     ):
-        plain_lines = [line.plain for line in drawn(facts(64, 8), Ink(width, False, False))]
+        plain_lines = [line.plain for line in terminal_lines(facts(64, 8), Ink(width, False, False))]
         start = next(k for k, line in enumerate(plain_lines) if line.startswith("tier"))
         assert plain_lines[start].split() == heads.split()
         assert plain_lines[start + 2].endswith("µs")

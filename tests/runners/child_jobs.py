@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from plink.model.hosts import Host, Hosts
+from runners.job.fleet_runner import FleetRunner
 from runners.job.job import Job
-from runners.job.launcher import FleetRunner
-from runners.job.proof import RankLocation
+from runners.job.placement import RankLocation
 from runners.job.result import RunResult
-from runners.job.runner import Watch
+from runners.job.runner import RunContext, RunObserver
 from tests.child_hosts import ChildHosts
 
 
@@ -21,7 +21,7 @@ class ChildJobs:
     def __init__(self, connector: ChildHosts, folder: Path) -> None:
         self.connector, self.folder = connector, folder
         self.printed: list[tuple[int | None, str, str]] = []
-        self.proofs: list[list[RankLocation]] = []
+        self.placements: list[list[RankLocation]] = []
 
     def job(self, program: str, *args: str, env: dict[str, str] | None = None) -> Job:
         """A job in the test's folder."""
@@ -33,7 +33,7 @@ class ChildJobs:
         slots: int = 1,
         on_line: Callable[[], None] = lambda: None,
         hosts: Hosts | None = None,
-        machines: dict[str, dict[str, Any]] | None = None,
+        identities: dict[str, dict[str, Any]] | None = None,
     ) -> RunResult:
         """Run it on one host with so many slots (or on ``hosts``); ``on_line`` is called at every line of output."""
 
@@ -42,8 +42,10 @@ class ChildJobs:
             on_line()
 
         hosts = hosts or Hosts((Host("here", "127.0.0.1", slots=slots),))
-        watch = Watch(sink, self.proofs.append, time.monotonic, machines=machines or {})
-        return FleetRunner("children", self.connector).run(job, hosts, watch)
+        context = RunContext(
+            RunObserver(sink, self.placements.append), time.monotonic, host_identities=identities or {}
+        )
+        return FleetRunner("children", self.connector).run(job, hosts, context)
 
     def python(self, code: str, *args: str, slots: int = 1, env: dict[str, str] | None = None) -> RunResult:
         """Run Python code."""

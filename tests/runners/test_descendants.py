@@ -85,7 +85,7 @@ def cut(jobs: ChildJobs) -> None:
 
 
 def kill_agent(jobs: ChildJobs) -> None:
-    os.kill(parent_of(jobs.proofs[0][0].pid), signal.SIGKILL)
+    os.kill(parent_of(jobs.placements[0][0].pid), signal.SIGKILL)
 
 
 def kill_process_of_the_connection(jobs: ChildJobs) -> None:
@@ -99,7 +99,7 @@ def terminate_process_of_the_connection(jobs: ChildJobs) -> None:
 
 def fail(jobs: ChildJobs) -> None:
     """Rank 0 is killed."""
-    os.kill(jobs.proofs[0][0].pid, signal.SIGKILL)
+    os.kill(jobs.placements[0][0].pid, signal.SIGKILL)
 
 
 ENDINGS = [stop, cut, kill_agent, kill_process_of_the_connection, terminate_process_of_the_connection, fail]
@@ -148,7 +148,7 @@ def test_orphans_of_a_rank_do_not_stay_zombies(jobs: ChildJobs, marked: Marked) 
     )
     job = replace(jobs.job(sys.executable, "-c", code, env=marked.env), timeout_s=WAIT_S)
     assert jobs.launch(job).exit_code == 0
-    assert ends(jobs.proofs[0][0].pid, within_s=0)
+    assert ends(jobs.placements[0][0].pid, within_s=0)
 
 
 SIGNALS = """
@@ -162,10 +162,10 @@ def send(*numbers):
 own, passed_on = signal.SIGTERM, signal.SIGRTMIN + signal.SIGTERM
 send(own, passed_on)
 print(len(count))
-time.sleep(supervisor._SAME_SIGNAL_S + 0.1)
+time.sleep(supervisor._SAME_SIGNAL_WINDOW_S + 0.1)
 send(passed_on)
 print(len(count))
-time.sleep(supervisor._SAME_SIGNAL_S + 0.1)
+time.sleep(supervisor._SAME_SIGNAL_WINDOW_S + 0.1)
 send(own, own)
 print(len(count))
 """

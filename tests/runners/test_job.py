@@ -11,7 +11,7 @@ from plink.errors import PlinkError, UsageError
 from plink.model.hosts import Host, Hosts
 from plink.remote.addresses import local_addresses
 from runners.job.job import Job
-from runners.job.result import OrderNotKept
+from runners.job.result import PlacementError
 from tests.runners.child_jobs import ChildJobs
 
 PRINT_ARGUMENTS = "import json, sys; print(json.dumps(sys.argv[1:]))"
@@ -75,9 +75,9 @@ def test_no_rank_can_be_told_that_it_is_another(jobs: ChildJobs) -> None:
 def test_the_proof_is_the_very_process_that_runs(jobs: ChildJobs) -> None:
     """The process that reported where it is becomes the user's program: the process ids are the same."""
     result = jobs.python("import os; print(os.getpid(), os.getcwd())", slots=2)
-    assert [finding.wrong for finding in result.proof] == [None, None]
-    assert [jobs.lines(rank) for rank in range(2)] == [[f"{finding.pid} {jobs.folder}"] for finding in result.proof]
-    assert jobs.proofs == [list(result.proof)]
+    assert [finding.problem for finding in result.locations] == [None, None]
+    assert [jobs.lines(rank) for rank in range(2)] == [[f"{finding.pid} {jobs.folder}"] for finding in result.locations]
+    assert jobs.placements == [list(result.locations)]
 
 
 def test_output_is_told_by_rank_and_stream(jobs: ChildJobs) -> None:
@@ -109,7 +109,7 @@ def test_standard_input_is_empty(jobs: ChildJobs) -> None:
 
 @pytest.mark.parametrize(
     ("program", "why"),
-    [("gone.py", "there is no .*gone.py"), ("./data", "there is no program ./data")],
+    [("gone.py", "no such file: .*gone.py"), ("./data", "no such program: ./data")],
 )  # fmt: skip
 def test_a_program_that_is_not_there_is_named(program: str, why: str, jobs: ChildJobs) -> None:
     (jobs.folder / "data").write_text("not executable")
@@ -119,9 +119,9 @@ def test_a_program_that_is_not_there_is_named(program: str, why: str, jobs: Chil
 
 def test_a_folder_or_interpreter_that_is_not_there_is_named(jobs: ChildJobs) -> None:
     (jobs.folder / "train.py").write_text("")
-    with pytest.raises(PlinkError, match="there is no folder /no/such/folder"):
+    with pytest.raises(PlinkError, match="no such folder: /no/such/folder"):
         jobs.launch(Job("true", (), ("/no/such/folder",)))
-    with pytest.raises(PlinkError, match=r"there is no python9\.99; nothing was run"):
+    with pytest.raises(PlinkError, match=r"no such program: python9\.99; nothing was run"):
         jobs.launch(Job("train.py", (), (str(jobs.folder),), ("python9.99",)))
 
 
@@ -136,10 +136,10 @@ def test_the_first_folder_and_interpreter_that_are_there_are_taken(jobs: ChildJo
 def test_nothing_runs_when_two_hosts_are_one_machine(jobs: ChildJobs) -> None:
     two = Hosts((Host("a", "127.0.0.1"), Host("b", "127.0.0.1")))
     job = jobs.job(sys.executable, "-c", "open('ran', 'w')")
-    with pytest.raises(OrderNotKept, match=r"1 of 2 ranks .* is the same machine as a.*nothing was run") as caught:
+    with pytest.raises(PlacementError, match=r"1 of 2 ranks .* is the same machine as a.*nothing was run") as caught:
         jobs.launch(job, hosts=two)
-    assert [finding.wrong for finding in caught.value.result.proof] == [None, "is the same machine as a"]
-    assert jobs.proofs == []
+    assert [finding.problem for finding in caught.value.result.locations] == [None, "is the same machine as a"]
+    assert jobs.placements == []
     assert jobs.connector.all_end()
     assert os.listdir(jobs.folder) == []
 
@@ -147,7 +147,7 @@ def test_nothing_runs_when_two_hosts_are_one_machine(jobs: ChildJobs) -> None:
 def test_nothing_runs_on_a_machine_that_was_not_measured(jobs: ChildJobs) -> None:
     machines = {"here": {"hostname": "another", "addresses": ["192.0.2.77"]}}
     job = jobs.job(sys.executable, "-c", "open('ran', 'w')")
-    with pytest.raises(OrderNotKept, match="measured on the machine 'another'"):
-        jobs.launch(job, machines=machines)
+    with pytest.raises(PlacementError, match="measured on the machine 'another'"):
+        jobs.launch(job, identities=machines)
     assert jobs.connector.all_end()
     assert os.listdir(jobs.folder) == []

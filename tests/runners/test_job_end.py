@@ -25,7 +25,7 @@ def test_the_first_rank_that_fails_ends_the_others(jobs: ChildJobs) -> None:
     assert result.failure is not None
     assert (result.failure.rank, result.failure.host, result.failure.code) == (1, "here", 7)
     assert "because" in result.failure.last_lines
-    assert all(ends(finding.pid, within_s=0) for finding in result.proof)
+    assert all(ends(finding.pid, within_s=0) for finding in result.locations)
 
 
 def test_a_rank_that_is_killed_ends_the_others(jobs: ChildJobs) -> None:
@@ -37,7 +37,7 @@ def test_a_rank_that_is_killed_ends_the_others(jobs: ChildJobs) -> None:
     )
     result = jobs.python(code, slots=2)
     assert result.exit_code == 137
-    assert all(ends(finding.pid, within_s=0) for finding in result.proof)
+    assert all(ends(finding.pid, within_s=0) for finding in result.locations)
 
 
 def test_a_rank_that_will_not_go_is_killed(jobs: ChildJobs) -> None:
@@ -91,7 +91,7 @@ def test_ctrl_c_ends_every_rank(jobs: ChildJobs) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         jobs.launch(jobs.job(sys.executable, "-c", STAY), slots=2, on_line=on_line)
-    assert all(ends(finding.pid) for finding in jobs.proofs[0])
+    assert all(ends(finding.pid) for finding in jobs.placements[0])
     assert jobs.connector.all_end()
 
 

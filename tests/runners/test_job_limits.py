@@ -10,10 +10,10 @@ import pytest
 
 from plink.errors import PlinkError
 from plink.model.hosts import Host, Hosts
-from runners.job.launcher import FleetRunner
-from runners.job.preflight import refuse, refuse_unreached
-from runners.job.proof import RankLocation
-from runners.job.runner import Watch
+from runners.job.fleet_runner import FleetRunner
+from runners.job.host_checks import check_connectivity, check_hosts
+from runners.job.placement import RankLocation
+from runners.job.runner import RunContext, RunObserver
 from tests.child_hosts import ends
 from tests.runners.child_jobs import ChildJobs
 
@@ -23,7 +23,7 @@ def test_a_program_of_another_kind_just_ends(jobs: ChildJobs) -> None:
     assert (result.exit_code, result.timed_out) == (124, True)
     assert jobs.printed == []
     assert 0.5 <= result.seconds < 50
-    assert all(ends(location.pid, within_s=0) for location in result.proof)
+    assert all(ends(location.pid, within_s=0) for location in result.locations)
 
 
 def test_a_job_within_its_time_is_left_alone(jobs: ChildJobs) -> None:
@@ -46,7 +46,7 @@ def test_a_rank_that_ends_before_the_gate_opens_is_named(jobs: ChildJobs) -> Non
         os.kill(locations[1].pid, signal.SIGKILL)
         assert ends(locations[1].pid)
 
-    watch = Watch(lambda *_: None, kill, time.monotonic)
+    watch = RunContext(RunObserver(on_placement=kill), time.monotonic)
     hosts = Hosts((Host("a", "127.0.0.1", slots=3),))
     result = FleetRunner("children", jobs.connector).run(jobs.job("sleep", "60"), hosts, watch)
     assert result.failure is not None
@@ -64,7 +64,7 @@ def test_a_port_in_use_is_told_before_anything_is_run(jobs: ChildJobs) -> None:
 
 def test_an_interface_that_is_not_there(jobs: ChildJobs) -> None:
     hosts = Hosts((Host("a", "127.0.0.1"), Host("b", "127.0.0.1")))
-    with pytest.raises(PlinkError, match=r"a: there is no interface nope0 \(and 1 more hosts: b\); nothing was run"):
+    with pytest.raises(PlinkError, match=r"a: no such interface: nope0 \(and 1 more hosts: b\); nothing was run"):
         jobs.launch(replace(jobs.job("true"), interface="lo,nope0"), hosts=hosts)
 
 
@@ -72,20 +72,20 @@ def test_hosts_with_other_versions_are_named(jobs: ChildJobs) -> None:
     same = {"python": "3.11", "torch": "2.13.0"}
     versions = {"a": same, "b": same, "c": {"python": "3.11", "torch": "2.12.0"}, "d": {"python": "3.9", "torch": None}}
     with pytest.raises(PlinkError) as refused:
-        refuse([], versions, jobs.job("train.py"))
+        check_hosts([], versions, jobs.job("train.py"))
     assert str(refused.value) == (
         "hosts differ: Python 3.11 with PyTorch 2.13.0 on a, b, Python 3.11 with PyTorch 2.12.0 on c, "
         "Python 3.9 without PyTorch on d; nothing was run (--set allow-version-mismatch=yes runs it)"
     )
-    refuse([], versions, replace(jobs.job("train.py"), mixed_versions=True))
-    refuse([], {"a": same, "b": None, "c": dict(same)}, jobs.job("train.py"))
+    check_hosts([], versions, replace(jobs.job("train.py"), allow_version_mismatch=True))
+    check_hosts([], {"a": same, "b": None, "c": dict(same)}, jobs.job("train.py"))
 
 
 def test_hosts_that_cannot_reach_the_first_are_named_by_their_reasons() -> None:
     with pytest.raises(PlinkError) as refused:
-        refuse_unreached("a", "10.0.0.1", 29500, {"b": "timed out", "c": "no route", "d": "timed out"})
+        check_connectivity("a", "10.0.0.1", 29500, {"b": "timed out", "c": "no route", "d": "timed out"})
     assert str(refused.value) == (
         "b: cannot reach port 29500 of 10.0.0.1 (a, rank 0's host): timed out (and 1 more hosts: d) | "
         "c: cannot reach port 29500 of 10.0.0.1 (a, rank 0's host): no route; nothing was run"
     )
-    refuse_unreached("a", "10.0.0.1", 29500, {})
+    check_connectivity("a", "10.0.0.1", 29500, {})

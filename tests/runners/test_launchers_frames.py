@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners.launchers.frames import ERR, OUT, REPORT, Frames, framed
+from runners.launchers.frames import ERR, OUT, REPORT, FrameDecoder, encode_frame
 
 PRINTED = st.lists(st.tuples(st.sampled_from([REPORT, OUT, ERR]), st.binary(min_size=1, max_size=200)), max_size=8)
 
@@ -13,9 +13,9 @@ PRINTED = st.lists(st.tuples(st.sampled_from([REPORT, OUT, ERR]), st.binary(min_
 @given(PRINTED, st.lists(st.integers(0, 2000), max_size=20))
 def test_frames_survive_cuts(printed: list[tuple[str, bytes]], cuts: list[int]) -> None:
     """Cut anywhere, with ends of line added at each cut and those of the frames lost or kept."""
-    text = b"".join(framed(kind, data) for kind, data in printed).decode("latin-1")
+    text = b"".join(encode_frame(kind, data) for kind, data in printed).decode("latin-1")
     places = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
-    frames, found = Frames(), []
+    frames, found = FrameDecoder(), []
     for start, end in itertools.pairwise(places):
         for line in text[start:end].split("\n"):
             found += frames.add(line)
@@ -25,7 +25,7 @@ def test_frames_survive_cuts(printed: list[tuple[str, bytes]], cuts: list[int]) 
 @given(st.binary(max_size=300))
 def test_a_frame_holds_nothing_that_a_launcher_would_read(data: bytes) -> None:
     """One line, no mark's bracket, and never shorter than the marks that are put before it."""
-    frame = framed(OUT, data)
+    frame = encode_frame(OUT, data)
     assert frame.endswith(b"\n")
     assert frame.count(b"\n") == 1
     assert b"[" not in frame
@@ -35,5 +35,5 @@ def test_a_frame_holds_nothing_that_a_launcher_would_read(data: bytes) -> None:
 
 def test_what_stands_outside_of_frames_is_told_as_such() -> None:
     """An interpreter that is not there says so by itself."""
-    assert Frames().add("sh: python3: not found") == [("", "sh: python3: not found")]
-    assert Frames().add(framed(OUT, b"a").decode().rstrip(" \n") + " oops") == [(OUT, "a"), ("", " oops")]
+    assert FrameDecoder().add("sh: python3: not found") == [("", "sh: python3: not found")]
+    assert FrameDecoder().add(encode_frame(OUT, b"a").decode().rstrip(" \n") + " oops") == [(OUT, "a"), ("", " oops")]

@@ -68,14 +68,14 @@ def five(connector: SshConnector) -> Launcher:
         (Mpich, "[mpiexec@vm] error", [(None, "out", "[mpiexec@vm] error")]),
     ],
 )
-def test_told_apart(
+def test_parse_output_line(
     launcher: Callable[[SshConnector], Launcher],
     line: str,
     pieces: list[tuple[int | None, str, str]],
     connector: SshConnector,
 ) -> None:
     """Also where a line holds pieces of several ranks."""
-    assert list(launcher(connector).told_apart("out", line)) == pieces
+    assert list(launcher(connector).parse_output_line("out", line)) == pieces
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_whose_mpirun(
 
 def test_no_mpirun_or_a_stranger(tmp_path: Path, connector: SshConnector, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UsageError, match="there is no mpirun here"):
+    with pytest.raises(UsageError, match="mpirun is not installed here"):
         mpirun(connector)
-    with pytest.raises(UsageError, match=r"there is no mpiexec\.hydra here"):
+    with pytest.raises(UsageError, match=r"mpiexec\.hydra is not installed here"):
         mpich(connector)
     program(tmp_path, "echo mpirun of somebody else")
     with pytest.raises(UsageError, match="somebody else"):

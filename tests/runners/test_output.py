@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners.job.output import Output
+from runners.job.output import RankOutput
 
 CHARACTERS = st.text(st.sampled_from("ab \r\té\n\n"), max_size=60)
 Shown = list[tuple[int, str, str]]
 
 
-def collecting() -> tuple[Output, Shown]:
+def collecting() -> tuple[RankOutput, Shown]:
     """An output and the lines that it showed."""
     shown: Shown = []
-    return Output(lambda rank, stream, line: shown.append((rank, stream, line))), shown
+    return RankOutput(lambda rank, stream, line: shown.append((rank, stream, line))), shown
 
 
 def pieces(data: st.DataObject, whole: bytes) -> list[bytes]:

@@ -8,7 +8,7 @@ import pytest
 from plink.errors import UsageError
 from plink.model.hosts import Host, Hosts
 from runners.job.job import Job
-from runners.launchers.slurm import Slurm, of_allocations
+from runners.launchers.slurm import Slurm, allocation_options
 from runners.launchers.slurm_batch import batch_script
 
 HOSTS = Hosts((Host("c", "10.0.0.3"), Host("a", "10.0.0.1", slots=2), Host("b", "10.0.0.2")))
@@ -28,7 +28,7 @@ JOB = Job("train.py", (), ("/work",), launcher_args=("--partition=fast", "--mpi=
 )
 def test_labels(line: str, rank: int | None, text: str | None) -> None:
     """srun pads its labels with blanks; what it says itself has none."""
-    assert list(Slurm().told_apart("out", line)) == [(rank, "out", line if text is None else text)]
+    assert list(Slurm().parse_output_line("out", line)) == [(rank, "out", line if text is None else text)]
 
 
 @pytest.mark.parametrize(
@@ -52,14 +52,14 @@ def test_the_file_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"--runner slurm: 10\.0\.0\.3 is an address"):
         Slurm().files(Hosts((Host("10.0.0.3", "10.0.0.3"),)), JOB)
     monkeypatch.setattr("shutil.which", lambda name: None)
-    with pytest.raises(UsageError, match="there is no srun here"):
+    with pytest.raises(UsageError, match="srun is not installed here"):
         Slurm().files(HOSTS, JOB)
 
 
 def test_options_of_steps_are_not_for_allocations() -> None:
     """salloc would refuse what it does not know."""
     options = ["--partition=fast", "--cpu-bind=none", "--exact", "--exclusive", "--overlap", "-A", "team", "--mpi=a\nb"]
-    assert of_allocations(options) == ["--partition=fast", "--exclusive", "-A", "team"]
+    assert allocation_options(options) == ["--partition=fast", "--exclusive", "-A", "team"]
 
 
 def test_the_batch_script(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_each_step_has_a_limit_and_says_it(
     began = time.monotonic()
     with pytest.raises(HostError) as caught:
         connector.open(host)
-    assert caught.value.why == f"SSH: connected, but {said}; is the host overloaded?"
+    assert caught.value.reason == f"SSH: connected, but {said}; is the host overloaded?"
     assert time.monotonic() - began < LATER / 2
 
 

@@ -55,7 +55,7 @@ class World:
 
 def test_no_jump_host_is_no_tunnel() -> None:
     with ExitStack() as ends:
-        assert World().jumps.way((), TARGET, ends) is None
+        assert World().jumps.tunnel((), TARGET, ends) is None
 
 
 def test_two_jump_hosts_end_with_the_last_that_is_behind_them_innermost_first() -> None:
@@ -63,26 +63,26 @@ def test_two_jump_hosts_end_with_the_last_that_is_behind_them_innermost_first() 
     with ExitStack() as first:
         with ExitStack() as second:
             for ends in (first, second):
-                assert str(world.jumps.way((OUTER, INNER), TARGET, ends)) == "inner to target"
+                assert str(world.jumps.tunnel((OUTER, INNER), TARGET, ends)) == "inner to target"
         assert world.log == ["+outer through None", "+inner through outer to inner"]
     assert world.log[2:] == ["-inner", "-outer"]
     with ExitStack() as again:
-        world.jumps.way((OUTER,), TARGET, again)
+        world.jumps.tunnel((OUTER,), TARGET, again)
         assert world.log[4:] == ["+outer through None"]
 
 
 def test_a_jump_host_that_broke_is_logged_in_to_again() -> None:
     world = World()
     with ExitStack() as first, ExitStack() as second, ExitStack() as third:
-        world.jumps.way((OUTER,), TARGET, first)
+        world.jumps.tunnel((OUTER,), TARGET, first)
         world.clients[0].active = False
-        world.jumps.way((OUTER,), TARGET, second)
+        world.jumps.tunnel((OUTER,), TARGET, second)
         first.close()
-        world.jumps.way((OUTER,), TARGET, third)
+        world.jumps.tunnel((OUTER,), TARGET, third)
         assert world.log == ["+outer through None"] * 2 + ["-outer"]
 
 
-def test_whoever_waits_for_a_jump_host_hears_of_the_same_trouble() -> None:
+def test_waiting_hosts_get_the_jump_hosts_error() -> None:
     """It is not tried once for each of them; whoever comes later tries again."""
     world = World(trouble=ConnectionRefusedError())
     world.ready.clear()
@@ -90,14 +90,14 @@ def test_whoever_waits_for_a_jump_host_hears_of_the_same_trouble() -> None:
 
     def ask() -> None:
         with pytest.raises(JumpError) as caught, ExitStack() as ends:
-            world.jumps.way((OUTER, INNER), TARGET, ends)
+            world.jumps.tunnel((OUTER, INNER), TARGET, ends)
         heard.append(f"{caught.value.jump} {type(caught.value.cause).__name__}")
 
     threads = [threading.Thread(target=ask) for _ in range(3)]
     for thread in threads:
         thread.start()
     # Three at the inner one, and that one at the outer.
-    until(lambda: sum(jump.users for jump in world.jumps._there.values()) == 4, 10, "all to wait")
+    until(lambda: sum(jump.users for jump in world.jumps._jumps.values()) == 4, 10, "all to wait")
     world.ready.set()
     for thread in threads:
         thread.join(10)
@@ -117,6 +117,6 @@ def test_whoever_waits_for_a_jump_host_hears_of_the_same_trouble() -> None:
 )
 def test_a_jump_host_that_leads_no_further(refuses: Exception, said: str) -> None:
     with pytest.raises(JumpError) as caught, ExitStack() as ends:
-        World(refuses=refuses).jumps.way((OUTER,), TARGET, ends)
+        World(refuses=refuses).jumps.tunnel((OUTER,), TARGET, ends)
     assert caught.value.jump == "outer"
     assert said in str(caught.value.cause)

@@ -125,7 +125,7 @@ def test_a_configuration_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     path.write_text("Host a\nthis line has no value for\x00\nMatch\n")
     with pytest.raises(InputError) as caught:
         load_config(path)
-    assert caught.value.where == str(path)
+    assert caught.value.location == str(path)
 
 
 @pytest.mark.parametrize(

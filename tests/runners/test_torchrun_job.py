@@ -12,12 +12,12 @@ import pytest
 
 from plink.errors import PlinkError
 from plink.model.hosts import Host, Hosts
-from plink.remote.fleet import Fleet, Message
-from runners.job.crew import Crew
+from plink.remote.fleet import AgentMessage, Fleet
+from runners.job.agent_pool import AgentPool
 from runners.job.job import Job
-from runners.job.proof import RankLocation
+from runners.job.placement import RankLocation
 from runners.job.result import RunResult
-from runners.job.runner import Watch
+from runners.job.runner import RunContext, RunObserver
 from runners.job.torchrun_runner import TorchrunRunner
 from tests.child_hosts import ChildHosts
 
@@ -28,13 +28,14 @@ class Jobs:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.printed: list[tuple[int | None, str, str]] = []
-        self.proof: list[RankLocation] = []
+        self.locations: list[RankLocation] = []
 
     def run(self, text: str, *args: str, python: str = sys.executable, env: dict[str, str] | None = None) -> RunResult:
         """Run Python code."""
         (self.folder / "train.py").write_text(text)
         job = Job("train.py", args, (str(self.folder),), (python,), env or {})
-        watch = Watch(lambda *line: self.printed.append(line), self.proof.extend, time.monotonic)
+        observer = RunObserver(lambda *line: self.printed.append(line), self.locations.extend)
+        watch = RunContext(observer, time.monotonic)
         with ChildHosts() as connector:
             connector.environment["TMPDIR"] = str(self.folder)
             try:
@@ -64,12 +65,12 @@ def test_an_interpreter_without_pytorch_is_refused(jobs: Jobs) -> None:
 
 def test_a_worker_of_another_order_never_starts(jobs: Jobs) -> None:
     """Ranks that were not asked for are refused before anything of the user's runs."""
-    report = {"is": "reported", "hostname": "h", "addresses": [], "pid": 1}
-    dealt = [Message("here", {"rank": 0, **report}), Message("here", {"rank": 2, **report})]
-    fleet = cast(Fleet, SimpleNamespace(receive=lambda timeout_s: dealt.pop(0)))
+    report = {"type": "rank_report", "hostname": "h", "addresses": [], "pid": 1}
+    messages = [AgentMessage("here", {"rank": 0, **report}), AgentMessage("here", {"rank": 2, **report})]
+    fleet = cast(Fleet, SimpleNamespace(receive=lambda timeout_s: messages.pop(0)))
     hosts = Hosts((Host("here", "127.0.0.1", slots=2),))
-    crew = Crew(fleet, hosts, Job("train.py", (), ("/",)), lambda *line: None, time.monotonic)
+    pool = AgentPool(fleet, hosts, Job("train.py", (), ("/",)), lambda *line: None, time.monotonic)
     with pytest.raises(
-        PlinkError, match=r"ranks came that were not asked for \(0 on here, 2 on here\); nothing was run"
+        PlinkError, match=r"ranks started that are not of this job \(0 on here, 2 on here\); nothing was run"
     ):
-        crew.ranks()
+        pool.rank_reports()

@@ -4,7 +4,7 @@ import json
 import resource
 import sys
 
-from plink.runtime.order_timing import main, packed
+from plink.runtime.order_timing import main, pack_config
 from tests.runtime.ranks import results_of, run_ranks
 
 
@@ -18,7 +18,7 @@ def measure_with_few_files(word: str) -> None:
 def test_many_orders_are_not_kept_from_the_files_they_need() -> None:
     """A login has 1,024 open files as a rule, and each order takes some for every other rank."""
     request = {"kind": "gloo", "places": [[0, 1], [1, 0]] * 10, "size_bytes": 400, "warm_up": 1, "repeats": 2}
-    first, second = ended = run_ranks(measure_with_few_files, 2, packed(request))
+    first, second = ended = run_ranks(measure_with_few_files, 2, pack_config(request))
     results_of(ended)
     rows = [json.loads(line)["seconds"] for line in first.out.splitlines()]
     assert [len(row) for row in rows] == [20, 20]

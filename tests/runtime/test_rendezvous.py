@@ -68,10 +68,10 @@ def test_ranks_follow_the_order(torchruns: ForkedTorchruns, endpoint: str, tmp_p
     ended = torchruns.ended()
     assert [end.code for end in ended] == [0, 0, 0], ended
     expected = [[0, "node-c"], [1, "node-a"], [2, "node-a"], [3, "node-b"]]
-    told = [said for end in ended for said in gathered(end.out)]
-    assert len(told) == 4
-    assert all(said["all"] == expected and said["MASTER_ADDR"] == "127.0.0.1" for said in told)
-    assert [[said["GROUP_RANK"] for said in gathered(end.out)] for end in ended] == [["1", "1"], ["2"], ["0"]]
+    reports = [report for end in ended for report in gathered(end.out)]
+    assert len(reports) == 4
+    assert all(report["all"] == expected and report["MASTER_ADDR"] == "127.0.0.1" for report in reports)
+    assert [[report["GROUP_RANK"] for report in gathered(end.out)] for end in ended] == [["1", "1"], ["2"], ["0"]]
     assert not any("Traceback" in end.err for end in ended)
 
 
@@ -91,8 +91,8 @@ if not started.exists():
         torchruns.start(endpoint, "--nnodes=2", "--max-restarts=1", "train.py", PLINK_ORDER=order, PLINK_NODE=node)
     ended = torchruns.ended()
     assert [end.code for end in ended] == [0, 0], ended
-    told = [said for end in ended for said in gathered(end.out)]
-    assert sorted((said["RANK"], said["PLINK_NODE"]) for said in told) == [("0", "node-b"), ("1", "node-a")]
+    reports = [report for end in ended for report in gathered(end.out)]
+    assert sorted((report["RANK"], report["PLINK_NODE"]) for report in reports) == [("0", "node-b"), ("1", "node-a")]
 
 
 def test_a_node_that_has_failed_for_good_is_not_waited_for(
@@ -114,7 +114,7 @@ def test_a_host_that_comes_twice(torchruns: ForkedTorchruns, endpoint: str, tmp_
     for _ in range(2):
         torchruns.start(endpoint, "--nnodes=2", "train.py", PLINK_ORDER=order, PLINK_NODE="node-b")
     (line,) = errors(torchruns.ended())
-    assert "RendezvousError: node-b came twice: process " in line
+    assert "RendezvousError: node-b registered twice: process " in line
 
 
 def test_a_host_that_is_not_in_the_order(torchruns: ForkedTorchruns, endpoint: str, tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_different_orders(torchruns: ForkedTorchruns, endpoint: str, tmp_path: P
     for node, order in (("node-a", write_order(tmp_path, "ab")), ("node-b", write_order(tmp_path, "ba", "2.json"))):
         torchruns.start(endpoint, "--nnodes=2", "train.py", PLINK_ORDER=order, PLINK_NODE=node)
     (line,) = errors(torchruns.ended())
-    assert "the nodes were given different orders" in line
+    assert "the nodes have different orders" in line
     assert "on node-a" in line
     assert "on node-b" in line
 
@@ -151,7 +151,7 @@ def test_other_processes_than_slots(torchruns: ForkedTorchruns, endpoint: str, t
         torchruns.start(endpoint, "--nnodes=2", f"--nproc-per-node={slots}", "train.py",
                         PLINK_ORDER=order, PLINK_NODE=node, PLINK_HOSTS="hosts.txt")  # fmt: skip
     (line,) = errors(torchruns.ended())
-    assert line.endswith("--nproc-per-node is not what the order's hosts have: node-b has slots=2, not 3")
+    assert line.endswith("--nproc-per-node differs from the order's slots: node-b has slots=2, not 3")
 
 
 def test_hosts_that_do_not_come(torchruns: ForkedTorchruns, endpoint: str, tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_hosts_that_do_not_come(torchruns: ForkedTorchruns, endpoint: str, tmp_p
     for node in ("node-b", "node-c"):
         torchruns.start(endpoint, "--nnodes=4", "--rdzv-conf=join_timeout=3", "train.py",
                         PLINK_ORDER=order, PLINK_NODE=node)  # fmt: skip
-    expected = "RendezvousTimeoutError: node-a, node-d: not there within 3 s (join_timeout)"
+    expected = "RendezvousTimeoutError: node-a, node-d: no registration within 3 s (join_timeout)"
     assert errors(torchruns.ended()) == {expected}
 
 
@@ -203,7 +203,7 @@ def test_the_server_of_the_rendezvous_dies(torchruns: ForkedTorchruns, endpoint:
     wait_until(lambda: (tmp_path / "0").exists() and (tmp_path / "1").exists())
     server.kill()
     _, other = torchruns.ended()  # long before its workers would end
-    assert "is gone, and with it the torchrun that served it" in other.error
+    assert "the torchrun that served it has ended" in other.error
 
 
 def _listens(endpoint: str) -> bool:

@@ -33,7 +33,7 @@ def test_by_what_names_resolve_to() -> None:
 
 
 def test_none_of_them() -> None:
-    with pytest.raises(HostError, match=r"other \(192.0.2.9\): not in the order \(PLINK_NODE=NAME"):
+    with pytest.raises(HostError, match=r"other \(192.0.2.9\): not in the order; name its host by PLINK_NODE=NAME"):
         find_self(ROSTER, "other", ["192.0.2.9"], lambda name: [])
 
 
@@ -41,7 +41,7 @@ def test_several_of_them() -> None:
     """Two names of one machine: the host name decides where it can."""
     roster = (Host("a", "10.0.0.1"), Host("b", "10.0.0.1"))
     assert find_self(roster, "b", ["10.0.0.1"], nobody).name == "b"
-    with pytest.raises(HostError, match="may be a or b of the order: PLINK_NODE=NAME says which"):
+    with pytest.raises(HostError, match="may be a or b of the order; name it by PLINK_NODE=NAME"):
         find_self(roster, "c", ["10.0.0.1"], nobody)
 
 
@@ -83,10 +83,10 @@ def test_what_orders_are_read_from(tmp_path: Path) -> None:
     assert read_roster(tmp_path / "names", None) == read_roster(tmp_path / "o.json", None)
     both = [read_roster(tmp_path / order, tmp_path / hosts) for order in ("o.json", "names")
             for hosts in ("hosts", "net.json")]  # fmt: skip
-    assert all(found == both[0] for found in both)
+    assert all(roster_ == both[0] for roster_ in both)
     assert [(host.name, host.address, host.slots) for host in both[0]] == [("b", "10.0.0.2", 1), ("a", "10.0.0.1", 2)]
     (tmp_path / "hosts").write_text("a\n")
-    with pytest.raises(InputError, match=r"there is no 'b', which stands in .*names"):
+    with pytest.raises(InputError, match=r"no host 'b', which is in .*names"):
         read_roster(tmp_path / "names", tmp_path / "hosts")
 
 
@@ -114,12 +114,12 @@ def test_processes_without_slots_need_only_be_the_same() -> None:
     """A list of names gives every host one slot, which says nothing."""
     assert refusal(PAIR, [came("a", 8), came("b", 8)]) is None
     assert refusal(PAIR, [came("a", None), came("b", 8)]) is None
-    said = "--nproc-per-node differs and the order has no slots: 8 on a, 4 on b"
-    assert refusal(PAIR, [came("a", 8), came("b", 4)]) == said
+    message = "--nproc-per-node differs and the order has no slots: 8 on a, 4 on b"
+    assert refusal(PAIR, [came("a", 8), came("b", 4)]) == message
 
 
 def test_trouble_comes_first() -> None:
-    assert refusal(PAIR, [came("a"), came(None, trouble="o.json: no such file", digest="x")]) == (
+    assert refusal(PAIR, [came("a"), came(None, error="o.json: no such file", digest="x")]) == (
         "h (10.0.0.9): o.json: no such file"
     )
 

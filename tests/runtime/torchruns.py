@@ -50,9 +50,9 @@ class Ended:
     @property
     def error(self) -> str:
         """The line of the RendezvousError that ended it."""
-        found = re.findall(r"^torch\.distributed\.elastic\.rendezvous\.api\.(Rendezvous\w+: .*)$", self.err, re.M)
-        assert found, self.err[-3000:]
-        return str(found[-1])
+        errors = re.findall(r"^torch\.distributed\.elastic\.rendezvous\.api\.(Rendezvous\w+: .*)$", self.err, re.M)
+        assert errors, self.err[-3000:]
+        return str(errors[-1])
 
 
 class Torchruns:

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from plink.errors import UsageError
-from solvers.advice import Line, Stretch, envelope, line_of, lines
+from solvers.advice import CostLine, SizeInterval, cost_lines, envelope, line_of
 from solvers.costs.by_name import pricing_for
 from solvers.schedules.catalogue import Options
 from tests.solvers.costs.test_cost_models import fabric
@@ -19,7 +19,7 @@ PRICES = st.floats(0, 1e4).map(lambda value: round(value, 2))
 @example([(9317.0, 1.0), (195.5, 7117.0)], 1, 1)  # by rounding the same line is the cheapest where they meet
 @given(st.lists(st.tuples(PRICES, PRICES), min_size=1, max_size=8), st.integers(1, 1000), st.integers(1, 10_000))
 def test_the_envelope_is_cheapest_everywhere(prices: list[tuple[float, float]], low: int, width: int) -> None:
-    candidates = [Line(f"a{k}", "given", start, slope) for k, (start, slope) in enumerate(prices)]
+    candidates = [CostLine(f"a{k}", "given", start, slope) for k, (start, slope) in enumerate(prices)]
     found = envelope(candidates, low, low + width)
     assert found[0].from_bytes == low
     assert found[-1].to_bytes == low + width
@@ -36,25 +36,27 @@ def test_the_envelope_is_cheapest_everywhere(prices: list[tuple[float, float]], 
 def test_a_price_is_a_line_in_the_size(n: int, seed: int, model: str) -> None:
     found, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
     algorithms = {"ring": Options(), "halving-doubling": Options(), "flat": Options(), "tree": Options(fan_out=3)}
-    for line in lines(found, {"given": order}, algorithms, model)[0]:
+    for line in cost_lines(found, {"given": order}, algorithms, model)[0]:
         for size in (1.0, 64e3, 3e9):
             price = pricing_for(line.algo, n, algorithms[line.algo], found, size, model)
             assert line.at(size) == pytest.approx(price(order), rel=1e-6, abs=1e-6)
 
 
 def test_what_does_not_fit_is_left_out_with_the_reason() -> None:
-    found, left_out = lines(fabric(6), {"given": np.arange(6)}, {"ring": Options(), "bcube": Options()}, "contention")
+    found, left_out = cost_lines(
+        fabric(6), {"given": np.arange(6)}, {"ring": Options(), "bcube": Options()}, "contention"
+    )
     assert {line.algo for line in found} == {"ring"}
     assert "power of 2" in left_out["bcube"]
-    with pytest.raises(UsageError, match="knows no sizes"):
-        lines(fabric(6), {"given": np.arange(6)}, {"ring": Options()}, "latency")
+    with pytest.raises(UsageError, match="ignores sizes"):
+        cost_lines(fabric(6), {"given": np.arange(6)}, {"ring": Options()}, "latency")
 
 
 def test_what_does_not_fit_keeps_nothing_else_out() -> None:
     """Whichever comes first: every algorithm that fits is there, in every order."""
     orders = {"given": np.arange(6), "back": np.arange(6)[::-1]}
     algorithms = {"bcube": Options(), "ring": Options(), "2lha": Options(), "flat": Options()}
-    found, left_out = lines(fabric(6), orders, algorithms, "contention")
+    found, left_out = cost_lines(fabric(6), orders, algorithms, "contention")
     assert [(line.algo, line.family) for line in found] == [
         ("ring", "given"), ("ring", "back"), ("flat", "given"), ("flat", "back"),
     ]  # fmt: skip
@@ -66,37 +68,41 @@ def test_a_line_goes_through_its_prices_and_never_below_nothing() -> None:
     assert (line.algo, line.family) == ("ring", "given")
     assert [line.start_us, line.us_per_byte] == pytest.approx([0.25, 3e-5])
     assert line.at(2e6) == pytest.approx(60.25)
-    assert line_of("a", "b", lambda _: 0.0) == Line("a", "b", 0.0, 0.0)
-    assert line_of("a", "b", lambda _: 7.0) == Line("a", "b", 7.0, 0.0)
+    assert line_of("a", "b", lambda _: 0.0) == CostLine("a", "b", 0.0, 0.0)
+    assert line_of("a", "b", lambda _: 7.0) == CostLine("a", "b", 7.0, 0.0)
     # By rounding a price may fall, or its line begin below zero.
     assert line_of("a", "b", lambda size: 7.0 - 1e-6 * size).us_per_byte == 0.0
     assert line_of("a", "b", lambda size: 1e-5 * size - 1.0).start_us == 0.0
 
 
 STEEP, MIDDLE, FLAT = (
-    Line(name, "given", start, slope) for name, start, slope in (("s", 0, 3), ("m", 10, 2), ("f", 40, 1))
+    CostLine(name, "given", start, slope) for name, start, slope in (("s", 0, 3), ("m", 10, 2), ("f", 40, 1))
 )
 
 
 @pytest.mark.parametrize("candidates", list(itertools.permutations([STEEP, MIDDLE, FLAT])))
-def test_three_lines_by_hand(candidates: tuple[Line, ...]) -> None:
+def test_three_lines_by_hand(candidates: tuple[CostLine, ...]) -> None:
     """The steep one meets the middle one at 10 and the flat one at 20, but these two meet at 30."""
-    assert envelope(candidates, 1, 100) == [Stretch(STEEP, 1, 10), Stretch(MIDDLE, 10, 30), Stretch(FLAT, 30, 100)]
-    assert envelope(candidates, 1, 20) == [Stretch(STEEP, 1, 10), Stretch(MIDDLE, 10, 20)]
-    assert envelope(candidates, 15, 31) == [Stretch(MIDDLE, 15, 30), Stretch(FLAT, 30, 31)]
+    assert envelope(candidates, 1, 100) == [
+        SizeInterval(STEEP, 1, 10),
+        SizeInterval(MIDDLE, 10, 30),
+        SizeInterval(FLAT, 30, 100),
+    ]
+    assert envelope(candidates, 1, 20) == [SizeInterval(STEEP, 1, 10), SizeInterval(MIDDLE, 10, 20)]
+    assert envelope(candidates, 15, 31) == [SizeInterval(MIDDLE, 15, 30), SizeInterval(FLAT, 30, 31)]
     # Where lines meet at an end there is no stretch of no length.
-    assert envelope(candidates, 1, 10) == [Stretch(STEEP, 1, 10)]
-    assert envelope(candidates, 10, 30) == [Stretch(MIDDLE, 10, 30)]
+    assert envelope(candidates, 1, 10) == [SizeInterval(STEEP, 1, 10)]
+    assert envelope(candidates, 10, 30) == [SizeInterval(MIDDLE, 10, 30)]
 
 
 def test_three_lines_through_one_point_leave_out_the_middle_one() -> None:
-    lines_ = [Line("a", "given", 0.0, 3.0), Line("b", "given", 10.0, 2.0), Line("c", "given", 20.0, 1.0)]
+    lines_ = [CostLine("a", "given", 0.0, 3.0), CostLine("b", "given", 10.0, 2.0), CostLine("c", "given", 20.0, 1.0)]
     for candidates in itertools.permutations(lines_):
-        assert envelope(candidates, 1, 50) == [Stretch(lines_[0], 1, 10), Stretch(lines_[2], 10, 50)]
+        assert envelope(candidates, 1, 50) == [SizeInterval(lines_[0], 1, 10), SizeInterval(lines_[2], 10, 50)]
 
 
 def test_of_equal_lines_the_first_is_taken() -> None:
-    twins = [Line("a", "given", 5.0, 1.0), Line("b", "given", 5.0, 1.0)]
-    assert envelope(twins, 1, 9) == [Stretch(twins[0], 1, 9)]
+    twins = [CostLine("a", "given", 5.0, 1.0), CostLine("b", "given", 5.0, 1.0)]
+    assert envelope(twins, 1, 9) == [SizeInterval(twins[0], 1, 9)]
     assert envelope([STEEP, *twins], 1, 9)[-1].line is twins[0]
-    assert envelope(twins[::-1], 1, 9) == [Stretch(twins[1], 1, 9)]
+    assert envelope(twins[::-1], 1, 9) == [SizeInterval(twins[1], 1, 9)]

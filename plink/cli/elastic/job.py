@@ -22,7 +22,7 @@ from plink.model.network import Network, read_network
 from plink.records import workspace
 from runners.choice import KUBERNETES
 from runners.job.job import Job
-from runners.job.result import OrderNotKept
+from runners.job.result import PlacementError
 
 _RUNNERS = ("ssh", "local", "slurm")  # of those that `plink launch` has
 _MOST_LOCAL = 64
@@ -73,10 +73,10 @@ def run_job(program: str, args: list[str], runner: str, options: JobOptions, ela
         )  # fmt: skip
         try:
             result = run_elastic(job, hosts, replace(request, network=_network()), observer)
-        except OrderNotKept as error:
+        except PlacementError as error:
             for rank in error.locations:
-                if rank.wrong:
-                    say_error(f"asked for {rank.host}, found {rank.hostname}: {rank.wrong}")
+                if rank.problem:
+                    say_error(f"assigned to {rank.host}, runs on {rank.hostname}: {rank.problem}")
             raise
     if options.as_json:
         print_json(result.to_json())

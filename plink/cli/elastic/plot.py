@@ -51,4 +51,4 @@ def plot(
     else:
         write_text(output, as_svg(picture))
     if str(output) != STANDARD:
-        say(f"{len(history.kept)} iterations -> {output}")
+        say(f"{len(history.completed)} iterations -> {output}")

@@ -33,7 +33,7 @@ def summary(
 def _document(history: "History") -> dict[str, Any]:
     from runners.agile.cost_tracker import spent
 
-    iterations = history.kept
+    iterations = history.completed
     objectives = [each.objective for each in iterations if each.objective is not None]
     end = history.end
     return {
@@ -41,7 +41,7 @@ def _document(history: "History") -> dict[str, Any]:
         "seconds": round(history.seconds, 3),
         "end": None if end is None else {"why": end.why, "code": end.code},
         "iterations": len(iterations),
-        "lost": sum(step.lost for step in history.steps),
+        "lost": sum(step.rolled_back for step in history.steps),
         "objective": objectives[-1] if objectives else None,
         "stages": _stages(history),
         "hosts": _hosts(history),
@@ -54,7 +54,7 @@ def _stages(history: "History") -> list[dict[str, Any]]:
     import statistics
 
     times: dict[int, list[float]] = {}
-    for each in history.kept:
+    for each in history.completed:
         times.setdefault(each.stage, []).append(each.seconds)
     return [
         {"stage": stage, "iterations": len(taken), "median_s": round(statistics.median(taken), 6)}

@@ -12,16 +12,13 @@ from typing import Any
 
 import msgspec
 
+from plink.errors import ProtocolError
 from plink.model.elastic.reports import MESSAGES, Message, OtherVersion
 from plink.model.elastic.requests import REQUESTS, Request, method_of
 
 VERSION = 7  # one more wherever a controller or a node sends or understands something else
 
 _MAX_SHOWN = 60
-
-
-class ProtocolError(Exception):
-    """A message that nothing sends that is what it should be; one line."""
 
 
 @dataclass(frozen=True)

@@ -12,5 +12,5 @@ from typing import Any
 
 def parsers() -> tuple[Callable[[str], Any], ...]:
     """Return the parser of every module."""
-    names = [found.name for found in pkgutil.iter_modules(__path__)]
+    names = [module.name for module in pkgutil.iter_modules(__path__)]
     return tuple(importlib.import_module(f"{__name__}.{name}").parse for name in names)

@@ -1,4 +1,4 @@
-"""Where a provider or a scheduler says the machines stand in its network: a word for ordering without probing.
+"""Topology files of providers and schedulers: where machines are in the network, for orders without probing.
 
 :func:`read_topology` reads the files of AWS, Google Cloud, Topograph, Slurm and Kubernetes; :func:`paths_for` finds
 the hosts of a job in them. docs/topology.md shows each format and the command that writes it.

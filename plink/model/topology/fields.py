@@ -1,60 +1,60 @@
-"""Fields of a JSON document that somebody else's tool wrote: the type that was expected, or an error with its place."""
+"""Fields of other tools' JSON documents, checked by type; errors name the field."""
 
 import json
 from typing import Any
 
 from plink.errors import InputError
 
-_LONGEST = 512
+_MAX_NAME_CHARS = 512
 
 
-def parse_json(text: str, where: str) -> Any:
-    """Any JSON value: provider tools also print lists, which are no document of plink's.
+def parse_json(text: str, location: str) -> Any:
+    """Parse any JSON value: provider tools also print lists.
 
     :raises InputError: when it is not JSON.
     """
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise InputError(f"{where}:{error.lineno}", f"not JSON: {error.msg}") from None
+        raise InputError(f"{location}:{error.lineno}", f"not JSON: {error.msg}") from None
     except (RecursionError, ValueError) as error:
-        why = "nested too deeply" if isinstance(error, RecursionError) else "a number in it is too long"
-        raise InputError(where, f"not JSON that plink reads: {why}") from None
+        reason = "nested too deeply" if isinstance(error, RecursionError) else "a number in it is too long"
+        raise InputError(location, f"not JSON that plink reads: {reason}") from None
 
 
-def object_of(value: Any, where: str) -> dict[str, Any]:
-    """An object; null is an empty one.
+def object_of(value: Any, location: str) -> dict[str, Any]:
+    """Return the value as an object; null is an empty one.
 
     :raises InputError: when it is something else.
     """
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise InputError(where, f"an object was expected, this is a {type(value).__name__}")
+        raise InputError(location, f"an object was expected, this is a {type(value).__name__}")
     return value
 
 
-def list_of(value: Any, where: str) -> list[Any]:
-    """A list; null is an empty one.
+def list_of(value: Any, location: str) -> list[Any]:
+    """Return the value as a list; null is an empty one.
 
     :raises InputError: when it is something else.
     """
     if value is None:
         return []
     if not isinstance(value, list):
-        raise InputError(where, f"a list was expected, this is a {type(value).__name__}")
+        raise InputError(location, f"a list was expected, this is a {type(value).__name__}")
     return value
 
 
-def text_of(value: Any, where: str) -> str | None:
-    """A text; null and the empty one are None.
+def text_of(value: Any, location: str) -> str | None:
+    """Return the value as text; null and the empty text are None.
 
     :raises InputError: when it is something else, or longer than any name.
     """
     if value is None or value == "":
         return None
     if not isinstance(value, str):
-        raise InputError(where, f"a text was expected, this is a {type(value).__name__}")
-    if len(value) > _LONGEST:
-        raise InputError(where, f"a name of {len(value)} characters is none that plink reads")
+        raise InputError(location, f"a text was expected, this is a {type(value).__name__}")
+    if len(value) > _MAX_NAME_CHARS:
+        raise InputError(location, f"a name of {len(value)} characters is none that plink reads")
     return value

@@ -9,34 +9,35 @@ from typing import Any
 
 from plink.errors import InputError
 from plink.model.topology.fields import list_of, object_of, text_of
-from plink.model.topology.paths import Gathering, Path, Topology, path_of
+from plink.model.topology.paths import Path, Topology, TopologyBuilder, path_of
 
 _LEVELS = ("cluster", "block", "subblock", "host")
 
 
-def from_gcp(instances: list[Any], place: str, where: str) -> Topology:
-    """Hosts by instance name, under zone, cluster, block, subblock and physical host; ids and addresses are aliases.
+def from_gcp(instances: list[Any], place: str, location: str) -> Topology:
+    """Return hosts by instance name, under zone, cluster, block, subblock and physical host; ids and addresses are
+    aliases.
 
     :raises InputError: naming the entry that is wrong.
     """
     entries = [(f"{place}[{index}]", object_of(entry, f"{place}[{index}]")) for index, entry in enumerate(instances)]
-    levels = [_levels(entry, here) for here, entry in entries]
+    levels = [_levels(entry, entry_location) for entry_location, entry in entries]
     clusters = any(names[0] is not None for names in levels)
-    found = Gathering("gcp", where)
-    for (here, entry), names in zip(entries, levels, strict=True):
-        zone = text_of(entry.get("zone"), f"{here}.zone")
+    builder = TopologyBuilder("gcp", location)
+    for (entry_location, entry), names in zip(entries, levels, strict=True):
+        zone = text_of(entry.get("zone"), f"{entry_location}.zone")
         # A cluster that no entry has is a level there is not; one that some have is unknown of the others.
         path: Path = path_of([zone and zone.rsplit("/", 1)[-1]], names if clusters else names[1:])
-        found.add(entry.get("name"), path, here, _aliases(entry, here))
-    return found.topology()
+        builder.add(entry.get("name"), path, entry_location, _aliases(entry, entry_location))
+    return builder.topology()
 
 
-def _levels(entry: dict[str, Any], here: str) -> list[str | None]:
-    status = object_of(entry.get("resourceStatus"), f"{here}.resourceStatus")
-    place = f"{here}.resourceStatus.physicalHostTopology"
+def _levels(entry: dict[str, Any], entry_location: str) -> list[str | None]:
+    status = object_of(entry.get("resourceStatus"), f"{entry_location}.resourceStatus")
+    place = f"{entry_location}.resourceStatus.physicalHostTopology"
     topology = object_of(status.get("physicalHostTopology"), place)
     names = [text_of(topology.get(level), f"{place}.{level}") for level in _LEVELS]
-    place = f"{here}.resourceStatus.physicalHost"
+    place = f"{entry_location}.resourceStatus.physicalHost"
     host = text_of(status.get("physicalHost"), place)
     if host is not None and None in names[1:]:
         parts = host.strip("/").split("/")
@@ -46,12 +47,12 @@ def _levels(entry: dict[str, Any], here: str) -> list[str | None]:
     return names
 
 
-def _aliases(entry: dict[str, Any], here: str) -> list[str | None]:
+def _aliases(entry: dict[str, Any], entry_location: str) -> list[str | None]:
     number = entry.get("id")
-    aliases = [str(number) if isinstance(number, int) else text_of(number, f"{here}.id")]
-    aliases.append(text_of(entry.get("hostname"), f"{here}.hostname"))
-    for index, value in enumerate(list_of(entry.get("networkInterfaces"), f"{here}.networkInterfaces")):
-        place = f"{here}.networkInterfaces[{index}]"
+    aliases = [str(number) if isinstance(number, int) else text_of(number, f"{entry_location}.id")]
+    aliases.append(text_of(entry.get("hostname"), f"{entry_location}.hostname"))
+    for index, value in enumerate(list_of(entry.get("networkInterfaces"), f"{entry_location}.networkInterfaces")):
+        place = f"{entry_location}.networkInterfaces[{index}]"
         interface = object_of(value, place)
         aliases.append(text_of(interface.get("networkIP"), f"{place}.networkIP"))
         for k, outside in enumerate(list_of(interface.get("accessConfigs"), f"{place}.accessConfigs")):

@@ -8,7 +8,7 @@ block). ``nvidia.com/gpu.clique`` is the NVLink domain a node's GPUs are in, the
 from typing import Any
 
 from plink.model.topology.fields import list_of, object_of, text_of
-from plink.model.topology.paths import Gathering, Topology, path_of
+from plink.model.topology.paths import Topology, TopologyBuilder, path_of
 
 _OUTER = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 _PROVIDERS: tuple[tuple[str, ...], ...] = (
@@ -20,50 +20,57 @@ _PROVIDERS: tuple[tuple[str, ...], ...] = (
 _CLIQUE = "nvidia.com/gpu.clique"
 
 
-def from_kubernetes(nodes: list[Any], place: str, where: str) -> Topology:
-    """Hosts by node name, under region, zone, their provider's levels and the NVLink domain.
+def from_kubernetes(nodes: list[Any], place: str, location: str) -> Topology:
+    """Return hosts by node name, under region, zone, their provider's levels and the NVLink domain.
 
     :raises InputError: naming the node that is wrong.
     """
     entries = []
     used: set[str] = set()
     for index, entry in enumerate(nodes):
-        here = f"{place}[{index}]"
-        node = object_of(entry, here)
-        metadata = object_of(node.get("metadata"), f"{here}.metadata")
-        place_of_labels = f"{here}.metadata.labels"
+        entry_location = f"{place}[{index}]"
+        node = object_of(entry, entry_location)
+        metadata = object_of(node.get("metadata"), f"{entry_location}.metadata")
+        place_of_labels = f"{entry_location}.metadata.labels"
         labels = object_of(metadata.get("labels"), place_of_labels)
-        wanted = (*_OUTER, *(label for provider in _PROVIDERS for label in provider), _CLIQUE)
-        known = {label: text_of(labels.get(label), f"{place_of_labels}[{label!r}]") for label in wanted}
-        used |= {label for label, name in known.items() if name is not None}
-        entries.append((here, node, metadata, known))
-    found = Gathering("kubernetes", where)
-    for here, node, metadata, known in entries:
-        outer = [known[label] for label in _OUTER]
-        found.add(metadata.get("name"), path_of(outer, _inner(known, used)), here, _aliases(node, here))
-    return found.topology()
+        label_names = (*_OUTER, *(label for provider in _PROVIDERS for label in provider), _CLIQUE)
+        node_labels = {label: text_of(labels.get(label), f"{place_of_labels}[{label!r}]") for label in label_names}
+        used |= {label for label, name in node_labels.items() if name is not None}
+        entries.append((entry_location, node, metadata, node_labels))
+    builder = TopologyBuilder("kubernetes", location)
+    for entry_location, node, metadata, node_labels in entries:
+        outer = [node_labels[label] for label in _OUTER]
+        builder.add(
+            metadata.get("name"),
+            path_of(outer, _inner(node_labels, used)),
+            entry_location,
+            _aliases(node, entry_location),
+        )
+    return builder.topology()
 
 
-def _inner(known: dict[str, str | None], used: set[str]) -> list[str | None]:
-    """The levels of the provider that labelled this node; ``used``: labels that some node has."""
+def _inner(node_labels: dict[str, str | None], used: set[str]) -> list[str | None]:
+    """Return the levels of the provider that labelled this node; ``used``: labels that some node has."""
     levels: list[str | None] = []
     for provider in _PROVIDERS:
-        levels = [known[label] for label in provider if label in used]
+        levels = [node_labels[label] for label in provider if label in used]
         while levels and levels[-1] is None:
             levels.pop()
         if levels:
             break
     if not levels and any(label in used for provider in _PROVIDERS for label in provider):
         levels = [None]
-    return [*levels, known[_CLIQUE]]
+    return [*levels, node_labels[_CLIQUE]]
 
 
-def _aliases(node: dict[str, Any], here: str) -> list[str | None]:
+def _aliases(node: dict[str, Any], entry_location: str) -> list[str | None]:
     """Addresses, and the provider's own id: the last part of ``aws:///zone/i-0abc`` or ``gce://project/zone/name``."""
-    status = object_of(node.get("status"), f"{here}.status")
+    status = object_of(node.get("status"), f"{entry_location}.status")
     aliases: list[str | None] = []
-    for index, entry in enumerate(list_of(status.get("addresses"), f"{here}.status.addresses")):
-        place = f"{here}.status.addresses[{index}]"
+    for index, entry in enumerate(list_of(status.get("addresses"), f"{entry_location}.status.addresses")):
+        place = f"{entry_location}.status.addresses[{index}]"
         aliases.append(text_of(object_of(entry, place).get("address"), f"{place}.address"))
-    identity = text_of(object_of(node.get("spec"), f"{here}.spec").get("providerID"), f"{here}.spec.providerID")
+    identity = text_of(
+        object_of(node.get("spec"), f"{entry_location}.spec").get("providerID"), f"{entry_location}.spec.providerID"
+    )
     return [*aliases, identity and identity.rsplit("/", 1)[-1]]

@@ -1,4 +1,4 @@
-"""Which host of a job is which machine of a topology file: they are seldom called the same."""
+"""Match the hosts of a job to the machines of a topology file, whose names often differ."""
 
 import ipaddress
 from collections import Counter
@@ -10,7 +10,7 @@ from plink.model.topology.paths import Path, Topology
 
 
 def paths_for(topology: Topology, hosts: Hosts) -> list[Path | None]:
-    """The path of each host, in their order; None for hosts the file does not have.
+    """Return the path of each host, in their order; None for hosts the file does not have.
 
     A host is found by its name or address, which may be the name or an alias of a machine, or else by the first label
     of its name (``node-1`` for ``node-1.cluster.local``) where no other host or machine has the same.
@@ -19,35 +19,36 @@ def paths_for(topology: Topology, hosts: Hosts) -> list[Path | None]:
     """
     names = {machine: (machine, *topology.aliases.get(machine, ())) for machine in topology.paths}
     exact = _unshared(names) | {machine: machine for machine in names}
-    short = _unshared({machine: [_short(name) for name in known] for machine, known in names.items()})
-    times = Counter(_short(host.name) for host in hosts)
+    short = _unshared({machine: [_short(name) for name in aliases] for machine, aliases in names.items()})
+    label_counts = Counter(_short(host.name) for host in hosts)
     paths: list[Path | None] = []
     for host in hosts:
         label = _short(host.name)
-        known = exact.get(host.name) or exact.get(host.address)
-        if known is None and label is not None and times[label] == 1:
-            known = short.get(label)
-        paths.append(None if known is None else topology.paths[known])
+        aliases = exact.get(host.name) or exact.get(host.address)
+        if aliases is None and label is not None and label_counts[label] == 1:
+            aliases = short.get(label)
+        paths.append(None if aliases is None else topology.paths[aliases])
     if not any(path is not None for path in paths):
-        theirs = next(iter(topology.paths))
+        example = next(iter(topology.paths))
         raise InputError(
-            topology.where, f"it has none of the hosts: they are called like {hosts.names[0]!r}, there like {theirs!r}"
+            topology.location,
+            f"it has none of the hosts: they are called like {hosts.names[0]!r}, there like {example!r}",
         )
     return paths
 
 
 def _unshared(names: Mapping[str, Iterable[str | None]]) -> dict[str, str]:
-    """The machine behind each name; a name that two machines share is left out."""
-    found: dict[str, set[str]] = {}
-    for machine, known in names.items():
-        for name in known:
+    """Return the machine behind each name; a name that two machines share is left out."""
+    machines_of: dict[str, set[str]] = {}
+    for machine, aliases in names.items():
+        for name in aliases:
             if name is not None:
-                found.setdefault(name, set()).add(machine)
-    return {name: min(machines) for name, machines in found.items() if len(machines) == 1}
+                machines_of.setdefault(name, set()).add(machine)
+    return {name: min(machines) for name, machines in machines_of.items() if len(machines) == 1}
 
 
 def _short(name: str) -> str | None:
-    """The first label of a host name; None for an address."""
+    """Return the first label of a host name; None for an address."""
     try:
         ipaddress.ip_address(name.split("%")[0])
     except ValueError:

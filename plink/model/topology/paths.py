@@ -1,4 +1,4 @@
-"""The way from the top of the network to each machine, whoever told it."""
+"""Paths from the top of the network to each machine."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,22 +14,22 @@ Path = tuple[str | None, ...]
 
 @dataclass(frozen=True)
 class Topology:
-    """What one file says, hosts in its order.
+    """Topology of one file, hosts in its order.
 
     ``paths``: of each host the names of what it hangs under, top first and the nearest last. ``None`` stands for a
     level the provider would not name: from there down nothing is known. A path that ends has nothing below its end; the
     host itself is not part of it. Levels are compared together with all above them, so a name may come back elsewhere.
-    ``kind``: the format. ``aliases``: other names and addresses of a host. ``where`` names the file in errors.
+    ``kind``: the format. ``aliases``: other names and addresses of a host. ``location`` names the file in errors.
     """
 
     paths: dict[str, Path]
     kind: str
     aliases: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    where: str = "topology"
+    location: str = "topology"
 
 
 def path_of(outer: Sequence[str | None], inner: Sequence[str | None]) -> Path:
-    """A path from levels in columns, top first, None where a level is not named.
+    """Return a path from levels in columns, top first, None where a level is not named.
 
     ``outer`` (region, zone) is left out where not named. Of ``inner``, a gap with something below it stays None, the
     end is cut off, and if nothing is left, one None stands for all of it.
@@ -40,21 +40,21 @@ def path_of(outer: Sequence[str | None], inner: Sequence[str | None]) -> Path:
 
 
 def hosts_of(topology: Topology) -> Hosts:
-    """The hosts of the file, in its order, each reached under its own name."""
+    """Return the hosts of the file, in its order, each reached under its own name."""
     return Hosts(tuple(Host(name, name) for name in topology.paths))
 
 
-class Gathering:
-    """Hosts as a reader meets them: each named once, not too many, none too deep."""
+class TopologyBuilder:
+    """Builder of a topology: refuses repeated hosts, too many hosts and too many levels."""
 
-    def __init__(self, kind: str, where: str) -> None:
+    def __init__(self, kind: str, location: str) -> None:
         self._paths: dict[str, Path] = {}
         self._aliases: dict[str, tuple[str, ...]] = {}
         self._kind = kind
-        self._where = where
+        self._location = location
 
     def add(self, name: object, path: Path, place: str, aliases: Sequence[str | None] = ()) -> None:
-        """One more host; ``place`` names its entry in errors.
+        """Add a host; ``place`` names its entry in errors.
 
         :raises InputError: for a name that cannot be a host's or came before, for too many hosts or levels.
         """
@@ -66,17 +66,17 @@ class Gathering:
         if len(path) > MAX_LEVELS:
             raise InputError(place, f"{len(path)} levels are more than the {MAX_LEVELS} that plink reads")
         self._paths[checked] = path
-        others = tuple(dict.fromkeys(alias for alias in aliases if alias and alias != checked))
-        if others:
-            self._aliases[checked] = others
+        other_names = tuple(dict.fromkeys(alias for alias in aliases if alias and alias != checked))
+        if other_names:
+            self._aliases[checked] = other_names
 
     def topology(self) -> Topology:
-        """All of them.
+        """Return the topology.
 
         :raises InputError: when there are none, or nothing is said about any.
         """
         if not self._paths:
-            raise InputError(self._where, "no hosts in it")
+            raise InputError(self._location, "no hosts in it")
         if not any(name is not None for path in self._paths.values() for name in path):
-            raise InputError(self._where, "it lists hosts but says of none where it stands in the network")
-        return Topology(self._paths, self._kind, self._aliases, self._where)
+            raise InputError(self._location, "it lists hosts without their positions in the network")
+        return Topology(self._paths, self._kind, self._aliases, self._location)

@@ -1,4 +1,4 @@
-"""A topology file of any known format, recognised by what is in it: names of such files say little."""
+"""Read a topology file of any known format, which its content tells."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ from plink.model.topology.slurm_conf import from_slurm_conf, is_slurm_conf
 from plink.model.topology.slurm_yaml import from_slurm_yaml, is_slurm_yaml
 from plink.model.topology.topograph import from_topograph
 
-_KNOWN = (
+_KNOWN_FORMATS = (
     "known are the JSON of `aws ec2 describe-instance-topology`, `gcloud compute instances list --format=json`, "
     "`kubectl get nodes -o json` and Topograph's graph engine, and Slurm's topology.conf and topology.yaml"
 )
@@ -31,37 +31,37 @@ _READERS: tuple[tuple[str, Callable[[list[Any], str, str], Topology]], ...] = (
 
 
 def read_topology(path: str | Path) -> Topology:
-    """The topology in a file (``-``: standard input, ``.gz``: compressed).
+    """Return the topology in a file (``-``: standard input, ``.gz``: compressed).
 
     :raises InputError: as :func:`parse_topology`, and when the file cannot be read.
     """
     return parse_topology(read_text(path), name_of(path))
 
 
-def parse_topology(text: str, where: str) -> Topology:
-    """The topology in a text; ``where`` names the file in errors.
+def parse_topology(text: str, location: str) -> Topology:
+    """Return the topology in a text; ``location`` names the file in errors.
 
     :raises InputError: when its format is not known, or an entry of it is wrong, naming line or key.
     """
     text = text.removeprefix("\ufeff")
     if text.lstrip()[:1] in ("{", "["):
-        return _from_json(parse_json(text, where), where)
+        return _from_json(parse_json(text, location), location)
     if is_slurm_conf(text):
-        return from_slurm_conf(text, where)
+        return from_slurm_conf(text, location)
     if is_slurm_yaml(text):
-        return from_slurm_yaml(text, where)
-    raise InputError(where, f"not a topology that plink reads; {_KNOWN}")
+        return from_slurm_yaml(text, location)
+    raise InputError(location, f"not a topology that plink reads; {_KNOWN_FORMATS}")
 
 
-def _from_json(document: Any, where: str) -> Topology:
-    entries, place = document, where
+def _from_json(document: Any, location: str) -> Topology:
+    entries, place = document, location
     if isinstance(document, dict):
         key = next((key for key in _LISTS if key in document), None)
         # Without a list it is one node or instance, as `describe` prints it.
-        entries = [document] if key is None else list_of(document[key], f"{where}: {key}")
-        place = where if key is None else f"{where}: {key}"
+        entries = [document] if key is None else list_of(document[key], f"{location}: {key}")
+        place = location if key is None else f"{location}: {key}"
     keys = {key for entry in entries if isinstance(entry, dict) for key in entry}
     for key, reader in _READERS:
         if key in keys:
-            return reader(entries, place, where)
-    raise InputError(where, f"not a topology that plink reads; {_KNOWN}")
+            return reader(entries, place, location)
+    raise InputError(location, f"not a topology that plink reads; {_KNOWN_FORMATS}")

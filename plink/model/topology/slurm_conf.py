@@ -1,4 +1,4 @@
-"""Slurm's topology.conf: one switch or block a line, ``Key=value``, keys in any case (topology.conf(5))."""
+"""Read Slurm's topology.conf: a switch or block per line, ``Key=value``, keys in any case (topology.conf(5))."""
 
 import re
 from collections.abc import Iterator
@@ -14,52 +14,52 @@ _KEYS = ("switchname", "switches", "nodes", "linkspeed", "blockname", "blocksize
 
 
 def is_slurm_conf(text: str) -> bool:
-    """Whether some line begins as those of a topology.conf do."""
+    """Return whether a line begins as those of a topology.conf."""
     return _FIRST.search(text) is not None
 
 
-def from_slurm_conf(text: str, where: str) -> Topology:
-    """The topology of ``topology/tree`` or ``topology/block``.
+def from_slurm_conf(text: str, location: str) -> Topology:
+    """Return the topology of ``topology/tree`` or ``topology/block``.
 
     :raises InputError: naming the line that is wrong.
     """
     switches: list[Vertex] = []
     blocks: list[Vertex] = []
     sizes: list[int] = []
-    sizes_where = where
+    sizes_location = location
     for number, line in _lines(text):
-        here = f"{where}:{number}"
-        settings = _settings(line, here)
+        entry_location = f"{location}:{number}"
+        settings = _settings(line, entry_location)
         nodes = settings.get("nodes")
         if "switchname" in settings:
-            switches.append(Vertex(settings["switchname"], settings.get("switches"), nodes, here))
+            switches.append(Vertex(settings["switchname"], settings.get("switches"), nodes, entry_location))
         elif "blockname" in settings:
-            blocks.append(Vertex(settings["blockname"], None, nodes, here))
+            blocks.append(Vertex(settings["blockname"], None, nodes, entry_location))
         elif "blocksizes" not in settings:
-            raise InputError(here, "neither SwitchName, BlockName nor BlockSizes is on this line")
+            raise InputError(entry_location, "neither SwitchName, BlockName nor BlockSizes is on this line")
         if "blocksizes" in settings:
-            sizes, sizes_where = block_sizes(settings["blocksizes"].split(","), here), here
+            sizes, sizes_location = block_sizes(settings["blocksizes"].split(","), entry_location), entry_location
     if switches and (blocks or sizes):
-        raise InputError(where, "it has both switches and blocks; Slurm reads one of them")
-    return from_blocks(blocks, sizes, sizes_where, where) if blocks else from_switches(switches, where)
+        raise InputError(location, "it has both switches and blocks; Slurm reads one of them")
+    return from_blocks(blocks, sizes, sizes_location, location) if blocks else from_switches(switches, location)
 
 
-def block_sizes(texts: list[str], where: str) -> list[int]:
-    """``BlockSizes`` as numbers.
+def block_sizes(texts: list[str], location: str) -> list[int]:
+    """Parse ``BlockSizes`` as numbers.
 
     :raises InputError: when one is no whole number from 1 on.
     """
     for text in texts:
         if not re.fullmatch(r"[1-9][0-9]{0,8}", text):
-            raise InputError(where, f"block size {text[:80]!r} is not a whole number from 1 on")
+            raise InputError(location, f"block size {text[:80]!r} is not a whole number from 1 on")
     return [int(text) for text in texts]
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """What is on each line, without comments; a backslash at the end joins it to the next."""
-    begun, pending = 0, ""
+    """Yield number and text of each line, without comments; a backslash at the end joins it to the next."""
+    first_number, pending = 0, ""
     for number, raw in enumerate(text.splitlines(), start=1):
-        begun = begun if pending else number
+        first_number = first_number if pending else number
         content = raw.split("#", 1)[0].rstrip()
         line = pending + (content.lstrip() if pending.endswith(",") else content)
         if line.endswith("\\"):
@@ -67,27 +67,28 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
             continue
         pending = ""
         if line.strip():
-            yield begun, line.strip()
+            yield first_number, line.strip()
     if pending.strip():
-        yield begun, pending.strip()
+        yield first_number, pending.strip()
 
 
-def _settings(line: str, here: str) -> dict[str, str]:
-    """Keys in small letters, values without their quotes."""
+def _settings(line: str, entry_location: str) -> dict[str, str]:
+    """Return keys in lower case, values without quotes."""
     rest = _SETTING.sub("", line).split()
     if rest:
-        raise InputError(here, f"{rest[0][:80]!r} is not of the form Key=value")
+        raise InputError(entry_location, f"{rest[0][:80]!r} is not of the form Key=value")
     settings: dict[str, str] = {}
     for key, value in _SETTING.findall(line):
         if key.lower() == "ringname":
-            raise InputError(here, "topology/ring is not read, only tree and block")
+            raise InputError(entry_location, "topology/ring is not read, only tree and block")
         if key.lower() not in _KEYS:
             raise InputError(
-                here, f"unknown key {key[:40]!r}; known are SwitchName, Switches, Nodes, BlockName, BlockSizes"
+                entry_location,
+                f"unknown key {key[:40]!r}; known are SwitchName, Switches, Nodes, BlockName, BlockSizes",
             )
         if key.lower() in settings:
-            raise InputError(here, f"{key} is given twice")
+            raise InputError(entry_location, f"{key} is given twice")
         settings[key.lower()] = value.strip('"')
         if not settings[key.lower()]:
-            raise InputError(here, f"{key} has no value")
+            raise InputError(entry_location, f"{key} has no value")
     return settings

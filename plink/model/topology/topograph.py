@@ -1,4 +1,4 @@
-"""NVIDIA Topograph: what its ``graph`` engine writes.
+"""Read the topology of NVIDIA Topograph's ``graph`` engine.
 
 ``network_layers`` is closest first and of any depth, ``labels`` name the accelerator (NVLink) domain and its part
 (Topograph documentation, "Graph Engine", v1.0.0; before that ``attributes.nvlink``).
@@ -7,27 +7,27 @@
 from typing import Any
 
 from plink.model.topology.fields import list_of, object_of, text_of
-from plink.model.topology.paths import Gathering, Topology, path_of
+from plink.model.topology.paths import Topology, TopologyBuilder, path_of
 
 _DOMAIN = "accelerator.topograph.run/domain"
 _PART = "accelerator.topograph.run/sub-domain"
 
 
-def from_topograph(instances: list[Any], place: str, where: str) -> Topology:
-    """Hosts by instance id, under their network layers, the accelerator domain innermost.
+def from_topograph(instances: list[Any], place: str, location: str) -> Topology:
+    """Return hosts by instance id, under their network layers, the accelerator domain innermost.
 
     :raises InputError: naming the entry that is wrong.
     """
     entries = [(f"{place}[{index}]", object_of(entry, f"{place}[{index}]")) for index, entry in enumerate(instances)]
     layered = any(instance.get("network_layers") for _, instance in entries)
-    found = Gathering("topograph", where)
-    for here, instance in entries:
-        layers = list_of(instance.get("network_layers"), f"{here}.network_layers") or [None] * layered
-        levels = [text_of(layer, f"{here}.network_layers[{level}]") for level, layer in enumerate(layers)]
-        labels = object_of(instance.get("labels"), f"{here}.labels")
-        attributes = object_of(instance.get("attributes"), f"{here}.attributes")
-        domain = text_of(labels.get(_DOMAIN), f"{here}.labels.{_DOMAIN}")
-        domain = domain or text_of(attributes.get("nvlink"), f"{here}.attributes.nvlink")
-        part = text_of(labels.get(_PART), f"{here}.labels.{_PART}")
-        found.add(instance.get("id"), path_of([], [*reversed(levels), domain, part]), here)
-    return found.topology()
+    builder = TopologyBuilder("topograph", location)
+    for entry_location, instance in entries:
+        layers = list_of(instance.get("network_layers"), f"{entry_location}.network_layers") or [None] * layered
+        levels = [text_of(layer, f"{entry_location}.network_layers[{level}]") for level, layer in enumerate(layers)]
+        labels = object_of(instance.get("labels"), f"{entry_location}.labels")
+        attributes = object_of(instance.get("attributes"), f"{entry_location}.attributes")
+        domain = text_of(labels.get(_DOMAIN), f"{entry_location}.labels.{_DOMAIN}")
+        domain = domain or text_of(attributes.get("nvlink"), f"{entry_location}.attributes.nvlink")
+        part = text_of(labels.get(_PART), f"{entry_location}.labels.{_PART}")
+        builder.add(instance.get("id"), path_of([], [*reversed(levels), domain, part]), entry_location)
+    return builder.topology()

@@ -1,4 +1,4 @@
-"""YAML in which every scalar is text, as files of host names need it: ``no`` and ``1_0`` are names, too.
+"""Read YAML with every scalar as text, as files of host names need it: ``no`` and ``1_0`` are names, too.
 
 Read by PyYAML, without what a file of names has no use for: tags, and aliases, by which a short text can stand for any
 amount of memory.
@@ -14,7 +14,7 @@ _MAX_DEPTH = 16
 
 
 class _Loader(yaml.BaseLoader):
-    """Refuses aliases, tags, keys that come twice and deep nesting."""
+    """YAML loader that refuses aliases, tags, repeated keys and deep nesting."""
 
     _depth = 0
 
@@ -40,8 +40,8 @@ class _Loader(yaml.BaseLoader):
         return None if node.value == "" and node.style is None else super().construct_scalar(node)
 
 
-def parse_yaml(text: str, where: str) -> Any:
-    """Lists, dicts with text keys, and texts; None for what is left empty.
+def parse_yaml(text: str, location: str) -> Any:
+    """Parse lists, dicts with text keys, and texts; None for empty values.
 
     :raises InputError: naming the first line that is wrong or is not read.
     """
@@ -50,6 +50,6 @@ def parse_yaml(text: str, where: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = "" if mark is None else f":{mark.line + 1}"
-        raise InputError(f"{where}{line}", f"no YAML that plink reads: {error.problem or error.context}") from None
+        raise InputError(f"{location}{line}", f"no YAML that plink reads: {error.problem or error.context}") from None
     except yaml.YAMLError as error:
-        raise InputError(where, f"no YAML that plink reads: {str(error).splitlines()[0]}") from None
+        raise InputError(location, f"no YAML that plink reads: {str(error).splitlines()[0]}") from None

@@ -1,4 +1,4 @@
-"""What a group aggregates by: a schedule for each size of message, read by rank 0 and handed to all.
+"""Aggregation plan of a group: a schedule for each range of message sizes, read by rank 0 and broadcast to all.
 
 Documents: ``plink.plan/1``, for all sizes alike, and ``plink.aggregation/1``.
 """
@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from torch.distributed import Store  # type: ignore[attr-defined]
 
-from plink.documents.aggregation import AggregationDocument
-from plink.documents.aggregation import SizeClass as SizeClassEntry
+from plink.documents.aggregation import AggregationDocument, SizeClassEntry
 from plink.documents.codec import decode, schema_name
 from plink.errors import InputError
 from plink.model.plan import SCHEMA as PLAN
@@ -27,23 +26,23 @@ from plink.model.plan_file import plan_from_json
 from plink.model.schedule import Schedule, expanded, make_schedule
 from plink.model.schedule_file import schedule_from_json
 from plink.model.storage import name_of, read_document
-from plink.runtime.aggengine.aside import another_ring
-from plink.runtime.aggengine.cut import Cutting, cutting_for
-from plink.runtime.aggengine.restriction import restricted
+from plink.runtime.aggengine.secondary_group import differs_from_rank_order
+from plink.runtime.aggengine.segmentation import SegmentationConfig, segmentation_for_rate
+from plink.runtime.aggengine.subgroup_schedule import subgroup_schedule
 
 SCHEMA = schema_name(AggregationDocument)
-# Of rank 0: a file, or what `Aggregation.to_text` made, which comes with the job where the file does not.
+# Variables of rank 0: a file, or the text of `Aggregation.to_text`, where the file is not on the host.
 FILE, TEXT = "PLINK_PLAN", "PLINK_AGGREGATION"
-MOST_TEXT = 120_000  # Linux: a variable of 128 KB is too long for a process to be started with
-_MOST_CELLS = 1 << 25  # ranks times chunks that a schedule is tried out on: 4,096 ranks with as many chunks have half
+MAX_TEXT_BYTES = 120_000  # Linux starts no process with a variable of 128 KB
+_MAX_CHECKED_CELLS = 1 << 25  # ranks times chunks of a schedule's check: 4,096 ranks with as many chunks have half
 _GLOO = "gloo"
-_LANES = 2
-_FAST_GBPS = 1.0  # below it one connection fills any link; faster ones may be shared out by connection
+_CHANNELS = 2
+_FAST_GBPS = 1.0  # below it one connection fills any link; faster links may share bandwidth by connection
 
 
 @dataclass(frozen=True)
 class SizeClass:
-    """Messages of up to so many bytes (None: of any size) go by this schedule, or by Gloo (None)."""
+    """Messages of up to ``up_to_bytes`` (None: of any size) use this schedule, or Gloo (None)."""
 
     up_to_bytes: int | None
     algo: str
@@ -52,15 +51,18 @@ class SizeClass:
 
 @dataclass(frozen=True)
 class Aggregation:
-    """``classes``: by size, the last without a limit. ``smallest_bytes``: below it Gloo does everything; None: where
-    Gloo is faster is measured when the group begins. ``tuned``: which class's schedule the launcher may replace while
-    the job runs (Autotune), None: none; ``every_s``: how often it is told what ranks saw, seconds. ``ring``: all ranks
-    in the sequence in which Gloo's ring had better go round them, where it is tried for large messages; empty: it is
-    not. ``staged``: schedules are for tensors on GPUs, too (:mod:`accelerators`)."""
+    """Algorithm selection of a group, and how vectors are segmented.
+
+    ``classes``: by size, the last without a limit. ``smallest_bytes``: below it Gloo does everything; None: the
+    threshold is measured when the group begins. ``tuned``: the class whose schedule Autotune may replace while the job
+    runs, None for none; ``every_s``: interval of the ranks' reports to it, seconds. ``ring``: all ranks in a better
+    order for Gloo's own ring, which is tried for large messages; empty for none. ``staged``: schedules are used for
+    tensors on GPUs, too (:mod:`cuda_delegation`).
+    """
 
     classes: tuple[SizeClass, ...]
-    lanes: int = _LANES
-    cutting: Cutting = field(default_factory=Cutting)
+    channels: int = _CHANNELS
+    segmentation: SegmentationConfig = field(default_factory=SegmentationConfig)
     smallest_bytes: int | None = None
     tuned: int | None = None
     every_s: float = 2.0
@@ -69,36 +71,37 @@ class Aggregation:
 
     @property
     def ranks(self) -> int | None:
-        """How many it is for; None where Gloo does everything."""
+        """Number of ranks; None where Gloo does everything."""
         return next((entry.schedule.ranks for entry in self.classes if entry.schedule is not None), None)
 
     def choose(self, size_bytes: int) -> SizeClass:
-        """The class of a message."""
+        """Return the size class of a message."""
         fits = (entry for entry in self.classes if entry.up_to_bytes is None or size_bytes <= entry.up_to_bytes)
         return next(fits, self.classes[-1])
 
     def for_members(self, members: Sequence[int]) -> "Aggregation":
-        """The same for a group of some of its ranks, numbered from 0 in the order given; checked, and never tuned.
+        """Return the aggregation of a group of some of its ranks, numbered from 0 in the given order; checked, and
+        never tuned.
 
-        :raises InputError: for a schedule that does not sum up right; never that is known of.
+        :raises InputError: for a schedule that gives wrong sums; no such case is known.
         """
         if list(members) == list(range(self.ranks or 0)):
             return replace(self, tuned=None, ring=())
-        made: dict[int, Schedule | None] = {}
+        by_id: dict[int, Schedule | None] = {}
         classes = []
         for entry in self.classes:
-            whole = entry.schedule
-            if whole is not None and id(whole) not in made:
-                made[id(whole)] = smaller = restricted(whole, members)
-                if smaller is not None:
-                    _check_sums(smaller, f"{entry.algo} for ranks {', '.join(map(str, members))}")
-            schedule = None if whole is None else made[id(whole)]
+            schedule_of_all = entry.schedule
+            if schedule_of_all is not None and id(schedule_of_all) not in by_id:
+                by_id[id(schedule_of_all)] = subgroup_one = subgroup_schedule(schedule_of_all, members)
+                if subgroup_one is not None:
+                    _check_sums(subgroup_one, f"{entry.algo} for ranks {', '.join(map(str, members))}")
+            schedule = None if schedule_of_all is None else by_id[id(schedule_of_all)]
             classes.append(SizeClass(entry.up_to_bytes, _GLOO if schedule is None else entry.algo, schedule))
         return replace(self, classes=tuple(classes), tuned=None, ring=())
 
     def fingerprint(self) -> str:
-        """The same wherever the same would be done."""
-        digest = hashlib.blake2b(repr((self.lanes, self.cutting)).encode(), digest_size=16)
+        """Return a digest that is equal for equal behaviour."""
+        digest = hashlib.blake2b(repr((self.channels, self.segmentation)).encode(), digest_size=16)
         for entry in self.classes:
             digest.update(repr((entry.up_to_bytes, entry.algo)).encode())
             if (s := entry.schedule) is not None:
@@ -107,15 +110,15 @@ class Aggregation:
         return digest.hexdigest()
 
     def to_bytes(self) -> bytes:
-        """As ranks hand it to each other."""
+        """Return the serialised form that ranks exchange."""
         head = {
-            "lanes": self.lanes,
+            "lanes": self.channels,
             "smallest_bytes": self.smallest_bytes,
             "tuned": self.tuned,
             "every_s": self.every_s,
             "ring": self.ring,
             "staged": self.staged,
-            "cutting": list(astuple(self.cutting)),
+            "cutting": list(astuple(self.segmentation)),
             "classes": [
                 [entry.up_to_bytes, entry.algo, *((s.ranks, s.chunks) if (s := entry.schedule) is not None else ())]
                 for entry in self.classes
@@ -131,95 +134,97 @@ class Aggregation:
         return file.getvalue()
 
     def to_text(self) -> str:
-        """As a launcher hands it to rank 0."""
+        """Return the serialised form that a launcher passes to rank 0."""
         return base64.b64encode(self.to_bytes()).decode()
 
 
 def from_bytes(data: bytes) -> Aggregation:
-    """What :meth:`Aggregation.to_bytes` made."""
+    """Return the aggregation that :meth:`Aggregation.to_bytes` serialised."""
     with np.load(io.BytesIO(data), allow_pickle=False) as file:
         head = json.loads(file["head"].tobytes())
         classes = []
         for k, (limit, algo, *shape) in enumerate(head["classes"]):
-            made = make_schedule(algo, shape[0], shape[1], file[f"class{k}"]) if shape else None
-            classes.append(SizeClass(limit, algo, made))
+            schedule = make_schedule(algo, shape[0], shape[1], file[f"class{k}"]) if shape else None
+            classes.append(SizeClass(limit, algo, schedule))
     return Aggregation(
-        tuple(classes), head["lanes"], Cutting(*head["cutting"]), head["smallest_bytes"], head["tuned"],
+        tuple(classes), head["lanes"], SegmentationConfig(*head["cutting"]), head["smallest_bytes"], head["tuned"],
         head["every_s"], tuple(head["ring"]), head["staged"],
     )  # fmt: skip
 
 
-def for_rate(classes: tuple[SizeClass, ...], rate_gbps: float | None) -> Aggregation:
-    """With lanes and pieces for hosts that send so much, Gbit/s; None: nobody knows."""
+def aggregation_for_rate(classes: tuple[SizeClass, ...], rate_gbps: float | None) -> Aggregation:
+    """Return an aggregation with channels and segments for hosts of this bandwidth, Gbit/s; None if unknown."""
     slow = rate_gbps is not None and rate_gbps < _FAST_GBPS
-    return Aggregation(classes, lanes=1 if slow else _LANES, cutting=cutting_for(rate_gbps))
+    return Aggregation(classes, channels=1 if slow else _CHANNELS, segmentation=segmentation_for_rate(rate_gbps))
 
 
-def for_plan(classes: tuple[SizeClass, ...], plan: Plan) -> Aggregation:
-    """As :func:`for_rate`, with a ring that goes from one group of the plan to the next: ranks of a group are near."""
+def aggregation_for_plan(classes: tuple[SizeClass, ...], plan: Plan) -> Aggregation:
+    """Return :func:`aggregation_for_rate` with a ring that visits the plan's groups one after the other."""
     ring = tuple(rank for group in plan.groups or () for rank in group)
-    several = plan.groups is not None and len(plan.groups) > 1
-    return replace(for_rate(classes, plan.rate_gbps), ring=ring if several and another_ring(ring) else ())
+    has_groups = plan.groups is not None and len(plan.groups) > 1
+    return replace(
+        aggregation_for_rate(classes, plan.rate_gbps), ring=ring if has_groups and differs_from_rank_order(ring) else ()
+    )
 
 
-def replacement_from(data: bytes, ranks: int) -> Schedule | None:
-    """The one schedule of these bytes, if it sums up right for so many ranks; None for anything else."""
+def parse_replacement(data: bytes, ranks: int) -> Schedule | None:
+    """Return the one schedule of these bytes, if its sums are right for so many ranks; None otherwise."""
     try:
         (entry,) = from_bytes(data).classes
         if entry.schedule is None or entry.schedule.ranks != ranks:
             return None
         _check_sums(entry.schedule, "schedule")
-    except Exception:  # whatever it is: it is none
+    except Exception:  # anything malformed is no replacement
         return None
     return entry.schedule
 
 
 def aggregation_from_json(document: dict[str, Any], where: str) -> Aggregation:
-    """From a plan, or from classes of sizes.
+    """Return the aggregation of a plan or of an aggregation document.
 
     :raises InputError: naming the key that is wrong.
     """
     if document.get("schema") == PLAN:
         plan = plan_from_json(document, where)
         if plan.schedule is None:
-            raise InputError(f"{where}: schedule", "the plan has none: it was too large for the file")
+            raise InputError(f"{where}: schedule", "missing: it was too large for the plan's file")
         _check_sums(plan.schedule, f"{where}: schedule")
-        return for_plan((SizeClass(None, plan.algo, plan.schedule),), plan)
+        return aggregation_for_plan((SizeClass(None, plan.algo, plan.schedule),), plan)
     if document.get("schema") != SCHEMA:
         raise InputError(f"{where}: schema", f"expected {PLAN!r} or {SCHEMA!r}, got {document.get('schema')!r}")
     checked = decode(AggregationDocument, document, where)
     classes = tuple(_class(row, f"{where}: classes[{k}]") for k, row in enumerate(checked["classes"]))
     limits = [entry.up_to_bytes for entry in classes]
     if limits[-1] is not None or None in limits[:-1] or sorted(set(limits[:-1])) != limits[:-1]:  # type: ignore[type-var]
-        raise InputError(f"{where}: classes", "limits that grow were expected, and none (null) for the last class")
+        raise InputError(f"{where}: classes", "expected increasing limits, and null for the last class")
     ranks = {entry.schedule.ranks for entry in classes if entry.schedule is not None}
     if len(ranks) > 1:
         raise InputError(f"{where}: classes", f"schedules for {' and '.join(map(str, sorted(ranks)))} ranks")
-    plain = Aggregation(classes)
-    cutting = Cutting(
-        checked.get("chunk_bytes", plain.cutting.chunk_bytes),
-        checked.get("piece_bytes", plain.cutting.piece_bytes),
-        checked.get("pieces", plain.cutting.pieces),
-        checked.get("least_bytes", plain.cutting.least_bytes),
+    default = Aggregation(classes)
+    segmentation = SegmentationConfig(
+        checked.get("chunk_bytes", default.segmentation.chunk_bytes),
+        checked.get("piece_bytes", default.segmentation.segment_bytes),
+        checked.get("pieces", default.segmentation.segments),
+        checked.get("least_bytes", default.segmentation.min_segment_bytes),
     )
     return Aggregation(
         classes,
-        checked.get("lanes", plain.lanes),
-        cutting,
+        checked.get("lanes", default.channels),
+        segmentation,
         checked.get("smallest_bytes"),
         ring=_ring(checked.get("ring", []), max(ranks, default=0), where),
     )
 
 
 def aggregation_to_json(aggregation: Aggregation, **details: Any) -> dict[str, Any]:
-    """The document as written to disk."""
+    """Return the document as written to disk."""
     return {
         "schema": SCHEMA,
-        "lanes": aggregation.lanes,
-        "chunk_bytes": aggregation.cutting.chunk_bytes,
-        "piece_bytes": aggregation.cutting.piece_bytes,
-        "pieces": aggregation.cutting.pieces,
-        "least_bytes": aggregation.cutting.least_bytes,
+        "lanes": aggregation.channels,
+        "chunk_bytes": aggregation.segmentation.chunk_bytes,
+        "piece_bytes": aggregation.segmentation.segment_bytes,
+        "pieces": aggregation.segmentation.segments,
+        "least_bytes": aggregation.segmentation.min_segment_bytes,
         "smallest_bytes": aggregation.smallest_bytes,
         "ring": list(aggregation.ring),
         **details,
@@ -235,7 +240,7 @@ def aggregation_to_json(aggregation: Aggregation, **details: Any) -> dict[str, A
 
 
 def read_aggregation(path: str | Path) -> Aggregation:
-    """From a file.
+    """Read an aggregation from a file.
 
     :raises InputError: as :func:`aggregation_from_json`, and when the file cannot be read.
     """
@@ -246,7 +251,7 @@ def _class(row: SizeClassEntry, where: str) -> SizeClass:
     limit, entry = row["up_to_bytes"], row.get("schedule")
     if entry is None:
         if row["algo"] != _GLOO:
-            raise InputError(f"{where}: schedule", f"there is none, and the algorithm is not {_GLOO}")
+            raise InputError(f"{where}: schedule", f"missing, and the algorithm is not {_GLOO}")
         return SizeClass(limit, _GLOO, None)
     schedule = schedule_from_json(entry, f"{where}: schedule")
     if schedule.collective != "all-reduce":
@@ -262,32 +267,33 @@ def _ring(ring: list[int], ranks: int, where: str) -> tuple[int, ...]:
 
 
 def _check_sums(schedule: Schedule, where: str) -> None:
-    """Run the schedule on one random number a rank and chunk, modulo 2 ** 64: quicker than a proof (`plink schedule
-    verify FILE` gives one), and what it overlooks has a probability of 2 ** -64."""
-    if schedule.ranks * schedule.chunks > _MOST_CELLS:
-        raise InputError(
-            where, f"{schedule.ranks} ranks and {schedule.chunks} chunks are more than ranks can be handed"
-        )
-    given = np.random.default_rng().integers(0, 1 << 64, (schedule.ranks, schedule.chunks), dtype=np.uint64)
-    state = given.copy()
+    """Check a schedule by running it on one random number per rank and chunk, modulo 2 ** 64.
+
+    This is faster than a proof (`plink schedule verify FILE` gives one), and misses an error with a probability of 2 **
+    -64.
+    """
+    if schedule.ranks * schedule.chunks > _MAX_CHECKED_CELLS:
+        raise InputError(where, f"too large: {schedule.ranks} ranks and {schedule.chunks} chunks")
+    values = np.random.default_rng().integers(0, 1 << 64, (schedule.ranks, schedule.chunks), dtype=np.uint64)
+    state = values.copy()
     transfer, chunk = expanded(schedule)
     source, target = schedule.source[transfer], schedule.target[transfer]
     copies = schedule.copies[transfer]
     ends = np.searchsorted(schedule.round[transfer], np.arange(schedule.rounds + 1))
     for begin, end in pairwise(ends):
-        here = slice(begin, end)
-        carried = state[source[here], chunk[here]]
-        copied, to, which = copies[here], target[here], chunk[here]
-        state[to[copied], which[copied]] = carried[copied]
-        np.add.at(state, (to[~copied], which[~copied]), carried[~copied])
-    wrong = np.argwhere(state != given.sum(axis=0, dtype=np.uint64)[None, :])
+        rows = slice(begin, end)
+        sent = state[source[rows], chunk[rows]]
+        is_copy, receiver, chunks = copies[rows], target[rows], chunk[rows]
+        state[receiver[is_copy], chunks[is_copy]] = sent[is_copy]
+        np.add.at(state, (receiver[~is_copy], chunks[~is_copy]), sent[~is_copy])
+    wrong = np.argwhere(state != values.sum(axis=0, dtype=np.uint64)[None, :])
     if len(wrong):
-        rank, which = wrong[0].tolist()
-        raise InputError(where, f"rank {rank} does not end with the sum of chunk {which}")
+        rank, chunks = wrong[0].tolist()
+        raise InputError(where, f"rank {rank} does not end with the sum of chunk {chunks}")
 
 
-def given() -> Aggregation | None:
-    """What this process was started with: PLINK_PLAN names a file; None without.
+def aggregation_from_environment() -> Aggregation | None:
+    """Return the aggregation that this process was started with: PLINK_PLAN names a file; None without.
 
     :raises InputError: when it cannot be read.
     """
@@ -297,13 +303,15 @@ def given() -> Aggregation | None:
     return from_bytes(base64.b64decode(text, validate=True)) if text else None
 
 
-def share(store: Store, rank: int, find: Callable[[], Aggregation | None] = given) -> Aggregation | None:
-    """Rank 0 of the group finds what it goes by, and hands it to all; None for nothing.
+def broadcast_aggregation(
+    store: Store, rank: int, find: Callable[[], Aggregation | None] = aggregation_from_environment
+) -> Aggregation | None:
+    """Find the group's aggregation on rank 0, and broadcast it to all ranks; None for none.
 
-    :raises InputError: on every rank, when it cannot be found.
+    :raises InputError: on every rank, when rank 0 cannot read it.
     """
     if rank == 0:
-        store.set("plan", _found(find))  # type: ignore[arg-type]
+        store.set("plan", _serialised(find))  # type: ignore[arg-type]
     data = store.get("plan")
     kind, body = data[:1], data[1:]
     if kind == b"!":
@@ -311,11 +319,11 @@ def share(store: Store, rank: int, find: Callable[[], Aggregation | None] = give
     return from_bytes(body) if body else None
 
 
-def _found(find: Callable[[], Aggregation | None]) -> bytes:
+def _serialised(find: Callable[[], Aggregation | None]) -> bytes:
     try:
         aggregation = find()
         return b"=" + (aggregation.to_bytes() if aggregation is not None else b"")
     except InputError as error:
-        return b"!" + f"{error.where}\0{error.why}".encode()
-    except Exception as error:  # whatever it is: the others wait for an answer
-        return b"!" + f"{os.environ.get(FILE) or TEXT}\0it is not what plink wrote: {error}".encode()
+        return b"!" + f"{error.location}\0{error.reason}".encode()
+    except Exception as error:  # the other ranks wait for an answer, whatever it is
+        return b"!" + f"{os.environ.get(FILE) or TEXT}\0not written by plink: {error}".encode()

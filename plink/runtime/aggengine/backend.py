@@ -1,8 +1,9 @@
-"""The backend ``plink`` of torch.distributed: a process group whose all-reduces run over a schedule.
+"""Backend ``plink`` of torch.distributed: a process group whose all-reduces run by a schedule.
 
-A group of some of the ranks goes by what is left of the schedule of all (:mod:`restriction`). What the backend does not
-do itself goes to a Gloo group of the same ranks: other collectives, tensors of other types, and what a measurement at
-the beginning found Gloo to do sooner; what is on a GPU goes to NCCL, where torch has it (:mod:`accelerators`).
+A sub-group uses the schedule of all ranks without the absent ones (:mod:`subgroup_schedule`). Everything else is
+delegated to a Gloo group of the same ranks: other collectives, tensors of other types, and sizes for which a
+measurement at the beginning found Gloo to be faster. Tensors on a GPU are delegated to NCCL, where torch has it
+(:mod:`cuda_delegation`).
 """
 
 import atexit
@@ -18,25 +19,33 @@ import torch.distributed as dist
 from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 from torch.futures import Future
 
-from plink.runtime.aggengine.accelerators import Accelerators, staging_asked_for
-from plink.runtime.aggengine.aggregation import Aggregation, given, share
-from plink.runtime.aggengine.aside import Aside, all_reduce
-from plink.runtime.aggengine.connections import Connections, descriptors, own_address, sockets
-from plink.runtime.aggengine.crossover import NEVER, REPEATS, Crossover, Rivals, Sizes, faster_from, measured_sizes
-from plink.runtime.aggengine.eager import connected
+from plink.runtime.aggengine.aggregation import Aggregation, aggregation_from_environment, broadcast_aggregation
+from plink.runtime.aggengine.algorithm_selection import (
+    NEVER,
+    REPEATS,
+    Candidates,
+    DispatchThreshold,
+    SizeRange,
+    measure_delegation,
+    measure_size_range,
+)
+from plink.runtime.aggengine.banner import staging_banner, startup_banner
+from plink.runtime.aggengine.connections import PeerConnections, file_descriptors, own_address, tcp_sockets
+from plink.runtime.aggengine.cuda_delegation import CudaDelegate, staging_requested
+from plink.runtime.aggengine.eager import connect_eager
 from plink.runtime.aggengine.engine import Engine
-from plink.runtime.aggengine.failures import AggregationError, Watch
-from plink.runtime.aggengine.launcher_line import LauncherLine
-from plink.runtime.aggengine.meeting import FullMesh
-from plink.runtime.aggengine.reductions import GLOO_SUMS, only_ours, reduction_for
-from plink.runtime.aggengine.said import by_schedules, summary
-from plink.runtime.aggengine.staging import fetch
-from plink.runtime.aggengine.transport import GlooTransport, allow
-from plink.runtime.aggengine.tuning import Tuning
+from plink.runtime.aggengine.host_staging import stage_to_host
+from plink.runtime.aggengine.launcher_channel import LauncherChannel
+from plink.runtime.aggengine.mesh import FullMesh
+from plink.runtime.aggengine.reductions import GLOO_SUM_DTYPES, needs_engine, reduction_for
+from plink.runtime.aggengine.secondary_group import SecondaryGroup, all_reduce
+from plink.runtime.aggengine.transport import GlooTransport, raise_file_limit
+from plink.runtime.aggengine.tuner import RankTuner
+from plink.runtime.aggengine.watchdog import AggregationError, Watchdog
 
 NAME = "plink"
 
-# What goes to Gloo.
+# Methods delegated to Gloo.
 _DELEGATED = (
     *("_allgather_base", "_reduce_scatter_base", "all_gather_single", "all_gather_single_coalesced"),
     *("all_to_all_single",),
@@ -46,24 +55,24 @@ _DELEGATED = (
     *("scatter", "send"),
 )
 _ENGINES: "weakref.WeakSet[Engine]" = weakref.WeakSet()
-_PATIENCE_S = 2.0
-_LEAST: Any = dist.ReduceOp.MIN
+_CLOSE_TIMEOUT_S = 2.0
+_MIN: Any = dist.ReduceOp.MIN
 _HOST = torch.device("cpu")
-_FEW = 2  # repetitions of what is measured for a group of some ranks, of which there may be many
-# What was measured before for such a group, which scripts make again and again: its ranks, schedules and device.
-_MEASURED: dict[tuple[tuple[int, ...], str, str], Sizes] = {}
-_SAID: set[str] = set()  # of groups of some ranks
+_SUBGROUP_REPEATS = 2  # of measurements: a job may have many sub-groups
+# Earlier results for sub-groups, which scripts make again and again, by ranks, schedules and device.
+_MEASURED: dict[tuple[tuple[int, ...], str, str], SizeRange] = {}
+_PRINTED_BANNERS: set[str] = set()  # of sub-groups
 
 
 class AllReduceWork(dist.Work):
-    """One all-reduce under way. (Of the works that torch makes of a future, ``wait`` raises nothing.)"""
+    """Handle of an all-reduce in progress. (``wait`` of the works that torch makes of a future raises nothing.)"""
 
     def __init__(self, future: Future[list[torch.Tensor]]) -> None:
         super().__init__()
         self._future = future
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Until it is done. The group's time-out holds, whatever is asked for here.
+        """Block until it is done. The group's time-out applies, not this one.
 
         :raises RuntimeError: when it failed.
         """
@@ -71,298 +80,312 @@ class AllReduceWork(dist.Work):
         return True
 
     def get_future(self) -> Future[list[torch.Tensor]]:
-        """What DDP waits for."""
+        """Return the future that DDP waits for."""
         return self._future
 
     def is_completed(self) -> bool:
-        """Whether it is done, or failed."""
+        """Return whether it is done or failed."""
         return self._future.done()
 
     def result(self) -> list[torch.Tensor]:
-        """The reduced tensor, once it is done."""
+        """Return the reduced tensor, once it is done."""
         return self._future.value()
 
 
 class PlinkProcessGroup(dist.ProcessGroup):
-    """Ranks that all-reduce by a plan; without a plan for them it is a Gloo group."""
+    """Process group that all-reduces by a plan; without a plan for its ranks it is a Gloo group."""
 
     def __init__(self, store: Store, rank: int, size: int, timeout: timedelta, members: Sequence[int] = ()) -> None:
-        """:param members: the job's ranks that are in the group, in its order; none: it is the group of all."""
+        """:param members: the job's ranks that are in the group, in its order; empty for the group of all ranks."""
         super().__init__(rank, size)  # type: ignore[call-arg]
         self._members = tuple(members)
         self._gloo: Any = dist.ProcessGroupGloo(PrefixStore("gloo/", store), rank, size, timeout)
         self._gloo._set_sequence_number_for_group()
-        # Who calls from C++ finds Gloo here by itself. Calls from Python must not: of a process group of Python torch
-        # calls its own implementation with the interpreter's lock held, for which Gloo's thread may be waiting with
-        # its own. So they go to a group of C++ (below), as they would without plink.
-        self._plain: Any = dist.ProcessGroup(store, rank, size)
-        self._accelerators = Accelerators(store, rank, size, timeout, self._gloo)
-        for group in (self, self._plain):
+        # Calls from C++ reach Gloo directly. Calls from Python must not: torch calls the implementation of a Python
+        # process group with the interpreter's lock held, for which Gloo's thread may wait while it holds its own. So
+        # they go to a C++ group (below), as they would without plink.
+        self._native: Any = dist.ProcessGroup(store, rank, size)
+        self._cuda = CudaDelegate(store, rank, size, timeout, self._gloo)
+        for group in (self, self._native):
             group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, self._gloo)
-            if self._accelerators.group is not None:
-                group._register_backend(torch.device("cuda"), self._accelerators.kind, self._accelerators.group)
+            if self._cuda.group is not None:
+                group._register_backend(torch.device("cuda"), self._cuda.kind, self._cuda.group)
             group._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
         self._engine: Engine | None = None
-        self._sizes = Sizes()
-        self._staged: dict[str, Sizes] = {}  # by the type of device
-        self._given: Aggregation | None = None
+        self._sizes = SizeRange()
+        self._staged: dict[str, SizeRange] = {}  # by the type of device
+        self._aggregation: Aggregation | None = None
         if size < 2:
             return
-        self._given = aggregation = share(PrefixStore("plan/", store), rank, self._find)
+        self._aggregation = aggregation = broadcast_aggregation(
+            PrefixStore("plan/", store), rank, self._find_aggregation
+        )
         if not self._members:
             _MEASURED.clear()
-            _SAID.clear()
+            _PRINTED_BANNERS.clear()
         if aggregation is not None and aggregation.ranks == size:
-            self._engage(aggregation, store, timeout)
+            self._start_engine(aggregation, store, timeout)
         elif aggregation is not None and aggregation.ranks is not None and rank == 0 and not self._members:
-            print(
-                f"plink: the plan is for {aggregation.ranks} ranks; gloo serves this group of {size}", file=sys.stderr
-            )
+            print(f"plink: the plan is for {aggregation.ranks} ranks; this group of {size} uses gloo", file=sys.stderr)
 
-    def _find(self) -> Aggregation | None:
-        """What the group goes by: what all go by now, without those who are not in it; the plan as it is, where it is
-        for as many ranks as the group has, but not for all."""
+    def _find_aggregation(self) -> Aggregation | None:
+        """Return the aggregation of this group: the current one of all ranks, restricted to its members.
+
+        A plan for as many ranks as the group has, but not for all ranks, is used as it is.
+        """
         if not self._members:
-            return _told()
+            return _launch_aggregation()
         world = dist.group.WORLD
-        whole = world.current() if isinstance(world, PlinkProcessGroup) else _told()
-        if whole is None or whole.ranks != dist.get_world_size():
-            return None if whole is None else replace(whole, ring=())
-        return whole.for_members(self._members)
+        aggregation = world.current() if isinstance(world, PlinkProcessGroup) else _launch_aggregation()
+        if aggregation is None or aggregation.ranks != dist.get_world_size():
+            return None if aggregation is None else replace(aggregation, ring=())
+        return aggregation.for_members(self._members)
 
     def current(self) -> Aggregation | None:
-        """What the group goes by now: Autotune may have replaced a schedule."""
-        return self._given if self._engine is None else self._engine.current()
+        """Return the current aggregation: Autotune may have replaced a schedule."""
+        return self._aggregation if self._engine is None else self._engine.current()
 
-    def _engage(self, aggregation: Aggregation, store: Store, timeout: timedelta) -> None:
+    def _start_engine(self, aggregation: Aggregation, store: Store, timeout: timedelta) -> None:
         rank, size = self.rank(), self.size()
-        # Looking on finds out why before the transport gives up, which only knows whom it waited for.
-        patience = timeout + timedelta(seconds=5)
-        tuned = aggregation.tuned is not None and _first_on(PrefixStore("tuned/", store), rank)
-        others, before = sockets() if tuned else {}, descriptors()
+        # The watchdog must find the reason before the transport times out, which only knows its peer.
+        transport_timeout = timeout + timedelta(seconds=5)
+        tuned = aggregation.tuned is not None and _is_first_engine(PrefixStore("tuned/", store), rank)
+        sockets_before, descriptors_before = tcp_sockets() if tuned else {}, file_descriptors()
         names = self._members or range(size)
-        allow(size * (2 * aggregation.lanes + 1))  # one aside
-        mesh = FullMesh(rank, names, aggregation.lanes)
-        transport = GlooTransport(PrefixStore("engine/", store), mesh, patience)
+        raise_file_limit(size * (2 * aggregation.channels + 1))  # and one secondary group
+        mesh = FullMesh(rank, names, aggregation.channels)
+        transport = GlooTransport(PrefixStore("engine/", store), mesh, transport_timeout)
         eager = None
-        if not self._members or _world_meets():
-            address = own_address(descriptors() - before)
-            eager = connected(PrefixStore("eager/", store), mesh, patience, address, self._all_can)
-        opened = {fd: inode for fd, inode in sockets().items() if others.get(fd) != inode} if tuned else {}
-        watch = Watch(PrefixStore("watch/", store), rank, size, timeout, names=names)
-        self._engine = Engine(aggregation, rank, transport, watch, eager)
+        if not self._members or _world_has_eager():
+            address = own_address(file_descriptors() - descriptors_before)
+            eager = connect_eager(PrefixStore("eager/", store), mesh, transport_timeout, address, self._all_agree)
+        opened = {fd: inode for fd, inode in tcp_sockets().items() if sockets_before.get(fd) != inode} if tuned else {}
+        watchdog = Watchdog(PrefixStore("watch/", store), rank, size, timeout, names=names)
+        self._engine = Engine(aggregation, rank, transport, watchdog, eager)
         _ENGINES.add(self._engine)
-        self._sizes = self._crossover(aggregation)
+        self._sizes = self._measure_sizes(aggregation)
         if aggregation.ring and aggregation.smallest_bytes is None and aggregation.tuned is None:
-            self._try_ring(aggregation, PrefixStore("ring/", store), patience)
-        self._say(summary(aggregation, self._sizes, self._engine.handed_from, bool(self._members)))
-        if tuned and self._sizes.smallest >= NEVER:  # the same on all ranks
+            self._measure_ring_delegation(aggregation, PrefixStore("ring/", store), transport_timeout)
+        self._print_banner(
+            startup_banner(aggregation, self._sizes, self._engine.delegation_min_bytes, bool(self._members))
+        )
+        if tuned and self._sizes.min_bytes >= NEVER:  # the same on all ranks
             if rank == 0:
                 print("plink: not tuned: gloo does every all-reduce", file=sys.stderr)
         elif tuned:
-            self._tune(aggregation, transport, Connections(opened, size), PrefixStore("aside/", store), timeout)
+            self._start_tuner(
+                aggregation, transport, PeerConnections(opened, size), PrefixStore("aside/", store), timeout
+            )
 
-    def _all_can(self, mine: bool) -> bool:
-        """Whether all ranks say so, who all ask."""
-        known = torch.tensor([int(mine)], device=_HOST)
-        self._by_gloo(known, _LEAST).wait()
-        return bool(int(known))
+    def _all_agree(self, own: bool) -> bool:
+        """Return whether all ranks pass True; all ranks call this."""
+        answer = torch.tensor([int(own)], device=_HOST)
+        self._run_gloo(answer, _MIN).wait()
+        return bool(int(answer))
 
-    def _say(self, what: str) -> None:
-        """Once for all groups of some of the ranks."""
+    def _print_banner(self, banner: str) -> None:
+        """Print a line on rank 0, once for all sub-groups."""
         if (self._members or range(self.size()))[self.rank()] == 0:
-            if what not in _SAID:
-                print(f"plink: {what}", file=sys.stderr, flush=True)
+            if banner not in _PRINTED_BANNERS:
+                print(f"plink: {banner}", file=sys.stderr, flush=True)
             if self._members:
-                _SAID.add(what)
+                _PRINTED_BANNERS.add(banner)
 
-    def _crossover(self, aggregation: Aggregation) -> Sizes:
-        """For which sizes schedules are used: as given, as measured before for the same ranks, or measured. Who is in a
-        group was in it before, so all know or nobody does."""
+    def _measure_sizes(self, aggregation: Aggregation) -> SizeRange:
+        """Return the sizes that use schedules: as configured, as measured before for the same ranks, or measured now.
+
+        All members of a group were in the earlier one, so all ranks have the earlier result or none has.
+        """
         assert self._engine is not None
         if aggregation.smallest_bytes is not None:
-            return Sizes(aggregation.smallest_bytes)
-        # What is large is what Autotune is for.
-        short = None if aggregation.tuned is not None else self._engine.short_bytes
-        rivals = Rivals(self._by_engine, self._by_gloo, _has_schedule(aggregation))
-        return self._measured(aggregation, _HOST, lambda repeats: measured_sizes(rivals, repeats, short))
+            return SizeRange(aggregation.smallest_bytes)
+        # Large messages are Autotune's.
+        short = None if aggregation.tuned is not None else self._engine.eager_max_bytes
+        rivals = Candidates(self._run_engine, self._run_gloo, _has_schedule(aggregation))
+        return self._cached_measurement(aggregation, _HOST, lambda repeats: measure_size_range(rivals, repeats, short))
 
-    def _measured(self, aggregation: Aggregation, device: torch.device, measured: Callable[[int], Sizes]) -> Sizes:
-        """What was measured before, or is now with so many repetitions."""
+    def _cached_measurement(
+        self, aggregation: Aggregation, device: torch.device, measure_with: Callable[[int], SizeRange]
+    ) -> SizeRange:
+        """Return an earlier measurement, or measure with so many repetitions."""
         key = self._members, aggregation.fingerprint(), device.type
         if self._members and key in _MEASURED:
             return _MEASURED[key]
-        found = measured(_FEW if self._members else REPEATS)
+        size_range = measure_with(_SUBGROUP_REPEATS if self._members else REPEATS)
         if self._members:
-            _MEASURED[key] = found
-        return found
+            _MEASURED[key] = size_range
+        return size_range
 
-    def _wanted(self, size_bytes: int, device: torch.device) -> bool:
-        """Whether the engine does all-reduces of such tensors, where it can."""
+    def _prefers_engine(self, size_bytes: int, device: torch.device) -> bool:
+        """Return whether the engine does all-reduces of such tensors, where it can."""
         assert self._engine is not None
-        handed = size_bytes >= self._engine.handed_from
+        is_delegated = size_bytes >= self._engine.delegation_min_bytes
         if device.type == "cpu":
-            return handed or size_bytes in self._sizes
-        aggregation, short = self._engine.aggregation, self._engine.short_bytes
+            return is_delegated or size_bytes in self._sizes
+        aggregation, short = self._engine.aggregation, self._engine.eager_max_bytes
         if not aggregation.staged:
             return False
         if device.type not in self._staged:
-            ways = self._by_engine, _has_schedule(aggregation)
-            found = self._measured(
+            algorithms = self._run_engine, _has_schedule(aggregation)
+            size_range = self._cached_measurement(
                 aggregation,
                 device,
-                lambda repeats: self._accelerators.staged_sizes(device, self._sizes, *ways, repeats, short),
+                lambda repeats: self._cuda.staged_range(device, self._sizes, *algorithms, repeats, short),
             )
-            self._staged[device.type] = found
-            self._say(f"all-reduces on {device.type} {by_schedules(found)}")
-        return (handed and not self._accelerators.by_nccl) or size_bytes in self._staged[device.type]
+            self._staged[device.type] = size_range
+            self._print_banner(f"all-reduces on {device.type} {staging_banner(size_range)}")
+        return (is_delegated and not self._cuda.is_nccl) or size_bytes in self._staged[device.type]
 
-    def _try_ring(self, aggregation: Aggregation, store: Store, timeout: timedelta) -> None:
-        """Hand what is large over to Gloo in another order, where that is faster."""
+    def _measure_ring_delegation(self, aggregation: Aggregation, store: Store, timeout: timedelta) -> None:
+        """Delegate large all-reduces to Gloo in another rank order, where that is faster."""
         assert self._engine is not None
-        engine, aside = self._engine, Aside(store, self.rank(), aggregation.ring, timeout)
+        engine, secondary = self._engine, SecondaryGroup(store, self.rank(), aggregation.ring, timeout)
 
-        def ordered(data: torch.Tensor, op: Any) -> dist.Work:
-            engine.hand_over(0, aside)
-            return self._by_engine(data, op)
+        def delegated(data: torch.Tensor, op: Any) -> dist.Work:
+            engine.delegate_above(0, secondary)
+            return self._run_engine(data, op)
 
-        def present(data: torch.Tensor, op: Any) -> dist.Work:
-            engine.hand_over(NEVER, aside)
-            return (self._by_engine if data.nbytes in self._sizes else self._by_gloo)(data, op)
+        def current_algorithm(data: torch.Tensor, op: Any) -> dist.Work:
+            engine.delegate_above(NEVER, secondary)
+            return (self._run_engine if data.nbytes in self._sizes else self._run_gloo)(data, op)
 
-        found = faster_from(ordered, present, self._by_gloo)
-        engine.hand_over(found, aside if found < NEVER else None)
-        if found >= NEVER:
-            aside.shutdown()
+        min_bytes = measure_delegation(delegated, current_algorithm, self._run_gloo)
+        engine.delegate_above(min_bytes, secondary if min_bytes < NEVER else None)
+        if min_bytes >= NEVER:
+            secondary.shutdown()
 
-    def _tune(
+    def _start_tuner(
         self,
         aggregation: Aggregation,
         transport: GlooTransport,
-        connections: Connections,
+        connections: PeerConnections,
         store: Store,
         timeout: timedelta,
     ) -> None:
-        """Let the launcher replace the schedule, if all ranks can say what they see."""
+        """Let the launcher replace the schedule, if all ranks can read their connections' statistics."""
         assert self._engine is not None
         rank, size = self.rank(), self.size()
-        # Two a peer and lane, for short messages and long ones, and room for what others opened meanwhile.
-        length = (size + 1) * 2 * aggregation.lanes
-        mine = torch.from_numpy(connections.identities(length))
-        everyone = [torch.empty_like(mine) for _ in range(size)]
-        self._gloo.allgather([everyone], [mine]).wait()
-        if self._all_can(connections.meet(torch.stack(everyone).numpy(), rank)):
-            line = LauncherLine() if rank == 0 else LauncherLine("")
-            if rank == 0 and not line.connected:
-                print("plink: not tuned: nobody listens at the launcher's end of the line", file=sys.stderr)
-            crossover, aside = None, None
+        # Two for each peer and channel (short and long messages), and some for connections opened meanwhile.
+        length = (size + 1) * 2 * aggregation.channels
+        own = torch.from_numpy(connections.identities(length))
+        by_rank = [torch.empty_like(own) for _ in range(size)]
+        self._gloo.allgather([by_rank], [own]).wait()
+        if self._all_agree(connections.match_peers(torch.stack(by_rank).numpy(), rank)):
+            launcher = LauncherChannel() if rank == 0 else LauncherChannel("")
+            if rank == 0 and not launcher.connected:
+                print("plink: not tuned: the launcher does not accept connections", file=sys.stderr)
+            threshold, secondary = None, None
             if aggregation.smallest_bytes is None:
-                aside = Aside(store, rank, range(size), timeout)
-                crossover = Crossover(self._sizes.smallest, aside.all_reduce)
-                self._sizes = Sizes(0)  # it is the engine now that knows what goes to Gloo
-            self._engine.tune(Tuning(aggregation, rank, transport, connections, line, crossover), aside)
+                secondary = SecondaryGroup(store, rank, range(size), timeout)
+                threshold = DispatchThreshold(self._sizes.min_bytes, secondary.all_reduce)
+                self._sizes = SizeRange(0)  # the engine delegates to Gloo from now on
+            self._engine.attach_tuner(
+                RankTuner(aggregation, rank, transport, connections, launcher, threshold), secondary
+            )
         elif rank == 0:
-            print("plink: not tuned: the kernel does not tell which connection leads to which rank", file=sys.stderr)
+            print("plink: not tuned: the kernel does not match connections to ranks", file=sys.stderr)
 
     def allreduce(  # type: ignore[override]
         self, tensors: Sequence[torch.Tensor], opts: dist.AllreduceOptions | None = None
     ) -> dist.Work:
         """All-reduce one tensor in place; returns at once."""
         opts = opts or dist.AllreduceOptions()
-        if len(tensors) == 1 and self._ours(tensors[0], opts.reduceOp):
-            return self._by_engine(tensors[0], opts.reduceOp, waits=not getattr(opts, "asyncOp", True))
-        where = self._plain if any(tensor.is_cuda for tensor in tensors) else self._gloo
-        work: dist.Work = where.allreduce(list(tensors), opts)
+        if len(tensors) == 1 and self._uses_engine(tensors[0], opts.reduceOp):
+            return self._run_engine(tensors[0], opts.reduceOp, blocking=not getattr(opts, "asyncOp", True))
+        group = self._native if any(tensor.is_cuda for tensor in tensors) else self._gloo
+        work: dist.Work = group.allreduce(list(tensors), opts)
         return work
 
-    def _ours(self, tensor: torch.Tensor, op: dist.ReduceOp) -> bool:
-        """Whether the engine does it: the same answer on every rank whose call is the same."""
+    def _uses_engine(self, tensor: torch.Tensor, op: dist.ReduceOp) -> bool:
+        """Return whether the engine does the all-reduce: the same on every rank for the same call."""
         if self._engine is None:
             return False
-        if self._engine.broken is not None:
-            raise AggregationError(f"plink: {self._engine.broken}")
+        if self._engine.error is not None:
+            raise AggregationError(f"plink: {self._engine.error}")
         if tensor.layout is not torch.strided or tensor.nbytes == 0:
             return False
-        # What Gloo cannot do must not depend on what is faster.
-        must = tensor.device.type == "cpu" and only_ours(op, tensor.dtype)
+        # A reduction that Gloo lacks must not depend on measurements.
+        required = tensor.device.type == "cpu" and needs_engine(op, tensor.dtype)
         return (
-            (must or self._wanted(tensor.nbytes, tensor.device))
-            and self._can(tensor)
+            (required or self._prefers_engine(tensor.nbytes, tensor.device))
+            and self._has_algorithm(tensor)
             and reduction_for(op, tensor.dtype) is not None
         )
 
-    def _can(self, tensor: torch.Tensor) -> bool:
-        """Whether the engine has a schedule for it, or somebody to hand it over to."""
+    def _has_algorithm(self, tensor: torch.Tensor) -> bool:
+        """Return whether the engine has a schedule for the tensor, or a delegate."""
         assert self._engine is not None
-        if tensor.nbytes >= self._engine.handed_from and tensor.dtype in GLOO_SUMS:
+        if tensor.nbytes >= self._engine.delegation_min_bytes and tensor.dtype in GLOO_SUM_DTYPES:
             return True
         return self._engine.aggregation.choose(tensor.nbytes).schedule is not None
 
-    def _by_gloo(self, tensor: torch.Tensor, op: dist.ReduceOp) -> dist.Work:
+    def _run_gloo(self, tensor: torch.Tensor, op: dist.ReduceOp) -> dist.Work:
         return all_reduce(self._gloo, tensor, op)
 
-    def _by_engine(self, tensor: torch.Tensor, op: dist.ReduceOp, waits: bool = True) -> dist.Work:
-        """Fetch, reduce, deliver. ``waits``: the caller waits for the result before it does anything else."""
+    def _run_engine(self, tensor: torch.Tensor, op: dist.ReduceOp, blocking: bool = True) -> dist.Work:
+        """Stage, reduce, copy back. ``blocking``: the caller waits for the result at once."""
         assert self._engine is not None
         reduction = reduction_for(op, tensor.dtype)
         schedule = self._engine.aggregation.choose(tensor.nbytes).schedule
-        if reduction is None or not self._can(tensor):
-            return self._by_gloo(tensor, op)
-        fetched = fetch(tensor)
-        # Of tensors on a GPU it takes streams along, for those who go on with what it gives (DDP's hooks).
-        ended: Future[str | None] = Future(devices=[tensor.device]) if tensor.is_cuda else Future()
+        if reduction is None or not self._has_algorithm(tensor):
+            return self._run_gloo(tensor, op)
+        staged = stage_to_host(tensor)
+        # For tensors on a GPU the future carries streams, for callbacks on its result (DDP's hooks).
+        done: Future[str | None] = Future(devices=[tensor.device]) if tensor.is_cuda else Future()
 
-        def deliver(future: Future[str | None]) -> list[torch.Tensor]:
-            why = future.value()
-            if why is not None:
-                raise AggregationError(f"plink: {why}")
-            if fetched.deliver is not None:
-                fetched.deliver()
+        def copy_back(future: Future[str | None]) -> list[torch.Tensor]:
+            error = future.value()
+            if error is not None:
+                raise AggregationError(f"plink: {error}")
+            if staged.copy_back is not None:
+                staged.copy_back()
             return [tensor]
 
-        # What a callback raises is an error for those who wait in C++ too, which an exception set from Python is not.
-        result = ended.then(deliver)
-        self._engine.submit(fetched.flat, schedule, reduction, ended.set_result, fetched.ready, waits)
+        # An error that a callback raises also reaches waiters in C++; an exception set from Python does not.
+        result = done.then(copy_back)
+        self._engine.submit(staged.flat, schedule, reduction, done.set_result, staged.wait_ready, blocking)
         return AllReduceWork(result)
 
     def getBackendName(self) -> str:
-        """The name it is registered under."""
+        """Return the name under which the backend is registered."""
         return NAME
 
     def shutdown(self) -> None:
-        """End what belongs to the group; ``destroy_process_group`` calls it."""
+        """Shut the group down; ``destroy_process_group`` calls it."""
         if self._engine is not None:
-            self._engine.close(_PATIENCE_S)
+            self._engine.close(_CLOSE_TIMEOUT_S)
             _ENGINES.discard(self._engine)
             self._engine = None
-        self._accelerators.shutdown()
+        self._cuda.shutdown()
         self._gloo.shutdown()
 
     def abort(self) -> None:
-        """As :meth:`shutdown`, and what is under way fails."""
+        """Shut the group down; all-reduces in progress fail."""
         self.shutdown()
 
 
-def _world_meets() -> bool:
-    """Whether nothing is known against connections of our own: all ranks know whether all had them."""
+def _world_has_eager() -> bool:
+    """Return whether the group of all ranks uses the eager protocol, or is not known not to."""
     world = dist.group.WORLD
     engine = world._engine if isinstance(world, PlinkProcessGroup) else None
-    return engine is None or engine.short_bytes is not None
+    return engine is None or engine.eager_max_bytes is not None
 
 
-def _told() -> Aggregation | None:
-    """What this process was told to go by."""
-    aggregation = given()
-    return None if aggregation is None else replace(aggregation, staged=staging_asked_for())
+def _launch_aggregation() -> Aggregation | None:
+    """Return the aggregation that the launcher configured for this process."""
+    aggregation = aggregation_from_environment()
+    return None if aggregation is None else replace(aggregation, staged=staging_requested())
 
 
 def _has_schedule(aggregation: Aggregation) -> Callable[[int], bool]:
     return lambda size: aggregation.choose(size).schedule is not None
 
 
-def _first_on(store: Store, rank: int) -> bool:
-    """Whether this is the only group with an engine on rank 0, whose word counts for all: the world is tuned, groups
-    that are made besides keep their schedules."""
+def _is_first_engine(store: Store, rank: int) -> bool:
+    """Return whether this is the only group with an engine on rank 0, which decides for all ranks.
+
+    The group of all ranks is tuned; other groups keep their schedules.
+    """
     if rank == 0:
         store.set("first", b"no" if _ENGINES else b"yes")  # type: ignore[arg-type]
     return bool(store.get("first") == b"yes")
@@ -370,7 +393,7 @@ def _first_on(store: Store, rank: int) -> bool:
 
 def _delegate(name: str) -> Callable[..., Any]:
     def delegated(self: PlinkProcessGroup, *arguments: Any, **options: Any) -> Any:
-        return getattr(self._plain, name)(*arguments, **options)
+        return getattr(self._native, name)(*arguments, **options)
 
     delegated.__name__ = name
     delegated.__doc__ = f"{name}, by Gloo."
@@ -378,12 +401,12 @@ def _delegate(name: str) -> Callable[..., Any]:
 
 
 for _name in _DELEGATED:
-    if hasattr(dist.ProcessGroup, _name):  # which of them there are depends on torch's version
+    if hasattr(dist.ProcessGroup, _name):  # torch's versions differ
         setattr(PlinkProcessGroup, _name, _delegate(_name))
 
 
 @atexit.register
 def _end() -> None:
-    """Scripts end without ``destroy_process_group``."""
+    """Close engines of scripts that end without ``destroy_process_group``."""
     for engine in list(_ENGINES):
-        engine.close(_PATIENCE_S)
+        engine.close(_CLOSE_TIMEOUT_S)

@@ -1,9 +1,9 @@
-"""Short messages over sockets of our own: each is one segment or a few, and nothing else travels.
+"""Eager protocol for short messages, over sockets of plink's own: each is one TCP segment or a few.
 
-Gloo agrees on every message: the sender says that it has one, the receiver that there is room, and then it travels,
-each time through a thread of Gloo's. That is right for long ones, which nobody should hold in queues, and most of what
-short ones cost. Here a message leaves when it is there and waits in the receiver's kernel, as MPI's eager messages do,
-and the calling thread does it all: it reads and writes what can be while it waits.
+Gloo agrees on every message (a rendezvous protocol): the sender announces it, the receiver grants it, and then it is
+sent, each time through a thread of Gloo's. That is right for long messages, which should not fill queues, but it is
+most of the cost of short ones. Here a message is sent at once and waits in the receiver's kernel, as MPI's eager
+messages do. The calling thread does everything: it reads and writes what it can while it waits.
 """
 
 import contextlib
@@ -21,203 +21,205 @@ from typing import Any
 import torch
 from torch.distributed import Store  # type: ignore[attr-defined]
 
-from plink.runtime.aggengine.failures import PeerLost
-from plink.runtime.aggengine.meeting import CannotConnect, FullMesh, meet, stay_away
+from plink.runtime.aggengine.mesh import CannotConnect, FullMesh, connect_mesh, decline
 from plink.runtime.aggengine.transport import CLOSED
+from plink.runtime.aggengine.watchdog import PeerLost
 
-# Vectors of up to so many bytes travel so: with what of them may wait in kernels at a time, no queue gets long.
-MOST_BYTES = 1 << 20
-_MESSAGE = struct.Struct("<II")  # signature, bytes
-_LONGEST_S = 1.0  # between looks at whether all was closed meanwhile
+# Eager protocol threshold: larger vectors could fill the kernels' queues.
+MAX_BYTES = 1 << 20
+_MESSAGE = struct.Struct("<II")  # tag, bytes
+_CLOSE_CHECK_INTERVAL_S = 1.0
 
 
-def connected(
+def connect_eager(
     store: Store, mesh: FullMesh, timeout: timedelta, address: str | None, all_can: Callable[[bool], bool]
 ) -> "EagerTransport | None":
-    """Connections to all, where all ranks can have them; None on all of them otherwise; whoever could not says why.
+    """Connect all ranks, or return None on all of them where some rank cannot; that one prints why.
 
-    :param all_can: whether every rank says True here.
+    :param all_can: returns whether every rank passed True.
     """
-    found, why = None, "this host's address is not known"
+    sockets, reason = None, "this host's address is unknown"
     try:
         if address is None:
-            stay_away(store, mesh.rank)
+            decline(store, mesh.rank)
         else:
-            found = meet(store, mesh, address, timeout.total_seconds())
-    except Exception as error:  # whatever it is: the others wait to hear whether all can
-        why = str(error) if isinstance(error, CannotConnect) else f"{type(error).__name__}: {error}"
-    if all_can(found is not None) and found is not None:
-        return EagerTransport(found, mesh, timeout)
-    if found is None:
-        print(f"plink: short messages go by gloo: {why}", file=sys.stderr, flush=True)
-    for one in (found or {}).values():
-        one.close()
+            sockets = connect_mesh(store, mesh, address, timeout.total_seconds())
+    except Exception as error:  # whatever it is: the other ranks wait for this one's answer
+        reason = str(error) if isinstance(error, CannotConnect) else f"{type(error).__name__}: {error}"
+    if all_can(sockets is not None) and sockets is not None:
+        return EagerTransport(sockets, mesh, timeout)
+    if sockets is None:
+        print(f"plink: short messages use gloo: {reason}", file=sys.stderr, flush=True)
+    for sock in (sockets or {}).values():
+        sock.close()
     return None
 
 
 @dataclass(eq=False)
 class _Message:
-    """One under way; ``left`` are its bytes that are not through, its head the first of them."""
+    """Message in transit; ``remaining`` are the bytes still to send or receive, its header first."""
 
-    signature: int
+    tag: int
     body: memoryview
-    head: memoryview
-    left: memoryview
+    header: memoryview
+    remaining: memoryview
     done: bool = False
 
     def wait(self) -> None:
-        """:meth:`EagerTransport.wait` is what waits."""
+        """Do nothing: :meth:`EagerTransport.wait` waits."""
 
 
 @dataclass(eq=False)
-class _Line:
-    """The connection to one rank for one lane, which one thread uses."""
+class _Connection:
+    """Connection to one rank for one channel, used by one thread."""
 
     peer: int
     socket: socket.socket
-    coming: deque[_Message] = field(default_factory=deque)
-    leaving: deque[_Message] = field(default_factory=deque)
-    confused: bool = False  # what came is none of what was expected: nothing more is read
+    receiving: deque[_Message] = field(default_factory=deque)
+    sending: deque[_Message] = field(default_factory=deque)
+    mismatched: bool = False  # an unexpected message arrived: nothing more is read
 
 
 class EagerTransport:
-    """Messages between the ranks of a group over a connection a pair and lane."""
+    """Transport between the ranks of a group, with one connection for each pair and channel."""
 
-    def __init__(self, found: dict[tuple[int, int], socket.socket], mesh: FullMesh, timeout: timedelta) -> None:
-        """:param found: connections to all other ranks, by rank and lane: the transport's from now on."""
+    def __init__(self, sockets: dict[tuple[int, int], socket.socket], mesh: FullMesh, timeout: timedelta) -> None:
+        """:param sockets: connected to all other ranks, by rank and channel; the transport owns them from now on."""
         self._names, self._timeout_s = mesh.names, timeout.total_seconds()
         self._closed = False
-        self._lines: list[dict[int, _Line]] = [{} for _ in range(mesh.lanes)]
-        self._busy: list[dict[int, _Line]] = [{} for _ in range(mesh.lanes)]  # those with messages under way
-        for (peer, lane), made in found.items():
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            made.setblocking(False)
-            self._lines[lane][peer] = _Line(peer, made)
+        self._connections: list[dict[int, _Connection]] = [{} for _ in range(mesh.channels)]
+        self._active: list[dict[int, _Connection]] = [{} for _ in range(mesh.channels)]  # in transit
+        for (peer, channel), sock in sockets.items():
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setblocking(False)
+            self._connections[channel][peer] = _Connection(peer, sock)
 
-    def send(self, tensor: torch.Tensor, peer: int, lane: int, signature: int) -> _Message:
-        """As :class:`~plink.runtime.aggengine.transport.Transport` says."""
-        line = self._begun(peer, lane)
-        message = _message(tensor, signature)
-        line.leaving.append(message)
-        if line.leaving[0] is message:
-            self._write(line)
+    def send(self, tensor: torch.Tensor, peer: int, channel: int, tag: int) -> _Message:
+        """See :class:`~plink.runtime.aggengine.transport.Transport`."""
+        connection = self._activate(peer, channel)
+        message = _message(tensor, tag)
+        connection.sending.append(message)
+        if connection.sending[0] is message:
+            self._write(connection)
         return message
 
-    def receive(self, tensor: torch.Tensor, peer: int, lane: int, signature: int) -> _Message:
-        """As :class:`~plink.runtime.aggengine.transport.Transport` says."""
-        line = self._begun(peer, lane)
-        message = _message(tensor, signature)
-        line.coming.append(message)
+    def receive(self, tensor: torch.Tensor, peer: int, channel: int, tag: int) -> _Message:
+        """See :class:`~plink.runtime.aggengine.transport.Transport`."""
+        connection = self._activate(peer, channel)
+        message = _message(tensor, tag)
+        connection.receiving.append(message)
         return message
 
-    def _begun(self, peer: int, lane: int) -> _Line:
+    def _activate(self, peer: int, channel: int) -> _Connection:
         if self._closed:
             raise PeerLost(self._names[peer], CLOSED)
-        line = self._busy[lane][peer] = self._lines[lane][peer]
-        return line
+        connection = self._active[channel][peer] = self._connections[channel][peer]
+        return connection
 
-    def wait(self, pending: Any, peer: int, lane: int) -> None:
-        """As :class:`~plink.runtime.aggengine.transport.Transport` says."""
-        line, until = self._lines[lane][peer], time.monotonic() + self._timeout_s
-        if not pending.done and line.coming and line.coming[0] is pending:
-            self._read(line)
+    def wait(self, pending: Any, peer: int, channel: int) -> None:
+        """See :class:`~plink.runtime.aggengine.transport.Transport`."""
+        connection, deadline = self._connections[channel][peer], time.monotonic() + self._timeout_s
+        if not pending.done and connection.receiving and connection.receiving[0] is pending:
+            self._read(connection)
         while not pending.done:
             if self._closed:
                 raise PeerLost(self._names[peer], CLOSED)
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 raise PeerLost(self._names[peer], f"nothing within {self._timeout_s:g} s")
-            self._move(self._busy[lane])
+            self._progress(self._active[channel])
 
-    def _move(self, busy: dict[int, _Line]) -> None:
-        """Wait until something can be read or written, and do so."""
+    def _progress(self, active: dict[int, _Connection]) -> None:
+        """Wait until some connection is readable or writable, and read and write."""
         poll = select.poll()
         by_fd = {}
-        for line in list(busy.values()):
-            if not line.coming and not line.leaving:
-                del busy[line.peer]
+        for connection in list(active.values()):
+            if not connection.receiving and not connection.sending:
+                del active[connection.peer]
                 continue
-            wanted = (select.POLLIN if line.coming and not line.confused else 0) | (
-                select.POLLOUT if line.leaving else 0
+            events = (select.POLLIN if connection.receiving and not connection.mismatched else 0) | (
+                select.POLLOUT if connection.sending else 0
             )
-            if wanted:
-                by_fd[line.socket.fileno()] = line
-                poll.register(line.socket, wanted)
-        for fd, happened in poll.poll(_LONGEST_S * 1e3):
-            line = by_fd[fd]
-            if happened & ~select.POLLOUT and line.coming:
-                self._read(line)
-            if happened & ~select.POLLIN and line.leaving:
-                self._write(line)
+            if events:
+                by_fd[connection.socket.fileno()] = connection
+                poll.register(connection.socket, events)
+        for fd, ready_events in poll.poll(_CLOSE_CHECK_INTERVAL_S * 1e3):
+            connection = by_fd[fd]
+            if ready_events & ~select.POLLOUT and connection.receiving:
+                self._read(connection)
+            if ready_events & ~select.POLLIN and connection.sending:
+                self._write(connection)
 
-    def _read(self, line: _Line) -> None:
-        """What is there of the messages that are expected."""
-        while line.coming and not line.confused:
-            message = line.coming[0]
-            in_head = message.left.obj is message.head.obj
+    def _read(self, connection: _Connection) -> None:
+        """Read what has arrived of the expected messages."""
+        while connection.receiving and not connection.mismatched:
+            message = connection.receiving[0]
+            in_header = message.remaining.obj is message.header.obj
             try:
-                got = line.socket.recvmsg_into([message.left, message.body] if in_head else [message.left])[0]
+                size = connection.socket.recvmsg_into(
+                    [message.remaining, message.body] if in_header else [message.remaining]
+                )[0]
             except BlockingIOError:
                 return
             except OSError as error:
-                raise PeerLost(self._names[line.peer], self._why(error)) from None
-            if not got:
-                raise PeerLost(self._names[line.peer], self._why("it closed the connection"))
-            if in_head and got >= len(message.left):
-                if message.head != _MESSAGE.pack(message.signature, message.body.nbytes):
-                    # It means something else, and so finds out who looks on: this one never ends.
-                    line.confused = True
+                raise PeerLost(self._names[connection.peer], self._reason(error)) from None
+            if not size:
+                raise PeerLost(self._names[connection.peer], self._reason("it closed the connection"))
+            if in_header and size >= len(message.remaining):
+                if message.header != _MESSAGE.pack(message.tag, message.body.nbytes):
+                    # The ranks' signatures differ. This message never completes, and the watchdog reports it.
+                    connection.mismatched = True
                     return
-                message.left = message.body[got - len(message.left) :]
+                message.remaining = message.body[size - len(message.remaining) :]
             else:
-                message.left = message.left[got:]
-            if len(message.left):
+                message.remaining = message.remaining[size:]
+            if len(message.remaining):
                 continue
             message.done = True
-            line.coming.popleft()
+            connection.receiving.popleft()
 
-    def _write(self, line: _Line) -> None:
-        """As much of the messages that leave as the kernel takes."""
-        while line.leaving:
-            message = line.leaving[0]
+    def _write(self, connection: _Connection) -> None:
+        """Write as much of the queued messages as the kernel takes."""
+        while connection.sending:
+            message = connection.sending[0]
             try:
-                if message.left.obj is message.head.obj:
-                    gone = line.socket.sendmsg([message.left, message.body])
-                    if gone < len(message.left):
-                        message.left = message.left[gone:]
+                if message.remaining.obj is message.header.obj:
+                    size = connection.socket.sendmsg([message.remaining, message.body])
+                    if size < len(message.remaining):
+                        message.remaining = message.remaining[size:]
                         return
-                    message.left = message.body[gone - len(message.left) :]
+                    message.remaining = message.body[size - len(message.remaining) :]
                 else:
-                    message.left = message.left[line.socket.send(message.left) :]
+                    message.remaining = message.remaining[connection.socket.send(message.remaining) :]
             except BlockingIOError:
                 return
             except OSError as error:
-                raise PeerLost(self._names[line.peer], self._why(error)) from None
-            if len(message.left):
+                raise PeerLost(self._names[connection.peer], self._reason(error)) from None
+            if len(message.remaining):
                 return
             message.done = True
-            line.leaving.popleft()
+            connection.sending.popleft()
 
-    def _why(self, error: object) -> str:
+    def _reason(self, error: object) -> str:
         return CLOSED if self._closed else str(error)
 
     def close(self) -> None:
-        """As :class:`~plink.runtime.aggengine.transport.Transport` says."""
+        """See :class:`~plink.runtime.aggengine.transport.Transport`."""
         self._closed = True
-        for lines in self._lines:
-            for line in lines.values():
-                with contextlib.suppress(OSError):  # it was not connected any more
-                    line.socket.shutdown(socket.SHUT_RDWR)
+        for connections in self._connections:
+            for connection in connections.values():
+                with contextlib.suppress(OSError):  # it is disconnected already
+                    connection.socket.shutdown(socket.SHUT_RDWR)
 
     def release(self) -> None:
-        """Nobody uses it any more."""
+        """Close all sockets: nothing uses them any more."""
         self._closed = True
-        for lines in self._lines:
-            for line in lines.values():
-                line.socket.close()
+        for connections in self._connections:
+            for connection in connections.values():
+                connection.socket.close()
 
 
-def _message(tensor: torch.Tensor, signature: int) -> _Message:
-    numbers: Any = tensor.view(torch.uint8).numpy()
-    body = memoryview(numbers)
-    head = memoryview(bytearray(_MESSAGE.pack(signature, body.nbytes)))
-    return _Message(signature, body, head, head)
+def _message(tensor: torch.Tensor, tag: int) -> _Message:
+    content: Any = tensor.view(torch.uint8).numpy()
+    body = memoryview(content)
+    header = memoryview(bytearray(_MESSAGE.pack(tag, body.nbytes)))
+    return _Message(tag, body, header, header)

@@ -1,4 +1,4 @@
-"""The engine of one rank: all-reduces one after the other, each cut over lanes, a thread a lane."""
+"""Collective engine of one rank: all-reduces in their order, each over parallel channels with a thread for each."""
 
 import threading
 import time
@@ -12,322 +12,339 @@ import torch
 
 from plink.model.schedule import Schedule
 from plink.runtime.aggengine.aggregation import Aggregation
-from plink.runtime.aggengine.aside import Aside
-from plink.runtime.aggengine.crossover import NEVER, AllReduce
-from plink.runtime.aggengine.cut import cut
-from plink.runtime.aggengine.eager import MOST_BYTES, EagerTransport
-from plink.runtime.aggengine.failures import AggregationError, Watch
-from plink.runtime.aggengine.lane import Lane, run_lane
+from plink.runtime.aggengine.algorithm_selection import NEVER, AllReduce
+from plink.runtime.aggengine.channel import DataChannel, run_channel
+from plink.runtime.aggengine.eager import MAX_BYTES, EagerTransport
 from plink.runtime.aggengine.program import Program, compile_program
-from plink.runtime.aggengine.reductions import GLOO_SUMS, Combine, Reduction
-from plink.runtime.aggengine.transport import SIGNATURES, Transport
-from plink.runtime.aggengine.tuning import Tuning
+from plink.runtime.aggengine.reductions import GLOO_SUM_DTYPES, Combine, Reduction
+from plink.runtime.aggengine.secondary_group import SecondaryGroup
+from plink.runtime.aggengine.segmentation import segment
+from plink.runtime.aggengine.transport import TAGS, Transport
+from plink.runtime.aggengine.tuner import RankTuner
+from plink.runtime.aggengine.watchdog import AggregationError, Watchdog
 
-_END_S = 3.0
-_LINGER_S = 1.0
-_MEASURED = SIGNATURES - 2
-_MEANINGS = 4096  # kept of those that all ranks have agreed on
-_PROGRAMS = 64  # kept a rank: a model has as many sizes of buckets as it has, and a thousand is not one of a model
+_JOIN_TIMEOUT_S = 3.0
+_STORE_LINGER_S = 1.0
+_MEASUREMENT_TAG = TAGS - 2
+_MAX_AGREED_SIGNATURES = 4096  # cached
+_MAX_CACHED_PROGRAMS = 64  # a model has a program for each size of its buckets, far fewer than this
 
 
 @dataclass
-class Job:
-    """One all-reduce. ``done(error)`` is called once, when every lane is through or one has failed."""
+class Collective:
+    """One all-reduce. ``on_done(error)`` is called once, when every channel has finished or one has failed."""
 
     number: int
     flat: torch.Tensor
     schedule: Schedule | None
     reduction: Reduction
-    signature: int
-    done: Callable[[str | None], None]
-    left: int
-    ready: Callable[[], None] | None = None  # comes back when the vector is there
+    tag: int
+    on_done: Callable[[str | None], None]
+    pending_channels: int
+    wait_ready: Callable[[], None] | None = None  # returns when the vector is in host memory
     lock: threading.Lock = field(default_factory=threading.Lock)
     failed: bool = False
-    program: Program | None = None  # once it begins: until then its schedule may be replaced
-    gloo: AllReduce | None = None  # what does it instead, found then: the sizes that go to Gloo may change
+    program: Program | None = None  # set when it starts: until then its schedule may be replaced
+    delegate: AllReduce | None = None  # set when it starts, where Gloo does it: the thresholds may change until then
 
 
 class Engine:
-    """Executes schedules for one rank; jobs in the order in which they were submitted, which all ranks share.
-    ``handed_from``: from which size on Gloo in another order does them instead, bytes."""
+    """Executes schedules for one rank, in the order of submission, which all ranks share.
+
+    From ``delegation_min_bytes`` on, a Gloo group with its ranks in another order does all-reduces instead.
+    """
 
     def __init__(
         self,
         aggregation: Aggregation,
         rank: int,
         transport: Transport,
-        watch: Watch,
+        watchdog: Watchdog,
         eager: EagerTransport | None = None,
     ) -> None:
-        """:param eager: for short vectors, on all ranks or on none."""
+        """:param eager: transport of short vectors, on all ranks or on none."""
         self.aggregation = aggregation
-        self._rank, self._transport, self._eager, self._watch = rank, transport, eager, watch
+        self._rank, self._transport, self._eager, self._watchdog = rank, transport, eager, watchdog
         self._ranks = aggregation.ranks or 0
         self._count = 0
-        self._queues: list[SimpleQueue[Job | None]] = [SimpleQueue() for _ in range(aggregation.lanes)]
-        self._lanes = [Lane(number) for number in range(aggregation.lanes)]
+        self._queues: list[SimpleQueue[Collective | None]] = [SimpleQueue() for _ in range(aggregation.channels)]
+        self._channels = [DataChannel(number) for number in range(aggregation.channels)]
         self._programs: OrderedDict[tuple[int, int, int], tuple[Schedule, Program]] = OrderedDict()
-        self._submitting, self._compiling = threading.Lock(), threading.Lock()
-        self._pending = 0
-        self._broken: str | None = None
-        self._breaking = threading.Lock()
-        self._tuning: Tuning | None = None
-        self._asides: list[Aside] = []
-        self._ordered: Aside | None = None
-        self.handed_from = NEVER
+        self._submit_lock, self._compile_lock, self._state_lock = threading.Lock(), threading.Lock(), threading.Lock()
+        self._unfinished = 0
+        self._error: str | None = None
+        self._tuner: RankTuner | None = None
+        self._secondaries: list[SecondaryGroup] = []
+        self._delegate: SecondaryGroup | None = None
+        self.delegation_min_bytes = NEVER
         self._agreed: set[tuple[int, torch.dtype, str]] = set()
-        watch.stop = self.stop
+        watchdog.on_failure = self.stop
         self._threads = [
-            threading.Thread(target=self._work, args=(lane,), name=f"plink-lane-{lane}", daemon=True)
-            for lane in range(aggregation.lanes)
+            threading.Thread(target=self._run, args=(channel,), name=f"plink-channel-{channel}", daemon=True)
+            for channel in range(aggregation.channels)
         ]
         for thread in self._threads:
             thread.start()
 
-    def tune(self, tuning: Tuning, aside: Aside | None = None) -> None:
-        """From now on, which is between the same two all-reduces on all ranks, schedules may be replaced. ``aside``:
-        what does what is small meanwhile."""
-        self._asides += [] if aside is None else [aside]
-        tuning.start(self._count, self._alone)
-        self._tuning = tuning
+    def attach_tuner(self, tuner: RankTuner, secondary: SecondaryGroup | None = None) -> None:
+        """Let Autotune replace schedules from now on. All ranks call this between the same two all-reduces.
 
-    def hand_over(self, smallest_bytes: int, to: Aside | None) -> None:
-        """From now on, which is between the same two all-reduces on all ranks, Gloo in another order does what is so
-        large."""
-        self._asides = [] if to is None else [to]
-        self._ordered, self.handed_from = to, smallest_bytes
+        :param secondary: the group that does small all-reduces meanwhile.
+        """
+        self._secondaries += [] if secondary is None else [secondary]
+        tuner.start(self._count, self._all_reduce_alone)
+        self._tuner = tuner
+
+    def delegate_above(self, min_bytes: int, delegate: SecondaryGroup | None) -> None:
+        """Delegate all-reduces of this size and larger to a Gloo group whose ranks are in another order.
+
+        All ranks call this between the same two all-reduces.
+        """
+        self._secondaries = [] if delegate is None else [delegate]
+        self._delegate, self.delegation_min_bytes = delegate, min_bytes
 
     def submit(
         self,
         flat: torch.Tensor,
         schedule: Schedule | None,
         reduction: Reduction,
-        done: Callable[[str | None], None],
-        ready: Callable[[], None] | None = None,
-        waits: bool = False,
+        on_done: Callable[[str | None], None],
+        wait_ready: Callable[[], None] | None = None,
+        blocking: bool = False,
     ) -> None:
-        """All-reduce in place by a schedule.
+        """All-reduce a vector in place.
 
         :param flat: contiguous, of one dimension, not empty.
-        :param schedule: None: there is none, and it is handed over for its size.
-        :param done: is called once, from a thread of the engine or this one, with what went wrong or None.
-        :param ready: comes back when the vector is there; None: it is. Every lane calls it.
-        :param waits: whether the caller does nothing before it is done: what one lane does alone, it does in the
-            caller's thread then, for a small message is over sooner than two threads have changed places.
+        :param schedule: None where it is delegated for its size.
+        :param on_done: called once with an error or None, from a thread of the engine or the caller's.
+        :param wait_ready: returns when the vector is in host memory; every channel calls it. None: it is there.
+        :param blocking: the caller waits for the result. What one channel does alone then runs in the caller's
+            thread: a small message takes less time than a change of threads.
         """
-        with self._submitting:
-            job = self._begin(flat, schedule, reduction, done, ready)
-            if waits and self._may_do_here(job):
-                job.left = 1
-                self._take(job, 0)
+        with self._submit_lock:
+            collective = self._begin(flat, schedule, reduction, on_done, wait_ready)
+            if blocking and self._can_run_inline(collective):
+                collective.pending_channels = 1
+                self._process(collective, 0)
                 return
             for queue in self._queues:
-                queue.put(job)
+                queue.put(collective)
 
-    def _may_do_here(self, job: Job) -> bool:
-        """Whether nothing is before it, and the first lane does it alone, or it fails."""
-        why = None if self._pending > 1 else self._try(lambda: self._prepare(job, 0))
-        return why is not None or job.gloo is not None or (job.program is not None and not any(job.program.lanes[1:]))
+    def _can_run_inline(self, collective: Collective) -> bool:
+        """Return whether nothing precedes it, and the first channel does it alone or its preparation failed."""
+        if self._unfinished > 1:
+            return False
+        if self._attempt(lambda: self._prepare(collective, 0)) is not None or collective.delegate is not None:
+            return True
+        return collective.program is not None and not any(collective.program.channels[1:])
 
     def _begin(
         self,
         flat: torch.Tensor,
         schedule: Schedule | None,
         reduction: Reduction,
-        done: Callable[[str | None], None],
-        ready: Callable[[], None] | None = None,
-    ) -> Job:
-        if self._broken is not None:
-            raise AggregationError(f"plink: {self._broken}")
+        on_done: Callable[[str | None], None],
+        wait_ready: Callable[[], None] | None = None,
+    ) -> Collective:
+        if self._error is not None:
+            raise AggregationError(f"plink: {self._error}")
         self._count += 1
-        meaning = f"{reduction.name} of {flat.numel()} x {str(flat.dtype).removeprefix('torch.')}"
-        signature = zlib.crc32(f"{self._count} {meaning}".encode()) % SIGNATURES
-        with self._breaking:
-            self._pending += 1
-        self._watch.begin(self._count, meaning)
-        return Job(self._count, flat, schedule, reduction, signature, done, self.aggregation.lanes, ready)
+        # What must be the same on all ranks: operation, number of elements and type.
+        signature = f"{reduction.name} of {flat.numel()} x {str(flat.dtype).removeprefix('torch.')}"
+        tag = zlib.crc32(f"{self._count} {signature}".encode()) % TAGS
+        with self._state_lock:
+            self._unfinished += 1
+        self._watchdog.begin(self._count, signature)
+        return Collective(self._count, flat, schedule, reduction, tag, on_done, self.aggregation.channels, wait_ready)
 
-    def stop(self, why: str) -> None:
-        """End all that is under way, and fail all that comes."""
-        with self._breaking:
-            first, self._broken = self._broken is None, self._broken or why
-        if first:
-            if self._tuning is not None:
-                self._tuning.stop(why)
+    def stop(self, error: str) -> None:
+        """Abort all all-reduces in progress, and fail all later ones with this error."""
+        with self._state_lock:
+            is_first, self._error = self._error is None, self._error or error
+        if is_first:
+            if self._tuner is not None:
+                self._tuner.stop(error)
             self._transport.close()
             if self._eager is not None:
                 self._eager.close()
-            for aside in self._asides:
-                aside.close()
-            if self._watch.keeps_store:  # it goes with it before the others have read why
-                time.sleep(_LINGER_S)
+            for secondary in self._secondaries:
+                secondary.close()
+            if self._watchdog.hosts_store:  # other ranks must read the error before the store ends with this process
+                time.sleep(_STORE_LINGER_S)
 
-    def close(self, patience_s: float) -> None:
-        """End the lanes; what is still under way after so long fails. Python must not end while they are in Gloo."""
+    def close(self, timeout_s: float) -> None:
+        """End the channels' threads; an all-reduce still in progress after the time-out fails.
+
+        Python must not exit while a thread is inside Gloo.
+        """
         for queue in self._queues:
             queue.put(None)
         for thread in self._threads:
-            thread.join(patience_s)
+            thread.join(timeout_s)
         if any(thread.is_alive() for thread in self._threads):
             self.stop("the group was closed")
             for thread in self._threads:
-                thread.join(_END_S)
-        if self._tuning is not None:
-            self._tuning.close()
-        for aside in self._asides:
-            aside.shutdown()
+                thread.join(_JOIN_TIMEOUT_S)
+        if self._tuner is not None:
+            self._tuner.close()
+        for secondary in self._secondaries:
+            secondary.shutdown()
         if self._eager is not None:
             self._eager.release()
-        self._watch.close()
-        self._watch.stop = lambda why: None  # no circle of the two, so that connections go with the last reference
+        self._watchdog.close()
+        self._watchdog.on_failure = lambda error: None  # no reference cycle: connections end with the last reference
 
     def current(self) -> Aggregation:
-        """What a group that is made now goes by: the schedules in use."""
-        if self._tuning is None:
+        """Return the aggregation with the schedules that are in use now."""
+        if self._tuner is None:
             return self.aggregation
-        tuning = self._tuning
+        tuner = self._tuner
         return replace(
             self.aggregation,
             classes=tuple(
-                entry if entry.schedule is None else replace(entry, schedule=tuning.schedule(entry.schedule))
+                entry if entry.schedule is None else replace(entry, schedule=tuner.schedule(entry.schedule))
                 for entry in self.aggregation.classes
             ),
         )
 
     @property
-    def short_bytes(self) -> int | None:
-        """Up to which size vectors go over sockets of the engine's own; None: none do."""
-        return None if self._eager is None else MOST_BYTES
+    def eager_max_bytes(self) -> int | None:
+        """Size up to which vectors use the eager protocol; None: none do."""
+        return None if self._eager is None else MAX_BYTES
 
     @property
-    def broken(self) -> str | None:
-        """Why there will be no more sums."""
-        return self._broken
+    def error(self) -> str | None:
+        """The error that ended the engine, if any."""
+        return self._error
 
-    def _prepare(self, job: Job, lane: int) -> Program | None:
-        """What the job does, by the schedule that holds when it begins; None where Gloo does it."""
-        if self._tuning is not None:
-            self._tuning.before(job.number, lane, job.flat.nbytes)
-        with job.lock:
-            if job.program is None and job.gloo is None:
-                job.gloo = self._gloo_for(job)
-                if job.gloo is not None:
+    def _prepare(self, collective: Collective, channel: int) -> Program | None:
+        """Select the algorithm when the all-reduce starts; None where it is delegated."""
+        if self._tuner is not None:
+            self._tuner.before(collective.number, channel, collective.flat.nbytes)
+        with collective.lock:
+            if collective.program is None and collective.delegate is None:
+                collective.delegate = self._delegate_for(collective)
+                if collective.delegate is not None:
                     return None
-                assert job.schedule is not None
-                schedule = job.schedule if self._tuning is None else self._tuning.schedule(job.schedule)
-                with self._compiling:  # lanes may be at different jobs
-                    job.program = self._compile(schedule, job.flat.numel(), job.flat.element_size())
-            return job.program
+                assert collective.schedule is not None
+                schedule = collective.schedule if self._tuner is None else self._tuner.schedule(collective.schedule)
+                with self._compile_lock:  # channels may be at different all-reduces
+                    flat = collective.flat
+                    collective.program = self._compile(schedule, flat.numel(), flat.element_size())
+            return collective.program
 
-    def _gloo_for(self, job: Job) -> AllReduce | None:
-        """What does the job instead of a schedule: the same on all ranks for the same all-reduce."""
-        if job.flat.dtype not in GLOO_SUMS:
+    def _delegate_for(self, collective: Collective) -> AllReduce | None:
+        """Return what does the all-reduce instead of a schedule: the same on all ranks."""
+        flat = collective.flat
+        if flat.dtype not in GLOO_SUM_DTYPES:
             return None
-        crossover = None if self._tuning is None else self._tuning.crossover
-        if crossover is not None and job.flat.nbytes < crossover.smallest:
-            return crossover.gloo
-        if self._ordered is not None and job.flat.nbytes >= self.handed_from:
-            return self._ordered.all_reduce
+        threshold = None if self._tuner is None else self._tuner.threshold
+        if threshold is not None and flat.nbytes < threshold.min_bytes:
+            return threshold.gloo
+        if self._delegate is not None and flat.nbytes >= self.delegation_min_bytes:
+            return self._delegate.all_reduce
         return None
 
     def _compile(self, schedule: Schedule, elements: int, item_bytes: int) -> Program:
         key = (id(schedule), elements, item_bytes)
         if key not in self._programs:
-            cells = cut(elements, item_bytes, schedule.chunks, self.aggregation.cutting)
-            program = compile_program(schedule, self._rank, cells, self.aggregation.lanes)
-            self._programs[key] = schedule, program  # with the schedule: its id stays its own
-            if len(self._programs) > _PROGRAMS:
+            segments = segment(elements, item_bytes, schedule.chunks, self.aggregation.segmentation)
+            program = compile_program(schedule, self._rank, segments, self.aggregation.channels)
+            self._programs[key] = schedule, program  # a reference to the schedule keeps its id unique
+            if len(self._programs) > _MAX_CACHED_PROGRAMS:
                 self._programs.popitem(last=False)
         self._programs.move_to_end(key)
         return self._programs[key][1]
 
-    def _work(self, lane: int) -> None:
-        queue = self._queues[lane]
-        while (job := queue.get()) is not None:
-            self._take(job, lane)
+    def _run(self, channel: int) -> None:
+        queue = self._queues[channel]
+        while (collective := queue.get()) is not None:
+            self._process(collective, channel)
 
-    def _take(self, job: Job, lane: int) -> None:
-        """Do the lane's part of a job, and tell when it was the last or the first to fail."""
-        why = self._broken or self._try(lambda: self._run_lane(job, lane))
-        with job.lock:
-            job.left -= 1
-            told, job.failed = job.failed, job.failed or why is not None
-            last = job.left == 0
-        if last:
-            with self._breaking:
-                self._pending -= 1
-        if why is not None and not told:
-            self._watch.end(job.number)
-            job.done(why)
-        elif last and not job.failed:
-            job.done(self._finish(job))
+    def _process(self, collective: Collective, channel: int) -> None:
+        """Do a channel's part, and report the result if it was the last part or the first to fail."""
+        error = self._error or self._attempt(lambda: self._run_part(collective, channel))
+        with collective.lock:
+            collective.pending_channels -= 1
+            is_last = collective.pending_channels == 0
+            was_failed, collective.failed = collective.failed, collective.failed or error is not None
+        if is_last:
+            with self._state_lock:
+                self._unfinished -= 1
+        if error is not None and not was_failed:
+            self._watchdog.end(collective.number)
+            collective.on_done(error)
+        elif is_last and not collective.failed:
+            collective.on_done(self._finish(collective))
 
-    def _run_lane(self, job: Job, lane: int) -> None:
-        if job.ready is not None:
-            job.ready()
-        program = self._prepare(job, lane)
+    def _run_part(self, collective: Collective, channel: int) -> None:
+        if collective.wait_ready is not None:
+            collective.wait_ready()
+        program = self._prepare(collective, channel)
         if program is None:
-            if lane == 0 and job.gloo is not None:
-                self._by_gloo(job, job.gloo)
+            if channel == 0 and collective.delegate is not None:
+                self._run_delegate(collective, collective.delegate)
             return
-        self._execute(program, lane, job.flat, job.reduction.combine, job.signature)
+        self._execute(program, channel, collective.flat, collective.reduction.combine, collective.tag)
 
-    def _by_gloo(self, job: Job, all_reduce: AllReduce) -> None:
-        """Let Gloo do it. Where it is large, one number goes by a schedule, too, which comes out only where all ranks
-        mean the same: Gloo itself would add up numbers of any types that are as long, and ends the process where they
-        are not. Before Gloo's the first time, beside it when all have meant it before."""
-        meaning = job.flat.numel(), job.flat.dtype, job.reduction.name
-        asks = job.flat.nbytes >= self.handed_from
-        if asks and meaning not in self._agreed:
-            self._agree(job)
-        work = all_reduce(job.flat, job.reduction.kind)
-        if asks and meaning in self._agreed:
-            self._agree(job)
+    def _run_delegate(self, collective: Collective, all_reduce: AllReduce) -> None:
+        """Let Gloo do the all-reduce, and check for large ones that all ranks have the same signature.
+
+        Gloo adds up numbers of any types of equal length, and ends the process where lengths differ. So one element
+        goes by a schedule, which completes only if the signatures match: before Gloo's all-reduce the first time,
+        beside it when all ranks have used this signature before.
+        """
+        key = collective.flat.numel(), collective.flat.dtype, collective.reduction.name
+        needs_check = collective.flat.nbytes >= self.delegation_min_bytes
+        if needs_check and key not in self._agreed:
+            self._check_signature(collective)
+        work = all_reduce(collective.flat, collective.reduction.gloo_op)
+        if needs_check and key in self._agreed:
+            self._check_signature(collective)
         try:
             work.wait()
         except RuntimeError:
-            if asks and self._ordered is not None:
-                self._ordered.close()  # others may wait there for ranks that are still here
-                self._agree(job)  # which tells who is lost, where Gloo does not
+            if needs_check and self._delegate is not None:
+                self._delegate.close()  # other ranks may wait there for ranks that are alive
+                self._check_signature(collective)  # its error names the lost rank, Gloo's does not
             raise
-        if len(self._agreed) >= _MEANINGS:
+        if len(self._agreed) >= _MAX_AGREED_SIGNATURES:
             self._agreed.clear()
-        self._agreed.add(meaning)
+        self._agreed.add(key)
 
-    def _agree(self, job: Job) -> None:
-        """Come back when all ranks have come with what the job means."""
+    def _check_signature(self, collective: Collective) -> None:
+        """Return once all ranks have submitted an all-reduce of the same signature."""
         schedule = next(entry.schedule for entry in self.aggregation.classes if entry.schedule is not None)
-        self._in_one_piece(job.flat.new_zeros(1), schedule, job.signature)
+        self._execute_on_first_channel(collective.flat.new_zeros(1), schedule, collective.tag)
 
-    def _alone(self, flat: torch.Tensor, schedule: Schedule) -> None:
-        """Sum up a vector of one piece in the calling thread, which is the one that does what the first lane does."""
-        self._in_one_piece(flat, schedule, _MEASURED)
+    def _all_reduce_alone(self, flat: torch.Tensor, schedule: Schedule) -> None:
+        """All-reduce a vector of one segment in the calling thread, which is the first channel's."""
+        self._execute_on_first_channel(flat, schedule, _MEASUREMENT_TAG)
 
-    def _in_one_piece(self, flat: torch.Tensor, schedule: Schedule, signature: int) -> None:
-        with self._compiling:
+    def _execute_on_first_channel(self, flat: torch.Tensor, schedule: Schedule, tag: int) -> None:
+        with self._compile_lock:
             program = self._compile(schedule, flat.numel(), flat.element_size())
-        self._execute(program, 0, flat, torch.Tensor.add_, signature)
+        self._execute(program, 0, flat, torch.Tensor.add_, tag)
 
-    def _execute(self, program: Program, lane: int, flat: torch.Tensor, combine: Combine, signature: int) -> None:
-        transport = self._transport if self._eager is None or flat.nbytes > MOST_BYTES else self._eager
-        run_lane(self._lanes[lane], program.lanes[lane], flat, combine, transport, signature)
+    def _execute(self, program: Program, channel: int, flat: torch.Tensor, combine: Combine, tag: int) -> None:
+        transport = self._transport if self._eager is None or flat.nbytes > MAX_BYTES else self._eager
+        run_channel(self._channels[channel], program.channels[channel], flat, combine, transport, tag)
 
-    def _try(self, do: Callable[[], object]) -> str | None:
-        """Do it; what went wrong, if anything did, which ends all."""
+    def _attempt(self, action: Callable[[], object]) -> str | None:
+        """Call ``action``, and return its error, if any, after stopping the engine."""
         try:
-            do()
+            action()
         except Exception as error:
-            # Others must be able to read why before they lose their connections.
-            self.stop(self._broken or self._watch.explain(str(error)))
-            return self._broken
+            # Publish the error first: other ranks must be able to read it before they lose their connections.
+            self.stop(self._error or self._watchdog.publish(str(error)))
+            return self._error
         return None
 
-    def _finish(self, job: Job) -> str | None:
-        self._watch.end(job.number)
+    def _finish(self, collective: Collective) -> str | None:
+        self._watchdog.end(collective.number)
         try:
-            if job.reduction.finish is not None:
-                job.reduction.finish(job.flat, self._ranks)
+            if collective.reduction.finish is not None:
+                collective.reduction.finish(collective.flat, self._ranks)
         except Exception as error:
-            return f"{job.reduction.name}: {error}"
+            return f"{collective.reduction.name}: {error}"
         return None

@@ -1,4 +1,4 @@
-"""What can be reduced: operations and types."""
+"""Supported reductions: operations and types."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,12 +12,15 @@ Combine = Callable[[torch.Tensor, torch.Tensor], object]
 
 @dataclass(frozen=True)
 class Reduction:
-    """``combine(cell, received)`` adds into the first; ``finish(cell, ranks)`` makes the result of what all ranks gave,
-    None where that is it. ``kind``: what Gloo would be asked for before that."""
+    """Reduction operation: ``combine(cell, received)`` adds into the first argument.
+
+    ``finish(cell, ranks)`` makes the result of the combined values, None where they are the result. ``gloo_op``: Gloo's
+    operation for the same, without ``finish``.
+    """
 
     name: str
     combine: Combine
-    kind: Any
+    gloo_op: Any
     finish: Callable[[torch.Tensor, int], object] | None = None
 
 
@@ -41,18 +44,18 @@ DTYPES = frozenset(
 )
 
 
-GLOO_SUMS = DTYPES - {torch.int16}  # an error there, as seen with torch 2.13
+GLOO_SUM_DTYPES = DTYPES - {torch.int16}  # which Gloo refuses (torch 2.13)
 
 
 def reduction_for(op: ReduceOp, dtype: torch.dtype) -> Reduction | None:
-    """The reduction, None where it is not one of ours (then Gloo or NCCL does it, or says why not)."""
+    """Return the reduction, None where the engine has none (then Gloo or NCCL does it, or refuses)."""
     if dtype not in DTYPES:
         return None
-    kind = getattr(op, "op", op)  # a ReduceOp, or one of the names that torch keeps for old scripts
-    return _REDUCTIONS.get(kind)  # type: ignore[arg-type]
+    gloo_op = getattr(op, "op", op)  # a ReduceOp, or one of the names that torch keeps for old scripts
+    return _REDUCTIONS.get(gloo_op)  # type: ignore[arg-type]
 
 
-def only_ours(op: ReduceOp, dtype: torch.dtype) -> bool:
-    """Whether Gloo cannot do it."""
-    kind = getattr(op, "op", op)
-    return dtype not in GLOO_SUMS or (kind == ReduceOp.AVG and not dtype.is_floating_point)
+def needs_engine(op: ReduceOp, dtype: torch.dtype) -> bool:
+    """Return whether Gloo does not support the reduction."""
+    gloo_op = getattr(op, "op", op)
+    return dtype not in GLOO_SUM_DTYPES or (gloo_op == ReduceOp.AVG and not dtype.is_floating_point)

@@ -1,4 +1,4 @@
-"""torch.distributed's point-to-point messages over several connections a pair, one for each lane."""
+"""Transport of torch.distributed's point-to-point messages over several connections a pair, one for each channel."""
 
 import os
 import resource
@@ -10,128 +10,130 @@ import torch
 import torch.distributed as dist
 from torch.distributed import Store  # type: ignore[attr-defined]
 
-from plink.runtime.aggengine.failures import PeerLost
-from plink.runtime.aggengine.meeting import FullMesh
+from plink.runtime.aggengine.mesh import FullMesh
+from plink.runtime.aggengine.watchdog import PeerLost
 
-_OTHER_FILES = 256  # that the program may open besides
-_AT_ONCE = timedelta(milliseconds=1)
+_SPARE_FILES = 256  # for the program
+_MIN_TIMEOUT = timedelta(milliseconds=1)
 CLOSED = "the connections of this group were closed"
 
 
 class Pending(Protocol):
-    """A message under way: :class:`torch.distributed.Work`."""
+    """Message in transit: :class:`torch.distributed.Work`."""
 
     def wait(self) -> object:
-        """Until it has left or arrived; raises when it never will."""
+        """Block until it has left or arrived; raises when it never will."""
 
 
 class Transport(Protocol):
-    """Messages between the ranks of a group. Messages of one lane from one rank to another arrive in their order."""
+    """Messages between the ranks of a group, ordered for each channel and pair."""
 
-    def send(self, tensor: torch.Tensor, peer: int, lane: int, signature: int) -> Pending:
+    def send(self, tensor: torch.Tensor, peer: int, channel: int, tag: int) -> Pending:
         """Begin to send a contiguous tensor, which must not change until that is done."""
 
-    def receive(self, tensor: torch.Tensor, peer: int, lane: int, signature: int) -> Pending:
-        """Begin to receive into a contiguous tensor what ``peer`` sends with that signature."""
+    def receive(self, tensor: torch.Tensor, peer: int, channel: int, tag: int) -> Pending:
+        """Begin to receive into a contiguous tensor what ``peer`` sends with that tag."""
 
-    def wait(self, pending: Pending, peer: int, lane: int) -> None:
-        """Until a message to or from ``peer`` is through.
+    def wait(self, pending: Pending, peer: int, channel: int) -> None:
+        """Block until a message to or from ``peer`` is done.
 
         :raises PeerLost: when it never will be.
         """
 
     def close(self) -> None:
-        """End all that is under way: whoever waits here gets an error, and so do the peers, which lose connections."""
+        """Abort everything in progress: waiters get an error here, and on the peers, which lose connections."""
 
 
-# Gloo's tags are whole numbers below 2 ** 31.
-SIGNATURES = (1 << 27) - 1
-MOST_LANES = 16
+# Number of tags: Gloo's are integers below 2 ** 31, and combine a tag with a channel.
+TAGS = (1 << 27) - 1
+MAX_CHANNELS = 16
 
 
 class GlooTransport:
-    """Gloo's messages between processes, over TCP.
+    """Transport by Gloo, over TCP.
 
-    Gloo gives each of its contexts a connection to every rank and picks the context by the tag (``getContext`` in
-    torch's ProcessGroupGloo.cpp), which is how a lane keeps to its own.
+    Gloo gives each of its contexts a connection to every rank and selects the context by Gloo's tag (``getContext`` in
+    torch's ProcessGroupGloo.cpp), so each channel has its own.
     """
 
     def __init__(self, store: Store, mesh: FullMesh, timeout: timedelta) -> None:
-        self._names, self._lanes = mesh.names, mesh.lanes
+        self._names, self._channels = mesh.names, mesh.channels
         self._peers = [peer for peer in range(len(mesh.names)) if peer != mesh.rank]
         self._closed = False
         options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
-        options._devices = devices(mesh.lanes)
-        options._threads = 1  # these are for collectives, of which there are none here
+        options._devices = gloo_devices(mesh.channels)
+        options._threads = 1  # they serve collectives, which this group never runs
         options._timeout = timeout
         self._group: Any = dist.ProcessGroupGloo(store, mesh.rank, len(mesh.names), options)
 
-    def send(self, tensor: torch.Tensor, peer: int, lane: int, signature: int) -> Pending:
-        """As :class:`Transport` says."""
-        return self._call(self._group.send, tensor, peer, signature * self._lanes + lane)
+    def send(self, tensor: torch.Tensor, peer: int, channel: int, tag: int) -> Pending:
+        """See :class:`Transport`."""
+        return self._call(self._group.send, tensor, peer, tag * self._channels + channel)
 
-    def receive(self, tensor: torch.Tensor, peer: int, lane: int, signature: int) -> Pending:
-        """As :class:`Transport` says."""
-        return self._call(self._group.recv, tensor, peer, signature * self._lanes + lane)
+    def receive(self, tensor: torch.Tensor, peer: int, channel: int, tag: int) -> Pending:
+        """See :class:`Transport`."""
+        return self._call(self._group.recv, tensor, peer, tag * self._channels + channel)
 
-    def _call(self, begin: Callable[..., Pending], tensor: torch.Tensor, peer: int, tag: int) -> Pending:
+    def _call(self, begin: Callable[..., Pending], tensor: torch.Tensor, peer: int, gloo_tag: int) -> Pending:
         if self._closed:
             raise PeerLost(self._names[peer], CLOSED)
         try:
-            return begin([tensor], peer, tag)
+            return begin([tensor], peer, gloo_tag)
         except RuntimeError as error:
             raise PeerLost(self._names[peer], _first_line(error)) from None
 
-    def wait(self, pending: Pending, peer: int, lane: int) -> None:
-        """As :class:`Transport` says."""
+    def wait(self, pending: Pending, peer: int, channel: int) -> None:
+        """See :class:`Transport`."""
         try:
             pending.wait()
         except RuntimeError as error:
             raise PeerLost(self._names[peer], CLOSED if self._closed else _first_line(error)) from None
 
     def close(self) -> None:
-        """As :class:`Transport` says."""
+        """See :class:`Transport`."""
         self._closed = True
-        for lane in range(self._lanes):
-            cut_off(self._group, self._peers, SIGNATURES * self._lanes + lane)
+        for channel in range(self._channels):
+            abort_connections(self._group, self._peers, TAGS * self._channels + channel)
 
 
-def cut_off(group: Any, peers: Sequence[int], tag: int) -> None:
-    """End all that a Gloo group has under way on the connections of that tag, here and on the peers.
+def abort_connections(group: Any, peers: Sequence[int], gloo_tag: int) -> None:
+    """Abort everything that a Gloo group has in progress on the connections of a tag, here and on the peers.
 
-    Nothing in torch closes Gloo's connections while somebody waits for a message, except a message that does not come
-    in time: Gloo then closes all connections of its context (``waitRecv`` in gloo's tcp/unbound_buffer.cc). One from a
-    peer whose connection is gone already fails at once and closes nothing, so others are asked too.
+    Torch closes Gloo's connections while a thread waits for a message in one case only: when a message times out, Gloo
+    closes all connections of its context (``waitRecv`` in gloo's tcp/unbound_buffer.cc). A reception from a peer whose
+    connection is gone already fails at once and closes nothing, so other peers are tried, too.
 
-    :param tag: no message has it.
+    :param gloo_tag: of no message.
     """
     for peer in peers:
         try:
-            nothing = torch.empty(1, dtype=torch.float32, device="cpu")
-            group.recv([nothing], peer, tag).wait(_AT_ONCE)
+            unused = torch.empty(1, dtype=torch.float32, device="cpu")
+            group.recv([unused], peer, gloo_tag).wait(_MIN_TIMEOUT)
         except Exception as error:
             if "Timed out" in str(error):
                 break
 
 
-def allow(connections: int) -> None:
-    """Let this process open so many more: the 1,024 files that a login has as a rule are two hundred ranks' five
-    connections to each other. Nothing changes where there is room, or may be no more."""
+def raise_file_limit(connections: int) -> None:
+    """Raise the limit of open files, where it does not allow so many more connections.
+
+    A login's usual 1,024 files are two hundred ranks' five connections to each other.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = len(os.listdir("/proc/self/fd")) + connections + _OTHER_FILES
+    needed = len(os.listdir("/proc/self/fd")) + connections + _SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < needed:
-        most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        limit = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 def _first_line(error: BaseException) -> str:
-    """Without Gloo's place in its sources."""
+    """Return the first line of an error without the position in Gloo's sources."""
     return str(error).partition("\n")[0].rpartition("] ")[2]
 
 
-def devices(lanes: int) -> Sequence[dist.ProcessGroupGloo.Device]:
-    """One a lane, on the interfaces that GLOO_SOCKET_IFNAME names, as torch itself takes them."""
+def gloo_devices(channels: int) -> Sequence[dist.ProcessGroupGloo.Device]:
+    """Return one device for each channel, on the interfaces of GLOO_SOCKET_IFNAME, as torch itself uses them."""
     names = [name for name in os.environ.get("GLOO_SOCKET_IFNAME", "").split(",") if name]
     if not names:
-        return [dist.ProcessGroupGloo.create_default_device() for _ in range(lanes)]
-    return [dist.ProcessGroupGloo.create_device(interface=names[lane % len(names)]) for lane in range(lanes)]
+        return [dist.ProcessGroupGloo.create_default_device() for _ in range(channels)]
+    return [dist.ProcessGroupGloo.create_device(interface=names[channel % len(names)]) for channel in range(channels)]

@@ -28,17 +28,17 @@ from plink.elastic.app import App
 from plink.elastic.app_error import app_error
 from plink.elastic.params import Params
 from plink.elastic.result_file import unwritable as unwritable_file
-from plink.errors import InputError, PlinkError
+from plink.errors import InputError, PlinkError, ProtocolError
 from plink.model.consistency import parse_rule
 from plink.model.elastic import reports
 from plink.model.elastic import requests as r
-from plink.model.elastic.codec import VERSION, Envelope, ProtocolError, decode_request, encode_message
+from plink.model.elastic.codec import VERSION, Envelope, decode_request, encode_message
 from plink.model.elastic.fields import SavedCheckpoint, ShardMap, StageThresholds, TrafficCounters
 from plink.model.elastic.reports import Alive, Answer, Failed, Hello, Log, Message, PartitionsChanged
 from plink.model.elastic.requests import method_of
 from plink.model.elastic.results import Begun, HostReport, Paused, Result
-from plink.remote.gentle import VARIABLE as GENTLE
-from plink.remote.gentle import gentle
+from plink.remote.low_priority import VARIABLE as LOW_PRIORITY
+from plink.remote.low_priority import set_low_priority
 from plink.runtime.agileml.host.checkpoint_folder import check_mark, discard, keep, latest, mark, unmark
 from plink.runtime.agileml.host.checkpoint_folder import unwritable as unwritable_folder
 from plink.runtime.agileml.host.control_channel import ControlLine
@@ -86,7 +86,7 @@ class Node:
         self._movers = ThreadPoolExecutor(_MOVES, thread_name_prefix="plink-move")
         self._told: dict[int, tuple[str, int, int, int, int]] = {}
         self._refusals = itertools.count()
-        self._stands_back = GENTLE in os.environ  # to those who work already, until there is something to do here
+        self._stands_back = LOW_PRIORITY in os.environ  # to those who work already, until there is something to do here
 
     def run(self) -> None:
         """Until the controller says so, or is gone."""
@@ -152,7 +152,7 @@ class Node:
 
     def _joins(self) -> None:
         self._stands_back = False
-        _in_thread(gentle, False)
+        _in_thread(set_low_priority, False)
 
     def _do(self, envelope: Envelope, does: "Callable[[Node, Any], Result | None]") -> None:
         try:

@@ -1,10 +1,10 @@
-"""An MPIJob: workers say on which node they are, and the launcher gives mpirun their names in the order of the ranks.
+"""An MPIJob: workers report their nodes, and the launcher gives mpirun their names in rank order.
 
 The operator writes a host file by the numbers of its workers, which says nothing of nodes. The launcher listens for
 the workers instead, writes a file of its own with a line a rank, and has mpirun follow it (the sequential mapper). Each
-rank, before it becomes the user's program, looks up what its pod knows of its node.
+rank, before it becomes the user's program, checks that it is on its node.
 
-Runs in pods: standard library only. Open MPI 4.1; its version 5 is asked for the same in its own words.
+Runs in pods: standard library only. Open MPI 4.1; version 5 has other options for the same.
 """
 
 from __future__ import annotations
@@ -12,27 +12,30 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
 from typing import Any
 
-from runners.job.workplace import workplace
-from runners.kubernetes.inside.meeting import Bootstrap, Meeting, address_towards, report_to
+from plink.remote.supervisor import exec_program
+from runners.job.execution_environment import resolve_execution
+from runners.kubernetes.inside.assignment import RankLayout, find_group, report_rank, say, say_placed, unexpected_node
 from runners.kubernetes.inside.ranks import REFUSED
-from runners.kubernetes.inside.seat import Members, say, say_placed, seat, stray, tell
+from runners.kubernetes.inside.rendezvous import Bootstrap, RendezvousServer, resolve_server, send_report
 
-_STRAY_S = 10.0  # to tell the others why they need not wait
-_CHECK_S = 300.0
+_REFUSAL_TIMEOUT_S = 10.0  # for other pods to be told that they need not wait
+_CHECK_TIMEOUT_S = 300.0
 _HOSTFILE = "OMPI_MCA_orte_default_hostfile"  # which the operator sets for the launcher
 _RANK = "OMPI_COMM_WORLD_RANK"
 _MASTER = "PLINK_MASTER"
 
 
 def main(**settings: Any) -> None:
-    """As :func:`runners.kubernetes.inside.pod.main`, and: ``folder``, for files of this pod, ``sshd``, what a worker is
-    when it has reported. The first argument says what this process is: launcher, worker, check or rank."""
+    """Run a process of the job; its first argument is its role: launcher, worker, check or rank.
+
+    :param settings: as for :func:`runners.kubernetes.inside.pod.main`, and ``folder``, for files of this pod, and
+        ``sshd``, the command that a worker becomes when it has reported.
+    """
     role, program, args = sys.argv[1], sys.argv[2], sys.argv[3:]
     if role == "launcher":
         _launcher(settings, [program, *args])
@@ -42,116 +45,112 @@ def main(**settings: Any) -> None:
         _rank(settings, program, args, check_only=role == "check")
 
 
-def _refuse(why: str, so: str = "nothing was run") -> None:
-    say(f"{why}; {so}")
+def _refuse(problem: str, consequence: str = "nothing was run") -> None:
+    say(f"{problem}; {consequence}")
     sys.exit(REFUSED)
 
 
 def _worker(settings: dict[str, Any], program: str, args: list[str]) -> None:
     nodes, bootstrap = settings["nodes"], Bootstrap(**settings["bootstrap"])
-    group, who = seat(nodes)
+    group, identity = find_group(nodes)
     if group is None:
-        why = stray(who["node"], nodes)
-        report_to(bootstrap, {**who, "group": None, "problems": [why]}, _STRAY_S)
-        _refuse(why)
-    with open(_own_file(settings), "w", encoding="utf-8") as file:
-        json.dump({**who, "group": group}, file)
-    port = settings["ask"]["port"] if group == 0 else 0  # only there is the rendezvous served
-    work = _work(settings, program, args, address_towards(bootstrap), port)
-    report = {**who, "group": group, "hostname": socket.gethostname(), "address": work["address"],
-              "port": work["port"], "versions": work["versions"], "problems": work["problems"]}  # fmt: skip
-    answer = report_to(bootstrap, report, _STRAY_S if work["problems"] else bootstrap.wait_s)
-    if work["problems"]:
-        _refuse(f"{who['node']}: {'; '.join(work['problems'])}")
+        problem = unexpected_node(identity["node"], nodes)
+        send_report(bootstrap, {**identity, "group": None, "problems": [problem]}, _REFUSAL_TIMEOUT_S)
+        _refuse(problem)
+    with open(_identity_file(settings), "w", encoding="utf-8") as file:
+        json.dump({**identity, "group": group}, file)
+    port = settings["request"]["port"] if group == 0 else 0  # only rank 0's pod serves the rendezvous
+    execution = _resolve(settings, program, args, resolve_server(bootstrap), port)
+    report = {**identity, "group": group, "hostname": socket.gethostname(),
+              **{key: execution[key] for key in ("address", "port", "versions", "problems")}}  # fmt: skip
+    answer = send_report(bootstrap, report, _REFUSAL_TIMEOUT_S if execution["problems"] else bootstrap.wait_s)
+    if execution["problems"]:
+        _refuse(f"{identity['node']}: {'; '.join(execution['problems'])}")
     if "refused" in answer:
         _refuse(answer["refused"])
     os.execv(settings["sshd"][0], settings["sshd"])
 
 
-def _launcher(settings: dict[str, Any], words: list[str]) -> None:
+def _launcher(settings: dict[str, Any], command: list[str]) -> None:
     nodes, slots = settings["nodes"], settings["slots"]
-    reports, refused = Meeting(nodes, Bootstrap(**settings["bootstrap"])).end()
+    reports, refused = RendezvousServer(nodes, Bootstrap(**settings["bootstrap"])).finish()
     if refused is not None:
         _refuse(refused)
-    names = _names_of_the_operator()
+    names = _operator_names()
     lines = []
-    for group, number in enumerate(slots):
+    for group, count in enumerate(slots):
         hostname = reports[group]["hostname"]
-        lines += [names.get(hostname, hostname)] * number
+        lines += [names.get(hostname, hostname)] * count
     hostfile = os.path.join(settings["folder"], "plink-hostfile")
     with open(hostfile, "w", encoding="utf-8") as file:
         file.write("".join(f"{line}\n" for line in lines))
     master = f"{_MASTER}={reports[0]['address']} {reports[0]['port']}"
     start = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), "start.py")
-    # A log-in by SSH may know other paths than the image does.
-    kept = [word for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ for word in ("-x", name)]
-    ranks = [*_mpirun(hostfile), "-n", str(len(lines)), "-x", master, *kept, "python3", start]
+    # The environment of a log-in by SSH may lack the image's paths.
+    exports = [option for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ for option in ("-x", name)]
+    ranks = [*_mpirun(hostfile), "-n", str(len(lines)), "-x", master, *exports, "python3", start]
     try:
-        check = subprocess.run([*ranks, "check", *words], stdin=subprocess.DEVNULL, timeout=_CHECK_S).returncode
+        check = subprocess.run(
+            [*ranks, "check", *command], stdin=subprocess.DEVNULL, timeout=_CHECK_TIMEOUT_S
+        ).returncode
     except (OSError, subprocess.TimeoutExpired) as error:
         say(f"mpirun: {error}")
         check = REFUSED
     if check:
-        _refuse(f"mpirun did not put every rank where it was asked to be, or could not start (exit code {check})")
-    say_placed(len(lines))
-    os.execvp(ranks[0], [*ranks, "rank", *words])
+        _refuse(f"mpirun did not place every rank on its node, or could not start (exit code {check})")
+    say_placed(len(lines), command[0])
+    os.execvp(ranks[0], [*ranks, "rank", *command])
 
 
 def _rank(settings: dict[str, Any], program: str, args: list[str], check_only: bool) -> None:
-    nodes, members = settings["nodes"], Members(settings["slots"])
+    nodes, layout = settings["nodes"], RankLayout(settings["slots"])
     rank = int(os.environ.get(_RANK, "-1"))
-    so = "nothing was run" if check_only else "it was not started"  # others may have been, by now
-    with open(_own_file(settings), encoding="utf-8") as file:
-        who = json.load(file)
-    group = who["group"]
-    if rank not in members.ranks(group):
-        own = ", ".join(map(str, members.ranks(group)))
-        _refuse(f"mpirun put rank {rank} on the node {who['node']}, which has the ranks {own}", so)
+    consequence = "nothing was run" if check_only else "it was not started"  # others may have been, by now
+    with open(_identity_file(settings), encoding="utf-8") as file:
+        identity = json.load(file)
+    group = identity["group"]
+    if rank not in layout.ranks(group):
+        ranks = ", ".join(map(str, layout.ranks(group)))
+        _refuse(f"mpirun put rank {rank} on the node {identity['node']}, which has the ranks {ranks}", consequence)
     address, port = os.environ[_MASTER].split()
-    work = _work(settings, program, args, address, 0)
-    if work["problems"]:  # a log-in by SSH may find less than the pod did
-        _refuse(f"{who['node']}: {'; '.join(work['problems'])}", so)
+    execution = _resolve(settings, program, args, address, 0)
+    if execution["problems"]:  # a log-in by SSH may find less than the pod did
+        _refuse(f"{identity['node']}: {'; '.join(execution['problems'])}", consequence)
     if check_only:
         return
-    tell(rank, nodes[group], who, os.getpid())
-    given = members.environment(group, rank, {"address": address, "port": port}, work["interface"])
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and exec would hand on
-        signal.signal(number, signal.SIG_DFL)
-    try:
-        os.chdir(work["workdir"])
-        os.execvpe(work["argv"][0], work["argv"], {**os.environ, **given, **settings["env"]})
-    except OSError as error:
-        say(f"cannot start {work['argv'][0]}: {error.strerror}")
+    report_rank(rank, nodes[group], identity, os.getpid())
+    env = layout.environment(group, rank, {"address": address, "port": port}, execution["interface"])
+    exec_program(execution["argv"], execution["workdir"], {**os.environ, **env, **settings["env"]})
     os._exit(REFUSED)
 
 
-def _work(settings: dict[str, Any], program: str, args: list[str], towards: str | None, port: int) -> dict[str, Any]:
-    peers = [] if towards is None else [towards]
-    return workplace({**settings["ask"], "program": program, "args": args, "peers": peers, "port": port})
+def _resolve(settings: dict[str, Any], program: str, args: list[str], server: str | None, port: int) -> dict[str, Any]:
+    peers = [] if server is None else [server]
+    return resolve_execution({**settings["request"], "program": program, "args": args, "peers": peers, "port": port})
 
 
-def _own_file(settings: dict[str, Any]) -> str:
-    """What this pod knows of itself: a log-in by SSH has none of the pod's environment."""
+def _identity_file(settings: dict[str, Any]) -> str:
+    """Return the file with this pod's identity: a log-in by SSH has none of the pod's environment."""
     return os.path.join(settings["folder"], f"plink-{socket.gethostname()}.json")
 
 
-def _names_of_the_operator() -> dict[str, str]:
-    """The workers' names as the operator writes them, by host name."""
+def _operator_names() -> dict[str, str]:
+    """Return the workers' names as the operator writes them, by host name."""
     with open(os.environ.get(_HOSTFILE, "/etc/mpi/hostfile"), encoding="utf-8") as file:
         names = [line.split()[0] for line in file if line.strip()]
     return {name.split(".")[0]: name for name in names}
 
 
 def _mpirun(hostfile: str) -> list[str]:
-    said = ""
+    output = ""
     try:
         done = subprocess.run(["mpirun", "--version"], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=60)
-        said = done.stdout.decode(errors="replace")
+        output = done.stdout.decode(errors="replace")
     except (OSError, subprocess.TimeoutExpired) as error:
-        _refuse(f"the launcher's image has no mpirun that answers ({error})")
-    version = re.search(r"\((?:Open MPI|OpenRTE)\) (\d+)", said)
+        _refuse(f"`mpirun --version` fails in the launcher's image ({error})")
+    version = re.search(r"\((?:Open MPI|OpenRTE)\) (\d+)", output)
     if version is None:
-        _refuse(f"mpirun is no Open MPI: {said.strip().splitlines()[:1]}")
+        _refuse(f"mpirun is not of Open MPI: {output.strip().splitlines()[:1]}")
         raise AssertionError
     root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
     if int(version[1]) < 5:

@@ -1,4 +1,4 @@
-"""A pod of ranks: finds its place in the order, meets the others, and starts its ranks when all are where they belong.
+"""A pod of ranks: finds its ranks, joins the rendezvous, and starts its ranks when every pod is on its node.
 
 Runs in pods: standard library only.
 """
@@ -9,58 +9,65 @@ import os
 import sys
 from typing import Any
 
-from runners.job.workplace import workplace
-from runners.kubernetes.inside.meeting import Bootstrap, Meeting, address_towards, report_to
-from runners.kubernetes.inside.ranks import REFUSED, Ranks
-from runners.kubernetes.inside.seat import Members, say, say_placed, seat, stray, tell
+from runners.job.execution_environment import resolve_execution
+from runners.kubernetes.inside.assignment import RankLayout, find_group, report_rank, say, say_placed, unexpected_node
+from runners.kubernetes.inside.ranks import REFUSED, PodRanks
+from runners.kubernetes.inside.rendezvous import Bootstrap, RendezvousServer, resolve_server, send_report
 
-_STRAY_S = 10.0  # to tell the others why they need not wait
+_REFUSAL_TIMEOUT_S = 10.0  # for other pods to be told that they need not wait
 
 
 def main(
-    bootstrap: dict[str, Any], nodes: list[str], slots: list[int], ask: dict[str, Any], env: dict[str, str]
+    bootstrap: dict[str, Any], nodes: list[str], slots: list[int], request: dict[str, Any], env: dict[str, str]
 ) -> None:
-    """Ends with the ranks' exit code, or with 125 where nothing was run.
+    """Run the pod; it ends with the ranks' exit code, or with 125 where nothing was run.
 
-    :param bootstrap: fields of :class:`Bootstrap`; the pod of index 0 in a Job listens, or that told so by PLINK_MEETS.
-    :param nodes: names, in rank order. :param slots: of each, ranks.
-    :param ask: for :func:`runners.job.workplace.workplace`, without the program. :param env: given by the user.
+    :param bootstrap: fields of :class:`Bootstrap`; the pod of index 0 in a Job listens, or the one that
+        PLINK_RENDEZVOUS_HOST says.
+    :param nodes: names, in rank order. :param slots: ranks of each.
+    :param request: for :func:`runners.job.execution_environment.resolve_execution`, without the program.
+    :param env: of the user.
     """
     rendezvous = Bootstrap(**bootstrap)
-    group, who = seat(nodes)
+    group, identity = find_group(nodes)
     if group is None:
-        why = stray(who["node"], nodes)
-        say(f"{why}; nothing was run")
-        report_to(rendezvous, {**who, "group": None, "problems": [why]}, _STRAY_S)
+        problem = unexpected_node(identity["node"], nodes)
+        say(f"{problem}; nothing was run")
+        send_report(rendezvous, {**identity, "group": None, "problems": [problem]}, _REFUSAL_TIMEOUT_S)
         sys.exit(REFUSED)
-    meets = os.environ.get("PLINK_MEETS", os.environ.get("JOB_COMPLETION_INDEX")) in ("0", "yes")
-    here = Meeting(nodes, rendezvous) if meets else None
-    address = address_towards(rendezvous)
+    listens = os.environ.get("PLINK_RENDEZVOUS_HOST", os.environ.get("JOB_COMPLETION_INDEX")) in ("0", "yes")
+    server = RendezvousServer(nodes, rendezvous) if listens else None
+    address = resolve_server(rendezvous)
     if address is None:
         say(f"the name {rendezvous.host} does not resolve within {rendezvous.wait_s:.0f} s; nothing was run")
         sys.exit(REFUSED)
-    port = ask["port"] if group == 0 else 0  # only there is the rendezvous served
-    work = workplace({**ask, "program": sys.argv[1], "args": sys.argv[2:], "peers": [address], "port": port})
-    report = {**who, "group": group, "address": work["address"], "port": work["port"],
-              "versions": work["versions"], "problems": work["problems"]}  # fmt: skip
-    answer = report_to(rendezvous, report, _STRAY_S if work["problems"] else rendezvous.wait_s)
-    if here is not None:
-        here.end()
-    if work["problems"]:
-        say(f"{who['node']}: {'; '.join(work['problems'])}; nothing was run")
+    port = request["port"] if group == 0 else 0  # only rank 0's pod serves the rendezvous
+    program, *args = sys.argv[1:]
+    execution = resolve_execution({**request, "program": program, "args": args, "peers": [address], "port": port})
+    problems = execution["problems"]
+    report = {
+        **identity,
+        "group": group,
+        **{key: execution[key] for key in ("address", "port", "versions", "problems")},
+    }
+    answer = send_report(rendezvous, report, _REFUSAL_TIMEOUT_S if problems else rendezvous.wait_s)
+    if server is not None:
+        server.finish()
+    if problems:
+        say(f"{identity['node']}: {'; '.join(problems)}; nothing was run")
         sys.exit(REFUSED)
     if "refused" in answer:
         say(f"{answer['refused']}; nothing was run")
         sys.exit(REFUSED)
-    members = Members(slots)
-    start = [
-        (rank, work["argv"], work["workdir"],
-         {**os.environ, **members.environment(group, rank, answer["master"], work["interface"]), **env})
-        for rank in members.ranks(group)
+    layout = RankLayout(slots)
+    commands = [
+        (rank, execution["argv"], execution["workdir"],
+         {**os.environ, **layout.environment(group, rank, answer["master"], execution["interface"]), **env})
+        for rank in layout.ranks(group)
     ]  # fmt: skip
-    ranks = Ranks(start, label=len(start) > 1)
+    ranks = PodRanks(commands, label=len(commands) > 1)
     for rank, pid in ranks.pids().items():
-        tell(rank, nodes[group], who, pid)
-    if here is not None:
-        say_placed(sum(slots))
+        report_rank(rank, nodes[group], identity, pid)
+    if server is not None:
+        say_placed(sum(slots), program)
     sys.exit(ranks.run())

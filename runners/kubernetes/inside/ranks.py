@@ -1,7 +1,7 @@
-"""The ranks of one pod: started, told apart, ended together.
+"""Ranks of one pod: started together, their output marked, ended together.
 
-Runs in pods: standard library only. The pod's first process stays their parent: Kubernetes asks it to end them, and a
-first process without a handler would not hear that.
+Runs in pods: standard library only. The pod's first process stays their parent: Kubernetes sends it SIGTERM, which a
+first process without a handler would not receive.
 """
 
 from __future__ import annotations
@@ -12,63 +12,62 @@ import signal
 import threading
 from types import FrameType
 
+from plink.remote.start_barrier import StartBarrier
 from plink.remote.supervisor import exec_program
 
-REFUSED = 125  # as `env` and `timeout` have it: not the program failed, but what should have started it
+REFUSED = 125  # as of `env` and `timeout`: not the program failed, but what should have started it
 _GRACE_S = 10.0
 _NOT_STARTED = 127
-_GO = b"!"
 
 
-class Ranks:
-    """Children that wait at a gate until :meth:`run` opens it.
+class PodRanks:
+    """Child processes that wait at a start barrier until :meth:`run` opens it.
 
-    :param start: of each rank: number, arguments, folder, environment.
+    :param commands: of each rank: number, arguments, folder, environment.
     :param label: whether lines are marked with their rank; where a pod has one only, its output stays as it is.
     """
 
-    def __init__(self, start: list[tuple[int, list[str], str, dict[str, str]]], label: bool) -> None:
+    def __init__(self, commands: list[tuple[int, list[str], str, dict[str, str]]], label: bool) -> None:
         self._ranks: dict[int, int] = {}  # by process id
         self._readers: list[threading.Thread] = []
-        self._guard = threading.Lock()
-        self._asked_to_end = False
-        waiting, self._gate = os.pipe()
+        self._write_lock = threading.Lock()
+        self._was_signalled = False
+        self._barrier = StartBarrier()
         pipes: list[tuple[int, int, int]] = []
-        for rank, argv, folder, environment in start:
+        for rank, argv, folder, environment in commands:
             ends = [os.pipe(), os.pipe()] if label else []
             pid = os.fork()
             if pid == 0:
-                _become(waiting, self._gate, [write for _, write in ends], argv, folder, environment)
+                _run_program(self._barrier, [write for _, write in ends], argv, folder, environment)
             self._ranks[pid] = rank
-            for place, (read, write) in enumerate(ends):
+            for stream, (read, write) in enumerate(ends, 1):
                 os.close(write)
-                pipes.append((rank, read, 1 + place))
-        os.close(waiting)
-        for rank, read, target in pipes:
-            thread = threading.Thread(target=self._pass_on, args=(rank, read, target), daemon=True)
+                pipes.append((rank, read, stream))
+        self._barrier.all_forked()
+        for rank, read, stream in pipes:
+            thread = threading.Thread(target=self._forward, args=(rank, read, stream), daemon=True)
             thread.start()
             self._readers.append(thread)
 
     def pids(self) -> dict[int, int]:
-        """Process ids, by rank."""
+        """Return process ids, by rank."""
         return {rank: pid for pid, rank in self._ranks.items()}
 
     def run(self) -> int:
-        """Open the gate and wait; the first rank that fails ends the others. Its exit code, as a shell says it."""
+        """Open the barrier and wait; the first rank that fails ends the others. Return its exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._end)
-        os.write(self._gate, _GO * len(self._ranks))
-        os.close(self._gate)
+        self._barrier.open(len(self._ranks))
         failed = 0
         while self._ranks:
-            pid, status = os.wait()  # as the first process of a pod also for orphans that it was left
+            pid, status = os.wait()  # as the first process of a pod also for orphans
             rank = self._ranks.pop(pid, None)
             if rank is None:
                 continue
             code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
             if code and not failed:
                 failed = code if code > 0 else 128 - code
-                if not self._asked_to_end:
+                if not self._was_signalled:
                     os.write(2, f"plink: rank {rank} ended with exit code {failed}\n".encode())
                 self._end(signal.SIGTERM, None)
         for thread in self._readers:
@@ -76,37 +75,36 @@ class Ranks:
         return failed
 
     def _end(self, number: int, frame: FrameType | None) -> None:
-        self._asked_to_end = True
+        self._was_signalled = True
         self._signal(signal.SIGTERM)
-        late = threading.Timer(_GRACE_S, self._signal, (signal.SIGKILL,))
-        late.daemon = True
-        late.start()
+        alarm = threading.Timer(_GRACE_S, self._signal, (signal.SIGKILL,))
+        alarm.daemon = True
+        alarm.start()
 
     def _signal(self, number: int) -> None:
         for pid in list(self._ranks):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
-    def _pass_on(self, rank: int, read: int, target: int) -> None:
+    def _forward(self, rank: int, read: int, stream: int) -> None:
         mark = b"[%d] " % rank
         with os.fdopen(read, "rb") as file:
             for line in file:
-                whole = mark + line if line.endswith(b"\n") else mark + line + b"\n"
-                with self._guard:
-                    while whole:
-                        whole = whole[os.write(target, whole) :]
+                data = mark + line if line.endswith(b"\n") else mark + line + b"\n"
+                with self._write_lock:
+                    while data:
+                        data = data[os.write(stream, data) :]
 
 
-def _become(
-    waiting: int, gate: int, outputs: list[int], argv: list[str], folder: str, environment: dict[str, str]
+def _run_program(
+    barrier: StartBarrier, outputs: list[int], argv: list[str], folder: str, environment: dict[str, str]
 ) -> None:
-    """In the child: wait, then go on as the program."""
+    """Wait in the child, then become the program."""
     try:
-        os.close(gate)
-        if os.read(waiting, 1) != _GO:  # the gate was closed: refused, or the parent is gone
+        if not barrier.wait():  # refused, or the parent has ended
             os._exit(REFUSED)
-        for place, output in enumerate(outputs):
-            os.dup2(output, 1 + place)
+        for stream, output in enumerate(outputs, 1):
+            os.dup2(output, stream)
         exec_program(argv, folder, environment)
     finally:
         os._exit(_NOT_STARTED)

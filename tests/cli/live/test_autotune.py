@@ -35,7 +35,7 @@ def test_a_job_that_is_tuned_is_kept_and_replayed(tmp_path: Path) -> None:
                  "--set", "autotune-every=200ms", "--timeout", "100s", "sums.py", cwd=tmp_path)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert len({line[4:] for line in done.stdout.splitlines()}) == 1, done.stdout
-    assert "autotune: ranks tell every 0.2 s what they see" in done.stderr
+    assert "autotune: ranks report throughput every 0.2 s" in done.stderr
     (log,) = tmp_path.glob(".plink/runs/*/autotune.jsonl")
     head, *stretches = map(json.loads, log.read_text().splitlines())
     assert head["schema"] == "plink.autotune/1"

@@ -28,70 +28,70 @@ def launched(folder: Path, name: str, *words: str) -> "subprocess.CompletedProce
     )  # fmt: skip
 
 
-def kept(folder: Path, name: str, *words: str) -> tuple[dict[str, Any], list[str]]:
+def run_example(folder: Path, name: str, *words: str) -> tuple[dict[str, Any], list[str]]:
     """What the file has in the end, named as seen from the folder, and what the program printed."""
     done = launched(folder, name, *words, "--save", "kept.npz")
     assert done.returncode == 0, done.stderr
     assert "stage 2" in done.stderr
-    said = [line.removeprefix("[0] ") for line in done.stdout.splitlines()]
-    assert said[-1] == f"saved in {folder}/kept.npz"
+    printed = [line.removeprefix("[0] ") for line in done.stdout.splitlines()]
+    assert printed[-1] == f"saved in {folder}/kept.npz"
     assert sorted(path.name for path in folder.iterdir()) == [".plink", "kept.npz"]
     if name == "agile_torch.py":
-        return torch.load(folder / "kept.npz"), said[:-1]
+        return torch.load(folder / "kept.npz"), printed[:-1]
     with np.load(folder / "kept.npz") as file:
-        return dict(file), said[:-1]
+        return dict(file), printed[:-1]
 
 
 def test_factors(tmp_path: Path) -> None:
-    found, said = kept(tmp_path, "agile_mf.py", *MF)
+    result, printed = run_example(tmp_path, "agile_mf.py", *MF)
     app, _ = agile_mf.make([*MF])
     trained = train(app, workers=3)
 
     def error(users: Any, movies: Any) -> float:
         data = app.data
-        guess = found["mean"] + np.einsum("nk,nk->n", users[data.user], movies[data.movie])
+        guess = result["mean"] + np.einsum("nk,nk->n", users[data.user], movies[data.movie])
         return float(np.sqrt(np.mean((data.stars - guess) ** 2)))
 
     alone = error(trained.tables["users"][:, :-1], trained.tables["movies"][:, :-1])
-    assert error(found["users"], found["movies"]) == pytest.approx(alone, rel=1e-3)
+    assert error(result["users"], result["movies"]) == pytest.approx(alone, rel=1e-3)
     assert alone < 0.7 * app.data.stars.std()
-    assert said == []
+    assert printed == []
 
 
 def test_classes(tmp_path: Path) -> None:
-    found, said = kept(tmp_path, "agile_mlr.py", *MLR)
+    result, printed = run_example(tmp_path, "agile_mlr.py", *MLR)
     app, _ = agile_mlr.make([*MLR])
     trained = train(app, workers=3)
-    np.testing.assert_allclose(found["weights"], trained.tables["weights"], rtol=1e-3, atol=1e-4)
-    guessed = found["labels"][agile_mlr.probabilities(found["weights"], app.data.x).argmax(axis=1)]
+    np.testing.assert_allclose(result["weights"], trained.tables["weights"], rtol=1e-3, atol=1e-4)
+    guessed = result["labels"][agile_mlr.probabilities(result["weights"], app.data.x).argmax(axis=1)]
     right = (guessed == app.data.y).mean()
     assert right > app.data.best - 0.02
-    assert said == [f"{right:.4f} right ({app.data.best:.4f} by the weights that made them)"]
+    assert printed == [f"{right:.4f} right ({app.data.best:.4f} by the weights that made them)"]
 
 
 def test_topics(tmp_path: Path) -> None:
-    found, said = kept(tmp_path, "agile_lda.py", *LDA)
+    result, printed = run_example(tmp_path, "agile_lda.py", *LDA)
     app, _ = agile_lda.make([*LDA])
     words = train(app, workers=3).tables["words"]
-    assert (found["counts"] == words.T).all()
-    np.testing.assert_allclose(found["topics"].sum(axis=1), 1)
+    assert (result["counts"] == words.T).all()
+    np.testing.assert_allclose(result["topics"].sum(axis=1), 1)
     likely = (words.T + app.beta) / (words.sum(axis=0)[:, None] + app.beta * app.data.vocabulary)
-    np.testing.assert_allclose(found["topics"], likely)
-    assert (found["alpha"], found["beta"], found["words"].size) == (app.alpha, app.beta, 0)
-    assert len(said) == 4
-    for line in said:
+    np.testing.assert_allclose(result["topics"], likely)
+    assert (result["alpha"], result["beta"], result["words"].size) == (app.alpha, app.beta, 0)
+    assert len(printed) == 4
+    for line in printed:
         topic, top = re.fullmatch(r"topic (\d) \(\d+\.\d% of the tokens\): ((?:\d+ ?){8})", line).groups()  # type: ignore[union-attr]
-        counts = found["counts"][int(topic)]
+        counts = result["counts"][int(topic)]
         assert [counts[int(word)] for word in top.split()] == sorted(counts, reverse=True)[:8]
 
 
 def test_a_network(tmp_path: Path) -> None:
-    found, said = kept(tmp_path, "agile_torch.py", *TORCH)
+    result, printed = run_example(tmp_path, "agile_torch.py", *TORCH)
     app, _ = agile_torch.make([*TORCH])
     model = app.trained(train(app, workers=3).tables)
     for name, values in model.state_dict().items():
-        np.testing.assert_allclose(found[name], values, rtol=1e-2, atol=1e-3)
-    right = re.fullmatch(r"(0\.\d{4}) of the images held out are told rightly", said[0])
+        np.testing.assert_allclose(result[name], values, rtol=1e-2, atol=1e-3)
+    right = re.fullmatch(r"(0\.\d{4}) of the images held out are told rightly", printed[0])
     assert right is not None
     assert float(right[1]) == pytest.approx(app.right(model), abs=0.05)
 

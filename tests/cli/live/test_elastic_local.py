@@ -32,29 +32,29 @@ def launched(folder: Path, *words: str, options: tuple[str, ...] = ()) -> Runnin
     )  # fmt: skip
 
 
-def kept(folder: Path) -> list[dict[str, Any]]:
+def recorded_runs(folder: Path) -> list[dict[str, Any]]:
     """The runs that are listed, each held against its schema."""
-    found = json.loads(typed("runs", "--json", cwd=folder).stdout)
-    assert described("runs", found)
-    assert complaints("runs", found | {"runs": [{"id": "1"}]}) == ["$.runs[0]"]
-    for run in found["runs"]:
+    document = json.loads(typed("runs", "--json", cwd=folder).stdout)
+    assert described("runs", document)
+    assert complaints("runs", document | {"runs": [{"id": "1"}]}) == ["$.runs[0]"]
+    for run in document["runs"]:
         assert described("run", run)
-    runs: list[dict[str, Any]] = found["runs"]
+    runs: list[dict[str, Any]] = document["runs"]
     return runs
 
 
 def status(folder: Path) -> dict[str, Any]:
     """By the command, once there is work; empty before."""
     done = typed("elastic", "status", "last", "--json", cwd=folder)
-    found: dict[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {}
-    return found if found.get("stage") else {}
+    document: dict[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {}
+    return document if document.get("stage") else {}
 
 
 def test_a_job_that_ends_well(tmp_path: Path) -> None:
     job = launched(tmp_path, "--clocks", "40", "--work-s", "0.04")
     try:
         stands = until(lambda: status(tmp_path), 60, "work")
-        (begun,) = kept(tmp_path)
+        (begun,) = recorded_runs(tmp_path)
         where = read_document(tmp_path / ".plink/runs" / begun["id"] / "agile.json")
         assert job.ends(100) == 0, job.err
     finally:
@@ -71,7 +71,7 @@ def test_a_job_that_ends_well(tmp_path: Path) -> None:
     assert set(ended) == keys("elastic")
     assert (ended["exit_code"], ended["iterations"], ended["why"]) == (0, 40, "")
     assert complaints("elastic", ended | {"iteration_s": "fast"}) == ["$.iteration_s"]
-    (run,) = kept(tmp_path)
+    (run,) = recorded_runs(tmp_path)
     assert (run["exit_code"], run["why"]) == (0, "")
 
 
@@ -82,19 +82,19 @@ def test_a_checkpoint_is_asked_for(tmp_path: Path) -> None:
         until(lambda: status(tmp_path), 60, "work")
         done = typed("elastic", "checkpoint", "last", "--json", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-        found = json.loads(done.stdout)
+        reply = json.loads(done.stdout)
         shown = typed("elastic", "checkpoint", "last", cwd=tmp_path)
         latest = read_document(folder / "latest.json")
         job.process.send_signal(signal.SIGINT)
         assert job.ends(20) == 130, job.err
     finally:
         job.close()
-    assert described("elastic-checkpoint", found)
-    assert set(found) == keys("elastic-checkpoint")
-    assert complaints("elastic-checkpoint", found | {"clock": -1}) == ["$.clock"]
-    assert (found["run"], Path(found["folder"]).parent) == (kept(tmp_path)[0]["id"], folder)
+    assert described("elastic-checkpoint", reply)
+    assert set(reply) == keys("elastic-checkpoint")
+    assert complaints("elastic-checkpoint", reply | {"clock": -1}) == ["$.clock"]
+    assert (reply["run"], Path(reply["folder"]).parent) == (recorded_runs(tmp_path)[0]["id"], folder)
     assert shown.stdout == f"clock {latest['clock']}: {folder}/{latest['folder']}\n"
-    assert latest["clock"] >= found["clock"]
+    assert latest["clock"] >= reply["clock"]
     ended = typed("elastic", "checkpoint", "last", cwd=tmp_path)
     assert "the job does not answer" in refusal(ended, 1)
 
@@ -109,18 +109,18 @@ def test_a_job_that_fails_at_once(tmp_path: Path) -> None:
     assert described("elastic", ended)
     assert (ended["exit_code"], ended["objective"]) == (1, None)
     assert "ValueError" in ended["why"]
-    (run,) = kept(tmp_path)
+    (run,) = recorded_runs(tmp_path)
     assert run["why"] == ended["why"]
 
 
 def nodes(folder: Path) -> list[int]:
     """Processes of the job's nodes."""
-    found = []
+    node_pids = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             if str(folder / "out.json").encode() in path.read_bytes() and int(path.parent.name) != os.getpid():
-                found.append(int(path.parent.name))
-    return found
+                node_pids.append(int(path.parent.name))
+    return node_pids
 
 
 def test_ctrl_c_ends_the_job_and_its_nodes(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_ctrl_c_ends_the_job_and_its_nodes(tmp_path: Path) -> None:
         job.close()
     until(lambda: not nodes(tmp_path), 20, "the end of its nodes")
     assert "Traceback" not in job.err
-    (run,) = kept(tmp_path)
+    (run,) = recorded_runs(tmp_path)
     assert run["exit_code"] == 130
     summary = typed("elastic", "summary", run["id"], "--json", cwd=tmp_path)
     assert summary.returncode == 0, summary.stderr
@@ -222,7 +222,7 @@ def test_the_live_view_of_a_terminal(tmp_path: Path) -> None:
     title = re.compile(r"stage 1  iteration \d+  clock \d+  .+ an iteration  objective .+")
     assert any(map(title.fullmatch, lines))
     assert [line for line in lines if re.fullmatch(r"local-0 +reliable +\d+ +2 .+B .+B", line)]
-    said = [line for line in lines if " at clock " in line]
-    assert len(said) == 4 * 60
-    assert all(re.fullmatch(r"\[[01]\] piece \d at clock \d+(, and on){12}", line) for line in said)
+    status_lines = [line for line in lines if " at clock " in line]
+    assert len(status_lines) == 4 * 60
+    assert all(re.fullmatch(r"\[[01]\] piece \d at clock \d+(, and on){12}", line) for line in status_lines)
     assert "60 iterations in" in plain.splitlines()[-2]

@@ -31,14 +31,14 @@ MESSAGES: tuple[Message, ...] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: type(request).__name__)
 def test_a_request_arrives_as_it_was_sent(request_: Request) -> None:
     for number in (None, 17):
         envelope = Envelope(request_, 3, number)
         assert decode_request(json.loads(json.dumps(encode_request(envelope)))) == envelope
 
 
-@pytest.mark.parametrize("message", MESSAGES, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda request: type(request).__name__)
 def test_a_message_arrives_as_it_was_sent(message: Message) -> None:
     assert parse_message(json.dumps(encode_message(message))) == message
 

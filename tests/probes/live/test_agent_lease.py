@@ -1,4 +1,4 @@
-"""An agent ends when its controller says nothing for as long as its lease, whatever else comes in."""
+"""An agent ends when its controller is silent for the length of its lease, whatever else arrives."""
 
 import contextlib
 import json
@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from plink.remote.program import BOOTSTRAP
-from probes.survey import PROGRAM
+from probes.session import PROGRAM
 from tests.child_hosts import ChildHosts, ends
-from tests.probes.test_agent import Agent
+from tests.probes.test_agent import AgentUnderTest
 from tests.probes.test_tools import program
 
 WAIT_S = 60.0
@@ -30,14 +30,14 @@ def silent_controller() -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
         assert agent.stdin is not None
         assert agent.stdout is not None
         try:
-            agent.stdin.write(bundle + b'{"do": "begin", "asked": "127.0.0.1"}\n')
+            agent.stdin.write(bundle + b'{"method": "begin", "address": "127.0.0.1"}\n')
             agent.stdin.flush()
             agent.stdout.readline()  # hello
-            said = json.loads(agent.stdout.readline())
-            if said["is"] == "ready":
-                yield agent, said["port"]
+            report = json.loads(agent.stdout.readline())
+            if report["type"] == "ready":
+                yield agent, report["port"]
                 return
-            assert said["is"] == "busy"  # somebody else on this machine is probing
+            assert report["type"] == "busy"  # somebody else on this machine is probing
             assert time.monotonic() < deadline
         finally:
             agent.kill()
@@ -46,7 +46,7 @@ def silent_controller() -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
             agent.stdout.close()
 
 
-def test_packets_of_strangers_do_not_keep_it_alive() -> None:
+def test_foreign_packets_do_not_renew_the_lease() -> None:
     with silent_controller() as (agent, port), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as noise:
         deadline = time.monotonic() + WAIT_S
         while agent.poll() is None:
@@ -57,12 +57,12 @@ def test_packets_of_strangers_do_not_keep_it_alive() -> None:
         assert agent.returncode == 0
 
 
-def test_an_agent_is_there_while_a_tool_runs_for_longer_than_the_lease(tmp_path: Path) -> None:
-    """It obeys nothing meanwhile, and answers its controller all the same."""
+def test_long_tool_run_renews_the_lease(tmp_path: Path) -> None:
+    """It handles no other request meanwhile, but answers its controller."""
     program(tmp_path, "fping", f"exec {sys.executable} -c 'import time; time.sleep({2 * LEASE_S})'")
     with ChildHosts() as children:
         children.environment["PATH"] = str(tmp_path)
-        agent = Agent(children, LEASE_S)
+        agent = AgentUnderTest(children, LEASE_S)
         try:
             answer = agent.ask("icmp", peer="127.0.0.1", count=1, timeout_s=10.0)
             assert (answer["sent"], answer["received"]) == (1, 0)
@@ -77,8 +77,8 @@ def test_a_tool_ends_with_the_controller(tmp_path: Path) -> None:
     program(tmp_path, "fping", f"echo $$ > {began}; exec {sys.executable} -c 'import time; time.sleep(60)'")
     with ChildHosts() as children:
         children.environment["PATH"] = str(tmp_path)
-        agent = Agent(children)
-        agent.fleet.send("a", do="icmp", task=1, peer="127.0.0.1", count=1, timeout_s=60.0)
+        agent = AgentUnderTest(children)
+        agent.fleet.send("a", method="icmp", task=1, peer="127.0.0.1", count=1, timeout_s=60.0)
         tool = int(began.read_text())
         agent.fleet.close()
         assert ends(tool)

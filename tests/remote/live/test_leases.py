@@ -9,13 +9,13 @@ import pytest
 
 import plink.remote.fleet
 from plink.model.hosts import Host
-from plink.remote.connector import Line
+from plink.remote.connector import AgentConnection
 from plink.remote.fleet import Fleet
-from plink.remote.lifeline import ControllerGone, Lifeline
-from runners.child import ChildLine
+from plink.remote.stdio_channel import AgentStdioChannel, ControllerLost
+from runners.child import ChildConnection
 from tests.child_hosts import ChildHosts
 from tests.remote.test_fleet import HOSTS, PROGRAM, Grumbling, children, hear, start
-from tests.remote.test_lifeline import LONG, Pipes
+from tests.remote.test_stdio_channel import LONG, Pipes
 
 __all__ = ["children"]
 
@@ -24,14 +24,14 @@ def test_agents_wait_for_whoever_is_slow_to_take_their_messages(
     children: Callable[..., ChildHosts], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For longer than a lease, and nothing is lost: the last messages are sent when the first have been taken."""
-    monkeypatch.setattr(plink.remote.fleet, "MOST_WAITING", 4)
+    monkeypatch.setattr(plink.remote.fleet, "MAX_QUEUED_MESSAGES", 4)
     with Fleet(children(), PROGRAM, lease_s=0.5) as fleet:
         start(fleet, HOSTS[:1])
-        fleet.send("a", do="flood", count=2000)
+        fleet.send("a", method="flood", count=2000)
         time.sleep(1.5)
         taken_from = time.monotonic()
         bodies = [hear(fleet).body or {} for _ in range(2001)]
-        assert [body.get("is") for body in bodies] == ["flood"] * 2000 + ["echo"]
+        assert [body.get("type") for body in bodies] == ["flood"] * 2000 + ["echo"]
         assert bodies[-2]["at"] > taken_from
 
 
@@ -39,10 +39,10 @@ def test_an_agent_is_missed_whatever_its_line_says(children: Callable[..., Child
     """One that died and one that says nothing any more; the leases of the others are renewed as before."""
     with Fleet(Grumbling(children()), PROGRAM, lease_s=0.5) as fleet:
         start(fleet, HOSTS)
-        fleet.send("a", do="die", code=9)
+        fleet.send("a", method="die", code=9)
         assert hear(fleet).host == "a"
-        fleet.send("b", do="sleep", seconds=2)
-        assert str(hear(fleet).error) == "b: its agent is gone: no sign of life for 0.5 s"
+        fleet.send("b", method="sleep", seconds=2)
+        assert str(hear(fleet).error) == "b: its agent is gone: no heartbeat for 0.5 s"
         assert fleet.receive(1.0) is None
         assert fleet.alive == ["c"]
 
@@ -52,7 +52,7 @@ def test_agents_keep_while_other_hosts_are_connected_to(children: Callable[..., 
     connector = children()
 
     class Slow:
-        def open(self, host: Host) -> Line:
+        def open(self, host: Host) -> AgentConnection:
             if host.name == "b":
                 time.sleep(1.5)
             return connector.open(host)
@@ -68,8 +68,8 @@ def test_a_renewal_never_stands_in_the_middle_of_a_message(children: Callable[..
     connector = children()
 
     class Pieces:
-        def __init__(self, line: ChildLine) -> None:
-            self.read, self.last_words, self.close = line.read, line.last_words, line.close
+        def __init__(self, line: ChildConnection) -> None:
+            self.read, self.exit_reason, self.close = line.read, line.exit_reason, line.close
             self._line = line
 
         def write(self, data: bytes) -> None:
@@ -80,12 +80,12 @@ def test_a_renewal_never_stands_in_the_middle_of_a_message(children: Callable[..
             self._line.write(data)
 
     class InPieces:
-        def open(self, host: Host) -> Line:
+        def open(self, host: Host) -> AgentConnection:
             return Pieces(connector.open(host))
 
     with Fleet(InPieces(), PROGRAM, lease_s=1.0) as fleet:
         start(fleet, HOSTS[:1])
-        fleet.send("a", do="say", text="x" * 1_000_000)
+        fleet.send("a", method="say", text="x" * 1_000_000)
         assert len((hear(fleet).body or {})["said"]["text"]) == 1_000_000
 
 
@@ -94,10 +94,10 @@ def test_a_silent_controller_loses_its_lease() -> None:
     pipes = Pipes(lease_s=0.2)
     try:
         began = time.monotonic()
-        with pytest.raises(ControllerGone):
+        with pytest.raises(ControllerLost):
             pipes.line.receive(LONG)
         assert 0.2 <= time.monotonic() - began < 2.0
-        with pytest.raises(ControllerGone):
+        with pytest.raises(ControllerLost):
             pipes.line.renew()
     finally:
         pipes.close()
@@ -110,12 +110,12 @@ def test_alive_renews_the_lease_and_is_no_message() -> None:
     try:
         began = time.monotonic()
         while time.monotonic() - began < 2 * lease:
-            pipes.say(b'{"do": "alive"}\n')
+            pipes.say(b'{"method": "alive"}\n')
             assert pipes.line.receive(lease / 3) is None
-        pipes.say(b'{"do": "alive"}\n')
+        pipes.say(b'{"method": "alive"}\n')
         assert pipes.line.receive(lease / 2) is None
         left_alone = time.monotonic()
-        with pytest.raises(ControllerGone):
+        with pytest.raises(ControllerLost):
             pipes.line.receive(LONG)
         assert time.monotonic() - left_alone < 0.9 * lease
     finally:
@@ -133,31 +133,31 @@ def pipes() -> Iterator[tuple[int, int, int, int]]:
 
 def test_a_line_that_nobody_reads_counts_as_cut_after_the_lease(pipes: tuple[int, int, int, int]) -> None:
     """A blocking write would keep the agent, and its ranks, for as long as TCP tries."""
-    line = Lifeline(0.3, read_fd=pipes[0], write_fd=pipes[3])
+    line = AgentStdioChannel(0.3, read_fd=pipes[0], write_fd=pipes[3])
     began = time.monotonic()
-    with pytest.raises(ControllerGone):
+    with pytest.raises(ControllerLost):
         line.send(text="x" * (1 << 20))
     assert 0.25 < time.monotonic() - began < 5
 
 
 def test_a_controller_that_reads_nothing_and_renews_the_lease_is_waited_for(pipes: tuple[int, int, int, int]) -> None:
     """Its terminal is held up; what it said meanwhile is obeyed later. When it closes the line, that is the end."""
-    line = Lifeline(0.5, read_fd=pipes[0], write_fd=pipes[3])
+    line = AgentStdioChannel(0.5, read_fd=pipes[0], write_fd=pipes[3])
     began = time.monotonic()
 
     def renew() -> None:
-        os.write(pipes[1], b'{"do": "end"}\n')
+        os.write(pipes[1], b'{"method": "end"}\n')
         while time.monotonic() - began < 1.5:
-            os.write(pipes[1], b'{"do": "alive"}\n')
+            os.write(pipes[1], b'{"method": "alive"}\n')
             time.sleep(0.1)
 
     controller = threading.Thread(target=renew)
     controller.start()
-    with pytest.raises(ControllerGone):
+    with pytest.raises(ControllerLost):
         line.send(text="x" * (1 << 20))
     assert time.monotonic() - began > 1.5
     controller.join()
-    assert line.receive(0.0) == {"do": "end"}
+    assert line.receive(0.0) == {"method": "end"}
 
 
 def test_a_slow_reader_gets_all_of_it(pipes: tuple[int, int, int, int]) -> None:
@@ -172,7 +172,7 @@ def test_a_slow_reader_gets_all_of_it(pipes: tuple[int, int, int, int]) -> None:
 
     reader = threading.Thread(target=drain)
     reader.start()
-    Lifeline(2.0, read_fd=pipes[0], write_fd=write).send(text="x" * (1 << 20))
+    AgentStdioChannel(2.0, read_fd=pipes[0], write_fd=write).send(text="x" * (1 << 20))
     os.close(write)
     reader.join(timeout=10)
     os.close(read)

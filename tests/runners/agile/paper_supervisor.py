@@ -60,7 +60,7 @@ class Paper:
     def _hub(self) -> Supervisor:
         report = SupervisorCallbacks(
             sink=lambda number, stream, line: None, log=self.log.append, note=self.notes.append, say=self.said.append,
-            on_proof=lambda findings: None,
+            on_placement=lambda findings: None,
         )  # fmt: skip
         return Supervisor(
             LocalConnector(), Job("python3", (), ("/",)), JobSettingsOverride(), report, None, time.monotonic

@@ -1,6 +1,6 @@
 """A whole elastic job in one thread and no time: the real controller, nearly real hosts, and a fake supervisor.
 
-Words keep their order between two ends; how long they take is drawn by chance, from a seed.
+MessageSchema keep their order between two ends; how long they take is drawn by chance, from a seed.
 """
 
 import heapq

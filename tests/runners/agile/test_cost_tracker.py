@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plink.records.elastic_history import history_of
-from plink.records.elastic_log import Entry, HostEvent, Iteration, RolledBack
+from plink.records.elastic_log import Entry, HostEvent, Iteration, RollBackLogEntry
 from runners.agile.cost_tracker import CostTracker, spent
 from solvers.elastic import commands
 from solvers.elastic.member import Member
@@ -33,7 +33,7 @@ def test_a_host_costs_from_joining_to_going_and_an_iteration_its_part_of_that() 
     entries: list[Entry] = [host(0, "c", 0, "joined"), host(0, "a", 1, "joined"), host(1800, "a", 1, "left")]
     assert live(entries, 3600) == {"total": 3.25, "per_iteration": None, "without_price": []}
     entries += [Iteration(at, number, 1.0, 1, 2, number) for at, number in ((10, 0), (20, 1))]
-    entries += [RolledBack(30, 0, 1, 1), host(3600, "b", 2, "joined")]
+    entries += [RollBackLogEntry(30, 0, 1, 1), host(3600, "b", 2, "joined")]
     assert live(entries, 7200) == {"total": 6.25, "per_iteration": 6.25, "without_price": ["b"]}
 
 
@@ -55,7 +55,7 @@ moments = st.lists(
             st.sampled_from(["joined", "warned", "left", "let go", "failed"]),
         ),
         st.builds(lambda number: lambda at: Iteration(at, number, 1.0, 1, 2, number), st.integers(0, 6)),
-        st.builds(lambda clock: lambda at: RolledBack(at, clock, 1, 1), st.integers(0, 6)),
+        st.builds(lambda clock: lambda at: RollBackLogEntry(at, clock, 1, 1), st.integers(0, 6)),
     ),
     min_size=1,
 )  # fmt: skip
@@ -66,7 +66,7 @@ def test_it_is_what_the_log_comes_to(told: list[Any]) -> None:
     """`plink elastic summary` of the same lines, at any moment."""
     entries = [tell(float(at)) for at, tell in enumerate(told)]
     history = history_of(entries)
-    afterwards = spent(history.members, len(history.kept))
+    afterwards = spent(history.members, len(history.completed))
     found = live(entries, history.seconds)
     assert found == (None if afterwards["total"] is None else afterwards)
 

@@ -9,7 +9,7 @@ from plink.elastic import App, Objective, Params, StoppingCriterion, Table
 from plink.model.consistency import BSP, SSP, Rule
 from plink.model.elastic.reports import ClockDone
 from plink.records.elastic_history import history_of
-from plink.records.elastic_log import Iteration, RolledBack
+from plink.records.elastic_log import Iteration, RollBackLogEntry
 from plink.runtime.agileml.worker.loaded_shards import Loaded
 from plink.runtime.agileml.worker.progress import job_layout
 from plink.runtime.agileml.worker.worker import Clock, Worker
@@ -105,7 +105,9 @@ def test_a_roll_back_into_the_midst_of_an_iteration_takes_no_more_than_what_is_d
     told.clocks(98, 210)
     told.end()
     entries = [
-        RolledBack(line["back"], 97, 1, 0) if "back" in line else Iteration(**{k: line[k] for k in line if k != "what"})
+        RollBackLogEntry(line["back"], 97, 1, 0)
+        if "back" in line
+        else Iteration(**{k: line[k] for k in line if k != "what"})
         for line in told.lines
     ]
     kept = history_of(entries).kept

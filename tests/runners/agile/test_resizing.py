@@ -7,7 +7,7 @@ import pytest
 from tests.runners.agile.simulated_job import SimulatedJob
 from tests.runners.agile.test_simulated_jobs import finish
 
-SAID = re.compile(
+AGENT_MESSAGES = re.compile(
     r"say from clock \d+ on (\d+) workers? on (\d+) hosts? do(?:es)? the work, before (\d+) on (\d+); the global batch "
     r"stays the same: one mini-batch of each of the 24 pieces \(strong scaling\)"
 )
@@ -15,7 +15,7 @@ SAID = re.compile(
 
 def said(job: SimulatedJob) -> list[tuple[int, ...]]:
     """Workers and hosts, and those before, each time."""
-    return [tuple(map(int, one.groups())) for line in job.log if (one := SAID.search(line))]
+    return [tuple(map(int, one.groups())) for line in job.log if (one := AGENT_MESSAGES.search(line))]
 
 
 @pytest.mark.parametrize(("settings", "hosts"), [({}, [2, 5, 3]), ({"backup_only": 2.0}, [2, 4, 2])])

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from plink.model.elastic.codec import VERSION, ProtocolError, decode_message
+from plink.errors import ProtocolError
+from plink.model.elastic.codec import VERSION, decode_message
 from plink.model.elastic.reports import Answer, Hello, Log, OtherVersion
 from plink.model.elastic.requests import LoadShards, Pause, Request
 from runners.agile.compatibility import refuse

@@ -11,8 +11,8 @@ import pytest
 from plink.errors import InputError
 from plink.runtime.aggengine.aggregation import from_bytes
 from runners.autotune.daemon import Daemon, schedule_for
-from runners.autotune.log import NAME, Log, read_log, stretch_from
-from solvers.autotune.course import Course, Settings, decide
+from runners.autotune.log import NAME, TuningLog, read_log, stretch_from
+from solvers.autotune.trajectory import AutotuneSettings, TuningTrajectory, decide
 from solvers.schedules.verifier import verify
 from tests.solvers.ranks_on_paper import CHUNK, GROUPS, RATE, dealt, seen
 
@@ -27,7 +27,10 @@ class Job:
         self.assignment = dealt(GROUPS, 64)
         self.said: list[str] = []
         self.daemon = Daemon(
-            self.assignment, Log(self.path, self.assignment, Settings(), NODES), self.said.append, clock=lambda: 5.0
+            self.assignment,
+            TuningLog(self.path, self.assignment, AutotuneSettings(), NODES),
+            self.said.append,
+            clock=lambda: 5.0,
         )
         self.epoch = 0
 
@@ -39,7 +42,7 @@ class Job:
             for i, j in zip(*np.nonzero(observed.sent_bytes), strict=True)
         ]
         told = {"epoch": self.epoch, "jobs": 1, "bytes": int(64 * CHUNK), "seconds": seconds, "seen": rows}
-        answers = self.daemon.talk(json.dumps(told))
+        answers = self.daemon.answer_line(json.dumps(told))
         if answers:
             self.epoch = json.loads(answers[-1])["epoch"]
             self.assignment = self.daemon._course.assignment
@@ -77,8 +80,8 @@ def test_a_slow_rank_gets_less_to_do(tmp_path: Path) -> None:
 def test_the_log_gives_the_same_decisions_again(tmp_path: Path) -> None:
     job, _ = tuned(tmp_path)
     assignment, settings, lines = read_log(job.path)
-    assert settings == Settings()
-    course, actions = Course(assignment), []
+    assert settings == AutotuneSettings()
+    course, actions = TuningTrajectory(assignment), []
     for line, stretch in lines:
         course, decision = decide(course, stretch, settings)
         assert (line["action"], line["reason"], line["at_s"]) == (decision.action, decision.reason, 0.0)
@@ -99,7 +102,7 @@ def test_the_log_gives_the_same_decisions_again(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_what_is_not_understood_is_told_once_and_changes_nothing(text: str, tmp_path: Path) -> None:
     job = Job(tmp_path)
-    assert [job.daemon.talk(text) for _ in range(3)] == [[], [], []]
+    assert [job.daemon.answer_line(text) for _ in range(3)] == [[], [], []]
     assert len(job.said) == 1
     assert job.said[0].startswith("autotune: ")
     job.daemon.close()
@@ -118,7 +121,7 @@ def test_a_clock_too_coarse_to_see_anything_tells_nothing() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda lines: [], "line 1: no log of Autotune"),
+        (lambda lines: [], "line 1: not the first line of an Autotune log"),
         (lambda lines: ['{"schema": "plink.autotune/1"}'], "line 1: settings: expected an object, got null"),
         (
             lambda lines: [lines[0].replace('"groups": [[0', '"groups": [[1')],

@@ -110,7 +110,7 @@ def test_resources_are_read() -> None:
         (["gpu=8"], "--resources gpu=8: write"),
         (["cpu=four"], "four is no quantity of cpu"),
         (["nvidia.com/gpu=0.5"], "0.5 is no quantity of nvidia.com/gpu"),
-        (["cpu=1", "cpu=2"], "cpu is given twice"),
+        (["cpu=1", "cpu=2"], "cpu occurs twice"),
         (["memory=8GB"], "8GB is no quantity"),
     ],
 )
@@ -154,7 +154,7 @@ def test_too_much_for_an_object_is_refused() -> None:
 
 
 def test_what_is_no_text_is_refused() -> None:
-    with pytest.raises(UsageError, match="no UTF-8"):
+    with pytest.raises(UsageError, match="not UTF-8"):
         text(job("train.py", "\udcff"))
 
 
@@ -172,7 +172,7 @@ def test_settings_are_refused_at_once() -> None:
 def test_the_program_in_the_config_map_is_for_people_to_read() -> None:
     found = text(FULL)
     assert "  runners.kubernetes.inside.pod.py: |\n" in found
-    assert '    """A pod of ranks: finds its place in the order' in found
+    assert '    """A pod of ranks: finds its ranks' in found
     assert written(FULL)["ConfigMap"]["immutable"] is True
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from plink.model.hosts import Host, Hosts
-from runners.job.environment import environment
-from runners.job.proof import seats
+from runners.job.placement import assign_ranks
+from runners.job.rank_environment import rank_environment
 from tests.runners.kubernetes.kubelet import Kubelet, ended
 from tests.runners.kubernetes.written import job, written
 
@@ -34,7 +34,7 @@ def test_every_rank_is_proven_in_the_log_of_its_pod(tmp_path: Path) -> None:
     assert found == {0: ("node-b", "node-b", "pod-1"), 1: ("node-b", "node-b", "pod-1"),
                      2: ("node-a", "node-a", "pod-0"), 3: ("node-a", "node-a", "pod-0")}  # fmt: skip
     assert len({line["pid"] for pod in (first, second) for line in pod.proof}) == 4
-    assert "all 4 ranks are where they were asked to be" in first.err
+    assert "4/4 ranks placed; starting " in first.err
     assert second.err == ""
 
 
@@ -42,7 +42,7 @@ def test_every_rank_is_proven_in_the_log_of_its_pod(tmp_path: Path) -> None:
     ("nodes", "why"),
     [
         (("node-a", "node-a"), "are both on the node node-a; nothing was run"),
-        (("elsewhere", "node-a"), "on the node elsewhere, which is not among those asked for (node-b, node-a)"),
+        (("elsewhere", "node-a"), "on the node elsewhere, which is not one of the job's nodes (node-b, node-a)"),
     ],
 )
 def test_a_broken_order_starts_nothing(nodes: tuple[str, str], why: str, tmp_path: Path) -> None:
@@ -67,15 +67,15 @@ def test_a_pod_that_is_not_told_its_node_refuses(tmp_path: Path) -> None:
     with Kubelet(written(job("true"), TWO), tmp_path, wait_s=1.0) as kubelet:
         pod = ended(kubelet.start("Job", "pod-0", "", JOB_COMPLETION_INDEX="0"))
     assert pod.code == 125
-    assert "not told its node" in pod.err
+    assert "does not know its node" in pod.err
 
 
 def test_what_the_image_lacks_is_said_before_anything_runs(tmp_path: Path) -> None:
     with Kubelet(written(job("no-such-program"), TWO), tmp_path) as kubelet:
         pods = kubelet.job("node-b", "node-a")
     assert [pod.code for pod in pods] == [125, 125]
-    assert pods[0].err == "plink: node-b: there is no program no-such-program; nothing was run\n"
-    assert pods[1].err == "plink: node-a: there is no program no-such-program; nothing was run\n"
+    assert pods[0].err == "plink: node-b: no such program: no-such-program; nothing was run\n"
+    assert pods[1].err == "plink: node-a: no such program: no-such-program; nothing was run\n"
 
 
 ODD = ["", "a b", "it's", '"', "\n", "two\nlines\n", "$HOME", "$(PLINK_NODE)", "$$(PLINK_NODE)", "$$", "$", "`id`",
@@ -100,8 +100,8 @@ def test_a_rank_is_given_what_every_runner_gives(tmp_path: Path) -> None:
         rank, _, document = line.partition(" ")
         found[int(rank.strip("[]"))] = json.loads(document)
     master = {"address": "127.0.0.1", "port": found[0]["MASTER_PORT"]}
-    for seat in seats(TWO, {}):
-        given = environment(seat, TWO.names.index(seat.host), TWO, master)
+    for seat in assign_ranks(TWO, {}):
+        given = rank_environment(seat, TWO.names.index(seat.host), TWO, master)
         asked = {**given, "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "=lo", "MINE": "x"}
         assert {name: found[seat.rank].get(name) for name in asked} == asked
 

@@ -7,7 +7,7 @@ import yaml
 
 from plink.model.hosts import Host, Hosts
 from runners.job.job import Job
-from runners.job.runner import Watch
+from runners.job.runner import RunContext, RunObserver
 from runners.kubernetes.settings import PodSettings
 from runners.kubernetes.writer import ObjectWriter
 
@@ -19,9 +19,9 @@ def job(*words: str, **more: Any) -> Job:
     return Job(words[0], words[1:], (".",), ("python3",), **more)
 
 
-def watch(run_id: str = "1a2b3c4d", folder: Path | None = None) -> Watch:
+def watch(run_id: str = "1a2b3c4d", folder: Path | None = None) -> RunContext:
     """Nobody watches."""
-    return Watch(lambda *line: None, lambda proof: None, lambda: 0.0, folder, run_id=run_id)
+    return RunContext(RunObserver(), lambda: 0.0, folder, run_id=run_id)
 
 
 def text(words: Job, hosts: Hosts = HOSTS, **settings: Any) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.conftest import plink
 from tests.runners.agile.tally import expected
-from tests.runners.test_child_line import calls
+from tests.runners.test_child_connection import calls
 from tests.runtime.torchruns import ROOT
 
 __all__ = ["calls"]

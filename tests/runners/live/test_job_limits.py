@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import plink.remote.fleet
-import runners.job.launcher
-import runners.job.watching
+import runners.job.fleet_monitor
+import runners.job.fleet_runner
 from plink.model.hosts import Host
 from plink.remote.fleet import Fleet
 from runners.job import stacks
@@ -58,7 +58,7 @@ def test_a_job_that_hangs_shows_its_stacks_and_ends(
         assert "hangs.py" in told
     assert jobs.lines(1, "err") == []
     assert result.exits == {1: 0}
-    assert all(ends(finding.pid, within_s=0) for finding in result.proof)
+    assert all(ends(finding.pid, within_s=0) for finding in result.locations)
 
 
 def test_all_stacks_are_looked_for_in_the_time_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +66,7 @@ def test_all_stacks_are_looked_for_in_the_time_of_one(tmp_path: Path, monkeypatc
     (tmp_path / "python").symlink_to(Path(sys.executable).resolve())
     (tmp_path / "py-spy").write_text("#!/bin/sh\nexec sleep 60\n")
     (tmp_path / "py-spy").chmod(0o755)
-    monkeypatch.setattr(stacks, "_LOOK_S", 1.0)
+    monkeypatch.setattr(stacks, "_SPY_TIMEOUT_S", 1.0)
     ranks = [subprocess.Popen([tmp_path / "python", "-c", "import time; time.sleep(60)"]) for _ in range(6)]
     began = time.monotonic()
     try:
@@ -82,15 +82,15 @@ def test_ctrl_c_ends_the_ranks_also_where_nobody_reads_what_they_print(
     jobs: ChildJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Like `plink launch ... | less` when Ctrl-C is typed: showing the next line takes until less is left."""
-    monkeypatch.setattr(runners.job.watching, "_END_S", 0.5)
-    monkeypatch.setattr(plink.remote.fleet, "MOST_WAITING", 1)
+    monkeypatch.setattr(runners.job.fleet_monitor, "STOP_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(plink.remote.fleet, "MAX_QUEUED_MESSAGES", 1)
     flood = "while True: print('x' * 1000)"
 
     def on_line() -> None:
         if len(jobs.printed) == 1:
             time.sleep(1.0)  # by then the line is full, and its agent waits
             raise KeyboardInterrupt
-        assert all(ends(finding.pid) for finding in jobs.proofs[0])
+        assert all(ends(finding.pid) for finding in jobs.placements[0])
 
     with pytest.raises(KeyboardInterrupt):
         jobs.launch(jobs.job(sys.executable, "-c", flood), slots=6, on_line=on_line)
@@ -98,13 +98,13 @@ def test_ctrl_c_ends_the_ranks_also_where_nobody_reads_what_they_print(
 
 def test_an_agent_with_ranks_is_there_for_as_long_as_they_are(jobs: ChildJobs) -> None:
     """Ranks that print nothing for several leases are no reason to give their host up."""
-    with Fleet(jobs.connector, runners.job.launcher.PROGRAM, lease_s=0.5) as fleet:
+    with Fleet(jobs.connector, runners.job.fleet_runner.PROGRAM, lease_s=0.5) as fleet:
         fleet.start([Host("here", "127.0.0.1")], {})
         assert fleet.receive(1.5) is None  # other hosts are still being connected to
-        fleet.send("here", do="begin", asked="127.0.0.1")
+        fleet.send("here", method="begin", address="127.0.0.1")
         task = {"rank": 0, "env": {"RANK": "0"}}
-        fleet.send("here", do="start", ranks=[task], argv=[sys.executable, "-c", STAY], workdir="/")
-        kinds = {(message.body or {}).get("is") for message in (fleet.receive(20.0), fleet.receive(20.0)) if message}
-        assert kinds == {"ready", "reported"}
+        fleet.send("here", method="start", ranks=[task], argv=[sys.executable, "-c", STAY], workdir="/")
+        kinds = {(message.body or {}).get("type") for message in (fleet.receive(20.0), fleet.receive(20.0)) if message}
+        assert kinds == {"ready", "rank_report"}
         assert fleet.receive(1.5) is None
         assert fleet.alive == ["here"]

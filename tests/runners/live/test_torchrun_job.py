@@ -29,16 +29,16 @@ def test_the_proven_process_is_the_program(jobs: Jobs) -> None:
     )
     result = jobs.run(text, *NASTY, env={"GREETING": "it's\n$(me)"})
     assert (result.exit_code, dict(result.exits)) == (0, {0: 0, 1: 0})
-    assert [(finding.rank, finding.wrong) for finding in jobs.proof] == [(0, None), (1, None)]
+    assert [(finding.rank, finding.problem) for finding in jobs.locations] == [(0, None), (1, None)]
     for rank in range(2):
         first, *rest, last = jobs.lines(rank)
         pid, args, env, folder = json.loads(first)
-        assert pid == jobs.proof[rank].pid
+        assert pid == jobs.locations[rank].pid
         assert tuple(args) == NASTY
         same = {"WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "RANK": str(rank), "TORCHELASTIC_MAX_RESTARTS": "0"}
         own = {"GREETING": "it's\n$(me)", "PLINK_ADDRESSES": "127.0.0.1,127.0.0.1"}
         assert env | same | own | {"GLOO_SOCKET_IFNAME": "lo"} == env
-        assert "PLINK_GATE" not in env
+        assert "PLINK_START_BARRIER" not in env
         assert folder == str(jobs.folder)
         assert [line.split()[0] for line in rest] == [str(n) for n in range(MANY)]
         assert last == "unfinished"
@@ -66,6 +66,8 @@ def test_the_first_worker_that_fails_is_named(jobs: Jobs, end: str, code: int) -
 
 def test_a_torchrun_that_cannot_start_says_why(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torchrun_runner, "_TORCHRUN", ("-m", "torch.distributed.run", "--no-such-option"))
-    with pytest.raises(PlinkError, match=r"here: torchrun ended with exit code 2 before its workers came: .*no-such"):
+    with pytest.raises(
+        PlinkError, match=r"here: torchrun ended with exit code 2 before its workers connected: .*no-such"
+    ):
         jobs.run("print('ran')")
     assert jobs.lines(0) == []

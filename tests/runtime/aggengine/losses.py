@@ -52,13 +52,15 @@ def reduce_until_a_loss(how: str, lost: int, timeout_s: float, members: Sequence
             sys.exit(5)
 
 
-def check_losses(ended: Sequence[Ended], told: Collection[int], reasons: Sequence[str], after_s: float = 0) -> None:
+def check_losses(
+    ended: Sequence[Ended], survivors: Collection[int], reasons: Sequence[str], after_s: float = 0
+) -> None:
     """Check that these ranks were told why, so many seconds after they asked for the sum, and get no sum any more."""
-    for rank in told:
+    for rank in survivors:
         assert ended[rank].code == 5, ended[rank]
         first, again = ended[rank].out.splitlines()
-        found = re.fullmatch(r"step 3: after (\d+) s: (.*)", first)
-        assert found, first
-        assert after_s <= int(found[1]) < 60
-        assert all(reason in found[2] for reason in reasons), found[2]
+        match = re.fullmatch(r"step 3: after (\d+) s: (.*)", first)
+        assert match, first
+        assert after_s <= int(match[1]) < 60
+        assert all(reason in match[2] for reason in reasons), match[2]
         assert again == "again"

@@ -18,14 +18,14 @@ from plink.runtime.aggengine.aggregation import (
     TEXT,
     Aggregation,
     SizeClass,
+    aggregation_for_plan,
     aggregation_from_json,
     aggregation_to_json,
-    for_plan,
+    broadcast_aggregation,
     from_bytes,
     read_aggregation,
-    share,
 )
-from plink.runtime.aggengine.cut import Cutting
+from plink.runtime.aggengine.segmentation import SegmentationConfig
 from solvers.schedules.catalogue import Options, schedule_for
 from tests.runtime.aggengine.thread_ranks import everywhere
 
@@ -37,15 +37,19 @@ def two_sizes() -> Aggregation:
     """Gloo for what is small, a ring for the rest."""
     ring = schedule_for("ring", 4)
     return Aggregation(
-        (SizeClass(1000, "gloo", None), SizeClass(None, "ring", ring)), 3, Cutting(1, 2, 3, 4), 17, ring=(0, 2, 1, 3)
+        (SizeClass(1000, "gloo", None), SizeClass(None, "ring", ring)),
+        3,
+        SegmentationConfig(1, 2, 3, 4),
+        17,
+        ring=(0, 2, 1, 3),
     )
 
 
-def same(one: Aggregation, other: Aggregation) -> bool:
+def same(first: Aggregation, other: Aggregation) -> bool:
     """Schedules hold arrays."""
     parts = ("round", "source", "target", "first", "count", "copies")
-    keys = ("lanes", "cutting", "smallest_bytes", "ring")
-    return all(getattr(one, key) == getattr(other, key) for key in keys) and all(
+    keys = ("channels", "segmentation", "smallest_bytes", "ring")
+    return all(getattr(first, key) == getattr(other, key) for key in keys) and all(
         (a.up_to_bytes, a.algo) == (b.up_to_bytes, b.algo)
         and (a.schedule is None) == (b.schedule is None)
         and (
@@ -53,7 +57,7 @@ def same(one: Aggregation, other: Aggregation) -> bool:
             or b.schedule is None
             or all(np.array_equal(getattr(a.schedule, part), getattr(b.schedule, part)) for part in parts)
         )
-        for a, b in zip(one.classes, other.classes, strict=True)
+        for a, b in zip(first.classes, other.classes, strict=True)
     )
 
 
@@ -67,12 +71,12 @@ def test_a_document_comes_back_as_it_was(two_sizes: Aggregation, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"schema": "plink.order/1"}, "f: schema: expected 'plink.plan/1' or 'plink.aggregation/1', got"),
         ({"classes": []}, "f: classes: expected a list of 1 or more"),
-        ({"classes": [{"up_to_bytes": None, "algo": "ring"}]}, "f: classes[0]: schedule: there is none"),
-        ({"classes": [{"up_to_bytes": 5, "algo": "gloo"}]}, "f: classes: limits that grow"),
+        ({"classes": [{"up_to_bytes": None, "algo": "ring"}]}, "f: classes[0]: schedule: missing"),
+        ({"classes": [{"up_to_bytes": 5, "algo": "gloo"}]}, "f: classes: expected increasing limits"),
         ({"classes": [{"up_to_bytes": 0, "algo": "gloo"}]}, "f: classes[0].up_to_bytes: expected a whole number >= 1"),
         ({"lanes": None}, "f: lanes: expected a whole number"),
         ({"lanes": 99}, "f: lanes: expected a whole number <= 16"),
@@ -84,11 +88,11 @@ def test_a_document_comes_back_as_it_was(two_sizes: Aggregation, tmp_path: Path)
         ({"ring": [0, 1, 2, 2]}, "f: ring: expected every rank from 0 to 3"),
     ],
 )
-def test_what_is_wrong_is_named(change: dict[str, Any], said: str, two_sizes: Aggregation) -> None:
+def test_what_is_wrong_is_named(change: dict[str, Any], message: str, two_sizes: Aggregation) -> None:
     """The key, and what was expected."""
     with pytest.raises(InputError, match=r".") as caught:
         aggregation_from_json(aggregation_to_json(two_sizes) | change, "f")
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(message)
 
 
 def test_schedules_of_different_ranks_do_not_go_together(two_sizes: Aggregation) -> None:
@@ -128,25 +132,25 @@ def test_a_plan_is_read_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     paced = {}
     for rate in (None, 0.2, 1.0, 25.0):
         (tmp_path / "paced.json").write_text(json.dumps(plan | {"rate_gbps": rate}))
-        one = read_aggregation(tmp_path / "paced.json")
-        paced[rate] = one.lanes, one.cutting.piece_bytes >> 10
+        first = read_aggregation(tmp_path / "paced.json")
+        paced[rate] = first.channels, first.segmentation.segment_bytes >> 10
     assert paced == {None: (2, 1024), 0.2: (1, 640), 1.0: (2, 1408), 25.0: (2, 4096)}
     read = plan_from_json(plan, "f")
     rings = {
-        groups: for_plan(one.classes, replace(read, groups=groups)).ring
+        groups: aggregation_for_plan(first.classes, replace(read, groups=groups)).ring
         for groups in (((0, 2), (1, 3)), ((0, 1), (2, 3)), ((0, 1, 2, 3),), ((0, 2, 1, 3),), None)
     }
     assert [groups for groups, ring in rings.items() if ring] == [((0, 2), (1, 3))]
     assert rings[(0, 2), (1, 3)] == (0, 2, 1, 3)
     monkeypatch.setenv(FILE, str(path))
     first = dist.HashStore()
-    found = everywhere(4, lambda rank: share(first, rank))
-    assert all(one.classes[0].algo == "2lha" and one.ranks == 4 for one in found)
+    aggregations = everywhere(4, lambda rank: broadcast_aggregation(first, rank))
+    assert all(first.classes[0].algo == "2lha" and first.ranks == 4 for first in aggregations)
     path.write_text(json.dumps(plan | {"schedule": None}))
 
     def complaint(rank: int, store: dist.Store) -> str:
         with pytest.raises(InputError, match="too large") as caught:
-            share(store, rank)
+            broadcast_aggregation(store, rank)
         return str(caught.value)
 
     store = dist.HashStore()
@@ -157,12 +161,12 @@ def test_what_comes_with_the_job(two_sizes: Aggregation, monkeypatch: pytest.Mon
     """A variable of rank 0's, checked like a file."""
     monkeypatch.delenv(FILE, raising=False)
     monkeypatch.setenv(TEXT, two_sizes.to_text())
-    found = share(dist.HashStore(), 0)
-    assert found is not None
-    assert same(found, two_sizes)
+    aggregations = broadcast_aggregation(dist.HashStore(), 0)
+    assert aggregations is not None
+    assert same(aggregations, two_sizes)
     for wrong in ("#", "AAAA", two_sizes.to_text()[:400]):
         monkeypatch.setenv(TEXT, wrong)
-        with pytest.raises(InputError, match="it is not what plink wrote"):
-            share(dist.HashStore(), 0)
+        with pytest.raises(InputError, match="not written by plink"):
+            broadcast_aggregation(dist.HashStore(), 0)
     monkeypatch.delenv(TEXT)
-    assert share(dist.HashStore(), 0) is None
+    assert broadcast_aggregation(dist.HashStore(), 0) is None

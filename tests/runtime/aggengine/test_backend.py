@@ -67,9 +67,9 @@ def train_all() -> dict[str, Any]:
     weights = {name: trained(*kind) for name, kind in models().items()}
     # With PyTorch 2.13, a DDP module that outlives its group may wait for ever for the group's thread.
     gc.collect()
-    found = {"backend": dist.get_backend(), "weights": weights}
+    results = {"backend": dist.get_backend(), "weights": weights}
     dist.destroy_process_group()
-    return found
+    return results
 
 
 def test_training_ends_with_the_same_weights(plan: str) -> None:
@@ -92,18 +92,18 @@ def reduce_in_ring_order(how: str) -> Any:
 
     def measure(other: Any, present: Any, gloo: object) -> int:
         for size in (10, 5000):
-            for one in (other, present):
+            for tensor in (other, present):
                 x = torch.full((size,), 2.0)
-                one(x, dist.ReduceOp.SUM).wait()
+                tensor(x, dist.ReduceOp.SUM).wait()
                 tried.append(x.unique().tolist())
         return 4000 if how == "faster" else backend.NEVER
 
-    backend.faster_from = measure
+    backend.measure_delegation = measure
     dist.init_process_group("plink")
     world: Any = dist.group.WORLD
-    if (aside := world._engine._ordered) is not None:
-        all_reduce = aside.all_reduce
-        aside.all_reduce = lambda data, op: (handed.append(data.nbytes), all_reduce(data, op))[1]
+    if (secondary := world._engine._delegate) is not None:
+        all_reduce = secondary.all_reduce
+        secondary.all_reduce = lambda data, op: (handed.append(data.nbytes), all_reduce(data, op))[1]
     for size in (1, 999, 1000, 50_000):
         for asynchronous in (False, True):
             x = torch.full((size,), float(dist.get_rank()))
@@ -139,41 +139,41 @@ def use_everything() -> dict[str, Any]:
     dist.init_process_group("gloo")
     rank, size = dist.get_rank(), dist.get_world_size()
     mine = torch.tensor([float(rank)])
-    found: dict[str, Any] = {"backend": dist.get_backend()}
+    results: dict[str, Any] = {"backend": dist.get_backend()}
     dist.all_reduce(x := torch.full((1000,), float(rank)))
-    found["all_reduce"] = x.unique().tolist()
+    results["all_reduce"] = x.unique().tolist()
     dist.all_reduce(x := torch.arange(24.0).reshape(4, 6).t() + rank)
-    found["strided"] = x[1, 0].item()
+    results["strided"] = x[1, 0].item()
     work = dist.all_reduce(x := torch.tensor(rank + 1), op=dist.ReduceOp.MAX, async_op=True)
     assert work is not None
     work.wait()
-    found["async"] = [x.item(), work.is_completed()]
+    results["async"] = [x.item(), work.is_completed()]
     dist.all_reduce(x := torch.full((5000,), rank + 1, dtype=torch.int32), op=dist.ReduceOp.AVG)
-    found["avg"] = x[0].item()
+    results["avg"] = x[0].item()
     dist.all_reduce(x := torch.tensor([6 + rank]), op=dist.ReduceOp.BAND)
-    found["band"] = x.item()
+    results["band"] = x.item()
     dist.broadcast(x := torch.tensor([rank]), 2)
-    found["broadcast"] = x.item()
+    results["broadcast"] = x.item()
     dist.all_gather(xs := [torch.zeros(1) for _ in range(size)], mine)
-    found["gather"] = [x.item() for x in xs]
+    results["gather"] = [x.item() for x in xs]
     dist.all_gather_into_tensor(x := torch.zeros(size), mine)
-    found["into"] = x.tolist()
+    results["into"] = x.tolist()
     dist.reduce_scatter_tensor(x := torch.zeros(2), torch.arange(8.0))
-    found["into_scatter"] = x[0].item() - 8 * rank
+    results["into_scatter"] = x[0].item() - 8 * rank
     dist.reduce_scatter(x := torch.zeros(1), [torch.tensor([float(k)]) for k in range(size)])
-    found["scatter"] = x.item()
+    results["scatter"] = x.item()
     dist.reduce(x := mine.clone(), 1)
-    found["reduce"] = x.item() if rank == 1 else None
-    found["functional"] = (functional.all_reduce(torch.ones(7000), "sum", dist.group.WORLD) + 0)[0].item()
-    found["mesh"] = dist.init_device_mesh("cpu", (size,)).get_group().size()
+    results["reduce"] = x.item() if rank == 1 else None
+    results["functional"] = (functional.all_reduce(torch.ones(7000), "sum", dist.group.WORLD) + 0)[0].item()
+    results["mesh"] = dist.init_device_mesh("cpu", (size,)).get_group().size()
     for op in dist.batch_isend_irecv([dist.P2POp(dist.isend, torch.ones(1), (rank + 1) % size),
                                       dist.P2POp(dist.irecv, torch.zeros(1), (rank - 1) % size)]):  # fmt: skip
         op.wait()
     dist.all_reduce(x := torch.ones(1, dtype=torch.int16))
-    found["short"] = x.item()
+    results["short"] = x.item()
     objects: list[Any] = [None] * size
     dist.all_gather_object(objects, {"rank": rank})
-    found["objects"] = [one["rank"] for one in objects]
+    results["objects"] = [tensor["rank"] for tensor in objects]
     for _ in range(100):  # Gloo's thread ends a work while the next is asked for
         dist.all_gather([torch.zeros(1) for _ in range(size)], torch.zeros(1))
     dist.barrier()
@@ -181,24 +181,24 @@ def use_everything() -> dict[str, Any]:
         dist.send(torch.tensor([7.0]), 3)
     if rank == 3:
         dist.recv(x := torch.zeros(1), 0)
-        found["recv"] = x.item()
+        results["recv"] = x.item()
     pair, whole = dist.new_group([1, 3]), dist.new_group(list(range(size)))
     if rank in (1, 3):
         dist.all_reduce(x := mine.clone(), group=pair)
-        found["pair"] = x.item()
+        results["pair"] = x.item()
     dist.all_reduce(x := torch.full((9000,), 1.0), group=whole)
-    found["whole"] = x[-1].item()
-    found["groups"] = [dist.get_backend(whole), type(dist.distributed_c10d._get_default_group()).__name__]
-    return found
+    results["whole"] = x[-1].item()
+    results["groups"] = [dist.get_backend(whole), type(dist.distributed_c10d._get_default_group()).__name__]
+    return results
 
 
 def test_everything_else_works_as_under_gloo(plan: str) -> None:
     """Other collectives, other groups, other types, strided tensors; the program leaves its group open at its end."""
-    for rank, found in enumerate(results_of(run_ranks(use_everything, 4, PLINK_BACKEND="on", PLINK_PLAN=plan))):
-        assert found.pop("recv", None) == (7.0 if rank == 3 else None)
-        assert found.pop("pair", None) == (4.0 if rank in (1, 3) else None)
-        assert found.pop("reduce") == (6.0 if rank == 1 else None)
-        assert found == {
+    for rank, results in enumerate(results_of(run_ranks(use_everything, 4, PLINK_BACKEND="on", PLINK_PLAN=plan))):
+        assert results.pop("recv", None) == (7.0 if rank == 3 else None)
+        assert results.pop("pair", None) == (4.0 if rank in (1, 3) else None)
+        assert results.pop("reduce") == (6.0 if rank == 1 else None)
+        assert results == {
             "backend": "plink", "all_reduce": [6.0], "strided": 10.0, "async": [4, True], "avg": 2, "band": 0,
             "broadcast": 2, "gather": [0.0, 1.0, 2.0, 3.0], "into_scatter": 0.0, "functional": 4.0, "mesh": 4,
             "short": 4, "into": [0.0, 1.0, 2.0, 3.0], "scatter": 4.0 * rank, "objects": [0, 1, 2, 3], "whole": 4.0,

@@ -2,16 +2,16 @@
 
 import torch
 
-from plink.runtime.aggengine.lane import Buffers
+from plink.runtime.aggengine.channel import MergeBuffers
 
 
 def test_they_are_used_again_where_they_are_large_enough() -> None:
     """Of the same type only; a smaller one makes way."""
-    buffers, like = Buffers(), torch.empty(0)
-    one = buffers.take(like, 100)
-    buffers.give(one)
+    buffers, like = MergeBuffers(), torch.empty(0)
+    buffer = buffers.take(like, 100)
+    buffers.give(buffer)
     assert len(buffers.take(torch.empty(0, dtype=torch.int32), 10)) == 10
-    assert buffers.take(like, 50) is one
-    buffers.give(one)
+    assert buffers.take(like, 50) is buffer
+    buffers.give(buffer)
     assert len(buffers.take(like, 101)) == 101
     assert len(buffers.take(like, 7)) == 7

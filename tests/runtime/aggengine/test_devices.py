@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from plink.runtime import asked, torch_backend
+from plink.runtime import requested_backend, torch_backend
 from plink.runtime.aggengine.backend import PlinkProcessGroup
 
 CUDA = torch.device("cuda")
@@ -31,7 +31,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(dist, "is_nccl_available", lambda: True)
     monkeypatch.setattr(dist, "ProcessGroupNCCL", fake_nccl, raising=False)
-    monkeypatch.setattr(asked, "for_gloo", False)
+    monkeypatch.setattr(requested_backend, "gloo_requested", False)
 
 
 def group() -> Any:
@@ -42,16 +42,16 @@ def group() -> Any:
 def test_nccl_serves_what_is_on_a_gpu(gpu: None) -> None:
     """In the group, and in the one of C++ to which calls from Python go."""
     made = group()
-    assert made._get_backend(CUDA) is made._accelerators.group is made._plain._get_backend(CUDA)
-    assert made._accelerators.by_nccl
+    assert made._get_backend(CUDA) is made._cuda.group is made._native._get_backend(CUDA)
+    assert made._cuda.is_nccl
     assert made._get_backend(torch.device("cpu")) is made._gloo
 
 
-@pytest.mark.parametrize("said", ["gloo", "cpu:gloo"])
-def test_a_script_that_says_gloo_has_gloo_for_them(said: str, gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("backend", ["gloo", "cpu:gloo"])
+def test_a_script_that_says_gloo_has_gloo_for_them(backend: str, gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gloo takes tensors on GPUs as well, of several ranks on one GPU too, which NCCL does not."""
-    assert torch_backend._translated(said) == "plink"
-    monkeypatch.setattr(asked, "for_gloo", torch_backend._means_gloo(said))
+    assert torch_backend._translate(backend) == "plink"
+    monkeypatch.setattr(requested_backend, "gloo_requested", torch_backend._is_gloo(backend))
     made = group()
     assert made._get_backend(CUDA) is made._gloo
 
@@ -65,9 +65,9 @@ def test_without_nccl_gloo_serves_them(gpu: None, monkeypatch: pytest.MonkeyPatc
 
 def test_what_asks_for_nccl_is_left_as_it_is(gpu: None) -> None:
     """Nothing is put in the place of what torch would choose for GPUs."""
-    for said in (None, "nccl", "cpu:gloo,cuda:nccl", "cpu:plink,cuda:nccl"):
-        assert torch_backend._translated(said) == said
-    assert not asked.for_gloo
+    for backend in (None, "nccl", "cpu:gloo,cuda:nccl", "cpu:plink,cuda:nccl"):
+        assert torch_backend._translate(backend) == backend
+    assert not requested_backend.gloo_requested
 
 
 def test_a_device_that_nothing_serves_is_an_error_that_names_it() -> None:

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plink.model.schedule import Schedule
-from plink.runtime.aggengine.cut import Cutting
 from plink.runtime.aggengine.reductions import DTYPES, reduction_for
+from plink.runtime.aggengine.segmentation import SegmentationConfig
 from solvers.schedules.catalogue import Options, schedule_for
 from tests.runtime.aggengine.schedules import schedules
 from tests.runtime.aggengine.thread_ranks import Members, everywhere, gloo_groups
@@ -38,17 +38,17 @@ def values(rank: int, elements: int, dtype: torch.dtype, seed: int) -> torch.Ten
     return torch.randint(1, 3, (elements,), generator=generator).to(dtype)
 
 
-def expected(given: list[torch.Tensor], op: object) -> torch.Tensor:
+def expected(inputs: list[torch.Tensor], op: object) -> torch.Tensor:
     """In doubles; products of integers modulo the type's range, which no order of factors changes."""
-    if op == dist.ReduceOp.PRODUCT and not given[0].dtype.is_floating_point:
-        exact = torch.stack([tensor.to(torch.int64) for tensor in given]).prod(dim=0)  # at most 2 ** 16
-        return exact.to(given[0].dtype).to(torch.float64)
-    stack = torch.stack([tensor.to(torch.float64) for tensor in given])
+    if op == dist.ReduceOp.PRODUCT and not inputs[0].dtype.is_floating_point:
+        exact = torch.stack([tensor.to(torch.int64) for tensor in inputs]).prod(dim=0)  # at most 2 ** 16
+        return exact.to(inputs[0].dtype).to(torch.float64)
+    stack = torch.stack([tensor.to(torch.float64) for tensor in inputs])
     reduced = {
         dist.ReduceOp.SUM: stack.sum, dist.ReduceOp.AVG: stack.mean, dist.ReduceOp.MIN: stack.amin,
         dist.ReduceOp.MAX: stack.amax, dist.ReduceOp.PRODUCT: stack.prod,
     }[op](dim=0)  # type: ignore[operator]  # fmt: skip
-    return reduced if given[0].dtype.is_floating_point else reduced.trunc()
+    return reduced if inputs[0].dtype.is_floating_point else reduced.trunc()
 
 
 @settings(max_examples=25)
@@ -59,31 +59,31 @@ def expected(given: list[torch.Tensor], op: object) -> torch.Tensor:
     ),
 )  # fmt: skip
 def test_every_schedule_type_and_operation(
-    schedule: Schedule, lanes: int, eager: bool, calls: list[tuple[int, torch.dtype, object]]
+    schedule: Schedule, channels: int, eager: bool, calls: list[tuple[int, torch.dtype, object]]
 ) -> None:
     """Hundreds of vectors: what doubles say within the type's rounding, and every rank the very same bits.
 
     Ranks are threads here, and at most eight: two cores run them."""
-    with Members(schedule, lanes, eager=eager) as members:
+    with Members(schedule, channels, eager=eager) as members:
         for number, (elements, dtype, op) in enumerate(calls):
-            given = [values(rank, elements, dtype, number) for rank in range(schedule.ranks)]
-            found = [tensor.clone() for tensor in given]
-            assert members.reduce(found, op) == [None] * schedule.ranks
-            assert all(torch.equal(tensor, found[0]) for tensor in found)
-            wanted = expected(given, op)
+            inputs = [values(rank, elements, dtype, number) for rank in range(schedule.ranks)]
+            results = [tensor.clone() for tensor in inputs]
+            assert members.reduce(results, op) == [None] * schedule.ranks
+            assert all(torch.equal(tensor, results[0]) for tensor in results)
+            wanted = expected(inputs, op)
             if dtype.is_floating_point:
                 close = ROUNDING[dtype] * (4 if op == dist.ReduceOp.PRODUCT else 1)
-                torch.testing.assert_close(found[0].to(torch.float64), wanted, rtol=close, atol=close)
+                torch.testing.assert_close(results[0].to(torch.float64), wanted, rtol=close, atol=close)
             else:
-                assert torch.equal(found[0].to(torch.float64), wanted)
+                assert torch.equal(results[0].to(torch.float64), wanted)
 
 
 def test_the_same_as_gloo() -> None:
     """Two numbers have one sum, whoever adds them."""
     schedule = schedule_for("ring", 2)
-    given = [values(rank, 100_000, torch.float32, 1) for rank in range(2)]
-    with Members(schedule, cutting=Cutting()) as members, gloo_groups(2) as groups:
-        mine, theirs = ([tensor.clone() for tensor in given] for _ in range(2))
+    inputs = [values(rank, 100_000, torch.float32, 1) for rank in range(2)]
+    with Members(schedule, segmentation=SegmentationConfig()) as members, gloo_groups(2) as groups:
+        mine, theirs = ([tensor.clone() for tensor in inputs] for _ in range(2))
         assert members.reduce(mine) == [None, None]
         everywhere(2, lambda rank: groups[rank].allreduce(theirs[rank]).wait())
     assert all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))
@@ -94,7 +94,9 @@ def test_many_at_once_come_out_in_order(eager: bool) -> None:
     """As DDP's buckets: submitted one after the other, of different sizes, before the first is done."""
     schedule = schedule_for("2lha", 6, Options(groups=[[0, 2, 4], [1, 3], [5]]))
     sizes = [1, 5000, 17, 80_000, 3, 3, 20_000]
-    with Members(schedule, lanes=2, cutting=Cutting(1 << 10, 1 << 12, 4, 1 << 10), eager=eager) as members:
+    with Members(
+        schedule, channels=2, segmentation=SegmentationConfig(1 << 10, 1 << 12, 4, 1 << 10), eager=eager
+    ) as members:
 
         def rank_work(rank: int) -> list[torch.Tensor]:
             member = members.members[rank]
@@ -103,7 +105,7 @@ def test_many_at_once_come_out_in_order(eager: bool) -> None:
             for tensor in tensors:
                 sum_ = reduction_for(dist.ReduceOp.SUM, tensor.dtype)
                 assert sum_ is not None
-                member.engine.submit(tensor, schedule, sum_, lambda why: left.release())
+                member.engine.submit(tensor, schedule, sum_, lambda error: left.release())
             for _ in tensors:
                 assert left.acquire(timeout=30)
             return tensors
@@ -117,13 +119,13 @@ def test_ranks_that_mean_different_things_are_named(algo: str, eager: bool) -> N
     """Nobody hangs, nobody gets a sum."""
     schedule = schedule_for(algo, 4)
     with Members(schedule, eager=eager) as members:
-        given = [torch.ones(1000) for _ in range(4)]
-        given[2] = torch.ones(999, dtype=torch.float64)
-        for why in members.reduce(given):
-            assert why is not None
-            assert "rank 2: sum of 999 x float64" in why
-            assert "ranks 0, 1, 3: sum of 1000 x float32" in why
-        assert all("differs between ranks" in (why or "") for why in members.reduce([torch.ones(5)] * 4))
+        inputs = [torch.ones(1000) for _ in range(4)]
+        inputs[2] = torch.ones(999, dtype=torch.float64)
+        for error in members.reduce(inputs):
+            assert error is not None
+            assert "rank 2: sum of 999 x float64" in error
+            assert "ranks 0, 1, 3: sum of 1000 x float32" in error
+        assert all("differs between ranks" in (error or "") for error in members.reduce([torch.ones(5)] * 4))
 
 
 @pytest.mark.parametrize("eager", [False, True])
@@ -135,5 +137,5 @@ def test_a_rank_that_does_not_come_is_named(eager: bool) -> None:
         def rank_work(rank: int) -> str | None:
             return None if rank == 1 else members.members[rank].reduce(torch.ones(100), patience_s=20)
 
-        said = everywhere(4, rank_work)
-        assert all("was not done within 3 s: rank 1 did not take part" in str(said[rank]) for rank in (0, 2, 3)), said
+        errors = everywhere(4, rank_work)
+        assert all("timed out after 3 s: rank 1 did not take part" in str(errors[rank]) for rank in (0, 2, 3)), errors

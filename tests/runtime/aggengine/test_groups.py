@@ -66,15 +66,15 @@ def test_groups_that_overlap_sum_up_side_by_side(ranks: int, algo: str, seed: in
     schedule = two_levels(ranks) if algo == "2lha" else schedule_for(algo, ranks)
     plan = plan_of(tmp_path, schedule, flat_below=2000)
     ended = run_ranks(reduce_in_random_groups, ranks, seed, PLINK_BACKEND="on", PLINK_PLAN=plan)
-    found = results_of(ended)
-    assert [rank["wrong"] for rank in found] == [[]] * ranks
+    results = results_of(ended)
+    assert [rank["wrong"] for rank in results] == [[]] * ranks
     digests: dict[tuple[int, int], set[str]] = {}
-    for rank in found:
+    for rank in results:
         for key, digest in rank["digests"].items():
             digests.setdefault(key, set()).add(digest)
     assert len(digests) > 12
     assert all(len(same) == 1 for same in digests.values())
-    assert sum(sum(rank["engines"]) for rank in found) > ranks
+    assert sum(sum(rank["engines"]) for rank in results) > ranks
     assert f"plink: all-reduces of {ranks} ranks by" in ended[0].err
     assert not any("plink" in end.err for end in ended[1:])
 
@@ -85,13 +85,13 @@ def train_on_a_mesh() -> dict[str, Any]:
     rank = dist.get_rank()
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicas", "shards"))
     row, column = mesh.get_group("shards"), mesh.get_group("replicas")
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "backends": [dist.get_backend(row), dist.get_backend(column)],
         "engines": [getattr(group, "_engine", None) is not None for group in (row, column)],
     }
     dist.all_reduce(x := torch.full((5000,), float(rank)), group=row)
     dist.all_reduce(y := torch.full((5000,), float(rank)), group=column)
-    found["sums"] = [x[-1].item(), y[-1].item()]
+    results["sums"] = [x[-1].item(), y[-1].item()]
 
     def made(seed: int) -> nn.Module:
         torch.manual_seed(seed)
@@ -112,13 +112,13 @@ def train_on_a_mesh() -> dict[str, Any]:
 
     model = made(1)
     train(DistributedDataParallel(model, process_group=column, bucket_cap_mb=0.01))
-    found["ddp"] = weights(model)
+    results["ddp"] = weights(model)
     model = made(2)
     train(fully_shard(model, mesh=mesh))
-    found["fsdp"] = weights(model)
+    results["fsdp"] = weights(model)
     gc.collect()  # see train_all() in test_backend.py
     dist.destroy_process_group()
-    return found
+    return results
 
 
 def test_rows_and_columns_of_a_mesh_train(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_rows_and_columns_of_a_mesh_train(tmp_path: Path) -> None:
 def make_groups_again_and_again() -> list[tuple[int, int]]:
     """Returns how many files and threads this rank has after each."""
     dist.init_process_group("gloo")
-    rank, found = dist.get_rank(), []
+    rank, results = dist.get_rank(), []
     for k in range(9):
         members = [[0, 1, 2], [1, 3], [0, 2, 3]][k % 3]
         group = dist.new_group(members)
@@ -147,10 +147,10 @@ def make_groups_again_and_again() -> list[tuple[int, int]]:
             assert x.unique().tolist() == [float(sum(members))], x
             dist.destroy_process_group(group)
         del group
-        found.append((len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))))
+        results.append((len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))))
         dist.barrier()
     dist.destroy_process_group()
-    return found
+    return results
 
 
 def test_groups_that_are_destroyed_leave_nothing_behind(tmp_path: Path) -> None:

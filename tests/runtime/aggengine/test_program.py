@@ -5,54 +5,56 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plink.model.schedule import Schedule, make_schedule
-from plink.runtime.aggengine.cut import Cutting, cut
-from plink.runtime.aggengine.program import ADD, COPY, SEND, Action, compile_program
+from plink.runtime.aggengine.program import ADD, COPY, SEND, ProgramStep, compile_program
+from plink.runtime.aggengine.segmentation import SegmentationConfig, segment
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.verifier import verify
 from tests.runtime.aggengine.schedules import schedules
 
-Given = tuple[int, ...]  # how often each rank's contribution is in a cell
+Counts = tuple[int, ...]  # how often each rank's contribution is in a cell
 
 
-def rehearse(schedule: Schedule, elements: int, cutting: Cutting, lanes: int, eager: bool) -> list[list[Given]]:
+def simulate(
+    schedule: Schedule, elements: int, segmentation: SegmentationConfig, channels: int, eager: bool
+) -> list[list[Counts]]:
     """Run all ranks' programs; returns what each rank ends with in each cell. Fails when nobody can go on.
 
     ``eager``: everything arrives the moment it is sent, into the cell itself where the program lets it. Otherwise a
     reception begins at its turn only, and until then what was sent is in the sender's cell, whatever becomes of it.
     """
-    cells = cut(elements, 4, schedule.chunks, cutting)
-    own: list[Given] = [tuple(int(r == rank) for r in range(schedule.ranks)) for rank in range(schedule.ranks)]
+    cells = segment(elements, 4, schedule.chunks, segmentation)
+    own: list[Counts] = [tuple(int(r == rank) for r in range(schedule.ranks)) for rank in range(schedule.ranks)]
     places = {int(start): place for place, start in enumerate(cells.bounds)}
     state = [[mine] * (len(places) - 1) for mine in own]
-    programs = [compile_program(schedule, rank, cells, lanes) for rank in range(schedule.ranks)]
-    for lane in range(lanes):
-        _Rehearsal(state, [program.lanes[lane] for program in programs], places, eager).run()
+    programs = [compile_program(schedule, rank, cells, channels) for rank in range(schedule.ranks)]
+    for channel in range(channels):
+        _Simulation(state, [program.channels[channel] for program in programs], places, eager).run()
     return state
 
 
-class _Rehearsal:
+class _Simulation:
     def __init__(
-        self, state: list[list[Given]], todo: list[tuple[Action, ...]], places: dict[int, int], eager: bool
+        self, state: list[list[Counts]], todo: list[tuple[ProgramStep, ...]], places: dict[int, int], eager: bool
     ) -> None:
         self.state, self.todo, self.places, self.eager = state, todo, places, eager
         self.place = [0] * len(todo)
         self.sent: list[list[tuple[int, int]]] = [[] for _ in todo]  # of each rank's sends: peer, number on that wire
-        self.issued: dict[tuple[int, int], list[Action]] = {}  # what was sent over a wire
+        self.issued: dict[tuple[int, int], list[ProgramStep]] = {}  # what was sent over a wire
         self.taken: dict[tuple[int, int], int] = {}
-        self.held: dict[int, Action] = {}  # the reception of each rank that is in a buffer and not added yet
-        self.arrived: dict[tuple[int, int, int], list[Given]] = {}
+        self.held: dict[int, ProgramStep] = {}  # the reception of each rank that is in a buffer and not added yet
+        self.arrived: dict[tuple[int, int, int], list[Counts]] = {}
         self.expected = {
-            (action.peer, rank): [a for a in actions if a.what != SEND and a.peer == action.peer]
-            for rank, actions in enumerate(todo)
-            for action in actions
-            if action.what != SEND
+            (step.peer, rank): [a for a in steps if a.kind != SEND and a.peer == step.peer]
+            for rank, steps in enumerate(todo)
+            for step in steps
+            if step.kind != SEND
         }
 
     def run(self) -> None:
         ranks = range(len(self.todo))
         while sum(self.advance(rank) for rank in ranks):
             pass
-        assert all(p == len(actions) for p, actions in zip(self.place, self.todo, strict=True)), "nobody can go on"
+        assert all(p == len(steps) for p, steps in zip(self.place, self.todo, strict=True)), "nobody can go on"
         assert all(self.taken[wire] == len(cells) for wire, cells in self.issued.items()), "somebody is not heard"
 
     def advance(self, rank: int) -> bool:
@@ -61,49 +63,49 @@ class _Rehearsal:
             self.place[rank] += 1
         return self.place[rank] > begin or self.held.get(rank) != held
 
-    def execute(self, rank: int, action: Action) -> bool:
+    def execute(self, rank: int, step: ProgramStep) -> bool:
         """Do it, if it can be done now."""
-        if action.what == SEND:
-            wire = (rank, action.peer)
+        if step.kind == SEND:
+            wire = (rank, step.peer)
             line = self.issued.setdefault(wire, [])
             number = len(line)
-            line.append(action)
-            self.sent[rank].append((action.peer, number))
+            line.append(step)
+            self.sent[rank].append((step.peer, number))
             wanted = self.expected[wire][number]
-            same = (wanted.start, wanted.stop) == (action.start, action.stop)
+            same = (wanted.start, wanted.stop) == (step.start, step.stop)
             assert same, "messages of a pair come in another order than they are expected"
-            if self.eager and (wanted.what == ADD or wanted.early):
-                self.arrived[(*wire, number)] = self.read(rank, action)
-                if wanted.what == COPY:
-                    self.write(action.peer, action, self.read(rank, action))
+            if self.eager and (wanted.kind == ADD or wanted.early):
+                self.arrived[(*wire, number)] = self.read(rank, step)
+                if wanted.kind == COPY:
+                    self.write(step.peer, step, self.read(rank, step))
             return True
-        wire = (action.peer, rank)
-        number = self.taken.get(wire, 0) - (self.held.get(rank) == action)
+        wire = (step.peer, rank)
+        number = self.taken.get(wire, 0) - (self.held.get(rank) == step)
         if number >= len(self.issued.get(wire, [])):
             return False
-        if action.what == ADD and self.held.get(rank) != action:  # into a buffer, whatever the cell waits for
-            self.arrived.setdefault((*wire, number), self.read(action.peer, action))
+        if step.kind == ADD and self.held.get(rank) != step:  # into a buffer, whatever the cell waits for
+            self.arrived.setdefault((*wire, number), self.read(step.peer, step))
             self.taken[wire] = number + 1
-            self.held[rank] = action
-        if not all(self.left(rank, k) for k in action.after_sends):
+            self.held[rank] = step
+        if not all(self.left(rank, k) for k in step.after_sends):
             return False
-        if action.what == ADD:
-            pairs = zip(self.read(rank, action), self.arrived[(*wire, number)], strict=True)
-            self.write(rank, action, [tuple(a + b for a, b in zip(*pair, strict=True)) for pair in pairs])
+        if step.kind == ADD:
+            pairs = zip(self.read(rank, step), self.arrived[(*wire, number)], strict=True)
+            self.write(rank, step, [tuple(a + b for a, b in zip(*pair, strict=True)) for pair in pairs])
             del self.held[rank]
         else:
             if (*wire, number) not in self.arrived:
-                self.write(rank, action, self.read(action.peer, action))
+                self.write(rank, step, self.read(step.peer, step))
             self.taken[wire] = number + 1
         return True
 
-    def read(self, rank: int, action: Action) -> list[Given]:
+    def read(self, rank: int, step: ProgramStep) -> list[Counts]:
         """What stands at the rank where the action reads or writes."""
-        return self.state[rank][self.places[action.start] : self.places[action.stop]]
+        return self.state[rank][self.places[step.start] : self.places[step.stop]]
 
-    def write(self, rank: int, action: Action, values: list[Given]) -> None:
+    def write(self, rank: int, step: ProgramStep, values: list[Counts]) -> None:
         """The same, replaced."""
-        self.state[rank][self.places[action.start] : self.places[action.stop]] = values
+        self.state[rank][self.places[step.start] : self.places[step.stop]] = values
 
     def left(self, rank: int, k: int) -> bool:
         """Whether the rank's k-th send has left."""
@@ -116,10 +118,12 @@ class _Rehearsal:
     schedules(10), st.integers(1, 4000), st.integers(1, 3), st.integers(16, 2000), st.integers(1, 4), st.booleans()
 )  # fmt: skip
 def test_every_rank_ends_with_the_sum(
-    schedule: Schedule, elements: int, lanes: int, smallest: int, pieces: int, eager: bool
+    schedule: Schedule, elements: int, channels: int, smallest: int, pieces: int, eager: bool
 ) -> None:
     """Whatever the schedule, whether messages arrive as soon or as late as they can."""
-    state = rehearse(schedule, elements, Cutting(smallest, 8 * smallest, pieces, 2 * smallest), lanes, eager)
+    state = simulate(
+        schedule, elements, SegmentationConfig(smallest, 8 * smallest, pieces, 2 * smallest), channels, eager
+    )
     assert all(cell == (1,) * schedule.ranks for line in state for cell in line)
 
 
@@ -137,22 +141,24 @@ def test_what_is_sent_in_a_round_is_what_stood_there_before_it(givers: int, eage
     rows += [(2, 2, rank, last, 1, 1) for rank in range(ranks) if rank != 2]
     schedule = make_schedule("own", ranks, last + 1, rows)
     assert verify(schedule) == []
-    state = rehearse(schedule, 16 * (last + 1), Cutting(4, 1 << 20, 1), 1, eager)
+    state = simulate(schedule, 16 * (last + 1), SegmentationConfig(4, 1 << 20, 1), 1, eager)
     assert all(cell == (1,) * ranks for line in state for cell in line)
 
 
 def test_a_cell_is_not_overwritten_before_it_has_left() -> None:
     """Recursive doubling sends a cell and adds to it in the same round."""
     schedule = schedule_for("recursive-doubling", 2)
-    (lane,) = compile_program(schedule, 0, cut(8, 4, schedule.chunks, Cutting()), 1).lanes
-    assert [(action.what, action.after_sends) for action in lane] == [(SEND, ()), (ADD, (0,))]
+    (channel,) = compile_program(schedule, 0, segment(8, 4, schedule.chunks, SegmentationConfig()), 1).channels
+    assert [(step.kind, step.after_sends) for step in channel] == [(SEND, ()), (ADD, (0,))]
 
 
 def test_phases_of_different_cells_overlap() -> None:
     """A rank passes on its first sums long before it has received all that is to be added."""
     schedule = schedule_for("2lha", 4, Options(groups=[[0, 1], [2, 3]]))
-    (lane,) = compile_program(schedule, 0, cut(1 << 20, 4, schedule.chunks, Cutting(1 << 10, 1 << 20, 8)), 1).lanes
-    kinds = [action.what for action in lane if action.what != SEND]
+    (channel,) = compile_program(
+        schedule, 0, segment(1 << 20, 4, schedule.chunks, SegmentationConfig(1 << 10, 1 << 20, 8)), 1
+    ).channels
+    kinds = [step.kind for step in channel if step.kind != SEND]
     assert kinds.index(COPY) < len(kinds) / 4
     assert kinds[-1] == COPY
     assert ADD in kinds[3 * len(kinds) // 4 :]

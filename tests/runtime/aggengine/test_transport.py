@@ -5,14 +5,14 @@ import resource
 
 import pytest
 
-from plink.runtime.aggengine.transport import allow
+from plink.runtime.aggengine.transport import raise_file_limit
 from tests.runtime.ranks import results_of, run_ranks
 
 
 def allow_connections(soft: int, hard: int) -> tuple[int, int, int]:
     """Returns the limits of open files afterwards, and how many are open."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    allow(1000)
+    raise_file_limit(1000)
     return *resource.getrlimit(resource.RLIMIT_NOFILE), len(os.listdir("/proc/self/fd"))
 
 

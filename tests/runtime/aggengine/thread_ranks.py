@@ -12,29 +12,31 @@ import torch.distributed as dist
 
 from plink.model.schedule import Schedule
 from plink.runtime.aggengine.aggregation import Aggregation, SizeClass
-from plink.runtime.aggengine.cut import Cutting
 from plink.runtime.aggengine.eager import EagerTransport
 from plink.runtime.aggengine.engine import Engine
-from plink.runtime.aggengine.failures import AggregationError, Watch
-from plink.runtime.aggengine.meeting import FullMesh, meet
+from plink.runtime.aggengine.mesh import FullMesh, connect_mesh
 from plink.runtime.aggengine.reductions import reduction_for
+from plink.runtime.aggengine.segmentation import SegmentationConfig
 from plink.runtime.aggengine.transport import GlooTransport
+from plink.runtime.aggengine.watchdog import AggregationError, Watchdog
 
-FINE = Cutting(chunk_bytes=64, piece_bytes=2048, pieces=3, least_bytes=512)  # many cells of small vectors
+FINE = SegmentationConfig(
+    chunk_bytes=64, segment_bytes=2048, segments=3, min_segment_bytes=512
+)  # many cells of small vectors
 
 
 def everywhere(ranks: int, work: Callable[[int], Any], patience_s: float = 60.0) -> list[Any]:
     """What each rank's thread returned; what one raised is raised here."""
-    found: list[Any] = [None] * ranks
+    results: list[Any] = [None] * ranks
     errors: list[BaseException] = []
 
-    def one(rank: int) -> None:
+    def run_rank(rank: int) -> None:
         try:
-            found[rank] = work(rank)
+            results[rank] = work(rank)
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=one, args=(rank,), daemon=True) for rank in range(ranks)]
+    threads = [threading.Thread(target=run_rank, args=(rank,), daemon=True) for rank in range(ranks)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -42,7 +44,7 @@ def everywhere(ranks: int, work: Callable[[int], Any], patience_s: float = 60.0)
         assert not thread.is_alive(), "a rank hangs"
     for error in errors:
         raise error
-    return found
+    return results
 
 
 class Clock(threading.local):
@@ -66,10 +68,10 @@ class Member:
     def reduce(self, tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM, patience_s: float = 60.0) -> str | None:
         """All-reduce in place; what went wrong."""
         ended = threading.Event()
-        said: list[str | None] = []
+        errors: list[str | None] = []
 
-        def done(why: str | None) -> None:
-            said.append(why)
+        def done(error: str | None) -> None:
+            errors.append(error)
             ended.set()
 
         reduction = reduction_for(op, tensor.dtype)
@@ -79,7 +81,7 @@ class Member:
         except AggregationError as error:
             return str(error)
         assert ended.wait(patience_s), f"rank {self.rank} waits for ever"
-        return said[0]
+        return errors[0]
 
 
 class Members:
@@ -88,23 +90,23 @@ class Members:
     def __init__(
         self,
         schedule: Schedule,
-        lanes: int = 2,
-        cutting: Cutting = FINE,
+        channels: int = 2,
+        segmentation: SegmentationConfig = FINE,
         timeout_s: float = 20.0,
         eager: bool = False,
     ) -> None:
         self.schedule = schedule
         store = dist.HashStore()
-        aggregation = Aggregation((SizeClass(None, schedule.algo, schedule),), lanes, cutting)
+        aggregation = Aggregation((SizeClass(None, schedule.algo, schedule),), channels, segmentation)
 
         def join(rank: int) -> Member:
             timeout = timedelta(seconds=timeout_s)
-            mesh = FullMesh(rank, range(schedule.ranks), lanes)
+            mesh = FullMesh(rank, range(schedule.ranks), channels)
             transport = GlooTransport(dist.PrefixStore("t/", store), mesh, timeout * 2)
-            met = meet(dist.PrefixStore("e/", store), mesh, "127.0.0.1", 20) if eager else {}
+            met = connect_mesh(dist.PrefixStore("e/", store), mesh, "127.0.0.1", 20) if eager else {}
             short = EagerTransport(met, mesh, timeout * 2) if eager else None
-            watch = Watch(dist.PrefixStore("w/", store), rank, schedule.ranks, timeout, slow_s=1.0)
-            return Member(rank, Engine(aggregation, rank, transport, watch, short), schedule)
+            watchdog = Watchdog(dist.PrefixStore("w/", store), rank, schedule.ranks, timeout, slow_s=1.0)
+            return Member(rank, Engine(aggregation, rank, transport, watchdog, short), schedule)
 
         self.members: list[Member] = everywhere(schedule.ranks, join)
 

@@ -12,40 +12,40 @@ import pytest
 from plink.errors import PlinkError
 from plink.runtime.agileml.host import control_channel
 from plink.runtime.agileml.host.control_channel import ControlLine
-from runners.job.rank_line import RankLine
+from runners.job.rank_channel import RankChannel
 
 
 @pytest.fixture
-def agent() -> Iterator[RankLine]:
+def agent() -> Iterator[RankChannel]:
     """The other end."""
-    line = RankLine()
+    line = RankChannel()
     yield line
     line.close()
 
 
-def heard(agent: RankLine, number: int) -> list[Any]:
+def heard(agent: RankChannel, number: int) -> list[Any]:
     """So many messages that the agent gets."""
     found: list[str] = []
     while len(found) < number:
         assert select.select([agent], [], [], 10.0)[0], found
-        found += agent.turn()
+        found += agent.poll()
     return [json.loads(line) for line in found]
 
 
-def test_both_ends_hear_what_the_other_says(agent: RankLine) -> None:
+def test_both_ends_hear_what_the_other_says(agent: RankChannel) -> None:
     agent.send('{"do": "open", "partition": 3}')
     line = ControlLine(agent.name)
     line.send({"is": "hello", "text": "hé\n"})
     line.mention({"is": "alive"})
     assert heard(agent, 2) == [{"is": "hello", "text": "hé\n"}, {"is": "alive"}]
     agent.send('{"do": "bye"}')
-    agent.turn()
+    agent.poll()
     said = iter(line)
     assert [next(said), next(said)] == [{"do": "open", "partition": 3}, {"do": "bye"}]
     line.close()
 
 
-def test_what_is_long_comes_whole(agent: RankLine) -> None:
+def test_what_is_long_comes_whole(agent: RankChannel) -> None:
     line = ControlLine(agent.name)
     line.send({"text": "x" * 1_000_000})
     assert len(heard(agent, 1)[0]["text"]) == 1_000_000
@@ -54,23 +54,23 @@ def test_what_is_long_comes_whole(agent: RankLine) -> None:
     reader.start()
     agent.send(json.dumps({"text": "y" * 1_000_000}))
     while reader.is_alive():
-        agent.turn()
+        agent.poll()
         reader.join(0.001)
     assert len(found[0]["text"]) == 1_000_000
     line.close()
 
 
 @pytest.mark.parametrize("words", ["", "no JSON", "[{}]", "[" * 100_000])
-def test_what_is_no_message_is_passed_over(agent: RankLine, words: str) -> None:
+def test_what_is_no_message_is_passed_over(agent: RankChannel, words: str) -> None:
     line = ControlLine(agent.name)
     agent.send(words)
     agent.send('{"do": "bye"}')
-    agent.turn()
+    agent.poll()
     assert next(iter(line)) == {"do": "bye"}
     line.close()
 
 
-def test_when_the_agent_is_gone_nothing_more_is_heard(agent: RankLine) -> None:
+def test_when_the_agent_is_gone_nothing_more_is_heard(agent: RankChannel) -> None:
     line = ControlLine(agent.name)
     line.send({"is": "hello"})
     heard(agent, 1)
@@ -80,7 +80,7 @@ def test_when_the_agent_is_gone_nothing_more_is_heard(agent: RankLine) -> None:
     line.close()
 
 
-def test_last_words_are_sent(agent: RankLine) -> None:
+def test_last_words_are_sent(agent: RankChannel) -> None:
     line = ControlLine(agent.name)
     for number in range(50):
         line.send({"number": number})
@@ -88,7 +88,7 @@ def test_last_words_are_sent(agent: RankLine) -> None:
     assert [one["number"] for one in heard(agent, 50)] == list(range(50))
 
 
-def test_what_is_only_mentioned_does_not_pile_up(agent: RankLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_only_mentioned_does_not_pile_up(agent: RankChannel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_channel, "_MOST_WAITING", 0)
     line = ControlLine(agent.name)
     line.mention({"is": "alive"})
@@ -110,7 +110,7 @@ def test_with_nobody_at_the_other_end() -> None:
     gc.collect()
 
 
-def test_its_name_is_in_the_environment(agent: RankLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_name_is_in_the_environment(agent: RankChannel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(control_channel.VARIABLE, agent.name)
     line = ControlLine()
     line.send({"is": "hello"})

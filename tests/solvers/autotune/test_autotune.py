@@ -10,23 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plink.errors import UsageError
-from solvers.autotune.finetune import Settings, Step, blame, finetune
-from solvers.autotune.observed import Assignment, Observed, sent_bytes
+from solvers.autotune.finetune import FinetuneSettings, FinetuneState, blame, finetune
+from solvers.autotune.observed import MasterAssignment, ObservedTraffic, sent_bytes
 from solvers.autotune.quicktune import quicktune
 from solvers.autotune.trigger import changed
 from tests.solvers.ranks_on_paper import CHUNK, GROUPS, RATE, dealt, seen
 
 
-def balance(assignment: Assignment) -> float:
+def balance(assignment: MasterAssignment) -> float:
     """The most that a rank sends over the least."""
     load = sent_bytes(assignment, np.full(len(assignment.global_group), CHUNK)).sum(axis=1)
     return float(load.max() / load.min())
 
 
-def steps(assignment: Assignment, rates: npt.NDArray[np.float64], number: int) -> list[tuple[Assignment, float]]:
+def steps(
+    assignment: MasterAssignment, rates: npt.NDArray[np.float64], number: int
+) -> list[tuple[MasterAssignment, float]]:
     """Quicktune, and so many steps of Finetune: (masters, seconds) after each."""
     found = [quicktune(assignment, seen(assignment, rates)[0])]
-    step = Step()
+    step = FinetuneState()
     for _ in range(number):
         decision = finetune(found[-1], seen(found[-1], rates)[0], step)
         found.append(decision.assignment)
@@ -36,7 +38,7 @@ def steps(assignment: Assignment, rates: npt.NDArray[np.float64], number: int) -
 
 def test_what_is_sent_is_what_the_thesis_counts() -> None:
     """One chunk, two groups of two: 0 is the local and global master, 2 the local one of its group."""
-    assignment = Assignment([[0, 1], [2, 3]], np.array([[0, 2]], np.int32), np.array([0], np.int32))
+    assignment = MasterAssignment([[0, 1], [2, 3]], np.array([[0, 2]], np.int32), np.array([0], np.int32))
     assert sent_bytes(assignment, np.array([10.0])).tolist() == [
         [0, 10, 10, 0],
         [10, 0, 0, 0],
@@ -66,21 +68,21 @@ def test_after_it_has_recovered(slow: int) -> None:
     rates[slow] *= 4
     tuned = [one for one, _ in steps(uneven, rates, 15)]
     assert balance(tuned[-1]) < 1.05
-    last = finetune(tuned[-1], seen(tuned[-1], rates)[0], Step())
+    last = finetune(tuned[-1], seen(tuned[-1], rates)[0], FinetuneState())
     assert last.moved == ()
 
 
 def test_a_steady_network_is_left_alone() -> None:
     assignment = dealt(GROUPS, 64)
-    decision = finetune(assignment, seen(assignment, np.full(16, RATE))[0], Step(3, 8))
+    decision = finetune(assignment, seen(assignment, np.full(16, RATE))[0], FinetuneState(3, 8))
     assert decision.assignment is assignment
-    assert (decision.moved, decision.step) == ((), Step())
+    assert (decision.moved, decision.step) == ((), FinetuneState())
 
 
 def test_the_same_rank_again_loses_twice_as_many() -> None:
     rates = np.full(16, RATE)
     rates[2] /= 10
-    assignment, step, numbers = dealt(GROUPS, 256), Step(), []
+    assignment, step, numbers = dealt(GROUPS, 256), FinetuneState(), []
     for _ in range(4):
         decision = finetune(assignment, seen(assignment, rates)[0], step)
         assert decision.step.blamed == 2
@@ -93,7 +95,7 @@ def test_the_same_rank_again_loses_twice_as_many() -> None:
 def test_global_masters_go_first_and_local_ones_stay_in_their_group() -> None:
     rates = np.full(16, RATE)
     rates[5] /= 10
-    assignment, step, kinds = dealt(GROUPS, 64), Step(), []
+    assignment, step, kinds = dealt(GROUPS, 64), FinetuneState(), []
     for _ in range(8):
         decision = finetune(assignment, seen(assignment, rates)[0], step)
         if decision.step.blamed != 5:
@@ -108,9 +110,9 @@ def test_global_masters_go_first_and_local_ones_stay_in_their_group() -> None:
 
 def test_a_rank_alone_in_its_group_has_nothing_to_give_but_what_is_global() -> None:
     groups = [[0], [1, 2]]
-    assignment = Assignment(groups, np.array([[0, 1], [0, 2]], np.int32), np.array([1, 1], np.int32))
+    assignment = MasterAssignment(groups, np.array([[0, 1], [0, 2]], np.int32), np.array([1, 1], np.int32))
     rates = np.array([RATE / 100, RATE, RATE])
-    decision = finetune(assignment, seen(assignment, rates)[0], Step())
+    decision = finetune(assignment, seen(assignment, rates)[0], FinetuneState())
     assert (decision.moved, decision.step.blamed) == ((), 0)
     assert "0 of its masters move" in decision.reason
 
@@ -126,7 +128,7 @@ def test_whatever_is_seen_masters_stay_masters(data: st.DataObject) -> None:
     assignment = dealt(groups, data.draw(st.integers(1, 20)))
     n = sum(sizes)
     random_rates = random.lognormal(0, 1, n) * RATE
-    step = Step()
+    step = FinetuneState()
     for _ in range(4):
         observed, _ = seen(assignment, random_rates)
         decision = finetune(assignment, observed, step)
@@ -139,12 +141,12 @@ def test_whatever_is_seen_masters_stay_masters(data: st.DataObject) -> None:
 def test_blame_is_load_and_time() -> None:
     """Two ranks, one sends twice as much at the same rate: l = 1 and 0, t = 4/3 and 2/3."""
     sent = np.array([[0.0, 2e6], [1e6, 0.0]])
-    observed = Observed(sent, np.where(sent > 0, 1e6, np.nan), np.where(sent > 0, 0.0, np.nan))
-    assert blame(observed, Settings()) == pytest.approx([1 + 4 / 3, 2 / 3])
-    assert blame(observed, Settings(beta=0)) == pytest.approx([4 / 3, 2 / 3])
-    assert blame(observed, Settings(gamma=0)) == pytest.approx([1, 0])
-    slow_path = Observed(sent, observed.bytes_per_s, np.where(sent > 0, [[0, 0], [3.0, 0]], np.nan))
-    assert blame(slow_path, Settings(beta=0)) == pytest.approx([2 / 3, 4 / 3])
+    observed = ObservedTraffic(sent, np.where(sent > 0, 1e6, np.nan), np.where(sent > 0, 0.0, np.nan))
+    assert blame(observed, FinetuneSettings()) == pytest.approx([1 + 4 / 3, 2 / 3])
+    assert blame(observed, FinetuneSettings(beta=0)) == pytest.approx([4 / 3, 2 / 3])
+    assert blame(observed, FinetuneSettings(gamma=0)) == pytest.approx([1, 0])
+    slow_path = ObservedTraffic(sent, observed.bytes_per_s, np.where(sent > 0, [[0, 0], [3.0, 0]], np.nan))
+    assert blame(slow_path, FinetuneSettings(beta=0)) == pytest.approx([2 / 3, 4 / 3])
 
 
 @pytest.mark.parametrize(
@@ -164,10 +166,10 @@ def test_when_to_look_again(throughputs: list[float], expected: bool) -> None:
     assert changed(throughputs) is expected
 
 
-def broken(name: str, value: Any) -> Observed:
+def broken(name: str, value: Any) -> ObservedTraffic:
     """An observation with one thing wrong."""
     zero = np.zeros((2, 2))
-    return Observed(**{"sent_bytes": zero, "bytes_per_s": zero, "rtt_s": zero, name: value})
+    return ObservedTraffic(**{"sent_bytes": zero, "bytes_per_s": zero, "rtt_s": zero, name: value})
 
 
 @pytest.mark.parametrize(
@@ -188,7 +190,7 @@ def test_a_rank_carries_what_its_slower_direction_does_and_a_silent_one_what_oth
     """Rank 0 sends 60 and gets 10, rank 1 sends 10 and gets 20, rank 2 only gets, rank 3 does nothing."""
     rates = np.full((4, 4), np.nan)
     rates[0, 1], rates[1, 0], rates[0, 2] = 20.0, 10.0, 40.0
-    assert Observed(np.nan_to_num(rates), rates, rates).rates().tolist() == [10.0, 10.0, 40.0, 20.0]
+    assert ObservedTraffic(np.nan_to_num(rates), rates, rates).rates().tolist() == [10.0, 10.0, 40.0, 20.0]
 
 
 def test_nothing_was_seen() -> None:
@@ -202,4 +204,4 @@ def test_nothing_was_seen() -> None:
 )
 def test_what_is_no_assignment(local: list[list[int]], group: list[int]) -> None:
     with pytest.raises(UsageError, match="masters"):
-        Assignment([[0, 1], [2, 3]], np.array(local, np.int32), np.array(group, np.int32))
+        MasterAssignment([[0, 1], [2, 3]], np.array(local, np.int32), np.array(group, np.int32))

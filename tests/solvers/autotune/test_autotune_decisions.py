@@ -9,7 +9,9 @@ import pytest
 
 from plink.errors import UsageError
 from solvers.autotune import finetune as fine
-from solvers.autotune.course import (
+from solvers.autotune.observed import MasterAssignment, ObservedTraffic
+from solvers.autotune.quicktune import quicktune
+from solvers.autotune.trajectory import (
     DONE,
     FINETUNE,
     QUICKTUNE,
@@ -19,14 +21,12 @@ from solvers.autotune.course import (
     TUNING,
     WAIT,
     WATCH,
-    Course,
-    Decision,
-    Settings,
-    Stretch,
+    AutotuneSettings,
+    ObservedInterval,
+    TuningDecision,
+    TuningTrajectory,
     decide,
 )
-from solvers.autotune.observed import Assignment, Observed
-from solvers.autotune.quicktune import quicktune
 from solvers.autotune.trigger import changed
 from tests.solvers.ranks_on_paper import dealt
 
@@ -41,16 +41,16 @@ def rank_0_at(share: float) -> Rates:
     return np.array([share, 1.0, 1.0, 1.0])
 
 
-def carrying(rates: Rates) -> Observed:
+def carrying(rates: Rates) -> ObservedTraffic:
     """What was seen where ranks carry so much: each to all in proportion to what these carry."""
     between = np.outer(rates, rates) / rates.sum()
-    return Observed(between, between, np.zeros((RANKS, RANKS)))
+    return ObservedTraffic(between, between, np.zeros((RANKS, RANKS)))
 
 
-def mastering(*chunks: int) -> Assignment:
+def mastering(*chunks: int) -> MasterAssignment:
     """Four ranks in one group, of which each masters so many chunks."""
     local = np.repeat(np.arange(RANKS), chunks)[:, None].astype(np.int32)
-    return Assignment([[0, 1, 2, 3]], local, np.zeros(len(local), np.int32))
+    return MasterAssignment([[0, 1, 2, 3]], local, np.zeros(len(local), np.int32))
 
 
 FAIR = dealt([[0, 1, 2, 3]], CHUNKS)
@@ -58,26 +58,26 @@ RELIEVED = quicktune(FAIR, carrying(rank_0_at(0.5)), 0.3)
 
 
 def after(
-    course: Course, megas: list[float], rates: Rates = EVEN, settings: Settings | None = None
-) -> tuple[Course, Decision]:
+    course: TuningTrajectory, megas: list[float], rates: Rates = EVEN, settings: AutotuneSettings | None = None
+) -> tuple[TuningTrajectory, TuningDecision]:
     """Where it stands after stretches of so many MB/s."""
     decision = None
     for mega in megas:
-        stretch = Stretch(course.epoch, 1, round(mega * 1e6), 1.0, carrying(rates))
-        course, decision = decide(course, stretch, settings or Settings())
+        stretch = ObservedInterval(course.epoch, 1, round(mega * 1e6), 1.0, carrying(rates))
+        course, decision = decide(course, stretch, settings or AutotuneSettings())
     assert decision is not None
     return course, decision
 
 
-def tuned(assignment: Assignment, best: Assignment, had: float = 100.0, **more: float) -> Course:
+def tuned(assignment: MasterAssignment, best: MasterAssignment, had: float = 100.0, **more: float) -> TuningTrajectory:
     """A job in the middle of being tuned; ``had``, ``peak`` in MB/s."""
     peak = more.pop("peak", had) * 1e6
-    course = Course(assignment, epoch=3, state=TUNING, best=(best, had * 1e6), peak=peak)
+    course = TuningTrajectory(assignment, epoch=3, state=TUNING, best=(best, had * 1e6), peak=peak)
     return replace(course, **more)  # type: ignore[arg-type]
 
 
 def test_it_takes_two_windows_to_know_a_job() -> None:
-    course = Course(FAIR)
+    course = TuningTrajectory(FAIR)
     for number in range(1, 21):
         course, decision = after(course, [100.0])
         assert (decision.action, decision.reason) == (WATCH, KNOWING if number < 6 else SAME)
@@ -87,7 +87,7 @@ def test_it_takes_two_windows_to_know_a_job() -> None:
 
 def test_a_program_that_slows_down_is_what_is_usual_from_then_on() -> None:
     """At the second slower stretch it is seen, at the third it is sure to be all three."""
-    course, decision = after(Course(FAIR), [100.0] * 6 + [50.0])
+    course, decision = after(TuningTrajectory(FAIR), [100.0] * 6 + [50.0])
     assert decision.reason == SAME
     course, decision = after(course, [50.0])
     assert decision.reason != SAME
@@ -100,7 +100,7 @@ def test_a_program_that_slows_down_is_what_is_usual_from_then_on() -> None:
 
 
 def test_when_a_rank_slows_down_all_masters_are_dealt_anew() -> None:
-    course, _ = after(Course(FAIR, epoch=7, again=True), [100.0] * 6)
+    course, _ = after(TuningTrajectory(FAIR, epoch=7, again=True), [100.0] * 6)
     course, decision = after(course, [50.0, 48.0], rank_0_at(0.5))
     assert decision.action == QUICKTUNE
     assert decision.assignment is course.assignment
@@ -112,7 +112,7 @@ def test_when_a_rank_slows_down_all_masters_are_dealt_anew() -> None:
 
 
 def test_where_masters_are_in_proportion_already_nothing_is_dealt() -> None:
-    course, _ = after(Course(RELIEVED), [100.0] * 6)
+    course, _ = after(TuningTrajectory(RELIEVED), [100.0] * 6)
     course, decision = after(course, [50.0, 50.0], rank_0_at(0.5))
     assert decision.action == WATCH
     assert (course.state, course.throughputs, course.rates, course.epoch) == (STEADY, (), (), 0)
@@ -121,7 +121,7 @@ def test_where_masters_are_in_proportion_already_nothing_is_dealt() -> None:
 @pytest.mark.parametrize(("mega", "begins"), [(70.0, False), (69.0, True), (130.0, False), (131.0, True)])
 def test_after_tuning_it_is_tuned_again_if_that_did_not_last(mega: float, begins: bool) -> None:
     """By one and a half times what is a change, three tenths, over one window."""
-    begun = Course(RELIEVED, expected=100e6)
+    begun = TuningTrajectory(RELIEVED, expected=100e6)
     course, decision = after(begun, [mega] * 2)
     assert decision.reason == KNOWING
     course, decision = after(course, [mega])
@@ -133,26 +133,28 @@ def test_after_tuning_it_is_tuned_again_if_that_did_not_last(mega: float, begins
 
 
 def test_but_only_once() -> None:
-    course, decision = after(Course(RELIEVED, expected=100e6, again=True), [50.0] * 5)
+    course, decision = after(TuningTrajectory(RELIEVED, expected=100e6, again=True), [50.0] * 5)
     assert (decision.reason, course.expected) == (KNOWING, 100e6)
     course, decision = after(course, [50.0])
     assert (decision.reason, course.expected, course.again) == (SAME, None, True)
 
 
 def test_what_did_not_arrive_is_waited_for_five_times() -> None:
-    course, stretch = Course(FAIR, epoch=4), Stretch(2, 1, 1, 1.0, carrying(EVEN))
+    course, stretch = TuningTrajectory(FAIR, epoch=4), ObservedInterval(2, 1, 1, 1.0, carrying(EVEN))
     for number in range(1, 6):
-        course, decision = decide(course, stretch, Settings())
+        course, decision = decide(course, stretch, AutotuneSettings())
         assert (decision.action, course.waits, course.epoch) == (WAIT, number, 4)
-    course, decision = decide(course, stretch, Settings())
+    course, decision = decide(course, stretch, AutotuneSettings())
     assert (decision.action, course.waits, course.epoch) == (RESEND, 0, 3)
     assert decision.assignment is FAIR
 
 
 def test_a_stretch_without_traffic_says_nothing() -> None:
-    nothing = Observed(*(np.zeros((RANKS, RANKS)) for _ in range(3)))
+    nothing = ObservedTraffic(*(np.zeros((RANKS, RANKS)) for _ in range(3)))
     for size, seconds, observed in ((0, 1.0, carrying(EVEN)), (100, 0.0, carrying(EVEN)), (100, 1.0, nothing)):
-        course, decision = decide(Course(FAIR), Stretch(0, 1, size, seconds, observed), Settings())
+        course, decision = decide(
+            TuningTrajectory(FAIR), ObservedInterval(0, 1, size, seconds, observed), AutotuneSettings()
+        )
         assert decision.action == WATCH
         assert course.throughputs == ()
 
@@ -187,9 +189,9 @@ def test_there_is_no_going_back_to_what_was_no_faster_and_is_uneven_too(mega: fl
 
 
 def test_where_ranks_carry_alike_uneven_masters_are_dealt_anew() -> None:
-    begun = replace(tuned(RELIEVED, RELIEVED, idle=1), step=fine.Step(2, 8))
+    begun = replace(tuned(RELIEVED, RELIEVED, idle=1), step=fine.FinetuneState(2, 8))
     course, decision = after(begun, [100.0])
-    assert (decision.action, course.step) == (QUICKTUNE, fine.Step())
+    assert (decision.action, course.step) == (QUICKTUNE, fine.FinetuneState())
     assert np.array_equal(course.assignment.local_masters, FAIR.local_masters)
     assert (course.idle, course.tuned, course.epoch, course.state) == (2, 1, 4, TUNING)
 
@@ -205,17 +207,17 @@ def test_where_ranks_carry_alike_uneven_masters_are_dealt_anew() -> None:
         ({"change": 1.0}, {"change": 0.999}),
         ({"alike": -0.001}, {"alike": 0}),
         ({"gain": 1}, {"gain": 0.0}),
-        ({"finetune": fine.Settings(epsilon=0.999)}, {"finetune": fine.Settings(epsilon=1.0)}),
-        ({"finetune": fine.Settings(epsilon=math.nan)}, {"finetune": fine.Settings(epsilon=2.0)}),
+        ({"finetune": fine.FinetuneSettings(epsilon=0.999)}, {"finetune": fine.FinetuneSettings(epsilon=1.0)}),
+        ({"finetune": fine.FinetuneSettings(epsilon=math.nan)}, {"finetune": fine.FinetuneSettings(epsilon=2.0)}),
         ({"window": True}, {"window": 2}),
         ({"window": 2.5}, {"window": 2}),
         ({"gain": math.nan}, {"gain": 0.5}),
     ],
 )
 def test_settings_make_sense_up_to_their_limits(wrong: dict[str, float], right: dict[str, float]) -> None:
-    Settings(**right)  # type: ignore[arg-type]
+    AutotuneSettings(**right)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="settings"):
-        Settings(**wrong)  # type: ignore[arg-type]
+        AutotuneSettings(**wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("now", "expected"), [(56.0, False), (55.0, True), (144.0, False), (145.0, True)])

@@ -3,20 +3,20 @@
 import numpy as np
 import pytest
 
-from solvers.autotune.finetune import Settings, Step, blame, finetune
-from solvers.autotune.observed import Assignment, Observed, sent_bytes
+from solvers.autotune.finetune import FinetuneSettings, FinetuneState, blame, finetune
+from solvers.autotune.observed import MasterAssignment, ObservedTraffic, sent_bytes
 from solvers.autotune.quicktune import quicktune
 from tests.solvers.ranks_on_paper import dealt
 
 
-def masters(groups: list[list[int]], local: list[list[int]], of_all: list[int]) -> Assignment:
-    return Assignment(groups, np.array(local, np.int32), np.array(of_all, np.int32))
+def masters(groups: list[list[int]], local: list[list[int]], of_all: list[int]) -> MasterAssignment:
+    return MasterAssignment(groups, np.array(local, np.int32), np.array(of_all, np.int32))
 
 
-def sending(load: list[float], rate: float = 1.0, rtt: float = 0.0) -> Observed:
+def sending(load: list[float], rate: float = 1.0, rtt: float = 0.0) -> ObservedTraffic:
     """Each rank sends so much to the next one."""
     sent = np.roll(np.diag(load), 1, axis=1)
-    return Observed(sent, np.where(sent > 0, rate, np.nan), np.where(sent > 0, rtt, np.nan))
+    return ObservedTraffic(sent, np.where(sent > 0, rate, np.nan), np.where(sent > 0, rtt, np.nan))
 
 
 def test_blame_is_as_it_is_defined_rank_by_rank() -> None:
@@ -30,38 +30,39 @@ def test_blame_is_as_it_is_defined_rank_by_rank() -> None:
         load.append(sum(sent[i, j] for j in there))
         worst = max((rtt[i, j] for j in there), default=0.0)
         times.append(worst + (load[i] / sum(rate[i, j] for j in there) if there else 0.0))
-    observed = Observed(sent, np.where(sent > 0, rate, np.nan), np.where(sent > 0, rtt, np.nan))
+    observed = ObservedTraffic(sent, np.where(sent > 0, rate, np.nan), np.where(sent > 0, rtt, np.nan))
     mean = sum(times) / 5
     expected = [0.3 * one / max(load) + 2.0 * time / mean for one, time in zip(load, times, strict=True)]
-    assert blame(observed, Settings(beta=0.3, gamma=2.0)) == pytest.approx(expected)
+    assert blame(observed, FinetuneSettings(beta=0.3, gamma=2.0)) == pytest.approx(expected)
     # What is told of pairs that nothing was sent between counts nothing.
-    assert blame(Observed(sent, rate, rtt), Settings(beta=0.3, gamma=2.0)) == pytest.approx(expected)
+    assert blame(ObservedTraffic(sent, rate, rtt), FinetuneSettings(beta=0.3, gamma=2.0)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("most", "moves"), [(1.5, False), (1.51, True)])
 def test_masters_move_when_the_most_blame_is_more_than_epsilon_times_the_least(most: float, moves: bool) -> None:
     """By time alone: twice the load at the same rate is twice the blame."""
-    settings = Settings(beta=0.0, epsilon=1.5)
-    decision = finetune(dealt([[0, 1]], 4), sending([most, 1.0]), Step(0, 2), settings)
+    settings = FinetuneSettings(beta=0.0, epsilon=1.5)
+    decision = finetune(dealt([[0, 1]], 4), sending([most, 1.0]), FinetuneState(0, 2), settings)
     assert bool(decision.moved) == moves
-    assert decision.step == (Step(0, 4) if moves else Step())
+    assert decision.step == (FinetuneState(0, 4) if moves else FinetuneState())
     assert ("rank 0" in decision.reason) == moves
 
 
 @pytest.mark.parametrize(
-    ("step", "number"), [(Step(), 1), (Step(1, 8), 1), (Step(0, 3), 6), (Step(0, 1 << 16), 1 << 16)]
+    ("step", "number"),
+    [(FinetuneState(), 1), (FinetuneState(1, 8), 1), (FinetuneState(0, 3), 6), (FinetuneState(0, 1 << 16), 1 << 16)],
 )
-def test_the_same_rank_to_blame_again_loses_twice_as_many_up_to_a_limit(step: Step, number: int) -> None:
+def test_the_same_rank_to_blame_again_loses_twice_as_many_up_to_a_limit(step: FinetuneState, number: int) -> None:
     assignment = masters([[0, 1]], [[0]] * 8, [0] * 8)
     decision = finetune(assignment, sending([3.0, 1.0]), step)
-    assert decision.step == Step(0, number)
+    assert decision.step == FinetuneState(0, number)
     assert decision.moved == tuple((chunk, 0, 1, "global") for chunk in range(min(8, number)))
     assert decision.assignment.local_masters[:, 0].tolist() == [1] * min(8, number) + [0] * (8 - min(8, number))
 
 
 def test_a_global_master_goes_to_the_least_blamed_rank_of_all_and_takes_its_chunk_to_that_group() -> None:
     assignment = masters([[0, 1], [2, 3]], [[1, 2], [0, 2], [0, 3]], [1, 0, 0])
-    decision = finetune(assignment, sending([9.0, 4.0, 2.0, 1.0]), Step())
+    decision = finetune(assignment, sending([9.0, 4.0, 2.0, 1.0]), FinetuneState())
     assert decision.moved == ((1, 0, 3, "global"),)
     assert decision.assignment.local_masters.tolist() == [[1, 2], [0, 3], [0, 3]]
     assert decision.assignment.global_group.tolist() == [1, 1, 0]
@@ -70,9 +71,9 @@ def test_a_global_master_goes_to_the_least_blamed_rank_of_all_and_takes_its_chun
 
 def test_a_local_master_goes_to_the_least_blamed_rank_of_its_group() -> None:
     assignment = masters([[0, 1], [2, 3, 4]], [[0, 3], [1, 2]], [0, 0])
-    decision = finetune(assignment, sending([1.0, 2.0, 9.0, 5.0, 4.0]), Step(2, 1))
+    decision = finetune(assignment, sending([1.0, 2.0, 9.0, 5.0, 4.0]), FinetuneState(2, 1))
     assert decision.moved == ((1, 2, 4, "local"),)
-    assert decision.step == Step(2, 2)
+    assert decision.step == FinetuneState(2, 2)
     assert decision.assignment.local_masters.tolist() == [[0, 3], [1, 4]]
     assert decision.assignment.global_group.tolist() == [0, 0]
     assert "rank 2" in decision.reason
@@ -103,7 +104,7 @@ def test_rates_within_a_share_of_their_median_are_taken_for_it(alike: float, few
     """One rank at half of what the others carry; the rest as much as each other."""
     rates = np.array([0.5, 1.0, 1.0, 1.0])
     between = np.outer(rates, rates) / rates.sum()
-    found = quicktune(dealt([[0, 1, 2, 3]], 28), Observed(between, between, between), alike)
+    found = quicktune(dealt([[0, 1, 2, 3]], 28), ObservedTraffic(between, between, between), alike)
     chunks = np.bincount(found.local_masters.ravel(), minlength=4).tolist()
     assert chunks == ([4, 8, 8, 8] if fewer else [7] * 4)
 
@@ -112,7 +113,7 @@ def test_groups_weigh_what_their_members_carry_together() -> None:
     """Ranks that carry 1 and 2, 3 and 6: a quarter and three quarters of the chunks, and these one to two."""
     rates = np.array([1.0, 2.0, 3.0, 6.0])
     between = np.outer(rates, rates) / rates.sum()
-    found = quicktune(dealt([[0, 1], [2, 3]], 24), Observed(between, between, between))
+    found = quicktune(dealt([[0, 1], [2, 3]], 24), ObservedTraffic(between, between, between))
     assert np.bincount(found.global_group).tolist() == [6, 18]
     assert np.bincount(found.local_masters.ravel()).tolist() == [8, 16, 8, 16]
     assert np.bincount(found.global_masters).tolist() == [2, 4, 6, 12]

@@ -49,7 +49,7 @@ def test_a_blend_of_prices_is_weighed(model: str) -> None:
 
 def test_names_are_those_of_the_catalogue_and_of_what_libraries_mix() -> None:
     assert set(NAMES) == {*ALGORITHMS, "nccl"}
-    with pytest.raises(UsageError, match=r"--algo rong: there are ring, .*, nccl$"):
+    with pytest.raises(UsageError, match=r"--algo rong: choose one of ring, .*, nccl$"):
         parts_of("rong", 1e6)
 
 
@@ -62,5 +62,5 @@ def test_the_model_is_the_most_telling_that_the_network_allows() -> None:
     assert model_for("auto", dataclasses.replace(shared, capacities=guessed)) == "latency"
     for name in MODELS:
         assert model_for(name, shared) == name
-    with pytest.raises(UsageError, match="--model best: there are auto, latency, alpha-beta, contention"):
+    with pytest.raises(UsageError, match="--model best: choose one of auto, latency, alpha-beta, contention"):
         model_for("best", shared)

@@ -11,8 +11,8 @@ from plink.errors import NoAnswer, UsageError
 from plink.model.schedule import make_schedule
 from solvers.costs.by_name import pattern_for
 from solvers.costs.closed_forms import closed_form
-from solvers.costs.evaluator import MODELS, PACES, evaluate
-from solvers.costs.patterns import everyone_pattern, pattern_of
+from solvers.costs.evaluator import MODELS, TIMING_MODELS, evaluate
+from solvers.costs.patterns import all_to_all_pattern, pattern_of
 from solvers.schedules.catalogue import ALGORITHMS, schedule_for
 from tests.solvers.costs.test_cost_models import fabric, options_for
 
@@ -38,8 +38,8 @@ def test_prices_that_are_asked_for_in_turns_are_the_same_as_alone(model: str) ->
     """Of everyone to everyone only how many ranks each host has counts, and that is looked up."""
     found = fabric(9, seed=1)
     orders = [np.array(order) for order in ([0, 1, 2, 3], [3, 2, 1, 0], [0, 0, 1, 2], [5, 6, 7, 8], [2, 0, 1, 0])]
-    price = closed_form(everyone_pattern(4), found, 1e6, model)
-    alone = [closed_form(everyone_pattern(4), found, 1e6, model)(order) for order in orders]
+    price = closed_form(all_to_all_pattern(4), found, 1e6, model)
+    alone = [closed_form(all_to_all_pattern(4), found, 1e6, model)(order) for order in orders]
     for _ in range(2):
         assert [price(order) for order in orders] == alone
     assert alone[0] == alone[1]
@@ -64,22 +64,22 @@ def test_everyone_to_everyone_by_hand() -> None:
         group_in_gbps=np.array([4.0, np.inf]),
     )
     order = np.array([0, 0, 1, 2])
-    price = {model: closed_form(everyone_pattern(4), found, 4e6, model)(order) for model in MODELS}
+    price = {model: closed_form(all_to_all_pattern(4), found, 4e6, model)(order) for model in MODELS}
     assert price["latency"] == 50.0
     assert price["alpha-beta"] == pytest.approx(2 * (25 + 4000))
     assert price["contention"] == pytest.approx(2 * (25 + 6000 * 2 ** (1 / 16)))
     found.rtt_us[0, 2] = found.rtt_us[2, 0] = np.nan
     with pytest.raises(NoAnswer, match="the round trip h0 - h2"):
-        closed_form(everyone_pattern(4), found, 4e6, "latency")(order)
+        closed_form(all_to_all_pattern(4), found, 4e6, "latency")(order)
 
 
-@given(st.sampled_from(PACES))
-def test_a_pair_of_the_way_back_need_not_be_known_for_its_latency(pace: str) -> None:
+@given(st.sampled_from(TIMING_MODELS))
+def test_a_pair_of_the_way_back_need_not_be_known_for_its_latency(timing: str) -> None:
     """Which prices the way there."""
     found = fabric(3)
     found.rtt_us[0, 1] = found.rtt_us[1, 0] = 35.0
     found.rtt_us[1, 2] = found.rtt_us[2, 1] = np.nan
-    schedule = make_schedule("mine", 3, 1, [(0, 0, 1, 0, 1, 0), (1, 1, 2, 0, 1, 1)], pace=pace)
+    schedule = make_schedule("mine", 3, 1, [(0, 0, 1, 0, 1, 0), (1, 1, 2, 0, 1, 1)], pace=timing)
     assert evaluate(schedule, found, np.arange(3), 1e6, "latency").cost_us == 35.0
     assert closed_form(pattern_of(schedule), found, 1e6, "latency")(np.arange(3)) == 35.0
     for model in ("alpha-beta", "contention"):
@@ -93,6 +93,6 @@ def test_a_pair_of_the_way_back_need_not_be_known_for_its_latency(pace: str) -> 
 
 def test_what_has_no_price_is_refused_before_any_order_is_seen() -> None:
     with pytest.raises(UsageError, match="--model guess"):
-        closed_form(everyone_pattern(4), fabric(4), 1e6, "guess")
+        closed_form(all_to_all_pattern(4), fabric(4), 1e6, "guess")
     with pytest.raises(UsageError, match="--size"):
-        closed_form(everyone_pattern(4), fabric(4), 0.0, "latency")
+        closed_form(all_to_all_pattern(4), fabric(4), 0.0, "latency")

@@ -9,7 +9,7 @@ import pytest
 from plink.errors import NoAnswer
 from plink.model.schedule import Schedule, make_schedule
 from solvers.costs.closed_forms import closed_form
-from solvers.costs.evaluator import Price, evaluate, way_there
+from solvers.costs.evaluator import Price, evaluate, reduce_phase
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import pattern_of
 from solvers.schedules.catalogue import schedule_for
@@ -154,23 +154,23 @@ def test_two_ways_that_are_equally_busy_are_later_than_one(way: str, backwards: 
 
 
 @pytest.mark.parametrize(
-    ("pace", "cost"),
+    ("timing", "cost"),
     [
         ("rounds", 55 + 70),  # every round waits for its longest hop
         ("chain", 55 + 30),  # b waits for both that it sends on; the 70 us wait for nothing
         ("pipeline", 40 + 55 + 30 + 70),  # every link once
     ],
 )
-def test_the_three_paces_of_one_schedule_by_hand(pace: str, cost: float) -> None:
+def test_three_timing_models_of_one_schedule_by_hand(timing: str, cost: float) -> None:
     """a to b (40 us) and c to b (55), then b on to e (30) and c to d (70); the way back counts for nothing."""
     fabric = wide()
     for a, b, us in ((1, 2, 55.0), (1, 4, 30.0), (2, 3, 70.0)):
         fabric.rtt_us[a, b] = fabric.rtt_us[b, a] = us
     rows = [(0, 0, 1, 0, 1, 0), (0, 2, 1, 0, 1, 0), (1, 1, 4, 0, 1, 0), (1, 2, 3, 0, 1, 0), (2, 4, 0, 0, 1, 1)]
     for order in (rows, [rows[1], rows[0], *rows[2:]]):
-        schedule = make_schedule("mine", 5, 1, order, pace=pace)
+        schedule = make_schedule("mine", 5, 1, order, pace=timing)
         assert priced(schedule, fabric, "latency").cost_us == cost
-        there = make_schedule("mine", 5, 1, order[:-1], pace=pace)
+        there = make_schedule("mine", 5, 1, order[:-1], pace=timing)
         assert priced(there, fabric, "latency").cost_us == cost
         assert closed_form(pattern_of(there), fabric, 1e6, "latency")(np.arange(5)) == cost
 
@@ -178,10 +178,10 @@ def test_the_three_paces_of_one_schedule_by_hand(pace: str, cost: float) -> None
 def test_the_way_there_ends_with_the_round_of_the_last_reduction() -> None:
     """Copies of that round belong to it, those of the next do not; where nothing is reduced all is the way there."""
     rows = [(0, 0, 1, 0, 1, 0), (1, 2, 1, 0, 1, 0), (1, 3, 4, 1, 1, 1), (2, 1, 0, 0, 1, 1), (2, 1, 2, 0, 1, 1)]
-    assert way_there(make_schedule("mine", 5, 2, rows)) == slice(0, 3)
-    assert way_there(make_schedule("mine", 5, 2, rows[3:])) == slice(0, 2)
-    assert way_there(schedule_for("ring", 4)) == slice(0, 12)
-    assert way_there(schedule_for("tree", 5)) == slice(0, 4)
+    assert reduce_phase(make_schedule("mine", 5, 2, rows)) == slice(0, 3)
+    assert reduce_phase(make_schedule("mine", 5, 2, rows[3:])) == slice(0, 2)
+    assert reduce_phase(schedule_for("ring", 4)) == slice(0, 12)
+    assert reduce_phase(schedule_for("tree", 5)) == slice(0, 4)
 
 
 def test_a_price_is_printed_to_the_nanosecond() -> None:

@@ -13,7 +13,7 @@ from plink.errors import UsageError
 from plink.model.schedule import Schedule, dependencies, make_schedule
 from solvers.costs.by_name import pattern_for
 from solvers.costs.closed_forms import closed_form
-from solvers.costs.evaluator import way_there
+from solvers.costs.evaluator import reduce_phase
 from solvers.costs.master_patterns import masters_pattern, servers_pattern
 from solvers.costs.patterns import Pattern, pattern_of
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
@@ -28,15 +28,15 @@ def told(pattern: Pattern) -> list[Round]:
     there."""
     assert (np.diff(pattern.round) >= 0).all()
     found = []
-    for number, (repeat, there) in enumerate(zip(pattern.repeat.tolist(), pattern.there.tolist(), strict=True)):
+    for number, (repeat, there) in enumerate(zip(pattern.repeat.tolist(), pattern.reduce_repeat.tolist(), strict=True)):
         inside = np.flatnonzero(pattern.round == number)
         hops = [
             (int(pattern.source[k]), int(pattern.target[k]), round(float(pattern.share[k]), 12))
             for k in inside.tolist()
         ]
-        if pattern.everyone:
+        if pattern.all_to_all_share:
             ranks = range(pattern.ranks)
-            hops = [(a, b, round(pattern.everyone, 12)) for a, b in product(ranks, ranks) if a != b]
+            hops = [(a, b, round(pattern.all_to_all_share, 12)) for a, b in product(ranks, ranks) if a != b]
         else:
             assert pattern.starts[number] == inside[0]
         assert len({hop[:2] for hop in hops}) == len(hops)
@@ -55,7 +55,7 @@ def merged(rounds: list[Round]) -> list[Round]:
 
 def counted(schedule: Schedule) -> list[Round]:
     """The same, of a schedule, transfer by transfer."""
-    last = int(schedule.round[way_there(schedule)].max())
+    last = int(schedule.round[reduce_phase(schedule)].max())
     rounds: list[Round] = []
     for number in range(schedule.rounds):
         hops: dict[tuple[int, int], int] = {}
@@ -70,7 +70,7 @@ def counted(schedule: Schedule) -> list[Round]:
 def same(pattern: Pattern, schedule: Schedule) -> None:
     """What is made directly, what is derived, and what is counted."""
     assert pattern.ranks == schedule.ranks
-    assert pattern.pace == pattern_of(schedule).pace
+    assert pattern.timing == pattern_of(schedule).timing
     assert merged(told(pattern)) == told(pattern_of(schedule)) == counted(schedule)
 
 
@@ -88,7 +88,7 @@ def test_pattern_is_that_of_the_schedule(algo: str, data: st.DataObject) -> None
 def test_everyone_to_everyone_is_listed_nowhere() -> None:
     for algo in ("flat", "ps"):
         pattern = pattern_for(algo, 7, Options())
-        assert pattern.everyone == 1 / 7
+        assert pattern.all_to_all_share == 1 / 7
         assert len(pattern.source) == 0
 
 
@@ -171,7 +171,7 @@ def test_a_chain_waits_for_what_its_transfers_wait_for(algo: str, ranks: int) ->
     """On the way there; and nothing comes before what it waits for."""
     schedule = schedule_for(algo, ranks)
     offsets, needed = dependencies(schedule)
-    used = range(way_there(schedule).stop)
+    used = range(reduce_phase(schedule).stop)
     found = list(waits(pattern_of(schedule)))
     assert sorted(place for place, _, _ in found) == list(used)
     done: set[int] = set()

@@ -9,11 +9,11 @@ import pytest
 
 from plink.model.network import Matrix
 from solvers.diagnosis.latency import (
-    Limits,
+    DiagnosisThresholds,
     Suspect,
+    asymmetric_pairs,
     expected,
     known_good,
-    lopsided,
     slow_hosts,
     slow_links,
 )
@@ -70,7 +70,7 @@ def test_what_a_pair_usually_takes() -> None:
         assert np.array_equal(expected(cost, groups), usual(cost, groups), equal_nan=True), seed
 
 
-def of_hosts(cost: Matrix, groups: Groups, limits: Limits) -> tuple[list[Suspect], list[float]]:
+def of_hosts(cost: Matrix, groups: Groups, limits: DiagnosisThresholds) -> tuple[list[Suspect], list[float]]:
     n = len(cost)
     takes = usual(cost, groups)
     offsets = []
@@ -86,11 +86,11 @@ def of_hosts(cost: Matrix, groups: Groups, limits: Limits) -> tuple[list[Suspect
     return sorted(found, key=lambda one: -one.excess_us), offsets
 
 
-LIMITS = [Limits(), Limits(0.1, 2.0, 0.5, 4.0), Limits(0.25, 0.5, 0.2, 0.0)]
+LIMITS = [DiagnosisThresholds(), DiagnosisThresholds(0.1, 2.0, 0.5, 4.0), DiagnosisThresholds(0.25, 0.5, 0.2, 0.0)]
 
 
 @pytest.mark.parametrize("limits", LIMITS)
-def test_slow_hosts_are_far_beyond_what_their_pairs_usually_take(limits: Limits) -> None:
+def test_slow_hosts_are_far_beyond_what_their_pairs_usually_take(limits: DiagnosisThresholds) -> None:
     """With limits of whole shares many hosts stand exactly at one, which is not beyond it."""
     spoke = 0
     for seed in range(40):
@@ -103,7 +103,9 @@ def test_slow_hosts_are_far_beyond_what_their_pairs_usually_take(limits: Limits)
     assert spoke > 1
 
 
-def of_links(cost: Matrix, groups: Groups, offsets: npt.NDArray[np.float64], limits: Limits) -> list[Suspect]:
+def of_links(
+    cost: Matrix, groups: Groups, offsets: npt.NDArray[np.float64], limits: DiagnosisThresholds
+) -> list[Suspect]:
     n = len(cost)
     takes = usual(cost, groups)
     pairs = [(i, j) for i in range(n) for j in range(n) if i != j]
@@ -120,7 +122,7 @@ def of_links(cost: Matrix, groups: Groups, offsets: npt.NDArray[np.float64], lim
 
 
 @pytest.mark.parametrize("limits", LIMITS)
-def test_slow_links_are_far_beyond_what_their_groups_and_hosts_explain(limits: Limits) -> None:
+def test_slow_links_are_far_beyond_what_their_groups_and_hosts_explain(limits: DiagnosisThresholds) -> None:
     spoke = 0
     for seed in range(40):
         cost, groups = drawn(seed)
@@ -132,7 +134,7 @@ def test_slow_links_are_far_beyond_what_their_groups_and_hosts_explain(limits: L
 
 
 @pytest.mark.parametrize("limits", LIMITS)
-def test_lopsided_pairs_differ_by_far_more_than_others_and_than_clocks_do(limits: Limits) -> None:
+def test_lopsided_pairs_differ_by_far_more_than_others_and_than_clocks_do(limits: DiagnosisThresholds) -> None:
     spoke = 0
     for seed in range(40):
         cost, _ = drawn(seed)
@@ -148,7 +150,7 @@ def test_lopsided_pairs_differ_by_far_more_than_others_and_than_clocks_do(limits
             if more[i, j] > limits.asymmetry * latency[j, i]
             and more[i, j] > limits.sigmas * spread and more[i, j] > limits.grain_us
         ]  # fmt: skip
-        assert lopsided(latency, limits) == wanted, seed
+        assert asymmetric_pairs(latency, limits) == wanted, seed
         spoke += bool(wanted)
     assert spoke > 1
 

@@ -17,7 +17,7 @@ from solvers.embedding.lanes import fit_all
 from solvers.embedding.pairs import Integers
 from solvers.embedding.problem import Problem, log_error
 from solvers.embedding.settings import Setting
-from solvers.prediction.observed import Observed, observed
+from solvers.prediction.observed import ObservedPairs, observed
 
 NOTHING = np.empty(0, dtype=np.intp)
 DELTA, LEAST, FLOOR = 0.3, 1e-3, 1e-2  # of the soft L1 loss; of distances, and of what errors are relative to
@@ -32,19 +32,19 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def measured(n: int, seed: int = 0) -> Observed:
+def measured(n: int, seed: int = 0) -> ObservedPairs:
     """All pairs of hosts in a plane, with noise."""
     rng = np.random.default_rng(seed)
     place = rng.uniform(0, 100, (n, 2))
     return observed(np.linalg.norm(place[:, None] - place, axis=2) * rng.lognormal(0, 0.3, (n, n)))
 
 
-def seen(pairs: Observed, held_out: np.ndarray) -> np.ndarray:
+def seen(pairs: ObservedPairs, held_out: np.ndarray) -> np.ndarray:
     """The places of the pairs that are not held out."""
     return np.setdiff1d(np.arange(len(pairs)), held_out)
 
 
-def off(pairs: Observed, places: np.ndarray, unit: float, place: torch.Tensor, height: torch.Tensor,
+def off(pairs: ObservedPairs, places: np.ndarray, unit: float, place: torch.Tensor, height: torch.Tensor,
         alpha: float) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """Fitted and measured distances of some pairs, in units."""
     i, j = torch.from_numpy(pairs.i[places]), torch.from_numpy(pairs.j[places])
@@ -58,7 +58,7 @@ def loss(fitted: torch.Tensor, true: torch.Tensor, relative: bool) -> torch.Tens
     return DELTA**2 * ((1 + (error / DELTA) ** 2).sqrt() - 1)
 
 
-def by_hand(pairs: Observed, settings: list[Setting], held_out: list[np.ndarray], seed: int, steps: int) -> Fits:
+def by_hand(pairs: ObservedPairs, settings: list[Setting], held_out: list[np.ndarray], seed: int, steps: int) -> Fits:
     """What :func:`fit` documents, one setting after the other; only where it begins is taken from there."""
     unit = float(np.median(pairs.rtt_us[pairs.rtt_us > 0]))
     begun = Problem(pairs, settings, held_out, unit, "cpu").start(torch.Generator().manual_seed(seed))

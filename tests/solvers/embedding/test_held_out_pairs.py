@@ -9,7 +9,7 @@ from plink.errors import NoAnswer
 from plink.model.network import Matrix
 from solvers.embedding.embed import held_out_of
 from solvers.embedding.pairs import folds, reachable
-from solvers.prediction.observed import Observed, observed
+from solvers.prediction.observed import ObservedPairs, observed
 
 
 def complete(n: int) -> Matrix:
@@ -17,7 +17,7 @@ def complete(n: int) -> Matrix:
     return 1.0 + np.arange(n * n, dtype=np.float64).reshape(n, n)
 
 
-def ring(n: int) -> Observed:
+def ring(n: int) -> ObservedPairs:
     """Each host has measured the next one only."""
     rtt = np.full((n, n), np.nan)
     for k in range(n):
@@ -25,7 +25,7 @@ def ring(n: int) -> Observed:
     return observed(rtt)
 
 
-def sizes(pairs: Observed, seed: int = 0) -> list[int]:
+def sizes(pairs: ObservedPairs, seed: int = 0) -> list[int]:
     return [len(fold) for fold in folds(pairs, np.random.default_rng(seed))]
 
 

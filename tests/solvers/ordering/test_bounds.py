@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plink.model.schedule import dependencies
 from solvers.costs.by_name import pattern_for, pricing_for
-from solvers.costs.evaluator import MODELS, way_there
+from solvers.costs.evaluator import MODELS, reduce_phase
 from solvers.costs.fabric import BYTES_PER_US, Fabric
 from solvers.costs.patterns import Pattern
 from solvers.ordering.bounds import hypercube_bound, pattern_bound
@@ -185,7 +185,7 @@ def test_rounds_take_half_a_round_trip_and_what_the_busiest_host_moves(algo: str
         expected = sum(often * (hop / 2 + busy) for often, hop, busy in rounds)
         if model == "latency":  # the way there, and nothing but round trips
             hops = longest_hops(pattern, rtt)
-            expected = sum(often * hop for often, hop in zip(pattern.there.tolist(), hops, strict=True))
+            expected = sum(often * hop for often, hop in zip(pattern.reduce_repeat.tolist(), hops, strict=True))
         assert pattern_bound(pattern, found, SIZE, model, np.array(hosts)) == pytest.approx(expected, rel=1e-12)
 
 
@@ -194,7 +194,7 @@ def deepest(algo: str, ranks: int) -> int:
     schedule = schedule_for(algo, ranks, Options())
     offsets, needed = dependencies(schedule)
     depth: list[int] = []
-    for k in range(way_there(schedule).stop):
+    for k in range(reduce_phase(schedule).stop):
         depth.append(1 + max((depth[m] for m in needed[offsets[k] : offsets[k + 1]].tolist()), default=0))
     return max(depth)
 

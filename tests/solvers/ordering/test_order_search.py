@@ -9,7 +9,7 @@ import pytest
 
 from plink.errors import NoAnswer, UsageError
 from solvers.costs.by_name import pattern_for, pricing_for
-from solvers.costs.evaluator import way_there
+from solvers.costs.evaluator import reduce_phase
 from solvers.costs.fabric import Fabric
 from solvers.ordering.bounds import hypercube_bound, pattern_bound
 from solvers.ordering.constraints import PlacementConstraints
@@ -341,5 +341,5 @@ def test_the_median_is_of_201_random_orders_of_hosts_with_all_their_ranks() -> N
 def test_where_nothing_is_reduced_all_transfers_are_the_way_there() -> None:
     ring = schedule_for("ring", 4, Options())
     gathered = dataclasses.replace(ring, copies=np.ones(len(ring), dtype=bool))
-    assert way_there(gathered) == slice(0, len(ring))
-    assert way_there(ring) == slice(0, len(ring) // 2)
+    assert reduce_phase(gathered) == slice(0, len(ring))
+    assert reduce_phase(ring) == slice(0, len(ring) // 2)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plink.errors import UsageError
-from plink.model.schedule import there_and_back
+from plink.model.schedule import forward_and_reverse
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.evaluator import MODELS, evaluate
 from solvers.costs.master_patterns import masters_pattern, two_level_pattern
@@ -113,7 +113,7 @@ def test_the_schedule_is_proven_and_priced_as_the_pattern(case: tuple[Groups, We
     groups, weights = case
     ranks = len(weights.ranks)
     masters = equal_chunks(groups, chunks, weights)
-    schedule = there_and_back(two_level_reduce_scatter(groups, *masters))
+    schedule = forward_and_reverse(two_level_reduce_scatter(groups, *masters))
     assert verify(schedule) == []
     simulate(schedule)
     pattern = masters_pattern(groups, *masters)

@@ -13,17 +13,17 @@ from scipy.spatial.distance import squareform
 
 from benchmarks.fabric import three_tier
 from plink.model.network import Matrix
-from probes.rounds import Circle
+from probes.round_robin import RoundRobin
 from solvers.hierarchy.valley import innermost_tier_us
 from solvers.prediction.merging import merge_tree
-from solvers.prediction.observed import Observed, observed
+from solvers.prediction.observed import ObservedPairs, observed
 from solvers.prediction.offsets import host_offsets_us
 from solvers.prediction.tiered import TieredPrediction, predict_tiered
 
 
 def some_rounds(n: int, seed: int, rounds: int, **more: float) -> tuple[Matrix, np.ndarray]:
     """The matrix after random rounds on a fabric, and the racks."""
-    fabric, circle = three_tier(n, seed, **more), Circle(n, seed)  # type: ignore[arg-type]
+    fabric, circle = three_tier(n, seed, **more), RoundRobin(n, seed)  # type: ignore[arg-type]
     measured = np.full((n, n), np.nan)
     for k in range(rounds):
         i, j = circle[k].T
@@ -93,7 +93,7 @@ def test_what_is_unknown_may_be_near_and_what_is_known_is_not() -> None:
     prediction = predict_tiered(measured)
     everyone = np.arange(64)
     apart = prediction.groups[:, None] != prediction.groups
-    bonus = (1 - prediction.least_us(everyone) / prediction.rtt_us(everyone).clip(1e-9))[apart]
+    bonus = (1 - prediction.lower_bound_us(everyone) / prediction.rtt_us(everyone).clip(1e-9))[apart]
     assert prediction.count.shape[0] == prediction.groups.max() + 1
     counts = prediction.count.toarray()[prediction.groups][:, prediction.groups][apart]
     assert bonus == pytest.approx(0.3 / (1 + counts), abs=1e-9)
@@ -158,8 +158,8 @@ def test_offsets_are_found_where_there_are_any() -> None:
     i, j = np.triu_indices(60, 1)
     offset = rng.exponential(10.0, 60)
     noise = rng.lognormal(0, 0.1, len(i))
-    nothing = host_offsets_us(Observed(60, i, j, 100.0 * noise), np.full(len(i), 100.0))
-    found = host_offsets_us(Observed(60, i, j, (100.0 + offset[i] + offset[j]) * noise), np.full(len(i), 120.0))
+    nothing = host_offsets_us(ObservedPairs(60, i, j, 100.0 * noise), np.full(len(i), 100.0))
+    found = host_offsets_us(ObservedPairs(60, i, j, (100.0 + offset[i] + offset[j]) * noise), np.full(len(i), 120.0))
     assert np.std(found - offset) < 0.2 * np.std(offset)
     assert np.std(nothing) < 0.1 * np.std(offset)
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from plink.model.network import Matrix
-from solvers.prediction.merging import Tree, merge_tree
-from solvers.prediction.observed import Observed, observed
+from solvers.prediction.merging import ClusterTree, merge_tree
+from solvers.prediction.observed import ObservedPairs, observed
 from solvers.prediction.offsets import host_offsets_us
 from solvers.prediction.tiered import TieredPrediction, predict_tiered
 
@@ -25,7 +25,7 @@ def racks_and_pods() -> Matrix:
 @given(st.integers(2, 40), st.integers(0, 999))
 def test_two_hosts_meet_at_the_highest_place_between_them(n: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    tree = Tree(rng.permutation(n), rng.integers(0, 1000, n - 1).astype(float))
+    tree = ClusterTree(rng.permutation(n), rng.integers(0, 1000, n - 1).astype(float))
     i, j = np.triu_indices(n, 1)
     place = {int(host): at for at, host in enumerate(tree.order)}
     expected = [max(tree.height_us[min(place[a], place[b]) : max(place[a], place[b])])
@@ -37,7 +37,7 @@ def test_two_hosts_meet_at_the_highest_place_between_them(n: int, seed: int) -> 
 def test_cut_hosts_are_together_where_no_higher_place_is_between_them(n: int, seed: int, height: int) -> None:
     """At the height itself they are."""
     rng = np.random.default_rng(seed)
-    tree = Tree(rng.permutation(n), rng.integers(0, 10, n - 1).astype(float))
+    tree = ClusterTree(rng.permutation(n), rng.integers(0, 10, n - 1).astype(float))
     label, group = tree.cut(height), 0
     for at, host in enumerate(tree.order):
         group += at > 0 and tree.height_us[at - 1] > height
@@ -77,7 +77,7 @@ def test_two_clusters_are_as_far_apart_as_the_pairs_measured_between_them_in_the
     assert merge_tree(observed(rtt)).highest_us(i, j).tolist() == [10, 30, 70, 30, 70, 70]
 
 
-def offsets_by_equations(pairs: Observed, expected: np.ndarray) -> np.ndarray:
+def offsets_by_equations(pairs: ObservedPairs, expected: np.ndarray) -> np.ndarray:
     """The ridge regression's normal equations, solved densely; its penalty by the method of moments."""
     weight = np.zeros((pairs.n, pairs.n))
     residual = np.zeros((pairs.n, pairs.n))
@@ -103,13 +103,13 @@ def test_offsets_are_what_the_equations_give(seed: int) -> None:
     expected = rng.uniform(50, 200, len(i))
     offset = rng.exponential(40.0, 14)
     offset -= offset.mean()
-    pairs = Observed(14, i, j, expected * rng.lognormal(0, 0.05, len(i)) + offset[i] + offset[j])
+    pairs = ObservedPairs(14, i, j, expected * rng.lognormal(0, 0.05, len(i)) + offset[i] + offset[j])
     found = host_offsets_us(pairs, expected)
     assert found == pytest.approx(offsets_by_equations(pairs, expected), abs=0.01)
     assert abs(found.mean()) < 1e-9
     assert found.std() > 5
     # Without the hosts' own part there is none.
-    noise = Observed(14, i, j, expected * rng.lognormal(0, 0.05, len(i)))
+    noise = ObservedPairs(14, i, j, expected * rng.lognormal(0, 0.05, len(i)))
     assert host_offsets_us(noise, expected) == pytest.approx(offsets_by_equations(noise, expected), abs=0.01)
 
 
@@ -128,7 +128,7 @@ def test_groups_are_as_far_apart_as_their_pairs_and_the_highest_place_between_th
     mean = np.array([[8, 0, 70, 0], [0, 0, 95, 60], [70, 95, 0, 0], [0, 60, 0, 0]], dtype=float)
     found = blocks(count, mean, heights, prior)
     everyone = np.arange(5)
-    for expected_doubt, rows in ((0.0, found.rtt_us(everyone)), (0.3, found.least_us(everyone))):
+    for expected_doubt, rows in ((0.0, found.rtt_us(everyone)), (0.3, found.lower_bound_us(everyone))):
         for a in range(5):
             for b in range(5):
                 g, h = max(a - 1, 0), max(b - 1, 0)

@@ -176,7 +176,7 @@ def test_a_network_of_a_file_says_what_it_is_assumed_from() -> None:
 
 
 def test_a_network_of_some_hosts_of_a_file() -> None:
-    topology = Topology({f"n{k}": ("x", f"{k // 2}") for k in range(8)}, "slurm-tree", where="t")
+    topology = Topology({f"n{k}": ("x", f"{k // 2}") for k in range(8)}, "slurm-tree", location="t")
     some = Hosts((Host("n5", "n5"), Host("n4.x", "10.0.0.4"), Host("n0", "n0"), Host("z", "z")))
     assert assumed_network(topology, some).latency_us.tolist() == [
         [0, 25, 60, 60],
@@ -190,7 +190,7 @@ def test_a_network_of_some_hosts_of_a_file() -> None:
 
 def test_a_file_that_tells_no_two_hosts_apart_is_no_answer() -> None:
     with pytest.raises(NoAnswer, match="t says of no two hosts how far apart they are; measure them: plink probe"):
-        assumed_network(Topology({"a": ("z", None), "b": ("z", None)}, "aws", where="t"))
+        assumed_network(Topology({"a": ("z", None), "b": ("z", None)}, "aws", location="t"))
 
 
 def test_too_many_hosts_for_a_matrix_are_refused() -> None:
@@ -207,5 +207,5 @@ def test_the_median_of_a_level_is_of_pairs_and_not_of_directions() -> None:
 
 
 def test_one_pair_that_is_told_apart_is_enough() -> None:
-    network = assumed_network(Topology({"a": ("z", None), "b": ("z", None), "c": ("y", None)}, "aws", where="t"))
+    network = assumed_network(Topology({"a": ("z", None), "b": ("z", None), "c": ("y", None)}, "aws", location="t"))
     assert network.latency_us.tolist() == [[0, 120, 120], [120, 0, 120], [120, 120, 0]]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plink.errors import UsageError
-from plink.model.schedule import Schedule, there_and_back
+from plink.model.schedule import Schedule, forward_and_reverse
 from solvers.costs.by_name import pattern_for
 from solvers.schedules.bcube import bcube
 from solvers.schedules.bml import bml, bml_reduce_scatter
@@ -345,7 +345,7 @@ def test_masters_can_be_given() -> None:
     assert schedule.owners is not None
     assert schedule.owners.tolist() == [2, 0]
     simulate(schedule)
-    simulate(there_and_back(schedule))
+    simulate(forward_and_reverse(schedule))
     for wrong, at, message in (
         (np.array([[1, 0], [0, 3]]), [1, 0], "rank 0 is not in group 1"),
         (local_masters, [1, 2], "groups 0 to 1"),
@@ -437,7 +437,7 @@ def test_every_name_stands_for_its_generator() -> None:
         "openmpi-ring": ring(8, 1),
         "openmpi-recursive-doubling": recursive_doubling(8),
         "openmpi-rabenseifner": halving_doubling(8),
-        "lightgbm": there_and_back(lightgbm_reduce_scatter(8)),
+        "lightgbm": forward_and_reverse(lightgbm_reduce_scatter(8)),
     }
     assert expected.keys() == ALGORITHMS.keys()
     for algo, schedule in expected.items():

@@ -15,7 +15,7 @@ from plink.model.hosts import Host, Hosts
 from plink.remote.program import BOOTSTRAP
 from runners.agile.control_socket import ask
 from runners.agile.supervisor import JobEnd, JobSettingsOverride, Supervisor, SupervisorCallbacks
-from runners.child import ChildLine, start
+from runners.child import ChildConnection, start
 from runners.job.job import Job
 from runners.local import LocalConnector
 from tests.runners.agile.tally import expected
@@ -34,7 +34,7 @@ class PrivateFolder:
     path: Path
     names: frozenset[str] = frozenset()
 
-    def open(self, host: Host) -> ChildLine:
+    def open(self, host: Host) -> ChildConnection:
         """Start an agent."""
         private = host.name in self.names if self.names else host.tier == "transient"
         if not private:
@@ -73,7 +73,7 @@ class Elastic:
         )  # fmt: skip
         report = SupervisorCallbacks(
             sink=lambda number, stream, line: self.lines.append(line), log=self.log.append, note=self.notes.append,
-            say=self.notes.append, on_proof=lambda findings: None, folder=self.folder,
+            say=self.notes.append, on_placement=lambda findings: None, folder=self.folder,
         )  # fmt: skip
         connector, overrides = (
             self.private or LocalConnector(),

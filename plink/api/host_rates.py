@@ -1,0 +1,46 @@
+"""What every host sends and receives: flows between rotating partners, and suspects tried again."""
+
+from collections.abc import Callable
+
+from plink.model.network import symmetrised
+from probes.host_flows import FlowSettings, exchange_flows, partner_rounds
+from probes.round_robin import Pair
+from probes.session import ProbeSession
+from solvers.costs.host_flows import Flow
+from solvers.diagnosis.host_rates import fast_partner, slow_by_flows
+
+_MAX_SUSPECTS = 16
+
+
+def measure_host_rates(
+    session: ProbeSession,
+    settings: FlowSettings,
+    advance: Callable[[int, int], None] = lambda done, total: None,
+    keep_going: Callable[[], bool] = lambda: True,
+) -> None:
+    """Measure flows of every host and add them to the measurements' details.
+
+    Hosts that look slow exchange flows with fast ones, while nothing else is sent.
+
+    :param keep_going: asked before each round; what was measured until it says no is kept.
+    """
+    measurements = session.measurements
+    names, rtt = measurements.hosts.names, symmetrised(measurements.latency)
+    index = {name: host for host, name in enumerate(names)}
+    errors: dict[Pair, str] = {}
+    rows = measurements.details.setdefault("host_flows", [])
+    rounds = partner_rounds(rtt, settings)
+    for done, pairs in enumerate(rounds, 1):
+        if not keep_going():
+            return
+        rows += exchange_flows(session, pairs, settings, errors)
+        advance(done, len(rounds))
+    flows = [Flow(index[row["from"]], index[row["to"]], row["gbps"], row["both_ways"]) for row in rows]
+    suspects = [slow.host for slow in slow_by_flows(flows, len(names))]
+    for host in suspects[:_MAX_SUSPECTS]:
+        partner = fast_partner(flows, suspects, host, rtt)
+        if partner is not None and keep_going():
+            rows += exchange_flows(session, [(min(host, partner), max(host, partner))], settings, errors)
+    measurements.details["host_flow_errors"] = [
+        {"from": names[a], "to": names[b], "why": reason} for (a, b), reason in sorted(errors.items())
+    ]

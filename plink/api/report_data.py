@@ -1,0 +1,200 @@
+"""Compute what a report shows of a network: groups and tiers, route, map, missing and suspect pairs."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from plink.api.report_request import ReportRequest
+from plink.api.routes import route_of
+from plink.errors import InputError, NoAnswer, UsageError
+from plink.model.network import Matrix, Network
+from plink.report.report_data import Gap, HostMap, Indices, Remark, ReportData, TieredGroups, TierStatistics, TimedOrder
+from solvers.diagnosis.findings import diagnose
+from solvers.grouping.cluster import heard
+from solvers.hierarchy.tiers import completed_far, tiers
+
+_MAX_LISTED_PAIRS = 6  # pairs of one reason that are named
+_MAX_REASONS = 12
+
+
+def check_drawable(network: Network) -> None:
+    """Refuse a network without anything to draw.
+
+    :raises UsageError: for a single host. :raises NoAnswer: when no round trip was measured.
+    """
+    n = len(network.hosts)
+    if n < 2:
+        raise UsageError(f"one host ({network.hosts.names[0]}) has no network to draw; measure at least two")
+    if np.isfinite(network.latency_us).sum() == n:
+        raise NoAnswer(
+            f"{network.location}: no round trip was measured, so there is nothing to draw; `plink probe` first"
+        )
+
+
+def report_data_of(
+    network: Network,
+    request: ReportRequest,
+    place: Callable[[ReportData], tuple[HostMap | None, str]] = lambda data: (None, ""),
+) -> ReportData:
+    """Return all that a report shows of a network; ``place`` makes the map, after all else that could be refused.
+
+    :raises UsageError: for a single host. :raises NoAnswer: when no round trip was measured.
+    :raises InputError: when the order or the groups are not of these hosts.
+    """
+    check_drawable(network)
+    order, groups = request.order, request.groups
+    route = None if order is None else route_of(network, order, request.order_source)
+    tiered_groups = groups_of(network, groups, request.groups_source)
+    names = network.hosts.names
+    data = ReportData(
+        tuple(names),
+        network.latency_us,
+        tiered_groups,
+        route,
+        "" if route is not None else request.no_order,
+        remarks=remarks_of(network, tiered_groups),
+        gaps=gaps_of(network),
+        left_out=tuple(names[host] for host in left_out(network)),
+        runs=tuple(
+            TimedOrder(
+                f"{series.algo}, {trial.order}" if len(request.results) > 1 else trial.order,
+                trial.predicted_us,
+                trial.achieved_s,
+            )
+            for series in request.results
+            for trial in series.orders
+        ),
+        sources=(
+            str(network.location),
+            *([] if order is None else [request.order_source]),
+            *([] if groups is None else [request.groups_source]),
+        ),
+    )
+    host_map, no_map = place(data)
+    return replace(data, map=host_map, no_map=no_map)
+
+
+def groups_of(network: Network, groups: Sequence[Sequence[str]] | None, location: str = "groups") -> TieredGroups:
+    """Return the named groups, else those of the latencies, with their tiers.
+
+    :raises InputError: when the groups are not of these hosts.
+    """
+    if groups is not None:
+        levels, source = [_listed(network, groups, location)], f"as {location} lists them"
+    else:
+        levels, source = _nested(network, network.completed_us), "the tiers of the round trips"
+    return TieredGroups(levels[0], _tiers(network.rtt_us, levels), source)
+
+
+def _listed(network: Network, groups: Sequence[Sequence[str]], location: str) -> Indices:
+    index = {name: i for i, name in enumerate(network.hosts.names)}
+    labels = np.full(len(index), -1, dtype=np.intp)
+    for number, group in enumerate(groups):
+        for name in group:
+            if name not in index:
+                raise InputError(location, f"{name} is none of the hosts in {network.location}")
+            if labels[index[name]] >= 0:
+                raise InputError(location, f"{name} is in two groups")
+            labels[index[name]] = number
+    missing = [network.hosts.names[i] for i in np.flatnonzero(labels < 0)]
+    if missing:
+        more = ", ..." if len(missing) > _MAX_LISTED_PAIRS else ""
+        raise InputError(location, f"leaves out {', '.join(missing[:_MAX_LISTED_PAIRS])}{more}")
+    return np.unique(labels, return_inverse=True)[1].astype(np.intp)
+
+
+def _nested(network: Network, cost: Matrix) -> list[Indices]:
+    """Return the groups of every tier, innermost first, each shape (N,); one group of all without tiers."""
+    n = len(cost)
+    hosts = heard(cost)
+    isolated = np.setdiff1d(np.arange(n), hosts)  # nobody reached them, they say nothing of tiers: groups by themselves
+    among = np.ix_(hosts, hosts)
+    completed = completed_far(cost[among])
+    halves = [half[among] for half in network.half_rtts_us]
+    found_tiers = tiers(completed, [np.where(np.isnan(half), completed, half) for half in halves])
+    levels = []
+    for part in [tier.label for tier in found_tiers] or [np.zeros(len(hosts), dtype=np.intp)]:
+        level = np.empty(n, dtype=np.intp)
+        level[hosts] = part
+        level[isolated] = part.max() + 1 + np.arange(len(isolated))
+        levels.append(level)
+    # Numbered so that groups which are near each other follow each other: that is how hosts are shown without an order.
+    first = np.unique(levels[0], return_index=True)[1]
+    ranked = first[np.lexsort([level[first] for level in levels])]
+    number = np.empty(len(first), dtype=np.intp)
+    number[levels[0][ranked]] = np.arange(len(first))
+    return [number[levels[0]], *levels[1:]]
+
+
+def _tiers(cost: Matrix, levels: list[Indices]) -> tuple[TierStatistics, ...]:
+    """Count and summarise pairs by how many of the levels separate them."""
+    apart = sum((labels[:, None] != labels[None, :]).astype(np.intp) for labels in levels)
+    names = {1: ["inside groups", "between groups"], 2: ["inside groups", "between near groups", "between far groups"]}
+    titles = names.get(
+        len(levels), ["inside groups", *(f"{k} level{'s' * (k > 1)} apart" for k in range(1, len(levels) + 1))]
+    )
+    if levels[0].max() == 0:
+        titles = ["all pairs", ""]
+    statistics = []
+    for number, name in enumerate(titles):
+        pairs = np.triu(np.asarray(apart) == number, 1)
+        values = cost[pairs & np.isfinite(cost)]
+        if pairs.any():
+            percentiles = np.percentile(values, [10, 50, 90]).tolist() if len(values) else [np.nan] * 3
+            statistics.append(TierStatistics(name, int(pairs.sum()), len(values), *percentiles))
+    return tuple(statistics)
+
+
+def remarks_of(network: Network, groups: TieredGroups) -> tuple[Remark, ...]:
+    """Return the findings of the doctor, without unmeasured pairs."""
+    findings = diagnose(network, groups.of, {})
+    return tuple(
+        Remark(finding.kind, tuple(finding.hosts), finding.evidence, finding.advice)
+        for finding in findings
+        if finding.kind != "unmeasured"
+    )
+
+
+def left_out(network: Network) -> list[int]:
+    """Return hosts without any measured round trip."""
+    measured_counts = np.isfinite(network.latency_us).sum(axis=0) + np.isfinite(network.latency_us).sum(axis=1)
+    return np.flatnonzero(measured_counts == 2).tolist()
+
+
+def gaps_of(network: Network) -> tuple[Gap, ...]:
+    """Return what was not measured: a row for each host without any, then one for each reason."""
+    names, isolated = network.hosts.names, set(left_out(network))
+    reason_of = {(row["from"], row["to"]): row["why"] for row in network.errors}
+    default_reason = "left to prediction" if network.details.get("plan") == "adaptive" else "never tried"
+    reasons = [default_reason, *sorted(set(reason_of.values()) - {default_reason})]
+    number, index = {reason: k for k, reason in enumerate(reasons)}, {name: i for i, name in enumerate(names)}
+    code = np.where(np.isnan(network.latency_us), 0, -1)  # of the reason, -1 where there is none to look for
+    for (source, target), reason in reason_of.items():
+        if source in index and target in index and code[index[source], index[target]] >= 0:
+            code[index[source], index[target]] = number[reason]
+    gaps = []
+    for host in sorted(isolated):
+        codes = np.concatenate([code[host], code[:, host]])
+        codes = codes[codes >= 0]
+        gaps.append(
+            Gap(names[host], len(codes), _commonest_reason([reasons[k] for k in codes.tolist()], default_reason))
+        )
+    among = code.copy()
+    among[sorted(isolated)] = among[:, sorted(isolated)] = -1
+    pairs_of = np.bincount(among[among >= 0].ravel(), minlength=len(reasons))
+    ranked = [k for k in np.argsort(-pairs_of, kind="stable").tolist() if pairs_of[k]]
+    for k in ranked[:_MAX_REASONS]:
+        shown = [f"{names[i]} → {names[j]}" for i, j in np.argwhere(among == k)[:_MAX_LISTED_PAIRS].tolist()]
+        more = f" and {pairs_of[k] - _MAX_LISTED_PAIRS} more" if pairs_of[k] > _MAX_LISTED_PAIRS else ""
+        gaps.append(Gap(", ".join(shown) + more, int(pairs_of[k]), reasons[k]))
+    rest = int(pairs_of[ranked[_MAX_REASONS:]].sum())
+    return (*gaps, Gap("others", rest, f"{len(ranked) - _MAX_REASONS} further reasons")) if rest else tuple(gaps)
+
+
+def _commonest_reason(reasons: Iterable[str], default_reason: str) -> str:
+    """Return the most frequent reason; the default one only without any other."""
+    counted: Any = Counter(reason for reason in reasons if reason != default_reason)
+    return str(counted.most_common(1)[0][0]) if counted else default_reason

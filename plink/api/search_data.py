@@ -1,0 +1,132 @@
+"""Prepare a network's data for the search of an order: training and held-out round trips, filled gaps."""
+
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from plink.api.algorithms import fabric_from
+from plink.errors import NoAnswer
+from plink.model.network import Matrix, Network
+from plink.model.topology import Topology, paths_for
+from solvers.costs.by_name import parts_of, pattern_for, pricing_for
+from solvers.costs.fabric import Fabric
+from solvers.ordering.cross_validation import split_halves
+from solvers.ordering.problem import Order, OrderingProblem, OrderingResult
+from solvers.ordering.ring import longest_hop
+from solvers.ordering.search import median_of_random
+from solvers.prediction.topology import filled, levels_apart
+
+if TYPE_CHECKING:
+    from plink.api.smoothing import SmoothedLatencies
+
+_log = logging.getLogger("plink.reorder")
+_UNKNOWN_PENALTY_FACTOR = 10.0  # times the longest known round trip: what a search pays for a pair that nobody knows
+
+
+@dataclass(frozen=True)
+class SearchData:
+    """Data for a search. ``fabric``: complete; ``held_out_us``, shape (N, N): round trips for validation, None
+    without; ``unknown``, shape (N, N): pairs without any data, which are expensive in the fabric, None without;
+    ``smoothing``: how round trips were smoothed, if they were."""
+
+    fabric: Fabric
+    held_out_us: Matrix | None
+    unknown: npt.NDArray[np.bool_] | None
+    smoothing: "SmoothedLatencies | None" = None
+
+
+def prepare_search_data(network: Network, prior: Topology | None, smooth_latencies: bool = False) -> SearchData:
+    """Return data for a search: half of the samples to fit on, gaps filled by prediction, then by the prior.
+
+    ``smooth_latencies``: round trips of an embedding of that half alone, so that the other half can validate it.
+
+    :raises InputError: for a file whose halves are no matrices, or a prior that knows none of the hosts.
+    :raises NoAnswer: when nothing is known of any pair.
+    """
+    training_half = _halves(network, network.rtt_us) if smooth_latencies else None
+    smoothed = _smoothed(network, training_half) if smooth_latencies else None
+    fabric = fabric_from(network if smoothed is None else smoothed.network)
+    n = len(network.hosts)
+    missing = int(np.isnan(network.rtt_us).sum()) // 2
+    if missing and smoothed is None and "predicted_us" in network.details:
+        _log.info(f"{missing} of {n * (n - 1) // 2} pairs were not measured; what they are predicted to take is used")
+    rtt = fabric.rtt_us if prior is None else _with_prior(network, fabric.rtt_us, prior)
+    unknown = np.isnan(rtt)
+    if np.array_equal(unknown, ~np.eye(n, dtype=bool)):
+        raise NoAnswer(f"{network.location}: no pair was measured; measure them: plink probe, or give --prior FILE")
+    if unknown.any():
+        rtt = np.where(unknown, _UNKNOWN_PENALTY_FACTOR * max(1.0, float(np.nanmax(rtt))), rtt)
+    halves = _halves(network, rtt)
+    fit_us, held_out = (rtt, None) if halves is None else halves
+    if smoothed is not None:
+        fit_us = rtt  # fitted to what may be looked at
+    return SearchData(replace(fabric, rtt_us=fit_us), held_out, unknown if unknown.any() else None, smoothed)
+
+
+def _smoothed(network: Network, half: tuple[Matrix, Matrix] | None) -> "SmoothedLatencies":
+    """Smooth one half of the samples, so that the other can validate the order."""
+    from plink.api.smoothing import smooth  # brings PyTorch, a second that others need not wait for
+
+    return smooth(network) if half is None else smooth(replace(network, latency_us=half[0]), all_samples=False)
+
+
+def with_farthest_for_unknown(fabric: Fabric, unknown: npt.NDArray[np.bool_]) -> Fabric:
+    """Return the fabric with unknown pairs as far as the farthest known one."""
+    rtt = np.where(unknown, np.max(fabric.rtt_us, initial=0.0, where=~unknown), fabric.rtt_us)
+    return replace(fabric, rtt_us=rtt)
+
+
+def reprice_without_guesses(
+    task: OrderingProblem, result: OrderingResult, unknown: npt.NDArray[np.bool_], seed: int
+) -> tuple[OrderingResult, str]:
+    """Return the result with unknown pairs as far as the farthest known one, and a note about them."""
+    fabric = with_farthest_for_unknown(task.fabric, unknown)
+    priced_by_model = pricing_for(task.algo, len(task.baseline), task.options, fabric, task.size_bytes, task.model)
+    price = priced_by_model if result.objective != "bottleneck" else lambda order: longest_hop(fabric.rtt_us, order)
+    median = median_of_random(task, price, seed)
+    result = replace(result, baseline_cost=price(task.baseline), cost=price(result.order), random_median=median)
+    unknown_used = unknown_pairs(task, result.order, unknown)
+    if not unknown_used:
+        return result, f"{int(unknown.sum()) // 2} pairs were not measured; the order needs none of them"
+    named = ", ".join(f"{a} - {b}" for a, b in unknown_used[:4]) + (", ..." if len(unknown_used) > 4 else "")
+    return replace(result, lower_bound=None, bound_by=None, metrics={}), (
+        f"no order was found without pairs that were not measured: {named}; they are taken to be as far as the "
+        "farthest; `plink probe HOSTS --resume` measures them"
+    )
+
+
+def unknown_pairs(task: OrderingProblem, order: Order, unknown: npt.NDArray[np.bool_]) -> list[tuple[str, str]]:
+    """Return the unknown pairs that an order uses."""
+    used: set[tuple[int, int]] = set()
+    for _, name in parts_of(task.algo, task.size_bytes):
+        pattern = pattern_for(name, len(task.baseline), task.options)
+        ends = np.stack([pattern.source, pattern.target])
+        if pattern.all_to_all_share:
+            ends = np.stack(np.nonzero(~np.eye(len(task.baseline), dtype=bool)))
+        pairs = np.sort(order[ends], axis=0)
+        used |= set(map(tuple, pairs[:, unknown[pairs[0], pairs[1]]].T.tolist()))
+    return [(task.fabric.names[i], task.fabric.names[j]) for i, j in sorted(used)]
+
+
+def _halves(network: Network, rtt_us: Matrix) -> tuple[Matrix, Matrix] | None:
+    return split_halves(network.half_rtts_us, rtt_us) if network.half_rtts_us else None
+
+
+def _with_prior(network: Network, rtt_us: Matrix, prior: Topology) -> Matrix:
+    paths = paths_for(prior, network.hosts)
+    unknown_hosts = [name for name, path in zip(network.hosts.names, paths, strict=True) if path is None]
+    if unknown_hosts:
+        names = ", ".join(unknown_hosts[:4]) + (", ..." if len(unknown_hosts) > 4 else "")
+        _log.info(f"{prior.location} lacks {len(unknown_hosts)} of the hosts: {names}")
+    if not np.isnan(rtt_us).any():
+        _log.info(f"every pair has a round trip; {prior.location} is not needed")
+        return rtt_us
+    result = filled(rtt_us, levels_apart(paths))
+    number = int((np.isnan(rtt_us) & ~np.isnan(result)).sum()) // 2
+    _log.info(
+        f"{number} pairs that were not measured are taken to be as far as others that {prior.location} has as near"
+    )
+    return result

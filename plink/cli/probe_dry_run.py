@@ -1,0 +1,59 @@
+"""Describe what `plink probe` would do (``--dry-run``): connections, rounds, traffic and its duration."""
+
+from collections.abc import Iterator
+
+from plink.api.probe_request import ProbeRequest
+from plink.api.probing import settings_of
+from plink.model.hosts import Hosts
+from plink.model.units import format_bytes, format_duration, format_time
+from probes.methods import ProbeSettings
+
+_PROBE_WIRE_BYTES = 154  # bytes: a probe or its answer has 112, in an Ethernet frame more
+
+
+def dry_run_lines(hosts: Hosts, request: ProbeRequest) -> Iterator[str]:
+    """Yield the lines of the dry run."""
+    n, method, settings = len(hosts), request.method, settings_of(request)
+    adaptive = request.adaptive(n)  # of round trips only; bandwidths are those of all pairs
+    pairs, rounds = n * (n - 1) // 2, n - 1 + n % 2
+    yield f"connect to {n} hosts over SSH and start an agent on each, from memory"
+    if method != "iperf3":
+        pairs_text = f"about a tenth of {pairs} pairs" if adaptive else f"{pairs} pairs in {rounds} rounds"
+        yield f"measure {pairs_text} by {method}, {_probes(method, settings.count, 0 if adaptive else pairs)}"
+    if request.bandwidth or method == "iperf3":
+        yield f"measure the bandwidth of {pairs} pairs in {rounds} rounds by iperf3, {_tests(settings, pairs, rounds)}"
+    if request.host_rates and method != "iperf3":
+        from probes.host_flows import FlowSettings
+
+        flows = FlowSettings()
+        yield (
+            f"measure what every host sends and receives: with {min(flows.rounds, n - 1)} partners, one way, the "
+            f"other, and both, TCP flows of {format_time(flows.seconds)} or {format_bytes(flows.max_bytes)} at most; "
+            "--no-host-rates omits this"
+        )
+    if request.shared_links and method != "iperf3":
+        from probes.shared_links import SharedLinkSettings
+
+        yield (
+            "measure the capacity that groups of hosts share, if there are groups: many TCP flows at once out of "
+            f"and into each, {format_time(SharedLinkSettings().seconds)} a run; --no-shared-links omits this"
+        )
+    for host in hosts:
+        user, port = f"{host.user}@" if host.user else "", f" -p {host.port}" if host.port else ""
+        yield f"  ssh {user}{host.address}{port}  # {host.name}"
+
+
+def _probes(method: str, count: int, pairs: int) -> str:
+    """Describe the probes of a pair: methods other than STAMP send fewer where each costs more."""
+    if method != "stamp":
+        return f"{count} probes a pair at most"
+    return f"{count} probes a pair" + (f": {pairs * count * 2 * _PROBE_WIRE_BYTES / 1e6:.0f} MB" if pairs else "")
+
+
+def _tests(settings: ProbeSettings, pairs: int, rounds: int) -> str:
+    streams = "" if settings.streams == 1 else f" with {settings.streams} streams"
+    if settings.bandwidth_bytes is not None:
+        total = format_bytes(2 * pairs * settings.bandwidth_bytes)
+        return f"a TCP test of {format_bytes(settings.bandwidth_bytes)} each way{streams}: {total}"
+    total = format_duration(2 * rounds * settings.bandwidth_s)
+    return f"a TCP test of {format_time(settings.bandwidth_s)} each way{streams}, as fast as the network is: {total}"

@@ -1,0 +1,107 @@
+"""Choose the figures of a report, and their titles."""
+
+import numpy as np
+
+from plink.model.network import Matrix
+from plink.report.achieved import achieved
+from plink.report.blocks import between
+from plink.report.canvas import Picture
+from plink.report.colours import Palette, scale_of
+from plink.report.heat_map import MIXED, HeatMapRows, departures, round_trips
+from plink.report.histogram import histogram
+from plink.report.host_map import host_map
+from plink.report.report_data import HostMap, ReportData
+from plink.report.words import collective
+
+_NEGLIGIBLE_US = 1e-2  # what a fit says of hosts that are nothing apart
+
+
+def figures(data: ReportData, palette: Palette) -> dict[str, Picture]:
+    """Draw every figure that the data have, by name: ``given``, ``order``, ``map``, ``departures``, ``histogram``,
+    ``achieved``."""
+    scale = scale_of(data.values_us())
+    baseline, ordered = heat_map_rows(data, "given"), heat_map_rows(data, "order")
+    measured = {
+        name: data.blocks[name][1].median if data.in_blocks else data.measured_us for name in ("given", "order")
+    }
+    caption = ("Round trips, hosts as given", _groups_caption(data))
+    pictures = [round_trips("given", _of_blocks(data, caption), measured["given"], baseline, scale, palette)]
+    if data.rearranged:
+        caption = _of_blocks(data, order_caption(data))
+        pictures.append(round_trips("order", caption, measured["order"], ordered, scale, palette))
+    if data.map is not None:
+        pictures.append(host_map(data, data.map, palette))
+        error_text = f"{data.map.held_out_error:.0%} is usual on pairs it has not seen"
+        signs = "orange: slower than fitted, purple: faster"
+        caption = ("What the embedding does not explain", signs if data.in_blocks else f"{signs}; {error_text}")
+        ratio = ratio_of(data.measured_us, data.map)
+        if data.in_blocks:
+            ratio = between(ratio, data.blocks["order"][0]).median
+        pictures.append(departures("departures", _of_blocks(data, caption), ratio, ordered, palette))
+    pictures.append(histogram(data, scale, palette))
+    if any(run.predicted_us is not None for run in data.runs):
+        pictures.append(achieved(data.runs, palette))
+    return {picture.name: picture for picture in pictures}
+
+
+def heat_map_rows(data: ReportData, name: str) -> HeatMapRows:
+    """Return the rows of the heat map ``given``, as hosts stand in the file; or of ``order``: by place in the order,
+    group by group where there is none."""
+    if name == "given":
+        order, counted = np.arange(len(data.names)), "position in the file"
+    else:
+        order = data.shown_order()
+        counted = "place in the order" if data.route is not None else "position when sorted by group"
+    if not data.in_blocks:
+        return HeatMapRows(order, data.names, data.groups.of, counted)
+    members = data.blocks[name][0].members
+    groups = [set(data.groups.of[hosts].tolist()) for hosts in members]
+    return HeatMapRows(
+        np.arange(len(members)),
+        tuple(data.names[hosts[0]] for hosts in members),
+        np.array([group.pop() if len(group) == 1 else MIXED for group in groups], dtype=np.intp),
+        f"block of hosts, by {counted}",
+        whole=False,
+    )
+
+
+def _of_blocks(data: ReportData, caption: tuple[str, str]) -> tuple[str, str]:
+    """Return a heat map's title and second line, which says so where a cell is no pair of hosts."""
+    return (caption[0], f"{caption[1]}; cells are medians of blocks of hosts") if data.in_blocks else caption
+
+
+def ratio_of(measured_us: Matrix, host_map: HostMap) -> Matrix:
+    """Return measured over fitted round trips, shape (N, N), NaN where either is unknown or one of them is none."""
+    comparable = (
+        np.isfinite(host_map.fitted_us) & (np.nan_to_num(host_map.fitted_us) > 0) & (np.nan_to_num(measured_us) > 0)
+    )
+    ratio = np.full(measured_us.shape, np.nan)
+    ratio[comparable] = measured_us[comparable] / host_map.fitted_us[comparable]
+    ratio[(measured_us == 0) & (host_map.fitted_us < _NEGLIGIBLE_US)] = 1.0
+    np.fill_diagonal(ratio, np.nan)
+    return ratio
+
+
+def order_caption(data: ReportData) -> tuple[str, str]:
+    """Return the title and the second line of the heat map in plink's order."""
+    if data.route is None:
+        return "The same round trips, hosts sorted by group", _groups_caption(data)
+    if np.array_equal(data.route.order, np.arange(len(data.names))):
+        return "The same round trips in plink's order", "it is the given order: nothing better was found"
+    return f"The same round trips in plink's order for {collective(data.route.algo)}", _blocks(data)
+
+
+def _blocks(data: ReportData) -> str:
+    """Describe whether the order keeps groups together; the last one's neighbour is the first."""
+    number, labels = data.groups.number, data.groups.of[data.shown_order()]
+    blocks = max(1, int((labels != np.roll(labels, 1)).sum()))
+    if number == 1:
+        return "no groups stand out"
+    return "each group is one block" if blocks == number else f"the {number} groups are in {blocks} blocks"
+
+
+def _groups_caption(data: ReportData) -> str:
+    number = data.groups.number
+    if data.in_blocks and number > 1:
+        return f"{number} groups"
+    return f"edges coloured by the {number} groups" if number > 1 else "no groups stand out"

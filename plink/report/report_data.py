@@ -1,0 +1,186 @@
+"""Data of a report, from which its figures are drawn."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from plink.model.network import Matrix
+from plink.report.blocks import MAX_SEPARATE_HOSTS, Between, Blocks, between, blocks_of
+
+Indices = npt.NDArray[np.intp]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TierStatistics:
+    """Statistics of pairs that are about as far apart: how many there are, how many were measured, and the 10th, 50th
+    and 90th percentile of their round trips in microseconds (NaN where none was measured)."""
+
+    name: str
+    pairs: int
+    measured: int
+    low_us: float
+    median_us: float
+    high_us: float
+
+
+@dataclass(frozen=True)
+class TieredGroups:
+    """Groups of hosts and their tiers. ``of``, shape (N,): numbered from 0; ``tiers`` from near to far; ``source``:
+    where they come from, as the end of "groups: ..."."""
+
+    of: Indices
+    tiers: tuple[TierStatistics, ...]
+    source: str
+
+    @property
+    def number(self) -> int:
+        """How many there are."""
+        return int(self.of.max()) + 1
+
+    def members(self) -> list[list[int]]:
+        """Return the hosts of each group."""
+        return [np.flatnonzero(self.of == group).tolist() for group in range(self.number)]
+
+
+@dataclass(frozen=True)
+class GainEstimate:
+    """Gain of an order over the given one on held-out samples (0.2 is a fifth), and its interval with this
+    ``confidence``."""
+
+    gain: float
+    low: float
+    high: float
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Route:
+    """An order, and the route of a collective over it.
+
+    ``order``, shape (N,): the hosts in rank order. ``hops``, shape (H, 2): the pairs of hosts that send to each other,
+    each once; none where they are too many to be drawn, or none is known. ``bottleneck``: the two hosts of the longest
+    measured hop. ``cost_us``, ``baseline_us``: of this order and of the given one, by the order's file.
+    ``baseline_kept``:
+    the gain was within the noise and this is the given order.
+    """
+
+    algo: str
+    order: Indices
+    hops: Indices
+    bottleneck: tuple[int, int] | None
+    cost_us: float | None = None
+    baseline_us: float | None = None
+    gain: GainEstimate | None = None
+    baseline_kept: bool = False
+
+
+@dataclass(frozen=True)
+class HostMap:
+    """Hosts as points of a plane, and what the embedding in more dimensions says.
+
+    ``xy``, shape (N, 2), NaN for hosts without measurements, in ``unit``; ``kept_variance``: the share of the spread of
+    the coordinates (their variance) that the plane keeps of ``dimension`` dimensions. ``fitted_us``, shape (N, N), NaN
+    for those hosts. ``held_out_error``: 0.1 is about 10 %. ``by_block``: of many hosts blocks were placed, by their
+    medians; hosts of a block share a place, and nothing is fitted between them.
+    """
+
+    xy: Floats
+    unit: str
+    kept_variance: float
+    dimension: int
+    alpha: float
+    fitted_us: Matrix
+    held_out_error: float
+    by_block: bool = False
+
+
+@dataclass(frozen=True)
+class Remark:
+    """A finding: what is wrong, with which hosts, the evidence, and advice."""
+
+    kind: str
+    hosts: tuple[str, ...]
+    evidence: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Round trips between these hosts that were not measured, and the reason. ``pairs``: how many, of either
+    direction."""
+
+    hosts: str
+    pairs: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class TimedOrder:
+    """An order that was run: its predicted cost (microseconds, None: unknown) and the seconds of each repetition."""
+
+    order: str
+    predicted_us: float | None
+    achieved_s: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """Data of a report on a network of N hosts.
+
+    ``measured_us``, shape (N, N): round trips from row to column, NaN where unmeasured, 0 on the diagonal. ``no_map``,
+    ``no_route``: why there is none, a sentence. ``sources``: the files all this is from.
+    """
+
+    names: tuple[str, ...]
+    measured_us: Matrix
+    groups: TieredGroups
+    route: Route | None = None
+    no_route: str = ""
+    map: HostMap | None = None
+    no_map: str = ""
+    remarks: tuple[Remark, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    left_out: tuple[str, ...] = ()
+    runs: tuple[TimedOrder, ...] = ()
+    sources: tuple[str, ...] = field(default=())
+
+    @property
+    def measured(self) -> int:
+        """Round trips that were measured, of N (N - 1)."""
+        return int(np.isfinite(self.measured_us).sum()) - len(self.names)
+
+    @property
+    def possible(self) -> int:
+        """Round trips there are: N (N - 1)."""
+        return len(self.names) * (len(self.names) - 1)
+
+    def values_us(self) -> Floats:
+        """Return every measured round trip, shape (M,)."""
+        off = ~np.eye(len(self.names), dtype=bool)
+        return self.measured_us[off & np.isfinite(self.measured_us)]
+
+    @property
+    def in_blocks(self) -> bool:
+        """Whether there are so many hosts that a row of a picture is a block of them."""
+        return len(self.names) > MAX_SEPARATE_HOSTS
+
+    @cached_property
+    def blocks(self) -> dict[str, tuple[Blocks, Between]]:
+        """Of many hosts: the rows of the heat maps ``given`` and ``order``, and the round trips between them."""
+        if not self.in_blocks:
+            return {}
+        orders = {"given": np.arange(len(self.names)), "order": self.shown_order()}
+        rows = {name: blocks_of(order, self.groups.of) for name, order in orders.items()}
+        return {name: (blocks, between(self.measured_us, blocks)) for name, blocks in rows.items()}
+
+    @property
+    def rearranged(self) -> bool:
+        """Whether there is an order, or groups to sort by, to show beside the given order."""
+        return self.route is not None or self.groups.number > 1
+
+    def shown_order(self) -> Indices:
+        """Return hosts in plink's order where there is one, else group by group; shape (N,)."""
+        return self.route.order if self.route is not None else np.argsort(self.groups.of, kind="stable")

@@ -1,0 +1,106 @@
+"""Bounded TCP flows between rotating, disjoint pairs: what every host sends and receives.
+
+Round trips do not show a rate. So every host exchanges flows with a few partners, one way, the other way, and both ways
+at once, half a second each: N hosts take as long as two. Partners are near each other, so that their flows do not meet
+on links that groups of hosts share.
+"""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from plink.model.network import Matrix
+from probes.disjoint_pairs import disjoint, nearest_pairs
+from probes.round_robin import Pair, as_pairs
+from probes.scheduler import ProbeTask, Request, RequestBatches, TaskFailed
+from probes.session import ProbeSession
+
+_CONTROL_S = 10.0
+_MAX_GBPS = 1e6
+_NEAREST = 8  # partners that a host may get before any other is taken
+
+
+@dataclass(frozen=True)
+class FlowSettings:
+    """``seconds`` a flow, at most ``max_bytes``; ``rounds`` of partners for each host."""
+
+    seconds: float = 0.5
+    max_bytes: int = 64_000_000
+    rounds: int = 2
+    seed: int = 0
+
+
+def partner_rounds(rtt_us: Matrix, settings: FlowSettings) -> list[list[Pair]]:
+    """Return rounds of disjoint pairs, near partners first, none twice.
+
+    :param rtt_us: symmetric round trips, shape (N, N), NaN where unmeasured.
+    """
+    n, rng = len(rtt_us), np.random.default_rng(settings.seed)
+    far = np.nanmax(rtt_us, initial=1.0)
+    distance = np.where(np.isnan(rtt_us), 2 * far, rtt_us)
+    closed, alive = np.eye(n, dtype=bool), np.ones(n, dtype=bool)
+    rounds = []
+    for _ in range(settings.rounds):
+        candidates = nearest_pairs(lambda hosts: distance[hosts].copy(), closed, alive, _NEAREST, rng)
+        pairs = disjoint(candidates, closed, alive, rng)
+        closed[pairs[:, 0], pairs[:, 1]] = closed[pairs[:, 1], pairs[:, 0]] = True
+        rounds.append(as_pairs(pairs))
+    return [pairs for pairs in rounds if pairs]
+
+
+def exchange_flows(
+    session: ProbeSession, pairs: Sequence[Pair], settings: FlowSettings, errors: dict[Pair, str]
+) -> list[dict[str, Any]]:
+    """Measure disjoint pairs at the same time, and return rows of ``host_flows`` in the network file.
+
+    :param errors: receives why pairs could not be measured.
+    """
+    names, rows = session.measurements.hosts.names, list[dict[str, Any]]()
+
+    def task(pair: Pair) -> ProbeTask:
+        return ProbeTask(
+            pair,
+            _exchange(session, pair, settings, rows, errors),
+            lambda reason: errors.update({pair: reason}),
+        )
+
+    # Flows wait for the network, not for cores: hosts that share a kernel exchange theirs at the same time, too.
+    session.scheduler.run([task(pair) for pair in pairs], cores_per_task=0)
+    return [{**row, "from": names[row["from"]], "to": names[row["to"]]} for row in rows]
+
+
+def _exchange(
+    session: ProbeSession, pair: Pair, settings: FlowSettings, rows: list[dict[str, Any]], errors: dict[Pair, str]
+) -> RequestBatches:
+    """Measure one pair: a flow each way, then both at once."""
+    a, b = pair
+    limits = {"seconds": settings.seconds, "max_bytes": settings.max_bytes}
+    try:
+        for senders in ((a,), (b,), (a, b)):
+            receivers = [b if sender == a else a for sender in senders]
+            listening = yield [Request(host, {"method": "flow_listen"}, _CONTROL_S) for host in receivers]
+            requests: dict[int, dict[str, Any]] = {host: {} for host in pair}
+            for sender, receiver, answer in zip(senders, receivers, listening, strict=True):
+                if type(answer.get("port")) is not int:
+                    raise TaskFailed(f"{session.measurements.hosts.names[receiver]} cannot listen for a flow")
+                token = secrets.token_hex(32)
+                requests[receiver] |= {"receive_token": token}
+                requests[sender] |= {"send_token": token, "peer": [session.context.address(receiver), answer["port"]]}
+            answers = yield [
+                Request(host, {"method": "flow_exchange", **request, **limits}, settings.seconds + _CONTROL_S)
+                for host, request in requests.items()
+            ]
+            results = dict(zip(requests, answers, strict=True))
+            for sender, receiver in zip(senders, receivers, strict=True):
+                rate: Any = results[receiver].get("gbps")
+                if type(rate) not in (int, float) or not 0 <= rate < _MAX_GBPS:
+                    reason = results[receiver].get("error") or results[sender].get("error")
+                    raise TaskFailed(str(reason or "no rate was reported"))
+                row = {"from": sender, "to": receiver, "gbps": round(rate, 6), "both_ways": len(senders) == 2}
+                rows.append(row)
+        errors.pop(pair, None)
+    except TaskFailed as error:
+        errors[pair] = str(error)

@@ -1,0 +1,54 @@
+"""Selection of the probing method for each host, by trials before the rounds begin (``--method auto``)."""
+
+from dataclasses import dataclass
+
+from probes.remeasuring import remeasure
+from probes.round_robin import RoundRobin, as_pairs
+from probes.session import ProbeSession
+
+ORDER = ("stamp", "icmp", "tcp")  # best first
+_COUNT = 20
+_PARTNERS = 3  # a method is ruled out for a host only after so many others could not reach it
+
+
+@dataclass(frozen=True)
+class MethodSelection:
+    """The best method that reaches each host. Hosts that no method reaches have the last."""
+
+    by_host: tuple[str, ...]
+    summary: str
+
+    def __call__(self, i: int, j: int) -> str:
+        """Return the method for a pair: the less demanding of its two hosts'."""
+        return ORDER[max(ORDER.index(self.by_host[i]), ORDER.index(self.by_host[j]))]
+
+
+def select_methods(session: ProbeSession) -> MethodSelection:
+    """Try the methods, best first, each on the hosts that no better one reaches."""
+    n = len(session.measurements.hosts)
+    best: dict[int, str] = {}
+    for method in ORDER:
+        for host in reachable_hosts(session, method, set(best)):
+            best.setdefault(host, method)
+    by_host = tuple(best.get(host, ORDER[-1]) for host in range(n))
+    counted = ", ".join(f"{by_host.count(m)} hosts by {m}" for m in ORDER if m in by_host)
+    return MethodSelection(by_host, counted)
+
+
+def reachable_hosts(session: ProbeSession, method: str, reached: set[int]) -> set[int]:
+    """Return the hosts that the method reaches, those of ``reached`` included.
+
+    Each host is tried in pairs with up to three others. One that reached none of them, which may be their fault, is
+    tried once more with a host that answered.
+    """
+    hosts = [host for host in range(len(session.measurements.hosts)) if host not in session.scheduler.lost_hosts]
+    schedule = RoundRobin(len(hosts), seed=0)
+    rounds = min(_PARTNERS + len(hosts) % 2, len(schedule))  # one more where each host may be idle once
+    answered: set[int] = set()
+    for pairs in [as_pairs(schedule[k]) for k in range(rounds)]:
+        untried = [(hosts[a], hosts[b]) for a, b in pairs if not reached | answered >= {hosts[a], hosts[b]}]
+        answered |= {host for pair in remeasure(session, untried, _COUNT, method) for host in pair}
+    silent = sorted(set(hosts) - reached - answered)
+    retries = [(min(pair), max(pair)) for pair in zip(silent, sorted(answered) * _PARTNERS, strict=False)]
+    answered |= {host for pair in remeasure(session, retries, _COUNT, method) for host in pair}
+    return reached | answered

@@ -1,0 +1,173 @@
+"""Measurement session: agents on all hosts, then rounds of disjoint pairs."""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from plink.errors import PlinkError, UnknownHost
+from plink.model.hosts import Hosts
+from plink.remote.connector import Connector
+from plink.remote.fleet import Fleet
+from plink.remote.peers import sample_peers
+from plink.remote.program import AgentProgram
+from probes.measurements import Measurements
+from probes.methods import MeasurementContext, ProbeSettings, probe_task
+from probes.round_robin import all_rounds
+from probes.scheduler import CORES_PER_TASK, ProbeScheduler
+
+PROGRAM = AgentProgram(
+    (
+        "plink.remote.addresses",
+        "probes.timestamps",
+        "probes.datagrams",
+        "probes.stamp",
+        "probes.agent.summary",
+        "probes.agent.echo",
+        "probes.agent.tools",
+        "probes.agent.flows",
+        "probes.agent.inspection",
+        "probes.agent.main",
+    )
+)
+_READY_S = 30.0
+
+
+def _ignore(done: int, total: int) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class ProbeProgress:
+    """Callbacks of (done, total) during a session: hosts connected or lost, pairs measured or failed."""
+
+    connected: Callable[[int, int], None] = _ignore
+    measured: Callable[[int, int], None] = _ignore
+
+
+class ProbeSession:
+    """Agents on all hosts, ready to measure; a context manager that ends them.
+
+    :param measurements: earlier results; the hosts are its hosts.
+    :param clock: monotonic seconds.
+    """
+
+    def __init__(
+        self, measurements: Measurements, connector: Connector, settings: ProbeSettings, clock: Callable[[], float]
+    ) -> None:
+        hosts = measurements.hosts
+        if len(hosts) < 2:
+            raise PlinkError(f"one host ({hosts.names[0]}) has no network to measure; give at least two")
+        self.measurements, self.clock = measurements, clock
+        self._fleet = Fleet(connector, PROGRAM)
+        self.context = MeasurementContext(settings, {}, measurements)
+        self.scheduler = ProbeScheduler(self._fleet, hosts.names, clock)
+
+    def __enter__(self) -> "ProbeSession":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._fleet.close()
+
+    @property
+    def agents(self) -> dict[int, dict[str, Any]]:
+        """The first report of every agent, by the index of its host; lost hosts are missing."""
+        return self.context.agents
+
+    def start(self, progress: ProbeProgress) -> None:
+        """Start the agents. Hosts without one are lost, and so is every pair of theirs.
+
+        :raises UnknownHost: when a host's name does not resolve.
+        :raises PlinkError: when fewer than two hosts can be measured.
+        """
+        hosts, scheduler = self.measurements.hosts, self.scheduler
+        index = {name: i for i, name in enumerate(hosts.names)}
+        done = 0
+
+        def on_start() -> None:
+            nonlocal done
+            done += 1
+            progress.connected(done, len(hosts))
+
+        settings: dict[str, object] = {"key": secrets.token_hex(32)}
+        settings |= {key: getattr(self.context.settings, key) for key in ("source_ports", "handshakes")}
+        for name, error in self._fleet.start(hosts, settings, on_start).items():
+            if isinstance(error, UnknownHost):
+                raise error
+            scheduler.mark_lost(index[name], error.reason)
+        peers = sample_peers([host.address for host in hosts])
+        for host in hosts:
+            self._fleet.send(host.name, method="begin", address=host.address, peers=peers[host.address])
+        deadline = self.clock() + _READY_S
+        while len(self.agents) + len(scheduler.lost_hosts) < len(hosts):
+            message = self._fleet.receive(deadline - self.clock())
+            if message is None:
+                break
+            i = index[message.host]
+            if message.body is None:
+                scheduler.record_loss(message)
+            elif message.body["type"] == "busy":
+                scheduler.mark_lost(i, "another plink probe is running on it (or two names are the same machine)")
+            elif not _is_valid(message.body):
+                scheduler.mark_lost(i, "the first report of its agent is malformed")
+            else:
+                self.agents[i] = message.body
+                scheduler.set_machine(i, str(message.body["boot_id"]), int(message.body["cores"]))
+        for i in range(len(hosts)):
+            if i not in self.agents:
+                scheduler.mark_lost(i, "its agent does not answer")
+            else:
+                self.measurements.machines[i] = _host_identity(self.agents[i])
+        if len(self.agents) < 2:
+            reasons = "; ".join(f"{hosts.names[i]}: {reason}" for i, reason in sorted(scheduler.lost_hosts.items()))
+            raise PlinkError(f"fewer than two hosts can be measured: {reasons}")
+
+    def measure(
+        self, pairs: list[tuple[int, int]], method: str | Callable[[int, int], str], on_done: Callable[[], None]
+    ) -> None:
+        """Measure a round of disjoint pairs, each by the named method or by the one that ``method(i, j)`` returns."""
+        names = {pair: method if isinstance(method, str) else method(*pair) for pair in pairs}
+        # Kernel timestamps leave out the time that a process waits for a core: no core need be idle.
+        stamped = set(names.values()) == {"stamp"} and all(report["stamps"] for report in self.agents.values())
+        tasks = [probe_task(self.context, names[pair], *pair) for pair in pairs]
+        self.scheduler.run(tasks, on_done, cores_per_task=1 if stamped else CORES_PER_TASK)
+
+
+def _is_valid(report: dict[str, Any]) -> bool:
+    """Return whether the first report of an agent has all that is used later."""
+    texts = [report.get(key) for key in ("hostname", "boot_id", "address", "python")]
+    numbers = [report.get(key) for key in ("cores", "port")]
+    numbers += [report[key] for key in ("tcp_port", "ssh_port") if report.get(key) is not None]
+    return (
+        all(isinstance(text, str) for text in texts)
+        and all(type(number) is int and 0 <= number < 1 << 31 for number in numbers)
+        and {"tcp_port", "ssh_port", "stamps"} <= set(report)
+        and isinstance(report.get("addresses"), list)
+    )
+
+
+def _host_identity(report: dict[str, Any]) -> dict[str, Any]:
+    """Return what identifies a host, so that a launch can check that it reaches the same machine again."""
+    return {key: report[key] for key in ("hostname", "boot_id", "address", "addresses", "cores", "python")}
+
+
+def measure_all(
+    hosts: Hosts, connector: Connector, settings: ProbeSettings, progress: ProbeProgress, clock: Callable[[], float]
+) -> Measurements:
+    """Measure every pair by STAMP."""
+    with ProbeSession(Measurements(hosts), connector, settings, clock) as session:
+        session.start(progress)
+        rounds = all_rounds(len(hosts), settings.seed)
+        total, done = sum(map(len, rounds)), 0
+
+        def on_done() -> None:
+            nonlocal done
+            done += 1
+            progress.measured(done, total)
+
+        for pairs in rounds:
+            session.measure(pairs, "stamp", on_done)
+        return session.measurements

@@ -1,0 +1,89 @@
+"""Runner whose ranks are started by agents of plink, and wait at a start barrier until their placement is verified."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from plink.model.hosts import Hosts
+from plink.remote.connector import Connector
+from plink.remote.fleet import Fleet
+from plink.remote.program import AgentProgram
+from runners.job.agent_messages import AGENT_MESSAGES
+from runners.job.agent_pool import AgentPool
+from runners.job.fleet_monitor import run_to_end
+from runners.job.job import Job
+from runners.job.placement import RankAssignment, assign_ranks
+from runners.job.rank_environment import interface_environment, rank_environment
+from runners.job.result import RunResult
+from runners.job.runner import DryRun, LaunchCommand, RunContext
+from runners.job.setup import HostSetups, set_up_hosts, verify_hosts
+
+PROGRAM = AgentProgram(
+    (
+        "plink.remote.addresses",
+        "plink.remote.low_priority",
+        "plink.remote.start_barrier",
+        "plink.remote.supervisor",
+        "runners.job.execution_environment",
+        "runners.job.connectivity",
+        "runners.job.rank_channel",
+        "runners.job.workspace_cache",
+        "runners.job.stacks",
+        "runners.job.rank_agent",
+    ),
+    AGENT_MESSAGES,
+)
+
+
+class FleetRunner:
+    """Runner over a fleet of agents.
+
+    :param connector: how the agents get onto the hosts (SSH, or as child processes).
+    """
+
+    def __init__(self, name: str, connector: Connector) -> None:
+        self.name, self._connector = name, connector
+
+    def dry_run(self, job: Job, hosts: Hosts, context: RunContext) -> DryRun:
+        """See :class:`runners.job.runner.Runner`; connects to every host, which reports what it would run."""
+        with Fleet(self._connector, PROGRAM) as fleet:
+            pool = AgentPool(fleet, hosts, job, context.observer.on_line, context.clock)
+            setups = set_up_hosts(pool, context.observer.progress)
+            assignments = assign_ranks(hosts, context.host_identities)
+            verify_hosts(assignments, setups)
+            commands = tuple(
+                LaunchCommand(tuple(setup["argv"]), env, assignment.host, (assignment.rank,), setup["workdir"])
+                for assignment, env in rank_environments(pool, assignments, setups)
+                for setup in (setups[assignment.host],)
+            )
+            return DryRun(self.name, commands)
+
+    def run(self, job: Job, hosts: Hosts, context: RunContext) -> RunResult:
+        """See :class:`runners.job.runner.Runner`."""
+        with Fleet(self._connector, PROGRAM) as fleet:
+            pool = AgentPool(fleet, hosts, job, context.observer.on_line, context.clock, context.on_rank_line)
+            setups = set_up_hosts(pool, context.observer.progress)
+            assignments = assign_ranks(hosts, context.host_identities)
+            _start_ranks(pool, assignments, setups)
+            return run_to_end(pool, assignments, pool.rank_reports(), context)
+
+
+def rank_environments(
+    pool: AgentPool, assignments: list[RankAssignment], setups: HostSetups
+) -> Iterator[tuple[RankAssignment, dict[str, str]]]:
+    """Yield each rank with the variables that its environment gets."""
+    master, groups = setups[assignments[0].host], {name: group for group, name in enumerate(pool.hosts.names)}
+    addresses = {"PLINK_ADDRESSES": ",".join(setups[assignment.host]["address"] for assignment in assignments)}
+    for assignment in assignments:
+        env = rank_environment(assignment, groups[assignment.host], pool.hosts, master) | addresses
+        yield assignment, env | interface_environment(setups[assignment.host]["interface"]) | pool.job.env
+
+
+def _start_ranks(pool: AgentPool, assignments: list[RankAssignment], setups: HostSetups) -> None:
+    """Start all ranks, which then wait at the start barrier and report."""
+    ranks: dict[str, list[dict[str, Any]]] = {name: [] for name in pool.hosts.names}
+    for assignment, env in rank_environments(pool, assignments, setups):
+        channel = assignment.rank == 0 and pool.on_rank_line is not None
+        ranks[assignment.host].append({"rank": assignment.rank, "env": env, "channel": channel})
+    for name, tasks in ranks.items():
+        setup = setups[name]
+        pool.fleet.send(name, method="start", ranks=tasks, argv=setup["argv"], workdir=setup["workdir"])

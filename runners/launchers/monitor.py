@@ -1,0 +1,140 @@
+"""Monitor of a job under an external launcher, from its start to its end, by what ranks write through its output."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from runners.job.monitor import STOP_TIMEOUT_S, JobMonitor
+from runners.job.output import RankOutput
+from runners.job.placement import RankAssignment, RankLocation, verify_placement
+from runners.job.result import Failure, PlacementError, check_placement
+from runners.job.runner import RunContext
+from runners.launchers.frames import ERR, EXIT, REPORT
+from runners.launchers.launcher import Launcher
+from runners.launchers.output_parser import OutputParser
+from runners.launchers.process import LauncherProcess
+
+REPORT_TIMEOUT_S = 120.0
+# Ranks that ran out of time show their stacks and are held for 3 s (rank_supervisor.py).
+_STACKS_TIMEOUT_S = 10.0
+_MAX_LAST_LINES = 10
+
+Reports = Mapping[int, Mapping[str, Any]]
+
+
+def rank_locations(assignments: Sequence[RankAssignment], reports: Reports) -> list[RankLocation]:
+    """Return the verified locations; a rank that has moved since its dry run is misplaced for that alone."""
+    locations = verify_placement(list(assignments), {rank: (None, dict(report)) for rank, report in reports.items()})
+    return [
+        replace(location, problem="is not where it was found just before")
+        if reports[location.rank].get("moved") and location.problem is None
+        else location
+        for location in locations
+    ]
+
+
+def verified_locations(assignments: Sequence[RankAssignment], reports: Reports) -> list[RankLocation]:
+    """Return the locations of all ranks. :raises PlacementError: one is on another host than assigned."""
+    return check_placement(rank_locations(assignments, reports))
+
+
+class LauncherMonitor(JobMonitor):
+    """Monitor over the output of an external launcher, which ends the other ranks itself when one fails.
+
+    :param locations: of the ranks, as the dry run found them; then as the job's own processes report.
+    :ivar launcher_lines: what the launcher itself printed.
+    """
+
+    def __init__(
+        self, launcher: Launcher, assignments: Sequence[RankAssignment], context: RunContext,
+        timeout_s: float | None, locations: list[RankLocation],
+    ) -> None:  # fmt: skip
+        super().__init__(assignments, RankOutput(context.observer.on_line), context.clock)
+        self._launcher, self._on_line, self._timeout_s = launcher, context.observer.on_line, timeout_s
+        self.locations = locations
+        self.parser = OutputParser(launcher)
+        self.stop_at = self.began + REPORT_TIMEOUT_S
+        self.launcher_lines: list[str] = []
+        self._moved = False
+        self._has_problems = False
+
+    @property
+    def is_stopping(self) -> bool:
+        """Return whether the job has failed, run out of time, or started on another host."""
+        return super().is_stopping or self._moved
+
+    def follow(self, process: LauncherProcess) -> None:
+        """Read the launcher's output until it has ended, or its time is over.
+
+        :raises PlacementError: when a rank is not where it was in the dry run.
+        """
+        while process.open and not ((self._moved or self._has_problems) and self._all_reported()):
+            stop_at = self.stop_at
+            for stream, line in process.lines(self.clock, stop_at):
+                for rank, kind, text in self.parser.parse_line(stream, line):
+                    self._handle(rank, kind, text)
+                if self.stop_at != stop_at:
+                    break
+            else:
+                if self.is_stopping or self._has_problems or not process.open or not self._all_reported():
+                    break
+                self._on_timeout()
+        if self._moved:
+            dry_run_reports = {location.rank: {"hostname": location.hostname, "addresses": location.addresses,
+                                     "pid": location.pid} for location in self.locations}  # fmt: skip
+            reports = {**dry_run_reports, **self.parser.reports}
+            raise PlacementError(rank_locations(self.assignments, reports), "the job was ended")
+
+    def finish(self, code: int) -> None:
+        """Record the failure of a job that did not end well.
+
+        :param code: the launcher's own exit code.
+        """
+        if self.timed_out:
+            ranks = (assignment.rank for assignment in self.assignments)
+            self.record_timeout(next((rank for rank in ranks if rank not in self.exits), 0))
+        elif self.failure is None and code:
+            named = self._launcher.first_failure(self.launcher_lines)
+            if named is not None and 0 <= named[0] < len(self.assignments):
+                self.record_failure(*named)
+            else:
+                lines = tuple(text for text in self.launcher_lines if text.strip(" -="))
+                self.failure = Failure(None, None, code, lines[-_MAX_LAST_LINES:])
+
+    def _all_reported(self) -> bool:
+        return len(self.parser.reports) == len(self.assignments)
+
+    def _handle(self, rank: int | None, kind: str, text: str) -> None:
+        stream = "err" if kind == ERR else "out"
+        if rank is None:
+            self.launcher_lines.append(text)
+            self._on_line(None, stream, text)
+        elif kind == REPORT:
+            self._on_report(rank)
+        elif kind == EXIT:
+            end = self.parser.exits[rank]
+            if end["timed_out"] and not self.is_stopping:
+                self._on_timeout()
+            if self.record_exit(rank, end["code"], by_itself=not end["signalled"] and not end["timed_out"]):
+                # The launcher ends the others, and is ended where it does not.
+                self.stop_at = self.clock() + STOP_TIMEOUT_S
+        else:
+            self.output.add(rank, stream, text)
+
+    def _on_report(self, rank: int) -> None:
+        report = self.parser.reports[rank]
+        if report["moved"]:
+            # Its program does not run, and the launcher ends the others'; they may still report.
+            self._moved, self.stop_at = True, self.clock() + STOP_TIMEOUT_S
+        elif report["problems"] and not self._has_problems:
+            # The others would wait for it at the start barrier: Hydra does not end them.
+            self._has_problems, self.stop_at = True, self.clock() + STOP_TIMEOUT_S
+        if self._moved or self._has_problems or not self._all_reported():
+            return
+        self.locations, self.began = verified_locations(self.assignments, self.parser.reports), self.clock()
+        if not self.is_stopping:
+            self.stop_at = None if self._timeout_s is None else self.began + self._timeout_s
+
+    def _on_timeout(self) -> None:
+        if not self.timed_out:
+            self.timed_out, self.stop_at = True, self.clock() + _STACKS_TIMEOUT_S

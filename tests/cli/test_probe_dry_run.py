@@ -1,0 +1,45 @@
+"""`plink probe --dry-run`: what would be sent, for each way of measuring."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import typed
+
+STAMP = "measure 6 pairs in 3 rounds by stamp, 10000 probes a pair: 18 MB"
+SHARED = "measure the capacity that groups of hosts share, "
+FLOWS = "measure what every host sends and receives: with 2 partners, one way, the other, and both, TCP flows of 0.5 s"
+TESTS = "measure the bandwidth of 6 pairs in 3 rounds by iperf3, a TCP test of"
+
+
+@pytest.mark.parametrize(("options", "lines"), [
+    ("", [STAMP, FLOWS, SHARED]),
+    ("--no-shared-links", [STAMP, FLOWS]),
+    ("--no-host-rates", [STAMP, SHARED]),
+    ("--method iperf3", [f"{TESTS} 2 s each way, as fast as the network is: 12 s"]),
+    ("--method iperf3 --streams 4 --bandwidth-bytes 50MB", [f"{TESTS} 50 MB each way with 4 streams: 600 MB"]),
+    (
+        "--bandwidth --bandwidth-time 500ms",
+        [STAMP, f"{TESTS} 0.5 s each way, as fast as the network is: 3 s", FLOWS, SHARED],
+    ),
+    ("--method tcp --count 400", ["measure 6 pairs in 3 rounds by tcp, 400 probes a pair at most", FLOWS, SHARED]),
+    ("--pairs adaptive", ["measure about a tenth of 6 pairs by stamp, 10000 probes a pair", FLOWS, SHARED]),
+])  # fmt: skip
+def test_a_dry_run_lists_the_traffic(options: str, lines: list[str], tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("a\nb address=10.0.0.2 user=u port=2222\nc\nd\n")
+    done = typed("probe", "hosts", "--dry-run", *options.split(), cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    first, *printed = done.stdout.splitlines()
+    assert first == "connect to 4 hosts over SSH and start an agent on each, from memory"
+    assert printed[-4:] == ["  ssh a  # a", "  ssh u@10.0.0.2 -p 2222  # b", "  ssh c  # c", "  ssh d  # d"]
+    assert len(printed[:-4]) == len(lines)
+    for line, begins in zip(printed[:-4], lines, strict=True):
+        assert line.startswith(begins)
+
+
+@pytest.mark.parametrize("option", ["--timeout", "--bandwidth-time"])
+def test_no_time_at_all_is_refused(option: str, tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("a\nb\n")
+    done = typed("probe", "hosts", "--dry-run", option, "0s", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "'0s' leaves no time for anything" in done.stderr

@@ -1,0 +1,225 @@
+"""``plink reorder`` under wishes: pins, groups, objectives, proofs, priors, topologies; every refusal in one line.
+
+Most of it runs inside this process, for a command that is started takes a second.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plink.cli import verbosity
+from plink.cli.app import command
+from plink.errors import PlinkError
+from tests.cli.files import listing, network, refusal, write
+from tests.conftest import typed
+
+NAMES = list("abcdefgh")
+# a, c, e, g are 20 us from each other, so are b, d, f, h; 80 us between the two.
+ROWS = [[0 if i == j else 20 if i % 2 == j % 2 else 80 for j in range(8)] for i in range(8)]
+HOSTS: list[dict[str, Any]] = [{"name": name, "address": f"10.0.0.{i}"} for i, name in enumerate(NAMES, start=1)]
+TOPOLOGY = """SwitchName=spine Switches=leaf[1-2]
+SwitchName=leaf1 Nodes=a,c,e,g
+SwitchName=leaf2 Nodes=b,d,f,h
+"""
+FILES = {
+    "good": "a c e g\nb, d, f h  # a comment\n",
+    "uneven": "a b c\nd e f g h\n",
+    "missing": "a c e g\nb d f\n",
+    "double": "a a c e g\nb d f h\n",
+    "unknown": "a c e g\nb d f h z\n",
+    "empty": "# nothing\n",
+    "strange": "a c\n$(touch gotcha)\n",
+    "list.json": '{"groups": ["a", "b"]}',
+    "hollow.json": '{"groups": [["a", "c", "e", "g", "b", "d", "f", "h"], []]}',
+    "topo.conf": TOPOLOGY,
+    "others.conf": "SwitchName=leaf1 Nodes=x,y\n",
+    "four.txt": "a\nb\nc\nd\n",
+    "none.txt": "x\ny\n",
+    "half.txt": "a\nx\n",
+}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with eight hosts in two racks, one network of uneven hosts, one with noise only, and files."""
+    write(tmp_path / "n.json", network(hosts=HOSTS, latency_us=ROWS))
+    write(tmp_path / "slots.json", network())
+    write(tmp_path / "one.json", network(hosts=HOSTS[:1], latency_us=[[0]]))
+    write(tmp_path / "two.json", network(hosts=HOSTS[:2], latency_us=[[0, 9], [9, 0]]))
+    rng = np.random.default_rng(5)
+    halves = [(60 * rng.lognormal(0, 0.1, (8, 8)) * ~np.eye(8, dtype=bool)).tolist() for _ in range(2)]
+    write(tmp_path / "alike.json", network(hosts=HOSTS, latency_us=halves[0], halves_us=halves))
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*words: str) -> int:
+    """``plink reorder`` in this process; the exit code."""
+    verbosity.begin()
+    code = command().main(args=["reorder", *words], prog_name="plink", standalone_mode=False)
+    return code if isinstance(code, int) else 0
+
+
+def order(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict[str, Any]:
+    """The order that is printed, as it is made after a few moves, which are the same on any machine."""
+    capsys.readouterr()
+    assert run(*words, "--json", *(() if "--topology" in words else ("--max-moves", "200"))) == code
+    return json.loads(capsys.readouterr().out)  # type: ignore[no-any-return]
+
+
+REFUSED: list[tuple[int, str, str]] = [
+    (2, "n.json --pin a=0 --pin a=1", "--pin: a cannot have rank 0 and rank 1"),
+    (2, "n.json --pin a=0 --pin b=0", "--pin: a and b cannot both have rank 0"),
+    (2, "n.json --pin a=8", "--pin a=8: choose a rank from 0 to 7"),
+    (4, "slots.json --pin a=1", "--pin a=1: hosts have different numbers of slots; pin rank 0 only"),
+    *(
+        (2, f"n.json --pin {word}", f"--pin {word}: write a host's name, = and its first rank, a=0")
+        for word in ("a", "=3", "a=-1", "a=1.5")
+    ),
+    (2, "n.json --groups missing", "--groups: h in no group; name every host in one group"),
+    (2, "n.json --groups double", "double: a is named more than once; a host is in one group"),
+    (2, "n.json --groups unknown", "unknown: unknown host z; the hosts are a, b, c, d, ..."),
+    (2, "n.json --groups empty", "empty: no groups: write one a line"),
+    (2, "n.json --groups strange", "strange:2: '$(touch' cannot be a host name"),
+    (2, "n.json --groups list.json", "list.json: groups[0]: expected a list"),
+    (2, "n.json --groups hollow.json", "--groups: a group has no hosts"),
+    (2, "n.json --groups 9", "--groups 9: 1 to 8 groups can be made of 8 hosts"),
+    (2, "n.json --groups good --pin a=0 --pin b=1", "--pin: a=0 and b=1 cannot both be with groups of 4"),
+    (4, "n.json --groups uneven --pin a=3", "--pin a=3: groups have different sizes; pin rank 0 only"),
+    (2, "n.json --objective sum --algo tree", "--objective sum is for rings (ring, "),
+    (2, "n.json --objective bottleneck --model contention", "--objective bottleneck uses round trips only; "),
+    (2, "n.json --objective bottleneck --pin a=0 --pin b=4", "--objective bottleneck: "),
+    (2, "n.json --max-moves 5 --time-limit 1", "--max-moves replaces the time limit; "),
+    (2, "one.json --objective fastest", "--objective fastest: choose one of "),
+    (2, "n.json --topology topo.conf", "--topology replaces a network; "),
+    (2, "n.json --hosts four.txt", "--hosts goes with --topology; "),
+    (2, "--topology topo.conf --hosts none.txt", "topo.conf: it has none of the hosts: "),
+    (4, "--topology topo.conf --hosts half.txt", "topo.conf says of no two hosts how far apart they are; "),
+    (2, "--topology topo.conf --format deepspeed --algo star", "--algo star: choose one of "),
+    (2, "n.json --prior others.conf", "others.conf: it has none of the hosts: "),
+]
+
+
+@pytest.mark.parametrize(("code", "words", "message"), REFUSED, ids=[words for _, words, _ in REFUSED])
+def test_what_cannot_be_is_refused_in_one_line(
+    code: int, words: str, message: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = listing(here)
+    with pytest.raises(PlinkError) as refused:
+        run(*words.split())
+    assert str(refused.value).startswith(message)
+    assert (refused.value.exit_code, "\n" in str(refused.value)) == (code, False)
+    assert capsys.readouterr().out == ""
+    assert listing(here) == before
+
+
+@pytest.mark.parametrize("algo", ["ring", "nccl"])
+def test_pinned_hosts_have_their_ranks(algo: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = order(capsys, "n.json", "--algo", algo, "--pin", "h=0", "--pin", "c=5")
+    assert (document["hosts"][0], document["hosts"][5], sorted(document["hosts"])) == ("h", "c", NAMES)
+    assert document["pins"] == {"h": 0, "c": 5}
+
+
+@pytest.mark.parametrize("groups", ["good", "uneven", "2"])
+def test_groups_stay_together(groups: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = order(capsys, "n.json", "--groups", groups)
+    ranks = [rank for group in document["groups"] for rank in group]
+    assert ranks == list(range(8))
+    together = [{document["hosts"][rank] for rank in group} for group in document["groups"]]
+    if groups in FILES:
+        lines = FILES[groups].replace(",", " ").splitlines()
+        assert {frozenset(group) for group in together} == {frozenset(line.split("#")[0].split()) for line in lines}
+    else:
+        assert [len(group) for group in together] == [8 // int(groups)] * int(groups)
+        assert all(group <= set("aceg") or group <= set("bdfh") for group in together)  # near hosts
+
+
+def test_the_longest_hop_first(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = order(capsys, "n.json", "--objective", "bottleneck")
+    assert (document["objective"], document["cost"], document["lower_bound"], document["proven"]) == (
+        "bottleneck",
+        80,
+        80,
+        True,
+    )
+    assert document["sum"] == 280  # second
+    by_sum = order(capsys, "n.json", "--objective", "sum")
+    assert (by_sum["objective"], by_sum["cost"], by_sum["bottleneck"]) == ("sum", 280, 80)
+
+
+def test_a_proof_or_exit_code_3(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = order(capsys, "n.json", "--algo", "halving-doubling", "--prove")
+    assert (document["proven"], document["gap"]) == (True, 0)
+    document = order(capsys, "n.json", "--algo", "nccl", "--size", "4MB", "--prove", code=3)
+    assert (document["proven"], document["lower_bound"]) == (False, None)
+
+
+def test_noise_keeps_the_given_order_unless_forced(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    without_force = order(capsys, "alike.json", "--prove")
+    assert (without_force["hosts"], without_force["proven"], without_force["cost"]) == (
+        NAMES,
+        False,
+        without_force["baseline"]["given"],
+    )
+    assert without_force["judged"]["low"] <= 0 < without_force["judged"]["predicted"]
+    forced = order(capsys, "alike.json", "--force")
+    assert forced["hosts"] == without_force["kept_given"]["found"] != NAMES
+    assert (forced["cost"], forced["judged"]) == (without_force["kept_given"]["found_cost"], without_force["judged"])
+    assert "kept_given" not in forced
+
+
+def test_noise_does_not_keep_an_order_that_was_not_wished(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("alike.json", "--pin", "h=0", "--format", "hosts", "--max-moves", "50") == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith("h\n")
+    assert printed.err.endswith(": within the noise; the given order is not kept, for it violates the constraints\n")
+
+
+def test_what_was_not_measured_is_not_judged(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The search pays ten times the farthest round trip for such a pair; people are told no such gain."""
+    rows = [[None if {i, j} == {0, 1} else ROWS[i][j] for j in range(8)] for i in range(8)]
+    write(here / "n.json", network(hosts=HOSTS, latency_us=rows, halves_us=[rows, rows]))
+    document = order(capsys, "n.json")
+    assert (document["baseline"]["given"], document["cost"]) == (640, 280)
+    assert document["judged"]["gain"] == document["judged"]["predicted"] == 1 - 280 / 640
+
+
+def test_a_prior_fills_what_was_not_measured(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """a was measured against b and h only; the topology knows that it belongs to c, e and g."""
+    rows = [[None if 0 in (i, j) and not {i, j} <= {0, 1, 7} else ROWS[i][j] for j in range(8)] for i in range(8)]
+    write(here / "n.json", network(hosts=HOSTS, latency_us=rows))
+    assert order(capsys, "n.json")["cost"] > 280
+    capsys.readouterr()
+    assert run("n.json", "--prior", "topo.conf", "--max-moves", "200", "--json") == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["cost"] == 280
+    assert printed.err.startswith("plink: 5 pairs that were not measured are taken to be as far as others that topo")
+
+
+def test_an_order_without_probing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--topology", "topo.conf", "--hosts", "four.txt", "--format", "hosts", "-o", "out") == 0
+    assert capsys.readouterr().err.startswith("plink: round trips are assumed from topo.conf, none was measured; ")
+    assert (here / "out").read_text() in ("a\nc\nb\nd\n", "a\nc\nd\nb\n", "a\nb\nd\nc\n")
+    assert not (here / ".plink").exists()
+    assert order(capsys, "--topology", "topo.conf")["cost"] == 270
+
+
+@pytest.mark.parametrize("algo", ["ring", "tree", "2lha"])
+def test_two_hosts_and_one(algo: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert sorted(order(capsys, "two.json", "--algo", algo)["hosts"]) == ["a", "b"]
+    assert order(capsys, "two.json", "--algo", algo, "--pin", "b=0")["hosts"] == ["b", "a"]
+    assert order(capsys, "one.json", "--algo", algo, "--pin", "a=0", "--groups", "1", "--prove")["hosts"] == ["a"]
+
+
+def test_an_order_of_other_hosts_is_refused(here: Path) -> None:
+    write(here / "o.json", {"schema": "plink.order/1", "algo": "ring", "hosts": ["a", "b", "c", "z"]})
+    message = "o.json: the order names hosts that are not in the hosts list: z"
+    with pytest.raises(PlinkError) as refused:
+        command().main(args=["cost", "n.json", "--order", "o.json"], prog_name="plink", standalone_mode=False)
+    assert (str(refused.value), refused.value.exit_code) == (message, 2)
+    assert refusal(typed("launch", "--hosts", "four.txt", "--order", "o.json", "true", cwd=here)) == message
