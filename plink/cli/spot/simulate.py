@@ -20,8 +20,8 @@ def simulate(
     starts: Annotated[int, typer.Option(help="Jobs in each zone, at random times.")] = 1000,
     seed: Annotated[int, typer.Option(min=0, help="Draws those times.")] = 0,
     strategies: Annotated[
-        str, typer.Option(metavar="NAMES", help="Which to compare, separated by commas, or all.")
-    ] = "on-demand,standard-checkpoint,standard-agile,bidbrain",
+        str | None, typer.Option(metavar="NAMES", help="Which to compare, separated by commas, or all; default: four.")
+    ] = None,
     train_until: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="Odds are from before it, jobs start after it; default: three fifths."),
@@ -34,13 +34,15 @@ def simulate(
 
     Example: plink spot simulate market.toml --prices prices.json --starts 20
     """
-    from plink.api.spot_simulation import SimulationRequest, markets_without_prices, simulate_spot
+    from plink.api.spot_simulation import DEFAULT_STRATEGIES, SimulationRequest, markets_without_prices, simulate_spot
     from plink.cli.screen import progress
     from plink.cli.spot.inputs import histories_from, need_prices, parse_time
     from plink.model.spot.market_file import read_market_file
     from solvers.spot.strategies import NAMES
 
-    names = NAMES if strategies == "all" else tuple(name.strip() for name in strategies.split(",") if name.strip())
+    names: tuple[str, ...] = DEFAULT_STRATEGIES if strategies is None else NAMES
+    if strategies not in (None, "all"):
+        names = tuple(name.strip() for name in (strategies or "").split(",") if name.strip())
     split = None if train_until is None else parse_time(train_until, "--train-until")
     request = SimulationRequest(hours, starts, seed, names, split)
     request.check()
