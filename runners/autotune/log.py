@@ -117,7 +117,7 @@ def read_log(
     where = f"{path}: line 1"
     head = next(lines, None)
     if head is None or head.get("schema") != SCHEMA:
-        raise InputError(where, f"no log of Autotune ({SCHEMA}) begins so")
+        raise InputError(where, f"not the first line of an Autotune log ({SCHEMA})")
     settings = convert(AutotuneSettings, head.get("settings"), where, "settings")
     masters = convert(MastersEntry, head, where)
     try:

@@ -33,7 +33,7 @@ def test_a_bundle_that_is_cut_short_runs_nothing() -> None:
     assert (done.returncode, done.stdout) == (1, b"")
 
 
-@pytest.mark.parametrize("module", ["probes.session", "runners.job.launcher", "runners.job.torchrun_runner"])
+@pytest.mark.parametrize("module", ["probes.session", "runners.job.fleet_runner", "runners.job.torchrun_runner"])
 def test_agents_run_where_nothing_is_installed(module: str) -> None:
     """``-I -S``: no site-packages, no current folder. Every import must be in the bundle or the standard library."""
     bundle = importlib.import_module(module).PROGRAM.bundle({})
