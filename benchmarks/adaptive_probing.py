@@ -138,7 +138,7 @@ def figures(name: str, seed: int, settings: AdaptiveSettings) -> dict[str, Any]:
         "error": errors(fabric, predicted, unprobed),
         "held_out_error": plan.held_out_error,
         "held_out_pairs": plan.held_out_pairs,
-        "given_up": len(plan.lost),
+        "given_up": len(plan.lost_hosts),
         "dead": int(dead.sum()),
         "scheduling_s": seconds,
     }

@@ -63,7 +63,7 @@ def move_512(algo: str) -> dict[str, float]:
     n, count = 512, 20_000
     fabric, order = _fabric(n), np.random.default_rng(1).permutation(n)
     pattern = pattern_for(algo, n, _options(n, 8 if algo == "bcube" else 2))
-    moves = moves_of([ExchangeClass(tuple(range(n)), 1, hosts=True)], n)
+    moves = moves_of([ExchangeClass(tuple(range(n)), 1, single_hosts=True)], n)
     assert moves is not None
     micros = {}
     for model in MODELS:

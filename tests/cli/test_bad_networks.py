@@ -119,7 +119,7 @@ def test_a_place_that_cannot_be_written_is_named(target: str, code: int, message
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--algo", "star"), "--algo star: there are ring"),
+        (("--algo", "star"), "--algo star: choose one of ring"),
         (("--format", "slrum"), "--format slrum: choose one of order, hosts, openmpi"),
         (("--json", "--format", "hosts"), "--json prints the order itself"),
     ],

@@ -110,7 +110,7 @@ def test_a_roll_back_into_the_midst_of_an_iteration_takes_no_more_than_what_is_d
         else Iteration(**{k: line[k] for k in line if k != "what"})
         for line in told.lines
     ]
-    kept = history_of(entries).kept
+    kept = history_of(entries).completed
     assert [(iteration.iteration, iteration.seconds, iteration.objective) for iteration in kept] == [
         (0, 100.0, 0.0),
         (1, 100.0, 1.0),

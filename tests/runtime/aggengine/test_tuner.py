@@ -60,7 +60,7 @@ class Launcher:
 
     def _work(self) -> None:
         while not self._ended.wait(0.002):
-            for text in self.line.turn():
+            for text in self.line.poll():
                 self.reports.append(json.loads(text))
                 for outcomes in self._talk(self.reports[-1]):
                     self.line.send(outcomes)

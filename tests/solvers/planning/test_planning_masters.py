@@ -129,7 +129,7 @@ def test_the_schedule_is_proven_and_priced_as_the_pattern(case: tuple[Groups, We
 def test_masters_that_are_balanced_cost_what_they_did() -> None:
     groups = [[0, 1, 2], [3, 4], [5, 6, 7, 8]]
     given, plain = masters_pattern(groups, *balanced_masters(groups)), two_level_pattern(groups)
-    for name in ("round", "source", "target", "share", "repeat", "there"):
+    for name in ("round", "source", "target", "share", "repeat", "reduce_repeat"):
         assert (getattr(given, name) == getattr(plain, name)).all()
     assert evaluate(two_level(groups), fabric(9), np.arange(9), 1e6, "contention").cost_us == pytest.approx(
         closed_form(plain, fabric(9), 1e6, "contention")(np.arange(9))
