@@ -26,7 +26,8 @@ def test_what_cannot_be_tuned(words: list[str], message: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "code", "message"), [("last", 2, "no run"), ("nothing.jsonl", 2, "nothing.jsonl"), ("empty", 2, "no log")]
+    ("name", "code", "message"),
+    [("last", 2, "no run"), ("nothing.jsonl", 2, "nothing.jsonl"), ("empty", 2, "not the first line")],
 )
 def test_a_log_that_is_none(name: str, code: int, message: str, tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("")
