@@ -46,7 +46,7 @@ _HOMES = {
     "runners.job.placement": ("RankLocation",),
     "runners.job.result": ("PlacementError", "RunResult"),
     "runners.job.runner": ("DryRun", "RunObserver"),
-    "solvers.diagnosis.findings": ("Finding",),
+    "solvers.diagnosis.finding": ("Finding", "Severity"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -52,6 +52,7 @@ from runners.job.result import PlacementError as PlacementError
 from runners.job.result import RunResult as RunResult
 from runners.job.runner import DryRun as DryRun
 from runners.job.runner import RunObserver as RunObserver
-from solvers.diagnosis.findings import Finding as Finding
+from solvers.diagnosis.finding import Finding as Finding
+from solvers.diagnosis.finding import Severity as Severity
 
 __version__: str

@@ -2,7 +2,7 @@
 
 ::
 
-    PlinkError            1  something failed
+    PlinkError            1  something failed, or a check has findings
     ├── UsageError        2  the command line asks for something that cannot be
     ├── InputError        2  a file says something that cannot be (names the file and the line or key)
     ├── HostError         1  one host could not be reached or used (names the host)

@@ -1,5 +1,6 @@
 """Collect from every host the facts that influence measurements: clock source, MTU, tools."""
 
+import time
 from typing import Any
 
 from probes.scheduler import ProbeTask, Request, RequestBatches, TaskFailed
@@ -9,7 +10,8 @@ _LIMIT_S = 40.0  # a host asks several tools, each bounded
 
 
 def inspect_all(session: ProbeSession) -> dict[str, dict[str, Any]]:
-    """Return facts by host name: those of :func:`probes.agent.inspection.inspect` and of the agent's first report."""
+    """Return facts by host name: those of :func:`probes.agent.inspection.inspect` of the agent's first report, and
+    ``clock_offset_s``, how far its clock is ahead of this machine's."""
     facts: dict[str, dict[str, Any]] = {}
     tasks = [ProbeTask((host,), _inspect(session, host, facts)) for host in session.agents]
     session.scheduler.run(tasks)
@@ -22,7 +24,10 @@ def _inspect(session: ProbeSession, host: int, facts: dict[str, dict[str, Any]])
         (answer,) = yield [Request(host, {"method": "inspect", "peers": peers}, _LIMIT_S)]
     except TaskFailed:
         return
+    received_s = time.time()
     report = session.agents[host]
     own = {key: report[key] for key in ("hostname", "address", "python", "cores", "stamps")}
     answer = {key: value for key, value in answer.items() if key not in ("type", "task")}
+    # The answer's way counts as none: it is far shorter than the offsets that matter.
+    own["clock_offset_s"] = round(answer.pop("unix_time_s") - received_s, 3)
     facts[session.measurements.hosts.names[host]] = own | answer

@@ -12,7 +12,7 @@ from probes.session import ProbeSession
 def remeasure(
     session: ProbeSession, pairs: list[tuple[int, int]], count: int, method: str = "stamp"
 ) -> dict[tuple[int, int], float]:
-    """Return for every pair measured both ways the larger 10th percentile of its two directions, microseconds.
+    """Return the 10th percentile of both directions of every pair that was measured both ways, microseconds.
 
     The pairs need not be disjoint: the scheduler runs those that share a host one after the other.
     """
@@ -21,5 +21,9 @@ def remeasure(
     settings = replace(session.context.settings, count=count)
     context = MeasurementContext(settings, session.agents, scratch, session.context.ssids)
     session.scheduler.run([probe_task(context, method, *pair) for pair in dict.fromkeys(pairs)])
-    latencies = {(i, j): np.maximum(scratch.latency[i, j], scratch.latency[j, i]) for i, j in pairs}
-    return {pair: float(value) for pair, value in latencies.items() if not np.isnan(value)}
+    directions = [direction for i, j in pairs for direction in ((i, j), (j, i))]
+    return {
+        (i, j): float(scratch.latency[i, j])
+        for i, j in directions
+        if not np.isnan(scratch.latency[i, j] + scratch.latency[j, i])
+    }

@@ -53,7 +53,7 @@ may write, and `accept-new-host-keys` in it, because a file may come with a clon
 | exit code | all commands |
 |---|---|
 | 0 | done |
-| 1 | failed: a host, a file that cannot be written, a rank |
+| 1 | failed (a host, a file that cannot be written, a rank), or a check has findings (`doctor`, `diff`, `check`) |
 | 2 | the command line or a file is invalid |
 | 3 | partly done: the missing part is named |
 | 4 | no answer exists |
@@ -66,7 +66,7 @@ format](formats.md).
 # Beyond those of all commands, or what they mean here.
 _CODES = {
     "probe": "3: pairs are missing; `--resume` continues",
-    "doctor": "0: no finding; 3: findings",
+    "doctor": "1: findings of the severity of `--fail-on` or above",
     "embed": "3: hosts without measurements are omitted; 4: too little was measured",
     "cluster": "3: hosts without measurements are omitted; 4: too little was measured",
     "reorder": "3: `--prove` ended without a proof; 4: nothing was measured",

@@ -23,8 +23,8 @@ FOLDER = Path(__file__).parent.parent / "docs" / "schemas"
 _CONDITIONS: dict[str, dict[str, Any]] = {
     "doctor": {
         "if": {"properties": {"ok": {"const": True}}},
-        "then": {"properties": {"findings": {"maxItems": 0}}},
-        "else": {"properties": {"findings": {"minItems": 1}}},
+        "then": {"properties": {"findings": {"items": {"properties": {"severity": {"const": "info"}}}}}},
+        "else": {"properties": {"findings": {"contains": {"properties": {"severity": {"not": {"const": "info"}}}}}}},
     },
     "elastic-status": {
         "if": {"properties": {"stage": {"const": None}}},

@@ -1,11 +1,14 @@
 """Diagnose hosts and the network between them: findings with evidence and advice."""
 
 import logging
+import statistics
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from plink.api.connecting import Progress, connector_for
 from plink.api.host_rates import measure_host_rates
@@ -21,13 +24,19 @@ from probes.methods import ProbeSettings
 from probes.plan import AllPairs
 from probes.remeasuring import remeasure
 from probes.session import ProbeProgress, ProbeSession
-from solvers.diagnosis.findings import Finding
+from solvers.diagnosis.finding import FLOOR_US, Finding, Severity, merged
+from solvers.diagnosis.findings import Remeasured
 from solvers.diagnosis.findings import diagnose as findings_of
-from solvers.diagnosis.latency import DiagnosisThresholds, known_good, slow_hosts, slow_links
+from solvers.diagnosis.latency import DiagnosisThresholds, asymmetric_pairs, known_good, slow_hosts, slow_links
 
 _COUNT = 1000
 _RETEST_COUNT = 4000
-_PROTOCOLS = {"stamp": "UDP", "icmp": "ICMP", "tcp": "TCP"}
+_MAX_SUSPECTS = 16  # of a kind are measured again
+_MAX_CLOCK_OFFSET_S = 1.0  # beyond it, logs of hosts and certificates do not match
+# Jobs need TCP; probes can do without UDP or ICMP.
+_PROTOCOLS = {
+    "stamp": ("UDP", Severity.WARNING), "icmp": ("ICMP", Severity.INFO), "tcp": ("TCP", Severity.ERROR),
+}  # fmt: skip
 _log = logging.getLogger("plink.doctor")
 
 
@@ -39,17 +48,25 @@ class Examination:
     findings: list[Finding]
 
 
-def diagnose(network: Network) -> list[Finding]:
-    """Return what is wrong by a network's measurements alone."""
+def diagnose(network: Network, floor_us: float = FLOOR_US) -> list[Finding]:
+    """Return the findings of a network's measurements, the most severe first.
+
+    :param floor_us: a round trip's excess of fewer microseconds is not named.
+    """
     labels = label_groups(network.latency_us, network.details.get("plan") == "adaptive")
-    return findings_of(network, labels, {})
+    return findings_of(network, labels, {}, DiagnosisThresholds(floor_us=floor_us))
 
 
 def examine(
-    hosts: Hosts, accept_new_host_keys: bool = False, progress: Progress = lambda what, done, total: None
+    hosts: Hosts,
+    accept_new_host_keys: bool = False,
+    progress: Progress = lambda what, done, total: None,
+    floor_us: float = FLOOR_US,
 ) -> Examination:
     """Check hosts (SSH, Python, clocks, MTU, tools) and measure between them. Suspects are measured again, each
     against a healthy host.
+
+    :param floor_us: as of :func:`diagnose`.
 
     :raises UsageError: for one host. :raises PlinkError: when fewer than two hosts can be measured.
     """
@@ -73,16 +90,18 @@ def examine(
             progress("measuring", done, plan.max_pairs)
         measure_host_rates(session, FlowSettings(), lambda done, total: progress("host rates", done, total))
         after = inspect_all(session)
-        findings = _findings_from_facts(facts, after)
+        findings = list(_findings_from_facts(facts, after))
         network = measurements.network()
         measured = _pairs_measured(network)
         _log.info("%d hosts reached, %d of %d pairs measured", len(session.agents), measured, plan.max_pairs)
-        findings += findings_of(network, label_groups(network.latency_us), _retest_suspects(session, network))
+        limits = DiagnosisThresholds(floor_us=floor_us)
+        groups = label_groups(network.latency_us)
+        findings += findings_of(network, groups, _retest_suspects(session, network, groups, limits), limits)
     unreachable = [
-        Finding("unreachable", [names[host]], reason, f"try `ssh {names[host]}`, then plink doctor again")
+        Finding("unreachable", Severity.ERROR, [names[host]], reason, "try `ssh HOST`, then plink doctor again")
         for host, reason in sorted(session.scheduler.lost_hosts.items())
     ]
-    return Examination(facts, unreachable + findings)
+    return Examination(facts, merged(unreachable + findings))
 
 
 def _pairs_measured(network: Network) -> int:
@@ -91,32 +110,30 @@ def _pairs_measured(network: Network) -> int:
     return int(np.isfinite(network.rtt_us[rows, columns]).sum())
 
 
-def _findings_from_facts(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> list[Finding]:
-    """Return what is wrong by the hosts' own reports."""
-    findings = []
+def _findings_from_facts(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> Iterator[Finding]:
+    """Yield what is wrong by the hosts' own reports before and after the measurements."""
     mtus = {name: fact["mtu"] for name, fact in before.items() if fact.get("mtu")}
     common_mtu = max(set(mtus.values()), key=list(mtus.values()).count, default=None)
-    deviating = [name for name, mtu in mtus.items() if mtu != common_mtu]
-    if deviating:
-        evidence = f"MTU {', '.join(str(mtus[name]) for name in deviating[:5])}, the others have {common_mtu}"
-        findings.append(Finding("MTU mismatch", deviating, evidence, f"set it: ip link set dev IFACE mtu {common_mtu}"))
+    advice = f"set it: ip link set dev IFACE mtu {common_mtu}"
+    for name, mtu in mtus.items():
+        if mtu != common_mtu:
+            evidence = f"MTU {mtu}, the others have {common_mtu}"
+            yield Finding("MTU mismatch", Severity.ERROR, [name], evidence, advice)
     for name, fact in before.items():
-        closed = [_PROTOCOLS[method] for method, through in fact.get("reached_by", {}).items() if not through]
-        if closed:
-            advice = "open it between the hosts (security group), or `plink probe --method auto`"
-            findings.append(Finding("closed", [name], f"{', '.join(closed)} does not get through to it", advice))
+        for method, through in fact.get("reached_by", {}).items():
+            protocol, severity = _PROTOCOLS[method]
+            if not through:
+                advice = "open it between the hosts (security group), or `plink probe --method auto`"
+                yield Finding("closed", severity, [name], f"{protocol} is blocked", advice)
         if not fact.get("stamps", True):
-            findings.append(
-                Finding(
-                    "no kernel timestamps", [name], "its kernel stamps no packets", "latencies there are less exact"
-                )
-            )
+            evidence, advice = "the kernel stamps no packets", "latencies there are less exact"
+            yield Finding("no kernel timestamps", Severity.INFO, [name], evidence, advice)
         if fact.get("clocksource") not in (None, "tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"):
             advice = "a slow clock: see /sys/devices/system/clocksource/clocksource0/available_clocksource"
-            findings.append(Finding("clock source", [name], f"uses {fact['clocksource']}", advice))
+            yield Finding("clock source", Severity.INFO, [name], f"{fact['clocksource']} is in use", advice)
         if fact.get("governor") in ("powersave", "ondemand", "conservative"):
-            advice = "cpupower frequency-set -g performance"
-            findings.append(Finding("governor", [name], f"its CPUs are governed by {fact['governor']}", advice))
+            evidence, advice = f"CPU frequency governor {fact['governor']}", "cpupower frequency-set -g performance"
+            yield Finding("governor", Severity.INFO, [name], evidence, advice)
         increases = {
             key: after[name]["counters"][key] - value
             for key, value in fact.get("counters", {}).items()
@@ -124,22 +141,40 @@ def _findings_from_facts(before: dict[str, dict[str, Any]], after: dict[str, dic
         }
         if increases:
             evidence = ", ".join(f"{key} rose by {value}" for key, value in increases.items())
-            findings.append(
-                Finding("tainted", [name], evidence, "the instance's allowance is used up: probe again later")
-            )
-    return findings
+            advice = "the instance's allowance is used up: probe again later"
+            yield Finding("tainted", Severity.WARNING, [name], evidence, advice)
+    yield from _clock_offsets(before, after)
 
 
-def _retest_suspects(session: ProbeSession, network: Network) -> dict[tuple[int, int], float]:
-    """Measure suspect hosts against healthy ones, and suspect links, again with more probes."""
-    cost, groups, limits = network.rtt_us, label_groups(network.latency_us), DiagnosisThresholds()
+def _clock_offsets(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> Iterator[Finding]:
+    """Yield hosts whose clock is far from the others' (of two hosts: from this machine's)."""
+    offsets = {}
+    for name, fact in before.items():
+        # An answer that waited makes a clock look slow, so the larger of two offsets is the nearer.
+        seen = [facts["clock_offset_s"] for facts in (fact, after.get(name, {})) if "clock_offset_s" in facts]
+        if seen:
+            offsets[name] = max(seen)
+    usual = statistics.median(offsets.values()) if len(offsets) > 2 else 0.0
+    for name, offset in offsets.items():
+        if abs(offset - usual) > _MAX_CLOCK_OFFSET_S:
+            direction = "ahead of" if offset > usual else "behind"
+            evidence = f"its clock is {abs(offset - usual):.1f} s {direction} the others'"
+            yield Finding("clock offset", Severity.WARNING, [name], evidence, "synchronise it: chronyc makestep")
+
+
+def _retest_suspects(
+    session: ProbeSession, network: Network, groups: npt.NDArray[np.intp], limits: DiagnosisThresholds
+) -> Remeasured:
+    """Measure suspect hosts against healthy ones, and suspect pairs, again with more probes."""
+    cost = network.rtt_us
     hosts, offsets = slow_hosts(cost, groups, limits)
     links = slow_links(cost, groups, offsets, limits)
     suspects = {host for suspect in (*hosts, *links) for host in suspect.hosts}
-    pairs = [(min(link.hosts), max(link.hosts)) for link in links[:16]]
-    for suspect in hosts[:16]:
+    pairs = [(link.hosts[0], link.hosts[1]) for link in links[:_MAX_SUSPECTS]]
+    pairs += asymmetric_pairs(network.latency_us, limits)[:_MAX_SUSPECTS]
+    for suspect in hosts[:_MAX_SUSPECTS]:
         (host,) = suspect.hosts
         healthy = known_good(cost, offsets, suspects, host)
         if healthy is not None:
-            pairs.append((min(host, healthy), max(host, healthy)))
-    return remeasure(session, pairs, _RETEST_COUNT)
+            pairs.append((host, healthy))
+    return remeasure(session, sorted({(min(pair), max(pair)) for pair in pairs}), _RETEST_COUNT)

@@ -152,7 +152,7 @@ def remarks_of(network: Network, groups: TieredGroups) -> tuple[Remark, ...]:
     """Return the findings of the doctor, without unmeasured pairs."""
     findings = diagnose(network, groups.of, {})
     return tuple(
-        Remark(finding.kind, tuple(finding.hosts), finding.evidence, finding.advice)
+        Remark(finding.kind, str(finding.severity), tuple(finding.hosts), finding.evidence, finding.advice)
         for finding in findings
         if finding.kind != "unmeasured"
     )

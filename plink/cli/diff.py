@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from plink.cli.floor import floor_us
 from plink.cli.screen import print_json
 from plink.errors import PlinkError, UsageError
 from plink.records import workspace
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 _UNITS = {"latency": "us", "loss": "share", "rate": "Gbit/s", "capacity": "Gbit/s", "hops": "hops"}
 _MIN_SHARE, _MAX_SHARE = 0.01, 100.0
-_MAX_FLOOR_S = 1.0
 
 
 def diff(
@@ -47,7 +47,7 @@ def diff(
     if str(old) == str(new) == "-":
         raise UsageError("standard input holds one file; name the other one")
     workspace.check_output(junit, None, (old, new))
-    limits = Limits(share=_share(threshold), floor_us=_floor(floor))
+    limits = Limits(share=_share(threshold), floor_us=floor_us(floor))
     try:
         networks = read_network(old), read_network(new)
         comparison = compare(*networks, limits)
@@ -75,21 +75,6 @@ def _share(threshold: float) -> float:
     if not _MIN_SHARE <= threshold <= _MAX_SHARE:
         raise UsageError(f"--threshold {threshold:g}: give a share, {_MIN_SHARE:g} to {_MAX_SHARE:g}")
     return threshold
-
-
-def _floor(text: str) -> float:
-    """Return the floor in microseconds.
-
-    :raises UsageError: for what would leave nothing to be found: a bare number, which is seconds elsewhere, above all.
-    """
-    from plink.model.units import parse_duration
-
-    seconds = parse_duration(text)
-    if text.strip()[-1:].isdigit():
-        raise UsageError(f"--floor {text}: of which unit? Write {text.strip()}us, or ms")
-    if seconds > _MAX_FLOOR_S:
-        raise UsageError(f"--floor {text}: no round trip changes by more than {_MAX_FLOOR_S:g} s; write it like 10us")
-    return seconds * 1e6
 
 
 def _document(comparison: "Comparison", networks: "tuple[Network, Network]", limits: "Limits") -> dict[str, Any]:

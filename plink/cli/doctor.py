@@ -1,23 +1,34 @@
 """``plink doctor``."""
 
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from plink.cli.floor import floor_us
 from plink.cli.screen import print_json, printable, progress
-from plink.errors import PartlyDone
+from plink.errors import PlinkError
+
+if TYPE_CHECKING:
+    from solvers.diagnosis.finding import Finding
+
+_SEVERITIES = ("error", "warning", "info")
 
 
 def doctor(
     subject: Annotated[Path, typer.Argument(metavar="HOSTS|NETWORK", help="A hosts file, or a network file (.json).")],
+    floor: Annotated[str, typer.Option(help="Smallest excess of a round trip to report, 1s at most.")] = "10us",
+    fail_on: Annotated[
+        Literal["error", "warning", "info"], typer.Option(help="Least severe finding that makes the exit code 1.")
+    ] = "warning",
     accept_new_host_keys: Annotated[
         bool, typer.Option("--accept-new-host-keys", help="Note unknown SSH host keys instead of refusing them.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Diagnose hosts and the network between them, with the evidence and what to do (exit code 3 on findings).
+    """Diagnose hosts and the network between them, with the evidence and what to do (exit code 1 on findings).
 
     With a hosts file, hosts are checked (SSH, Python, clocks, MTU, tools) and measured; suspects are measured again,
     each against a healthy host. A network file is judged as it is.
@@ -26,25 +37,44 @@ def doctor(
     """
     from plink.api.diagnosing import Examination, diagnose, examine
 
+    least_us = floor_us(floor)
     if str(subject).endswith((".json", ".json.gz")):
         from plink.model.network import read_network
 
-        examination = Examination({}, diagnose(read_network(subject)))
+        examination = Examination({}, diagnose(read_network(subject), least_us))
     else:
         from plink.model.hosts import read_hosts
 
         hosts = read_hosts(subject)
         with progress("connecting", "measuring", "host rates") as bars:
-            examination = examine(hosts, accept_new_host_keys, lambda what, done, total: bars[what](done, total))
+            examination = examine(
+                hosts, accept_new_host_keys, lambda what, done, total: bars[what](done, total), least_us
+            )
     findings = examination.findings
     if as_json:
         rows = [asdict(finding) for finding in findings]
-        print_json({"schema": "plink.doctor/1", "ok": not findings, "hosts": examination.facts, "findings": rows})
+        is_ok = not any(finding.severity != "info" for finding in findings)
+        print_json({"schema": "plink.doctor/1", "ok": is_ok, "hosts": examination.facts, "findings": rows})
     else:
         for finding in findings:
-            # What hosts say of themselves is among the evidence.
-            print(printable(f"{finding.kind}: {', '.join(finding.hosts)}: {finding.evidence}; {finding.advice}"))
+            print(_line(finding))
         if not findings:
             print("no problems found")
-    if findings:
-        raise PartlyDone(f"{len(findings)} finding{'s' if len(findings) > 1 else ''}")
+    counts = Counter(str(finding.severity) for finding in findings)
+    failing = _SEVERITIES[: _SEVERITIES.index(fail_on) + 1]
+    if any(counts[severity] for severity in failing):
+        raise PlinkError(", ".join(_count(counts[severity], severity) for severity in failing if counts[severity]))
+
+
+def _line(finding: "Finding") -> str:
+    """Return a finding as one line. What hosts report of themselves is among the evidence, so it is escaped."""
+    from plink.model.hostlist import fold_hostlist
+
+    number = f"{len(finding.hosts)} hosts: " if len(finding.hosts) > 2 else ""
+    hosts = number + fold_hostlist(finding.hosts, ", ")
+    return printable(f"{finding.severity}: {finding.kind}: {hosts}: {finding.evidence}; {finding.advice}")
+
+
+def _count(number: int, severity: str) -> str:
+    plural = "s" if number > 1 and severity != "info" else ""
+    return f"{number} {severity}{plural}"

@@ -7,6 +7,7 @@ from plink.api.ordering import Solved
 from plink.model.units import format_us
 from solvers.ordering.exact import is_optimal
 
+_MAX_GAP = 1.0  # a bound that is further off says nothing
 _OBJECTIVE_TEXT = {"sum": "sum of round trips", "bottleneck": "longest round trip"}
 
 
@@ -21,7 +22,7 @@ def summary(solved: Solved) -> list[str]:
     if result.lower_bound is not None and (result.lower_bound > 0 or result.cost == 0):
         of = " of measured pairs" if solved.sparse else ""
         line += f"; no order{of} under {format_us(result.lower_bound)}"
-        if result.gap is not None and not is_optimal(result):
+        if result.gap is not None and result.gap <= _MAX_GAP and not is_optimal(result):
             line += f" (found is at most {result.gap:.2%} above the best)"
     lines = [line, *solved.notes]
     validation = solved.validation

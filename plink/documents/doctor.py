@@ -36,6 +36,8 @@ class HostReportEntry(TypedDict):
     """Mean number of processes that wanted to run in the last minute."""
     tools: NotRequired[dict[str, str | None]]
     """Versions of programs that plink may use there; null where one is missing, ? where it does not tell."""
+    clock_offset_s: NotRequired[float]
+    """How far its clock is ahead of the clock of the machine that ran plink, in seconds."""
     counters: NotRequired[dict[str, Count]]
     """Packets that were dropped or queued because an allowance of the instance was used up, where the driver counts
     them."""
@@ -44,7 +46,7 @@ class HostReportEntry(TypedDict):
 
 
 class DoctorFinding(TypedDict):
-    """One thing that is wrong."""
+    """One cause of what is wrong."""
 
     kind: Literal[
         "slow host",
@@ -62,14 +64,20 @@ class DoctorFinding(TypedDict):
         "clock source",
         "governor",
         "half duplex",
+        "clock offset",
+        "zero",
     ]
     """What is wrong."""
+    severity: Literal["error", "warning", "info"]
+    """error: a job fails or is slow; warning: it may be slower; info: a fact to know."""
     hosts: Annotated[list[HostName], Meta(min_length=1)]
-    """Whose it is; two hosts for what is between them, and the first eight where most of them are concerned."""
+    """The hosts to look at; two where it is what is between them."""
     evidence: Name
-    """How one knows."""
+    """What was measured, and what is usual."""
     advice: Name
     """What to do."""
+    pairs: Count
+    """Pairs of hosts whose measurements it explains; 0 where it does not rest on pairs."""
 
 
 class DoctorDocument(TypedDict):
@@ -81,9 +89,9 @@ class DoctorDocument(TypedDict):
     schema: Literal["plink.doctor/1"]
     """Kind and version of this document."""
     ok: bool
-    """Nothing was found."""
+    """No finding is an error or a warning."""
     hosts: dict[str, HostReportEntry]
     """What each host that was examined said of itself, by name; one that was lost meanwhile may lack all of it. Empty
     where a network file was judged."""
     findings: list[DoctorFinding]
-    """One entry for each thing that is wrong."""
+    """One entry for each cause, the most severe first."""

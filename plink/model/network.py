@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +17,7 @@ from plink.errors import InputError
 from plink.model.hosts import Hosts, hosts_from_json
 from plink.model.storage import name_of, read_document, write_document
 
+_log = logging.getLogger("plink.network")
 SCHEMA = schema_name(NetworkDocument)
 _OWN_KEYS = ("schema", "hosts", "lab", "latency_us", "bandwidth_gbps")
 
@@ -226,8 +228,15 @@ def network_from_json(document: dict[str, Any], location: str) -> Network:
 
 
 def read_network(path: str | Path) -> Network:
-    """Return a network from a file (``-``: standard input, ``.gz``: compressed).
+    """Return a network from a file (``-``: standard input, ``.gz``: compressed). Round trips of 0 are doubted in the
+    log.
 
     :raises InputError: as :func:`network_from_json`, and when the file cannot be read.
     """
-    return network_from_json(read_document(path), name_of(path))
+    network = network_from_json(read_document(path), name_of(path))
+    pairs = np.argwhere(np.triu((network.latency_us == 0) | (network.latency_us.T == 0), 1))
+    if len(pairs):
+        a, b = (network.hosts.names[int(host)] for host in pairs[0])
+        count = f"{len(pairs)} pairs of different hosts have" if len(pairs) > 1 else "a pair of different hosts has"
+        _log.warning(f"{network.location}: {count} a round trip of 0, first {a} and {b}; null is one not measured")
+    return network

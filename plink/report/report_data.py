@@ -99,9 +99,10 @@ class HostMap:
 
 @dataclass(frozen=True)
 class Remark:
-    """A finding: what is wrong, with which hosts, the evidence, and advice."""
+    """A finding: what is wrong and how severe it is, with which hosts, the evidence, and advice."""
 
     kind: str
+    severity: str
     hosts: tuple[str, ...]
     evidence: str
     advice: str

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from plink.model.hostlist import fold_hostlist
 from plink.report.achieved import unit_for
 from plink.report.colours import group_colour, group_mark
 from plink.report.report_data import Floats, ReportData, TierStatistics
@@ -150,10 +151,11 @@ def gaps(data: ReportData) -> str:
 def remarks(data: ReportData) -> str:
     """Return the table of suspects, with evidence and advice."""
     rows: list[tuple[str, ...]] = [
-        (remark.kind, ", ".join(remark.hosts), remark.evidence, remark.advice) for remark in data.remarks[:_MAX_ROWS]
+        (remark.severity, remark.kind, fold_hostlist(remark.hosts, ", "), remark.evidence, remark.advice)
+        for remark in data.remarks[:_MAX_ROWS]
     ]
-    rows += _rest(len(data.remarks), 4)
-    return table("Suspects", ("what", "hosts", "evidence", "what to do"), rows)
+    rows += _rest(len(data.remarks), 5)
+    return table("Suspects", ("severity", "what", "hosts", "evidence", "what to do"), rows)
 
 
 def _rest(total: int, columns: int) -> list[tuple[str, ...]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -55,7 +56,8 @@ def counters(interface: str, renew: Callable[[], None]) -> dict[str, int]:
 
 
 def inspect(address: str, peers: list[str], renew: Callable[[], None]) -> dict[str, Any]:
-    """Return the host's facts; ``interface`` is the one towards the first of ``peers``."""
+    """Return the host's facts; ``interface`` is the one towards the first of ``peers``,
+    ``unix_time_s`` the time when all else was known."""
     try:
         interface = interface_of(source_address_for(peers[0]) if peers else address)
     except OSError:
@@ -74,4 +76,5 @@ def inspect(address: str, peers: list[str], renew: Callable[[], None]) -> dict[s
         "load": os.getloadavg()[0],
         "tools": {tool: _version(tool, arguments, renew) for tool, arguments in _TOOLS.items()},
         "counters": counters(interface, renew) if interface else {},
+        "unix_time_s": time.time(),
     }

@@ -1,113 +1,188 @@
-"""Diagnosis of a network: one finding for each problem, with its evidence and advice."""
+"""Diagnosis of a network: one finding for each cause, with its evidence and advice."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from plink.model.network import Network
+from plink.model.network import Matrix, Network
+from solvers.changes.causes import explain
 from solvers.costs.host_flows import flows_of
-from solvers.diagnosis.bandwidth import slow_rates, slow_shared_links
+from solvers.diagnosis.bandwidth import SlowHost, slow_rates, slow_shared_links
+from solvers.diagnosis.finding import (
+    MIN_LOSS,
+    MIN_LOST_PROBES,
+    Finding,
+    Severity,
+    merged,
+    severity_of_loss,
+    severity_of_ratio,
+)
 from solvers.diagnosis.host_rates import half_duplex, slow_by_flows
 from solvers.diagnosis.latency import DiagnosisThresholds, Suspect, asymmetric_pairs, slow_hosts, slow_links
 
-_MAX_LOSS = 0.001  # of the probes: more slows TCP
-_MAX_NAMED_HOSTS = 8
-
+_NOISE_SIGMAS = 4.0  # of a pair's own samples
 _SLOW_HOST_ADVICE = "exchange it, or look at its NIC and the limits of its instance"
 
-Remeasured = dict[tuple[int, int], float]
+Groups = npt.NDArray[np.intp]
+Pair = tuple[int, int]
+# Round trips i -> j of suspects, measured a second time, microseconds.
+Remeasured = dict[Pair, float]
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One problem: its kind, hosts, evidence and advice."""
-
-    kind: str
-    hosts: list[str]
-    evidence: str
-    advice: str
-
-
-def diagnose(network: Network, groups: npt.NDArray[np.intp], remeasured: Remeasured) -> list[Finding]:
-    """Return the findings of the measurements.
+def diagnose(
+    network: Network, groups: Groups, remeasured: Remeasured, limits: DiagnosisThresholds | None = None
+) -> list[Finding]:
+    """Return the findings of the measurements, the most severe first.
 
     :param groups: the group of every host, shape (N,).
-    :param remeasured: round trips of suspect pairs (i < j) measured a second time, microseconds; a suspicion that they
-        do not confirm is dropped.
+    :param remeasured: a suspicion that these do not confirm is dropped.
     """
-    names, latency = network.hosts.names, network.latency_us
-    cost, limits = network.rtt_us, DiagnosisThresholds()
+    limits = limits or DiagnosisThresholds()
+    findings = [
+        *_latencies(network, groups, remeasured, limits),
+        *_rates(network, groups),
+        *_losses(network, groups),
+        *_clock_steps(network),
+        *_zeros(network),
+        *_unmeasured(network),
+    ]
+    return merged(findings)
+
+
+def _latencies(
+    network: Network, groups: Groups, remeasured: Remeasured, limits: DiagnosisThresholds
+) -> Iterator[Finding]:
+    names, cost = network.hosts.names, network.rtt_us
     hosts, offsets = slow_hosts(cost, groups, limits)
     slow = {suspect.hosts[0] for suspect in hosts}
-    findings = []
     for suspect in hosts:
-        second_values = [value for pair, value in remeasured.items() if suspect.hosts[0] in pair]
-        if not _is_confirmed(suspect, second_values, limits):
+        second = [
+            max(value, remeasured.get((j, i), 0.0))
+            for (i, j), value in remeasured.items()
+            if suspect.hosts[0] in (i, j)
+        ]
+        if second and not _is_slow(min(second), suspect, limits):
             continue
-        evidence = f"{suspect.excess_us:.1f} us more than the usual {suspect.usual_us:.1f} us to everybody"
+        evidence = f"{suspect.excess_us:.1f} us more than the usual {suspect.usual_us:.1f} us to all others"
+        severity = severity_of_ratio(1 + suspect.excess_us / suspect.usual_us)
         advice = "exchange it, or look at its load and its NIC"
-        findings.append(
-            Finding("slow host", [names[suspect.hosts[0]]], evidence + _remeasured_text(second_values), advice)
-        )
+        measured = int(np.isfinite(cost[suspect.hosts[0]]).sum()) - 1
+        evidence += f"; {min(second):.1f} us when measured again" if second else ""
+        yield Finding("slow host", severity, [names[suspect.hosts[0]]], evidence, advice, measured)
+    noise = _noise_us(network)
+    slow_pairs = {}
     for suspect in slow_links(cost, groups, offsets, limits):
         i, j = suspect.hosts
-        second_values = [remeasured[i, j]] if (i, j) in remeasured else []
-        if slow & {i, j} or not _is_confirmed(suspect, second_values, limits):
-            continue
-        evidence = f"{suspect.excess_us:.1f} us more than the usual {suspect.usual_us:.1f} us"
-        advice = "an order from `plink reorder` keeps them apart"
-        findings.append(Finding("slow link", [names[i], names[j]], evidence + _remeasured_text(second_values), advice))
+        second = [remeasured[pair] for pair in ((i, j), (j, i)) if pair in remeasured]
+        is_refuted = bool(second) and not _is_slow(max(second), suspect, limits)
+        if not slow & {i, j} and suspect.excess_us > _NOISE_SIGMAS * noise[i, j] and not is_refuted:
+            slow_pairs[i, j] = suspect
+    for location, pairs in _causes(list(slow_pairs), np.isfinite(cost), groups):
+        middle = sorted((slow_pairs[pair] for pair in pairs), key=lambda suspect: suspect.excess_us)[len(pairs) // 2]
+        excess = f"{middle.excess_us:.1f} us more than the usual {middle.usual_us:.1f} us"
+        again = [remeasured[pair] for pair in (middle.hosts, middle.hosts[::-1]) if pair in remeasured]
+        excess += f"; {max(again):.1f} us when measured again" if again else ""
+        yield Finding(
+            "slow link", Severity.WARNING, _named(location, names), _of_pairs(excess, pairs),
+            "an order from `plink reorder` keeps them apart", len(pairs),
+        )  # fmt: skip
+    yield from _asymmetries(network, groups, remeasured, limits)
+
+
+def _is_slow(second_us: float, suspect: Suspect, limits: DiagnosisThresholds) -> bool:
+    """Return whether a second measurement confirms a suspicion."""
+    return second_us >= suspect.usual_us * (1 + limits.share)
+
+
+def _noise_us(network: Network) -> Matrix:
+    """Return the standard error of each pair's round trip by the two halves of its samples, shape (N, N)."""
+    halves = network.half_rtts_us
+    if not halves:
+        return np.zeros_like(network.rtt_us)
+    return np.nan_to_num(np.abs(halves[0] - halves[1]) / 2)
+
+
+def _asymmetries(
+    network: Network, groups: Groups, remeasured: Remeasured, limits: DiagnosisThresholds
+) -> Iterator[Finding]:
+    names, latency = network.hosts.names, network.latency_us
+    slow = {suspect.hosts[0] for suspect in slow_hosts(network.rtt_us, groups, limits)[0]}
+    directions = {}
     for i, j in asymmetric_pairs(latency, limits):
-        if not slow & {i, j}:
-            evidence = f"{latency[i, j]:.1f} us from {names[i]}, {latency[j, i]:.1f} us from {names[j]}"
-            advice = "probe again; if it stays, the two paths differ"
-            findings.append(Finding("asymmetric", [names[i], names[j]], evidence, advice))
-    return findings + _rates(network, groups) + _losses(network) + _tainted(network) + _missing(network)
+        again = [remeasured[pair] for pair in ((i, j), (j, i)) if pair in remeasured]
+        is_refuted = len(again) == 2 and again[0] - again[1] <= limits.asymmetry * again[1]
+        if not slow & {i, j} and not is_refuted:
+            directions[min(i, j), max(i, j)] = (i, j)
+    for location, pairs in _causes(list(directions), np.isfinite(network.rtt_us), groups):
+        i, j = directions[pairs[len(pairs) // 2]]
+        evidence = f"{latency[i, j]:.1f} us from {names[i]}, {latency[j, i]:.1f} us from {names[j]}"
+        hosts = [names[i], names[j]] if len(pairs) == 1 else _named(location, names)
+        advice = "probe again; if it stays, the two paths differ"
+        yield Finding("asymmetric", Severity.WARNING, hosts, _of_pairs(evidence, pairs), advice, len(pairs))
 
 
-def _is_confirmed(suspect: Suspect, second_values: list[float], limits: DiagnosisThresholds) -> bool:
-    return not second_values or min(second_values) >= suspect.usual_us * (1 + limits.share)
+def _causes(pairs: Sequence[Pair], measured: Matrix, groups: Groups) -> Iterator[tuple[tuple[int, ...], list[Pair]]]:
+    """Yield hosts to blame with the pairs they explain: a host, two groups, a group, all hosts, or the two of a pair.
+
+    :param measured: which pairs were measured, shape (N, N).
+    """
+    affected = np.zeros(measured.shape, dtype=bool)
+    for i, j in pairs:
+        affected[i, j] = affected[j, i] = True
+    comparable = measured.astype(bool) & ~np.eye(len(measured), dtype=bool)
+    causes, unexplained = explain(comparable, affected, [groups], lambda pairs: True)
+    for cause in causes:
+        members = [(i, j) for i, j in zip(*(part.tolist() for part in cause.pairs), strict=True) if affected[i, j]]
+        if members:
+            yield (*cause.near, *cause.far), members
+    for i, j in np.argwhere(np.triu(unexplained & affected, 1)).tolist():
+        yield (i, j), [(i, j)]
 
 
-def _remeasured_text(second_values: list[float]) -> str:
-    return f"; {min(second_values):.1f} us when measured again" if second_values else ""
+def _named(hosts: Sequence[int], names: Sequence[str]) -> list[str]:
+    return [names[host] for host in hosts]
+
+
+def _of_pairs(evidence: str, pairs: Sequence[object]) -> str:
+    """Return the evidence of a cause that explains several pairs, by the median one."""
+    return evidence if len(pairs) == 1 else f"{evidence} (median of {len(pairs)} pairs)"
 
 
 def rate_findings(network: Network) -> list[Finding]:
     """Return hosts whose flows carry far less than the others', or as much one way as both ways together."""
     names, flows = network.hosts.names, flows_of(network)
-    findings = []
-    for slow in slow_by_flows(flows, len(names)):
-        verbs = {"out": "sends", "in": "receives"}
-        rates = [f"{verbs[way]} at most {_gbps(most)}" for way, (most, _) in slow.rates.items()]
-        usual = next(iter(slow.rates.values()))[1]
-        evidence = f"{' and '.join(rates)} with any partner, other hosts {_gbps(usual)} (median)"
-        findings.append(Finding("slow host (bandwidth)", [names[slow.host]], evidence, _SLOW_HOST_ADVICE))
-    slow_hosts = {finding.hosts[0] for finding in findings}
+    findings = [_slow_host(slow, names, "other hosts") for slow in slow_by_flows(flows, len(names))]
+    named = {finding.hosts[0] for finding in findings}
     for host in half_duplex(flows, len(names)):
-        if names[host] not in slow_hosts:
+        if names[host] not in named:
             evidence = "sends and receives at once, together, only what it does one way"
             advice = "set full duplex: ethtool IFACE, ethtool -s IFACE duplex full"
-            findings.append(Finding("half duplex", [names[host]], evidence, advice))
+            findings.append(Finding("half duplex", Severity.ERROR, [names[host]], evidence, advice))
     return findings
 
 
-def _rates(network: Network, groups: npt.NDArray[np.intp]) -> list[Finding]:
+def _slow_host(slow: SlowHost, names: Sequence[str], others: str) -> Finding:
+    verbs = {"out": "sends", "in": "receives"}
+    rates = [f"{verbs[way]} at most {_gbps(most)}" for way, (most, _) in slow.rates.items()]
+    usual = next(iter(slow.rates.values()))[1]
+    evidence = f"{' and '.join(rates)} with any partner, {others} {_gbps(usual)} (median)"
+    return Finding("slow host (bandwidth)", Severity.ERROR, [names[slow.host]], evidence, _SLOW_HOST_ADVICE)
+
+
+def _rates(network: Network, groups: Groups) -> list[Finding]:
     """Return hosts and links that carry far less than others, for networks with bandwidths or shared links."""
-    names, findings = network.hosts.names, []
-    for slow in [] if network.bandwidth_gbps is None else slow_rates(network.bandwidth_gbps, groups):
-        verbs = {"out": "sends", "in": "receives"}
-        rates = [f"{verbs[way]} at most {_gbps(most)}" for way, (most, _) in slow.rates.items()]
-        usual = next(iter(slow.rates.values()))[1]
-        evidence = f"{' and '.join(rates)} with anybody, other pairs {_gbps(usual)} (median)"
-        findings.append(Finding("slow host (bandwidth)", [names[slow.host]], evidence, _SLOW_HOST_ADVICE))
+    names, bandwidth = network.hosts.names, network.bandwidth_gbps
+    findings = [
+        _slow_host(slow, names, "other pairs") for slow in ([] if bandwidth is None else slow_rates(bandwidth, groups))
+    ]
     named = {finding.hosts[0] for finding in findings}
     findings += [finding for finding in rate_findings(network) if finding.hosts[0] not in named]
     for link in slow_shared_links(network.shared_links, names):
         evidence = f"together they get {_gbps(link.gbps)} {link.way}, other groups {_gbps(link.usual_gbps)} (median)"
         advice = "look at the link that they share; `plink advise` says which algorithm suffers least"
-        findings.append(Finding("slow shared link", [names[host] for host in link.members], evidence, advice))
+        hosts = _named(link.members, names)
+        findings.append(Finding("slow shared link", Severity.ERROR, hosts, evidence, advice))
     return findings
 
 
@@ -115,33 +190,58 @@ def _gbps(rate: float) -> str:
     return f"{rate:.3g} Gbit/s" if rate >= 1 else f"{1000 * rate:.3g} Mbit/s"
 
 
-def _losses(network: Network) -> list[Finding]:
+def _losses(network: Network, groups: Groups) -> Iterator[Finding]:
     names = network.hosts.names
-    findings = []
-    for key, way in (("loss_forward", "to"), ("loss_back", "back from")):
-        loss = network.detail(key)
+    samples = network.detail("samples")
+    by_way = {key: network.detail(key) for key in ("loss_forward", "loss_back")}
+    losses: dict[Pair, float] = {}
+    for key, loss in by_way.items():
         if loss is None:
             continue
-        for i, j in np.argwhere(np.nan_to_num(loss) > _MAX_LOSS):
-            evidence = f"{100 * loss[i, j]:.2f} % of the probes are lost on the way {way} {names[j]}"
-            findings.append(Finding("loss", [names[i], names[j]], evidence, "look for a full queue or a bad cable"))
-    return findings
+        share = np.nan_to_num(loss)
+        lost = np.full_like(share, np.inf) if samples is None else np.nan_to_num(samples) * share / (1 - share + 1e-9)
+        for i, j in np.argwhere((share > MIN_LOSS) & ((lost > MIN_LOST_PROBES - 0.5) | (share > 0.5))).tolist():
+            # What is lost on the way from i to j is one path, whoever measured it.
+            path = (i, j) if key == "loss_forward" else (j, i)
+            losses[path] = max(float(share[i, j]), losses.get(path, 0.0))
+    pairs = list({(min(path), max(path)) for path in losses})
+    for location, members in _causes(sorted(pairs), np.isfinite(network.rtt_us), groups):
+        paths = [path for a, b in members for path in ((a, b), (b, a)) if path in losses]
+        worst = max(paths, key=lambda path: losses[path])
+        evidence = f"{100 * losses[worst]:.2f} % of the probes are lost from {names[worst[0]]} to {names[worst[1]]}"
+        if len(members) > 1:
+            evidence = f"up to {evidence}, on {len(members)} pairs"
+        yield Finding(
+            "loss", severity_of_loss(losses[worst]), _named(location, names), evidence,
+            "look for a full queue or a bad cable", len(members),
+        )  # fmt: skip
 
 
-def _tainted(network: Network) -> list[Finding]:
-    """Return hosts whose clock was stepped while they measured, which gives negative round trips."""
+def _clock_steps(network: Network) -> Iterator[Finding]:
+    """Yield hosts whose clock was stepped while they measured, which gives negative round trips."""
     names, clock_steps = network.hosts.names, network.detail("clock_steps")
     if clock_steps is None:
-        return []
+        return
     steps = np.nan_to_num(clock_steps).sum(axis=1)
     advice = "its figures of these rounds are doubtful: let its clock slew (chrony), then probe again"
-    return [
-        Finding("tainted", [names[i]], f"{int(steps[i])} of its round trips came out negative: a clock step", advice)
-        for i in np.flatnonzero(steps).tolist()
-    ]
+    for host in np.flatnonzero(steps).tolist():
+        evidence = f"{int(steps[host])} of its round trips came out negative: a clock step"
+        yield Finding("tainted", Severity.WARNING, [names[host]], evidence, advice)
 
 
-def _missing(network: Network) -> list[Finding]:
+def _zeros(network: Network) -> Iterator[Finding]:
+    """Yield hosts between which a round trip of 0 is recorded, which no two hosts have."""
+    names = network.hosts.names
+    pairs = np.argwhere(np.triu((network.latency_us == 0) | (network.latency_us.T == 0), 1)).tolist()
+    if pairs:
+        i, j = pairs[0]
+        hosts = list(dict.fromkeys(names[host] for pair in pairs for host in pair))
+        evidence = f"the file has round trips of 0 us between different hosts, first {names[i]} and {names[j]}"
+        advice = "write null for a pair that was not measured; leave one name of each host"
+        yield Finding("zero", Severity.WARNING, hosts, _of_pairs(evidence, pairs), advice, len(pairs))
+
+
+def _unmeasured(network: Network) -> Iterator[Finding]:
     names = network.hosts.names
     unmeasured = np.isnan(network.latency_us)
     errors = {(row["from"], row["to"]): row["why"] for row in network.errors}
@@ -151,12 +251,15 @@ def _missing(network: Network) -> list[Finding]:
         reported = np.zeros_like(unmeasured)
         reported[[i for i, _ in failed], [j for _, j in failed]] = True
         unmeasured &= reported
-    absent = np.argwhere(unmeasured)
-    if not len(absent):
-        return []
-    i, j = (int(k) for k in absent[0])
+    absent = np.argwhere(unmeasured).tolist()
+    if not absent:
+        return
+    i, j = absent[0]
     reason = errors.get((names[i], names[j]), "never tried")
-    by_host = np.isnan(network.latency_us).sum(axis=1) + np.isnan(network.latency_us).sum(axis=0)
-    worst = [names[int(host)] for host in np.argsort(-by_host, kind="stable")[:_MAX_NAMED_HOSTS] if by_host[host]]
+    by_host = unmeasured.sum(axis=1) + unmeasured.sum(axis=0)
+    hosts = [names[host] for host in np.argsort(-by_host, kind="stable").tolist() if by_host[host]]
     evidence = f"{len(absent)} round trips were not measured, first {names[i]} -> {names[j]}: {reason}"
-    return [Finding("unmeasured", worst, evidence, "`plink probe --resume` measures them")]
+    advice = "`plink probe --resume` measures them"
+    yield Finding(
+        "unmeasured", Severity.WARNING, hosts, evidence, advice, len({(min(pair), max(pair)) for pair in absent})
+    )

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.network import Matrix
+from solvers.diagnosis.finding import FLOOR_US, MIN_SHARE
 
 _MAD_TO_SIGMA = 1.4826  # of a normal distribution
 
@@ -18,14 +19,14 @@ _MAD_TO_SIGMA = 1.4826  # of a normal distribution
 class DiagnosisThresholds:
     """Thresholds of suspicion.
 
-    A host or link must exceed both ``share`` of the usual value and ``sigmas`` of the usual spread. A pair is
-    asymmetric beyond both ``asymmetry`` and ``grain_us`` (by which two busy hosts' clocks may differ anyway).
+    The excess of a host or link must be more than ``share`` of the usual value, ``sigmas`` of the usual spread, and
+    ``floor_us``. A pair is asymmetric beyond ``asymmetry`` of its faster direction, and both of the last.
     """
 
-    share: float = 0.25
+    share: float = MIN_SHARE
     sigmas: float = 6.0
     asymmetry: float = 0.3
-    grain_us: float = 5.0
+    floor_us: float = FLOOR_US
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def slow_hosts(
     suspects = []
     for host, offset in enumerate(offsets):
         typical = np.nanmedian(usual[host]) if np.isfinite(usual[host]).any() else np.nan
-        if offset > limits.share * typical and offset > limits.sigmas * spread:
+        if offset > max(limits.share * typical, limits.sigmas * spread, limits.floor_us):
             suspects.append(Suspect((host,), float(typical), float(offset)))
     return sorted(suspects, key=lambda suspect: -suspect.excess_us), offsets
 
@@ -97,7 +98,7 @@ def slow_links(
         return []
     spread = _MAD_TO_SIGMA * float(np.median(np.abs(measured)))
     with np.errstate(invalid="ignore"):
-        is_slow = np.triu((excess > limits.share * usual) & (excess > limits.sigmas * spread), 1)
+        is_slow = np.triu((excess > limits.share * usual) & (excess > max(limits.sigmas * spread, limits.floor_us)), 1)
     suspects = [Suspect((int(i), int(j)), float(usual[i, j]), float(excess[i, j])) for i, j in np.argwhere(is_slow)]
     return sorted(suspects, key=lambda suspect: -suspect.excess_us)
 
@@ -110,7 +111,7 @@ def asymmetric_pairs(latency_us: Matrix, limits: DiagnosisThresholds) -> list[tu
     difference = latency_us - latency_us.T
     usual = np.abs(difference[np.isfinite(difference) & ~np.eye(len(difference), dtype=bool)])
     spread = _MAD_TO_SIGMA * float(np.median(usual)) if len(usual) else 0.0
-    threshold_us = max(limits.sigmas * spread, limits.grain_us)
+    threshold_us = max(limits.sigmas * spread, limits.floor_us)
     with np.errstate(invalid="ignore"):
         is_asymmetric = (difference > limits.asymmetry * latency_us.T) & (difference > threshold_us)
     return [(int(i), int(j)) for i, j in np.argwhere(is_asymmetric)]

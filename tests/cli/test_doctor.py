@@ -38,15 +38,17 @@ def test_what_is_wrong_is_one_line_each(tmp_path: Path) -> None:
     document["latency_us"][2][7] = document["latency_us"][7][2] = None
     write(tmp_path / "n.json", document)
     done = typed("doctor", "n.json", cwd=tmp_path)
-    assert done.returncode == 3
-    slow, loss, hole = done.stdout.splitlines()
-    assert slow.startswith("slow host: h4: ")
-    assert loss.startswith("loss: h0, h1: 2.00 % of the probes are lost on the way to h1; ")
-    assert hole.startswith("unmeasured: h2, h7: 2 round trips were not measured, first h2 -> h7: never tried; ")
-    assert done.stderr == "plink: error: 3 findings\n"
+    assert done.returncode == 1
+    loss, slow, hole = done.stdout.splitlines()
+    assert slow.startswith("warning: slow host: h4: ")
+    assert loss.startswith("error: loss: h[0-1]: 2.00 % of the probes are lost from h0 to h1; ")
+    assert hole.startswith(
+        "warning: unmeasured: h[2,7]: 2 round trips were not measured, first h2 -> h7: never tried; "
+    )
+    assert done.stderr == "plink: error: 1 error, 2 warnings\n"
     as_json = json.loads(typed("doctor", "n.json", "--json", cwd=tmp_path).stdout)
     assert as_json["ok"] is False
-    assert [finding["kind"] for finding in as_json["findings"]] == ["slow host", "loss", "unmeasured"]
+    assert [finding["kind"] for finding in as_json["findings"]] == ["loss", "slow host", "unmeasured"]
     assert all(set(finding) >= {"kind", "hosts", "evidence", "advice"} for finding in as_json["findings"])
 
 

@@ -90,7 +90,9 @@ def test_measuring_again_changes_nothing_that_was_found() -> None:
     session = fabric(3, {})
     session.measurements.latency[0, 1] = 70.0
     before = session.measurements.latency.copy()
-    assert remeasure(session, [(0, 1), (0, 1), (1, 2)], 20) == {(0, 1): 30.0, (1, 2): 30.0}
+    assert remeasure(session, [(0, 1), (0, 1), (1, 2)], 20) == {
+        (0, 1): 30.0, (1, 0): 30.0, (1, 2): 30.0, (2, 1): 30.0,
+    }  # fmt: skip
     assert np.array_equal(session.measurements.latency, before, equal_nan=True)
     assert session.measurements.errors == {}
 

@@ -67,7 +67,7 @@ def troubled() -> ReportData:
         map=replace(there, xy=xy),
         left_out=("host5",),
         gaps=(Gap("host5", 30, NASTY), Gap("host2 → host3", 1, "timed out")),
-        remarks=(Remark("slow host", ("host7",), NASTY, "look at `it`"),),
+        remarks=(Remark("slow host", "error", ("host7",), NASTY, "look at `it`"),),
         runs=(
             TimedOrder(NASTY, 500.0, (0.2, 0.21)),
             TimedOrder("given", 1000.0, (0.5,)),

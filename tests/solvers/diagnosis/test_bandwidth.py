@@ -229,7 +229,7 @@ def test_findings_have_evidence_in_people_s_units() -> None:
     slow, link = diagnose(Network(hosts, latency, found, {"shared_links": shared}), rack_of, {})
     assert (slow.kind, slow.hosts) == ("slow host (bandwidth)", ["h3"])
     assert slow.evidence == (
-        "sends at most 20 Mbit/s and receives at most 21 Mbit/s with anybody, other pairs 1.5 Gbit/s (median)"
+        "sends at most 20 Mbit/s and receives at most 21 Mbit/s with any partner, other pairs 1.5 Gbit/s (median)"
     )
     assert (link.kind, link.hosts) == ("slow shared link", ["h0", "h1"])
     assert link.evidence == "together they get 100 Mbit/s out, other groups 1 Gbit/s (median)"

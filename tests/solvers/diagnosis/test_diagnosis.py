@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network, to_rows
-from solvers.diagnosis.findings import Finding, diagnose
-from solvers.diagnosis.latency import known_good
+from solvers.diagnosis.finding import Finding
+from solvers.diagnosis.findings import diagnose
+from solvers.diagnosis.latency import DiagnosisThresholds, known_good
 from solvers.hierarchy.tiers import nearest_tier
 from tests.solvers.synthetic import Matrix, racks
 
@@ -154,11 +155,63 @@ def test_a_suspicion_that_a_second_measurement_does_not_bear_out_is_dropped(seco
 def test_losses_are_told_by_direction() -> None:
     latency, rack_of = measured([3, 3], 1)
     forward, back = np.zeros((6, 6)), np.full((6, 6), np.nan)
-    forward[0, 1], forward[1, 0], back[2, 3] = 0.05, 0.0005, 0.25
+    forward[0, 1], forward[1, 0], back[2, 3] = 0.005, 0.0005, 0.25
     found = diagnose(network(latency, loss_forward=to_rows(forward), loss_back=to_rows(back)), rack_of, {})
-    assert said(found) == [("loss", ["h0", "h1"]), ("loss", ["h2", "h3"])]
-    assert found[0].evidence.startswith("5.00 % of the probes are lost on the way to h1")
-    assert found[1].evidence.startswith("25.00 % of the probes are lost on the way back from h3")
+    assert said(found) == [("loss", ["h2", "h3"]), ("loss", ["h0", "h1"])]
+    assert [finding.severity for finding in found] == ["error", "warning"]
+    assert found[0].evidence == "25.00 % of the probes are lost from h3 to h2"
+    assert found[1].evidence == "0.50 % of the probes are lost from h0 to h1"
+
+
+def test_lossy_host_is_one_finding() -> None:
+    """One line for the host, not one for each of its pairs."""
+    latency, rack_of = measured([4, 4], 1)
+    loss = np.zeros((8, 8))
+    loss[5], loss[:, 5] = 0.03, 0.02
+    (finding,) = diagnose(network(latency, loss_forward=to_rows(loss)), rack_of, {})
+    assert (finding.kind, finding.severity, finding.hosts, finding.pairs) == ("loss", "error", ["h5"], 7)
+
+
+def test_two_lost_probes_are_no_finding() -> None:
+    latency, rack_of = measured([3, 3], 1)
+    loss, samples = np.zeros((6, 6)), np.full((6, 6), 198.0)
+    loss[0, 1] = 2 / 200
+    assert diagnose(network(latency, loss_forward=to_rows(loss), samples=to_rows(samples)), rack_of, {}) == []
+
+
+def test_host_with_slow_links_to_a_group_is_one_finding() -> None:
+    latency, rack_of = measured([6, 4], 1, noise=0.01)
+    host, others = int(np.flatnonzero(rack_of == 0)[0]), np.flatnonzero(rack_of == 1)
+    latency[host, others] += 50.0
+    latency[others, host] += 50.0
+    (finding,) = diagnose(network(latency), rack_of, {})
+    assert (finding.kind, finding.severity, finding.pairs) == ("slow link", "warning", 4)
+    assert set(finding.hosts) == {f"h{k}" for k in (host, *others)}
+
+
+def test_floor_hides_small_excesses() -> None:
+    latency, rack_of = measured([5, 5], 1, noise=0.01)
+    a, b = np.flatnonzero(rack_of == 0)[:2]
+    latency[a, b] = latency[b, a] = latency[a, b] + 12.0
+    assert [finding.kind for finding in diagnose(network(latency), rack_of, {})] == ["slow link"]
+    assert diagnose(network(latency), rack_of, {}, DiagnosisThresholds(floor_us=15.0)) == []
+
+
+def test_excess_within_the_noise_of_its_own_samples_is_no_finding() -> None:
+    latency, rack_of = measured([5, 5], 1, noise=0.01)
+    latency[1, 2] = latency[2, 1] = latency[1, 2] + 40.0
+    low, high = latency.copy(), latency.copy()
+    low[1, 2], high[1, 2] = latency[1, 2] - 40.0, latency[1, 2] + 40.0
+    halves = [to_rows(low), to_rows(high)]
+    assert diagnose(network(latency, halves_us=halves), rack_of, {}) == []
+    assert diagnose(network(latency, halves_us=[to_rows(latency)] * 2), rack_of, {}) != []
+
+
+def test_zero_between_different_hosts_is_doubted() -> None:
+    latency, rack_of = measured([3, 3], 1)
+    latency[0, 1] = latency[1, 0] = 0.0
+    (finding,) = diagnose(network(latency), rack_of, {})
+    assert (finding.kind, finding.severity, finding.hosts) == ("zero", "warning", ["h0", "h1"])
 
 
 def test_what_was_not_measured_is_told_with_its_reason() -> None:

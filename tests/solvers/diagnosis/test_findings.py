@@ -8,7 +8,8 @@ import pytest
 
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix, Network, to_rows
-from solvers.diagnosis.findings import Finding, diagnose
+from solvers.diagnosis.finding import Finding
+from solvers.diagnosis.findings import diagnose
 
 N = 6
 ONE = np.zeros(N, dtype=np.intp)
@@ -43,7 +44,7 @@ def told(rows: Matrix, again: dict[tuple[int, int], float] | None = None, **deta
 def test_a_slow_host_and_a_slow_link_are_told_with_their_excess() -> None:
     (host,) = told(slow_host())
     assert (host.kind, host.hosts) == ("slow host", ["h2"])
-    assert host.evidence == "80.0 us more than the usual 100.0 us to everybody"
+    assert host.evidence == "80.0 us more than the usual 100.0 us to all others"
     (link,) = told(slow_link())
     assert (link.kind, link.hosts) == ("slow link", ["h1", "h4"])
     assert link.evidence == "80.0 us more than the usual 100.0 us"
@@ -109,11 +110,11 @@ def test_a_lopsided_pair_is_told_slow_direction_first_with_both_figures() -> Non
 def test_a_loss_is_worth_naming_beyond_one_in_a_thousand(share: float, named: bool) -> None:
     loss = np.zeros((N, N))
     loss[4, 1] = share
-    for key, way in (("loss_forward", "to"), ("loss_back", "back from")):
+    for key, way in (("loss_forward", "from h4 to h1"), ("loss_back", "from h1 to h4")):
         details: dict[str, Any] = {key: to_rows(loss, 6)}
         found = told(flat(), **details)
-        assert [one.hosts for one in found] == ([["h4", "h1"]] if named else [])
-        assert all(one.evidence == f"0.12 % of the probes are lost on the way {way} h1" for one in found)
+        assert [one.hosts for one in found] == ([["h1", "h4"]] if named else [])
+        assert all(one.evidence == f"0.12 % of the probes are lost {way}" for one in found)
 
 
 def test_clock_steps_are_counted_by_who_measured() -> None:
@@ -167,7 +168,7 @@ def test_findings_come_in_the_order_of_what_they_are() -> None:
     details = {"clock_steps": to_rows(steps), "loss_forward": to_rows(loss), "shared_links": shared}
     found = diagnose(network(rows, rates, **details), ONE, {})
     assert [one.kind for one in found] == [
-        "slow host", "slow link", "slow link", "asymmetric", "slow host (bandwidth)", "slow shared link", "loss",
+        "slow host (bandwidth)", "slow shared link", "loss", "slow host", "slow link", "slow link", "asymmetric",
         "tainted", "unmeasured",
     ]  # fmt: skip
     assert all(one.advice for one in found)

@@ -81,12 +81,17 @@ def of_hosts(cost: Matrix, groups: Groups, limits: DiagnosisThresholds) -> tuple
     found = []
     for i in range(n):
         row = finite(takes[i].tolist())
-        if row and offsets[i] > limits.share * median(row) and offsets[i] > limits.sigmas * spread:
+        if row and offsets[i] > max(limits.share * median(row), limits.sigmas * spread, limits.floor_us):
             found.append(Suspect((i,), median(row), offsets[i]))
     return sorted(found, key=lambda one: -one.excess_us), offsets
 
 
-LIMITS = [DiagnosisThresholds(), DiagnosisThresholds(0.1, 2.0, 0.5, 4.0), DiagnosisThresholds(0.25, 0.5, 0.2, 0.0)]
+LIMITS = [
+    DiagnosisThresholds(),
+    DiagnosisThresholds(floor_us=0.0),
+    DiagnosisThresholds(0.1, 2.0, 0.5, 4.0),
+    DiagnosisThresholds(0.25, 0.5, 0.2, 0.0),
+]
 
 
 @pytest.mark.parametrize("limits", LIMITS)
@@ -116,7 +121,7 @@ def of_links(
     spread = SIGMA * median(abs(value) for value in excess.values())
     found = [
         Suspect(pair, of[pair], value) for pair, value in excess.items()
-        if pair[0] < pair[1] and value > limits.share * of[pair] and value > limits.sigmas * spread
+        if pair[0] < pair[1] and value > max(limits.share * of[pair], limits.sigmas * spread, limits.floor_us)
     ]  # fmt: skip
     return sorted(found, key=lambda one: -one.excess_us)
 
@@ -148,7 +153,7 @@ def test_lopsided_pairs_differ_by_far_more_than_others_and_than_clocks_do(limits
         wanted = [
             (i, j) for i, j in pairs
             if more[i, j] > limits.asymmetry * latency[j, i]
-            and more[i, j] > limits.sigmas * spread and more[i, j] > limits.grain_us
+            and more[i, j] > limits.sigmas * spread and more[i, j] > limits.floor_us
         ]  # fmt: skip
         assert asymmetric_pairs(latency, limits) == wanted, seed
         spoke += bool(wanted)
