@@ -20,6 +20,7 @@ _MAX_GBPS, _MAX_RTT_US = 1e9, 1e15
 _UNREADABLE = "its agent sent a malformed answer"
 # The thesis sends 10,000 probes a pair; the tools below pay 10 ms, or a connection, for each.
 _FPING_INTERVAL_S, _MAX_ECHOES = 0.01, 200
+MIN_COUNT = 500  # probes a pair before the first look at their precision
 _MAX_HANDSHAKES = 100  # agents accept none while they measure: all must fit the backlog of their port
 
 
@@ -27,7 +28,8 @@ _MAX_HANDSHAKES = 100  # agents accept none while they measure: all must fit the
 class ProbeSettings:
     """Settings of measurements.
 
-    :param count: probes a pair, half of them in each direction.
+    :param count: probes a pair at most, half of them in each direction.
+    :param precision: with this, STAMP probes of a direction end once its 10th percentile is known to within this share.
     :param timeout_s: a probe without an answer by then is lost.
     :param window: probes in flight where the kernel stamps packets.
     :param source_ports: UDP source ports a host sends from; each may take another path (ECMP).
@@ -38,6 +40,7 @@ class ProbeSettings:
     """
 
     count: int = 10_000
+    precision: float | None = None
     timeout_s: float = 0.25
     window: int = 32
     source_ports: int = 4
@@ -79,6 +82,8 @@ def stamp(context: MeasurementContext, a: int, b: int) -> RequestBatches:
             "ssid_out": ssid_out,
             "ssid_in": ssid_in,
             "count": each,
+            "min_count": min(each, MIN_COUNT // 2),
+            "precision": settings.precision,
             "window": window,
             "timeout_s": settings.timeout_s,
         }

@@ -7,19 +7,23 @@ from plink.errors import UsageError
 METHODS = ("stamp", "icmp", "tcp", "iperf3", "auto")
 PAIRS = ("all", "adaptive")
 COUNT, SOURCE_PORTS, STREAMS = (20, 1_000_000), (1, 64), (1, 128)
+MAX_COUNT = 10_000  # probes a pair, as in the thesis (5.2.2), where nothing less is precise
 _ADAPTIVE_ABOVE = 256
 
 
 @dataclass(frozen=True)
 class ProbeRequest:
-    """A request for measurements. ``method``: of round trips, one of ``METHODS``; ``count``: probes a pair, half in
-    each direction, sent from ``source_ports`` UDP ports a host and lost after ``timeout_s``. ``pairs``: ``all`` or
-    ``adaptive``; None: all up to 256 hosts. ``budget_s``: no round begins later. ``bandwidth``: of every pair, too, by
-    iperf3 with so many ``streams`` for ``bandwidth_s`` or ``bandwidth_bytes``. ``host_rates``: what every host sends
-    and receives; ``shared_links``: what groups of hosts share."""
+    """A request for measurements.
+
+    ``method``: of round trips, one of ``METHODS``. ``count``: probes a pair, half in each direction; None: as many as
+    it takes to be precise, up to ``MAX_COUNT``. They are sent from ``source_ports`` UDP ports a host and lost after
+    ``timeout_s``. ``pairs``: ``all`` or ``adaptive``; None: all up to 256 hosts. ``budget_s``: no round begins later.
+    ``bandwidth``: of every pair, too, by iperf3 with so many ``streams`` for ``bandwidth_s`` or ``bandwidth_bytes``.
+    ``host_rates``: what every host sends and receives. ``shared_links``: what groups of hosts share.
+    """
 
     method: str = "stamp"
-    count: int = 10_000
+    count: int | None = None
     source_ports: int = 4
     pairs: str | None = None
     budget_s: float | None = None
@@ -43,7 +47,7 @@ class ProbeRequest:
         if self.pairs not in (None, *PAIRS):
             raise UsageError(f"--pairs {self.pairs}: choose one of {', '.join(PAIRS)}")
         for option, value, (low, high) in (
-            ("count", self.count, COUNT), ("source-ports", self.source_ports, SOURCE_PORTS),
+            ("count", COUNT[0] if self.count is None else self.count, COUNT), ("source-ports", self.source_ports, SOURCE_PORTS),
             ("streams", self.streams, STREAMS),
         ):  # fmt: skip
             if not low <= value <= high:

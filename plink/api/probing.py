@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from plink.api.connecting import Progress, connector_for
 from plink.api.host_rates import measure_host_rates
-from plink.api.probe_request import ProbeRequest
+from plink.api.probe_request import MAX_COUNT, ProbeRequest
 from plink.errors import UsageError
 from plink.model.hosts import Hosts
 from plink.model.network import Matrix, Network, symmetrised, to_rows
@@ -28,6 +28,7 @@ from solvers.prediction.tiered import predict_tiered
 Labels = npt.NDArray[np.intp]
 
 NOT_TRIED = "not tried: the budget was spent"
+_PRECISION = 0.02  # of a round trip's 10th percentile: tiers differ by far more
 _BUDGET = 0.10  # of all pairs, for adaptive probing
 _log = logging.getLogger("plink.probe")
 
@@ -61,7 +62,7 @@ def check_hosts(hosts: Hosts) -> None:
 def settings_of(request: ProbeRequest) -> ProbeSettings:
     """Return the settings of the probe methods."""
     return ProbeSettings(
-        count=request.count, timeout_s=request.timeout_s, source_ports=request.source_ports, seed=request.seed,
+        count=request.count or MAX_COUNT, precision=_PRECISION if request.count is None else None, timeout_s=request.timeout_s, source_ports=request.source_ports, seed=request.seed,
         streams=request.streams, bandwidth_s=request.bandwidth_s, bandwidth_bytes=request.bandwidth_bytes,
         handshakes=request.method in ("tcp", "auto"),
     )  # fmt: skip
@@ -83,7 +84,12 @@ def measure(
     adaptive = request.adaptive(len(measurements.hosts))
     connector = connector_for(measurements.hosts, request.accept_new_host_keys)
     plan = "adaptive" if adaptive else "all"
-    measurements.details |= {"method": request.method, "count": request.count, "seed": request.seed, "plan": plan}
+    measurements.details |= {
+        "method": request.method,
+        "count": request.count or MAX_COUNT,
+        "seed": request.seed,
+        "plan": plan,
+    }
     deadline = None if request.budget_s is None else time.monotonic() + request.budget_s
     with ProbeSession(measurements, connector, settings_of(request), time.monotonic) as session:
         started = time.monotonic()

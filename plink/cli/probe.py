@@ -30,11 +30,12 @@ def probe(
         str, typer.Option(help="Probe method; auto: what gets through.", rich_help_panel=_METHOD_PANEL)
     ] = "stamp",
     count: Annotated[
-        int,
+        int | None,
         typer.Option(
-            min=COUNT[0], max=COUNT[1], help="Probes per pair, half in each direction.", rich_help_panel=_METHOD_PANEL
+            min=COUNT[0], max=COUNT[1], rich_help_panel=_METHOD_PANEL,
+            help="Probes per pair, half in each direction; default: 500 to 10000, until the round trip is precise.",
         ),
-    ] = 10_000,
+    ] = None,
     source_ports: Annotated[
         int,
         typer.Option(

@@ -6,7 +6,7 @@ from plink.api.probe_request import ProbeRequest
 from plink.api.probing import settings_of
 from plink.model.hosts import Hosts
 from plink.model.units import format_bytes, format_duration, format_time
-from probes.methods import ProbeSettings
+from probes.methods import MIN_COUNT, ProbeSettings
 
 _PROBE_WIRE_BYTES = 154  # bytes: a probe or its answer has 112, in an Ethernet frame more
 
@@ -19,7 +19,7 @@ def dry_run_lines(hosts: Hosts, request: ProbeRequest) -> Iterator[str]:
     yield f"connect to {n} hosts over SSH and start an agent on each, from memory"
     if method != "iperf3":
         pairs_text = f"about a tenth of {pairs} pairs" if adaptive else f"{pairs} pairs in {rounds} rounds"
-        yield f"measure {pairs_text} by {method}, {_probes(method, settings.count, 0 if adaptive else pairs)}"
+        yield f"measure {pairs_text} by {method}, {_probes(method, settings, 0 if adaptive else pairs)}"
     if request.bandwidth or method == "iperf3":
         yield f"measure the bandwidth of {pairs} pairs in {rounds} rounds by iperf3, {_tests(settings, pairs, rounds)}"
     if request.host_rates and method != "iperf3":
@@ -43,11 +43,15 @@ def dry_run_lines(hosts: Hosts, request: ProbeRequest) -> Iterator[str]:
         yield f"  ssh {user}{host.address}{port}  # {host.name}"
 
 
-def _probes(method: str, count: int, pairs: int) -> str:
+def _probes(method: str, settings: ProbeSettings, pairs: int) -> str:
     """Describe the probes of a pair: methods other than STAMP send fewer where each costs more."""
     if method != "stamp":
-        return f"{count} probes a pair at most"
-    return f"{count} probes a pair" + (f": {pairs * count * 2 * _PROBE_WIRE_BYTES / 1e6:.0f} MB" if pairs else "")
+        return f"{settings.count} probes a pair at most"
+    counts, most = str(settings.count), ""
+    if settings.precision is not None:
+        counts, most = f"{MIN_COUNT} to {settings.count}", "at most "
+    total = f": {most}{pairs * settings.count * 2 * _PROBE_WIRE_BYTES / 1e6:.0f} MB" if pairs else ""
+    return f"{counts} probes a pair{total}"
 
 
 def _tests(settings: ProbeSettings, pairs: int, rounds: int) -> str:

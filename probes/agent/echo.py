@@ -14,7 +14,7 @@ from typing import Any
 
 from plink.remote.addresses import family_of
 from probes import timestamps
-from probes.agent.summary import summary
+from probes.agent.summary import is_precise, summary
 from probes.datagrams import Inbox
 from probes.stamp import (
     Key,
@@ -33,6 +33,7 @@ _MAX_LOST_IN_A_ROW = 64  # the path is down: the remaining probes are not sent
 _TTL = 255  # RFC 8762 section 4.2.1
 _NO_TTL = 0
 _BATCHES = 4
+_RECHECK_RATIO = 1.5  # as many samples as at the check before, until the next
 _GREETINGS = 1 << 20  # sequence numbers from here on are greetings, below it probes
 _SEQUENCES = _GREETINGS + 128
 
@@ -147,7 +148,8 @@ def _hello_due_s(number: int) -> float:
 class Session:
     """One measurement with one peer, this end's half of it.
 
-    It sends greetings until one is answered (the peer is ready), then ``count`` probes, at most ``window`` in flight.
+    It sends greetings until one is answered (the peer is ready), then ``count`` probes, at most ``window`` in flight;
+    with a ``precision`` fewer, ``min_count`` at least, once the 10th percentile is known to within that share.
     Probes are numbered from 0; lists hold the data of each at its number. Greetings and the answers to them have
     numbers of their own: on a long path many are in flight when the first is answered, and how many of those arrive
     must not change the number of probes.
@@ -163,6 +165,9 @@ class Session:
         self._count: int = request["count"]
         self._window: int = request["window"]
         self._timeout_s: float = request["timeout_s"]
+        # Without a precision all probes are sent.
+        self._precision: float | None = request.get("precision")
+        self._check_at: float = request.get("min_count", 0)
         self._seen = bytearray(_SEQUENCES >> 3)
         self._reflected = [0, 0]  # probes of the peer, its greetings
         self._senders = senders
@@ -213,6 +218,10 @@ class Session:
         # Send in bursts of half a window at least, so that both ends process many packets per wake-up.
         if len(self._in_flight) > self._window // 2:
             return
+        if self._precision is not None and self._check_at <= len(self._round_trips_ns) < self._count:
+            self._check_at = _RECHECK_RATIO * len(self._round_trips_ns)
+            if is_precise(self._round_trips_ns, self._precision):
+                self._count = self._sent
         while (
             len(self._in_flight) < self._window
             and self._sent < self._count

@@ -5,6 +5,7 @@ Runs on the hosts: standard library only.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 PERCENTILES = (1, 10, 50, 90, 99)
@@ -24,6 +25,25 @@ def summary(round_trips_ns: list[int]) -> dict[str, Any]:
         "halves_us": [percentiles(valid[start::2], (10,))[0] for start in (0, 1)],
         "jitter_us": sum(differences) / len(differences) / 1000 if differences else None,
     }
+
+
+def is_precise(round_trips_ns: list[int], share: float) -> bool:
+    """Return whether the 10th percentile is known to within a share of it, with 95 % confidence.
+
+    By order statistics: of n samples, the true percentile lies between those of ranks n/10 - 2 sigma and
+    n/10 + 2 sigma, sigma^2 = n (1/10) (9/10). That holds for independent samples, so the earlier and the later half
+    have to agree too.
+    """
+    valid = [value for value in round_trips_ns if value > 0]
+    if len(valid) < 40:
+        return False
+    ordered = sorted(valid)
+    reach = 2 * math.sqrt(0.09 * len(ordered))
+    low = ordered[max(0, int(len(ordered) / 10 - reach) - 1)]
+    high = ordered[min(len(ordered) - 1, int(len(ordered) / 10 + reach))]
+    half = len(valid) // 2
+    earlier, later = (sorted(part)[len(part) // 10] for part in (valid[:half], valid[half:]))
+    return max(high - low, abs(later - earlier)) <= 2 * share * ordered[len(ordered) // 10]
 
 
 def percentiles(values_ns: list[int], which: tuple[int, ...]) -> list[float | None]:

@@ -61,6 +61,21 @@ def test_a_new_task_drops_the_one_before() -> None:
         assert [(r["task"], r["received"]) for r in running.results(2)] == [(2, 40), (3, 40)]
 
 
+def test_probes_end_once_the_percentile_is_precise() -> None:
+    sent = {}
+    for precision in (None, 0.0, 10.0):
+        a, b = Echo(KEY, HERE, source_ports=1), Echo(KEY, THERE, source_ports=1)
+        with Running(a, b) as running:
+            early = {"count": 2000, "min_count": 200, "precision": precision, "window": 16}
+            a.begin(task((THERE, b.port), task=1, ssid_out=5, ssid_in=6, **early))
+            b.begin(task((HERE, a.port), task=2, ssid_out=6, ssid_in=5, **early))
+            results = running.results(2)
+        assert all(result["received"] == result["sent"] == result["reflected"] for result in results)
+        sent[precision] = [result["sent"] for result in results]
+    assert sent[None] == sent[0.0] == [2000, 2000]
+    assert all(200 <= number < 600 for number in sent[10.0])
+
+
 def test_every_probe_is_a_full_packet_from_each_of_the_source_ports() -> None:
     """Each source port is an ECMP path of its own; the first greets, then they take turns by windows."""
     peer = HandDriven(KEY, lambda question: [peer.answer(question)])
