@@ -1,13 +1,14 @@
 """What every host sends and receives: flows between rotating partners, and suspects tried again."""
 
 from collections.abc import Callable
+from typing import Any
 
 from plink.model.network import symmetrised
 from probes.host_flows import FlowSettings, exchange_flows, partner_rounds
 from probes.round_robin import Pair
 from probes.session import ProbeSession
 from solvers.costs.host_flows import Flow
-from solvers.diagnosis.host_rates import fast_partner, slow_by_flows
+from solvers.diagnosis.host_rates import fast_partner, half_duplex, slow_by_flows
 
 _MAX_SUSPECTS = 16
 
@@ -20,15 +21,19 @@ def measure_host_rates(
 ) -> None:
     """Measure flows of every host and add them to the measurements' details.
 
-    Hosts that look slow exchange flows with fast ones, while nothing else is sent.
+    Hosts that look slow, or half duplex, exchange flows with fast ones, while nothing else is sent.
 
-    :param keep_going: asked before each round; what was measured until it says no is kept.
+    :param keep_going: asked before each round; what was measured until it says no is kept, and measured again by a
+        run that resumes.
     """
     measurements = session.measurements
+    if "host_flow_errors" in measurements.details:
+        return  # all of an earlier run, which is resumed
     names, rtt = measurements.hosts.names, symmetrised(measurements.latency)
     index = {name: host for host, name in enumerate(names)}
     errors: dict[Pair, str] = {}
-    rows = measurements.details.setdefault("host_flows", [])
+    rows: list[dict[str, Any]] = []
+    measurements.details["host_flows"] = rows
     rounds = partner_rounds(rtt, settings)
     for done, pairs in enumerate(rounds, 1):
         if not keep_going():
@@ -37,6 +42,7 @@ def measure_host_rates(
         advance(done, len(rounds))
     flows = [Flow(index[row["from"]], index[row["to"]], row["gbps"], row["both_ways"]) for row in rows]
     suspects = [slow.host for slow in slow_by_flows(flows, len(names))]
+    suspects += [host for host in half_duplex(flows, len(names)) if host not in suspects]
     for host in suspects[:_MAX_SUSPECTS]:
         partner = fast_partner(flows, suspects, host, rtt)
         if partner is not None and keep_going():

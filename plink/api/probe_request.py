@@ -47,8 +47,8 @@ class ProbeRequest:
         if self.pairs not in (None, *PAIRS):
             raise UsageError(f"--pairs {self.pairs}: choose one of {', '.join(PAIRS)}")
         for option, value, (low, high) in (
-            ("count", COUNT[0] if self.count is None else self.count, COUNT), ("source-ports", self.source_ports, SOURCE_PORTS),
-            ("streams", self.streams, STREAMS),
+            ("count", COUNT[0] if self.count is None else self.count, COUNT),
+            ("source-ports", self.source_ports, SOURCE_PORTS), ("streams", self.streams, STREAMS),
         ):  # fmt: skip
             if not low <= value <= high:
                 raise UsageError(f"--{option} {value}: {low} to {high} are possible")

@@ -62,7 +62,8 @@ def check_hosts(hosts: Hosts) -> None:
 def settings_of(request: ProbeRequest) -> ProbeSettings:
     """Return the settings of the probe methods."""
     return ProbeSettings(
-        count=request.count or MAX_COUNT, precision=_PRECISION if request.count is None else None, timeout_s=request.timeout_s, source_ports=request.source_ports, seed=request.seed,
+        count=request.count or MAX_COUNT, precision=None if request.count else _PRECISION,
+        timeout_s=request.timeout_s, source_ports=request.source_ports, seed=request.seed,
         streams=request.streams, bandwidth_s=request.bandwidth_s, bandwidth_bytes=request.bandwidth_bytes,
         handshakes=request.method in ("tcp", "auto"),
     )  # fmt: skip

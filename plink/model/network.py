@@ -116,6 +116,14 @@ class Network:
         return convert(list[FlowEntry], self.details.get("host_flows", []), self.location, "host_flows")
 
     @cached_property
+    def host_flow_errors(self) -> list[PairError]:
+        """Pairs of hosts whose flows could not be measured, with a reason each.
+
+        :raises InputError: when they are no such list.
+        """
+        return convert(list[PairError], self.details.get("host_flow_errors", []), self.location, "host_flow_errors")
+
+    @cached_property
     def shared_links(self) -> list[SharedLinkEntry]:
         """Capacity of what groups of hosts share.
 

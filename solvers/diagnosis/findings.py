@@ -159,7 +159,21 @@ def rate_findings(network: Network) -> list[Finding]:
             evidence = "sends and receives at once, together, only what it does one way"
             advice = "set full duplex: ethtool IFACE, ethtool -s IFACE duplex full"
             findings.append(Finding("half duplex", Severity.ERROR, [names[host]], evidence, advice))
-    return findings
+    return findings + _blocked(network)
+
+
+def _blocked(network: Network) -> list[Finding]:
+    """Return hosts of which no flow got through, though their round trips were measured."""
+    reached = {network.hosts.names[host] for flow in flows_of(network) for host in (flow.source, flow.target)}
+    measured = np.isfinite(network.rtt_us).sum(axis=1) > 1
+    responding = {name for name, has_rtt in zip(network.hosts.names, measured.tolist(), strict=True) if has_rtt}
+    tried = dict.fromkeys(name for row in network.host_flow_errors for name in (row["from"], row["to"]))
+    advice = "open it between the hosts (security group), or `plink probe --method auto`"
+    return [
+        Finding("closed", Severity.ERROR, [name], "TCP is blocked", advice)
+        for name in tried
+        if name in responding - reached
+    ]
 
 
 def _slow_host(slow: SlowHost, names: Sequence[str], others: str) -> Finding:

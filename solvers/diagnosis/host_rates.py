@@ -45,7 +45,10 @@ def half_duplex(flows: Sequence[Flow], hosts: int) -> list[int]:
                 shares.setdefault(host, []).append(share)
     if len(shares) <= MIN_OTHERS:
         return []
-    return sorted(host for host, seen in shares.items() if len(seen) > 1 and max(seen) < _HALF_DUPLEX)
+    best = {host: max(seen) for host, seen in shares.items()}
+    # Where all hosts have less both ways, as on few cores, that is no fault of one.
+    limit = _HALF_DUPLEX * min(1.0, float(np.median(list(best.values()))))
+    return sorted(host for host, seen in shares.items() if len(seen) > 1 and best[host] < limit)
 
 
 def fast_partner(flows: Sequence[Flow], suspects: Sequence[int], host: int, rtt_us: Matrix) -> int | None:

@@ -259,3 +259,11 @@ def test_a_clock_that_was_stepped_taints_its_host() -> None:
     found = diagnose(Network(hosts, latency, None, {"clock_steps": steps.tolist()}), np.zeros(4, dtype=np.intp), {})
     assert [(finding.kind, finding.hosts) for finding in found] == [("tainted", ["c"])]
     assert "3 of its round trips" in found[0].evidence
+
+
+def test_host_without_tcp_is_named() -> None:
+    latency, rack_of = measured([3, 3], 1)
+    flows = [{"from": "h0", "to": "h1", "gbps": 1.0, "both_ways": False}]
+    errors = [{"from": "h2", "to": other, "why": "timed out"} for other in ("h0", "h1")]
+    (finding,) = diagnose(network(latency, host_flows=flows, host_flow_errors=errors), rack_of, {})
+    assert (finding.kind, finding.severity, finding.hosts) == ("closed", "error", ["h2"])

@@ -77,3 +77,10 @@ def test_rate_of_a_host_without_flows_is_unknown() -> None:
     sent, received = best_rates([Flow(0, 1, 1.0)], 3)
     assert sent[0] == received[1] == 1.0
     assert np.isnan([sent[1], sent[2], received[0], received[2]]).all()
+
+
+def test_busy_cores_are_no_half_duplex() -> None:
+    """All hosts have half of the rate both ways: no one of them is to blame."""
+    for seed in range(20):
+        flows = rotating_flows([GBPS] * 12, noise=0.05, seed=seed, shared=frozenset(range(12)))
+        assert half_duplex(flows, 12) == []
