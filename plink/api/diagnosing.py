@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from plink.api.connecting import Progress, connector_for
 from plink.api.host_rates import measure_host_rates
-from plink.api.probing import label_groups
+from plink.api.probing import label_groups, measure_shared_links
 from plink.errors import UsageError
 from plink.model.hosts import Hosts
 from plink.model.network import Network
@@ -24,6 +24,7 @@ from probes.methods import ProbeSettings
 from probes.plan import AllPairs
 from probes.remeasuring import remeasure
 from probes.session import ProbeProgress, ProbeSession
+from probes.shared_links import SharedLinkSettings
 from solvers.diagnosis.finding import FLOOR_US, Finding, Severity, merged
 from solvers.diagnosis.findings import Remeasured
 from solvers.diagnosis.findings import diagnose as findings_of
@@ -89,6 +90,7 @@ def examine(
             done += len(pairs)
             progress("measuring", done, plan.max_pairs)
         measure_host_rates(session, FlowSettings(), lambda done, total: progress("host rates", done, total))
+        measure_shared_links(session, SharedLinkSettings(), lambda done, total: progress("shared links", done, total))
         after = inspect_all(session)
         findings = list(_findings_from_facts(facts, after))
         network = measurements.network()

@@ -42,9 +42,12 @@ def measure_host_rates(
         advance(done, len(rounds))
     flows = [Flow(index[row["from"]], index[row["to"]], row["gbps"], row["both_ways"]) for row in rows]
     suspects = [slow.host for slow in slow_by_flows(flows, len(names))]
-    suspects += [host for host in half_duplex(flows, len(names)) if host not in suspects]
+    suspects += [host for host in half_duplex(flows, len(names), min_partners=1) if host not in suspects]
     for host in suspects[:_MAX_SUSPECTS]:
-        partner = fast_partner(flows, suspects, host, rtt)
+        # Another partner than before, if there is one, tells more.
+        partners = [flow.source + flow.target - host for flow in flows if host in (flow.source, flow.target)]
+        partner = fast_partner(flows, [*suspects, *partners], host, rtt)
+        partner = fast_partner(flows, suspects, host, rtt) if partner is None else partner
         if partner is not None and keep_going():
             rows += exchange_flows(session, [(min(host, partner), max(host, partner))], settings, errors)
     measurements.details["host_flow_errors"] = [

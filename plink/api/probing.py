@@ -159,15 +159,25 @@ class _Rounds:
 
     def shared_links(self) -> None:
         """Find groups by the latencies and measure the capacity that each shares."""
-        measurements = self.session.measurements
-        groups = find_groups(measurements.latency, measurements.details.get("plan") == "adaptive")
-        if len(groups) < 2:
-            _log.info("no groups stand out in the latencies: no shared links to measure")
-            return
-        measurements.details["shared_links"] = shared_links(
-            self.session, groups, SharedLinkSettings(seed=self.seed),
+        measure_shared_links(
+            self.session, SharedLinkSettings(seed=self.seed),
             lambda done, total: self.progress("shared links", done, total), lambda: not self.over(),
         )  # fmt: skip
+
+
+def measure_shared_links(
+    session: ProbeSession,
+    settings: SharedLinkSettings,
+    advance: Callable[[int, int], None] = lambda done, total: None,
+    keep_going: Callable[[], bool] = lambda: True,
+) -> None:
+    """Find groups by the latencies, measure the capacity that each shares, and add it to the measurements' details."""
+    measurements = session.measurements
+    groups = find_groups(measurements.latency, measurements.details.get("plan") == "adaptive")
+    if len(groups) < 2:
+        _log.info("no groups stand out in the latencies: no shared links to measure")
+        return
+    measurements.details["shared_links"] = shared_links(session, groups, settings, advance, keep_going)
 
 
 def _note_untried(measurements: Measurements, method: str) -> None:

@@ -29,10 +29,10 @@ def slow_by_flows(flows: Sequence[Flow], hosts: int) -> list[SlowHost]:
     return sorted(suspects, key=lambda suspect: min(rate for rate, _ in suspect.rates.values()))
 
 
-def half_duplex(flows: Sequence[Flow], hosts: int) -> list[int]:
+def half_duplex(flows: Sequence[Flow], hosts: int, min_partners: int = 2) -> list[int]:
     """Return hosts that send and receive at once, together, no more than they do one way, with every partner tried.
 
-    A partner of theirs shows the same with them, but not with others.
+    A partner of theirs shows the same with them, but not with others: fewer than ``min_partners`` say nothing.
     """
     alone = {(flow.source, flow.target): flow.gbps for flow in flows if not flow.both_ways}
     both = {(flow.source, flow.target): flow.gbps for flow in flows if flow.both_ways}
@@ -48,7 +48,7 @@ def half_duplex(flows: Sequence[Flow], hosts: int) -> list[int]:
     best = {host: max(seen) for host, seen in shares.items()}
     # Where all hosts have less both ways, as on few cores, that is no fault of one.
     limit = _HALF_DUPLEX * min(1.0, float(np.median(list(best.values()))))
-    return sorted(host for host, seen in shares.items() if len(seen) > 1 and best[host] < limit)
+    return sorted(host for host, seen in shares.items() if len(seen) >= min_partners and best[host] < limit)
 
 
 def fast_partner(flows: Sequence[Flow], suspects: Sequence[int], host: int, rtt_us: Matrix) -> int | None:
