@@ -42,6 +42,7 @@ _HOMES = {
     "plink.model.order": ("RankOrder", "read_order"),
     "plink.model.plan": ("Plan",),
     "plink.model.plan_file": ("read_plan",),
+    "plink.runtime.metric": ("report_metric",),
     "runners.job.job": ("Job",),
     "runners.job.placement": ("RankLocation",),
     "runners.job.result": ("PlacementError", "RunResult"),

@@ -46,6 +46,7 @@ from plink.model.order import RankOrder as RankOrder
 from plink.model.order import read_order as read_order
 from plink.model.plan import Plan as Plan
 from plink.model.plan_file import read_plan as read_plan
+from plink.runtime.metric import report_metric as report_metric
 from runners.job.job import Job as Job
 from runners.job.placement import RankLocation as RankLocation
 from runners.job.result import PlacementError as PlacementError

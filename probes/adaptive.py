@@ -104,6 +104,11 @@ class AdaptivePlan:
         self._predicted_at = (-1, 0)
 
     @property
+    def held_out(self) -> Integers:
+        """Pairs that no prediction of the plan sees, shape (k, 2)."""
+        return self._held_out
+
+    @property
     def lost_hosts(self) -> list[int]:
         """Hosts whose pairs failed again and again."""
         return [int(host) for host in np.flatnonzero(~self._failures.alive)]

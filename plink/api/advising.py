@@ -137,8 +137,6 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
     left_out = {algo: reason for algo, reason in left_out.items() if algo not in priced_algorithms}
     if not lines_found:
         raise unmeasured or UsageError(f"none of the algorithms fits: {next(iter(left_out.values()))}")
-    for algo, reason in left_out.items():
-        _log.info("%s is left out: %s", algo, reason)
     stretches = envelope(lines_found, request.min_bytes, request.max_bytes)
     return Advice(request, network, model, fabric.capacities, tuple(lines_found), tuple(stretches), left_out)
 

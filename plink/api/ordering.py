@@ -91,10 +91,13 @@ class OrderRequest:
 
 @dataclass(frozen=True)
 class Solved:
-    """Result of a search. ``validation``: the gain on held-out samples, None without any; ``baseline_kept``: the gain
-    is within noise, so the given order stays; ``notes``: further remarks; ``sparse``: the bound is only for orders of
-    measured pairs; ``baseline_problem``: why the given order cannot stay; ``smoothing``: how round trips were
-    smoothed, if they were; ``interrupted``: the search was stopped early."""
+    """Result of a search.
+
+    ``validation``: the gain on held-out samples, None without any. ``baseline_kept``: the gain is within noise, so the
+    given order stays; ``baseline_problem``: why it cannot. ``notes``: further remarks. ``sparse``: the bound is only
+    for orders of measured pairs; ``estimated``: it rests on predicted pairs, so it is no bound. ``smoothing``: how
+    round trips were smoothed, if they were. ``interrupted``: the search was stopped early.
+    """
 
     task: OrderingProblem
     result: OrderingResult
@@ -102,6 +105,7 @@ class Solved:
     baseline_kept: bool
     notes: tuple[str, ...]
     sparse: bool = False
+    estimated: bool = False
     baseline_problem: str | None = None
     smoothing: "SmoothedLatencies | None" = None
     interrupted: bool = False
@@ -167,7 +171,8 @@ def solve(
         finished_early = timed and time.monotonic() < started + limit
         notes.append(_no_proof(task, result, data, limit if timed else None, finished_early))
     return Solved(
-        task, result, validation, baseline_kept, tuple(notes), data.unknown is not None, problem, data.smoothing,
+        task, result, validation, baseline_kept, tuple(notes), data.unknown is not None, data.has_predictions, problem,
+        data.smoothing,
         interrupted,
     )  # fmt: skip
 

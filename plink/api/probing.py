@@ -10,16 +10,18 @@ import numpy.typing as npt
 
 from plink.api.connecting import Progress, connector_for
 from plink.api.host_rates import measure_host_rates
+from plink.api.predicting import PairPrediction, predict_pairs, unmeasured_ring_pairs
 from plink.api.probe_request import MAX_COUNT, ProbeRequest
 from plink.errors import UsageError
 from plink.model.hosts import Hosts
-from plink.model.network import Matrix, Network, symmetrised, to_rows
+from plink.model.network import Matrix, Network, symmetrised
 from probes.adaptive import AdaptivePlan, AdaptiveSettings
 from probes.host_flows import FlowSettings
 from probes.measurements import Measurements
 from probes.method_selection import select_methods
 from probes.methods import ProbeSettings
 from probes.plan import AllPairs, ProbePlan
+from probes.round_robin import Pair
 from probes.session import ProbeProgress, ProbeSession
 from probes.shared_links import SharedLinkSettings, shared_links
 from solvers.hierarchy.tiers import nearest_tier
@@ -29,6 +31,8 @@ Labels = npt.NDArray[np.intp]
 
 NOT_TRIED = "not tried: the budget was spent"
 _PRECISION = 0.02  # of a round trip's 10th percentile: tiers differ by far more
+_ORDER_SEARCHES = 3  # after each, pairs of the best ring are measured: N at most
+_PREDICTORS = {"tiers": "groups of hosts", "embedding": "coordinates"}
 _BUDGET = 0.10  # of all pairs, for adaptive probing
 _log = logging.getLogger("plink.probe")
 
@@ -132,19 +136,36 @@ class _Rounds:
             done += 1
             self.progress(title, done, plan.max_pairs)
 
+        def measure_round(pairs: list[Pair]) -> None:
+            started = time.monotonic()
+            self.session.measure(pairs, method_for, on_done)
+            _log.debug("%d pairs by %s in %.2f s", len(pairs), method, time.monotonic() - started)
+            self.round_done()
+
         try:
             while (pairs := plan.next_round(_measured_so_far(measurements, method))) is not None:
                 if self.over():
                     if not adaptive:
                         _note_untried(measurements, method)
+                    _predict(measurements, plan, self.seed, quick=True)
                     return False
-                started = time.monotonic()
-                self.session.measure(pairs, method_for, on_done)
-                _log.debug("%d pairs by %s in %.2f s", len(pairs), method, time.monotonic() - started)
-                self.round_done()
+                measure_round(pairs)
+        except BaseException:
+            _predict(measurements, plan, self.seed, quick=True)  # of what there is when it is stopped
+            raise
+        prediction = _predict(measurements, plan, self.seed)
+        if prediction is None:
             return True
-        finally:
-            _predict(measurements, plan)  # also of what there is when it is stopped
+        for _ in range(_ORDER_SEARCHES):
+            rounds = unmeasured_ring_pairs(measurements, prediction, self.seed)
+            for pairs in rounds:
+                if self.over():
+                    return False
+                measure_round(pairs)
+            if not rounds:
+                break
+            prediction = _predict(measurements, plan, self.seed) or prediction
+        return True
 
     def over(self) -> bool:
         """Return whether the budget is spent."""
@@ -216,22 +237,22 @@ def _plan(measurements: Measurements, adaptive: bool, seed: int) -> ProbePlan:
     n = len(measurements.hosts)
     if not adaptive:
         return AllPairs(n, seed)
-    # A tenth of few pairs says nothing: every host meets sixteen others at least.
-    return AdaptivePlan(n, seed, predict_tiered, AdaptiveSettings(budget=min(1.0, max(_BUDGET, 16 / n))))
+    # A tenth of few pairs says nothing: every host meets sixteen others at least. Pairs of orders come after the plan.
+    budget = min(1.0, max(_BUDGET, 16 / n)) - _ORDER_SEARCHES / n
+    return AdaptivePlan(n, seed, predict_tiered, AdaptiveSettings(budget=max(budget, 1 / n)))
 
 
-def _predict(measurements: Measurements, plan: ProbePlan) -> None:
-    """Log how accurate predictions are, and record those of unmeasured pairs."""
+def _predict(measurements: Measurements, plan: ProbePlan, seed: int, quick: bool = False) -> PairPrediction | None:
+    """Record predictions of unmeasured pairs, and log how accurate they are; None where all pairs are measured."""
     if not isinstance(plan, AdaptivePlan) or not measurements.any():
-        return
+        return None
+    prediction = predict_pairs(measurements.latency, plan.held_out, seed, quick)
+    measurements.details |= prediction.to_details()
     n = len(measurements.hosts)
-    error = plan.held_out_error
-    measurements.details["predicted_us"] = to_rows(predict_tiered(measurements.latency).rtt_us(np.arange(n)), digits=1)
-    measurements.details["held_out_error"] = None if error != error else round(error, 4)
-    pairs = n * (n - 1) // 2
-    share = 1 - len(measurements.missing()) / pairs
+    share = 1 - len(measurements.missing()) / (n * (n - 1) // 2)
     reason = "the groups no longer change" if plan.converged else "its share of pairs is spent"
     _log.info(
-        f"{share:.1%} of the pairs measured ({reason}); others are predicted, with a median error of {error:.1%} on "
-        "held-out pairs"
+        f"{share:.1%} of the pairs measured ({reason}); others are predicted by {_PREDICTORS[prediction.method]}, with "
+        f"a median error of {prediction.held_out_error:.1%} on held-out pairs"
     )
+    return prediction

@@ -62,8 +62,9 @@ def order_of(network: Network, solved: Solved, request: OrderRequest) -> RankOrd
         ),
         "gap": None if solved.baseline_kept or result.gap is None else round(result.gap, 6),
         "bound_by": result.bound_by,
-        "proven": is_optimal(result) and not solved.baseline_kept,
+        "proven": is_optimal(result) and not solved.baseline_kept and not solved.estimated,
         "moves": result.moves,
+        **({"estimated_bound": True} if solved.estimated else {}),
         **({"measured_pairs_only": True} if solved.sparse else {}),
         **({"interrupted": True} if solved.interrupted else {}),
         **{

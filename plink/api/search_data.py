@@ -28,13 +28,17 @@ _UNKNOWN_PENALTY_FACTOR = 10.0  # times the longest known round trip: what a sea
 
 @dataclass(frozen=True)
 class SearchData:
-    """Data for a search. ``fabric``: complete; ``held_out_us``, shape (N, N): round trips for validation, None
-    without; ``unknown``, shape (N, N): pairs without any data, which are expensive in the fabric, None without;
-    ``smoothing``: how round trips were smoothed, if they were."""
+    """Data for a search.
+
+    ``fabric``: complete. ``held_out_us``, shape (N, N): round trips for validation, None without. ``unknown``, shape
+    (N, N): pairs without any data, which are expensive in the fabric, None without. ``has_predictions``: whether some
+    round trips are predicted, not measured. ``smoothing``: how round trips were smoothed, if they were.
+    """
 
     fabric: Fabric
     held_out_us: Matrix | None
     unknown: npt.NDArray[np.bool_] | None
+    has_predictions: bool = False
     smoothing: "SmoothedLatencies | None" = None
 
 
@@ -63,7 +67,10 @@ def prepare_search_data(network: Network, prior: Topology | None, smooth_latenci
     fit_us, held_out = (rtt, None) if halves is None else halves
     if smoothed is not None:
         fit_us = rtt  # fitted to what may be looked at
-    return SearchData(replace(fabric, rtt_us=fit_us), held_out, unknown if unknown.any() else None, smoothed)
+    has_predictions = bool(missing > int(unknown.sum()) // 2)
+    return SearchData(
+        replace(fabric, rtt_us=fit_us), held_out, unknown if unknown.any() else None, has_predictions, smoothed
+    )
 
 
 def _smoothed(network: Network, half: tuple[Matrix, Matrix] | None) -> "SmoothedLatencies":

@@ -58,6 +58,8 @@ def advise(
     if plot is not None:
         _check_plot_path(plot, network_file or workspace.NETWORK)
     advice = recommend(network_from(network_file), request)
+    for algo, reason in advice.left_out.items():
+        say(f"{algo} is left out: {reason}")
     if plot is not None:
         _plot(advice, plot)
         say(f"plot -> {plot}")

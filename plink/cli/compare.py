@@ -3,9 +3,11 @@
 from typing import Annotated
 
 from plink.cli.job_options import GIVEN_ORDER, Arguments, JobOptions, Program, option, takes
+from plink.cli.screen import say
 from plink.errors import UsageError
 
 _PANEL = "Comparison"
+_MAX_SINGLE_RING = 3  # hosts
 
 
 @takes(
@@ -21,7 +23,8 @@ def compare(
         str | None,
         option(
             _PANEL,
-            "Metric in the program's output: 'loss: ([0-9.]+)', or a key of a JSON line; default: the run's duration.",
+            "Metric in the program's output: 'loss: ([0-9.]+)', or a key of a JSON line; default: that of "
+            "plink.report_metric, else a time of steps, else the run's duration.",
         ),
     ] = None,
     higher_is_better: Annotated[
@@ -45,5 +48,27 @@ def compare(
         raise UsageError("--higher-is-better goes with --metric")
     if metric is not None:
         metric_from(metric)  # refused before hosts are probed, which takes long
+    if (ring := _only_ring(options)) is not None:
+        say(ring)
+        return
     setup = new_job(program, args or [], options, options.runner or "ssh")
     compare_orders(setup, ComparisonRequest(pairs, metric, higher_is_better))
+
+
+def _only_ring(options: JobOptions) -> str | None:
+    """Return why there is nothing to compare: few hosts form one ring, whatever their order."""
+    from plink.model.hosts import read_hosts
+    from plink.model.network import read_network
+    from plink.records import workspace
+
+    if options.order is not None or options.algo not in (None, "ring"):
+        return None
+    if options.hosts_file is not None:
+        hosts = read_hosts(options.hosts_file)
+    elif workspace.NETWORK.is_file():
+        hosts = read_network(workspace.NETWORK).hosts
+    else:
+        return None
+    if len(hosts) > _MAX_SINGLE_RING:
+        return None
+    return f"{len(hosts)} host{'s' * (len(hosts) > 1)} form one ring: every order costs the same, nothing to compare"

@@ -4,15 +4,15 @@ Imported by that command, when it runs: it needs the runners and the solvers.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from plink.api.recording import RecordRequest
 from plink.cli.launching import JobSetup, report_failure, run
-from plink.cli.metrics import metric_from
+from plink.cli.metrics import Metric, detected_metric, metric_from
 from plink.cli.screen import print_json, say
-from plink.errors import PlinkError, UsageError
+from plink.errors import PlinkError
 from plink.model.storage import write_document
 from plink.records import workspace
 from solvers.gain import CONFIDENCE, paired_gain
@@ -20,12 +20,13 @@ from solvers.gain import CONFIDENCE, paired_gain
 SCHEMA = "plink.compare/1"
 RESULT = workspace.FOLDER / "compare.json"
 _MAX_LINES_PER_RANK = 2000
+_RUN_SECONDS = Metric("time of whole runs", "s", lambda lines: None)
 
 
 @dataclass(frozen=True)
 class ComparisonRequest:
     """A paired comparison. ``pairs``: how often each order is run; ``metric``: where the program reports how it did,
-    None: how long the job took."""
+    None: what its output has, else how long the job took."""
 
     pairs: int
     metric: str | None
@@ -35,21 +36,27 @@ class ComparisonRequest:
 def compare_orders(setup: JobSetup, comparison: ComparisonRequest) -> None:
     """Run both orders alternately and print the gain with its interval.
 
-    :raises UsageError: when there is nothing to compare. :raises PlinkError: when a run fails or reports no metric.
+    :raises PlinkError: when a run fails or reports no metric.
     """
     if setup.baseline.names == setup.hosts.names:
-        raise UsageError("plink's order is the given one: there is nothing to compare")
+        say("plink's order is the given one: there is nothing to compare")
+        return
     orders = {"given": setup.baseline, "plink": setup.hosts}
     values: dict[str, list[float]] = {order_name: [] for order_name in orders}
     runs: list[dict[str, Any]] = []
+    metric = None if comparison.metric is None else metric_from(comparison.metric)
     for pair in range(comparison.pairs):
         # Turn and turn about, so that what drifts with time favours neither.
         for order_name in list(orders) if pair % 2 == 0 else list(orders)[::-1]:
-            run_id, value = _run_once(replace(setup, hosts=orders[order_name]), order_name, pair, comparison)
+            run_id, seconds, printed = _run_once(replace(setup, hosts=orders[order_name]), order_name, pair)
+            if metric is None:
+                metric = _metric_of(printed)
+            value = seconds if metric is _RUN_SECONDS else _parsed(metric, printed, run_id)
             values[order_name].append(value)
             runs.append({"order": order_name, "pair": pair, "value": value, "id": run_id})
-            say(f"{order_name:>5}, {pair + 1} of {comparison.pairs}: {value:g}")
-    document = _document(comparison, values, runs)
+            say(f"{order_name:>5}, {pair + 1} of {comparison.pairs}: {_shown(value, metric)}")
+    assert metric is not None  # there is one pair at least
+    document = _document(comparison, metric, values, runs)
     workspace.prepare()
     write_document(RESULT, document)
     if setup.options.as_json:
@@ -58,8 +65,40 @@ def compare_orders(setup: JobSetup, comparison: ComparisonRequest) -> None:
         _show(document)
 
 
-def _run_once(setup: JobSetup, order_name: str, pair: int, comparison: ComparisonRequest) -> tuple[str, float]:
-    """Run the job once and return its run id and its metric."""
+def _metric_of(printed: Mapping[int, Sequence[str]]) -> Metric:
+    """Return the metric that the output of the first run has, or that of whole runs, and say which."""
+    for rank in sorted(printed):
+        metric = detected_metric(printed[rank])
+        if metric is not None:
+            unit = f" in {metric.unit}" if metric.unit else ""
+            say(f"compared by {metric.name}{unit}, which rank {rank} prints (--metric selects another)")
+            return metric
+    say(
+        "warning: compared by the time of whole runs, start-up and imports included, for the output has no time of a "
+        "step; call plink.report_metric(seconds) in the program, or give --metric"
+    )
+    return _RUN_SECONDS
+
+
+def _parsed(metric: Metric, printed: Mapping[int, Sequence[str]], run_id: str) -> float:
+    """Return the metric of the first rank that prints it.
+
+    :raises PlinkError: when none does, or it cannot be compared.
+    """
+    for rank in sorted(printed):
+        if (value := metric.parse(printed[rank])) is not None:
+            if not 0 < value < math.inf:
+                raise PlinkError(f"--metric {metric.name}: the run {run_id} reports {value:g}; gains need more than 0")
+            return value
+    raise PlinkError(f"--metric {metric.name}: no rank of the run {run_id} printed one; `plink runs show {run_id}`")
+
+
+def _shown(value: float, metric: Metric) -> str:
+    return f"{value:.4g} {metric.unit}" if metric.unit else f"{value:g}"
+
+
+def _run_once(setup: JobSetup, order_name: str, pair: int) -> tuple[str, float, dict[int, list[str]]]:
+    """Run the job once and return its run id, how long it took, and what each rank printed last."""
     printed: dict[int, list[str]] = {}
 
     def record_line(rank: int | None, stream: str, line: str) -> None:
@@ -69,33 +108,24 @@ def _run_once(setup: JobSetup, order_name: str, pair: int, comparison: Compariso
             del lines[:-_MAX_LINES_PER_RANK]
 
     log_dir = None if setup.options.log_dir is None else setup.options.log_dir / f"{order_name}-{pair + 1}"
-    record = RecordRequest(log_dir, {"python": setup.options.python, "compared": order_name})
+    compared = f"{order_name} ({setup.options.algo or 'ring'})" if order_name == "plink" else order_name
+    note = {"python": setup.options.python, "order": compared, "compared": order_name}
+    record = RecordRequest(log_dir, note)
     result = run(replace(setup, request=replace(setup.request, record=record)), record_line)
     if result.exit_code:
         failure = report_failure(result)
         raise PlinkError(f"in {order_name} order {failure}; `plink runs show {result.id}` shows more")
-    if comparison.metric is None:
-        return result.id, result.seconds
-    parse_metric = metric_from(comparison.metric)
-    for rank in sorted(printed):
-        if (value := parse_metric(printed[rank])) is not None:
-            if not 0 < value < math.inf:
-                raise PlinkError(
-                    f"--metric {comparison.metric}: the run {result.id} reports {value:g}; gains need more than 0"
-                )
-            return result.id, value
-    raise PlinkError(
-        f"--metric {comparison.metric}: no rank of the run {result.id} printed one; `plink runs show {result.id}`"
-    )
+    return result.id, result.seconds, printed
 
 
 def _document(
-    comparison: ComparisonRequest, values: Mapping[str, list[float]], runs: list[dict[str, Any]]
+    comparison: ComparisonRequest, metric: Metric, values: Mapping[str, list[float]], runs: list[dict[str, Any]]
 ) -> dict[str, Any]:
     gain = paired_gain(values["given"], values["plink"], comparison.higher_is_better)
     return {
         "schema": SCHEMA,
-        "metric": comparison.metric,
+        "metric": None if metric is _RUN_SECONDS else metric.name,
+        "unit": metric.unit,
         "higher_is_better": comparison.higher_is_better,
         "pairs": comparison.pairs,
         "gain": round(gain.gain, 4),
@@ -108,9 +138,11 @@ def _document(
 def _show(document: dict[str, Any]) -> None:
     import statistics
 
+    metric = Metric(document["metric"] or "time of whole runs", document["unit"], lambda lines: None)
     for order_name in ("given", "plink"):
-        order_values = [run["value"] for run in document["runs"] if run["order"] == order_name]
-        print(f"{order_name:>5} order: median {statistics.median(order_values):g} of {len(order_values)}")
+        values = [run["value"] for run in document["runs"] if run["order"] == order_name]
+        median = _shown(statistics.median(values), metric)
+        print(f"{order_name:>5} order: {metric.name} {median}, median of {len(values)}")
     interval = document["interval"]
     if interval is None:
         print(f"gain {document['gain']:.2f} times; one pair of runs has no interval; use --pairs 5")

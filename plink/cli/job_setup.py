@@ -51,7 +51,10 @@ def new_job(program: str, args: list[str], options: JobOptions, runner: str) -> 
 
 def launch_request(runner: str, options: JobOptions, autotune: AutotuneRequest | None = None) -> LaunchRequest:
     """Return how the job is started; its run is recorded."""
-    record = RecordRequest(options.log_dir, {"python": options.python})
+    order = options.order or f"plink ({options.algo or 'ring'})"
+    note = {"python": options.python, "order": str(order)}
+    note |= {} if options.backend is None else {"backend": options.backend}
+    record = RecordRequest(options.log_dir, note)
     return LaunchRequest(runner, {}, options.accept_new_host_keys, record, autotune)
 
 

@@ -1,15 +1,37 @@
-"""Parse a program's metric from its output."""
+"""Parse a program's metric from its output, or find one there."""
 
 import json
 import re
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from plink.errors import UsageError
+from plink.runtime.metric import METRIC_KEY
+
+_Parser = Callable[[Sequence[str]], float | None]
+# What programs call the time of a step; their other figures (loss, accuracy) do not depend on the order.
+_STEP_NAME = r"(?:(?:avg|average|mean|median)[ _]?)?(?:step|iter|iteration|batch|epoch)s?"
+_TIME_NAME = re.compile(rf"(?i:{_STEP_NAME}[ _]?(?:time|duration)?(?:[ _](s|sec|secs|seconds|ms|us))?)")
+_TEXT = re.compile(
+    rf"(?i:\b{_STEP_NAME}[ _](?:time|duration)(?:[ _](?:s|ms|us))?\s*[:=]\s*([0-9.e+-]+)\s*(s|sec|ms|us)?\b)"
+)
+_NUMBER_NAME = re.compile(rf"(?i:{_STEP_NAME})")
+_UNITS = {"s": "s", "sec": "s", "secs": "s", "seconds": "s", "ms": "ms", "us": "us"}
 
 
-def metric_from(pattern: str) -> Callable[[Sequence[str]], float | None]:
-    """Return a function that parses the last metric in the lines, None where there is none.
+@dataclass(frozen=True)
+class Metric:
+    """Where a program's metric is: its name, its unit if known, and a function that parses it from lines."""
+
+    name: str
+    unit: str | None
+    parse: _Parser
+
+
+def metric_from(pattern: str) -> Metric:
+    """Return the metric that a user names: the last in the lines counts.
 
     ``pattern``: a regular expression whose one group is the metric, or the key of a JSON line (``{"step_s": 0.31}``),
     whose value is a number, or a list of numbers of which the median counts.
@@ -17,14 +39,75 @@ def metric_from(pattern: str) -> Callable[[Sequence[str]], float | None]:
     :raises UsageError: for a regular expression that is none, or has not one group.
     """
     if "(" not in pattern:
-        return lambda lines: _last(lines, lambda line: _from_json(line, pattern))
+        return Metric(pattern, _unit_of(pattern), lambda lines: _last(lines, lambda line: _from_json(line, pattern)))
     try:
         expression = re.compile(pattern)
     except re.error as error:
         raise UsageError(f"--metric {pattern}: that is no regular expression ({error})") from None
     if expression.groups != 1:
         raise UsageError(f"--metric {pattern}: it has {expression.groups} groups; one must hold the metric")
-    return lambda lines: _last(lines, lambda line: _from_text(line, expression))
+    return Metric(pattern, None, lambda lines: _last(lines, lambda line: _from_text(line, expression)))
+
+
+def detected_metric(lines: Sequence[str]) -> Metric | None:
+    """Return the metric that one rank's output has: of ``plink.report_metric``, else the time of a step in lines of
+    JSON or of text. The median of all lines counts.
+    """
+    for document in reversed([document for line in lines if (document := _object(line)) is not None]):
+        if _positive(document.get(METRIC_KEY)):
+            unit = document.get("unit")
+            return Metric(
+                "plink.report_metric", unit if isinstance(unit, str) else None, lambda lines: _of_key(lines, METRIC_KEY)
+            )
+        for key, value in document.items():
+            match = _TIME_NAME.fullmatch(key)
+            if match and not _NUMBER_NAME.fullmatch(key) and _positive(value):
+                return Metric(key, _unit_of(key), lambda lines, key=key: _of_key(lines, key))  # type: ignore[misc]
+    for line in reversed(lines):
+        if match := _TEXT.search(line):
+            name = re.split(r"[:=]", match.group(0))[0].strip()
+            return Metric(name, _UNITS.get((match.group(2) or "").lower()) or _unit_of(name), _of_text)
+    return None
+
+
+def _of_key(lines: Sequence[str], key: str) -> float | None:
+    """Return the median of the values of a key in lines of JSON."""
+    return _median(value for line in lines if (value := _from_json(line, key)) is not None)
+
+
+def _of_text(lines: Sequence[str]) -> float | None:
+    """Return the median of the times of a step in lines of text."""
+    values = []
+    for line in lines:
+        if match := _TEXT.search(line):
+            try:
+                values.append(float(match.group(1)))
+            except ValueError:
+                continue
+    return _median(values)
+
+
+def _median(values: Iterable[float]) -> float | None:
+    numbers = list(values)
+    return statistics.median(numbers) if numbers else None
+
+
+def _unit_of(name: str) -> str | None:
+    """Return the unit that the end of a name says."""
+    return _UNITS.get(re.split(r"[ _]", name.lower())[-1])
+
+
+def _positive(value: Any) -> bool:
+    return not isinstance(value, bool) and isinstance(value, int | float) and value > 0
+
+
+def _object(line: str) -> dict[str, Any] | None:
+    """Return the JSON object that a line is, None where it is none."""
+    try:
+        document = json.loads(line) if line.lstrip().startswith("{") else None
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
 
 
 def _last(lines: Sequence[str], read: Callable[[str], float | None]) -> float | None:
@@ -40,10 +123,7 @@ def _from_text(line: str, expression: re.Pattern[str]) -> float | None:
 
 
 def _from_json(line: str, key: str) -> float | None:
-    try:
-        value = json.loads(line).get(key) if line.lstrip().startswith("{") else None
-    except (ValueError, AttributeError, RecursionError):
-        return None
+    value = (_object(line) or {}).get(key)
     values = value if isinstance(value, list) else [value]
     if not values or any(isinstance(item, bool) or not isinstance(item, int | float) for item in values):
         return None

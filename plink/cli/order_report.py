@@ -21,8 +21,11 @@ def summary(solved: Solved) -> list[str]:
     )
     if result.lower_bound is not None and (result.lower_bound > 0 or result.cost == 0):
         of = " of measured pairs" if solved.sparse else ""
-        line += f"; no order{of} under {format_us(result.lower_bound)}"
-        if result.gap is not None and result.gap <= _MAX_GAP and not is_optimal(result):
+        bound = format_us(result.lower_bound)
+        line += (
+            f"; estimated bound {bound}, from predicted pairs" if solved.estimated else f"; no order{of} under {bound}"
+        )
+        if not solved.estimated and result.gap is not None and result.gap <= _MAX_GAP and not is_optimal(result):
             line += f" (found is at most {result.gap:.2%} above the best)"
     lines = [line, *solved.notes]
     validation = solved.validation

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plink.cli.screen import print_json, say
+from plink.errors import PlinkError
 from plink.model.units import format_bytes, format_us, parse_bytes
 from plink.records import workspace
 
@@ -15,10 +16,13 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from rich.table import Table
 
+    from plink.model.network import Network
     from plink.model.plan import Groups, Masters, Plan
 
 _MAX_NAMED_HOSTS = 6
 _MAX_GROUPS = 40
+_MAX_COMPARED_HOSTS = 256  # above, all algorithms take longer to compare than a plan to make
+_CHEAPER = 0.95  # times the plan's cost: less is worth a line
 
 
 def plan(
@@ -108,13 +112,32 @@ def plan(
     if as_json and (to_file or output is None):
         print_json(job_plan.to_json())
     _print_plan(job_plan, on_stderr=as_json or not to_file)
-    flat = job_plan.baseline.get("flat")
-    if job_plan.algo == "2lha" and flat is not None and job_plan.cost_us is not None and job_plan.cost_us > flat:
-        say("flat aggregation (--algo flat) is cheaper here: two levels pay off where groups share uplinks")
+    if (cheaper := _cheaper_algorithm(network, job_plan)) is not None:
+        say(cheaper)
     if job_plan.schedule is None:
         say("the schedule is too large for the file; it is made from the plan when it is needed")
     if to_file:
         say(f"plan -> {output}")
+
+
+def _cheaper_algorithm(network: "Network", job_plan: "Plan") -> str | None:
+    """Return which other algorithm costs less at this size, in the best order that is known for it; None: no other."""
+    from plink.api.advising import AdviseRequest, advise
+
+    if job_plan.cost_us is None or job_plan.model == "latency" or len(network.hosts) > _MAX_COMPARED_HOSTS:
+        return None
+    try:
+        advice = advise(network, AdviseRequest(job_plan.size_bytes, job_plan.size_bytes, job_plan.model))
+    except PlinkError:
+        return None
+    best = advice.best(job_plan.size_bytes)
+    cost_us = best.at(job_plan.size_bytes)
+    if best.algo == job_plan.algo or cost_us > _CHEAPER * job_plan.cost_us:
+        return None
+    return (
+        f"{best.algo} costs {format_us(cost_us)} at this size, this plan {format_us(job_plan.cost_us)}: "
+        f"`plink reorder --algo {best.algo}`, then `plink plan --algo {best.algo}`"
+    )
 
 
 def _print_plan(job_plan: "Plan", on_stderr: bool) -> None:

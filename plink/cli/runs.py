@@ -135,12 +135,13 @@ def _table(recorded: "list[Run]") -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table("id", "started (UTC)", "hosts", "s", "exit", "program")
+    table = Table("id", "started (UTC)", "hosts", "order", "backend", "s", "exit", "program")
     for run in recorded:
         code, seconds = run.document.get("exit_code"), _seconds(run)
         table.add_row(
             *(escape(printable(text)) for text in (run.id, run.started[:19])),
             str(len(_list_or_empty(run.document.get("hosts")))),
+            *(escape(printable(str(run.document.get(key) or ""))) for key in ("order", "backend")),
             "" if seconds is None else f"{seconds:.1f}", "-" if code is None else escape(printable(str(code))),
             escape(printable(_command(run))),
         )  # fmt: skip

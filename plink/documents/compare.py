@@ -29,7 +29,9 @@ class CompareDocument(TypedDict):
     schema: Literal["plink.compare/1"]
     """Kind and version of this document."""
     metric: str | None
-    """Where the program reports how it did; null: how long the job took, in seconds."""
+    """Where the program reports how it did, as typed or as found in its output; null: how long the job took."""
+    unit: str | None
+    """Unit of the metric, if its name or the program tells it."""
     higher_is_better: bool
     """Whether a larger metric is a better one."""
     pairs: PositiveInt

@@ -172,6 +172,8 @@ class NetworkDocument(TypedDict):
     """Capacity of what groups of hosts share, a row a group."""
     predicted_us: NotRequired[Matrix]
     """Adaptive probing: expected round trip from i to j in microseconds, for pairs that were not measured."""
+    predicted_by: NotRequired[Literal["tiers", "embedding"]]
+    """How unmeasured pairs were predicted: by groups of hosts, or by coordinates."""
     held_out_error: NotRequired[NonNegative | None]
     """Adaptive probing: median relative error of the predictions on pairs held out."""
     clock_steps: NotRequired[CountMatrix]

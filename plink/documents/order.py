@@ -108,6 +108,8 @@ class OrderDocument(TypedDict):
     bound_by: NotRequired[str | None]
     """What the bound rests on: all rings, 1-tree, 2-connected threshold, rounds, z3, cp-sat, all orders (each was
     tried), or that all orders cost the same; null when no bound is known."""
+    estimated_bound: NotRequired[bool]
+    """True: lower_bound and gap rest on predicted round trips, so an order below the bound may exist; absent else."""
     proven: NotRequired[bool]
     """Whether no order costs less than this one by more than a millionth, under the same wishes; where pairs were not
     measured: no order that does without them."""

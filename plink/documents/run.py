@@ -101,6 +101,8 @@ class RunDocument(TypedDict):
     """The interfaces that were asked for; null: those that lead to the other hosts."""
     sync: NotRequired[str | None]
     """The folder that was copied to the hosts; null: none was."""
+    order: NotRequired[str]
+    """The order of the hosts: `given`, `plink` with the algorithm, or the file that was named."""
     compared: NotRequired[Literal["given", "plink"]]
     """Which order this was, in a comparison of two (`plink compare`)."""
     workdirs: NotRequired[list[str]]
@@ -114,7 +116,7 @@ class RunDocument(TypedDict):
     launcher_args: NotRequired[list[str]]
     """What was added to the command of a launcher of others."""
     backend: NotRequired[str]
-    """agileml: the job was elastic. This and what follows stands in the file of such a job only."""
+    """The collective backend that was asked for; agileml: the job was elastic, and what follows is of it only."""
     settings: NotRequired[dict[str, Any]]
     """What was asked of an elastic job beside its program; what is missing was left as usual."""
     why: NotRequired[str]

@@ -38,7 +38,6 @@ def test_launch_has_few_options_and_others_the_same_ones() -> None:
         ("compare --order given x", "--order given: both orders are run; omit the option"),
         ("compare --higher-is-better x", "--higher-is-better goes with --metric"),
         ("compare --metric ([ x", "--metric ([: that is no regular expression"),
-        ("compare x", "plink's order is the given one: there is nothing to compare"),
         ("compare --backend ring x", "No such option: --backend"),
         ("manifests --image i --sync . x", "No such option: --sync"),
         ("submit --sync . x", "No such option: --sync"),

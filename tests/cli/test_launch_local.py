@@ -151,7 +151,7 @@ def test_options_that_do_not_go_together(tmp_path: Path) -> None:
     ],
 )
 def test_metrics(pattern: str, lines: list[str], expected: float | None) -> None:
-    assert metric_from(pattern)(lines) == expected
+    assert metric_from(pattern).parse(lines) == expected
 
 
 @pytest.mark.parametrize(
@@ -160,4 +160,4 @@ def test_metrics(pattern: str, lines: list[str], expected: float | None) -> None
 )
 def test_metrics_that_cannot_be_read(pattern: str, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
-        metric_from(pattern)(["in soon"])
+        metric_from(pattern).parse(["in soon"])

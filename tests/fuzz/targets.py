@@ -337,11 +337,13 @@ def iperf3(data: bytes) -> None:
 
 def figure(data: bytes) -> None:
     """What a user's program printed of its speed."""
-    from plink.cli.metrics import metric_from
+    from plink.cli.metrics import detected_metric, metric_from
 
     lines = _text(data).splitlines()
     for pattern in ("step_s", r"loss (\S+)"):
-        _tried(lambda pattern=pattern: metric_from(pattern)(lines))  # type: ignore[misc]
+        _tried(lambda pattern=pattern: metric_from(pattern).parse(lines))  # type: ignore[misc]
+    metric = detected_metric(lines)
+    assert metric is None or metric.parse(lines) is not None
 
 
 def launched(data: bytes) -> None:

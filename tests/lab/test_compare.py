@@ -73,8 +73,8 @@ def test_the_gain_is_the_one_worked_out_by_hand(small_lab: Lab, measured: Path) 
     gain, half = math.sqrt(2 * 2.4), STUDENT_975 * math.log(2.4 / 2) / 2
     low, high = gain / math.exp(half), gain * math.exp(half)
     assert out.splitlines()[-4:] == [
-        "given order: median 4.4 of 2",
-        "plink order: median 2 of 2",
+        "given order: seconds 4.4 s, median of 2",
+        "plink order: seconds 2 s, median of 2",
         f"gain {gain:.2f} times, 95% between {low:.2f} and {high:.2f}",
         "that is within the noise of 2 pairs: no significant difference between the orders",
     ]

@@ -82,7 +82,7 @@ def test_a_second_ctrl_c_leaves_at_once(small_lab: Lab, tmp_path: Path, start: C
     """While the first still waits for ranks that will not end; they end by themselves then."""
     running = launched(small_lab, tmp_path, start, STUBBORN)
     running.process.send_signal(signal.SIGINT)
-    until(lambda: "once more to leave at once" in running.err, 3, "the hint")
+    until(lambda: "again to exit at once" in running.err, 3, "the hint")
     assert running.process.poll() is None
     running.process.send_signal(signal.SIGINT)
     assert running.ends(0.5) == 130

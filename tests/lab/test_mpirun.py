@@ -79,7 +79,7 @@ def test_an_order_that_is_broken_on_purpose(
         return
     assert "  <- " in done.stderr
     if from_the == 1:
-        assert f"rank 0: asked for {small_lab.hosts.names[0]}, found {small_lab.hosts.names[3]}  <-" in done.stderr
+        assert f"rank 0: assigned to {small_lab.hosts.names[0]}, runs on {small_lab.hosts.names[3]}  <-" in done.stderr
     assert json.loads(done.stdout)["proof"]["held"] is False
     assert list(tmp_path.glob("ran-*")) == []
 

@@ -47,7 +47,7 @@ def test_hosts_that_changed_places_since_they_were_probed(small_lab: Lab, measur
     names = small_lab.hosts.names
     for rank, actual_host in enumerate((names[2], names[1], names[0], names[3])):
         line = next(line for line in done.stderr.splitlines() if f"rank {rank}:" in line)
-        assert f"asked for {names[rank]}, found {actual_host}" in line
+        assert f"assigned to {names[rank]}, runs on {actual_host}" in line
         assert ("<-" in line) == (rank in (0, 2))
     assert done.stderr.splitlines()[-1].startswith("plink: error: wrong placement: 2 of 4 ranks")
     assert "nothing was run" in done.stderr.splitlines()[-1]

@@ -97,8 +97,8 @@ def test_hosts_that_changed_places_are_caught(lab: Lab, tmp_path: Path) -> None:
     assert done.returncode == 1, done.stderr
     marked = [line for line in done.stderr.splitlines() if "<-" in line]
     assert [line.partition("  <-")[0].removeprefix("plink: ") for line in marked] == [
-        f"rank {a:>2}: asked for {order[a]}, found {order[b]}",
-        f"rank {b:>2}: asked for {order[b]}, found {order[a]}",
+        f"rank {a:>2}: assigned to {order[a]}, runs on {order[b]}",
+        f"rank {b:>2}: assigned to {order[b]}, runs on {order[a]}",
     ]
     last = done.stderr.splitlines()[-1]
     assert last.startswith("plink: error: wrong placement: 2 of 16 ranks")
@@ -119,8 +119,8 @@ def test_swapped_torchrun_node_ranks_are_caught(lab: Lab, tmp_path: Path) -> Non
     )
     assert done.returncode == 1, done.stderr
     for rank, actual in ((1, 2), (2, 1)):
-        (line,) = [line for line in done.stderr.splitlines() if f"rank {rank:>2}: asked for {order[rank]}" in line]
-        assert line.endswith(f"found {order[actual]}  <- started on {order[actual]}")
+        (line,) = [line for line in done.stderr.splitlines() if f"rank {rank:>2}: assigned to {order[rank]}" in line]
+        assert line.endswith(f"runs on {order[actual]}  <- started on {order[actual]}")
     assert "nothing was run" in done.stderr.splitlines()[-1]
     assert ran(tmp_path) == []
 

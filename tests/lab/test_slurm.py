@@ -133,7 +133,7 @@ def test_an_order_that_is_lost_at_once(slurm: Cluster, tmp_path: Path) -> None:
     )
     assert code == 1
     assert "wrong placement: 16 of 16 ranks" in err
-    assert f"rank  0: asked for {names[0]}, found {names[-1]}" in err
+    assert f"rank  0: assigned to {names[0]}, runs on {names[-1]}" in err
     assert json.loads(out)["proof"]["held"] is False
     assert not list(tmp_path.glob("ran-*"))
     nothing_is_left(slurm)
