@@ -117,7 +117,7 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
     request = request or AdviseRequest()
     request.check()
     fabric = fabric_from(network, request.smooth_latencies)
-    model = model_for(request.model, fabric)
+    model = model_for(request.model, fabric, timed=True)
     if model == "latency":
         model = "contention"
         _log.info("no rates were measured; capacities are %s", fabric.capacities)

@@ -70,7 +70,7 @@ def cost(
     options = options_of(
         {**options_in(order, request.order_source, request.algo), **request.options}, [request.algo], groups
     )
-    model = model_for(request.model, fabric)
+    model = model_for(request.model, fabric, timed=True)
     price = pricing_for(request.algo, len(ranks), options, fabric, request.size_bytes, model)
     total = price(ranks)
     parts: list[tuple[float, str, Price]] = []

@@ -100,7 +100,7 @@ def plan(network: Network, request: PlanRequest | None = None, *, algo: str | No
         request = replace(request, algo=algo)
     request.check()
     fabric = fabric_from(network, request.smooth_latencies)
-    model = model_for(request.model, fabric)
+    model = model_for(request.model, fabric, timed=True)
     order = request.order or RankOrder("given", tuple(network.hosts.names), network=network.fingerprint())
     ranks = order_from(network, order, request.order_source)
     if request.algo == "2lha":

@@ -85,15 +85,16 @@ def pricing_for(algo: str, ranks: int, options: Options, fabric: Fabric, size_by
     return blended
 
 
-def model_for(name: str, fabric: Fabric) -> str:
+def model_for(name: str, fabric: Fabric, timed: bool = False) -> str:
     """Return the model of that name; ``auto`` is the most accurate that the network allows.
 
     That is ``contention`` when shared links were measured, else ``alpha-beta`` when bandwidths were, else ``latency``.
 
+    :param timed: a time is wanted, not a ranking of orders: rates of hosts are enough for ``contention``.
     :raises UsageError: for an unknown name.
     """
     if name == "auto":
-        if fabric.measured:
+        if fabric.measured or (timed and fabric.has_host_rates):
             return "contention"
         return "latency" if fabric.pair_gbps is None else "alpha-beta"
     if name not in MODELS:
