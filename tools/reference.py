@@ -69,7 +69,7 @@ _CODES = {
     "doctor": "1: findings of the severity of `--fail-on` or above",
     "embed": "3: hosts without measurements are omitted; 4: too little was measured",
     "cluster": "3: hosts without measurements are omitted; 4: too little was measured",
-    "reorder": "3: `--prove` ended without a proof; 4: nothing was measured",
+    "reorder": "3: no proof by `--prove`, or the order needs unmeasured pairs; 4: nothing was measured",
     "check": "1: a limit is missed; 4: orders are indistinguishable, or too few for a limit",
     "diff": "1: something got worse; 4: there is nothing to compare",
     "launch": "that of the first rank that failed (128 + N where signal N ended it); 124: `--timeout`",

@@ -95,8 +95,9 @@ class Solved:
 
     ``validation``: the gain on held-out samples, None without any. ``baseline_kept``: the gain is within noise, so the
     given order stays; ``baseline_problem``: why it cannot. ``notes``: further remarks. ``sparse``: the bound is only
-    for orders of measured pairs; ``estimated``: it rests on predicted pairs, so it is no bound. ``smoothing``: how
-    round trips were smoothed, if they were. ``interrupted``: the search was stopped early.
+    for orders of measured pairs; ``estimated``: it rests on predicted pairs, so it is no bound. ``needs_unmeasured``:
+    the order uses pairs of which nothing is known. ``smoothing``: how round trips were smoothed, if they were.
+    ``interrupted``: the search was stopped early.
     """
 
     task: OrderingProblem
@@ -106,6 +107,7 @@ class Solved:
     notes: tuple[str, ...]
     sparse: bool = False
     estimated: bool = False
+    needs_unmeasured: bool = False
     baseline_problem: str | None = None
     smoothing: "SmoothedLatencies | None" = None
     interrupted: bool = False
@@ -171,9 +173,9 @@ def solve(
         finished_early = timed and time.monotonic() < started + limit
         notes.append(_no_proof(task, result, data, limit if timed else None, finished_early))
     return Solved(
-        task, result, validation, baseline_kept, tuple(notes), data.unknown is not None, data.has_predictions, problem,
-        data.smoothing,
-        interrupted,
+        task, result, validation, baseline_kept, tuple(notes), data.unknown is not None, data.has_predictions,
+        data.unknown is not None and bool(unknown_pairs(task, result.order, data.unknown)), problem,
+        data.smoothing, interrupted,
     )  # fmt: skip
 
 

@@ -229,8 +229,8 @@ def reorder(
 
 @dataclass(frozen=True)
 class SearchOutcome:
-    """Outcome of a search. ``lines``: its summary; ``complete``: False where a requested proof is missing;
-    ``interrupted``: the search was stopped early."""
+    """Outcome of a search. ``lines``: its summary; ``complete``: False where a requested proof is missing,
+    or the order needs pairs that were not measured; ``interrupted``: the search was stopped early."""
 
     order: "RankOrder"
     lines: list[str]
@@ -255,7 +255,7 @@ def search_with_status(network: "Network", request: "OrderRequest", stopped: Cal
         )
     with search_status() as show:
         solved = solve(network, request, show, stopped)
-    complete = not request.prove or is_optimal(solved.result)
+    complete = (not request.prove or is_optimal(solved.result)) and not solved.needs_unmeasured
     return SearchOutcome(order_of(network, solved, request), summary(solved), complete, solved.interrupted)
 
 

@@ -79,6 +79,7 @@ def test_pairs_that_were_not_measured_and_cannot_be_avoided_are_named(tmp_path: 
     for i in (1, 2):
         rows[i][3] = rows[3][i] = None
     write(tmp_path / "n.json", network(latency_us=rows))
+    assert typed("reorder", "n.json", "--json", cwd=tmp_path).returncode == 3
     done = typed("reorder", "n.json", "--prove", "--json", cwd=tmp_path)
     assert done.returncode == 3
     order = json.loads(done.stdout)
