@@ -58,9 +58,9 @@ BROKEN = """
 import sys
 from plink.cli.entry import run
 from runners.job import torchrun_runner
-real = torchrun_runner.torchruns
+real = torchrun_runner.torchrun_commands
 swap = {"--node-rank=1": "--node-rank=2", "--node-rank=2": "--node-rank=1"}
-torchrun_runner.torchruns = lambda *args: (
+torchrun_runner.torchrun_commands = lambda *args: (
     (name, [swap.get(word, word) for word in words], env) for name, words, env in real(*args))
 sys.exit(run(sys.argv[1:]))
 """
@@ -72,7 +72,7 @@ def test_a_broken_order_is_caught(small_lab: Lab, tmp_path: Path) -> None:
     words = [sys.executable, "-c", BROKEN, *WORDS, "touch", "ran"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1
-    assert f"rank 2, asked for {order[1]}, is on {order[2]}: started on {order[2]}" in done.stderr
+    assert f"rank 2, assigned to {order[1]}, is on {order[2]}: started on {order[2]}" in done.stderr
     assert not (tmp_path / "ran").exists()
     until(lambda: not guests(small_lab), 10, "torchruns and agents to be gone")
 
