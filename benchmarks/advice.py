@@ -19,7 +19,7 @@ from benchmarks.record import Bar, record
 from runners.lab import kernel, sshd
 from runners.lab.state import State
 
-_ROUNDS = 1
+_ROUNDS = 5
 _RACKS, _HOSTS_PER_RACK, _HOST_RATE = 3, 3, "200mbit"
 
 
