@@ -6,6 +6,7 @@ from typing import Any
 from probes.scheduler import ProbeTask, Request, RequestBatches, TaskFailed
 from probes.session import ProbeSession
 
+_MAX_UNIX_TIME_S = 1e12  # an answer beyond it is malformed
 _LIMIT_S = 40.0  # a host asks several tools, each bounded
 
 
@@ -28,6 +29,8 @@ def _inspect(session: ProbeSession, host: int, facts: dict[str, dict[str, Any]])
     report = session.agents[host]
     own = {key: report[key] for key in ("hostname", "address", "python", "cores", "stamps")}
     answer = {key: value for key, value in answer.items() if key not in ("type", "task")}
-    # The answer's way counts as none: it is far shorter than the offsets that matter.
-    own["clock_offset_s"] = round(answer.pop("unix_time_s") - received_s, 3)
+    unix_time_s: Any = answer.pop("unix_time_s", None)
+    if type(unix_time_s) in (int, float) and abs(unix_time_s) < _MAX_UNIX_TIME_S:
+        # The answer's way counts as none: it is far shorter than the offsets that matter.
+        own["clock_offset_s"] = round(unix_time_s - received_s, 3)
     facts[session.measurements.hosts.names[host]] = own | answer

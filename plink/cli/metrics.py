@@ -3,7 +3,7 @@
 import json
 import re
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,21 +53,26 @@ def detected_metric(lines: Sequence[str]) -> Metric | None:
     """Return the metric that one rank's output has: of ``plink.report_metric``, else the time of a step in lines of
     JSON or of text. The median of all lines counts.
     """
-    for document in reversed([document for line in lines if (document := _object(line)) is not None]):
-        if _positive(document.get(METRIC_KEY)):
+    return next((metric for metric in _candidates(lines) if (metric.parse(lines) or 0) > 0), None)
+
+
+def _candidates(lines: Sequence[str]) -> Iterator[Metric]:
+    """Yield metrics that lines may have, the last line first; their numbers need not be valid."""
+    documents = [document for line in reversed(lines) if (document := _object(line)) is not None]
+    for document in documents:
+        if METRIC_KEY in document:
             unit = document.get("unit")
-            return Metric(
-                "plink.report_metric", unit if isinstance(unit, str) else None, lambda lines: _of_key(lines, METRIC_KEY)
-            )
-        for key, value in document.items():
-            match = _TIME_NAME.fullmatch(key)
-            if match and not _NUMBER_NAME.fullmatch(key) and _positive(value):
-                return Metric(key, _unit_of(key), lambda lines, key=key: _of_key(lines, key))  # type: ignore[misc]
+            unit = unit if isinstance(unit, str) else None
+            yield Metric("plink.report_metric", unit, lambda lines: _of_key(lines, METRIC_KEY))
+            break
+    for key in dict.fromkeys(key for document in documents for key in document):
+        if _TIME_NAME.fullmatch(key) and not _NUMBER_NAME.fullmatch(key):
+            yield Metric(key, _unit_of(key), lambda lines, key=key: _of_key(lines, key))  # type: ignore[misc]
     for line in reversed(lines):
         if match := _TEXT.search(line):
             name = re.split(r"[:=]", match.group(0))[0].strip()
-            return Metric(name, _UNITS.get((match.group(2) or "").lower()) or _unit_of(name), _of_text)
-    return None
+            yield Metric(name, _UNITS.get((match.group(2) or "").lower()) or _unit_of(name), _of_text)
+            return
 
 
 def _of_key(lines: Sequence[str], key: str) -> float | None:
@@ -95,10 +100,6 @@ def _median(values: Iterable[float]) -> float | None:
 def _unit_of(name: str) -> str | None:
     """Return the unit that the end of a name says."""
     return _UNITS.get(re.split(r"[ _]", name.lower())[-1])
-
-
-def _positive(value: Any) -> bool:
-    return not isinstance(value, bool) and isinstance(value, int | float) and value > 0
 
 
 def _object(line: str) -> dict[str, Any] | None:

@@ -14,6 +14,7 @@ from tests.conftest import typed
     ("lines", "name", "unit", "value"),
     [
         (['{"step": 1, "step_time": 0.3}', '{"step": 2, "step_time": 0.5}', "done"], "step_time", None, 0.4),
+        (['{"step_s": [0.3, 0.2, 0.9]}'], "step_s", "s", 0.3),
         (['{"loss": 2.5, "iteration_ms": 310}'], "iteration_ms", "ms", 310.0),
         (["step 10 loss 2.1", "Step time: 0.25 s, loss 2", "Step time: 0.35 s"], "Step time", "s", 0.3),
         (["epoch=3 avg_batch_time=12.5ms"], "avg_batch_time", "ms", 12.5),
@@ -27,7 +28,17 @@ def test_time_of_a_step_is_found(lines: list[str], name: str, unit: str | None, 
 
 
 @pytest.mark.parametrize(
-    "lines", [[], ["step 7", "loss: 2.5"], ['{"step": 7, "loss": 2.5}'], ['{"epochs": 3}'], ["steps: 100"], ["{"]]
+    "lines",
+    [
+        [],
+        ["step 7", "loss: 2.5"],
+        ['{"step": 7, "loss": 2.5}'],
+        ['{"epochs": 3}'],
+        ["steps: 100"],
+        ["{"],
+        ["step time: ..."],
+        ['{"step_time": null}'],
+    ],
 )
 def test_counters_and_losses_are_no_metric(lines: list[str]) -> None:
     assert detected_metric(lines) is None
@@ -36,7 +47,7 @@ def test_counters_and_losses_are_no_metric(lines: list[str]) -> None:
 def test_reported_metric_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
     for seconds in (0.2, 0.9, 0.3):
         report_metric(seconds)
-    lines = ['{"step_time": 7}', *capsys.readouterr().out.splitlines()]
+    lines = ['{"step_time": 7}', *capsys.readouterr().out.splitlines(), '{"step_time": 8}']
     metric = detected_metric(lines)
     assert metric is not None
     assert (metric.unit, metric.parse(lines)) == ("s", 0.3)
