@@ -210,7 +210,7 @@ def _report_results(measurements: "Measurements", target: Path, seconds: float, 
             f"{len(row['members'])} hosts with {row['members'][0]} share {_rate(row, 'out')} out, {_rate(row, 'in')} in"
         )
     for finding in rate_findings(measurements.network()):
-        say(f"{finding.severity}: {finding.kind}: {', '.join(finding.hosts)}: {finding.evidence}; {finding.advice}")
+        say(f"{finding.kind}: {', '.join(finding.hosts)}: {finding.evidence}; {finding.advice}")
     unmeasured_groups = [row for row in measurements.details.get("shared_links", []) if row.get("why")]
     errors = measurements.errors or measurements.bandwidth_errors
     kind = "round trips" if measurements.errors else "bandwidths"
