@@ -6,11 +6,13 @@ on links that groups of hosts share.
 """
 
 import secrets
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from plink.model.network import Matrix
 from probes.disjoint_pairs import disjoint, nearest_pairs
@@ -19,6 +21,7 @@ from probes.scheduler import ProbeTask, Request, RequestBatches, TaskFailed
 from probes.session import ProbeSession
 
 _CONTROL_S = 10.0
+_DRAIN_S = 0.3
 _MAX_GBPS = 1e6
 _NEAREST = 8  # partners that a host may get before any other is taken
 
@@ -34,7 +37,9 @@ class FlowSettings:
 
 
 def partner_rounds(rtt_us: Matrix, settings: FlowSettings) -> list[list[Pair]]:
-    """Return rounds of disjoint pairs, near partners first, none twice.
+    """Return rounds of disjoint pairs, near partners first, none twice; every host is in as many as ``rounds`` says.
+
+    In a round of an odd number of hosts one has no partner; further rounds have only those that lack one.
 
     :param rtt_us: symmetric round trips, shape (N, N), NaN where unmeasured.
     """
@@ -48,7 +53,25 @@ def partner_rounds(rtt_us: Matrix, settings: FlowSettings) -> list[list[Pair]]:
         pairs = disjoint(candidates, closed, alive, rng)
         closed[pairs[:, 0], pairs[:, 1]] = closed[pairs[:, 1], pairs[:, 0]] = True
         rounds.append(as_pairs(pairs))
+    for _ in range(settings.rounds):
+        partners = closed.sum(axis=1) - 1
+        rounds.append(_nearest_unmet(np.flatnonzero(partners < min(settings.rounds, n - 1)), distance, closed))
     return [pairs for pairs in rounds if pairs]
+
+
+def _nearest_unmet(hosts: npt.NDArray[np.intp], distance: Matrix, closed: npt.NDArray[np.bool_]) -> list[Pair]:
+    """Return disjoint pairs of these hosts, each with the nearest host it has not met, and close them."""
+    pairs: list[Pair] = []
+    free = np.ones(len(distance), dtype=bool)
+    for host in hosts.tolist():
+        candidates = np.flatnonzero(free & ~closed[host])
+        if not free[host] or not len(candidates):
+            continue
+        partner = int(candidates[np.argmin(distance[host, candidates])])
+        free[host] = free[partner] = False
+        closed[host, partner] = closed[partner, host] = True
+        pairs.append((min(host, partner), max(host, partner)))
+    return pairs
 
 
 def exchange_flows(
@@ -67,6 +90,7 @@ def exchange_flows(
             lambda reason: errors.update({pair: reason}),
         )
 
+    time.sleep(_DRAIN_S)  # what is still queued of the flows before would slow the first of these
     # Flows wait for the network, not for cores: hosts that share a kernel exchange theirs at the same time, too.
     session.scheduler.run([task(pair) for pair in pairs], cores_per_task=0)
     return [{**row, "from": names[row["from"]], "to": names[row["to"]]} for row in rows]

@@ -9,7 +9,7 @@ import pytest
 
 from plink.model.network import read_network
 from solvers.costs.fabric import fabric_of
-from tests.conftest import Lab, lab_up, typed
+from tests.conftest import Lab, lab_up, plink
 from tests.lab.probing import probe, succeeded
 from tests.lab.traces import HERE
 
@@ -43,9 +43,10 @@ def test_slow_host_is_found_by_probe_and_doctor(nine_hosts: Lab, tmp_path: Path)
     assert fabric.host_out_gbps[index] == pytest.approx(SLOW_GBPS, rel=0.3)
     usual = [rate for host, rate in enumerate(fabric.host_out_gbps.tolist()) if host != index]
     assert usual == pytest.approx([USUAL_GBPS] * 8, rel=0.2)
-    judged = typed("doctor", "n.json", "--json", cwd=tmp_path)
+    judged = plink("doctor", "n.json", "--json", cwd=tmp_path)
     assert slow_hosts(json.loads(judged.stdout)["findings"]) == [[slow]]
-    examined = typed("doctor", str(nine_hosts.state.hosts_file), "--json", cwd=tmp_path)
+    # In a process of its own: it enters the lab, and ends with it.
+    examined = plink("doctor", str(nine_hosts.state.hosts_file), "--json", cwd=tmp_path)
     assert slow_hosts(json.loads(examined.stdout)["findings"]) == [[slow]]
 
 

@@ -34,6 +34,16 @@ def test_pairs_of_a_round_are_disjoint_and_none_meets_twice(hosts: int) -> None:
     assert len(rounds[0]) == hosts // 2
 
 
+@pytest.mark.parametrize("hosts", [2, 3, 5, 9, 31])
+def test_every_host_has_partners(hosts: int) -> None:
+    """Also of an odd number, where one host waits in each round: perhaps the same one."""
+    for seed in range(20):
+        rounds = partner_rounds(racks(hosts, 3), FlowSettings(rounds=2, seed=seed))
+        partners = [sum(host in pair for pairs in rounds for pair in pairs) for host in range(hosts)]
+        assert min(partners) >= min(2, hosts - 1)
+        assert len(rounds) <= 4
+
+
 def test_partners_are_of_the_same_rack_where_possible() -> None:
     for seed in range(10):
         rounds = partner_rounds(racks(16, 4), FlowSettings(rounds=2, seed=seed))
