@@ -33,7 +33,7 @@ ENTRIES = (
     Entry("orders", "other collectives against plain annealing (--seeds 1: 6 minutes)", 10),
     Entry("parameter_server", "what goes through a server of AgileML's store", 3),
     Entry("pricing", "what computing a price costs", 2),
-    Entry("advice", "faults that the doctor names, and false alarms", 15),
+    Entry("advice", "faults that the doctor names, and false alarms", 17),
     Entry("probing", "time and accuracy of the probe", 9),
     Entry("spot", "BidBrain against other strategies on made prices (Harlap Figures 4.7 to 4.9)", 4),
     Entry("report", "size of the page, and how fast it opens", 2),
