@@ -61,7 +61,7 @@ def made(documents: int, vocabulary: int, length: int, topics: int, seed: int) -
 def read_docword(path: str) -> Documents:
     """UCI's bag of words: three lines with the numbers of documents, words and lines to come, then ``document word
     count``, numbered from 1. :raises InputError: a line is not like that, or they are not as many as the third says."""
-    found: list[tuple[int, int, int]] = []
+    result: list[tuple[int, int, int]] = []
     heading: list[int] = []
     try:
         with open(path, encoding="utf-8") as file:
@@ -80,12 +80,14 @@ def read_docword(path: str) -> Documents:
                 for value, most, what in zip(numbers, heading[:2], ("document", "word"), strict=False):
                     if value > most:
                         raise InputError(f"{path}, line {number}", f"{what} {value}, of which there are {most}")
-                found.append((numbers[0] - 1, numbers[1] - 1, numbers[2]))
+                result.append((numbers[0] - 1, numbers[1] - 1, numbers[2]))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(path, str(error)) from error
-    if len(heading) < 3 or len(found) != heading[2]:
-        raise InputError(path, f"{len(found)} lines, its heading says {heading[2] if len(heading) == 3 else 'nothing'}")
-    columns = np.array(sorted(found))
+    if len(heading) < 3 or len(result) != heading[2]:
+        raise InputError(
+            path, f"{len(result)} lines, its heading says {heading[2] if len(heading) == 3 else 'nothing'}"
+        )
+    columns = np.array(sorted(result))
     doc, word = (np.repeat(columns[:, column], columns[:, 2]) for column in (0, 1))
     return Documents(doc, word, heading[0], heading[1])
 
@@ -149,8 +151,8 @@ class TopicModel(App[Batch]):
         totals = params.read("topics")[0]
         words_before, totals_before = words.copy(), totals.copy()
         documents = np.zeros((items.doc.max(initial=-1) + 1, self.topics), dtype=np.int64)
-        known = np.flatnonzero(topic >= 0)
-        np.add.at(documents, (items.doc[known], topic[known]), 1)
+        cached = np.flatnonzero(topic >= 0)
+        np.add.at(documents, (items.doc[cached], topic[cached]), 1)
         loss = 0.0
         for turn in items.turns:
             old, doc, word = topic[turn], items.doc[turn], items.word[turn]
@@ -189,9 +191,9 @@ class TopicModel(App[Batch]):
             print(f"topic {topic} ({share:.1%} of the tokens): {' '.join(names)}", flush=True)
         if self.result_file:
             likely = (counts + self.beta) / (counts.sum(axis=1, keepdims=True) + self.beta * self.data.vocabulary)
-            known = np.array(self.data.names or (), str)
+            cached = np.array(self.data.names or (), str)
             saved = save_arrays(
-                self.result_file, topics=likely, counts=words.T, alpha=self.alpha, beta=self.beta, words=known
+                self.result_file, topics=likely, counts=words.T, alpha=self.alpha, beta=self.beta, words=cached
             )
             print(f"saved in {saved}", flush=True)
 
@@ -231,28 +233,28 @@ def make(arguments: list[str] | None = None) -> tuple[TopicModel, argparse.Names
     parser.add_argument(
         "--save", metavar="FILE", help="where to keep the topics (.npz); in an elastic job on a reliable host"
     )
-    asked = parser.parse_args(arguments)
-    if asked.words and not asked.docword:
+    request = parser.parse_args(arguments)
+    if request.words and not request.docword:
         parser.error("--words goes with --docword")
     data = (
-        read_docword(asked.docword) if asked.docword
-        else made(asked.documents, asked.vocabulary, asked.length, asked.topics, asked.seed)
+        read_docword(request.docword) if request.docword
+        else made(request.documents, request.vocabulary, request.length, request.topics, request.seed)
     )  # fmt: skip
-    if asked.words:
-        data = replace(data, names=read_words(asked.words, data.vocabulary))
-    stop = StoppingCriterion(clocks=asked.clocks)
+    if request.words:
+        data = replace(data, names=read_words(request.words, data.vocabulary))
+    stop = StoppingCriterion(clocks=request.clocks)
     app = TopicModel(
-        data, asked.topics, stop, pieces=asked.pieces, batches=asked.batches, seed=asked.seed, save=asked.save
+        data, request.topics, stop, pieces=request.pieces, batches=request.batches, seed=request.seed, save=request.save
     )  # fmt: skip
-    return app, asked
+    return app, request
 
 
 def main() -> None:
-    app, asked = make()
-    trained = train(app, workers=asked.workers, say=lambda line: print(line, file=sys.stderr))
-    known = f" ({app.data.floor:.4f} by the topics that made them)" if app.data.floor else ""
+    app, request = make()
+    trained = train(app, workers=request.workers, say=lambda line: print(line, file=sys.stderr))
+    cached = f" ({app.data.floor:.4f} by the topics that made them)" if app.data.floor else ""
     for objective in trained.objectives:
-        print(f"{objective:.4f} nats a token{known}")
+        print(f"{objective:.4f} nats a token{cached}")
     app.keep(trained.tables["words"])
 
 

@@ -50,7 +50,7 @@ def made(users: int, movies: int, ratings: int, rank: int, noise: float, seed: i
 def read_ratings(path: str) -> Ratings:
     """MovieLens: ``ratings.csv`` (user,movie,stars,time below a heading) or ``ratings.dat`` (with ``::``); users and
     movies are numbered anew, in their order. :raises InputError: a line is not like that."""
-    found: list[tuple[int, int, float]] = []
+    result: list[tuple[int, int, float]] = []
     try:
         with open(path, encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
@@ -63,12 +63,12 @@ def read_ratings(path: str) -> Ratings:
                         raise ValueError
                 except (ValueError, IndexError):
                     raise InputError(f"{path}, line {number}", f"no user,movie,stars,time: {line.strip()!r}") from None
-                found.append((user, movie, stars))
+                result.append((user, movie, stars))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(path, str(error)) from error
-    if not found:
+    if not result:
         raise InputError(path, "it has no ratings")
-    columns = np.array(found)
+    columns = np.array(result)
     users, user = np.unique(columns[:, 0], return_inverse=True)
     movies, movie = np.unique(columns[:, 1], return_inverse=True)
     return Ratings(user, movie, columns[:, 2], len(users), len(movies))
@@ -106,13 +106,13 @@ class MatrixFactorisation(App[Batch]):
 
     def load(self, piece: int) -> list[Batch]:
         """The ratings are dealt out in a random order, or pieces would have users of their own."""
-        found = []
+        result = []
         for batch in range(self.batches):
             mine = self._order[piece * self.batches + batch :: self.pieces * self.batches]
             users, user = np.unique(self.data.user[mine], return_inverse=True)
             movies, movie = np.unique(self.data.movie[mine], return_inverse=True)
-            found.append(Batch(users, user, movies, movie, self.data.stars[mine] - self.mean))
-        return found
+            result.append(Batch(users, user, movies, movie, self.data.stars[mine] - self.mean))
+        return result
 
     def result(self, params: Params) -> None:
         """As :meth:`keep`."""
@@ -163,21 +163,21 @@ def make(arguments: list[str] | None = None) -> tuple[MatrixFactorisation, argpa
     parser.add_argument(
         "--save", metavar="FILE", help="where to keep the factors (.npz); in an elastic job on a reliable host"
     )
-    asked = parser.parse_args(arguments)
+    request = parser.parse_args(arguments)
     data = (
-        read_ratings(asked.ratings) if asked.ratings
-        else made(asked.users, asked.movies, asked.count, asked.rank, asked.noise, asked.seed)
+        read_ratings(request.ratings) if request.ratings
+        else made(request.users, request.movies, request.count, request.rank, request.noise, request.seed)
     )  # fmt: skip
-    stop = StoppingCriterion(clocks=asked.clocks)
+    stop = StoppingCriterion(clocks=request.clocks)
     app = MatrixFactorisation(
-        data, asked.rank, stop, pieces=asked.pieces, batches=asked.batches, seed=asked.seed, save=asked.save
+        data, request.rank, stop, pieces=request.pieces, batches=request.batches, seed=request.seed, save=request.save
     )  # fmt: skip
-    return app, asked
+    return app, request
 
 
 def main() -> None:
-    app, asked = make()
-    trained = train(app, workers=asked.workers, say=lambda line: print(line, file=sys.stderr))
+    app, request = make()
+    trained = train(app, workers=request.workers, say=lambda line: print(line, file=sys.stderr))
     for objective in trained.objectives:
         print(f"{(2 * objective) ** 0.5:.4f} stars (root mean square; {app.data.floor:.4f} is noise)")
     app.keep(trained.tables["users"], trained.tables["movies"])

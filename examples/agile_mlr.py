@@ -72,8 +72,8 @@ def read_libsvm(path: str) -> Labelled:
                     if not np.isfinite(labels[-1]):
                         raise ValueError
                 except ValueError:
-                    why = f"no label and rising index:value pairs: {line.strip()[:60]!r}"
-                    raise InputError(f"{path}, line {number}", why) from None
+                    reason = f"no label and rising index:value pairs: {line.strip()[:60]!r}"
+                    raise InputError(f"{path}, line {number}", reason) from None
                 starts.append(len(columns))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(path, str(error)) from error
@@ -122,8 +122,8 @@ class LogisticRegression(App[Labelled]):
     def keep(self, weights: Values) -> None:
         """Say how often they are right about the data; keep them in a file, if one was named, with the labels."""
         right = (probabilities(weights, self.data.x).argmax(axis=1) == self.data.y).mean()
-        known = f" ({self.data.best:.4f} by the weights that made them)" if self.data.best else ""
-        print(f"{right:.4f} right{known}", flush=True)
+        cached = f" ({self.data.best:.4f} by the weights that made them)" if self.data.best else ""
+        print(f"{right:.4f} right{cached}", flush=True)
         if self.result_file:
             labels = np.arange(self.data.classes) if self.data.labels is None else self.data.labels
             print(f"saved in {save_arrays(self.result_file, weights=weights, labels=labels)}", flush=True)
@@ -152,21 +152,21 @@ def make(arguments: list[str] | None = None) -> tuple[LogisticRegression, argpar
     parser.add_argument(
         "--save", metavar="FILE", help="where to keep the weights (.npz); in an elastic job on a reliable host"
     )
-    asked = parser.parse_args(arguments)
+    request = parser.parse_args(arguments)
     data = (
-        read_libsvm(asked.libsvm) if asked.libsvm
-        else made(asked.items, asked.features, asked.classes, asked.apart, asked.seed)
+        read_libsvm(request.libsvm) if request.libsvm
+        else made(request.items, request.features, request.classes, request.apart, request.seed)
     )  # fmt: skip
-    stop = StoppingCriterion(clocks=asked.clocks)
+    stop = StoppingCriterion(clocks=request.clocks)
     app = LogisticRegression(
-        data, stop, pieces=asked.pieces, batches=asked.batches, seed=asked.seed, save=asked.save
+        data, stop, pieces=request.pieces, batches=request.batches, seed=request.seed, save=request.save
     )  # fmt: skip
-    return app, asked
+    return app, request
 
 
 def main() -> None:
-    app, asked = make()
-    trained = train(app, workers=asked.workers, say=lambda line: print(line, file=sys.stderr))
+    app, request = make()
+    trained = train(app, workers=request.workers, say=lambda line: print(line, file=sys.stderr))
     for objective in trained.objectives:
         print(f"{objective:.4f} nats an item")
     app.keep(trained.tables["weights"])

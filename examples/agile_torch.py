@@ -61,28 +61,28 @@ def read_idx(path: str, dimensions: int) -> np.ndarray:
     high byte first, then the values. :raises InputError: the file is not like that."""
     try:
         with open(path, "rb") as file:
-            found = file.read()
-        if found[:2] == b"\x1f\x8b":
-            found = gzip.decompress(found)
+            result = file.read()
+        if result[:2] == b"\x1f\x8b":
+            result = gzip.decompress(result)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(path, str(error)) from error
-    if found[:4] != bytes((0, 0, 8, dimensions)) or len(found) < 4 + 4 * dimensions:
-        raise InputError(path, f"it does not begin like idx of bytes in {dimensions} dimensions: {found[:4].hex(' ')}")
-    shape = np.frombuffer(found, ">u4", dimensions, 4).tolist()
+    if result[:4] != bytes((0, 0, 8, dimensions)) or len(result) < 4 + 4 * dimensions:
+        raise InputError(path, f"it does not begin like idx of bytes in {dimensions} dimensions: {result[:4].hex(' ')}")
+    shape = np.frombuffer(result, ">u4", dimensions, 4).tolist()
     start = 4 + 4 * dimensions
-    if len(found) - start != math.prod(shape) or not math.prod(shape):
-        raise InputError(path, f"{len(found) - start} bytes of values, for a shape of {tuple(shape)}")
-    return np.frombuffer(found, np.uint8, offset=start).reshape(shape)
+    if len(result) - start != math.prod(shape) or not math.prod(shape):
+        raise InputError(path, f"{len(result) - start} bytes of values, for a shape of {tuple(shape)}")
+    return np.frombuffer(result, np.uint8, offset=start).reshape(shape)
 
 
 def read_images(images: str, labels: str) -> Images:
     """:raises InputError: either file is no idx, or they do not belong together."""
-    pixels, said = read_idx(images, 3), read_idx(labels, 1)
-    if len(pixels) != len(said):
-        raise InputError(labels, f"{len(said)} labels for {len(pixels)} images")
+    pixels, message = read_idx(images, 3), read_idx(labels, 1)
+    if len(pixels) != len(message):
+        raise InputError(labels, f"{len(message)} labels for {len(pixels)} images")
     if min(pixels.shape[1:]) < 4:
         raise InputError(images, f"images of {pixels.shape[1]} x {pixels.shape[2]}, and the network needs 4 x 4")
-    return Images(pixels, said, int(said.max()) + 1)
+    return Images(pixels, message, int(message.max()) + 1)
 
 
 class ConvNet(TorchApp[Batch]):
@@ -168,23 +168,23 @@ def make(arguments: list[str] | None = None) -> tuple[ConvNet, argparse.Namespac
     parser.add_argument(
         "--save", metavar="FILE", help="where to keep the model's state_dict; in an elastic job on a reliable host"
     )
-    asked = parser.parse_args(arguments)
-    if bool(asked.images) != bool(asked.labels):
+    request = parser.parse_args(arguments)
+    if bool(request.images) != bool(request.labels):
         parser.error("--images and --labels go together")
     data = (
-        read_images(asked.images, asked.labels) if asked.images
-        else made(asked.items, asked.classes, asked.side, asked.noise, asked.seed)
+        read_images(request.images, request.labels) if request.images
+        else made(request.items, request.classes, request.side, request.noise, request.seed)
     )  # fmt: skip
     app = ConvNet(
-        data, StoppingCriterion(clocks=asked.clocks), channels=asked.channels, pieces=asked.pieces,
-        batches=asked.batches, lr=asked.lr, seed=asked.seed, save=asked.save,
+        data, StoppingCriterion(clocks=request.clocks), channels=request.channels, pieces=request.pieces,
+        batches=request.batches, lr=request.lr, seed=request.seed, save=request.save,
     )  # fmt: skip
-    return app, asked
+    return app, request
 
 
 def main() -> None:
-    app, asked = make()
-    trained = train(app, workers=asked.workers, say=lambda line: print(line, file=sys.stderr))
+    app, request = make()
+    trained = train(app, workers=request.workers, say=lambda line: print(line, file=sys.stderr))
     for objective in trained.objectives:
         print(f"{objective:.4f} nats an image")
     app.keep(app.trained(trained.tables))

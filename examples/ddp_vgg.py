@@ -77,10 +77,10 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--batch", type=int, default=2, help="images a rank and step")
     parser.add_argument("--width", type=int, default=32, help="channels of the first block; 32: 13 MB of gradients")
-    asked = parser.parse_args()
+    request = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    report = train(asked.steps, asked.batch, asked.width)
+    report = train(request.steps, request.batch, request.width)
     if dist.get_rank() == 0:
         print(json.dumps(report))
     dist.destroy_process_group()

@@ -48,21 +48,21 @@ def main() -> None:
     parser.add_argument("--features", type=int, default=1000)
     parser.add_argument("--iterations", type=int, default=5)
     parser.add_argument("--leaves", type=int, default=15)
-    asked = parser.parse_args()
+    request = parser.parse_args()
     rank, addresses = int(os.environ["RANK"]), os.environ["PLINK_ADDRESSES"].split(",")
     listed, port = machines([socket.gethostbyname(address) for address in addresses])
-    x, y = rows(asked.rows, asked.features, seed=rank)
+    x, y = rows(request.rows, request.features, seed=rank)
     settings = {
-        "objective": "binary", "num_leaves": asked.leaves, "learning_rate": 0.2, "max_bin": 255, "num_threads": 1,
+        "objective": "binary", "num_leaves": request.leaves, "learning_rate": 0.2, "max_bin": 255, "num_threads": 1,
         "tree_learner": "data", "num_machines": len(listed), "machines": ",".join(listed), "local_listen_port": port,
         "time_out": 5, "verbosity": 1, "pre_partition": True,
     }  # fmt: skip
     times: list[float] = []
     trees = lgb.train(
-        settings, lgb.Dataset(x, y), asked.iterations, callbacks=[lambda env: times.append(time.perf_counter())]
+        settings, lgb.Dataset(x, y), request.iterations, callbacks=[lambda env: times.append(time.perf_counter())]
     )
     if rank == 0:
-        unseen, truth = rows(4000, asked.features, seed=10_000)
+        unseen, truth = rows(4000, request.features, seed=10_000)
         right = float(np.mean((trees.predict(unseen) > 0.5) == truth))
         steps = np.diff(times)
         print(json.dumps({"iteration_s": round(float(np.median(steps)), 6), "accuracy": round(right, 4)}))

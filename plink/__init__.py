@@ -57,8 +57,8 @@ __all__ = sorted(_HOME_OF)
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'plink' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
-    return found
+    result = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
+    return result
 
 
 def __dir__() -> list[str]:

@@ -41,10 +41,10 @@ class Sgd:
 
     def rate(self, clock: int) -> float:
         """The learning rate at a clock. :raises InputError: the function gives none."""
-        found = self.lr(clock) if callable(self.lr) else self.lr
-        if not isinstance(found, int | float | np.number) or not 0 <= found < math.inf:
-            raise InputError(f"lr({clock})", f"{found!r}, which must be a finite number, 0 or above")
-        return float(found)
+        result = self.lr(clock) if callable(self.lr) else self.lr
+        if not isinstance(result, int | float | np.number) or not 0 <= result < math.inf:
+            raise InputError(f"lr({clock})", f"{result!r}, which must be a finite number, 0 or above")
+        return float(result)
 
     def additions(self, slope: Values, rate: float, velocity: Values | None) -> tuple[Values, Values | None]:
         """What one piece adds to the parameters and to their velocity, shape of ``slope``.

@@ -78,21 +78,21 @@ class TorchApp(App[Items]):
             raise InputError(where, str(error)) from error
         if unlike:
             raise InputError(where, f"the model has {unlike}")
-        found = {}
+        result = {}
         for dtype in self._slots.dtypes:
             wanted = self._slots.table(WEIGHTS, dtype)
             values = tables.get(wanted.name)
             if values is None or values.shape != (wanted.rows, wanted.width) or values.dtype != dtype:
                 raise InputError(where, f"there is no table {wanted.name!r} of {wanted.rows} x {wanted.width} numbers")
-            found[dtype] = np.ascontiguousarray(values)
-        self._slots.put(model, found)
+            result[dtype] = np.ascontiguousarray(values)
+        self._slots.put(model, result)
         return model
 
     def part(self, items: Items, grain: int) -> Items:
         """A micro-batch, if ``grains`` are asked for: so many of the rows of each tensor that has as many as the
         first."""
-        found: Items = micro_batch(items, grain, self.grains)
-        return found
+        result: Items = micro_batch(items, grain, self.grains)
+        return result
 
     # What follows is what App asks for.
 
@@ -113,8 +113,8 @@ class TorchApp(App[Items]):
         """The model's own; sizes of mini-batches plus 1, as 0 is for what is not known."""
         kind, _, dtype = table.partition(".")
         if kind == SIZES:
-            said = {piece: self._checked_sizes(piece) for piece in {row % self.pieces for row in rows}}
-            return np.array([[1 + said[row % self.pieces][row // self.pieces]] for row in rows])
+            message = {piece: self._checked_sizes(piece) for piece in {row % self.pieces for row in rows}}
+            return np.array([[1 + message[row % self.pieces][row // self.pieces]] for row in rows])
         return self._models.initial()[dtype][rows.start : rows.stop : rows.step] if kind == WEIGHTS else None
 
     def process(self, items: Items, params: Params) -> Objective | None:
@@ -153,16 +153,16 @@ class TorchApp(App[Items]):
             loss = self._try(params, "loss()", self.loss, replica.module, items)
             if not isinstance(loss, torch.Tensor) or loss.dim():
                 what = f"shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
-                why = f"loss() gave {what}, which must be a scalar tensor: the mean over the mini-batch"
-                raise self._mistake(params, why)
+                reason = f"loss() gave {what}, which must be a scalar tensor: the mean over the mini-batch"
+                raise self._mistake(params, reason)
             if not loss.requires_grad:
                 raise self._mistake(params, "loss() gave a tensor without gradient: something on its way detached it")
             self._try(params, "the gradient of loss()", loss.backward)
         changed = replica.changed()
         if changed:
             instead = "use GroupNorm or LayerNorm, or track_running_stats=False"
-            why = f"loss() changed buffer {changed!r} of the model, which no table holds: {instead}"
-            raise self._mistake(params, why)
+            reason = f"loss() changed buffer {changed!r} of the model, which no table holds: {instead}"
+            raise self._mistake(params, reason)
         if all(parameter.grad is None for parameter in replica.parameters):
             raise self._mistake(params, "loss() does not depend on the model that it was given")
         self._slots.take((self._decayed(parameter) for parameter in replica.parameters), replica.slopes)
@@ -179,34 +179,34 @@ class TorchApp(App[Items]):
         """The sizes of this mini-batch, or of this part of it, and of the global one."""
         size = self._try(params, "size()", self.size, items)
         batch = (params.clock - 1) % self.batches
-        said = self._said.get(batch)
-        if said is None:
-            found = params.read(SIZES, np.arange(batch * self.pieces, (batch + 1) * self.pieces))[:, 0]
-            if not found.all():  # a rule with staleness lets clock 1 begin before clock 0 is over for all
+        message = self._said.get(batch)
+        if message is None:
+            result = params.read(SIZES, np.arange(batch * self.pieces, (batch + 1) * self.pieces))[:, 0]
+            if not result.all():  # a rule with staleness lets clock 1 begin before clock 0 is over for all
                 return 0.0, 0.0
-            said = self._said[batch] = found - 1  # which they stay
-        if size > said[params.piece] or (size < said[params.piece] and self.grains == 1):
-            why = f"size() is {size:g}, and sizes() said {said[params.piece]:g} of mini-batch {batch}"
-            raise self._mistake(params, why)
-        return size, float(said.sum())
+            message = self._said[batch] = result - 1  # which they stay
+        if size > message[params.piece] or (size < message[params.piece] and self.grains == 1):
+            reason = f"size() is {size:g}, and sizes() said {message[params.piece]:g} of mini-batch {batch}"
+            raise self._mistake(params, reason)
+        return size, float(message.sum())
 
     def _checked_sizes(self, piece: int) -> Sequence[float]:
         where = f"app {self.name}: sizes({piece})"
-        found = _called(where, self.sizes, piece)
-        if len(found) != self.batches or not all(0 <= each < math.inf for each in found):
-            why = f"{list(found)}, which must be {self.batches} finite numbers, 0 or above, one for each mini-batch"
-            raise AppError(f"{where} gave {why}")
-        return found
+        result = _called(where, self.sizes, piece)
+        if len(result) != self.batches or not all(0 <= each < math.inf for each in result):
+            reason = f"{list(result)}, which must be {self.batches} finite numbers, 0 or above, one for each mini-batch"
+            raise AppError(f"{where} gave {reason}")
+        return result
 
-    def _try(self, params: Params, what: str, method: Callable[..., Result], *given: object) -> Result:
+    def _try(self, params: Params, what: str, method: Callable[..., Result], *values: object) -> Result:
         try:
-            return _called(f"{self._where(params)}: {what}", method, *given)
+            return _called(f"{self._where(params)}: {what}", method, *values)
         except PlinkError as error:
             params.failed = error  # the worker says it as it is
             raise
 
-    def _mistake(self, params: Params, why: str) -> AppError:
-        error = AppError(f"{self._where(params)}: {why}")
+    def _mistake(self, params: Params, reason: str) -> AppError:
+        error = AppError(f"{self._where(params)}: {reason}")
         params.failed = error
         return error
 
@@ -227,10 +227,10 @@ class TorchApp(App[Items]):
         return {}
 
 
-def _called(where: str, method: Callable[..., Result], *given: object) -> Result:
+def _called(where: str, method: Callable[..., Result], *values: object) -> Result:
     """A method of the program, whose mistakes are told with their line of the program."""
     try:
-        return method(*given)
+        return method(*values)
     except InputError as error:
         raise AppError(f"{where}: {error}") from error
     except PlinkError:

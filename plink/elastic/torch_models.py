@@ -80,17 +80,17 @@ class Models:
         if unlike:
             raise AppError(f"{self._where} gave another model than before, with {unlike}")
         if checksum(self.slots.flat(made)) != self._checksum:
-            why = "they must come from a file, or from torch's generator, which load() must not use"
-            raise AppError(f"{self._where} gave parameters of other values than before: {why}")
+            reason = "they must come from a file, or from torch's generator, which load() must not use"
+            raise AppError(f"{self._where} gave parameters of other values than before: {reason}")
         return made
 
     def replica(self) -> Replica:
         """That of the calling thread."""
-        found: Replica | None = getattr(self._mine, "replica", None)
-        if found is None:
+        result: Replica | None = getattr(self._mine, "replica", None)
+        if result is None:
             made = self.new()
-            found = self._mine.replica = Replica(made, self.slots.empty(), self.slots.flat(made))
-        return found
+            result = self._mine.replica = Replica(made, self.slots.empty(), self.slots.flat(made))
+        return result
 
     def initial(self) -> dict[str, Values]:
         """The parameters before training, as tables."""

@@ -51,7 +51,7 @@ class Slots:
     def of(cls, module: nn.Module) -> "Slots":
         """:raises InputError: it has no parameters to train, or some that tables cannot hold."""
         ends: dict[str, int] = {}
-        found = []
+        result = []
         for name, parameter in trained(module):
             if is_lazy(parameter):
                 raise InputError(
@@ -61,11 +61,11 @@ class Slots:
                 raise InputError(f"parameter {name!r}", f"{parameter.dtype}, and tables hold float32 and float64")
             dtype = _DTYPES[parameter.dtype]
             slot = Slot(name, tuple(parameter.shape), dtype, ends.get(dtype, 0))
-            found.append(slot)
+            result.append(slot)
             ends[dtype] = slot.end
         if not any(ends.values()):
             raise InputError("the module", "it has no parameters to train")
-        return cls(tuple(found))
+        return cls(tuple(result))
 
     def differ(self, other: "Slots") -> str:
         """The first difference to another module's, in words; empty: there is none."""
@@ -126,7 +126,7 @@ class Slots:
 
 def checksum(values: Mapping[str, Values]) -> int:
     """The same for the same numbers, 32 bits."""
-    found = 0
+    result = 0
     for dtype in sorted(values):
-        found = zlib.crc32(values[dtype].data.cast("B"), found)
-    return found
+        result = zlib.crc32(values[dtype].data.cast("B"), result)
+    return result

@@ -27,17 +27,17 @@ class Side:
 
     def latency(self) -> Matrix:
         """Round trips, microseconds, shape (N, N); NaN where unmeasured, and on the diagonal."""
-        found = self.cut(self.network.latency_us)
-        np.fill_diagonal(found, np.nan)
-        return np.where(found > 0, found, np.nan)
+        result = self.cut(self.network.latency_us)
+        np.fill_diagonal(result, np.nan)
+        return np.where(result > 0, result, np.nan)
 
     def detail(self, key: str) -> Matrix | None:
         """Another matrix of the file, shape (N, N).
 
         :raises InputError: as :meth:`Network.detail`.
         """
-        found = self.network.detail(key)
-        return None if found is None else self.cut(found)
+        result = self.network.detail(key)
+        return None if result is None else self.cut(result)
 
     def halves(self) -> tuple[Matrix, Matrix] | None:
         """What each half of the samples says, two of shape (N, N).

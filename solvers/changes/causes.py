@@ -65,7 +65,7 @@ class _Candidate:
 
 
 def explain(
-    known: Mask, moved: Mask, groupings: Sequence[Labels], holds: Callable[[Pairs], bool]
+    measured: Mask, moved: Mask, groupings: Sequence[Labels], holds: Callable[[Pairs], bool]
 ) -> tuple[list[Cause], Mask]:
     """Causes, the one that saves most first (or of hosts, or of those without a spared pair, and others then), and the
     pairs that none of them explains, shape (N, N).
@@ -75,108 +75,115 @@ def explain(
     :param groupings: groups of every host, shape (N,) each, of several tiers if need be.
     :param holds: asked about the pairs that a cause would explain: whether it is beyond noise.
     """
-    moved = moved & known
-    candidates = list(_candidates(moved, known & ~moved, groupings))
-    found, left = _cover(candidates, known, moved, holds)
-    if all(moved[cause.pairs].all() for cause in found):
-        return found, left
-    parts = [one for one in candidates if one.kind != "network"]
-    tellings = [(found, left), _in_two([one.kind == "host" for one in parts], parts, known, moved, holds)]
-    if found[0].kind != "network":
-        tellings.append(_in_two([not one.spared for one in parts], parts, known, moved, holds))
+    moved = moved & measured
+    candidates = list(_candidates(moved, measured & ~moved, groupings))
+    result, left = _cover(candidates, measured, moved, holds)
+    if all(moved[cause.pairs].all() for cause in result):
+        return result, left
+    parts = [candidate for candidate in candidates if candidate.kind != "network"]
+    tellings = [
+        (result, left),
+        _in_two([candidate.kind == "host" for candidate in parts], parts, measured, moved, holds),
+    ]
+    if result[0].kind != "network":
+        tellings.append(_in_two([not candidate.spared for candidate in parts], parts, measured, moved, holds))
     return min(tellings, key=lambda telling: _cost(telling[0], telling[1], moved))
 
 
 def _in_two(
-    sooner: Sequence[bool], candidates: Sequence[_Candidate], known: Mask, moved: Mask, holds: Callable[[Pairs], bool]
+    sooner: Sequence[bool],
+    candidates: Sequence[_Candidate],
+    measured: Mask,
+    moved: Mask,
+    holds: Callable[[Pairs], bool],
 ) -> tuple[list[Cause], Mask]:
     """The greedy way twice: with some of the candidates, then the others with what these leave."""
-    first, left = _cover([one for one, soon in zip(candidates, sooner, strict=True) if soon], known, moved, holds)
-    later = [one for one, soon in zip(candidates, sooner, strict=True) if not soon]
-    rest, left = _cover(later, known, moved, holds, left)
+    first, left = _cover([item for item, soon in zip(candidates, sooner, strict=True) if soon], measured, moved, holds)
+    later = [item for item, soon in zip(candidates, sooner, strict=True) if not soon]
+    rest, left = _cover(later, measured, moved, holds, left)
     return [*first, *rest], left
 
 
-def _cost(found: Sequence[Cause], left: Mask, moved: Mask) -> int:
+def _cost(result: Sequence[Cause], left: Mask, moved: Mask) -> int:
     """Of telling it so, in causes."""
     alone = int((left & moved).sum()) // 2
-    untrue = sum(int((~moved[cause.pairs]).sum()) for cause in found)
-    return len(found) + _ALONE * alone + _UNTRUE * untrue
+    untrue = sum(int((~moved[cause.pairs]).sum()) for cause in result)
+    return len(result) + _ALONE * alone + _UNTRUE * untrue
 
 
 def _cover(
     candidates: Sequence[_Candidate],
-    known: Mask,
+    measured: Mask,
     moved: Mask,
     holds: Callable[[Pairs], bool],
     left: Mask | None = None,
 ) -> tuple[list[Cause], Mask]:
     """Causes of these candidates, the greedy way, of pairs that are ``left`` (all), and what they leave."""
-    left = known.copy() if left is None else left.copy()
+    left = measured.copy() if left is None else left.copy()
     open_moved = moved & left
-    found: list[Cause] = []
+    result: list[Cause] = []
     # Changed pairs only become fewer while causes are taken, and those that did not change stay as many, so what one
     # saved before bounds what it saves now (lazy greedy, Minoux 1978).
-    waiting = [(*_rank(one), k, one) for k, one in enumerate(candidates)]
+    waiting = [(*_rank(item), k, item) for k, item in enumerate(candidates)]
     heapq.heapify(waiting)
     tried: set[int] = set()
     while waiting:
-        _, _, k, one = heapq.heappop(waiting)
-        if len(one.near) == 1 and not _left_of(one, open_moved):
+        _, _, k, item = heapq.heappop(waiting)
+        if len(item.near) == 1 and not _left_of(item, open_moved):
             continue
-        parts = one.parts()
+        parts = item.parts()
         changed = int(open_moved[_union(parts)].sum()) // 2
-        if not _enough(changed, one.spared, least=one.least):
+        if not _enough(changed, item.spared, least=item.least):
             continue
-        if k not in tried and not _is_cause(one, parts, known, moved):
+        if k not in tried and not _is_cause(item, parts, measured, moved):
             continue
         tried.add(k)
-        again = replace(one, changed=changed)
-        if again.saved < _AS_GOOD * one.saved:
+        again = replace(item, changed=changed)
+        if again.saved < _AS_GOOD * item.saved:
             heapq.heappush(waiting, (*_rank(again), k, again))
             continue
         i, j = np.nonzero(np.triu(_union(parts) & left, 1))
         if holds((i, j)):
-            found.append(Cause(one.kind, one.near, one.far, (i, j)))
+            result.append(Cause(item.kind, item.near, item.far, (i, j)))
             for mask in (left, open_moved):
                 mask[i, j] = mask[j, i] = False
-    return found, left
+    return result, left
 
 
-def _left_of(one: _Candidate, open_moved: Mask) -> bool:
+def _left_of(item: _Candidate, open_moved: Mask) -> bool:
     """Whether a host's cause has enough left: of these there are thousands, and their pairs are in one row."""
-    (host,), far = one.near, list(one.far) or slice(None)
-    return bool(_enough(open_moved[host, far].sum(), one.spared, least=one.least))
+    (host,), far = item.near, list(item.far) or slice(None)
+    return bool(_enough(open_moved[host, far].sum(), item.spared, least=item.least))
 
 
 def _union(parts: tuple[Mask, ...]) -> Mask:
     return parts[0] if len(parts) == 1 else np.logical_or.reduce(parts)
 
 
-def _rank(one: _Candidate) -> tuple[int, int]:
-    return -one.saved, KINDS.index(one.kind)
+def _rank(item: _Candidate) -> tuple[int, int]:
+    return -item.saved, KINDS.index(item.kind)
 
 
-def _is_cause(one: _Candidate, parts: tuple[Mask, ...], known: Mask, moved: Mask) -> bool:
+def _is_cause(item: _Candidate, parts: tuple[Mask, ...], measured: Mask, moved: Mask) -> bool:
     """Whether nearly all of each part changed, and most of what each host has in it."""
     for part in parts:
-        if not _enough((part & moved).sum(), (part & known & ~moved).sum(), least=1):
+        if not _enough((part & moved).sum(), (part & measured & ~moved).sum(), least=1):
             return False
     whole = _union(parts)
-    there, changed = (whole & known).sum(axis=1), (whole & moved).sum(axis=1)
-    accused = [*one.near, *(one.far if len(one.near) > 1 else ())]
+    there, changed = (whole & measured).sum(axis=1), (whole & moved).sum(axis=1)
+    accused = [*item.near, *(item.far if len(item.near) > 1 else ())]
     innocent = int((changed[accused] < _MOST * there[accused]).sum())
-    return innocent <= (_EXCEPTIONS * len(accused) if one.kind == "network" else 0)
+    return innocent <= (_EXCEPTIONS * len(accused) if item.kind == "network" else 0)
 
 
-def network_wide(known: Mask, moved: Mask, groupings: Sequence[Labels]) -> bool:
+def network_wide(measured: Mask, moved: Mask, groupings: Sequence[Labels]) -> bool:
     """Whether what moved is best told of the whole network: nearly all pairs did, of every tier, and most of every
     host's, and no few hosts explain it better."""
-    moved = moved & known
-    for one in _network(moved, known & ~moved, groupings):
-        if _is_cause(one, one.parts(), known, moved):
-            found, _ = explain(known, moved, groupings, lambda pairs: True)
-            return found[0].kind == one.kind
+    moved = moved & measured
+    for item in _network(moved, measured & ~moved, groupings):
+        if _is_cause(item, item.parts(), measured, moved):
+            result, _ = explain(measured, moved, groupings, lambda pairs: True)
+            return result[0].kind == item.kind
     return False
 
 

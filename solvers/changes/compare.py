@@ -80,7 +80,7 @@ def compare(old: Network, new: Network, limits: Limits) -> Comparison:
             f"{old.location} and {new.location} have no measured pair in common"
             + "".join(f"; {note}" for note in notes)
         )
-    found = [
+    result = [
         *trips.findings,
         *absent,
         *losses(aligned, groups, differ, limits),
@@ -90,7 +90,7 @@ def compare(old: Network, new: Network, limits: Limits) -> Comparison:
     ]
     return Comparison(
         aligned.names, aligned.gone, aligned.come, aligned.moved, trips.pairs, rates, shared_links, trips.shift,
-        trips.noise, tuple(found), tuple(notes),
+        trips.noise, tuple(result), tuple(notes),
     )  # fmt: skip
 
 
@@ -100,10 +100,10 @@ def _groupings(aligned: Aligned) -> Sequence[Labels]:
     latency = aligned.old.latency()
     cost = symmetrised(latency)
     np.fill_diagonal(cost, 0.0)
-    known = np.isfinite(cost)
-    if known.sum() == len(cost):
+    measured = np.isfinite(cost)
+    if measured.sum() == len(cost):
         return []
-    if known.mean() < _SPARSE:
+    if measured.mean() < _SPARSE:
         from solvers.prediction.tiered import predict_tiered
 
         np.fill_diagonal(latency, 0.0)

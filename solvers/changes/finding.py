@@ -56,9 +56,9 @@ class Change:
         """What got worse (``sign`` 1) or better (-1), pairs that nothing else explains last and the largest first."""
         by = sign * self.by
         signs = self.noise.signs(by, self.least)
-        found, left = explain(self.known, signs, groupings, lambda pairs: self._holds(by, pairs))
+        result, left = explain(self.known, signs, groupings, lambda pairs: self._holds(by, pairs))
         single = np.triu(left & (by > self.least) & self.matters & self.noise.beyond(self.by), 1)
-        return found + pairs_of(single, by)
+        return result + pairs_of(single, by)
 
     def _holds(self, by: Matrix, pairs: Pairs) -> bool:
         large = float(np.median(by[pairs])) > self.least and bool(np.median(self.matters[pairs]) >= 1)

@@ -31,21 +31,21 @@ def round_trips(aligned: Aligned, groupings: Sequence[Labels], differ: Mask, lim
     :param differ: pairs that were measured otherwise now, shape (N, N): they are not compared.
     :raises InputError: when halves in a file are none.
     """
-    old, new, known = compared(aligned, differ)
-    pairs = int(np.triu(known, 1).sum())
+    old, new, measured = compared(aligned, differ)
+    pairs = int(np.triu(measured, 1).sum())
     if not pairs:
         return RoundTrips([], 0, 1.0, 0.0)
-    ratio = np.where(known, np.log(np.where(known, new / old, 1.0)), 0.0)
+    ratio = np.where(measured, np.log(np.where(measured, new / old, 1.0)), 0.0)
     sides = aligned.old, aligned.new
-    shift, throughout = _shift(ratio, old, known, groupings, limits, own_noise(known, old, sides))
-    by = np.where(known, ratio - shift, 0.0)
-    excess = np.abs(np.where(known, new - old * np.exp(shift), 0.0))
-    what_noise = noise(by, known, old, sides, _MOST_WANDER)
-    change = Change(by, known, excess > limits.floor_us, float(np.log1p(limits.share)), what_noise)
+    shift, throughout = _shift(ratio, old, measured, groupings, limits, own_noise(measured, old, sides))
+    by = np.where(measured, ratio - shift, 0.0)
+    excess = np.abs(np.where(measured, new - old * np.exp(shift), 0.0))
+    what_noise = noise(by, measured, old, sides, _MOST_WANDER)
+    change = Change(by, measured, excess > limits.floor_us, float(np.log1p(limits.share)), what_noise)
     findings = []
     if throughout:
-        i, j = np.nonzero(np.triu(known, 1))
-        everything = Cause("network", tuple(range(len(known))), (), (i, j))
+        i, j = np.nonzero(np.triu(measured, 1))
+        everything = Cause("network", tuple(range(len(measured))), (), (i, j))
         verdict = WORSE if shift > 0 else BETTER
         findings.append(told(everything, aligned.names, "latency", verdict, (old, new, ratio)))
     for sign, verdict in ((1, WORSE), (-1, BETTER)):
@@ -55,7 +55,7 @@ def round_trips(aligned: Aligned, groupings: Sequence[Labels], differ: Mask, lim
             # What the whole network's change spared is not told to have changed the other way.
             if not throughout or sign * float(np.median(ratio[cause.pairs])) > change.least
         ]
-    return RoundTrips(findings, pairs, float(np.exp(shift)), float(np.median(what_noise.sigma[np.triu(known, 1)])))
+    return RoundTrips(findings, pairs, float(np.exp(shift)), float(np.median(what_noise.sigma[np.triu(measured, 1)])))
 
 
 def compared(aligned: Aligned, differ: Mask) -> tuple[Matrix, Matrix, Mask]:
@@ -64,28 +64,28 @@ def compared(aligned: Aligned, differ: Mask) -> tuple[Matrix, Matrix, Mask]:
     A pair's round trip is the geometric mean of its directions; a direction counts where both files have it.
     """
     old, new = aligned.old.latency(), aligned.new.latency()
-    known = np.isfinite(old) & np.isfinite(new) & ~differ
-    count = known.astype(int) + known.T
+    measured = np.isfinite(old) & np.isfinite(new) & ~differ
+    count = measured.astype(int) + measured.T
     means = []
     for matrix in (old, new):
-        logs = np.where(known, np.log(np.where(known, matrix, 1.0)), 0.0)
+        logs = np.where(measured, np.log(np.where(measured, matrix, 1.0)), 0.0)
         means.append(np.where(count > 0, np.exp((logs + logs.T) / np.maximum(count, 1)), np.nan))
     return means[0], means[1], count > 0
 
 
 def _shift(
-    ratio: Matrix, old: Matrix, known: Mask, groupings: Sequence[Labels], limits: Limits, own: Noise
+    ratio: Matrix, old: Matrix, measured: Mask, groupings: Sequence[Labels], limits: Limits, own: Noise
 ) -> tuple[float, bool]:
     """The logarithm by which all round trips changed, and whether that is a finding: nearly all of them must have moved
     its way, near ones and far ones, and their median by more than the noise of their own samples. What is not is a
     drift, which most pairs must share."""
-    least, values = float(np.log1p(limits.share)), ratio[np.triu(known, 1)]
+    least, values = float(np.log1p(limits.share)), ratio[np.triu(measured, 1)]
     shift = float(np.median(values))
-    large = float(np.median(old[np.triu(known, 1)])) * abs(np.expm1(shift)) > limits.floor_us
-    rows, columns = np.nonzero(np.triu(known, 1))
+    large = float(np.median(old[np.triu(measured, 1)])) * abs(np.expm1(shift)) > limits.floor_us
+    rows, columns = np.nonzero(np.triu(measured, 1))
     large = large and own.holds(ratio, (rows, columns))
-    signs = known & own.signs(np.sign(shift) * ratio, least)
-    if abs(shift) > least and large and network_wide(known, signs, groupings):
+    signs = measured & own.signs(np.sign(shift) * ratio, least)
+    if abs(shift) > least and large and network_wide(measured, signs, groupings):
         return shift, True
     drifting = values[np.abs(values) <= least]
     return (float(np.median(drifting)), False) if 2 * len(drifting) > len(values) else (0.0, False)

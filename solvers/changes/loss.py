@@ -22,15 +22,15 @@ def losses(aligned: Aligned, groupings: Sequence[Labels], differ: Mask, limits: 
     if sides[0] is None or sides[1] is None:
         return []
     (was, sent_then), (now, sent_now) = sides[0], sides[1]
-    known = np.isfinite(was) & np.isfinite(now)
-    np.fill_diagonal(known, False)
-    was, now = (np.where(known, share, 0.0) for share in (was, now))
+    measured = np.isfinite(was) & np.isfinite(now)
+    np.fill_diagonal(measured, False)
+    was, now = (np.where(measured, share, 0.0) for share in (was, now))
     both = (was * sent_then + now * sent_now) / np.maximum(1, sent_then + sent_now)
     # One loss more than there were: of none lost no spread could be told.
     both = np.maximum(both, 1 / np.maximum(1, sent_then + sent_now))
     sigma = _BURSTS * np.sqrt(both * (1 - both) * (1 / np.maximum(1, sent_then) + 1 / np.maximum(1, sent_now)))
     by = now - was
-    change = Change(by, known, known, limits.loss, Noise(sigma, chance(int(np.triu(known, 1).sum()))))
+    change = Change(by, measured, measured, limits.loss, Noise(sigma, chance(int(np.triu(measured, 1).sum()))))
     return [
         told(cause, aligned.names, "loss", verdict, (was, now, by))
         for sign, verdict in ((1, WORSE), (-1, BETTER))

@@ -55,7 +55,7 @@ class Noise:
         return sigma * (self.times * _MEDIAN / math.sqrt(min(pairs, _AVERAGED)))
 
 
-def noise(change: Matrix, known: Mask, level: Matrix, sides: tuple[Side, ...], most_wander: float) -> Noise:
+def noise(change: Matrix, measured: Mask, level: Matrix, sides: tuple[Side, ...], most_wander: float) -> Noise:
     """The larger of a pair's own noise and of what unchanged pairs wander from one probe to the next.
 
     Samples of one probe are taken within seconds, so their halves cannot tell how far a round trip wanders in a day.
@@ -66,24 +66,24 @@ def noise(change: Matrix, known: Mask, level: Matrix, sides: tuple[Side, ...], m
     :param level: round trips, shape (N, N): pairs of like ones have like noise.
     :param sides: files whose halves count; none where there are no samples.
     """
-    upper = np.triu(known, 1)
+    upper = np.triu(measured, 1)
     count = int(upper.sum())
     spread = np.sort(np.abs(change[upper]))
     wander = 0.0
     if count:
         nearest = [float(spread[int(quantile * (count - 1))]) for quantile in _QUANTILES]
         wander = max(value / sigma for value, sigma in zip(nearest, _SIGMAS, strict=True))
-    own = own_noise(known, level, sides)
+    own = own_noise(measured, level, sides)
     return Noise(np.maximum(own.sigma, min(wander, most_wander)), own.times)
 
 
-def own_noise(known: Mask, level: Matrix, sides: tuple[Side, ...]) -> Noise:
+def own_noise(measured: Mask, level: Matrix, sides: tuple[Side, ...]) -> Noise:
     """What the samples alone say, whatever the pairs did: all that a change of all pairs can be held against.
 
     :param level, sides: as of :func:`noise`.
     """
-    count = int(np.triu(known, 1).sum())
-    return Noise(_own(known, level, sides), chance(count, freedom=max(4, 2 * ((count - 1) // 2))))
+    count = int(np.triu(measured, 1).sum())
+    return Noise(_own(measured, level, sides), chance(count, freedom=max(4, 2 * ((count - 1) // 2))))
 
 
 def chance(count: int, freedom: int = _MANY) -> float:
@@ -93,14 +93,14 @@ def chance(count: int, freedom: int = _MANY) -> float:
     return NormalDist().inv_cdf(share) if freedom >= _MANY else students_quantile(freedom, share)
 
 
-def _own(known: Mask, level: Matrix, sides: tuple[Side, ...]) -> Matrix:
+def _own(measured: Mask, level: Matrix, sides: tuple[Side, ...]) -> Matrix:
     """Standard errors from the halves of the samples of both files, shape (N, N); 0 where there are none.
 
     Half the difference of two halves is what both together are off by. Four such differences (two files, two
     directions) say little of one pair, so they are moderated by those of pairs like it (as Smyth 2004 does for genes),
     and never below these.
     """
-    n = len(known)
+    n = len(measured)
     squares = np.zeros((n, n))
     counted = np.zeros((n, n), dtype=np.intp)
     for side in sides:
@@ -109,9 +109,9 @@ def _own(known: Mask, level: Matrix, sides: tuple[Side, ...]) -> Matrix:
             continue
         with np.errstate(divide="ignore", invalid="ignore"):
             square = (np.log(halves[0] / halves[1]) / 2) ** 2
-        for one in (square, square.T):
-            there = np.isfinite(one) & known
-            squares += np.where(there, one, 0.0)
+        for item in (square, square.T):
+            there = np.isfinite(item) & measured
+            squares += np.where(there, item, 0.0)
             counted += there
     has = counted > 0
     # A change is a difference (twice the variance of one figure) of means over two directions (half of it).
@@ -131,6 +131,6 @@ def _like(level: npt.NDArray[np.float64], variance: npt.NDArray[np.float64]) -> 
     sums = np.concatenate([[0.0], np.cumsum(variance[order])])
     width = min(len(order), max(_FEWEST, len(order) // _ALIKE))
     first = np.clip(np.arange(len(order)) - width // 2, 0, len(order) - width)
-    found = np.empty(len(order))
-    found[order] = (sums[first + width] - sums[first]) / width
-    return found
+    result = np.empty(len(order))
+    result[order] = (sums[first + width] - sums[first]) / width
+    return result

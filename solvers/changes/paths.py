@@ -34,23 +34,25 @@ def hops(aligned: Aligned, groupings: Sequence[Labels]) -> list[Finding]:
     was, now = (side.detail("hops") for side in (aligned.old, aligned.new))
     if was is None or now is None:
         return []
-    known = np.isfinite(was) & np.isfinite(now)
-    changed = known & (was != now)
+    measured = np.isfinite(was) & np.isfinite(now)
+    changed = measured & (was != now)
     # Of a pair the direction that changed speaks.
-    old, new = (np.where(changed, one, np.where(changed.T, one.T, 0.0)) for one in (was, now))
-    known, changed = known | known.T, changed | changed.T
-    np.fill_diagonal(known, False)
+    old, new = (np.where(changed, item, np.where(changed.T, item.T, 0.0)) for item in (was, now))
+    measured, changed = measured | measured.T, changed | changed.T
+    np.fill_diagonal(measured, False)
     tell = partial(told, names=aligned.names, what="hops", verdict=CHANGED, values=(old, new, new - old))
-    return _findings(known, changed, groupings, tell)
+    return _findings(measured, changed, groupings, tell)
 
 
-def _findings(known: Mask, moved: Mask, groupings: Sequence[Labels], tell: Callable[[Cause], Finding]) -> list[Finding]:
-    moved = known & moved
+def _findings(
+    measured: Mask, moved: Mask, groupings: Sequence[Labels], tell: Callable[[Cause], Finding]
+) -> list[Finding]:
+    moved = measured & moved
     if not moved.any():
         return []
-    found, left = explain(known, moved, groupings, lambda pairs: bool(moved[pairs].all()))
-    found += pairs_of(np.triu(left & moved, 1), moved.astype(float))
-    return [tell(cause) for cause in found]
+    result, left = explain(measured, moved, groupings, lambda pairs: bool(moved[pairs].all()))
+    result += pairs_of(np.triu(left & moved, 1), moved.astype(float))
+    return [tell(cause) for cause in result]
 
 
 def _failed(side: Side, names: Sequence[str]) -> Mask:

@@ -31,16 +31,16 @@ def pair_rates(aligned: Aligned, groupings: Sequence[Labels], limits: Limits) ->
     np.fill_diagonal(there, False)
     old, new = (np.where(there, rate, np.inf) for rate in (was, now))
     old, new = (np.minimum(rate, rate.T) for rate in (old, new))
-    known = (there | there.T) & (np.maximum(old, new) > 0)
-    old, new = (np.where(known, rate, 1.0) for rate in (old, new))
-    by = np.where(known, np.log(np.maximum(old, _LEAST * new) / np.maximum(new, _LEAST * old)), 0.0)
-    change = Change(by, known, known, float(np.log1p(limits.share)), noise(by, known, old, (), _MOST_WANDER))
+    measured = (there | there.T) & (np.maximum(old, new) > 0)
+    old, new = (np.where(measured, rate, 1.0) for rate in (old, new))
+    by = np.where(measured, np.log(np.maximum(old, _LEAST * new) / np.maximum(new, _LEAST * old)), 0.0)
+    change = Change(by, measured, measured, float(np.log1p(limits.share)), noise(by, measured, old, (), _MOST_WANDER))
     findings = [
         told(cause, aligned.names, "rate", verdict, (old, new, by))
         for sign, verdict in ((1, WORSE), (-1, BETTER))
         for cause in change.causes(groupings, sign)
     ]
-    return findings, int(np.triu(known, 1).sum()), lost
+    return findings, int(np.triu(measured, 1).sum()), lost
 
 
 def capacities(aligned: Aligned, limits: Limits) -> tuple[list[Finding], int, int, int]:

@@ -78,25 +78,25 @@ def embed(
     :raises UsageError: when a wish is out of range, or the device cannot be used.
     :raises NoAnswer: when fewer than four hosts have measured pairs, or too few pairs say where they lie.
     """
-    found = reachable(measured_us, names)
-    settings = (wishes or Wishes()).settings(found.pairs.n)
-    setting, steps, error = _chosen(found.pairs, settings, seed, device, keep_going)
-    fits, best = _placed(found.pairs, _starts(setting, _STARTS), seed, steps, device, keep_going)
+    result = reachable(measured_us, names)
+    settings = (wishes or Wishes()).settings(result.pairs.n)
+    setting, steps, error = _chosen(result.pairs, settings, seed, device, keep_going)
+    fits, best = _placed(result.pairs, _starts(setting, _STARTS), seed, steps, device, keep_going)
     n = len(measured_us)
     place = fits.coordinates[best] - fits.coordinates[best].mean(axis=0)
     coordinates, heights = np.full((n, setting.dimension), np.nan), np.full(n, np.nan)
-    coordinates[found.hosts], heights[found.hosts] = place, fits.heights_us[best]
+    coordinates[result.hosts], heights[result.hosts] = place, fits.heights_us[best]
     return Embedding(
         coordinates,
         heights,
-        _distances(n, found.hosts, fits, best, setting),
+        _distances(n, result.hosts, fits, best, setting),
         setting,
         error,
         float(fits.loss[best]),
         int(fits.checks[-1]),
         len(settings),
         triangle_violations(symmetrised(measured_us), seed),
-        tuple(int(host) for host in np.setdiff1d(np.arange(n), found.hosts)),
+        tuple(int(host) for host in np.setdiff1d(np.arange(n), result.hosts)),
     )
 
 
@@ -112,9 +112,9 @@ def refitted(
 
     :raises NoAnswer: as :func:`embed`.
     """
-    found = reachable(measured_us)
-    fits, best = _placed(found.pairs, _starts(like.setting, _STARTS_AGAIN), seed, like.steps, device, keep_going)
-    return _distances(len(measured_us), found.hosts, fits, best, like.setting)
+    result = reachable(measured_us)
+    fits, best = _placed(result.pairs, _starts(like.setting, _STARTS_AGAIN), seed, like.steps, device, keep_going)
+    return _distances(len(measured_us), result.hosts, fits, best, like.setting)
 
 
 def _starts(setting: Setting, number: int) -> list[Trial]:

@@ -72,15 +72,15 @@ def folds(pairs: ObservedPairs, rng: np.random.Generator) -> list[Integers]:
             "lie: probe more pairs"
         )
     wanted = int(np.clip(_PAIRS_WANTED // each, 1, _MOST_FOLDS))
-    found: list[Integers] = []  # the first of them there always is: the tree leaves ``spare`` pairs
+    result: list[Integers] = []  # the first of them there always is: the tree leaves ``spare`` pairs
     free = np.ones(len(pairs), dtype=bool)
     for _ in range(wanted):
         weight = rng.random(len(pairs)) + 1.0
         tree = minimum_spanning_tree(coo_array((weight, (pairs.i, pairs.j)), shape=(pairs.n, pairs.n))).tocoo()
-        kept = np.isin(pairs.i * pairs.n + pairs.j, tree.row.astype(np.intp) * pairs.n + tree.col)
-        drawn = rng.permutation(np.nonzero(free & ~kept)[0])[:each]
+        remaining = np.isin(pairs.i * pairs.n + pairs.j, tree.row.astype(np.intp) * pairs.n + tree.col)
+        drawn = rng.permutation(np.nonzero(free & ~remaining)[0])[:each]
         if len(drawn) < each:
             break
         free[drawn] = False
-        found.append(drawn)
-    return found
+        result.append(drawn)
+    return result

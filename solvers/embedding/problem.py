@@ -73,9 +73,9 @@ class Problem:
         target = np.zeros((n, n), dtype=np.float32)
         target[pairs.i, pairs.j] = target[pairs.j, pairs.i] = pairs.rtt_us / unit
         # What an error counts for, 0 for pairs that are not seen: one matrix for all fits that agree on that.
-        asked = [(fold.tobytes(), setting.relative) for fold, setting in zip(held_out, settings, strict=True)]
+        request = [(fold.tobytes(), setting.relative) for fold, setting in zip(held_out, settings, strict=True)]
         folds = {fold.tobytes(): fold for fold in held_out}
-        kinds = {key: k for k, key in enumerate(dict.fromkeys(asked))}
+        kinds = {key: k for k, key in enumerate(dict.fromkeys(request))}
         weight = np.zeros((len(kinds), n, n), dtype=np.float32)
         for counts, (key, relative) in zip(weight, kinds, strict=True):
             left = np.ones(len(pairs), dtype=bool)
@@ -84,7 +84,7 @@ class Problem:
             counts[i, j] = counts[j, i] = 1 / np.maximum(target[i, j], _FLOOR) / _DELTA if relative else 1 / _DELTA
         self._target = self._tensor(target)
         self._weights = self._tensor(weight)
-        self._kind = self._tensor(np.array([kinds[key] for key in asked]))
+        self._kind = self._tensor(np.array([kinds[key] for key in request]))
         self._everyone: Tensor | None = None
         self.fitted_entries = float(2 * (len(pairs) - len(held_out[0])))
         self._alpha = self._tensor(np.array([setting.alpha for setting in settings], dtype=np.float32))

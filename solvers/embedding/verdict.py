@@ -90,16 +90,16 @@ def judge_held_out(
 
     :raises NoAnswer: as ``embed`` does, and where too few pairs can be held out.
     """
-    found = reachable(measured_us, names)
-    drawn = held_out_of(found.pairs, seed)
-    i, j, rtt = found.pairs.i[drawn], found.pairs.j[drawn], found.pairs.rtt_us[drawn]
+    result = reachable(measured_us, names)
+    drawn = held_out_of(result.pairs, seed)
+    i, j, rtt = result.pairs.i[drawn], result.pairs.j[drawn], result.pairs.rtt_us[drawn]
     _enough(len(i))
-    rest = symmetrised(measured_us[np.ix_(found.hosts, found.hosts)])
+    rest = symmetrised(measured_us[np.ix_(result.hosts, result.hosts)])
     rest[i, j] = rest[j, i] = np.nan
     fitted = refitted(rest, like, seed, device, keep_going)[i, j]
-    median = median_us(found.pairs)
+    median = median_us(result.pairs)
     error = log_error(fitted, rtt, median) ** 2
-    return _verdict(error, log_error(_by_neighbours(rest, i, j), rtt, median) ** 2, i, j, found.pairs.n, "held-out")
+    return _verdict(error, log_error(_by_neighbours(rest, i, j), rtt, median) ** 2, i, j, result.pairs.n, "held-out")
 
 
 def _enough(pairs: int) -> None:
@@ -111,17 +111,17 @@ def _by_neighbours(rtt_us: Matrix, i: npt.NDArray[np.intp], j: npt.NDArray[np.in
     """Of pairs that are NaN in ``rtt_us``, shape (N, N): the median of what the hosts nearest to one end measured to
     the other end, from both ends; the median of all where none of them measured it."""
     far = np.where(np.isfinite(rtt_us) & ~np.eye(len(rtt_us), dtype=bool), rtt_us, np.inf)
-    said = np.full((len(i), 2 * _NEIGHBOURS), np.nan)
+    message = np.full((len(i), 2 * _NEIGHBOURS), np.nan)
     for row, (a, b) in enumerate(zip(i, j, strict=True)):
         for first, (end, other) in ((0, (a, b)), (_NEIGHBOURS, (b, a))):
             usable = np.where(np.isfinite(far[:, other]), far[end], np.inf)
             near = np.argsort(usable, kind="stable")[:_NEIGHBOURS]
             near = near[np.isfinite(usable[near])]
-            said[row, first : first + len(near)] = far[near, other]
-    known = np.isfinite(said).any(axis=1)
-    found = np.full(len(i), np.median(far[np.isfinite(far)]))
-    found[known] = np.nanmedian(said[known], axis=1)
-    return found
+            message[row, first : first + len(near)] = far[near, other]
+    cached = np.isfinite(message).any(axis=1)
+    result = np.full(len(i), np.median(far[np.isfinite(far)]))
+    result[cached] = np.nanmedian(message[cached], axis=1)
+    return result
 
 
 def _verdict(

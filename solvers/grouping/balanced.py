@@ -47,8 +47,8 @@ def evidence_us(measured_us: Matrix, fitted_us: Matrix) -> Matrix:
     :param measured_us: shape (N, N), symmetric, NaN where unmeasured.
     :param fitted_us: the same, complete.
     """
-    known = fitted_us[fitted_us > 0]
-    least = _FLOOR * (float(np.median(known)) if len(known) else 1.0)
+    cached = fitted_us[fitted_us > 0]
+    least = _FLOOR * (float(np.median(cached)) if len(cached) else 1.0)
     fitted = np.maximum(fitted_us, least)
     measured = np.where(np.isfinite(measured_us), np.maximum(measured_us, least), fitted)
     both = np.sqrt(fitted * measured)
@@ -71,15 +71,15 @@ def balanced_groups(
     :param advance: told how many clusterings of how many there are.
     """
     runs, starts = effort(sizes.hosts)
-    found: list[Labels] = []
+    result: list[Labels] = []
     ranks: list[tuple[int, float]] = []
     for run in range(runs):
         label, objective = clustering(coordinates, distances_us, sizes, seed * runs + run, starts)
-        found.append(label)
+        result.append(label)
         ranks.append((_unevenness(label, sizes), objective))
         advance(run + 1, runs)
     best = min(range(runs), key=lambda run: ranks[run])
-    return Balanced(found[best], agreement(found), runs)
+    return Balanced(result[best], agreement(result), runs)
 
 
 def effort(hosts: int) -> tuple[int, int]:
@@ -109,11 +109,11 @@ def k_means(coordinates: Matrix, sizes: Sizes, seed: int) -> Labels:
     return np.asarray(model.fit(stretched).labels_, dtype=np.intp)
 
 
-def agreement(found: list[Labels]) -> float:
+def agreement(result: list[Labels]) -> float:
     """The mean adjusted mutual information between any two clusterings (Vinh, Epps and Bailey 2010)."""
     from sklearn.metrics import adjusted_mutual_info_score
 
-    distinct, index = np.unique(np.stack([by_appearance(label) for label in found]), axis=0, return_inverse=True)
+    distinct, index = np.unique(np.stack([by_appearance(label) for label in result]), axis=0, return_inverse=True)
     apart = {
         (a, b): float(adjusted_mutual_info_score(distinct[a], distinct[b]))
         for a, b in itertools.combinations(range(len(distinct)), 2)

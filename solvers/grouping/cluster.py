@@ -122,8 +122,8 @@ def apart(rtt_us: Matrix, label: Labels) -> Apart:
 def longest_within(rtt_us: Matrix, members: Sequence[int]) -> tuple[float, float]:
     """(mean, longest) measured round trip between ``members``, of shape (N, N); NaN without a measured pair."""
     inside = rtt_us[np.ix_(members, members)][~np.eye(len(members), dtype=bool)]
-    known = inside[np.isfinite(inside)]
-    return (float(known.mean()), float(known.max())) if len(known) else (float("nan"), float("nan"))
+    cached = inside[np.isfinite(inside)]
+    return (float(cached.mean()), float(cached.max())) if len(cached) else (float("nan"), float("nan"))
 
 
 def _few(rtt_us: Matrix, number: int) -> Labels:
@@ -136,7 +136,7 @@ def _few(rtt_us: Matrix, number: int) -> Labels:
 def _random(rtt_us: Matrix, sizes: Sizes, seed: int) -> Apart:
     rng = np.random.default_rng((seed, 2))
     drawn = [apart(rtt_us, random_groups(sizes, rng)) for _ in range(_RANDOM[len(rtt_us) >= _MANY])]
-    return Apart(float(np.mean([one.within_us for one in drawn])), float(np.mean([one.across_us for one in drawn])))
+    return Apart(float(np.mean([item.within_us for item in drawn])), float(np.mean([item.across_us for item in drawn])))
 
 
 def _members(label: Labels, hosts: Labels) -> list[list[int]]:

@@ -23,10 +23,10 @@ def refined(label: Labels, distances: Matrix, sizes: Sizes) -> tuple[Labels, flo
     :param label: shape (N,), the group of each host, 0 to ``sizes.number`` - 1, of sizes that are allowed.
     :param distances: shape (N, N), symmetric, complete, 0 on the diagonal.
     """
-    found = label.astype(np.int64)
+    result = label.astype(np.int64)
     gain = _GAIN * float(distances.mean()) if len(label) else 0.0
-    objective = _exchange(np.ascontiguousarray(distances), found, sizes.number, sizes.least, sizes.most, gain)
-    return found.astype(np.intp), float(objective)
+    objective = _exchange(np.ascontiguousarray(distances), result, sizes.number, sizes.least, sizes.most, gain)
+    return result.astype(np.intp), float(objective)
 
 
 @njit(cache=True)

@@ -80,15 +80,15 @@ def tiers(cost: Matrix, halves: Sequence[Matrix] = (), seed: int = 0) -> list[Ti
     :param seed: which hosts are left out when tiers are tried.
     """
     trials = list(halves) or [cost]
-    found = []
+    result = []
     for cut in sorted(_cuts(cost, LEAST_RATIO), key=lambda cut: -cut.ratio)[:_MOST_TIERS]:
         whole = _confidence(cut, trials, whole=True) if halves else 1.0
         confidence = min(whole, _confidence(cut, trials, whole=False, seed=seed))
         if confidence >= _wanted(cut):
-            found.append((cut, confidence))
-    found.sort(key=lambda pair: pair[0].height)
-    return [Tier(cut.label, *_latencies(cost, [c for c, _ in found], k), cut.ratio, confidence)
-            for k, (cut, confidence) in enumerate(found)]  # fmt: skip
+            result.append((cut, confidence))
+    result.sort(key=lambda pair: pair[0].height)
+    return [Tier(cut.label, *_latencies(cost, [c for c, _ in result], k), cut.ratio, confidence)
+            for k, (cut, confidence) in enumerate(result)]  # fmt: skip
 
 
 def groupings(cost: Matrix, most: int = 3) -> list[Labels]:
@@ -103,8 +103,8 @@ def groupings(cost: Matrix, most: int = 3) -> list[Labels]:
 
 def completed_far(cost: Matrix) -> Matrix:
     """Unmeasured pairs (NaN) as far as the farthest measured one; shape (N, N)."""
-    known = cost[~np.eye(len(cost), dtype=bool) & np.isfinite(cost)]
-    return np.asarray(np.where(np.isfinite(cost), cost, known.max() if len(known) else 1.0))
+    cached = cost[~np.eye(len(cost), dtype=bool) & np.isfinite(cost)]
+    return np.asarray(np.where(np.isfinite(cost), cost, cached.max() if len(cached) else 1.0))
 
 
 def _tree(cost: Matrix) -> Tree:
@@ -122,11 +122,11 @@ def _cuts(cost: Matrix, least_ratio: float) -> list[_Cut]:
     tree = _tree(cost)
     heights = np.maximum(tree.heights, 1e-9)
     ratios = heights[1:] / heights[:-1]
-    found = []
+    result = []
     for k in np.flatnonzero(ratios >= least_ratio):
         height = float((heights[k] + heights[k + 1]) / 2)
-        found.append(_Cut(height, float(ratios[k]), tree.cut(height)))
-    return found
+        result.append(_Cut(height, float(ratios[k]), tree.cut(height)))
+    return result
 
 
 def _confidence(cut: _Cut, trials: list[Matrix], whole: bool, seed: int = 0) -> float:

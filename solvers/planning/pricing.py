@@ -35,24 +35,26 @@ class AllReduce(NamedTuple):
     model: str
 
 
-def two_level_cost(groups: Groups, masters: tuple[Indices, Indices], asked: AllReduce) -> float:
+def two_level_cost(groups: Groups, masters: tuple[Indices, Indices], request: AllReduce) -> float:
     """Microseconds of an all-reduce with these masters of equal chunks.
 
     :raises UsageError: for an unknown model or a size that is not positive.
     :raises NoAnswer: when a pair that is used was not measured.
     """
-    return closed_form(masters_pattern(groups, *masters), asked.fabric, asked.size_bytes, asked.model)(asked.order)
+    return closed_form(masters_pattern(groups, *masters), request.fabric, request.size_bytes, request.model)(
+        request.order
+    )
 
 
 def random_groups_median(
-    groups: Groups, chunks: int, weights: str, asked: AllReduce, seed: int, draws: int = 20
+    groups: Groups, chunks: int, weights: str, request: AllReduce, seed: int, draws: int = 20
 ) -> float | None:
     """The median cost of groups of as many hosts each, dealt at random, their masters chosen by the same rule (the
     thesis's Balanced Random, 4.2.1); None where too little was measured to price one of them.
 
     :param chunks: of equal size. :param weights: one of :data:`WEIGHTS`.
     """
-    rng, order = np.random.default_rng(seed), asked.order
+    rng, order = np.random.default_rng(seed), request.order
     group_of = np.empty(len(order), dtype=np.intp)
     for number, group in enumerate(groups):
         group_of[np.asarray(group)] = number
@@ -61,7 +63,7 @@ def random_groups_median(
     for _ in range(draws):
         labels = rng.permutation(group_of[first])[rank_host]
         drawn = [np.flatnonzero(labels == label).tolist() for label in np.unique(labels)]
-        masters = equal_chunks(drawn, chunks, weights_by(weights, asked.fabric, order, drawn))
+        masters = equal_chunks(drawn, chunks, weights_by(weights, request.fabric, order, drawn))
         with contextlib.suppress(NoAnswer):
-            costs.append(two_level_cost(drawn, masters, asked))
+            costs.append(two_level_cost(drawn, masters, request))
     return float(np.median(costs)) if costs and len(hosts) > 1 else None

@@ -82,12 +82,12 @@ def simulate(
     flows_at_once = max(1, int((tasks.queue < 0).sum()) + queues)
     outcome, now = _run(problem, waits_for, (begin, end, moved, state), flows_at_once, queues, limit_us)
     if outcome != _FINISHED:
-        why = (
+        reason = (
             f"after {limit_us:g} us of simulated time"
             if outcome == _TOO_LONG
             else f"nothing can happen after {now:g} us"
         )
-        raise NoAnswer(f"the job is not done: {why}; {_stuck(resources, tasks, state)}")
+        raise NoAnswer(f"the job is not done: {reason}; {_stuck(resources, tasks, state)}")
     return Timeline(begin, end, float(end.max()) if m else 0.0, moved)
 
 

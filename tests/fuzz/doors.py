@@ -72,25 +72,25 @@ def door(data: bytes) -> None:
     """AggEngine's: whoever knows the word and is expected comes in, once; all others are hung up on."""
     from plink.runtime.aggengine.mesh import _GREETING, _Acceptor
 
-    expected, found = set(RANKS), dict[tuple[int, int], socket.socket]()
+    expected, result = set(RANKS), dict[tuple[int, int], socket.socket]()
     words = {who: _GREETING.pack(WORD, *who) for who in RANKS}
     with _called(data, tuple(words.values())) as (listening, calls):
-        door = _Acceptor(listening, WORD, expected, found, _WITHIN_S)
+        door = _Acceptor(listening, WORD, expected, result, _WITHIN_S)
         try:
             door.run()
             assert not expected, "somebody who was expected is not let in"
-            assert found.keys() == set(RANKS)
-            for (rank, _), line in found.items():
+            assert result.keys() == set(RANKS)
+            for (rank, _), line in result.items():
                 line.sendall(bytes([rank]))
-            for line in found.values():
+            for line in result.values():
                 line.close()
-            told = [(_answer(line), its) for line, its in calls]
+            messages = [(_answer(line), its) for line, its in calls]
         finally:
             door.close()
-            for line in found.values():
+            for line in result.values():
                 line.close()
-    assert sorted(answer for answer, _ in told if answer) == [bytes([rank]) for rank, _ in RANKS]
-    for answer, its in told:
+    assert sorted(answer for answer, _ in messages if answer) == [bytes([rank]) for rank, _ in RANKS]
+    for answer, its in messages:
         assert not answer or its[: _GREETING.size] == words[answer[0], 0]
 
 
@@ -137,9 +137,9 @@ def gate(data: bytes) -> None:
     with quick, _called(data, words) as (listening, calls):
         assert start_barrier._serve(listening, "token", {1, 2}) is None
         listening.close()
-        told = [(_answer(line), its) for line, its in calls]
-    assert all(answer in (b"", start_barrier._GO) and (not answer or its in words) for answer, its in told)
-    assert sum(bool(answer) for answer, _ in told) >= len(words)
+        messages = [(_answer(line), its) for line, its in calls]
+    assert all(answer in (b"", start_barrier._GO) and (not answer or its in words) for answer, its in messages)
+    assert sum(bool(answer) for answer, _ in messages) >= len(words)
 
 
 def pods(data: bytes) -> None:
@@ -175,8 +175,8 @@ def wish(data: bytes) -> None:
     with there:
         there.sendall(data[: 1 << 15] + b"\n")
         asking._serve(here)
-        told = _answer(there)
-    assert not told or isinstance(json.loads(told)["wish"], dict)
+        messages = _answer(there)
+    assert not messages or isinstance(json.loads(messages)["wish"], dict)
 
 
 @cache
@@ -259,8 +259,8 @@ def worker(data: bytes) -> None:
     from runners.job.torchrun_agent import valid_message
 
     for message in LineBuffer().messages(data + b"\n"):
-        found = valid_message(message)
-        assert not found or type(found.get("code")) is int or {type(found["rank"]), type(found["pid"])} == {int}
+        result = valid_message(message)
+        assert not result or type(result.get("code")) is int or {type(result["rank"]), type(result["pid"])} == {int}
 
 
 def rank_line(data: bytes) -> None:
@@ -272,9 +272,9 @@ def rank_line(data: bytes) -> None:
         rank.connect(f"\0{line.name}")
         rank.sendall(data[: 1 << 15])
         rank.shutdown(socket.SHUT_WR)
-        heard = line.poll()
+        output = line.poll()
         line.close()
-    assert len(heard) == data[: 1 << 15].count(b"\n")
+    assert len(output) == data[: 1 << 15].count(b"\n")
 
 
 def node_told(data: bytes) -> None:

@@ -62,8 +62,8 @@ def replacement(data: bytes) -> None:
     """A schedule that comes while a job runs; whatever is none is none."""
     from plink.runtime.aggengine.aggregation import parse_replacement
 
-    found = parse_replacement(data, 4)
-    assert found is None or found.ranks == 4
+    result = parse_replacement(data, 4)
+    assert result is None or result.ranks == 4
 
 
 def job_agents(data: bytes) -> None:
@@ -117,13 +117,13 @@ def metadata(data: bytes) -> None:
         for service, most in ((asked.Aws(), 120.0), (asked.Gcp(), 30.0), (asked.Azure(), 900.0)):
             line = asked.Line("127.0.0.1", 1)
             for _ in range(2):
-                found, why = {}, ""
+                result, reason = {}, ""
                 try:
-                    found = service.ask(line)
+                    result = service.ask(line)
                 except asked.Senseless as error:
-                    why = str(error)
-                assert all(0 <= notice.seconds <= most for notice in found.values())
-                assert all(text.isprintable() for text in (why, *(notice.why for notice in found.values())))
+                    reason = str(error)
+                assert all(0 <= notice.seconds <= most for notice in result.values())
+                assert all(text.isprintable() for text in (reason, *(notice.why for notice in result.values())))
 
 
 EVERY: tuple[Callable[[bytes], Any], ...] = (

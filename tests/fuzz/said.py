@@ -35,9 +35,9 @@ class Said:
             self._messages.append(AgentMessage(host, {"type": "done", "task": body["task"], **good}))
             return
         with contextlib.suppress(ValueError, RecursionError, IndexError):
-            said = json.loads(self._lines.pop(0))
-            if isinstance(said, dict):
-                self._messages.append(AgentMessage(host, {"type": "done", "task": body["task"], **said}))
+            message = json.loads(self._lines.pop(0))
+            if isinstance(message, dict):
+                self._messages.append(AgentMessage(host, {"type": "done", "task": body["task"], **message}))
 
     def receive(self, timeout_s: float) -> AgentMessage | None:
         """The next message; time passes where there is none."""
@@ -78,8 +78,8 @@ def controllers_said(data: bytes) -> None:
         line = AgentStdioChannel(1.0, read, theirs)
         with contextlib.suppress(ControllerLost):
             for _ in range(_MOST_ANSWERS):
-                told = line.receive(0.0)
-                assert told is None or isinstance(told, dict)
+                messages = line.receive(0.0)
+                assert messages is None or isinstance(messages, dict)
     finally:
         for descriptor in (read, out, theirs):
             os.close(descriptor)
@@ -89,12 +89,12 @@ def rank_said(data: bytes) -> None:
     """Autotune's daemon says what it does not understand, once, and goes on."""
     from runners.autotune.daemon import Daemon
 
-    told: list[str] = []
-    daemon = Daemon(_assignment(), None, told.append, clock=lambda: 1.0)
+    messages: list[str] = []
+    daemon = Daemon(_assignment(), None, messages.append, clock=lambda: 1.0)
     for line in data.decode("utf-8", "replace").split("\n")[:_MOST_ANSWERS]:
         for answer in daemon.answer_line(line):
             assert set(json.loads(answer)) == {"epoch", "plan"}
-    assert all("\n" not in line for line in told)
+    assert all("\n" not in line for line in messages)
 
 
 @cache

@@ -68,7 +68,7 @@ class Crewmates:
     def send(self, host: str, **body: Any) -> None:
         """To one; of an archive's pieces, which go ahead of answers, h0 says what it should."""
         if host == "h1" or body["method"] == "upload_part":
-            self._messages += [AgentMessage(host, said) for said in answers(HOSTS.names.index(host), body)]
+            self._messages += [AgentMessage(host, message) for message in answers(HOSTS.names.index(host), body)]
         elif body["method"] != "extract" or not self._unpacked:
             self._unpacked |= body["method"] == "extract"
             for _ in body.get("ranks", (None,)):
@@ -76,12 +76,12 @@ class Crewmates:
 
     def _say_next(self) -> None:
         if self._lines and not self._gone:
-            said, why = heard(self._lines.pop(0), AGENT_MESSAGES)
-            if said is not None:
-                self._messages.append(AgentMessage("h0", said))
-            elif why:
+            message, reason = heard(self._lines.pop(0), AGENT_MESSAGES)
+            if message is not None:
+                self._messages.append(AgentMessage("h0", message))
+            elif reason:
                 self._gone = True
-                self._messages.append(AgentMessage("h0", None, HostError("h0", f"its agent is gone: {why}")))
+                self._messages.append(AgentMessage("h0", None, HostError("h0", f"its agent is gone: {reason}")))
 
     def receive(self, timeout_s: float) -> AgentMessage | None:
         """The next message; where there is none h0 says something unasked, and time passes."""
@@ -117,7 +117,7 @@ def answers(host: int, body: dict[str, Any]) -> list[dict[str, Any]]:
         ]
     prepared = {"argv": ["python3", "t.py"], "workdir": "/", "interface": "eth0", "address": f"10.0.0.{host + 1}",
                 "port": 4000, "versions": None, "problems": []}  # fmt: skip
-    said: dict[str, dict[str, Any]] = {
+    message: dict[str, dict[str, Any]] = {
         "begin": {"type": "ready", "address": f"10.0.0.{host + 1}", **me},
         "has_digest": {"type": "digest", "path": None},
         "upload_part": {"type": "part_stored", "bytes": 10},
@@ -128,7 +128,7 @@ def answers(host: int, body: dict[str, Any]) -> list[dict[str, Any]]:
         "close_listener": {"type": "listener_closed"},
         "stacks": {"type": "stacks"},
     }
-    return [said[body["method"]]] if body["method"] in said else []
+    return [message[body["method"]]] if body["method"] in message else []
 
 
 @cache
@@ -156,9 +156,9 @@ def agents_said(data: bytes) -> None:
 
 def nodes_said(data: bytes) -> None:
     """Lines of a host's number and what it says: the controller goes on, or ends the job with a reason."""
-    said: list[dict[str, Any]] = []
+    output: list[dict[str, Any]] = []
     now = 0.0
-    controller = Controller(said.append, settings(), 1, lambda: now)
+    controller = Controller(output.append, settings(), 1, lambda: now)
     controller.handle(events.JobStarted(tuple(members())))
     for line in data.split(b"\n")[:_MOST]:
         number, _, words = line.partition(b" ")
@@ -173,18 +173,18 @@ def nodes_said(data: bytes) -> None:
         if message is None:
             continue
         if isinstance(message, Hello | OtherVersion):
-            told = refuse([Member(host, f"h{host}", "reliable", 1, hello=message)])
-            assert told is None or len(told) < 1000
+            messages = refuse([Member(host, f"h{host}", "reliable", 1, hello=message)])
+            assert messages is None or len(messages) < 1000
             continue
         if isinstance(message, Answer):
-            sent = [one["request"]["id"] for one in said if one["type"] == "send" and one["host"] == host]
+            sent = [item["request"]["id"] for item in output if item["type"] == "send" and item["host"] == host]
             waits = [number for number in sent if number is not None]
             if waits and message.id not in waits:
                 message = structs.replace(message, id=waits[-1])
         controller.handle(events.HostMessage(host, message))
         controller.tick()
     json.dumps(status(controller.state, now))
-    json.dumps(said)
+    json.dumps(output)
 
 
 def settings() -> Settings:

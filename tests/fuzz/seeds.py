@@ -252,13 +252,13 @@ def _lab() -> dict[str, Any]:
 def _launched(report: dict[str, Any]) -> bytes:
     from runners.launchers.frames import ERR, EXIT, OUT, REPORT, encode_frame
 
-    said = [
+    message = [
         encode_frame(REPORT, json.dumps({"rank": 0} | report).encode()),
         encode_frame(OUT, b"[hello]\n"),
         encode_frame(ERR, b"x\n"),
     ]
-    said.append(encode_frame(EXIT, json.dumps({"code": 3, "last_lines": ["x"]}).encode()))
-    return b"".join(b"0: " + one for one in said) + b"srun: error: n: task 4: Exited with exit code 7\n"
+    message.append(encode_frame(EXIT, json.dumps({"code": 3, "last_lines": ["x"]}).encode()))
+    return b"".join(b"0: " + item for item in message) + b"srun: error: n: task 4: Exited with exit code 7\n"
 
 
 def _stamp() -> tuple[bytes, ...]:
@@ -286,11 +286,11 @@ def _job_agents() -> tuple[bytes, ...]:
         {"method": method} for method in ("begin", "has_digest", "extract", "set_up", "open_listener")
     ]
     words += [{"method": "close_listener"}, {"method": "start", "ranks": [{"rank": 0}, {"rank": 1}]}, {"method": "go"}]
-    said = [answer for word in words for answer in answers(0, word)]
+    message = [answer for word in words for answer in answers(0, word)]
     return (
-        _lines(*said, {"type": "exited", "rank": 1, "code": 0}),
-        _lines(*said, {"type": "line", "text": "{}"}, {"type": "exited", "rank": 1, "code": 3}, {"type": "stacks"}),
-        _lines(*said[:4], {"type": "failed", "error": "no"}),
+        _lines(*message, {"type": "exited", "rank": 1, "code": 0}),
+        _lines(*message, {"type": "line", "text": "{}"}, {"type": "exited", "rank": 1, "code": 3}, {"type": "stacks"}),
+        _lines(*message[:4], {"type": "failed", "error": "no"}),
     )
 
 

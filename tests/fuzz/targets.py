@@ -365,8 +365,8 @@ def given(data: bytes) -> None:
     from runners.launchers.environment_passthrough import VARIABLE, unpack_environment
 
     os.environ[VARIABLE] = _text(data).replace("\0", "0")
-    found = unpack_environment()
-    assert found is None or all(isinstance(value, str) for value in found.values())
+    result = unpack_environment()
+    assert result is None or all(isinstance(value, str) for value in result.values())
 
 
 def squeue(data: bytes) -> None:

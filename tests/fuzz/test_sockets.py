@@ -38,13 +38,13 @@ def free_port() -> int:
 def heard(line: socket.socket) -> bytes:
     """All that it is told until it is hung up on."""
     line.settimeout(20)
-    said = b""
+    message = b""
     try:
         while data := line.recv(1 << 16):
-            said += data
+            message += data
     except ConnectionResetError:
         pass
-    return said
+    return message
 
 
 def pod(group: int) -> dict[str, Any]:
@@ -75,8 +75,8 @@ def test_pods_meet_whatever_a_stranger_says(words: bytes) -> None:
 
 
 def test_the_gate_opens_for_ranks_and_says_nothing_to_others() -> None:
-    port, found = free_port(), list[str | None]()
-    keeper = threading.Thread(target=lambda: found.append(serve_barrier("127.0.0.1", port, "token", 1)))
+    port, result = free_port(), list[str | None]()
+    keeper = threading.Thread(target=lambda: result.append(serve_barrier("127.0.0.1", port, "token", 1)))
     keeper.start()
     strangers = []
     for words in (b"", b"token 2\n", b"y" * 5000, b"\0"):
@@ -89,7 +89,7 @@ def test_the_gate_opens_for_ranks_and_says_nothing_to_others() -> None:
         strangers[-1].sendall(words)
     assert wait_at_barrier("127.0.0.1", port, "token", 1) is None
     keeper.join()
-    assert found == [None]
+    assert result == [None]
     assert [heard(stranger) for stranger in strangers] == [b""] * 4
     for stranger in strangers:
         stranger.close()
@@ -109,8 +109,8 @@ def test_a_job_answers_requests_after_any_bytes(hub: str, words: bytes) -> None:
     with socket.socket(socket.AF_UNIX) as line:
         line.connect(hub)
         line.sendall(words + b"\n")
-        said = heard(line)
-    assert said == b"" or "wish" in json.loads(said)
+        message = heard(line)
+    assert message == b"" or "wish" in json.loads(message)
     assert ask(hub, {"method": "status"}) == {"wish": {"method": "status"}}
 
 
@@ -138,19 +138,19 @@ def test_a_job_that_ends_hangs_up_on_who_waits_for_an_answer() -> None:
     """At once: whoever asked need not wait for as long as an answer may take."""
     heard_of = threading.Event()
     asking = ControlSocket(lambda wish, answer: heard_of.set())
-    found: list[str] = []
+    result: list[str] = []
 
     def wait() -> None:
         with pytest.raises(PlinkError) as error:
             ask(asking.name, {"method": "add"})
-        found.append(str(error.value))
+        result.append(str(error.value))
 
     thread = threading.Thread(target=wait)
     thread.start()
     assert heard_of.wait(20)
     asking.close()
     thread.join(20)
-    assert found == ["the job ended before it answered"]
+    assert result == ["the job ended before it answered"]
 
 
 def test_a_job_that_is_out_of_files_answers_when_there_are_some_again(hub: str) -> None:

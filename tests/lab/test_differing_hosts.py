@@ -79,8 +79,8 @@ def test_a_script_that_is_missing_on_one_host(small_lab: Lab, tmp_path: Path) ->
     write_script(project, TOUCH)
     third = small_lab.hosts.names[2]
     with mounted(small_lab, third, "-t", "tmpfs", "plink-test", at=project):
-        said = refused(tmp_path, "project/train.py")
-    assert said == f"{third}: no such file: {tmp_path}/project/train.py; nothing was run"
+        message = refused(tmp_path, "project/train.py")
+    assert message == f"{third}: no such file: {tmp_path}/project/train.py; nothing was run"
     assert plink(*LAUNCH, "project/train.py", cwd=tmp_path).returncode == 0
     assert len(ran(tmp_path)) == 4
 
@@ -92,10 +92,10 @@ def test_a_folder_that_is_missing_on_one_host(small_lab: Lab, tmp_path: Path) ->
     write_script(project, TOUCH)
     second = small_lab.hosts.names[1]
     with mounted(small_lab, second, "-t", "tmpfs", "plink-test", at=project.parent):
-        said = refused(tmp_path, "--workdir", str(project), "train.py")
-    assert said.startswith(f"{second}: no such folder: {project}; ")
-    assert said.endswith("; nothing was run")
-    assert not any(name in said for name in small_lab.hosts.names if name != second)
+        message = refused(tmp_path, "--workdir", str(project), "train.py")
+    assert message.startswith(f"{second}: no such folder: {project}; ")
+    assert message.endswith("; nothing was run")
+    assert not any(name in message for name in small_lab.hosts.names if name != second)
 
 
 @pytest.mark.parametrize(

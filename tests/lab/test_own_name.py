@@ -59,10 +59,10 @@ def as_seen_there(lab: Lab) -> Hosts:
 def test_it_is_probed(small_lab: Lab, connector: SshConnector) -> None:
     hosts = as_seen_there(small_lab)
     with kernel.inside(small_lab.blueprint.namespace(hosts.names[0])):
-        found = measure_all(hosts, connector, ProbeSettings(count=60), ProbeProgress(), time.monotonic)
-    assert found.errors == {}
-    assert (found.latency[~np.eye(2, dtype=bool)] > 0).all()
-    addresses = [machine["address"] for machine in found.machines if machine is not None]
+        result = measure_all(hosts, connector, ProbeSettings(count=60), ProbeProgress(), time.monotonic)
+    assert result.errors == {}
+    assert (result.latency[~np.eye(2, dtype=bool)] > 0).all()
+    addresses = [machine["address"] for machine in result.machines if machine is not None]
     assert addresses == [host.address for host in small_lab.hosts.members[:2]]
 
 

@@ -242,7 +242,7 @@ def test_a_second_probe_of_the_same_hosts_is_refused_and_the_first_goes_on(
     assert not (second / "n.json").exists()
     partly(probe(small_lab, second, *QUICK))
     assert holes(document(second)) == of(names[:2], names)
-    assert all("another plink probe is running on it" in why for why in reasons(document(second)))
+    assert all("another plink probe is running on it" in reason for reason in reasons(document(second)))
     assert running.process.poll() is None, "the first probe was to outlast the others"
     succeeded(finished(running))
     assert holes(document(tmp_path)) == set()

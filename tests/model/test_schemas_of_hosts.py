@@ -72,8 +72,8 @@ class Examined(FakeFleet):
             super().send(host, **body)
         elif host != "h7":
             ports = {"port": 1, "tcp_port": 2, "ssh_port": 22}
-            said = {"address": f"10.0.0.{host[1:]}", "stamps": host != "h1", "python": "3.11.2", **ports}
-            self.post(0.1, AgentMessage(host, {"type": "ready", **host_identity(), "boot_id": host, **said}))
+            message = {"address": f"10.0.0.{host[1:]}", "stamps": host != "h1", "python": "3.11.2", **ports}
+            self.post(0.1, AgentMessage(host, {"type": "ready", **host_identity(), "boot_id": host, **message}))
 
     def _answer(self, host: str, body: Document) -> tuple[float, Document]:
         if body["method"] == "inspect":

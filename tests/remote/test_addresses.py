@@ -83,9 +83,9 @@ def test_launchers_that_do_not_say_where_they_came_in(host: pytest.MonkeyPatch, 
 
 @pytest.mark.parametrize("asked", ["pod-0", PUBLIC])
 def test_one_of_several_addresses_is_not_guessed(asked: str) -> None:
-    with pytest.raises(OSError, match=f"which of {OWN}, {SECOND} do others reach this host at") as told:
+    with pytest.raises(OSError, match=f"which of {OWN}, {SECOND} do others reach this host at") as messages:
         reachable_address(asked, ["pod-1"])
-    assert "address=..." in str(told.value)
+    assert "address=..." in str(messages.value)
 
 
 def test_where_all_are_on_one_machine_loopback_stays(host: pytest.MonkeyPatch) -> None:
@@ -104,10 +104,10 @@ def test_a_host_without_a_network(host: pytest.MonkeyPatch) -> None:
 
 def test_names_that_mean_nothing_are_given_up_soon(host: pytest.MonkeyPatch) -> None:
     """Each may take seconds."""
-    asked: list[str] = []
+    request: list[str] = []
 
     def unknown(name: str, *_: object, **__: object) -> list[Any]:
-        asked.append(name)
+        request.append(name)
         raise socket.gaierror(-2, "Name or service not known")
 
     host.setattr(socket, "getaddrinfo", unknown)
@@ -115,7 +115,7 @@ def test_names_that_mean_nothing_are_given_up_soon(host: pytest.MonkeyPatch) -> 
         "127.0.0.1",
         "no route to nobody-0: Name or service not known",
     )
-    assert len(asked) == 3
+    assert len(request) == 3
 
 
 @pytest.mark.parametrize("name", ["a..b", f"{'x' * 64}.example"])

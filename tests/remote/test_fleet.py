@@ -52,11 +52,11 @@ def test_every_agent_is_told_and_heard(children: Callable[..., ChildHosts]) -> N
         assert len(counted) == 3
         assert sorted(fleet.alive) == ["a", "b", "c"]
         fleet.send_all(method="say", text="zwölf\n")
-        heard = {message.host: message.body for message in (hear(fleet) for _ in HOSTS)}
-        assert {host: body["said"] for host, body in heard.items() if body} == {
+        output = {message.host: message.body for message in (hear(fleet) for _ in HOSTS)}
+        assert {host: body["said"] for host, body in output.items() if body} == {
             name: {"method": "say", "text": "zwölf\n"} for name in ("a", "b", "c")
         }
-        assert len({body["pid"] for body in heard.values() if body}) == 3
+        assert len({body["pid"] for body in output.values() if body}) == 3
         fleet.send("b", method="say", text="only you")
         assert hear(fleet).host == "b"
         assert fleet.receive(0.0) is None

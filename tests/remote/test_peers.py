@@ -15,14 +15,14 @@ def test_few_hosts_are_told_of_all_others(n: int) -> None:
 def test_many_hosts_are_told_of_a_few(n: int) -> None:
     """From all over the list: what is sent grows as the hosts do, not as their pairs."""
     hosts = [f"host-{i:04}" for i in range(n)]
-    told = sample_peers(hosts)
-    assert list(told) == hosts
-    for own, peers in told.items():
+    messages = sample_peers(hosts)
+    assert list(messages) == hosts
+    for own, peers in messages.items():
         assert 4 <= len(peers) <= 8
         assert len(set(peers)) == len(peers)
         assert own not in peers
-    assert told[hosts[-1]][0] == hosts[0]
-    assert max(told[hosts[0]]) >= hosts[n // 2]
+    assert messages[hosts[-1]][0] == hosts[0]
+    assert max(messages[hosts[0]]) >= hosts[n // 2]
 
 
 def test_hosts_at_one_address_are_told_of_others_or_of_it() -> None:

@@ -24,13 +24,13 @@ def test_they_reach_every_rank_unchanged(tmp_path: Path) -> None:
     words = [word for words in ARGUMENTS.values() for word in words]
     mine = "it's $(touch gotcha)\n" + os.fsdecode(b"\xff")
     expected = [os.fsencode(word).hex() for word in [*words, mine]]
-    for asked in (["launch", "--runner", "local", "--slots", "2", "--env", f"MINE={mine}", "tell.py", *words],
+    for request in (["launch", "--runner", "local", "--slots", "2", "--env", f"MINE={mine}", "tell.py", *words],
                   ["runs", "rerun", "last"]):  # fmt: skip
-        done = typed(*asked, cwd=tmp_path)
+        done = typed(*request, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-        said = sorted(done.stdout.splitlines())
-        assert [line[:4] for line in said] == ["[0] ", "[1] "]
-        assert [json.loads(line[4:]) for line in said] == [expected, expected]
+        message = sorted(done.stdout.splitlines())
+        assert [line[:4] for line in message] == ["[0] ", "[1] "]
+        assert [json.loads(line[4:]) for line in message] == [expected, expected]
     assert not (tmp_path / "gotcha").exists()
 
 

@@ -90,8 +90,8 @@ def test_a_blueprint_is_kept_in_a_file(settings: Settings) -> None:
 
 def test_labs_side_by_side_have_namespaces_of_their_own() -> None:
     """Also where one name is the beginning of another."""
-    one, other = draw(Settings("a")), draw(Settings("a-1"))
-    assert one.namespace("core") == "plink.a.core"
+    item, other = draw(Settings("a")), draw(Settings("a-1"))
+    assert item.namespace("core") == "plink.a.core"
     assert not other.namespace("core").startswith("plink.a.")
 
 

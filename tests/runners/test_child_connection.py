@@ -82,8 +82,8 @@ def test_a_step_of_the_job_that_has_the_node(
     if own is not None:
         monkeypatch.setenv("SLURM_JOB_ID", own)
     assert answers(StepConnector(), "n1") == {}
-    asked, ran = (line for line in calls.read_text().splitlines() if line.startswith(("squeue ", "srun ")))
-    assert f"--user={os.getuid()} --nodelist=n1" in asked
+    request, ran = (line for line in calls.read_text().splitlines() if line.startswith(("squeue ", "srun ")))
+    assert f"--user={os.getuid()} --nodelist=n1" in request
     # What a job that plink runs in was given is not for others; where Slurm is, is. And nobody came
     # to the node by the connection of whoever typed this.
     assert (calls.parent / "variables").read_text().split() == ["SLURM_CONF=/etc/s.conf"]
@@ -108,8 +108,8 @@ def test_a_pod(calls: Path) -> None:
 
 def test_a_pod_that_is_not_there(calls: Path) -> None:
     """kubectl says why."""
-    why = 'no agent could be started: Error from server (NotFound): pods "gone" not found'
-    assert str(answers(ExecConnector(), "gone")["gone"]) == f"gone: {why}"
+    reason = 'no agent could be started: Error from server (NotFound): pods "gone" not found'
+    assert str(answers(ExecConnector(), "gone")["gone"]) == f"gone: {reason}"
 
 
 def test_a_pod_without_python(calls: Path) -> None:

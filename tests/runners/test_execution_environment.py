@@ -94,8 +94,8 @@ def test_an_interpreter_that_cannot_be_started(tmp_path: Path) -> None:
     for name, text in (("broken", "#!/no/such/interpreter\n"), ("silent", "#!/bin/sh\nexit 3\n")):
         (tmp_path / name).write_text(text)
         os.chmod(tmp_path / name, 0o755)
-    found = ask("train.py", pythons=["./broken"], workdirs=[str(tmp_path)])["problems"]
-    assert found == [f"cannot start {tmp_path}/./broken: No such file or directory"]
+    result = ask("train.py", pythons=["./broken"], workdirs=[str(tmp_path)])["problems"]
+    assert result == [f"cannot start {tmp_path}/./broken: No such file or directory"]
     here = ask("train.py", pythons=["./silent"], workdirs=[str(tmp_path)])
     assert (here["versions"], here["problems"]) == (None, [])
 

@@ -55,13 +55,13 @@ def test_arguments_reach_a_python_file_unchanged(jobs: ChildJobs) -> None:
 
 def test_ranks_are_given_what_torchrun_gives(jobs: ChildJobs) -> None:
     assert jobs.python(PRINT_ENVIRONMENT, slots=3).exit_code == 0
-    found = [json.loads(jobs.lines(rank)[0]) for rank in range(3)]
-    for rank, env in enumerate(found):
+    result = [json.loads(jobs.lines(rank)[0]) for rank in range(3)]
+    for rank, env in enumerate(result):
         same = {"WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "3", "GROUP_RANK": "0", "GROUP_WORLD_SIZE": "1"}
         own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
         peers = {"MASTER_ADDR": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "=lo"}
         assert env | same | own | peers | {"OMP_NUM_THREADS": "1"} == env
-    (port,) = {env["MASTER_PORT"] for env in found}
+    (port,) = {env["MASTER_PORT"] for env in result}
     with socket.socket() as rendezvous:
         rendezvous.bind(("127.0.0.1", int(port)))
 

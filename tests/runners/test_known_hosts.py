@@ -49,9 +49,9 @@ PATTERNS = [
 
 
 def test_names_are_patterns(tmp_path: Path) -> None:
-    found = [(names, host, noted(host, f"{names} {KEYS[0]} a comment\n", tmp_path) == KEYS[:1])
+    result = [(names, host, noted(host, f"{names} {KEYS[0]} a comment\n", tmp_path) == KEYS[:1])
              for names, host, _ in PATTERNS]  # fmt: skip
-    assert found == PATTERNS
+    assert result == PATTERNS
 
 
 def test_all_keys_of_a_host_count(tmp_path: Path) -> None:

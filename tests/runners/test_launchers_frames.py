@@ -15,11 +15,11 @@ def test_frames_survive_cuts(printed: list[tuple[str, bytes]], cuts: list[int]) 
     """Cut anywhere, with ends of line added at each cut and those of the frames lost or kept."""
     text = b"".join(encode_frame(kind, data) for kind, data in printed).decode("latin-1")
     places = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
-    frames, found = FrameDecoder(), []
+    frames, result = FrameDecoder(), []
     for start, end in itertools.pairwise(places):
         for line in text[start:end].split("\n"):
-            found += frames.add(line)
-    assert [(kind, data.encode("latin-1")) for kind, data in found] == printed
+            result += frames.add(line)
+    assert [(kind, data.encode("latin-1")) for kind, data in result] == printed
 
 
 @given(st.binary(max_size=300))

@@ -100,10 +100,10 @@ def test_whose_mpirun(
     """They share the name."""
     program(tmp_path, f"echo '{said}'")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    found = mpirun(connector)
-    assert isinstance(found, Mpich if version is None else OpenMpi)
-    assert found.command(HOSTS, JOB, tmp_path, ()).argv[0] == "mpirun"
-    assert ("--prtemca" in found.command(HOSTS, JOB, tmp_path, ()).argv) == (version == 5)
+    result = mpirun(connector)
+    assert isinstance(result, Mpich if version is None else OpenMpi)
+    assert result.command(HOSTS, JOB, tmp_path, ()).argv[0] == "mpirun"
+    assert ("--prtemca" in result.command(HOSTS, JOB, tmp_path, ()).argv) == (version == 5)
 
 
 def test_no_mpirun_or_a_stranger(tmp_path: Path, connector: SshConnector, monkeypatch: pytest.MonkeyPatch) -> None:

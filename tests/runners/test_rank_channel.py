@@ -27,11 +27,11 @@ with socket.socket(socket.AF_UNIX) as sock:
 
 def turn(line: RankChannel, number: int, seconds: float = 60.0) -> list[str]:
     """So many lines from the rank."""
-    found, end = [], time.monotonic() + seconds
-    while len(found) < number and time.monotonic() < end:
-        found += line.poll()
+    result, end = [], time.monotonic() + seconds
+    while len(result) < number and time.monotonic() < end:
+        result += line.poll()
         time.sleep(0.001)
-    return found
+    return result
 
 
 def test_lines_both_ways() -> None:
@@ -46,12 +46,12 @@ def test_lines_both_ways() -> None:
     line.send(json.dumps({"late": "y" * 1_000_000}))
     line.send("no JSON")
     line.send("[5]")
-    found: list[dict[str, object]] = []
+    result: list[dict[str, object]] = []
     end = time.monotonic() + 60
-    while len(found) < 2 and time.monotonic() < end:
+    while len(result) < 2 and time.monotonic() < end:
         line.poll()
-        found += rank.received()
-    assert [next(iter(message)) for message in found] == ["early", "late"]
+        result += rank.received()
+    assert [next(iter(message)) for message in result] == ["early", "late"]
     assert rank.received() == []
     rank.close()
     line.poll()

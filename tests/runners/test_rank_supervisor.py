@@ -42,8 +42,8 @@ class Launcher:
     def frames(self, kind: str) -> str:
         """What came out so far."""
         frames = FrameDecoder()
-        found = [frame for line in self._out.read_text().split("\n") for frame in frames.add(line)]
-        return "".join(data for known, data in found if known == kind)
+        result = [frame for line in self._out.read_text().split("\n") for frame in frames.add(line)]
+        return "".join(data for cached, data in result if cached == kind)
 
     def pid(self) -> int:
         """Of the program."""

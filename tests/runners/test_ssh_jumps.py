@@ -86,12 +86,12 @@ def test_waiting_hosts_get_the_jump_hosts_error() -> None:
     """It is not tried once for each of them; whoever comes later tries again."""
     world = World(trouble=ConnectionRefusedError())
     world.ready.clear()
-    heard: list[str] = []
+    output: list[str] = []
 
     def ask() -> None:
         with pytest.raises(JumpError) as caught, ExitStack() as ends:
             world.jumps.tunnel((OUTER, INNER), TARGET, ends)
-        heard.append(f"{caught.value.jump} {type(caught.value.cause).__name__}")
+        output.append(f"{caught.value.jump} {type(caught.value.cause).__name__}")
 
     threads = [threading.Thread(target=ask) for _ in range(3)]
     for thread in threads:
@@ -101,7 +101,7 @@ def test_waiting_hosts_get_the_jump_hosts_error() -> None:
     world.ready.set()
     for thread in threads:
         thread.join(10)
-    assert heard == ["outer ConnectionRefusedError"] * 3
+    assert output == ["outer ConnectionRefusedError"] * 3
     assert world.log == ["+outer through None", "-outer"]
     ask()
     assert len(world.log) == 4

@@ -55,17 +55,17 @@ def settings(name: str, config: paramiko.SSHConfig) -> SshSettings:
 
 
 def test_the_configuration_says_who_and_where(home: Path, config: paramiko.SSHConfig) -> None:
-    found = settings("node-1", config)
-    assert (found.hostname, found.port, found.user) == ("node-1", 2222, "ann")
-    assert found.keys == (str(home / ".ssh" / "cluster"),)
-    assert found.proxy_jump == ("bob@gate:2200", "inner")
+    result = settings("node-1", config)
+    assert (result.hostname, result.port, result.user) == ("node-1", 2222, "ann")
+    assert result.keys == (str(home / ".ssh" / "cluster"),)
+    assert result.proxy_jump == ("bob@gate:2200", "inner")
 
 
 def test_none_is_no_jump(config: paramiko.SSHConfig) -> None:
     """OpenSSH takes the first value it meets, so here the pattern above wins, and only what it left open is filled."""
-    found = settings("node-7", config)
-    assert found.hostname == "10.0.0.7"
-    assert found.proxy_jump == ("bob@gate:2200", "inner")
+    result = settings("node-7", config)
+    assert result.hostname == "10.0.0.7"
+    assert result.proxy_jump == ("bob@gate:2200", "inner")
     assert (
         settings_for(Host("x", "x"), paramiko.SSHConfig.from_text("Host x\n ProxyJump none\n"), None).proxy_jump == ()
     )
@@ -74,16 +74,16 @@ def test_none_is_no_jump(config: paramiko.SSHConfig) -> None:
 def test_the_hosts_file_wins(home: Path, config: paramiko.SSHConfig) -> None:
     (home / "mine").touch()
     host = Host("node-1", "192.0.2.9", user="cem", port=22022, key="~/mine")
-    found = settings_for(host, config, None)
-    assert (found.hostname, found.port, found.user) == ("192.0.2.9", 22022, "cem")
-    assert found.keys == (str(home / "mine"),)
-    assert found.proxy_jump == ("bob@gate:2200", "inner")  # matched by name, as ssh would
+    result = settings_for(host, config, None)
+    assert (result.hostname, result.port, result.user) == ("192.0.2.9", 22022, "cem")
+    assert result.keys == (str(home / "mine"),)
+    assert result.proxy_jump == ("bob@gate:2200", "inner")  # matched by name, as ssh would
 
 
 def test_a_proxy_command_and_only_these_keys(config: paramiko.SSHConfig) -> None:
-    found = settings("tunnel", config)
-    assert found.proxy_command == "nc -X connect tunnel 22"
-    assert found.identities_only
+    result = settings("tunnel", config)
+    assert result.proxy_command == "nc -X connect tunnel 22"
+    assert result.identities_only
 
 
 def test_a_proxy_command_leads_to_where_the_hosts_file_says(home: Path) -> None:
@@ -107,15 +107,15 @@ def test_a_proxy_command_leads_to_where_the_hosts_file_says(home: Path) -> None:
 def test_a_jump_is_a_host_of_its_own(
     jump: str, hostname: str, port: int, user: str | None, config: paramiko.SSHConfig
 ) -> None:
-    found = jump_settings(jump, config)
-    assert (found.hostname, found.port, found.user) == (hostname, port, user or getpass.getuser())
+    result = jump_settings(jump, config)
+    assert (result.hostname, result.port, result.user) == (hostname, port, user or getpass.getuser())
 
 
 def test_a_lab_brings_its_own_identity(config: paramiko.SSHConfig) -> None:
     """Nothing of the user's configuration, keys or agent is used for a lab's host."""
     identity = Identity(key=Path("/lab/key"), known_hosts=Path("/lab/known_hosts"))
-    found = settings_for(Host("node-1", "198.18.1.1", user="root"), config, identity)
-    assert found == SshSettings(
+    result = settings_for(Host("node-1", "198.18.1.1", user="root"), config, identity)
+    assert result == SshSettings(
         "198.18.1.1", 22, "root", ("/lab/key",), (Path("/lab/known_hosts"),), identities_only=True
     )
 
@@ -138,8 +138,8 @@ def test_a_configuration_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_where_a_jump_leads(jump: str, where: tuple[str, int]) -> None:
-    found = jump_settings(jump, paramiko.SSHConfig())
-    assert (found.hostname, found.port) == where
+    result = jump_settings(jump, paramiko.SSHConfig())
+    assert (result.hostname, result.port) == where
 
 
 def test_launchers_of_others_are_told_the_name_of_the_host_key_too(home: Path) -> None:

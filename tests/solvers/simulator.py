@@ -12,10 +12,10 @@ class Wrong(AssertionError):
     """The schedule does not do what its name says."""
 
 
-def must(holds: bool, why: str) -> None:
+def must(holds: bool, reason: str) -> None:
     """:raises Wrong: unless it holds."""
     if not holds:
-        raise Wrong(why)
+        raise Wrong(reason)
 
 
 def simulate(schedule: Schedule, seed: int = 0) -> None:

@@ -20,13 +20,13 @@ PRICES = st.floats(0, 1e4).map(lambda value: round(value, 2))
 @given(st.lists(st.tuples(PRICES, PRICES), min_size=1, max_size=8), st.integers(1, 1000), st.integers(1, 10_000))
 def test_the_envelope_is_cheapest_everywhere(prices: list[tuple[float, float]], low: int, width: int) -> None:
     candidates = [CostLine(f"a{k}", "given", start, slope) for k, (start, slope) in enumerate(prices)]
-    found = envelope(candidates, low, low + width)
-    assert found[0].from_bytes == low
-    assert found[-1].to_bytes == low + width
-    for one, next_ in itertools.pairwise(found):
-        assert one.to_bytes == next_.from_bytes
-        assert one.line.us_per_byte > next_.line.us_per_byte
-    for stretch in found:
+    result = envelope(candidates, low, low + width)
+    assert result[0].from_bytes == low
+    assert result[-1].to_bytes == low + width
+    for item, next_ in itertools.pairwise(result):
+        assert item.to_bytes == next_.from_bytes
+        assert item.line.us_per_byte > next_.line.us_per_byte
+    for stretch in result:
         for at in (stretch.from_bytes, (stretch.from_bytes + stretch.to_bytes) / 2, stretch.to_bytes):
             cheapest = min(line.at(at) for line in candidates)
             assert stretch.line.at(at) == pytest.approx(cheapest, rel=1e-9, abs=1e-6)
@@ -34,19 +34,19 @@ def test_the_envelope_is_cheapest_everywhere(prices: list[tuple[float, float]], 
 
 @given(st.integers(2, 20), st.integers(0, 99), st.sampled_from(["alpha-beta", "contention"]))
 def test_a_price_is_a_line_in_the_size(n: int, seed: int, model: str) -> None:
-    found, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
+    result, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
     algorithms = {"ring": Options(), "halving-doubling": Options(), "flat": Options(), "tree": Options(fan_out=3)}
-    for line in cost_lines(found, {"given": order}, algorithms, model)[0]:
+    for line in cost_lines(result, {"given": order}, algorithms, model)[0]:
         for size in (1.0, 64e3, 3e9):
-            price = pricing_for(line.algo, n, algorithms[line.algo], found, size, model)
+            price = pricing_for(line.algo, n, algorithms[line.algo], result, size, model)
             assert line.at(size) == pytest.approx(price(order), rel=1e-6, abs=1e-6)
 
 
 def test_what_does_not_fit_is_left_out_with_the_reason() -> None:
-    found, left_out = cost_lines(
+    result, left_out = cost_lines(
         fabric(6), {"given": np.arange(6)}, {"ring": Options(), "bcube": Options()}, "contention"
     )
-    assert {line.algo for line in found} == {"ring"}
+    assert {line.algo for line in result} == {"ring"}
     assert "power of 2" in left_out["bcube"]
     with pytest.raises(UsageError, match="ignores sizes"):
         cost_lines(fabric(6), {"given": np.arange(6)}, {"ring": Options()}, "latency")
@@ -56,8 +56,8 @@ def test_what_does_not_fit_keeps_nothing_else_out() -> None:
     """Whichever comes first: every algorithm that fits is there, in every order."""
     orders = {"given": np.arange(6), "back": np.arange(6)[::-1]}
     algorithms = {"bcube": Options(), "ring": Options(), "2lha": Options(), "flat": Options()}
-    found, left_out = cost_lines(fabric(6), orders, algorithms, "contention")
-    assert [(line.algo, line.family) for line in found] == [
+    result, left_out = cost_lines(fabric(6), orders, algorithms, "contention")
+    assert [(line.algo, line.family) for line in result] == [
         ("ring", "given"), ("ring", "back"), ("flat", "given"), ("flat", "back"),
     ]  # fmt: skip
     assert left_out.keys() == {"bcube", "2lha"}

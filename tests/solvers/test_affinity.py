@@ -33,8 +33,8 @@ def test_paia_is_the_three_loops(n: int, seed: int, true_values: int, values: in
     measured = random_costs(n, seed, high=values) + np.triu(random_costs(n, seed + 1, high=3))
     measured[rng.random((n, n)) < holes] = np.nan
     truth = random_costs(n, seed + 2, high=true_values)
-    found, expected = paia(measured, truth), by_loops(measured, truth)
-    assert (math.isnan(found) and math.isnan(expected)) or found == pytest.approx(expected)
+    result, expected = paia(measured, truth), by_loops(measured, truth)
+    assert (math.isnan(result) and math.isnan(expected)) or result == pytest.approx(expected)
 
 
 @given(st.lists(st.integers(1, 5), min_size=2, max_size=4), st.integers(0, 99))
@@ -42,9 +42,9 @@ def test_distances_that_rank_as_the_truth_does_are_right(sizes: list[int], seed:
     truth, _ = racks(sizes, seed, near=0.0, far=3.0)
     rtt, _ = racks(sizes, seed)
     noise = np.random.default_rng(seed).uniform(0.9, 1.1, rtt.shape)
-    found = paia(rtt * noise, truth)
-    assert math.isnan(found) if max(sizes) == 1 else found == 1.0
-    if not math.isnan(found):
+    result = paia(rtt * noise, truth)
+    assert math.isnan(result) if max(sizes) == 1 else result == 1.0
+    if not math.isnan(result):
         assert paia(-rtt, truth) == 0.0
 
 

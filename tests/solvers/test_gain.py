@@ -13,35 +13,35 @@ FIGURES = st.lists(st.floats(0.01, 1e6), min_size=2, max_size=8)
 
 
 def test_twice_as_fast_every_time() -> None:
-    found = paired_gain([4.0, 6.0, 2.0], [2.0, 3.0, 1.0])
-    assert found.gain == pytest.approx(2.0)
-    assert (found.low, found.high) == (pytest.approx(2.0), pytest.approx(2.0))
+    result = paired_gain([4.0, 6.0, 2.0], [2.0, 3.0, 1.0])
+    assert result.gain == pytest.approx(2.0)
+    assert (result.low, result.high) == (pytest.approx(2.0), pytest.approx(2.0))
     assert paired_gain([4.0, 6.0], [2.0, 3.0], higher_is_better=True).gain == pytest.approx(0.5)
 
 
 def test_one_pair_tells_nothing_of_the_spread() -> None:
-    found = paired_gain([3.0], [2.0])
-    assert (found.gain, found.low, found.high) == (pytest.approx(1.5), None, None)
+    result = paired_gain([3.0], [2.0])
+    assert (result.gain, result.low, result.high) == (pytest.approx(1.5), None, None)
 
 
 def test_the_interval_is_students() -> None:
     """Two pairs, ratios 1 and e: mean 1/2, standard error 1/2, and t of one degree of freedom is 12.706."""
-    found = paired_gain([1.0, math.e], [1.0, 1.0])
-    assert found.low is not None
-    assert found.high is not None
-    assert math.log(found.low) == pytest.approx(0.5 - 12.7062 / 2, rel=1e-4)
-    assert math.log(found.high) == pytest.approx(0.5 + 12.7062 / 2, rel=1e-4)
+    result = paired_gain([1.0, math.e], [1.0, 1.0])
+    assert result.low is not None
+    assert result.high is not None
+    assert math.log(result.low) == pytest.approx(0.5 - 12.7062 / 2, rel=1e-4)
+    assert math.log(result.high) == pytest.approx(0.5 + 12.7062 / 2, rel=1e-4)
 
 
 @given(FIGURES, st.data())
 def test_the_other_way_round_it_is_the_inverse(first: list[float], data: st.DataObject) -> None:
     second = data.draw(st.lists(st.floats(0.01, 1e6), min_size=len(first), max_size=len(first)))
-    one, other = paired_gain(first, second), paired_gain(second, first)
-    assert one.gain == pytest.approx(1 / other.gain)
-    assert one.low is not None
+    item, other = paired_gain(first, second), paired_gain(second, first)
+    assert item.gain == pytest.approx(1 / other.gain)
+    assert item.low is not None
     assert other.high is not None
-    assert one.low == pytest.approx(1 / other.high)
-    assert one.low <= one.gain * (1 + 1e-12)
+    assert item.low == pytest.approx(1 / other.high)
+    assert item.low <= item.gain * (1 + 1e-12)
 
 
 def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
@@ -50,10 +50,10 @@ def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
         second = generator.lognormal(0, 0.3, 5)
         drift = generator.lognormal(0, 1, 5)  # which both runs of a pair see
         first = 1.4 * drift * generator.lognormal(0, 0.1, 5)
-        found = paired_gain(list(first), list(drift * second))
-        assert found.low is not None
-        assert found.high is not None
-        held += found.low <= 1.4 <= found.high
+        result = paired_gain(list(first), list(drift * second))
+        assert result.low is not None
+        assert result.high is not None
+        held += result.low <= 1.4 <= result.high
     assert 930 <= held <= 970
 
 

@@ -42,8 +42,8 @@ def train(
 
     :raises PlinkError: the program's result could not be kept.
     """
-    if app.result_file and (why := unwritable(app.result_file)):
-        raise PlinkError(why)
+    if app.result_file and (reason := unwritable(app.result_file)):
+        raise PlinkError(reason)
     config = StoreConfig(job_layout(app, partitions), RunKeys.make(), rule or BSP())
     with contextlib.ExitStack() as closing:
         serving = [closing.enter_context(contextlib.closing(Server(config))) for _ in range(servers)]

@@ -224,11 +224,11 @@ class Node:
 
     def _on_disk(self) -> tuple[SavedCheckpoint | None, SavedCheckpoint | None]:
         """Checkpoints that can be read here: the one that the job was told to go on from, and its own latest."""
-        found = (
+        result = (
             latest(Path(self._restore)) if self._restore else None,
             latest(Path(self._checkpoints), self._job) if self._checkpoints else None,
         )
-        saved, own = (None if one is None else SavedCheckpoint(**one) for one in found)
+        saved, own = (None if item is None else SavedCheckpoint(**item) for item in result)
         return saved, own
 
     def roll_back(self, request: r.RollBack) -> None:
@@ -317,14 +317,14 @@ class Node:
         backs: dict[int, tuple[int, ...]] = {}
         gave: dict[int, tuple[int, ...]] = {}
         era, number = self.workers.era, max([self._number, *(owner.epoch for owner in self._owners.values())])
-        for one in self.server.status():
-            era, number = max(era, one.era), max(number, one.epoch, one.era)
-            if one.role == Role.SERVING.value:
-                serves[one.partition] = one.epoch
-            if one.role in (Role.SERVING.value, Role.BACKUP.value):
-                backs[one.partition] = one.clocks
-            if one.role == Role.UNSURE.value:
-                gave[one.partition] = one.clocks
+        for item in self.server.status():
+            era, number = max(era, item.era), max(number, item.epoch, item.era)
+            if item.role == Role.SERVING.value:
+                serves[item.partition] = item.epoch
+            if item.role in (Role.SERVING.value, Role.BACKUP.value):
+                backs[item.partition] = item.clocks
+            if item.role == Role.UNSURE.value:
+                gave[item.partition] = item.clocks
         saved, own = self._on_disk()
         return HostReport(
             serves=serves, backs=backs, gave=gave, era=era, number=number, loaded=tuple(self._loaded.here()),
@@ -339,10 +339,10 @@ class Node:
             unmark(Path(self._checkpoints), self._job)
         self._ending = True
 
-    def _refused(self, why: str) -> None:
+    def _refused(self, reason: str) -> None:
         """Whoever knocks for days is not told of each time."""
         if next(self._refusals) < _REFUSALS:
-            self._send(Log(f"a connection to its server was closed: {why}"))
+            self._send(Log(f"a connection to its server was closed: {reason}"))
 
     # What runs beside.
 
@@ -358,10 +358,10 @@ class Node:
         """Tell what has changed of partitions."""
         while not self._ending:
             changed = {}
-            for one in self.server.status():
-                now = (one.role, one.era, one.epoch, one.clocks[-1] if one.clocks else -1, one.pushed)
-                if self._told.get(one.partition) != now:
-                    self._told[one.partition] = changed[one.partition] = now
+            for item in self.server.status():
+                now = (item.role, item.era, item.epoch, item.clocks[-1] if item.clocks else -1, item.pushed)
+                if self._told.get(item.partition) != now:
+                    self._told[item.partition] = changed[item.partition] = now
             if changed:
                 self._send(PartitionsChanged(changed))
             time.sleep(_LOOK_S)

@@ -146,8 +146,8 @@ def paper(monkeypatch: pytest.MonkeyPatch) -> Any:
     paper.of.control_socket.close()
 
 
-def lose(supervisor: Supervisor, number: int, why: str) -> Member:
+def lose(supervisor: Supervisor, number: int, reason: str) -> Member:
     """As when a node's line ends."""
     member = supervisor._members[number]
-    supervisor._handle_message(number, None, why)
+    supervisor._handle_message(number, None, reason)
     return member

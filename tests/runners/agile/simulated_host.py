@@ -109,8 +109,8 @@ class SimulatedWorker:
             self._client.now, self._client.era, self._does = back.clock + 1, back.era, self._begin
             self._soon(0.001)
         except Exception as error:
-            why = f"worker {self.number} at clock {self._client.now}: {type(error).__name__}: {error}"
-            self._host.send(encode_message(Failed(why, self.number, type(error).__name__)))
+            reason = f"worker {self.number} at clock {self._client.now}: {type(error).__name__}: {error}"
+            self._host.send(encode_message(Failed(reason, self.number, type(error).__name__)))
 
     def _begin(self) -> None:
         now, app = self._client.now, self._host.app
@@ -150,7 +150,7 @@ class SimulatedWorker:
             for status in server.status()
             if status.role == "serving"
         ]
-        return all(one.clocks[-1] >= clock for one in seen)
+        return all(item.clocks[-1] >= clock for item in seen)
 
     def _update(self) -> None:
         """Some partitions at a time: another host may be lost, or this one, before all have it."""
@@ -189,10 +189,10 @@ class SimulatedWorker:
             self._client.point(word.partition, Ownership(answer.text, answer.epoch))
         return answer if answer.status is Status.OK else None
 
-    def _finished(self, why: str) -> None:
-        stood_in, told = self._running.until is not None, why == TOLD
-        self._host.send(encode_message(WorkerFinished(self.number, self._client.now, stood_in, told)))
-        if self._running.until is None and why != TOLD and hasattr(self._host.workers, "finished"):
+    def _finished(self, reason: str) -> None:
+        stood_in, messages = self._running.until is not None, reason == TOLD
+        self._host.send(encode_message(WorkerFinished(self.number, self._client.now, stood_in, messages)))
+        if self._running.until is None and reason != TOLD and hasattr(self._host.workers, "finished"):
             self._host.workers.finished.setdefault(self.number, self._client.now)
         running = self._host.workers._running
         if running.get(self.number) is self._running:

@@ -108,7 +108,7 @@ class SimulatedJob:
         host = SimulatedHost(
             Counting(self.pieces, self.partitions, self.clocks), f"{number}:1", self._net,
             lambda message: self._in_order((number, "supervisor"), slowest, lambda: self._heard(number, message)),
-            lambda *told: None, self.random.choice([0.5, 1.0, 2.0]),
+            lambda *messages: None, self.random.choice([0.5, 1.0, 2.0]),
         )  # fmt: skip
         host.leave = lambda: self.kill(number, "its node ended")  # type: ignore[method-assign]
         host.noted = self.note  # type: ignore[method-assign]
@@ -125,26 +125,26 @@ class SimulatedJob:
 
     def warn(self, numbers: list[int], seconds: float) -> None:
         """Hosts will be taken away, and then are."""
-        known = [number for number in numbers if number in self.members]
-        self.note(f"warn {known} in {seconds:.2f} s")
-        for number in known:
+        cached = [number for number in numbers if number in self.members]
+        self.note(f"warn {cached} in {seconds:.2f} s")
+        for number in cached:
             self.warned[number] = self.now + seconds
             self.later(seconds, lambda number=number: self.kill(number, "taken away"))  # type: ignore[misc]
-        if known:
-            self._tell(events.EvictionNotice(tuple(known), seconds, "warned"))
+        if cached:
+            self._tell(events.EvictionNotice(tuple(cached), seconds, "warned"))
 
-    def kill(self, number: int, why: str = "killed", silently: bool = False) -> None:
+    def kill(self, number: int, reason: str = "killed", silently: bool = False) -> None:
         """A host is gone, and somebody says so, or nobody."""
         if self.hosts[number].alive:
-            self.note(f"host {number} is gone: {why}")
+            self.note(f"host {number} is gone: {reason}")
             self.hosts[number].die()
             if not silently:
-                self._in_order((number, "supervisor"), 0.3, lambda: self._lost(number, why))
+                self._in_order((number, "supervisor"), 0.3, lambda: self._lost(number, reason))
 
-    def _lost(self, number: int, why: str) -> None:
+    def _lost(self, number: int, reason: str) -> None:
         if self.members.pop(number, None):
             self.warned.pop(number, None)
-            self._tell(events.HostsLost((number,), why))
+            self._tell(events.HostsLost((number,), reason))
 
     def _heard(self, number: int, message: dict[str, Any]) -> None:
         if number in self.members:

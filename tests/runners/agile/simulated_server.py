@@ -43,13 +43,13 @@ class Net:
     def carry(self, asking: str, serving: str, there: Message, back: Message) -> None:
         """A question and its answer."""
         sent, received = (_HEAD + sum(piece.values.nbytes for piece in message.pieces) for message in (there, back))
-        one = self.carried[asking]
+        item = self.carried[asking]
         self.carried[asking] = structs.replace(
-            one, asked_sent=one.asked_sent + sent, asked_received=one.asked_received + received
+            item, asked_sent=item.asked_sent + sent, asked_received=item.asked_received + received
         )
-        one = self.carried[serving]
+        item = self.carried[serving]
         self.carried[serving] = structs.replace(
-            one, served_sent=one.served_sent + received, served_received=one.served_received + sent
+            item, served_sent=item.served_sent + received, served_received=item.served_received + sent
         )
 
 

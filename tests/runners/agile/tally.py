@@ -23,11 +23,11 @@ class Tally(App[int]):
     """``n``: row p counts the clocks of piece p. ``sum``: rows that a piece draws by chance get its number. ``m`` goes
     from 0 to 1 by steps that depend on what was read. ``fill``: as large as asked."""
 
-    def __init__(self, asked: argparse.Namespace) -> None:
-        self.asked = asked
-        self.pieces, self.batches, self.seed = asked.pieces, asked.batches, 7
-        self.stop = StoppingCriterion(clocks=asked.clocks)
-        fill = max(1, asked.megabytes * 1024 * 1024 // 8 // 256)
+    def __init__(self, request: argparse.Namespace) -> None:
+        self.asked = request
+        self.pieces, self.batches, self.seed = request.pieces, request.batches, 7
+        self.stop = StoppingCriterion(clocks=request.clocks)
+        fill = max(1, request.megabytes * 1024 * 1024 // 8 // 256)
         self.tables: Sequence[Table] = (
             Table("n", self.pieces, 1, "int64"), Table("sum", ROWS, 2, "int64"), Table("m", 8, 4, "float64"),
             Table("fill", fill, 256, "float64"),
@@ -66,10 +66,10 @@ class Tally(App[int]):
     def result(self, params: Params) -> None:
         if self.asked.spoilt:
             raise OSError("cannot save")
-        found = {table.name: params.read(table.name).tolist() for table in self.tables if table.name != "fill"}
-        found["fill"] = float(params.read("fill").sum())
+        results = {table.name: params.read(table.name).tolist() for table in self.tables if table.name != "fill"}
+        results["fill"] = float(params.read("fill").sum())
         path = Path(self.asked.out)
-        path.with_suffix(".new").write_text(json.dumps(found | {"clock": params.clock, "pid": os.getpid()}))
+        path.with_suffix(".new").write_text(json.dumps(results | {"clock": params.clock, "pid": os.getpid()}))
         path.with_suffix(".new").rename(path)
 
 

@@ -99,10 +99,10 @@ def test_a_piece_that_nobody_can_load_ends_the_job() -> None:
         spoil(job, host, lambda piece: piece == 11)
     job.run()
     assert job.ended is not None
-    code, why = job.ended
+    code, reason = job.ended
     assert code == 1
-    assert "load(11) raised FileNotFoundError" in why
-    assert "could not load it either" in why
+    assert "load(11) raised FileNotFoundError" in reason
+    assert "could not load it either" in reason
     assert len(failed(job)) == 1
 
 
@@ -167,10 +167,10 @@ def test_a_program_that_ends_its_process_takes_few_hosts_with_it(seed: int, tier
     job = Deadly(seed, tiers)
     job.run()
     assert job.ended is not None
-    code, why = job.ended
+    code, reason = job.ended
     assert code == 1
-    assert AT.search(why), why
-    assert "exit code 7): the program may end its own process, or run out of memory" in why
+    assert AT.search(reason), reason
+    assert "exit code 7): the program may end its own process, or run out of memory" in reason
     assert len(failed(job)) <= 5  # of some the job may not have been heard to reach that clock
 
 

@@ -29,9 +29,9 @@ def test_notices_are_told_again(paper: Paper, why: str) -> None:
     supervisor._handle_message(2, Notice(30.0, why), "")
     lose(supervisor, 2, "no power")
     paper.dies()
-    (told,) = paper.heard("evict")
-    assert (list(told["hosts"]), told["reason"]) == ([1], why)
-    assert 20 < told["seconds"] <= 30
+    (messages,) = paper.heard("evict")
+    assert (list(messages["hosts"]), messages["reason"]) == ([1], why)
+    assert 20 < messages["seconds"] <= 30
 
 
 def test_a_worker_that_failed_is_told_again(paper: Paper) -> None:
@@ -41,7 +41,7 @@ def test_a_worker_that_failed_is_told_again(paper: Paper) -> None:
     supervisor._handle_message(2, FAILED, "")
     lose(supervisor, 2, "no power")
     paper.dies()
-    assert [(one["host"], one["message"]) for one in paper.heard("host_message")] == [(1, encode_message(FAILED))]
+    assert [(item["host"], item["message"]) for item in paper.heard("host_message")] == [(1, encode_message(FAILED))]
     assert [message["type"] for message in paper.told[-1]] == ["settings", "restart", "host_message"]
 
 

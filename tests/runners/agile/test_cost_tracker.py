@@ -67,8 +67,8 @@ def test_it_is_what_the_log_comes_to(told: list[Any]) -> None:
     entries = [tell(float(at)) for at, tell in enumerate(told)]
     history = history_of(entries)
     afterwards = spent(history.members, len(history.completed))
-    found = live(entries, history.seconds)
-    assert found == (None if afterwards["total"] is None else afterwards)
+    result = live(entries, history.seconds)
+    assert result == (None if afterwards["total"] is None else afterwards)
 
 
 def test_the_status_has_it_whichever_controller_told_of_hosts_and_iterations(paper: Paper) -> None:

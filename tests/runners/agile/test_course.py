@@ -52,12 +52,12 @@ class Told:
         iteration = (clock - 1) // self.batches
         first = clock % self.batches == (1 if self.batches > 1 else 0)
         self.seconds += 1.0
-        told = {
+        messages = {
             "clock": clock, "iteration": iteration, "batches": self.batches, "seconds": 1.0, "is_leader": True,
             "evaluated_iteration": iteration - 1 if first and iteration else None,
             "objective": float(iteration - 1) if first and iteration else None,
         }  # fmt: skip
-        report = ClockDone(**{"era": 0, **told, **more})
+        report = ClockDone(**{"era": 0, **messages, **more})
         self._act(lambda ctx: progress.clock_done(ctx, report, 3))
 
     def clocks(self, first: int, last: int) -> None:
@@ -70,48 +70,48 @@ class Told:
 
 
 def test_an_iteration_has_the_time_of_its_clocks_and_the_objective_that_comes_later() -> None:
-    told = Told(batches=2)
-    told.clock(0)
-    told.clock(1)
-    told.clock(1, is_leader=False, seconds=5.0)
-    told.clocks(2, 2)
-    assert not told.lines
-    told.clocks(3, 4)
-    assert told.found == [(0, 2.0, 0.0)]
-    assert (told.lines[0]["clock"], told.lines[0]["at"]) == (2, 4.0)
-    assert told.status() == {"iteration": 0, "iteration_s": 2.0, "objective": 0.0, "workers": 3, "begun": 5}
-    told.end()
-    assert told.found == [(0, 2.0, 0.0), (1, 2.0, None)]
+    messages = Told(batches=2)
+    messages.clock(0)
+    messages.clock(1)
+    messages.clock(1, is_leader=False, seconds=5.0)
+    messages.clocks(2, 2)
+    assert not messages.lines
+    messages.clocks(3, 4)
+    assert messages.found == [(0, 2.0, 0.0)]
+    assert (messages.lines[0]["clock"], messages.lines[0]["at"]) == (2, 4.0)
+    assert messages.status() == {"iteration": 0, "iteration_s": 2.0, "objective": 0.0, "workers": 3, "begun": 5}
+    messages.end()
+    assert messages.found == [(0, 2.0, 0.0), (1, 2.0, None)]
 
 
 def test_after_a_roll_back_iterations_are_told_again() -> None:
-    told = Told()
-    told.clocks(1, 4)
-    told.rolled_back(2)
-    assert told.status()["begun"] == 3
-    told.clocks(3, 4)
-    told.end()
-    assert told.found == [(0, 1, 0), (1, 1, 1), (2, 1, 2), (3, 1, None), (2, 1, 2), (3, 1, None)]
+    messages = Told()
+    messages.clocks(1, 4)
+    messages.rolled_back(2)
+    assert messages.status()["begun"] == 3
+    messages.clocks(3, 4)
+    messages.end()
+    assert messages.found == [(0, 1, 0), (1, 1, 1), (2, 1, 2), (3, 1, None), (2, 1, 2), (3, 1, None)]
 
 
 @pytest.mark.parametrize("done", [99, 101])
 def test_a_roll_back_into_the_midst_of_an_iteration_takes_no_more_than_what_is_done_again(done: int) -> None:
     """Whether it had come to its end, and had been told, or not."""
-    told = Told(batches=100)
-    told.clocks(1, done)
-    before = len(told.lines)
-    told.rolled_back(97)
-    told.lines.insert(before, {"back": told.seconds})
-    told.clocks(98, 210)
-    told.end()
+    messages = Told(batches=100)
+    messages.clocks(1, done)
+    before = len(messages.lines)
+    messages.rolled_back(97)
+    messages.lines.insert(before, {"back": messages.seconds})
+    messages.clocks(98, 210)
+    messages.end()
     entries = [
         RollBackLogEntry(line["back"], 97, 1, 0)
         if "back" in line
         else Iteration(**{k: line[k] for k in line if k != "what"})
-        for line in told.lines
+        for line in messages.lines
     ]
-    kept = history_of(entries).completed
-    assert [(iteration.iteration, iteration.seconds, iteration.objective) for iteration in kept] == [
+    remaining = history_of(entries).completed
+    assert [(iteration.iteration, iteration.seconds, iteration.objective) for iteration in remaining] == [
         (0, 100.0, 0.0),
         (1, 100.0, 1.0),
     ]
@@ -138,17 +138,17 @@ class Counts(App[int]):
 @pytest.mark.parametrize("batches", [1, 2])
 def test_an_objective_is_told_of_its_own_iteration(rule: Rule, batches: int) -> None:
     """With staleness it is known later, and those of the last iterations not any more."""
-    told = Told(batches)
+    messages = Told(batches)
 
     def done(clock: Clock) -> None:
-        told.clock(clock.clock, is_leader=clock.leads, evaluated_iteration=clock.judged, objective=clock.objective)
+        messages.clock(clock.clock, is_leader=clock.leads, evaluated_iteration=clock.judged, objective=clock.objective)
 
     app = Counts(batches)
     with store(job_layout(app, 1), rule) as made:
         made.open(1)
         Worker(Loaded(app), made.client(0), range(app.pieces), say=[].append, done=done).run()
-    told.end()
+    messages.end()
     late = -(-(rule.apart) // batches)
     wanted = [(i, float(batches), None if i % 3 == 0 or i >= 24 // batches - 1 - late else float(i))
               for i in range(24 // batches)]  # fmt: skip
-    assert told.found == wanted
+    assert messages.found == wanted

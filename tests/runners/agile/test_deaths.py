@@ -17,9 +17,9 @@ class Deaths:
         """It was alive then."""
         self.known = crash_loop.answered(self.known, host, request)
 
-    def died(self, host: int, why: str, clock: int, asked: int) -> bool:
+    def died(self, host: int, reason: str, clock: int, request: int) -> bool:
         """Whether it counts."""
-        self.known, counts = crash_loop.died(self.known, (host, f"h{host}"), why, clock, asked)
+        self.known, counts = crash_loop.died(self.known, (host, f"h{host}"), reason, clock, request)
         return counts
 
     @property
@@ -36,12 +36,12 @@ class Deaths:
 EXIT, KILLED = f"{ENDED} 7", f"{ENDED} 137"
 
 
-def one_after_another(deaths: Deaths, times: int, why: str, clock: int = 59) -> list[str | None]:
+def one_after_another(deaths: Deaths, times: int, reason: str, clock: int = 59) -> list[str | None]:
     """Each of them has answered something after the one before it; what is blamed after each."""
     blamed = []
     for host in range(times):
         deaths.answered(host, 10 * host + 5)
-        deaths.died(host, why, clock, 10 * host + 9)
+        deaths.died(host, reason, clock, 10 * host + 9)
         blamed.append(deaths.blame)
     return blamed
 

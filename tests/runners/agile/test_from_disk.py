@@ -41,13 +41,13 @@ class Told:
 
     def __init__(self, **settings: Any) -> None:
         self.out: list[dict[str, Any]] = []
-        asked = Settings(keys="", partitions=2, pieces=2, shapes=((8, 125),), started=0.0, began=0.0, **settings)
-        self.controller = Controller(self.out.append, asked, 2, lambda: 0.0)
+        request = Settings(keys="", partitions=2, pieces=2, shapes=((8, 125),), started=0.0, began=0.0, **settings)
+        self.controller = Controller(self.out.append, request, 2, lambda: 0.0)
 
     def words(self, do: str) -> list[dict[str, Any]]:
         """To hosts, of a kind."""
         sent = [(message["host"], message["request"]) for message in self.out if message["type"] == "send"]
-        return [{"to": host, "id": one["id"], **one["params"]} for host, one in sent if one["method"] == do]
+        return [{"to": host, "id": item["id"], **item["params"]} for host, item in sent if item["method"] == do]
 
     def says(self, kind: str) -> list[dict[str, Any]]:
         """To the launcher, of a kind."""
@@ -55,8 +55,8 @@ class Told:
 
     def answer(self, host: int, do: str, answer: dict[str, Any]) -> None:
         """To the last such word to it."""
-        asked = [word for word in self.words(do) if word["to"] == host][-1]
-        self.controller.handle(events.HostMessage(host, Answer(asked["id"], result=answer)))
+        request = [word for word in self.words(do) if word["to"] == host][-1]
+        self.controller.handle(events.HostMessage(host, Answer(request["id"], result=answer)))
         self.controller.tick()
 
     def lose(self, host: int) -> None:
@@ -64,10 +64,10 @@ class Told:
         self.controller.handle(events.HostsLost((host,), "killed"))
         self.controller.tick()
 
-    def comes(self, number: int, **found: Any) -> None:
+    def comes(self, number: int, **result: Any) -> None:
         """A reliable host, which begins and finds this."""
         self.controller.handle(events.HostsJoined((member(number, "reliable"),), True))
-        self.answer(number, "begin", {**BEGUN, **found})
+        self.answer(number, "begin", {**BEGUN, **result})
         for word in self.words("mark_folder"):
             self.answer(word["to"], "mark_folder", {})
 
@@ -84,10 +84,10 @@ class Resumed(Told):
         self.controller.handle(events.ControllerRestarted((member(0, tier),)))
         self.answer(0, "report", report)
 
-    def lose_and_return(self, **found: Any) -> None:
+    def lose_and_return(self, **result: Any) -> None:
         """The reliable host, which begins anew and finds this."""
         self.lose(0)
-        self.comes(1, **found)
+        self.comes(1, **result)
 
 
 def test_a_controller_that_is_lost_while_partitions_are_read() -> None:
@@ -112,16 +112,16 @@ def test_only_its_own_are_counted(own: dict[str, int] | None, saved: Checkpoint 
 
 
 def test_before_its_own_first_one_it_goes_on_from_what_it_was_given() -> None:
-    given = {"restore": "/shared/before", "checkpoints": "/shared/c"}
-    job = Resumed(AT_WORK | {"saved": on_disk(4)}, **given)
+    values = {"restore": "/shared/before", "checkpoints": "/shared/c"}
+    job = Resumed(AT_WORK | {"saved": on_disk(4)}, **values)
     job.lose_and_return(saved=on_disk(4))
     assert job.says("end") == []
     assert job.restored() == {"/shared/before/clock-4-5f3"}
 
 
 def test_then_from_its_own() -> None:
-    given = {"restore": "/shared/before", "checkpoints": "/shared/c"}
-    job = Resumed(AT_WORK | {"saved": on_disk(4), "own": on_disk(8)}, **given)
+    values = {"restore": "/shared/before", "checkpoints": "/shared/c"}
+    job = Resumed(AT_WORK | {"saved": on_disk(4), "own": on_disk(8)}, **values)
     job.lose_and_return(saved=on_disk(4), own=on_disk(8))
     assert job.restored() == {"/shared/c/clock-8-5f3"}
 

@@ -29,18 +29,18 @@ class Held:
 
 def held(job: SimulatedJob) -> list[Held]:
     """Of the whole job, every tenth of a second, where it changed."""
-    found: list[Held] = []
+    result: list[Held] = []
 
     def look() -> None:
         if job._controller is not None and (state := job._controller.state.placement) is not None:
             now = Held(job._term, state.stage, state.thresholds)
-            if not found or found[-1] != now:
-                found.append(now)
+            if not result or result[-1] != now:
+                result.append(now)
         job.later(0.1, look)
 
     look()
     finish(job)
-    return found
+    return result
 
 
 def test_a_job_in_stage_3_stays_there_when_its_controller_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,8 +49,8 @@ def test_a_job_in_stage_3_stays_there_when_its_controller_is_replaced(monkeypatc
     job = SimulatedJob(1, "rtttttt", clocks=240, settings={"measured": True, "host_rate": 2e4})
     for at in (8.0, 14.0):
         job.later(at, job.kill_controller)
-    found = held(job)
-    by = [[holding for holding in found if holding.by == number] for number in (1, 2, 3)]
+    result = held(job)
+    by = [[holding for holding in result if holding.by == number] for number in (1, 2, 3)]
     assert by[0][-1].stage is Stage.BACKUP_ONLY
     for earlier, later in itertools.pairwise(by):
         assert {holding.stage for holding in later} == {Stage.BACKUP_ONLY}
@@ -60,9 +60,9 @@ def test_a_job_in_stage_3_stays_there_when_its_controller_is_replaced(monkeypatc
 def test_a_job_is_not_measured_before_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would be too little, and in stage 1 for a while."""
     monkeypatch.setattr(traffic, "MEASURE_EVERY_S", 1.0)
-    found = held(SimulatedJob(1, "rtttttt", clocks=60, settings={"measured": True, "host_rate": 1e5}))
-    assert found[0].thresholds != found[-1].thresholds
-    assert {one.stage for one in found} == {Stage.ACTIVE_AND_BACKUP}
+    result = held(SimulatedJob(1, "rtttttt", clocks=60, settings={"measured": True, "host_rate": 1e5}))
+    assert result[0].thresholds != result[-1].thresholds
+    assert {item.stage for item in result} == {Stage.ACTIVE_AND_BACKUP}
 
 
 def test_thresholds_hold_when_all_goes_on_from_a_checkpoint_too() -> None:

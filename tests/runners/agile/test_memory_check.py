@@ -29,9 +29,9 @@ def job(tiers: str, gigabytes: float | None, slots: int = 1, **hello: Any) -> li
     return [replace(host, slots=slots) for host in members]
 
 
-def having(one: Member, **hello: Any) -> Member:
+def having(item: Member, **hello: Any) -> Member:
     """The same, but for what its node said first."""
-    return replace(one, hello=structs.replace(one.program, **hello))
+    return replace(item, hello=structs.replace(item.program, **hello))
 
 
 def settings(partitions: int = 4, **more: Any) -> Settings:
@@ -61,15 +61,15 @@ def test_servers_and_backups_must_have_room_for_their_share(
     tiers: str, least: float
 ) -> None:  # fmt: skip
     assert refusal(job(tiers, least)) is None
-    said = str(refusal(job(tiers, least - 0.1)))
-    assert said.startswith(f"h0 would keep {least:g} GB of parameters, and has {least - 0.1:.3g} GB of memory")
+    message = str(refusal(job(tiers, least - 0.1)))
+    assert message.startswith(f"h0 would keep {least:g} GB of parameters, and has {least - 0.1:.3g} GB of memory")
     assert refusal(job(tiers, None)) is None  # where nobody says how much there is
 
 
 def test_a_transient_host_needs_room_for_what_it_serves_and_none_for_what_it_does_not() -> None:
     """In stage 2 the one that was there first serves; in stage 1 none does."""
     small = job("rtt", 100)
-    small[1:] = [having(one, memory=7 * GB) for one in small[1:]]
+    small[1:] = [having(item, memory=7 * GB) for item in small[1:]]
     assert str(refusal(small)).startswith("h1 would keep 8 GB of parameters, and has 7 GB of memory")
     small[1] = replace(small[1], hello=small[0].hello)
     assert refusal(small) is None
@@ -127,7 +127,7 @@ def test_a_table_with_few_rows_lies_where_these_are() -> None:
     """Two wide rows in four partitions: the first two hosts have one each, the others nothing."""
     wide = settings(shapes=((2, 4 * GB), (64, 1)))
     need = memory_needs(job("rrrr", None), wide)
-    assert sorted(round(one.state / GB) for one in need.values()) == [0, 0, 4, 4]
+    assert sorted(round(item.state / GB) for item in need.values()) == [0, 0, 4, 4]
 
 
 def test_a_host_that_is_there_and_will_have_too_little_is_warned_of() -> None:
@@ -145,7 +145,7 @@ def test_what_may_not_do_is_warned_of_in_one_line_with_the_worst() -> None:
     hosts = job("rt", 90, 2)
     assert warning(hosts[1:], hosts, settings()) is None
     hosts[1] = having(hosts[1], memory=80 * GB)
-    said = str(warning(hosts, hosts, settings()))
-    assert said.startswith("memory may run short: h0 may need up to 128 GB (and so 1 more host)")
-    assert "(parameters 48 GB, workers 80 GB), and has 90 GB of memory" in said
+    message = str(warning(hosts, hosts, settings()))
+    assert message.startswith("memory may run short: h0 may need up to 128 GB (and so 1 more host)")
+    assert "(parameters 48 GB, workers 80 GB), and has 90 GB of memory" in message
     assert "h1 may need up to 80.3 GB" in str(warning(hosts[1:], hosts, settings()))

@@ -15,7 +15,7 @@ AGENT_MESSAGES = re.compile(
 
 def said(job: SimulatedJob) -> list[tuple[int, ...]]:
     """Workers and hosts, and those before, each time."""
-    return [tuple(map(int, one.groups())) for line in job.log if (one := AGENT_MESSAGES.search(line))]
+    return [tuple(map(int, item.groups())) for line in job.log if (item := AGENT_MESSAGES.search(line))]
 
 
 @pytest.mark.parametrize(("settings", "hosts"), [({}, [2, 5, 3]), ({"backup_only": 2.0}, [2, 4, 2])])

@@ -81,11 +81,11 @@ class Desk:
         answer = Answer(word["id"], why, kind, {} if why else result)
         self.act(lambda ctx: dispatch.answered(ctx, word["to"], answer))
 
-    def written(self, why: str | None = None, kind: str = "", *, by: tuple[int, ...] = (0, 1)) -> None:
+    def written(self, reason: str | None = None, kind: str = "", *, by: tuple[int, ...] = (0, 1)) -> None:
         """Hosts have answered that they wrote theirs, or why not, and removed what they were asked to remove."""
         for word in self.words("write_checkpoint"):
             if word["to"] in by:
-                self.answer(word, why, kind, seconds=0.5 + word["to"], bytes=10)
+                self.answer(word, reason, kind, seconds=0.5 + word["to"], bytes=10)
         for word in self.words("discard_checkpoint"):
             self.answer(word)
 
@@ -123,11 +123,11 @@ def test_none_is_written(why: str) -> None:
     desk = Desk(every_s=1e9 if why == "not yet" else 0.0, folder="" if why == "no folder" else "/c")
     if why != "no clock":
         desk.consistent(7)
-    state, one = desk.state, desk.state.partitions[0]
+    state, item = desk.state, desk.state.partitions[0]
     if why == "not safe":
-        state = replace(state, partitions=(replace(one, safe=False), *state.partitions[1:]))
+        state = replace(state, partitions=(replace(item, safe=False), *state.partitions[1:]))
     if why == "a stranger":
-        state = replace(state, partitions=(replace(one, backup=9), *state.partitions[1:]))
+        state = replace(state, partitions=(replace(item, backup=9), *state.partitions[1:]))
     desk.look(replace(state, halted=why == "halted"))
     assert not desk.said
 
@@ -208,7 +208,7 @@ def test_request_for_a_checkpoint_that_exists() -> None:
     desk.wish()
     desk.kept()
     desk.wish()
-    assert [told["clock"] for told in desk.told] == [7, 7, 7]
+    assert [messages["clock"] for messages in desk.told] == [7, 7, 7]
     assert len(desk.words("write_checkpoint")) == 2
 
 
@@ -217,10 +217,10 @@ def test_request_while_an_older_checkpoint_is_written() -> None:
     desk.consistent(9)
     desk.wish()
     desk.kept()
-    assert [told["clock"] for told in desk.told] == [7]
+    assert [messages["clock"] for messages in desk.told] == [7]
     desk.look()
     desk.kept()
-    assert [told["clock"] for told in desk.told] == [7, 9]
+    assert [messages["clock"] for messages in desk.told] == [7, 9]
 
 
 def test_failed_checkpoint_answers_its_requests() -> None:
@@ -261,7 +261,7 @@ def test_request_outlives_a_host_and_a_roll_back(back: bool) -> None:
     assert desk.told == []
     desk.look()
     desk.kept()
-    assert [told["clock"] for told in desk.told] == [4 if back else 7]
+    assert [messages["clock"] for messages in desk.told] == [4 if back else 7]
 
 
 def test_a_job_ends_though_its_last_clock_cannot_be_written() -> None:

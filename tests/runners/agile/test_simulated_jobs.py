@@ -100,8 +100,8 @@ def test_a_second_worker_may_be_lost_while_the_turn_for_the_first_is_under_way(s
         job.hosts[host].die()
         job.later(0.0, lambda: job._lost(host, "killed"))
 
-    def told(host: int, said: dict[str, Any]) -> None:
-        if said["method"] == "set_participants" and lost == [4]:
+    def told(host: int, message: dict[str, Any]) -> None:
+        if message["method"] == "set_participants" and lost == [4]:
             lose(3)
 
     listen(job, told)
@@ -147,8 +147,8 @@ def listen(job: SimulatedJob, does: Callable[[int, dict[str, Any]], None]) -> No
     def noted(text: str) -> None:
         note(text)
         if text.startswith("-> "):
-            _, host, said = text.split(" ", 2)
-            does(int(host), ast.literal_eval(said))
+            _, host, message = text.split(" ", 2)
+            does(int(host), ast.literal_eval(message))
 
     job.note = noted  # type: ignore[method-assign]
 
@@ -157,23 +157,25 @@ def orders_of(job: SimulatedJob, leaving: list[int], *warnings: float) -> list[O
     """Seconds that are left; the second warning comes at once."""
     for k, seconds in enumerate(warnings):
         job.later(2.0 + 0.02 * k, lambda seconds=seconds: job.warn(leaving, seconds))  # type: ignore[misc]
-    found: list[Order] = []
+    result: list[Order] = []
     going: dict[int, Order] = {}
 
-    def told(host: int, said: dict[str, Any]) -> None:
-        if said["method"] == "prepare" and host in leaving:
+    def told(host: int, message: dict[str, Any]) -> None:
+        if message["method"] == "prepare" and host in leaving:
             working = any(job.hosts[number].workers.own() for number in leaving)
-            busy = [end for one in going.values() for end in (one.source, one.to) if end in (host, said["address"])]
-            going[said["partition"]] = Order(job.now - 2.0, host, said["address"], working, busy)
-            found.append(going[said["partition"]])
-        elif said["method"] == "commit" and said["partition"] in going:
-            going.pop(said["partition"]).done_s = job.now - 2.0
+            busy = [
+                end for item in going.values() for end in (item.source, item.to) if end in (host, message["address"])
+            ]
+            going[message["partition"]] = Order(job.now - 2.0, host, message["address"], working, busy)
+            result.append(going[message["partition"]])
+        elif message["method"] == "commit" and message["partition"] in going:
+            going.pop(message["partition"]).done_s = job.now - 2.0
 
     listen(job, told)
     finish(job)
     assert not [line for line in job.log if "rolled back" in line]
-    assert len(found) >= 4
-    return found
+    assert len(result) >= 4
+    return result
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -203,15 +205,15 @@ def test_partitions_leave_at_once_where_there_is_none(warnings: tuple[float, ...
 def test_a_job_that_ends_leaves_a_checkpoint_of_its_last_clock(tiers: str, tmp_path: Path) -> None:
     job = SimulatedJob(3, tiers, settings={"checkpoints": str(tmp_path), "checkpoint_every_s": 1e9})
     finish(job)
-    found = latest(tmp_path)
-    assert found is not None
-    assert found["clock"] == job.clocks
+    result = latest(tmp_path)
+    assert result is not None
+    assert result["clock"] == job.clocks
 
 
 def test_the_last_reliable_host_is_warned_and_little_is_done_again(tmp_path: Path) -> None:
     """There is a checkpoint of shortly before it goes."""
-    kept = {"checkpoints": str(tmp_path), "checkpoint_every_s": 1e9}
-    job = SimulatedJob(1, "rtt", clocks=150, settings=kept)
+    remaining = {"checkpoints": str(tmp_path), "checkpoint_every_s": 1e9}
+    job = SimulatedJob(1, "rtt", clocks=150, settings=remaining)
     job.later(2.0, lambda: job.warn([0], 3.0))
     finish(job)
     (gone,) = (at(line) for line in job.log if "host 0 is gone" in line)

@@ -28,9 +28,9 @@ from solvers.elastic.state import FailureDetector, initial
 
 def hello_of(**fields: Any) -> Hello | OtherVersion:
     """The first message of a node."""
-    said = {"type": "hello", "version": VERSION, "plink": "1.2", "app": "App", "pid": 7, "tables": 1, "pieces": 8,
+    message = {"type": "hello", "version": VERSION, "plink": "1.2", "app": "App", "pid": 7, "tables": 1, "pieces": 8,
             "batches": 1, "grains": 1, "shapes": [[8, 125]], "memory": None, "pool": ""}  # fmt: skip
-    hello = decode_message(said | fields)
+    hello = decode_message(message | fields)
     assert isinstance(hello, Hello | OtherVersion)
     return hello
 
@@ -115,21 +115,21 @@ class Hearing:
 
     def silent(self, members: list[Member]) -> list[Member]:
         """Those that are as good as gone."""
-        found = failure_detector.silent(self.detector, [member.number for member in members], self._timeout_s)
-        return [member for member in members if member.number in found]
+        result = failure_detector.silent(self.detector, [member.number for member in members], self._timeout_s)
+        return [member for member in members if member.number in result]
 
 
 def test_a_host_is_silent_only_while_somebody_listens() -> None:
-    hearing, one = Hearing(1.6), member(0)
+    hearing, item = Hearing(1.6), member(0)
     hearing.pass_time(10.0)
-    hearing.heard(one)
+    hearing.heard(item)
     hearing.pass_time(500.0)  # the controller stood still: that is one step
-    assert not hearing.silent([one])
+    assert not hearing.silent([item])
     for step in range(5):
         hearing.pass_time(500.0 + 0.3 * (step + 1))
-    assert hearing.silent([one]) == [one]
-    hearing.heard(one)
-    assert not hearing.silent([one])
+    assert hearing.silent([item]) == [item]
+    hearing.heard(item)
+    assert not hearing.silent([item])
     hearing.pass_time(0.0)  # a clock that goes back
     assert hearing.now_s == pytest.approx(1.8)
 
@@ -138,7 +138,7 @@ def test_hosts_that_fall_silent_together_are_given_up_together() -> None:
     """A rack's heartbeats do not come at the same moment; one host that is late only does not delay the rest."""
     hearing, hosts, late = Hearing(1.6), [member(number) for number in range(7)], member(7)
     hearing.pass_time(0.0)
-    found: list[list[int]] = []
+    result: list[list[int]] = []
     for step in range(1, 40):
         hearing.pass_time(0.1 * step)
         for host in hosts:
@@ -147,8 +147,8 @@ def test_hosts_that_fall_silent_together_are_given_up_together() -> None:
         if step % 9 == 0:
             hearing.heard(late)
         silent = [host.number for host in hearing.silent([*hosts, late])]
-        found += [silent] if silent else []
-    assert found[0] == [0, 1, 2]
+        result += [silent] if silent else []
+    assert result[0] == [0, 1, 2]
 
 
 def test_where_most_are_silent_at_once_it_is_somebody_elses_fault_for_a_while() -> None:
@@ -225,6 +225,6 @@ def test_settings_come_from_the_supervisor_alone() -> None:
         [sys.executable, "-c", "from runners.agile.main import main; main()"], timeout=60, capture_output=True,
         input="".join(json.dumps(word) + "\n" for word in words), text=True, check=True,
     )  # fmt: skip
-    said = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [word["request"]["term"] for word in said if word["type"] == "send"] == [4]
-    assert [word["ask"] for word in said if word["type"] == "status"] == [9]
+    message = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [word["request"]["term"] for word in message if word["type"] == "send"] == [4]
+    assert [word["ask"] for word in message if word["type"] == "status"] == [9]

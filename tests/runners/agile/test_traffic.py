@@ -105,17 +105,17 @@ def stages_of(course: Sequence[tuple[int, float]], backup: float) -> list[Stage]
     """
     thresholds = Thresholds()
     road, stage = Road(1e6, hosts=1), stage_for(1, course[0][0], thresholds)
-    asked, served, stages = 0, 0, [stage]
+    request, served, stages = 0, 0, [stage]
     for turn, (transient, worker) in enumerate(course):
         measured = road.look(5.0 * turn, stage, transient)
         if measured is not None:
             thresholds = measured_thresholds(measured, thresholds)
         stage = stage_for(1, transient, thresholds, stage)
         if stage is not stages[-1]:
-            asked += int(worker / 10)  # what was on its way when it changed
-        asked += 0 if stage is Stage.BACKUP_ONLY else int(5 * min(worker, 1e6 / (transient + 1)))
+            request += int(worker / 10)  # what was on its way when it changed
+        request += 0 if stage is Stage.BACKUP_ONLY else int(5 * min(worker, 1e6 / (transient + 1)))
         served += 0 if stage is Stage.PARAMETER_SERVERS else int(5 * backup * transient)
-        road.carried(0, 0, asked, 0, served)
+        road.carried(0, 0, request, 0, served)
         stages.append(stage)
     return stages
 

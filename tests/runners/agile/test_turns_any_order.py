@@ -73,9 +73,9 @@ class Turning(RuleBasedStateMachine):
             case "assign_shards":
                 self._assigned(host, own, word)
             case "stand_in" if word["era"] == self.era and word["worker"] not in own:
-                told = [(-1, word["era"], tuple(word["had"][0][1]))]
-                told += [(clock, word["era"], tuple(pieces)) for clock, pieces in word["had"]]
-                self.workers[word["worker"]] = Working(host, word["clock"], word["era"], told, word["until"])
+                messages = [(-1, word["era"], tuple(word["had"][0][1]))]
+                messages += [(clock, word["era"], tuple(pieces)) for clock, pieces in word["had"]]
+                self.workers[word["worker"]] = Working(host, word["clock"], word["era"], messages, word["until"])
             case "roll_back":
                 self.held[host] = None
                 for number, worker in own.items():
@@ -100,27 +100,27 @@ class Turning(RuleBasedStateMachine):
         if not self.workers:
             return
         number = sorted(self.workers)[place % len(self.workers)]
-        one = self.workers[number]
-        if one.era < self.era:
-            one.next, one.era, one.begun = self.back + 1, self.era, False
-        held = self.held.get(one.host)
-        if not any(era == one.era for _, era, _ in one.told):
+        item = self.workers[number]
+        if item.era < self.era:
+            item.next, item.era, item.begun = self.back + 1, self.era, False
+        held = self.held.get(item.host)
+        if not any(era == item.era for _, era, _ in item.told):
             return
-        if not one.begun and (
-            (held is not None and one.next >= held and one.until is None) or self._clock() < one.next - 1
+        if not item.begun and (
+            (held is not None and item.next >= held and item.until is None) or self._clock() < item.next - 1
         ):
             return
-        pieces = [theirs for clock, era, theirs in one.told if clock <= one.next and era <= one.era][-1]
-        if (one.until is not None and one.until <= one.next) or pieces is None:
+        pieces = [theirs for clock, era, theirs in item.told if clock <= item.next and era <= item.era][-1]
+        if (item.until is not None and item.until <= item.next) or pieces is None:
             del self.workers[number]
             self.table.ended(number)
-        elif not one.begun:
-            one.begun = True
-            if one.until is None:
-                self.table.set(begun=max(self.table.turns.begun, one.next))
+        elif not item.begun:
+            item.begun = True
+            if item.until is None:
+                self.table.set(begun=max(self.table.turns.begun, item.next))
         else:
-            self.done.setdefault(one.next, {}).setdefault(number, pieces)
-            one.next, one.begun = one.next + 1, False
+            self.done.setdefault(item.next, {}).setdefault(number, pieces)
+            item.next, item.begun = item.next + 1, False
             self._advance()
 
     @rule(steps=st.integers(1, 80), seed=st.integers(0, 10**6))
@@ -141,8 +141,8 @@ class Turning(RuleBasedStateMachine):
             if not taking or not set(taking[-1]) <= set(done):
                 return
             assert set(done) == set(taking[-1]), "who does not take part has worked"
-            found = sorted(piece for pieces in done.values() for piece in pieces)
-            assert found == list(range(PIECES)), f"pieces of clock {clock}: {done}"
+            result = sorted(piece for pieces in done.values() for piece in pieces)
+            assert result == list(range(PIECES)), f"pieces of clock {clock}: {done}"
             self.table.clock = clock
 
     @rule(deal=st.lists(st.integers(0, 9), min_size=PIECES, max_size=PIECES))
@@ -152,10 +152,10 @@ class Turning(RuleBasedStateMachine):
         self.table.want(self._dealt(hosts, deal))
 
     def _dealt(self, hosts: list[int], deal: list[int]) -> dict[int, tuple[int, ...]]:
-        found: dict[int, list[int]] = {}
+        result: dict[int, list[int]] = {}
         for piece, place in enumerate(deal):
-            found.setdefault(hosts[place % len(hosts)], []).append(piece)
-        return {host: tuple(found[host]) for host in sorted(found)}
+            result.setdefault(hosts[place % len(hosts)], []).append(piece)
+        return {host: tuple(result[host]) for host in sorted(result)}
 
     @precondition(lambda self: len(self.table.hosts) > 1)
     @rule(

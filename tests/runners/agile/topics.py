@@ -19,12 +19,17 @@ TOPICS, VOCABULARY = 5, 100
 class Topics(TopicModel):
     """Slow enough that hosts may come and go meanwhile; every fourth clock of a piece takes longer."""
 
-    def __init__(self, asked: argparse.Namespace) -> None:
+    def __init__(self, request: argparse.Namespace) -> None:
         data = made(documents=240, vocabulary=VOCABULARY, length=30, topics=TOPICS, seed=1)
         super().__init__(
-            data, TOPICS, StoppingCriterion(clocks=asked.clocks), pieces=asked.pieces, batches=asked.batches, seed=2
+            data,
+            TOPICS,
+            StoppingCriterion(clocks=request.clocks),
+            pieces=request.pieces,
+            batches=request.batches,
+            seed=2,
         )
-        self.out, self.work_s = asked.out, asked.work_s
+        self.out, self.work_s = request.out, request.work_s
 
     def process(self, items: Batch, params: Params) -> Objective:
         slow = (params.piece + params.clock) % 4 == 0
@@ -34,13 +39,13 @@ class Topics(TopicModel):
     def result(self, params: Params) -> None:
         words, totals, tokens = params.read("words"), params.read("topics")[0], params.read("tokens")
         counted = np.bincount(tokens[tokens > 0] - 1, minlength=TOPICS)
-        found = {
+        results = {
             "tokens": int((tokens > 0).sum()), "wanted": len(self.data.word),
             "topics fit tokens": bool((counted == totals).all()),
             "words fit topics": bool((words.sum(axis=0) == totals).all()),
             "words fit documents": bool((words.sum(axis=1) == np.bincount(self.data.word, minlength=VOCABULARY)).all()),
         }  # fmt: skip
-        Path(self.out).write_text(json.dumps(found))
+        Path(self.out).write_text(json.dumps(results))
 
 
 def make(arguments: list[str]) -> Topics:

@@ -41,8 +41,8 @@ class Job:
             [int(i), int(j), observed.sent_bytes[i, j], observed.sent_bytes[i, j] / observed.bytes_per_s[i, j], 1e-4]
             for i, j in zip(*np.nonzero(observed.sent_bytes), strict=True)
         ]
-        told = {"epoch": self.epoch, "jobs": 1, "bytes": int(64 * CHUNK), "seconds": seconds, "seen": rows}
-        answers = self.daemon.answer_line(json.dumps(told))
+        messages = {"epoch": self.epoch, "jobs": 1, "bytes": int(64 * CHUNK), "seconds": seconds, "seen": rows}
+        answers = self.daemon.answer_line(json.dumps(messages))
         if answers:
             self.epoch = json.loads(answers[-1])["epoch"]
             self.assignment = self.daemon._course.assignment

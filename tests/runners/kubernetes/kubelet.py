@@ -82,20 +82,22 @@ class Kubelet:
     def environment(self, which: str, pod: str, node: str) -> dict[str, str]:
         """What the container is given: what the node tells it, and what the template says."""
         paths = {"spec.nodeName": node, "metadata.name": pod}
-        found = {}
+        result = {}
         for entry in self._templates[which]["spec"]["containers"][0]["env"]:
-            told = entry.get("valueFrom")
-            found[entry["name"]] = paths[told["fieldRef"]["fieldPath"]] if told else expanded(entry["value"], found)
-        return found
+            messages = entry.get("valueFrom")
+            result[entry["name"]] = (
+                paths[messages["fieldRef"]["fieldPath"]] if messages else expanded(entry["value"], result)
+            )
+        return result
 
     def start(self, which: str, pod: str, node: str, *wrapper: str, **more: str) -> "subprocess.Popen[str]":
         """Start a pod; ``wrapper``: what its command is started by, ``more``: what its controller adds."""
         own = self.environment(which, pod, node)
         named = ("PATH", "HOME", "COVERAGE_PROCESS_CONFIG")  # the last so that coverage sees what runs there
-        kept = {name: value for name, value in os.environ.items() if name in named}
+        remaining = {name: value for name, value in os.environ.items() if name in named}
         process = subprocess.Popen(
             [*wrapper, *self.words(which, own)],
-            env={**kept, "OMP_NUM_THREADS": "1", **own, **more},
+            env={**remaining, "OMP_NUM_THREADS": "1", **own, **more},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

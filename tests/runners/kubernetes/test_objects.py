@@ -78,14 +78,14 @@ def test_pods_go_to_the_nodes_of_the_order_and_never_two_to_one(kind: str) -> No
         if not nodes[who]:
             assert affinity is None
             continue
-        asked = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-        fields = [field for term in asked for field in term["matchFields"]]
+        request = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+        fields = [field for term in request for field in term["matchFields"]]
         assert [(field["key"], field["operator"]) for field in fields] == [("metadata.name", "In")] * len(nodes[who])
         assert [field["values"] for field in fields] == [[node] for node in nodes[who]]
         (apart,) = affinity["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
         for other, pods in templates(documents).items():
-            kept = apart["labelSelector"]["matchLabels"].items() <= pods["metadata"]["labels"].items()
-            assert kept == bool(nodes[other])  # the launcher may share a node with a worker
+            remaining = apart["labelSelector"]["matchLabels"].items() <= pods["metadata"]["labels"].items()
+            assert remaining == bool(nodes[other])  # the launcher may share a node with a worker
 
 
 def test_resources_are_requests_and_all_but_the_processor_limits() -> None:
@@ -159,20 +159,20 @@ def test_what_is_no_text_is_refused() -> None:
 
 
 def test_settings_are_refused_at_once() -> None:
-    for settings, why in (
+    for settings, reason in (
         ({"image": ""}, "--image"),
         ({"image": "a b"}, "--image"),
         ({"image": "x", "kind": "pod"}, "--kind pod: choose one of job, mpijob, pytorchjob"),
         ({"image": "x", "namespace": "A"}, "--namespace A"),
     ):
-        with pytest.raises(UsageError, match=why):
+        with pytest.raises(UsageError, match=reason):
             PodSettings(**settings)
 
 
 def test_the_program_in_the_config_map_is_for_people_to_read() -> None:
-    found = text(FULL)
-    assert "  runners.kubernetes.inside.pod.py: |\n" in found
-    assert '    """A pod of ranks: finds its ranks' in found
+    result = text(FULL)
+    assert "  runners.kubernetes.inside.pod.py: |\n" in result
+    assert '    """A pod of ranks: finds its ranks' in result
     assert written(FULL)["ConfigMap"]["immutable"] is True
 
 

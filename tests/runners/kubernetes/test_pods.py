@@ -30,8 +30,8 @@ def test_ranks_follow_the_node_and_not_the_index(nodes: tuple[str, str], tmp_pat
 def test_every_rank_is_proven_in_the_log_of_its_pod(tmp_path: Path) -> None:
     with Kubelet(written(job("true"), TWO), tmp_path) as kubelet:
         first, second = kubelet.job("node-a", "node-b")
-    found = {line["rank"]: (line["host"], line["node"], line["pod"]) for pod in (first, second) for line in pod.proof}
-    assert found == {0: ("node-b", "node-b", "pod-1"), 1: ("node-b", "node-b", "pod-1"),
+    result = {line["rank"]: (line["host"], line["node"], line["pod"]) for pod in (first, second) for line in pod.proof}
+    assert result == {0: ("node-b", "node-b", "pod-1"), 1: ("node-b", "node-b", "pod-1"),
                      2: ("node-a", "node-a", "pod-0"), 3: ("node-a", "node-a", "pod-0")}  # fmt: skip
     assert len({line["pid"] for pod in (first, second) for line in pod.proof}) == 4
     assert "4/4 ranks placed; starting " in first.err
@@ -84,9 +84,9 @@ ODD = ["", "a b", "it's", '"', "\n", "two\nlines\n", "$HOME", "$(PLINK_NODE)", "
 
 def test_arguments_and_environment_arrive_unchanged(tmp_path: Path) -> None:
     show = "import json, os, sys; print(json.dumps([sys.argv[1:], os.environ['ODD']]))"
-    one = Hosts((Host("node-a", "node-a"),))
+    item = Hosts((Host("node-a", "node-a"),))
     for odd in ("$(PLINK_NODE) 'a'\n\"b\" $$", "1e3"):
-        with Kubelet(written(job(sys.executable, "-c", show, *ODD, env={"ODD": odd}), one), tmp_path) as kubelet:
+        with Kubelet(written(job(sys.executable, "-c", show, *ODD, env={"ODD": odd}), item), tmp_path) as kubelet:
             (pod,) = kubelet.job("node-a")
         assert json.loads(pod.lines[0]) == [ODD, odd], pod.err
 
@@ -95,22 +95,22 @@ def test_a_rank_is_given_what_every_runner_gives(tmp_path: Path) -> None:
     show = "import json, os; print(json.dumps(dict(os.environ)))"
     with Kubelet(written(job(sys.executable, "-c", show, env={"MINE": "x"}), TWO), tmp_path) as kubelet:
         pods = kubelet.job("node-a", "node-b")
-    found = {}
+    result = {}
     for line in (line for pod in pods for line in pod.lines):
         rank, _, document = line.partition(" ")
-        found[int(rank.strip("[]"))] = json.loads(document)
-    master = {"address": "127.0.0.1", "port": found[0]["MASTER_PORT"]}
+        result[int(rank.strip("[]"))] = json.loads(document)
+    master = {"address": "127.0.0.1", "port": result[0]["MASTER_PORT"]}
     for seat in assign_ranks(TWO, {}):
-        given = rank_environment(seat, TWO.names.index(seat.host), TWO, master)
-        asked = {**given, "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "=lo", "MINE": "x"}
-        assert {name: found[seat.rank].get(name) for name in asked} == asked
+        values = rank_environment(seat, TWO.names.index(seat.host), TWO, master)
+        request = {**values, "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "=lo", "MINE": "x"}
+        assert {name: result[seat.rank].get(name) for name in request} == request
 
 
 def test_the_first_rank_that_fails_ends_its_pod_with_its_code(tmp_path: Path) -> None:
     script = "if [ $RANK = 1 ]; then echo bad >&2; exit 7; fi; exec sleep 60"
-    one = Hosts((Host("node-a", "node-a", slots=3),))
+    item = Hosts((Host("node-a", "node-a", slots=3),))
     began = time.monotonic()
-    with Kubelet(written(job("sh", "-c", script), one), tmp_path) as kubelet:
+    with Kubelet(written(job("sh", "-c", script), item), tmp_path) as kubelet:
         (pod,) = kubelet.job("node-a")
     assert pod.code == 7
     assert "[1] bad" in pod.err
@@ -120,9 +120,9 @@ def test_the_first_rank_that_fails_ends_its_pod_with_its_code(tmp_path: Path) ->
 
 def test_a_pod_that_is_asked_to_end_hands_it_on(tmp_path: Path) -> None:
     """A first process hears SIGTERM only when it has a handler; Kubernetes sends that and, later, SIGKILL."""
-    one = Hosts((Host("node-a", "node-a", slots=2),))
+    item = Hosts((Host("node-a", "node-a", slots=2),))
     script = "trap 'echo ended; exit 0' TERM; echo up; while :; do sleep 0.05; done"
-    with Kubelet(written(job("sh", "-c", script), one), tmp_path) as kubelet:
+    with Kubelet(written(job("sh", "-c", script), item), tmp_path) as kubelet:
         process = kubelet.start("Job", "pod-0", "node-a", JOB_COMPLETION_INDEX="0")
         assert process.stdout is not None
         up = 0

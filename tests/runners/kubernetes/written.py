@@ -27,8 +27,8 @@ def watch(run_id: str = "1a2b3c4d", folder: Path | None = None) -> RunContext:
 def text(words: Job, hosts: Hosts = HOSTS, **settings: Any) -> str:
     """What is written."""
     writer = ObjectWriter(PodSettings(**{"image": "registry/image:1", **settings}))
-    (found,) = writer.dry_run(words, hosts, watch()).files.values()
-    return found
+    (result,) = writer.dry_run(words, hosts, watch()).files.values()
+    return result
 
 
 def written(words: Job, hosts: Hosts = HOSTS, **settings: Any) -> dict[str, dict[str, Any]]:

@@ -25,6 +25,6 @@ def test_an_elastic_job_in_a_pod(calls: Path, tmp_path: Path) -> None:
         PYTHONPATH=str(ROOT),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found, wanted = json.loads((tmp_path / "out.json").read_text()), expected(4, 5)
-    assert {key: found[key] for key in wanted} == wanted
+    result, wanted = json.loads((tmp_path / "out.json").read_text()), expected(4, 5)
+    assert {key: result[key] for key in wanted} == wanted
     assert calls.read_text().startswith("kubectl exec --stdin --quiet pod-0 -- python3 -c exec(")

@@ -53,9 +53,9 @@ def test_a_job_that_hangs_shows_its_stacks_and_ends(
     assert result.failure is not None
     assert (result.failure.rank, result.failure.host) == (0, "here")
     for rank in (0, 2):
-        told = "\n".join(jobs.lines(rank, "err"))
-        assert "waits_for_ever" in told, told
-        assert "hangs.py" in told
+        messages = "\n".join(jobs.lines(rank, "err"))
+        assert "waits_for_ever" in messages, messages
+        assert "hangs.py" in messages
     assert jobs.lines(1, "err") == []
     assert result.exits == {1: 0}
     assert all(ends(finding.pid, within_s=0) for finding in result.locations)

@@ -23,11 +23,11 @@ def deltas(worker: int, clock: int) -> tuple[Values, Values]:
 
 def counted(workers: int, clocks: int) -> Values:
     """All of it, shape (ROWS, WIDTH)."""
-    found = np.zeros((ROWS, WIDTH), np.int64)
+    result = np.zeros((ROWS, WIDTH), np.int64)
     for worker in range(workers):
         for clock in range(clocks):
-            np.add.at(found, *deltas(worker, clock))
-    return found
+            np.add.at(result, *deltas(worker, clock))
+    return result
 
 
 def count(client: Client, clocks: int, each: Callable[[int], object] = lambda clock: None) -> None:

@@ -48,24 +48,24 @@ class Store:
 
     def holding(self, partition: int) -> Server:
         """The server that serves a partition now."""
-        (found,) = (
+        (result,) = (
             server
             for server in self.servers
             if not server.closed
             for status in server.status()
             if status.partition == partition and status.role == "serving"
         )
-        return found
+        return result
 
     def state(self, table: int = 0) -> Values:
         """The consistent state of a table, put together from the servers, shape (rows, width)."""
         shape = self.layout.tables[table]
-        found = np.zeros((shape.rows, shape.width), dtype=shape.dtype)
+        result = np.zeros((shape.rows, shape.width), dtype=shape.dtype)
         for partition in range(self.layout.partitions):
-            found[partition :: self.layout.partitions] = (
+            result[partition :: self.layout.partitions] = (
                 self.holding(partition).owner(partition).partition.values[table]
             )
-        return found
+        return result
 
     def close(self) -> None:
         """Clients first."""
@@ -78,7 +78,7 @@ class Store:
 def hand_over(server: Server, partition: int, address: str, epoch: int) -> None:
     """Both steps of a move; the new owner goes on with the backup."""
     (status,) = (status for status in server.status() if status.partition == partition)
-    backup = next((one for one in status.backups if one != address), "")
+    backup = next((item for item in status.backups if item != address), "")
     server.prepare(partition, address, epoch, backup=backup)
     server.commit(partition, epoch)
 

@@ -26,8 +26,8 @@ ORDERS = (
 def seen(server: Server) -> PartitionStatus:
     """Of the one partition."""
     server.owner(0)  # so that there is one
-    (found,) = server.status()
-    return found
+    (result,) = server.status()
+    return result
 
 
 def twice(order: Callable[[], object]) -> None:

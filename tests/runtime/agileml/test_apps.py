@@ -37,13 +37,13 @@ def topics(clocks: int = 40) -> agile_lda.TopicModel:
     return agile_lda.TopicModel(data, 5, StoppingCriterion(clocks=clocks), pieces=4, seed=2)
 
 
-def alike(one: TrainingResult, other: TrainingResult) -> None:
-    for name, values in one.tables.items():
+def alike(item: TrainingResult, other: TrainingResult) -> None:
+    for name, values in item.tables.items():
         if values.dtype.kind == "i":
             assert (other.tables[name] == values).all(), name
         else:
             np.testing.assert_allclose(other.tables[name], values, rtol=1e-3, atol=1e-4, err_msg=name)
-    np.testing.assert_allclose(other.objectives, one.objectives, rtol=1e-4)
+    np.testing.assert_allclose(other.objectives, item.objectives, rtol=1e-4)
 
 
 @pytest.mark.parametrize("make", [factors, classes, topics])
@@ -98,10 +98,10 @@ def test_topics_are_found() -> None:
     assert start.objectives[0] > app.data.floor + 0.3
     assert trained.objectives[-1] < app.data.floor + 0.1 * abs(start.objectives[0])
     assert trained.objectives[-1] - app.data.floor < 0.5 * (start.objectives[0] - app.data.floor)
-    found, truth = trained.tables["words"].T.astype(float), app.data.truth
+    result, truth = trained.tables["words"].T.astype(float), app.data.truth
     assert truth is not None
-    found /= np.linalg.norm(found, axis=1, keepdims=True)
-    cosines = found @ (truth / np.linalg.norm(truth, axis=1, keepdims=True)).T
+    result /= np.linalg.norm(result, axis=1, keepdims=True)
+    cosines = result @ (truth / np.linalg.norm(truth, axis=1, keepdims=True)).T
     assert cosines[linear_sum_assignment(-cosines)].min() > 0.9
 
 
@@ -112,37 +112,37 @@ def test_counts_of_topics_agree_with_the_tokens() -> None:
     assert tables["words"].min() >= 0
     assert (tables["words"].sum(axis=1) == np.bincount(data.word, minlength=60)).all()
     assert (tables["words"].sum(axis=0) == tables["topics"][0]).all()
-    given = np.bincount(tables["tokens"].reshape(-1), minlength=5)
-    assert (given[1:] == tables["topics"][0]).all()
-    assert given[1:].sum() == len(data.doc)
+    values = np.bincount(tables["tokens"].reshape(-1), minlength=5)
+    assert (values[1:] == tables["topics"][0]).all()
+    assert values[1:].sum() == len(data.doc)
 
 
 def test_ratings_of_movielens(tmp_path: Path) -> None:
     (tmp_path / "ratings.csv").write_text("userId,movieId,rating,timestamp\n7,50,4.5,1\n3,10,0.5,2\n7,10,3,3\n")
     (tmp_path / "ratings.dat").write_text("7::50::4.5::1\n3::10::0.5::2\n7::10::3::3\n")
     for name in ("ratings.csv", "ratings.dat"):
-        found = agile_mf.read_ratings(str(tmp_path / name))
-        assert (found.users, found.movies) == (2, 2)
-        assert (found.user.tolist(), found.movie.tolist()) == ([1, 0, 1], [1, 0, 0])
-        assert found.stars.tolist() == [4.5, 0.5, 3]
+        result = agile_mf.read_ratings(str(tmp_path / name))
+        assert (result.users, result.movies) == (2, 2)
+        assert (result.user.tolist(), result.movie.tolist()) == ([1, 0, 1], [1, 0, 0])
+        assert result.stars.tolist() == [4.5, 0.5, 3]
 
 
 def test_libsvm(tmp_path: Path) -> None:
     (tmp_path / "some").write_text("-1 1:0.5 4:2\n\n+1 2:1 # a remark\n-1\n")
-    found = agile_mlr.read_libsvm(str(tmp_path / "some"))
-    assert found.x.toarray().tolist() == [[0.5, 0, 0, 2], [0, 1, 0, 0], [0, 0, 0, 0]]
-    assert (found.y.tolist(), found.classes) == ([0, 1, 0], 2)
-    dense = agile_mlr.Labelled(found.x.toarray(), found.y, found.classes)
+    result = agile_mlr.read_libsvm(str(tmp_path / "some"))
+    assert result.x.toarray().tolist() == [[0.5, 0, 0, 2], [0, 1, 0, 0], [0, 0, 0, 0]]
+    assert (result.y.tolist(), result.classes) == ([0, 1, 0], 2)
+    dense = agile_mlr.Labelled(result.x.toarray(), result.y, result.classes)
     stop = StoppingCriterion(clocks=4)
-    alike(*(train(agile_mlr.LogisticRegression(data, stop, pieces=2, batches=1)) for data in (found, dense)))
+    alike(*(train(agile_mlr.LogisticRegression(data, stop, pieces=2, batches=1)) for data in (result, dense)))
 
 
 def test_bags_of_words(tmp_path: Path) -> None:
     (tmp_path / "docword.txt").write_text("3\n5\n3\n3 1 2\n1 5 1\n3 4 1\n")
-    found = agile_lda.read_docword(str(tmp_path / "docword.txt"))
-    assert (found.doc.tolist(), found.word.tolist()) == ([0, 2, 2, 2], [4, 0, 0, 3])
-    assert (found.documents, found.vocabulary) == (3, 5)
-    train(agile_lda.TopicModel(found, 2, StoppingCriterion(clocks=2), pieces=4))  # pieces without a document, too
+    result = agile_lda.read_docword(str(tmp_path / "docword.txt"))
+    assert (result.doc.tolist(), result.word.tolist()) == ([0, 2, 2, 2], [4, 0, 0, 3])
+    assert (result.documents, result.vocabulary) == (3, 5)
+    train(agile_lda.TopicModel(result, 2, StoppingCriterion(clocks=2), pieces=4))  # pieces without a document, too
 
 
 @pytest.mark.parametrize(

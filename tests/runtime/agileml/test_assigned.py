@@ -15,93 +15,93 @@ _LONG_S = 30.0
 
 def waiting(does: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
     """Somebody who begins a clock in a thread; what came of it."""
-    found: list[Any] = []
+    result: list[Any] = []
 
     def run() -> None:
         try:
-            found.append(does())
+            result.append(does())
         except PlinkError as error:
-            found.append(error)
+            result.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    return thread, found
+    return thread, result
 
 
 def test_what_was_added_last_counts() -> None:
-    one = Assigned([1, 2])
-    one.add(Assignment(3, 0, (1,)))
-    assert [one.begin(clock, 0) for clock in (0, 2, 3)] == [(1, 2), (1, 2), (1,)]
-    assert one.begun == 3
+    item = Assigned([1, 2])
+    item.add(Assignment(3, 0, (1,)))
+    assert [item.begin(clock, 0) for clock in (0, 2, 3)] == [(1, 2), (1, 2), (1,)]
+    assert item.begun == 3
     with pytest.raises(PlinkError, match="clock 3 has begun"):
-        one.add(Assignment(3, 0, (9,)))
-    one.add(Assignment(4, 0, None))
-    assert one.begin(4, 0) is None
+        item.add(Assignment(3, 0, (9,)))
+    item.add(Assignment(4, 0, None))
+    assert item.begin(4, 0) is None
 
 
 def test_who_is_held_waits_to_be_let_go() -> None:
-    one = Assigned([1])
-    assert one.begin(0, 0) == (1,)
-    assert one.hold(1) == 0
-    thread, found = waiting(lambda: one.begin(1, 0))
+    item = Assigned([1])
+    assert item.begin(0, 0) == (1,)
+    assert item.hold(1) == 0
+    thread, result = waiting(lambda: item.begin(1, 0))
     thread.join(0.05)
     assert thread.is_alive()
-    one.add(Assignment(1, 0, (5,)))
-    one.let_go()
+    item.add(Assignment(1, 0, (5,)))
+    item.let_go()
     thread.join(_LONG_S)
-    assert found == [(5,)]
+    assert result == [(5,)]
 
 
 def test_what_has_begun_cannot_be_held() -> None:
-    one = Assigned([1])
-    one.begin(4, 0)
-    assert one.hold(4) == 4
-    assert one.begin(5, 0) == (1,)
+    item = Assigned([1])
+    item.begin(4, 0)
+    assert item.hold(4) == 4
+    assert item.begin(5, 0) == (1,)
 
 
 def test_clocks_before_the_one_that_is_held_are_begun() -> None:
-    one = Assigned([1])
-    one.hold(2)
-    assert [one.begin(clock, 0) for clock in (0, 1)] == [(1,), (1,)]
+    item = Assigned([1])
+    item.hold(2)
+    assert [item.begin(clock, 0) for clock in (0, 1)] == [(1,), (1,)]
 
 
 def test_a_roll_back_reaches_who_is_held() -> None:
-    one = Assigned([1])
-    one.hold(0)
-    thread, found = waiting(lambda: one.begin(0, 0))
-    one.rolled_back(-1, 7)
+    item = Assigned([1])
+    item.hold(0)
+    thread, result = waiting(lambda: item.begin(0, 0))
+    item.rolled_back(-1, 7)
     thread.join(_LONG_S)
-    assert isinstance(found[0], RolledBack)
-    assert (found[0].clock, found[0].era) == (-1, 7)
-    assert one.begin(0, 7) == (1,)  # nothing is held any more
+    assert isinstance(result[0], RolledBack)
+    assert (result[0].clock, result[0].era) == (-1, 7)
+    assert item.begin(0, 7) == (1,)  # nothing is held any more
 
 
 def test_who_ends_waits_for_nothing() -> None:
-    one = Assigned([1])
-    one.hold(0)
-    thread, found = waiting(lambda: one.begin(0, 0))
-    one.end()
+    item = Assigned([1])
+    item.hold(0)
+    thread, result = waiting(lambda: item.begin(0, 0))
+    item.end()
     thread.join(_LONG_S)
-    assert found == [None]
+    assert result == [None]
 
 
 def test_in_a_new_era_nothing_is_begun_before_something_was_said() -> None:
-    one = Assigned([1], era=0, every_era=True)
-    assert one.begin(5, 0) == (1,)
-    one.rolled_back(2, 8)
-    thread, found = waiting(lambda: one.begin(3, 8))
+    item = Assigned([1], era=0, every_era=True)
+    assert item.begin(5, 0) == (1,)
+    item.rolled_back(2, 8)
+    thread, result = waiting(lambda: item.begin(3, 8))
     with pytest.raises(PlinkError, match="clock 5 has begun"):
-        one.add(Assignment(3, 0, (7,)))  # of the old era
+        item.add(Assignment(3, 0, (7,)))  # of the old era
     thread.join(0.05)
     assert thread.is_alive()
-    one.add(Assignment(3, 8, (2, 3)))
+    item.add(Assignment(3, 8, (2, 3)))
     thread.join(_LONG_S)
-    assert found == [(2, 3)]
+    assert result == [(2, 3)]
 
 
 def test_what_is_redone_has_the_pieces_it_had() -> None:
-    one = Assigned([1])
-    one.add(Assignment(3, 0, (2,)))
-    one.begin(4, 0)
-    one.rolled_back(1, 5)
-    assert [one.begin(clock, 5) for clock in (2, 3)] == [(1,), (2,)]
+    item = Assigned([1])
+    item.add(Assignment(3, 0, (2,)))
+    item.begin(4, 0)
+    item.rolled_back(1, 5)
+    assert [item.begin(clock, 5) for clock in (2, 3)] == [(1,), (2,)]

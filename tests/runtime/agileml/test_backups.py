@@ -25,25 +25,25 @@ def clocks(run: Store, first: int, end: int, era: int = 0) -> None:
 
 def value(server: Server) -> int:
     """That all have."""
-    (found,) = np.unique(server.owner(0).partition.values[0])
-    return int(found)
+    (result,) = np.unique(server.owner(0).partition.values[0])
+    return int(result)
 
 
 def test_a_backup_beside_another_can_go_back_as_far_as_the_owner() -> None:
     with working(servers=4) as (run, further):
-        owner, one, two, three = run.servers
+        owner, item, two, three = run.servers
         for partition in range(4):
-            owner.back_up(partition, one.address)
-            owner.back_up(partition, one.address)  # said twice
+            owner.back_up(partition, item.address)
+            owner.back_up(partition, item.address)  # said twice
         agreed = further() + 30
         owner.push_up_to(agreed)
         wait_for(lambda: all(each.clocks[-1] > agreed for each in owner.status()))
         for partition in range(4):
             owner.back_up(partition, two.address)
         wait_for(lambda: {each.pushed for each in owner.status()} == {agreed})
-        assert {each.clocks[-1] for each in one.status()} == {agreed}
+        assert {each.clocks[-1] for each in item.status()} == {agreed}
         assert all(set(range(-1, agreed + 2)) <= set(each.clocks) for each in two.status())
-        assert {each.backups for each in owner.status()} == {(one.address, two.address)}
+        assert {each.backups for each in owner.status()} == {(item.address, two.address)}
         for partition in range(4):
             owner.push_to(partition, two.address)
             owner.push_to(partition, two.address)
@@ -52,7 +52,7 @@ def test_a_backup_beside_another_can_go_back_as_far_as_the_owner() -> None:
         owner.push_up_to(None)
         now = further()
         wait_for(lambda: all(each.clocks[-1] > now for each in two.status()))
-        assert {each.clocks[-1] for each in one.status()} == {agreed}
+        assert {each.clocks[-1] for each in item.status()} == {agreed}
         for server in (owner, two):
             server.roll_back(agreed, 1)
 
@@ -61,26 +61,26 @@ def test_no_clock_counts_as_pushed_that_a_backup_lacks() -> None:
     """Nor is what it lacks released; from when its copy begins, for that may take long."""
     with store(LAYOUT, servers=3) as run:
         run.open(1, servers=1, history=True)
-        owner, one, two = run.servers
-        owner.back_up(0, one.address)
+        owner, item, two = run.servers
+        owner.back_up(0, item.address)
         clocks(run, 0, 2)
         wait_for(lambda: status(owner).pushed == 1)
         seen: list[tuple[int, tuple[str, ...]]] = []
 
         def meanwhile() -> None:
             clocks(run, 2, 5)
-            wait_for(lambda: status(one).clocks[-1] == 4)
+            wait_for(lambda: status(item).clocks[-1] == 4)
             owner.release(4)
             seen.append((status(owner).pushed, status(owner).backups))
 
         tapped(owner, before=once(meanwhile, Kind.ACTIVATE))
         owner.back_up(0, two.address)
-        assert seen == [(1, (one.address,))]
+        assert seen == [(1, (item.address,))]
         wait_for(lambda: status(owner).pushed == 4)
         assert value(two) == 5
         two.close()
         clocks(run, 5, 8)
-        wait_for(lambda: status(owner).trouble and status(one).clocks[-1] == 7)
+        wait_for(lambda: status(owner).trouble and status(item).clocks[-1] == 7)
         assert status(owner).pushed == 4
         owner.stop_pushing(0, two.address)
         assert (status(owner).pushed, status(owner).trouble) == (7, "")
@@ -90,16 +90,16 @@ def test_no_clock_counts_as_pushed_that_a_backup_lacks() -> None:
 def test_a_copy_that_is_given_up_keeps_nothing_back(how: str) -> None:
     with store(LAYOUT, servers=3) as run:
         run.open(1, servers=1, history=True)
-        owner, one, two = run.servers
+        owner, item, two = run.servers
 
         def move() -> None:
             owner.prepare(0, two.address, 1, backup="")
             owner.commit(0, 1)
 
-        does = {"stopped": lambda: owner.stop_pushing(0, one.address), "lost": fails(Lost("gone")), "moved": move}[how]
+        does = {"stopped": lambda: owner.stop_pushing(0, item.address), "lost": fails(Lost("gone")), "moved": move}[how]
         tapped(owner, before=once(does, Kind.ACTIVATE))
         with pytest.raises((Refused, Lost)):
-            owner.back_up(0, one.address)
+            owner.back_up(0, item.address)
         clocks(run, 0, 3)
         holding = run.holding(0)
         assert (status(holding).pushed, status(holding).backups) == (2, ())
@@ -236,7 +236,7 @@ def test_who_hears_late_that_all_begin_anew_keeps_what_has_come_of_the_new_era()
         first.open(0, {0: 0}, era=5, epoch=6)
         first.back_up(0, second.address)
         second.begin_anew(5)
-        assert [(one.partition, one.role) for one in second.status()] == [(0, "backup"), (1, "absent")]
+        assert [(item.partition, item.role) for item in second.status()] == [(0, "backup"), (1, "absent")]
 
 
 def test_a_drop_ends_what_moves_from_there() -> None:

@@ -33,12 +33,12 @@ def test_a_partition_comes_back_whole(tmp_path: Path) -> None:
     write_partition(path, parts_of(some()), LAYOUT)
     assert [file.name for file in tmp_path.iterdir()] == ["p1"]
     assert path.stat().st_mode & 0o777 == 0o600
-    found = read_partition(path, LAYOUT, sees_ahead=False)
-    assert (found.number, found.clock, found.can_roll_back()) == (1, 0, [-1, 0])
-    found.update(0, 1, 0, True, (Piece(0, range(5), np.full((5, 2), 10)),))
-    assert (found.values[0] == 3 + 12).all()
-    found.roll_back(-1)
-    assert not found.values[0].any()
+    result = read_partition(path, LAYOUT, sees_ahead=False)
+    assert (result.number, result.clock, result.can_roll_back()) == (1, 0, [-1, 0])
+    result.update(0, 1, 0, True, (Piece(0, range(5), np.full((5, 2), 10)),))
+    assert (result.values[0] == 3 + 12).all()
+    result.roll_back(-1)
+    assert not result.values[0].any()
 
 
 def test_files_that_are_none_or_damaged_are_refused(tmp_path: Path) -> None:

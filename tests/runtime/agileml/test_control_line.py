@@ -25,11 +25,11 @@ def agent() -> Iterator[RankChannel]:
 
 def heard(agent: RankChannel, number: int) -> list[Any]:
     """So many messages that the agent gets."""
-    found: list[str] = []
-    while len(found) < number:
-        assert select.select([agent], [], [], 10.0)[0], found
-        found += agent.poll()
-    return [json.loads(line) for line in found]
+    result: list[str] = []
+    while len(result) < number:
+        assert select.select([agent], [], [], 10.0)[0], result
+        result += agent.poll()
+    return [json.loads(line) for line in result]
 
 
 def test_both_ends_hear_what_the_other_says(agent: RankChannel) -> None:
@@ -40,8 +40,8 @@ def test_both_ends_hear_what_the_other_says(agent: RankChannel) -> None:
     assert heard(agent, 2) == [{"is": "hello", "text": "hé\n"}, {"is": "alive"}]
     agent.send('{"do": "bye"}')
     agent.poll()
-    said = iter(line)
-    assert [next(said), next(said)] == [{"do": "open", "partition": 3}, {"do": "bye"}]
+    message = iter(line)
+    assert [next(message), next(message)] == [{"do": "open", "partition": 3}, {"do": "bye"}]
     line.close()
 
 
@@ -49,14 +49,14 @@ def test_what_is_long_comes_whole(agent: RankChannel) -> None:
     line = ControlLine(agent.name)
     line.send({"text": "x" * 1_000_000})
     assert len(heard(agent, 1)[0]["text"]) == 1_000_000
-    found: list[Any] = []
-    reader = threading.Thread(target=lambda: found.append(next(iter(line))), daemon=True)
+    result: list[Any] = []
+    reader = threading.Thread(target=lambda: result.append(next(iter(line))), daemon=True)
     reader.start()
     agent.send(json.dumps({"text": "y" * 1_000_000}))
     while reader.is_alive():
         agent.poll()
         reader.join(0.001)
-    assert len(found[0]["text"]) == 1_000_000
+    assert len(result[0]["text"]) == 1_000_000
     line.close()
 
 
@@ -85,7 +85,7 @@ def test_last_words_are_sent(agent: RankChannel) -> None:
     for number in range(50):
         line.send({"number": number})
     line.close()
-    assert [one["number"] for one in heard(agent, 50)] == list(range(50))
+    assert [item["number"] for item in heard(agent, 50)] == list(range(50))
 
 
 def test_what_is_only_mentioned_does_not_pile_up(agent: RankChannel, monkeypatch: pytest.MonkeyPatch) -> None:

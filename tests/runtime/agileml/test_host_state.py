@@ -34,9 +34,9 @@ def group(folder: Path, limit: str, used: int, idle: int = 0) -> str:
 
 
 def found(root: Path) -> tuple[int, str]:
-    said = memory(root)
-    assert said is not None
-    return said.available, said.pool
+    message = memory(root)
+    assert message is not None
+    return message.available, message.pool
 
 
 def test_without_limits_it_is_what_the_machine_has(machine: Path) -> None:
@@ -85,6 +85,6 @@ def test_where_nobody_says_nothing_is_known(tmp_path: Path) -> None:
 
 
 def test_this_machine_says_something() -> None:
-    said = memory()
-    assert said is not None
-    assert 0 < said.available < 1 << 50
+    message = memory()
+    assert message is not None
+    assert 0 < message.available < 1 << 50

@@ -27,24 +27,24 @@ TIMEOUT_S = 30.0
 def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
     """One that connected, one that was connected to."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        one = socket.create_connection(listening.getsockname())
+        item = socket.create_connection(listening.getsockname())
         other = listening.accept()[0]
-        for sock in (one, other):
+        for sock in (item, other):
             sock.settimeout(TIMEOUT_S)
         try:
-            yield one, other
+            yield item, other
         finally:
-            one.close()
+            item.close()
             other.close()
 
 
 @contextmanager
 def channels() -> Iterator[tuple[SealedChannel, SealedChannel]]:
     """Two that have met."""
-    with sockets() as (one, other):
-        found = together(lambda: KEYS.connect(one), lambda: KEYS.accept(other))
-        yield found  # type: ignore[misc]
-        for channel in found:
+    with sockets() as (item, other):
+        result = together(lambda: KEYS.connect(item), lambda: KEYS.accept(other))
+        yield result  # type: ignore[misc]
+        for channel in result:
             channel.close()  # type: ignore[attr-defined]
 
 
@@ -60,14 +60,14 @@ def test_bytes_arrive_however_they_are_cut() -> None:
                 target=channel.send, args=([view[start:end] for start, end in itertools.pairwise(cuts)],)
             )
             sender.start()
-            found = bytearray(len(content))
+            result = bytearray(len(content))
             start = 0
             while start < len(content):
                 length = min(lengths[start % len(lengths)], len(content) - start)
-                channel.receive_into(memoryview(found)[start : start + length])
+                channel.receive_into(memoryview(result)[start : start + length])
                 start += length
             sender.join()
-            return bytes(found)
+            return bytes(result)
 
         assert together(lambda: talk(pair[0], [3, 100_000, 17]), lambda: talk(pair[1], [RECORD_BYTES * 2, 1])) == [
             content,
@@ -80,12 +80,12 @@ def test_keys_are_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[bytes] = []
     real = records.AESGCM
     monkeypatch.setattr(records, "AESGCM", lambda key: (made.append(bytes(key)), real(key))[1])
-    with channels() as (one, other):
+    with channels() as (item, other):
         for number in range(20):
-            one.send([memoryview(bytes([number]) * 5)])
-            found = bytearray(5)
-            other.receive_into(memoryview(found))
-            assert found == bytes([number]) * 5
+            item.send([memoryview(bytes([number]) * 5)])
+            result = bytearray(5)
+            other.receive_into(memoryview(result))
+            assert result == bytes([number]) * 5
     assert len(set(made)) >= 2 + 20 // 3  # one for each direction, and the renewed ones
 
 
@@ -100,29 +100,29 @@ def sealed(channel: SealedChannel, content: bytes) -> bytes:
 
 @pytest.mark.parametrize("where", [0, 4, 30, -1])
 def test_a_changed_record_does_not_open(where: int) -> None:
-    with channels() as (one, other):
-        changed = bytearray(sealed(one, b"a secret of some length, that nobody may read"))
+    with channels() as (item, other):
+        changed = bytearray(sealed(item, b"a secret of some length, that nobody may read"))
         assert b"secret" not in changed
         changed[where] ^= 1
-        one.socket.sendall(changed + bytes(64))
+        item.socket.sendall(changed + bytes(64))
         with pytest.raises(Forged):
             other.receive_into(memoryview(bytearray(45)))
 
 
 @pytest.mark.parametrize("follows", ["the same", "an endless one"])
 def test_a_repeated_record_and_an_endless_one_do_not_open(follows: str) -> None:
-    with channels() as (one, other):
-        sent = sealed(one, b"once")
-        one.socket.sendall(sent + (sent if follows == "the same" else struct.pack("<I", 0xFFFFFFFF) + bytes(64)))
-        found = memoryview(bytearray(4))
-        other.receive_into(found)
-        assert found == b"once"
+    with channels() as (item, other):
+        sent = sealed(item, b"once")
+        item.socket.sendall(sent + (sent if follows == "the same" else struct.pack("<I", 0xFFFFFFFF) + bytes(64)))
+        result = memoryview(bytearray(4))
+        other.receive_into(result)
+        assert result == b"once"
         with pytest.raises(Forged, match="not sealed" if follows == "the same" else "4294967295"):
-            other.receive_into(found)
+            other.receive_into(result)
 
 
 def test_keys_of_another_run_are_refused_by_both() -> None:
-    with sockets() as (one, other):
+    with sockets() as (item, other):
         errors = []
 
         def meet(keys: RunKeys, accept: bool, sock: socket.socket) -> None:
@@ -131,19 +131,19 @@ def test_keys_of_another_run_are_refused_by_both() -> None:
             except PlinkError as error:
                 errors.append(error)
 
-        together(lambda: meet(OTHERS, False, one), lambda: meet(KEYS, True, other))
+        together(lambda: meet(OTHERS, False, item), lambda: meet(KEYS, True, other))
     assert len(errors) == 2
     assert any(isinstance(error, Stranger) for error in errors)
 
 
 def test_without_a_certificate_nobody_is_let_in() -> None:
     """TLS alone is not enough: the one who connects must show the run's certificate too."""
-    with sockets() as (one, other):
+    with sockets() as (item, other):
         bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         bare.check_hostname, bare.verify_mode = False, ssl.CERT_NONE
 
         def connect() -> None:
-            with contextlib.suppress(OSError), bare.wrap_socket(one) as met:
+            with contextlib.suppress(OSError), bare.wrap_socket(item) as met:
                 met.sendall(bytes(32))
 
         def accept() -> None:
@@ -155,9 +155,9 @@ def test_without_a_certificate_nobody_is_let_in() -> None:
 
 @pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n\r\n", bytes(100), b""])
 def test_who_speaks_no_tls_is_refused(said: bytes) -> None:
-    with sockets() as (one, other):
-        one.sendall(said)
-        one.shutdown(socket.SHUT_WR)
+    with sockets() as (item, other):
+        item.sendall(said)
+        item.shutdown(socket.SHUT_WR)
         with pytest.raises((Stranger, Lost)):
             KEYS.accept(other)
 
@@ -174,13 +174,13 @@ def test_keys_touch_no_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.setenv("TMPDIR", str(tmp_path / "not there"))
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setattr(tempfile, "NamedTemporaryFile", lambda: pytest.fail("a file on disk"))
-    with sockets() as (one, other):
+    with sockets() as (item, other):
         keys = RunKeys(KEYS.pem)
-        for channel in together(lambda: keys.connect(one), lambda: keys.accept(other)):
+        for channel in together(lambda: keys.connect(item), lambda: keys.accept(other)):
             channel.close()  # type: ignore[attr-defined]
 
 
 def test_keys_are_not_printed_and_garbage_is_no_key() -> None:
     assert "PRIVATE" not in repr(KEYS)
-    with sockets() as (one, _), pytest.raises(InputError, match="keys of the run"):
-        RunKeys(b"nonsense").connect(one)
+    with sockets() as (item, _), pytest.raises(InputError, match="keys of the run"):
+        RunKeys(b"nonsense").connect(item)

@@ -15,15 +15,15 @@ def test_cut_finds_the_rows_that_were_meant(rows: int, partitions: int, data: st
     """Whatever rows are asked for: each goes to r mod N as r // N, neighbours as a range."""
     layout = Layout((Table("t", rows, 2),), partitions)
     wanted = np.array(sorted(data.draw(st.sets(st.integers(0, rows - 1)))), dtype=np.int64)
-    found = {}
+    result = {}
     for partition, places, local in layout.cut(wanted):
         held = np.arange(partition, rows, partitions)
         assert len(held) == layout.rows_in(0, partition)
         for row, place in zip(wanted[places], held[index(local)], strict=True):
             assert row == place
-            found[int(row)] = partition
-    assert sorted(found) == wanted.tolist()
-    assert all(partition == row % partitions for row, partition in found.items())
+            result[int(row)] = partition
+    assert sorted(result) == wanted.tolist()
+    assert all(partition == row % partitions for row, partition in result.items())
 
 
 def test_neighbours_need_no_numbers() -> None:

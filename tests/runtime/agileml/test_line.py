@@ -43,12 +43,12 @@ def that_says_nothing() -> Iterator[int]:
 @pytest.mark.parametrize("vanished", [that_takes_nobody, that_says_nothing])
 def test_who_still_connects_is_woken(vanished: "type[contextlib.AbstractContextManager[int]]") -> None:
     with vanished() as port:
-        line, heard = Line(f"127.0.0.1:{port}", KEYS, LAYOUT, 2 * WAIT_S), list[str]()
+        line, output = Line(f"127.0.0.1:{port}", KEYS, LAYOUT, 2 * WAIT_S), list[str]()
 
         def ask() -> None:
             with pytest.raises(Lost) as lost:
                 line.ask(Message(Kind.READ, 0))
-            heard.append(str(lost.value))
+            output.append(str(lost.value))
 
         asking = threading.Thread(target=ask)
         asking.start()
@@ -59,7 +59,7 @@ def test_who_still_connects_is_woken(vanished: "type[contextlib.AbstractContextM
         line.wake()
         asking.join(WAIT_S)
         assert not asking.is_alive()
-        assert heard[0].startswith(f"127.0.0.1:{port}: ")
+        assert output[0].startswith(f"127.0.0.1:{port}: ")
 
 
 def test_who_is_woken_just_before_it_connects(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,9 +84,9 @@ def test_who_is_woken_just_before_it_connects(monkeypatch: pytest.MonkeyPatch) -
 
 def test_an_address_of_a_family_that_the_kernel_lacks_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     with that_says_nothing() as port:
-        known = socket.getaddrinfo("127.0.0.1", port, type=socket.SOCK_STREAM)
-        lacking = [(255, *known[0][1:])]
-        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [*lacking, *known])
+        cached = socket.getaddrinfo("127.0.0.1", port, type=socket.SOCK_STREAM)
+        lacking = [(255, *cached[0][1:])]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [*lacking, *cached])
         with pytest.raises(Lost, match="timed out"):  # of the handshake with the other
             Line(f"anybody:{port}", KEYS, LAYOUT, 0.3).ask(Message(Kind.READ, 0))
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: lacking)

@@ -74,14 +74,14 @@ def test_what_a_move_that_was_given_up_delivers_late_is_refused() -> None:
         tapped(run.servers[0], before=sent.append, after=once(fails(Lost("frozen")), Kind.PART, What.SUMS))
         with pytest.raises(Lost):
             hand_over(run.servers[0], 0, run.servers[1].address, 1)
-        late, said = list(sent), []
+        late, output = list(sent), []
 
         def thaw() -> None:
-            said.extend(target.ask(message).status for message in late)
+            output.extend(target.ask(message).status for message in late)
 
         tapped(run.servers[0], before=once(thaw, Kind.ACTIVATE))
         hand_over(run.servers[0], 0, run.servers[1].address, 2)
-        assert said == [Status.REFUSED] * len(late)
+        assert output == [Status.REFUSED] * len(late)
         assert target.partition.read(0, range(4)).tolist() == [[1]] * 4
         target.ask(update(1, 0, 10))
         assert (target.partition.values[0] == 11).all()

@@ -32,11 +32,11 @@ class Heard:
 
 @contextlib.contextmanager
 def listening(provider: str, port: int) -> Iterator[Heard]:
-    heard = Heard()
+    output = Heard()
     source = Source(provider, "127.0.0.1", port)
-    notices = Notices(source, heard.notices.append, heard.troubles.append, every_s=0.01)
+    notices = Notices(source, output.notices.append, output.troubles.append, every_s=0.01)
     try:
-        yield heard
+        yield output
     finally:
         notices.close()
 
@@ -73,14 +73,14 @@ class Ec2:
 
 def test_aws_tells_when_the_instance_goes_and_tells_it_once() -> None:
     ec2 = Ec2()
-    with metadata(ec2) as service, listening("aws", service.port) as heard:
+    with metadata(ec2) as service, listening("aws", service.port) as output:
         asked_again(service)
-        assert heard.notices == []
+        assert output.notices == []
         ec2.mark("terminate", 118)
-        wait_until(lambda: heard.notices)
+        wait_until(lambda: output.notices)
         asked_again(service)
-    assert heard.notices == [Notice(118.0, "aws: terminate")]
-    assert heard.troubles == []
+    assert output.notices == [Notice(118.0, "aws: terminate")]
+    assert output.troubles == []
 
 
 @pytest.mark.parametrize(
@@ -95,42 +95,42 @@ def test_aws_tells_when_the_instance_goes_and_tells_it_once() -> None:
 def test_aws_times(action: str, seconds: float, z: str, told: float) -> None:
     ec2 = Ec2()
     ec2.mark(action, seconds, z)
-    with metadata(ec2) as service, listening("aws", service.port) as heard:
-        wait_until(lambda: heard.notices)
-    assert heard.notices == [Notice(told, f"aws: {action}")]
+    with metadata(ec2) as service, listening("aws", service.port) as output:
+        wait_until(lambda: output.notices)
+    assert output.notices == [Notice(told, f"aws: {action}")]
 
 
 def test_without_a_clock_in_the_answer_ours_counts() -> None:
     ec2 = Ec2()
     when = (datetime.now(UTC) + timedelta(seconds=100)).isoformat()
     ec2.action = text(json.dumps({"action": "stop", "time": when}))
-    with metadata(ec2) as service, listening("aws", service.port) as heard:
-        wait_until(lambda: heard.notices)
-    assert 60 < heard.notices[0].seconds <= 100
+    with metadata(ec2) as service, listening("aws", service.port) as output:
+        wait_until(lambda: output.notices)
+    assert 60 < output.notices[0].seconds <= 100
 
 
 def test_a_token_that_expires_is_had_anew() -> None:
     ec2 = Ec2()
-    with metadata(ec2) as service, listening("aws", service.port) as heard:
+    with metadata(ec2) as service, listening("aws", service.port) as output:
         asked_again(service)
         ec2.expire()
         asked_again(service, 6)
         ec2.mark("stop", 60)
-        wait_until(lambda: heard.notices)
+        wait_until(lambda: output.notices)
     assert [method for method, _ in service.asked].count("PUT") == 2
-    assert heard.troubles == []
+    assert output.troubles == []
 
 
 def test_another_eviction_is_told_too() -> None:
     """A machine that hibernated wakes with its programs, and may be taken away again."""
     ec2 = Ec2()
     ec2.mark("hibernate", 10)
-    with metadata(ec2) as service, listening("aws", service.port) as heard:
-        wait_until(lambda: heard.notices)
+    with metadata(ec2) as service, listening("aws", service.port) as output:
+        wait_until(lambda: output.notices)
         ec2.action = None
         asked_again(service)
         ec2.mark("hibernate", 5000)
-        wait_until(lambda: len(heard.notices) == 2)
+        wait_until(lambda: len(output.notices) == 2)
 
 
 def test_gcp_tells_how_much_of_the_thirty_seconds_is_left() -> None:
@@ -149,10 +149,10 @@ def test_gcp_tells_how_much_of_the_thirty_seconds_is_left() -> None:
         now[0] = 200.0
         assert gcp.ask(line) == {"preempted": Notice(0.0, "gcp: preempted")}
         assert Gcp().ask(line)["preempted"].seconds == 30.0
-        with listening("gcp", service.port) as heard:
-            wait_until(lambda: heard.notices)
+        with listening("gcp", service.port) as output:
+            wait_until(lambda: output.notices)
             asked_again(service)
-        assert len(heard.notices) == 1
+        assert len(output.notices) == 1
 
 
 class Vm:
@@ -186,18 +186,18 @@ def test_azure_tells_evictions_of_this_machine_only() -> None:
     vm.add("1", "Preempt", ["spot_4"], http_date(20))
     for kind in ("Reboot", "Redeploy", "Freeze"):
         vm.add(kind, kind, ["spot_3"], http_date(20))
-    with metadata(vm) as service, listening("azure", service.port) as heard:
+    with metadata(vm) as service, listening("azure", service.port) as output:
         asked_again(service, 5)
-        assert heard.notices == []
+        assert output.notices == []
         vm.add("2", "Preempt", ["spot_4", "spot_3"], http_date(28))
-        wait_until(lambda: heard.notices)
+        wait_until(lambda: output.notices)
         vm.events.pop()
         vm.add("2", "Preempt", ["spot_3"], "", "Started")
         asked_again(service)
         vm.add("3", "Terminate", ["SPOT_3"], http_date(300))
-        wait_until(lambda: len(heard.notices) == 2)
-    assert heard.notices == [Notice(28.0, "azure: Preempt"), Notice(300.0, "azure: Terminate")]
-    assert heard.troubles == []
+        wait_until(lambda: len(output.notices) == 2)
+    assert output.notices == [Notice(28.0, "azure: Preempt"), Notice(300.0, "azure: Terminate")]
+    assert output.troubles == []
     assert len({path for _, path in service.asked}) == 2
     assert [path for _, path in service.asked if "compute/name" in path] == [service.asked[0][1]]
 
@@ -205,9 +205,9 @@ def test_azure_tells_evictions_of_this_machine_only() -> None:
 def test_azure_what_has_begun_leaves_no_time() -> None:
     vm = Vm()
     vm.add("1", "Preempt", ["spot_3"], "", "Started")
-    with metadata(vm) as service, listening("azure", service.port) as heard:
-        wait_until(lambda: heard.notices)
-    assert heard.notices == [Notice(0.0, "azure: Preempt")]
+    with metadata(vm) as service, listening("azure", service.port) as output:
+        wait_until(lambda: output.notices)
+    assert output.notices == [Notice(0.0, "azure: Preempt")]
 
 
 def test_azure_s_first_answer_may_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,15 +258,15 @@ def test_what_makes_no_sense_is_said_once_and_asking_goes_on(provider: str, kind
         aside = method == "PUT" or "compute/name" in path
         return reply if silly[0] and not aside else good(method, path, headers)
 
-    with metadata(answer) as service, listening(provider, service.port) as heard:
+    with metadata(answer) as service, listening(provider, service.port) as output:
         asked_again(service, 6)
-        assert heard.notices == []
-        assert len(heard.troubles) == 1
+        assert output.notices == []
+        assert len(output.troubles) == 1
         silly[0] = False
-        wait_until(lambda: heard.notices)
+        wait_until(lambda: output.notices)
         silly[0] = True
-        wait_until(lambda: len(heard.troubles) == 2)  # a new trouble
-    (line,) = set(heard.troubles)
+        wait_until(lambda: len(output.troubles) == 2)  # a new trouble
+    (line,) = set(output.troubles)
     assert line.startswith(f"no notices from {provider} at 127.0.0.1:{service.port} for now: ")
     assert "\n" not in line
     assert len(line) < 200
@@ -275,8 +275,8 @@ def test_what_makes_no_sense_is_said_once_and_asking_goes_on(provider: str, kind
 
 @pytest.mark.parametrize("reply", [text("", 404), text("tökén"), text("a\nb")])
 def test_a_token_that_is_none(reply: Reply) -> None:
-    with metadata(lambda *_: reply) as service, listening("aws", service.port) as heard:
-        wait_until(lambda: heard.troubles)
+    with metadata(lambda *_: reply) as service, listening("aws", service.port) as output:
+        wait_until(lambda: output.troubles)
         asked_again(service)
     assert {method for method, _ in service.asked} == {"PUT"}
 
@@ -293,57 +293,57 @@ def test_a_slow_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_closing_ends_a_question_under_way() -> None:
-    asked = threading.Event()
+    request = threading.Event()
 
     def answer(method: str, path: str, headers: dict[str, str]) -> Reply:
-        asked.set()
+        request.set()
         return Reply(200, (b"TRUE",), {}, 60.0)
 
-    heard = Heard()
+    output = Heard()
     with metadata(answer) as service:
         source = Source("azure", "127.0.0.1", service.port)
-        notices = Notices(source, heard.notices.append, heard.troubles.append)
-        assert asked.wait(10)
+        notices = Notices(source, output.notices.append, output.troubles.append)
+        assert request.wait(10)
         begun = time.monotonic()
         notices.close()
         notices.close()
         assert time.monotonic() - begun < 0.9
         assert not notices._thread.is_alive()
-    assert heard.notices == heard.troubles == []
+    assert output.notices == output.troubles == []
 
 
 def test_whoever_is_told_may_close() -> None:
     holder: list[Notices] = []
-    there, told = threading.Event(), []
+    there, messages = threading.Event(), []
 
     def hear(notice: Notice) -> None:
         there.wait(10)
         holder[0].close()
-        told.append(notice)
+        messages.append(notice)
 
     with metadata(lambda *_: text("TRUE")) as service:
-        holder.append(Notices(Source("gcp", "127.0.0.1", service.port), hear, told.append, every_s=0.01))
+        holder.append(Notices(Source("gcp", "127.0.0.1", service.port), hear, messages.append, every_s=0.01))
         there.set()
-        wait_until(lambda: told and not holder[0]._thread.is_alive())
-    assert len(told) == 1
+        wait_until(lambda: messages and not holder[0]._thread.is_alive())
+    assert len(messages) == 1
 
 
 def test_nobody_there_is_said_once() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
-        with listening("gcp", taken.getsockname()[1]) as heard:
-            wait_until(lambda: heard.troubles)
+        with listening("gcp", taken.getsockname()[1]) as output:
+            wait_until(lambda: output.troubles)
             time.sleep(0.1)
-    assert len(heard.troubles) == 1
-    assert "refused" in heard.troubles[0]
+    assert len(output.troubles) == 1
+    assert "refused" in output.troubles[0]
 
 
 def test_no_proxy_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    with metadata(lambda *_: text("TRUE")) as service, listening("gcp", service.port) as heard:
-        wait_until(lambda: heard.notices)
-    assert heard.troubles == []
+    with metadata(lambda *_: text("TRUE")) as service, listening("gcp", service.port) as output:
+        wait_until(lambda: output.notices)
+    assert output.troubles == []
 
 
 @pytest.mark.parametrize(

@@ -46,15 +46,15 @@ def pieces_of(seed: int, worker: int, clock: int) -> tuple[Piece, ...]:
 def states(seed: int) -> list[list[Values]]:
     """The states of clocks -1, 0, ..., by the rule that is written: by worker; neighbours with the same rows first."""
     values = [np.zeros((ROWS, 2), np.float32), np.zeros((ROWS, 1), np.int64)]
-    found = [[array.copy() for array in values]]
+    result = [[array.copy() for array in values]]
     for clock in range(CLOCKS):
         for table in (0, 1):
             given = [pieces_of(seed, worker, clock)[table] for worker in range(WORKERS)]
             for _, group in itertools.groupby(given, lambda piece: (type(piece.rows), tuple(piece.rows))):
                 same = list(group)
                 values[table][index(same[0].rows)] += sum((piece.values for piece in same[1:]), same[0].values)
-        found.append([array.copy() for array in values])
-    return found
+        result.append([array.copy() for array in values])
+    return result
 
 
 @st.composite
@@ -71,7 +71,7 @@ def arrivals(draw: st.DrawFn) -> list[tuple[int, int]]:
 
 def equal(partition: Partition, wanted: list[Values]) -> bool:
     """To the bit."""
-    return all(np.array_equal(found, array) for found, array in zip(partition.values, wanted, strict=True))
+    return all(np.array_equal(result, array) for result, array in zip(partition.values, wanted, strict=True))
 
 
 @given(arrivals(), st.integers(0, 1000), st.booleans())

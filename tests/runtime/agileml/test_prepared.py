@@ -24,8 +24,8 @@ WORKERS = 2
 
 def status(server: Server, partition: int = 0) -> PartitionStatus:
     """Of one partition."""
-    (found,) = (one for one in server.status() if one.partition == partition)
-    return found
+    (result,) = (item for item in server.status() if item.partition == partition)
+    return result
 
 
 @contextmanager
@@ -77,15 +77,15 @@ def test_the_old_owner_serves_on_until_the_commit() -> None:
             old.prepare(partition, new.address, 7, backup="")
             old.prepare(partition, new.address, 7, backup="")  # said twice
         further()
-        assert {one.role for one in old.status()} == {"serving"}
-        assert {one.role for one in new.status()} == {"arriving"}
+        assert {item.role for item in old.status()} == {"serving"}
+        assert {item.role for item in new.status()} == {"arriving"}
         for partition in range(4):
             old.commit(partition, 7)
             old.commit(partition, 7)
             assert not old.cancel(partition, 7)
             assert not new.cancel(partition, 7)
             old.prepare(partition, new.address, 7, backup="")
-        assert {(one.role, one.address) for one in old.status()} == {("gone", new.address)}
+        assert {(item.role, item.address) for item in old.status()} == {("gone", new.address)}
         further()
 
 
@@ -193,18 +193,18 @@ def test_the_old_owner_becomes_the_backup() -> None:
         for partition in range(4):
             reliable.commit(partition, 1)
             reliable.commit(partition, 1)
-        assert {(one.role, one.address) for one in reliable.status()} == {("backup", transient.address)}
-        assert {one.backups for one in transient.status()} == {(reliable.address,)}
+        assert {(item.role, item.address) for item in reliable.status()} == {("backup", transient.address)}
+        assert {item.backups for item in transient.status()} == {(reliable.address,)}
         now = further()
-        wait_for(lambda: all(one.clocks[-1] >= now for one in reliable.status()))
-        assert {one.clocks[0] for one in reliable.status()} == {-1}
+        wait_for(lambda: all(item.clocks[-1] >= now for item in reliable.status()))
+        assert {item.clocks[0] for item in reliable.status()} == {-1}
         for partition in range(4):
             transient.prepare(partition, reliable.address, 2, backup="")
         further()
-        assert {one.role for one in transient.status()} == {"serving"}
+        assert {item.role for item in transient.status()} == {"serving"}
         for partition in range(4):
             transient.commit(partition, 2)
-        assert {(one.role, one.ended, one.backups) for one in reliable.status()} == {("serving", True, ())}
+        assert {(item.role, item.ended, item.backups) for item in reliable.status()} == {("serving", True, ())}
 
 
 def test_a_drain_can_be_cancelled_and_goes_beyond_the_agreed_clock() -> None:
@@ -312,14 +312,14 @@ def test_one_who_died_as_it_was_told_to_begin_is_done_without(serves: str) -> No
 
 def test_one_who_lacked_memory_to_begin_is_not_taken_for_one_that_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it answered may be lost, and it is told again."""
-    told: list[Message] = []
+    messages: list[Message] = []
     with store(LAYOUT, servers=2) as run:
         run.open(1, servers=1, history=True)
         old, new = run.servers
 
         def lost(message: Message) -> None:
             if message.kind is Kind.ACTIVATE:
-                told.append(message)
+                messages.append(message)
                 raise Lost("gone")
 
         tapped(old, before=lost)
@@ -328,9 +328,9 @@ def test_one_who_lacked_memory_to_begin_is_not_taken_for_one_that_has_begun(monk
             old.commit(0, 1)
         with monkeypatch.context() as patched:
             patched.setattr(new.owner(0).partition, "advance", fails(MemoryError()))
-            assert new.owner(0).ask(told[0]).status is Status.REFUSED
+            assert new.owner(0).ask(messages[0]).status is Status.REFUSED
         assert status(new).role == "arriving"
-        assert new.owner(0).ask(told[0]).status is Status.OK
+        assert new.owner(0).ask(messages[0]).status is Status.OK
         assert (status(new).role, status(new).epoch) == ("serving", 1)
 
 

@@ -64,10 +64,10 @@ def test_a_server_killed_in_mid_run_is_a_clear_error(processes: Ranks) -> None:
     assert [next_of(worker) for worker in workers] == [0, 0, 0]
     pair[1][0].kill()
     for worker in workers:
-        while isinstance(told := next_of(worker), int):
+        while isinstance(messages := next_of(worker), int):
             pass
-        assert told["kind"] == "Unanswered"
-        assert f"at {owners[1]}" in told["error"]
+        assert messages["kind"] == "Unanswered"
+        assert f"at {owners[1]}" in messages["error"]
 
 
 def is_stopped(pid: int) -> bool:
@@ -93,9 +93,9 @@ def test_a_frozen_server_is_left_as_soon_as_another_is_named(met: bool, processe
             for partition in range(4):
                 client.point(partition, Ownership(addresses[1], 1))
 
-        found, _ = together(lambda: client.read("n", range(100)), name_another)
-        assert isinstance(found, np.ndarray)
-        assert found.shape == (100, 4)
+        result, _ = together(lambda: client.read("n", range(100)), name_another)
+        assert isinstance(result, np.ndarray)
+        assert result.shape == (100, 4)
         assert {address for address, _ in client._lines} == {addresses[1]}
 
 
@@ -114,6 +114,6 @@ def test_a_server_that_dies_in_the_handshake_is_asked_again() -> None:
                     client.point(partition, Ownership(run.servers[0].address, 1))
                 sock.close()
 
-            found, _ = together(lambda: client.read("n", [0]), die)
-            assert isinstance(found, np.ndarray)
-            assert not found.any()
+            result, _ = together(lambda: client.read("n", [0]), die)
+            assert isinstance(result, np.ndarray)
+            assert not result.any()

@@ -21,12 +21,12 @@ READ = Message(Kind.READ, 0, before=-1, wanted=(Wanted(0, range(4)),))
 @pytest.fixture
 def owner() -> Iterator[Owner]:
     """Serves a partition of zeros that worker 0 works on."""
-    found = Owner(LAYOUT, 0, sees_ahead=False, patience_s=5.0, advanced=lambda backups: None)
+    result = Owner(LAYOUT, 0, sees_ahead=False, patience_s=5.0, advanced=lambda backups: None)
     partition = Partition(LAYOUT, 0)
     partition.admit({0: 0})
-    found.call(lambda: found.place(partition, Role.SERVING, 0))
-    yield found
-    found.close()
+    result.call(lambda: result.place(partition, Role.SERVING, 0))
+    yield result
+    result.close()
 
 
 def idle(owner: Owner) -> None:

@@ -85,19 +85,19 @@ class CutMeans(Means):
     """In parts of a few rows each."""
 
     def part(self, items: Numbers, grain: int) -> Numbers:
-        found: Numbers = np.array_split(items, self.grains)[grain]
-        return found
+        result: Numbers = np.array_split(items, self.grains)[grain]
+        return result
 
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_grains_add_up_to_the_piece(workers: int) -> None:
     whole, cut = Means(), CutMeans()
     cut.grains = 4
-    one, other = train(whole), train(cut, workers=workers)
-    np.testing.assert_allclose(other.tables["m"], one.tables["m"], rtol=1e-9)
-    assert other.tables["n"][1] == one.tables["n"][1] + 3 * one.tables["n"][4]  # a 1 for every part, beside its items
-    assert other.tables["n"][4] == 4 * one.tables["n"][4]
-    np.testing.assert_allclose(other.objectives, one.objectives)
+    item, other = train(whole), train(cut, workers=workers)
+    np.testing.assert_allclose(other.tables["m"], item.tables["m"], rtol=1e-9)
+    assert other.tables["n"][1] == item.tables["n"][1] + 3 * item.tables["n"][4]  # a 1 for every part, beside its items
+    assert other.tables["n"][4] == 4 * item.tables["n"][4]
+    np.testing.assert_allclose(other.objectives, item.objectives)
 
 
 def test_grains_have_random_numbers_of_their_own() -> None:

@@ -79,19 +79,19 @@ def arrivals(draw: st.DrawFn) -> tuple[Plan, list[Sent]]:
 
 def folded(pieces: Sequence[Piece]) -> list[Piece]:
     """Neighbours that name the same rows as one."""
-    found: list[Piece] = []
+    result: list[Piece] = []
     for piece in pieces:
-        if found and tuple(found[-1].rows) == tuple(piece.rows):
-            found[-1] = Piece(piece.table, piece.rows, found[-1].values + piece.values)
+        if result and tuple(result[-1].rows) == tuple(piece.rows):
+            result[-1] = Piece(piece.table, piece.rows, result[-1].values + piece.values)
         else:
-            found.append(piece)
-    return found
+            result.append(piece)
+    return result
 
 
 def states(plan: Plan) -> list[list[Values]]:
     """Of clocks -1, 0, ..., by the rule that is written: steps are summed by worker first, then by worker's number."""
     values = [np.zeros((ROWS, 2), np.float32), np.zeros((ROWS, 1), np.int64)]
-    found = [[array.copy() for array in values]]
+    result = [[array.copy() for array in values]]
     for clock in range(CLOCKS):
         for table in (0, 1):
             by_worker: list[Piece] = []
@@ -100,8 +100,8 @@ def states(plan: Plan) -> list[list[Values]]:
                 by_worker += folded([pieces[table] for pieces in steps if pieces])
             for piece in folded(by_worker):
                 values[table][index(piece.rows)] += piece.values
-        found.append([array.copy() for array in values])
-    return found
+        result.append([array.copy() for array in values])
+    return result
 
 
 def made(**more: bool) -> Partition:
@@ -117,7 +117,7 @@ def send(partition: Partition, sent: Sent) -> bool:
 
 def equal(partition: Partition, wanted: list[Values]) -> bool:
     """To the bit."""
-    return all(np.array_equal(found, array) for found, array in zip(partition.values, wanted, strict=True))
+    return all(np.array_equal(result, array) for result, array in zip(partition.values, wanted, strict=True))
 
 
 def in_newest(partition: Partition, arrived: dict[tuple[int, int], int]) -> bool:
@@ -221,8 +221,11 @@ def test_state_waits_for_the_last_step() -> None:
 
 def test_steps_that_cannot_be_are_refused() -> None:
     partition = made()
-    for sent, why in (((0, 0, 1, False), "step 1 of clock 0 after 0"), ((0, 0, 2, True), "step 2 of clock 0 after 0")):
-        with pytest.raises(Refused, match=why):
+    for sent, reason in (
+        ((0, 0, 1, False), "step 1 of clock 0 after 0"),
+        ((0, 0, 2, True), "step 2 of clock 0 after 0"),
+    ):
+        with pytest.raises(Refused, match=reason):
             send(partition, sent)
     assert send(partition, (0, 0, 0, False))
     with pytest.raises(Refused, match="sent clock 1 after -1"):
@@ -246,14 +249,14 @@ def test_workers_change_in_the_midst_of_a_clock() -> None:
         take(twin, part)
     assert partition.workers_from([0, 2, 3], 2)  # 1 is gone
     take(twin, workers_part(0, [0, 2, 3], 2))
-    for one in (partition, twin):
-        assert [(member.finished, member.steps) for member in one.members.values()] == [(0, 1), (1, 0), (0, 0), (1, 0)]
-        assert in_newest(one, {(0, 0): 1, (1, 0): 1, (2, 0): 1, (0, 1): 1, (1, 1): 2})
+    for item in (partition, twin):
+        assert [(member.finished, member.steps) for member in item.members.values()] == [(0, 1), (1, 0), (0, 0), (1, 0)]
+        assert in_newest(item, {(0, 0): 1, (1, 0): 1, (2, 0): 1, (0, 1): 1, (1, 1): 2})
         with pytest.raises(Refused):
-            send(one, (1, 2, 1, True))
-        assert send(one, (0, 1, 0, True))  # of its successor, which does no more
-        assert send(one, (2, 1, 0, True))
-        assert one.clock == 1
+            send(item, (1, 2, 1, True))
+        assert send(item, (0, 1, 0, True))  # of its successor, which does no more
+        assert send(item, (2, 1, 0, True))
+        assert item.clock == 1
 
 
 def test_sum_of_a_workers_steps_that_is_too_large_stops_the_partition() -> None:
@@ -267,11 +270,11 @@ def test_sum_of_a_workers_steps_that_is_too_large_stops_the_partition() -> None:
     other = begun(layout, parts_of(partition)[0], sees_ahead=False)
     for part in parts_of(partition)[1:]:
         take(other, part)
-    for one in (partition, other):
+    for item in (partition, other):
         with pytest.raises(Refused, match="table 'n', row 0: with what the workers add at clock 0"):
-            one.check()
-        one.roll_back(-1) if one.history else one.forget_ahead()
-        one.check()
+            item.check()
+        item.roll_back(-1) if item.history else item.forget_ahead()
+        item.check()
 
 
 @dataclass(frozen=True)
@@ -295,8 +298,8 @@ def add(run: Store, worker: int, plans: Sequence[Sequence[int]]) -> None:
     client = run.client(worker)
     for clock, steps in enumerate(plans[worker]):
         for step in range(steps):
-            found = client.read("n", [worker, ROWS - 1], own=False)
-            assert (found >= sum(sum(plan[:clock]) for plan in plans) + step).all()
+            result = client.read("n", [worker, ROWS - 1], own=False)
+            assert (result >= sum(sum(plan[:clock]) for plan in plans) + step).all()
             client.update("n", range(ROWS), np.ones((ROWS, 1), np.int64))
             client.push(last=step == steps - 1)
 
@@ -321,19 +324,19 @@ def test_clients_push_several_steps_a_clock() -> None:
 def test_step_is_seen_by_the_next_one_and_by_others_in_the_same_clock() -> None:
     with store(COUNTS, Stepping()) as run:
         run.open(2)
-        one, other = run.client(0), run.client(1)
-        assert one.read("n", [3]).tolist() == [[0]]
-        one.update("n", [3], [[1]])
-        one.push(last=False)
-        assert (one.now, one.step) == (0, 1)
-        assert [client.read("n", [3]).tolist() for client in (one, other)] == [[[1]], [[1]]]
+        item, other = run.client(0), run.client(1)
+        assert item.read("n", [3]).tolist() == [[0]]
+        item.update("n", [3], [[1]])
+        item.push(last=False)
+        assert (item.now, item.step) == (0, 1)
+        assert [client.read("n", [3]).tolist() for client in (item, other)] == [[[1]], [[1]]]
         other.update("n", [3], [[10]])
         other.push()
-        one.update("n", [3], [[1]])
-        assert one.read("n", [3]).tolist() == [[2]]  # given before the other one's
-        one.push()
-        assert one.read("n", [3]).tolist() == other.read("n", [3]).tolist() == [[12]]
-        assert ((one.now, one.step), (run.state() == 12).sum()) == ((1, 0), 1)
+        item.update("n", [3], [[1]])
+        assert item.read("n", [3]).tolist() == [[2]]  # given before the other one's
+        item.push()
+        assert item.read("n", [3]).tolist() == other.read("n", [3]).tolist() == [[12]]
+        assert ((item.now, item.step), (run.state() == 12).sum()) == ((1, 0), 1)
 
 
 def test_successor_with_fewer_steps_ends_the_clock() -> None:

@@ -38,10 +38,10 @@ def test_bsp_equals_one_after_the_other_to_the_bit(workers: int) -> None:
         def work(worker: int) -> None:
             client = run.client(worker)
             for clock in range(10):
-                found = client.read("a", range(ROWS)), client.read("b", range(7))
-                assert np.array_equal(found[0], history[clock][0])
-                assert np.array_equal(found[1], history[clock][1])
-                mine = step(worker, clock, *found)
+                result = client.read("a", range(ROWS)), client.read("b", range(7))
+                assert np.array_equal(result[0], history[clock][0])
+                assert np.array_equal(result[1], history[clock][1])
+                mine = step(worker, clock, *result)
                 client.update("a", range(ROWS), mine[0])
                 client.update("b", range(7), mine[1])
                 client.push()

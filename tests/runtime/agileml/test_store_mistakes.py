@@ -120,7 +120,7 @@ def test_strangers_and_garbage_end_their_connections_only() -> None:
                 channel.receive_into(memoryview(bytearray(1)))
             channel.close()
         wait_for(lambda: len(run.refused) >= 4)
-        assert any("begins with" in why for why in run.refused)
+        assert any("begins with" in reason for reason in run.refused)
         count(client, 3)
         assert np.array_equal(run.state(), counted(1, 3))
 
@@ -135,11 +135,11 @@ def test_a_server_goes_on_accepting_after_it_could_not(monkeypatch: pytest.Monke
         real = listener._serve
 
         def accept() -> tuple[socket.socket, tuple[str, int]]:
-            found = door.accept()
+            result = door.accept()
             if errors and isinstance(errors[0], OSError):
-                found[0].close()
+                result[0].close()
                 raise errors.pop(0)
-            return found
+            return result
 
         class Thread(threading.Thread):
             def start(self) -> None:
@@ -156,7 +156,7 @@ def test_a_server_goes_on_accepting_after_it_could_not(monkeypatch: pytest.Monke
         count(run.client(0, clock=2), 3)
         monkeypatch.undo()
         assert not errors
-        assert sum("listening" in why for why in run.refused) == 2
+        assert sum("listening" in reason for reason in run.refused) == 2
         assert np.array_equal(run.state(), counted(1, 3))
 
 

@@ -22,7 +22,7 @@ def near_the_ends(dtype: str) -> st.SearchStrategy[int]:
 def test_integers_that_wrap_around_are_found_and_no_others(data: st.DataObject, dtype: str, in_place: bool) -> None:
     pairs = data.draw(st.lists(st.tuples(near_the_ends(dtype), near_the_ends(dtype)), min_size=1, max_size=5))
     first, second = (np.array([[pair[k]] for pair in pairs], dtype=dtype) for k in (0, 1))
-    exact, room = [one + other for one, other in pairs], np.iinfo(dtype)
+    exact, room = [item + other for item, other in pairs], np.iinfo(dtype)
     wrong = [row for row, total in enumerate(exact) if not room.min <= total <= room.max]
     if wrong:
         with pytest.raises(Overflow) as error:

@@ -35,9 +35,9 @@ def most(dtype: str) -> Any:
 
 def deltas(dtype: str, large: float = 0) -> np.ndarray:
     """1 everywhere, and one large number."""
-    found = np.ones((ROWS, WIDTH), dtype)
-    found[ROW, 1] = large or 1
-    return found
+    result = np.ones((ROWS, WIDTH), dtype)
+    result[ROW, 1] = large or 1
+    return result
 
 
 def said(dtype: str, clock: int) -> str:

@@ -92,8 +92,8 @@ class Attention(nn.Module):
         self.outward.weight = self.inward.weight
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = self.outward(self.block(self.inward(x))).mean(dim=1)[:, :CLASSES]
-        return found
+        result: torch.Tensor = self.outward(self.block(self.inward(x))).mean(dim=1)[:, :CLASSES]
+        return result
 
 
 def mixed() -> nn.Module:
@@ -105,8 +105,8 @@ def mixed() -> nn.Module:
             self.first, self.last = nn.Linear(6, 7), nn.Linear(7, CLASSES, dtype=torch.float64)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            found: torch.Tensor = self.last(torch.tanh(self.first(x)).double())
-            return found
+            result: torch.Tensor = self.last(torch.tanh(self.first(x)).double())
+            return result
 
     return Both()
 
@@ -114,9 +114,13 @@ def mixed() -> nn.Module:
 def alone(app: Net, clocks: int, lr: Callable[[int], float]) -> tuple[nn.Module, list[float]]:
     """torch's SGD on the mini-batches of all pieces put together; the mean losses of iterations."""
     torch.manual_seed(app.seed)
-    model, told = app.make(), app.optimiser
+    model, messages = app.make(), app.optimiser
     optimiser = torch.optim.SGD(
-        model.parameters(), lr=1.0, momentum=told.momentum, nesterov=told.nesterov, weight_decay=told.weight_decay
+        model.parameters(),
+        lr=1.0,
+        momentum=messages.momentum,
+        nesterov=messages.nesterov,
+        weight_decay=messages.weight_decay,
     )
     batches = [app.batch([piece[number] for piece in app.data]) for number in range(app.batches)]
     losses = []
@@ -132,9 +136,9 @@ def alone(app: Net, clocks: int, lr: Callable[[int], float]) -> tuple[nn.Module,
     return model, [total / weight for total, weight in iterations]
 
 
-def same(found: nn.Module, wanted: nn.Module, tolerance: float = 2e-5) -> None:
+def same(result: nn.Module, wanted: nn.Module, tolerance: float = 2e-5) -> None:
     """All of it, to rounding."""
-    left, right = found.state_dict(), wanted.state_dict()
+    left, right = result.state_dict(), wanted.state_dict()
     assert list(left) == list(right)
     for name, value in right.items():
         torch.testing.assert_close(left[name], value, rtol=tolerance, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}")
@@ -160,11 +164,11 @@ OPTIMISERS = {
 )  # fmt: skip
 def test_steps_are_those_of_torch_on_the_global_batch(net: str, optimiser: str, workers: int, servers: int) -> None:
     app = Net(*NETS[net], OPTIMISERS[optimiser])
-    found = train(app, workers=workers, servers=servers)
+    result = train(app, workers=workers, servers=servers)
     lr = app.optimiser.lr
     wanted, losses = alone(app, 7, lambda clock: lr)  # type: ignore[arg-type,return-value]
-    same(app.trained(found.tables), wanted)
-    np.testing.assert_allclose(found.objectives, losses[: len(found.objectives)], rtol=1e-4)
+    same(app.trained(result.tables), wanted)
+    np.testing.assert_allclose(result.objectives, losses[: len(result.objectives)], rtol=1e-4)
     assert app.builds == 1 + workers + 1  # for the tables, the threads and the result
 
 
@@ -180,9 +184,9 @@ def test_micro_batches_add_up_to_the_same_step(grains: int, momentum: float) -> 
     """Some of them, and all those of some pieces, are empty."""
     app = Net(lambda: mlp().double(), (6,), Sgd(0.1, momentum=momentum, weight_decay=0.1), clocks=10)
     app.dtype, app.grains = torch.float64, grains
-    found, (wanted, losses) = train(app, workers=2), alone(app, 10, lambda clock: 0.1)
-    same(app.trained(found.tables), wanted, 1e-12)
-    np.testing.assert_allclose(found.objectives, losses[: len(found.objectives)], rtol=1e-9)
+    result, (wanted, losses) = train(app, workers=2), alone(app, 10, lambda clock: 0.1)
+    same(app.trained(result.tables), wanted, 1e-12)
+    np.testing.assert_allclose(result.objectives, losses[: len(result.objectives)], rtol=1e-9)
 
 
 class Pair(NamedTuple):
@@ -197,11 +201,11 @@ def test_micro_batches_of_nested_tensors(rows: int, parts: int) -> None:
     """What has as many rows as the first tensor is cut, what has not is in every part."""
     labels, weights = np.arange(rows), torch.ones(rows + 1)
     items = Pair(torch.arange(2 * rows).reshape(rows, 2), {"labels": [labels], "weights": weights, "name": "a"})
-    found = [micro_batch(items, number, parts) for number in range(parts)]
-    assert (torch.cat([part.images for part in found]) == items.images).all()
-    assert np.concatenate([part.more["labels"][0] for part in found]).tolist() == labels.tolist()
-    assert {len(part.images) for part in found} <= {rows // parts, rows // parts + 1}
-    assert all(part.more["weights"] is weights and part.more["name"] == "a" for part in found)
+    result = [micro_batch(items, number, parts) for number in range(parts)]
+    assert (torch.cat([part.images for part in result]) == items.images).all()
+    assert np.concatenate([part.more["labels"][0] for part in result]).tolist() == labels.tolist()
+    assert {len(part.images) for part in result} <= {rows // parts, rows // parts + 1}
+    assert all(part.more["weights"] is weights and part.more["name"] == "a" for part in result)
 
 
 def test_the_learning_rate_follows_the_clock() -> None:
@@ -255,9 +259,9 @@ class Noted:
         pieces = [range(piece, which.rows, self.app.pieces) for piece in range(self.app.pieces)]
         values = np.zeros((which.rows, which.width), dtype=which.dtype)
         for each in pieces:
-            found = self.app.initial(table, each, np.random.default_rng()) if each else None
-            if found is not None:
-                values[each] = found
+            result = self.app.initial(table, each, np.random.default_rng()) if each else None
+            if result is not None:
+                values[each] = result
         return values[np.asarray(rows)]
 
     def update(self, table: str, rows: object, deltas: object) -> None:
@@ -273,10 +277,10 @@ def test_a_clock_that_is_redone_adds_the_very_same_and_another_does_not() -> Non
         torch.rand(1)
     first, again, later, elsewhere = (noted.updates[place : place + 2] for place in (0, 2, 4, 6))
     assert [name for name, _ in first] == ["weights.float32", "velocity.float32"]
-    for (_, one), (_, two), (_, three), (_, four) in zip(first, again, later, elsewhere, strict=True):
-        assert (one == two).all()
-        assert (one != three).any()
-        assert (one != four).any()
+    for (_, item), (_, two), (_, three), (_, four) in zip(first, again, later, elsewhere, strict=True):
+        assert (item == two).all()
+        assert (item != three).any()
+        assert (item != four).any()
 
 
 def test_the_generator_of_the_program_is_left_alone() -> None:
@@ -334,9 +338,9 @@ def test_a_rule_with_staleness_trains_too() -> None:
 class Told(Net):
     """What a test says instead."""
 
-    def __init__(self, **told: Any) -> None:
-        super().__init__(told.pop("make", mlp), (6,), told.pop("optimiser", Sgd(0.1)))
-        self.told = told
+    def __init__(self, **messages: Any) -> None:
+        super().__init__(messages.pop("make", mlp), (6,), messages.pop("optimiser", Sgd(0.1)))
+        self.told = messages
 
     def loss(self, model: nn.Module, items: Batch) -> Any:
         return self.told["loss"](self, model, items) if "loss" in self.told else super().loss(model, items)
@@ -353,8 +357,8 @@ def _elsewhere(app: Told, model: nn.Module, items: Batch) -> torch.Tensor:
 
 
 def _raises(app: Told, model: nn.Module, items: Batch) -> torch.Tensor:
-    found: torch.Tensor = model(items[1])
-    return found
+    result: torch.Tensor = model(items[1])
+    return result
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ class Pipe:
 def rows(count: int) -> st.SearchStrategy[Rows]:
     """Of a table with so many in the partition."""
     ranges = st.tuples(st.integers(0, count), st.integers(0, count)).map(lambda ends: range(min(ends), max(ends)))
-    return ranges | st.sets(st.integers(0, count - 1)).map(lambda found: np.array(sorted(found), dtype=np.uint32))
+    return ranges | st.sets(st.integers(0, count - 1)).map(lambda result: np.array(sorted(result), dtype=np.uint32))
 
 
 @given(
@@ -57,14 +57,14 @@ def test_what_is_sent_arrives(first: Rows, second: Rows, kind: Kind, status: Sta
         () if values else (Wanted(0, first),), text,
     )  # fmt: skip
     send(pipe, sent, LAYOUT)
-    found = receive(pipe, LAYOUT)
+    result = receive(pipe, LAYOUT)
     assert not pipe.content
-    assert [np.asarray(part.rows).tolist() for part in (*found.pieces, *found.wanted)] == [
+    assert [np.asarray(part.rows).tolist() for part in (*result.pieces, *result.wanted)] == [
         np.asarray(part.rows).tolist() for part in (*sent.pieces, *sent.wanted)
     ]
     assert all(
-        np.array_equal(one.values, other.values) and one.values.dtype == other.values.dtype
-        for one, other in zip(found.pieces, sent.pieces, strict=True)
+        np.array_equal(item.values, other.values) and item.values.dtype == other.values.dtype
+        for item, other in zip(result.pieces, sent.pieces, strict=True)
     )
     for name in (
         "kind",
@@ -79,7 +79,7 @@ def test_what_is_sent_arrives(first: Rows, second: Rows, kind: Kind, status: Sta
         "sequence",
         "text",
     ):
-        assert getattr(found, name) == getattr(sent, name)
+        assert getattr(result, name) == getattr(sent, name)
 
 
 @given(st.binary(max_size=300), st.booleans())

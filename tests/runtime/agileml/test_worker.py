@@ -36,14 +36,14 @@ def same(made: Store, app: Means, wanted: TrainingResult) -> None:
 
 
 def test_any_number_of_workers_gives_the_same_under_bsp() -> None:
-    one, many = train(Means()), train(Means(), workers=3, servers=2)
-    for name, values in one.tables.items():
+    item, many = train(Means()), train(Means(), workers=3, servers=2)
+    for name, values in item.tables.items():
         np.testing.assert_allclose(many.tables[name], values, rtol=1e-9, atol=1e-12)
-    assert (many.tables["n"] == one.tables["n"]).all()
-    np.testing.assert_allclose(many.objectives, one.objectives)
-    assert len(one.objectives) == 5
+    assert (many.tables["n"] == item.tables["n"]).all()
+    np.testing.assert_allclose(many.objectives, item.objectives)
+    assert len(item.objectives) == 5
     # The last iteration's objective was taken with the parameters that the steps before led to: the mean, nearly.
-    assert one.finished == many.finished == Finished(11, "10 clocks are done")
+    assert item.finished == many.finished == Finished(11, "10 clocks are done")
 
 
 def test_counts_and_objective_are_what_the_data_say() -> None:
@@ -88,14 +88,14 @@ def test_workers_that_join_and_leave_change_nothing() -> None:
     with store(job_layout(app, 4), servers=2) as made:
         made.open(2)
 
-        known = threading.Event()
+        cached = threading.Event()
 
         def change(clock: Clock) -> None:  # worker 1 is at clock 4 or 5
             if clock.clock == 4:
                 for partition in range(4):
                     made.holding(partition).workers_from(partition, [0, 2], 7)
                 second.assigned.add(Assignment(7, 0, None))
-                known.set()
+                cached.set()
 
         first = worker(made, app, 0, range(4), done=change)
         second, third = worker(made, app, 1, range(4, 8)), worker(made, app, 2, range(4, 8), clock=7)
@@ -103,7 +103,7 @@ def test_workers_that_join_and_leave_change_nothing() -> None:
         loaded = len(app.loads)
 
         def join() -> Finished:
-            assert known.wait(20)
+            assert cached.wait(20)
             return third.run()
 
         ended = together(first.run, second.run, join)
@@ -201,12 +201,12 @@ def test_a_wait_that_was_too_long_may_be_taken_up_again() -> None:
 
 def test_convergence_ends_all_at_the_same_clock() -> None:
     stop = StoppingCriterion(clocks=500, patience=2, tolerance=1e-6)
-    one, four = train(Means(stop=stop)), train(Means(stop=stop), workers=4)
-    assert one.finished == four.finished
-    assert one.finished.why == "the stopping criterion is met"
-    assert one.finished.clock < 20
-    assert stop.converged(one.objectives)
-    assert (four.tables["n"] == one.tables["n"]).all()
+    item, four = train(Means(stop=stop)), train(Means(stop=stop), workers=4)
+    assert item.finished == four.finished
+    assert item.finished.why == "the stopping criterion is met"
+    assert item.finished.clock < 20
+    assert stop.converged(item.objectives)
+    assert (four.tables["n"] == item.tables["n"]).all()
 
 
 def test_the_ring_of_objectives_goes_round() -> None:

@@ -27,13 +27,13 @@ def steps(
     assignment: MasterAssignment, rates: npt.NDArray[np.float64], number: int
 ) -> list[tuple[MasterAssignment, float]]:
     """Quicktune, and so many steps of Finetune: (masters, seconds) after each."""
-    found = [quicktune(assignment, seen(assignment, rates)[0])]
+    result = [quicktune(assignment, seen(assignment, rates)[0])]
     step = FinetuneState()
     for _ in range(number):
-        decision = finetune(found[-1], seen(found[-1], rates)[0], step)
-        found.append(decision.assignment)
+        decision = finetune(result[-1], seen(result[-1], rates)[0], step)
+        result.append(decision.assignment)
         step = decision.step
-    return [(one, seen(one, rates)[1]) for one in found]
+    return [(item, seen(item, rates)[1]) for item in result]
 
 
 def test_what_is_sent_is_what_the_thesis_counts() -> None:
@@ -66,7 +66,7 @@ def test_after_it_has_recovered(slow: int) -> None:
     uneven = steps(dealt(GROUPS, 64), rates, 11)[-1][0]
     assert balance(uneven) > 1.2
     rates[slow] *= 4
-    tuned = [one for one, _ in steps(uneven, rates, 15)]
+    tuned = [item for item, _ in steps(uneven, rates, 15)]
     assert balance(tuned[-1]) < 1.05
     last = finetune(tuned[-1], seen(tuned[-1], rates)[0], FinetuneState())
     assert last.moved == ()

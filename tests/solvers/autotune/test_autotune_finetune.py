@@ -32,7 +32,7 @@ def test_blame_is_as_it_is_defined_rank_by_rank() -> None:
         times.append(worst + (load[i] / sum(rate[i, j] for j in there) if there else 0.0))
     observed = ObservedTraffic(sent, np.where(sent > 0, rate, np.nan), np.where(sent > 0, rtt, np.nan))
     mean = sum(times) / 5
-    expected = [0.3 * one / max(load) + 2.0 * time / mean for one, time in zip(load, times, strict=True)]
+    expected = [0.3 * item / max(load) + 2.0 * time / mean for item, time in zip(load, times, strict=True)]
     assert blame(observed, FinetuneSettings(beta=0.3, gamma=2.0)) == pytest.approx(expected)
     # What is told of pairs that nothing was sent between counts nothing.
     assert blame(ObservedTraffic(sent, rate, rtt), FinetuneSettings(beta=0.3, gamma=2.0)) == pytest.approx(expected)
@@ -91,10 +91,10 @@ def test_what_is_sent_is_what_is_sent_chunk_by_chunk() -> None:
         assert assignment.global_masters[chunk] == head
         for g, line in enumerate(groups):
             own = int(local[chunk, g])
-            for one, other in [(member, own) for member in line] + [(own, head)]:
-                if one != other:
-                    expected[one, other] += size[chunk]
-                    expected[other, one] += size[chunk]
+            for item, other in [(member, own) for member in line] + [(own, head)]:
+                if item != other:
+                    expected[item, other] += size[chunk]
+                    expected[other, item] += size[chunk]
     np.testing.assert_allclose(sent_bytes(assignment, size), expected)
     assert assignment.ranks == 6
 
@@ -104,8 +104,8 @@ def test_rates_within_a_share_of_their_median_are_taken_for_it(alike: float, few
     """One rank at half of what the others carry; the rest as much as each other."""
     rates = np.array([0.5, 1.0, 1.0, 1.0])
     between = np.outer(rates, rates) / rates.sum()
-    found = quicktune(dealt([[0, 1, 2, 3]], 28), ObservedTraffic(between, between, between), alike)
-    chunks = np.bincount(found.local_masters.ravel(), minlength=4).tolist()
+    result = quicktune(dealt([[0, 1, 2, 3]], 28), ObservedTraffic(between, between, between), alike)
+    chunks = np.bincount(result.local_masters.ravel(), minlength=4).tolist()
     assert chunks == ([4, 8, 8, 8] if fewer else [7] * 4)
 
 
@@ -113,7 +113,7 @@ def test_groups_weigh_what_their_members_carry_together() -> None:
     """Ranks that carry 1 and 2, 3 and 6: a quarter and three quarters of the chunks, and these one to two."""
     rates = np.array([1.0, 2.0, 3.0, 6.0])
     between = np.outer(rates, rates) / rates.sum()
-    found = quicktune(dealt([[0, 1], [2, 3]], 24), ObservedTraffic(between, between, between))
-    assert np.bincount(found.global_group).tolist() == [6, 18]
-    assert np.bincount(found.local_masters.ravel()).tolist() == [8, 16, 8, 16]
-    assert np.bincount(found.global_masters).tolist() == [2, 4, 6, 12]
+    result = quicktune(dealt([[0, 1], [2, 3]], 24), ObservedTraffic(between, between, between))
+    assert np.bincount(result.global_group).tolist() == [6, 18]
+    assert np.bincount(result.local_masters.ravel()).tolist() == [8, 16, 8, 16]
+    assert np.bincount(result.global_masters).tolist() == [2, 4, 6, 12]

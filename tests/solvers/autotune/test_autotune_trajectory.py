@@ -52,11 +52,13 @@ class Run:
             epoch, assignment = self._at_work
             observed, seconds = seen(assignment, rates)
             blurred = observed.bytes_per_s * self._blur(observed.bytes_per_s.shape)
-            told = ObservedTraffic(observed.sent_bytes, blurred, observed.rtt_s)
+            messages = ObservedTraffic(observed.sent_bytes, blurred, observed.rtt_s)
             size = int(CHUNK) * len(assignment.global_group)
             taken = (seconds + compute_s) * float(self._blur(()))
             self._at_work = self._coming
-            self.course, decision = decide(self.course, ObservedInterval(epoch, 1, size, taken, told), self.settings)
+            self.course, decision = decide(
+                self.course, ObservedInterval(epoch, 1, size, taken, messages), self.settings
+            )
             if decision.assignment is not None:
                 self._coming = (self.course.epoch, decision.assignment)
             self.decisions.append(decision)

@@ -25,4 +25,4 @@ def even(n: int, value: float, **but: float) -> list[list[float | None]]:
     rows = np.full((n, n), float(value))
     for place, other in but.items():
         rows[int(place[1]), int(place[2])] = other
-    return [[None if math.isnan(one) else one for one in row] for row in rows.tolist()]
+    return [[None if math.isnan(item) else item for item in row] for row in rows.tolist()]

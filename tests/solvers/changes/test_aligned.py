@@ -19,10 +19,10 @@ def numbered(n: int) -> Matrix:
 
 def test_rows_and_columns_follow_the_old_file_s_order() -> None:
     old, new = named("abcd", numbered(4)), named("xdba", numbered(4))
-    found = align(old, new)
-    assert (found.names, found.gone, found.come) == (("a", "b", "d"), ("c",), ("x",))
-    assert found.old.latency()[0].tolist() == pytest.approx([np.nan, 1, 3], nan_ok=True)
-    assert found.new.latency()[0].tolist() == pytest.approx([np.nan, 32, 31], nan_ok=True)
+    result = align(old, new)
+    assert (result.names, result.gone, result.come) == (("a", "b", "d"), ("c",), ("x",))
+    assert result.old.latency()[0].tolist() == pytest.approx([np.nan, 1, 3], nan_ok=True)
+    assert result.new.latency()[0].tolist() == pytest.approx([np.nan, 32, 31], nan_ok=True)
 
 
 def test_a_round_trip_of_nothing_is_none_and_the_file_keeps_its_own() -> None:
@@ -37,9 +37,9 @@ def test_halves_and_other_matrices_are_cut_and_arranged_alike() -> None:
     halves = [numbered(3).tolist(), (2 * numbered(3)).tolist()]
     side = align(named("ca"), named("abc", hops=numbered(3).tolist(), halves_us=halves)).new
     first, second = side.halves() or (None, None)
-    for found, times in ((side.detail("hops"), 1), (first, 1), (second, 2)):
-        assert found is not None
-        assert found.tolist() == [[0, 20 * times], [2 * times, 0]]
+    for result, times in ((side.detail("hops"), 1), (first, 1), (second, 2)):
+        assert result is not None
+        assert result.tolist() == [[0, 20 * times], [2 * times, 0]]
     assert side.detail("loss_forward") is None
     assert align(named("ca"), named("abc")).new.halves() is None
 
@@ -59,9 +59,9 @@ def test_a_host_moved_where_both_files_know_an_address_and_it_is_another_one() -
 
 def test_what_a_machine_says_of_its_address_goes_before_the_hosts_file() -> None:
     old = found_at("10.0.0.1", "10.0.0.2", "10.0.0.3")
-    said = [{"hostname": "a", "address": "10.9.9.9"}, None, {"hostname": "c"}]
-    assert align(old, found_at("10.0.0.1", "10.0.0.2", "10.0.0.3", machines=said)).moved == ("a",)
-    assert align(old, found_at("10.0.0.1", "10.0.0.2", "10.0.0.3", machines=said[:2])).moved == ()
+    message = [{"hostname": "a", "address": "10.9.9.9"}, None, {"hostname": "c"}]
+    assert align(old, found_at("10.0.0.1", "10.0.0.2", "10.0.0.3", machines=message)).moved == ("a",)
+    assert align(old, found_at("10.0.0.1", "10.0.0.2", "10.0.0.3", machines=message[:2])).moved == ()
 
 
 def test_what_a_machine_says_is_looked_up_by_its_place_in_its_own_file() -> None:
@@ -73,8 +73,8 @@ def test_what_a_machine_says_is_looked_up_by_its_place_in_its_own_file() -> None
 def ways(old: list[list[float | None]], new: list[list[float | None]], *words: str) -> tuple[list[list[int]], str]:
     n = len(old)
     files = (named("abcd"[:n], methods=list(words), method_used=used) for used in (old, new))
-    mask, said = otherwise(align(*files), "methods", "method_used")
-    return np.argwhere(mask).tolist(), said
+    mask, message = otherwise(align(*files), "methods", "method_used")
+    return np.argwhere(mask).tolist(), message
 
 
 def test_pairs_measured_otherwise_are_those_where_both_files_say_how_and_it_differs() -> None:
@@ -90,9 +90,9 @@ def test_a_file_that_does_not_say_how_it_measured_differs_from_none() -> None:
     other = says | {"method_used": even(2, 2)}
     assert otherwise(align(named("ab", **says), named("ab", **other)), "methods", "method_used")[0].all()
     for key, value in (("methods", "a"), ("methods", None), ("method_used", None)):
-        for one in (align(named("ab", **says), named("ab", **(other | {key: value}))),
+        for item in (align(named("ab", **says), named("ab", **(other | {key: value}))),
                     align(named("ab", **(says | {key: value})), named("ab", **other))):  # fmt: skip
-            mask, said = otherwise(one, "methods", "method_used")
+            mask, message = otherwise(item, "methods", "method_used")
             assert mask.shape == (2, 2)
             assert not mask.any()
-            assert said == ""
+            assert message == ""

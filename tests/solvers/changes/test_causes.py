@@ -24,12 +24,14 @@ def every(n: int) -> set[Pair]:
 
 
 def told(
-    n: int, moved: set[Pair], groups: Sequence[Sequence[int]] = (), known: set[Pair] | None = None
+    n: int, moved: set[Pair], groups: Sequence[Sequence[int]] = (), measured: set[Pair] | None = None
 ) -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
     """Kind, near and far of what explains that these pairs changed; ``groups``: the label of every host, by tier."""
     labels = [np.array(group) for group in groups]
-    found, _ = explain(mask_of(n, every(n) if known is None else known), mask_of(n, moved), labels, lambda pairs: True)
-    return [(cause.kind, cause.near, cause.far) for cause in found]
+    result, _ = explain(
+        mask_of(n, every(n) if measured is None else measured), mask_of(n, moved), labels, lambda pairs: True
+    )
+    return [(cause.kind, cause.near, cause.far) for cause in result]
 
 
 def between(near: Sequence[int], far: Sequence[int]) -> set[Pair]:
@@ -42,7 +44,7 @@ def between(near: Sequence[int], far: Sequence[int]) -> set[Pair]:
 Book = tuple[int, int, str, tuple[int, ...], tuple[int, ...], set[Pair]]
 
 
-def by_the_book(n: int, known: set[Pair], moved: set[Pair], label: Sequence[int]) -> Iterator[Book]:
+def by_the_book(n: int, measured: set[Pair], moved: set[Pair], label: Sequence[int]) -> Iterator[Book]:
     """(what it saves, negative, turn among ties, kind, near, far, its pairs) of each cause that holds."""
     groups = [tuple(h for h in range(n) if label[h] == g) for g in range(max(label) + 1)]
     large = [group for group in groups if len(group) >= 2]
@@ -50,27 +52,27 @@ def by_the_book(n: int, known: set[Pair], moved: set[Pair], label: Sequence[int]
     inside = {group: between(group, group) for group in groups}
     out = {group: between(group, [h for h in everybody if h not in group]) for group in groups}
     within = set().union(*inside.values())
-    tiers = [part for part in (within & known, (every(n) - within) & known) if part]
-    found: list[tuple[str, tuple[int, ...], tuple[int, ...], list[set[Pair]], Sequence[int], int]] = []
-    found += [("host", (h,), (), [between([h], everybody)], [h], 2) for h in everybody]
-    found.append(("network", everybody, (), [every(n), *tiers], everybody, 3))
+    tiers = [part for part in (within & measured, (every(n) - within) & measured) if part]
+    result: list[tuple[str, tuple[int, ...], tuple[int, ...], list[set[Pair]], Sequence[int], int]] = []
+    result += [("host", (h,), (), [between([h], everybody)], [h], 2) for h in everybody]
+    result.append(("network", everybody, (), [every(n), *tiers], everybody, 3))
     if len(groups) > 1:
-        found += [("link", a, b, [between(a, b)], a + b, 2) for a, b in combinations(large, 2)]
+        result += [("link", a, b, [between(a, b)], a + b, 2) for a, b in combinations(large, 2)]
         for h in everybody:
             for group in groups:
                 far = tuple(other for other in group if other != h)
-                found.append(("link", (h,), far, [between([h], far)], [h], 3))
+                result.append(("link", (h,), far, [between([h], far)], [h], 3))
         for group in large:
-            found.append(("inside", group, (), [inside[group]], group, 2))
-            found.append(("group", group, (), [out[group], inside[group]], group, 2))
-            found.append(("uplink", group, (), [out[group]], group, 2))
-        found.append(("within", tuple(sorted(sum(large, ()))), (), [within], tuple(sorted(sum(large, ()))), 2))
-        found.append(("between", everybody, (), [every(n) - within], everybody, 2))
-    for kind, near, far, parts, accused, least in found:
-        pairs = set().union(*parts) & known
+            result.append(("inside", group, (), [inside[group]], group, 2))
+            result.append(("group", group, (), [out[group], inside[group]], group, 2))
+            result.append(("uplink", group, (), [out[group]], group, 2))
+        result.append(("within", tuple(sorted(sum(large, ()))), (), [within], tuple(sorted(sum(large, ()))), 2))
+        result.append(("between", everybody, (), [every(n) - within], everybody, 2))
+    for kind, near, far, parts, accused, least in result:
+        pairs = set().union(*parts) & measured
         if len(pairs & moved) < least:
             continue
-        if any(5 * len(part & moved) <= 4 * len(part & known) for part in parts):  # nearly all: more than 0.8
+        if any(5 * len(part & moved) <= 4 * len(part & measured) for part in parts):  # nearly all: more than 0.8
             continue
         innocent = 0
         for host in accused:  # whose changed pairs are less than two thirds
@@ -85,10 +87,10 @@ def may_be_first(wanted: Sequence[Book], moved: set[Pair]) -> list[Book]:
     where it is not the whole network, the first that tells of none; each with those that tie with it."""
     best = wanted[:1]
     if best[0][5] - moved:
-        best += [one for one in wanted if one[2] == "host"][:1]
+        best += [item for item in wanted if item[2] == "host"][:1]
         if best[0][2] != "network":
-            best += [one for one in wanted if one[2] != "network" and not one[5] - moved][:1]
-    return [one for one in wanted if one[:2] in [chosen[:2] for chosen in best]]
+            best += [item for item in wanted if item[2] != "network" and not item[5] - moved][:1]
+    return [item for item in wanted if item[:2] in [chosen[:2] for chosen in best]]
 
 
 def drawn(seed: int) -> tuple[int, set[Pair], set[Pair], list[int]]:
@@ -107,9 +109,9 @@ def drawn(seed: int) -> tuple[int, set[Pair], set[Pair], list[int]]:
         {(i, j) for i, j in every(n) if label[i] == label[j]}, {(i, j) for i, j in every(n) if label[i] != label[j]},
     ][int(rng.integers(9))]  # fmt: skip
     miss, stray = rng.choice([0.0, 0.1, 0.2, 0.3]), rng.choice([0.0, 0.1, 0.3])
-    known = {pair for pair in sorted(every(n)) if rng.random() < rng.choice([0.85, 1.0])}
-    moved = {pair for pair in sorted(known) if rng.random() < (1 - miss if pair in trouble else stray)}
-    return n, known, moved, label.tolist()
+    measured = {pair for pair in sorted(every(n)) if rng.random() < rng.choice([0.85, 1.0])}
+    moved = {pair for pair in sorted(measured) if rng.random() < (1 - miss if pair in trouble else stray)}
+    return n, measured, moved, label.tolist()
 
 
 @pytest.mark.parametrize("block", range(3))
@@ -119,14 +121,14 @@ def test_the_first_cause_is_the_one_of_all_that_saves_most_and_the_first_kind_of
     """Or the first of hosts, or of those without a spared pair, where that one tells of pairs that did not change."""
     spoke = 0
     for seed in range(40 * block, 40 * block + 40):
-        n, known, moved, label = drawn(seed)
-        wanted = sorted(by_the_book(n, known, moved, label), key=lambda one: one[:2])
-        found, left = explain(mask_of(n, known), mask_of(n, moved), [np.array(label)], lambda pairs: True)
-        assert bool(found) is bool(wanted), seed
-        if not found:
-            assert (left == mask_of(n, known)).all()
+        n, measured, moved, label = drawn(seed)
+        wanted = sorted(by_the_book(n, measured, moved, label), key=lambda item: item[:2])
+        result, left = explain(mask_of(n, measured), mask_of(n, moved), [np.array(label)], lambda pairs: True)
+        assert bool(result) is bool(wanted), seed
+        if not result:
+            assert (left == mask_of(n, measured)).all()
             continue
-        first, ties = found[0], [one[2:] for one in may_be_first(wanted, moved)]
+        first, ties = result[0], [item[2:] for item in may_be_first(wanted, moved)]
         its = set(zip(*(places.tolist() for places in first.pairs), strict=True))
         assert (first.kind, first.near, first.far, its) in ties, seed
         spoke += 1
@@ -136,19 +138,19 @@ def test_the_first_cause_is_the_one_of_all_that_saves_most_and_the_first_kind_of
 def test_a_cause_that_does_not_hold_is_passed_over_for_the_next_best() -> None:
     """Refused: all that save as much as the first one."""
     for seed in range(1000, 1060):
-        n, known, moved, label = drawn(seed)
-        wanted = sorted(by_the_book(n, known, moved, label), key=lambda one: one[:2])
-        refused = [sorted(one[5]) for one in wanted if wanted and one[0] == wanted[0][0]]
+        n, measured, moved, label = drawn(seed)
+        wanted = sorted(by_the_book(n, measured, moved, label), key=lambda item: item[:2])
+        refused = [sorted(item[5]) for item in wanted if wanted and item[0] == wanted[0][0]]
 
         def holds(pairs: Pairs, refused: list[list[Pair]] = refused) -> bool:
             return sorted(zip(*(places.tolist() for places in pairs), strict=True)) not in refused
 
-        rest = [one for one in wanted if sorted(one[5]) not in refused]
-        found, _ = explain(mask_of(n, known), mask_of(n, moved), [np.array(label)], holds)
-        assert bool(found) is bool(rest), seed
-        if found:
-            first = found[0].kind, found[0].near, found[0].far
-            assert first in [one[2:5] for one in may_be_first(rest, moved)]
+        rest = [item for item in wanted if sorted(item[5]) not in refused]
+        result, _ = explain(mask_of(n, measured), mask_of(n, moved), [np.array(label)], holds)
+        assert bool(result) is bool(rest), seed
+        if result:
+            first = result[0].kind, result[0].near, result[0].far
+            assert first in [item[2:5] for item in may_be_first(rest, moved)]
 
 
 def test_groups_of_every_tier_are_asked() -> None:
@@ -202,10 +204,10 @@ def test_slow_hosts_are_named_and_no_group_with_pairs_that_did_not_change(
     """Of a group of four with two slow hosts five pairs of six have one of these; of eight hosts with five slow ones 25
     pairs of 28. Where all but one are slow every pair is, and nothing tells it from a slow network."""
     n = len(label)
-    found = told(n, between(slow, range(n)), [label])
+    result = told(n, between(slow, range(n)), [label])
     everybody = tuple(range(n))
     assert (
-        sorted(found)
+        sorted(result)
         == {
             "hosts": [("host", (host,), ()) for host in slow],
             "group": [("group", tuple(slow), ())],
@@ -282,18 +284,18 @@ def test_slow_uplinks_are_told_and_not_all_that_is_between_groups(sizes: list[in
     label = np.repeat(range(len(sizes)), sizes)
     hosts = [tuple(np.flatnonzero(label == group).tolist()) for group in range(len(sizes))]
     moved = {pair for pair in every(len(label)) if label[pair[0]] != label[pair[1]] and set(label[[*pair]]) & set(slow)}
-    found = told(len(label), moved, [label])
-    assert sorted(found) == [("uplink", hosts[group], ()) for group in slow]
+    result = told(len(label), moved, [label])
+    assert sorted(result) == [("uplink", hosts[group], ()) for group in slow]
 
 
 def test_pairs_of_one_cause_are_done_with_before_the_next_is_named() -> None:
     """Host 0 is slow to all, and so is group {1, 2, 3} to the outside: the pairs of both are told with the larger."""
     label = [0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3]
     moved = between([0], range(12)) | between([1, 2, 3], [0, *range(4, 12)])
-    found, left = explain(
+    result, left = explain(
         mask_of(12, every(12)), mask_of(12, moved), [np.array(label, dtype=np.intp)], lambda pairs: True
     )
-    assert [(cause.kind, cause.near, len(cause.pairs[0])) for cause in found] == [
+    assert [(cause.kind, cause.near, len(cause.pairs[0])) for cause in result] == [
         ("uplink", (1, 2, 3), 27), ("host", (0,), 8),
     ]  # fmt: skip
     assert (left == mask_of(12, every(12) - moved)).all()
@@ -301,6 +303,6 @@ def test_pairs_of_one_cause_are_done_with_before_the_next_is_named() -> None:
 
 def test_what_is_not_known_did_not_change() -> None:
     """Host 0 has two known pairs: that all six are said to have changed makes them no more."""
-    known = between([0], [1, 2]) | between(range(1, 7), range(1, 7))
-    (cause,) = explain(mask_of(7, known), mask_of(7, between([0], range(7))), [], lambda pairs: True)[0]
+    measured = between([0], [1, 2]) | between(range(1, 7), range(1, 7))
+    (cause,) = explain(mask_of(7, measured), mask_of(7, between([0], range(7))), [], lambda pairs: True)[0]
     assert (cause.kind, cause.near, len(cause.pairs[0])) == ("host", (0,), 2)

@@ -33,17 +33,17 @@ def racks(n: int = 32, seed: int = 1) -> Cloud:
     return three_tier(n, seed, rack_sizes="powers")
 
 
-def said(found: Comparison) -> list[tuple[str, str, str, tuple[str, ...]]]:
+def said(result: Comparison) -> list[tuple[str, str, str, tuple[str, ...]]]:
     """What, better or worse, the kind of cause, and whose."""
-    return [(one.what, one.verdict, one.where, one.hosts) for one in found.findings]
+    return [(finding.what, finding.verdict, finding.where, finding.hosts) for finding in result.findings]
 
 
 def host_times(rtt_us: Matrix, host: int, times: float) -> Matrix:
     """One host that takes so many times as long to everybody."""
-    found = rtt_us.copy()
-    found[host] *= times
-    found[:, host] *= times
-    return found
+    result = rtt_us.copy()
+    result[host] *= times
+    result[:, host] *= times
+    return result
 
 
 def plain(rows: Matrix, rates: Matrix | None = None, **details: Any) -> Network:
@@ -73,11 +73,11 @@ def test_two_probes_of_one_cloud_are_silent() -> None:
 def test_a_slow_host_is_named_alone(n: int, seed: int, times: float, data: st.DataObject) -> None:
     cloud = three_tier(n, seed) if n >= 8 else alike(n, seed)
     host = data.draw(st.integers(0, n - 1))
-    found = probed(cloud, host_times(cloud.rtt_us, host, times), seed)
-    assert said(found) == [("latency", "worse", "host", (f"host{host}",))]
-    assert found.worse == 1
-    assert found.findings[0].pairs == n - 1
-    assert 0.7 * times < found.findings[0].new / found.findings[0].old < 1.4 * times
+    result = probed(cloud, host_times(cloud.rtt_us, host, times), seed)
+    assert said(result) == [("latency", "worse", "host", (f"host{host}",))]
+    assert result.worse == 1
+    assert result.findings[0].pairs == n - 1
+    assert 0.7 * times < result.findings[0].new / result.findings[0].old < 1.4 * times
 
 
 @some
@@ -85,27 +85,27 @@ def test_a_slow_host_is_named_alone(n: int, seed: int, times: float, data: st.Da
 def test_a_host_that_got_faster_is_no_reason_to_worry(seed: int, times: float) -> None:
     cloud = alike(8, seed)
     slow = replace(cloud, rtt_us=host_times(cloud.rtt_us, 3, times))
-    found = probed(slow, cloud.rtt_us, seed)
-    assert said(found) == [("latency", "better", "host", ("host3",))]
-    assert found.worse == 0
+    result = probed(slow, cloud.rtt_us, seed)
+    assert said(result) == [("latency", "better", "host", ("host3",))]
+    assert result.worse == 0
 
 
 @pytest.mark.parametrize("times", [0.5, 1.5])
 def test_a_shift_of_everything_is_one_finding_and_others_show_on_top_of_it(times: float) -> None:
     cloud = racks()
     verdict = "worse" if times > 1 else "better"
-    found = probed(cloud, cloud.rtt_us * times)
-    assert [one[:3] for one in said(found)] == [("latency", verdict, "network")]
-    assert found.shift == pytest.approx(times, rel=0.05)
-    found = probed(cloud, host_times(cloud.rtt_us * times, 5, 3.0))
-    assert said(found)[1:] == [("latency", "worse", "host", ("host5",))]
+    result = probed(cloud, cloud.rtt_us * times)
+    assert [item[:3] for item in said(result)] == [("latency", verdict, "network")]
+    assert result.shift == pytest.approx(times, rel=0.05)
+    result = probed(cloud, host_times(cloud.rtt_us * times, 5, 3.0))
+    assert said(result)[1:] == [("latency", "worse", "host", ("host5",))]
 
 
 def test_a_drift_is_taken_out_and_told() -> None:
     cloud = racks()
-    found = probed(cloud, cloud.rtt_us * 1.15)
-    assert not found.findings
-    assert found.shift == pytest.approx(1.15, rel=0.03)
+    result = probed(cloud, cloud.rtt_us * 1.15)
+    assert not result.findings
+    assert result.shift == pytest.approx(1.15, rel=0.03)
 
 
 def test_a_rack_s_uplink_a_pod_s_link_and_tiers_are_named_as_such() -> None:
@@ -130,8 +130,8 @@ def test_one_pair_is_named_as_one() -> None:
     cloud = racks()
     rtt = cloud.rtt_us.copy()
     rtt[4, 20] = rtt[20, 4] = 3 * rtt[4, 20]
-    (one,) = probed(cloud, rtt).findings
-    assert (one.where, one.hosts, one.others, one.pairs) == ("pair", ("host4",), ("host20",), 1)
+    (item,) = probed(cloud, rtt).findings
+    assert (item.where, item.hosts, item.others, item.pairs) == ("pair", ("host4",), ("host20",), 1)
 
 
 def test_half_of_the_hosts_are_named_each() -> None:
@@ -139,8 +139,10 @@ def test_half_of_the_hosts_are_named_each() -> None:
     rtt = cloud.rtt_us.copy()
     for host in range(0, 32, 2):
         rtt = host_times(rtt, host, 2.0)
-    found = probed(cloud, rtt)
-    assert {one.hosts[0] for one in found.findings if one.where == "host"} == {f"host{k}" for k in range(0, 32, 2)}
+    result = probed(cloud, rtt)
+    assert {finding.hosts[0] for finding in result.findings if finding.where == "host"} == {
+        f"host{k}" for k in range(0, 32, 2)
+    }
 
 
 @pytest.mark.parametrize(("racks_of", "slow"), [
@@ -148,15 +150,15 @@ def test_half_of_the_hosts_are_named_each() -> None:
 ])  # fmt: skip
 def test_hosts_that_halve_the_bandwidth_of_their_pairs_are_named_and_no_others(racks_of: str, slow: str) -> None:
     """A pair carries what its slower host does; of 20 such days 18 at least are told by exactly these hosts."""
-    rack = np.array([int(one) for one in racks_of])
+    rack = np.array([int(item) for item in racks_of])
     rtt = np.where(rack[:, None] == rack, 30.0, 100.0) * ~np.eye(8, dtype=bool)
-    halved = np.isin(np.arange(8), [int(one) for one in slow])
+    halved = np.isin(np.arange(8), [int(item) for item in slow])
     rates = np.where(halved[:, None] | halved, 5.0, 10.0)
     right = 0
     for seed in range(20):
         rng = np.random.default_rng(seed)
         old, new = (plain(rtt, gbps * rng.lognormal(0, 0.07, (8, 8))) for gbps in (10.0, rates))
-        right += {(one.verdict, one.where, *one.hosts) for one in compare(old, new, LIMITS).findings} == {
+        right += {(item.verdict, item.where, *item.hosts) for item in compare(old, new, LIMITS).findings} == {
             ("worse", "host", f"h{host}") for host in slow
         }
     assert right >= 18
@@ -180,8 +182,8 @@ def test_a_host_that_halves_the_bandwidth_of_its_pairs_is_named_though_noise_hid
     for seed in range(40):
         rng = np.random.default_rng(seed)
         old, new = (plain(rtt, gbps * rng.lognormal(0, 0.2, (8, 8))) for gbps in (10.0, rates))
-        worse = [one for one in compare(old, new, LIMITS).findings if one.verdict == "worse"]
-        right += [(one.where, one.hosts) for one in worse] == [("host", ("h0",))]
+        worse = [finding for finding in compare(old, new, LIMITS).findings if finding.verdict == "worse"]
+        right += [(finding.where, finding.hosts) for finding in worse] == [("host", ("h0",))]
     assert right >= 38
 
 
@@ -204,8 +206,8 @@ def test_samples_that_disagree_hide_a_change() -> None:
         return {"halves_us": [to_rows(rows * rng.lognormal(0, sigma, rows.shape)) for _ in range(2)]}
 
     for sigma, worse in ((0.01, 1), (0.6, 0)):
-        found = compare(plain(flat(), **halves(flat(), sigma)), plain(after, **halves(after, sigma)), LIMITS)
-        assert found.worse == worse
+        result = compare(plain(flat(), **halves(flat(), sigma)), plain(after, **halves(after, sigma)), LIMITS)
+        assert result.worse == worse
 
 
 def test_losses_that_rose_are_told_and_few_lost_probes_are_not() -> None:
@@ -229,9 +231,9 @@ def test_bandwidths_that_halved_are_told_by_host_and_pair() -> None:
     assert not compare(plain(flat(), before), plain(flat(), after), LIMITS).findings
     one_way = after.copy()
     one_way[:, 5] /= 2  # what h5 sends
-    found = compare(plain(flat(), before), plain(flat(), one_way), LIMITS)
-    assert said(found) == [("rate", "worse", "host", ("h5",))]
-    assert found.rates == 28
+    result = compare(plain(flat(), before), plain(flat(), one_way), LIMITS)
+    assert said(result) == [("rate", "worse", "host", ("h5",))]
+    assert result.rates == 28
     after[1, 2] = 0.0
     assert said(compare(plain(flat(), before), plain(flat(), after), LIMITS)) == [("rate", "worse", "pair", ("h1",))]
 
@@ -241,9 +243,11 @@ def test_a_shared_capacity_fell_when_its_runs_are_apart(low: float, high: float,
     members = ["h0", "h1", "h2"]
     was = {"members": members, "out_gbps": 4.0, "in_gbps": 4.0, "interval": {"out_gbps": [3.9, 4.1]}}
     now = {"members": members[::-1], "out_gbps": 2.0, "in_gbps": None, "interval": {"out_gbps": [low, high]}}
-    found = compare(plain(flat(), shared_links=[was]), plain(flat(), shared_links=[now]), LIMITS)
-    assert [(one.what, one.way, one.verdict) for one in found.findings] == [("capacity", "out", v) for v in verdicts]
-    assert found.shared == 1
+    result = compare(plain(flat(), shared_links=[was]), plain(flat(), shared_links=[now]), LIMITS)
+    assert [(finding.what, finding.way, finding.verdict) for finding in result.findings] == [
+        ("capacity", "out", v) for v in verdicts
+    ]
+    assert result.shared == 1
     other = compare(plain(flat(), shared_links=[was]), plain(flat(), shared_links=[now | {"members": ["h0"]}]), LIMITS)
     assert other.notes == ("1 groups' shared links are of other hosts now: not compared",)
 
@@ -255,15 +259,15 @@ def test_pairs_that_are_missing_now_are_told_by_host_and_come_back() -> None:
     assert said(compare(plain(gone), plain(flat()), LIMITS)) == [("unmeasured", "better", "host", ("h2",))]
     assert not compare(plain(flat()), plain(gone, plan="adaptive"), LIMITS).findings
     errors = [{"from": "h2", "to": "h0", "why": "a firewall"}]
-    (one,) = compare(plain(flat()), plain(gone, plan="adaptive", errors=errors), LIMITS).findings
-    assert (one.where, {*one.hosts, *one.others}) == ("pair", {"h0", "h2"})
+    (item,) = compare(plain(flat()), plain(gone, plan="adaptive", errors=errors), LIMITS).findings
+    assert (item.where, {*item.hosts, *item.others}) == ("pair", {"h0", "h2"})
 
 
 def test_hops_that_changed_are_neither_better_nor_worse() -> None:
     before, after = np.ones((8, 8)), np.ones((8, 8))
     after[3], after[:, 3] = 2, 2
-    (one,) = compare(plain(flat(), hops=before.tolist()), plain(flat(), hops=after.tolist()), LIMITS).findings
-    assert (one.what, one.verdict, one.where, one.hosts, one.old, one.new) == (
+    (item,) = compare(plain(flat(), hops=before.tolist()), plain(flat(), hops=after.tolist()), LIMITS).findings
+    assert (item.what, item.verdict, item.where, item.hosts, item.old, item.new) == (
         "hops", "changed", "host", ("h3",), 1, 2,
     )  # fmt: skip
 
@@ -278,9 +282,9 @@ def test_hosts_are_matched_by_name() -> None:
     rows = flat(5)
     rows[0, 1] = rows[1, 0] = 200.0  # a - b
     turned = np.ascontiguousarray(rows[::-1, ::-1])
-    found = compare(of("abcde", rows, "0"), of("xdcba", turned, "0"), LIMITS)
-    assert (found.hosts, found.gone, found.come, found.moved) == (("a", "b", "c", "d"), ("e",), ("x",), ())
-    assert not found.findings
+    result = compare(of("abcde", rows, "0"), of("xdcba", turned, "0"), LIMITS)
+    assert (result.hosts, result.gone, result.come, result.moved) == (("a", "b", "c", "d"), ("e",), ("x",), ())
+    assert not result.findings
     assert compare(of("abcde", rows, "0"), of("abcde", rows, "1"), LIMITS).moved == tuple("abcde")
 
 
@@ -313,22 +317,22 @@ def test_fewer_than_two_hosts_in_common_are_no_comparison(names: str) -> None:
 def test_every_changed_pair_is_explained_once(n: int, groups: int, seed: int) -> None:
     """Whatever changed: a pair belongs to one cause or to what is left, and the causes explain nearly changed ones."""
     rng = np.random.default_rng(seed)
-    known = np.triu(rng.random((n, n)) < 0.9, 1)
-    moved = known & (rng.random((n, n)) < 0.6)
-    known, moved = known | known.T, moved | moved.T
-    found, left = explain(known, moved, [rng.integers(groups, size=n)], lambda pairs: True)
+    measured = np.triu(rng.random((n, n)) < 0.9, 1)
+    moved = measured & (rng.random((n, n)) < 0.6)
+    measured, moved = measured | measured.T, moved | moved.T
+    result, left = explain(measured, moved, [rng.integers(groups, size=n)], lambda pairs: True)
     times = np.zeros((n, n), dtype=int)
-    for cause in found:
+    for cause in result:
         times[cause.pairs] += 1
         assert moved[cause.pairs].mean() > 0.8
     assert times.max() <= 1
-    assert np.array_equal(np.triu(left, 1), np.triu(known, 1) & (times == 0))
+    assert np.array_equal(np.triu(left, 1), np.triu(measured, 1) & (times == 0))
 
 
 def test_a_file_without_anything_measured_is_no_answer() -> None:
     nothing = np.where(np.eye(4, dtype=bool), 0.0, np.nan)
     with pytest.raises(NoAnswer, match="no measured pair in common"):
         compare(plain(nothing), plain(nothing), LIMITS)
-    found = compare(plain(flat(4)), plain(nothing), LIMITS)
-    assert [one.where for one in found.findings] == ["network"]
-    assert all(isinstance(one, Finding) and one.what == "unmeasured" for one in found.findings)
+    result = compare(plain(flat(4)), plain(nothing), LIMITS)
+    assert [finding.where for finding in result.findings] == ["network"]
+    assert all(isinstance(finding, Finding) and finding.what == "unmeasured" for finding in result.findings)

@@ -22,24 +22,24 @@ def racks(near: float = 50.0, far: float = 200.0) -> Matrix:
     return np.where(rack[:, None] == rack, near, far) * ~np.eye(8, dtype=bool)
 
 
-def told(found: Comparison) -> list[tuple[str, str, tuple[str, ...]]]:
-    return [(one.what, one.where, one.hosts) for one in found.findings]
+def told(result: Comparison) -> list[tuple[str, str, tuple[str, ...]]]:
+    return [(finding.what, finding.where, finding.hosts) for finding in result.findings]
 
 
 def test_groups_are_those_of_the_old_file() -> None:
-    found = compare(named("abcdefgh", racks()), named("abcdefgh", racks(far=400.0)), LIMITS)
-    (one,) = found.findings
-    assert (one.where, one.hosts, one.others, one.pairs) == ("link", tuple("abcd"), tuple("efgh"), 16)
-    assert (one.old, one.new) == pytest.approx((200, 400))
-    found = compare(named("abcdefgh", flat(8)), named("abcdefgh", racks(far=150.0)), LIMITS)
-    assert {one.where for one in found.findings} == {"pair"}, "which had no groups"
+    result = compare(named("abcdefgh", racks()), named("abcdefgh", racks(far=400.0)), LIMITS)
+    (finding,) = result.findings
+    assert (finding.where, finding.hosts, finding.others, finding.pairs) == ("link", tuple("abcd"), tuple("efgh"), 16)
+    assert (finding.old, finding.new) == pytest.approx((200, 400))
+    result = compare(named("abcdefgh", flat(8)), named("abcdefgh", racks(far=150.0)), LIMITS)
+    assert {finding.where for finding in result.findings} == {"pair"}, "which had no groups"
 
 
 def test_a_pair_that_was_not_measured_counts_as_far_when_groups_are_made() -> None:
     old = racks()
     old[0, 5] = old[5, 0] = old[2, 6] = NAN
-    (one,) = compare(named("abcdefgh", old), named("abcdefgh", np.where(old == 200.0, 400.0, old)), LIMITS).findings
-    assert (one.where, one.pairs) == ("link", 15)
+    (item,) = compare(named("abcdefgh", old), named("abcdefgh", np.where(old == 200.0, 400.0, old)), LIMITS).findings
+    assert (item.where, item.pairs) == ("link", 15)
 
 
 def test_groups_of_a_sparse_file_are_those_that_predictions_rest_on() -> None:
@@ -49,17 +49,17 @@ def test_groups_of_a_sparse_file_are_those_that_predictions_rest_on() -> None:
     old[0, 4] = old[4, 0] = 200.0
     new = old.copy()
     new[:4, :4] *= 3
-    found = compare(named("abcdefgh", old), named("abcdefgh", new), LIMITS)
-    assert (found.pairs, told(found)) == (13, [("latency", "inside", tuple("abcd"))])
+    result = compare(named("abcdefgh", old), named("abcdefgh", new), LIMITS)
+    assert (result.pairs, told(result)) == (13, [("latency", "inside", tuple("abcd"))])
 
 
 def test_counts_are_of_what_was_compared() -> None:
     rates = 10.0 * ~np.eye(8, dtype=bool)
     shared = {"shared_links": [{"members": ["a", "b"], "out_gbps": 3.0, "in_gbps": 4.0}]}
-    found = compare(named("abcdefgh", racks(), rates, **shared), named("hgfedcba", racks(), rates, **shared), LIMITS)
-    assert (found.pairs, found.rates, found.shared) == (28, 28, 2)
-    assert (found.findings, found.notes, found.worse) == ((), (), 0)
-    assert (found.shift, found.noise) == pytest.approx((1, 0))
+    result = compare(named("abcdefgh", racks(), rates, **shared), named("hgfedcba", racks(), rates, **shared), LIMITS)
+    assert (result.pairs, result.rates, result.shared) == (28, 28, 2)
+    assert (result.findings, result.notes, result.worse) == ((), (), 0)
+    assert (result.shift, result.noise) == pytest.approx((1, 0))
 
 
 def test_all_that_can_change_is_told_in_one_order() -> None:
@@ -75,11 +75,18 @@ def test_all_that_can_change_is_told_in_one_order() -> None:
         details: dict[str, Any] = {"loss_forward": even(8, 0.0, x23=loss, x32=loss), "samples": even(8, 1000)}
         return named("abcdefgh", rows, rates, **details, shared_links=shared, hops=even(8, 2, x67=hop))
 
-    found = compare(of(racks(), rates, 0.0, 4.0, 2), of(rows, slower, 0.3, 1.0, 3), LIMITS)
-    assert [one.what for one in found.findings] == ["latency", "unmeasured", "loss", "rate", "capacity", "hops"]
-    assert found.worse == 5, "other hops are neither better nor worse"
+    result = compare(of(racks(), rates, 0.0, 4.0, 2), of(rows, slower, 0.3, 1.0, 3), LIMITS)
+    assert [finding.what for finding in result.findings] == [
+        "latency",
+        "unmeasured",
+        "loss",
+        "rate",
+        "capacity",
+        "hops",
+    ]
+    assert result.worse == 5, "other hops are neither better nor worse"
     back = compare(of(rows, slower, 0.3, 1.0, 3), of(racks(), rates, 0.0, 4.0, 2), LIMITS)
-    assert [one.verdict for one in back.findings] == ["better"] * 5 + ["changed"]
+    assert [finding.verdict for finding in back.findings] == ["better"] * 5 + ["changed"]
     assert back.worse == 0
 
 
@@ -96,20 +103,20 @@ def test_notes_say_what_could_not_be_compared() -> None:
 
     old = named("abcdefgh", racks(), rates, **by(1, 1, shared_links=shared[0]))
     new = named("abcdefgh", racks(), fewer, **by(2, 2, shared_links=shared[1]))
-    found = compare(old, new, LIMITS)
-    assert found.notes == (
+    result = compare(old, new, LIMITS)
+    assert result.notes == (
         "1 round trips were measured by another method now (stamp -> icmp): not compared",
         "2 round trips were measured by another clock now (kernel -> user): not compared",
         "1 pairs' bandwidths were measured before and are not now: not compared",
         "1 groups' shared links are of other hosts now: not compared",
     )
-    assert (found.pairs, found.rates, found.shared) == (27, 27, 0)
+    assert (result.pairs, result.rates, result.shared) == (27, 27, 0)
 
 
 def test_rates_alone_or_missing_pairs_alone_are_something_to_compare() -> None:
     none, rates = np.full((3, 3), NAN), np.ones((3, 3))
     assert compare(named("abc", none, rates), named("abc", none, rates), LIMITS).rates == 3
-    found = compare(named("abc", none), named("abc"), LIMITS)
-    assert (found.pairs, found.rates, [one.what for one in found.findings]) == (0, 0, ["unmeasured"])
+    result = compare(named("abc", none), named("abc"), LIMITS)
+    assert (result.pairs, result.rates, [finding.what for finding in result.findings]) == (0, 0, ["unmeasured"])
     with pytest.raises(NoAnswer, match="no measured pair in common; 3 pairs' bandwidths were measured before"):
         compare(named("abc", none, rates), named("abc", none), LIMITS)

@@ -17,10 +17,10 @@ NONE = Noise(np.zeros((N, N)), 3.0)
 
 def by(*pairs: tuple[int, int], value: float = 1.0) -> Matrix:
     """These pairs changed by so much, in both directions."""
-    found = np.zeros((N, N))
+    result = np.zeros((N, N))
     for i, j in pairs:
-        found[i, j] = found[j, i] = value
-    return found
+        result[i, j] = result[j, i] = value
+    return result
 
 
 HOST = [(2, j) for j in range(N) if j != 2]
@@ -43,8 +43,8 @@ def test_half_of_the_least_counts_as_a_sign_of_a_cause_and_its_median_decides(si
     change = by(*HOST, value=0.6)
     for j in (0, 1, 3):
         change[2, j] = change[j, 2] = signs
-    found = kinds(Change(change, ALL, ALL, 0.5, NONE))
-    assert found == ([("host", (2,), ())] if named else [("pair", (2,), (j,)) for j in range(4, N)])
+    result = kinds(Change(change, ALL, ALL, 0.5, NONE))
+    assert result == ([("host", (2,), ())] if named else [("pair", (2,), (j,)) for j in range(4, N)])
 
 
 def test_what_got_worse_is_not_what_got_better() -> None:
@@ -55,8 +55,8 @@ def test_what_got_worse_is_not_what_got_better() -> None:
 
 def test_pairs_come_after_causes_and_the_largest_first() -> None:
     change = by(*HOST) + by((4, 5)) + by((6, 7), value=3.0) + by((0, 1), value=2.0)
-    found = kinds(Change(change, ALL, ALL, 0.5, NONE))
-    assert found == [("host", (2,), ()), ("pair", (6,), (7,)), ("pair", (0,), (1,)), ("pair", (4,), (5,))]
+    result = kinds(Change(change, ALL, ALL, 0.5, NONE))
+    assert result == [("host", (2,), ()), ("pair", (6,), (7,)), ("pair", (0,), (1,)), ("pair", (4,), (5,))]
 
 
 def test_a_pair_must_matter_and_be_known_and_be_beyond_noise() -> None:
@@ -71,31 +71,31 @@ def test_a_pair_must_matter_and_be_known_and_be_beyond_noise() -> None:
 @pytest.mark.parametrize(("matter", "named"), [(3, False), (4, True)])
 def test_of_a_cause_s_pairs_more_than_half_must_matter(matter: int, named: bool) -> None:
     """Of six; of seven it would be four too, the middle one."""
-    known = ALL ^ (by((2, 7)) > 0)
+    measured = ALL ^ (by((2, 7)) > 0)
     matters = by(*HOST[:matter]) > 0
-    found = kinds(Change(by(*HOST), known, matters, 0.5, NONE))
-    assert found == ([("host", (2,), ())] if named else [("pair", (2,), (far,)) if far > 2 else ("pair", (far,), (2,))
+    result = kinds(Change(by(*HOST), measured, matters, 0.5, NONE))
+    assert result == ([("host", (2,), ())] if named else [("pair", (2,), (far,)) if far > 2 else ("pair", (far,), (2,))
                                                          for far in (0, 1, 3)])  # fmt: skip
 
 
 def test_a_cause_must_be_beyond_noise_too() -> None:
     """Its median counts as that of four: 3 x 1.2533 x sigma / 2 is 1 at sigma = 0.532; a pair is beyond at 1 / 3."""
     for sigma, named in ((0.53, True), (0.54, False)):
-        found = kinds(Change(by(*HOST), ALL, ALL, 0.5, Noise(np.full((N, N), sigma), 3.0)))
-        assert found == ([("host", (2,), ())] if named else [])
+        result = kinds(Change(by(*HOST), ALL, ALL, 0.5, Noise(np.full((N, N), sigma), 3.0)))
+        assert result == ([("host", (2,), ())] if named else [])
 
 
 def test_a_finding_has_names_and_nothing_where_there_is_no_matrix() -> None:
     rows = grid()
     cause = Cause("link", (0, 1), (2, 3), (np.array([0, 0, 1]), np.array([2, 3, 3])))  # 2, 3 and 13
-    found = told(cause, list("wxyz"), "latency", WORSE, (rows, 2 * rows, rows))
-    assert (found.what, found.verdict, found.where) == ("latency", WORSE, "link")
-    assert (found.hosts, found.others, found.pairs, found.way) == (("w", "x"), ("y", "z"), 3, "")
-    assert (found.old, found.new) == (3, 6)
+    result = told(cause, list("wxyz"), "latency", WORSE, (rows, 2 * rows, rows))
+    assert (result.what, result.verdict, result.where) == ("latency", WORSE, "link")
+    assert (result.hosts, result.others, result.pairs, result.way) == (("w", "x"), ("y", "z"), 3, "")
+    assert (result.old, result.new) == (3, 6)
     lone = Cause("pair", (1,), (3,), (np.array([1]), np.array([3])))
-    found = told(lone, list("wxyz"), "unmeasured", BETTER)
-    assert math.isnan(found.old)
-    assert math.isnan(found.new)
+    result = told(lone, list("wxyz"), "unmeasured", BETTER)
+    assert math.isnan(result.old)
+    assert math.isnan(result.new)
     assert told(lone, list("wxyz"), "hops", CHANGED, (rows, rows, rows)).new == 13
 
 
@@ -104,8 +104,8 @@ def test_before_and_after_are_of_the_pair_by_whose_change_it_was_judged() -> Non
     old = np.array([[0.0, 100.0, 7.0, 5.0]])
     new, by = old + np.array([[0.0, 60.0, 7.0, 2.0]]), np.array([[0.0, 3.0, 1.0, 2.0]])
     three = Cause("host", (0,), (), (np.array([0, 0, 0]), np.array([1, 2, 3])))
-    found = told(three, list("wxyz"), "latency", WORSE, (old, new, by))
-    assert (found.old, found.new) == (5, 7)
+    result = told(three, list("wxyz"), "latency", WORSE, (old, new, by))
+    assert (result.old, result.new) == (5, 7)
 
 
 def grid() -> Matrix:

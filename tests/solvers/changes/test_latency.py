@@ -30,15 +30,15 @@ def trips(
     )  # fmt: skip
 
 
-def whose(found: RoundTrips) -> list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
-    return [(one.verdict, one.where, one.hosts, one.others) for one in found.findings]
+def whose(result: RoundTrips) -> list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
+    return [(finding.verdict, finding.where, finding.hosts, finding.others) for finding in result.findings]
 
 
 def test_a_pair_s_round_trip_is_the_geometric_mean_of_its_directions() -> None:
     old, new = flat(3, 40.0), flat(3, 90.0)
     old[0, 1], new[0, 1] = 160.0, 40.0
-    was, now, known = compared(align(named("abc", old), named("abc", new)), nothing(3))
-    assert known.tolist() == (~np.eye(3, dtype=bool)).tolist()
+    was, now, measured = compared(align(named("abc", old), named("abc", new)), nothing(3))
+    assert measured.tolist() == (~np.eye(3, dtype=bool)).tolist()
     assert (was[0, 1], was[1, 0], was[0, 2]) == pytest.approx((80, 80, 40))
     assert (now[0, 1], now[1, 0], now[0, 2]) == pytest.approx((60, 60, 90))
     assert np.isnan(was.diagonal()).all()
@@ -52,11 +52,11 @@ def test_a_direction_counts_where_both_files_have_it_and_measured_it_alike() -> 
     old[1, 2], old[2, 1], new[1, 2], new[2, 1] = 10.0, 20.0, 30.0, 40.0
     differ = nothing(4)
     differ[1, 2] = True
-    was, now, known = compared(align(named("abcd", old), named("abcd", new)), differ)
+    was, now, measured = compared(align(named("abcd", old), named("abcd", new)), differ)
     assert (was[0, 1], now[0, 1], was[1, 0], now[1, 0]) == pytest.approx((50, 80, 50, 80))
     assert (was[1, 2], now[1, 2]) == pytest.approx((20, 40))
     assert np.isnan([was[0, 2], now[2, 0]]).all()
-    assert np.argwhere(np.triu(known, 1)).tolist() == [[0, 1], [0, 3], [1, 2], [1, 3], [2, 3]]
+    assert np.argwhere(np.triu(measured, 1)).tolist() == [[0, 1], [0, 3], [1, 2], [1, 3], [2, 3]]
 
 
 def one_pair(n: int, us: float, more: float) -> tuple[Matrix, Matrix]:
@@ -81,32 +81,32 @@ def test_all_that_take_longer_are_one_finding_of_the_network_with_that_of_the_me
     apart = np.abs(np.arange(5)[:, None] - np.arange(5))
     old = np.where(apart == 1, 300.0, flat(5, 100.0))
     old[0, 2:4] = old[2:4, 0] = 200.0
-    found = trips(old, 2 * old)
-    (one,) = found.findings
-    assert replace(one, old=0.0, new=0.0) == Finding("latency", "worse", "network", tuple("abcde"), (), 0.0, 0.0, 10)
-    assert (one.old, one.new) == pytest.approx((200, 400))
-    assert (found.pairs, found.shift, found.noise) == pytest.approx((10, 2, 0))
-    found = trips(2 * old, old)
-    (one,) = found.findings
-    assert one.verdict == "better"
-    assert (one.old, one.new) == pytest.approx((400, 200))
-    assert found.shift == pytest.approx(0.5)
+    result = trips(old, 2 * old)
+    (item,) = result.findings
+    assert replace(item, old=0.0, new=0.0) == Finding("latency", "worse", "network", tuple("abcde"), (), 0.0, 0.0, 10)
+    assert (item.old, item.new) == pytest.approx((200, 400))
+    assert (result.pairs, result.shift, result.noise) == pytest.approx((10, 2, 0))
+    result = trips(2 * old, old)
+    (item,) = result.findings
+    assert item.verdict == "better"
+    assert (item.old, item.new) == pytest.approx((400, 200))
+    assert result.shift == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(("times", "named"), [(1.25, False), (1.26, True), (1 / 1.25, False), (1 / 1.26, True)])
 def test_a_shift_is_a_finding_beyond_the_share_and_a_drift_below(times: float, named: bool) -> None:
-    found = trips(flat(6, 1000.0), flat(6, 1000.0) * times)
-    assert found.shift == pytest.approx(times)
-    assert [one.where for one in found.findings] == (["network"] if named else [])
+    result = trips(flat(6, 1000.0), flat(6, 1000.0) * times)
+    assert result.shift == pytest.approx(times)
+    assert [finding.where for finding in result.findings] == (["network"] if named else [])
 
 
 def test_a_shift_must_be_that_of_every_tier() -> None:
     """Of six hosts in twos all but the three pairs within take twice as long: that is between the groups."""
     groups = [0, 0, 1, 1, 2, 2]
     apart = np.array(groups)[:, None] != np.array(groups)
-    found = trips(flat(6, 100.0), np.where(apart, 2.0, 1.0) * flat(6, 100.0), groups=groups)
-    assert whose(found) == [("worse", "between", tuple("abcdef"), ())]
-    assert found.shift == 1.0
+    result = trips(flat(6, 100.0), np.where(apart, 2.0, 1.0) * flat(6, 100.0), groups=groups)
+    assert whose(result) == [("worse", "between", tuple("abcdef"), ())]
+    assert result.shift == 1.0
 
 
 @pytest.mark.parametrize(("now", "told"), [(81.0, False), (79.0, True)])
@@ -114,8 +114,8 @@ def test_what_the_whole_network_s_change_spared_did_not_get_better(now: float, t
     """All take twice as long but one pair: it is told where it takes less than 1 / 1.25 of what it took."""
     new = flat(8, 200.0)
     new[6, 7] = new[7, 6] = now
-    found = whose(trips(flat(8, 100.0), new))
-    assert found == [
+    result = whose(trips(flat(8, 100.0), new))
+    assert result == [
         ("worse", "network", tuple("abcdefgh"), ()),
         *([("better", "pair", ("g",), ("h",))] if told else []),
     ]
@@ -126,17 +126,17 @@ def test_the_drift_is_taken_out_before_a_pair_is_judged() -> None:
     for times, worse in ((1.45, 0), (1.6, 1)):
         new = 1.2 * flat(6, 1000.0)
         new[2, 3] = new[3, 2] = times * 1000
-        found = trips(flat(6, 1000.0), new)
-        assert len(found.findings) == worse
-        assert found.shift == pytest.approx(1.2)
+        result = trips(flat(6, 1000.0), new)
+        assert len(result.findings) == worse
+        assert result.shift == pytest.approx(1.2)
 
 
 def test_pairs_that_were_measured_otherwise_are_not_compared() -> None:
     old, new = one_pair(6, 100.0, 500.0)
     differ = nothing(6)
     differ[0, 1] = differ[1, 0] = True
-    found = trips(old, new, differ=differ)
-    assert (found.findings, found.pairs) == ([], 14)
+    result = trips(old, new, differ=differ)
+    assert (result.findings, result.pairs) == ([], 14)
 
 
 def test_worse_comes_before_better() -> None:
@@ -144,8 +144,8 @@ def test_worse_comes_before_better() -> None:
     new[0], new[:, 0] = 40.0, 40.0
     new[1], new[:, 1] = 300.0, 300.0
     new[0, 0] = new[1, 1] = 0.0
-    found = whose(trips(flat(8, 100.0), new))
-    assert [one[0] for one in found] == ["worse", "better"]
+    result = whose(trips(flat(8, 100.0), new))
+    assert [item[0] for item in result] == ["worse", "better"]
 
 
 def shaken(rng: np.random.Generator, own: float, times: float, n: int = 3) -> dict[str, Any]:
@@ -164,14 +164,14 @@ def test_the_whole_network_is_found_beyond_the_noise_of_its_samples(
     """Of 200 comparisons of three hosts: where nothing changed and halves are far apart nothing is named (of 0.4 it was
     the whole network 13 times), where all take 1.3 times as long and halves agree it is."""
     rng = np.random.default_rng(12)
-    found = 0
+    result = 0
     for _ in range(200):
         old, new = (named("abc", **shaken(rng, own, factor)) for factor in (1.0, times))
-        said = round_trips(align(old, new), [], nothing(3), Limits()).findings
-        found += any(one.where == "network" for one in said)
+        message = round_trips(align(old, new), [], nothing(3), Limits()).findings
+        result += any(item.where == "network" for item in message)
         if times == 1:
-            found += bool(said) and all(one.where != "network" for one in said)
-    assert least <= found <= most, found
+            result += bool(message) and all(item.where != "network" for item in message)
+    assert least <= result <= most, result
 
 
 def test_before_and_after_are_of_one_pair_whose_change_is_the_median() -> None:
@@ -181,6 +181,6 @@ def test_before_and_after_are_of_one_pair_whose_change_is_the_median() -> None:
     new = old.copy()
     new[0, [1, 2, 3, 5, 6, 7]] *= 2
     new[:, 0] = new[0]
-    (found,) = trips(old, new).findings
-    assert (found.where, found.hosts) == ("host", ("a",))
-    assert (found.old, found.new) == pytest.approx((100.0, 200.0))
+    (result,) = trips(old, new).findings
+    assert (result.where, result.hosts) == ("host", ("a",))
+    assert (result.old, result.new) == pytest.approx((100.0, 200.0))

@@ -18,8 +18,8 @@ ANY = Limits(loss=0.0)
 
 def lossy(n: int = 6, share: float = 0.0, samples: Any = 10000, **more: Any) -> Network:
     """Loss between a and b, both directions, of so many that came back; ``more``: other matrices instead."""
-    said = even(n, samples) if isinstance(samples, int | float) else samples
-    return named("abcdef"[:n], **{"loss_forward": even(n, 0.0, x01=share, x10=share), "samples": said, **more})
+    message = even(n, samples) if isinstance(samples, int | float) else samples
+    return named("abcdef"[:n], **{"loss_forward": even(n, 0.0, x01=share, x10=share), "samples": message, **more})
 
 
 def told(old: Network, new: Network, limits: Limits = ANY, differ: Mask | None = None) -> list[Finding]:
@@ -30,9 +30,9 @@ def told(old: Network, new: Network, limits: Limits = ANY, differ: Mask | None =
 def test_a_pair_s_loss_is_that_of_all_its_probes_either_direction() -> None:
     """Of 1,000 sent one way a tenth is lost (900 come back), of 300 the other way a half (150): 250 of 1,300."""
     loss: dict[str, Any] = {"loss_forward": even(4, 0.0, x01=0.1, x10=0.5), "samples": even(4, 500, x01=900, x10=150)}
-    (one,) = told(lossy(4), lossy(4, **loss))
-    assert (one.what, one.verdict, one.where, one.hosts, one.others) == ("loss", "worse", "pair", ("a",), ("b",))
-    assert (one.old, one.new, one.pairs) == pytest.approx((0, 250 / 1300, 1))
+    (item,) = told(lossy(4), lossy(4, **loss))
+    assert (item.what, item.verdict, item.where, item.hosts, item.others) == ("loss", "worse", "pair", ("a",), ("b",))
+    assert (item.old, item.new, item.pairs) == pytest.approx((0, 250 / 1300, 1))
     (back,) = told(lossy(4, **loss), lossy(4))
     assert back.verdict == "better"
     assert (back.old, back.new) == pytest.approx((250 / 1300, 0))
@@ -41,16 +41,16 @@ def test_a_pair_s_loss_is_that_of_all_its_probes_either_direction() -> None:
 def test_a_probe_is_lost_on_either_way() -> None:
     """A tenth going, a fifth of what arrived coming back: 28 of 100. Where nothing is said of the way back none is."""
     there, back = even(4, 0.0, x01=0.1, x10=0.1), even(4, 0.0, x01=0.2, x10=0.2)
-    (one,) = told(lossy(4), lossy(4, loss_forward=there, loss_back=back))
-    assert one.new == pytest.approx(0.28)
+    (item,) = told(lossy(4), lossy(4, loss_forward=there, loss_back=back))
+    assert item.new == pytest.approx(0.28)
     unsaid = even(4, 0.0, x01=math.nan, x10=math.nan)
-    (one,) = told(lossy(4), lossy(4, loss_forward=there, loss_back=unsaid))
-    assert one.new == pytest.approx(0.1)
+    (item,) = told(lossy(4), lossy(4, loss_forward=there, loss_back=unsaid))
+    assert item.new == pytest.approx(0.1)
 
 
 def test_a_direction_without_a_figure_leaves_the_other_one_alone() -> None:
-    (one,) = told(lossy(4), lossy(4, loss_forward=even(4, 0.0, x01=0.1, x10=math.nan)))
-    assert one.new == pytest.approx(0.1)
+    (item,) = told(lossy(4), lossy(4, loss_forward=even(4, 0.0, x01=0.1, x10=math.nan)))
+    assert item.new == pytest.approx(0.1)
 
 
 def test_neither_a_pair_that_is_missing_nor_one_measured_otherwise_is_compared() -> None:
@@ -60,12 +60,12 @@ def test_neither_a_pair_that_is_missing_nor_one_measured_otherwise_is_compared()
     bad: dict[str, Any] = {"loss_forward": even(4, 0.0, x01=0.5, x10=0.1), "samples": even(4, 10000)}
     assert told(lossy(4), named("abcd", rows, **bad)) == []
     rows[1, 0] = 50.0
-    (one,) = told(lossy(4), named("abcd", rows, **bad))
-    assert one.new == pytest.approx(0.1)
+    (item,) = told(lossy(4), named("abcd", rows, **bad))
+    assert item.new == pytest.approx(0.1)
     differ = np.zeros((4, 4), dtype=bool)
     differ[0, 1] = True
-    (one,) = told(lossy(4), lossy(4, **bad), differ=differ)
-    assert one.new == pytest.approx(0.1)
+    (item,) = told(lossy(4), lossy(4, **bad), differ=differ)
+    assert item.new == pytest.approx(0.1)
     differ[1, 0] = True
     assert told(lossy(4), lossy(4, **bad), differ=differ) == []
 
@@ -85,10 +85,10 @@ def test_of_what_lost_everything_nothing_is_said() -> None:
 
 @pytest.mark.parametrize(("limit", "named"), [(0.0199, True), (0.0201, False)])
 def test_a_rise_is_worth_naming_beyond_the_limit(limit: float, named: bool) -> None:
-    found = told(lossy(samples=1e6), lossy(share=0.02, samples=1e6 * 0.98), Limits(loss=limit))
-    assert bool(found) is named
-    found = told(lossy(share=0.02, samples=1e6 * 0.98), lossy(samples=1e6), Limits(loss=limit))
-    assert bool(found) is named
+    result = told(lossy(samples=1e6), lossy(share=0.02, samples=1e6 * 0.98), Limits(loss=limit))
+    assert bool(result) is named
+    result = told(lossy(share=0.02, samples=1e6 * 0.98), lossy(samples=1e6), Limits(loss=limit))
+    assert bool(result) is named
 
 
 def test_a_pair_that_one_file_lacks_is_no_part_of_a_host_s() -> None:
@@ -97,10 +97,10 @@ def test_a_pair_that_one_file_lacks_is_no_part_of_a_host_s() -> None:
     rows = flat(6)
     rows[0, 1] = rows[1, 0] = np.nan
     samples = even(6, 10000)
-    lacks, has = (named("abcdef", one, loss_forward=even(6, 0.0), samples=samples) for one in (rows, None))
+    lacks, has = (named("abcdef", item, loss_forward=even(6, 0.0), samples=samples) for item in (rows, None))
     for old, new in ((has, rows), (lacks, None)):
-        (one,) = told(old, named("abcdef", new, loss_forward=bad, samples=samples))
-        assert (one.where, one.hosts, one.pairs) == ("host", ("a",), 4)
+        (item,) = told(old, named("abcdef", new, loss_forward=bad, samples=samples))
+        assert (item.where, item.hosts, item.pairs) == ("host", ("a",), 4)
 
 
 def least(sent_then: float, sent_now: float, pairs: int, was: float = 0.0) -> float:
@@ -127,5 +127,5 @@ def test_a_rise_is_told_beyond_what_chance_does_with_so_many_probes(
         old = lossy(n, loss_forward=even(n, was), samples=then * (1 - was))
         received = even(n, now * (1 - was), x01=now * (1 - share), x10=now * (1 - share))
         new = lossy(n, loss_forward=even(n, was, x01=share, x10=share), samples=received)
-        found = told(old, new)
-        assert bool(found) is told_of, share
+        result = told(old, new)
+        assert bool(result) is told_of, share

@@ -18,9 +18,9 @@ WIDE = 1e9  # a limit of the wander that is none
 
 def changes(n: int, *values: float) -> Matrix:
     """Symmetric, from the pairs' values in the order of the upper triangle."""
-    found = np.zeros((n, n))
-    found[np.triu_indices(n, 1)] = values
-    return found + found.T
+    result = np.zeros((n, n))
+    result[np.triu_indices(n, 1)] = values
+    return result + result.T
 
 
 def off(n: int) -> Mask:
@@ -28,8 +28,8 @@ def off(n: int) -> Mask:
 
 
 def test_a_change_is_beyond_noise_where_it_is_more_than_so_many_standard_errors_either_way() -> None:
-    found = Noise(np.array([[0.5, 0.5], [0.5, 0.25]]), 4.0).beyond(np.array([[2.0, 2.1], [-2.1, -1.5]]))
-    assert found.tolist() == [[False, True], [True, True]]
+    result = Noise(np.array([[0.5, 0.5], [0.5, 0.25]]), 4.0).beyond(np.array([[2.0, 2.1], [-2.1, -1.5]]))
+    assert result.tolist() == [[False, True], [True, True]]
 
 
 @pytest.mark.parametrize("count", [1, 3, 9])
@@ -38,10 +38,10 @@ def test_a_cause_s_median_counts_as_that_of_four_pairs_at_most(count: int) -> No
     sigma, times = 0.3, 2.0
     reach = times * math.sqrt(math.pi / 2) * sigma / math.sqrt(min(count, 4))
     pairs = (np.zeros(count, dtype=np.intp), np.arange(1, count + 1))
-    one = Noise(np.full((10, 10), sigma), times)
+    item = Noise(np.full((10, 10), sigma), times)
     for sign in (1, -1):
-        assert one.holds(np.full((10, 10), sign * reach * 1.001), pairs)
-        assert not one.holds(np.full((10, 10), sign * reach * 0.999), pairs)
+        assert item.holds(np.full((10, 10), sign * reach * 1.001), pairs)
+        assert not item.holds(np.full((10, 10), sign * reach * 0.999), pairs)
 
 
 def test_of_a_cause_the_median_change_is_held_against_the_median_noise() -> None:
@@ -57,27 +57,27 @@ def test_of_a_cause_the_median_change_is_held_against_the_median_noise() -> None
 def test_what_unchanged_pairs_wander_is_told_by_those_that_changed_least() -> None:
     """Of six changes the one at a fifth of the way up is 2 % (a fifth of normal ones is within 0.2533 sigma), that in
     the middle 3 % (half of them within 0.6745); the larger estimate counts, whatever the sign of the changes is."""
-    found = noise(changes(4, 0.01, -0.9, 0.02, 0.7, -0.03, 0.8), off(4), flat(4), (), WIDE)
-    assert found.sigma == pytest.approx(np.full((4, 4), 0.02 / NormalDist().inv_cdf(0.6)))
-    found = noise(changes(4, 0.01, -0.9, 0.02, 0.7, -0.3, 0.8), off(4), flat(4), (), WIDE)
-    assert found.sigma == pytest.approx(np.full((4, 4), 0.3 / NormalDist().inv_cdf(0.75)))
+    result = noise(changes(4, 0.01, -0.9, 0.02, 0.7, -0.03, 0.8), off(4), flat(4), (), WIDE)
+    assert result.sigma == pytest.approx(np.full((4, 4), 0.02 / NormalDist().inv_cdf(0.6)))
+    result = noise(changes(4, 0.01, -0.9, 0.02, 0.7, -0.3, 0.8), off(4), flat(4), (), WIDE)
+    assert result.sigma == pytest.approx(np.full((4, 4), 0.3 / NormalDist().inv_cdf(0.75)))
 
 
 def test_the_wander_is_at_most_what_it_may_be_and_that_of_known_pairs() -> None:
     change = changes(4, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2)
     assert noise(change, off(4), flat(4), (), 0.1).sigma == pytest.approx(np.full((4, 4), 0.1))
-    known = off(4)
-    known[0, 1:], known[1:, 0] = False, False
+    measured = off(4)
+    measured[0, 1:], measured[1:, 0] = False, False
     change[0], change[:, 0] = 0.0, 0.0
-    assert noise(change, known, flat(4), (), WIDE).sigma[0, 1] == pytest.approx(0.2 / NormalDist().inv_cdf(0.6))
+    assert noise(change, measured, flat(4), (), WIDE).sigma[0, 1] == pytest.approx(0.2 / NormalDist().inv_cdf(0.6))
 
 
 @pytest.mark.parametrize(("hosts", "freedom"), [(2, 4), (5, 8), (14, 90)])
 def test_how_far_is_beyond_noise_goes_by_how_many_changes_it_was_told_from(hosts: int, freedom: int) -> None:
     """One degree of freedom less than pairs, an even number of them, four at least; Student's distribution."""
     pairs = hosts * (hosts - 1) // 2
-    found = noise(np.zeros((hosts, hosts)), off(hosts), flat(hosts), (), WIDE)
-    assert found.times == pytest.approx(student.ppf(1 - FALSE_ALARMS / 2 / pairs, freedom), rel=1e-3)
+    result = noise(np.zeros((hosts, hosts)), off(hosts), flat(hosts), (), WIDE)
+    assert result.times == pytest.approx(student.ppf(1 - FALSE_ALARMS / 2 / pairs, freedom), rel=1e-3)
 
 
 # A pair's own noise
@@ -88,20 +88,20 @@ def with_halves(n: int, first: Matrix, second: Matrix) -> Side:
     return align(named(HOSTS[:n], halves_us=[to_rows(first), to_rows(second)]), named(HOSTS[:n])).old
 
 
-def by_hand(known: Mask, level: Matrix, halves: list[tuple[Matrix, Matrix]]) -> Matrix:
+def by_hand(measured: Mask, level: Matrix, halves: list[tuple[Matrix, Matrix]]) -> Matrix:
     """Half the logarithm of one half over the other, squared: the mean over files and directions; with it that of the
     pairs nearest in round trip, an eighth of them and 32 at least; their mean, but not below the latter."""
-    n = len(known)
+    n = len(measured)
     own, pairs = np.zeros((n, n)), []
     for i in range(n):
         for j in range(i + 1, n):
-            found = [
-                (math.log(one[p] / other[p]) / 2) ** 2
-                for one, other in halves for p in ((i, j), (j, i))
-                if known[i, j] and math.isfinite(one[p] / other[p])
+            result = [
+                (math.log(item[p] / other[p]) / 2) ** 2
+                for item, other in halves for p in ((i, j), (j, i))
+                if measured[i, j] and math.isfinite(item[p] / other[p])
             ]  # fmt: skip
-            if found:
-                own[i, j] = sum(found) / len(found)
+            if result:
+                own[i, j] = sum(result) / len(result)
                 pairs.append((i, j))
     pairs.sort(key=lambda pair: level[pair])
     width = min(len(pairs), max(32, len(pairs) // 8))
@@ -124,11 +124,11 @@ def test_a_pair_s_own_noise_is_that_of_the_halves_held_against_pairs_like_it(n: 
         second[rng.random((n, n)) > share] = np.nan
         sides.append(with_halves(n, first, second))
         halves.append((first, second))
-    known = np.triu(rng.random((n, n)) < share, 1)
-    known |= known.T
+    measured = np.triu(rng.random((n, n)) < share, 1)
+    measured |= measured.T
     without = align(named(HOSTS[:n]), named(HOSTS[:n])).old
-    found = noise(np.zeros((n, n)), known, level, (sides[0], without, sides[1]), WIDE).sigma
-    assert found[off(n)] == pytest.approx(by_hand(known, level, halves)[off(n)])
+    result = noise(np.zeros((n, n)), measured, level, (sides[0], without, sides[1]), WIDE).sigma
+    assert result[off(n)] == pytest.approx(by_hand(measured, level, halves)[off(n)])
 
 
 def test_a_pair_takes_the_larger_of_its_own_noise_and_the_wander() -> None:

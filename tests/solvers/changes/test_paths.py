@@ -28,9 +28,9 @@ def both(*pairs: tuple[int, int]) -> tuple[tuple[int, int], ...]:
 def lacks(old: Matrix, new: Matrix, **details: Any) -> list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
     """What is missing in the new file, or was in the old one; ``details`` of the new one."""
     names = "abcdefgh"[: len(old)]
-    found = missing(align(named(names, old), named(names, new, **details)), [])
-    assert all(one.what == "unmeasured" and math.isnan(one.old) and math.isnan(one.new) for one in found)
-    return [(one.verdict, one.where, one.hosts, one.others) for one in found]
+    result = missing(align(named(names, old), named(names, new, **details)), [])
+    assert all(item.what == "unmeasured" and math.isnan(item.old) and math.isnan(item.new) for item in result)
+    return [(item.verdict, item.where, item.hosts, item.others) for item in result]
 
 
 def test_a_pair_is_missing_where_a_file_lacks_both_directions_and_the_other_has_one() -> None:
@@ -42,8 +42,8 @@ def test_a_pair_is_missing_where_a_file_lacks_both_directions_and_the_other_has_
 
 
 def test_what_is_missing_now_comes_before_what_is_back() -> None:
-    found = lacks(without(6, *both((2, 3))), without(6, *both((0, 1), (4, 5))))
-    assert found == [
+    result = lacks(without(6, *both((2, 3))), without(6, *both((0, 1), (4, 5))))
+    assert result == [
         ("worse", "pair", ("a",), ("b",)), ("worse", "pair", ("e",), ("f",)), ("better", "pair", ("c",), ("d",)),
     ]  # fmt: skip
 
@@ -75,8 +75,8 @@ def test_only_the_file_that_lacks_a_pair_is_asked_whether_it_meant_to() -> None:
 def test_groups_of_hosts_are_causes_here_too() -> None:
     label = np.array([0, 0, 0, 1, 1, 1])
     gone = without(6, *both(*((i, j) for i in range(3) for j in range(3, 6))))
-    (one,) = missing(align(named("abcdef"), named("abcdef", gone)), [label])
-    assert (one.where, one.hosts, one.others, one.pairs) == ("link", tuple("abc"), tuple("def"), 9)
+    (item,) = missing(align(named("abcdef"), named("abcdef", gone)), [label])
+    assert (item.where, item.hosts, item.others, item.pairs) == ("link", tuple("abc"), tuple("def"), 9)
 
 
 # Hops
@@ -89,11 +89,17 @@ def routers(old: list[list[float | None]] | None, new: list[list[float | None]] 
 
 def test_of_a_pair_the_direction_that_changed_speaks() -> None:
     for there in ("x01", "x10"):
-        (one,) = routers(even(6, 3), even(6, 3, **{there: 5}))
-        assert (one.what, one.verdict, one.where, one.hosts, one.others) == ("hops", "changed", "pair", ("a",), ("b",))
-        assert (one.old, one.new, one.pairs) == (3, 5, 1)
-    (one,) = routers(even(6, 3, x01=4, x10=2), even(6, 3, x01=7, x10=1))
-    assert (one.old, one.new) == (4, 7), "of both the first"
+        (item,) = routers(even(6, 3), even(6, 3, **{there: 5}))
+        assert (item.what, item.verdict, item.where, item.hosts, item.others) == (
+            "hops",
+            "changed",
+            "pair",
+            ("a",),
+            ("b",),
+        )
+        assert (item.old, item.new, item.pairs) == (3, 5, 1)
+    (item,) = routers(even(6, 3, x01=4, x10=2), even(6, 3, x01=7, x10=1))
+    assert (item.old, item.new) == (4, 7), "of both the first"
 
 
 def test_a_direction_that_one_file_lacks_did_not_change() -> None:
@@ -101,8 +107,8 @@ def test_a_direction_that_one_file_lacks_did_not_change() -> None:
     assert routers(even(6, 3, x01=nan), even(6, 3, x01=5)) == []
     assert routers(even(6, 3, x01=5), even(6, 3, x01=nan)) == []
     assert routers(even(6, 3, x01=nan), even(6, 3, x01=nan)) == []
-    (one,) = routers(even(6, 3, x01=nan), even(6, 3, x01=9, x10=2))
-    assert (one.old, one.new) == (3, 2)
+    (item,) = routers(even(6, 3, x01=nan), even(6, 3, x01=9, x10=2))
+    assert (item.old, item.new) == (3, 2)
 
 
 def test_without_hops_in_both_files_there_is_nothing_to_say() -> None:
@@ -113,7 +119,7 @@ def test_without_hops_in_both_files_there_is_nothing_to_say() -> None:
 def test_a_host_has_other_ways_where_all_of_them_changed(alike: int, where: str) -> None:
     """Those that are known: of five one is not, and one may be alike."""
     but = {f"x0{j}": 3.0 + j for j in range(1 + alike, 5)} | {"x05": math.nan, "x50": math.nan}
-    found = routers(even(6, 3), even(6, 3, **but))
-    assert {one.where for one in found} == {where}
+    result = routers(even(6, 3), even(6, 3, **but))
+    assert {item.where for item in result} == {where}
     if where == "host":
-        assert (found[0].old, found[0].new, found[0].pairs) == (3, 6, 4)  # 4, 5, 6 and 7
+        assert (result[0].old, result[0].new, result[0].pairs) == (3, 6, 4)  # 4, 5, 6 and 7

@@ -18,22 +18,22 @@ HOSTS = "abcdefgh"
 
 def rates(n: int = 6, gbps: float = 10.0, **but: float) -> Matrix:
     """All alike, except ``r01=...``: from host 0 to host 1."""
-    found = np.full((n, n), gbps)
-    np.fill_diagonal(found, np.nan)
+    result = np.full((n, n), gbps)
+    np.fill_diagonal(result, np.nan)
     for place, other in but.items():
-        found[int(place[1]), int(place[2])] = other
-    return found
+        result[int(place[1]), int(place[2])] = other
+    return result
 
 
 def told(old: Matrix | None, new: Matrix | None, share: float = 0.25) -> tuple[list[Finding], int, int]:
     n = len(old if old is not None else new) if old is not None or new is not None else 6  # type: ignore[arg-type]
-    files = [named(HOSTS[:n], None, one) for one in (old, new)]
+    files = [named(HOSTS[:n], None, item) for item in (old, new)]
     return pair_rates(align(*files), [], Limits(share=share))
 
 
-def of(found: tuple[list[Finding], int, int]) -> list[tuple[str, str, tuple[str, ...], float, float]]:
-    assert all(one.what == "rate" for one in found[0])
-    return [(one.verdict, one.where, one.hosts + one.others, one.old, one.new) for one in found[0]]
+def of(result: tuple[list[Finding], int, int]) -> list[tuple[str, str, tuple[str, ...], float, float]]:
+    assert all(item.what == "rate" for item in result[0])
+    return [(item.verdict, item.where, item.hosts + item.others, item.old, item.new) for item in result[0]]
 
 
 def test_a_pair_s_rate_is_that_of_its_slower_direction() -> None:
@@ -70,8 +70,8 @@ def test_a_fall_is_worth_naming_beyond_the_share(now: float, named: bool) -> Non
 
 
 def test_a_rate_of_none_is_worse_than_any_and_of_none_before_and_after_nothing_is_said() -> None:
-    found = told(rates(r01=0.0), rates(r01=0.0))
-    assert (found[0], found[1]) == ([], 14)
+    result = told(rates(r01=0.0), rates(r01=0.0))
+    assert (result[0], result[1]) == ([], 14)
     assert of(told(rates(), rates(r01=0.0, r23=1.0))) == [
         ("worse", "pair", ("a", "b"), 10, 0), ("worse", "pair", ("c", "d"), 10, 1),
     ]  # fmt: skip
@@ -82,8 +82,8 @@ def test_what_rates_wander_is_at_most_a_fifth() -> None:
     """All fell alike, so no pair tells of noise and it counts as 0.2 of the logarithm. Beyond noise of 28 pairs is 3.96
     of these (Student's, 26 degrees of freedom); the median of a cause's pairs counts as that of four, sqrt(pi / 2) / 2
     of it: 0.496. A half is 0.69; 0.45 is beyond the share but not that."""
-    (one,), compared, _ = told(rates(8), rates(8, 5.0))
-    assert (one.verdict, one.where, compared) == ("worse", "network", 28)
+    (item,), compared, _ = told(rates(8), rates(8, 5.0))
+    assert (item.verdict, item.where, compared) == ("worse", "network", 28)
     assert told(rates(8), rates(8) * math.exp(-0.45))[0] == []
 
 
@@ -91,8 +91,8 @@ def test_what_rates_wander_is_at_most_a_fifth() -> None:
 
 
 def group(members: Any = ("a", "b"), out: Any = 4.0, into: Any = 8.0, **interval: Any) -> dict[str, Any]:
-    found = {"members": list(members) if isinstance(members, tuple) else members, "out_gbps": out, "in_gbps": into}
-    return found | ({"interval": interval} if interval else {})
+    result = {"members": list(members) if isinstance(members, tuple) else members, "out_gbps": out, "in_gbps": into}
+    return result | ({"interval": interval} if interval else {})
 
 
 def shared(*rows: Any) -> Network:
@@ -104,9 +104,9 @@ def both(old: Network, new: Network, share: float = 0.25) -> tuple[list[Finding]
 
 
 def test_what_a_group_shares_is_compared_in_both_ways() -> None:
-    found, count, regrouped, lost = both(shared(group()), shared(group(out=2.0, into=16.0)))
+    result, count, regrouped, lost = both(shared(group()), shared(group(out=2.0, into=16.0)))
     assert (count, regrouped, lost) == (2, 0, 0)
-    assert found == [
+    assert result == [
         Finding("capacity", "worse", "uplink", ("a", "b"), (), 4.0, 2.0, 1, "out"),
         Finding("capacity", "better", "uplink", ("a", "b"), (), 8.0, 16.0, 1, "in"),
     ]
@@ -116,8 +116,8 @@ def test_what_a_group_shares_is_compared_in_both_ways() -> None:
     (5.0, 4.0, []), (5.01, 4.0, ["worse"]), (4.0, 5.0, []), (4.0, 5.01, ["better"]),
 ])  # fmt: skip
 def test_a_capacity_fell_or_rose_beyond_the_share(old: float, new: float, verdict: list[str]) -> None:
-    found = both(shared(group(out=old)), shared(group(out=new)))
-    assert [one.verdict for one in found[0]] == verdict
+    result = both(shared(group(out=old)), shared(group(out=new)))
+    assert [item.verdict for item in result[0]] == verdict
 
 
 @pytest.mark.parametrize(("was", "now", "apart"), [
@@ -126,15 +126,15 @@ def test_a_capacity_fell_or_rose_beyond_the_share(old: float, new: float, verdic
 def test_ranges_of_runs_must_be_apart(was: list[float], now: list[float], apart: bool) -> None:
     """Which of the two is the old file makes it worse or better."""
     low, high = shared(group(out=2.0, out_gbps=now)), shared(group(out=4.0, out_gbps=was))
-    assert [one.verdict for one in both(high, low)[0]] == (["worse"] if apart else [])
-    assert [one.verdict for one in both(low, high)[0]] == (["better"] if apart else [])
+    assert [item.verdict for item in both(high, low)[0]] == (["worse"] if apart else [])
+    assert [item.verdict for item in both(low, high)[0]] == (["better"] if apart else [])
 
 
 def test_a_figure_without_a_range_is_its_own_range() -> None:
     """With a range that is wide enough no change would be told."""
     wide = shared(group(out=4.0, out_gbps=[1.0, 9.0]))
     for old in (shared(group(out=4.0)), shared(group(out=4.0, out_gbps=None))):
-        assert [one.verdict for one in both(old, shared(group(out=2.0)))[0]] == ["worse"]
+        assert [item.verdict for item in both(old, shared(group(out=2.0)))[0]] == ["worse"]
     assert both(wide, shared(group(out=2.0)))[0] == []
 
 
@@ -165,10 +165,10 @@ def test_malformed_shared_links_are_refused(rows: Any, where: str) -> None:
 
 def test_a_link_that_carries_nothing_any_more_is_worse() -> None:
     nothing = shared(group(out=0, out_gbps=[0, 0.5]))
-    found, count, _, lost = both(shared(group()), nothing)
+    result, count, _, lost = both(shared(group()), nothing)
     assert (count, lost) == (2, 0)
-    assert found == [Finding("capacity", "worse", "uplink", ("a", "b"), (), 4.0, 0.0, 1, "out")]
-    assert [one.verdict for one in both(nothing, shared(group()))[0]] == ["better"]
+    assert result == [Finding("capacity", "worse", "uplink", ("a", "b"), (), 4.0, 0.0, 1, "out")]
+    assert [item.verdict for item in both(nothing, shared(group()))[0]] == ["better"]
     assert both(nothing, nothing)[0] == []
 
 

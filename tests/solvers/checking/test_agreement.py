@@ -14,25 +14,25 @@ from solvers.checking.regression import Tolerance, ranks_worse, slower
 
 def test_by_hand() -> None:
     """1 - 6 sum d^2 / (n (n^2 - 1)), of five orders with two neighbours changed over: 1 - 12 / 120."""
-    found = rank_correlation([1, 2, 3, 4, 5], [10, 30, 20, 40, 50])
-    assert found.spearman == pytest.approx(0.9)
+    result = rank_correlation([1, 2, 3, 4, 5], [10, 30, 20, 40, 50])
+    assert result.spearman == pytest.approx(0.9)
     half = 1.959964 * math.sqrt((1 + 0.405) / 2)
-    assert found.low == pytest.approx(math.tanh(math.atanh(0.9) - half), abs=1e-4)
-    assert found.high == pytest.approx(math.tanh(math.atanh(0.9) + half), abs=1e-4)
+    assert result.low == pytest.approx(math.tanh(math.atanh(0.9) - half), abs=1e-4)
+    assert result.high == pytest.approx(math.tanh(math.atanh(0.9) + half), abs=1e-4)
 
 
 @pytest.mark.parametrize("n", [4, 10])
 def test_a_perfect_one_is_as_sure_as_orders_are_many(n: int) -> None:
-    found = rank_correlation(list(range(n)), list(range(n)))
-    assert (found.spearman, found.high) == (pytest.approx(1), 1)
-    assert found.low is not None
-    assert found.low < 1
+    result = rank_correlation(list(range(n)), list(range(n)))
+    assert (result.spearman, result.high) == (pytest.approx(1), 1)
+    assert result.low is not None
+    assert result.low < 1
     reverse = rank_correlation(list(range(n)), list(range(n))[::-1])
-    assert (reverse.low, reverse.high) == (-1, pytest.approx(-found.low))
+    assert (reverse.low, reverse.high) == (-1, pytest.approx(-result.low))
     if n > 4:
         fewer = rank_correlation(list(range(n - 1)), list(range(n - 1)))
         assert fewer.low is not None
-        assert fewer.low < found.low
+        assert fewer.low < result.low
 
 
 @pytest.mark.parametrize("n", [4, 5, 9, 15, 100])
@@ -50,8 +50,8 @@ def test_what_is_exactly_a_limit_is_not_below_it(n: int) -> None:
 
 
 def test_three_orders_have_no_interval() -> None:
-    found = rank_correlation([1, 2, 3], [1, 3, 2])
-    assert (found.spearman, found.low, found.high) == (pytest.approx(0.5), None, None)
+    result = rank_correlation([1, 2, 3], [1, 3, 2])
+    assert (result.spearman, result.low, result.high) == (pytest.approx(0.5), None, None)
 
 
 @pytest.mark.parametrize(("predicted", "measured"), [([1], [1]), ([1, 1, 1], [1, 2, 3]), ([1, 2, 3], [4, 4, 4])])
@@ -69,23 +69,23 @@ def test_the_interval_holds_what_many_orders_show(true: float) -> None:
     for _ in range(1000):
         first = rng.normal(size=10)
         second = true * first + math.sqrt(1 - true * true) * rng.normal(size=10)
-        found = rank_correlation(first.tolist(), second.tolist())
-        assert found.low is not None
-        assert found.high is not None
-        held += found.low <= wanted <= found.high
+        result = rank_correlation(first.tolist(), second.tolist())
+        assert result.low is not None
+        assert result.high is not None
+        held += result.low <= wanted <= result.high
     assert 0.92 <= held / 1000 <= 0.98
 
 
 def test_calibration() -> None:
-    found = calibration([1, 2, 4], [2, 2, 6])
-    assert (found.factor, found.low, found.high) == (1.5, 1.0, 2.0)
+    result = calibration([1, 2, 4], [2, 2, 6])
+    assert (result.factor, result.low, result.high) == (1.5, 1.0, 2.0)
 
 
 def test_gain_against_the_median_order() -> None:
     """By repetitions: 4 / 2 and 9 / 3 times, their geometric mean."""
     samples = np.array([[2.0, 3.0], [4.0, 9.0], [5.0, 10.0]])
-    found = gain_of_best([10, 30, 20], samples)
-    assert found.gain == pytest.approx(math.sqrt(6))
+    result = gain_of_best([10, 30, 20], samples)
+    assert result.gain == pytest.approx(math.sqrt(6))
     assert gain_of_best([30, 10, 20], samples).gain == pytest.approx(1)
 
 
@@ -127,6 +127,6 @@ def test_exactly_the_tolerance_or_the_end_of_the_interval_ranks_no_worse() -> No
     before = Correlation(0.75, None, None, 3)
     assert not ranks_worse(before, 0.5, Tolerance(spearman=0.25))
     assert ranks_worse(before, 0.499, Tolerance(spearman=0.25))
-    known = Correlation(0.75, 0.25, 0.9, 9)
-    assert not ranks_worse(known, 0.25, Tolerance(spearman=0.25))
-    assert ranks_worse(known, 0.249, Tolerance(spearman=0.25))
+    cached = Correlation(0.75, 0.25, 0.9, 9)
+    assert not ranks_worse(cached, 0.25, Tolerance(spearman=0.25))
+    assert ranks_worse(cached, 0.249, Tolerance(spearman=0.25))

@@ -19,13 +19,13 @@ def crossings(order: Order) -> float:
 @given(st.integers(0, 2**32 - 1), st.integers(2, 12))
 def test_from_the_cheapest_to_the_dearest(seed: int, number: int) -> None:
     """Sixteen hosts in four groups: a ring leaves one 4 to 16 times, and both ends are met."""
-    found = orders_between(np.arange(16), np.ones(16, dtype=np.intp), crossings, number, seed)
-    costs = [cost for _, cost in found]
-    assert len(found) == number
+    result = orders_between(np.arange(16), np.ones(16, dtype=np.intp), crossings, number, seed)
+    costs = [cost for _, cost in result]
+    assert len(result) == number
     assert costs == sorted(costs)
     assert (costs[0], costs[-1]) == (4, 16)
-    assert len({order.tobytes() for order, _ in found}) == number
-    for order, cost in found:
+    assert len({order.tobytes() for order, _ in result}) == number
+    for order, cost in result:
         assert sorted(order.tolist()) == list(range(16))
         assert crossings(order) == cost
     gaps = np.diff(costs)
@@ -48,8 +48,8 @@ def test_hosts_keep_their_slots_together() -> None:
 
 
 def test_fewer_different_orders_than_asked_for() -> None:
-    found = orders_between(np.arange(3), np.ones(3, np.intp), lambda order: float(order[0] + 1), 10, 0)
-    assert len(found) == 6
+    result = orders_between(np.arange(3), np.ones(3, np.intp), lambda order: float(order[0] + 1), 10, 0)
+    assert len(result) == 6
 
 
 def test_what_has_no_price_is_passed_over() -> None:
@@ -58,8 +58,8 @@ def test_what_has_no_price_is_passed_over() -> None:
             raise NoAnswer("that pair was not measured")
         return float(order[0] + 1)
 
-    found = orders_between(np.arange(4), np.ones(4, np.intp), price, 6, 0)
-    assert {cost for _, cost in found} <= {1, 2, 4}
+    result = orders_between(np.arange(4), np.ones(4, np.intp), price, 6, 0)
+    assert {cost for _, cost in result} <= {1, 2, 4}
 
     def nothing(order: Order) -> float:
         raise NoAnswer("nothing was measured")
@@ -94,9 +94,9 @@ def test_orders_that_are_met_begin_with_the_best_and_reach_every_one_of_few() ->
         seen.append(order.tolist())
         return float(10 * order[0] + order[1] + 1)
 
-    found = orders_between(np.array([2, 2, 0, 1, 1]), np.array([1, 2, 2], dtype=np.intp), price, 99, 0)
+    result = orders_between(np.array([2, 2, 0, 1, 1]), np.array([1, 2, 2], dtype=np.intp), price, 99, 0)
     assert seen[0] == [2, 2, 0, 1, 1]
-    assert len(found) == 6
+    assert len(result) == 6
 
 
 def test_two_orders_with_a_price_are_enough() -> None:
@@ -107,17 +107,17 @@ def test_two_orders_with_a_price_are_enough() -> None:
             raise NoAnswer("that pair was not measured")
         return float(order[1])
 
-    found = orders_between(np.arange(3), np.ones(3, np.intp), price, 6, 0)
-    assert [order.tolist() for order, _ in found] == [[0, 1, 2], [0, 2, 1]]
+    result = orders_between(np.arange(3), np.ones(3, np.intp), price, 6, 0)
+    assert [order.tolist() for order, _ in result] == [[0, 1, 2], [0, 2, 1]]
 
 
 def test_the_dearest_are_looked_for_swap_by_swap_where_random_orders_do_not_come() -> None:
     """The cost is the number of hosts at their own place: one or two in random orders, none in the cheapest known. A
     climb keeps every swap that is no cheaper, and gets far above these."""
     best = np.roll(np.arange(12), 1)
-    found = orders_between(best, np.ones(12, np.intp), lambda order: float((order == np.arange(12)).sum()), 12, 3)
-    assert found[0][1] == 0
-    assert found[-1][1] >= 9
+    result = orders_between(best, np.ones(12, np.intp), lambda order: float((order == np.arange(12)).sum()), 12, 3)
+    assert result[0][1] == 0
+    assert result[-1][1] >= 9
 
 
 def test_a_climb_that_begins_without_a_price_takes_the_first_that_has_one() -> None:
@@ -131,8 +131,8 @@ def test_a_climb_that_begins_without_a_price_takes_the_first_that_has_one() -> N
         prices.append(float(order[1]) + 1)
         return float(order[1]) + 1
 
-    found = orders_between(np.arange(7), np.ones(7, np.intp), price, 9, 5)
-    assert {order[0] for order, _ in found} == {0, 6}
+    result = orders_between(np.arange(7), np.ones(7, np.intp), price, 9, 5)
+    assert {order[0] for order, _ in result} == {0, 6}
     climbs = [prices[-101 * k : -101 * (k - 1) or None] for k in (1, 2, 3)]
     late = [climb for climb in climbs if climb[0] is None]
     assert late, "one of the three begins without a price"

@@ -39,9 +39,9 @@ def test_nccl_goes_from_tree_to_ring_by_the_logarithm(size: float) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_blend_of_prices_is_weighed(model: str) -> None:
-    found, order = fabric(6, 4), np.random.default_rng(4).permutation(6)
+    result, order = fabric(6, 4), np.random.default_rng(4).permutation(6)
     tree, ring, both = (
-        pricing_for(algo, 6, Options(), found, 2e6, model)(order) for algo in ("nccl-tree", "nccl-ring", "nccl")
+        pricing_for(algo, 6, Options(), result, 2e6, model)(order) for algo in ("nccl-tree", "nccl-ring", "nccl")
     )
     assert tree != ring
     assert both == pytest.approx(0.75 * tree + 0.25 * ring)

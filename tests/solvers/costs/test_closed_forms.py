@@ -22,24 +22,24 @@ NINE = np.arange(9)
 @given(st.sampled_from(list(ALGORITHMS)), st.sampled_from(MODELS), st.booleans())
 def test_few_ranks_on_many_hosts_and_many_on_few(algo: str, model: str, pairs: bool) -> None:
     """Four ranks on some of nine hosts, and sixteen on three of them."""
-    found = fabric(9, seed=3, groups=4, pairs=pairs)
+    result = fabric(9, seed=3, groups=4, pairs=pairs)
     rng = np.random.default_rng(3)
     for ranks, hosts in ((4, NINE), (4, NINE[5:]), (16, np.array([1, 4, 8]))):
         options = options_for(algo, ranks, 3)
-        price = closed_form(pattern_for(algo, ranks, options), found, 3e6, model)
+        price = closed_form(pattern_for(algo, ranks, options), result, 3e6, model)
         for _ in range(3):
             order = rng.permutation(np.resize(hosts, max(ranks, len(hosts))))[:ranks]
-            wanted = evaluate(schedule_for(algo, ranks, options), found, order, 3e6, model).cost_us
+            wanted = evaluate(schedule_for(algo, ranks, options), result, order, 3e6, model).cost_us
             assert price(order) == pytest.approx(wanted, rel=1e-9)
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_prices_that_are_asked_for_in_turns_are_the_same_as_alone(model: str) -> None:
     """Of everyone to everyone only how many ranks each host has counts, and that is looked up."""
-    found = fabric(9, seed=1)
+    result = fabric(9, seed=1)
     orders = [np.array(order) for order in ([0, 1, 2, 3], [3, 2, 1, 0], [0, 0, 1, 2], [5, 6, 7, 8], [2, 0, 1, 0])]
-    price = closed_form(all_to_all_pattern(4), found, 1e6, model)
-    alone = [closed_form(all_to_all_pattern(4), found, 1e6, model)(order) for order in orders]
+    price = closed_form(all_to_all_pattern(4), result, 1e6, model)
+    alone = [closed_form(all_to_all_pattern(4), result, 1e6, model)(order) for order in orders]
     for _ in range(2):
         assert [price(order) for order in orders] == alone
     assert alone[0] == alone[1]
@@ -53,9 +53,9 @@ def test_everyone_to_everyone_by_hand() -> None:
 
     a sends and gets 1 MB of either of its ranks with either of the two others: 4 MB. From a and b to c go three times 1
     MB, and as much comes back, at 500 bytes a microsecond each; for c alone these are 3 MB at 1,000."""
-    found = fabric(3)
-    found = dataclasses.replace(
-        found,
+    result = fabric(3)
+    result = dataclasses.replace(
+        result,
         rtt_us=np.array([[0.0, 10.0, 30.0], [10.0, 0.0, 50.0], [30.0, 50.0, 0.0]]),
         host_out_gbps=np.full(3, 8.0),
         host_in_gbps=np.full(3, 8.0),
@@ -64,28 +64,28 @@ def test_everyone_to_everyone_by_hand() -> None:
         group_in_gbps=np.array([4.0, np.inf]),
     )
     order = np.array([0, 0, 1, 2])
-    price = {model: closed_form(all_to_all_pattern(4), found, 4e6, model)(order) for model in MODELS}
+    price = {model: closed_form(all_to_all_pattern(4), result, 4e6, model)(order) for model in MODELS}
     assert price["latency"] == 50.0
     assert price["alpha-beta"] == pytest.approx(2 * (25 + 4000))
     assert price["contention"] == pytest.approx(2 * (25 + 6000 * 2 ** (1 / 16)))
-    found.rtt_us[0, 2] = found.rtt_us[2, 0] = np.nan
+    result.rtt_us[0, 2] = result.rtt_us[2, 0] = np.nan
     with pytest.raises(NoAnswer, match="the round trip h0 - h2"):
-        closed_form(all_to_all_pattern(4), found, 4e6, "latency")(order)
+        closed_form(all_to_all_pattern(4), result, 4e6, "latency")(order)
 
 
 @given(st.sampled_from(TIMING_MODELS))
 def test_a_pair_of_the_way_back_need_not_be_known_for_its_latency(timing: str) -> None:
     """Which prices the way there."""
-    found = fabric(3)
-    found.rtt_us[0, 1] = found.rtt_us[1, 0] = 35.0
-    found.rtt_us[1, 2] = found.rtt_us[2, 1] = np.nan
+    result = fabric(3)
+    result.rtt_us[0, 1] = result.rtt_us[1, 0] = 35.0
+    result.rtt_us[1, 2] = result.rtt_us[2, 1] = np.nan
     schedule = make_schedule("mine", 3, 1, [(0, 0, 1, 0, 1, 0), (1, 1, 2, 0, 1, 1)], pace=timing)
-    assert evaluate(schedule, found, np.arange(3), 1e6, "latency").cost_us == 35.0
-    assert closed_form(pattern_of(schedule), found, 1e6, "latency")(np.arange(3)) == 35.0
+    assert evaluate(schedule, result, np.arange(3), 1e6, "latency").cost_us == 35.0
+    assert closed_form(pattern_of(schedule), result, 1e6, "latency")(np.arange(3)) == 35.0
     for model in ("alpha-beta", "contention"):
         for ask in (
-            lambda model=model: evaluate(schedule, found, np.arange(3), 1e6, model),
-            lambda model=model: closed_form(pattern_of(schedule), found, 1e6, model)(np.arange(3)),
+            lambda model=model: evaluate(schedule, result, np.arange(3), 1e6, model),
+            lambda model=model: closed_form(pattern_of(schedule), result, 1e6, model)(np.arange(3)),
         ):
             with pytest.raises(NoAnswer, match="the round trip h1 - h2"):
                 ask()

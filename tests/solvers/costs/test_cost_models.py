@@ -87,36 +87,36 @@ def thesis_bcube(c: Matrix, r: Tour, base: int) -> float:
 @given(st.integers(1, 5), st.integers(0, 99))
 def test_latency_prices_halving_doubling_as_the_thesis_does(power: int, seed: int) -> None:
     n = 1 << power
-    found, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
-    price = evaluate(schedule_for("halving-doubling", n), found, order, SIZE, "latency")
-    assert price.cost_us == pytest.approx(thesis_halving_doubling(found.rtt_us, order), rel=1e-12)
+    result, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
+    price = evaluate(schedule_for("halving-doubling", n), result, order, SIZE, "latency")
+    assert price.cost_us == pytest.approx(thesis_halving_doubling(result.rtt_us, order), rel=1e-12)
 
 
 @given(st.integers(2, 33), st.integers(0, 99))
 def test_latency_prices_rings_as_the_thesis_does(n: int, seed: int) -> None:
-    found, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
-    wanted = sum(found.rtt_us[order[i], order[i - 1]] for i in range(n))
+    result, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
+    wanted = sum(result.rtt_us[order[i], order[i - 1]] for i in range(n))
     for algo in ("ring", "ring-chunked", "gloo", "nccl-ring"):
-        assert evaluate(schedule_for(algo, n), found, order, SIZE, "latency").cost_us == pytest.approx(wanted)
+        assert evaluate(schedule_for(algo, n), result, order, SIZE, "latency").cost_us == pytest.approx(wanted)
 
 
 @given(st.integers(2, 33), st.integers(0, 99))
 def test_latency_prices_the_double_tree_as_the_thesis_does(n: int, seed: int) -> None:
     """The dearer of a tree over the ranks and the same one with every rank one lower."""
-    found, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
-    price = evaluate(schedule_for("double-binary-tree", n), found, order, SIZE, "latency").cost_us
-    one = thesis_tree(found.rtt_us, order, 0, n - 1)
-    lower = thesis_tree(found.rtt_us, np.roll(order, 1), 0, n - 1)
-    assert price == pytest.approx(max(one, lower))
+    result, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
+    price = evaluate(schedule_for("double-binary-tree", n), result, order, SIZE, "latency").cost_us
+    item = thesis_tree(result.rtt_us, order, 0, n - 1)
+    lower = thesis_tree(result.rtt_us, np.roll(order, 1), 0, n - 1)
+    assert price == pytest.approx(max(item, lower))
 
 
 @given(st.sampled_from([(2, 1), (2, 4), (3, 2), (4, 2), (5, 1), (3, 3)]), st.integers(0, 99))
 def test_latency_prices_bcube_as_the_thesis_does(shape: tuple[int, int], seed: int) -> None:
     base, levels = shape
     n = base**levels
-    found, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
-    price = evaluate(schedule_for("bcube", n, Options(base=base)), found, order, SIZE, "latency")
-    assert price.cost_us == pytest.approx(thesis_bcube(found.rtt_us, order, base), rel=1e-12)
+    result, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
+    price = evaluate(schedule_for("bcube", n, Options(base=base)), result, order, SIZE, "latency")
+    assert price.cost_us == pytest.approx(thesis_bcube(result.rtt_us, order, base), rel=1e-12)
 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)
@@ -124,13 +124,13 @@ def test_latency_prices_bcube_as_the_thesis_does(shape: tuple[int, int], seed: i
 @given(model=st.sampled_from(MODELS), n=st.integers(2, 30), seed=st.integers(0, 999), pairs=st.booleans())
 def test_closed_forms_say_what_the_evaluator_says(algo: str, model: str, n: int, seed: int, pairs: bool) -> None:
     n = fitting(algo, n)
-    found, options = fabric(n, seed, pairs=pairs), options_for(algo, n, seed)
+    result, options = fabric(n, seed, pairs=pairs), options_for(algo, n, seed)
     schedule, rng = schedule_for(algo, n, options), np.random.default_rng(seed)
     direct, derived = (
-        closed_form(pattern, found, SIZE, model) for pattern in (pattern_for(algo, n, options), pattern_of(schedule))
+        closed_form(pattern, result, SIZE, model) for pattern in (pattern_for(algo, n, options), pattern_of(schedule))
     )
     for order in (rng.permutation(n), rng.permutation(n), rng.integers(0, n, n)):  # the last with shared hosts
-        wanted = evaluate(schedule, found, order, SIZE, model).cost_us
+        wanted = evaluate(schedule, result, order, SIZE, model).cost_us
         assert direct(order) == pytest.approx(wanted, rel=1e-9, abs=1e-9)
         assert derived(order) == pytest.approx(wanted, rel=1e-9, abs=1e-9)
 
@@ -138,9 +138,9 @@ def test_closed_forms_say_what_the_evaluator_says(algo: str, model: str, n: int,
 @given(model=st.sampled_from(MODELS), n=st.integers(2, 24), seed=st.integers(0, 999), number=st.integers(1, 23))
 def test_servers_of_their_own_are_priced_without_their_schedule(model: str, n: int, seed: int, number: int) -> None:
     options = Options(colocated=False, servers=min(number, n - 1))
-    found, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
-    wanted = evaluate(schedule_for("ps", n, options), found, order, SIZE, model).cost_us
-    price = closed_form(pattern_for("ps", n, options), found, SIZE, model)
+    result, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
+    wanted = evaluate(schedule_for("ps", n, options), result, order, SIZE, model).cost_us
+    price = closed_form(pattern_for("ps", n, options), result, SIZE, model)
     assert price(order) == pytest.approx(wanted, rel=1e-9)
 
 
@@ -191,31 +191,31 @@ def test_ranks_of_one_host_exchange_for_nothing() -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_pair_that_was_not_measured_matters_only_where_it_is_used(model: str) -> None:
-    found = two_racks()
-    found.rtt_us[0, 2] = found.rtt_us[2, 0] = np.nan
+    result = two_racks()
+    result.rtt_us[0, 2] = result.rtt_us[2, 0] = np.nan
     schedule = schedule_for("ring", 4)
-    price = closed_form(pattern_of(schedule), found, SIZE, model)
-    assert math.isfinite(evaluate(schedule, found, np.arange(4), SIZE, model).cost_us)
+    price = closed_form(pattern_of(schedule), result, SIZE, model)
+    assert math.isfinite(evaluate(schedule, result, np.arange(4), SIZE, model).cost_us)
     assert math.isfinite(price(np.arange(4)))
     for say in (
-        lambda: evaluate(schedule, found, np.array([0, 2, 1, 3]), SIZE, model),
+        lambda: evaluate(schedule, result, np.array([0, 2, 1, 3]), SIZE, model),
         lambda: price(np.array([0, 2, 1, 3])),
     ):
         with pytest.raises(NoAnswer, match=r"the round trip a - c .*`plink probe HOSTS --resume`"):
             say()
     with pytest.raises(NoAnswer, match="a - c"):
-        pricing_for("flat", 4, Options(), found, SIZE, model)(np.arange(4))
+        pricing_for("flat", 4, Options(), result, SIZE, model)(np.arange(4))
 
 
 def test_a_bandwidth_that_was_not_measured_is_asked_for() -> None:
-    found = fabric(4, pairs=True)
-    assert found.pair_gbps is not None
-    found.pair_gbps[1, 2] = np.nan
+    result = fabric(4, pairs=True)
+    assert result.pair_gbps is not None
+    result.pair_gbps[1, 2] = np.nan
     for algo in ("ring", "flat"):
         with pytest.raises(NoAnswer, match=r"the bandwidth h1 - h2 .*--resume --bandwidth"):
-            pricing_for(algo, 4, Options(), found, SIZE, "alpha-beta")(np.arange(4))
+            pricing_for(algo, 4, Options(), result, SIZE, "alpha-beta")(np.arange(4))
     with pytest.raises(NoAnswer, match="h1 - h2"):
-        evaluate(schedule_for("ring", 4), found, np.arange(4), SIZE, "alpha-beta")
+        evaluate(schedule_for("ring", 4), result, np.arange(4), SIZE, "alpha-beta")
 
 
 def test_a_size_that_is_none_is_refused() -> None:

@@ -209,9 +209,9 @@ def test_only_bytes_over_rates_count(model: str, scale: float) -> None:
         "group_out_gbps": np.array([3.0, 2.0, 1.0]),
         "group_in_gbps": np.array([9.0, np.inf, 2.0]),
     }
-    one, other = wide(**rates), wide(**{name: value * scale for name, value in rates.items()})
+    item, other = wide(**rates), wide(**{name: value * scale for name, value in rates.items()})
     for algo in ("ring", "flat", "tree"):
         schedule = schedule_for(algo, 5)
-        price, scaled = priced(schedule, one, model, 1e6), priced(schedule, other, model, 1e6 * scale)
+        price, scaled = priced(schedule, item, model, 1e6), priced(schedule, other, model, 1e6 * scale)
         assert scaled.transfer_us == pytest.approx(price.transfer_us)
         assert (scaled.busiest, scaled.slowest) == (price.busiest, price.slowest)

@@ -32,19 +32,19 @@ def row(members: list[int], **changes: Any) -> dict[str, Any]:
 
 def test_measured_capacities_are_taken_as_they_are() -> None:
     """A host's rate is the better of its single flows; a host in no group shares nothing."""
-    found = fabric_of(network([4, 4, 1], shared_links=[row([0, 1, 2, 3]), row([4, 5, 6, 7], out_gbps=5.0)])[0])
-    assert found.measured
-    assert found.group_of.tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 2]
-    assert found.group_out_gbps.tolist() == [4.0, 5.0, np.inf]
-    assert found.group_in_gbps.tolist() == [3.0, 3.0, np.inf]
-    assert found.host_out_gbps.tolist() == [2.0] * 9  # of the lone one too: the usual
-    assert found.rate_gbps == 2.0
-    assert model_for("auto", found) == "contention"
+    result = fabric_of(network([4, 4, 1], shared_links=[row([0, 1, 2, 3]), row([4, 5, 6, 7], out_gbps=5.0)])[0])
+    assert result.measured
+    assert result.group_of.tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 2]
+    assert result.group_out_gbps.tolist() == [4.0, 5.0, np.inf]
+    assert result.group_in_gbps.tolist() == [3.0, 3.0, np.inf]
+    assert result.host_out_gbps.tolist() == [2.0] * 9  # of the lone one too: the usual
+    assert result.rate_gbps == 2.0
+    assert model_for("auto", result) == "contention"
 
 
 def test_what_the_hosts_limited_is_no_limit_of_the_link() -> None:
-    found = fabric_of(network([2, 2], shared_links=[row([0, 1], out_limited_by="hosts"), row([2, 3])])[0])
-    assert found.group_out_gbps.tolist() == [np.inf, 4.0]
+    result = fabric_of(network([2, 2], shared_links=[row([0, 1], out_limited_by="hosts"), row([2, 3])])[0])
+    assert result.group_out_gbps.tolist() == [np.inf, 4.0]
 
 
 @pytest.mark.parametrize(
@@ -53,51 +53,51 @@ def test_what_the_hosts_limited_is_no_limit_of_the_link() -> None:
 )
 def test_without_usable_capacities_they_are_inferred_from_the_tiers(rows: Any) -> None:
     """Racks by their latencies; a way out is slower by near over far: 40 / 90 of four hosts together."""
-    given, rack_of = network([4, 4], shared_links=rows)
-    found = fabric_of(given)
-    assert not found.measured
-    assert "inferred" in found.capacities
-    assert len(set(zip(found.group_of.tolist(), rack_of.tolist(), strict=True))) == 2
-    assert found.group_out_gbps == pytest.approx([4 * ASSUMED_GBPS * 40 / 90] * 2)
-    assert model_for("auto", found) == "latency"
-    assert found.rate_gbps is None  # what is assumed is not measured
+    values, rack_of = network([4, 4], shared_links=rows)
+    result = fabric_of(values)
+    assert not result.measured
+    assert "inferred" in result.capacities
+    assert len(set(zip(result.group_of.tolist(), rack_of.tolist(), strict=True))) == 2
+    assert result.group_out_gbps == pytest.approx([4 * ASSUMED_GBPS * 40 / 90] * 2)
+    assert model_for("auto", result) == "latency"
+    assert result.rate_gbps is None  # what is assumed is not measured
 
 
 def test_measured_pairs_give_the_hosts_rates() -> None:
     pairs = np.full((4, 4), 3.0)
     pairs[1, 2], pairs[:, 3] = 7.0, np.nan
-    found = fabric_of(network([2, 2], pairs)[0])
-    assert found.host_out_gbps.tolist() == [3.0, 7.0, 3.0, 3.0]
-    assert found.host_in_gbps.tolist() == [3.0, 3.0, 7.0, ASSUMED_GBPS]  # nobody was heard to reach the last
-    assert model_for("auto", found) == "alpha-beta"
-    assert found.rate_gbps == 3.0
+    result = fabric_of(network([2, 2], pairs)[0])
+    assert result.host_out_gbps.tolist() == [3.0, 7.0, 3.0, 3.0]
+    assert result.host_in_gbps.tolist() == [3.0, 3.0, 7.0, ASSUMED_GBPS]  # nobody was heard to reach the last
+    assert model_for("auto", result) == "alpha-beta"
+    assert result.rate_gbps == 3.0
 
 
 def test_one_rack_shares_nothing_and_few_hosts_are_no_groups() -> None:
     for sizes in ([4], [1, 1], [2]):
-        found = fabric_of(network(sizes)[0])
-        assert set(found.group_out_gbps.tolist()) == {np.inf}
+        result = fabric_of(network(sizes)[0])
+        assert set(result.group_out_gbps.tolist()) == {np.inf}
 
 
 def test_unmeasured_pairs_stay_unknown_unless_predicted() -> None:
-    given, _ = network([2, 2])
-    latency = given.latency_us.copy()
+    values, _ = network([2, 2])
+    latency = values.latency_us.copy()
     latency[0, 1] = latency[1, 0] = np.nan
-    given = replace(given, latency_us=latency)
-    assert np.isnan(fabric_of(given).rtt_us[0, 1])
-    assert fabric_of(replace(given, details={"predicted_us": [[55.0] * 4] * 4})).rtt_us[0, 1] == 55.0
+    values = replace(values, latency_us=latency)
+    assert np.isnan(fabric_of(values).rtt_us[0, 1])
+    assert fabric_of(replace(values, details={"predicted_us": [[55.0] * 4] * 4})).rtt_us[0, 1] == 55.0
 
 
 def test_a_group_that_could_not_be_measured_is_inferred_and_said() -> None:
     """It stays a group: its way out is guessed from the latencies, not taken for unlimited."""
-    given, rack_of = network([4, 4])
+    values, rack_of = network([4, 4])
     members = [[int(i) for i in np.flatnonzero(rack_of == rack)] for rack in (0, 1)]
-    given.details["shared_links"] = [row(members[0]), row(members[1], out_gbps=None, why="no answer")]
-    found = fabric_of(given)
-    assert found.group_of[members[1]].tolist() == [1] * 4
-    assert found.group_out_gbps.tolist() == pytest.approx([4.0, 4 * 2.0 * 40 / 90])
-    assert found.measured
-    assert "of 1 of 2 groups inferred" in found.capacities
+    values.details["shared_links"] = [row(members[0]), row(members[1], out_gbps=None, why="no answer")]
+    result = fabric_of(values)
+    assert result.group_of[members[1]].tolist() == [1] * 4
+    assert result.group_out_gbps.tolist() == pytest.approx([4.0, 4 * 2.0 * 40 / 90])
+    assert result.measured
+    assert "of 1 of 2 groups inferred" in result.capacities
 
 
 @pytest.mark.parametrize(
@@ -108,18 +108,18 @@ def test_a_group_that_could_not_be_measured_is_inferred_and_said() -> None:
     ],
 )
 def test_what_is_no_group_is_passed_over(rows: Any) -> None:
-    found = fabric_of(network([2, 2], shared_links=rows)[0])
-    assert found.group_of.tolist() == [0, 0, 1, 1]
-    assert found.group_out_gbps.tolist() == [4.0, 4.0]
+    result = fabric_of(network([2, 2], shared_links=rows)[0])
+    assert result.group_of.tolist() == [0, 0, 1, 1]
+    assert result.group_out_gbps.tolist() == [4.0, 4.0]
 
 
 def test_a_rate_of_nothing_is_no_rate() -> None:
     """Neither is a matrix without any."""
     pairs = np.full((4, 4), 3.0)
     pairs[0, 1] = 0.0
-    found = fabric_of(network([2, 2], pairs)[0])
-    assert found.pair_gbps is not None
-    assert np.isnan(found.pair_gbps[0, 1])
+    result = fabric_of(network([2, 2], pairs)[0])
+    assert result.pair_gbps is not None
+    assert np.isnan(result.pair_gbps[0, 1])
     nothing = fabric_of(network([2, 2], np.full((4, 4), np.nan))[0])
     assert nothing.pair_gbps is None
     assert model_for("auto", nothing) == "latency"
@@ -129,8 +129,8 @@ def test_groups_that_the_halves_do_not_confirm_are_noise() -> None:
     """Halves that are none confirm nothing and deny nothing."""
     for halves in (None, "no", [[[0]], [[0]]], [1, 2]):
         assert len(set(fabric_of(network([4, 4], halves_us=halves)[0]).group_of.tolist())) == 2
-    given, _ = network([4, 4])
-    real = [given.latency_us.tolist()] * 2
+    values, _ = network([4, 4])
+    real = [values.latency_us.tolist()] * 2
     alike = np.full((8, 8), 60.0) * ~np.eye(8, dtype=bool)
     noise = [(alike * np.random.default_rng(seed).lognormal(0, 0.2, (8, 8))).tolist() for seed in (1, 2)]
     assert len(set(fabric_of(network([4, 4], halves_us=real)[0]).group_of.tolist())) == 2
@@ -163,26 +163,26 @@ def test_rows_are_groups_by_the_numbers_of_their_hosts() -> None:
 def test_a_host_has_the_rate_of_one_flow(changes: dict[str, Any], rate: float) -> None:
     """Of a host of another group and of one in none, with the usual of all: the middle of 8, 8 and what is asked."""
     rows = [row([0, 1], **changes), row([2, 3, 4], out_one_flow_gbps=8.0)]
-    found = fabric_of(network([2, 3, 1], shared_links=rows)[0])
-    assert found.host_out_gbps.tolist() == found.host_in_gbps.tolist() == [rate, rate, 8.0, 8.0, 8.0, 8.0]
+    result = fabric_of(network([2, 3, 1], shared_links=rows)[0])
+    assert result.host_out_gbps.tolist() == result.host_in_gbps.tolist() == [rate, rate, 8.0, 8.0, 8.0, 8.0]
 
 
 def test_a_way_out_is_guessed_by_the_hosts_rates_either_way() -> None:
     """Racks of three and four, 40 us inside and 90 between; every host sends 6 and gets 3 at best, but the first sends
     9 to one other."""
-    given, rack_of = network([3, 4])
+    values, rack_of = network([3, 4])
     pairs = np.full((7, 7), 3.0)
     pairs[:, 6], pairs[6, 0] = 6.0, 9.0
-    found = fabric_of(Network(given.hosts, given.latency_us, pairs, {}))
+    result = fabric_of(Network(values.hosts, values.latency_us, pairs, {}))
     sends = np.array([6.0] * 6 + [9.0])
     gets = np.array([9.0] + [3.0] * 5 + [6.0])
-    assert found.host_out_gbps.tolist() == sends.tolist()
-    assert found.host_in_gbps.tolist() == gets.tolist()
+    assert result.host_out_gbps.tolist() == sends.tolist()
+    assert result.host_in_gbps.tolist() == gets.tolist()
     for group in (0, 1):
-        mine = found.group_of == group
+        mine = result.group_of == group
         assert len(set(rack_of[mine].tolist())) == 1
-        assert found.group_out_gbps[group] == pytest.approx(sends[mine].sum() * 40 / 90)
-        assert found.group_in_gbps[group] == pytest.approx(gets[mine].sum() * 40 / 90)
+        assert result.group_out_gbps[group] == pytest.approx(sends[mine].sum() * 40 / 90)
+        assert result.group_in_gbps[group] == pytest.approx(gets[mine].sum() * 40 / 90)
 
 
 def test_a_guess_goes_by_the_middle_of_the_latencies_and_never_above_the_hosts() -> None:
@@ -198,18 +198,18 @@ def test_a_guess_goes_by_the_middle_of_the_latencies_and_never_above_the_hosts()
     whole[:7, :7] = rtt
     whole[7:, 7:] = 0.0
     hosts = Hosts(tuple(Host(f"h{i}", f"h{i}") for i in range(9)))
-    found = fabric_of(Network(hosts, whole, None, {"shared_links": rows}))
-    assert found.group_out_gbps.tolist() == pytest.approx([3 * 2.0 * 0.4, 4 * 2.0, 4.0])
-    assert found.group_in_gbps.tolist() == pytest.approx([3 * 2.0 * 0.4, 4 * 2.0, 3.0])
-    assert found.capacities == "measured, but of 2 of 3 groups inferred from the latencies"
+    result = fabric_of(Network(hosts, whole, None, {"shared_links": rows}))
+    assert result.group_out_gbps.tolist() == pytest.approx([3 * 2.0 * 0.4, 4 * 2.0, 4.0])
+    assert result.group_in_gbps.tolist() == pytest.approx([3 * 2.0 * 0.4, 4 * 2.0, 3.0])
+    assert result.capacities == "measured, but of 2 of 3 groups inferred from the latencies"
 
 
 def test_the_first_pair_that_was_not_measured_is_named() -> None:
-    found = fabric_of(network([4])[0])
+    result = fabric_of(network([4])[0])
     source, target = np.array([0, 1, 2, 3]), np.array([1, 2, 3, 0])
-    found.require(np.zeros(4), source, target, "")
+    result.require(np.zeros(4), source, target, "")
     values = np.array([1.0, np.nan, np.nan, 2.0])
     with pytest.raises(NoAnswer, match=r"^the round trip h1 - h2 is needed .* --resume` measures it$"):
-        found.require(values, source, target, "")
+        result.require(values, source, target, "")
     with pytest.raises(NoAnswer, match=r"^the bandwidth h3 - h0 is needed .* --resume --bandwidth` measures it$"):
-        found.require(values[::-1].copy()[[0, 3, 3, 1]], source, target, " --bandwidth")
+        result.require(values[::-1].copy()[[0, 3, 3, 1]], source, target, " --bandwidth")

@@ -27,7 +27,7 @@ def told(pattern: Pattern) -> list[Round]:
     """The distinct rounds, in a fixed order: ((source, target, share), ...), how often there are, and on the way
     there."""
     assert (np.diff(pattern.round) >= 0).all()
-    found = []
+    result = []
     for number, (repeat, there) in enumerate(zip(pattern.repeat.tolist(), pattern.reduce_repeat.tolist(), strict=True)):
         inside = np.flatnonzero(pattern.round == number)
         hops = [
@@ -40,8 +40,8 @@ def told(pattern: Pattern) -> list[Round]:
         else:
             assert pattern.starts[number] == inside[0]
         assert len({hop[:2] for hop in hops}) == len(hops)
-        found.append((tuple(sorted(hops)), repeat, there))
-    return sorted(found)
+        result.append((tuple(sorted(hops)), repeat, there))
+    return sorted(result)
 
 
 def merged(rounds: list[Round]) -> list[Round]:
@@ -172,13 +172,13 @@ def test_a_chain_waits_for_what_its_transfers_wait_for(algo: str, ranks: int) ->
     schedule = schedule_for(algo, ranks)
     offsets, needed = dependencies(schedule)
     used = range(reduce_phase(schedule).stop)
-    found = list(waits(pattern_of(schedule)))
-    assert sorted(place for place, _, _ in found) == list(used)
+    result = list(waits(pattern_of(schedule)))
+    assert sorted(place for place, _, _ in result) == list(used)
     done: set[int] = set()
     for level in pattern_of(schedule).chain:
         assert set(level.waits.tolist()) <= done
         done |= set(level.places.tolist())
-    for place, edge, needs in found:
+    for place, edge, needs in result:
         assert edge == schedule.source[place] * ranks + schedule.target[place]
         assert needs == set(needed[offsets[place] : offsets[place + 1]].tolist())
 

@@ -24,7 +24,7 @@ def finite(values: list[float]) -> list[float]:
 def by_hand(gbps: Matrix, groups: npt.NDArray[np.intp]) -> list[SlowHost]:
     """Less than half of the median of the pairs of others: of a host alone in its group those between groups, if there
     are three; else of all, if there are three; and the host has three rates itself."""
-    n, found = len(gbps), []
+    n, result = len(gbps), []
     for host in range(n):
         others = [(i, j) for i in range(n) for j in range(n) if i != j and host not in (i, j)]
         alone = sum(groups[k] == groups[host] for k in range(n)) == 1
@@ -39,8 +39,8 @@ def by_hand(gbps: Matrix, groups: npt.NDArray[np.intp]) -> list[SlowHost]:
             if len(its) >= 3 and max(its) < median(standard) / 2:
                 rates[way] = (max(its), median(standard))
         if rates:
-            found.append(SlowHost(host, rates))
-    return sorted(found, key=lambda slow: min(rate for rate, _ in slow.rates.values()))
+            result.append(SlowHost(host, rates))
+    return sorted(result, key=lambda slow: min(rate for rate, _ in slow.rates.values()))
 
 
 def test_slow_hosts_are_those_whose_best_rate_is_less_than_half_of_what_is_usual() -> None:
@@ -58,10 +58,10 @@ def test_slow_hosts_are_those_whose_best_rate_is_less_than_half_of_what_is_usual
         groups = rng.integers(0, 4, n)
         groups = np.unique(groups, return_inverse=True)[1].astype(np.intp)
         before = gbps.copy()
-        found = slow_rates(gbps, groups)
-        assert found == by_hand(gbps, groups), seed
+        result = slow_rates(gbps, groups)
+        assert result == by_hand(gbps, groups), seed
         assert np.array_equal(gbps, before, equal_nan=True)
-        spoke += bool(found)
+        spoke += bool(result)
     assert spoke > 10
 
 
@@ -69,23 +69,23 @@ def test_slow_hosts_are_those_whose_best_rate_is_less_than_half_of_what_is_usual
 
 
 def one_way(members: list[str], out: Any, limited: Any = "link", high: Any = None) -> dict[str, Any]:
-    found = {"members": members, "out_gbps": out, "out_limited_by": limited}
-    return found if not high else found | {"interval": {"out_gbps": [0.1, high]}}
+    result = {"members": members, "out_gbps": out, "out_limited_by": limited}
+    return result if not high else result | {"interval": {"out_gbps": [0.1, high]}}
 
 
 def links_by_hand(rows: list[dict[str, Any]]) -> list[SlowLink]:
     """Of three groups or more: one whose link was full and carries, at the top of its range, less than half of the
     median of the others', and of theirs for each host."""
-    found = []
-    rated = [one for one in rows if one["out_gbps"]]
-    for one in rated if len(rated) >= 3 else []:
-        others = [other for other in rated if other is not one]
+    result = []
+    rated = [item for item in rows if item["out_gbps"]]
+    for item in rated if len(rated) >= 3 else []:
+        others = [other for other in rated if other is not item]
         usual = median(other["out_gbps"] for other in others)
         each = median(other["out_gbps"] / len(other["members"]) for other in others)
-        most = max([one["out_gbps"], *one.get("interval", {}).get("out_gbps", [])])
-        if one["out_limited_by"] == "link" and most < usual / 2 and most / len(one["members"]) < each / 2:
-            found.append(SlowLink(tuple(int(name) for name in one["members"]), "out", one["out_gbps"], usual))
-    return sorted(found, key=lambda link: link.gbps)
+        most = max([item["out_gbps"], *item.get("interval", {}).get("out_gbps", [])])
+        if item["out_limited_by"] == "link" and most < usual / 2 and most / len(item["members"]) < each / 2:
+            result.append(SlowLink(tuple(int(name) for name in item["members"]), "out", item["out_gbps"], usual))
+    return sorted(result, key=lambda link: link.gbps)
 
 
 def test_a_slow_link_is_less_than_half_of_the_others_in_all_and_for_each_host() -> None:
@@ -102,9 +102,9 @@ def test_a_slow_link_is_less_than_half_of_the_others_in_all_and_for_each_host() 
             )
             for place in places
         ]  # fmt: skip
-        found = slow_shared_links(rows, names)
-        assert found == links_by_hand(rows), seed
-        spoke += bool(found)
+        result = slow_shared_links(rows, names)
+        assert result == links_by_hand(rows), seed
+        spoke += bool(result)
     assert spoke > 20
 
 
@@ -127,9 +127,9 @@ some = settings(max_examples=40, deadline=None)
 def rates(sizes: list[int], seed: int, near: float, far: float, noise: float) -> tuple[Matrix, npt.NDArray[np.intp]]:
     """What pairs in one rack and across racks carry, Gbit/s, each direction with noise of its own; the racks."""
     distance, rack_of = racks(sizes, seed, near=near, far=far)
-    found = distance * np.random.default_rng(seed).uniform(1 - noise, 1 + noise, distance.shape)
-    np.fill_diagonal(found, np.nan)
-    return found, rack_of
+    result = distance * np.random.default_rng(seed).uniform(1 - noise, 1 + noise, distance.shape)
+    np.fill_diagonal(result, np.nan)
+    return result, rack_of
 
 
 def row(members: list[str], out: float, into: float, limited: str = "link") -> dict[str, Any]:
@@ -146,15 +146,15 @@ def names(count: int) -> list[str]:
 @given(SIZES, SEEDS, st.floats(0.2, 1.0), st.floats(0, 0.25))
 def test_a_healthy_cloud_s_noise_is_no_slow_host(sizes: list[int], seed: int, uplink: float, noise: float) -> None:
     """Also where pairs across racks carry less than pairs within them."""
-    found, rack_of = rates(sizes, seed, 10.0, 10.0 * (uplink if min(sizes) > 1 else max(uplink, 0.9)), noise)
-    assert slow_rates(found, rack_of) == []
+    result, rack_of = rates(sizes, seed, 10.0, 10.0 * (uplink if min(sizes) > 1 else max(uplink, 0.9)), noise)
+    assert slow_rates(result, rack_of) == []
 
 
 @some
 @given(st.lists(st.integers(3, 5), min_size=2, max_size=4), SEEDS, st.floats(0.1, 1.0), st.floats(0.01, 0.25))
 def test_a_host_alone_across_a_slow_link_is_no_slow_host(sizes: list[int], seed: int, far: float, noise: float) -> None:
-    found, rack_of = rates([*sizes, 1], seed, 1.0, far, noise)
-    assert slow_rates(found, rack_of) == []
+    result, rack_of = rates([*sizes, 1], seed, 1.0, far, noise)
+    assert slow_rates(result, rack_of) == []
 
 
 @some
@@ -162,31 +162,31 @@ def test_a_host_alone_across_a_slow_link_is_no_slow_host(sizes: list[int], seed:
 def test_a_host_with_a_limited_rate_is_named_with_the_way_and_no_other_is(
     sizes: list[int], seed: int, limit: float, way: str, data: st.DataObject
 ) -> None:
-    found, rack_of = rates(sizes, seed, 1.0, 1.0, 0.1)
-    host = data.draw(st.integers(0, len(found) - 1))
+    result, rack_of = rates(sizes, seed, 1.0, 1.0, 0.1)
+    host = data.draw(st.integers(0, len(result) - 1))
     if way != "in":
-        found[host] = np.minimum(found[host], limit)
+        result[host] = np.minimum(result[host], limit)
     if way != "out":
-        found[:, host] = np.minimum(found[:, host], limit)
-    (slow,) = slow_rates(found, rack_of)
+        result[:, host] = np.minimum(result[:, host], limit)
+    (slow,) = slow_rates(result, rack_of)
     assert slow.host == host
     assert set(slow.rates) == ({"out", "in"} if way == "both" else {way})
     assert all(most <= limit < usual / 2 for most, usual in slow.rates.values())
 
 
 def test_the_slowest_comes_first_and_two_among_eight_are_both_named() -> None:
-    found, rack_of = rates([4, 4], 1, 1.0, 1.0, 0.05)
+    result, rack_of = rates([4, 4], 1, 1.0, 1.0, 0.05)
     for host, limit in ((2, 0.3), (5, 0.1)):
-        found[host], found[:, host] = np.minimum(found[host], limit), np.minimum(found[:, host], limit)
-    assert [slow.host for slow in slow_rates(found, rack_of)] == [5, 2]
+        result[host], result[:, host] = np.minimum(result[host], limit), np.minimum(result[:, host], limit)
+    assert [slow.host for slow in slow_rates(result, rack_of)] == [5, 2]
 
 
 def test_what_was_not_measured_accuses_nobody() -> None:
-    found = np.full((6, 6), np.nan)
-    assert slow_rates(found, np.zeros(6, dtype=np.intp)) == []
-    found[0, 1] = 0.01
-    found[2:, 2:] = 1.0
-    assert slow_rates(found, np.zeros(6, dtype=np.intp)) == []
+    result = np.full((6, 6), np.nan)
+    assert slow_rates(result, np.zeros(6, dtype=np.intp)) == []
+    result[0, 1] = 0.01
+    result[2:, 2:] = 1.0
+    assert slow_rates(result, np.zeros(6, dtype=np.intp)) == []
 
 
 @some
@@ -221,12 +221,12 @@ def test_rows_without_figures_are_passed_over() -> None:
 
 def test_findings_have_evidence_in_people_s_units() -> None:
     latency, rack_of = racks([4, 4], 1)
-    found, _ = rates([4, 4], 1, 1.5, 1.5, 0.0)
-    found[3], found[:, 3] = 0.02, 0.021
-    found[3, 3] = np.nan
+    result, _ = rates([4, 4], 1, 1.5, 1.5, 0.0)
+    result[3], result[:, 3] = 0.02, 0.021
+    result[3, 3] = np.nan
     shared = [row([f"h{2 * k}", f"h{2 * k + 1}"], 1.0 if k else 0.1, 1.0) for k in range(4)]
     hosts = Hosts(tuple(Host(name, name) for name in names(8)))
-    slow, link = diagnose(Network(hosts, latency, found, {"shared_links": shared}), rack_of, {})
+    slow, link = diagnose(Network(hosts, latency, result, {"shared_links": shared}), rack_of, {})
     assert (slow.kind, slow.hosts) == ("slow host (bandwidth)", ["h3"])
     assert slow.evidence == (
         "sends at most 20 Mbit/s and receives at most 21 Mbit/s with any partner, other pairs 1.5 Gbit/s (median)"

@@ -144,23 +144,23 @@ def test_worst_come_first() -> None:
 def test_a_suspicion_that_a_second_measurement_does_not_bear_out_is_dropped(second: float, dropped: bool) -> None:
     latency, rack_of = measured([6], 1, noise=0.0)
     host = network(slow(latency, 2, 80.0))
-    found = diagnose(host, rack_of, {(0, 2): second})
-    assert said(found) == ([] if dropped else [("slow host", ["h2"])])
+    result = diagnose(host, rack_of, {(0, 2): second})
+    assert said(result) == ([] if dropped else [("slow host", ["h2"])])
     latency[1, 3] = latency[3, 1] = 120.0
-    found = diagnose(network(latency), rack_of, {(1, 3): second})
-    assert said(found) == ([] if dropped else [("slow link", ["h1", "h3"])])
-    assert all("120.0 us when measured again" in finding.evidence for finding in found)
+    result = diagnose(network(latency), rack_of, {(1, 3): second})
+    assert said(result) == ([] if dropped else [("slow link", ["h1", "h3"])])
+    assert all("120.0 us when measured again" in finding.evidence for finding in result)
 
 
 def test_losses_are_told_by_direction() -> None:
     latency, rack_of = measured([3, 3], 1)
     forward, back = np.zeros((6, 6)), np.full((6, 6), np.nan)
     forward[0, 1], forward[1, 0], back[2, 3] = 0.005, 0.0005, 0.25
-    found = diagnose(network(latency, loss_forward=to_rows(forward), loss_back=to_rows(back)), rack_of, {})
-    assert said(found) == [("loss", ["h2", "h3"]), ("loss", ["h0", "h1"])]
-    assert [finding.severity for finding in found] == ["error", "warning"]
-    assert found[0].evidence == "25.00 % of the probes are lost from h3 to h2"
-    assert found[1].evidence == "0.50 % of the probes are lost from h0 to h1"
+    result = diagnose(network(latency, loss_forward=to_rows(forward), loss_back=to_rows(back)), rack_of, {})
+    assert said(result) == [("loss", ["h2", "h3"]), ("loss", ["h0", "h1"])]
+    assert [finding.severity for finding in result] == ["error", "warning"]
+    assert result[0].evidence == "25.00 % of the probes are lost from h3 to h2"
+    assert result[1].evidence == "0.50 % of the probes are lost from h0 to h1"
 
 
 def test_lossy_host_is_one_finding() -> None:
@@ -256,9 +256,9 @@ def test_a_clock_that_was_stepped_taints_its_host() -> None:
     np.fill_diagonal(latency, 0.0)
     steps = np.zeros((4, 4), dtype=int)
     steps[2, 1] = 3
-    found = diagnose(Network(hosts, latency, None, {"clock_steps": steps.tolist()}), np.zeros(4, dtype=np.intp), {})
-    assert [(finding.kind, finding.hosts) for finding in found] == [("tainted", ["c"])]
-    assert "3 of its round trips" in found[0].evidence
+    result = diagnose(Network(hosts, latency, None, {"clock_steps": steps.tolist()}), np.zeros(4, dtype=np.intp), {})
+    assert [(finding.kind, finding.hosts) for finding in result] == [("tainted", ["c"])]
+    assert "3 of its round trips" in result[0].evidence
 
 
 def test_host_without_tcp_is_named() -> None:

@@ -55,15 +55,15 @@ def test_a_second_measurement_bears_a_suspicion_out_from_a_quarter_more_than_usu
     rows: Matrix, other: tuple[int, int]
 ) -> None:
     assert told(rows, {other: 124.9}) == []
-    (one,) = told(rows, {other: 125.0})
-    assert one.evidence.endswith("; 125.0 us when measured again")
-    (one,) = told(rows, {(0, 5): 1.0})
-    assert "again" not in one.evidence, "of another pair"
+    (item,) = told(rows, {other: 125.0})
+    assert item.evidence.endswith("; 125.0 us when measured again")
+    (item,) = told(rows, {(0, 5): 1.0})
+    assert "again" not in item.evidence, "of another pair"
 
 
 def test_of_several_second_measurements_of_a_host_the_fastest_counts() -> None:
-    (one,) = told(slow_host(), {(0, 2): 150.0, (2, 5): 130.0, (0, 1): 1.0})
-    assert one.evidence.endswith("; 130.0 us when measured again")
+    (item,) = told(slow_host(), {(0, 2): 150.0, (2, 5): 130.0, (0, 1): 1.0})
+    assert item.evidence.endswith("; 130.0 us when measured again")
     assert told(slow_host(), {(0, 2): 150.0, (2, 5): 120.0}) == []
 
 
@@ -73,11 +73,11 @@ def test_a_suspicion_that_is_dropped_does_not_hide_the_next_one() -> None:
     for host, us in ((2, 250.0), (7, 180.0)):
         rows[host], rows[:, host] = us, us
         rows[host, host] = 0.0
-    assert [one.hosts for one in told(rows, {(0, 2): 100.0})] == [["h7"]]
+    assert [item.hosts for item in told(rows, {(0, 2): 100.0})] == [["h7"]]
     rows = flat(9)
     rows[0, 1] = rows[1, 0] = 300.0
     rows[4, 5] = rows[5, 4] = 200.0
-    assert [one.hosts for one in told(rows, {(0, 1): 100.0})] == [["h4", "h5"]]
+    assert [item.hosts for item in told(rows, {(0, 1): 100.0})] == [["h4", "h5"]]
 
 
 @pytest.mark.parametrize("again", [{}, {(0, 2): 1.0}])
@@ -86,18 +86,18 @@ def test_of_a_slow_host_neither_a_link_nor_a_direction_is_told_besides(again: di
     rows = slow_host()
     rows[2, 4] = rows[4, 2] = 900.0
     rows[2, 3] = 600.0
-    assert [(one.kind, one.hosts) for one in told(rows, again)] == [("slow host", ["h2"])] * (not again)
+    assert [(item.kind, item.hosts) for item in told(rows, again)] == [("slow host", ["h2"])] * (not again)
     rows[0, 5] = 300.0
-    kinds = [one.kind for one in told(rows, again)]
+    kinds = [item.kind for item in told(rows, again)]
     assert kinds == ["slow host"] * (not again) + ["slow link", "asymmetric"]
 
 
 def test_a_lopsided_pair_is_told_slow_direction_first_with_both_figures() -> None:
     rows = flat()
     rows[3, 1] = 120.0 + 11
-    (one,) = [one for one in told(rows) if one.kind == "asymmetric"]
-    assert one.hosts == ["h3", "h1"]
-    assert one.evidence == "131.0 us from h3, 100.0 us from h1"
+    (item,) = [item for item in told(rows) if item.kind == "asymmetric"]
+    assert item.hosts == ["h3", "h1"]
+    assert item.evidence == "131.0 us from h3, 100.0 us from h1"
 
 
 # Bandwidths
@@ -112,16 +112,16 @@ def test_a_loss_is_worth_naming_beyond_one_in_a_thousand(share: float, named: bo
     loss[4, 1] = share
     for key, way in (("loss_forward", "from h4 to h1"), ("loss_back", "from h1 to h4")):
         details: dict[str, Any] = {key: to_rows(loss, 6)}
-        found = told(flat(), **details)
-        assert [one.hosts for one in found] == ([["h1", "h4"]] if named else [])
-        assert all(one.evidence == f"0.12 % of the probes are lost {way}" for one in found)
+        result = told(flat(), **details)
+        assert [item.hosts for item in result] == ([["h1", "h4"]] if named else [])
+        assert all(item.evidence == f"0.12 % of the probes are lost {way}" for item in result)
 
 
 def test_clock_steps_are_counted_by_who_measured() -> None:
     steps = np.zeros((N, N))
     steps[2, 0], steps[2, 3], steps[5, 0], steps[4, 1] = 3, 2, 1, math.nan
-    found = told(flat(), clock_steps=to_rows(steps))
-    assert [(one.kind, one.hosts, one.evidence.split()[0]) for one in found] == [
+    result = told(flat(), clock_steps=to_rows(steps))
+    assert [(item.kind, item.hosts, item.evidence.split()[0]) for item in result] == [
         ("tainted", ["h2"], "5"), ("tainted", ["h5"], "1"),
     ]  # fmt: skip
     assert told(flat()) == []
@@ -136,17 +136,17 @@ def lacking(*directions: tuple[int, int], n: int = N) -> Matrix:
 
 def test_what_was_not_measured_names_who_lacks_most_first_and_those_only() -> None:
     """Directions of either kind count: h4 lacks three, h1 two, h0, h2 and h3 one each, h5 none."""
-    (one,) = told(lacking((4, 0), (1, 4), (4, 2), (1, 3)))
-    assert (one.kind, one.hosts) == ("unmeasured", ["h4", "h1", "h0", "h2", "h3"])
-    assert one.evidence == "4 round trips were not measured, first h1 -> h3: never tried"
+    (item,) = told(lacking((4, 0), (1, 4), (4, 2), (1, 3)))
+    assert (item.kind, item.hosts) == ("unmeasured", ["h4", "h1", "h0", "h2", "h3"])
+    assert item.evidence == "4 round trips were not measured, first h1 -> h3: never tried"
 
 
 def test_of_a_sparse_file_only_what_failed_is_told_as_missing() -> None:
     rows = lacking((1, 4), (4, 1), (1, 5), (0, 3))
     errors = [{"from": "h4", "to": "h1", "why": "refused"}, {"from": "h0", "to": "x", "why": ""},
               {"from": "y", "to": "h3", "why": ""}, {"from": "h2", "to": "h3", "why": "done"}]  # fmt: skip
-    (one,) = told(rows, plan="adaptive", errors=errors)
-    assert one.evidence == "1 round trips were not measured, first h4 -> h1: refused"
+    (item,) = told(rows, plan="adaptive", errors=errors)
+    assert item.evidence == "1 round trips were not measured, first h4 -> h1: refused"
     assert told(rows, plan="adaptive", errors=[]) == []
     assert told(rows, plan="full", errors=errors)[0].evidence.startswith("4 round trips")
     assert math.isnan(rows[0, 3])
@@ -166,9 +166,9 @@ def test_findings_come_in_the_order_of_what_they_are() -> None:
     steps, loss = np.zeros((N, N)), np.zeros((N, N))
     steps[1, 0], loss[0, 1] = 1, 0.5
     details = {"clock_steps": to_rows(steps), "loss_forward": to_rows(loss), "shared_links": shared}
-    found = diagnose(network(rows, rates, **details), ONE, {})
-    assert [one.kind for one in found] == [
+    result = diagnose(network(rows, rates, **details), ONE, {})
+    assert [item.kind for item in result] == [
         "slow host (bandwidth)", "slow shared link", "loss", "slow host", "slow link", "slow link", "asymmetric",
         "tainted", "unmeasured",
     ]  # fmt: skip
-    assert all(one.advice for one in found)
+    assert all(item.advice for item in result)

@@ -58,10 +58,10 @@ def usual(cost: Matrix, groups: Groups) -> Matrix:
     for i, j in others:
         blocks.setdefault((groups[i], groups[j]), []).extend(finite([cost[i, j]]))
     medians = {block: median(values) for block, values in blocks.items() if values}
-    found = np.full((n, n), np.nan)
+    result = np.full((n, n), np.nan)
     for i, j in pairs:
-        found[i, j] = medians.get((groups[i], groups[j]), standard)
-    return found
+        result[i, j] = medians.get((groups[i], groups[j]), standard)
+    return result
 
 
 def test_what_a_pair_usually_takes() -> None:
@@ -78,12 +78,12 @@ def of_hosts(cost: Matrix, groups: Groups, limits: DiagnosisThresholds) -> tuple
         excess = finite([cost[i, j] - takes[i, j] for j in range(n) if j != i])
         offsets.append(median(excess) if excess else 0.0)
     spread = SIGMA * median(abs(offset - median(offsets)) for offset in offsets)
-    found = []
+    result = []
     for i in range(n):
         row = finite(takes[i].tolist())
         if row and offsets[i] > max(limits.share * median(row), limits.sigmas * spread, limits.floor_us):
-            found.append(Suspect((i,), median(row), offsets[i]))
-    return sorted(found, key=lambda one: -one.excess_us), offsets
+            result.append(Suspect((i,), median(row), offsets[i]))
+    return sorted(result, key=lambda item: -item.excess_us), offsets
 
 
 LIMITS = [
@@ -100,11 +100,11 @@ def test_slow_hosts_are_far_beyond_what_their_pairs_usually_take(limits: Diagnos
     spoke = 0
     for seed in range(40):
         cost, groups = drawn(seed)
-        found, offsets = slow_hosts(cost, groups, limits)
+        result, offsets = slow_hosts(cost, groups, limits)
         wanted, their_offsets = of_hosts(cost, groups, limits)
-        assert found == wanted, seed
+        assert result == wanted, seed
         assert offsets.tolist() == pytest.approx(their_offsets)
-        spoke += bool(found)
+        spoke += bool(result)
     assert spoke > 1
 
 
@@ -119,11 +119,11 @@ def of_links(
     if not excess:
         return []
     spread = SIGMA * median(abs(value) for value in excess.values())
-    found = [
+    result = [
         Suspect(pair, of[pair], value) for pair, value in excess.items()
         if pair[0] < pair[1] and value > max(limits.share * of[pair], limits.sigmas * spread, limits.floor_us)
     ]  # fmt: skip
-    return sorted(found, key=lambda one: -one.excess_us)
+    return sorted(result, key=lambda item: -item.excess_us)
 
 
 @pytest.mark.parametrize("limits", LIMITS)
@@ -132,9 +132,9 @@ def test_slow_links_are_far_beyond_what_their_groups_and_hosts_explain(limits: D
     for seed in range(40):
         cost, groups = drawn(seed)
         offsets = np.random.default_rng(seed).choice([-8.0, 0.0, 4.0], len(cost))
-        found = slow_links(cost, groups, offsets, limits)
-        assert found == of_links(cost, groups, offsets, limits), seed
-        spoke += bool(found)
+        result = slow_links(cost, groups, offsets, limits)
+        assert result == of_links(cost, groups, offsets, limits), seed
+        spoke += bool(result)
     assert spoke > 1
 
 

@@ -63,8 +63,8 @@ def test_a_state_that_was_given_away_does_not_change() -> None:
 @settings(max_examples=30)
 def test_any_two_messages_may_be_swapped_and_any_doubled(seed: int, data: st.DataObject) -> None:
     """Nothing raises, and whoever is a member still is one."""
-    job, known = history(seed)
-    events = list(known)
+    job, cached = history(seed)
+    events = list(cached)
     messages = [index for index, (_, event) in enumerate(events) if isinstance(event, HostMessage)]
     for _ in range(data.draw(st.integers(1, 5))):
         first, second = (data.draw(st.sampled_from(messages)) for _ in range(2))

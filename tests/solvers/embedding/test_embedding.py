@@ -40,19 +40,19 @@ def off(fitted: Matrix, true: Matrix) -> float:
 @pytest.mark.parametrize(("dimension", "alpha", "relative"), [(2, 1.0, False), (3, 1.5, True), (3, 2.0, False)])
 def test_distances_without_noise_are_found_again(dimension: int, alpha: float, relative: bool) -> None:
     true = points(24, dimension, alpha)
-    found = embed(true, Wishes(dimension, alpha, heights=False, relative=relative))
-    assert off(found.fitted_us, true) < 0.03
-    assert (found.dimension, found.alpha, found.tried, found.left_out) == (dimension, alpha, 1, ())
-    assert found.coordinates.shape == (24, dimension)
+    result = embed(true, Wishes(dimension, alpha, heights=False, relative=relative))
+    assert off(result.fitted_us, true) < 0.03
+    assert (result.dimension, result.alpha, result.tried, result.left_out) == (dimension, alpha, 1, ())
+    assert result.coordinates.shape == (24, dimension)
 
 
 def test_fitted_distances_are_those_of_the_coordinates_and_heights() -> None:
-    found = embed(points(16, 2) + 1, Wishes(alpha=1.5, heights=True))
-    apart = np.linalg.norm(found.coordinates[:, None] - found.coordinates, axis=2) ** 1.5
-    expected = apart + found.heights_us[:, None] + found.heights_us
+    result = embed(points(16, 2) + 1, Wishes(alpha=1.5, heights=True))
+    apart = np.linalg.norm(result.coordinates[:, None] - result.coordinates, axis=2) ** 1.5
+    expected = apart + result.heights_us[:, None] + result.heights_us
     np.fill_diagonal(expected, 0)
-    np.testing.assert_allclose(found.fitted_us, expected, rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(found.coordinates.mean(axis=0), 0, atol=1e-9)
+    np.testing.assert_allclose(result.fitted_us, expected, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(result.coordinates.mean(axis=0), 0, atol=1e-9)
 
 
 def test_heights_are_found() -> None:
@@ -60,11 +60,11 @@ def test_heights_are_found() -> None:
     heights[[3, 17]] = 6, 3
     rtt = points(30, 2) + heights[:, None] + heights
     np.fill_diagonal(rtt, 0)
-    found = embed(rtt, Wishes(dimension=2, alpha=1.0, heights=True)).heights_us
-    assert found[3] == pytest.approx(6, abs=0.5)
-    assert found[17] == pytest.approx(3, abs=0.5)
-    assert (np.delete(found, [3, 17]) < 0.5).all()
-    assert (found >= 0).all()
+    result = embed(rtt, Wishes(dimension=2, alpha=1.0, heights=True)).heights_us
+    assert result[3] == pytest.approx(6, abs=0.5)
+    assert result[17] == pytest.approx(3, abs=0.5)
+    assert (np.delete(result, [3, 17]) < 0.5).all()
+    assert (result >= 0).all()
 
 
 def test_the_better_setting_is_chosen() -> None:
@@ -79,9 +79,9 @@ def test_the_better_setting_is_chosen() -> None:
 def test_pairs_that_are_missing_are_predicted() -> None:
     true = points(32, 2)
     measured, gone = without(true, 0.4)
-    found = embed(measured, Wishes(heights=False)).fitted_us
-    assert np.isfinite(found).all()
-    assert np.median(np.abs(found - true)[gone] / true[gone]) < 0.05
+    result = embed(measured, Wishes(heights=False)).fitted_us
+    assert np.isfinite(result).all()
+    assert np.median(np.abs(result - true)[gone] / true[gone]) < 0.05
 
 
 def test_one_direction_is_enough_and_the_worse_one_counts() -> None:
@@ -111,9 +111,9 @@ def test_identical_hosts_and_a_slow_pair_are_no_trouble() -> None:
     assert (embed(np.zeros((6, 6))).fitted_us < 0.05).all()
     rtt = points(24, 2)
     rtt[0, 1] = rtt[1, 0] = 1e6
-    found = embed(rtt, Wishes(dimension=2, heights=False))
-    assert off(found.fitted_us, points(24, 2)) < 0.05
-    assert found.triangle_violations == pytest.approx(22 / (276 * 22), rel=1e-6)
+    result = embed(rtt, Wishes(dimension=2, heights=False))
+    assert off(result.fitted_us, points(24, 2)) < 0.05
+    assert result.triangle_violations == pytest.approx(22 / (276 * 22), rel=1e-6)
 
 
 def test_noise_is_seen_through() -> None:
@@ -126,19 +126,19 @@ def test_noise_is_seen_through() -> None:
 
 
 def test_when_it_is_asked_to_stop_it_stops() -> None:
-    found = embed(points(16, 2), keep_going=lambda: False)
-    assert found.steps == 1
-    assert np.isfinite(found.fitted_us).all()
+    result = embed(points(16, 2), keep_going=lambda: False)
+    assert result.steps == 1
+    assert np.isfinite(result.fitted_us).all()
 
 
 def test_a_host_of_which_nothing_is_known_is_left_out() -> None:
     rtt = points(12, 2)
     rtt[5] = rtt[:, 5] = np.nan
-    found = embed(rtt, Wishes(dimension=2, heights=False))
-    assert found.left_out == (5,)
-    assert np.isnan(found.coordinates[5]).all()
-    assert np.isnan(found.fitted_us[5]).all()
-    assert np.isfinite(np.delete(np.delete(found.fitted_us, 5, 0), 5, 1)).all()
+    result = embed(rtt, Wishes(dimension=2, heights=False))
+    assert result.left_out == (5,)
+    assert np.isnan(result.coordinates[5]).all()
+    assert np.isnan(result.fitted_us[5]).all()
+    assert np.isfinite(np.delete(np.delete(result.fitted_us, 5, 0), 5, 1)).all()
 
 
 def test_three_hosts_are_too_few() -> None:
@@ -194,8 +194,8 @@ def test_what_is_left_to_fit_still_joins_all_hosts(n: int, share: float, seed: i
     assert len(np.unique(together)) == len(together)
     for fold in held_out:
         left = np.full((pairs.n, pairs.n), np.nan)
-        kept = np.setdiff1d(np.arange(len(pairs)), fold)
-        left[pairs.i[kept], pairs.j[kept]] = 1.0
+        remaining = np.setdiff1d(np.arange(len(pairs)), fold)
+        left[pairs.i[remaining], pairs.j[remaining]] = 1.0
         assert len(reachable(left).hosts) == pairs.n
 
 
@@ -210,8 +210,8 @@ def test_detours_are_counted_as_one_would(n: int, seed: int) -> None:
 
 
 def test_a_space_has_no_detours() -> None:
-    found = embed(points(10, 2), Wishes(alpha=1.0))
-    assert triangle_violations(found.fitted_us - 1e-9) < 0.01
+    result = embed(points(10, 2), Wishes(alpha=1.0))
+    assert triangle_violations(result.fitted_us - 1e-9) < 0.01
     assert np.isnan(triangle_violations(np.full((4, 4), np.nan)))
     assert distances_us(np.zeros((2, 1)), np.array([1.0, 2.0]), 1.0).tolist() == [[0.0, 3.0], [3.0, 0.0]]
 
@@ -238,16 +238,16 @@ def test_errors_by_halves_are_those_to_the_truth() -> None:
     noise = [np.triu(rng.normal(0, 0.2, true.shape), 1) for _ in range(2)]  # the same in both directions
     halves = true * np.exp(noise[0] + noise[0].T), true * np.exp(noise[1] + noise[1].T)
     both = np.sqrt(halves[0] * halves[1])
-    found = embed(both, Wishes(8, 1.0, heights=False, relative=True))
+    result = embed(both, Wishes(8, 1.0, heights=False, relative=True))
     upper = np.triu_indices(48, 1)
 
-    def off(said: Matrix) -> float:
-        return float(np.sqrt((np.log(said[upper] / true[upper]) ** 2).mean()))
+    def off(message: Matrix) -> float:
+        return float(np.sqrt((np.log(message[upper] / true[upper]) ** 2).mean()))
 
-    verdict, of_half = judge_halves(halves, found), judge_halves(halves, found, whole=False)
+    verdict, of_half = judge_halves(halves, result), judge_halves(halves, result, whole=False)
     assert verdict.raw_error == pytest.approx(off(both), rel=0.15)
     assert of_half.raw_error == pytest.approx(off(halves[0]), rel=0.15)
-    assert off(found.fitted_us) * 0.9 < verdict.fitted_error < off(found.fitted_us) * 1.6
+    assert off(result.fitted_us) * 0.9 < verdict.fitted_error < off(result.fitted_us) * 1.6
 
 
 def test_held_out_errors_are_those_of_the_fit() -> None:

@@ -62,7 +62,7 @@ def by_hand(pairs: ObservedPairs, settings: list[Setting], held_out: list[np.nda
     """What :func:`fit` documents, one setting after the other; only where it begins is taken from there."""
     unit = float(np.median(pairs.rtt_us[pairs.rtt_us > 0]))
     begun = Problem(pairs, settings, held_out, unit, "cpu").start(torch.Generator().manual_seed(seed))
-    found = []
+    result = []
     for setting, fold, first, high in zip(settings, held_out, *begun, strict=True):
         place = first.double().clone().requires_grad_()
         height = high.double().clone().requires_grad_()
@@ -82,12 +82,12 @@ def by_hand(pairs: ObservedPairs, settings: list[Setting], held_out: list[np.nda
             fitted, true = off(pairs, seen(pairs, fold), unit, place, height, setting.alpha)
             scale = float(np.median(true.numpy() / fitted.numpy()))
             kept_out, unseen = off(pairs, fold, unit, place, height, setting.alpha)
-            found.append((
+            result.append((
                 place.numpy() * (scale * unit) ** (1 / setting.alpha), height.numpy() * scale * unit,
                 float(loss(fitted, true, setting.relative).mean()),
                 np.abs(np.log(np.maximum(scale * kept_out.numpy(), FLOOR) / np.maximum(unseen.numpy(), FLOOR)))[None],
             ))  # fmt: skip
-    coordinates, heights, losses, errors = (np.array(values) for values in zip(*found, strict=True))
+    coordinates, heights, losses, errors = (np.array(values) for values in zip(*result, strict=True))
     return Fits(coordinates, heights, losses, np.array([steps]), errors)
 
 
@@ -112,14 +112,14 @@ FOLDS = [np.array([0, 7, 20]), np.array([1, 2, 30]), np.array([0, 7, 20]), np.ar
 def test_a_batch_of_fits_is_what_adam_makes_of_each_of_them(steps: int, alphas: tuple[float, float]) -> None:
     pairs = measured(9)
     settings = [
-        Setting(one.dimension, alphas[k % 2], one.heights, one.relative) for k, one in enumerate(SETTINGS)
+        Setting(item.dimension, alphas[k % 2], item.heights, item.relative) for k, item in enumerate(SETTINGS)
     ]  # fmt: skip
-    found, expected = fit(pairs, trials(settings, FOLDS), 5, steps), by_hand(pairs, settings, FOLDS, 5, steps)
-    np.testing.assert_allclose(found.coordinates, expected.coordinates, rtol=5e-3, atol=0.1)
-    np.testing.assert_allclose(found.heights_us, expected.heights_us, rtol=5e-3, atol=0.1)
-    np.testing.assert_allclose(found.loss, expected.loss, rtol=1e-3)
-    np.testing.assert_allclose(found.held_out, expected.held_out, rtol=2e-3, atol=1e-3)
-    assert found.checks.tolist() == [steps]
+    result, expected = fit(pairs, trials(settings, FOLDS), 5, steps), by_hand(pairs, settings, FOLDS, 5, steps)
+    np.testing.assert_allclose(result.coordinates, expected.coordinates, rtol=5e-3, atol=0.1)
+    np.testing.assert_allclose(result.heights_us, expected.heights_us, rtol=5e-3, atol=0.1)
+    np.testing.assert_allclose(result.loss, expected.loss, rtol=1e-3)
+    np.testing.assert_allclose(result.held_out, expected.held_out, rtol=2e-3, atol=1e-3)
+    assert result.checks.tolist() == [steps]
 
 
 def test_lanes_give_each_setting_the_fit_of_its_own_lane() -> None:
@@ -127,26 +127,26 @@ def test_lanes_give_each_setting_the_fit_of_its_own_lane() -> None:
     with as many coordinates as the widest has."""
     pairs = measured(9)
     lanes = [fit(pairs, trials(SETTINGS[k::2], FOLDS[k::2]), 2 * 3 + k, 5) for k in (0, 1)]
-    found = fit_all(pairs, trials(SETTINGS, FOLDS), 3, 5)
+    result = fit_all(pairs, trials(SETTINGS, FOLDS), 3, 5)
     for at in range(4):
         lane, row = lanes[at % 2], at // 2
         width = lane.coordinates.shape[2]
-        np.testing.assert_array_equal(found.coordinates[at, :, :width], lane.coordinates[row])
-        assert not found.coordinates[at, :, width:].any()
-        np.testing.assert_array_equal(found.heights_us[at], lane.heights_us[row])
-        np.testing.assert_array_equal(found.held_out[at], lane.held_out[row])
-        assert found.loss[at] == lane.loss[row]
-    assert found.coordinates.shape == (4, 9, 3)
-    assert found.checks.tolist() == [5]
-    assert [int((one != 0).any(axis=0).sum()) for one in found.coordinates] == [3, 1, 2, 2]
+        np.testing.assert_array_equal(result.coordinates[at, :, :width], lane.coordinates[row])
+        assert not result.coordinates[at, :, width:].any()
+        np.testing.assert_array_equal(result.heights_us[at], lane.heights_us[row])
+        np.testing.assert_array_equal(result.held_out[at], lane.held_out[row])
+        assert result.loss[at] == lane.loss[row]
+    assert result.coordinates.shape == (4, 9, 3)
+    assert result.checks.tolist() == [5]
+    assert [int((coordinate != 0).any(axis=0).sum()) for coordinate in result.coordinates] == [3, 1, 2, 2]
 
 
 def test_no_two_seeds_begin_alike() -> None:
     pairs = measured(6)
     begun = [
-        one.tobytes()
+        coordinate.tobytes()
         for seed in range(4)
-        for one in fit_all(pairs, trials([SETTINGS[0]] * 4, [NOTHING] * 4), seed, 1).coordinates
+        for coordinate in fit_all(pairs, trials([SETTINGS[0]] * 4, [NOTHING] * 4), seed, 1).coordinates
     ]
     assert len(set(begun)) == 16
 
@@ -193,10 +193,10 @@ def test_ctrl_c_ends_the_lanes() -> None:
 
 
 def test_lanes_that_were_stopped_tell_as_many_checks_as_the_one_that_came_least_far() -> None:
-    asked = itertools.count()
-    found = fit_all(measured(6), trials(SETTINGS[:2], FOLDS_OF_SIX), 0, 300, keep_going=lambda: next(asked) < 250)
-    assert found.held_out.shape == (2, len(found.checks), 1)
-    assert len(found.checks) >= 1
+    request = itertools.count()
+    result = fit_all(measured(6), trials(SETTINGS[:2], FOLDS_OF_SIX), 0, 300, keep_going=lambda: next(request) < 250)
+    assert result.held_out.shape == (2, len(result.checks), 1)
+    assert len(result.checks) >= 1
 
 
 def test_a_fit_that_goes_on_was_the_shorter_one_by_then() -> None:
@@ -208,8 +208,8 @@ def test_a_fit_that_goes_on_was_the_shorter_one_by_then() -> None:
 
 
 def test_after_a_no_the_fit_is_what_it_is_by_then() -> None:
-    setting, asked = [Setting(2, 1.0, heights=True, relative=True)], iter([True] * 6 + [False])
-    stopped = fit(measured(7), trials(setting, [np.array([3])]), 0, 50, keep_going=lambda: next(asked))
+    setting, request = [Setting(2, 1.0, heights=True, relative=True)], iter([True] * 6 + [False])
+    stopped = fit(measured(7), trials(setting, [np.array([3])]), 0, 50, keep_going=lambda: next(request))
     whole = fit(measured(7), trials(setting, [np.array([3])]), 0, 7)
     assert stopped.checks.tolist() == whole.checks.tolist() == [7]
     np.testing.assert_array_equal(stopped.coordinates, whole.coordinates)
@@ -220,8 +220,8 @@ def test_half_of_the_pairs_seen_are_fitted_too_long(hosts: int, alpha: float, wi
     """The median of measured by fitted is one; of 8,515 pairs every other one is looked at for it."""
     pairs = measured(hosts)
     setting, fold = Setting(2, alpha, heights=True, relative=True), np.arange(3)
-    found = fit(pairs, [Trial(setting, fold)], 0, 6)
-    fitted = distances_us(found.coordinates[0], found.heights_us[0], alpha)[pairs.i, pairs.j][seen(pairs, fold)]
+    result = fit(pairs, [Trial(setting, fold)], 0, 6)
+    fitted = distances_us(result.coordinates[0], result.heights_us[0], alpha)[pairs.i, pairs.j][seen(pairs, fold)]
     assert np.median(pairs.rtt_us[seen(pairs, fold)] / fitted) == pytest.approx(1.0, rel=within)
 
 
@@ -231,24 +231,24 @@ def test_looking_at_some_rows_at_a_time_comes_to_the_same_distances(monkeypatch:
     true = np.linalg.norm(place[:, None] - place, axis=2)
     pairs, setting = observed(true), Setting(2, 1.0, heights=True, relative=True)
     monkeypatch.setattr(solvers.embedding.fitting, "_AT_ONCE", 1)
-    found = fit(pairs, [Trial(setting, NOTHING)] * 3, 0)
-    best = int(found.loss.argmin())
-    fitted = distances_us(found.coordinates[best], found.heights_us[best], 1.0)
+    result = fit(pairs, [Trial(setting, NOTHING)] * 3, 0)
+    best = int(result.loss.argmin())
+    fitted = distances_us(result.coordinates[best], result.heights_us[best], 1.0)
     assert np.median(np.abs(fitted - true)[pairs.i, pairs.j] / true[pairs.i, pairs.j]) < 0.03
-    assert found.loss[best] < 0.001
+    assert result.loss[best] < 0.001
     monkeypatch.setattr(solvers.embedding.fitting, "_AT_ONCE", 3 * 24 * 24)
     whole = fit(pairs, [Trial(setting, NOTHING)] * 3, 0)
-    np.testing.assert_allclose(whole.loss.min(), found.loss.min(), atol=0.001)
+    np.testing.assert_allclose(whole.loss.min(), result.loss.min(), atol=0.001)
 
 
 def test_distances_are_powers_of_those_in_space_and_both_heights() -> None:
     rng = np.random.default_rng(2)
     place, height = rng.normal(size=(7, 3)), rng.uniform(0, 2, 7)
     for alpha in (1.0, 1.5, 2.0):
-        found = distances_us(place, height, alpha)
+        result = distances_us(place, height, alpha)
         for i, j in itertools.product(range(7), repeat=2):
             there = math.dist(place[i], place[j]) ** alpha + height[i] + height[j] if i != j else 0.0
-            assert found[i, j] == pytest.approx(there, abs=1e-6)
+            assert result[i, j] == pytest.approx(there, abs=1e-6)
 
 
 def test_the_unit_is_the_median_of_what_takes_any_time() -> None:
@@ -274,18 +274,18 @@ def test_loss_and_gradient_of_some_rows(rows: list[int]) -> None:
     place, height = problem.start(torch.Generator().manual_seed(1))
     place.requires_grad_()
     height.requires_grad_()
-    found = problem.loss(place, height, torch.tensor(rows))
-    expected = torch.autograd.grad(found.sum(), (place, height))
+    result = problem.loss(place, height, torch.tensor(rows))
+    expected = torch.autograd.grad(result.sum(), (place, height))
     place, height = place.detach(), height.detach()
     for slope, other in zip(problem.gradient(place, height, torch.tensor(rows)), expected, strict=True):
         torch.testing.assert_close(slope, other, rtol=1e-4, atol=1e-5)
     for k, (setting, fold) in enumerate(zip(SETTINGS, FOLDS, strict=True)):
-        kept = seen(pairs, fold)
+        remaining = seen(pairs, fold)
         single = loss(
-            *off(pairs, kept, unit, place[k].double(), height[k].double(), setting.alpha), setting.relative
+            *off(pairs, remaining, unit, place[k].double(), height[k].double(), setting.alpha), setting.relative
         ).numpy()
-        times = np.isin(pairs.i[kept], rows).astype(int) + np.isin(pairs.j[kept], rows)
-        assert float(found[k].detach()) == pytest.approx(float((single * times).sum()), rel=1e-4)
+        times = np.isin(pairs.i[remaining], rows).astype(int) + np.isin(pairs.j[remaining], rows)
+        assert float(result[k].detach()) == pytest.approx(float((single * times).sum()), rel=1e-4)
 
 
 @pytest.mark.parametrize("alphas", [(2.0, 2.0), (1.0, 1.5)])
@@ -300,6 +300,6 @@ def test_the_gradient_is_that_of_the_loss(alphas: tuple[float, float]) -> None:
     height.requires_grad_()
     rows = torch.tensor([3, 0, 7])
     expected = torch.autograd.grad(problem.loss(place, height, rows).sum(), (place, height))
-    found = problem.gradient(place.detach(), height.detach(), rows)
-    for slope, other in zip(found, expected, strict=True):
+    result = problem.gradient(place.detach(), height.detach(), rows)
+    for slope, other in zip(result, expected, strict=True):
         torch.testing.assert_close(slope, other, rtol=1e-4, atol=1e-5)

@@ -13,16 +13,16 @@ def test_dimensions_are_fewer_than_half_the_hosts_and_one_for_128_of_them() -> N
         (256, [2, 4, 8, 16, 32]), (257, [4, 8, 16, 32]), (513, [8, 16, 32]), (2048, [16, 32]), (2049, [32]),
         (100_000, [32]),
     ):  # fmt: skip
-        found = [setting.dimension for setting in Wishes(alpha=1.0, heights=False, relative=False).settings(hosts)]
-        assert found == expected, hosts
+        result = [setting.dimension for setting in Wishes(alpha=1.0, heights=False, relative=False).settings(hosts)]
+        assert result == expected, hosts
 
 
 def test_the_plainest_setting_comes_first_and_all_others_once() -> None:
-    found = Wishes().settings(16)
-    assert found[0] == Setting(2, 1.0, heights=False, relative=False)
-    assert found == sorted(found, key=lambda one: (one.dimension, one.alpha, one.heights, one.relative))
-    assert len(set(found)) == len(found) == 2 * 2 * 2 * 2
-    assert {one.alpha for one in found} == {1.0, 2.0}
+    result = Wishes().settings(16)
+    assert result[0] == Setting(2, 1.0, heights=False, relative=False)
+    assert result == sorted(result, key=lambda item: (item.dimension, item.alpha, item.heights, item.relative))
+    assert len(set(result)) == len(result) == 2 * 2 * 2 * 2
+    assert {item.alpha for item in result} == {1.0, 2.0}
 
 
 def test_given_settings_are_not_varied() -> None:
@@ -34,13 +34,13 @@ def test_given_settings_are_not_varied() -> None:
         (Wishes(relative=False), 8),
         (Wishes(dimension=1, alpha=2.0, heights=True, relative=True), 1),
     ):
-        found = wishes.settings(16)
-        assert len(found) == len(set(found)) == number
+        result = wishes.settings(16)
+        assert len(result) == len(set(result)) == number
         for name in ("dimension", "alpha", "heights", "relative"):
             if (wish := getattr(wishes, name)) is not None:
-                assert {getattr(setting, name) for setting in found} == {wish}
+                assert {getattr(setting, name) for setting in result} == {wish}
             else:
-                assert len({getattr(setting, name) for setting in found}) == 2
+                assert len({getattr(setting, name) for setting in result}) == 2
 
 
 def test_dimension_and_alpha_have_limits() -> None:

@@ -51,16 +51,16 @@ def test_the_standard_error_leaves_out_one_host_after_the_other() -> None:
     rng = np.random.default_rng(0)
     i, j = np.array([0, 0, 1, 2, 4, 1, 0]), np.array([1, 2, 2, 4, 5, 5, 5])
     fitted, raw = rng.uniform(0, 1, 7), rng.uniform(0, 2, 7)
-    found = _verdict(fitted, raw, i, j, 6, "halves")
+    result = _verdict(fitted, raw, i, j, 6, "halves")
     means = []
     for host in range(6):
-        kept = (i != host) & (j != host)
-        means.append(float((raw - fitted)[kept].mean()))
+        remaining = (i != host) & (j != host)
+        means.append(float((raw - fitted)[remaining].mean()))
     middle = sum(means) / 6
-    assert found.standard_error == pytest.approx(math.sqrt(5 / 6 * sum((one - middle) ** 2 for one in means)))
-    assert found.gain == pytest.approx(float(raw.mean() - fitted.mean()))
-    assert (found.fitted_error, found.raw_error) == pytest.approx((math.sqrt(fitted.mean()), math.sqrt(raw.mean())))
-    assert (found.basis, found.pairs) == ("halves", 7)
+    assert result.standard_error == pytest.approx(math.sqrt(5 / 6 * sum((mean - middle) ** 2 for mean in means)))
+    assert result.gain == pytest.approx(float(raw.mean() - fitted.mean()))
+    assert (result.fitted_error, result.raw_error) == pytest.approx((math.sqrt(fitted.mean()), math.sqrt(raw.mean())))
+    assert (result.basis, result.pairs) == ("halves", 7)
 
 
 def test_halves_are_judged_by_each_other_pair_by_pair() -> None:
@@ -74,10 +74,10 @@ def test_halves_are_judged_by_each_other_pair_by_pair() -> None:
     for i in range(14):
         for j in range(i + 1, 14):
             if (i, j) not in ((2, 5), (0, 13)):
-                a, b, f, g = (math.log(one[i, j]) for one in (*halves, *fits))
+                a, b, f, g = (math.log(item[i, j]) for item in (*halves, *fits))
                 fitted.append(((f - b) ** 2 + (g - a) ** 2 - (a - b) ** 2) / 2)
                 apart.append((a - b) ** 2)
-    whole, half = (judge_halves(halves, LIKE, 3, whole=one) for one in (True, False))
+    whole, half = (judge_halves(halves, LIKE, 3, whole=item) for item in (True, False))
     assert whole.pairs == half.pairs == 14 * 13 // 2 - 2
     assert whole.fitted_error == half.fitted_error == pytest.approx(math.sqrt(max(0.0, sum(fitted) / len(fitted))))
     assert whole.raw_error == pytest.approx(math.sqrt(np.mean(apart) / 4))
@@ -87,8 +87,8 @@ def test_halves_are_judged_by_each_other_pair_by_pair() -> None:
 
 def test_it_does_not_matter_which_half_is_which() -> None:
     halves = plane(10, noise=0.2), plane(10, noise=0.1)
-    one, other = judge_halves(halves, LIKE), judge_halves(halves[::-1], LIKE)
-    assert (one.gain, one.standard_error) == pytest.approx((other.gain, other.standard_error))
+    item, other = judge_halves(halves, LIKE), judge_halves(halves[::-1], LIKE)
+    assert (item.gain, item.standard_error) == pytest.approx((other.gain, other.standard_error))
 
 
 def test_pairs_held_out_are_judged_by_a_fit_that_has_not_seen_them() -> None:
@@ -158,15 +158,15 @@ def test_an_unmeasured_pair_is_what_the_three_hosts_nearest_to_either_end_say_of
 def test_of_several_starts_the_one_with_the_least_loss_is_kept() -> None:
     """Four for an embedding, two where another one has settled how."""
     rtt = plane(12, noise=0.3)
-    found, pairs = embed(rtt, PLAIN, 1), reachable(rtt).pairs
-    setting, nothing = found.setting, np.empty(0, dtype=np.intp)
-    fits = fit_all(pairs, [Trial(setting, nothing)] * 4, 1, found.steps)
+    result, pairs = embed(rtt, PLAIN, 1), reachable(rtt).pairs
+    setting, nothing = result.setting, np.empty(0, dtype=np.intp)
+    fits = fit_all(pairs, [Trial(setting, nothing)] * 4, 1, result.steps)
     best = int(fits.loss.argmin())
-    assert found.loss == fits.loss.min() < fits.loss.max()
-    np.testing.assert_allclose(found.coordinates, fits.coordinates[best] - fits.coordinates[best].mean(axis=0))
-    again = fit_all(pairs, [Trial(setting, nothing)] * 2, 1, found.steps)
+    assert result.loss == fits.loss.min() < fits.loss.max()
+    np.testing.assert_allclose(result.coordinates, fits.coordinates[best] - fits.coordinates[best].mean(axis=0))
+    again = fit_all(pairs, [Trial(setting, nothing)] * 2, 1, result.steps)
     place = again.coordinates[int(again.loss.argmin())]
-    np.testing.assert_allclose(refitted(rtt, found, 1), np.linalg.norm(place[:, None] - place, axis=2), atol=1e-4)
+    np.testing.assert_allclose(refitted(rtt, result, 1), np.linalg.norm(place[:, None] - place, axis=2), atol=1e-4)
 
 
 def chosen(monkeypatch: pytest.MonkeyPatch, errors: dict[Setting, list[list[float]]]) -> tuple[Setting, int, float]:
@@ -196,8 +196,8 @@ def test_the_setting_with_the_least_error_is_chosen_and_the_steps_at_which_it_wa
         setting(4): [[0.25], [0.2], [0.6]],
         setting(8, relative=True): [[0.22], [0.23], [0.21]],
     }
-    for given in (errors, dict(reversed(errors.items()))):
-        best, steps, error = chosen(monkeypatch, given)
+    for values in (errors, dict(reversed(errors.items()))):
+        best, steps, error = chosen(monkeypatch, values)
         assert (best, steps) == (setting(4), 120)
         assert error == pytest.approx(0.2)
     errors[setting(8, relative=True)] = [[0.1], [0.23], [0.21]]

@@ -30,9 +30,9 @@ def sizes(pairs: ObservedPairs, seed: int = 0) -> list[int]:
 
 
 def test_four_hosts_are_enough() -> None:
-    found = reachable(complete(4))
-    assert found.hosts.tolist() == [0, 1, 2, 3]
-    assert found.pairs.rtt_us.tolist() == [5, 9, 13, 10, 14, 15]
+    result = reachable(complete(4))
+    assert result.hosts.tolist() == [0, 1, 2, 3]
+    assert result.pairs.rtt_us.tolist() == [5, 9, 13, 10, 14, 15]
 
 
 def test_a_measurement_of_itself_makes_no_host_reachable() -> None:
@@ -47,9 +47,9 @@ def test_one_direction_of_one_pair_makes_a_host_reachable() -> None:
     rtt = np.full((7, 7), np.nan)
     rtt[np.ix_([1, 2, 4, 5], [1, 2, 4, 5])] = 7.0
     rtt[6, 2] = 3.0
-    for found in (reachable(rtt), reachable(rtt.T)):
-        assert found.hosts.tolist() == [1, 2, 4, 5, 6]
-        there = list(zip(found.pairs.i.tolist(), found.pairs.j.tolist(), found.pairs.rtt_us.tolist(), strict=True))
+    for result in (reachable(rtt), reachable(rtt.T)):
+        assert result.hosts.tolist() == [1, 2, 4, 5, 6]
+        there = list(zip(result.pairs.i.tolist(), result.pairs.j.tolist(), result.pairs.rtt_us.tolist(), strict=True))
         assert there == [(0, 1, 7), (0, 2, 7), (0, 3, 7), (1, 2, 7), (1, 3, 7), (1, 4, 3), (2, 3, 7)]
 
 
@@ -81,10 +81,10 @@ def test_the_more_pairs_there_are_the_fewer_times_some_are_held_out() -> None:
 def test_of_a_ring_one_pair_can_be_spared() -> None:
     """Also where a fifth of the pairs is less than one, or many; each time another pair."""
     for n, seed in itertools.product((4, 9, 30), range(3)):
-        found = folds(ring(n), np.random.default_rng(seed))
-        assert 1 <= len(found) <= 4
-        assert all(len(fold) == 1 for fold in found)
-        assert len({int(fold[0]) for fold in found}) == len(found)
+        result = folds(ring(n), np.random.default_rng(seed))
+        assert 1 <= len(result) <= 4
+        assert all(len(fold) == 1 for fold in result)
+        assert len({int(fold[0]) for fold in result}) == len(result)
 
 
 def test_two_pairs_more_than_a_tree_are_all_that_is_held_out() -> None:

@@ -41,8 +41,8 @@ def test_no_exchange_of_two_hosts_improves_even_groups() -> None:
         cost = random_costs(9, seed)
         groups = even_groups(cost, 3)
         best = objective(cost, groups)
-        for one, other in itertools.combinations(range(3), 2):
-            for i, j in itertools.product(groups[one], groups[other]):
+        for item, other in itertools.combinations(range(3), 2):
+            for i, j in itertools.product(groups[item], groups[other]):
                 swapped = [[{i: j, j: i}.get(host, host) for host in group] for group in groups]
                 assert objective(cost, swapped) >= best - 1e-9
 

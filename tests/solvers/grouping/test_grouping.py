@@ -39,8 +39,8 @@ def objective(distances: Matrix, label: Labels) -> float:
 
 
 def fits(label: Labels, sizes: Sizes) -> bool:
-    found = np.bincount(label, minlength=sizes.number)
-    return len(found) == sizes.number and sizes.least <= found.min() and found.max() <= sizes.most
+    result = np.bincount(label, minlength=sizes.number)
+    return len(result) == sizes.number and sizes.least <= result.min() and result.max() <= sizes.most
 
 
 @settings(max_examples=50)
@@ -154,9 +154,9 @@ def test_racks_well_apart_are_recovered(elasticity: float) -> None:
     for seed in range(5):
         rtt, rack_of = racks([5, 5, 5, 5, 5], seed)
         place = np.eye(5)[rack_of] * 90
-        found = balanced_groups(place, rtt, sizes_for(25, None, elasticity), seed)
-        assert found.label.tolist() == by_appearance(rack_of).tolist()
-        assert found.agreement == 1.0
+        result = balanced_groups(place, rtt, sizes_for(25, None, elasticity), seed)
+        assert result.label.tolist() == by_appearance(rack_of).tolist()
+        assert result.agreement == 1.0
 
 
 def test_elasticity_lets_uneven_racks_be_groups() -> None:
@@ -178,8 +178,8 @@ def test_the_even_clustering_is_preferred(monkeypatch: pytest.MonkeyPatch) -> No
         return np.array(label, dtype=np.intp), cost
 
     monkeypatch.setattr("solvers.grouping.balanced.clustering", stand_in)
-    found = balanced_groups(np.zeros((4, 1)), np.zeros((4, 4)), Sizes(4, 2, 1, 3), 0)
-    assert found.label.tolist() == [0, 1, 0, 1]
+    result = balanced_groups(np.zeros((4, 1)), np.zeros((4, 4)), Sizes(4, 2, 1, 3), 0)
+    assert result.label.tolist() == [0, 1, 0, 1]
 
 
 def test_agreement_is_one_of_the_same_and_about_zero_of_unrelated_groups() -> None:
@@ -193,11 +193,11 @@ def test_agreement_is_one_of_the_same_and_about_zero_of_unrelated_groups() -> No
 def test_agreement_is_the_mean_over_any_two() -> None:
     """Also where some are the same but numbered otherwise."""
     rng = np.random.default_rng(1)
-    found = [rng.integers(0, 3, 20) for _ in range(3)]
-    found += [(found[0] + 1) % 3, found[1]]
-    pairs = itertools.combinations(found, 2)
-    assert agreement(found) == pytest.approx(np.mean([adjusted_mutual_info_score(a, b) for a, b in pairs]))
-    assert agreement(found) < 1
+    result = [rng.integers(0, 3, 20) for _ in range(3)]
+    result += [(result[0] + 1) % 3, result[1]]
+    pairs = itertools.combinations(result, 2)
+    assert agreement(result) == pytest.approx(np.mean([adjusted_mutual_info_score(a, b) for a, b in pairs]))
+    assert agreement(result) < 1
 
 
 @settings(max_examples=50)
@@ -211,8 +211,8 @@ def test_evidence_combines_measured_and_fitted_round_trips() -> None:
     """A geometric mean of what is a hundredth of the median (of 100, 200 and 400) at least; in any unit."""
     fitted = np.array([[0, 100, 400], [100, 0, 200], [400, 200, 0.0]])
     measured = np.array([[0, 9, 0], [9, 0, np.nan], [0, np.nan, 0]])
-    found = evidence_us(measured, fitted)
-    assert found[0] == pytest.approx([0, 30, math.sqrt(400 * 2)])
-    assert found[1] == pytest.approx([30, 0, 200])
-    assert evidence_us(7 * measured, 7 * fitted) == pytest.approx(7 * found)
+    result = evidence_us(measured, fitted)
+    assert result[0] == pytest.approx([0, 30, math.sqrt(400 * 2)])
+    assert result[1] == pytest.approx([30, 0, 200])
+    assert evidence_us(7 * measured, 7 * fitted) == pytest.approx(7 * result)
     assert np.isfinite(evidence_us(np.zeros((3, 3)), np.zeros((3, 3)))).all()

@@ -27,35 +27,35 @@ def of(rtt: Matrix, *halves: Matrix) -> Network:
 @pytest.mark.parametrize("us", [0.0, 50.0])
 def test_few_hosts_and_hosts_all_alike(us: float) -> None:
     for n, sizes in ((1, [1]), (2, [2]), (3, [1, 2]), (4, [2, 2]), (5, [2, 3])):
-        found = cluster(of(alike(n, us)))
-        assert sorted(len(group) for group in found.groups) == sizes
-        assert sorted(host for group in found.groups for host in group) == list(range(n))
-        assert (found.tiers, found.left_out) == ([], ())
-        assert np.isnan(found.found.within_us) == (n == 1)
+        result = cluster(of(alike(n, us)))
+        assert sorted(len(group) for group in result.groups) == sizes
+        assert sorted(host for group in result.groups for host in group) == list(range(n))
+        assert (result.tiers, result.left_out) == ([], ())
+        assert np.isnan(result.found.within_us) == (n == 1)
         if n > 2:
-            assert found.found.within_us == found.found.across_us == us
+            assert result.found.within_us == result.found.across_us == us
 
 
 def test_near_hosts_are_together_though_they_cannot_be_embedded() -> None:
     rtt = np.array([[0, 90, 10], [90, 0, 90], [10, 90, 0.0]])
-    found = cluster(of(rtt))
-    assert sorted(found.groups) == [[0, 2], [1]]
-    assert (found.runs, found.method) == (1, "hierarchy")
-    assert found.tiers == [[[0, 2], [1]]]
+    result = cluster(of(rtt))
+    assert sorted(result.groups) == [[0, 2], [1]]
+    assert (result.runs, result.method) == (1, "hierarchy")
+    assert result.tiers == [[[0, 2], [1]]]
 
 
 def test_racks_are_groups_and_a_tier() -> None:
     rtt, rack_of = racks([4, 4, 4, 4], seed=2)
-    found = cluster(of(rtt * np.random.default_rng(0).uniform(0.95, 1.05, rtt.shape)), seed=1)
-    assert {tuple(group) for group in found.groups} == {
+    result = cluster(of(rtt * np.random.default_rng(0).uniform(0.95, 1.05, rtt.shape)), seed=1)
+    assert {tuple(group) for group in result.groups} == {
         tuple(np.flatnonzero(rack_of == rack).tolist()) for rack in range(4)
     }
-    assert found.tiers == [found.groups]
-    assert found.agreement == 1.0
-    assert 38 < found.found.within_us < 43
-    assert 85 < found.found.across_us < 95
-    assert found.found.within_us < found.random.within_us < found.found.across_us
-    (tier,) = found.hierarchy
+    assert result.tiers == [result.groups]
+    assert result.agreement == 1.0
+    assert 38 < result.found.within_us < 43
+    assert 85 < result.found.across_us < 95
+    assert result.found.within_us < result.random.within_us < result.found.across_us
+    (tier,) = result.hierarchy
     assert tier.within_us == pytest.approx(41, abs=2)
     assert tier.next_us == pytest.approx(91, abs=3)
 
@@ -65,10 +65,10 @@ def test_hosts_without_measurements_are_left_out() -> None:
     whole = np.full((10, 10), np.nan)
     there = [0, 1, 2, 4, 5, 6, 8, 9]
     whole[np.ix_(there, there)] = rtt
-    found = cluster(of(whole), 2)
-    assert found.left_out == (3, 7)
-    assert sorted(host for group in found.groups for host in group) == there
-    assert sorted(host for group in found.tiers[0] for host in group) == there
+    result = cluster(of(whole), 2)
+    assert result.left_out == (3, 7)
+    assert sorted(host for group in result.groups for host in group) == there
+    assert sorted(host for group in result.tiers[0] for host in group) == there
     with pytest.raises(UsageError, match="1 to 8 groups can be made of 8 hosts"):
         cluster(of(whole), 9)
 
@@ -77,8 +77,8 @@ def test_pairs_may_be_missing() -> None:
     rtt, rack_of = racks([6, 6], seed=4)
     rtt[0, 1:5] = rtt[1:5, 0] = np.nan
     rtt[2, 7] = np.nan  # one direction is enough
-    found = cluster(of(rtt), 2)
-    assert all(len(set(rack_of[group].tolist())) == 1 for group in found.groups)
+    result = cluster(of(rtt), 2)
+    assert all(len(set(rack_of[group].tolist())) == 1 for group in result.groups)
 
 
 def test_measurements_that_fall_apart_have_no_answer() -> None:
@@ -118,8 +118,8 @@ def test_within_and_across_groups_are_means_over_pairs() -> None:
     for i, j in itertools.combinations(range(7), 2):
         if not np.isnan(rtt[i, j]):
             sides[bool(label[i] == label[j])].append(rtt[i, j])
-    found = apart(rtt, label)
-    assert (found.within_us, found.across_us) == pytest.approx((np.mean(sides[True]), np.mean(sides[False])))
+    result = apart(rtt, label)
+    assert (result.within_us, result.across_us) == pytest.approx((np.mean(sides[True]), np.mean(sides[False])))
     assert np.isnan(apart(rtt, np.arange(7)).within_us)
     assert np.isnan(apart(rtt, np.zeros(7, dtype=np.intp)).across_us)
 
@@ -127,8 +127,8 @@ def test_within_and_across_groups_are_means_over_pairs() -> None:
 def test_random_groups_are_as_far_apart_inside_as_all_hosts_are() -> None:
     rtt = random_costs(12, 1, low=500, high=1000)
     mean = rtt[np.triu_indices(12, 1)].mean()
-    found = cluster(of(rtt), 3, keep_going=lambda: False).random
-    assert (found.within_us, found.across_us) == pytest.approx((mean, mean), rel=0.05)
+    result = cluster(of(rtt), 3, keep_going=lambda: False).random
+    assert (result.within_us, result.across_us) == pytest.approx((mean, mean), rel=0.05)
 
 
 def test_tiers_have_to_stand_out_in_both_halves_of_the_samples() -> None:

@@ -77,10 +77,10 @@ def test_smallest_networks_with_a_tier() -> None:
 @pytest.mark.parametrize("factor", [1e-3, 1e5])
 def test_units_do_not_matter(factor: float) -> None:
     cost = nested([3, 6, 24], [10.0, 20.0, 90.0])
-    found, again = tiers(cost), tiers(cost * factor)
-    assert [tier.label.tolist() for tier in found] == [tier.label.tolist() for tier in again]
-    assert [tier.within_us * factor for tier in found] == pytest.approx([tier.within_us for tier in again])
-    assert [tier.ratio for tier in found] == pytest.approx([tier.ratio for tier in again])
+    result, again = tiers(cost), tiers(cost * factor)
+    assert [tier.label.tolist() for tier in result] == [tier.label.tolist() for tier in again]
+    assert [tier.within_us * factor for tier in result] == pytest.approx([tier.within_us for tier in again])
+    assert [tier.ratio for tier in result] == pytest.approx([tier.ratio for tier in again])
 
 
 def test_a_single_outlier_pair_is_no_tier_but_a_far_host_is() -> None:
@@ -114,13 +114,13 @@ def test_groupings_leave_at_most_half_of_the_hosts_alone() -> None:
 def test_all_levels_of_a_hierarchy_are_found_from_the_innermost_out() -> None:
     """Two hosts a machine, two machines a rack, two racks a zone, two zones: 5, 20, 60 and 200 us."""
     cost = nested([2, 4, 8, 16], [5.0, 20.0, 60.0, 200.0])
-    found = tiers(measured(cost, 0.05, 0), [measured(cost, 0.07, 1), measured(cost, 0.07, 2)])
-    assert [tier.label.tolist() for tier in found] == [row(16, size) for size in (2, 4, 8)]
-    assert [tier.within_us for tier in found] == pytest.approx([5, 20, 60], rel=0.1)
-    assert [tier.next_us for tier in found] == pytest.approx([20, 60, 200], rel=0.1)
-    assert [tier.ratio for tier in found] == pytest.approx([4, 3, 10 / 3], rel=0.2)
-    assert all(tier.confidence > 0.9 for tier in found)
-    assert found[0].groups[0] == [0, 1]
+    result = tiers(measured(cost, 0.05, 0), [measured(cost, 0.07, 1), measured(cost, 0.07, 2)])
+    assert [tier.label.tolist() for tier in result] == [row(16, size) for size in (2, 4, 8)]
+    assert [tier.within_us for tier in result] == pytest.approx([5, 20, 60], rel=0.1)
+    assert [tier.next_us for tier in result] == pytest.approx([20, 60, 200], rel=0.1)
+    assert [tier.ratio for tier in result] == pytest.approx([4, 3, 10 / 3], rel=0.2)
+    assert all(tier.confidence > 0.9 for tier in result)
+    assert result[0].groups[0] == [0, 1]
 
 
 def test_in_noise_no_tier_stands_out() -> None:
@@ -173,8 +173,8 @@ def test_two_hosts_that_came_out_near_each_other_are_no_tier() -> None:
 
 
 def test_what_was_not_measured_is_far() -> None:
-    found = completed_far(np.array([[0, np.nan, 9], [np.nan, 0, 3], [9, 3, 0.0]]))
-    assert found[0, 1] == found[1, 0] == 9
+    result = completed_far(np.array([[0, np.nan, 9], [np.nan, 0, 3], [9, 3, 0.0]]))
+    assert result[0, 1] == result[1, 0] == 9
     assert completed_far(np.array([[0, np.nan], [np.nan, 0]]))[0, 1] == 1
 
 

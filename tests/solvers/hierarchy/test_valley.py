@@ -36,16 +36,16 @@ def test_a_valley_is_where_the_density_falls_below_half_the_lower_peak(
     counts: tuple[int, int], bandwidth: float
 ) -> None:
     """Two tiers farther and farther from each other: none at first, then one, as the formula says; both happen."""
-    found = []
+    result = []
     for apart in range(8, 40):
         tiers = ((0, counts[0]), (apart, counts[1]))
         seen = [density(step, tiers, bandwidth) for step in range(apart + 1)]
         deep = [k for k, low in enumerate(seen) if low < 0.5 * min(max(seen[: k + 1]), max(seen[k:]))]
         valley = NEAR * math.exp(0.01 * min(deep, key=lambda k: seen[k])) if deep else 0.0
         assert innermost_tier_us(at(*tiers), bandwidth) == pytest.approx(valley, rel=1e-9)
-        found.append(bool(deep))
-    assert found == sorted(found)
-    assert set(found) == {False, True}
+        result.append(bool(deep))
+    assert result == sorted(result)
+    assert set(result) == {False, True}
 
 
 @pytest.mark.parametrize(("few", "stands_out"), [(9, False), (10, True)])

@@ -30,15 +30,15 @@ def until(calls: int) -> ProgressCallback:
 def alike(rtt_us: Matrix) -> Fabric:
     """Nothing is known but the round trips; no group shares anything."""
     n = len(rtt_us)
-    rates, one = np.full(n, 10.0), np.array([np.inf])
+    rates, item = np.full(n, 10.0), np.array([np.inf])
     names = tuple(f"h{k}" for k in range(n))
-    return Fabric(names, rtt_us, None, rates, rates, np.zeros(n, dtype=np.intp), one, one, "measured")
+    return Fabric(names, rtt_us, None, rates, rates, np.zeros(n, dtype=np.intp), item, item, "measured")
 
 
 def tied(n: int, seed: int, ties: bool) -> Fabric:
     """Random round trips and rates; small whole numbers for ties, rates of pairs for odd seeds."""
-    found = fabric(n, seed, pairs=seed % 2 == 1)
-    return dataclasses.replace(found, rtt_us=random_costs(n, seed, 1, 5)) if ties else found
+    result = fabric(n, seed, pairs=seed % 2 == 1)
+    return dataclasses.replace(result, rtt_us=random_costs(n, seed, 1, 5)) if ties else result
 
 
 def pattern_of(algo: str, n: int, seed: int = 1) -> Pattern:
@@ -47,13 +47,13 @@ def pattern_of(algo: str, n: int, seed: int = 1) -> Pattern:
 
 def neighbours(order: Tour, units: Sequence[Sequence[int]]) -> list[Tour]:
     """All orders that exchanging the contents of units makes."""
-    found = []
+    result = []
     for contents in itertools.permutations(units):
         changed = order.copy()
         for unit, content in zip(units, contents, strict=True):
             changed[list(unit)] = order[list(content)]
-        found.append(changed)
-    return found
+        result.append(changed)
+    return result
 
 
 def given_order(slots: Sequence[int], seed: int) -> Tour:

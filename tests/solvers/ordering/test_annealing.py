@@ -21,50 +21,50 @@ from tests.solvers.synthetic import Tour, racks
 ALGO = "halving-doubling"
 
 
-def annealer_of(found: Fabric, n: int) -> tuple[Annealer, Moves]:
+def annealer_of(result: Fabric, n: int) -> tuple[Annealer, Moves]:
     moves = moves_of(
-        FeasibleOrders(np.arange(n), found.names, PlacementConstraints()).exchange_classes(np.arange(n)), n
+        FeasibleOrders(np.arange(n), result.names, PlacementConstraints()).exchange_classes(np.arange(n)), n
     )
     assert moves is not None
-    return Annealer(pattern_for(ALGO, n, Options()), found, 1e6, "latency"), moves
+    return Annealer(pattern_for(ALGO, n, Options()), result, 1e6, "latency"), moves
 
 
-def search_with_progress(starts: list[Tour], found: Fabric, most: int) -> tuple[AnnealingResult, list[SearchProgress]]:
-    told: list[SearchProgress] = []
+def search_with_progress(starts: list[Tour], result: Fabric, most: int) -> tuple[AnnealingResult, list[SearchProgress]]:
+    messages: list[SearchProgress] = []
 
     def watch(progress: SearchProgress) -> bool:
-        told.append(progress)
+        messages.append(progress)
         return True
 
-    annealer, moves = annealer_of(found, len(starts[0]))
-    return annealer.search(starts, moves, 3, SearchBudget(most, watch)), told
+    annealer, moves = annealer_of(result, len(starts[0]))
+    return annealer.search(starts, moves, 3, SearchBudget(most, watch)), messages
 
 
 def test_just_so_many_moves_are_tried_as_are_allowed() -> None:
     """Two at a time, and the last one alone."""
-    found = fabric(6, 2)
+    results = fabric(6, 2)
     for most in (0, 1, 2, 1001, 40_003):
-        result, told = search_with_progress([np.arange(6)], found, most)
+        result, messages = search_with_progress([np.arange(6)], results, most)
         assert result.moves == most
-        counts = [one.moves for one in told]
+        counts = [item.moves for item in messages]
         assert counts == sorted(counts)
-        assert not told or (counts[0] == 0 and counts[-1] == most)
+        assert not messages or (counts[0] == 0 and counts[-1] == most)
 
 
 def test_progress_reports_the_best_cost_so_far() -> None:
-    found = fabric(12, 4)
-    result, told = search_with_progress([np.arange(12), np.random.default_rng(1).permutation(12)], found, 100_000)
-    annealer, _ = annealer_of(found, 12)
-    costs = [one.cost for one in told]
+    results = fabric(12, 4)
+    result, messages = search_with_progress([np.arange(12), np.random.default_rng(1).permutation(12)], results, 100_000)
+    annealer, _ = annealer_of(results, 12)
+    costs = [item.cost for item in messages]
     assert costs == sorted(costs, reverse=True)
-    assert costs[0] == min(annealer.cost_of(one) for one in (np.arange(12), np.random.default_rng(1).permutation(12)))
+    assert costs[0] == min(annealer.cost_of(item) for item in (np.arange(12), np.random.default_rng(1).permutation(12)))
     assert costs[-1] == pytest.approx(result.cost)
     assert result.cost == annealer.cost_of(result.order)
 
 
 def test_the_cheapest_start_is_kept_where_nothing_is_tried() -> None:
-    found = fabric(8, 4)
-    annealer, moves = annealer_of(found, 8)
+    results = fabric(8, 4)
+    annealer, moves = annealer_of(results, 8)
     starts = [np.random.default_rng(seed).permutation(8) for seed in range(5)]
     best = min(starts, key=annealer.cost_of)
     for most, exchanged in ((0, moves), (1000, None)):
@@ -73,15 +73,15 @@ def test_the_cheapest_start_is_kept_where_nothing_is_tried() -> None:
 
 
 def test_where_all_hosts_are_in_one_place_there_is_nothing_to_try() -> None:
-    found = dataclasses.replace(fabric(6), rtt_us=np.zeros((6, 6)))
-    annealer, moves = annealer_of(found, 6)
+    result = dataclasses.replace(fabric(6), rtt_us=np.zeros((6, 6)))
+    annealer, moves = annealer_of(result, 6)
     assert annealer.search([np.arange(6)], moves, 1, SearchBudget(5000)).moves == 0
 
 
 def test_it_ends_where_the_bound_is_met_and_not_before() -> None:
     """A cost that is by a billionth above the bound is the bound's, but for rounding."""
-    found = fabric(6, 2)
-    annealer, moves = annealer_of(found, 6)
+    result = fabric(6, 2)
+    annealer, moves = annealer_of(result, 6)
     best = min(annealer.cost_of(np.array(order)) for order in itertools.permutations(range(6)))
     dear = max((np.array(order) for order in itertools.permutations(range(6))), key=annealer.cost_of)
     met = annealer.search([dear], moves, 3, SearchBudget(10**7), best)
@@ -101,11 +101,11 @@ def test_a_run_ends_when_it_is_told() -> None:
 
 def test_units_of_time_play_no_part() -> None:
     """Everything takes a thousand and twenty-four times as long: the same order."""
-    found = fabric(9, 5)
-    slower = dataclasses.replace(found, rtt_us=found.rtt_us * 1024)
+    result = fabric(9, 5)
+    slower = dataclasses.replace(result, rtt_us=result.rtt_us * 1024)
     results = []
-    for one in (found, slower):
-        annealer, moves = annealer_of(one, 9)
+    for item in (result, slower):
+        annealer, moves = annealer_of(item, 9)
         results.append(annealer.search([np.arange(9)], moves, 4, SearchBudget(3000)))
     assert results[0].order.tolist() == results[1].order.tolist()
     assert results[1].cost == pytest.approx(1024 * results[0].cost, rel=1e-12)
@@ -131,14 +131,14 @@ def test_units_of_time_play_no_part() -> None:
 def test_cost_kept_up_by_moves_is_the_price(algo: str, model: str, slots: int) -> None:
     """After thousands of moves, blocks too, in the compiled loops of all three kinds; orders keep the wishes."""
     n = 16 // slots
-    found, order = fabric(n, 8), np.repeat(np.random.default_rng(8).permutation(n), slots)
-    annealer = Annealer(pattern_for(algo, len(order), Options()), found, 1e6, model)
+    results, order = fabric(n, 8), np.repeat(np.random.default_rng(8).permutation(n), slots)
+    annealer = Annealer(pattern_for(algo, len(order), Options()), results, 1e6, model)
     for wishes in (
         PlacementConstraints(),
         PlacementConstraints({3: 6}),
         PlacementConstraints({}, [list(range(k, n, 4)) for k in range(4)]),
     ):
-        seats = FeasibleOrders(order, found.names, wishes)
+        seats = FeasibleOrders(order, results.names, wishes)
         start = seats.materialise(seats.hosts)
         moves = moves_of(seats.exchange_classes(start), len(order))
         assert moves is not None
@@ -156,9 +156,9 @@ def test_cost_kept_up_by_moves_is_the_price(algo: str, model: str, slots: int) -
 def test_annealing_finds_the_best_of_few(algo: str, model: str) -> None:
     """What the search of so few leaves to trying every order."""
     n = 6
-    found = fabric(n, 7)
-    order, annealer = np.arange(n), Annealer(pattern_for(algo, n, Options()), found, 1e6, model)
-    moves = moves_of(FeasibleOrders(order, found.names, PlacementConstraints()).exchange_classes(order), n)
+    results = fabric(n, 7)
+    order, annealer = np.arange(n), Annealer(pattern_for(algo, n, Options()), results, 1e6, model)
+    moves = moves_of(FeasibleOrders(order, results.names, PlacementConstraints()).exchange_classes(order), n)
     result = annealer.search([order], moves, 3, SearchBudget(60_000))
     best = min(annealer.cost_of(np.array(other)) for other in itertools.permutations(range(n)))
     assert result.cost == pytest.approx(best)
@@ -167,10 +167,10 @@ def test_annealing_finds_the_best_of_few(algo: str, model: str) -> None:
 @pytest.mark.parametrize("algo", ["tree", "double-binary-tree", "nccl-tree"])
 def test_annealed_chains_rarely_leave_racks(algo: str) -> None:
     """Sixteen racks of eight: far below what is dealt at random, where nearly every hop leaves a rack."""
-    found = alike(racks([8] * 16, 1, near=1.0, far=100.0)[0])
-    annealer = Annealer(pattern_for(algo, 128, Options()), found, 1e6, "latency")
+    result = alike(racks([8] * 16, 1, near=1.0, far=100.0)[0])
+    annealer = Annealer(pattern_for(algo, 128, Options()), result, 1e6, "latency")
     moves = moves_of(
-        FeasibleOrders(np.arange(128), found.names, PlacementConstraints()).exchange_classes(np.arange(128)), 128
+        FeasibleOrders(np.arange(128), result.names, PlacementConstraints()).exchange_classes(np.arange(128)), 128
     )
     assert moves is not None
     _, cost, _ = annealer.run(np.arange(128), moves, 600_000, CoolingSchedule(10.0, 1.0), 5)

@@ -28,7 +28,7 @@ def stays_connected(cost: Matrix, threshold: float) -> bool:
 def test_it_is_the_least_at_which_no_host_is_needed_by_the_others(n: int, seed: int, high: int) -> None:
     cost = random_costs(n, seed, high=high)
     lengths = np.unique(cost[np.triu_indices(n, 1)])
-    assert two_connected_threshold(cost) == next(one for one in lengths.tolist() if stays_connected(cost, one))
+    assert two_connected_threshold(cost) == next(item for item in lengths.tolist() if stays_connected(cost, item))
 
 
 @settings(max_examples=30)

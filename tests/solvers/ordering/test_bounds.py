@@ -27,12 +27,12 @@ def component_sizes(rtt: Matrix, within: float) -> list[int]:
     """Of the hosts, with only pairs within a threshold joined."""
     left, sizes = set(range(len(rtt))), []
     while left:
-        found = [left.pop()]
-        for host in found:
+        result = [left.pop()]
+        for host in result:
             near = {other for other in left if rtt[host, other] <= within}
             left -= near
-            found += near
-        sizes.append(len(found))
+            result += near
+        sizes.append(len(result))
     return sizes
 
 
@@ -98,9 +98,9 @@ def test_bound_of_identical_hosts_is_the_cost(model: str) -> None:
     """Also where ranks idle in some rounds, and where pairs are slower than their hosts."""
     for algo, n in (("halving-doubling", 8), ("bcube", 8), ("bml", 4), ("tree", 7), ("double-binary-tree", 8)):
         for pair_gbps in (None, np.full((n, n), 4.0)):
-            found = dataclasses.replace(alike(100.0 * ~np.eye(n, dtype=bool)), pair_gbps=pair_gbps)
-            pattern, price = pattern_for(algo, n, Options()), pricing_for(algo, n, Options(), found, 1e6, model)
-            assert pattern_bound(pattern, found, 1e6, model, np.arange(n)) == pytest.approx(price(np.arange(n)))
+            result = dataclasses.replace(alike(100.0 * ~np.eye(n, dtype=bool)), pair_gbps=pair_gbps)
+            pattern, price = pattern_for(algo, n, Options()), pricing_for(algo, n, Options(), result, 1e6, model)
+            assert pattern_bound(pattern, result, 1e6, model, np.arange(n)) == pytest.approx(price(np.arange(n)))
 
 
 def test_racks_that_blocks_fit_into_are_crossed_only_by_the_other_rounds() -> None:
@@ -124,20 +124,20 @@ def longest_hops(pattern: Pattern, rtt: Matrix) -> list[float]:
     """At least, of every round: where all ranks are busy the host worst off has its nearest ones as partners; else the
     busiest rank has a host that at best is the one with the nearest."""
     near = [sorted(row[k] for k in range(len(rtt)) if k != host) for host, row in enumerate(rtt.tolist())]
-    found = []
+    result = []
     for number in range(len(pattern.repeat)):
         many = partners(pattern, number)
         if min(many):
-            found.append(max(row[min(many) - 1] for row in near))
+            result.append(max(row[min(many) - 1] for row in near))
         else:
-            found.append(min(row[max(many) - 1] for row in near) if max(many) else 0.0)
-    return found
+            result.append(min(row[max(many) - 1] for row in near) if max(many) else 0.0)
+    return result
 
 
 def busiest(pattern: Pattern, out: list[float], into: list[float]) -> list[float]:
     """At least, of every round, microseconds: the most that a rank moves at the fastest host's rate, the second most at
     the second fastest's and so on."""
-    found = []
+    result = []
     for number in range(len(pattern.repeat)):
         worst = 0.0
         for ends, rates in ((pattern.source, out), (pattern.target, into)):
@@ -146,13 +146,13 @@ def busiest(pattern: Pattern, out: list[float], into: list[float]) -> list[float
                 moved[rank] += share * SIZE * (when == number)
             slowest = [a / (b * BYTES_PER_US) for a, b in zip(sorted(moved), sorted(rates), strict=True)]
             worst = max(worst, *slowest)
-        found.append(worst)
-    return found
+        result.append(worst)
+    return result
 
 
-def some_of(found: Fabric, n: int, seed: int) -> list[int]:
+def some_of(result: Fabric, n: int, seed: int) -> list[int]:
     """Hosts that have ranks, of more that do not."""
-    hosts: list[int] = np.random.default_rng(seed).permutation(len(found.names))[:n].tolist()
+    hosts: list[int] = np.random.default_rng(seed).permutation(len(result.names))[:n].tolist()
     return hosts
 
 
@@ -173,20 +173,20 @@ def test_rounds_take_half_a_round_trip_and_what_the_busiest_host_moves(algo: str
     """Only the hosts that have ranks count, and of a pair's rate each way the best that a host has with one of them.
     Six ranks fold first: some of them idle."""
     for n, seed in ((8, 1), (4 if algo in ("bcube", "bml") else 6, 2), (16, 3)):
-        found = fabric(n + 3, seed, pairs=pairs)
-        hosts = some_of(found, n, seed)
+        result = fabric(n + 3, seed, pairs=pairs)
+        hosts = some_of(result, n, seed)
         pattern = pattern_for(algo, n, Options(groups=[list(range(3)), list(range(3, n))]))
-        out, into = found.host_out_gbps[hosts].tolist(), found.host_in_gbps[hosts].tolist()
-        if model == "alpha-beta" and found.pair_gbps is not None:
-            out = [max(found.pair_gbps[a, b] for b in hosts if b != a) for a in hosts]
-            into = [max(found.pair_gbps[b, a] for b in hosts if b != a) for a in hosts]
-        rtt = found.rtt_us[np.ix_(hosts, hosts)]
+        out, into = result.host_out_gbps[hosts].tolist(), result.host_in_gbps[hosts].tolist()
+        if model == "alpha-beta" and result.pair_gbps is not None:
+            out = [max(result.pair_gbps[a, b] for b in hosts if b != a) for a in hosts]
+            into = [max(result.pair_gbps[b, a] for b in hosts if b != a) for a in hosts]
+        rtt = result.rtt_us[np.ix_(hosts, hosts)]
         rounds = zip(pattern.repeat.tolist(), longest_hops(pattern, rtt), busiest(pattern, out, into), strict=True)
         expected = sum(often * (hop / 2 + busy) for often, hop, busy in rounds)
         if model == "latency":  # the way there, and nothing but round trips
             hops = longest_hops(pattern, rtt)
             expected = sum(often * hop for often, hop in zip(pattern.reduce_repeat.tolist(), hops, strict=True))
-        assert pattern_bound(pattern, found, SIZE, model, np.array(hosts)) == pytest.approx(expected, rel=1e-12)
+        assert pattern_bound(pattern, result, SIZE, model, np.array(hosts)) == pytest.approx(expected, rel=1e-12)
 
 
 def deepest(algo: str, ranks: int) -> int:
@@ -204,30 +204,30 @@ def test_a_chain_takes_as_many_of_the_nearest_hops_as_it_is_deep_or_one_long_one
     for n in (2, 3, 5, 7, 12):
         pattern = pattern_for(algo, n, Options())
         apart = 10.0 * ~np.eye(n, dtype=bool)
-        found = dataclasses.replace(fabric(n), rtt_us=apart)
-        assert pattern_bound(pattern, found, SIZE, "latency", np.arange(n)) == 10.0 * deepest(algo, n)
+        result = dataclasses.replace(fabric(n), rtt_us=apart)
+        assert pattern_bound(pattern, result, SIZE, "latency", np.arange(n)) == 10.0 * deepest(algo, n)
         # One pair is near: what is sure is as many hops of that length, or a round's longest one.
         apart[0, 1] = apart[1, 0] = 1.0
         longest = max(longest_hops(pattern, apart))
-        bound = pattern_bound(pattern, found, SIZE, "latency", np.arange(n))
+        bound = pattern_bound(pattern, result, SIZE, "latency", np.arange(n))
         assert bound == max(longest, deepest(algo, n) * 1.0)
 
 
 @pytest.mark.parametrize("algo", ["halving-doubling", "2lha", "tree"])
 def test_what_stands_for_a_host_with_itself_does_not_count(algo: str) -> None:
-    found = fabric(8, 1, pairs=True)
+    result = fabric(8, 1, pairs=True)
     pattern = pattern_for(algo, 8, Options(groups=[list(range(3)), list(range(3, 8))]))
-    bound = pattern_bound(pattern, found, SIZE, "alpha-beta", np.arange(8))
+    bound = pattern_bound(pattern, result, SIZE, "alpha-beta", np.arange(8))
     for itself in (math.nan, 0.0, math.inf, 3.0):
-        assert found.pair_gbps is not None
-        np.fill_diagonal(found.pair_gbps, itself)
-        assert pattern_bound(pattern, found, SIZE, "alpha-beta", np.arange(8)) == bound > 0
+        assert result.pair_gbps is not None
+        np.fill_diagonal(result.pair_gbps, itself)
+        assert pattern_bound(pattern, result, SIZE, "alpha-beta", np.arange(8)) == bound > 0
 
 
 def test_a_pair_whose_rate_is_not_known_may_be_fast() -> None:
     """What is sure is what the round trips take, and the hosts all of whose rates are known."""
-    found = fabric(4, 1, pairs=True)
-    unknown = dataclasses.replace(found, pair_gbps=np.full((4, 4), np.nan))
+    result = fabric(4, 1, pairs=True)
+    unknown = dataclasses.replace(result, pair_gbps=np.full((4, 4), np.nan))
     pattern = pattern_for("halving-doubling", 4, Options())
     bound = pattern_bound(pattern, unknown, SIZE, "alpha-beta", np.arange(4))
     assert bound == pytest.approx(pattern_bound(pattern, unknown, 0.0, "alpha-beta", np.arange(4)))

@@ -34,9 +34,9 @@ def test_followed_changes_are_what_is_found_afresh(algo: str, wide: float) -> No
     evaluate_chain(order, chain, state)
     for _ in range(200):
         ranks = rng.choice(n, int(rng.integers(2, 6)), replace=False)
-        before, kept = order.copy(), smooth.copy()
+        before, remaining = order.copy(), smooth.copy()
         order[ranks] = order[np.roll(ranks, 1)]
-        found = update_chain(Walk(order, order, ranks, order, order), len(ranks), chain, state)
+        result = update_chain(Walk(order, order, ranks, order, order), len(ranks), chain, state)
         longest = evaluate_chain(order, chain, fresh)
         assert longest == pytest.approx(annealed_price(algo, n, order), rel=1e-9)
         assert smooth.tolist() == fresh.smooth.tolist()
@@ -44,7 +44,7 @@ def test_followed_changes_are_what_is_found_afresh(algo: str, wide: float) -> No
         if wide < 1:
             assert smooth[chain.last].max() == pytest.approx(longest)
         if rng.random() < 0.5:
-            for k in range(found - 1, -1, -1):
+            for k in range(result - 1, -1, -1):
                 smooth[state.changed[k]] = state.previous[k]
             order = before
-            assert smooth.tolist() == kept.tolist()
+            assert smooth.tolist() == remaining.tolist()

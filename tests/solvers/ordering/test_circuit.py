@@ -50,12 +50,12 @@ def test_the_proven_ring_is_the_cheapest_of_all(n: int, seed: int, high: int, di
     rng = np.random.default_rng(seed)
     cost = rng.integers(0, high, (n, n)).astype(float) if directed else random_costs(n, seed, 0, high)
     start = rng.permutation(n)
-    found = solve_circuit(cost, start, CircuitLimits(), bottleneck)
-    assert sorted(found.order.tolist()) == list(range(n))
-    assert found.optimal
-    assert found.cost == price(cost, found.order, bottleneck)
-    assert found.cost == cheapest(cost, bottleneck)
-    assert found.cost * (1 - 1e-6) <= found.lower_bound <= found.cost
+    result = solve_circuit(cost, start, CircuitLimits(), bottleneck)
+    assert sorted(result.order.tolist()) == list(range(n))
+    assert result.optimal
+    assert result.cost == price(cost, result.order, bottleneck)
+    assert result.cost == cheapest(cost, bottleneck)
+    assert result.cost * (1 - 1e-6) <= result.lower_bound <= result.cost
 
 
 @settings(max_examples=25)
@@ -67,12 +67,12 @@ def test_bounds_hold_for_costs_that_are_not_whole_and_however_little_is_tried(
     cost = cost if directed else np.maximum(cost, cost.T)
     start, best = np.arange(n), cheapest(cost, bottleneck)
     for deterministic_s in (1e-9, 10.0):
-        found = solve_circuit(cost, start, CircuitLimits(deterministic_s), bottleneck)
-        assert found.lower_bound <= best * (1 + 1e-12)
-        assert best <= found.cost * (1 + 1e-12)
-        assert found.cost <= price(cost, start, bottleneck)
-        assert not found.optimal or found.cost <= best * (1 + 1e-5)
-    assert found.optimal
+        result = solve_circuit(cost, start, CircuitLimits(deterministic_s), bottleneck)
+        assert result.lower_bound <= best * (1 + 1e-12)
+        assert best <= result.cost * (1 + 1e-12)
+        assert result.cost <= price(cost, start, bottleneck)
+        assert not result.optimal or result.cost <= best * (1 + 1e-5)
+    assert result.optimal
 
 
 def test_a_one_way_ring_is_taken_in_its_direction() -> None:
@@ -81,22 +81,22 @@ def test_a_one_way_ring_is_taken_in_its_direction() -> None:
     cost = np.full((n, n), 50.0)
     cost[np.arange(n), (np.arange(n) + 1) % n] = 1.0
     for bottleneck, best in ((False, 6.0), (True, 1.0)):
-        found = solve_circuit(cost, np.arange(n)[::-1].copy(), CircuitLimits(), bottleneck)
-        assert np.roll(found.order, -int(np.flatnonzero(found.order == 0)[0])).tolist() == list(range(n))
-        assert found.cost == best == found.lower_bound
+        result = solve_circuit(cost, np.arange(n)[::-1].copy(), CircuitLimits(), bottleneck)
+        assert np.roll(result.order, -int(np.flatnonzero(result.order == 0)[0])).tolist() == list(range(n))
+        assert result.cost == best == result.lower_bound
 
 
 @pytest.mark.parametrize("n", [24, 40])
 def test_rings_of_tiers_are_proven(n: int) -> None:
     cost = tiers(n, n)
     start = nearest_first(cost)
-    found = solve_circuit(cost, start, CircuitLimits(20.0))
-    assert found.optimal
-    assert found.cost == pytest.approx(ring_cost(cost, found.order))
-    assert found.cost < ring_cost(cost, start)
+    result = solve_circuit(cost, start, CircuitLimits(20.0))
+    assert result.optimal
+    assert result.cost == pytest.approx(ring_cost(cost, result.order))
+    assert result.cost < ring_cost(cost, start)
     longest = solve_circuit(cost, start, CircuitLimits(20.0), bottleneck=True)
     assert longest.optimal
-    assert longest.cost <= price(cost, found.order, True)
+    assert longest.cost <= price(cost, result.order, True)
 
 
 def test_where_the_way_matters_each_host_has_to_reach_each() -> None:
@@ -128,13 +128,13 @@ def test_a_longest_hop_is_kept_to_and_the_proof_is_of_such_rings(n: int, seed: i
     cost = cost if directed else np.maximum(cost, cost.T)
     start = solve_circuit(cost, np.arange(n), CircuitLimits(), bottleneck=True).order if near else np.arange(n)
     longest = price(cost, start, True)
-    found = solve_circuit(cost, start, CircuitLimits(), longest=longest)
+    result = solve_circuit(cost, start, CircuitLimits(), longest=longest)
     rings = [np.array((0, *rest)) for rest in itertools.permutations(range(1, n))]
     best = min(price(cost, ring, False) for ring in rings if price(cost, ring, True) <= longest)
-    assert found.optimal
-    assert price(cost, found.order, True) <= longest
-    assert found.cost == best
-    assert best * (1 - 1e-6) <= found.lower_bound <= best
+    assert result.optimal
+    assert price(cost, result.order, True) <= longest
+    assert result.cost == best
+    assert best * (1 - 1e-6) <= result.lower_bound <= best
 
 
 def test_a_longest_hop_costs_the_sum_something() -> None:
@@ -162,12 +162,12 @@ def test_hosts_kept_together_by_a_constant_are_ordered_as_well_as_without_it(tim
     constant = times * float(cost.sum()) / (n * (n - 1))
     round_it = np.argsort(shuffled)
     start = nearest_first(cost + constant * apart) if near else np.arange(n)
-    found = solve_circuit(cost + constant * apart, start, CircuitLimits(20.0))
-    assert found.optimal
-    assert apart[found.order, np.roll(found.order, -1)].sum() == 8
-    assert ring_cost(cost, found.order) == pytest.approx(ring_cost(cost, round_it), rel=1e-9)
+    result = solve_circuit(cost + constant * apart, start, CircuitLimits(20.0))
+    assert result.optimal
+    assert apart[result.order, np.roll(result.order, -1)].sum() == 8
+    assert ring_cost(cost, result.order) == pytest.approx(ring_cost(cost, round_it), rel=1e-9)
     # What rounding takes from the bound is small even beside the sum without the constants.
-    assert found.lower_bound - 8 * constant == pytest.approx(ring_cost(cost, round_it), rel=1e-5)
+    assert result.lower_bound - 8 * constant == pytest.approx(ring_cost(cost, round_it), rel=1e-5)
 
 
 def test_the_same_effort_gives_the_same_answer() -> None:
@@ -175,16 +175,16 @@ def test_the_same_effort_gives_the_same_answer() -> None:
     start = np.random.default_rng(0).permutation(40)
 
     def answer(seed: int) -> tuple[list[int], float, float, bool]:
-        found: CircuitSolution = solve_circuit(cost, start, CircuitLimits(0.05, seed))
-        return found.order.tolist(), found.cost, found.lower_bound, found.optimal
+        result: CircuitSolution = solve_circuit(cost, start, CircuitLimits(0.05, seed))
+        return result.order.tolist(), result.cost, result.lower_bound, result.optimal
 
     assert answer(1) == answer(1)
 
 
 def test_a_time_limit_ends_it_with_what_there_is() -> None:
     cost = tiers(32, 4)
-    found = solve_circuit(cost, np.arange(32), CircuitLimits(time_limit_s=1.0))
-    assert found.lower_bound <= found.cost <= ring_cost(cost, np.arange(32))
+    result = solve_circuit(cost, np.arange(32), CircuitLimits(time_limit_s=1.0))
+    assert result.lower_bound <= result.cost <= ring_cost(cost, np.arange(32))
 
 
 @pytest.mark.parametrize("bottleneck", [False, True])
@@ -193,18 +193,18 @@ def test_smallest_rings_are_proven_without_a_search(bottleneck: bool) -> None:
     is cheaper than nothing."""
     for n in (1, 2, 3):
         cost, order = random_costs(n, 4, 5), np.arange(n)[::-1].copy()
-        found = solve_circuit(cost, order, CircuitLimits(1e-9), bottleneck)
+        result = solve_circuit(cost, order, CircuitLimits(1e-9), bottleneck)
         paid = price(cost, order, bottleneck)
-        assert (found.order.tolist(), found.cost, found.lower_bound) == (order.tolist(), paid, paid)
-        assert found.optimal
+        assert (result.order.tolist(), result.cost, result.lower_bound) == (order.tolist(), paid, paid)
+        assert result.optimal
     one_way = np.array([[0.0, 9.0, 1.0], [1.0, 0.0, 9.0], [9.0, 1.0, 0.0]])
-    found = solve_circuit(one_way, np.array([0, 1, 2]), CircuitLimits(), bottleneck)
-    assert np.roll(found.order, -int(np.flatnonzero(found.order == 0)[0])).tolist() == [0, 2, 1]
-    assert found.cost == found.lower_bound == (1.0 if bottleneck else 3.0)
+    result = solve_circuit(one_way, np.array([0, 1, 2]), CircuitLimits(), bottleneck)
+    assert np.roll(result.order, -int(np.flatnonzero(result.order == 0)[0])).tolist() == [0, 2, 1]
+    assert result.cost == result.lower_bound == (1.0 if bottleneck else 3.0)
     free = np.full((5, 5), 7.0)
     free[np.arange(5), (np.arange(5) + 1) % 5] = 0.0
-    found = solve_circuit(free, np.arange(5), CircuitLimits(1e-9), bottleneck)
-    assert (found.order.tolist(), found.cost, found.lower_bound, found.optimal) == (list(range(5)), 0.0, 0.0, True)
+    result = solve_circuit(free, np.arange(5), CircuitLimits(1e-9), bottleneck)
+    assert (result.order.tolist(), result.cost, result.lower_bound, result.optimal) == (list(range(5)), 0.0, 0.0, True)
 
 
 @pytest.mark.parametrize("bottleneck", [False, True])
@@ -213,9 +213,9 @@ def test_what_a_host_costs_to_itself_plays_no_part(bottleneck: bool) -> None:
     plain = solve_circuit(cost, np.arange(6), CircuitLimits(), bottleneck)
     for diagonal in (1e9, np.nan, np.inf):
         np.fill_diagonal(cost, diagonal)
-        found = solve_circuit(cost, np.arange(6), CircuitLimits(), bottleneck)
-        assert (found.cost, found.optimal) == (plain.cost, True)
-        assert found.lower_bound == pytest.approx(plain.cost, rel=1e-6)
+        result = solve_circuit(cost, np.arange(6), CircuitLimits(), bottleneck)
+        assert (result.cost, result.optimal) == (plain.cost, True)
+        assert result.lower_bound == pytest.approx(plain.cost, rel=1e-6)
 
 
 @pytest.mark.parametrize("times", [1e-6, 1e9])
@@ -229,10 +229,10 @@ def test_a_start_a_million_times_as_dear_is_no_worse_a_start(times: float) -> No
     for a, b in zip(best.tolist(), np.roll(best, -1).tolist(), strict=True):
         far[a, b] = far[b, a] = cost[a, b]
     start = next(ring for ring in rings if price(far, ring, False) > 6e6)
-    found = solve_circuit(far * times, start, CircuitLimits())
-    assert found.optimal
-    assert found.cost == pytest.approx(price(cost, best, False) * times)
-    assert found.cost * (1 - 1e-6) <= found.lower_bound <= found.cost
+    result = solve_circuit(far * times, start, CircuitLimits())
+    assert result.optimal
+    assert result.cost == pytest.approx(price(cost, best, False) * times)
+    assert result.cost * (1 - 1e-6) <= result.lower_bound <= result.cost
 
 
 def test_bad_input_is_refused() -> None:

@@ -61,18 +61,18 @@ def test_the_best_of_all_that_are_allowed_is_found(algo: str, model: str) -> Non
     for k, (slots, wishes) in enumerate([*EVEN, *SLOTS]):
         if (k + len(algo) + len(model)) % 2:  # every algorithm under every model with half of the wishes
             continue
-        found, given = fabric(len(slots), k), given_order(slots, k)
-        price = pricing_for(algo, len(given), Options(), found, SIZE, model)
+        results, values = fabric(len(slots), k), given_order(slots, k)
+        price = pricing_for(algo, len(values), Options(), results, SIZE, model)
         prices = {order.tobytes(): price(order) for order in allowed_orders(slots, wishes)}
         best = min(prices.values())
         result = search(
-            OrderingProblem(found, given, algo, Options(), SIZE, model, constraints=wishes), k, SearchBudget(MOVES)
+            OrderingProblem(results, values, algo, Options(), SIZE, model, constraints=wishes), k, SearchBudget(MOVES)
         )
         assert result.order.tobytes() in prices
         assert result.cost == pytest.approx(price(result.order), rel=1e-9)
-        assert result.baseline_cost == price(given)
+        assert result.baseline_cost == price(values)
         assert result.lower_bound is None or result.lower_bound <= best * (1 + 1e-12)
-        if given.tobytes() in prices:
+        if values.tobytes() in prices:
             assert result.cost <= result.baseline_cost
         if algo not in MIXED:  # these take the best ring as it can be turned
             assert result.cost == pytest.approx(best)
@@ -93,17 +93,17 @@ def test_the_best_of_all_that_are_allowed_is_found(algo: str, model: str) -> Non
 def test_uneven_hosts_and_groups_keep_together_too(algo: str, model: str) -> None:
     """Not all of these orders are searched: which ranks make a host or a group hardly changes."""
     for k, (slots, wishes) in enumerate(UNEVEN):
-        found, given = fabric(len(slots), k), given_order(slots, k)
-        price = pricing_for(algo, len(given), Options(), found, SIZE, model)
+        results, values = fabric(len(slots), k), given_order(slots, k)
+        price = pricing_for(algo, len(values), Options(), results, SIZE, model)
         best = min(price(order) for order in allowed_orders(slots, wishes))
         result = search(
-            OrderingProblem(found, given, algo, Options(), SIZE, model, constraints=wishes), k, SearchBudget(5000)
+            OrderingProblem(results, values, algo, Options(), SIZE, model, constraints=wishes), k, SearchBudget(5000)
         )
         assert is_allowed(result.order, slots, wishes)
         assert result.cost == pytest.approx(price(result.order), rel=1e-9)
         assert best <= result.cost * (1 + 1e-9)
         assert result.lower_bound is None or result.lower_bound <= best * (1 + 1e-12)
-        if is_allowed(given, slots, wishes):
+        if is_allowed(values, slots, wishes):
             assert result.cost <= result.baseline_cost
         if algo in RINGS and model == "latency" and not wishes.pinned_ranks:
             assert result.cost == pytest.approx(best)
@@ -112,8 +112,8 @@ def test_uneven_hosts_and_groups_keep_together_too(algo: str, model: str) -> Non
 def test_the_shortest_longest_hop_under_wishes() -> None:
     """A ring can be turned to one pin; more is refused."""
     for slots, wishes in (*EVEN, *SLOTS, *UNEVEN):
-        found, given = fabric(len(slots), 5), given_order(slots, 5)
-        task = OrderingProblem(found, given, "ring", Options(), SIZE, "latency", "bottleneck", wishes)
+        results, values = fabric(len(slots), 5), given_order(slots, 5)
+        task = OrderingProblem(results, values, "ring", Options(), SIZE, "latency", "bottleneck", wishes)
         even = len(set(slots)) == 1
         apart = wishes.host_groups is not None and len(wishes.host_groups) > 1
         if len(slots) > 1 and (
@@ -124,8 +124,8 @@ def test_the_shortest_longest_hop_under_wishes() -> None:
             continue
         result = search(task, 1, SearchBudget(MOVES))
         assert is_allowed(result.order, slots, wishes)
-        best = min(longest_hop(found.rtt_us, order) for order in allowed_orders(slots, wishes))
-        assert result.cost == longest_hop(found.rtt_us, result.order) == best
+        best = min(longest_hop(results.rtt_us, order) for order in allowed_orders(slots, wishes))
+        assert result.cost == longest_hop(results.rtt_us, result.order) == best
         assert result.lower_bound is None or result.lower_bound <= best
 
 
@@ -155,9 +155,9 @@ def test_a_ring_of_many_groups_enters_each_once() -> None:
     rtt, _ = racks([15] * 4, 3)
     groups = [list(range(k, k + 5)) for k in range(0, 60, 5)]
     for slots in ([1] * 60, [1 + k % 3 for k in range(60)]):
-        given = np.repeat(np.arange(60), slots)
+        values = np.repeat(np.arange(60), slots)
         task = OrderingProblem(
-            alike(rtt), given, "ring", Options(), SIZE, "latency", constraints=PlacementConstraints({}, groups)
+            alike(rtt), values, "ring", Options(), SIZE, "latency", constraints=PlacementConstraints({}, groups)
         )
         result = search(task, 1, SearchBudget(20_000))
         assert is_allowed(result.order, slots, task.constraints)

@@ -53,14 +53,14 @@ def uneven_wishes(draw: st.DrawFn) -> tuple[list[int], PlacementConstraints]:
 
 def exchanged(seats: FeasibleOrders, order: Tour, seed: int) -> list[Tour]:
     """Orders that exchanges of units, one after the other, make."""
-    rng, found, classes = np.random.default_rng(seed), [], seats.exchange_classes(order)
+    rng, result, classes = np.random.default_rng(seed), [], seats.exchange_classes(order)
     for _ in range(_EXCHANGES if classes else 0):
         units = classes[int(rng.integers(len(classes)))].units
-        one, other = (units[k] for k in rng.choice(len(units), 2, replace=False))
+        item, other = (units[k] for k in rng.choice(len(units), 2, replace=False))
         order = order.copy()
-        order[one + other] = order[other + one]
-        found.append(order)
-    return found
+        order[item + other] = order[other + item]
+        result.append(order)
+    return result
 
 
 @settings(max_examples=60)
@@ -117,8 +117,8 @@ def test_what_may_be_exchanged() -> None:
     def firsts(slots: Sequence[int], wishes: PlacementConstraints) -> list[tuple[tuple[int, ...], int, bool]]:
         seats = made(slots, wishes)
         return [
-            (one.first_ranks, one.length, one.single_hosts)
-            for one in seats.exchange_classes(seats.materialise(seats.hosts))
+            (item.first_ranks, item.length, item.single_hosts)
+            for item in seats.exchange_classes(seats.materialise(seats.hosts))
         ]
 
     assert firsts([1] * 3, PlacementConstraints()) == [((0, 1, 2), 1, True)]

@@ -28,8 +28,8 @@ def test_slices_of_a_run_follow_each_other() -> None:
     stretches = [plan.part(k, 4) for k in range(4)]
     assert stretches[0].initial == 8.0
     assert stretches[-1].final == pytest.approx(0.5)
-    for one, following in itertools.pairwise(stretches):
-        assert following.initial == pytest.approx(one.final)
+    for item, following in itertools.pairwise(stretches):
+        assert following.initial == pytest.approx(item.final)
     assert stretches[0].final / stretches[0].initial == pytest.approx(stretches[3].final / stretches[3].initial)
 
 

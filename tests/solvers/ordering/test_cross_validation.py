@@ -60,27 +60,29 @@ def _judged(cloud: Cloud, algo: str, seed: int) -> tuple[ValidatedGain, float]:
     rng, n = np.random.default_rng(seed), len(cloud)
     fit, held_out = _halves(cloud, rng)
     fabric, order = _fabric(fit, cloud.rack_of), _greedy(fit)
-    said = cross_validate(CostModel(_patterns(algo, n), fabric, _SIZE, "latency"), order, np.arange(n), held_out, seed)
+    message = cross_validate(
+        CostModel(_patterns(algo, n), fabric, _SIZE, "latency"), order, np.arange(n), held_out, seed
+    )
     fresh = replace(fabric, rtt_us=symmetrised(cloud.halves(rng)[0]))
     price = pricing_for(algo, n, Options(), fresh, _SIZE, "latency")
-    return said, 1 - price(order) / price(np.arange(n))
+    return message, 1 - price(order) / price(np.arange(n))
 
 
 @pytest.mark.parametrize("algo", ["ring", "nccl"])
 def test_intervals_hold_the_gain_of_fresh_samples_as_often_as_they_say(algo: str) -> None:
-    found = [_judged(three_tier(16, seed), algo, seed) for seed in range(300)]
-    assert sum(said.low <= fresh <= said.high for said, fresh in found) >= 270
+    result = [_judged(three_tier(16, seed), algo, seed) for seed in range(300)]
+    assert sum(message.low <= fresh <= message.high for message, fresh in result) >= 270
     # Right for being wide would be no use.
-    assert np.mean([said.high - said.low for said, _ in found]) < 6 * np.std(
-        [fresh - said.gain for said, fresh in found]
+    assert np.mean([message.high - message.low for message, _ in result]) < 6 * np.std(
+        [fresh - message.gain for message, fresh in result]
     )
 
 
 def test_orders_of_alike_hosts_are_within_the_noise_whatever_was_predicted() -> None:
-    found = [_judged(alike(24, seed), "ring", seed)[0] for seed in range(100)]
-    assert sum(not said.is_significant for said in found) >= 95
-    assert np.mean([said.predicted for said in found]) > 0.05
-    assert abs(np.mean([said.gain for said in found])) < 0.01
+    result = [_judged(alike(24, seed), "ring", seed)[0] for seed in range(100)]
+    assert sum(not message.is_significant for message in result) >= 95
+    assert np.mean([message.predicted for message in result]) > 0.05
+    assert abs(np.mean([message.gain for message in result])) < 0.01
 
 
 @pytest.mark.parametrize(
@@ -103,11 +105,11 @@ def test_gains_are_those_of_the_prices(algo: str, model: str) -> None:
     fabric, order, given_order = _fabric(fit, cloud.rack_of), _by_rack(cloud), np.arange(n)
     options = Options(groups=[[0, 1, 2, 3], [4, 5, 6, 7]])
     patterns = [(weight, pattern_for(name, n, options)) for weight, name in parts_of(algo, _SIZE)]
-    said = cross_validate(CostModel(patterns, fabric, _SIZE, model), order, given_order, held_out, 0)
-    for rtt_us, gain in ((fit, said.predicted), (held_out, said.gain)):
+    message = cross_validate(CostModel(patterns, fabric, _SIZE, model), order, given_order, held_out, 0)
+    for rtt_us, gain in ((fit, message.predicted), (held_out, message.gain)):
         price = pricing_for(algo, n, options, replace(fabric, rtt_us=rtt_us), _SIZE, model)
         assert gain == pytest.approx(1 - price(order) / price(given_order), abs=1e-9)
-    assert said.low <= said.gain <= said.high
+    assert message.low <= message.gain <= message.high
 
 
 @settings(max_examples=30)
@@ -143,25 +145,31 @@ def _ring_said(cloud: Cloud, order: Order, before: Order, algo: str = "ring") ->
 def test_orders_that_cannot_differ_gain_nothing() -> None:
     """The given one itself, and any where everyone sends to everyone."""
     cloud = three_tier(12, 0)
-    said = _ring_said(cloud, np.arange(12), np.arange(12))
-    assert (said.gain, said.low, said.high, said.predicted, said.is_significant) == (0.0, 0.0, 0.0, 0.0, False)
-    said = _ring_said(cloud, _by_rack(cloud), np.arange(12), "flat")
-    assert (said.low, said.high) == (0.0, 0.0)
+    message = _ring_said(cloud, np.arange(12), np.arange(12))
+    assert (message.gain, message.low, message.high, message.predicted, message.is_significant) == (
+        0.0,
+        0.0,
+        0.0,
+        0.0,
+        False,
+    )
+    message = _ring_said(cloud, _by_rack(cloud), np.arange(12), "flat")
+    assert (message.low, message.high) == (0.0, 0.0)
 
 
 def test_without_noise_the_interval_is_the_gain() -> None:
     cloud = three_tier(20, 3, sample_sigma=0.0)
-    said = _ring_said(cloud, _by_rack(cloud), np.arange(20))
-    assert said.low == pytest.approx(said.gain)
-    assert said.high == pytest.approx(said.predicted)
-    assert said.gain > 0.1
+    message = _ring_said(cloud, _by_rack(cloud), np.arange(20))
+    assert message.low == pytest.approx(message.gain)
+    assert message.high == pytest.approx(message.predicted)
+    assert message.gain > 0.1
 
 
 def test_ranks_of_one_host_cost_nothing_between_them() -> None:
     cloud = three_tier(6, 1)
-    said = _ring_said(cloud, np.repeat(_by_rack(cloud), 2), np.repeat(np.arange(6), 2))
-    assert np.isfinite([said.low, said.gain, said.high]).all()
-    assert 6 <= said.pairs <= 12
+    message = _ring_said(cloud, np.repeat(_by_rack(cloud), 2), np.repeat(np.arange(6), 2))
+    assert np.isfinite([message.low, message.gain, message.high]).all()
+    assert 6 <= message.pairs <= 12
 
 
 def test_pairs_without_both_halves_are_as_fitted_and_not_counted() -> None:
@@ -176,9 +184,9 @@ def test_pairs_without_both_halves_are_as_fitted_and_not_counted() -> None:
     assert fit[1, 2] == cloud.rtt_us[1, 2]
     assert np.isnan(held_out[0, 1:]).all()
     fabric, order, given_order = _fabric(fit, cloud.rack_of), np.array([0, 2, 4, 6, 1, 3, 5, 7]), np.arange(n)
-    said = cross_validate(CostModel(_patterns("ring", n), fabric, _SIZE, "latency"), order, given_order, held_out, 0)
+    message = cross_validate(CostModel(_patterns("ring", n), fabric, _SIZE, "latency"), order, given_order, held_out, 0)
     used = {frozenset(pair) for ring in (order, given_order) for pair in zip(ring, np.roll(ring, -1), strict=True)}
-    assert said.pairs == sum(0 not in pair and pair != {1, 2} for pair in used)
+    assert message.pairs == sum(0 not in pair and pair != {1, 2} for pair in used)
 
 
 def test_an_order_of_which_no_pair_was_judged_is_within_the_noise() -> None:
@@ -188,12 +196,12 @@ def test_an_order_of_which_no_pair_was_judged_is_within_the_noise() -> None:
     for tour in (ring, order):
         held_out[tour, np.roll(tour, 1)] = held_out[np.roll(tour, 1), tour] = np.nan
     fit[order, np.roll(order, 1)] = fit[np.roll(order, 1), order] = 1.0
-    said = cross_validate(
+    message = cross_validate(
         CostModel(_patterns("ring", 8), _fabric(fit, cloud.rack_of), _SIZE, "latency"), order, ring, held_out, 0
     )
-    assert said.pairs == 0
-    assert said.gain > 0.9
-    assert not said.is_significant
+    assert message.pairs == 0
+    assert message.gain > 0.9
+    assert not message.is_significant
     nothing = cross_validate(
         CostModel(_patterns("ring", 8), _fabric(fit, cloud.rack_of), _SIZE, "latency"),
         order,
@@ -210,9 +218,9 @@ def test_of_very_many_pairs_some_are_looked_at() -> None:
     fit = random_costs(n, 1, 100, 200)
     order = np.random.default_rng(0).permutation(n)
     model = CostModel(_patterns("ring", n), _fabric(fit, np.zeros(n, dtype=np.intp)), _SIZE, "latency")
-    said = cross_validate(model, order, np.arange(n), fit * np.exp(0.2), 0)
-    assert said.gain == pytest.approx(said.predicted)
-    assert said.low < said.gain < said.high < said.low + 0.2
+    message = cross_validate(model, order, np.arange(n), fit * np.exp(0.2), 0)
+    assert message.gain == pytest.approx(message.predicted)
+    assert message.low < message.gain < message.high < message.low + 0.2
 
 
 def test_students_quantile_is_that_of_scipy() -> None:
@@ -253,15 +261,15 @@ def test_an_interval_is_the_quantile_of_what_two_drawings_differ_by(off: float) 
         (0.5, 1 - np.exp(-2 * off)),
         (0.2, 0.0),
     ):
-        said = one_pair_each(off, confidence, [2, 3], [0, 1])
+        message = one_pair_each(off, confidence, [2, 3], [0, 1])
         half = (1 + confidence) / 2
         reach = 0.4 * apart * stdtrit(6, half) / ndtri(half)
-        assert said.gain == pytest.approx(0.6)
-        assert said.high - said.gain == pytest.approx(reach, abs=1e-12)
-        assert said.gain - said.low == pytest.approx(reach, abs=1e-12)
-        assert said.pairs == 2
+        assert message.gain == pytest.approx(0.6)
+        assert message.high - message.gain == pytest.approx(reach, abs=1e-12)
+        assert message.gain - message.low == pytest.approx(reach, abs=1e-12)
+        assert message.pairs == 2
         # 2 to 3 and 0 to 1 were both fitted as much too high.
-        assert said.predicted == pytest.approx(0.6)
+        assert message.predicted == pytest.approx(0.6)
 
 
 def test_an_order_that_saves_nothing_is_within_the_noise() -> None:

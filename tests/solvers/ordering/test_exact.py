@@ -27,8 +27,8 @@ SAME_WORK = ExactBudget(None, lambda: True)
 def task_of(
     slots: list[int], wishes: PlacementConstraints, algo: str, model: str, seed: int, objective: str = "auto"
 ) -> OrderingProblem:
-    found = fabric(len(slots), seed)
-    return OrderingProblem(found, given_order(slots, seed), algo, Options(), SIZE, model, objective, wishes)
+    result = fabric(len(slots), seed)
+    return OrderingProblem(result, given_order(slots, seed), algo, Options(), SIZE, model, objective, wishes)
 
 
 def begun(task: OrderingProblem) -> OrderingResult:
@@ -37,7 +37,7 @@ def begun(task: OrderingProblem) -> OrderingResult:
     price = pricing_for(task.algo, len(task.baseline), task.options, task.fabric, task.size_bytes, task.model)
     orders = list(allowed_orders(slots, task.constraints))
     if task.objective == "bottleneck":
-        order = max(orders, key=lambda one: longest_hop(task.fabric.rtt_us, one))
+        order = max(orders, key=lambda item: longest_hop(task.fabric.rtt_us, item))
         cost = longest_hop(task.fabric.rtt_us, order)
         also = {"sum": price(order)}
     else:
@@ -176,8 +176,8 @@ def test_what_else_is_said_of_a_ring_is_said_of_the_better_one() -> None:
 def test_what_is_proven_or_has_no_exact_method_is_left_as_it_is() -> None:
     for algo, model in (("ring", "latency"), ("nccl", "latency"), ("flat", "alpha-beta")):
         task = task_of([1] * 5, PlacementConstraints(), algo, model, 2)
-        found = search(task, 1, SearchBudget(1000))
-        assert solve_exactly(task, found, 1, SAME_WORK) is found
+        result = search(task, 1, SearchBudget(1000))
+        assert solve_exactly(task, result, 1, SAME_WORK) is result
     two = task_of([1, 1], PlacementConstraints(), "tree", "contention", 2)
     start = begun(two)
     assert solve_exactly(two, start, 1, SAME_WORK) is start
@@ -287,8 +287,8 @@ def test_of_rings_with_the_shortest_longest_hop_the_least_sum_is_proven() -> Non
     shortest = min(longest_hop(rtt, order) for order in ORDERS)
     worst = max(ORDERS, key=lambda order: longest_hop(rtt, order))
     least = min(loop_cost(rtt, order) for order in ORDERS if longest_hop(rtt, order) == shortest)
-    for known in (None, 0.5, 1.0):
-        start = found_of(task, worst, None if known is None else known * shortest)
+    for cached in (None, 0.5, 1.0):
+        start = found_of(task, worst, None if cached is None else cached * shortest)
         result = solve_exactly(task, start, 1, SAME_WORK)
         assert (result.cost, result.lower_bound, result.bound_by) == (shortest, shortest, "cp-sat")
         assert result.metrics["sum"] == pytest.approx(least)

@@ -28,7 +28,7 @@ def disjoint(draw: st.DrawFn) -> list[ExchangeClass]:
 @settings(max_examples=40)
 @given(disjoint())
 def test_every_class_with_something_to_exchange_can_be_drawn(classes: list[ExchangeClass]) -> None:
-    useful = [one for one in classes if len(one.first_ranks) > 1]
+    useful = [item for item in classes if len(item.first_ranks) > 1]
     moves = moves_of(classes, RANKS)
     if not useful:
         assert moves is None
@@ -36,10 +36,10 @@ def test_every_class_with_something_to_exchange_can_be_drawn(classes: list[Excha
     assert moves is not None
     assert sorted(set(moves.classes.wheel.tolist())) == list(range(len(useful)))
     assert moves.classes.ptr[0] == 0
-    for c, one in enumerate(useful):
-        assert moves.classes.first[moves.classes.ptr[c] : moves.classes.ptr[c + 1]].tolist() == list(one.first_ranks)
-        assert moves.classes.length[c] == one.length
-        assert moves.classes.reversible[c] == one.single_hosts
+    for c, item in enumerate(useful):
+        assert moves.classes.first[moves.classes.ptr[c] : moves.classes.ptr[c + 1]].tolist() == list(item.first_ranks)
+        assert moves.classes.length[c] == item.length
+        assert moves.classes.reversible[c] == item.single_hosts
     assert len(moves.classes.ptr) == len(useful) + 1
     assert moves.classes.ptr[-1] == len(moves.classes.first)
 
@@ -47,18 +47,18 @@ def test_every_class_with_something_to_exchange_can_be_drawn(classes: list[Excha
 @settings(max_examples=40)
 @given(disjoint())
 def test_every_rank_knows_its_host(classes: list[ExchangeClass]) -> None:
-    useful = [one for one in classes if len(one.first_ranks) > 1]
+    useful = [item for item in classes if len(item.first_ranks) > 1]
     moves = moves_of(classes, RANKS)
     expected = {
-        rank: (unit[0], c, one.length)
-        for c, one in enumerate(useful)
-        if one.single_hosts
-        for unit in one.units
+        rank: (unit[0], c, item.length)
+        for c, item in enumerate(useful)
+        if item.single_hosts
+        for unit in item.units
         for rank in unit
     }
     if moves is not None:
-        found = zip(*(column.tolist() for column in moves.units), strict=True)
-        assert list(found) == [expected.get(rank, (-1, -1, -1)) for rank in range(RANKS)]
+        result = zip(*(column.tolist() for column in moves.units), strict=True)
+        assert list(result) == [expected.get(rank, (-1, -1, -1)) for rank in range(RANKS)]
 
 
 def test_hosts_are_drawn_by_their_number_and_blocks_a_tenth_as_often_as_all_of_them() -> None:

@@ -26,11 +26,11 @@ SIZE = 1e5
     ],
 )
 def test_small_orders_are_improved_until_proven(algo: str, n: int, model: str) -> None:
-    one, found = pattern_of(algo, n), tied(n, 6, False)
-    price = closed_form(one, found, SIZE, model)
+    item, results = pattern_of(algo, n), tied(n, 6, False)
+    price = closed_form(item, results, SIZE, model)
     best = min(price(np.array(other)) for other in itertools.permutations(range(n)))
     whole = [[[rank] for rank in range(n)]]
-    result = improve(PricingProblem(one, found, SIZE, model), np.arange(n), whole, SmtLimits(), 1, 60)
+    result = improve(PricingProblem(item, results, SIZE, model), np.arange(n), whole, SmtLimits(), 1, 60)
     assert result.proved_optimal
     assert sorted(result.order.tolist()) == list(range(n))
     assert result.cost == price(result.order)
@@ -41,12 +41,12 @@ def test_small_orders_are_improved_until_proven(algo: str, n: int, model: str) -
 @pytest.mark.parametrize(("algo", "model"), [("tree", "latency"), ("ring", "contention")])
 def test_windows_and_blocks_improve_a_larger_order_and_a_seed_is_a_seed(algo: str, model: str) -> None:
     n = 16
-    one, found, order = pattern_of(algo, n), tied(n, 3, False), np.random.default_rng(1).permutation(n)
+    item, result, order = pattern_of(algo, n), tied(n, 3, False), np.random.default_rng(1).permutation(n)
     classes = [[[rank] for rank in range(n)], [list(range(k, k + 4)) for k in range(0, n, 4)]]
-    price = closed_form(one, found, SIZE, model)
+    price = closed_form(item, result, SIZE, model)
 
     def improved() -> ImprovedOrder:
-        return improve(PricingProblem(one, found, SIZE, model), order, classes, SmtLimits(1_000_000), 5, 8)
+        return improve(PricingProblem(item, result, SIZE, model), order, classes, SmtLimits(1_000_000), 5, 8)
 
     first, second = improved(), improved()
     assert first.order.tolist() == second.order.tolist()
@@ -58,10 +58,10 @@ def test_windows_and_blocks_improve_a_larger_order_and_a_seed_is_a_seed(algo: st
 
 
 def test_only_what_the_classes_allow_is_exchanged() -> None:
-    one, found, order = pattern_of("ring", 12), tied(12, 3, False), np.random.default_rng(2).permutation(12)
+    item, results, order = pattern_of("ring", 12), tied(12, 3, False), np.random.default_rng(2).permutation(12)
     blocks = [[[0, 1, 2], [3, 4, 5], [9, 10, 11]]]
-    result = improve(PricingProblem(one, found, SIZE, "latency"), order, blocks, SmtLimits(), 0, 20)
-    price = closed_form(one, found, SIZE, "latency")
+    result = improve(PricingProblem(item, results, SIZE, "latency"), order, blocks, SmtLimits(), 0, 20)
+    price = closed_form(item, results, SIZE, "latency")
     assert result.proved_optimal
     assert result.order[6:9].tolist() == order[6:9].tolist()
     assert result.cost == pytest.approx(min(price(other) for other in neighbours(order, blocks[0])), rel=1e-5)
@@ -69,37 +69,37 @@ def test_only_what_the_classes_allow_is_exchanged() -> None:
 
 def test_windows_are_found_where_the_dearest_hops_are_of_ranks_that_stay() -> None:
     n = 24
-    one, found, order = pattern_of("ring", n), tied(n, 3, False), np.arange(n)
-    found.rtt_us[:12, :12] *= 100
+    item, results, order = pattern_of("ring", n), tied(n, 3, False), np.arange(n)
+    results.rtt_us[:12, :12] *= 100
     result = improve(
-        PricingProblem(one, found, SIZE, "latency"),
+        PricingProblem(item, results, SIZE, "latency"),
         order,
         [[[rank] for rank in range(13, n)]],
         SmtLimits(1_000_000),
         5,
         6,
     )
-    price = closed_form(one, found, SIZE, "latency")
+    price = closed_form(item, results, SIZE, "latency")
     assert result.order[:13].tolist() == list(range(13))
     assert result.cost == price(result.order) < price(order)
 
 
 def test_without_effort_or_time_nothing_is_claimed() -> None:
-    one, found, order = pattern_of("ring", 10), tied(10, 3, False), np.arange(10)
+    item, results, order = pattern_of("ring", 10), tied(10, 3, False), np.arange(10)
     units = [[rank] for rank in range(10)]
-    price = closed_form(one, found, SIZE, "latency")(order)
-    result = improve(PricingProblem(one, found, SIZE, "latency"), order, [units], SmtLimits(rlimit=1000), 0, 3)
+    price = closed_form(item, results, SIZE, "latency")(order)
+    result = improve(PricingProblem(item, results, SIZE, "latency"), order, [units], SmtLimits(rlimit=1000), 0, 3)
     assert (result.cost, result.proved_optimal) == (price, False)
     calls = iter([True, False])
     effort = SmtLimits(keep_going=lambda: next(calls, False))
-    assert improve(PricingProblem(one, found, SIZE, "latency"), order, [units], effort, 0, 99).queries == 1
+    assert improve(PricingProblem(item, results, SIZE, "latency"), order, [units], effort, 0, 99).queries == 1
 
 
 def test_what_was_not_measured_is_not_used() -> None:
-    one, found = pattern_of("ring", 5), tied(5, 2, False)
-    found.rtt_us[0, 1] = found.rtt_us[1, 0] = np.nan
+    item, results = pattern_of("ring", 5), tied(5, 2, False)
+    results.rtt_us[0, 1] = results.rtt_us[1, 0] = np.nan
     order, units = np.array([0, 2, 1, 3, 4]), [[rank] for rank in range(5)]
-    result = improve(PricingProblem(one, found, SIZE, "latency"), order, [units], SmtLimits(), 0, 20)
+    result = improve(PricingProblem(item, results, SIZE, "latency"), order, [units], SmtLimits(), 0, 20)
     assert result.proved_optimal
     assert np.isfinite(result.cost)
 

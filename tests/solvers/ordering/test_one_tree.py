@@ -43,7 +43,7 @@ def least_tree_with(cost: Matrix, edge: frozenset[int] | None) -> float:
         a, b = pair
         if part[a] != part[b]:
             total += float(cost[a, b])
-            part = [part[a] if one == part[b] else one for one in part]
+            part = [part[a] if item == part[b] else item for item in part]
     return total
 
 
@@ -115,8 +115,8 @@ def test_penalties_raise_the_bound() -> None:
 def test_it_ends_when_it_is_told() -> None:
     """The bound of fewer steps is no better, and as sound."""
     cost = random_costs(300, 1, 500, 1000)
-    asked = iter([True, False])
-    few, all_ = one_tree(cost, lambda: next(asked)).bound, one_tree(cost, always).bound
+    request = iter([True, False])
+    few, all_ = one_tree(cost, lambda: next(request)).bound, one_tree(cost, always).bound
     assert 0 < one_tree(cost, lambda: False).bound <= few <= all_
 
 
@@ -126,15 +126,15 @@ def test_candidates_are_the_least_dear_to_force_into_the_tree(n: int, seed: int,
     """alpha, from its definition: what the cheapest spanning tree costs more with the edge in it."""
     cost = random_costs(n, seed, high=high)
     tree = one_tree(cost, always)
-    found = candidates(cost, tree, width)
+    result = candidates(cost, tree, width)
     width = min(width, n - 1)
-    assert found.shape == (n, width)
+    assert result.shape == (n, width)
     with_penalties = penalised(cost, tree.penalty)
     least = least_tree_with(with_penalties, None)
     for host in range(n):
         others = [k for k in range(n) if k != host]
         alpha = {k: least_tree_with(with_penalties, frozenset((host, k))) - least for k in others}
-        chosen = found[host].tolist()
+        chosen = result[host].tolist()
         assert len(set(chosen)) == width
         assert host not in chosen
         assert [alpha[k] for k in chosen] == pytest.approx(sorted(alpha.values())[:width], abs=1e-6)

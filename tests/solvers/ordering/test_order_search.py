@@ -24,18 +24,18 @@ from tests.solvers.ordering.instances import alike, never, until
 from tests.solvers.synthetic import Matrix, Tour, loop_cost, racks
 
 
-def found_by(found: Fabric, order: Tour, algo: str, model: str, seed: int = 1, moves: int = 30_000) -> OrderingResult:
+def found_by(result: Fabric, order: Tour, algo: str, model: str, seed: int = 1, moves: int = 30_000) -> OrderingResult:
     """A search that ends by its moves."""
-    return search(OrderingProblem(found, order, algo, Options(), 1e6, model), seed, SearchBudget(moves))
+    return search(OrderingProblem(result, order, algo, Options(), 1e6, model), seed, SearchBudget(moves))
 
 
 def untried(
-    found: Fabric, given: list[int], algo: str, wishes: PlacementConstraints | None = None, model: str = "latency"
+    result: Fabric, values: list[int], algo: str, wishes: PlacementConstraints | None = None, model: str = "latency"
 ) -> OrderingResult:
     """A search without any time: what is known without one."""
     return search(
         OrderingProblem(
-            found, np.array(given), algo, Options(), 1e6, model, constraints=wishes or PlacementConstraints()
+            result, np.array(values), algo, Options(), 1e6, model, constraints=wishes or PlacementConstraints()
         ),
         1,
         SearchBudget(0, never),
@@ -46,9 +46,9 @@ def with_rtt(rtt_us: Matrix) -> Fabric:
     return dataclasses.replace(fabric(len(rtt_us)), rtt_us=rtt_us)
 
 
-def cheapest(found: Fabric, algo: str, model: str, n: int) -> float:
+def cheapest(result: Fabric, algo: str, model: str, n: int) -> float:
     """Over all orders."""
-    price = pricing_for(algo, n, Options(), found, 1e6, model)
+    price = pricing_for(algo, n, Options(), result, 1e6, model)
     return min(price(np.array(order)) for order in itertools.permutations(range(n)))
 
 
@@ -56,14 +56,14 @@ def cheapest(found: Fabric, algo: str, model: str, n: int) -> float:
 def test_small_orders_are_optimal_and_the_bound_holds(algo: str) -> None:
     for model, n, seed in (("latency", 6, 3), ("alpha-beta", 4, 2), ("contention", 5, 1), ("contention", 3, 4)):
         n = 4 if algo == "bml" else n
-        found = fabric(n, seed)
-        result = found_by(found, np.random.default_rng(seed).permutation(n), algo, model)
-        best = cheapest(found, algo, model, n)
+        results = fabric(n, seed)
+        result = found_by(results, np.random.default_rng(seed).permutation(n), algo, model)
+        best = cheapest(results, algo, model, n)
         assert sorted(result.order.tolist()) == list(range(n))
         assert result.cost == pytest.approx(best)
         assert result.lower_bound is not None
         assert result.lower_bound <= best * (1 + 1e-12)
-        assert result.cost == pytest.approx(pricing_for(algo, n, Options(), found, 1e6, model)(result.order))
+        assert result.cost == pytest.approx(pricing_for(algo, n, Options(), results, 1e6, model)(result.order))
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_racks_of_powers_of_two_without_noise_are_solved_and_proven(algo: str, s
      ("nccl", "latency")],
 )  # fmt: skip
 def test_the_same_seed_and_moves_give_the_same_order(algo: str, model: str) -> None:
-    found, order = fabric(24, 5), np.random.default_rng(5).permutation(24)
-    first, second = (found_by(found, order, algo, model, seed=7, moves=5000) for _ in range(2))
+    result, order = fabric(24, 5), np.random.default_rng(5).permutation(24)
+    first, second = (found_by(result, order, algo, model, seed=7, moves=5000) for _ in range(2))
     assert first.order.tolist() == second.order.tolist()
     assert dataclasses.replace(first, order=order) == dataclasses.replace(second, order=order)
 
@@ -107,10 +107,10 @@ def test_the_given_order_is_kept_where_none_is_better() -> None:
         result = found_by(alike(racks([16], 0)[0]), order, algo, "latency")
         assert result.order.tolist() == order.tolist()
     # Also where every order is tried; an order that is not allowed is not kept.
-    given = [3, 1, 4, 0, 2]
+    values = [3, 1, 4, 0, 2]
     few = with_rtt(30.0 * ~np.eye(5, dtype=bool))
-    assert untried(few, given, "tree").order.tolist() == given
-    pinned = untried(few, given, "tree", PlacementConstraints({1: 0}))
+    assert untried(few, values, "tree").order.tolist() == values
+    pinned = untried(few, values, "tree", PlacementConstraints({1: 0}))
     assert pinned.order.tolist() == [1, 3, 4, 0, 2]
     assert pinned.lower_bound == pinned.cost == pinned.baseline_cost
 
@@ -130,17 +130,17 @@ def test_contention_keeps_racks_together_on_a_ring() -> None:
     """Four racks behind narrow uplinks: each is left and entered once."""
     rtt, rack_of = racks([4, 4, 4, 4], 2)
     rates, uplinks = np.full(16, 0.2), np.full(4, 0.2)
-    found = Fabric(tuple(map(str, range(16))), rtt, None, rates, rates, rack_of, uplinks, uplinks, "measured")
-    result = found_by(found, np.arange(16), "ring", "contention", moves=100_000)
+    results = Fabric(tuple(map(str, range(16))), rtt, None, rates, rates, rack_of, uplinks, uplinks, "measured")
+    result = found_by(results, np.arange(16), "ring", "contention", moves=100_000)
     crossings = int((rack_of[result.order] != rack_of[np.roll(result.order, 1)]).sum())
     assert crossings == 4
 
 
 def test_an_unknown_pair_is_named() -> None:
-    found = fabric(5)
-    found.rtt_us[1, 3] = found.rtt_us[3, 1] = np.nan
+    result = fabric(5)
+    result.rtt_us[1, 3] = result.rtt_us[3, 1] = np.nan
     with pytest.raises(NoAnswer, match="h1 - h3"):
-        found_by(found, np.arange(5), "halving-doubling", "latency")
+        found_by(result, np.arange(5), "halving-doubling", "latency")
     with pytest.raises(UsageError, match="halving-doubling"):
         found_by(fabric(5), np.arange(5), "rong", "latency")
 
@@ -163,17 +163,17 @@ def test_objectives_that_do_not_fit_are_refused(algo: str, model: str, objective
 def test_a_ring_has_two_objectives(algo: str) -> None:
     """Each result says what it is by the other."""
     for n, seed in ((2, 1), (5, 2), (7, 3), (10, 4)):
-        found, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
+        result, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
         by = {
-            one: search(OrderingProblem(found, order, algo, Options(), 1e6, "latency", one), 1, SearchBudget(3000))
-            for one in ("auto", "sum", "time", "bottleneck")
+            item: search(OrderingProblem(result, order, algo, Options(), 1e6, "latency", item), 1, SearchBudget(3000))
+            for item in ("auto", "sum", "time", "bottleneck")
         }
-        rtt = found.rtt_us
-        assert [one.objective for one in by.values()] == ["sum", "sum", "time", "bottleneck"]
-        for one in ("auto", "sum", "time"):
-            assert by[one].cost == pytest.approx(loop_cost(rtt, by[one].order))
-            assert by[one].metrics["bottleneck"] == longest_hop(rtt, by[one].order)
-            assert by[one].baseline_cost == pytest.approx(loop_cost(rtt, order))
+        rtt = result.rtt_us
+        assert [item.objective for item in by.values()] == ["sum", "sum", "time", "bottleneck"]
+        for item in ("auto", "sum", "time"):
+            assert by[item].cost == pytest.approx(loop_cost(rtt, by[item].order))
+            assert by[item].metrics["bottleneck"] == longest_hop(rtt, by[item].order)
+            assert by[item].baseline_cost == pytest.approx(loop_cost(rtt, order))
         shortest = by["bottleneck"]
         assert shortest.cost == longest_hop(rtt, shortest.order)
         assert shortest.metrics["sum"] == pytest.approx(loop_cost(rtt, shortest.order))
@@ -183,18 +183,18 @@ def test_a_ring_has_two_objectives(algo: str) -> None:
         assert by["sum"].metrics["bottleneck_lower_bound"] <= shortest.cost
         assert by["sum"].cost <= shortest.metrics["sum"] * (1 + 1e-12)
         if n <= 8:
-            assert {one.bound_by for one in by.values()} == {"all rings"}
-            assert {one.gap for one in by.values()} == {0.0}
+            assert {item.bound_by for item in by.values()} == {"all rings"}
+            assert {item.gap for item in by.values()} == {0.0}
 
 
 @pytest.mark.parametrize("model", ["latency", "contention"])
 def test_one_order_for_nccls_tree_and_ring(model: str) -> None:
     """Among the turns of the best ring the one whose mix is cheapest; at the ring's sizes just the best ring."""
-    found, order = fabric(9, 4), np.random.default_rng(4).permutation(9)
+    result, order = fabric(9, 4), np.random.default_rng(4).permutation(9)
     for size in (1e5, 4e6, 1e8):
-        mixed = search(OrderingProblem(found, order, "nccl", Options(), size, model), 1, SearchBudget(20_000))
-        price = pricing_for("nccl", 9, Options(), found, size, model)
-        ring = search(OrderingProblem(found, order, "nccl-ring", Options(), size, model), 1, SearchBudget(20_000))
+        mixed = search(OrderingProblem(result, order, "nccl", Options(), size, model), 1, SearchBudget(20_000))
+        price = pricing_for("nccl", 9, Options(), result, size, model)
+        ring = search(OrderingProblem(result, order, "nccl-ring", Options(), size, model), 1, SearchBudget(20_000))
         assert mixed.cost == pytest.approx(price(mixed.order))
         assert mixed.cost <= min(mixed.baseline_cost, price(ring.order), price(np.roll(ring.order[::-1], 3))) * (
             1 + 1e-12
@@ -204,9 +204,9 @@ def test_one_order_for_nccls_tree_and_ring(model: str) -> None:
 
 
 def test_the_turns_are_looked_at_though_the_ring_took_all_the_time() -> None:
-    found, order = fabric(40, 4), np.random.default_rng(4).permutation(40)
-    mixed = search(OrderingProblem(found, order, "nccl", Options(), 1e5, "latency"), 1, SearchBudget(10**9, until(3)))
-    price = pricing_for("nccl", 40, Options(), found, 1e5, "latency")
+    result, order = fabric(40, 4), np.random.default_rng(4).permutation(40)
+    mixed = search(OrderingProblem(result, order, "nccl", Options(), 1e5, "latency"), 1, SearchBudget(10**9, until(3)))
+    price = pricing_for("nccl", 40, Options(), result, 1e5, "latency")
     turns = [np.roll(way, k) for way in (mixed.order, mixed.order[::-1]) for k in range(40)]
     assert mixed.cost == pytest.approx(min(price(turn) for turn in turns))
     assert mixed.cost < mixed.baseline_cost
@@ -218,8 +218,8 @@ def test_a_host_alone_has_one_order() -> None:
         result = found_by(fabric(1), np.array([0, 0]), algo, "contention")
         assert (result.order.tolist(), result.cost) == ([0, 0], result.baseline_cost)
     for ranks, bound in ((64, 0.0), (65, None)):
-        found = untried(fabric(3), [1] * ranks, "tree", model="contention")
-        assert (found.order.tolist(), found.cost, found.lower_bound) == ([1] * ranks, 0.0, bound)
+        results = untried(fabric(3), [1] * ranks, "tree", model="contention")
+        assert (results.order.tolist(), results.cost, results.lower_bound) == ([1] * ranks, 0.0, bound)
 
 
 def test_the_gap_is_what_could_still_be_saved() -> None:
@@ -242,9 +242,11 @@ def test_a_plateau_is_left(algo: str) -> None:
     """Without noise most swaps change no longest hop; uneven racks, so that no start is the answer already."""
     rtt, _ = racks([9, 5, 11, 3, 7, 13], 4)
     n = len(rtt)
-    alike, one = np.full(n, 10.0), np.array([np.inf])
-    found = Fabric(tuple(map(str, range(n))), rtt, None, alike, alike, np.zeros(n, dtype=np.intp), one, one, "measured")
-    result = found_by(found, np.arange(n), algo, "latency", moves=60_000)
+    alike, item = np.full(n, 10.0), np.array([np.inf])
+    results = Fabric(
+        tuple(map(str, range(n))), rtt, None, alike, alike, np.zeros(n, dtype=np.intp), item, item, "measured"
+    )
+    result = found_by(results, np.arange(n), algo, "latency", moves=60_000)
     assert result.moves >= 60_000
     assert result.cost < result.baseline_cost
 
@@ -254,10 +256,10 @@ def test_direction_matters_where_rates_have_one() -> None:
     n = 9
     rates = np.where(np.eye(n, dtype=bool), np.nan, 1.0)
     rates[np.arange(n), (np.arange(n) + 1) % n] = 10.0
-    found = dataclasses.replace(fabric(n), rtt_us=50.0 * ~np.eye(n, dtype=bool), pair_gbps=rates)
+    result = dataclasses.replace(fabric(n), rtt_us=50.0 * ~np.eye(n, dtype=bool), pair_gbps=rates)
     shuffled = np.random.default_rng(1).permutation(n)
     for algo, step in (("ring", 1), ("gloo", -1)):
-        order = found_by(found, shuffled, algo, "alpha-beta", moves=60_000).order
+        order = found_by(result, shuffled, algo, "alpha-beta", moves=60_000).order
         assert ((np.roll(order, -step) - order) % n == 1).all(), algo
 
 
@@ -303,13 +305,13 @@ def test_rounds_are_bounded_by_their_pattern_and_cubes_by_their_blocks_too(
     algo: str, base: int, n: int, model: str
 ) -> None:
     """The larger of the two, for the hosts that have ranks; blocks only under latency and with a power of the base."""
-    given = np.random.default_rng(n).permutation(n + 2)[:n]
-    found = with_rtt(racks([n // 2 + 1, n + 1 - n // 2], 3)[0])
-    task = OrderingProblem(found, given, algo, Options(base=base), 1e6, model)
-    bound = pattern_bound(pattern_for(algo, n, task.options), found, 1e6, model, given)
+    values = np.random.default_rng(n).permutation(n + 2)[:n]
+    results = with_rtt(racks([n // 2 + 1, n + 1 - n // 2], 3)[0])
+    task = OrderingProblem(results, values, algo, Options(base=base), 1e6, model)
+    bound = pattern_bound(pattern_for(algo, n, task.options), results, 1e6, model, values)
     rounds = next((k for k in range(1, 5) if base**k == n), None)
     if model == "latency" and rounds is not None:
-        bound = max(bound, hypercube_bound(found.rtt_us[np.ix_(given, given)], base, rounds))
+        bound = max(bound, hypercube_bound(results.rtt_us[np.ix_(values, values)], base, rounds))
     result = search(task, 1, SearchBudget(0, never))
     assert (result.lower_bound, result.bound_by) == (bound, "rounds")
 
@@ -323,13 +325,13 @@ def test_hosts_with_several_ranks_have_no_bound_of_rounds_but_rings_have_theirs(
 
 
 def test_the_median_is_of_201_random_orders_of_hosts_with_all_their_ranks() -> None:
-    given, priced = np.array([2, 2, 0, 4, 4, 4]), []
+    values, priced = np.array([2, 2, 0, 4, 4, 4]), []
 
     def price(order: Tour) -> float:
         priced.append(order.tolist())
         return float(len(priced) ** 2)
 
-    task = OrderingProblem(fabric(5), given, "tree", Options(), 1e6, "latency")
+    task = OrderingProblem(fabric(5), values, "tree", Options(), 1e6, "latency")
     assert median_of_random(task, price, 3) == 101.0**2
     assert len(priced) == 201
     allowed = [

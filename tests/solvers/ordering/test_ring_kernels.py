@@ -68,8 +68,8 @@ def test_with_all_hosts_as_candidates_no_3_opt_move_is_left(n: int, seed: int, h
     descend(cost, nearest(cost, n - 1), tour)
     now = loop_cost(cost, tour)
     for i, j, k in itertools.combinations(range(n), 3):
-        one, two, rest = tour[i:j], tour[j:k], np.concatenate([tour[k:], tour[:i]])
-        for first, second in ((one, two), (two, one)):
+        item, two, rest = tour[i:j], tour[j:k], np.concatenate([tour[k:], tour[:i]])
+        for first, second in ((item, two), (two, item)):
             for a, b in itertools.product((first, first[::-1]), (second, second[::-1])):
                 assert loop_cost(cost, np.concatenate([a, b, rest])) >= now - 1e-6
 

@@ -26,15 +26,15 @@ SIZE = 1e6
 
 
 def task_of(
-    given: list[int], wishes: PlacementConstraints, hosts: int = 0, objective: str = "auto", seed: int = 3
+    values: list[int], wishes: PlacementConstraints, hosts: int = 0, objective: str = "auto", seed: int = 3
 ) -> OrderingProblem:
-    found = fabric(hosts or max(given) + 1, seed)
-    return OrderingProblem(found, np.array(given), "ring", Options(), SIZE, "latency", objective, wishes)
+    result = fabric(hosts or max(values) + 1, seed)
+    return OrderingProblem(result, np.array(values), "ring", Options(), SIZE, "latency", objective, wishes)
 
 
 def test_a_ring_can_be_turned_to_groups_alone_or_to_one_pin_alone() -> None:
     pairs = [[0, 1], [2, 3]]
-    for given, wishes, can in (
+    for values, wishes, can in (
         ([0, 1, 2, 2], PlacementConstraints(), True),
         ([0, 0, 1, 1], PlacementConstraints({1: 2}), True),
         ([0, 1, 1], PlacementConstraints({1: 0}), False),  # uneven: a turn moves the ranks where others begin
@@ -42,29 +42,29 @@ def test_a_ring_can_be_turned_to_groups_alone_or_to_one_pin_alone() -> None:
         ([0, 1, 2, 3], PlacementConstraints({}, pairs), True),
         ([0, 1, 2, 3], PlacementConstraints({1: 0}, pairs), False),
     ):
-        assert is_rotation_enough(task_of(given, wishes).feasible) is can, (given, wishes)
+        assert is_rotation_enough(task_of(values, wishes).feasible) is can, (values, wishes)
 
 
 def test_hops_between_groups_cost_ten_of_the_longest_more() -> None:
     """Of the hosts that have ranks, as they update_chain each other; a ring pays one toll for each group."""
-    given, groups = [5, 2, 7, 0, 3], [[5, 0], [2, 7], [3]]
-    task = task_of(given, PlacementConstraints({}, groups), hosts=8)
+    values, groups = [5, 2, 7, 0, 3], [[5, 0], [2, 7], [3]]
+    task = task_of(values, PlacementConstraints({}, groups), hosts=8)
     cost, apart = penalised_costs(task)
-    longest = max(task.fabric.rtt_us[a, b] for a, b in itertools.combinations(given, 2))
-    for (i, a), (k, b) in itertools.product(enumerate(given), repeat=2):
+    longest = max(task.fabric.rtt_us[a, b] for a, b in itertools.combinations(values, 2))
+    for (i, a), (k, b) in itertools.product(enumerate(values), repeat=2):
         together = any(a in group and b in group for group in groups)
         assert cost[i, k] == task.fabric.rtt_us[a, b] + (0.0 if together else 10 * longest)
     assert apart == 3 * 10 * longest
-    for one_group in (None, [given]):
-        task = task_of(given, PlacementConstraints({}, one_group))
+    for one_group in (None, [values]):
+        task = task_of(values, PlacementConstraints({}, one_group))
         cost, apart = penalised_costs(task)
-        assert cost.tolist() == task.fabric.rtt_us[np.ix_(given, given)].tolist()
+        assert cost.tolist() == task.fabric.rtt_us[np.ix_(values, values)].tolist()
         assert apart == 0.0
 
 
 def test_a_ring_begins_where_the_wishes_want_it() -> None:
     groups = PlacementConstraints({}, [[0, 1, 2], [3, 4]])
-    for given, wishes, ring, order in (
+    for values, wishes, ring, order in (
         ([0, 1, 2, 3], PlacementConstraints(), [2, 0, 3, 1], [2, 0, 3, 1]),
         ([0, 1, 2, 3], PlacementConstraints({3: 1}), [2, 0, 3, 1], [0, 3, 1, 2]),
         ([0, 0, 1, 1, 2, 2], PlacementConstraints({0: 4}), [0, 1, 2], [1, 1, 2, 2, 0, 0]),
@@ -77,8 +77,8 @@ def test_a_ring_begins_where_the_wishes_want_it() -> None:
         ([0, 1, 2, 3, 4], groups, [4, 2, 3, 0, 1], [2, 0, 1, 4, 3]),
         ([0, 1, 2], PlacementConstraints({}, [[0, 1, 2]]), [1, 2, 0], [1, 2, 0]),
     ):
-        task = task_of(given, wishes)
-        assert rotate_to_constraints(task, np.array(ring)).tolist() == order, (given, wishes, ring)
+        task = task_of(values, wishes)
+        assert rotate_to_constraints(task, np.array(ring)).tolist() == order, (values, wishes, ring)
 
 
 def begun(task: OrderingProblem) -> OrderingResult:
@@ -94,53 +94,53 @@ def price_of(task: OrderingProblem, order: Tour) -> float:
 def test_what_is_said_while_searching_is_of_the_ring_without_its_tolls(groups: list[list[int]] | None) -> None:
     """Of the given order first, which enters every group once; then of cheaper ones, with bounds below them."""
     task = task_of(list(range(11)), PlacementConstraints({}, groups))
-    told: list[SearchProgress] = []
+    messages: list[SearchProgress] = []
 
     def watch(progress: SearchProgress) -> bool:
-        told.append(progress)
+        messages.append(progress)
         return True
 
-    found = search_ring_order(
+    result = search_ring_order(
         task, begun(task), partial(price_of, task), 1, SearchBudget(3000, watch, exhaustive=False)
     )
-    assert told[0].cost == pytest.approx(price_of(task, task.baseline))
-    assert all(found.cost <= one.cost * (1 + 1e-9) for one in told)
-    assert found.lower_bound is not None
-    bounds = [one.lower_bound for one in told if one.lower_bound is not None]
+    assert messages[0].cost == pytest.approx(price_of(task, task.baseline))
+    assert all(result.cost <= item.cost * (1 + 1e-9) for item in messages)
+    assert result.lower_bound is not None
+    bounds = [item.lower_bound for item in messages if item.lower_bound is not None]
     assert bounds or groups is None  # it may be met before anything is tried
-    assert all(0.5 * found.cost < bound <= found.lower_bound * (1 + 1e-9) for bound in bounds)
-    assert found.bound_by == "1-tree"
-    assert found.moves >= told[-1].moves
-    assert bool(found.metrics) is (groups is None)
+    assert all(0.5 * result.cost < bound <= result.lower_bound * (1 + 1e-9) for bound in bounds)
+    assert result.bound_by == "1-tree"
+    assert result.moves >= messages[-1].moves
+    assert bool(result.metrics) is (groups is None)
 
 
 def test_through_groups_no_ring_is_cheaper_than_any_ring() -> None:
     """The larger of two bounds: with tolls, which they are taken off, and of all rings."""
     for seed in range(4):
         task = task_of(list(range(12)), PlacementConstraints({}, [[k, k + 6] for k in range(6)]), seed=seed)
-        found = search_ring_order(task, begun(task), partial(price_of, task), 1, SearchBudget(500, exhaustive=False))
-        assert found.lower_bound is not None
-        assert ring_lower_bound(task) <= found.lower_bound <= found.cost
+        result = search_ring_order(task, begun(task), partial(price_of, task), 1, SearchBudget(500, exhaustive=False))
+        assert result.lower_bound is not None
+        assert ring_lower_bound(task) <= result.lower_bound <= result.cost
 
 
 @pytest.mark.parametrize("n", [4, 8])
 def test_of_few_hosts_the_bound_is_the_cheapest_of_all_rings(n: int) -> None:
     task = task_of(list(range(n)), PlacementConstraints())
-    found = search_ring_order(task, begun(task), partial(price_of, task), 1, SearchBudget(500, exhaustive=False))
+    result = search_ring_order(task, begun(task), partial(price_of, task), 1, SearchBudget(500, exhaustive=False))
     best = brute_force(task.fabric.rtt_us)
-    assert found.cost == pytest.approx(best)
-    assert found.lower_bound == pytest.approx(best)
-    assert found.bound_by == "all rings"
-    assert found.metrics["bottleneck_lower_bound"] <= found.metrics["bottleneck"]
+    assert result.cost == pytest.approx(best)
+    assert result.lower_bound == pytest.approx(best)
+    assert result.bound_by == "all rings"
+    assert result.metrics["bottleneck_lower_bound"] <= result.metrics["bottleneck"]
 
 
 def test_one_more_host_is_bounded_by_trees() -> None:
     task = task_of(list(range(9)), PlacementConstraints())
-    found = search_ring_order(task, begun(task), partial(price_of, task), 1, SearchBudget(500, exhaustive=False))
-    assert found.bound_by == "1-tree"
+    result = search_ring_order(task, begun(task), partial(price_of, task), 1, SearchBudget(500, exhaustive=False))
+    assert result.bound_by == "1-tree"
     longest = search_ring_order(
         task, dataclasses.replace(begun(task), objective="bottleneck"),
-        lambda one: float(task.fabric.rtt_us[one, np.roll(one, 1)].max()), 1, SearchBudget(500, exhaustive=False),
+        lambda item: float(task.fabric.rtt_us[item, np.roll(item, 1)].max()), 1, SearchBudget(500, exhaustive=False),
     )  # fmt: skip
     assert longest.bound_by == "2-connected threshold"
     assert longest.metrics["sum"] == pytest.approx(price_of(task, longest.order))
@@ -148,16 +148,16 @@ def test_one_more_host_is_bounded_by_trees() -> None:
 
 def test_the_given_order_stays_where_no_ring_is_cheaper_and_it_is_allowed() -> None:
     """All hops cost the same; a pin that the given order does not have is kept all the same."""
-    given = [3, 1, 4, 0, 2, 5, 8, 7, 6]
+    values = [3, 1, 4, 0, 2, 5, 8, 7, 6]
     for wishes, same in (
         (PlacementConstraints(), True),
         (PlacementConstraints({3: 0}), True),
         (PlacementConstraints({4: 0}), False),
     ):
-        task = task_of(given, wishes)
+        task = task_of(values, wishes)
         task = dataclasses.replace(task, fabric=dataclasses.replace(task.fabric, rtt_us=50.0 * ~np.eye(9, dtype=bool)))
         result = search(task, 1, SearchBudget(500))
-        assert (result.order.tolist() == given) is same
+        assert (result.order.tolist() == values) is same
         assert result.cost == result.baseline_cost == 9 * 50.0
         assert result.lower_bound == pytest.approx(9 * 50.0)
         for host, rank in wishes.pinned_ranks.items():

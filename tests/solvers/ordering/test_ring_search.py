@@ -32,17 +32,17 @@ def best_of_all(cost: Matrix, join: Callable[[float, float], float]) -> float:
     return min(join(value, float(cost[last, 0])) for (_, last), value in best.items())
 
 
-def plus(one: float, other: float) -> float:
-    return one + other
+def plus(item: float, other: float) -> float:
+    return item + other
 
 
-def is_sound(found: Ring, cost: Matrix) -> None:
+def is_sound(result: Ring, cost: Matrix) -> None:
     """A ring, priced as it is, with bounds that are not above its prices."""
-    assert sorted(found.order.tolist()) == list(range(len(cost)))
-    assert found.cost == pytest.approx(loop_cost(cost, found.order), rel=1e-12)
-    assert found.longest == longest_hop(cost, found.order)
-    assert found.lower_bound <= found.cost
-    assert found.longest_bound <= found.longest
+    assert sorted(result.order.tolist()) == list(range(len(cost)))
+    assert result.cost == pytest.approx(loop_cost(cost, result.order), rel=1e-12)
+    assert result.longest == longest_hop(cost, result.order)
+    assert result.lower_bound <= result.cost
+    assert result.longest_bound <= result.longest
 
 
 @settings(max_examples=40)
@@ -50,11 +50,11 @@ def is_sound(found: Ring, cost: Matrix) -> None:
 def test_small_rings_are_optimal(n: int, seed: int, high: int) -> None:
     """Every ring is tried: the bound is the cost."""
     cost = random_costs(n, seed, high=high)
-    found = search_ring(cost, seed, SearchBudget(KICKS))
-    is_sound(found, cost)
-    assert found.cost == pytest.approx(brute_force(cost))
-    assert found.lower_bound == found.cost
-    assert found.perturbations == 0
+    result = search_ring(cost, seed, SearchBudget(KICKS))
+    is_sound(result, cost)
+    assert result.cost == pytest.approx(brute_force(cost))
+    assert result.lower_bound == result.cost
+    assert result.perturbations == 0
 
 
 @settings(max_examples=20, derandomize=True)
@@ -62,37 +62,37 @@ def test_small_rings_are_optimal(n: int, seed: int, high: int) -> None:
 def test_rings_beyond_those_are_optimal_too(n: int, seed: int, high: int) -> None:
     """Local search promises no optimum; the same examples every time, so that a failure is a change of the search."""
     cost = random_costs(n, seed, high=high)
-    found = search_ring(cost, seed, SearchBudget(KICKS))
-    is_sound(found, cost)
+    result = search_ring(cost, seed, SearchBudget(KICKS))
+    is_sound(result, cost)
     best = best_of_all(cost, plus)
-    assert found.cost == pytest.approx(best)
-    assert found.lower_bound <= best
+    assert result.cost == pytest.approx(best)
+    assert result.lower_bound <= best
 
 
 @settings(max_examples=40)
 @given(st.integers(2, 7), SEED, st.sampled_from([1, 3, 1000]))
 def test_of_small_rings_with_the_shortest_longest_hop_the_cheapest_is_found(n: int, seed: int, high: int) -> None:
     cost = random_costs(n, seed, high=high)
-    found = search_bottleneck(cost, seed, SearchBudget(KICKS))
-    is_sound(found, cost)
+    result = search_bottleneck(cost, seed, SearchBudget(KICKS))
+    is_sound(result, cost)
     least = best_of_all(cost, max)
-    assert found.longest == found.longest_bound == least
+    assert result.longest == result.longest_bound == least
     # Of the rings of such hops the cheapest: longer ones are made dearer than all of it.
-    assert found.cost == pytest.approx(brute_force(np.where(cost > least, 1e6, cost)))
-    assert found.lower_bound == found.cost
+    assert result.cost == pytest.approx(brute_force(np.where(cost > least, 1e6, cost)))
+    assert result.lower_bound == result.cost
 
 
 @settings(max_examples=20, derandomize=True)
 @given(st.integers(9, 11), SEED, st.sampled_from([3, 1000]))
 def test_the_longest_hop_beyond_those_is_the_shortest_too(n: int, seed: int, high: int) -> None:
     cost = random_costs(n, seed, high=high)
-    found = search_bottleneck(cost, seed, SearchBudget(KICKS))
-    is_sound(found, cost)
+    result = search_bottleneck(cost, seed, SearchBudget(KICKS))
+    is_sound(result, cost)
     least = best_of_all(cost, max)
     cheapest = best_of_all(np.where(cost > least, 1e6, cost), plus)
-    assert found.longest_bound <= least == found.longest
-    assert found.lower_bound <= cheapest * (1 + 1e-12)
-    assert found.cost == pytest.approx(cheapest)
+    assert result.longest_bound <= least == result.longest
+    assert result.lower_bound <= cheapest * (1 + 1e-12)
+    assert result.cost == pytest.approx(cheapest)
 
 
 @settings(max_examples=30)
@@ -101,39 +101,39 @@ def test_a_time_limit_never_makes_it_worse_than_the_given_order(
     n: int, seed: int, calls: int, bottleneck: bool
 ) -> None:
     cost = random_costs(n, seed)
-    found = (search_bottleneck if bottleneck else search_ring)(cost, seed, SearchBudget(10**9, until(calls)))
-    is_sound(found, cost)
+    result = (search_bottleneck if bottleneck else search_ring)(cost, seed, SearchBudget(10**9, until(calls)))
+    is_sound(result, cost)
     if bottleneck:
-        assert found.longest <= longest_hop(cost, np.arange(n))
+        assert result.longest <= longest_hop(cost, np.arange(n))
     else:
-        assert found.cost <= loop_cost(cost, np.arange(n)) * (1 + 1e-12)
+        assert result.cost <= loop_cost(cost, np.arange(n)) * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("search", [search_ring, search_bottleneck])
 def test_disturbances_are_counted_and_no_more_than_allowed(search: Callable[..., Ring]) -> None:
     cost = random_costs(40, 3)
     for most in (0, 1, 500):
-        told: list[SearchProgress] = []
+        messages: list[SearchProgress] = []
 
-        def watch(progress: SearchProgress, told: list[SearchProgress] = told) -> bool:
-            told.append(progress)
+        def watch(progress: SearchProgress, messages: list[SearchProgress] = messages) -> bool:
+            messages.append(progress)
             return True
 
-        found = search(cost, 1, SearchBudget(most, watch))
-        assert found.perturbations <= most
-        assert all(one.moves <= most for one in told)
-        assert all(one.lower_bound is None or one.lower_bound <= one.cost for one in told)
-        costs = [one.cost for one in told]
+        result = search(cost, 1, SearchBudget(most, watch))
+        assert result.perturbations <= most
+        assert all(item.moves <= most for item in messages)
+        assert all(item.lower_bound is None or item.lower_bound <= item.cost for item in messages)
+        costs = [item.cost for item in messages]
         assert costs == sorted(costs, reverse=True)
 
 
 def test_who_is_not_patient_ends_when_nothing_comes_of_it() -> None:
     """No clock and hardly a limit; a ring whose bound is not met. Who is patient disturbs as often as is allowed."""
     cost = random_costs(30, seed=0, low=500)
-    found = search_ring(cost, 3, SearchBudget(10**12, exhaustive=False))
-    is_sound(found, cost)
-    assert found.perturbations > 0
-    assert found.cost > found.lower_bound * (1 + 1e-9)
+    result = search_ring(cost, 3, SearchBudget(10**12, exhaustive=False))
+    is_sound(result, cost)
+    assert result.perturbations > 0
+    assert result.cost > result.lower_bound * (1 + 1e-9)
     for most in (0, 1, 599, 601):
         assert search_ring(cost, 3, SearchBudget(most)).perturbations == most
 
@@ -153,12 +153,12 @@ def test_racks_stand_in_one_block_each(sizes: list[int]) -> None:
     """Noise-free: the cheapest ring leaves every rack once, whatever the shuffle."""
     for seed in range(3):
         cost, rack_of = racks(sizes, seed)
-        found = search_ring(cost, seed, SearchBudget(KICKS))
-        assert blocks(rack_of[found.order]) == len(sizes)
+        result = search_ring(cost, seed, SearchBudget(KICKS))
+        assert blocks(rack_of[result.order]) == len(sizes)
         hops = len(sizes) if len(sizes) > 1 else 0
-        assert found.cost == hops * 90.0 + (len(cost) - hops) * 40.0
-        is_sound(found, cost)
-        assert found.longest == found.longest_bound
+        assert result.cost == hops * 90.0 + (len(cost) - hops) * 40.0
+        is_sound(result, cost)
+        assert result.longest == result.longest_bound
 
 
 def test_pods_of_racks_are_kept_together() -> None:
@@ -192,8 +192,8 @@ def _edges(ring: Tour) -> set[frozenset[int]]:
 def test_units_of_the_costs_play_no_part(unit: float) -> None:
     """The same ring in nanoseconds of nanoseconds and in days: nothing is absolute, and it ends."""
     cost = random_costs(30, 3)
-    found = search_ring(cost * unit, 3, SearchBudget(KICKS))
-    assert found.order.tolist() == search_ring(cost, 3, SearchBudget(KICKS)).order.tolist()
+    result = search_ring(cost * unit, 3, SearchBudget(KICKS))
+    assert result.order.tolist() == search_ring(cost, 3, SearchBudget(KICKS)).order.tolist()
     shortest = search_bottleneck(cost * unit, 3, SearchBudget(KICKS))
     assert shortest.longest == pytest.approx(search_bottleneck(cost, 3, SearchBudget(KICKS)).longest * unit)
 
@@ -201,11 +201,11 @@ def test_units_of_the_costs_play_no_part(unit: float) -> None:
 @pytest.mark.parametrize("search", [search_ring, search_bottleneck])
 def test_where_no_ring_is_cheaper_hosts_stay_as_they_are_numbered(search: Callable[..., Ring]) -> None:
     for n, apart in ((4, 25.0), (8, 0.0), (12, 0.0), (12, 25.0)):
-        found = search(apart * ~np.eye(n, dtype=bool), 3, SearchBudget(300))
-        assert found.order.tolist() == list(range(n))
-        assert (found.cost, found.longest, found.longest_bound) == (n * apart, apart, apart)
-        assert found.lower_bound == pytest.approx(n * apart)
-        assert found.perturbations == 0
+        result = search(apart * ~np.eye(n, dtype=bool), 3, SearchBudget(300))
+        assert result.order.tolist() == list(range(n))
+        assert (result.cost, result.longest, result.longest_bound) == (n * apart, apart, apart)
+        assert result.lower_bound == pytest.approx(n * apart)
+        assert result.perturbations == 0
 
 
 def test_more_time_is_never_worse_and_disturbances_help() -> None:
@@ -234,7 +234,7 @@ def test_of_few_hosts_every_ring_was_tried_already() -> None:
         cost = random_costs(n, 3)
         start = np.random.default_rng(1).permutation(n)
         assert (least_sum(cost, start, float(cost.max()), 1, SearchBudget(3000)).tolist() == start.tolist()) is few
-        found = search_ring(cost, 1, SearchBudget(500, until(0)))
-        assert found.perturbations == 0
+        result = search_ring(cost, 1, SearchBudget(500, until(0)))
+        assert result.perturbations == 0
         if few:
-            assert found.cost == found.lower_bound == pytest.approx(best_of_all(cost, plus))
+            assert result.cost == result.lower_bound == pytest.approx(best_of_all(cost, plus))

@@ -25,9 +25,9 @@ ALGORITHMS = ["ring", "ring-chunked", "halving-doubling", "bcube", "bml", "doubl
 SIZE = 1e5
 
 
-def agrees(answer: SmtAnswer, one: Pattern, found: Fabric, model: str, orders: list[Tour], below: float) -> None:
+def agrees(answer: SmtAnswer, item: Pattern, result: Fabric, model: str, orders: list[Tour], below: float) -> None:
     """The answer is one of the orders and cheaper, or a proof that holds."""
-    price = closed_form(one, found, SIZE, model)
+    price = closed_form(item, result, SIZE, model)
     if answer.order is not None:
         assert price(answer.order) < below
         assert any(np.array_equal(answer.order, order) for order in orders)
@@ -56,16 +56,16 @@ def test_answers_about_whole_orders_are_right(algo: str, model: str) -> None:
     for n, seed, ties in ((4, 1, True), (4, 2, False), (5, 3, True)):
         if algo == "bml" and n != 4:
             continue
-        one, found = pattern_of(algo, n, seed), tied(n, seed, ties)
-        price = closed_form(one, found, SIZE, model)
+        item, result = pattern_of(algo, n, seed), tied(n, seed, ties)
+        price = closed_form(item, result, SIZE, model)
         orders = [np.array(order) for order in itertools.permutations(range(n))]
         costs = sorted(price(order) for order in orders)
         given_order = max(orders, key=price)
         for below in (costs[0], costs[0] * (1 + 1e-5), costs[len(costs) // 8]):
             if below <= price(given_order):
                 units = [[rank] for rank in np.random.default_rng(seed).permutation(n).tolist()]
-                answer = find_cheaper(PricingProblem(one, found, SIZE, model), given_order, units, below, SmtLimits())
-                agrees(answer, one, found, model, orders, below)
+                answer = find_cheaper(PricingProblem(item, result, SIZE, model), given_order, units, below, SmtLimits())
+                agrees(answer, item, result, model, orders, below)
 
 
 @settings(max_examples=25)
@@ -75,38 +75,38 @@ def test_answers_about_windows_and_blocks_are_right(data: st.DataObject) -> None
     algo, model = data.draw(st.sampled_from(ALGORITHMS)), data.draw(st.sampled_from(MODELS))
     n, seed = (8 if algo in ("bcube", "bml") else data.draw(st.integers(5, 8))), data.draw(st.integers(0, 99))
     rng = np.random.default_rng(seed)
-    one, found = pattern_of(algo, n, seed), tied(n, seed, data.draw(st.booleans()))
+    item, result = pattern_of(algo, n, seed), tied(n, seed, data.draw(st.booleans()))
     order = rng.integers(0, n, n) if data.draw(st.booleans()) else rng.permutation(n)
     length = data.draw(st.integers(1, 2))
     count = data.draw(st.integers(2, min(4, n // length)))
     units = rng.permutation(n)[: count * length].reshape(count, length).tolist()
     orders = neighbours(order, units)
-    price = closed_form(one, found, SIZE, model)
+    price = closed_form(item, result, SIZE, model)
     best = min(price(other) for other in orders)
     for below in (price(order), best * (1 + 1e-5), best):
         if 0 < below <= price(order):
-            answer = find_cheaper(PricingProblem(one, found, SIZE, model), order, units, below, SmtLimits())
-            agrees(answer, one, found, model, orders, below)
+            answer = find_cheaper(PricingProblem(item, result, SIZE, model), order, units, below, SmtLimits())
+            agrees(answer, item, result, model, orders, below)
 
 
 def test_candidates_that_are_not_cheaper_are_refused() -> None:
     """Where groups share bytes, the tables know the largest load and not the norm: what they offer is priced, and
     refused where it is too dear."""
-    one, found = pattern_of("bml", 8, 58), tied(8, 58, False)
+    item, result = pattern_of("bml", 8, 58), tied(8, 58, False)
     order, units = np.array([4, 2, 4, 7, 7, 1, 5, 1]), [[4], [7], [1]]
     orders = neighbours(order, units)
-    price = closed_form(one, found, SIZE, "contention")
+    price = closed_form(item, result, SIZE, "contention")
     for below in (price(order), min(map(price, orders))):
-        answer = find_cheaper(PricingProblem(one, found, SIZE, "contention"), order, units, below, SmtLimits())
-        agrees(answer, one, found, "contention", orders, below)
+        answer = find_cheaper(PricingProblem(item, result, SIZE, "contention"), order, units, below, SmtLimits())
+        agrees(answer, item, result, "contention", orders, below)
 
 
 def test_without_effort_nothing_is_claimed() -> None:
-    one, found, order = pattern_of("ring", 10), tied(10, 3, False), np.arange(10)
+    item, result, order = pattern_of("ring", 10), tied(10, 3, False), np.arange(10)
     units = [[rank] for rank in range(10)]
-    price = closed_form(one, found, SIZE, "latency")(order)
+    price = closed_form(item, result, SIZE, "latency")(order)
     assert find_cheaper(
-        PricingProblem(one, found, SIZE, "latency"), order, units, price / 3, SmtLimits(rlimit=1000)
+        PricingProblem(item, result, SIZE, "latency"), order, units, price / 3, SmtLimits(rlimit=1000)
     ) == SmtAnswer(None, False)
 
 
@@ -116,63 +116,63 @@ def test_without_effort_nothing_is_claimed() -> None:
 def test_where_all_hosts_are_alike_that_nothing_is_cheaper_is_seen_at_once(algo: str, model: str) -> None:
     """Without trying thousands of orders that cost the same."""
     n = 8
-    one, found = pattern_of(algo, n), fabric(n, 2)
-    rates, free = np.full(n, 5.0), np.full(len(found.group_out_gbps), np.inf)
-    found = dataclasses.replace(
-        found,
+    item, result = pattern_of(algo, n), fabric(n, 2)
+    rates, free = np.full(n, 5.0), np.full(len(result.group_out_gbps), np.inf)
+    result = dataclasses.replace(
+        result,
         rtt_us=100.0 * ~np.eye(n, dtype=bool),
         host_out_gbps=rates,
         host_in_gbps=rates,
         group_out_gbps=free,
         group_in_gbps=free,
     )
-    cost = closed_form(one, found, SIZE, model)(np.arange(n))
+    cost = closed_form(item, result, SIZE, model)(np.arange(n))
     for below in (cost, 0.6 * cost):
         answer = find_cheaper(
-            PricingProblem(one, found, SIZE, model), np.arange(n), [[rank] for rank in range(n)], below, SmtLimits()
+            PricingProblem(item, result, SIZE, model), np.arange(n), [[rank] for rank in range(n)], below, SmtLimits()
         )
         assert answer == SmtAnswer(None, True)
 
 
 def test_what_was_not_measured_has_no_price() -> None:
-    one, found = pattern_of("ring", 5), tied(5, 2, False)
-    found.rtt_us[0, 1] = found.rtt_us[1, 0] = np.nan
+    item, result = pattern_of("ring", 5), tied(5, 2, False)
+    result.rtt_us[0, 1] = result.rtt_us[1, 0] = np.nan
     with pytest.raises(NoAnswer, match="h0 - h1"):
         find_cheaper(
-            PricingProblem(one, found, SIZE, "latency"), np.arange(5), [[rank] for rank in range(5)], 1.0, SmtLimits()
+            PricingProblem(item, result, SIZE, "latency"), np.arange(5), [[rank] for rank in range(5)], 1.0, SmtLimits()
         )
 
 
 def test_what_needs_no_question() -> None:
     """An order that is below already is given back; there is nothing to exchange; nothing costs less than nothing."""
     ring, flat = pattern_of("ring", 4), pattern_of("flat", 4)
-    found, order, units = fabric(4, 1), np.arange(4), [[rank] for rank in range(4)]
-    cost = closed_form(ring, found, SIZE, "latency")(order)
-    answer = find_cheaper(PricingProblem(ring, found, SIZE, "latency"), order, units, cost * 1.01, SmtLimits(rlimit=1))
+    result, order, units = fabric(4, 1), np.arange(4), [[rank] for rank in range(4)]
+    cost = closed_form(ring, result, SIZE, "latency")(order)
+    answer = find_cheaper(PricingProblem(ring, result, SIZE, "latency"), order, units, cost * 1.01, SmtLimits(rlimit=1))
     assert answer == SmtAnswer(order, False)
     assert find_cheaper(
-        PricingProblem(ring, found, SIZE, "latency"), order, units[:1], cost / 2, SmtLimits(rlimit=1)
+        PricingProblem(ring, result, SIZE, "latency"), order, units[:1], cost / 2, SmtLimits(rlimit=1)
     ) == SmtAnswer(None, True)
     assert find_cheaper(
-        PricingProblem(ring, found, SIZE, "latency"), order, units, 0.0, SmtLimits(rlimit=1)
+        PricingProblem(ring, result, SIZE, "latency"), order, units, 0.0, SmtLimits(rlimit=1)
     ) == SmtAnswer(None, True)
-    everyone = closed_form(flat, found, SIZE, "latency")(order)
+    everyone = closed_form(flat, result, SIZE, "latency")(order)
     assert find_cheaper(
-        PricingProblem(flat, found, SIZE, "latency"), order, units, everyone, SmtLimits(rlimit=1)
+        PricingProblem(flat, result, SIZE, "latency"), order, units, everyone, SmtLimits(rlimit=1)
     ) == SmtAnswer(None, True)
 
 
 def test_two_units_are_enough_to_exchange() -> None:
     """A line of hosts, two of which stand at each other's place; a limit of time that is not met changes nothing."""
-    found = dataclasses.replace(fabric(6), rtt_us=np.abs(np.subtract.outer(np.arange(6.0), np.arange(6.0))))
+    result = dataclasses.replace(fabric(6), rtt_us=np.abs(np.subtract.outer(np.arange(6.0), np.arange(6.0))))
     ring, order = pattern_of("ring", 6), np.array([0, 3, 2, 1, 4, 5])
     for effort in (SmtLimits(), SmtLimits(timeout_ms=60_000)):
-        answer = find_cheaper(PricingProblem(ring, found, SIZE, "latency"), order, [[3], [1]], 14.0, effort)
+        answer = find_cheaper(PricingProblem(ring, result, SIZE, "latency"), order, [[3], [1]], 14.0, effort)
         assert answer.order is not None
         assert answer.order.tolist() == [0, 1, 2, 3, 4, 5]
-        assert find_cheaper(PricingProblem(ring, found, SIZE, "latency"), order, [[3], [1]], 10.0, effort) == SmtAnswer(
-            None, True
-        )
+        assert find_cheaper(
+            PricingProblem(ring, result, SIZE, "latency"), order, [[3], [1]], 10.0, effort
+        ) == SmtAnswer(None, True)
 
 
 def test_what_groups_share_alike_is_proven_by_tangents_and_not_by_refusing_order_after_order() -> None:
@@ -180,14 +180,14 @@ def test_what_groups_share_alike_is_proven_by_tangents_and_not_by_refusing_order
     the 16-norm of ten equal loads, a seventh more than the largest of them. More than may be refused one by one."""
     n = 10
     uplinks, rates = np.full(5, 0.1), np.full(n, 1e6)
-    found = Fabric(
+    result = Fabric(
         tuple(f"h{k}" for k in range(n)), 1.0 * ~np.eye(n, dtype=bool), None, rates, rates, np.arange(n) // 2,
         uplinks, uplinks, "measured",
     )  # fmt: skip
     ring, units = pattern_for("ring", n, Options()), [[rank] for rank in range(n)]
-    cost = closed_form(ring, found, SIZE, "contention")(np.arange(n))
+    cost = closed_form(ring, result, SIZE, "contention")(np.arange(n))
     assert cost == pytest.approx(18 * (0.5 + 10 ** (1 / 16) * SIZE / n / (0.1 * 125)))
     answer = find_cheaper(
-        PricingProblem(ring, found, SIZE, "contention"), np.arange(n), units, 0.99 * cost, SmtLimits()
+        PricingProblem(ring, result, SIZE, "contention"), np.arange(n), units, 0.99 * cost, SmtLimits()
     )
     assert answer == SmtAnswer(None, True)

@@ -102,9 +102,9 @@ def said(parts: list[LongestLoad], contents: list[int]) -> float:
 
 def narrow(n: int, seed: int, pairs: bool) -> Fabric:
     """Two racks that share less than their hosts could send, other rates out than in, and one that shares nothing."""
-    found = fabric(n, seed, pairs=pairs)
+    result = fabric(n, seed, pairs=pairs)
     out, into = np.array([0.3, 0.4, np.inf]), np.array([0.5, np.inf, 0.7])
-    return dataclasses.replace(found, group_of=np.arange(n) % 3, group_out_gbps=out, group_in_gbps=into)
+    return dataclasses.replace(result, group_of=np.arange(n) % 3, group_out_gbps=out, group_in_gbps=into)
 
 
 @pytest.mark.parametrize(
@@ -122,14 +122,14 @@ def narrow(n: int, seed: int, pairs: bool) -> Fabric:
 def test_tables_say_of_every_choice_what_the_price_says_but_for_rounding(algo: str, model: str, slots: int) -> None:
     """Never more; and less only by one for each hop, scaled, that is rounded down in a table."""
     n = 6
-    found = narrow(n, slots, slots == 2)
+    result = narrow(n, slots, slots == 2)
     order = np.repeat(np.random.default_rng(slots).permutation(n)[: n // slots], slots)
     pattern = pattern_for(algo, n, Options(groups=[[0, 1], [2, 3, 4], [5]], pieces=2))
-    price = closed_form(pattern, found, SIZE, model)
+    price = closed_form(pattern, result, SIZE, model)
     most = 3 * float(pattern.repeat.sum()) * (len(pattern.source) + n)
     for units in windows(order, 1)[1:3]:
         window = Window(order, units, 2 * price(order))
-        parts = longest_loads(window, pattern, found, SIZE, model)
+        parts = longest_loads(window, pattern, result, SIZE, model)
         for contents in itertools.permutations(range(len(units))):
             exact = price(placed(order, units, contents)) * window.scale
             assert exact - most <= said(parts, list(contents)) <= exact * (1 + 1e-9)

@@ -29,10 +29,10 @@ SIZE = 1e5
 )
 def test_symmetries_are_found_and_change_no_price(algo: str, n: int, number: int, model: str) -> None:
     """A ring has its shifts, and mirrors under ``latency``; halving-doubling ``xor``; with a fold there is less."""
-    one, found = pattern_for(algo, n, Options(base=3)), tied(n, 4, False)
-    moves = {tuple(move.tolist()) for move in symmetries(one, model)}
+    item, result = pattern_for(algo, n, Options(base=3)), tied(n, 4, False)
+    moves = {tuple(move.tolist()) for move in symmetries(item, model)}
     assert number <= len(moves) <= 2 * n
-    price = closed_form(one, found, SIZE, model)
+    price = closed_form(item, result, SIZE, model)
     for seed in range(5):
         order = np.random.default_rng(seed).permutation(n)
         for move in moves:
@@ -50,29 +50,29 @@ def test_symmetries_are_found_and_change_no_price(algo: str, n: int, number: int
 )
 def test_what_is_superfluous_has_an_equal_that_is_left(algo: str, n: int, left: int, model: str) -> None:
     """A ring of 6 has 5! / 2 orders under ``latency``; every price of any order is the price of one that is left."""
-    one, found = pattern_for(algo, n, Options()), tied(n, 4, False)
-    forbidden = list(redundant_choices(one, model, found.rtt_us))
-    price = closed_form(one, found, SIZE, model)
+    item, result = pattern_for(algo, n, Options()), tied(n, 4, False)
+    forbidden = list(redundant_choices(item, model, result.rtt_us))
+    price = closed_form(item, result, SIZE, model)
     orders = list(itertools.permutations(range(n)))
-    kept = [order for order in orders if not any(all(order[u] == v for u, v in choices) for choices in forbidden)]
-    prices = np.array([price(np.array(order)) for order in kept])
+    remaining = [order for order in orders if not any(all(order[u] == v for u, v in choices) for choices in forbidden)]
+    prices = np.array([price(np.array(order)) for order in remaining])
     for order in orders:
         assert np.isclose(prices, price(np.array(order)), rtol=1e-12, atol=0).any()
-    assert len(kept) == left
+    assert len(remaining) == left
 
 
 def test_a_pair_that_was_not_measured_is_the_same_both_ways() -> None:
-    one, found = pattern_for("ring", 6, Options()), tied(6, 4, False)
-    whole = list(redundant_choices(one, "latency", found.rtt_us))
-    found.rtt_us[0, 1] = found.rtt_us[1, 0] = np.nan
-    assert list(redundant_choices(one, "latency", found.rtt_us)) == whole
+    item, result = pattern_for("ring", 6, Options()), tied(6, 4, False)
+    whole = list(redundant_choices(item, "latency", result.rtt_us))
+    result.rtt_us[0, 1] = result.rtt_us[1, 0] = np.nan
+    assert list(redundant_choices(item, "latency", result.rtt_us)) == whole
     assert whole
 
 
 def test_hosts_that_are_not_symmetric_make_nothing_superfluous() -> None:
-    one, found = pattern_for("ring", 6, Options()), tied(6, 4, False)
-    found.rtt_us[0, 1] += 1.0
-    assert not list(redundant_choices(one, "latency", found.rtt_us))
+    item, result = pattern_for("ring", 6, Options()), tied(6, 4, False)
+    result.rtt_us[0, 1] += 1.0
+    assert not list(redundant_choices(item, "latency", result.rtt_us))
 
 
 def made_of(ranks: int, hops: list[tuple[int, int]], shares: list[float], pace: str = "rounds") -> Pattern:
@@ -90,8 +90,8 @@ def test_none_are_looked_for_in_chains_under_latency_and_where_everyone_sends_to
         assert symmetries(flat, model) == []
 
 
-def left_over(one: Pattern, n: int) -> list[tuple[int, ...]]:
-    forbidden = list(redundant_choices(one, "latency", random_costs(n, 1, 1)))
+def left_over(item: Pattern, n: int) -> list[tuple[int, ...]]:
+    forbidden = list(redundant_choices(item, "latency", random_costs(n, 1, 1)))
     orders = itertools.permutations(range(n))
     return [order for order in orders if not any(all(order[u] == v for u, v in choices) for choices in forbidden)]
 

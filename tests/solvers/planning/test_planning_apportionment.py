@@ -55,7 +55,7 @@ def test_a_part_is_within_one_and_within_the_whole(part: int, more: int, weights
     assert (sum(inside), sum(all_)) == (part, chunks)
     assert within_one(inside, shares(part, weights))
     assert within_one(all_, shares(chunks, weights))
-    assert all(one <= other for one, other in zip(inside, all_, strict=True))
+    assert all(item <= other for item, other in zip(inside, all_, strict=True))
 
 
 def heaviest(takers: tuple[int, ...], sizes: list[int], weights: list[int]) -> Fraction:
@@ -75,17 +75,17 @@ def test_unequal_chunks_keep_to_the_bounds_of_lpt(sizes: list[int], weights: lis
     """Against the best of all ways to deal them out."""
     number = len(weights)
     best = min(heaviest(way, sizes, weights) for way in itertools.product(range(number), repeat=len(sizes)))
-    found = heaviest(dealt(sizes, weights), sizes, weights)
-    assert best <= found <= Fraction(2 * number, number + 1) * best
+    result = heaviest(dealt(sizes, weights), sizes, weights)
+    assert best <= result <= Fraction(2 * number, number + 1) * best
     if len(set(weights)) == 1:
-        assert found <= (Fraction(4, 3) - Fraction(1, 3 * number)) * best
+        assert result <= (Fraction(4, 3) - Fraction(1, 3 * number)) * best
 
 
 @CALM
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=80), WEIGHTS)
 def test_nobody_is_far_above_the_proportion(sizes: list[int], weights: list[int]) -> None:
-    found = heaviest(dealt(sizes, weights), sizes, weights)
-    assert found <= Fraction(sum(sizes) + (len(weights) - 1) * max(sizes), sum(weights))
+    result = heaviest(dealt(sizes, weights), sizes, weights)
+    assert result <= Fraction(sum(sizes) + (len(weights) - 1) * max(sizes), sum(weights))
     assert dealt(sizes, weights) == dealt(sizes, weights)
 
 
@@ -112,8 +112,8 @@ def test_a_part_by_hand() -> None:
 def test_only_the_proportions_of_weights_count() -> None:
     for scale, weights in itertools.product((1e-9, 1 / 3, 1e9), ([1.0, 2.0, 4.0], [3.0, 3.0, 3.0], [7.0, 11.0])):
         for chunks in (1, 9, 49, 1000):
-            one, other = (apportioned(chunks, np.array(weights) * by).tolist() for by in (1.0, scale))
-            assert one == other
+            item, other = (apportioned(chunks, np.array(weights) * by).tolist() for by in (1.0, scale))
+            assert item == other
 
 
 def lpt(sizes: list[int], weights: list[int], loads: list[int]) -> list[int]:
@@ -132,8 +132,8 @@ def lpt(sizes: list[int], weights: list[int], loads: list[int]) -> list[int]:
 def test_chunks_go_where_the_definition_says(sizes: list[int], weights: list[int], data: st.DataObject) -> None:
     loads = data.draw(st.lists(st.integers(0, 9), min_size=len(weights), max_size=len(weights)))
     before = np.array(loads, dtype=np.float64)
-    found = partition(np.array(sizes, dtype=np.float64), np.array(weights, dtype=np.float64), before)
-    assert found.tolist() == lpt(sizes, weights, loads)
+    result = partition(np.array(sizes, dtype=np.float64), np.array(weights, dtype=np.float64), before)
+    assert result.tolist() == lpt(sizes, weights, loads)
     assert before.tolist() == loads, "what was given is left as it was"
     plain = partition(np.array(sizes, dtype=np.float64), np.array(weights, dtype=np.float64))
     assert plain.tolist() == lpt(sizes, weights, [0] * len(weights))

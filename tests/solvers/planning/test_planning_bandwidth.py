@@ -19,35 +19,35 @@ def measured(rates: Any, **details: Any) -> Fabric:
 
 def test_equal_rates_weigh_as_sizes() -> None:
     """And not as s (N - s), which the sum over all hosts outside would be."""
-    found = bandwidth_weights(measured(np.full((6, 6), 2.0)), np.arange(6), [[0, 1, 2, 3, 4], [5]])
-    assert found.groups.tolist() == pytest.approx([10.0, 2.0])
-    assert found.ranks.tolist() == pytest.approx([2.0] * 6)
+    result = bandwidth_weights(measured(np.full((6, 6), 2.0)), np.arange(6), [[0, 1, 2, 3, 4], [5]])
+    assert result.groups.tolist() == pytest.approx([10.0, 2.0])
+    assert result.ranks.tolist() == pytest.approx([2.0] * 6)
 
 
 def test_the_slower_way_counts_and_pairs_that_nobody_measured_do_not() -> None:
     rates = np.full((4, 4), 4.0)
     rates[0, 1:] = [3.0, 1.0, np.nan]  # sends 2 on average, gets 4
     rates[3, :] = rates[:, 3] = np.nan  # nothing is known: the usual of the others
-    found = bandwidth_weights(measured(rates), np.arange(4), [[0, 1], [2, 3]])
-    assert found.ranks[:3].tolist() == pytest.approx([2.0, 3.5, 2.5])
-    assert found.ranks[3] > 0
-    assert found.groups[0] == pytest.approx(1.0 + 4.0)  # to hosts outside: 1 (not 3), and 4
+    result = bandwidth_weights(measured(rates), np.arange(4), [[0, 1], [2, 3]])
+    assert result.ranks[:3].tolist() == pytest.approx([2.0, 3.5, 2.5])
+    assert result.ranks[3] > 0
+    assert result.groups[0] == pytest.approx(1.0 + 4.0)  # to hosts outside: 1 (not 3), and 4
 
 
 def test_slots_share_a_host_s_rate() -> None:
     order = np.array([0, 0, 1, 2, 3])
-    found = bandwidth_weights(measured(np.full((4, 4), 2.0)), order, [[0, 2], [1, 3, 4]])
-    assert found.ranks.tolist() == pytest.approx([1.0, 1.0, 2.0, 2.0, 2.0])
-    assert found.groups.tolist() == pytest.approx([3.0, 5.0])
+    result = bandwidth_weights(measured(np.full((4, 4), 2.0)), order, [[0, 2], [1, 3, 4]])
+    assert result.ranks.tolist() == pytest.approx([1.0, 1.0, 2.0, 2.0, 2.0])
+    assert result.groups.tolist() == pytest.approx([3.0, 5.0])
 
 
 def test_a_group_has_its_part_of_the_links_it_goes_out_by() -> None:
     """Hosts of 2 Gbit/s in racks of four whose ways out and in let 4 and 3 through: half a rack has 1.5."""
     rows = [row([0, 1, 2, 3]), row([4, 5, 6, 7], out_limited_by="hosts", in_limited_by="hosts")]
     shared = fabric_of(network([4, 4], None, shared_links=rows)[0])
-    found = bandwidth_weights(shared, np.arange(8), [[0, 1], [2, 3], [4, 5, 6, 7]])
-    assert found.groups.tolist() == pytest.approx([1.5, 1.5, 8.0])
-    assert found.ranks.tolist() == pytest.approx([2.0] * 8)
+    result = bandwidth_weights(shared, np.arange(8), [[0, 1], [2, 3], [4, 5, 6, 7]])
+    assert result.groups.tolist() == pytest.approx([1.5, 1.5, 8.0])
+    assert result.ranks.tolist() == pytest.approx([2.0] * 8)
 
 
 def test_one_group_of_all_has_a_weight() -> None:

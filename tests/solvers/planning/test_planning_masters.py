@@ -250,19 +250,19 @@ def at_random(slots: int, seed: int, draws: int) -> float:
     """The same by the product."""
     given = [list(range(2 * slots)), list(range(2 * slots, 4 * slots))]
     order = np.repeat(np.arange(4), slots)
-    found = random_groups_median(
+    result = random_groups_median(
         given, 4 * slots, "sizes", AllReduce(PAIRS, order, 1e6, "alpha-beta"), seed=seed, draws=draws
     )
-    assert found is not None
-    return found
+    assert result is not None
+    return result
 
 
 @pytest.mark.parametrize("slots", [1, 2])
 def test_groups_at_random_are_all_the_groups_there_are(slots: int) -> None:
     """Single draws, of which sixty leave out one of six by a chance of less than 1 in 9,000."""
-    found = {round(at_random(slots, seed, 1), 6) for seed in range(60)}
-    assert found == {round(cost, 6) for cost in ways(slots)}
-    assert len(found) > 2
+    result = {round(at_random(slots, seed, 1), 6) for seed in range(60)}
+    assert result == {round(cost, 6) for cost in ways(slots)}
+    assert len(result) > 2
 
 
 def test_of_many_draws_the_middle_counts() -> None:

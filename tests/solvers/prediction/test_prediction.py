@@ -110,10 +110,10 @@ def test_an_unmeasured_pair_of_one_rack_takes_what_the_others_there_take() -> No
 def test_between_groups_a_few_pairs_are_held_against_the_tree() -> None:
     """It counts for so many pairs; within a group it says nothing, and where nothing was measured it says all."""
     total, count = csr_array([[20.0, 60.0], [60.0, 0.0]]), csr_array([[1.0, 1.0], [1.0, 0.0]])
-    one = TieredPrediction(np.array([0, 0, 1]), np.array([90.0]), total, count, np.zeros(3), prior=2.0)
-    assert one.rtt_us(np.array([0]))[0].tolist() == [0.0, 20.0, (60.0 + 2 * 90.0) / 3]
-    one = replace(one, total_us=csr_array(np.diag([20.0, 0.0])), count=csr_array(np.diag([1.0, 0.0])))
-    assert one.rtt_us(np.array([0]))[0].tolist() == [0.0, 20.0, 90.0]
+    item = TieredPrediction(np.array([0, 0, 1]), np.array([90.0]), total, count, np.zeros(3), prior=2.0)
+    assert item.rtt_us(np.array([0]))[0].tolist() == [0.0, 20.0, (60.0 + 2 * 90.0) / 3]
+    item = replace(item, total_us=csr_array(np.diag([20.0, 0.0])), count=csr_array(np.diag([1.0, 0.0])))
+    assert item.rtt_us(np.array([0]))[0].tolist() == [0.0, 20.0, 90.0]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -159,8 +159,8 @@ def test_offsets_are_found_where_there_are_any() -> None:
     offset = rng.exponential(10.0, 60)
     noise = rng.lognormal(0, 0.1, len(i))
     nothing = host_offsets_us(ObservedPairs(60, i, j, 100.0 * noise), np.full(len(i), 100.0))
-    found = host_offsets_us(ObservedPairs(60, i, j, (100.0 + offset[i] + offset[j]) * noise), np.full(len(i), 120.0))
-    assert np.std(found - offset) < 0.2 * np.std(offset)
+    result = host_offsets_us(ObservedPairs(60, i, j, (100.0 + offset[i] + offset[j]) * noise), np.full(len(i), 120.0))
+    assert np.std(result - offset) < 0.2 * np.std(offset)
     assert np.std(nothing) < 0.1 * np.std(offset)
 
 

@@ -90,24 +90,24 @@ def offsets_by_equations(pairs: ObservedPairs, expected: np.ndarray) -> np.ndarr
     own = np.var(pull[seen] / mass[seen]) - np.mean(noise / mass[seen])
     if own <= 0:
         return np.zeros(pairs.n)
-    found = np.linalg.solve(np.diag(mass + noise / own) + weight, pull)
-    return np.asarray(found - found.mean())
+    result = np.linalg.solve(np.diag(mass + noise / own) + weight, pull)
+    return np.asarray(result - result.mean())
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_offsets_are_what_the_equations_give(seed: int) -> None:
     rng = np.random.default_rng(seed)
     i, j = np.triu_indices(14, 1)
-    kept = (rng.random(len(i)) < 0.8) & (i != 3) & (j != 3) if seed % 2 else np.ones(len(i), dtype=bool)
-    i, j = i[kept], j[kept]
+    remaining = (rng.random(len(i)) < 0.8) & (i != 3) & (j != 3) if seed % 2 else np.ones(len(i), dtype=bool)
+    i, j = i[remaining], j[remaining]
     expected = rng.uniform(50, 200, len(i))
     offset = rng.exponential(40.0, 14)
     offset -= offset.mean()
     pairs = ObservedPairs(14, i, j, expected * rng.lognormal(0, 0.05, len(i)) + offset[i] + offset[j])
-    found = host_offsets_us(pairs, expected)
-    assert found == pytest.approx(offsets_by_equations(pairs, expected), abs=0.01)
-    assert abs(found.mean()) < 1e-9
-    assert found.std() > 5
+    result = host_offsets_us(pairs, expected)
+    assert result == pytest.approx(offsets_by_equations(pairs, expected), abs=0.01)
+    assert abs(result.mean()) < 1e-9
+    assert result.std() > 5
     # Without the hosts' own part there is none.
     noise = ObservedPairs(14, i, j, expected * rng.lognormal(0, 0.05, len(i)))
     assert host_offsets_us(noise, expected) == pytest.approx(offsets_by_equations(noise, expected), abs=0.01)
@@ -126,9 +126,9 @@ def test_groups_are_as_far_apart_as_their_pairs_and_the_highest_place_between_th
     heights, prior = [30.0, 90.0, 50.0], 2.0
     count = np.array([[1, 0, 2, 0], [0, 0, 3, 1], [2, 3, 0, 0], [0, 1, 0, 0]], dtype=float)
     mean = np.array([[8, 0, 70, 0], [0, 0, 95, 60], [70, 95, 0, 0], [0, 60, 0, 0]], dtype=float)
-    found = blocks(count, mean, heights, prior)
+    result = blocks(count, mean, heights, prior)
     everyone = np.arange(5)
-    for expected_doubt, rows in ((0.0, found.rtt_us(everyone)), (0.3, found.lower_bound_us(everyone))):
+    for expected_doubt, rows in ((0.0, result.rtt_us(everyone)), (0.3, result.lower_bound_us(everyone))):
         for a in range(5):
             for b in range(5):
                 g, h = max(a - 1, 0), max(b - 1, 0)
@@ -143,8 +143,8 @@ def test_groups_are_as_far_apart_as_their_pairs_and_the_highest_place_between_th
 
 
 def test_what_two_hosts_add_is_added_to_the_time_of_their_groups() -> None:
-    one = blocks(np.zeros((2, 2)), np.zeros((2, 2)), [40.0], 1.0)
-    slow = TieredPrediction(one.groups, one.height_us, one.total_us, one.count, np.array([5.0, -2.0, 1.0]), 1.0)
+    item = blocks(np.zeros((2, 2)), np.zeros((2, 2)), [40.0], 1.0)
+    slow = TieredPrediction(item.groups, item.height_us, item.total_us, item.count, np.array([5.0, -2.0, 1.0]), 1.0)
     assert slow.rtt_us(np.array([2, 0])).tolist() == [[46, 39, 0], [0, 3, 46]]
 
 
@@ -159,13 +159,13 @@ def test_a_slow_host_is_slow_to_those_it_was_not_measured_with() -> None:
     true = bare + offset[:, None] + offset
     gone = np.triu(rng.random((24, 24)) < 0.2, 1)
     gone |= gone.T
-    found = predict_tiered(np.where(gone, NAN, true))
-    assert found.offset_us.argmax() == 7
-    assert 20 < found.offset_us[7] - np.median(found.offset_us) < 66
-    off = np.abs(found.rtt_us(np.arange(24)) / true - 1)
+    result = predict_tiered(np.where(gone, NAN, true))
+    assert result.offset_us.argmax() == 7
+    assert 20 < result.offset_us[7] - np.median(result.offset_us) < 66
+    off = np.abs(result.rtt_us(np.arange(24)) / true - 1)
     assert off[7][gone[7]].max() < 0.34
     assert np.median(np.delete(off, 7, 0)[np.delete(gone, 7, 0)]) < 0.05
-    assert (found.rtt_us(np.array([7]))[0] > bare[7])[gone[7]].all()
+    assert (result.rtt_us(np.array([7]))[0] > bare[7])[gone[7]].all()
 
 
 def test_a_network_without_noise_is_predicted_as_it_is() -> None:
@@ -174,15 +174,15 @@ def test_a_network_without_noise_is_predicted_as_it_is() -> None:
     measured = full.copy()
     for i, j in ((0, 1), (0, 4), (2, 9), (6, 11), (3, 8)):
         measured[i, j] = measured[j, i] = NAN
-    found = predict_tiered(measured)
+    result = predict_tiered(measured)
     np.fill_diagonal(full, 0.0)
-    assert found.rtt_us(np.arange(12)) == pytest.approx(full)
-    assert (found.groups[:, None] == found.groups).tolist() == (full <= 10.0).tolist()
-    assert not found.offset_us.any()
-    assert sorted(found.height_us.tolist()) == [30, 30, 80]
-    of = {int(found.groups[3 * rack]): rack for rack in range(4)}
-    count = found.count.toarray()
+    assert result.rtt_us(np.arange(12)) == pytest.approx(full)
+    assert (result.groups[:, None] == result.groups).tolist() == (full <= 10.0).tolist()
+    assert not result.offset_us.any()
+    assert sorted(result.height_us.tolist()) == [30, 30, 80]
+    of = {int(result.groups[3 * rack]): rack for rack in range(4)}
+    count = result.count.toarray()
     order = [k for k, _ in sorted(of.items(), key=lambda pair: pair[1])]
     assert count[np.ix_(order, order)].tolist() == [[4, 8, 9, 8], [8, 6, 8, 9], [9, 8, 6, 8], [8, 9, 8, 6]]
     between = full[np.ix_([0, 3, 6, 9], [1, 4, 7, 10])]
-    assert found.total_us.toarray()[np.ix_(order, order)] == pytest.approx(count[np.ix_(order, order)] * between)
+    assert result.total_us.toarray()[np.ix_(order, order)] == pytest.approx(count[np.ix_(order, order)] * between)

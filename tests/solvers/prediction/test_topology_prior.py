@@ -27,14 +27,14 @@ def named(path: Path) -> Path:
     return path[: path.index(None)] if None in path else path
 
 
-def met(paths: list[Path], one: Path, other: Path) -> int:
+def met(paths: list[Path], item: Path, other: Path) -> int:
     """How high the nearest common ancestor is above the deepest leaf below it; without one the longest path."""
-    own, its = named(one), named(other)
+    own, its = named(item), named(other)
     common = 0
     while common < min(len(own), len(its)) and own[common] == its[common]:
         common += 1
-    gap_of_one = common == len(own) and len(own) < len(one) and common < len(other)
-    gap_of_other = common == len(its) and len(its) < len(other) and common < len(one)
+    gap_of_one = common == len(own) and len(own) < len(item) and common < len(other)
+    gap_of_other = common == len(its) and len(its) < len(other) and common < len(item)
     if gap_of_one or gap_of_other:
         return UNKNOWN
     if common == 0:
@@ -84,12 +84,14 @@ def test_levels_of_full_paths_are_an_ultrametric(paths: list[Path]) -> None:
 @given(FULL, st.data())
 def test_a_gap_hides_a_level_and_never_tells_another(paths: list[Path], data: st.DataObject) -> None:
     """Names taken out, tails included: a pair is as far apart as before, or unknown."""
-    kept = [data.draw(st.lists(st.booleans(), min_size=len(path), max_size=len(path))) for path in paths]
-    gapped = [tuple(n if k else None for n, k in zip(p, ks, strict=True)) for p, ks in zip(paths, kept, strict=True)]
+    remaining = [data.draw(st.lists(st.booleans(), min_size=len(path), max_size=len(path))) for path in paths]
+    gapped = [
+        tuple(n if k else None for n, k in zip(p, ks, strict=True)) for p, ks in zip(paths, remaining, strict=True)
+    ]
     full, levels = levels_apart(paths), levels_apart(gapped)
-    known = levels != UNKNOWN
+    cached = levels != UNKNOWN
     # Heights are those of what is named, so a hidden deep branch may lower them: never raise them.
-    assert (levels[known] <= full[known]).all()
+    assert (levels[cached] <= full[cached]).all()
 
 
 def test_assumed_times_grow_with_the_level_and_unknown_is_farthest() -> None:

@@ -218,9 +218,9 @@ def test_the_trees_of_nccl(ranks: int, first: list[int] | None, second: list[int
     schedule = nccl_tree(ranks)
     for chunk, parents in ((0, first), (1, second)):
         up = ~schedule.copies & (schedule.first == chunk)
-        found = dict(zip(schedule.source[up].tolist(), schedule.target[up].tolist(), strict=True))
+        result = dict(zip(schedule.source[up].tolist(), schedule.target[up].tolist(), strict=True))
         if parents is not None:
-            assert [found.get(rank, -1) for rank in range(ranks)] == parents
+            assert [result.get(rank, -1) for rank in range(ranks)] == parents
 
 
 @given(RANKS)

@@ -28,9 +28,9 @@ def counted(algo: str, n: int, c: int, **options: int) -> Count:
 
 def columns(algo: str, n: int, c: int, **options: int) -> tuple[float, ...]:
     """Rounds, bytes on the wire, bytes between racks."""
-    found = counted(algo, n, c, **options)
-    assert found.cross_group_bytes is not None
-    return found.rounds, found.bytes_on_wire, found.cross_group_bytes
+    result = counted(algo, n, c, **options)
+    assert result.cross_group_bytes is not None
+    return result.rounds, result.bytes_on_wire, result.cross_group_bytes
 
 
 @pytest.mark.parametrize(("n", "c"), SHAPES)
@@ -99,8 +99,8 @@ def test_the_tree(n: int, c: int) -> None:
 def test_a_tree_that_follows_the_racks_crosses_as_rarely_as_can_be() -> None:
     """A heap of six, fan-out 2, of which a branch, ranks 2 and 5, has a rack of its own: one edge between them."""
     schedule = schedule_for("tree", 6, Options(fan_out=2))
-    found = count(schedule, 1.0, np.array([0, 0, 1, 0, 0, 1]))
-    assert found.cross_group_bytes == 2
+    result = count(schedule, 1.0, np.array([0, 0, 1, 0, 0, 1]))
+    assert result.cross_group_bytes == 2
 
 
 @given(st.integers(2, 6), st.integers(1, 4))
@@ -168,7 +168,7 @@ def test_how_rounds_and_bytes_of_collectives_grow(power: int) -> None:
     ring, halving, trees = (
         count(schedule_for(a, ranks), 1.0) for a in ("ring", "halving-doubling", "double-binary-tree")
     )
-    assert [found.bytes_on_wire for found in (ring, halving, trees)] == pytest.approx([2 * (ranks - 1)] * 3)
+    assert [result.bytes_on_wire for result in (ring, halving, trees)] == pytest.approx([2 * (ranks - 1)] * 3)
     assert (ring.rounds, halving.rounds) == (2 * (ranks - 1), 2 * power)
     assert trees.rounds == 2 * power
     schedule = schedule_for("double-binary-tree", ranks)
@@ -198,11 +198,11 @@ def test_bcube_communicates_s_over_b_to_the_i(base: int, levels: int) -> None:
 @given(st.sampled_from(["ring", "tree", "halving-doubling", "2lha", "recursive-doubling"]), st.integers(1, 10**12))
 def test_what_is_sent_is_received(algo: str, size: int) -> None:
     schedule = schedule_for(algo, 6, Options(groups=[[0, 1], [2, 3, 4], [5]]))
-    found = count(schedule, size)
-    assert found.cross_group_bytes is None
-    assert found.transfers == len(schedule)
-    for bytes_of in (found.sent_bytes, found.received_bytes):
-        assert bytes_of.sum() == pytest.approx(found.bytes_on_wire)
+    result = count(schedule, size)
+    assert result.cross_group_bytes is None
+    assert result.transfers == len(schedule)
+    for bytes_of in (result.sent_bytes, result.received_bytes):
+        assert bytes_of.sum() == pytest.approx(result.bytes_on_wire)
 
 
 def test_one_group_is_never_left() -> None:
@@ -211,8 +211,8 @@ def test_one_group_is_never_left() -> None:
 
 def test_a_count_by_hand() -> None:
     """A chain of three ranks and 12 bytes: 1 and 2 send all they have up, and get it again; 0 and 1 are one group."""
-    found = count(schedule_for("tree", 3, Options(fan_out=1)), 12.0, np.array([7, 7, 9]))
-    assert found.to_json() == {
+    result = count(schedule_for("tree", 3, Options(fan_out=1)), 12.0, np.array([7, 7, 9]))
+    assert result.to_json() == {
         "schema": "plink.count/1",
         "rounds": 4,
         "transfers": 4,

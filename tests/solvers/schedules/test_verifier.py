@@ -160,29 +160,29 @@ def test_entries_of_after_are_missed_only_when_nothing_else_implies_them(
     if not entries:
         return
     removed = data.draw(st.sets(st.sampled_from(entries), min_size=1, max_size=4))
-    kept = [pair for pair in entries if pair not in removed]
-    later = np.array([m for m, _ in kept], dtype=np.int64)
-    after = np.searchsorted(later, np.arange(len(schedule) + 1)), np.array([k for _, k in kept], dtype=np.int32)
-    missed = [(m, k) for m, k in sorted(removed) if k not in reached(m, kept)]
+    remaining = [pair for pair in entries if pair not in removed]
+    later = np.array([m for m, _ in remaining], dtype=np.int64)
+    after = np.searchsorted(later, np.arange(len(schedule) + 1)), np.array([k for _, k in remaining], dtype=np.int32)
+    missed = [(m, k) for m, k in sorted(removed) if k not in reached(m, remaining)]
     errors = verify(dataclasses.replace(schedule, after=after))
     assert (errors == []) == (missed == [])
     first, carries = dependencies(schedule)
     carried = set(zip(np.repeat(np.arange(len(schedule)), np.diff(first)).tolist(), carries.tolist(), strict=True))
     for m, k in missed:
-        said = f"{schedule.describe(m)} sends what transfer {k} writes and does not wait for it"
+        message = f"{schedule.describe(m)} sends what transfer {k} writes and does not wait for it"
         if (m, k) not in carried:
-            said = f"{schedule.describe(m)} and transfer {k} write the same chunk in no order: one of them copies"
-        assert said in errors or len(errors) == 20
+            message = f"{schedule.describe(m)} and transfer {k} write the same chunk in no order: one of them copies"
+        assert message in errors or len(errors) == 20
 
 
 def reached(start: int, entries: list[tuple[int, int]]) -> set[int]:
     """What a transfer waits for, also by way of others."""
-    found: set[int] = set()
+    result: set[int] = set()
     at = {start}
     while at:
-        at = {k for m, k in entries if m in at} - found
-        found |= at
-    return found
+        at = {k for m, k in entries if m in at} - result
+        result |= at
+    return result
 
 
 def explicit(rows: list[Row], after: list[list[int]], **changes: int) -> Schedule:
@@ -232,8 +232,8 @@ def test_writes_that_have_no_order() -> None:
 def test_what_is_missing_and_who_wrote_last() -> None:
     whole = schedule_for("tree", 3)
     schedule = with_rows(whole, rows_of(whole)[1:])  # 1 does not send
-    said = "rank 0 ends without what rank 1 contributed in chunk 0; the last to write it was "
-    assert verify(schedule)[0] == said + schedule.describe(0)
+    message = "rank 0 ends without what rank 1 contributed in chunk 0; the last to write it was "
+    assert verify(schedule)[0] == message + schedule.describe(0)
     schedule = with_rows(whole, rows_of(whole)[:-1])  # 1 does not get
     assert verify(schedule) == ["rank 1 ends without what rank 0 contributed in chunk 0; nobody sends it any"]
 

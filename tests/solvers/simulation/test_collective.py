@@ -30,17 +30,17 @@ def racks(hosts: int, number: int, gbps: float) -> TierLinks:
 @pytest.mark.parametrize("hosts", [2, 3, 8, 16])
 def test_ring_takes_the_time_of_its_rounds(hosts: int) -> None:
     """2 (N - 1) rounds of a block each (Patarasuk and Yuan 2009)."""
-    found = simulate_collective(schedule_for("ring", hosts), network(hosts), np.arange(hosts), SIZE)
+    result = simulate_collective(schedule_for("ring", hosts), network(hosts), np.arange(hosts), SIZE)
     expected = 2 * (hosts - 1) * (SIZE / hosts / (GBPS * BYTES_PER_US) + LATENCY_US)
-    assert found.makespan_us == pytest.approx(expected, rel=1e-9)
+    assert result.makespan_us == pytest.approx(expected, rel=1e-9)
 
 
 def test_halving_doubling_takes_the_time_of_its_rounds() -> None:
     """Each half takes log2(N) rounds and moves (N - 1) / N of the data (Thakur et al. 2005)."""
     hosts = 16
-    found = simulate_collective(schedule_for("halving-doubling", hosts), network(hosts), np.arange(hosts), SIZE)
+    result = simulate_collective(schedule_for("halving-doubling", hosts), network(hosts), np.arange(hosts), SIZE)
     expected = 2 * ((hosts - 1) / hosts * SIZE / (GBPS * BYTES_PER_US) + 4 * LATENCY_US)
-    assert found.makespan_us == pytest.approx(expected, rel=1e-9)
+    assert result.makespan_us == pytest.approx(expected, rel=1e-9)
 
 
 def test_ring_is_held_by_the_uplink_that_most_of_its_hops_cross() -> None:
@@ -60,9 +60,9 @@ def test_outer_tier_limits_what_the_inner_one_lets_through() -> None:
     between pods does not take of their rack's uplink is left to the flow between racks."""
     pods = TierLinks(np.arange(8) // 4, np.full(2, GBPS / 10), np.full(2, GBPS / 10))
     schedule = make_schedule("cross", 8, 1, [[0, 0, 4, 0, 1, 1], [0, 1, 2, 0, 1, 1]], "broadcast")
-    found = simulate_collective(schedule, network(8, racks(8, 4, GBPS), pods), np.arange(8), SIZE)
+    result = simulate_collective(schedule, network(8, racks(8, 4, GBPS), pods), np.arange(8), SIZE)
     alone_us = SIZE / (GBPS * BYTES_PER_US)
-    assert found.end_us == pytest.approx([10 * alone_us + LATENCY_US, alone_us / 0.9 + LATENCY_US], rel=1e-9)
+    assert result.end_us == pytest.approx([10 * alone_us + LATENCY_US, alone_us / 0.9 + LATENCY_US], rel=1e-9)
 
 
 def test_measured_rate_of_a_pair_limits_its_flow() -> None:
@@ -70,8 +70,8 @@ def test_measured_rate_of_a_pair_limits_its_flow() -> None:
     pairs = np.array([[np.nan, GBPS / 4], [np.nan, np.nan]])
     limited = SimulatedNetwork(slow.names, slow.latency_us, pairs, slow.out_gbps, slow.in_gbps, ())
     schedule = make_schedule("one", 2, 1, [[0, 0, 1, 0, 1, 1]], "broadcast")
-    found = simulate_collective(schedule, limited, np.arange(2), SIZE)
-    assert found.makespan_us == pytest.approx(4 * SIZE / (GBPS * BYTES_PER_US) + LATENCY_US, rel=1e-9)
+    result = simulate_collective(schedule, limited, np.arange(2), SIZE)
+    assert result.makespan_us == pytest.approx(4 * SIZE / (GBPS * BYTES_PER_US) + LATENCY_US, rel=1e-9)
 
 
 def test_lockstep_ring_waits_for_more_than_it_has_to() -> None:
@@ -92,10 +92,10 @@ def test_every_algorithm_of_the_catalogue_runs_and_moves_what_it_says(algo: str)
     options = Options(groups=[[0, 1, 2, 3], [4, 5, 6, 7]]) if "groups" in ALGORITHMS[algo].options else None
     schedule = schedule_for(algo, ranks, options)
     order = np.arange(schedule.ranks)
-    found = simulate_collective(schedule, network(schedule.ranks, racks(schedule.ranks, 2, GBPS)), order, SIZE)
+    result = simulate_collective(schedule, network(schedule.ranks, racks(schedule.ranks, 2, GBPS)), order, SIZE)
     sent = np.bincount(schedule.source, schedule.count * (SIZE / schedule.chunks), schedule.ranks)
-    assert found.moved[: schedule.ranks] == pytest.approx(sent, rel=1e-9)
-    assert found.makespan_us >= sent.max() / (GBPS * BYTES_PER_US) * (1 - 1e-9)
+    assert result.moved[: schedule.ranks] == pytest.approx(sent, rel=1e-9)
+    assert result.makespan_us >= sent.max() / (GBPS * BYTES_PER_US) * (1 - 1e-9)
 
 
 def test_ranks_of_one_host_exchange_for_nothing() -> None:

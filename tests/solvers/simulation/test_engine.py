@@ -14,27 +14,27 @@ from tests.solvers.simulation.jobs import Task, plain_ends, resources, tasks
 def test_flows_of_two_links_are_max_min_fair() -> None:
     """Bertsekas and Gallager's example: the flow over both links is held by the slow one, and the fast link's other
     flow takes the rest."""
-    found = simulate(resources([10, 5], [[0], [0, 1], [1]]), tasks(Task(0, 100), Task(1, 100), Task(2, 100)))
-    assert found.end_us == pytest.approx([100 / 7.5, 40, 40], rel=1e-12)
-    assert found.moved == pytest.approx([200, 200])
-    assert found.makespan_us == pytest.approx(40, rel=1e-12)
+    result = simulate(resources([10, 5], [[0], [0, 1], [1]]), tasks(Task(0, 100), Task(1, 100), Task(2, 100)))
+    assert result.end_us == pytest.approx([100 / 7.5, 40, 40], rel=1e-12)
+    assert result.moved == pytest.approx([200, 200])
+    assert result.makespan_us == pytest.approx(40, rel=1e-12)
 
 
 def test_equal_flows_share_a_link_equally_as_they_come_and_go() -> None:
     """Three flows of 30, 60 and 90 on a link of 3: the first third is shared by three, the next by two."""
-    found = simulate(resources([3], [[0]]), tasks(Task(0, 30), Task(0, 60), Task(0, 90)))
-    assert found.end_us == pytest.approx([30, 50, 60], rel=1e-12)
+    result = simulate(resources([3], [[0]]), tasks(Task(0, 30), Task(0, 60), Task(0, 90)))
+    assert result.end_us == pytest.approx([30, 50, 60], rel=1e-12)
 
 
 def test_a_limited_flow_leaves_the_rest_to_others() -> None:
-    found = simulate(resources([10], [[0], [0]], [2, np.inf]), tasks(Task(0, 20), Task(1, 80)))
-    assert found.end_us == pytest.approx([10, 10], rel=1e-12)
+    result = simulate(resources([10], [[0], [0]], [2, np.inf]), tasks(Task(0, 20), Task(1, 80)))
+    assert result.end_us == pytest.approx([10, 10], rel=1e-12)
 
 
 def test_lead_and_lag_take_time_but_no_capacity() -> None:
-    found = simulate(resources([1], [[0]]), tasks(Task(0, 10, lead_us=5, lag_us=7), Task(0, 5), Task(0, 1, after=[0])))
-    assert found.begin_us == pytest.approx([5, 0, 22])
-    assert found.end_us == pytest.approx([22, 5, 23], rel=1e-12)
+    result = simulate(resources([1], [[0]]), tasks(Task(0, 10, lead_us=5, lag_us=7), Task(0, 5), Task(0, 1, after=[0])))
+    assert result.begin_us == pytest.approx([5, 0, 22])
+    assert result.end_us == pytest.approx([22, 5, 23], rel=1e-12)
 
 
 def test_queue_runs_by_priority_and_goes_on_before_the_lag() -> None:
@@ -124,5 +124,5 @@ def test_any_job_ends_as_in_a_plain_simulator(
         np.array([at for at, _, _ in rates]), np.array([link for _, link, _ in rates], dtype=np.int64),
         np.array([rate for _, _, rate in rates]),
     )  # fmt: skip
-    found = simulate(network, tasks(*rows), changes)
-    assert found.end_us == pytest.approx(plain_ends(network, rows, changes), rel=1e-9, abs=1e-9)
+    result = simulate(network, tasks(*rows), changes)
+    assert result.end_us == pytest.approx(plain_ends(network, rows, changes), rel=1e-9, abs=1e-9)

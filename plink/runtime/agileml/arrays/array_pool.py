@@ -72,10 +72,10 @@ def empty(rows: int, width: int, dtype: str | np.dtype[np.generic]) -> Values:
 
 def copied(values: Values, places: Places, count: int) -> Values:
     """Some rows of an array, shape (count, width)."""
-    found = empty(count, values.shape[1], values.dtype)
+    result = empty(count, values.shape[1], values.dtype)
     if isinstance(places, slice):
-        found[:] = values[places]
+        result[:] = values[places]
     else:
         # "clip" does not clip, for they are in range: without it numpy fills a buffer of its own first.
-        np.take(values, places, axis=0, out=found, mode="clip")
-    return found
+        np.take(values, places, axis=0, out=result, mode="clip")
+    return result

@@ -38,13 +38,13 @@ def summed(first: Piece, second: Piece) -> Piece:
 def add_to(values: Sequence[Values], pieces: Iterable[Piece]) -> None:
     """One after the other. :raises TooLarge: some sum is, and what the values are now is of no use."""
     for piece in pieces:
-        found = values[piece.table][index(piece.rows)]
+        result = values[piece.table][index(piece.rows)]
         try:
-            add(found, piece.values, out=found)
+            add(result, piece.values, out=result)
         except Overflow as error:
             raise TooLarge(piece, error.row) from None
         if not isinstance(piece.rows, range):  # these were a copy
-            values[piece.table][piece.rows] = found
+            values[piece.table][piece.rows] = result
 
 
 def put(values: Sequence[Values], pieces: Iterable[Piece]) -> None:

@@ -40,11 +40,11 @@ def memory(root: Path = _ROOT) -> Memory | None:
     :param root: of the file system. :returns: None where nobody says.
     """
     machine = _text(root / "proc/sys/kernel/random/boot_id").strip()
-    found = [Memory(room, machine and f"{machine}/{group}") for room, group in _of_its_groups(root)]
+    result = [Memory(room, machine and f"{machine}/{group}") for room, group in _of_its_groups(root)]
     available = _entry(root / "proc/meminfo", "MemAvailable:")
     if available is not None:
-        found.append(Memory(available * 1024, machine))
-    return min(found, key=lambda one: one.available, default=None)
+        result.append(Memory(available * 1024, machine))
+    return min(result, key=lambda item: item.available, default=None)
 
 
 def _of_its_groups(root: Path) -> Iterator[tuple[int, int]]:
@@ -77,7 +77,7 @@ def _text(path: Path) -> str:
 def _entry(path: Path, name: str) -> int | None:
     """Of a file whose lines are a name and a number."""
     words = (line.split() for line in _text(path).splitlines())
-    return next((_number(found[1]) for found in words if len(found) > 1 and found[0] == name), None)
+    return next((_number(result[1]) for result in words if len(result) > 1 and result[0] == name), None)
 
 
 def _number(text: str) -> int | None:

@@ -82,8 +82,8 @@ class Line:
         except (OSError, HTTPException, ValueError) as error:  # ValueError: a header that cannot be sent
             if over.is_set() or isinstance(error, TimeoutError):
                 raise Senseless(f"no answer to {method} {path} within {within_s:g} s") from None
-            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise Senseless(f"no answer to {method} {path}: {why[:100]}") from None
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise Senseless(f"no answer to {method} {path}: {reason[:100]}") from None
         finally:
             if watch is not None:
                 watch.cancel()
@@ -140,12 +140,12 @@ class Aws:
 
     def _answer(self, line: Line) -> Answer:
         if self._token is None:
-            told = line.ask(
+            messages = line.ask(
                 "PUT", self._TOKEN, {"X-aws-ec2-metadata-token-ttl-seconds": _TOKEN_S, "Content-Length": "0"}
             )
-            token = told.text.strip()
-            if told.status != 200 or not token or not token.isascii() or not token.isprintable():
-                raise Senseless(f"{self._TOKEN}: status {told.status} and no token")
+            token = messages.text.strip()
+            if messages.status != 200 or not token or not token.isascii() or not token.isprintable():
+                raise Senseless(f"{self._TOKEN}: status {messages.status} and no token")
             self._token = token
         return line.ask("GET", self._ACTION, {"X-aws-ec2-metadata-token": self._token})
 
@@ -187,10 +187,10 @@ class Azure:
     def ask(self, line: Line) -> dict[str, Notice]:
         """As :meth:`Service.ask`; the first question switches the service on, which takes it a while."""
         if self._name is None:
-            told = line.ask("GET", self._NAME, _AZURE_HEADERS)
-            if told.status != 200 or not told.text.strip():
-                raise Senseless(f"{self._NAME}: status {told.status} and no name")
-            self._name = told.text.strip().casefold()
+            messages = line.ask("GET", self._NAME, _AZURE_HEADERS)
+            if messages.status != 200 or not messages.text.strip():
+                raise Senseless(f"{self._NAME}: status {messages.status} and no name")
+            self._name = messages.text.strip().casefold()
         answer = line.ask("GET", self._EVENTS, _AZURE_HEADERS, _AZURE_FIRST_S if self._first else _WAIT_S)
         events = _document(answer, self._EVENTS).get("Events")
         if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
@@ -226,7 +226,7 @@ def _document(answer: Answer, path: str) -> dict[str, Any]:
 
 def _clock(date: str | None) -> float:
     """The answer's own clock where it tells: what is announced is by that clock, and ours may be wrong."""
-    return time.time() if (told := _instant(date)) is None else told
+    return time.time() if (messages := _instant(date)) is None else messages
 
 
 def _until(when: object, at: float, most: float) -> float:
@@ -241,6 +241,6 @@ def _instant(text: object) -> float | None:
         return None
     for read in (datetime.fromisoformat, email.utils.parsedate_to_datetime):
         with contextlib.suppress(ValueError, OverflowError):
-            found = read(text)
-            return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+            result = read(text)
+            return (result if result.tzinfo else result.replace(tzinfo=UTC)).timestamp()
     return None

@@ -42,13 +42,13 @@ def parse_source(text: str) -> Source:
     provider, equals, endpoint = text.partition("=")
     if provider not in _PROVIDERS:
         raise UsageError(f"{text!r}: notices come from {', '.join(_PROVIDERS)}; write it like aws")
-    found = _ENDPOINT.fullmatch(endpoint if equals else _USUAL)
-    port = int(found[2] or 80) if found else 0
-    if found is None or not 0 < port < 65536:
+    result = _ENDPOINT.fullmatch(endpoint if equals else _USUAL)
+    port = int(result[2] or 80) if result else 0
+    if result is None or not 0 < port < 65536:
         raise UsageError(
             f"{text!r}: {endpoint!r} is no http://HOST:PORT; write it like {provider}=http://127.0.0.1:8080"
         )
-    return Source(provider, found[1].strip("[]"), port)
+    return Source(provider, result[1].strip("[]"), port)
 
 
 class Notices:

@@ -157,12 +157,12 @@ class Partition:
 
     def _drop_from(self, first: int) -> None:
         """Updates of this clock and later ones, none of them in the state, do not count."""
-        kept = {clock: ahead for clock, ahead in self.ahead.items() if clock < first}
-        if len(kept) == len(self.ahead):
+        remaining = {clock: ahead for clock, ahead in self.ahead.items() if clock < first}
+        if len(remaining) == len(self.ahead):
             return
         self.forget_ahead()
-        self.ahead = kept
-        for clock, ahead in kept.items():
+        self.ahead = remaining
+        for clock, ahead in remaining.items():
             for pieces in (ahead.sums, *ahead.waiting.values()):
                 self.show(clock, pieces)
 
@@ -421,7 +421,7 @@ class Partition:
 
     def _as_of(self, clock: int, table: int, rows: Rows, steps: Sequence[Undo]) -> Values:
         """Some vectors as they were in the state of a clock, shape (len(rows), width)."""
-        found: Values = copied(self.values[table], index(rows), len(rows))
+        result: Values = copied(self.values[table], index(rows), len(rows))
         wanted = np.asarray(rows)
         for step in reversed(steps):
             for piece in step.pieces if step.after > clock else ():
@@ -429,17 +429,17 @@ class Partition:
                     _, here, there = np.intersect1d(
                         wanted, np.asarray(piece.rows), assume_unique=True, return_indices=True
                     )
-                    found[here] = piece.values[there]
-        return found
+                    result[here] = piece.values[there]
+        return result
 
 
 def _summed(sums: Sequence[Piece], pieces: Iterable[Piece]) -> list[Piece]:
     """With what one more worker adds. :raises TooLarge: nothing has changed."""
-    found = list(sums)
+    result = list(sums)
     for piece in pieces:
-        last = next((place for place in reversed(range(len(found))) if found[place].table == piece.table), None)
-        if last is not None and same_rows(found[last].rows, piece.rows):
-            found[last] = summed(found[last], piece)
+        last = next((place for place in reversed(range(len(result))) if result[place].table == piece.table), None)
+        if last is not None and same_rows(result[last].rows, piece.rows):
+            result[last] = summed(result[last], piece)
         else:
-            found.append(piece)
-    return found
+            result.append(piece)
+    return result

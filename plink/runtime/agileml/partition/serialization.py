@@ -140,12 +140,12 @@ def _workers(part: Message) -> list[int]:
 def _numbers(part: Message) -> dict[str, Any]:
     try:
         numbers: dict[str, Any] = json.loads(part.text)
-        found = [numbers[name] for name in ("clock", "push_sequence", "history")]
+        result = [numbers[name] for name in ("clock", "push_sequence", "history")]
         for worker, (first, finished, until, steps) in numbers["members"].items():
-            found += [first, finished, 0 if until is None else until, steps, int(worker)]
+            result += [first, finished, 0 if until is None else until, steps, int(worker)]
     except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
-        found = [None]
-    if not all(isinstance(one, int) for one in found):
+        result = [None]
+    if not all(isinstance(item, int) for item in result):
         raise Refused("a part whose numbers cannot be read")
     return numbers
 

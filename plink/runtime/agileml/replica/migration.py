@@ -65,12 +65,12 @@ def prepared(owner: Owner, line: Line, epoch: int, backup: str, here: str) -> Ou
     if backup == here:
         owner.partition.keep_history()
     parts = [] if drains else parts_of(owner.partition)
-    found = Outgoing(line, Attempt(attempt_number(), epoch, owner.era, owner.era_clock), backup, drains=drains)
-    found.add(parts)
+    result = Outgoing(line, Attempt(attempt_number(), epoch, owner.era, owner.era_clock), backup, drains=drains)
+    result.add(parts)
     if now is not None:
         now.end(Refused(f"the move was given up for that in epoch {epoch}"))
-    owner.outgoing = found
-    return found
+    owner.outgoing = result
+    return result
 
 
 def finish(owner: Owner, move: Outgoing, here: str, agreed: int | None) -> None:
@@ -146,13 +146,13 @@ def cancel(owner: Owner, epoch: int) -> bool:
 
 def tell_surely(line: Line, message: Message) -> None:
     """Telling twice does no harm. :raises Unsure: whether it was heard is not known. :raises Refused: it was not."""
-    why: PlinkError | None = None
+    reason: PlinkError | None = None
     for _ in range(_TOLD):
         try:
             return tell(line, message)
         except (Lost, Forged, Stranger) as error:
-            why = error
-    raise Unsure(f"whether {line.address} has begun is not known: {why}")
+            reason = error
+    raise Unsure(f"whether {line.address} has begun is not known: {reason}")
 
 
 def _tell_to_begin(owner: Owner, line: Line, message: Message, *, stays: bool) -> None:

@@ -137,10 +137,10 @@ class Owner:
         self.see()
         self._advanced(self.seen.backups)
 
-    def call_off(self, why: str) -> None:
+    def call_off(self, reason: str) -> None:
         """Nothing is on its way to another server any more."""
         if self.outgoing is not None:
-            self.outgoing.end(Refused(f"the move was given up: {why}"))
+            self.outgoing.end(Refused(f"the move was given up: {reason}"))
             self.outgoing = None
         for address in list(self.copying):
             self.stop_copying(address)
@@ -398,9 +398,9 @@ class Owner:
         if message.sequence != self._attempt:
             raise Refused(f"partition {self._number} was not brought by attempt {message.sequence}")
         try:
-            told = json.loads(message.text)
-            role, sequence = Role(told["role"]), int(told["push_sequence"])
-            backups = {str(address): int(clock) for address, clock in told["backups"].items()}
+            messages = json.loads(message.text)
+            role, sequence = Role(messages["role"]), int(messages["push_sequence"])
+            backups = {str(address): int(clock) for address, clock in messages["backups"].items()}
         except (ValueError, TypeError, KeyError, AttributeError):
             raise Refused("an order to begin that cannot be read") from None
         if role is Role.SERVING and message.epoch <= self.epoch:
@@ -424,5 +424,5 @@ def _named(error: BaseException) -> str:
 
 def order(role: Role, number: int, backups: dict[str, int], push_sequence: int, **more: Any) -> Message:
     """To begin with what was sent: as who, and pushing to whom, with the clocks that they have."""
-    said = json.dumps({"role": role.value, "backups": backups, "push_sequence": push_sequence})
-    return Message(Kind.ACTIVATE, number, text=said, **more)
+    message = json.dumps({"role": role.value, "backups": backups, "push_sequence": push_sequence})
+    return Message(Kind.ACTIVATE, number, text=message, **more)

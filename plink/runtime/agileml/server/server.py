@@ -61,7 +61,7 @@ class Server:
 
     def __init__(
         self, config: StoreConfig, *, host: str = "127.0.0.1", timeout_s: float = 10.0, patience_s: float = 1.0,
-        refused: Callable[[str], None] = lambda why: None,
+        refused: Callable[[str], None] = lambda reason: None,
     ) -> None:  # fmt: skip
         self.config = config
         self._timeout_s, self._patience_s = timeout_s, patience_s
@@ -335,16 +335,16 @@ class Server:
 
     def status(self) -> list[PartitionStatus]:
         """Of every partition that is or was here, by number; as each was after its last change, without asking it."""
-        found = []
+        result = []
         for number, owner in sorted(self._present().items()):
             seen = owner.seen
-            found.append(
+            result.append(
                 PartitionStatus(
                     number, seen.role.value, seen.era, seen.epoch, seen.clocks, seen.pushed, seen.laggards,
                     seen.backups, self._pusher.trouble(number, seen.backups), seen.ended, seen.address,
                 )
             )  # fmt: skip
-        return found
+        return result
 
     def close(self) -> None:
         """End all connections and threads; what is here and nowhere else is gone. May be called twice."""
@@ -365,11 +365,11 @@ class Server:
             return dict(self._owners)
 
     def _answer(self, message: Message, lines: Lines) -> Message:
-        asked = message.kind in (Kind.READ, Kind.UPDATE)
-        if asked and message.partition not in self._owners:
+        request = message.kind in (Kind.READ, Kind.UPDATE)
+        if request and message.partition not in self._owners:
             return Message(Kind.ANSWER, message.partition, Status.ABSENT)
         answer = self.owner(message.partition).ask(message)
-        if asked and answer.status is Status.ELSEWHERE:
+        if request and answer.status is Status.ELSEWHERE:
             return self._forward(message, answer, lines)
         return answer
 

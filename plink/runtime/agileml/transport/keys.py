@@ -128,13 +128,13 @@ class RunKeys:
 
 
 def _exactly(met: ssl.SSLSocket) -> bytes:
-    found = b""
-    while len(found) < _RANDOM_BYTES:
-        more = met.recv(_RANDOM_BYTES - len(found))
+    result = b""
+    while len(result) < _RANDOM_BYTES:
+        more = met.recv(_RANDOM_BYTES - len(result))
         if not more:
             raise ConnectionResetError("closed in the handshake")
-        found += more
-    return found
+        result += more
+    return result
 
 
 def _why(error: Exception) -> PlinkError:

@@ -38,20 +38,20 @@ class Account:
     def total(self) -> TrafficCounters:
         """So far."""
         with self._guard:
-            found = self._past
+            result = self._past
             for connection in self._open:
-                found = _with(found, connection)
-            return found
+                result = _with(result, connection)
+            return result
 
 
-def _with(carried: TrafficCounters, one: Counted) -> TrafficCounters:
-    if one.accepted:
+def _with(carried: TrafficCounters, item: Counted) -> TrafficCounters:
+    if item.accepted:
         return TrafficCounters(
-            carried.asked_sent, carried.asked_received, carried.served_sent + one.sent,
-            carried.served_received + one.received,
+            carried.asked_sent, carried.asked_received, carried.served_sent + item.sent,
+            carried.served_received + item.received,
         )  # fmt: skip
     return TrafficCounters(
-        carried.asked_sent + one.sent, carried.asked_received + one.received, carried.served_sent,
+        carried.asked_sent + item.sent, carried.asked_received + item.received, carried.served_sent,
         carried.served_received,
     )  # fmt: skip
 

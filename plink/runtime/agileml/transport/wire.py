@@ -129,12 +129,12 @@ def receive(channel: Channel, layout: Layout) -> Message:
     if partition >= layout.partitions or parts > len(layout.tables) or text > _TEXT_BYTES:
         raise Forged(f"partition {partition}, {parts} pieces, {text} bytes of text")
     try:
-        known = Kind(kind), Status(status)
+        codes = Kind(kind), Status(status)
     except ValueError as error:
         raise Forged(str(error)) from None
     heads = list(_PIECE.iter_unpack(_filled(channel, parts * _PIECE.size))) if parts else []
     _check(heads, partition, body, layout)
-    said = bytes(_filled(channel, text)).decode(errors="replace") if text else ""
+    message = bytes(_filled(channel, text)).decode(errors="replace") if text else ""
     pieces: list[Piece] = []
     wanted: list[Wanted] = []
     for head in heads:
@@ -144,8 +144,8 @@ def receive(channel: Channel, layout: Layout) -> Message:
         else:
             wanted.append(part)
     return Message(
-        known[0], partition, known[1], flags, worker, era, epoch, clock, before, sequence, tuple(pieces), tuple(wanted),
-        said, ticket,
+        codes[0], partition, codes[1], flags, worker, era, epoch, clock, before, sequence, tuple(pieces), tuple(wanted),
+        message, ticket,
     )  # fmt: skip
 
 

@@ -89,8 +89,8 @@ class Assigned:
             else:
                 return None
             self._begun = era, clock
-            fitting = [known for known in self._known if known.clock <= clock and known.era <= era]
+            fitting = [cached for cached in self._known if cached.clock <= clock and cached.era <= era]
             return fitting[-1].pieces
 
     def _told(self, era: int) -> bool:
-        return not self._every_era or any(known.era == era for known in self._known)
+        return not self._every_era or any(cached.era == era for cached in self._known)

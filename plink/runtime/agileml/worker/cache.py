@@ -26,19 +26,19 @@ class Cache:
 
     def rows(self, rows: object) -> Indices:
         """As an array of numbers. :raises InputError: they are none, or not of this table."""
-        found = np.asarray(rows)
-        if found.ndim != 1 or (len(found) and found.dtype.kind not in "iu"):
-            raise InputError(f"table {self.table.name!r}", f"rows of shape {found.shape} and type {found.dtype}")
-        found = found.astype(np.int64, copy=False)
-        if len(found) == 1:
-            least = most = int(found[0])
-        elif len(found):
-            least, most = int(found.min()), int(found.max())
+        result = np.asarray(rows)
+        if result.ndim != 1 or (len(result) and result.dtype.kind not in "iu"):
+            raise InputError(f"table {self.table.name!r}", f"rows of shape {result.shape} and type {result.dtype}")
+        result = result.astype(np.int64, copy=False)
+        if len(result) == 1:
+            least = most = int(result[0])
+        elif len(result):
+            least, most = int(result.min()), int(result.max())
         else:
-            return found
+            return result
         if not 0 <= least <= most < self.table.rows:
             raise InputError(f"table {self.table.name!r}", f"rows {least} to {most}, it has {self.table.rows}")
-        return found
+        return result
 
     def missing(self, rows: Indices, least: int) -> Indices:
         """Those that must be fetched before they may be read, as the state of clock ``least`` or a later one; each
@@ -62,14 +62,14 @@ class Cache:
         """Copies of the vectors with one's own additions, shape (len(rows), width). :raises Overflow: some are too
         large."""
         places = _places(rows)
-        found = copied(self._given, places, len(rows))
+        result = copied(self._given, places, len(rows))
         own = self._touched[places]
         if own.any():
             if own.all():
-                _sums(rows, found, self._added[places], out=found)
+                _sums(rows, result, self._added[places], out=result)
             else:
-                found[own] = _sums(rows[own], found[own], self._added[rows[own]])
-        return found
+                result[own] = _sums(rows[own], result[own], self._added[rows[own]])
+        return result
 
     def add(self, rows: Indices, deltas: object) -> None:
         """Additions, shape (len(rows), width); a row may come more than once.
@@ -78,34 +78,34 @@ class Cache:
             are none. Floats are rounded to the table's.
         :raises Overflow: with what was added before there is a sum that it has no room for. Nothing was added then.
         """
-        found, where = np.asarray(deltas), f"update of table {self.table.name!r}"
-        if found.shape != (len(rows), self.table.width):
-            raise InputError(where, f"shape {found.shape}, which must be {(len(rows), self.table.width)}")
-        found = self._as_the_table(found, where)
+        result, where = np.asarray(deltas), f"update of table {self.table.name!r}"
+        if result.shape != (len(rows), self.table.width):
+            raise InputError(where, f"shape {result.shape}, which must be {(len(rows), self.table.width)}")
+        result = self._as_the_table(result, where)
         places = _places(rows)
         once = isinstance(places, slice) or rising(rows)
         if once and not self._touched[places].any():
-            self._added[places] = found  # what was there is of a clock that is over
+            self._added[places] = result  # what was there is of a clock that is over
         else:
             fresh = rows[~self._touched[rows]]
             self._added[fresh] = 0
             if once:
-                self._added[places] = _sums(rows, self._added[places], found)
+                self._added[places] = _sums(rows, self._added[places], result)
             else:
-                add_at(self._added, rows, found)
+                add_at(self._added, rows, result)
         self._touched[places] = True
 
-    def _as_the_table(self, found: Values, where: str) -> Values:
+    def _as_the_table(self, result: Values, where: str) -> Values:
         """In the table's type, which must have room for every number."""
         kind = np.dtype(self.table.dtype)
-        if not np.can_cast(found.dtype, kind, "same_kind"):
-            raise InputError(where, f"type {found.dtype}, the table has {kind}")
-        if kind.kind == "i" and found.size and not np.can_cast(found.dtype, kind):
-            least, most = int(found.min()), int(found.max())
+        if not np.can_cast(result.dtype, kind, "same_kind"):
+            raise InputError(where, f"type {result.dtype}, the table has {kind}")
+        if kind.kind == "i" and result.size and not np.can_cast(result.dtype, kind):
+            least, most = int(result.min()), int(result.max())
             if least < np.iinfo(kind).min or most > np.iinfo(kind).max:
                 raise InputError(where, f"numbers from {least} to {most}, for which {kind} has no room")
         with np.errstate(over="ignore"):  # said below
-            cast: Values = found.astype(kind, copy=False)
+            cast: Values = result.astype(kind, copy=False)
             # One pass: the sum is no number if any is none (or overflows, which is no better).
             if kind.kind == "f" and not np.isfinite(cast.sum()) and not np.isfinite(cast).all():
                 raise InputError(where, f"it has infinities or numbers that are none (NaN) in {kind}")
@@ -123,11 +123,11 @@ class Cache:
         """Nothing is to be sent now; what may be read at the next clock without asking, as it is of the state of
         ``least`` or a later one, has one's own in it. Where that is too large the servers are asked: they have what
         others took away, or say that it is."""
-        kept = rows[self._state[rows] >= least]
+        remaining = rows[self._state[rows] >= least]
         try:
-            self._given[kept] = add(self._given[kept], self._added[kept])
+            self._given[remaining] = add(self._given[remaining], self._added[remaining])
         except Overflow:
-            self._state[kept] = _NONE
+            self._state[remaining] = _NONE
         self._touched[rows] = False
 
     def discard(self) -> None:

@@ -225,14 +225,14 @@ class Client:
 
     def _fetch(self, table: int, rows: Indices) -> None:
         places: dict[int, Places] = {}
-        asked: dict[int, Message] = {}
+        request: dict[int, Message] = {}
         for partition, where, local in self.layout.cut(rows):
             places[partition] = where
-            asked[partition] = Message(
+            request[partition] = Message(
                 Kind.READ, partition, worker=self.worker, era=self.era, clock=self.now,
                 before=self._needs(self.now), wanted=(Wanted(table, local),),
             )  # fmt: skip
-        for partition, answer in self._ask_all(asked).items():
+        for partition, answer in self._ask_all(request).items():
             self._included |= bool(answer.flags & INCLUDED)
             self._caches[table].give(rows[places[partition]], answer.pieces[0].values, answer.clock)
 
@@ -250,9 +250,9 @@ class Client:
         return {
             partition: Message(
                 Kind.UPDATE, partition, worker=self.worker, era=self.era, clock=self.now, sequence=self.step,
-                flags=LAST * last, pieces=tuple(found),
+                flags=LAST * last, pieces=tuple(result),
             )
-            for partition, found in pieces.items()
+            for partition, result in pieces.items()
         }  # fmt: skip
 
     def _ask_all(self, messages: dict[int, Message]) -> dict[int, Message]:
@@ -287,14 +287,14 @@ class Client:
             raise RolledBack(answer.clock, answer.era)
         if answer.status is Status.REFUSED:
             raise PlinkError(f"partition {partition} at {self._owners[partition].address}: {answer.text}")
-        asked = self._owners[partition].address
+        request = self._owners[partition].address
         if answer.text and answer.status in (Status.OK, Status.ELSEWHERE):
             self.point(partition, Ownership(answer.text, answer.epoch))
         if answer.status is Status.WAITING:
-            why = f"waits for the updates of workers {answer.text} after clock {answer.clock}"
-            trouble[partition] = _Trouble(time.monotonic(), why, asked)  # it is alive
+            reason = f"waits for the updates of workers {answer.text} after clock {answer.clock}"
+            trouble[partition] = _Trouble(time.monotonic(), reason, request)  # it is alive
         elif answer.status is not Status.OK:
-            trouble.setdefault(partition, _Trouble(time.monotonic(), f"says {answer.status.name.lower()}", asked))
+            trouble.setdefault(partition, _Trouble(time.monotonic(), f"says {answer.status.name.lower()}", request))
         return answer.status is Status.OK
 
     def _turns(self, partitions: Iterable[int]) -> list[list[tuple[Line, int]]]:

@@ -91,11 +91,11 @@ class Shift(Generic[Items]):
 def _checked(where: str, score: object) -> Objective:
     if not isinstance(score, Objective):
         raise AppError(f"{where} returned {type(score).__name__}, which must be an Objective or None")
-    said = " ".join(str(score).split())
+    message = " ".join(str(score).split())
     try:
         finite = math.isfinite(score.total) and 0 <= score.weight < math.inf
     except (TypeError, ValueError) as error:
-        raise AppError(f"{where} returned {said}: an objective and its weight must be numbers") from error
+        raise AppError(f"{where} returned {message}: an objective and its weight must be numbers") from error
     if not finite:
-        raise AppError(f"{where} returned {said}: an objective must be finite (smaller steps may help)")
+        raise AppError(f"{where} returned {message}: an objective must be finite (smaller steps may help)")
     return score

@@ -47,11 +47,11 @@ class Progress:
 
     def add(self, scores: Iterable[Objective]) -> None:
         """What the pieces of this worker say at the present clock. :raises InputError: it sums up to an infinity."""
-        found = [(score.total, score.weight) for score in scores]
-        if found:
+        result = [(score.total, score.weight) for score in scores]
+        if result:
             row = self.iteration(self._client.now) % _RING
             with np.errstate(over="ignore"):  # an infinity is refused by the cache
-                total = np.sum(found, axis=0)
+                total = np.sum(result, axis=0)
             self._client.update(_OBJECTIVE, [row], [total])
 
     @property
@@ -63,10 +63,10 @@ class Progress:
     def objectives(self) -> dict[int, float]:
         """The means of the latest iterations up to :attr:`judged`, in order; without those of no weight."""
         iterations = np.arange(max(0, self.judged - KEPT + 2), self.judged + 1)
-        found = self._client.read(_OBJECTIVE, iterations % _RING, own=False)
+        result = self._client.read(_OBJECTIVE, iterations % _RING, own=False)
         return {
             int(iteration): float(total / weight)
-            for iteration, (total, weight) in zip(iterations, found, strict=True)
+            for iteration, (total, weight) in zip(iterations, result, strict=True)
             if weight
         }
 
@@ -81,11 +81,11 @@ class Progress:
         """At the first clock that everyone will begin with this in sight."""
         now = self._client.now
         first = next(clock for clock in range(now + 1, now + _RING + 1) if self._client.rule.needs(clock) >= now)
-        said = np.zeros((1, _RING), dtype=np.int64)
-        said[0, now % _RING] = first
-        self._client.update(_STOP, [0], said)
+        message = np.zeros((1, _RING), dtype=np.int64)
+        message[0, now % _RING] = first
+        self._client.update(_STOP, [0], message)
 
     def stops_at(self) -> int | None:
         """The first clock that is not to be done, if anybody said so."""
-        said = self._client.read(_STOP, [0], own=False)
-        return int(said[said > 0].min()) if (said > 0).any() else None
+        message = self._client.read(_STOP, [0], own=False)
+        return int(message[message > 0].min()) if (message > 0).any() else None

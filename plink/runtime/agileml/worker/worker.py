@@ -181,10 +181,10 @@ class Worker(Generic[Items]):
         return (judged, objectives.get(judged)) if first and judged >= 0 else (None, None)
 
     def _checked(self, pieces: Sequence[int]) -> tuple[int, ...]:
-        found = tuple(sorted(pieces))
-        if len(set(found)) < len(found) or any(not 0 <= piece < self._app.pieces for piece in found):
-            raise PlinkError(f"pieces {folded(found)}, of which there are 0 to {self._app.pieces - 1}, each once")
-        return found
+        result = tuple(sorted(pieces))
+        if len(set(result)) < len(result) or any(not 0 <= piece < self._app.pieces for piece in result):
+            raise PlinkError(f"pieces {folded(result)}, of which there are 0 to {self._app.pieces - 1}, each once")
+        return result
 
 
 def folded(numbers: Sequence[int]) -> str:

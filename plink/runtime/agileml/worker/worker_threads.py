@@ -124,16 +124,16 @@ class WorkerThreads:
 
     def own(self) -> dict[int, tuple[int, ...]]:
         """This host's workers and their pieces."""
-        return {number: one.pieces for number, one in self._all().items() if one.until is None}
+        return {number: item.pieces for number, item in self._all().items() if item.until is None}
 
     def stands_in_for(self) -> dict[int, int]:
         """Workers of others, with the first clock that is not done in their name."""
-        return {number: one.until for number, one in self._all().items() if one.until is not None}
+        return {number: item.until for number, item in self._all().items() if item.until is not None}
 
     @property
     def begun(self) -> int:
         """The latest clock that one of this host's own workers has begun."""
-        running = [one.assigned.begun for one in self._all().values() if one.until is None]
+        running = [item.assigned.begun for item in self._all().values() if item.until is None]
         return max(running + self._done_by_finished())
 
     def _done_by_finished(self) -> list[int]:
@@ -174,13 +174,13 @@ class WorkerThreads:
             finished = self._persist(number, running, worker)
             if running.until is None and finished.why != TOLD:
                 self.finished[number] = finished.clock
-            stood_in, told = running.until is not None, finished.why == TOLD
-            self._tell(WorkerFinished(number, finished.clock, stood_in, told))
+            stood_in, messages = running.until is not None, finished.why == TOLD
+            self._tell(WorkerFinished(number, finished.clock, stood_in, messages))
         except PlinkError as error:
             self._tell(Failed(str(error), number, type(error).__name__))
         except BaseException as error:
-            why = f"worker {number}: {type(error).__name__}: {error}"
-            self._tell(Failed(why, number, type(error).__name__))
+            reason = f"worker {number}: {type(error).__name__}: {error}"
+            self._tell(Failed(reason, number, type(error).__name__))
             raise
         finally:
             with self._changing:

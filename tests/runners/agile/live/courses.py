@@ -63,7 +63,7 @@ class Course:
 
     def _event(self, job: Elastic, hosts: list[dict[str, str]], kind: str) -> None:
         rng = self.rng
-        there, kept = ([host["name"] for host in hosts if host["tier"] == t] for t in ("transient", "reliable"))
+        there, remaining = ([host["name"] for host in hosts if host["tier"] == t] for t in ("transient", "reliable"))
         some = rng.sample(there, rng.randint(1, len(there))) if there else []
         if kind == "add" and len(there) < 5:
             names = [f"n{self.newcomers + k}" for k in range(rng.randint(1, 2))]
@@ -77,9 +77,9 @@ class Course:
         elif kind in ("kill", "stop") and some:
             self.done.append(f"{kind} {some}")
             job.kill(*some, number=signal.SIGKILL if kind == "kill" else signal.SIGSTOP)
-        elif kind in ("reliable", "both") and kept:
-            self.done.append(f"kill {kept[:1]}{' and the controller' if kind == 'both' else ''}")
-            job.kill(*kept[:1])
+        elif kind in ("reliable", "both") and remaining:
+            self.done.append(f"kill {remaining[:1]}{' and the controller' if kind == 'both' else ''}")
+            job.kill(*remaining[:1])
         if kind in ("controller", "both") and job.supervisor._controller is not None:
             self.done.append("kill the controller")
             job.supervisor._controller.kill()

@@ -147,14 +147,14 @@ class Elastic:
 
     def finish(self, *, exactly: bool = True) -> dict[str, Any]:
         """To the end; the result, with every update in it once; ``exactly``: and made of what should be read."""
-        found = self.result()
+        result = self.result()
         wanted = expected(self.pieces, self.clocks)
-        assert {key: found[key] for key in wanted} == wanted
+        assert {key: result[key] for key in wanted} == wanted
         m = [1 - 0.9**self.clocks] * 4
         assert not exactly or all(
-            abs(one - other) < 1e-9 for row in found["m"] for one, other in zip(row, m, strict=True)
+            abs(item - other) < 1e-9 for row in result["m"] for item, other in zip(row, m, strict=True)
         )
-        return found
+        return result
 
     def result(self) -> dict[str, Any]:
         """What the program wrote, once the job has come to its end."""
@@ -162,8 +162,8 @@ class Elastic:
         assert self.error is None, self.error
         assert self.ended is not None
         assert self.ended.code == 0, self.ended
-        found: dict[str, Any] = json.loads((self.folder / "result.json").read_text())
-        return found
+        results: dict[str, Any] = json.loads((self.folder / "result.json").read_text())
+        return results
 
     def events(self, what: str) -> list[dict[str, Any]]:
         """Of the log."""

@@ -61,9 +61,9 @@ def test_topics_fit_their_tokens_while_hosts_come_and_go(tmp_path: Path, rule: s
             job.clock(job.clock_now() + 5)
             job.evict(f"n{number}", seconds=20)
             job.until(lambda status: status["workers"] == 2)
-        found = job.result()
-    assert found.pop("tokens") == found.pop("wanted")
-    assert all(found.values()), found
+        result = job.result()
+    assert result.pop("tokens") == result.pop("wanted")
+    assert all(result.values()), result
     assert not job.events("rolled back")
 
 
@@ -122,8 +122,8 @@ def test_sigterm_to_everything_on_a_host_is_a_notice(tmp_path: Path) -> None:
         pid = job.pid("h2")
         agent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         assert b"plink" in Path(f"/proc/{agent}/cmdline").read_bytes()
-        for one in (agent, pid):
-            os.kill(one, signal.SIGTERM)
+        for item in (agent, pid):
+            os.kill(item, signal.SIGTERM)
         job.until(lambda status: "h2" not in {host["name"] for host in status["hosts"]})
         job.finish()
     assert not job.events("rolled back")

@@ -68,13 +68,13 @@ def serving(job: Elastic) -> str:
 
 def test_a_host_whose_provider_takes_it_away_leaves_in_order(tmp_path: Path) -> None:
     """Google's; what the others say is read in tests/runtime/agileml/test_notices.py."""
-    told = Gcp()
-    with metadata(told) as service:
-        told.port = service.port
+    messages = Gcp()
+    with metadata(messages) as service:
+        messages.port = service.port
         settings = {"notices": f"gcp=http://127.0.0.1:{service.port}"}
         with Elastic(tmp_path, "rtt", clocks=70, settings=settings, more=("--work-s", "0.02")) as job:
             name = serving(job)
-            told.gone = job.pid(name)
+            messages.gone = job.pid(name)
             job.until(lambda status: name not in {host["name"] for host in status["hosts"]})
             assert job.ended is None
             job.finish()
@@ -84,20 +84,20 @@ def test_a_host_whose_provider_takes_it_away_leaves_in_order(tmp_path: Path) -> 
 
 def test_a_service_that_makes_no_sense_for_a_while_takes_no_host_away(tmp_path: Path) -> None:
     """That is in the run's notes, and what it says afterwards counts."""
-    told = Gcp()
-    with metadata(told) as service:
-        told.port = service.port
+    messages = Gcp()
+    with metadata(messages) as service:
+        messages.port = service.port
         settings = {"notices": f"gcp=http://127.0.0.1:{service.port}"}
         with Elastic(tmp_path, "rtt", clocks=110, settings=settings, more=("--work-s", "0.02")) as job:
             name = serving(job)
-            told.trouble = itertools.cycle(RUBBISH)
-            wait_until(lambda: told.troubled >= 2 * len(RUBBISH))
+            messages.trouble = itertools.cycle(RUBBISH)
+            wait_until(lambda: messages.troubled >= 2 * len(RUBBISH))
             assert {host["name"] for host in job.status()["hosts"]} == {"h0", "h1", "h2"}
             assert {host["state"] for host in job.status()["hosts"]} == {"there"}
-            told.gone, told.trouble = job.pid(name), None
+            messages.gone, messages.trouble = job.pid(name), None
             job.until(lambda status: name not in {host["name"] for host in status["hosts"]})
             job.finish()
-        asked = [path for _, path in service.asked]
+        request = [path for _, path in service.asked]
     warned(job, name)
     assert len([note for note in job.notes if f"no notices from gcp at 127.0.0.1:{service.port}" in note]) == 3
-    assert "/elsewhere" not in asked
+    assert "/elsewhere" not in request

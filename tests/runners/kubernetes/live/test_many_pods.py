@@ -21,8 +21,8 @@ def test_sixteen_nodes_in_a_random_order(seed: int, tmp_path: Path) -> None:
     with Kubelet(written(job("sh", "-c", 'echo "$RANK $PLINK_NODE"'), hosts), tmp_path) as kubelet:
         pods = kubelet.job(*placed)
     assert [pod.code for pod in pods] == [0] * 16, [pod.err for pod in pods]
-    said = sorted((int(line.split()[0]), line.split()[1]) for pod in pods for line in pod.lines)
-    assert said == list(enumerate(names))
+    message = sorted((int(line.split()[0]), line.split()[1]) for pod in pods for line in pod.lines)
+    assert message == list(enumerate(names))
 
 
 GATHER = """

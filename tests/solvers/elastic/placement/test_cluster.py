@@ -218,8 +218,8 @@ def test_state_that_only_a_failed_reliable_host_had_needs_a_checkpoint() -> None
 
 def test_the_last_reliable_host_is_missed_at_its_warning_and_at_its_end() -> None:
     world = running(1, 4)
-    (asked,) = of(act.Checkpoint, warn(world, 0))
-    assert "no reliable host stays" in asked.reason
+    (request,) = of(act.Checkpoint, warn(world, 0))
+    assert "no reliable host stays" in request.reason
     (halt,) = world.tell(Left((0,)))
     assert isinstance(halt, act.Halt)
 
@@ -450,9 +450,9 @@ def test_consistent_clock_follows_the_last_backup() -> None:
     world = running(1, 4, partitions=4)
     for index in range(3):
         assert not world.tell(PushedTo(index, 6 + index, world.state.era))
-    (told,) = world.tell(PushedTo(3, 4, world.state.era))
-    assert isinstance(told, act.Consistent)
-    assert (told.clock, world.state.consistent) == (4, 4)
+    (messages,) = world.tell(PushedTo(3, 4, world.state.era))
+    assert isinstance(messages, act.Consistent)
+    assert (messages.clock, world.state.consistent) == (4, 4)
     assert [partition.clock for partition in world.state.partitions] == [6, 7, 8, 4]
     world.consistent = 4
     assert not world.tell(PushedTo(2, 9, world.state.era)), "the least stays where it is"

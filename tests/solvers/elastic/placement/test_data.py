@@ -46,8 +46,8 @@ def test_shares_are_restored_with_the_fewest_pieces_changing_hands(owners: list[
 def test_equal_hosts_get_no_more_than_they_are_short_of(owners: list[int]) -> None:
     pieces = data.rebalanced(tuple(has(owner) for owner in owners), dict.fromkeys(range(4), 1))
     least, odd = divmod(len(owners), 4)
-    kept = sorted(Counter(owners)[host] for host in range(4))
-    stay = sum(min(count, least + (place >= 4 - odd)) for place, count in enumerate(kept))
+    remaining = sorted(Counter(owners)[host] for host in range(4))
+    stay = sum(min(count, least + (place >= 4 - odd)) for place, count in enumerate(remaining))
     assert sum(piece.next_owner is None for piece in pieces) == stay
 
 
@@ -59,9 +59,9 @@ def test_the_latest_previous_owner_that_is_still_there_takes_over_without_loadin
 
 def test_without_a_previous_owner_one_that_has_it_takes_over_and_else_the_one_with_the_least_to_do() -> None:
     pieces = (has(1), has(1), has(3, loaded=(1,)), has(3))
-    found = data.without(pieces, {3}, {1: 1, 2: 1})
-    assert [piece.owner for piece in found] == [1, 1, 1, 2]
-    assert data.to_load(found) == {(2, False): (3,)}
+    result = data.without(pieces, {3}, {1: 1, 2: 1})
+    assert [piece.owner for piece in result] == [1, 1, 1, 2]
+    assert data.to_load(result) == {(2, False): (3,)}
 
 
 def test_a_previous_owner_that_does_not_work_in_this_stage_is_passed_over_and_stays_one() -> None:
@@ -73,9 +73,9 @@ def test_a_previous_owner_that_does_not_work_in_this_stage_is_passed_over_and_st
 
 def test_pieces_go_first_to_those_that_have_them_already() -> None:
     pieces = tuple(has(1, loaded=(2,) if index in (1, 4) else ()) for index in range(6))
-    found = data.rebalanced(pieces, {1: 4, 2: 2})
-    assert [index for index, piece in enumerate(found) if piece.next_owner == 2] == [1, 4]
-    assert data.taken_over(found, {1, 2})[4].previous == (1,)
+    result = data.rebalanced(pieces, {1: 4, 2: 2})
+    assert [index for index, piece in enumerate(result) if piece.next_owner == 2] == [1, 4]
+    assert data.taken_over(result, {1, 2})[4].previous == (1,)
 
 
 def test_an_next_owner_works_on_a_piece_only_once_it_is_loaded_and_the_owner_does_until_then() -> None:
@@ -111,8 +111,8 @@ def test_a_piece_that_its_owner_has_not_begun_to_load_is_the_next_owners_at_once
 def test_a_host_gives_up_first_what_it_has_not_loaded_yet() -> None:
     soon = data.Loading(1, ahead=False)
     pieces = (has(1), Piece(1, loading={1: soon}), has(1), has(1))
-    found = data.rebalanced(pieces, {1: 3, 2: 1})
-    assert [piece.next_owner for piece in found] == [None, 2, None, None]
+    result = data.rebalanced(pieces, {1: 3, 2: 1})
+    assert [piece.next_owner for piece in result] == [None, 2, None, None]
 
 
 @settings(max_examples=40)
@@ -134,9 +134,9 @@ def test_a_home_is_the_reliable_host_that_keeps_the_fewest() -> None:
         Piece(5, loading={0: AHEAD}), Piece(5, (7,), frozenset({5, 7})), Piece(5, next_owner=1), Piece(0), Piece(5),
         Piece(5),
     )  # fmt: skip
-    found = data.with_homes(pieces, [1, 0])
-    assert [piece.previous for piece in found] == [(), (1, 7), (), (), (0,), (1,)]
-    assert found[0] is pieces[0]
+    result = data.with_homes(pieces, [1, 0])
+    assert [piece.previous for piece in result] == [(), (1, 7), (), (), (0,), (1,)]
+    assert result[0] is pieces[0]
 
 
 def test_spares_are_what_the_fewest_transient_hosts_have_and_then_what_the_givers_have() -> None:
@@ -155,6 +155,6 @@ def test_spares_are_what_the_fewest_transient_hosts_have_and_then_what_the_giver
 def test_everything_of_a_host_that_is_gone_is_forgotten_and_other_pieces_stay_as_they_are() -> None:
     touched = Piece(1, (2, 3), frozenset({1, 2, 3}), {4: SOON, 2: AHEAD}, next_owner=2)
     alone = Piece(1, (3,), frozenset({1, 3}), {4: SOON}, next_owner=4)
-    found = data.without((touched, alone), {2}, {1: 1, 3: 1, 4: 1})
-    assert found == (Piece(1, (3,), frozenset({1, 3}), {4: SOON}), alone)
+    result = data.without((touched, alone), {2}, {1: 1, 3: 1, 4: 1})
+    assert result == (Piece(1, (3,), frozenset({1, 3}), {4: SOON}), alone)
     assert data.without((alone,), {4}, {1: 1}) == (Piece(1, (3,), frozenset({1, 3})),)

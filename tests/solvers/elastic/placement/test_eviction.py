@@ -100,7 +100,7 @@ def one(partition: int, host: int, move: float, drain: float, target: int | None
 
 
 def fates(threatened: list[Threatened], deadlines: dict[int, float], rates: dict[int, float]) -> dict[int, Fate]:
-    return {found.partition: found.fate for found in rescue(threatened, deadlines, rates)}
+    return {result.partition: result.fate for result in rescue(threatened, deadlines, rates)}
 
 
 def test_lines_in_and_out_are_two() -> None:

@@ -22,10 +22,10 @@ def test_an_assignment_is_balanced_and_none_that_is_moves_less(current: list[int
         counts = [assigned.count(server) for server in servers]
         return max(counts) - min(counts) <= 1
 
-    found = balanced(current, sorted(servers))
-    assert set(found) <= servers
-    assert even(found)
-    assert moves(found) == min(moves(a) for a in itertools.product(servers, repeat=len(current)) if even(a))
+    result = balanced(current, sorted(servers))
+    assert set(result) <= servers
+    assert even(result)
+    assert moves(result) == min(moves(a) for a in itertools.product(servers, repeat=len(current)) if even(a))
 
 
 def test_active_servers_are_on_half_of_the_transient_hosts_that_run_longest() -> None:

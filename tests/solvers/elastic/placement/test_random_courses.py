@@ -59,8 +59,8 @@ def do(world: World, kind: str, a: int, b: int) -> None:
         case "rate":
             world.tell(Measured(Traffic(1.0 + a, 100.0, 1.0 + b / 10)))
         case "stale":
-            one = state.partitions[a % len(state.partitions)]
-            under_way = {one.epoch if one.waiting else -1, *(m.epoch for m in (one.move, one.copy) if m)}
+            item = state.partitions[a % len(state.partitions)]
+            under_way = {item.epoch if item.waiting else -1, *(m.epoch for m in (item.move, item.copy) if m)}
             for late in (
                 Moved(a % len(state.partitions), next(n for n in range(b, b + 99) if n not in under_way)),
                 PushedTo(a % len(state.partitions), 10**6, state.era - 1),

@@ -32,8 +32,8 @@ SOUND = Partition(4, 7, 1, 6)
 
 
 def test_a_backup_that_is_gone_is_made_anew_by_the_owner_and_nobody_goes_back() -> None:
-    found, actions, step = recovered({0}, Partition(3, 5, 0, 6), SOUND)
-    assert found == (Partition(3, 5, 2, 6, safe=False, copy=Move(2, 21)), SOUND)
+    result, actions, step = recovered({0}, Partition(3, 5, 0, 6), SOUND)
+    assert result == (Partition(3, 5, 2, 6, safe=False, copy=Move(2, 21)), SOUND)
     (copy,) = actions
     assert isinstance(copy, act.BackUp)
     assert (copy.host, copy.partition, copy.epoch, copy.source) == (2, 0, 21, 3)
@@ -41,8 +41,8 @@ def test_a_backup_that_is_gone_is_made_anew_by_the_owner_and_nobody_goes_back() 
 
 
 def test_a_copy_that_was_under_way_when_the_backup_went_is_the_only_one_now() -> None:
-    found, actions, _ = recovered({0}, Partition(3, 5, 0, 6, copy=Move(2, 9)), SOUND)
-    assert found == (Partition(3, 5, 2, 6, safe=False, copy=Move(2, 9)), SOUND)
+    result, actions, _ = recovered({0}, Partition(3, 5, 0, 6, copy=Move(2, 9)), SOUND)
+    assert result == (Partition(3, 5, 2, 6, safe=False, copy=Move(2, 9)), SOUND)
     assert actions == []
 
 
@@ -72,7 +72,7 @@ def test_state_is_lost_where_neither_a_server_nor_a_whole_backup_has_it(
 
 def test_an_owner_that_is_gone_sends_all_back_and_its_partitions_start_from_their_backups() -> None:
     """Host 3 served the first; those whose owner leaves or waits are sent again too, others go on."""
-    found, actions, step = recovered(
+    result, actions, step = recovered(
         {3}, Partition(3, 5, 0, 6), Partition(4, 7, 1, 5), Partition(5, 8, 2, 4), Partition(6, 8, 1, 9, waiting=True),
         leaving={5: 9.0},
     )  # fmt: skip
@@ -83,12 +83,12 @@ def test_an_owner_that_is_gone_sends_all_back_and_its_partitions_start_from_thei
     assert [(action.source, action.partition, action.epoch, action.clock) for action in of(act.Restore, restored)] == [
         (0, 0, 22, 4), (2, 2, 23, 4), (1, 3, 24, 4),
     ]  # fmt: skip
-    assert found[1] == Partition(4, 7, 1, 4)
-    assert [(partition.epoch, partition.clock, partition.waiting) for partition in found] == [
+    assert result[1] == Partition(4, 7, 1, 4)
+    assert [(partition.epoch, partition.clock, partition.waiting) for partition in result] == [
         (22, 4, True), (7, 4, False), (23, 4, True), (24, 4, True),
     ]  # fmt: skip
-    assert {partition.owner for partition in found} <= set(step.state.servers)
-    assert [action.to for action in of(act.Restore, restored)] == [found[k].owner for k in (0, 2, 3)]
+    assert {partition.owner for partition in result} <= set(step.state.servers)
+    assert [action.to for action in of(act.Restore, restored)] == [result[k].owner for k in (0, 2, 3)]
 
 
 def test_in_stage_one_backups_serve_what_they_have() -> None:
@@ -96,15 +96,15 @@ def test_in_stage_one_backups_serve_what_they_have() -> None:
     whole backup stays where it is."""
     serves = Partition(0, 5, 0, 6)
     unsafe = Partition(4, 8, 1, 6, safe=False, copy=Move(1, 11))
-    found, actions, _ = recovered(
+    result, actions, _ = recovered(
         {3}, serves, Partition(3, 6, 1, 6), Partition(4, 7, 0, 6), Partition(2, 7, 2, 6, waiting=True), unsafe,
         Partition(5, 8, 1, 6), stage=ONE,
     )  # fmt: skip
     promoted = [(action.host, action.partitions) for action in of(act.Promote, actions)]
     assert promoted == [(0, (2,)), (1, (1, 5)), (2, (3,))]
     (epoch,) = {action.epoch for action in of(act.Promote, actions)}
-    assert found[:4] == (
+    assert result[:4] == (
         Partition(0, 5, 0, 4), Partition(1, epoch, 1, 4), Partition(0, epoch, 0, 4), Partition(2, epoch, 2, 4),
     )  # fmt: skip
-    assert (found[4].owner, found[4].epoch, found[5]) == (4, 8, Partition(1, epoch, 1, 4))
+    assert (result[4].owner, result[4].epoch, result[5]) == (4, 8, Partition(1, epoch, 1, 4))
     assert not of(act.Restore, actions)

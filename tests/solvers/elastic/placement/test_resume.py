@@ -108,8 +108,8 @@ def reports(**changes: Any) -> list[Report]:
     for k, more in enumerate(({"backs": {0: (8,)}}, {"backs": {1: (7,)}}, {"serves": {0: 5}}, {"serves": {1: 6}})):
         quiet[k] = replace(quiet[k], **more)  # type: ignore[arg-type]
     return [
-        replace(one, **(changes.get(f"h{k}") or {}))
-        for k, one in enumerate(quiet)
+        replace(item, **(changes.get(f"h{k}") or {}))
+        for k, item in enumerate(quiet)
         if changes.get(f"h{k}", {}) is not None
     ]
 
@@ -161,8 +161,8 @@ def test_a_reliable_server_is_its_own_backup_at_its_own_clock() -> None:
 def test_a_partition_that_nobody_serves_is_restored_from_its_backup() -> None:
     state, actions = resumed(reports(h3={"serves": {}, "works": frozenset({3})}))
     assert of(act.RollBack, actions)[0].clock == 7
-    (one,) = of(act.Restore, actions)
-    assert (one.partition, one.source, one.clock) == (1, 1, 7)
+    (item,) = of(act.Restore, actions)
+    assert (item.partition, item.source, item.clock) == (1, 1, 7)
     assert state.partitions[1].waiting
     assert [push.partition for push in of(act.PushTo, actions)] == [0], "what is on its way is not pushed yet"
 

@@ -52,15 +52,15 @@ def test_thresholds_that_are_none_are_refused(ratios: tuple[float, float]) -> No
 def test_measured_thresholds_are_where_the_reliable_hosts_lines_are_full() -> None:
     # 100 MB/s, of which 80: four hosts' workers of 20 in stage 1 (three transient ones and itself); in stage 2 the
     # worker's own 20, and 60 of backups, 2 for each transient host.
-    found = measured_thresholds(Traffic(worker=20e6, capacity=100e6, backup=2e6), THESIS)
-    assert (found.active, found.backup_only) == (pytest.approx(3), pytest.approx(30))
+    result = measured_thresholds(Traffic(worker=20e6, capacity=100e6, backup=2e6), THESIS)
+    assert (result.active, result.backup_only) == (pytest.approx(3), pytest.approx(30))
 
 
 def test_a_bottleneck_that_holds_the_workers_down_is_still_one() -> None:
     """Five hosts share a reliable one's line: each gets a fifth of it, however much it would take."""
-    found = measured_thresholds(Traffic(worker=100e6 / 5, capacity=100e6), Thresholds(9, 15))
-    assert found.active < 4
-    assert found.backup_only == 15
+    result = measured_thresholds(Traffic(worker=100e6 / 5, capacity=100e6), Thresholds(9, 15))
+    assert result.active < 4
+    assert result.backup_only == 15
 
 
 def test_measurements_that_differ_little_change_nothing() -> None:

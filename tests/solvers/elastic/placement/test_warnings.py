@@ -74,10 +74,10 @@ def test_partitions_are_bound_for_all_servers_alike_though_what_was_under_way_wa
 
 
 def test_a_warning_of_no_seconds_is_a_failure() -> None:
-    one, other = running(1, 4), running(1, 4)
-    assert one.tell(Warned({1: 0.0})) != ()
+    item, other = running(1, 4), running(1, 4)
+    assert item.tell(Warned({1: 0.0})) != ()
     other.tell(Failed((1,)))
-    assert one.state == other.state
+    assert item.state == other.state
 
 
 def test_who_leaves_before_its_partitions_have_moved_has_failed() -> None:

@@ -94,11 +94,11 @@ class World:
 
     def push(self, index: int, clock: int) -> None:
         """A backup gets further, unless it has no copy yet."""
-        one = self.state.partitions[index]
-        if not one.safe:
+        item = self.state.partitions[index]
+        if not item.safe:
             assert not self.tell(PushedTo(index, clock, self.state.era)), "it has nothing that this could add to"
-        elif not one.waiting and clock > one.clock:
-            self.copies[index][one.backup] = clock
+        elif not item.waiting and clock > item.clock:
+            self.copies[index][item.backup] = clock
             self.tell(PushedTo(index, clock, self.state.era))
 
     def _clocks(self, latest: int) -> tuple[int, ...]:
@@ -185,8 +185,8 @@ class World:
                     # Whoever the map does not name has nothing any more, but one that it has not heard of yet has.
                     for index, owner in enumerate(owners):
                         latest = self.holds[index].get(owner, self.state.partitions[index].epoch)
-                        kept = {host: e for host, e in self.holds[index].items() if host == owner or e > latest}
-                        self.holds[index] = kept
+                        remaining = {host: e for host, e in self.holds[index].items() if host == owner or e > latest}
+                        self.holds[index] = remaining
                 case act.Forget(epoch):
                     self.moves = [move for move in self.moves if move.epoch > epoch]
                 case act.RollBack(clock):
@@ -206,11 +206,11 @@ class World:
 
 def named(action: act.Action) -> list[int]:
     """Hosts that an action names."""
-    found: list[int] = [action.host.number] if isinstance(action, act.Welcome) else []
+    result: list[int] = [action.host.number] if isinstance(action, act.Welcome) else []
     for key in ("host", "source", "to", "backup"):
         value = getattr(action, key, None)
-        found += [value] if isinstance(value, int) else []
-    return [*found, *getattr(action, "hosts", ()), *getattr(action, "owners", ())]
+        result += [value] if isinstance(value, int) else []
+    return [*result, *getattr(action, "hosts", ()), *getattr(action, "owners", ())]
 
 
 def check(world: World, actions: Iterable[act.Action], number: int) -> None:
@@ -243,25 +243,25 @@ def check(world: World, actions: Iterable[act.Action], number: int) -> None:
     assert maps[-1].version == state.version
 
 
-def check_partition(world: World, index: int, one: Partition) -> None:
+def check_partition(world: World, index: int, item: Partition) -> None:
     """One owner, alive, with the state or waiting for it; a backup on a reliable host; bound for the right tier."""
     state, members = world.state, world.state.members
-    assert {one.owner, one.backup} <= set(members)
-    assert members[one.backup].tier is Tier.RELIABLE
-    assert one.owner in world.holds[index] or one.waiting, "its owner has no state"
-    assert one.backup in world.copies[index] or not one.safe, "its backup has no copy"
-    assert members[one.owner].tier is Tier.TRANSIENT or one.owner == one.backup
-    if one.owner != one.backup:
-        assert one.backup in world.pushes[one.owner, index], "its updates go to another backup"
+    assert {item.owner, item.backup} <= set(members)
+    assert members[item.backup].tier is Tier.RELIABLE
+    assert item.owner in world.holds[index] or item.waiting, "its owner has no state"
+    assert item.backup in world.copies[index] or not item.safe, "its backup has no copy"
+    assert members[item.owner].tier is Tier.TRANSIENT or item.owner == item.backup
+    if item.owner != item.backup:
+        assert item.backup in world.pushes[item.owner, index], "its updates go to another backup"
     under_way = {(move.partition, move.epoch) for move in world.moves}
-    for move in (one.move, one.copy):
+    for move in (item.move, item.copy):
         assert move is None or (index, move.epoch) in under_way, "waits for what nobody sends"
         assert move is None or move.to in members
-    assert not one.waiting or (index, one.epoch) in under_way, "waits for what nobody sends"
-    if one.waiting or (one.move and one.move.drain and one.owner in state.leaving):
+    assert not item.waiting or (index, item.epoch) in under_way, "waits for what nobody sends"
+    if item.waiting or (item.move and item.move.drain and item.owner in state.leaving):
         return
     right = Tier.RELIABLE if state.stage is Stage.PARAMETER_SERVERS else Tier.TRANSIENT
-    bound = one.move.to if one.move else one.owner
+    bound = item.move.to if item.move else item.owner
     assert members[bound].tier is right, f"in stage {state.stage} it belongs elsewhere"
     assert bound in state.servers
 
