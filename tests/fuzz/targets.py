@@ -107,13 +107,13 @@ def compared(data: bytes) -> None:
     from plink.model.network import network_from_json, read_network
     from plink.model.storage import parse_document
     from solvers.changes.compare import compare
-    from solvers.changes.finding import Limits
+    from solvers.changes.network_change import ChangeThresholds
     from tests.fuzz.seeds import seeds
 
     good = network_from_json(parse_document(_text(seeds()["compared"][0]), "old.json"), "old.json")
     other = read_network(_file(data, "new.json"))
     for sides in ((good, other), (other, good), (other, other)):
-        _tried(lambda sides=sides: compare(*sides, Limits()))  # type: ignore[misc]
+        _tried(lambda sides=sides: compare(*sides, ChangeThresholds()))  # type: ignore[misc]
 
 
 def order(data: bytes) -> None:

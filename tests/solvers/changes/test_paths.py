@@ -8,7 +8,7 @@ import pytest
 
 from plink.model.network import Matrix
 from solvers.changes.aligned import align
-from solvers.changes.finding import Finding
+from solvers.changes.network_change import NetworkChange
 from solvers.changes.paths import hops, missing
 from tests.solvers.changes.files import even, flat, named
 
@@ -82,7 +82,7 @@ def test_groups_of_hosts_are_causes_here_too() -> None:
 # Hops
 
 
-def routers(old: list[list[float | None]] | None, new: list[list[float | None]] | None) -> list[Finding]:
+def routers(old: list[list[float | None]] | None, new: list[list[float | None]] | None) -> list[NetworkChange]:
     files = [named("abcdef", hops=rows) for rows in (old, new)]
     return hops(align(*files), [])
 
