@@ -17,7 +17,7 @@ import numpy.typing as npt
 from plink.model.network import Matrix
 from probes.disjoint_pairs import disjoint, nearest_pairs
 from probes.round_robin import Pair, as_pairs
-from probes.scheduler import ProbeTask, Request, RequestBatches, TaskFailed
+from probes.scheduler import AgentRequest, ProbeTask, RequestBatches, TaskFailed
 from probes.session import ProbeSession
 
 _CONTROL_S = 10.0
@@ -105,7 +105,7 @@ def _exchange(
     try:
         for senders in ((a,), (b,), (a, b)):
             receivers = [b if sender == a else a for sender in senders]
-            listening = yield [Request(host, {"method": "flow_listen"}, _CONTROL_S) for host in receivers]
+            listening = yield [AgentRequest(host, {"method": "flow_listen"}, _CONTROL_S) for host in receivers]
             requests: dict[int, dict[str, Any]] = {host: {} for host in pair}
             for sender, receiver, answer in zip(senders, receivers, listening, strict=True):
                 if type(answer.get("port")) is not int:
@@ -114,7 +114,7 @@ def _exchange(
                 requests[receiver] |= {"receive_token": token}
                 requests[sender] |= {"send_token": token, "peer": [session.context.address(receiver), answer["port"]]}
             answers = yield [
-                Request(host, {"method": "flow_exchange", **request, **limits}, settings.seconds + _CONTROL_S)
+                AgentRequest(host, {"method": "flow_exchange", **request, **limits}, settings.seconds + _CONTROL_S)
                 for host, request in requests.items()
             ]
             results = dict(zip(requests, answers, strict=True))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from probes.measurements import Measurements
-from probes.scheduler import ProbeTask, Request, RequestBatches, TaskFailed
+from probes.scheduler import AgentRequest, ProbeTask, RequestBatches, TaskFailed
 
 _CONTROL_S = 10.0  # longer than any message takes over a slow connection
 _HELLO_S = 3.0
@@ -90,8 +90,8 @@ def stamp(context: MeasurementContext, a: int, b: int) -> RequestBatches:
 
     try:
         forward, backward = yield [
-            Request(a, request(b, ssid_ab, ssid_ba), timeout_s),
-            Request(b, request(a, ssid_ba, ssid_ab), timeout_s),
+            AgentRequest(a, request(b, ssid_ab, ssid_ba), timeout_s),
+            AgentRequest(b, request(a, ssid_ba, ssid_ab), timeout_s),
         ]
         context.measurements.record(a, b, "stamp", forward)
         context.measurements.record(b, a, "stamp", backward)
@@ -105,7 +105,7 @@ def _tool(
 ) -> RequestBatches:
     """Measure by a tool that both hosts run against each other at the same time."""
     try:
-        answers = yield [Request(a, request(b), timeout_s), Request(b, request(a), timeout_s)]
+        answers = yield [AgentRequest(a, request(b), timeout_s), AgentRequest(b, request(a), timeout_s)]
         for (i, j), answer in zip(((a, b), (b, a)), answers, strict=True):
             context.measurements.record(i, j, name, answer)
     except TaskFailed as error:
@@ -146,11 +146,11 @@ def iperf3(context: MeasurementContext, a: int, b: int) -> RequestBatches:
     for i, j in ((a, b), (b, a)):
         timeout_s = settings.bandwidth_s + 30.0
         try:
-            (server,) = yield [Request(j, {"method": "iperf3_serve", "limit_s": timeout_s}, _CONTROL_S)]
+            (server,) = yield [AgentRequest(j, {"method": "iperf3_serve", "limit_s": timeout_s}, _CONTROL_S)]
             if server.get("error") or type(server.get("port")) is not int:
                 raise TaskFailed(f"{measurements.hosts.names[j]}: {server.get('error', _UNREADABLE)}")
             (result,) = yield [
-                Request(
+                AgentRequest(
                     i,
                     {
                         "method": "iperf3",

@@ -102,7 +102,7 @@ def _predicted_and_samples(series: BenchmarkRun) -> tuple[list[float], "np.ndarr
     predicted = []
     for timing in series.orders:
         if timing.predicted_us is None:
-            if series.algo is None or series.size_bytes is None or not timing.hosts:  # nothing to price it by
+            if series.algo is None or series.size_bytes is None or not timing.hosts:  # no cost without these
                 raise NoAnswer(f"nothing was predicted of order {timing.order}: predicted_us is null in the file")
             raise NoAnswer(f"nothing was predicted of order {timing.order}; give the NETWORK that it was run on")
         if not min(timing.achieved_s) > 0:

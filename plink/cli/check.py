@@ -92,7 +92,9 @@ def check(
         "-o": output,
     }  # fmt: skip
     if not measure:
-        hint = "; add NETWORK to price the runs again by --model" if results is not None and model is not None else ""
+        hint = (
+            "; add NETWORK to compute the costs again by --model" if results is not None and model is not None else ""
+        )
         _refuse_set(measure_options, "--measure", f"nothing is run here{hint}")
     if max_regression is None:
         _refuse_set({"--tolerance": tolerance}, "--max-regression", "the tolerance is relative to that baseline")

@@ -14,7 +14,7 @@ from plink.records import workspace
 if TYPE_CHECKING:
     from plink.model.network import Network
     from solvers.changes.compare import NetworkComparison
-    from solvers.changes.network_change import ChangeThresholds
+    from solvers.changes.network_change import ChangeThresholds, NetworkChange
 
 _UNITS = {"latency": "us", "loss": "share", "rate": "Gbit/s", "capacity": "Gbit/s", "hops": "hops"}
 _MIN_SHARE, _MAX_SHARE = 0.01, 100.0

@@ -21,15 +21,15 @@ _FLAT = 1e-6  # of the dearest cost: a range smaller than that is none
 
 
 def orders_between(
-    best: Order, slots: Order, price: Callable[[Order], float], number: int, seed: int
+    best: Order, slots: Order, cost_of: Callable[[Order], float], number: int, seed: int
 ) -> list[tuple[Order, float]]:
     """Orders at even steps of cost from the cheapest to the dearest that were met, by cost.
 
     :param best: shape (N,), the host at each rank in the cheapest order that is known.
     :param slots: shape (H,), how many ranks each host has; they stay in one block.
-    :param price: the cost of an order; NoAnswer for one that has none is passed over.
+    :param cost_of: the cost of an order; NoAnswer for one that has none is passed over.
     :returns: (order, cost), up to ``number`` of them; fewer where there are not so many different ones.
-    :raises NoAnswer: when all orders cost the same, or fewer than two have a price.
+    :raises NoAnswer: when all orders cost the same, or fewer than two have a cost.
     """
     rng = np.random.default_rng(seed)
     met: dict[bytes, tuple[Order, float]] = {}
@@ -37,7 +37,7 @@ def orders_between(
     def meet(hosts: Order) -> float | None:
         order = expand_slots(hosts, slots)
         try:
-            cost = float(price(order))
+            cost = float(cost_of(order))
         except NoAnswer:
             return None
         met.setdefault(order.tobytes(), (order, cost))
@@ -54,7 +54,7 @@ def orders_between(
     candidates = sorted(met.values(), key=lambda entry: entry[1])
     if len(candidates) < 2:
         raise NoAnswer(
-            "fewer than two orders have a price: too many pairs were not measured; `plink probe HOSTS --resume` "
+            "fewer than two orders have a cost: too many pairs were not measured; `plink probe HOSTS --resume` "
             "measures them"
         )
     costs = np.array([cost for _, cost in candidates])

@@ -15,7 +15,7 @@ from plink.model.network import Matrix, symmetrised
 from solvers.embedding.fitting import STEPS, Fits, Trial, distances_us
 from solvers.embedding.lanes import fit_all
 from solvers.embedding.pairs import Integers, folds, reachable
-from solvers.embedding.settings import Setting, Wishes
+from solvers.embedding.settings import EmbeddingConstraints, Setting
 from solvers.embedding.triangles import triangle_violations
 from solvers.prediction.observed import ObservedPairs
 
@@ -62,7 +62,7 @@ class Embedding:
 
 def embed(
     measured_us: Matrix,
-    wishes: Wishes | None = None,
+    constraints: EmbeddingConstraints | None = None,
     seed: int = 0,
     device: str = "cpu",
     keep_going: Callable[[], bool] = lambda: True,
@@ -79,7 +79,7 @@ def embed(
     :raises NoAnswer: when fewer than four hosts have measured pairs, or too few pairs say where they lie.
     """
     result = reachable(measured_us, names)
-    settings = (wishes or Wishes()).settings(result.pairs.n)
+    settings = (constraints or EmbeddingConstraints()).settings(result.pairs.n)
     setting, steps, error = _chosen(result.pairs, settings, seed, device, keep_going)
     fits, best = _placed(result.pairs, _starts(setting, _STARTS), seed, steps, device, keep_going)
     n = len(measured_us)

@@ -33,7 +33,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Wishes:
+class EmbeddingConstraints:
     """What the user has fixed; None is chosen by held-out error."""
 
     dimension: int | None = None

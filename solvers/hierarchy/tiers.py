@@ -30,7 +30,7 @@ _MOST_RESAMPLED = 512  # hosts: linkage takes their square
 
 
 @dataclass(frozen=True)
-class Tier:
+class HierarchyTier:
     """``label``, shape (N,): the group of every host, numbered by first appearance. ``within_us``: the median round
     trip between hosts that are in one group of this tier and not of a tier inside it; ``next_us``: the same of the next
     tier, or of all else where this is the outermost. NaN where there is no such pair. ``ratio``: how far the step in
@@ -72,7 +72,7 @@ def nearest_tier(cost: Matrix, least_ratio: float = LEAST_RATIO, halves: Sequenc
     return next(cut for cut in cuts if cut.ratio >= (most**_NEARLY if halves else most)).label
 
 
-def tiers(cost: Matrix, halves: Sequence[Matrix] = (), seed: int = 0) -> list[Tier]:
+def tiers(cost: Matrix, halves: Sequence[Matrix] = (), seed: int = 0) -> list[HierarchyTier]:
     """All tiers that stand out and are confirmed, from the innermost out; none where there is nothing but noise.
 
     :param cost: shape (N, N), symmetric, complete.
@@ -87,7 +87,7 @@ def tiers(cost: Matrix, halves: Sequence[Matrix] = (), seed: int = 0) -> list[Ti
         if confidence >= _wanted(cut):
             result.append((cut, confidence))
     result.sort(key=lambda pair: pair[0].height)
-    return [Tier(cut.label, *_latencies(cost, [c for c, _ in result], k), cut.ratio, confidence)
+    return [HierarchyTier(cut.label, *_latencies(cost, [c for c, _ in result], k), cut.ratio, confidence)
             for k, (cut, confidence) in enumerate(result)]  # fmt: skip
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from numba import njit
 
 from plink.errors import NoAnswer, UsageError
-from solvers.simulation.job import Changes, Integers, Resources, Tasks, Vector, check
+from solvers.simulation.job import CapacityChanges, Integers, Resources, Tasks, Vector, check
 from solvers.simulation.max_min import NONE, UNLIMITED, flow_table, insert, refill, remove
 
 _BEGINS, _COMPLETES = 0, 1
@@ -58,7 +58,7 @@ class _Problem(NamedTuple):
 
 
 def simulate(
-    resources: Resources, tasks: Tasks, changes: Changes | None = None, limit_us: float = float("inf")
+    resources: Resources, tasks: Tasks, changes: CapacityChanges | None = None, limit_us: float = float("inf")
 ) -> Timeline:
     """Run a job.
 
@@ -66,7 +66,7 @@ def simulate(
     :raises UsageError: as :func:`solvers.simulation.job.check`, and for tasks that wait for each other in a circle.
     :raises NoAnswer: when the limit is reached, or a flow can never end; says what was waiting for what.
     """
-    changes = changes or Changes()
+    changes = changes or CapacityChanges()
     check(resources, tasks, changes)
     dependents, waits_for = _dependents(tasks), np.diff(tasks.after[0]).astype(np.int64)
     if _circular(waits_for.copy(), *dependents):

@@ -155,7 +155,7 @@ def test_what_stands_in_a_file_is_shown_and_not_obeyed(here: Path) -> None:
         (["--results", "good.json", "--min-paia", "0.9"], 2, "--min-paia goes with --truth"),
         (["--results", "good.json", "--dry-run"], 2, "--dry-run goes with --measure"),
         (["--results", "good.json", "--algo", "ring", "--size", "1KB"], 2, "--algo, --size go with --measure: nothing"),
-        (["--results", "good.json", "--model", "latency"], 2, "add NETWORK to price the runs again by --model"),
+        (["--results", "good.json", "--model", "latency"], 2, "add NETWORK to compute the costs again by --model"),
         (["--results", "good.json", "--tolerance", "0.1"], 2, "--tolerance goes with --max-regression"),
         (
             ["cloud.json", "--measure", "--dry-run", "-o", "x"],

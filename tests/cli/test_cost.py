@@ -1,4 +1,4 @@
-"""``plink cost`` on four hosts in two racks: prices that can be worked out by hand, and what has none."""
+"""``plink cost`` on four hosts in two racks: costs that can be worked out by hand, and what has none."""
 
 import json
 import subprocess

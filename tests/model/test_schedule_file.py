@@ -78,8 +78,8 @@ def test_no_transfers_are_a_schedule_too() -> None:
 
 
 def test_unknown_keys_are_kept() -> None:
-    schedule = read(pace="chain", made={"by": "hand"}, later=[1, 2])
-    assert schedule.details == {"pace": "chain", "made": {"by": "hand"}, "later": [1, 2]}
+    schedule = read(timing="chain", made={"by": "hand"}, later=[1, 2])
+    assert schedule.details == {"timing": "chain", "made": {"by": "hand"}, "later": [1, 2]}
     assert schedule.to_json()["made"] == {"by": "hand"}
     assert len(read(row(0, 0, 1, colour="green"))) == 1
 

@@ -128,15 +128,17 @@ def test_closing_does_not_wait_for_messages_to_be_taken(
 
 
 @pytest.mark.parametrize(
-    ("first", "why"),
+    ("first", "reason"),
     [("die", ": it ended with exit status 3"), ("babble", ": another program answers there")],
 )
-def test_an_agent_that_never_says_hello_is_a_failure(first: str, why: str, children: Callable[..., ChildHosts]) -> None:
+def test_an_agent_that_never_says_hello_is_a_failure(
+    first: str, reason: str, children: Callable[..., ChildHosts]
+) -> None:
     with Fleet(children(), PROGRAM) as fleet:
         failures = start(fleet, HOSTS[:2], first)
         assert sorted(failures) == ["a", "b"]
         for error in failures.values():
-            assert error.reason.startswith("no agent could be started" + why)
+            assert error.reason.startswith("no agent could be started" + reason)
         assert fleet.alive == []
 
 

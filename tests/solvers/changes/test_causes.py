@@ -198,9 +198,7 @@ def test_two_pairs_are_a_host_s_cause_and_one_is_not() -> None:
     ([0] * 4 + [1] * 4 + [2] * 4 + [3] * 4, [0, 1, 4, 5, 8, 9, 12, 13], "hosts"),
     ([0] * 4 + [1] * 4 + [2] * 4 + [3] * 4, [0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14], "hosts"),
 ])  # fmt: skip
-def test_slow_hosts_come_before_a_group_with_unaffected_pairs(
-    label: list[int], slow: list[int], wanted: str
-) -> None:
+def test_slow_hosts_come_before_a_group_with_unaffected_pairs(label: list[int], slow: list[int], wanted: str) -> None:
     """Of a group of four with two slow hosts five pairs of six have one of these; of eight hosts with five slow ones 25
     pairs of 28. Where all but one are slow every pair is, and nothing tells it from a slow network."""
     n = len(label)
@@ -289,7 +287,7 @@ def test_slow_uplinks_are_named_and_not_all_that_is_between_groups(sizes: list[i
 
 
 def test_explained_pairs_do_not_count_for_the_next_cause() -> None:
-    """Host 0 is slow to all, and so is group {1, 2, 3} to the outside: the pairs of both are explained by the larger."""
+    """Host 0 is slow to all, and so is group {1, 2, 3} to the outside: the larger explains pairs of both."""
     label = [0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3]
     moved = between([0], range(12)) | between([1, 2, 3], [0, *range(4, 12)])
     result, left = explain(

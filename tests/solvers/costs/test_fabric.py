@@ -92,7 +92,7 @@ def test_a_group_that_could_not_be_measured_is_inferred_and_said() -> None:
     """It stays a group: its way out is guessed from the latencies, not taken for unlimited."""
     values, rack_of = network([4, 4])
     members = [[int(i) for i in np.flatnonzero(rack_of == rack)] for rack in (0, 1)]
-    values.details["shared_links"] = [row(members[0]), row(members[1], out_gbps=None, why="no answer")]
+    values.details["shared_links"] = [row(members[0]), row(members[1], out_gbps=None) | {"why": "no answer"}]
     result = fabric_of(values)
     assert result.group_of[members[1]].tolist() == [1] * 4
     assert result.group_out_gbps.tolist() == pytest.approx([4.0, 4 * 2.0 * 40 / 90])

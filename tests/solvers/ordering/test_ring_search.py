@@ -37,7 +37,7 @@ def plus(item: float, other: float) -> float:
 
 
 def is_sound(result: Ring, cost: Matrix) -> None:
-    """A ring, priced as it is, with bounds that are not above its prices."""
+    """The cost of a ring as it is, and bounds that are not above it."""
     assert sorted(result.order.tolist()) == list(range(len(cost)))
     assert result.cost == pytest.approx(loop_cost(cost, result.order), rel=1e-12)
     assert result.longest == longest_hop(cost, result.order)
