@@ -17,7 +17,7 @@ from plink.cli.screen import printable, say
 from plink.errors import InputError, NoAnswer
 from plink.model.benchmark_runs import BenchmarkRun, read_benchmark_runs
 from plink.model.units import format_bytes, format_us
-from solvers.checking.agreement import FEWEST, Correlation, calibration, gain_of_best, rank_correlation
+from solvers.checking.agreement import MIN_ORDERS, Correlation, calibration, gain_of_best, rank_correlation
 from solvers.checking.regression import Tolerance, ranks_worse, slower
 
 _US = 1e6
@@ -127,7 +127,7 @@ def _spearman_case(series: BenchmarkRun, correlation: Correlation, minimum: floa
         return Case(suite, "spearman", True, text, seconds)
     if correlation.low is None:
         text_without_verdict = (
-            f"{text}: too few for --min-spearman {minimum:g} to be judged by, which takes {FEWEST} or more"
+            f"{text}: too few for --min-spearman {minimum:g} to be judged by, which takes {MIN_ORDERS} or more"
         )
         return Case(suite, "spearman", None, text_without_verdict, seconds)
     if correlation.spearman < minimum:

@@ -21,8 +21,8 @@ from solvers.prediction.observed import ObservedPairs
 
 Floats = npt.NDArray[np.float64]
 _STARTS = 4
-_STARTS_AGAIN = 2
-_DOUBT = 2.0  # standard errors
+_REFIT_STARTS = 2
+_DOUBT_SIGMAS = 2.0  # standard errors
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def embed(
     :param device: as PyTorch names it, ``cpu`` or ``cuda``.
     :param keep_going: asked at every step; after a no the fit is what it is by then.
     :param names: of the hosts, for errors.
-    :raises UsageError: when a wish is out of range, or the device cannot be used.
+    :raises UsageError: when a constraint is out of range, or the device cannot be used.
     :raises NoAnswer: when fewer than four hosts have measured pairs, or too few pairs say where they lie.
     """
     result = reachable(measured_us, names)
@@ -113,7 +113,7 @@ def refitted(
     :raises NoAnswer: as :func:`embed`.
     """
     result = reachable(measured_us)
-    fits, best = _placed(result.pairs, _starts(like.setting, _STARTS_AGAIN), seed, like.steps, device, keep_going)
+    fits, best = _placed(result.pairs, _starts(like.setting, _REFIT_STARTS), seed, like.steps, device, keep_going)
     return _distances(len(measured_us), result.hosts, fits, best, like.setting)
 
 
@@ -151,7 +151,7 @@ def _chosen(
     each = error[np.arange(len(settings)), :, check].reshape(len(settings), -1)
     best = int(mean.min(axis=1).argmin())
     behind = each - each[best]
-    doubt = _DOUBT * behind.std(axis=1) / np.sqrt(behind.shape[1])
+    doubt = _DOUBT_SIGMAS * behind.std(axis=1) / np.sqrt(behind.shape[1])
     alike = np.flatnonzero(behind.mean(axis=1) <= doubt)
     # Relative errors and more dimensions leave the few near pairs their place, which all pairs together say little of.
     chosen = max(alike.tolist(), key=lambda k: (settings[k].relative, settings[k].dimension, -mean[k, check[k]]))

@@ -75,7 +75,7 @@ def cluster(
     near = rtt[among]
     complete = completed_far(near)
     if len(hosts) < _MIN_EMBEDDABLE_HOSTS:
-        label, agreement, runs, method = _few(complete, sizes.number), 1.0, 1, "hierarchy"
+        label, agreement, runs, method = _groups_of_few(complete, sizes.number), 1.0, 1, "hierarchy"
     else:
         from solvers.embedding.embed import embed
         from solvers.embedding.settings import EmbeddingConstraints
@@ -122,11 +122,11 @@ def apart(rtt_us: Matrix, label: Labels) -> Apart:
 def longest_within(rtt_us: Matrix, members: Sequence[int]) -> tuple[float, float]:
     """(mean, longest) measured round trip between ``members``, of shape (N, N); NaN without a measured pair."""
     inside = rtt_us[np.ix_(members, members)][~np.eye(len(members), dtype=bool)]
-    cached = inside[np.isfinite(inside)]
-    return (float(cached.mean()), float(cached.max())) if len(cached) else (float("nan"), float("nan"))
+    finite = inside[np.isfinite(inside)]
+    return (float(finite.mean()), float(finite.max())) if len(finite) else (float("nan"), float("nan"))
 
 
-def _few(rtt_us: Matrix, number: int) -> Labels:
+def _groups_of_few(rtt_us: Matrix, number: int) -> Labels:
     label = np.zeros(len(rtt_us), dtype=np.intp)
     for group, members in enumerate(even_groups(rtt_us, number)):
         label[members] = group

@@ -43,7 +43,7 @@ def test_reorder_notes_what_was_set_and_only_that(cloud: Path) -> None:
         assert json.loads(done.stdout).get("options") == noted
 
 
-def test_a_price_is_by_the_options_of_the_order(cloud: Path) -> None:
+def test_a_cost_uses_the_options_of_the_order(cloud: Path) -> None:
     write(cloud / "o.json", ORDER | {"options": {"base": 4}})
     cost_with_order = cost_of(cloud, "--order", "o.json")
     assert cost_with_order["cost_us"] == cost_of(cloud, "--order", "o.json", "--set", "base=4")["cost_us"]

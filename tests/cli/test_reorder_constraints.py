@@ -176,7 +176,7 @@ def test_noise_keeps_the_given_order_unless_forced(here: Path, capsys: pytest.Ca
     assert "kept_baseline" not in forced
 
 
-def test_noise_does_not_keep_an_order_that_was_not_wished(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_noise_does_not_keep_an_infeasible_order(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("alike.json", "--pin", "h=0", "--format", "hosts", "--max-moves", "50") == 0
     printed = capsys.readouterr()
     assert printed.out.startswith("h\n")

@@ -115,7 +115,7 @@ def test_a_job_answers_requests_after_any_bytes(job_socket: str, words: bytes) -
 
 
 @pytest.mark.parametrize("answer", [b"", b"[]\n", b"[" * 5000 + b"\n"])
-def test_what_is_no_answer_is_an_error_in_a_line(answer: bytes, tmp_path: Path) -> None:
+def test_an_invalid_answer_is_a_one_line_error(answer: bytes, tmp_path: Path) -> None:
     name = str(tmp_path / "socket")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(name)
@@ -134,7 +134,7 @@ def test_what_is_no_answer_is_an_error_in_a_line(answer: bytes, tmp_path: Path) 
         thread.join()
 
 
-def test_a_job_that_ends_hangs_up_on_who_waits_for_an_answer() -> None:
+def test_a_job_that_ends_closes_waiting_requests() -> None:
     """At once: whoever asked need not wait for as long as an answer may take."""
     received = threading.Event()
     control_socket = ControlSocket(lambda request, answer: received.set())
@@ -153,7 +153,7 @@ def test_a_job_that_ends_hangs_up_on_who_waits_for_an_answer() -> None:
     assert result == ["the job ended before it answered"]
 
 
-def test_a_job_that_is_out_of_files_answers_when_there_are_some_again(job_socket: str) -> None:
+def test_a_job_answers_again_after_running_out_of_files(job_socket: str) -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     # A call that is waited for has its file already: the first one takes it, and holds it.
     with socket.socket(socket.AF_UNIX) as first, socket.socket(socket.AF_UNIX) as line:

@@ -160,7 +160,7 @@ def test_what_cannot_be_put_in_rounds(rows: list[Row], place: int, reason: str) 
     assert reason in caught.value.reason
 
 
-def test_a_long_cycle_is_told_in_short() -> None:
+def test_a_long_cycle_is_abbreviated() -> None:
     """Found in no time, and in one line."""
     rows = [row(None, 0, 1, after=[(m + 1) % 5_000]) for m in range(5_000)]
     with pytest.raises(InputError, match=r"transfers\[11\] after \.\.\. after transfers\[0\]$"):

@@ -104,7 +104,7 @@ def test_a_host_without_a_network(host: pytest.MonkeyPatch) -> None:
     assert reachable_address("pod-0", ["pod-1"]) == "127.0.0.1"
 
 
-def test_names_that_mean_nothing_are_given_up_soon(host: pytest.MonkeyPatch) -> None:
+def test_unknown_names_fail_soon(host: pytest.MonkeyPatch) -> None:
     """Each may take seconds."""
     request: list[str] = []
 

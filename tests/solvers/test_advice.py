@@ -33,7 +33,7 @@ def test_the_envelope_is_cheapest_everywhere(costs: list[tuple[float, float]], l
 
 
 @given(st.integers(2, 20), st.integers(0, 99), st.sampled_from(["alpha-beta", "contention"]))
-def test_a_price_is_a_line_in_the_size(n: int, seed: int, model: str) -> None:
+def test_a_cost_is_linear_in_the_size(n: int, seed: int, model: str) -> None:
     result, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
     algorithms = {"ring": Options(), "halving-doubling": Options(), "flat": Options(), "tree": Options(fan_out=3)}
     for line in cost_lines(result, {"given": order}, algorithms, model)[0]:
@@ -63,7 +63,7 @@ def test_what_does_not_fit_keeps_nothing_else_out() -> None:
     assert left_out.keys() == {"bcube", "2lha"}
 
 
-def test_a_line_goes_through_its_prices_and_never_below_nothing() -> None:
+def test_a_line_goes_through_its_costs_and_is_never_negative() -> None:
     line = line_of("ring", "given", lambda size: 0.25 + 3e-5 * size)
     assert (line.algo, line.family) == ("ring", "given")
     assert [line.start_us, line.us_per_byte] == pytest.approx([0.25, 3e-5])

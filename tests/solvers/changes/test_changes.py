@@ -101,7 +101,7 @@ def test_a_shift_of_everything_is_one_finding_and_others_show_on_top_of_it(times
     assert kinds_of(result)[1:] == [("latency", "worse", "host", ("host5",))]
 
 
-def test_a_drift_is_taken_out_and_told() -> None:
+def test_a_drift_is_removed_and_reported() -> None:
     cloud = racks()
     result = probed(cloud, cloud.rtt_us * 1.15)
     assert not result.findings
@@ -210,7 +210,7 @@ def test_samples_that_disagree_hide_a_change() -> None:
         assert result.worse == worse
 
 
-def test_losses_that_rose_are_told_and_few_lost_probes_are_not() -> None:
+def test_risen_losses_are_reported_unless_few_probes_were_lost() -> None:
     def lossy(*pairs: tuple[int, int], share: float) -> Network:
         loss = np.zeros((8, 8))
         for i, j in pairs:
@@ -225,7 +225,7 @@ def test_losses_that_rose_are_told_and_few_lost_probes_are_not() -> None:
     assert not compare(quiet, lossy((0, 1), share=0.0004), LIMITS).findings
 
 
-def test_bandwidths_that_halved_are_told_by_host_and_pair() -> None:
+def test_halved_bandwidths_are_reported_by_host_and_pair() -> None:
     rng = np.random.default_rng(1)
     before, after = (rng.lognormal(np.log(10.0), 0.02, (8, 8)) for _ in range(2))
     assert not compare(plain(flat(), before), plain(flat(), after), LIMITS).findings
@@ -254,7 +254,7 @@ def test_a_shared_capacity_fell_when_its_runs_are_apart(low: float, high: float,
     assert other.notes == ("1 groups' shared links are of other hosts now: not compared",)
 
 
-def test_pairs_that_are_missing_now_are_told_by_host_and_come_back() -> None:
+def test_missing_pairs_are_reported_by_host_and_found_again() -> None:
     gone = flat()
     gone[2, :2] = gone[:2, 2] = gone[2, 3:] = gone[3:, 2] = np.nan
     assert kinds_of(compare(plain(flat()), plain(gone), LIMITS)) == [("unmeasured", "worse", "host", ("h2",))]

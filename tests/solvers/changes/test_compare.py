@@ -62,7 +62,7 @@ def test_counts_are_of_what_was_compared() -> None:
     assert (result.shift, result.noise) == pytest.approx((1, 0))
 
 
-def test_all_that_can_change_is_told_in_one_order() -> None:
+def test_changes_of_all_kinds_are_in_a_fixed_order() -> None:
     """Round trips, what is missing, losses, rates, capacities, hops."""
     rates, slower = (gbps * np.ones((8, 8)) for gbps in (10.0, 10.0))
     slower[0, 1] = 2.0

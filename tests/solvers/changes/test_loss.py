@@ -72,13 +72,13 @@ def test_neither_a_pair_that_is_missing_nor_one_measured_otherwise_is_compared()
     assert changed_losses(lossy(4), lossy(4, **bad), differ=differ) == []
 
 
-def test_where_one_file_says_nothing_of_losses_nothing_is_compared() -> None:
+def test_losses_in_one_file_only_are_not_compared() -> None:
     silent = named("abcdef")
     for old, new in ((silent, lossy(share=0.5)), (lossy(share=0.5), silent), (silent, silent)):
         assert changed_losses(old, new) == []
 
 
-def test_of_what_lost_everything_nothing_is_said() -> None:
+def test_pairs_that_lost_all_probes_are_not_compared() -> None:
     """No probe came back, so none is known to have been sent: such a pair is missing, which is told elsewhere."""
     zero = even(4, 0.0)
     assert changed_losses(lossy(4), lossy(4, samples=0.0, loss_forward=even(4, 0.9))) == []
@@ -120,9 +120,7 @@ def least(sent_then: float, sent_now: float, pairs: int, was: float = 0.0) -> fl
 @pytest.mark.parametrize(
     ("n", "then", "now", "was"), [(4, 100.0, 100.0, 0.0), (4, 5000.0, 300.0, 0.01), (6, 300.0, 5000.0, 0.0)]
 )
-def test_a_rise_is_told_beyond_what_chance_does_with_so_many_probes(
-    n: int, then: float, now: float, was: float
-) -> None:
+def test_a_rise_of_loss_is_reported_beyond_chance(n: int, then: float, now: float, was: float) -> None:
     """``then`` and ``now``: sent each way, so that a pair has twice as many."""
     edge = least(2 * then, 2 * now, n * (n - 1) // 2, was)
     for share, is_named in ((edge * 0.995, False), (edge * 1.005, True)):

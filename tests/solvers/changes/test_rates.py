@@ -69,7 +69,7 @@ def test_a_fall_is_worth_naming_beyond_the_share(now: float, named: bool) -> Non
     assert len(changed_rates(rates(r01=now), rates())[0]) == named
 
 
-def test_a_rate_of_none_is_worse_than_any_and_of_none_before_and_after_nothing_is_said() -> None:
+def test_a_rate_of_zero_is_the_worst_and_no_change_from_zero() -> None:
     result = changed_rates(rates(r01=0.0), rates(r01=0.0))
     assert (result[0], result[1]) == ([], 14)
     assert of(changed_rates(rates(), rates(r01=0.0, r23=1.0))) == [

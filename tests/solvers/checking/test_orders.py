@@ -47,12 +47,12 @@ def test_hosts_keep_their_slots_together() -> None:
         assert order.tolist() == np.repeat(seen, slots[seen]).tolist()
 
 
-def test_fewer_different_orders_than_asked_for() -> None:
+def test_fewer_different_orders_than_requested() -> None:
     result = orders_between(np.arange(3), np.ones(3, np.intp), lambda order: float(order[0] + 1), 10, 0)
     assert len(result) == 6
 
 
-def test_what_has_no_price_is_passed_over() -> None:
+def test_orders_without_a_cost_are_skipped() -> None:
     def cost_of(order: Order) -> float:
         if order[0] == 2:
             raise NoAnswer("that pair was not measured")
@@ -99,7 +99,7 @@ def test_orders_that_are_met_begin_with_the_best_and_reach_every_one_of_few() ->
     assert len(result) == 6
 
 
-def test_two_orders_with_a_price_are_enough() -> None:
+def test_two_orders_with_costs_are_enough() -> None:
     """Of six."""
 
     def cost_of(order: Order) -> float:
@@ -120,7 +120,7 @@ def test_swaps_reach_costs_that_random_orders_do_not() -> None:
     assert result[-1][1] >= 9
 
 
-def test_a_climb_that_begins_without_a_price_takes_the_first_that_has_one() -> None:
+def test_a_climb_from_an_unmeasured_order_takes_the_first_cost() -> None:
     """A pair of three is not measured, so that most orders have no cost, and a climb does not end there."""
     costs: list[float | None] = []
 

@@ -38,7 +38,7 @@ def test_nccl_goes_from_tree_to_ring_by_the_logarithm(size: float) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_blend_of_prices_is_weighed(model: str) -> None:
+def test_a_mixed_algorithm_s_cost_is_weighted(model: str) -> None:
     result, order = fabric(6, 4), np.random.default_rng(4).permutation(6)
     tree, ring, both = (
         cost_function_for(algo, 6, Options(), result, 2e6, model)(order) for algo in ("nccl-tree", "nccl-ring", "nccl")

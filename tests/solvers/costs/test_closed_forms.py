@@ -34,7 +34,7 @@ def test_few_ranks_on_many_hosts_and_many_on_few(algo: str, model: str, pairs: b
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_prices_that_are_asked_for_in_turns_are_the_same_as_alone(model: str) -> None:
+def test_interleaved_cost_functions_do_not_interfere(model: str) -> None:
     """Of everyone to everyone only how many ranks each host has counts, and that is looked up."""
     result = fabric(9, seed=1)
     orders = [np.array(order) for order in ([0, 1, 2, 3], [3, 2, 1, 0], [0, 0, 1, 2], [5, 6, 7, 8], [2, 0, 1, 0])]
@@ -91,7 +91,7 @@ def test_a_pair_of_the_way_back_need_not_be_known_for_its_latency(timing: str) -
                 ask()
 
 
-def test_what_has_no_price_is_refused_before_any_order_is_seen() -> None:
+def test_invalid_requests_are_refused_before_any_order() -> None:
     with pytest.raises(UsageError, match="--model guess"):
         closed_form(all_to_all_pattern(4), fabric(4), 1e6, "guess")
     with pytest.raises(UsageError, match="--size"):

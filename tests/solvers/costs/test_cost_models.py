@@ -85,7 +85,7 @@ def thesis_bcube(c: Matrix, r: Tour, base: int) -> float:
 
 
 @given(st.integers(1, 5), st.integers(0, 99))
-def test_latency_prices_halving_doubling_as_the_thesis_does(power: int, seed: int) -> None:
+def test_latency_cost_of_halving_doubling_is_the_thesis_s(power: int, seed: int) -> None:
     n = 1 << power
     result, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
     cost = evaluate(schedule_for("halving-doubling", n), result, order, SIZE, "latency")
@@ -93,7 +93,7 @@ def test_latency_prices_halving_doubling_as_the_thesis_does(power: int, seed: in
 
 
 @given(st.integers(2, 33), st.integers(0, 99))
-def test_latency_prices_rings_as_the_thesis_does(n: int, seed: int) -> None:
+def test_latency_cost_of_rings_is_the_thesis_s(n: int, seed: int) -> None:
     result, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
     wanted = sum(result.rtt_us[order[i], order[i - 1]] for i in range(n))
     for algo in ("ring", "ring-chunked", "gloo", "nccl-ring"):
@@ -101,7 +101,7 @@ def test_latency_prices_rings_as_the_thesis_does(n: int, seed: int) -> None:
 
 
 @given(st.integers(2, 33), st.integers(0, 99))
-def test_latency_prices_the_double_tree_as_the_thesis_does(n: int, seed: int) -> None:
+def test_latency_cost_of_the_double_tree_is_the_thesis_s(n: int, seed: int) -> None:
     """The dearer of a tree over the ranks and the same one with every rank one lower."""
     result, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
     cost = evaluate(schedule_for("double-binary-tree", n), result, order, SIZE, "latency").cost_us
@@ -111,7 +111,7 @@ def test_latency_prices_the_double_tree_as_the_thesis_does(n: int, seed: int) ->
 
 
 @given(st.sampled_from([(2, 1), (2, 4), (3, 2), (4, 2), (5, 1), (3, 3)]), st.integers(0, 99))
-def test_latency_prices_bcube_as_the_thesis_does(shape: tuple[int, int], seed: int) -> None:
+def test_latency_cost_of_bcube_is_the_thesis_s(shape: tuple[int, int], seed: int) -> None:
     base, levels = shape
     n = base**levels
     result, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
@@ -136,7 +136,7 @@ def test_closed_forms_say_what_the_evaluator_says(algo: str, model: str, n: int,
 
 
 @given(model=st.sampled_from(MODELS), n=st.integers(2, 24), seed=st.integers(0, 999), number=st.integers(1, 23))
-def test_servers_of_their_own_are_priced_without_their_schedule(model: str, n: int, seed: int, number: int) -> None:
+def test_separate_servers_need_no_schedule_for_their_cost(model: str, n: int, seed: int, number: int) -> None:
     options = Options(colocated=False, servers=min(number, n - 1))
     result, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
     wanted = evaluate(schedule_for("ps", n, options), result, order, SIZE, model).cost_us
@@ -238,7 +238,7 @@ def test_unknown_names_are_refused_with_those_there_are() -> None:
         evaluate(strange, two_racks(), np.arange(2), SIZE, "latency")
 
 
-def test_every_name_has_a_price() -> None:
+def test_every_algorithm_has_a_cost() -> None:
     for algo in NAMES:
         cost_of = cost_function_for(algo, 16, options_for(algo, 16, 1), fabric(16), 3e6, "contention")
         assert 0 < cost_of(np.arange(16)) < math.inf

@@ -184,7 +184,7 @@ def test_the_way_there_ends_with_the_round_of_the_last_reduction() -> None:
     assert reduce_phase(schedule_for("tree", 5)) == slice(0, 4)
 
 
-def test_a_price_is_printed_to_the_nanosecond() -> None:
+def test_a_cost_is_printed_to_the_nanosecond() -> None:
     """Three decimals of a microsecond; the rounds in their order."""
     breakdown = CostBreakdown(
         "latency", 12.34567, np.array([1.00049, 2.0]), np.array([0.12345, 3.0]), ("x", "y"), ("a", "b")

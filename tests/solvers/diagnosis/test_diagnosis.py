@@ -52,7 +52,7 @@ def kinds_of(findings: list[Finding]) -> list[tuple[str, list[str]]]:
 
 @some
 @given(SIZES, SEEDS, st.floats(0, 0.08))
-def test_where_nothing_is_wrong_nothing_is_said(sizes: list[int], seed: int, noise: float) -> None:
+def test_healthy_network_has_no_findings(sizes: list[int], seed: int, noise: float) -> None:
     latency, rack_of = measured(sizes, seed, noise)
     assert diagnose(network(latency), rack_of, {}) == []
     assert diagnose(network(latency), nearest_tier(np.fmax(latency, latency.T)), {}) == []
@@ -214,7 +214,7 @@ def test_zero_between_different_hosts_is_doubted() -> None:
     assert (finding.kind, finding.severity, finding.hosts) == ("zero", "warning", ["h0", "h1"])
 
 
-def test_what_was_not_measured_is_told_with_its_reason() -> None:
+def test_unmeasured_pairs_are_reported_with_their_reason() -> None:
     latency, rack_of = measured([3, 3], 1)
     latency[4, :4] = latency[:4, 4] = latency[4, 5] = latency[5, 4] = np.nan
     errors = [{"from": "h0", "to": "h4", "why": "a firewall"}]

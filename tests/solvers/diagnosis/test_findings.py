@@ -41,7 +41,7 @@ def findings_of(rows: Matrix, again: dict[tuple[int, int], float] | None = None,
     return diagnose(network(rows, **details), np.zeros(len(rows), dtype=np.intp), again or {})
 
 
-def test_a_slow_host_and_a_slow_link_are_told_with_their_excess() -> None:
+def test_slow_host_and_slow_link_have_their_excess() -> None:
     (host,) = findings_of(slow_host())
     assert (host.kind, host.hosts) == ("slow host", ["h2"])
     assert host.evidence == "80.0 us more than the usual 100.0 us to all others"
@@ -81,7 +81,7 @@ def test_a_suspicion_that_is_dropped_does_not_hide_the_next_one() -> None:
 
 
 @pytest.mark.parametrize("again", [{}, {(0, 2): 1.0}])
-def test_of_a_slow_host_neither_a_link_nor_a_direction_is_told_besides(again: dict[tuple[int, int], float]) -> None:
+def test_a_slow_host_s_pairs_are_no_further_findings(again: dict[tuple[int, int], float]) -> None:
     """Also where the second measurement did not bear it out: its figures are not to be had."""
     rows = slow_host()
     rows[2, 4] = rows[4, 2] = 900.0
@@ -92,7 +92,7 @@ def test_of_a_slow_host_neither_a_link_nor_a_direction_is_told_besides(again: di
     assert kinds == ["slow host"] * (not again) + ["slow link", "asymmetric"]
 
 
-def test_a_lopsided_pair_is_told_slow_direction_first_with_both_figures() -> None:
+def test_asymmetric_pair_has_both_round_trips_slow_first() -> None:
     rows = flat()
     rows[3, 1] = 120.0 + 11
     (item,) = [item for item in findings_of(rows) if item.kind == "asymmetric"]
@@ -141,7 +141,7 @@ def test_what_was_not_measured_names_who_lacks_most_first_and_those_only() -> No
     assert item.evidence == "4 round trips were not measured, first h1 -> h3: never tried"
 
 
-def test_of_a_sparse_file_only_what_failed_is_told_as_missing() -> None:
+def test_only_failed_pairs_of_a_sparse_file_are_missing() -> None:
     rows = lacking((1, 4), (4, 1), (1, 5), (0, 3))
     errors = [{"from": "h4", "to": "h1", "why": "refused"}, {"from": "h0", "to": "x", "why": ""},
               {"from": "y", "to": "h3", "why": ""}, {"from": "h2", "to": "h3", "why": "done"}]  # fmt: skip

@@ -127,7 +127,7 @@ def test_noise_is_seen_through() -> None:
     assert paia(embed(raw).fitted_us, truth) > before + 0.08
 
 
-def test_when_it_is_asked_to_stop_it_stops() -> None:
+def test_search_stops_on_request() -> None:
     result = embed(points(16, 2), keep_going=lambda: False)
     assert result.steps == 1
     assert np.isfinite(result.fitted_us).all()
@@ -160,7 +160,7 @@ def test_parts_with_nothing_between_them_are_no_answer() -> None:
         embed(rtt, names=list("abcdefghi"))
 
 
-def test_a_tree_of_pairs_places_nobody() -> None:
+def test_pairs_that_form_a_tree_are_no_answer() -> None:
     rtt = np.full((5, 5), np.nan)
     for k in range(4):
         rtt[k, k + 1] = 10.0

@@ -128,7 +128,7 @@ def test_units_of_time_play_no_part() -> None:
         ("nccl-tree", "alpha-beta", 2),
     ],
 )
-def test_cost_kept_up_by_moves_is_the_price(algo: str, model: str, slots: int) -> None:
+def test_cost_updated_by_moves_is_the_cost(algo: str, model: str, slots: int) -> None:
     """After thousands of moves, blocks too, in the compiled loops of all three kinds; orders keep the wishes."""
     n = 16 // slots
     results, order = fabric(n, 8), np.repeat(np.random.default_rng(8).permutation(n), slots)

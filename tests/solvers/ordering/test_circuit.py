@@ -219,7 +219,7 @@ def test_what_a_host_costs_to_itself_plays_no_part(bottleneck: bool) -> None:
 
 
 @pytest.mark.parametrize("times", [1e-6, 1e9])
-def test_a_start_a_million_times_as_dear_is_no_worse_a_start(times: float) -> None:
+def test_a_start_of_a_million_times_the_cost_is_solved(times: float) -> None:
     """What is rounded down is a share of what the order costs that is found, not of the one it began with."""
     n = 7
     cost = random_costs(n, 2, 1, 50) + 0.25

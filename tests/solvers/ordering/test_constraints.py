@@ -74,7 +74,7 @@ def test_any_preference_gives_an_allowed_order(drawn: tuple[list[int], Placement
 
 @settings(max_examples=100)
 @given(even_constraints() | uneven_constraints(), st.integers(0, 999))
-def test_exchanges_keep_what_was_wished(drawn: tuple[list[int], PlacementConstraints], seed: int) -> None:
+def test_exchanges_keep_the_constraints(drawn: tuple[list[int], PlacementConstraints], seed: int) -> None:
     """From any order to begin with, not only the given one."""
     slots, constraints = drawn
     feasible = made(slots, constraints)
@@ -132,7 +132,7 @@ def test_what_may_be_exchanged() -> None:
     assert firsts([1] * 2, PlacementConstraints({0: 0, 1: 1})) == []
 
 
-def test_whether_nothing_was_wished() -> None:
+def test_problems_without_constraints() -> None:
     assert made([1, 2], PlacementConstraints()).unconstrained
     assert not made([1, 2], PlacementConstraints({0: 0})).unconstrained
     assert not made([1, 2], PlacementConstraints({}, [[0, 1]])).unconstrained

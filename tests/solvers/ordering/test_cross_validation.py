@@ -98,7 +98,7 @@ def test_orders_of_alike_hosts_are_within_the_noise_whatever_was_predicted() -> 
         ("bml", "latency"),
     ],
 )
-def test_gains_are_those_of_the_prices(algo: str, model: str) -> None:
+def test_gains_are_ratios_of_costs(algo: str, model: str) -> None:
     n = 8
     cloud = three_tier(n, 1)
     fit, held_out = _halves(cloud, np.random.default_rng(1))

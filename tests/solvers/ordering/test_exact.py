@@ -161,7 +161,7 @@ def test_the_longest_hop_is_proven_too(slots: list[int], constraints: PlacementC
     assert result.metrics["sum_lower_bound"] == pytest.approx(shortest)
 
 
-def test_what_else_is_said_of_a_ring_is_said_of_the_better_one() -> None:
+def test_ring_metrics_are_of_the_better_ring() -> None:
     """Also where the bound was known before."""
     task = task_of([1] * 6, PlacementConstraints(), "ring", "latency", 3)
     rtt = task.fabric.rtt_us
@@ -193,7 +193,7 @@ def test_with_time_enough_a_proof_is_the_one_that_a_fixed_amount_of_work_gives()
     assert (second.order.tolist(), second.cost) == (first.order.tolist(), first.cost)
 
 
-def test_no_question_is_asked_when_there_is_no_time() -> None:
+def test_no_query_without_time() -> None:
     task = task_of([1] * 6, PlacementConstraints(), "tree", "latency", 2)
     start = begun(task)
     result = solve_exactly(task, start, 1, ExactBudget(0.001, lambda: False))
@@ -315,7 +315,7 @@ def test_the_longest_hop_of_a_ring_that_cannot_be_turned_is_left() -> None:
     assert solve_exactly(task, start, 1, SAME_WORK) is start
 
 
-def test_it_is_said_how_many_questions_were_asked() -> None:
+def test_the_number_of_queries_is_reported() -> None:
     """A tree of six is one question until nothing is cheaper, and whatever was said besides is kept."""
     task = OrderingProblem(fabric(N, 3), np.arange(N), "tree", Options(), 1e6, "latency")
     start = dataclasses.replace(found_of(task, np.arange(N)), cost=1e9, metrics={"bottleneck": 7.0})

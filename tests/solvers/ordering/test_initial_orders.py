@@ -54,7 +54,7 @@ def test_two_hosts_have_no_hierarchy() -> None:
     assert [order.tolist() for order in initial_orders(result, np.array([0, 1]))] == [[0, 1], [1, 0]]
 
 
-def test_orders_that_are_the_same_are_begun_from_once() -> None:
+def test_equal_start_orders_are_used_once() -> None:
     """On a line, in the order of the line: one group, and one way round of the rest."""
     result = dataclasses.replace(fabric(5, groups=1), rtt_us=on_a_line([0, 1, 2, 3, 4]))
     orders = [order.tolist() for order in initial_orders(result, np.arange(5))]

@@ -113,7 +113,7 @@ def test_where_nothing_can_be_exchanged_the_order_is_the_best_without_a_question
         assert (result.order.tolist(), result.proved_optimal, result.queries) == (order.tolist(), True, 0)
 
 
-def test_no_more_questions_are_asked_than_allowed() -> None:
+def test_queries_stay_within_their_limit() -> None:
     order, units = np.arange(6), [[rank] for rank in range(6)]
     for most in (0, 1, 2):
         result = improve(

@@ -96,7 +96,7 @@ def test_the_same_seed_and_moves_give_the_same_order(algo: str, model: str) -> N
     assert dataclasses.replace(first, order=order) == dataclasses.replace(second, order=order)
 
 
-def test_it_ends_when_it_is_told_and_is_never_worse_than_the_given_order() -> None:
+def test_it_stops_on_request_and_is_never_worse_than_the_baseline() -> None:
     order = np.arange(16)
     for algo, calls in itertools.product(("ring", "tree", "nccl"), range(4)):
         result = search(

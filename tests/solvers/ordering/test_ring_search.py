@@ -215,7 +215,7 @@ def test_more_time_is_never_worse_and_disturbances_help() -> None:
     assert search_ring(cost, 5, SearchBudget(3000)).cost < search_ring(cost, 5, SearchBudget(0)).cost
 
 
-def test_the_least_sum_has_no_longer_hop_than_it_is_told() -> None:
+def test_the_minimum_sum_respects_the_hop_limit() -> None:
     """From the best ring by its longest hop to the cheapest of all rings of such hops."""
     for seed in range(3):
         cost = random_costs(10, seed)

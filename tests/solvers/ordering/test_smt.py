@@ -134,7 +134,7 @@ def test_where_all_hosts_are_alike_that_nothing_is_cheaper_is_seen_at_once(algo:
         assert answer == SmtAnswer(None, True)
 
 
-def test_what_was_not_measured_has_no_price() -> None:
+def test_unmeasured_pairs_have_no_cost() -> None:
     item, result = pattern_of("ring", 5), tied(5, 2, False)
     result.rtt_us[0, 1] = result.rtt_us[1, 0] = np.nan
     with pytest.raises(NoAnswer, match="h0 - h1"):

@@ -119,7 +119,7 @@ def narrow(n: int, seed: int, pairs: bool) -> Fabric:
         ("halving-doubling", "contention", 1),
     ],
 )
-def test_tables_say_of_every_choice_what_the_price_says_but_for_rounding(algo: str, model: str, slots: int) -> None:
+def test_tables_match_the_cost_of_every_choice(algo: str, model: str, slots: int) -> None:
     """Never more; and less only by one for each hop, scaled, that is rounded down in a table."""
     n = 6
     result = narrow(n, slots, slots == 2)

@@ -27,7 +27,7 @@ SIZE = 1e5
         ("halving-doubling", 6, 1, "latency"),
     ],
 )
-def test_symmetries_are_found_and_change_no_price(algo: str, n: int, number: int, model: str) -> None:
+def test_symmetries_do_not_change_the_cost(algo: str, n: int, number: int, model: str) -> None:
     """A ring has its shifts, and mirrors under ``latency``; halving-doubling ``xor``; with a fold there is less."""
     item, result = pattern_for(algo, n, Options(base=3)), tied(n, 4, False)
     moves = {tuple(move.tolist()) for move in symmetries(item, model)}

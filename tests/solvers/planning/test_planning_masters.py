@@ -108,7 +108,7 @@ def test_as_many_chunks_as_ranks_is_one_for_each(case: tuple[Groups, Weights]) -
 
 @settings(max_examples=25, deadline=None)
 @given(cases(), st.integers(1, 20))
-def test_the_schedule_is_proven_and_priced_as_the_pattern(case: tuple[Groups, Weights], chunks: int) -> None:
+def test_schedule_is_verified_and_costs_as_its_pattern(case: tuple[Groups, Weights], chunks: int) -> None:
     """Hosts take one rank, or several: then two ranks of a group share one."""
     groups, weights = case
     ranks = len(weights.ranks)
@@ -136,7 +136,7 @@ def test_masters_that_are_balanced_cost_what_they_did() -> None:
     )
 
 
-def test_unequal_chunks_are_priced_by_their_bytes() -> None:
+def test_unequal_chunks_cost_by_their_bytes() -> None:
     """Two ranks; the first is global master of three quarters: 0.25 of the vector there from it, 0.75 to it."""
     local, global_group = np.array([[0, 1], [0, 1]], dtype=np.int32), np.array([0, 1], dtype=np.int32)
     pattern = masters_pattern([[0], [1]], local, global_group, [3.0, 1.0])

@@ -252,7 +252,7 @@ def test_the_trees_of_the_thesis() -> None:
 
 
 @given(st.sampled_from([(2, 1), (2, 5), (3, 3), (4, 2), (6, 2), (40, 1)]))
-def test_bcube_sends_the_parts_that_the_thesis_prices(shape: tuple[int, int]) -> None:
+def test_bcube_sends_the_thesis_s_parts(shape: tuple[int, int]) -> None:
     """Round i: S / B^(i+1) to each of the B - 1 ranks at a distance of multiples of B^i."""
     base, levels = shape
     ranks = base**levels
