@@ -107,7 +107,7 @@ def _members(label: Labels) -> list[list[int]]:
     return sorted(np.flatnonzero(label == group).tolist() for group in np.unique(label))
 
 
-def tiers_found(seeds: int) -> dict[str, float]:
+def tier_rates(seeds: int) -> dict[str, float]:
     """Return how often the nearest tier is exactly the racks, with the halves of the samples and without, and how
     often there is one where there should be none."""
     counts = {"racks": 0, "racks_without_halves": 0, "false": 0, "false_without_halves": 0}
@@ -157,7 +157,7 @@ def main() -> int:
     }
     tried = min(_RACKS, 34 * seeds)
     exact = racks_recovered(tried)
-    stood_out = tiers_found(tried // 5)
+    stood_out = tier_rates(tried // 5)
     times = {hosts: timed(hosts) for hosts in _SECONDS}
     raw = statistics.mean(row["raw"] for row in rows)
     bars = [

@@ -1,7 +1,8 @@
 """Figure 6.16 of the PLink thesis: time in the worst order over time in the best, by algorithm and library.
 
 A lab of 4 racks of 4 hosts. Best and worst are what `contention` says: the cheapest order that plink's search finds,
-and the dearest of 1,900 from group after group to strict turns. The hosts as given, dealt at random, are timed as well.
+and the most expensive of 1,900 orders, from one group after the other to strict alternation. The hosts as listed, in
+random order, are timed as well.
 """
 
 import functools

@@ -104,7 +104,7 @@ class Advice:
                 for size, line in rows
             ],
             "left_out": self.left_out,
-            **({"denoised": True} if self.request.smooth_latencies else {}),
+            **({"smoothed": True} if self.request.smooth_latencies else {}),
         }
 
 
@@ -121,7 +121,7 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
     if model == "latency":
         model = "contention"
         _log.info("no rates were measured; capacities are %s", fabric.capacities)
-    lines_found: list[CostLine] = []
+    cost_lines_of_all: list[CostLine] = []
     left_out: dict[str, str] = {}
     unmeasured: NoAnswer | None = None
     for family, order in _orders(fabric, order_from(network, None), request.seed).items():
@@ -131,14 +131,14 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
                 new_lines, without_cost = cost_lines(fabric, {family: order}, {algo: options}, model)
             except NoAnswer as error:  # a pair that this algorithm uses in this order
                 new_lines, without_cost, unmeasured = [], {algo: str(error)}, error
-            lines_found += new_lines
+            cost_lines_of_all += new_lines
             left_out |= without_cost
-    costed_algorithms = {line.algo for line in lines_found}
+    costed_algorithms = {line.algo for line in cost_lines_of_all}
     left_out = {algo: reason for algo, reason in left_out.items() if algo not in costed_algorithms}
-    if not lines_found:
+    if not cost_lines_of_all:
         raise unmeasured or UsageError(f"none of the algorithms fits: {next(iter(left_out.values()))}")
-    stretches = envelope(lines_found, request.min_bytes, request.max_bytes)
-    return Advice(request, network, model, fabric.capacities, tuple(lines_found), tuple(stretches), left_out)
+    stretches = envelope(cost_lines_of_all, request.min_bytes, request.max_bytes)
+    return Advice(request, network, model, fabric.capacities, tuple(cost_lines_of_all), tuple(stretches), left_out)
 
 
 def _orders(fabric: Fabric, baseline: Order, seed: int) -> dict[str, Order]:

@@ -75,16 +75,16 @@ def run_elastic(
     :raises UsageError: for a program, hosts or a request that cannot be.
     :raises PlacementError: when a node runs on another host. :raises PlinkError: when the job could not be started.
     """
-    wanted, observer = request or ElasticRequest(), observer or ElasticObserver()
-    settings = wanted.settings()
-    node, connector = prepare_elastic(job, hosts, wanted)
+    options, observer = request or ElasticRequest(), observer or ElasticObserver()
+    settings = options.settings()
+    node, connector = prepare_elastic(job, hosts, options)
     note = {"backend": "agileml", "settings": settings}
-    record = None if wanted.record is None else replace(wanted.record, note={**wanted.record.note, **note})
-    run = RunDescription(new_id(), wanted.runner, job, hosts, {})
+    record = None if options.record is None else replace(options.record, note={**options.record.note, **note})
+    run = RunDescription(new_id(), options.runner, job, hosts, {})
     with recording(record, run) as current, _logs(current) as (elastic_log, notes):
         events = ElasticEvents(elastic_log, observer.on_entry)
-        overrides = JobSettingsOverride(settings, wanted.max_hosts, _racks(wanted.network, hosts))
-        identities: Mapping[str, dict[str, Any]] | None = None if wanted.runner == "local" else {}
+        overrides = JobSettingsOverride(settings, options.max_hosts, _racks(options.network, hosts))
+        identities: Mapping[str, dict[str, Any]] | None = None if options.runner == "local" else {}
         supervisor = Supervisor(
             connector, node, overrides, _report(observer, events, current, notes), identities, time.monotonic
         )
@@ -92,7 +92,7 @@ def run_elastic(
             "socket": supervisor.control_socket.name,
             "pid": os.getpid(),
             "lab": hosts.lab,
-            "runner": wanted.runner,
+            "runner": options.runner,
         }
         write_document(current.folder / SOCKET, {"schema": "plink.elastic-job/1", **where})
         ended = supervisor.run(hosts)

@@ -114,9 +114,9 @@ def _nested(network: Network, cost: Matrix) -> list[Indices]:
     among = np.ix_(hosts, hosts)
     completed = completed_far(cost[among])
     halves = [half[among] for half in network.half_rtts_us]
-    found_tiers = tiers(completed, [np.where(np.isnan(half), completed, half) for half in halves])
+    hierarchy = tiers(completed, [np.where(np.isnan(half), completed, half) for half in halves])
     levels = []
-    for part in [tier.label for tier in found_tiers] or [np.zeros(len(hosts), dtype=np.intp)]:
+    for part in [tier.label for tier in hierarchy] or [np.zeros(len(hosts), dtype=np.intp)]:
         level = np.empty(n, dtype=np.intp)
         level[hosts] = part
         level[isolated] = part.max() + 1 + np.arange(len(isolated))

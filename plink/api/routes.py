@@ -64,5 +64,5 @@ def _hops(order: RankOrder, ranks: Indices, location: str) -> Indices:
 
 
 def _gain_estimate(order: RankOrder) -> GainEstimate | None:
-    values = order.details.get("judged")
+    values = order.details.get("validation")
     return None if values is None else GainEstimate(*(values[key] for key in ("gain", "low", "high", "confidence")))

@@ -75,7 +75,7 @@ def cost(
         "cost_us": round(total, 3),
         "capacities": fabric.capacities,
         "network": network.fingerprint(),
-        **({"denoised": True} if smooth_latencies else {}),
+        **({"smoothed": True} if smooth_latencies else {}),
         "random": None
         if not len(random_costs)
         else {
@@ -84,7 +84,7 @@ def cost(
             "min_us": round(float(random_costs.min()), 3),
             "median_us": round(float(np.median(random_costs)), 3),
             "max_us": round(float(random_costs.max()), 3),
-            "dearer": round(float((random_costs > total).mean()), 4),
+            "more_expensive": round(float((random_costs > total).mean()), 4),
         },
         "parts": [{"algo": name, "weight": round(weight, 4), **part.to_json()} for weight, name, part in detail],
     }
@@ -98,7 +98,7 @@ def cost(
         sample = document["random"]
         print(
             f"random orders ({sample['orders']}): {format_us(sample['min_us'])} to {format_us(sample['max_us'])}, "
-            f"median {format_us(sample['median_us'])}; {sample['dearer']:.0%} of them cost more than this one"
+            f"median {format_us(sample['median_us'])}; {sample['more_expensive']:.0%} of them cost more than this one"
         )
     if model_name == "contention" and not fabric.measured:
         say(f"shared capacities were not measured; they are {fabric.capacities}")

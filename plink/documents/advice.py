@@ -60,5 +60,5 @@ class AdviceDocument(TypedDict):
     """Round figures from the least size to the largest."""
     left_out: dict[str, str]
     """Algorithms without a cost, each with the reason."""
-    denoised: NotRequired[bool]
+    smoothed: NotRequired[bool]
     """Present where round trips are fitted ones (`--smooth-latencies`)."""

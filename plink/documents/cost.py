@@ -20,7 +20,7 @@ class RandomOrdersEntry(TypedDict):
     """Their median, microseconds."""
     max_us: NonNegative
     """The highest cost, microseconds."""
-    dearer: Share
+    more_expensive: Share
     """Share of them that cost more than this order, 0 to 1."""
 
 
@@ -82,5 +82,5 @@ class CostDocument(TypedDict):
     """What random orders cost; null when none was drawn, or none has a cost."""
     parts: list[PartEntry]
     """What the cost is made of; empty for more than 1,024 ranks."""
-    denoised: NotRequired[bool]
+    smoothed: NotRequired[bool]
     """Present where round trips are fitted ones (`--smooth-latencies`)."""

@@ -12,11 +12,11 @@ class DemoRuns(TypedDict):
 
     schema: Literal["plink.demo/1"]
     """Kind and version of this document."""
-    predicted_given_s: Positive
+    predicted_baseline_s: Positive
     """What the link rates predict for the given order, seconds."""
     predicted_plink_s: Positive
     """What the link rates predict for plink's order, seconds."""
-    given_samples_s: Annotated[list[Quantity], Meta(min_length=1)]
+    baseline_samples_s: Annotated[list[Quantity], Meta(min_length=1)]
     """Every repetition in the given order, the slowest rank's seconds."""
     plink_samples_s: Annotated[list[Quantity], Meta(min_length=1)]
     """Every repetition in plink's order, the slowest rank's seconds."""
@@ -32,17 +32,17 @@ class DemoDocument(DemoRuns):
     """Host names in plink's rank order."""
     racks_recovered: bool
     """Whether each rack's hosts stand in one block of the ring, by the lab's own truth."""
-    given_s: Positive
+    baseline_s: Positive
     """Median time of the all-reduce in the given order, seconds."""
     plink_s: Positive
     """Median time in plink's order, seconds."""
     bound_s: Positive
     """No ring all-reduce is faster at the hosts' link rate, seconds."""
     speedup: Positive
-    """given_s / plink_s."""
-    groups_found: NotRequired[PositiveInt]
+    """baseline_s / plink_s."""
+    group_count: NotRequired[PositiveInt]
     """Groups of hosts that stood out in the measured round trips."""
-    cost_given_us: NotRequired[NonNegative]
+    cost_baseline_us: NotRequired[NonNegative]
     """Sum of the ring's round trips in the given order, microseconds."""
     cost_plink_us: NotRequired[NonNegative]
     """Sum of the ring's round trips in plink's order, microseconds."""

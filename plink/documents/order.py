@@ -137,9 +137,9 @@ class OrderDocument(TypedDict):
     """With --set: what the algorithm was told, like base: 4."""
     pins: NotRequired[dict[str, Count]]
     """With --pin: the first rank of each pinned host."""
-    judged: NotRequired[ValidationEntry | None]
+    validation: NotRequired[ValidationEntry | None]
     """The found order's gain over the given one, where the network file has halves_us."""
     kept_baseline: NotRequired[KeptBaselineEntry]
     """Present when the gain was within the noise: hosts is the baseline order, and this is the result of the search."""
-    denoised: NotRequired[SmoothingEntry]
+    smoothing: NotRequired[SmoothingEntry]
     """Present where the order rests on fitted round trips: how they were fitted, and the verdict on them."""

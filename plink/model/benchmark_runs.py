@@ -53,7 +53,7 @@ def read_benchmark_runs(path: Path) -> tuple[BenchmarkRun, ...]:
     if document.get("schema") == schema_name(DemoRuns):
         demo = decode(DemoRuns, document, location)
         orders = (
-            ("given", demo["predicted_given_s"], demo["given_samples_s"]),
+            ("given", demo["predicted_baseline_s"], demo["baseline_samples_s"]),
             ("plink's", demo["predicted_plink_s"], demo["plink_samples_s"]),
         )
         return (BenchmarkRun(tuple(OrderTiming(name, US_PER_S * cost, tuple(times)) for name, cost, times in orders)),)

@@ -203,9 +203,9 @@ def _is_enough(changed: npt.ArrayLike, unaffected: npt.ArrayLike, *, least: int 
 
 def _candidates(moved: Mask, unaffected: Mask, groupings: Sequence[Labels]) -> Iterator[_Candidate]:
     """Yield each set of pairs that has enough changed pairs, nearly all of which changed."""
-    each, everybody = [mask.sum(axis=1) for mask in (moved, unaffected)], tuple(range(len(moved)))
+    each, all_hosts = [mask.sum(axis=1) for mask in (moved, unaffected)], tuple(range(len(moved)))
     for host in np.flatnonzero(_is_enough(*each)).tolist():
-        yield _Candidate("host", (host,), (), *_at(each, host), _pairs_of(len(moved), (host,), everybody))
+        yield _Candidate("host", (host,), (), *_at(each, host), _pairs_of(len(moved), (host,), all_hosts))
     yield from _network(moved, unaffected, groupings)
     for label in groupings:
         yield from _of_groups(label, moved, unaffected)

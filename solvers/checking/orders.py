@@ -31,26 +31,26 @@ def orders_between(
     :raises NoAnswer: when all orders cost the same, or fewer than two have a cost.
     """
     rng = np.random.default_rng(seed)
-    met: dict[bytes, tuple[Order, float]] = {}
+    evaluated: dict[bytes, tuple[Order, float]] = {}
 
-    def meet(hosts: Order) -> float | None:
+    def evaluate(hosts: Order) -> float | None:
         order = expand_slots(hosts, slots)
         try:
             cost = float(cost_of(order))
         except NoAnswer:
             return None
-        met.setdefault(order.tobytes(), (order, cost))
+        evaluated.setdefault(order.tobytes(), (order, cost))
         return cost
 
     hosts = best[np.sort(np.unique(best, return_index=True)[1])]
-    meet(hosts)
+    evaluate(hosts)
     for _ in range(_DISTURBED_ORDERS):
-        meet(_disturbed(hosts, int(rng.integers(1, len(hosts) + 1)), rng))
+        evaluate(_disturbed(hosts, int(rng.integers(1, len(hosts) + 1)), rng))
     for _ in range(_RANDOM_ORDERS):
-        meet(rng.permutation(hosts))
+        evaluate(rng.permutation(hosts))
     for _ in range(_CLIMBS):
-        _climb(rng.permutation(hosts), meet, rng)
-    candidates = sorted(met.values(), key=lambda entry: entry[1])
+        _climb(rng.permutation(hosts), evaluate, rng)
+    candidates = sorted(evaluated.values(), key=lambda entry: entry[1])
     if len(candidates) < 2:
         raise NoAnswer(
             "fewer than two orders have a cost: too many pairs were not measured; `plink probe HOSTS --resume` "
@@ -86,11 +86,11 @@ def _disturbed(hosts: Order, swaps: int, rng: np.random.Generator) -> Order:
     return order
 
 
-def _climb(hosts: Order, meet: Callable[[Order], float | None], rng: np.random.Generator) -> None:
+def _climb(hosts: Order, evaluate: Callable[[Order], float | None], rng: np.random.Generator) -> None:
     """Swap hosts at random; keep swaps that make the order more expensive."""
-    cost = meet(hosts)
+    cost = evaluate(hosts)
     for _ in range(_CLIMB_STEPS):
         other = _disturbed(hosts, 1, rng)
-        other_cost = meet(other)
+        other_cost = evaluate(other)
         if other_cost is not None and (cost is None or other_cost >= cost):
             hosts, cost = other, other_cost

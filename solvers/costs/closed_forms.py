@@ -86,7 +86,7 @@ def _latency(pattern: Pattern, fabric: Fabric, size_bytes: float) -> CostFunctio
     ``rounds``: ``sum over rounds of max over hops (a, b) of c[r_a, r_b]``, which for halving-doubling is ``sum_i max_j
     c[r_j, r_(j xor 2^i)]`` and for BCube ``sum_i max_j max_k c[r_j, r_(j + k B^i)]``. ``pipeline``: ``sum over hops``,
     the ring's ``sum_i c[r_i, r_(i-1)]``. ``chain``: ``T(hop) = c + max of T over the hops it waits for``, the thesis's
-    ``T(i, j) = max over children of c[m, child] + T(child)``; the dearest chain of all trees is the cost.
+    ``T(i, j) = max over children of c[m, child] + T(child)``; the most expensive chain of all trees is the cost.
     """
     rtt, n = fabric.rtt_us.ravel(), len(fabric.names)
     if pattern.timing == "rounds":

@@ -71,10 +71,10 @@ def folds(pairs: ObservedPairs, rng: np.random.Generator) -> list[Integers]:
             f"{len(pairs)} measured pairs join {pairs.n} hosts without a loop, which says nothing about where they "
             "lie: probe more pairs"
         )
-    wanted = int(np.clip(_TARGET_HELD_OUT_PAIRS // each, 1, _MAX_FOLDS))
+    fold_count = int(np.clip(_TARGET_HELD_OUT_PAIRS // each, 1, _MAX_FOLDS))
     result: list[Integers] = []  # the first of them there always is: the tree leaves ``spare`` pairs
     free = np.ones(len(pairs), dtype=bool)
-    for _ in range(wanted):
+    for _ in range(fold_count):
         weight = rng.random(len(pairs)) + 1.0
         tree = minimum_spanning_tree(coo_array((weight, (pairs.i, pairs.j)), shape=(pairs.n, pairs.n))).tocoo()
         remaining = np.isin(pairs.i * pairs.n + pairs.j, tree.row.astype(np.intp) * pairs.n + tree.col)

@@ -50,12 +50,12 @@ def average_linkage(cost: Matrix) -> Tree:
             if len(chain) > 1 and apart[last, chain[-2]] <= apart[last, nearest]:
                 break
             chain.append(nearest)
-        gone, remaining = sorted((chain.pop(), chain.pop()))
-        pairs[merge], heights[merge] = (gone, remaining), apart[gone, remaining]
-        joined = (size[gone] * apart[gone] + size[remaining] * apart[remaining]) / (size[gone] + size[remaining])
+        merged, remaining = sorted((chain.pop(), chain.pop()))
+        pairs[merge], heights[merge] = (merged, remaining), apart[merged, remaining]
+        joined = (size[merged] * apart[merged] + size[remaining] * apart[remaining]) / (size[merged] + size[remaining])
         apart[remaining] = apart[:, remaining] = joined
-        apart[gone] = apart[:, gone] = np.inf
-        size[remaining] += size[gone]
-        size[gone] = 0
+        apart[merged] = apart[:, merged] = np.inf
+        size[remaining] += size[merged]
+        size[merged] = 0
     nearest_first = np.argsort(heights, kind="stable")
     return Tree(pairs[nearest_first], heights[nearest_first])

@@ -65,7 +65,7 @@ def nearest_tier(cost: Matrix, min_ratio: float = MIN_RATIO, halves: Sequence[Ma
     """
     cuts = _cuts(cost, min_ratio)
     if halves:
-        cuts = [cut for cut in cuts if _found_again(cut, halves) >= _wanted(cut)]
+        cuts = [cut for cut in cuts if _agreement(cut, halves) >= _required_confidence(cut)]
     if not cuts:
         return np.zeros(len(cost), dtype=np.intp)
     most = max(cut.ratio for cut in cuts)
@@ -84,7 +84,7 @@ def tiers(cost: Matrix, halves: Sequence[Matrix] = (), seed: int = 0) -> list[Hi
     for cut in sorted(_cuts(cost, MIN_RATIO), key=lambda cut: -cut.ratio)[:_MAX_TIERS]:
         whole = _confidence(cut, trials, whole=True) if halves else 1.0
         confidence = min(whole, _confidence(cut, trials, whole=False, seed=seed))
-        if confidence >= _wanted(cut):
+        if confidence >= _required_confidence(cut):
             result.append((cut, confidence))
     result.sort(key=lambda pair: pair[0].height)
     return [HierarchyTier(cut.label, *_latencies(cost, [c for c, _ in result], k), cut.ratio, confidence)
@@ -147,7 +147,7 @@ def _confidence(cut: _Cut, trials: list[Matrix], whole: bool, seed: int = 0) -> 
     return float(np.clip(np.mean(again), 0.0, 1.0))
 
 
-def _found_again(cut: _Cut, trials: Sequence[Matrix]) -> float:
+def _agreement(cut: _Cut, trials: Sequence[Matrix]) -> float:
     """As ``_confidence`` on all hosts of every trial, by the adjusted Rand index (Hubert and Arabie 1985): this is on
     the way of every order, and mutual information would bring scikit-learn, a second."""
     again = [adjusted_rand(cut.label, _tree(trial).cut(cut.height)) for trial in trials]
@@ -167,7 +167,7 @@ def adjusted_rand(a: Labels, b: Labels) -> float:
     return 1.0 if most == chance else (both - chance) / (most - chance)
 
 
-def _wanted(cut: _Cut) -> float:
+def _required_confidence(cut: _Cut) -> float:
     """The confidence from which on a cut is a tier."""
     sizes = np.bincount(cut.label)
     return MIN_CONFIDENCE if 2 * int((sizes == 1).sum()) <= len(cut.label) else _MIN_CONFIDENCE_MOSTLY_ALONE

@@ -96,8 +96,8 @@ def predict_tiered(measured: Matrix) -> TieredPrediction:
 
 def _blocks(pairs: ObservedPairs, tree: ClusterTree, offset_us: Floats) -> TieredPrediction:
     """The block model of ``pairs``, offsets taken off, on the tree's innermost tier."""
-    met_us = tree.highest_us(pairs.i, pairs.j)
-    cut = innermost_tier_us(met_us)
+    join_us = tree.highest_us(pairs.i, pairs.j)
+    cut = innermost_tier_us(join_us)
     groups = tree.cut(cut)
     k = int(groups.max(initial=-1)) + 1
     a, b = groups[pairs.i], groups[pairs.j]
@@ -105,7 +105,7 @@ def _blocks(pairs: ObservedPairs, tree: ClusterTree, offset_us: Floats) -> Tiere
     total = coo_array((np.tile(pairs.rtt_us, 2), both), shape=(k, k)).tocsr()
     count = coo_array((np.ones(2 * len(pairs)), both), shape=(k, k)).tocsr()
     apart = a != b
-    ratio = pairs.rtt_us[apart] / np.maximum(met_us[apart], 1e-9) - 1.0
+    ratio = pairs.rtt_us[apart] / np.maximum(join_us[apart], 1e-9) - 1.0
     return TieredPrediction(
         groups=groups,
         height_us=tree.height_us[tree.height_us > cut],

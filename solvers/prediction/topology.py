@@ -141,8 +141,8 @@ def _growing(values: Floats, weight: npt.NDArray[np.intp]) -> Floats:
     return np.repeat([mean for mean, _, _ in pools], [length for _, _, length in pools])
 
 
-def _through(x: Floats, y: Floats, wanted: Floats) -> Floats:
-    """The line through the points (x, y), each of shape (K,), at ``wanted``; in proportion beyond its ends."""
-    between = np.interp(wanted, x, y)
-    beyond = np.where(wanted < x[0], wanted / x[0] * y[0], wanted / x[-1] * y[-1])
-    return np.where((wanted < x[0]) | (wanted > x[-1]), beyond, between)
+def _through(x: Floats, y: Floats, x_new: Floats) -> Floats:
+    """The line through the points (x, y), each of shape (K,), at ``x_new``; in proportion beyond its ends."""
+    between = np.interp(x_new, x, y)
+    beyond = np.where(x_new < x[0], x_new / x[0] * y[0], x_new / x[-1] * y[-1])
+    return np.where((x_new < x[0]) | (x_new > x[-1]), beyond, between)

@@ -116,11 +116,11 @@ def test_an_order_rests_on_fitted_distances_of_one_half(here: Path) -> None:
     assert done.returncode == 0
     assert "judged by the halves" in done.stderr
     order = json.loads(done.stdout)
-    assert order["denoised"]["verdict"]["raw_error"] > order["denoised"]["verdict"]["fitted_error"]
+    assert order["smoothing"]["verdict"]["raw_error"] > order["smoothing"]["verdict"]["fitted_error"]
     assert order["network"] == read_network(here / "noisy.json").fingerprint()
-    assert order["judged"]["gain"] > 0.2
+    assert order["validation"]["gain"] > 0.2
     plain = json.loads(typed("reorder", "noisy.json", *SEARCH, cwd=here).stdout)
-    assert "denoised" not in plain
+    assert "smoothing" not in plain
     assert plain["cost"] != order["cost"]
     # What holds the order to account was not looked at: another second half leaves the fitted costs as they are.
     document = json.loads((here / "noisy.json").read_text())
@@ -130,7 +130,7 @@ def test_an_order_rests_on_fitted_distances_of_one_half(here: Path) -> None:
     write(here / "other.json", document)
     other = json.loads(typed("reorder", "other.json", "--smooth-latencies", *SEARCH, cwd=here).stdout)
     assert (other["hosts"], other["cost"]) == (order["hosts"], order["cost"])
-    assert other["judged"]["gain"] != order["judged"]["gain"]
+    assert other["validation"]["gain"] != order["validation"]["gain"]
 
 
 def test_costs_of_fitted_distances(here: Path) -> None:

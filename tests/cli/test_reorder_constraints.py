@@ -166,12 +166,12 @@ def test_noise_keeps_the_given_order_unless_forced(here: Path, capsys: pytest.Ca
         False,
         without_force["baseline"]["given"],
     )
-    assert without_force["judged"]["low"] <= 0 < without_force["judged"]["predicted"]
+    assert without_force["validation"]["low"] <= 0 < without_force["validation"]["predicted"]
     forced = order(capsys, "alike.json", "--force")
     assert forced["hosts"] == without_force["kept_baseline"]["result"] != NAMES
-    assert (forced["cost"], forced["judged"]) == (
+    assert (forced["cost"], forced["validation"]) == (
         without_force["kept_baseline"]["result_cost"],
-        without_force["judged"],
+        without_force["validation"],
     )
     assert "kept_baseline" not in forced
 
@@ -189,7 +189,7 @@ def test_what_was_not_measured_is_not_judged(here: Path, capsys: pytest.CaptureF
     write(here / "n.json", network(hosts=HOSTS, latency_us=rows, halves_us=[rows, rows]))
     document = order(capsys, "n.json")
     assert (document["baseline"]["given"], document["cost"]) == (640, 280)
-    assert document["judged"]["gain"] == document["judged"]["predicted"] == 1 - 280 / 640
+    assert document["validation"]["gain"] == document["validation"]["predicted"] == 1 - 280 / 640
 
 
 def test_a_prior_fills_what_was_not_measured(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

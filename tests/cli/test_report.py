@@ -85,7 +85,12 @@ def test_what_is_of_another_network_is_left_aside(tmp_path: Path) -> None:
 
 def test_a_demo_s_figures_are_runs_too(tmp_path: Path) -> None:
     write(tmp_path / "n.json", three())
-    demo = {"schema": "plink.demo/1", "predicted_given_s": 0.5, "predicted_plink_s": 0.2, "given_samples_s": [0.5, 0.6]}
+    demo = {
+        "schema": "plink.demo/1",
+        "predicted_baseline_s": 0.5,
+        "predicted_plink_s": 0.2,
+        "baseline_samples_s": [0.5, 0.6],
+    }
     write(tmp_path / "demo.json", demo | {"plink_samples_s": [0.25]})
     done = typed("report", "n.json", "--results", "demo.json", "-o", "-", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -136,14 +141,16 @@ def test_results_that_are_none_are_refused(document: dict[str, Any], message: st
         (["--png", "nowhere"], "there is no such folder"),
         (["--png", "x.jpg"], "name a file that ends in .png or .svg"),
         (["--order", "o.json"], "the order leaves out hosts of the hosts list: c"),
-        (["--order", "judged.json"], "judged.json: judged: expected an object"),
+        (["--order", "judged.json"], "judged.json: validation: expected an object"),
         (["--order", "none.json"], "none.json: no such file"),
     ],
 )
 def test_what_cannot_be_is_refused(words: list[str], message: str, tmp_path: Path) -> None:
     write(tmp_path / "n.json", three())
     write(tmp_path / "o.json", {"schema": "plink.order/1", "algo": "ring", "hosts": ["a", "b"]})
-    write(tmp_path / "judged.json", {"schema": "plink.order/1", "algo": "ring", "hosts": list("abc"), "judged": [1]})
+    write(
+        tmp_path / "judged.json", {"schema": "plink.order/1", "algo": "ring", "hosts": list("abc"), "validation": [1]}
+    )
     before = listing(tmp_path)
     assert message in refusal(typed("report", "n.json", *words, cwd=tmp_path))
     assert listing(tmp_path) == before

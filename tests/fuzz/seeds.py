@@ -56,7 +56,7 @@ def seeds() -> dict[str, Sequence[bytes]]:
         "schema": "plink.check/1",
         "runs": [{"order": "environment", "predicted_us": 910, "achieved_s": [0.51, 0.5]}],
     }
-    demo = {"schema": "plink.demo/1", "predicted_given_s": 1, "given_samples_s": [1, 2], "predicted_plink_s": 1.5,
+    demo = {"schema": "plink.demo/1", "predicted_baseline_s": 1, "baseline_samples_s": [1, 2], "predicted_plink_s": 1.5,
             "plink_samples_s": [0.5]}  # fmt: skip
     embedding = {"schema": "plink.embedding/1", "hosts": ["a", "b"], "coordinates": [[0.5, 1], [2, 3]],
                  "alpha": 2.0, "held_out_error": 0.1, "fitted_us": [[0, 5], [5, 0]]}  # fmt: skip

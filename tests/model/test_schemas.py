@@ -114,9 +114,9 @@ def test_an_order(measured: Network) -> None:
 @pytest.mark.parametrize(
     ("options", "written"),
     [
-        ({}, {"judged", "kept_baseline", "bottleneck_lower_bound"}),
-        ({"objective": "bottleneck", "force": True}, {"judged", "sum", "sum_lower_bound"}),
-        ({"pins": {"b": 0}, "groups": 2}, {"judged", "pins", "groups"}),
+        ({}, {"validation", "kept_baseline", "bottleneck_lower_bound"}),
+        ({"objective": "bottleneck", "force": True}, {"validation", "sum", "sum_lower_bound"}),
+        ({"pins": {"b": 0}, "groups": 2}, {"validation", "pins", "groups"}),
         ({"algo": "2lha", "model": "contention"}, {"groups", "size_bytes", "capacities"}),
         ({"algo": "tree", "prove": True, "force": True}, {"questions"}),
         ({"algo": "bcube", "options": {"base": 6}}, {"options"}),
@@ -179,13 +179,13 @@ DEMO: Document = {
     "schema": "plink.demo/1",
     "hosts": ["node-01", "node-02"],
     "racks_recovered": True,
-    "given_s": 2.41,
+    "baseline_s": 2.41,
     "plink_s": 0.63,
     "bound_s": 0.6,
     "speedup": 3.825,
-    "predicted_given_s": 2.4,
+    "predicted_baseline_s": 2.4,
     "predicted_plink_s": 0.6,
-    "given_samples_s": [2.4, 2.41, 2.5],
+    "baseline_samples_s": [2.4, 2.41, 2.5],
     "plink_samples_s": [0.62, 0.63, 0.64],
 }
 
@@ -311,7 +311,7 @@ def test_embeddings_and_what_rests_on_them(tmp_path: Path, capsys: pytest.Captur
     document = printed(capsys, "check", "--results", str(tmp_path / "runs"), "--max-regression", str(tmp_path / "runs"))
     assert described("check", document)
     assert set(document["checks"][0]["baseline"]) == {"then_s", "now_s", "ratio", "spearman"}
-    assert "denoised" in order_of(alike(), smooth_latencies=True)
+    assert "smoothing" in order_of(alike(), smooth_latencies=True)
     assert described("order", order_of(alike(), smooth_latencies=True))
     assert described("cost", printed(capsys, "cost", network, "--smooth-latencies"))
     assert described("advice", printed(capsys, "advise", network, "--smooth-latencies", "--algos", "ring,flat"))

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plink.cli.elastic.cost import cost_said
+from plink.cli.elastic.cost import format_cost
 from plink.cli.screen import print_json
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _sentences(document: dict[str, Any]) -> list[str]:
     ]
     cost = document["cost"]
     if cost["total"] is not None:
-        lines.append(f"cost: {cost_said(cost)}")
+        lines.append(f"cost: {format_cost(cost)}")
     if cost["without_price"]:
         left_out = ", ".join(cost["without_price"][:5]) + ("..." if len(cost["without_price"]) > 5 else "")
         lines.append(f"without a price (price=X in the hosts file), so not in the cost: {left_out}")
