@@ -2,8 +2,9 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +17,11 @@ from plink.errors import UsageError
 from plink.model.hosts import Hosts
 from plink.model.network import Matrix, Network, symmetrised
 from probes.adaptive import AdaptivePlan, AdaptiveSettings
-from probes.host_flows import FlowSettings
+from probes.host_flows import DRAIN_S, FlowSettings
 from probes.measurements import Measurements
 from probes.method_selection import select_methods
-from probes.methods import ProbeSettings
-from probes.plan import AllPairs, ProbePlan
+from probes.methods import BANDWIDTH_METHODS, ProbeSettings
+from probes.plan import AllPairs, LinkAwarePlan, LinkLimit, ProbePlan
 from probes.round_robin import Pair
 from probes.session import ProbeProgress, ProbeSession
 from probes.shared_links import SharedLinkSettings, shared_links
@@ -33,6 +34,7 @@ NOT_TRIED = "not tried: the budget was spent"
 _PRECISION = 0.02  # of a round trip's 10th percentile: tiers differ by far more
 _ORDER_SEARCHES = 3  # after each, pairs of the best ring are measured: N at most
 _PREDICTORS = {"tiers": "groups of hosts", "embedding": "coordinates"}
+_FLOW_TOLERANCE = 0.15  # of a flow: 1.9 flows fit two
 _BUDGET = 0.10  # of all pairs, for adaptive probing
 _log = logging.getLogger("plink.probe")
 
@@ -102,12 +104,13 @@ def measure(
         _log.debug("agents on %d hosts in %.1f s", len(session.agents), time.monotonic() - started)
         rounds = _Rounds(session, request.seed, progress, round_done, deadline)
         in_time = rounds.run(request.method, "measuring", adaptive)
-        if request.bandwidth and in_time:
-            in_time = rounds.run("iperf3", "bandwidth", adaptive=False)
         if request.host_rates and in_time and request.method != "iperf3":
             rounds.host_rates()
         if request.shared_links and in_time and request.method != "iperf3":
             rounds.shared_links()
+        if request.bandwidth and in_time:
+            # Last, for only now it is known how many flows the shared links carry at a time.
+            in_time = rounds.run(request.bandwidth_method, "bandwidth", adaptive=False)
     return in_time
 
 
@@ -124,7 +127,7 @@ class _Rounds:
     def run(self, method: str, title: str, adaptive: bool) -> bool:
         """Run all rounds of one method; return False when the budget was spent before."""
         measurements = self.session.measurements
-        plan = _plan(measurements, adaptive, self.seed)
+        plan = _plan(measurements, method, adaptive, self.seed)
         method_for: str | Callable[[int, int], str] = method
         if method == "auto":
             method_for = select_methods(self.session)
@@ -138,6 +141,8 @@ class _Rounds:
 
         def measure_round(pairs: list[Pair]) -> None:
             started = time.monotonic()
+            if method == "flow":
+                time.sleep(DRAIN_S)
             self.session.measure(pairs, method_for, on_done)
             _log.debug("%d pairs by %s in %.2f s", len(pairs), method, time.monotonic() - started)
             self.round_done()
@@ -201,9 +206,26 @@ def measure_shared_links(
     measurements.details["shared_links"] = shared_links(session, groups, settings, advance, keep_going)
 
 
+def link_limits(names: Sequence[str], shared_links: Sequence[Mapping[str, Any]]) -> list[LinkLimit]:
+    """Return how many flows the links that groups share carry at a time, each at the rate that it has alone.
+
+    A link that was limited by its hosts carries all of them; one that could not be measured is taken to carry one flow.
+    """
+    limits = []
+    for row in shared_links:
+        flows = [
+            (row.get(f"{direction}_gbps") or 1.0) / (row.get(f"{direction}_one_flow_gbps") or np.inf)
+            for direction in ("out", "in")
+            if row.get(f"{direction}_limited_by") != "hosts"
+        ]
+        if flows:
+            limits.append(LinkLimit(np.isin(names, row["members"]), max(1, int(min(flows) + _FLOW_TOLERANCE))))
+    return limits
+
+
 def _note_untried(measurements: Measurements, method: str) -> None:
     """Record for pairs without a measurement that the budget was spent."""
-    errors = measurements.bandwidth_errors if method == "iperf3" else measurements.errors
+    errors = measurements.bandwidth_errors if method in BANDWIDTH_METHODS else measurements.errors
     for i, j in np.argwhere(np.isnan(_measured_so_far(measurements, method))).tolist():
         if i != j:
             errors.setdefault((i, j), NOT_TRIED)
@@ -211,7 +233,7 @@ def _note_untried(measurements: Measurements, method: str) -> None:
 
 def _measured_so_far(measurements: Measurements, method: str) -> Matrix:
     """Return what the method has measured so far, NaN where it has not."""
-    if method != "iperf3":
+    if method not in BANDWIDTH_METHODS:
         return measurements.latency
     return measurements.bandwidth_matrix()
 
@@ -233,8 +255,11 @@ def label_groups(latency_us: Matrix, sparse: bool = False) -> Labels:
     return nearest_tier(np.where(np.isnan(cost), np.nanmax(cost), cost))
 
 
-def _plan(measurements: Measurements, adaptive: bool, seed: int) -> ProbePlan:
+def _plan(measurements: Measurements, method: str, adaptive: bool, seed: int) -> ProbePlan:
     n = len(measurements.hosts)
+    if method in BANDWIDTH_METHODS:
+        limits = link_limits(measurements.hosts.names, measurements.details.get("shared_links", ()))
+        return LinkAwarePlan(n, seed, limits) if limits else AllPairs(n, seed)
     if not adaptive:
         return AllPairs(n, seed)
     # A tenth of few pairs says nothing: every host meets sixteen others at least. Pairs of orders come after the plan.

@@ -62,18 +62,19 @@ def probe(
     bandwidth: Annotated[
         bool,
         typer.Option(
-            "--bandwidth", help="Measure every pair's bandwidth too (iperf3).", rich_help_panel=_BANDWIDTH_PANEL
+            "--bandwidth", help="Measure every pair's bandwidth too (TCP flows).", rich_help_panel=_BANDWIDTH_PANEL
         ),
     ] = False,
     streams: Annotated[
         int,
         typer.Option(
-            min=STREAMS[0], max=STREAMS[1], help="TCP streams of a bandwidth test.", rich_help_panel=_BANDWIDTH_PANEL
+            min=STREAMS[0], max=STREAMS[1], help="TCP streams of a bandwidth test; several: by iperf3.",
+            rich_help_panel=_BANDWIDTH_PANEL,
         ),
     ] = 1,
     bandwidth_time: Annotated[
         str, typer.Option(help="Duration of a bandwidth test (500ms, 5s).", rich_help_panel=_BANDWIDTH_PANEL)
-    ] = "2s",
+    ] = "500ms",
     bandwidth_bytes: Annotated[
         str | None,
         typer.Option(help="Bytes of a bandwidth test (50MB), instead of its time.", rich_help_panel=_BANDWIDTH_PANEL),
