@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
 from runners.lab import kernel, sshd
-from runners.lab.state import State
+from runners.lab.state import LabState
 
 _ROUNDS = 5
 _RACKS, _HOSTS_PER_RACK, _HOST_RATE = 3, 3, "200mbit"
@@ -103,7 +103,7 @@ def _half_duplex(bench: BenchLab) -> Iterator[str]:
 def _skewed(bench: BenchLab) -> Iterator[str]:
     """Put the clock of the suspect's Python 90 s ahead: hosts of a lab share the kernel's clock."""
     (bench.folder / "sitecustomize.py").write_text("import time\n_now = time.time\ntime.time = lambda: _now() + 90\n")
-    state = State(bench.name)
+    state = LabState(bench.name)
     configuration = state.file(_suspect(bench), "sshd.conf")
     text = configuration.read_text()
     _configure(bench, text.replace("SetEnv ", f"SetEnv PYTHONPATH={bench.folder} "))
@@ -115,7 +115,7 @@ def _skewed(bench: BenchLab) -> Iterator[str]:
 
 def _configure(bench: BenchLab, text: str) -> None:
     """Restart the suspect's sshd with another configuration."""
-    state = State(bench.name)
+    state = LabState(bench.name)
     state.file(_suspect(bench), "sshd.conf").write_text(text)
     pid = sshd.required_process(bench.blueprint, _suspect(bench), state)
     os.kill(pid, signal.SIGHUP)

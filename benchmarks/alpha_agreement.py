@@ -18,7 +18,7 @@ from benchmarks.thesis_plot import ThesisPlot
 from plink.model.network import Matrix
 from solvers.affinity import paia
 from solvers.embedding.embed import embed
-from solvers.embedding.settings import Wishes
+from solvers.embedding.settings import EmbeddingConstraints
 from solvers.grouping.balanced import Labels, agreement, k_means
 from solvers.grouping.sizes import sizes_for
 
@@ -37,7 +37,7 @@ def rows_of(kind: str, seed: int) -> list[dict[str, Any]]:
     cloud, measured = _cloud(_HOSTS, kind, seed)
     sizes, rows = sizes_for(_HOSTS, None, 1.0), []
     for alpha in _ALPHAS:
-        plane = embed(measured, Wishes(2, alpha, heights=False, relative=False), seed)
+        plane = embed(measured, EmbeddingConstraints(2, alpha, heights=False, relative=False), seed)
         runs = [k_means(plane.coordinates, sizes, run) for run in range(_RUNS)]
         rows.append(
             {

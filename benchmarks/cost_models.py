@@ -16,7 +16,7 @@ from benchmarks.thesis_plot import ThesisPlot
 from benchmarks.timing import gloo, openmpi
 from benchmarks.timing.orders import Names, Seconds
 from solvers.checking.orders import spread
-from solvers.costs.closed_forms import Order, Pricing, closed_form
+from solvers.costs.closed_forms import CostFunction, Order, closed_form
 from solvers.costs.evaluator import MODELS
 from solvers.costs.fabric import Fabric, fabric_of
 from solvers.costs.patterns import pattern_of
@@ -56,8 +56,8 @@ def candidates(group_of: npt.NDArray[np.intp], rng: np.random.Generator) -> list
     return orders
 
 
-def pricings(algo: str, fabric: Fabric) -> dict[str, Pricing]:
-    """Return a function that prices an order, microseconds, for every model."""
+def cost_functions(algo: str, fabric: Fabric) -> dict[str, CostFunction]:
+    """Return the cost function of each model, in microseconds."""
     pattern = pattern_of(schedule_for(algo, len(fabric.names)))
     return {model: closed_form(pattern, fabric, SIZE_BYTES, model) for model in MODELS}
 
@@ -67,14 +67,14 @@ def compare(
 ) -> dict[str, Any]:  # fmt: skip
     """Return one collective: predicted and measured seconds of the chosen orders, and their rank correlation by
     model."""
-    price = pricings(algo, fabric)
+    cost_of = cost_functions(algo, fabric)
     pool = candidates(fabric.group_of, rng)
-    costs = np.array([price["contention"](order) for order in pool])
+    costs = np.array([cost_of["contention"](order) for order in pool])
     orders = [pool[index] for index in spread(costs, ORDERS, rng)]
     names = [[fabric.names[host] for host in order] for order in orders]
     samples = measure(bench, names, SIZE_BYTES, WARM_UP, REPEATS)
     measured = np.median(samples, axis=1)
-    predicted = {model: np.array([price[model](order) for order in orders]) for model in MODELS}
+    predicted = {model: np.array([cost_of[model](order) for order in orders]) for model in MODELS}
     if measured.min() < 0.9e-6 * predicted["alpha-beta"].min():
         raise SystemExit(f"{algo}: {measured.min():.3f} s is less than the links allow: something takes a short cut")
     correlation = {model: round(float(spearmanr(predicted[model], measured).statistic), 4) for model in MODELS}
@@ -105,7 +105,7 @@ def thesis_plots(figures: dict[str, Any]) -> dict[str, ThesisPlot]:
     orders = len(next(iter(figures.values()))["measured_s"])
     picture = curves(
         "table-6-4", "Measured against predicted time of an all-reduce",
-        f"{orders} orders each, priced by contention",
+        f"{orders} orders each, costs by contention",
         {names[algo]: (row["predicted_s"]["contention"], row["measured_s"]) for algo, row in figures.items()},
         "predicted (s)", "measured (s, median)",
     )  # fmt: skip

@@ -21,7 +21,7 @@ from plink.api.smoothing import verdict_on
 from plink.model.network import Matrix, symmetrised
 from solvers.affinity import paia
 from solvers.embedding.embed import embed
-from solvers.embedding.settings import Wishes
+from solvers.embedding.settings import EmbeddingConstraints
 
 _HOSTS = 64
 _SEEDS = {_HOSTS: 10}  # of each kind of racks
@@ -29,11 +29,11 @@ _KINDS = ("powers", "uneven")
 _SIGMA = 0.85
 _RAW = (0.78, 0.84)  # PAIA that counts as about 0.81
 _CONSTRAINTS = {
-    "alpha 1": Wishes(alpha=1.0),
-    "alpha 2": Wishes(alpha=2.0),
-    "alpha 1, 2 dimensions, no heights, absolute": Wishes(2, 1.0, heights=False, relative=False),
-    "alpha 2, 2 dimensions, no heights, absolute": Wishes(2, 2.0, heights=False, relative=False),
-    "chosen": Wishes(),
+    "alpha 1": EmbeddingConstraints(alpha=1.0),
+    "alpha 2": EmbeddingConstraints(alpha=2.0),
+    "alpha 1, 2 dimensions, no heights, absolute": EmbeddingConstraints(2, 1.0, heights=False, relative=False),
+    "alpha 2, 2 dimensions, no heights, absolute": EmbeddingConstraints(2, 2.0, heights=False, relative=False),
+    "chosen": EmbeddingConstraints(),
 }
 _BARS = {"alpha 1": 5, "alpha 2": 8, "chosen": 12}  # points
 _SECONDS = {64: 2.0, 512: 20.0, 1024: 20.0}

@@ -23,7 +23,7 @@ from benchmarks.record import Bar, record, seeds_of
 from plink.model.network import Matrix
 from solvers.affinity import paia
 from solvers.embedding.embed import Embedding, embed
-from solvers.embedding.settings import Wishes
+from solvers.embedding.settings import EmbeddingConstraints
 from solvers.grouping.balanced import (
     Labels,
     agreement,
@@ -80,10 +80,10 @@ def clouds_of(kind: str, seeds: int) -> list[dict[str, Any]]:
         cloud, measured = _cloud(_HOSTS, kind, seed)
         row: dict[str, Any] = {"kind": kind, "seed": seed, "raw": round(paia(measured, cloud.rtt_us), 4)}
         for alpha in _ALPHAS:
-            plane = embed(measured, Wishes(2, alpha, heights=False, relative=False), seed)
+            plane = embed(measured, EmbeddingConstraints(2, alpha, heights=False, relative=False), seed)
             row[f"plane, alpha {alpha:g}"] = _agreements(measured, plane, cloud, 1.0)
             if alpha in (1.0, 2.0):
-                embedding = embed(measured, Wishes(alpha=alpha), seed)
+                embedding = embed(measured, EmbeddingConstraints(alpha=alpha), seed)
                 for elasticity in (1.0, 2.0):
                     row[f"chosen, alpha {alpha:g}, elasticity {elasticity:g}"] = _agreements(
                         measured, embedding, cloud, elasticity

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from plink.model.network import Matrix, Network, read_network
-from runners.lab.state import State
+from runners.lab.state import LabState
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class BenchLab:
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name, self.folder = name, folder
-        self.blueprint = State(name).blueprint()
-        self.hosts_file = str(State(name).hosts_file)
+        self.blueprint = LabState(name).blueprint()
+        self.hosts_file = str(LabState(name).hosts_file)
         self.names = self.blueprint.hosts().names
         rack = np.array([place.rack for place in self.blueprint.places])
         self.router_hops: Matrix = np.where(rack[:, None] == rack[None, :], 0.0, 3.0)

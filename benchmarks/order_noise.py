@@ -1,6 +1,7 @@
 """Whether plink is right about noise: alike hosts keep their order, intervals hold what fresh samples say.
 
-Orders are searched on one half of the samples, judged on the other, and priced on a third of the same size.
+Orders are searched on one half of the samples, judged on the other, and their costs are those of a third of the same
+size.
 """
 
 import statistics
@@ -14,7 +15,7 @@ import numpy as np
 from benchmarks.clouds import Cloud, alike, three_tier
 from benchmarks.record import Bar, record
 from plink.model.network import symmetrised
-from solvers.costs.by_name import pattern_for, pricing_for
+from solvers.costs.by_name import cost_function_for, pattern_for
 from solvers.ordering.cross_validation import CostModel, ValidatedGain, cross_validate, split_halves
 from solvers.ordering.problem import OrderingProblem
 from solvers.ordering.progress import SearchBudget
@@ -47,8 +48,8 @@ def judged_and_fresh(cloud: Cloud, algo: str, seed: int) -> tuple[ValidatedGain,
     patterns = [(1.0, pattern_for(algo, len(cloud), Options()))]
     judgement = cross_validate(CostModel(patterns, fabric, _SIZE, _MODEL), result.order, baseline, held_out, seed)
     fresh = replace(fabric, rtt_us=symmetrised(cloud.halves(rng)[0]))
-    price = pricing_for(algo, len(cloud), Options(), fresh, _SIZE, _MODEL)
-    return judgement, 1 - price(result.order) / price(baseline)
+    cost_of = cost_function_for(algo, len(cloud), Options(), fresh, _SIZE, _MODEL)
+    return judgement, 1 - cost_of(result.order) / cost_of(baseline)
 
 
 def figures_of(kind: str, algo: str) -> dict[str, Any]:

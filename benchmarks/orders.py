@@ -21,7 +21,7 @@ from benchmarks.plain_annealing import SWAPS, annealed, fingerprint, recorded_ru
 from benchmarks.record import Bar, record, seeds_of
 from benchmarks.results import RESULTS
 from plink.api.algorithms import rank_groups
-from solvers.costs.by_name import NAMES, pattern_for, pricing_for
+from solvers.costs.by_name import NAMES, cost_function_for, pattern_for
 from solvers.costs.fabric import Fabric
 from solvers.ordering.problem import OrderingProblem, OrderingResult
 from solvers.ordering.progress import SearchBudget, SearchProgress
@@ -51,10 +51,10 @@ class OrderProblem:
     algo: str
     options: Options
 
-    def price(self, result: OrderingResult) -> float:
+    def cost_of(self, result: OrderingResult) -> float:
         """Microseconds of the order that was found."""
-        price = pricing_for(self.algo, len(self.cloud), self.options, self.fabric, _SIZE, _MODEL)
-        return price(result.order)
+        cost_of = cost_function_for(self.algo, len(self.cloud), self.options, self.fabric, _SIZE, _MODEL)
+        return cost_of(result.order)
 
     def search(self, seed: int, seconds: float, enough: float = 0.0) -> tuple[OrderingResult, float]:
         """Return what is found within so many seconds, or at a cost so low, and how long it took."""
@@ -79,10 +79,10 @@ def baseline(hosts: int, algo: str, seed: int, fresh: bool = False) -> dict[str,
     """Cost and CPU seconds of plain annealing, as kept or run now."""
     here = order_problem(three_tier(hosts, seed), algo)
     pattern = pattern_for(algo, hosts, here.options)
-    price = pricing_for(algo, hosts, here.options, here.fabric, _SIZE, _MODEL)
+    cost_of = cost_function_for(algo, hosts, here.options, here.fabric, _SIZE, _MODEL)
 
     def run() -> dict[str, Any]:
-        _, cost, seconds = annealed(pattern, here.fabric.rtt_us, price, SWAPS, seed)
+        _, cost, seconds = annealed(pattern, here.fabric.rtt_us, cost_of, SWAPS, seed)
         return {"cost": round(cost, 6), "seconds": round(seconds, 2), "seed": seed, "swaps": SWAPS}
 
     return recorded_run(BASELINES, f"{algo} {hosts} {fingerprint(pattern, here.fabric.rtt_us)}", run, fresh)
@@ -97,9 +97,9 @@ def against_plain(hosts: int, algo: str, seed: int, fresh: bool) -> dict[str, An
         "seed": seed,
         "plain": plain["cost"],
         "plain_s": plain["seconds"],
-        "found": round(here.price(result), 3),
+        "found": round(here.cost_of(result), 3),
         "found_s": round(took, 2),
-        "ratio": round(here.price(result) / plain["cost"], 5),
+        "ratio": round(here.cost_of(result) / plain["cost"], 5),
         "share": round(took / plain["seconds"], 4),
         "given": round(result.baseline_cost, 3),
         "bound": None if result.lower_bound is None else round(result.lower_bound, 3),
@@ -133,7 +133,7 @@ def at_known(hosts: int, algo: str, seed: int) -> dict[str, Any]:
     here = order_problem(three_tier(hosts, seed, "powers", noise_sigma=0.0, tiers_us=_TIERS_US), algo)
     optimum = known_optimum(hosts, algo, here.options.base)
     result, took = here.search(seed, _MAX_S, optimum * (1 + 1e-9))
-    cost = here.price(result)
+    cost = here.cost_of(result)
     assert cost >= optimum * (1 - 1e-9), f"{algo}, {hosts} hosts: {cost} is less than {optimum}, which was optimal"
     return {
         "seed": seed,

@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 
 from benchmarks.record import _commit
 from plink.model.storage import write_text
-from solvers.costs.closed_forms import Order, Pricing
+from solvers.costs.closed_forms import CostFunction, Order
 from solvers.costs.patterns import Pattern
 from solvers.ordering.random_numbers import random_below, random_unit
 
@@ -29,16 +29,16 @@ _Numbers = npt.NDArray[np.int64]
 
 
 def annealed(
-    pattern: Pattern, rtt_us: npt.NDArray[np.float64], price: Pricing, swaps: int, seed: int
+    pattern: Pattern, rtt_us: npt.NDArray[np.float64], cost_of: CostFunction, swaps: int, seed: int
 ) -> tuple[Order, float, float]:  # fmt: skip
     """Return one run from a random order: the best order, shape (N,), its cost under ``latency`` (microseconds), the
     CPU seconds it took, without those of compiling.
 
-    :param pattern: of the pace ``rounds`` or ``chain``. :param rtt_us: shape (N, N), complete.
+    :param pattern: of the timing ``rounds`` or ``chain``. :param rtt_us: shape (N, N), complete.
     """
     rng = np.random.default_rng(seed)
     start = rng.permutation(pattern.ranks)
-    hot = _temperature(start, price, rng)
+    hot = _temperature(start, cost_of, rng)
     kernel: Any = _anneal_chain if pattern.timing == "chain" else _anneal_rounds
     arguments = (_chain if pattern.timing == "chain" else _rounds)(pattern)
     rtt = np.ascontiguousarray(rtt_us)
@@ -47,8 +47,8 @@ def annealed(
     order, cost = kernel(start.astype(np.int64), *arguments, rtt, swaps, hot, np.uint64(seed))
     took = time.process_time() - began
     best = np.asarray(order, dtype=np.intp)
-    assert math.isclose(cost, price(best), rel_tol=1e-9)
-    return best, price(best), took
+    assert math.isclose(cost, cost_of(best), rel_tol=1e-9)
+    return best, cost_of(best), took
 
 
 def fingerprint(pattern: Pattern, rtt_us: npt.NDArray[np.float64]) -> str:
@@ -77,13 +77,13 @@ def disturbed(row: dict[str, Any]) -> bool:
     return row.get("ended_by") == "clock" and row["cpu_s"] < 0.9 * row["seconds"]
 
 
-def _temperature(start: Order, price: Pricing, rng: np.random.Generator) -> float:
+def _temperature(start: Order, cost_of: CostFunction, rng: np.random.Generator) -> float:
     """At which half of the swaps for the worse are taken, by the mean of exp(-worse / T); microseconds."""
-    at, cost, worse = start.copy(), price(start), []
+    at, cost, worse = start.copy(), cost_of(start), []
     for _ in range(_SAMPLES):
         pair = rng.choice(len(at), 2, replace=False)
         at[pair] = at[pair[::-1]]
-        worse.append(price(at) - cost)
+        worse.append(cost_of(at) - cost)
         at[pair] = at[pair[::-1]]
     deltas = np.array([delta for delta in worse if delta > 1e-9 * cost])
     if not len(deltas):

@@ -21,7 +21,7 @@ from benchmarks.record import Bar, record
 from benchmarks.thesis_plot import ThesisPlot
 from benchmarks.timing import gloo, openmpi
 from benchmarks.timing.orders import Names
-from solvers.costs.by_name import pricing_for
+from solvers.costs.by_name import cost_function_for
 from solvers.costs.fabric import Fabric, fabric_of
 from solvers.schedules.catalogue import Options, schedule_for
 
@@ -41,15 +41,15 @@ _LIBRARIES = {
 
 
 def orders_of(fabric: Fabric, algo: str) -> dict[str, Any]:
-    """Return the three orders as names, and their prices in seconds."""
+    """Return the three orders as names, and their costs in seconds."""
     options, hosts = _OURS.get(algo, Options()), len(fabric.names)
-    price = pricing_for(algo, hosts, options, fabric, _SIZE, "contention")
+    cost_of = cost_function_for(algo, hosts, options, fabric, _SIZE, "contention")
     pool = candidates(fabric.group_of, np.random.default_rng(_SEED))
     best = best_order(fabric, algo, options, _SIZE, "contention")
-    orders = dict(zip(_WHICH, (min([best, *pool], key=price), max(pool, key=price), np.arange(hosts)), strict=True))
+    orders = dict(zip(_WHICH, (min([best, *pool], key=cost_of), max(pool, key=cost_of), np.arange(hosts)), strict=True))
     return {
         "orders": {which: [fabric.names[host] for host in order] for which, order in orders.items()},
-        "predicted_s": {which: round(float(price(order)) / 1e6, 4) for which, order in orders.items()},
+        "predicted_s": {which: round(float(cost_of(order)) / 1e6, 4) for which, order in orders.items()},
     }
 
 

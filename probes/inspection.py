@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from probes.scheduler import ProbeTask, Request, RequestBatches, TaskFailed
+from probes.scheduler import AgentRequest, ProbeTask, RequestBatches, TaskFailed
 from probes.session import ProbeSession
 
 _MAX_UNIX_TIME_S = 1e12  # an answer beyond it is malformed
@@ -22,7 +22,7 @@ def inspect_all(session: ProbeSession) -> dict[str, dict[str, Any]]:
 def _inspect(session: ProbeSession, host: int, facts: dict[str, dict[str, Any]]) -> RequestBatches:
     peers = [session.context.address(other) for other in session.agents if other != host][:1]
     try:
-        (answer,) = yield [Request(host, {"method": "inspect", "peers": peers}, _LIMIT_S)]
+        (answer,) = yield [AgentRequest(host, {"method": "inspect", "peers": peers}, _LIMIT_S)]
     except TaskFailed:
         return
     received_s = time.time()

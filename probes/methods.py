@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from probes.measurements import Measurements
-from probes.scheduler import ProbeTask, Request, RequestBatches, TaskFailed
+from probes.scheduler import AgentRequest, ProbeTask, RequestBatches, TaskFailed
 
 _CONTROL_S = 10.0  # longer than any message takes over a slow connection
 _HELLO_S = 3.0
@@ -92,8 +92,8 @@ def stamp(context: MeasurementContext, a: int, b: int) -> RequestBatches:
 
     try:
         forward, backward = yield [
-            Request(a, request(b, ssid_ab, ssid_ba), timeout_s),
-            Request(b, request(a, ssid_ba, ssid_ab), timeout_s),
+            AgentRequest(a, request(b, ssid_ab, ssid_ba), timeout_s),
+            AgentRequest(b, request(a, ssid_ba, ssid_ab), timeout_s),
         ]
         context.measurements.record(a, b, "stamp", forward)
         context.measurements.record(b, a, "stamp", backward)
@@ -107,7 +107,7 @@ def _tool(
 ) -> RequestBatches:
     """Measure by a tool that both hosts run against each other at the same time."""
     try:
-        answers = yield [Request(a, request(b), timeout_s), Request(b, request(a), timeout_s)]
+        answers = yield [AgentRequest(a, request(b), timeout_s), AgentRequest(b, request(a), timeout_s)]
         for (i, j), answer in zip(((a, b), (b, a)), answers, strict=True):
             context.measurements.record(i, j, name, answer)
     except TaskFailed as error:
@@ -148,11 +148,11 @@ def iperf3(context: MeasurementContext, a: int, b: int) -> RequestBatches:
     for i, j in ((a, b), (b, a)):
         timeout_s = settings.bandwidth_s + 30.0
         try:
-            (server,) = yield [Request(j, {"method": "iperf3_serve", "limit_s": timeout_s}, _CONTROL_S)]
+            (server,) = yield [AgentRequest(j, {"method": "iperf3_serve", "limit_s": timeout_s}, _CONTROL_S)]
             if server.get("error") or type(server.get("port")) is not int:
                 raise TaskFailed(f"{measurements.hosts.names[j]}: {server.get('error', _UNREADABLE)}")
             (result,) = yield [
-                Request(
+                AgentRequest(
                     i,
                     {
                         "method": "iperf3",
@@ -188,14 +188,14 @@ class FlowLimits(NamedTuple):
 
 def run_flows(
     context: MeasurementContext, pair: tuple[int, int], senders: Sequence[int], limits: FlowLimits
-) -> Generator[list[Request], list[dict[str, Any]], list[tuple[int, int, float]]]:
+) -> Generator[list[AgentRequest], list[dict[str, Any]], list[tuple[int, int, float]]]:
     """Run a TCP flow from each of these senders, at the same time; return (sender, receiver, Gbit/s) of each.
 
     :raises TaskFailed: when a rate could not be measured.
     """
     a, b = pair
     receivers = [b if sender == a else a for sender in senders]
-    listening = yield [Request(host, {"method": "flow_listen"}, _CONTROL_S) for host in receivers]
+    listening = yield [AgentRequest(host, {"method": "flow_listen"}, _CONTROL_S) for host in receivers]
     requests: dict[int, dict[str, Any]] = {host: {} for host in pair}
     for sender, receiver, answer in zip(senders, receivers, listening, strict=True):
         if type(answer.get("port")) is not int:
@@ -204,7 +204,7 @@ def run_flows(
         requests[receiver] |= {"receive_token": token}
         requests[sender] |= {"send_token": token, "peer": [context.address(receiver), answer["port"]]}
     answers = yield [
-        Request(host, {"method": "flow_exchange", **request, **limits._asdict()}, limits.seconds + _CONTROL_S)
+        AgentRequest(host, {"method": "flow_exchange", **request, **limits._asdict()}, limits.seconds + _CONTROL_S)
         for host, request in requests.items()
     ]
     results = dict(zip(requests, answers, strict=True))

@@ -12,7 +12,7 @@ from plink.remote.fleet import AgentMessage, Fleet
 
 
 @dataclass(frozen=True)
-class Request:
+class AgentRequest:
     """A message to one agent, to be answered within ``timeout_s`` by a message with the same ``task``."""
 
     host: int
@@ -27,7 +27,7 @@ class TaskFailed(Exception):
 # The two ends of a pair keep two cores busy. With fewer, each waits for the other.
 CORES_PER_TASK = 2
 
-RequestBatches = Generator[list[Request], list[dict[str, Any]], None]
+RequestBatches = Generator[list[AgentRequest], list[dict[str, Any]], None]
 
 
 @dataclass
@@ -119,7 +119,7 @@ class ProbeScheduler:
             return False
         return True
 
-    def _send(self, task: ProbeTask, batch: list[Request]) -> None:
+    def _send(self, task: ProbeTask, batch: list[AgentRequest]) -> None:
         task.pending, task.answers = {}, [{} for _ in batch]
         task.deadline = self.clock() + max((request.timeout_s for request in batch), default=0.0)
         for place, request in enumerate(batch):

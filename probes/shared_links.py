@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from probes.methods import MeasurementContext
-from probes.scheduler import ProbeTask, Request, RequestBatches, TaskFailed
+from probes.scheduler import AgentRequest, ProbeTask, RequestBatches, TaskFailed
 from probes.session import ProbeSession
 
 _CONTROL_S = 10.0
@@ -192,14 +192,14 @@ def _flows(
 ) -> RequestBatches:
     timeout_s = seconds + _CONTROL_S
     try:
-        listening = yield [Request(sink, {"method": "flow_listen"}, _CONTROL_S) for _, sink in pairs]
+        listening = yield [AgentRequest(sink, {"method": "flow_listen"}, _CONTROL_S) for _, sink in pairs]
         tokens = [secrets.token_hex(32) for _ in pairs]
         sinks = [
-            Request(sink, {"method": "flow_exchange", "receive_token": token, "seconds": seconds}, timeout_s)
+            AgentRequest(sink, {"method": "flow_exchange", "receive_token": token, "seconds": seconds}, timeout_s)
             for (_, sink), token in zip(pairs, tokens, strict=True)
         ]
         sources = [
-            Request(
+            AgentRequest(
                 source,
                 {
                     "method": "flow_exchange",

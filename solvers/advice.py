@@ -62,16 +62,16 @@ def cost_lines(
         except UsageError as error:
             errors[algo] = str(error)
             continue
-        prices = {size: closed_form(pattern, fabric, size, model) for size in _SAMPLE_SIZES}
+        cost_functions = {size: closed_form(pattern, fabric, size, model) for size in _SAMPLE_SIZES}
         for family, order in orders.items():
-            lines.append(line_of(algo, family, lambda size, o=order, p=prices: p[size](o)))  # type: ignore[misc]
+            lines.append(line_of(algo, family, lambda size, o=order, p=cost_functions: p[size](o)))  # type: ignore[misc]
     return lines, errors
 
 
-def line_of(algo: str, family: str, price: Callable[[float], float]) -> CostLine:
+def line_of(algo: str, family: str, cost_of: Callable[[float], float]) -> CostLine:
     """Return the line through the costs, in microseconds, of two sizes in bytes."""
     small, large = _SAMPLE_SIZES
-    small_us, large_us = price(small), price(large)
+    small_us, large_us = cost_of(small), cost_of(large)
     slope = max(0.0, (large_us - small_us) / (large - small))
     return CostLine(algo, family, max(0.0, small_us - slope * small), slope)
 

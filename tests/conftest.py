@@ -129,10 +129,10 @@ class Lab:
     """A lab that is up: its name, its hosts file, the truth about it."""
 
     def __init__(self, name: str) -> None:
-        from runners.lab.state import State
+        from runners.lab.state import LabState
 
         self.name = name
-        self.state = State(name)
+        self.state = LabState(name)
         self.blueprint = self.state.blueprint()
         self.hosts = self.blueprint.hosts()
         self.racks = {place.name: place.rack for place in self.blueprint.places}

@@ -31,7 +31,7 @@ def test_every_fault_names_tests_that_exist() -> None:
     assert missing == []
 
 
-def test_what_is_fuzzed_is_told_by_name() -> None:
+def test_targets_are_selected_by_name() -> None:
     """Each target in the list of its file, and none besides."""
     section = (ROOT / "docs" / "reliability.md").read_text().partition("## Fuzzing")[2].partition("\n## ")[0]
     lists = re.findall(r"^- [^\n]*(?:\n  [^\n]*)*", section, re.MULTILINE)

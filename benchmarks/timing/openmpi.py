@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.labs import BenchLab
 from benchmarks.timing.orders import Names, Seconds, read_seconds, write_orders
-from runners.lab.state import State
+from runners.lab.state import LabState
 
 # As `ompi_info --param coll tuned --level 9` numbers them.
 ALGORITHMS = {"openmpi-recursive-doubling": 3, "openmpi-ring": 4, "openmpi-rabenseifner": 6}
@@ -54,7 +54,7 @@ def measure(
 
 
 def _mpirun(bench: BenchLab, algorithm: int) -> list[str]:
-    hosts, identity = bench.folder / "hostfile", State(bench.name).identity
+    hosts, identity = bench.folder / "hostfile", LabState(bench.name).identity
     hosts.write_text("".join(f"{place.address} slots=1\n" for place in bench.blueprint.places))
     ssh = f"-F none -i {identity.key} -o UserKnownHostsFile={identity.known_hosts} -o BatchMode=yes"
     settings = {

@@ -63,8 +63,8 @@ class AdviseRequest:
 @dataclass(frozen=True)
 class Advice:
     """Advice for a network. ``lines``: what each algorithm costs in each order that was tried; ``stretches``: the
-    fastest of them from size to size; ``left_out``: algorithms without a price, and why. ``model``: what they are
-    priced by; ``capacities``: where those of the links are from."""
+    fastest of them from size to size; ``left_out``: algorithms without a cost, and why. ``model``: the model of
+    their costs; ``capacities``: where those of the links are from."""
 
     request: AdviseRequest
     network: Network
@@ -128,13 +128,13 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
         options = options_of(request.options, request.algorithms, rank_groups(fabric, order))
         for algo in request.algorithms:
             try:
-                priced_lines, unpriced = cost_lines(fabric, {family: order}, {algo: options}, model)
+                new_lines, without_cost = cost_lines(fabric, {family: order}, {algo: options}, model)
             except NoAnswer as error:  # a pair that this algorithm uses in this order
-                priced_lines, unpriced, unmeasured = [], {algo: str(error)}, error
-            lines_found += priced_lines
-            left_out |= unpriced
-    priced_algorithms = {line.algo for line in lines_found}
-    left_out = {algo: reason for algo, reason in left_out.items() if algo not in priced_algorithms}
+                new_lines, without_cost, unmeasured = [], {algo: str(error)}, error
+            lines_found += new_lines
+            left_out |= without_cost
+    costed_algorithms = {line.algo for line in lines_found}
+    left_out = {algo: reason for algo, reason in left_out.items() if algo not in costed_algorithms}
     if not lines_found:
         raise unmeasured or UsageError(f"none of the algorithms fits: {next(iter(left_out.values()))}")
     stretches = envelope(lines_found, request.min_bytes, request.max_bytes)

@@ -10,12 +10,12 @@ import numpy.typing as npt
 from plink.api.algorithms import OptionValues, fabric_from, groups_in, options_in, options_of, order_from, rank_groups
 from plink.model.network import Network
 from plink.model.order import RankOrder
-from solvers.costs.by_name import model_for, parts_of, pricing_for
-from solvers.costs.evaluator import Price, evaluate
+from solvers.costs.by_name import cost_function_for, model_for, parts_of
+from solvers.costs.evaluator import CostBreakdown, evaluate
 from solvers.costs.fabric import Fabric
 from solvers.schedules.catalogue import schedule_for
 
-_MAX_RANKS_WITH_ROUNDS = 1024  # of more ranks the price is known without the transfers
+_MAX_RANKS_WITH_ROUNDS = 1024  # of more ranks the cost is known without the transfers
 _log = logging.getLogger("plink.cost")
 
 
@@ -35,16 +35,16 @@ class CostRequest:
 @dataclass(frozen=True)
 class CollectiveCost:
     """Cost of a collective by ``model``. ``order``, shape (N,): the host (its index in the network) at each rank.
-    ``parts``: what the algorithm is made of, as (weight, name, price with its rounds); empty for very many ranks.
-    ``price``: what another order costs, of the same shape."""
+    ``parts``: what the algorithm is made of, as (weight, name, cost with its rounds); empty for very many ranks.
+    ``cost_of``: what another order costs, of the same shape."""
 
     request: CostRequest
     model: str
     cost_us: float
     order: npt.NDArray[np.intp]
     fabric: Fabric
-    parts: tuple[tuple[float, str, Price], ...]
-    price: Callable[[npt.NDArray[np.intp]], float]
+    parts: tuple[tuple[float, str, CostBreakdown], ...]
+    cost_of: Callable[[npt.NDArray[np.intp]], float]
 
     @property
     def hosts(self) -> list[str]:
@@ -71,13 +71,13 @@ def cost(
         {**options_in(order, request.order_source, request.algo), **request.options}, [request.algo], groups
     )
     model = model_for(request.model, fabric, timed=True)
-    price = pricing_for(request.algo, len(ranks), options, fabric, request.size_bytes, model)
-    total = price(ranks)
-    parts: list[tuple[float, str, Price]] = []
+    cost_of = cost_function_for(request.algo, len(ranks), options, fabric, request.size_bytes, model)
+    total = cost_of(ranks)
+    parts: list[tuple[float, str, CostBreakdown]] = []
     if len(ranks) > _MAX_RANKS_WITH_ROUNDS:
-        _log.info("more than %d ranks: the price alone, without its rounds", _MAX_RANKS_WITH_ROUNDS)
+        _log.info("more than %d ranks: the cost alone, without its rounds", _MAX_RANKS_WITH_ROUNDS)
     else:
         for weight, name in parts_of(request.algo, request.size_bytes):
             schedule = schedule_for(name, len(ranks), options)
             parts.append((weight, name, evaluate(schedule, fabric, ranks, request.size_bytes, model)))
-    return CollectiveCost(request, model, total, ranks, fabric, tuple(parts), price)
+    return CollectiveCost(request, model, total, ranks, fabric, tuple(parts), cost_of)

@@ -15,7 +15,7 @@ from plink.model.storage import write_document
 from solvers.embedding.embed import Embedding
 from solvers.embedding.embed import embed as fit_embedding
 from solvers.embedding.fitting import STEPS
-from solvers.embedding.settings import Wishes
+from solvers.embedding.settings import EmbeddingConstraints
 from solvers.embedding.verdict import Verdict
 
 _RELATIVE = {"auto": None, "relative": True, "absolute": False}
@@ -47,9 +47,9 @@ class EmbedRequest:
         self.constraints.settings(4)
 
     @property
-    def constraints(self) -> Wishes:
+    def constraints(self) -> EmbeddingConstraints:
         """The same as the solver takes it."""
-        return Wishes(self.dimension, self.alpha, self.heights, _RELATIVE[self.loss])
+        return EmbeddingConstraints(self.dimension, self.alpha, self.heights, _RELATIVE[self.loss])
 
 
 @dataclass(frozen=True)

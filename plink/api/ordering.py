@@ -13,7 +13,7 @@ from plink.api.constraints import RequestedGroups, constraints_from
 from plink.api.search_data import (
     SearchData,
     prepare_search_data,
-    reprice_without_guesses,
+    recompute_costs_without_guesses,
     unknown_pairs,
     with_farthest_for_unknown,
 )
@@ -167,7 +167,7 @@ def solve(
     )
     notes: list[str] = []
     if data.unknown is not None:
-        result, note = reprice_without_guesses(task, result, data.unknown, request.seed)
+        result, note = recompute_costs_without_guesses(task, result, data.unknown, request.seed)
         notes.append(note)
     if request.prove and not is_optimal(result) and not interrupted:
         finished_early = timed and time.monotonic() < started + limit
@@ -230,8 +230,8 @@ def _validate(task: OrderingProblem, result: OrderingResult, data: SearchData, s
     patterns = [(weight, pattern_for(name, len(task.baseline), task.options)) for weight, name in parts]
     if result.objective == "bottleneck":  # the longest hop, not their sum
         patterns = [(weight, replace(pattern, timing="rounds")) for weight, pattern in patterns]
-    priced = CostModel(patterns, fabric, task.size_bytes, task.model)
-    return cross_validate(priced, result.order, task.baseline, data.held_out_us, seed, CONFIDENCE)
+    cost_model = CostModel(patterns, fabric, task.size_bytes, task.model)
+    return cross_validate(cost_model, result.order, task.baseline, data.held_out_us, seed, CONFIDENCE)
 
 
 def _no_proof(

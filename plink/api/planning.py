@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -22,7 +22,7 @@ from solvers.costs.master_patterns import masters_pattern
 from solvers.costs.patterns import Pattern, all_to_all_pattern
 from solvers.grouping.cluster import cluster
 from solvers.ordering.problem import expand_slots
-from solvers.planning.pricing import WEIGHTS, AllReduce, random_groups_median, two_level_cost, weights_by
+from solvers.planning.costing import WEIGHTS, AllReduce, random_groups_median, two_level_cost, weights_by
 from solvers.planning.schedules import schedule_of
 from solvers.schedules.catalogue import ALGORITHMS
 from solvers.schedules.masters import equal_chunks
@@ -122,13 +122,13 @@ def _one_level(
     option_values = {**options_in(order, request.order_source, request.algo), **request.options}
     options = options_of(option_values, [request.algo])
     pattern = pattern_for(request.algo, len(ranks), options)
-    price = closed_form(pattern, fabric, request.size_bytes, model)
+    cost_of = closed_form(pattern, fabric, request.size_bytes, model)
     baseline = _available_costs(
-        given=lambda: price(order_from(network, None)), flat=_flat(fabric, ranks, request, model)
+        {"given": lambda: cost_of(order_from(network, None)), "flat": _flat(fabric, ranks, request, model)}
     )
     plan = Plan(
         request.algo, model, request.size_bytes, order, order.arrange(network.hosts, "order"), None,
-        round(price(ranks), 3),
+        round(cost_of(ranks), 3),
         baseline=baseline, options=dict(option_values),
         environment=LIBRARY_ENVIRONMENT.get(request.algo, {}), network=network.fingerprint(),
     )  # fmt: skip
@@ -153,9 +153,9 @@ def _two_level(
     local, global_group = masters = equal_chunks(groups, chunks, weights)
     all_reduce = AllReduce(fabric, ranks, request.size_bytes, model)
     cost = two_level_cost(groups, masters, all_reduce)
-    random_chunks = min(chunks, len(ranks) * _CHUNKS_PER_RANK)  # finer ones change the price by next to nothing
+    random_chunks = min(chunks, len(ranks) * _CHUNKS_PER_RANK)  # finer ones change the cost by next to nothing
     random = random_groups_median(groups, random_chunks, by, all_reduce, request.seed)
-    baseline = _available_costs(flat=_flat(fabric, ranks, request, model))
+    baseline = _available_costs({"flat": _flat(fabric, ranks, request, model)})
     if by != "sizes":
         plain = equal_chunks(groups, chunks)
         baseline["masters_by_sizes"] = round(two_level_cost(groups, plain, all_reduce), 3)
@@ -207,12 +207,12 @@ def _flat(fabric: Fabric, ranks: Ranks, request: PlanRequest, model: str) -> Cal
     return lambda: closed_form(all_to_all_pattern(len(ranks)), fabric, request.size_bytes, model)(ranks)
 
 
-def _available_costs(**prices: Callable[[], float]) -> dict[str, float]:
+def _available_costs(cost_functions: Mapping[str, Callable[[], float]]) -> dict[str, float]:
     """Return those costs that use measured pairs only."""
     costs = {}
-    for name, price in prices.items():
+    for name, cost_of in cost_functions.items():
         with contextlib.suppress(NoAnswer):
-            costs[name] = round(price(), 3)
+            costs[name] = round(cost_of(), 3)
     return costs
 
 

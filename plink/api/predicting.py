@@ -93,8 +93,8 @@ def unmeasured_ring_pairs(measurements: Measurements, predicted: PairPrediction,
 
     if len(measurements.hosts) < _MIN_RING_HOSTS:
         return []
-    cached = symmetrised(measurements.latency)
-    network = Network(measurements.hosts, np.where(np.isnan(cached), predicted.rtt_us, cached), None, {})
+    measured_us = symmetrised(measurements.latency)
+    network = Network(measurements.hosts, np.where(np.isnan(measured_us), predicted.rtt_us, measured_us), None, {})
     order = solve(network, OrderRequest("ring", max_moves=_RING_MOVES, seed=seed, force=True)).result.order.tolist()
     measured = np.isfinite(measurements.latency) | np.isfinite(measurements.latency.T)
     failed = {(min(pair), max(pair)) for pair in measurements.errors}

@@ -80,7 +80,7 @@ def order_of(network: Network, solved: Solved, request: OrderRequest) -> RankOrd
         details["judged"] = {**values, "confidence": CONFIDENCE, "pairs": solved.validation.pairs}
     if solved.baseline_kept:
         hosts = [names[i] for i in dict.fromkeys(result.order.tolist())]
-        details["kept_given"] = {"found": hosts, "found_cost": round(result.cost, 3)}
+        details["kept_baseline"] = {"result": hosts, "result_cost": round(result.cost, 3)}
     return RankOrder(
         algo=task.algo,
         hosts=tuple(names[i] for i in dict.fromkeys(ranks.tolist())),

@@ -13,7 +13,7 @@ from plink.errors import InputError, NoAnswer, UsageError
 from plink.model.network import Matrix, Network
 from plink.report.report_data import Gap, HostMap, Indices, Remark, ReportData, TieredGroups, TierStatistics, TimedOrder
 from solvers.diagnosis.findings import diagnose
-from solvers.grouping.cluster import heard
+from solvers.grouping.cluster import measured_hosts
 from solvers.hierarchy.tiers import completed_far, tiers
 
 _MAX_LISTED_PAIRS = 6  # pairs of one reason that are named
@@ -109,7 +109,7 @@ def _listed(network: Network, groups: Sequence[Sequence[str]], location: str) ->
 def _nested(network: Network, cost: Matrix) -> list[Indices]:
     """Return the groups of every tier, innermost first, each shape (N,); one group of all without tiers."""
     n = len(cost)
-    hosts = heard(cost)
+    hosts = measured_hosts(cost)
     isolated = np.setdiff1d(np.arange(n), hosts)  # nobody reached them, they say nothing of tiers: groups by themselves
     among = np.ix_(hosts, hosts)
     completed = completed_far(cost[among])

@@ -38,7 +38,7 @@ def route_of(network: Network, order: RankOrder, location: str = "order") -> Rou
         order.cost,
         order.baseline.get("given"),
         _gain_estimate(order),
-        "kept_given" in order.details,
+        "kept_baseline" in order.details,
     )
 
 

@@ -11,7 +11,7 @@ from plink.api.algorithms import fabric_from
 from plink.errors import NoAnswer
 from plink.model.network import Matrix, Network
 from plink.model.topology import Topology, paths_for
-from solvers.costs.by_name import parts_of, pattern_for, pricing_for
+from solvers.costs.by_name import cost_function_for, parts_of, pattern_for
 from solvers.costs.fabric import Fabric
 from solvers.ordering.cross_validation import split_halves
 from solvers.ordering.problem import Order, OrderingProblem, OrderingResult
@@ -86,15 +86,15 @@ def with_farthest_for_unknown(fabric: Fabric, unknown: npt.NDArray[np.bool_]) ->
     return replace(fabric, rtt_us=rtt)
 
 
-def reprice_without_guesses(
+def recompute_costs_without_guesses(
     task: OrderingProblem, result: OrderingResult, unknown: npt.NDArray[np.bool_], seed: int
 ) -> tuple[OrderingResult, str]:
     """Return the result with unknown pairs as far as the farthest known one, and a note about them."""
     fabric = with_farthest_for_unknown(task.fabric, unknown)
-    priced_by_model = pricing_for(task.algo, len(task.baseline), task.options, fabric, task.size_bytes, task.model)
-    price = priced_by_model if result.objective != "bottleneck" else lambda order: longest_hop(fabric.rtt_us, order)
-    median = median_of_random(task, price, seed)
-    result = replace(result, baseline_cost=price(task.baseline), cost=price(result.order), random_median=median)
+    model_cost = cost_function_for(task.algo, len(task.baseline), task.options, fabric, task.size_bytes, task.model)
+    cost_of = model_cost if result.objective != "bottleneck" else lambda order: longest_hop(fabric.rtt_us, order)
+    median = median_of_random(task, cost_of, seed)
+    result = replace(result, baseline_cost=cost_of(task.baseline), cost=cost_of(result.order), random_median=median)
     unknown_used = unknown_pairs(task, result.order, unknown)
     if not unknown_used:
         return result, f"{int(unknown.sum()) // 2} pairs were not measured; the order needs none of them"

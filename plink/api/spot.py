@@ -8,7 +8,7 @@ import numpy as np
 
 from plink.errors import InputError, NoAnswer, UsageError
 from plink.model.spot.availability import AvailabilityTrace
-from plink.model.spot.market_file import Changes, MarketFile
+from plink.model.spot.market_file import JobTimings, MarketFile
 from plink.model.spot.price_files import Histories
 from plink.model.spot.prices import HOUR_S, Floats, Market, Prices, PriceTrace
 from plink.records.elastic_history import History
@@ -78,7 +78,7 @@ def _known_hours(trace: PriceTrace) -> float:
     return sum(end - begin for begin, end in trace.stretches) / HOUR_S
 
 
-def application_from(changes: Changes, history: History | None = None) -> Application:
+def application_from(changes: JobTimings, history: History | None = None) -> Application:
     """Return what changes cost a job: as its run shows it, else as the market file says, else the defaults.
 
     :raises NoAnswer: when the run has too little in it.

@@ -17,7 +17,7 @@ from plink.cli.screen import printable, say
 from plink.errors import InputError, NoAnswer
 from plink.model.benchmark_runs import BenchmarkRun, read_benchmark_runs
 from plink.model.units import format_bytes, format_us
-from solvers.checking.agreement import FEWEST, Correlation, calibration, gain_of_best, rank_correlation
+from solvers.checking.agreement import MIN_ORDERS, Correlation, calibration, gain_of_best, rank_correlation
 from solvers.checking.regression import Tolerance, ranks_worse, slower
 
 _US = 1e6
@@ -102,7 +102,7 @@ def _predicted_and_samples(series: BenchmarkRun) -> tuple[list[float], "np.ndarr
     predicted = []
     for timing in series.orders:
         if timing.predicted_us is None:
-            if series.algo is None or series.size_bytes is None or not timing.hosts:  # nothing to price it by
+            if series.algo is None or series.size_bytes is None or not timing.hosts:  # no cost without these
                 raise NoAnswer(f"nothing was predicted of order {timing.order}: predicted_us is null in the file")
             raise NoAnswer(f"nothing was predicted of order {timing.order}; give the NETWORK that it was run on")
         if not min(timing.achieved_s) > 0:
@@ -127,7 +127,7 @@ def _spearman_case(series: BenchmarkRun, correlation: Correlation, minimum: floa
         return Case(suite, "spearman", True, text, seconds)
     if correlation.low is None:
         text_without_verdict = (
-            f"{text}: too few for --min-spearman {minimum:g} to be judged by, which takes {FEWEST} or more"
+            f"{text}: too few for --min-spearman {minimum:g} to be judged by, which takes {MIN_ORDERS} or more"
         )
         return Case(suite, "spearman", None, text_without_verdict, seconds)
     if correlation.spearman < minimum:

@@ -42,7 +42,7 @@ from solvers.advice import cost_lines, envelope, line_of
 from solvers.autotune.observed import MasterAssignment
 from solvers.costs.by_name import model_for
 from solvers.ordering.problem import expand_slots
-from solvers.planning.pricing import AllReduce, two_level_cost
+from solvers.planning.costing import AllReduce, two_level_cost
 from solvers.planning.schedules import schedule_of
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 from solvers.schedules.masters import equal_chunks
@@ -253,17 +253,17 @@ def _cheapest_by_size(hosts: Hosts, ranks: int) -> tuple[list[SizeClass], Plan]:
         np.array([index_of[name] for name in hosts.names], dtype=np.intp),
         np.array([slots[name] for name in network.hosts.names], dtype=np.intp),
     )
-    priced, _ = cost_lines(fabric, {"job": order}, {algo: Options() for algo in _CANDIDATES}, model)
+    lines, _ = cost_lines(fabric, {"job": order}, {algo: Options() for algo in _CANDIDATES}, model)
     schedules: dict[str, Schedule] = {}
     plan = _two_level_plan(network, hosts)
     if plan.groups is not None and plan.masters is not None and len(plan.groups) > 1:
         groups, masters = plan.groups, masters_of(plan)
-        priced.append(
+        lines.append(
             line_of("2lha", "job", lambda size: two_level_cost(groups, masters, AllReduce(fabric, order, size, model)))
         )
         schedules["2lha"] = schedule_of(plan)
     classes = []
-    for stretch in envelope(priced, _MIN_SIZE_BYTES, _MAX_SIZE_BYTES):
+    for stretch in envelope(lines, _MIN_SIZE_BYTES, _MAX_SIZE_BYTES):
         algo = stretch.line.algo
         limit = None if stretch.to_bytes >= _MAX_SIZE_BYTES else int(stretch.to_bytes)
         schedule = None if algo == GLOO else schedules.get(algo) or schedule_for(algo, ranks)

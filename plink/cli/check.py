@@ -75,7 +75,7 @@ def check(
     from plink.cli.check_run import CheckRequest, run, target_of
     from plink.cli.order_benchmark import BenchmarkConfig, check_runnable
     from plink.model.units import parse_bytes
-    from solvers.checking.agreement import FEWEST
+    from solvers.checking.agreement import MIN_ORDERS
     from solvers.checking.regression import Tolerance
 
     _check_combination(measure, results, truth, min_spearman, max_regression, min_paia, output)
@@ -92,7 +92,9 @@ def check(
         "-o": output,
     }  # fmt: skip
     if not measure:
-        hint = "; add NETWORK to price the runs again by --model" if results is not None and model is not None else ""
+        hint = (
+            "; add NETWORK to compute the costs again by --model" if results is not None and model is not None else ""
+        )
         _refuse_set(measure_options, "--measure", f"nothing is run here{hint}")
     if max_regression is None:
         _refuse_set({"--tolerance": tolerance}, "--max-regression", "the tolerance is relative to that baseline")
@@ -101,8 +103,8 @@ def check(
     if measure and max_regression is not None and max_regression.resolve() == target_of(output).resolve():
         raise UsageError(f"--max-regression {max_regression}: --measure would overwrite it, and a worse "
                          "result would become the baseline; give another file with -o")  # fmt: skip
-    if measure and min_spearman is not None and (orders or _ORDERS) < FEWEST:
-        raise UsageError(f"--orders {orders}: {FEWEST} at least are needed for --min-spearman")
+    if measure and min_spearman is not None and (orders or _ORDERS) < MIN_ORDERS:
+        raise UsageError(f"--orders {orders}: {MIN_ORDERS} at least are needed for --min-spearman")
     algorithms = tuple(dict.fromkeys(algo or [_ALGO]))
     for name in algorithms:
         check_runnable(name)

@@ -14,7 +14,14 @@ from plink.cli.acceptance import AcceptanceLimits, baseline_from, evaluate, say_
 from plink.cli.affinity import affinity_of
 from plink.cli.inputs import network_from
 from plink.cli.junit import Case, write_junit
-from plink.cli.order_benchmark import BenchmarkConfig, PlannedBenchmark, describe, plan_orders, reprice, run_orders
+from plink.cli.order_benchmark import (
+    BenchmarkConfig,
+    PlannedBenchmark,
+    describe,
+    plan_orders,
+    recompute_costs,
+    run_orders,
+)
 from plink.cli.screen import print_json, printable, say
 from plink.errors import NoAnswer, PlinkError
 from plink.model.benchmark_runs import SCHEMA, BenchmarkRun, read_benchmark_runs
@@ -30,8 +37,8 @@ from solvers.prediction.topology import levels_apart
 
 @dataclass(frozen=True)
 class CheckRequest:
-    """Options of `plink check`. ``limits`` lack the baseline, which is read from ``max_regression``. ``model``: prices
-    recorded runs again, None for the model of then."""
+    """Options of `plink check`. ``limits`` lack the baseline, which is read from ``max_regression``. ``model``: for
+    the costs of recorded runs, None for the model of then."""
 
     network_file: Path | None
     measure: bool
@@ -95,7 +102,7 @@ def run(request: CheckRequest) -> None:
             report.document["checks"] = []
             for series in recorded_runs:
                 report.add(
-                    series if request.network_file is None else _repriced(series, network, request.model),
+                    series if request.network_file is None else _with_recomputed_costs(series, network, request.model),
                     request.limits,
                 )
         if request.measure and network is not None:
@@ -134,10 +141,10 @@ def _network(request: CheckRequest) -> Network | None:
     return network
 
 
-def _repriced(series: BenchmarkRun, network: Network | None, model_name: str | None) -> BenchmarkRun:
+def _with_recomputed_costs(series: BenchmarkRun, network: Network | None, model_name: str | None) -> BenchmarkRun:
     """Return the run with predicted costs by today's network and models."""
     assert network is not None
-    model, costs = reprice(series, network, model_name)
+    model, costs = recompute_costs(series, network, model_name)
     timings = tuple(replace(timing, predicted_us=cost) for timing, cost in zip(series.orders, costs, strict=True))
     return replace(series, model=model, orders=timings)
 

@@ -11,7 +11,7 @@ from plink.errors import NoAnswer
 from plink.model.units import format_bytes, format_us, parse_bytes
 
 if TYPE_CHECKING:
-    from solvers.costs.evaluator import Price
+    from solvers.costs.evaluator import CostBreakdown
 
 
 def cost(
@@ -62,7 +62,7 @@ def cost(
     rng = np.random.default_rng(seed)
     hosts, slots = np.unique(ranks), np.bincount(ranks, minlength=len(fabric.names))
     random_costs = _costs_of_measured(
-        result.price, (expand_slots(rng.permutation(hosts), slots) for _ in range(random))
+        result.cost_of, (expand_slots(rng.permutation(hosts), slots) for _ in range(random))
     )
     document: dict[str, Any] = {
         "schema": "plink.cost/1",
@@ -104,7 +104,7 @@ def cost(
         say(f"shared capacities were not measured; they are {fabric.capacities}")
 
 
-def _costs_of_measured(price: Any, orders: Any) -> Any:
+def _costs_of_measured(cost_function: Any, orders: Any) -> Any:
     """Return the costs of those orders that use measured pairs only."""
     import numpy as np
 
@@ -112,27 +112,27 @@ def _costs_of_measured(price: Any, orders: Any) -> Any:
     for order in orders:
         order_count += 1
         with contextlib.suppress(NoAnswer):
-            costs.append(price(order))
+            costs.append(cost_function(order))
     if len(costs) < order_count:
         say(f"{order_count - len(costs)} of {order_count} random orders use pairs that were not measured: left out")
     return np.array(costs)
 
 
-def _explain(name: str, weight: float, price: "Price") -> None:
+def _explain(name: str, weight: float, breakdown: "CostBreakdown") -> None:
     """Print the rounds of one cost; equal consecutive rounds share a line."""
     if name:
-        print(f"  {name}, which counts {weight:.0%}: {format_us(price.cost_us)}")
-    print(f"  slowest pair used: {price.slowest[0]} - {price.slowest[1]}")
-    if price.model == "latency" and price.cost_us != price.latency_us.sum():
-        chain = "the sum of all hops" if price.cost_us > price.latency_us.sum() else "the longest chain of hops"
+        print(f"  {name}, which counts {weight:.0%}: {format_us(breakdown.cost_us)}")
+    print(f"  slowest pair used: {breakdown.slowest[0]} - {breakdown.slowest[1]}")
+    if breakdown.model == "latency" and breakdown.cost_us != breakdown.latency_us.sum():
+        chain = "the sum of all hops" if breakdown.cost_us > breakdown.latency_us.sum() else "the longest chain of hops"
         print(f"  the cost is {chain}, not of the rounds:")
-    rows = list(zip(price.latency_us.tolist(), price.transfer_us.tolist(), price.busiest, strict=True))
+    rows = list(zip(breakdown.latency_us.tolist(), breakdown.transfer_us.tolist(), breakdown.busiest, strict=True))
     start = 0
     for end in range(1, len(rows) + 1):
         if end == len(rows) or rows[end] != rows[start]:
             latency, transfer, busiest = rows[start]
             rounds_text = f"round {start + 1}" if end - start == 1 else f"rounds {start + 1}-{end}"
             transfer_text = "" if busiest == "latency" else f" + {format_us(transfer)}, {busiest}"
-            farthest = "farthest hop" if price.model == "latency" else "latency"
+            farthest = "farthest hop" if breakdown.model == "latency" else "latency"
             print(f"  {rounds_text}: {format_us(latency)} {farthest}{transfer_text}")
             start = end

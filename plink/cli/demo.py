@@ -35,8 +35,8 @@ def demo(
 
     from plink.model.units import format_bytes, parse_bytes, parse_rate
     from runners.lab import kernel, lifecycle
-    from runners.lab.blueprint import Settings
-    from runners.lab.state import State, need_root
+    from runners.lab.blueprint import LabSettings
+    from runners.lab.state import LabState, need_root
     from runners.ssh.connector import SshConnector
 
     bits, size_bytes = parse_rate(rate), parse_bytes(size)
@@ -46,13 +46,13 @@ def demo(
         raise UsageError("--racks 1 --hosts-per-rack 1: one host has no order; use two hosts or more")
     seed = secrets.randbelow(1 << 31) if seed is None else seed
     name = f"demo-{os.getpid()}"
-    settings = Settings(name, racks, hosts_per_rack, bits, bits, seed=seed)
+    settings = LabSettings(name, racks, hosts_per_rack, bits, bits, seed=seed)
     need_root("plink demo")
     say(f"an emulated cloud: {racks} racks of {hosts_per_rack} hosts, links of {rate} (seed {seed})")
     try:
         blueprint, _ = lifecycle.up(settings)
         with kernel.inside(blueprint.namespace("ctl")):
-            connector = SshConnector(identity=State(name).identity)
+            connector = SshConnector(identity=LabState(name).identity)
             result = _measure(blueprint, connector, size_bytes, bits, seed)
     finally:
         try:

@@ -13,8 +13,8 @@ from plink.records import workspace
 
 if TYPE_CHECKING:
     from plink.model.network import Network
-    from solvers.changes.compare import Comparison
-    from solvers.changes.finding import Finding, Limits
+    from solvers.changes.compare import NetworkComparison
+    from solvers.changes.network_change import ChangeThresholds, NetworkChange
 
 _UNITS = {"latency": "us", "loss": "share", "rate": "Gbit/s", "capacity": "Gbit/s", "hops": "hops"}
 _MIN_SHARE, _MAX_SHARE = 0.01, 100.0
@@ -42,12 +42,12 @@ def diff(
     from plink.cli.junit import Case, write_junit
     from plink.model.network import read_network
     from solvers.changes.compare import compare
-    from solvers.changes.finding import Limits
+    from solvers.changes.network_change import ChangeThresholds
 
     if str(old) == str(new) == "-":
         raise UsageError("standard input holds one file; name the other one")
     workspace.check_output(junit, None, (old, new))
-    limits = Limits(share=_share(threshold), floor_us=floor_us(floor))
+    limits = ChangeThresholds(share=_share(threshold), floor_us=floor_us(floor))
     try:
         networks = read_network(old), read_network(new)
         comparison = compare(*networks, limits)
@@ -77,7 +77,9 @@ def _share(threshold: float) -> float:
     return threshold
 
 
-def _document(comparison: "Comparison", networks: "tuple[Network, Network]", limits: "Limits") -> dict[str, Any]:
+def _document(
+    comparison: "NetworkComparison", networks: "tuple[Network, Network]", limits: "ChangeThresholds"
+) -> dict[str, Any]:
     sides = [
         {"file": network.location, "measured_at": network.details.get("measured_at"), "network": network.fingerprint()}
         for network in networks
@@ -101,7 +103,7 @@ def _document(comparison: "Comparison", networks: "tuple[Network, Network]", lim
     }
 
 
-def _row(finding: "Finding") -> dict[str, Any]:
+def _row(finding: "NetworkChange") -> dict[str, Any]:
     old, new = (None if math.isnan(value) else round(value, 6) for value in (finding.old, finding.new))
     row = {
         "what": finding.what,

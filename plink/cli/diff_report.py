@@ -10,8 +10,8 @@ from plink.cli.junit import Case
 from plink.cli.screen import printable
 from plink.model.hostlist import fold_hostlist
 from plink.model.network import Network
-from solvers.changes.compare import Comparison
-from solvers.changes.finding import BETTER, CHANGED, WORSE, Finding
+from solvers.changes.compare import NetworkComparison
+from solvers.changes.network_change import BETTER, CHANGED, WORSE, NetworkChange
 
 _MAX_ROWS = 16
 _MAX_SEPARATE_ROWS = 3  # findings of a kind that get a line each
@@ -27,7 +27,7 @@ _KINDS = {
 }
 
 
-def show(comparison: Comparison, networks: tuple[Network, Network]) -> None:
+def show(comparison: NetworkComparison, networks: tuple[Network, Network]) -> None:
     """Print the comparison."""
     from rich.console import Console
     from rich.markup import escape
@@ -50,7 +50,7 @@ def show(comparison: Comparison, networks: tuple[Network, Network]) -> None:
         print(printable(line))
 
 
-def cases(comparison: Comparison) -> list[Case]:
+def cases(comparison: NetworkComparison) -> list[Case]:
     """Return a JUnit test case for each kind of regression; its lines are the findings."""
     results = []
     for what, name in _KINDS.items():
@@ -61,7 +61,7 @@ def cases(comparison: Comparison) -> list[Case]:
     return results
 
 
-def _compared_text(comparison: Comparison) -> str:
+def _compared_text(comparison: NetworkComparison) -> str:
     parts = [f"{comparison.pairs} pairs' round trips"]
     parts += [f"{comparison.rates} pairs' bandwidths"] if comparison.rates else []
     parts += [f"{comparison.shared} shared capacities"] if comparison.shared else []
@@ -73,7 +73,7 @@ def _file_title(network: Network) -> str:
     return f"{network.location} ({when[:16].replace('T', ' ')})" if isinstance(when, str) else network.location
 
 
-def _remarks(comparison: Comparison) -> list[str]:
+def _remarks(comparison: NetworkComparison) -> list[str]:
     lines = []
     if not comparison.findings:
         lines.append("nothing changed beyond noise")
@@ -89,12 +89,12 @@ def _remarks(comparison: Comparison) -> list[str]:
     return [*lines, *comparison.notes]
 
 
-def _rows(comparison: Comparison, what: str | None = None) -> list[tuple[str, str, str, str, str, str]]:
+def _rows(comparison: NetworkComparison, what: str | None = None) -> list[tuple[str, str, str, str, str, str]]:
     """Return the table's rows (of one kind of finding only), regressions first; many findings of a kind share a row."""
     rows = []
     findings = [finding for finding in comparison.findings if what in (None, finding.what)]
 
-    def kind(finding: Finding) -> tuple[int, str, str, str]:
+    def kind(finding: NetworkChange) -> tuple[int, str, str, str]:
         return _VERDICTS.index(finding.verdict), finding.what, finding.where, finding.way
 
     order = {key: k for k, key in enumerate(dict.fromkeys(map(kind, findings)))}
@@ -109,7 +109,7 @@ def _rows(comparison: Comparison, what: str | None = None) -> list[tuple[str, st
     return rows
 
 
-def _finding_row(finding: Finding) -> tuple[str, str, str, str, str, str]:
+def _finding_row(finding: NetworkChange) -> tuple[str, str, str, str, str, str]:
     return (
         finding.verdict,
         _location(finding),
@@ -120,7 +120,7 @@ def _finding_row(finding: Finding) -> tuple[str, str, str, str, str, str]:
     )
 
 
-def _group_row(similar: Sequence[Finding]) -> tuple[str, str, str, str, str, str]:
+def _group_row(similar: Sequence[NetworkChange]) -> tuple[str, str, str, str, str, str]:
     """Return one row for several findings, with the values of the largest change."""
     largest = max(similar, key=lambda finding: max(_ratio(finding), 1 / _ratio(finding)))
     first = similar[0]
@@ -135,7 +135,7 @@ def _group_row(similar: Sequence[Finding]) -> tuple[str, str, str, str, str, str
 _PLURALS = {"pair": "pairs", "link": "links", "uplink": "groups", "inside": "groups", "group": "groups"}
 
 
-def _location(finding: Finding) -> str:
+def _location(finding: NetworkChange) -> str:
     hosts, other_hosts = _folded(finding.hosts), _folded(finding.others)
     return {
         "network": "the whole network",
@@ -150,7 +150,7 @@ def _location(finding: Finding) -> str:
     }[finding.where]
 
 
-def _kind_text(finding: Finding) -> str:
+def _kind_text(finding: NetworkChange) -> str:
     return {
         "latency": "round trip",
         "loss": "loss",
@@ -171,13 +171,13 @@ def _value(what: str, value: float) -> str:
     return f"{value:.3g} Gbit/s" if what in ("rate", "capacity") else f"{value:.0f}"
 
 
-def _ratio(finding: Finding) -> float:
+def _ratio(finding: NetworkChange) -> float:
     if not (finding.old > 0 and finding.new > 0):
         return 1.0
     return finding.new / finding.old
 
 
-def _change(finding: Finding) -> list[str]:
+def _change(finding: NetworkChange) -> list[str]:
     has_ratio = finding.what not in ("unmeasured", "hops", "loss") and _ratio(finding) != 1
     return [f"{_ratio(finding):.2f} x"] if has_ratio else []
 

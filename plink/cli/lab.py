@@ -43,10 +43,10 @@ def up(
     Example: plink lab up --racks 4 --hosts-per-rack 4 --uplink-rate 200mbit
     """
     from plink.model.units import parse_duration, parse_rate
-    from runners.lab.blueprint import Settings
+    from runners.lab.blueprint import LabSettings
     from runners.lab.lifecycle import up as bring_up
 
-    settings = Settings(
+    settings = LabSettings(
         name,
         racks,
         hosts_per_rack,
@@ -91,10 +91,10 @@ def status(
     from dataclasses import asdict
 
     from runners.lab import faults
-    from runners.lab.state import State, need_root
+    from runners.lab.state import LabState, need_root
 
     need_root("plink lab status")
-    state = State(name)
+    state = LabState(name)
     racks, hosts = faults.status(state.blueprint(), state)
     if as_json:
         rows = {"racks": [asdict(rack) for rack in racks], "hosts": [asdict(host) for host in hosts]}
@@ -127,10 +127,10 @@ def hosts(name: Name = _DEFAULT) -> None:
     Example: plink lab hosts > hosts.txt
     """
     from plink.model.hosts import render_hosts
-    from runners.lab.state import State, need_root
+    from runners.lab.state import LabState, need_root
 
     need_root("plink lab hosts")
-    sys.stdout.write(render_hosts(State(name).blueprint().hosts()))
+    sys.stdout.write(render_hosts(LabState(name).blueprint().hosts()))
 
 
 @app.command("exec", context_settings={"allow_interspersed_args": False})
@@ -144,10 +144,10 @@ def execute(
     Example: plink lab exec node-01 -- ping -c 3 node-02
     """
     from runners.lab.lifecycle import exec_on
-    from runners.lab.state import State, need_root
+    from runners.lab.state import LabState, need_root
 
     need_root("plink lab exec")
-    exec_on(State(name), host, command)
+    exec_on(LabState(name), host, command)
 
 
 @app.command()
@@ -215,10 +215,10 @@ def load(
     """
     from plink.model.units import parse_duration, parse_rate
     from runners.lab import faults
-    from runners.lab.state import State
+    from runners.lab.state import LabState
 
     blueprint = _blueprint(name)
-    faults.load(blueprint, State(name), source, sink, parse_rate(rate), round(parse_duration(duration)))
+    faults.load(blueprint, LabState(name), source, sink, parse_rate(rate), round(parse_duration(duration)))
     say(f"{source} sends {rate} to {sink} for {duration}")
 
 
@@ -229,14 +229,14 @@ def heal(name: Name = _DEFAULT) -> None:
     Example: plink lab heal
     """
     from runners.lab import faults
-    from runners.lab.state import State
+    from runners.lab.state import LabState
 
-    faults.heal(_blueprint(name), State(name))
+    faults.heal(_blueprint(name), LabState(name))
     say(f"lab {name!r} is as it was when it was brought up")
 
 
 def _blueprint(name: str) -> "Blueprint":
-    from runners.lab.state import State, need_root
+    from runners.lab.state import LabState, need_root
 
     need_root("plink lab")
-    return State(name).blueprint()
+    return LabState(name).blueprint()

@@ -28,7 +28,7 @@ from plink.model.units import format_bytes, format_us
 from runners.job.job import Job
 from runners.job.runner import RunContext, Runner, RunObserver
 from solvers.checking.orders import Order, orders_between
-from solvers.costs.by_name import model_for, pricing_for
+from solvers.costs.by_name import cost_function_for, model_for
 from solvers.schedules.catalogue import ALGORITHMS, schedule_for
 
 _SEARCH_MOVES = (
@@ -81,7 +81,7 @@ def check_runnable(algo: str) -> None:
 
 def plan_orders(network: Network, algo: str, config: BenchmarkConfig) -> PlannedBenchmark:
     """Choose orders at even steps of the predicted cost. None of them uses an unmeasured pair, whose cost is only a
-    guess. Costs are by all samples, as in :func:`reprice`.
+    guess. Costs are by all samples, as in :func:`recompute_costs`.
 
     :raises PlinkError: as :func:`solve` and :func:`orders_between`.
     """
@@ -93,9 +93,9 @@ def plan_orders(network: Network, algo: str, config: BenchmarkConfig) -> Planned
     ranks = len(task.baseline)
     fabric = fabric_from(network)
     model = model_for(config.model, fabric)
-    price = pricing_for(algo, ranks, task.options, fabric, config.size_bytes, model)
+    cost_of = cost_function_for(algo, ranks, task.options, fabric, config.size_bytes, model)
     slots = np.bincount(task.baseline, minlength=len(network.hosts))
-    orders = orders_between(solved.result.order, slots, price, config.orders, config.seed)
+    orders = orders_between(solved.result.order, slots, cost_of, config.orders, config.seed)
     groups = task.options.groups if "groups" in ALGORITHMS[algo].options else None
     return PlannedBenchmark(
         algo,
@@ -107,7 +107,7 @@ def plan_orders(network: Network, algo: str, config: BenchmarkConfig) -> Planned
     )
 
 
-def reprice(series: BenchmarkRun, network: Network, model_name: str | None = None) -> tuple[str, list[float]]:
+def recompute_costs(series: BenchmarkRun, network: Network, model_name: str | None = None) -> tuple[str, list[float]]:
     """Return the model, and the cost of each order of a run on this network by today's cost models.
 
     :param model_name: the model; None: that of the series, or the one that suits the network.
@@ -126,15 +126,15 @@ def reprice(series: BenchmarkRun, network: Network, model_name: str | None = Non
         )
     groups = None if series.groups is None else [list(group) for group in series.groups]
     options = options_from(list(series.options), [series.algo], groups)
-    price = None
+    cost_of = None
     costs = []
     for timing in series.orders:
         if set(timing.hosts) != set(index_of) or len(timing.hosts) != len(index_of):
             raise NoAnswer(f"--results: order {timing.order} is not one of the hosts in {network.location}")
         hosts = np.array([index_of[name] for name in timing.hosts], dtype=np.intp)
         order = np.repeat(hosts, slots[hosts])
-        price = price or pricing_for(series.algo, len(order), options, fabric, series.size_bytes, model)
-        costs.append(float(price(order)))
+        cost_of = cost_of or cost_function_for(series.algo, len(order), options, fabric, series.size_bytes, model)
+        costs.append(float(cost_of(order)))
     return model, costs
 
 

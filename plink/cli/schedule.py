@@ -63,9 +63,7 @@ def schedule(
         raise UsageError(f"--groups {groups}: {algo} takes no groups")
     options = options_from(set_ or [], [algo], _groups(groups, ranks))
     if algo in ALGORITHMS and algo not in _LOG_ALGORITHMS and 2 * ranks * ranks * options.pieces > _MAX_BUILT_TRANSFERS:
-        raise UsageError(
-            f"{algo} among {ranks} ranks has too many transfers to make; prices of orders (`plink cost`) need none"
-        )
+        raise UsageError(f"{algo} among {ranks} ranks has too many transfers to make; `plink cost` needs none")
     workspace.check_output(output, None)
     built = schedule_for(algo, ranks, options, collective)
     if (output is not None or as_json) and len(built) > _MAX_WRITTEN_TRANSFERS:

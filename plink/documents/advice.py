@@ -20,7 +20,7 @@ class LineInSize(TypedDict):
     """Microseconds a MB (1,000,000 bytes) on top."""
 
 
-class SizeRange(LineInSize):
+class SizeRangeEntry(LineInSize):
     """The fastest for one stretch of sizes."""
 
     from_bytes: Count
@@ -52,13 +52,13 @@ class AdviceDocument(TypedDict):
     """Where the capacities come from: measured, or how they were inferred."""
     network: Fingerprint
     """Fingerprint of the network."""
-    best: Annotated[list[SizeRange], Meta(min_length=1)]
+    best: Annotated[list[SizeRangeEntry], Meta(min_length=1)]
     """The fastest, by ascending size."""
     lines: Annotated[list[LineInSize], Meta(min_length=1)]
     """All that were compared."""
     sizes: Annotated[list[SizeChoice], Meta(min_length=1)]
     """Round figures from the least size to the largest."""
     left_out: dict[str, str]
-    """Algorithms without a price, each with the reason."""
+    """Algorithms without a cost, each with the reason."""
     denoised: NotRequired[bool]
     """Present where round trips are fitted ones (`--smooth-latencies`)."""

@@ -11,7 +11,7 @@ class RandomOrdersEntry(TypedDict):
     """Random orders."""
 
     orders: PositiveInt
-    """How many had a price: those that use unmeasured pairs have none."""
+    """How many had a cost: those that use unmeasured pairs have none."""
     seed: Count
     """What drew them."""
     min_us: NonNegative
@@ -19,7 +19,7 @@ class RandomOrdersEntry(TypedDict):
     median_us: NonNegative
     """Their median, microseconds."""
     max_us: NonNegative
-    """The dearest, microseconds."""
+    """The highest cost, microseconds."""
     dearer: Share
     """Share of them that cost more than this order, 0 to 1."""
 
@@ -79,7 +79,7 @@ class CostDocument(TypedDict):
     network: Fingerprint
     """Fingerprint of the network."""
     random: RandomOrdersEntry | None
-    """What random orders cost; null when none was drawn, or none has a price."""
+    """What random orders cost; null when none was drawn, or none has a cost."""
     parts: list[PartEntry]
     """What the cost is made of; empty for more than 1,024 ranks."""
     denoised: NotRequired[bool]

@@ -28,12 +28,12 @@ class ValidationEntry(TypedDict):
 
 
 class KeptBaselineEntry(TypedDict):
-    """There when the gain was within the noise: hosts is the given order, and this the one that was found instead."""
+    """Present when the gain was within the noise: hosts is the baseline order, and this is the result of the search."""
 
-    found: Annotated[list[str], Meta(min_length=1, extra_json_schema={"uniqueItems": True})]
-    """Hosts in the order that was found."""
-    found_cost: NonNegative
-    """What that order costs, in microseconds."""
+    result: Annotated[list[str], Meta(min_length=1, extra_json_schema={"uniqueItems": True})]
+    """Hosts in the order of the search's result."""
+    result_cost: NonNegative
+    """Cost of that order, in microseconds."""
 
 
 class OrderVerdictEntry(TypedDict):
@@ -86,12 +86,12 @@ class OrderDocument(TypedDict):
     cost: NotRequired[float | None]
     """Cost of this order in microseconds, under the model and the objective; null when unknown."""
     lower_bound: NotRequired[float | None]
-    """No order under the same wishes costs less, in microseconds; where pairs were not measured: no order that does
-    without them. Null when no bound is known."""
+    """No order under the same constraints costs less, in microseconds; where pairs were not measured: no order without
+    such pairs. Null when no bound is known."""
     baseline: NotRequired[dict[str, float | None] | None]
     """Costs of other orders to compare with, in microseconds."""
     objective: NotRequired[str | None]
-    """What is minimised: time (the model's price), sum (of a ring's round trips) or bottleneck (a ring's longest round
+    """What is minimised: time (the model's cost), sum (of a ring's round trips) or bottleneck (a ring's longest round
     trip first, the sum second)."""
     model: NotRequired[str]
     """The cost model, like latency."""
@@ -111,8 +111,8 @@ class OrderDocument(TypedDict):
     estimated_bound: NotRequired[bool]
     """True: lower_bound and gap rest on predicted round trips, so an order below the bound may exist; absent else."""
     proven: NotRequired[bool]
-    """Whether no order costs less than this one by more than a millionth, under the same wishes; where pairs were not
-    measured: no order that does without them."""
+    """Whether no order under the same constraints costs less than this one by more than a millionth; where pairs were
+    not measured: no order without such pairs."""
     interrupted: NotRequired[bool]
     """The search was stopped before its end (Ctrl-C): this is the best order up to then."""
     bottleneck: NotRequired[NonNegative]
@@ -139,7 +139,7 @@ class OrderDocument(TypedDict):
     """With --pin: the first rank of each pinned host."""
     judged: NotRequired[ValidationEntry | None]
     """The found order's gain over the given one, where the network file has halves_us."""
-    kept_given: NotRequired[KeptBaselineEntry]
-    """There when the gain was within the noise: hosts is the given order, and this the one that was found instead."""
+    kept_baseline: NotRequired[KeptBaselineEntry]
+    """Present when the gain was within the noise: hosts is the baseline order, and this is the result of the search."""
     denoised: NotRequired[SmoothingEntry]
     """Present where the order rests on fitted round trips: how they were fitted, and the verdict on them."""

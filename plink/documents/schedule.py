@@ -74,7 +74,7 @@ class ScheduleDocument(TypedDict):
     """For two-level aggregation: the ranks of each group."""
     fan_out: NotRequired[PositiveInt]
     """For a tree: children of a node."""
-    pace: NotRequired[Literal["rounds", "chain", "pipeline"]]
+    timing: NotRequired[Literal["rounds", "chain", "pipeline"]]
     """How its rounds add up under the cost model latency; rounds when missing."""
     transfers: list[Transfer]
     """The transfers, in any order."""

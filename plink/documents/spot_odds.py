@@ -20,7 +20,7 @@ class BidOdds(TypedDict):
     """Of those evicted within an hour, the median time to it; null where none is."""
 
 
-class MarketOdds(TypedDict):
+class MarketOddsEntry(TypedDict):
     """The odds of one market, by bid."""
 
     zone: Name
@@ -56,7 +56,7 @@ class SpotOddsDocument(TypedDict):
 
     schema: Literal["plink.spot-odds/1"]
     """Kind and version of this document."""
-    markets: list[MarketOdds]
+    markets: list[MarketOddsEntry]
     """Markets with prices."""
     rates: list[MarketRate]
     """Markets with availability histories."""

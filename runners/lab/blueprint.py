@@ -20,7 +20,7 @@ PREFIX = "plink."
 
 
 @dataclass(frozen=True)
-class Settings:
+class LabSettings:
     """Settings of ``plink lab up``. Rates in bits per second, ``uplink_delay_us`` one way.
 
     ``private_folders``: ``PATH`` or ``PATH=HOSTS`` (as ``node-[01-03],node-07``), where all hosts, or these, each have
@@ -63,7 +63,7 @@ class Place:
 class Blueprint:
     """A lab as drawn: settings, and the hosts in the order in which they are handed out."""
 
-    settings: Settings
+    settings: LabSettings
     places: tuple[Place, ...]
 
     def namespace(self, part: str) -> str:
@@ -118,7 +118,7 @@ class Blueprint:
         return {"settings": asdict(self.settings), "places": [asdict(place) for place in self.places]}
 
 
-def draw(settings: Settings) -> Blueprint:
+def draw(settings: LabSettings) -> Blueprint:
     """Draw a lab: racks of hosts and addresses at random, the same for the same seed.
 
     >>> [place.name for place in draw(Settings("a", racks=1, hosts_per_rack=2)).places]
@@ -146,7 +146,7 @@ def from_json(document: dict[str, Any], where: str) -> Blueprint:
     :raises InputError: when it is damaged.
     """
     try:
-        settings = convert(Settings, document.get("settings"), where)
+        settings = convert(LabSettings, document.get("settings"), where)
         return Blueprint(settings, tuple(convert(list[Place], document.get("places"), where)))
     except (InputError, UsageError):
         raise InputError(where, "it is damaged; run `plink lab down` and `plink lab up`") from None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from plink.errors import PlinkError, UsageError
 from runners.lab import kernel, links, sshd
 from runners.lab.blueprint import Blueprint, Place
-from runners.lab.state import State
+from runners.lab.state import LabState
 
 MAX_LOAD_S = 600
 _LOAD_PORT = 5990
@@ -101,7 +101,7 @@ def kill(blueprint: Blueprint, target: str) -> None:
     kernel.kill_all(blueprint.namespace(place.name))
 
 
-def heal(blueprint: Blueprint, state: State) -> None:
+def heal(blueprint: Blueprint, state: LabState) -> None:
     """Undo every fault: plug links in, reset rates, start dead hosts, end cross traffic."""
     settings = blueprint.settings
     for rack, name in enumerate(blueprint.racks):
@@ -120,7 +120,7 @@ def heal(blueprint: Blueprint, state: State) -> None:
             sshd.start(blueprint, place, state)
 
 
-def load(blueprint: Blueprint, state: State, source: str, sink: str, rate: int, seconds: int) -> None:
+def load(blueprint: Blueprint, state: LabState, source: str, sink: str, rate: int, seconds: int) -> None:
     """UDP cross traffic from one host to another, ended by itself after ``seconds`` (at most ten minutes).
 
     :raises UsageError: for two that are not hosts. :raises PlinkError: when one of them is dead.
@@ -162,7 +162,7 @@ def _await_listener(blueprint: Blueprint, place: Place) -> None:
     raise PlinkError(f"iperf3 does not listen on {place.name}; is it installed?")
 
 
-def _end_load(state: State, place: Place) -> None:
+def _end_load(state: LabState, place: Place) -> None:
     pid_file = state.file(place.name, "load.pid")
     if pid_file.exists():
         pid = int(pid_file.read_text().strip() or 0)
@@ -177,7 +177,7 @@ def _command(pid: int) -> str:
         return file.read()
 
 
-def status(blueprint: Blueprint, state: State) -> tuple[list[RackStatus], list[HostStatus]]:
+def status(blueprint: Blueprint, state: LabState) -> tuple[list[RackStatus], list[HostStatus]]:
     """Return the status of racks and hosts, as the kernel reports it."""
     core_up, core_rate = _devices(blueprint.namespace("core"))
     racks = [

@@ -12,13 +12,13 @@ from plink.errors import PlinkError, UsageError
 from plink.model.hosts import Hosts, render_hosts
 from plink.model.storage import write_document, write_text
 from runners.lab import kernel, links, sshd
-from runners.lab.blueprint import NETWORK, PREFIX, Blueprint, Settings, draw, is_lab_address
-from runners.lab.state import LABS, State, names, need_root
+from runners.lab.blueprint import NETWORK, PREFIX, Blueprint, LabSettings, draw, is_lab_address
+from runners.lab.state import LABS, LabState, names, need_root
 
 _GUARD = LABS / ".guard-route"
 
 
-def up(settings: Settings, on_step: Callable[[str], None] = lambda step: None) -> tuple[Blueprint, bool]:
+def up(settings: LabSettings, on_step: Callable[[str], None] = lambda step: None) -> tuple[Blueprint, bool]:
     """Bring a lab up; one that is up with the same settings is left as it is. Returns it, and whether it is new.
 
     What a crash left of this lab is taken away first, and a failure on the way up takes all away again.
@@ -26,7 +26,7 @@ def up(settings: Settings, on_step: Callable[[str], None] = lambda step: None) -
     :raises UsageError: without root, or when it is up with other settings.
     """
     need_root("plink lab up")
-    blueprint, state = draw(settings), State(settings.name)
+    blueprint, state = draw(settings), LabState(settings.name)
     with state.locked():
         if state.is_up():
             if state.blueprint() != blueprint:
@@ -56,7 +56,7 @@ def up(settings: Settings, on_step: Callable[[str], None] = lambda step: None) -
     return blueprint, True
 
 
-def _check_private_folders(blueprint: Blueprint, state: State) -> None:
+def _check_private_folders(blueprint: Blueprint, state: LabState) -> None:
     """:raises UsageError: for folders that there are not, or without which no host can run."""
     files = (sys.executable, sys.prefix, __file__, "/bin/sh", "/usr/sbin/sshd", "/etc/ssh", "/dev", "/proc")
     needed = [state.folder, *map(Path, files)]
@@ -70,12 +70,12 @@ def _check_private_folders(blueprint: Blueprint, state: State) -> None:
 def down(name: str) -> bool:
     """Take a lab down, whole or half up; True when there was anything to take down."""
     need_root("plink lab down")
-    state = State(name)
+    state = LabState(name)
     with state.locked():
         return _remove(state)
 
 
-def _remove(state: State) -> bool:
+def _remove(state: LabState) -> bool:
     namespaces = kernel.namespaces(f"{PREFIX}{state.name}.")
     existed = bool(namespaces) or state.folder.exists()
     state.unmark()
@@ -107,7 +107,7 @@ def _guard() -> None:
         kernel.ip([f"route add {guard}"])
 
 
-def enter(hosts: Hosts) -> State | None:
+def enter(hosts: Hosts) -> LabState | None:
     """Enter the controller namespace of the hosts' lab, if they have one; return the lab's state, else None.
 
     This thread and all that it starts then have the lab's network.
@@ -123,7 +123,7 @@ def enter(hosts: Hosts) -> State | None:
                 )
         return None
     need_root("entering a lab")
-    state = State(hosts.lab)
+    state = LabState(hosts.lab)
     blueprint = state.blueprint()
     lab_addresses = {place.address for place in blueprint.places}
     for host in hosts:
@@ -136,7 +136,7 @@ def enter(hosts: Hosts) -> State | None:
     return state
 
 
-def exec_on(state: State, host: str, command: list[str]) -> NoReturn:
+def exec_on(state: LabState, host: str, command: list[str]) -> NoReturn:
     """Become a command on a lab host, with its network, host name and /etc/hosts.
 
     :raises UsageError: when there is no such host. :raises PlinkError: when it is dead or there is no such command.

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from plink.errors import PlinkError
 from runners.lab import kernel
 from runners.lab.blueprint import Blueprint, Place
-from runners.lab.state import State
+from runners.lab.state import LabState
 
 _SSHD = Path("/usr/sbin/sshd")
 _START_S = 10.0
@@ -24,7 +24,7 @@ exec "$@"
 """
 
 
-def write_keys(blueprint: Blueprint, state: State) -> None:
+def write_keys(blueprint: Blueprint, state: LabState) -> None:
     """Write a user key, a host key for every host, known_hosts, and the hosts' /etc/hosts."""
     public = _write_key(state.identity.key)
     (state.folder / "authorized_keys").write_text(f"{public}\n")
@@ -42,7 +42,7 @@ def _write_key(path: Path) -> str:
     return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
 
-def _configuration(place: Place, state: State) -> str:
+def _configuration(place: Place, state: LabState) -> str:
     # python3 on a lab host is the interpreter plink runs under, as on a cluster whose image was made for the job.
     python = Path(sys.executable).parent
     # SHLVL: bash takes itself for a shell below another and reads no ~/.bashrc (shell.c, run_startup_files). Whatever
@@ -65,7 +65,7 @@ Subsystem sftp internal-sftp
 """
 
 
-def _private_mounts(blueprint: Blueprint, place: Place, state: State) -> list[str]:
+def _private_mounts(blueprint: Blueprint, place: Place, state: LabState) -> list[str]:
     """Return pairs of a host's own folder and its mount point; the content lives as long as the lab."""
     mounts = []
     for target in blueprint.private_folders(place.name):
@@ -77,14 +77,14 @@ def _private_mounts(blueprint: Blueprint, place: Place, state: State) -> list[st
     return mounts
 
 
-def process(blueprint: Blueprint, host: str, state: State) -> int | None:
+def process(blueprint: Blueprint, host: str, state: LabState) -> int | None:
     """Return the process id of a host's sshd; None where the host is dead."""
     pid_file = state.file(host, "sshd.pid")
     pid = pid_file.read_text().strip() if pid_file.exists() else ""
     return int(pid) if pid and int(pid) in kernel.pids(blueprint.namespace(host)) else None
 
 
-def required_process(blueprint: Blueprint, host: str, state: State) -> int:
+def required_process(blueprint: Blueprint, host: str, state: LabState) -> int:
     """Return the process id of a host's sshd. :raises PlinkError: when the host is dead."""
     pid = process(blueprint, host, state)
     if pid is None:
@@ -92,7 +92,7 @@ def required_process(blueprint: Blueprint, host: str, state: State) -> int:
     return pid
 
 
-def start(blueprint: Blueprint, place: Place, state: State) -> None:
+def start(blueprint: Blueprint, place: Place, state: LabState) -> None:
     """Start one host's sshd and wait until it listens.
 
     :raises PlinkError: when sshd is missing or does not come up; names its log.

@@ -36,7 +36,7 @@ def _argv() -> list[str]:
     ]
 
 
-class State:
+class LabState:
     """One lab's folder. ``lab.json`` is written last: without it the lab is half up."""
 
     def __init__(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Two network files side by side: the hosts that both name, and what can be compared of each pair."""
+"""Align two network files by the hosts that both have."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,23 +16,23 @@ UNKNOWN = ""
 
 @dataclass(frozen=True)
 class Side:
-    """One file, its H hosts cut down and arranged to ``at``, shape (N,): where the shared hosts stand in it."""
+    """One file with H hosts; ``at``: the indices of the N shared hosts in it, shape (N,)."""
 
     network: Network
     at: Labels
 
     def cut(self, matrix: Matrix) -> Matrix:
-        """A matrix of the file, shape (H, H), for the shared hosts only, shape (N, N)."""
+        """Return a matrix of the file, shape (H, H), for the shared hosts only, shape (N, N)."""
         return np.asarray(matrix[np.ix_(self.at, self.at)])
 
     def latency(self) -> Matrix:
-        """Round trips, microseconds, shape (N, N); NaN where unmeasured, and on the diagonal."""
+        """Return round trips, microseconds, shape (N, N); NaN where unmeasured and on the diagonal."""
         result = self.cut(self.network.latency_us)
         np.fill_diagonal(result, np.nan)
         return np.where(result > 0, result, np.nan)
 
     def detail(self, key: str) -> Matrix | None:
-        """Another matrix of the file, shape (N, N).
+        """Return another matrix of the file, shape (N, N).
 
         :raises InputError: as :meth:`Network.detail`.
         """
@@ -40,7 +40,7 @@ class Side:
         return None if result is None else self.cut(result)
 
     def halves(self) -> tuple[Matrix, Matrix] | None:
-        """What each half of the samples says, two of shape (N, N).
+        """Return the round trips by each half of the samples, two matrices of shape (N, N).
 
         :raises InputError: as :meth:`Network.halves`.
         """
@@ -48,10 +48,9 @@ class Side:
         return None if halves is None else (self.cut(halves[0]), self.cut(halves[1]))
 
     def words(self, key: str, used: str) -> npt.NDArray[np.str_] | None:
-        """How each pair was measured (``methods``, ``method_used``) or by which clock, shape (N, N); None where the
-        file does not say.
+        """Return by which method or clock each pair was measured, shape (N, N); None where the file does not say.
 
-        :raises InputError: when a number stands for no word.
+        :raises InputError: when an index is beyond the list of methods or clocks.
         """
         words, numbers = self.network.details.get(key), self.detail(used)
         if not isinstance(words, list) or numbers is None:
@@ -63,8 +62,11 @@ class Side:
 
 @dataclass(frozen=True)
 class Aligned:
-    """``names`` of the N hosts in both files, in the old file's order; ``gone``, ``come``: in one only; ``moved``:
-    whose address is another one now."""
+    """Two files and their shared hosts.
+
+    ``names``: the N hosts in both files, in the old file's order. ``gone``, ``come``: in the old or the new file only.
+    ``moved``: with another address now.
+    """
 
     names: tuple[str, ...]
     gone: tuple[str, ...]
@@ -75,7 +77,7 @@ class Aligned:
 
 
 def align(old: Network, new: Network) -> Aligned:
-    """Hosts are matched by name."""
+    """Match the hosts of two files by name."""
     before, after = ({name: k for k, name in enumerate(network.hosts.names)} for network in (old, new))
     names = tuple(name for name in before if name in after)
     sides = [
@@ -93,7 +95,7 @@ def align(old: Network, new: Network) -> Aligned:
 
 
 def _addresses(side: Side) -> list[str]:
-    """Where each host was found: what it said itself, else what the hosts file said; a name is no address."""
+    """Return each host's address, as the host or else the hosts file reports it; a name is not an address."""
     addresses = []
     for k in side.at.tolist():
         host, machine = side.network.hosts.members[k], side.network.machines[k] or {}
@@ -102,8 +104,7 @@ def _addresses(side: Side) -> list[str]:
 
 
 def otherwise(aligned: Aligned, key: str, used: str) -> tuple[Mask, str]:
-    """Where both files say how a round trip was measured, and it was not alike, shape (N, N); and from what to what in
-    most cases (``stamp -> icmp``)."""
+    """Return which round trips were measured by another method, shape (N, N), and the commonest case as text."""
     was, now = aligned.old.words(key, used), aligned.new.words(key, used)
     n = len(aligned.names)
     if was is None or now is None:

@@ -1,4 +1,4 @@
-"""Two networks compared: what got worse or better beyond noise, and what else is different."""
+"""Compare two networks: what got worse or better beyond noise, and other differences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,22 +8,26 @@ import numpy as np
 from plink.errors import NoAnswer
 from plink.model.network import Network, symmetrised
 from solvers.changes.aligned import Aligned, Labels, align, otherwise
-from solvers.changes.finding import WORSE, Finding, Limits
 from solvers.changes.latency import round_trips
 from solvers.changes.loss import losses
+from solvers.changes.network_change import WORSE, ChangeThresholds, NetworkChange
 from solvers.changes.paths import hops, missing
 from solvers.changes.rates import capacities, pair_rates
 from solvers.hierarchy.tiers import completed_far, groupings
 
-_SPARSE = 0.5  # of the pairs measured: with fewer, groups are those that predictions rest on
+_MIN_MEASURED_SHARE = 0.5  # of all pairs: below, the groups of the tiered prediction are used
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """``hosts`` are in both files; ``gone``, ``come``: in one only; ``moved``: found at another address. ``pairs``,
-    ``rates``, ``shared``: how many round trips, bandwidths and capacities were compared. ``shift``: how many times as
-    long round trips take throughout, drifts too small to be a finding included; ``noise``: the median standard error of
-    a pair's change, a share. ``notes``: what could not be compared, and why, a sentence each."""
+class NetworkComparison:
+    """The differences of two networks.
+
+    ``hosts`` are in both files. ``gone``: in the old file only; ``come``: in the new file only; ``moved``: at another
+    address now. ``pairs``, ``rates``, ``shared``: how many round trips, bandwidths and capacities were compared.
+    ``shift``: ratio of all round trips, new to old, also where it is too small to report. ``noise``: the median
+    standard error of a pair's change, a share. ``notes``: what could not be compared and for which reason, a sentence
+    each.
+    """
 
     hosts: tuple[str, ...]
     gone: tuple[str, ...]
@@ -34,20 +38,20 @@ class Comparison:
     shared: int
     shift: float
     noise: float
-    findings: tuple[Finding, ...]
+    findings: tuple[NetworkChange, ...]
     notes: tuple[str, ...]
 
     @property
     def worse(self) -> int:
-        """How many findings got worse."""
+        """Return how many changes are for the worse."""
         return sum(finding.verdict == WORSE for finding in self.findings)
 
 
-def compare(old: Network, new: Network, limits: Limits) -> Comparison:
-    """What became of the hosts that both files name.
+def compare(old: Network, new: Network, limits: ChangeThresholds) -> NetworkComparison:
+    """Compare the hosts that both files have.
 
-    :raises NoAnswer: when they share fewer than two hosts, or nothing that could be compared.
-    :raises InputError: when a matrix of a file is none.
+    :raises NoAnswer: when they share fewer than two hosts or no measured pair.
+    :raises InputError: when a matrix of a file is malformed.
     """
     aligned = align(old, new)
     if len(aligned.names) < 2:
@@ -88,22 +92,24 @@ def compare(old: Network, new: Network, limits: Limits) -> Comparison:
         *capacity_findings,
         *hops(aligned, groups),
     ]
-    return Comparison(
+    return NetworkComparison(
         aligned.names, aligned.gone, aligned.come, aligned.moved, trips.pairs, rates, shared_links, trips.shift,
         trips.noise, tuple(result), tuple(notes),
     )  # fmt: skip
 
 
 def _groupings(aligned: Aligned) -> Sequence[Labels]:
-    """Groups of the hosts by what the old file says; where most of its pairs were not measured, those predictions rest
-    on."""
+    """Return the groups of the hosts in the old file.
+
+    Where most of its pairs were not measured, these are the groups of the tiered prediction.
+    """
     latency = aligned.old.latency()
     cost = symmetrised(latency)
     np.fill_diagonal(cost, 0.0)
     measured = np.isfinite(cost)
     if measured.sum() == len(cost):
         return []
-    if measured.mean() < _SPARSE:
+    if measured.mean() < _MIN_MEASURED_SHARE:
         from solvers.prediction.tiered import predict_tiered
 
         np.fill_diagonal(latency, 0.0)

@@ -1,4 +1,4 @@
-"""Round trips: the shift of the whole network first, then what is left of each pair's change."""
+"""Compare round trips: the shift of the whole network first, then the remaining change of each pair."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,28 +8,31 @@ import numpy as np
 from plink.model.network import Matrix
 from solvers.changes.aligned import Aligned, Labels, Mask
 from solvers.changes.causes import Cause, network_wide
-from solvers.changes.finding import BETTER, WORSE, Change, Finding, Limits, told
+from solvers.changes.network_change import BETTER, WORSE, ChangeThresholds, NetworkChange, PairChanges, describe
 from solvers.changes.noise import Noise, noise, own_noise
 
-_MOST_WANDER = 0.1  # from one probe to the next, of the logarithm: more is a change
+_MAX_DRIFT_LOG = 0.1  # natural logarithm of the ratio between two probes: more is a change
 
 
 @dataclass(frozen=True)
 class RoundTrips:
-    """``findings``; ``pairs`` that were compared; ``shift``: how many times as long round trips take throughout;
-    ``noise``: the median standard error of a pair's change, a share."""
+    """The changes of round trips.
 
-    findings: list[Finding]
+    ``findings``: the changes. ``pairs``: how many were compared. ``shift``: ratio of all round trips, new to old.
+    ``noise``: the median standard error of a pair's change, a share.
+    """
+
+    findings: list[NetworkChange]
     pairs: int
     shift: float
     noise: float
 
 
-def round_trips(aligned: Aligned, groupings: Sequence[Labels], differ: Mask, limits: Limits) -> RoundTrips:
-    """What got slower and what faster.
+def round_trips(aligned: Aligned, groupings: Sequence[Labels], differ: Mask, limits: ChangeThresholds) -> RoundTrips:
+    """Return which round trips became longer or shorter.
 
-    :param differ: pairs that were measured otherwise now, shape (N, N): they are not compared.
-    :raises InputError: when halves in a file are none.
+    :param differ: pairs that were measured by another method now, shape (N, N): they are not compared.
+    :raises InputError: when the halves of the samples in a file are malformed.
     """
     old, new, measured = compared(aligned, differ)
     pairs = int(np.triu(measured, 1).sum())
@@ -40,26 +43,26 @@ def round_trips(aligned: Aligned, groupings: Sequence[Labels], differ: Mask, lim
     shift, throughout = _shift(ratio, old, measured, groupings, limits, own_noise(measured, old, sides))
     by = np.where(measured, ratio - shift, 0.0)
     excess = np.abs(np.where(measured, new - old * np.exp(shift), 0.0))
-    what_noise = noise(by, measured, old, sides, _MOST_WANDER)
-    change = Change(by, measured, excess > limits.floor_us, float(np.log1p(limits.share)), what_noise)
+    what_noise = noise(by, measured, old, sides, _MAX_DRIFT_LOG)
+    change = PairChanges(by, measured, excess > limits.floor_us, float(np.log1p(limits.share)), what_noise)
     findings = []
     if throughout:
         i, j = np.nonzero(np.triu(measured, 1))
         everything = Cause("network", tuple(range(len(measured))), (), (i, j))
         verdict = WORSE if shift > 0 else BETTER
-        findings.append(told(everything, aligned.names, "latency", verdict, (old, new, ratio)))
+        findings.append(describe(everything, aligned.names, "latency", verdict, (old, new, ratio)))
     for sign, verdict in ((1, WORSE), (-1, BETTER)):
         findings += [
-            told(cause, aligned.names, "latency", verdict, (old, new, by))
+            describe(cause, aligned.names, "latency", verdict, (old, new, by))
             for cause in change.causes(groupings, sign)
-            # What the whole network's change spared is not told to have changed the other way.
+            # A pair without the whole network's change did not change in the other direction.
             if not throughout or sign * float(np.median(ratio[cause.pairs])) > change.least
         ]
     return RoundTrips(findings, pairs, float(np.exp(shift)), float(np.median(what_noise.sigma[np.triu(measured, 1)])))
 
 
 def compared(aligned: Aligned, differ: Mask) -> tuple[Matrix, Matrix, Mask]:
-    """Round trips then and now, microseconds, and the pairs that have both, all shape (N, N), symmetric.
+    """Return old and new round trips, microseconds, and the pairs that have both, shape (N, N), symmetric.
 
     A pair's round trip is the geometric mean of its directions; a direction counts where both files have it.
     """
@@ -74,11 +77,13 @@ def compared(aligned: Aligned, differ: Mask) -> tuple[Matrix, Matrix, Mask]:
 
 
 def _shift(
-    ratio: Matrix, old: Matrix, measured: Mask, groupings: Sequence[Labels], limits: Limits, own: Noise
+    ratio: Matrix, old: Matrix, measured: Mask, groupings: Sequence[Labels], limits: ChangeThresholds, own: Noise
 ) -> tuple[float, bool]:
-    """The logarithm by which all round trips changed, and whether that is a finding: nearly all of them must have moved
-    its way, near ones and far ones, and their median by more than the noise of their own samples. What is not is a
-    drift, which most pairs must share."""
+    """Return the logarithm of the ratio of all round trips, and whether it is a change to report.
+
+    Nearly all round trips of every tier must have changed in its direction, and their median by more than the noise of
+    their own samples. A smaller shift is a drift, which most pairs must share.
+    """
     least, values = float(np.log1p(limits.share)), ratio[np.triu(measured, 1)]
     shift = float(np.median(values))
     large = float(np.median(old[np.triu(measured, 1)])) * abs(np.expm1(shift)) > limits.floor_us

@@ -1,4 +1,4 @@
-"""Pairs that are not measured any more, or again, and ways that lead over more or fewer routers than before."""
+"""Compare which pairs were measured, and the number of routers between them."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -7,11 +7,11 @@ import numpy as np
 
 from solvers.changes.aligned import Aligned, Labels, Mask, Side
 from solvers.changes.causes import Cause, explain
-from solvers.changes.finding import BETTER, CHANGED, WORSE, Finding, pairs_of, told
+from solvers.changes.network_change import BETTER, CHANGED, WORSE, NetworkChange, describe, pairs_of
 
 
-def missing(aligned: Aligned, groupings: Sequence[Labels]) -> list[Finding]:
-    """Pairs that one file has and the other lacks in both directions.
+def missing(aligned: Aligned, groupings: Sequence[Labels]) -> list[NetworkChange]:
+    """Return pairs that one file has and the other lacks in both directions.
 
     Adaptive probing leaves most pairs out on purpose: in such a file only those count whose measurement failed.
     """
@@ -21,32 +21,32 @@ def missing(aligned: Aligned, groupings: Sequence[Labels]) -> list[Finding]:
     for verdict, first, lacks, side in ((WORSE, had, ~have, aligned.new), (BETTER, have, ~had, aligned.old)):
         if side.network.details.get("plan") == "adaptive":
             lacks = lacks & _failed(side, aligned.names)
-        tell = partial(told, names=aligned.names, what="unmeasured", verdict=verdict)
+        tell = partial(describe, names=aligned.names, what="unmeasured", verdict=verdict)
         findings += _findings(first, lacks, groupings, tell)
     return findings
 
 
-def hops(aligned: Aligned, groupings: Sequence[Labels]) -> list[Finding]:
-    """Pairs whose way has another number of routers on it now.
+def hops(aligned: Aligned, groupings: Sequence[Labels]) -> list[NetworkChange]:
+    """Return pairs with another number of routers between them.
 
-    :raises InputError: when a file's hops are no matrix.
+    :raises InputError: when a file's hops are not a matrix.
     """
     was, now = (side.detail("hops") for side in (aligned.old, aligned.new))
     if was is None or now is None:
         return []
     measured = np.isfinite(was) & np.isfinite(now)
     changed = measured & (was != now)
-    # Of a pair the direction that changed speaks.
+    # A pair has the values of the direction that changed.
     old, new = (np.where(changed, item, np.where(changed.T, item.T, 0.0)) for item in (was, now))
     measured, changed = measured | measured.T, changed | changed.T
     np.fill_diagonal(measured, False)
-    tell = partial(told, names=aligned.names, what="hops", verdict=CHANGED, values=(old, new, new - old))
+    tell = partial(describe, names=aligned.names, what="hops", verdict=CHANGED, values=(old, new, new - old))
     return _findings(measured, changed, groupings, tell)
 
 
 def _findings(
-    measured: Mask, moved: Mask, groupings: Sequence[Labels], tell: Callable[[Cause], Finding]
-) -> list[Finding]:
+    measured: Mask, moved: Mask, groupings: Sequence[Labels], tell: Callable[[Cause], NetworkChange]
+) -> list[NetworkChange]:
     moved = measured & moved
     if not moved.any():
         return []

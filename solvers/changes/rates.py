@@ -1,4 +1,4 @@
-"""Bandwidths of pairs, and the capacity of what groups of hosts share."""
+"""Compare the bandwidths of pairs and the shared capacities of groups of hosts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,16 +7,17 @@ import numpy as np
 
 from plink.model.network import Matrix
 from solvers.changes.aligned import Aligned, Labels, Side
-from solvers.changes.finding import BETTER, WORSE, Change, Finding, Limits, told
+from solvers.changes.network_change import BETTER, WORSE, ChangeThresholds, NetworkChange, PairChanges, describe
 from solvers.changes.noise import noise
 
-_MOST_WANDER = 0.2  # of the logarithm, from one probe to the next; a few seconds of TCP tell no more
-_LEAST = 1e-3  # a rate of none is so much of what it was
+_MAX_DRIFT_LOG = 0.2  # natural logarithm of the ratio between two probes: the precision of a few seconds of TCP
+_MIN_RATE_SHARE = 1e-3  # a rate of 0 counts as this share of the other one
 
 
-def pair_rates(aligned: Aligned, groupings: Sequence[Labels], limits: Limits) -> tuple[list[Finding], int, int]:
-    """What pairs carry less or more than they did, how many pairs were compared, and how many were measured before and
-    are not now: a choice of those who measured, or the sign of a host that cannot be.
+def pair_rates(
+    aligned: Aligned, groupings: Sequence[Labels], limits: ChangeThresholds
+) -> tuple[list[NetworkChange], int, int]:
+    """Return changes of pairs' rates, how many pairs were compared, and how many were measured in the old file only.
 
     A pair's rate is that of its slower direction; a direction counts where both files have it.
     """
@@ -33,22 +34,26 @@ def pair_rates(aligned: Aligned, groupings: Sequence[Labels], limits: Limits) ->
     old, new = (np.minimum(rate, rate.T) for rate in (old, new))
     measured = (there | there.T) & (np.maximum(old, new) > 0)
     old, new = (np.where(measured, rate, 1.0) for rate in (old, new))
-    by = np.where(measured, np.log(np.maximum(old, _LEAST * new) / np.maximum(new, _LEAST * old)), 0.0)
-    change = Change(by, measured, measured, float(np.log1p(limits.share)), noise(by, measured, old, (), _MOST_WANDER))
+    by = np.where(
+        measured, np.log(np.maximum(old, _MIN_RATE_SHARE * new) / np.maximum(new, _MIN_RATE_SHARE * old)), 0.0
+    )
+    change = PairChanges(
+        by, measured, measured, float(np.log1p(limits.share)), noise(by, measured, old, (), _MAX_DRIFT_LOG)
+    )
     findings = [
-        told(cause, aligned.names, "rate", verdict, (old, new, by))
+        describe(cause, aligned.names, "rate", verdict, (old, new, by))
         for sign, verdict in ((1, WORSE), (-1, BETTER))
         for cause in change.causes(groupings, sign)
     ]
     return findings, int(np.triu(measured, 1).sum()), lost
 
 
-def capacities(aligned: Aligned, limits: Limits) -> tuple[list[Finding], int, int, int]:
-    """What groups share of less or more than before, of groups that are the same hosts in both files; how many figures
-    were compared, how many groups were measured before and are of other hosts now, and how many figures of other groups
-    were there before and are not now: nothing came through, or nobody measured.
+def capacities(aligned: Aligned, limits: ChangeThresholds) -> tuple[list[NetworkChange], int, int, int]:
+    """Return changes of shared capacities, of groups that have the same hosts in both files, with three counts.
 
-    Each file has the range of its runs: these must be apart.
+    The counts: capacities that were compared, groups of the old file that have other hosts in the new one, and
+    capacities of other groups that only the old file has. A change is reported where the ranges of both files' runs do
+    not overlap.
     """
     before, after = _groups(aligned.old), _groups(aligned.new)
     others = {name for members in after.keys() - before.keys() for name in members}
@@ -66,7 +71,7 @@ def capacities(aligned: Aligned, limits: Limits) -> tuple[list[Finding], int, in
             rose = new > old * (1 + limits.share) and new_low > old_high
             if fell or rose:
                 verdict = WORSE if fell else BETTER
-                findings.append(Finding("capacity", verdict, "uplink", members, (), old, new, 1, way))
+                findings.append(NetworkChange("capacity", verdict, "uplink", members, (), old, new, 1, way))
     return findings, count, len(regrouped), lost
 
 
@@ -80,7 +85,7 @@ def _groups(side: Side) -> dict[tuple[str, ...], Mapping[str, Any]]:
 
 
 def _figure(row: Mapping[str, Any], way: str) -> tuple[float, float, float] | None:
-    """A capacity and the range of its runs, Gbit/s; 0 is the worst of all, and no missing figure."""
+    """Return a capacity and the range of its runs, Gbit/s; 0 is a measured value, None a missing one."""
     value = row.get(f"{way}_gbps")
     if value is None:
         return None

@@ -12,7 +12,7 @@ from plink.errors import NoAnswer
 from solvers.gain import CONFIDENCE, PairedGain, paired_gain
 
 _DIGITS = 12  # of a correlation; beyond these is what adding up left
-FEWEST = 4  # orders for an interval: its width goes with 1 / sqrt(orders - 3)
+MIN_ORDERS = 4  # for a confidence interval, whose width is proportional to 1 / sqrt(orders - 3)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def rank_correlation(predicted: Sequence[float], measured: Sequence[float]) -> C
 
     # Some perfect rankings come out as 1 - 1e-16, and what is exactly a limit just below it.
     value = round(float(spearmanr(predicted, measured).statistic), _DIGITS)
-    if n < FEWEST:
+    if n < MIN_ORDERS:
         return Correlation(value, None, None, n)
     most = 1 - 12 / (n * (n * n - 1))
     inner = max(-most, min(most, value))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from plink.errors import UsageError
-from solvers.costs.closed_forms import Order, Pricing, closed_form
+from solvers.costs.closed_forms import CostFunction, Order, closed_form
 from solvers.costs.evaluator import MODELS
 from solvers.costs.fabric import Fabric
 from solvers.costs.master_patterns import servers_pattern, two_level_pattern
@@ -14,7 +14,7 @@ from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 from solvers.schedules.ring import check_pieces
 
 # NCCL's tuner takes the tree for small vectors and the ring for large ones, by tables of its own; where it changes over
-# depends on the machine. One order has to serve both: between these sizes their prices are blended.
+# depends on the machine. One order has to serve both: between these sizes their costs are blended.
 _TREE_UP_TO, _RING_FROM = 1e6, 16e6
 MIXED = {"nccl": ("nccl-tree", "nccl-ring")}
 NAMES = (*ALGORITHMS, *MIXED)
@@ -67,20 +67,22 @@ def _two_level(ranks: int, groups: Sequence[Sequence[int]]) -> Pattern | None:
     return all_to_all_pattern(ranks) if len(groups) == 1 else two_level_pattern(groups)
 
 
-def pricing_for(algo: str, ranks: int, options: Options, fabric: Fabric, size_bytes: float, model: str) -> Pricing:
-    """A function that prices orders for an algorithm, as :func:`solvers.costs.closed_forms.closed_form`.
+def cost_function_for(
+    algo: str, ranks: int, options: Options, fabric: Fabric, size_bytes: float, model: str
+) -> CostFunction:
+    """Return the cost function of an algorithm, as :func:`solvers.costs.closed_forms.closed_form`.
 
     :raises UsageError: for unknown names and what does not fit.
     """
-    prices = [
+    cost_functions = [
         (weight, closed_form(pattern_for(name, ranks, options), fabric, size_bytes, model))
         for weight, name in parts_of(algo, size_bytes)
     ]
-    if len(prices) == 1:
-        return prices[0][1]
+    if len(cost_functions) == 1:
+        return cost_functions[0][1]
 
     def blended(order: Order) -> float:
-        return sum(weight * price(order) for weight, price in prices)
+        return sum(weight * cost_of(order) for weight, cost_of in cost_functions)
 
     return blended
 

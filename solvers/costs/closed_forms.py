@@ -17,11 +17,11 @@ from solvers.costs.patterns import Pattern
 _MAX_UNIQUE_HOPS = 1 << 18  # hops: finding the pairs that come twice would take longer than they do
 
 Order = npt.NDArray[np.intp]
-Pricing = Callable[[Order], float]
+CostFunction = Callable[[Order], float]
 
 
-class PricingProblem(NamedTuple):
-    """What the price of an order depends on besides the order; the arguments of :func:`closed_form`."""
+class CostProblem(NamedTuple):
+    """What the cost of an order depends on besides the order; the arguments of :func:`closed_form`."""
 
     pattern: Pattern
     fabric: Fabric
@@ -29,7 +29,7 @@ class PricingProblem(NamedTuple):
     model: str
 
 
-def closed_form(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str) -> Pricing:
+def closed_form(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str) -> CostFunction:
     """Return a function of an order (the host at each rank, shape (N,)) to its cost in microseconds.
 
     It raises :class:`plink.errors.NoAnswer` for an order that uses a pair which was not measured.
@@ -39,18 +39,18 @@ def closed_form(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str)
     check(pattern.ranks, np.arange(pattern.ranks), size_bytes, model)
     if pattern.all_to_all_share:
         return _all_to_all(pattern, fabric, size_bytes, model)
-    price = {"latency": _latency, "alpha-beta": _alpha_beta, "contention": _contention}[model](
+    cost_of = {"latency": _latency, "alpha-beta": _alpha_beta, "contention": _contention}[model](
         pattern, fabric, size_bytes
     )
     option = " --bandwidth" if model == "alpha-beta" else ""
 
-    def priced(order: Order) -> float:
-        cost = price(order)
+    def checked_cost(order: Order) -> float:
+        cost = cost_of(order)
         if cost != cost:
             _raise_missing(pattern, fabric, order, option)
         return cost
 
-    return priced
+    return checked_cost
 
 
 def _raise_missing(pattern: Pattern, fabric: Fabric, order: Order, option: str) -> None:
@@ -80,13 +80,13 @@ class _Longest:
         return longest
 
 
-def _latency(pattern: Pattern, fabric: Fabric, size_bytes: float) -> Pricing:
+def _latency(pattern: Pattern, fabric: Fabric, size_bytes: float) -> CostFunction:
     """T 5.2.1, c the symmetrised round trips, r the order.
 
     ``rounds``: ``sum over rounds of max over hops (a, b) of c[r_a, r_b]``, which for halving-doubling is ``sum_i max_j
     c[r_j, r_(j xor 2^i)]`` and for BCube ``sum_i max_j max_k c[r_j, r_(j + k B^i)]``. ``pipeline``: ``sum over hops``,
     the ring's ``sum_i c[r_i, r_(i-1)]``. ``chain``: ``T(hop) = c + max of T over the hops it waits for``, the thesis's
-    ``T(i, j) = max over children of c[m, child] + T(child)``; the dearest chain of all trees is the price.
+    ``T(i, j) = max over children of c[m, child] + T(child)``; the dearest chain of all trees is the cost.
     """
     rtt, n = fabric.rtt_us.ravel(), len(fabric.names)
     if pattern.timing == "rounds":
@@ -113,7 +113,7 @@ def _latency(pattern: Pattern, fabric: Fabric, size_bytes: float) -> Pricing:
     return longest_path
 
 
-def _alpha_beta(pattern: Pattern, fabric: Fabric, size_bytes: float) -> Pricing:
+def _alpha_beta(pattern: Pattern, fabric: Fabric, size_bytes: float) -> CostFunction:
     """``sum over rounds of repeat * (max c / 2 + max over hosts of max(sending, receiving))``, where a host's sending
     is the sum over its transfers of the round of ``share * S / b[a, b]``: the schedule's formula, equal rounds once."""
     n, rounds = len(fabric.names), len(pattern.repeat)
@@ -124,17 +124,17 @@ def _alpha_beta(pattern: Pattern, fabric: Fabric, size_bytes: float) -> Pricing:
     np.fill_diagonal(us_per_byte, 0.0)  # ranks of one host
     slow, moved, offset = us_per_byte.ravel(), pattern.share * size_bytes, pattern.round * n
 
-    def price(order: Order) -> float:
+    def cost_of(order: Order) -> float:
         source, target = order[pattern.source], order[pattern.target]
         busy = slow.take(source * n + target) * moved
         sending = np.bincount(offset + source, busy, rounds * n).reshape(rounds, n).max(axis=1)
         receiving = np.bincount(offset + target, busy, rounds * n).reshape(rounds, n).max(axis=1)
         return float((longest(order) / 2 + np.maximum(sending, receiving)) @ repeat)
 
-    return price
+    return cost_of
 
 
-def _contention(pattern: Pattern, fabric: Fabric, size_bytes: float) -> Pricing:
+def _contention(pattern: Pattern, fabric: Fabric, size_bytes: float) -> CostFunction:
     """``sum over rounds of repeat * (max c / 2 + max(hosts, groups))``: the largest of what hosts send or get over
     their rates, and :func:`solvers.costs.evaluator.latest` of what crosses group boundaries over their capacities."""
     n, groups, rounds = len(fabric.names), len(fabric.group_out_gbps), len(pattern.repeat)
@@ -145,7 +145,7 @@ def _contention(pattern: Pattern, fabric: Fabric, size_bytes: float) -> Pricing:
         for rate in (fabric.host_out_gbps, fabric.host_in_gbps, fabric.group_out_gbps, fabric.group_in_gbps)
     ]
 
-    def price(order: Order) -> float:
+    def cost_of(order: Order) -> float:
         source, target = order[pattern.source], order[pattern.target]
         leaves, enters = fabric.group_of[source], fabric.group_of[target]
         away = np.where(source == target, 0.0, moved)
@@ -164,14 +164,14 @@ def _contention(pattern: Pattern, fabric: Fabric, size_bytes: float) -> Pricing:
         np.maximum(worst, latest(np.hstack([out, into])), out=worst)
         return float((took + worst) @ repeat)
 
-    return price
+    return cost_of
 
 
-def _all_to_all(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str) -> Pricing:
-    """All pairs of ranks: only how many ranks each host has plays a part, so that most orders have the same price."""
+def _all_to_all(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str) -> CostFunction:
+    """All pairs of ranks: only how many ranks each host has plays a part, so that most orders have the same cost."""
     cache: dict[bytes, float] = {}
 
-    def price(order: Order) -> float:
+    def cost_of(order: Order) -> float:
         number = np.bincount(order, minlength=len(fabric.names))
         key = number.tobytes()
         if key not in cache:
@@ -179,7 +179,7 @@ def _all_to_all(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str)
             cache[key] = _cost_of_all_to_all(pattern, fabric, size_bytes, model, number)
         return cache[key]
 
-    return price
+    return cost_of
 
 
 def _cost_of_all_to_all(

@@ -4,7 +4,7 @@ A round takes its longest latency plus the time of its busiest resource; rounds 
 
 ``latency``
     Round trips alone, as in the PLink thesis (5.2.1), which counts the reduce phase and leaves out the broadcast phase,
-    its mirror image: the rounds up to the last reduction count. The schedule's timing model (``pace``) says how they
+    its mirror image: the rounds up to the last reduction count. The schedule's ``timing`` says how they
     add up: ``rounds`` (each waits for the one before: the sum of every round's longest hop), ``chain`` (a transfer
     waits only for the data it carries: the longest path, trees) or ``pipeline`` (all hops are always busy: the sum of
     all hops, the ring).
@@ -35,7 +35,7 @@ TIMING_MODELS = ("rounds", "chain", "pipeline")
 
 
 @dataclass(frozen=True)
-class Price:
+class CostBreakdown:
     """Cost of a schedule: ``cost_us``, the sum over its R rounds.
 
     ``latency_us`` and ``transfer_us``, shape (R,), are its parts (under ``latency`` with a timing model other than
@@ -63,7 +63,9 @@ class Price:
         }
 
 
-def evaluate(schedule: Schedule, fabric: Fabric, order: npt.NDArray[np.intp], size_bytes: float, model: str) -> Price:
+def evaluate(
+    schedule: Schedule, fabric: Fabric, order: npt.NDArray[np.intp], size_bytes: float, model: str
+) -> CostBreakdown:
     """Return the cost of a schedule of N ranks.
 
     :param order: shape (N,), the host at each rank; transfers between ranks of one host cost nothing.
@@ -82,7 +84,7 @@ def evaluate(schedule: Schedule, fabric: Fabric, order: npt.NDArray[np.intp], si
     if model == "latency":
         slowest = _names(fabric, source, target, hop)
         cost = _latency(schedule, hop, longest, order)
-        return Price(model, cost, longest, np.zeros(number), ("latency",) * number, slowest)
+        return CostBreakdown(model, cost, longest, np.zeros(number), ("latency",) * number, slowest)
     moved = np.where(source == target, 0.0, schedule.count[used] * (size_bytes / schedule.chunks))
     rates = pair_rates(fabric)[source, target] * BYTES_PER_US
     alone = np.divide(moved, rates, out=np.zeros_like(moved), where=(moved > 0) & (rates > 0))
@@ -101,7 +103,7 @@ def evaluate(schedule: Schedule, fabric: Fabric, order: npt.NDArray[np.intp], si
     what = tuple(
         names[k] if share > 0 else "latency" for k, share in zip(busiest.tolist(), transfer.tolist(), strict=True)
     )
-    return Price(model, float((latency + transfer).sum()), latency, transfer, what, slowest)
+    return CostBreakdown(model, float((latency + transfer).sum()), latency, transfer, what, slowest)
 
 
 def _names(
@@ -138,9 +140,9 @@ def timing_of(schedule: Schedule) -> str:
 
     :raises UsageError: for an unknown one.
     """
-    timing = schedule.details.get("pace", "rounds")
+    timing = schedule.details.get("timing", "rounds")
     if timing not in TIMING_MODELS:
-        raise UsageError(f"pace {timing!r}: choose one of {', '.join(TIMING_MODELS)}")
+        raise UsageError(f"timing {timing!r}: choose one of {', '.join(TIMING_MODELS)}")
     return str(timing)
 
 

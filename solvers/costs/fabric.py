@@ -53,7 +53,7 @@ class Fabric:
         return float(f"{np.median(np.minimum(self.host_out_gbps, self.host_in_gbps)):.4g}")
 
     def require(self, values: Vector, source: npt.NDArray[np.intp], target: npt.NDArray[np.intp], option: str) -> None:
-        """Refuse a price in which an unmeasured pair plays a part.
+        """Refuse a cost in which an unmeasured pair plays a part.
 
         :raises NoAnswer: naming the first such pair and the command that would measure it.
         """

@@ -38,8 +38,8 @@ def half_duplex(flows: Sequence[Flow], hosts: int, min_partners: int = 2) -> lis
     both = {(flow.source, flow.target): flow.gbps for flow in flows if flow.both_ways}
     shares: dict[int, list[float]] = {}
     for (a, b), rate in both.items():
-        cached = {(a, b), (b, a)}
-        if a < b and cached <= both.keys() and cached <= alone.keys():
+        directions = {(a, b), (b, a)}
+        if a < b and directions <= both.keys() and directions <= alone.keys():
             share = (rate + both[b, a]) / (alone[a, b] + alone[b, a])
             for host in (a, b):
                 shares.setdefault(host, []).append(share)

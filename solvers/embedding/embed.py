@@ -15,14 +15,14 @@ from plink.model.network import Matrix, symmetrised
 from solvers.embedding.fitting import STEPS, Fits, Trial, distances_us
 from solvers.embedding.lanes import fit_all
 from solvers.embedding.pairs import Integers, folds, reachable
-from solvers.embedding.settings import Setting, Wishes
+from solvers.embedding.settings import EmbeddingConstraints, Setting
 from solvers.embedding.triangles import triangle_violations
 from solvers.prediction.observed import ObservedPairs
 
 Floats = npt.NDArray[np.float64]
 _STARTS = 4
-_STARTS_AGAIN = 2
-_DOUBT = 2.0  # standard errors
+_REFIT_STARTS = 2
+_DOUBT_SIGMAS = 2.0  # standard errors
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Embedding:
 
 def embed(
     measured_us: Matrix,
-    wishes: Wishes | None = None,
+    constraints: EmbeddingConstraints | None = None,
     seed: int = 0,
     device: str = "cpu",
     keep_going: Callable[[], bool] = lambda: True,
@@ -75,11 +75,11 @@ def embed(
     :param device: as PyTorch names it, ``cpu`` or ``cuda``.
     :param keep_going: asked at every step; after a no the fit is what it is by then.
     :param names: of the hosts, for errors.
-    :raises UsageError: when a wish is out of range, or the device cannot be used.
+    :raises UsageError: when a constraint is out of range, or the device cannot be used.
     :raises NoAnswer: when fewer than four hosts have measured pairs, or too few pairs say where they lie.
     """
     result = reachable(measured_us, names)
-    settings = (wishes or Wishes()).settings(result.pairs.n)
+    settings = (constraints or EmbeddingConstraints()).settings(result.pairs.n)
     setting, steps, error = _chosen(result.pairs, settings, seed, device, keep_going)
     fits, best = _placed(result.pairs, _starts(setting, _STARTS), seed, steps, device, keep_going)
     n = len(measured_us)
@@ -113,7 +113,7 @@ def refitted(
     :raises NoAnswer: as :func:`embed`.
     """
     result = reachable(measured_us)
-    fits, best = _placed(result.pairs, _starts(like.setting, _STARTS_AGAIN), seed, like.steps, device, keep_going)
+    fits, best = _placed(result.pairs, _starts(like.setting, _REFIT_STARTS), seed, like.steps, device, keep_going)
     return _distances(len(measured_us), result.hosts, fits, best, like.setting)
 
 
@@ -151,7 +151,7 @@ def _chosen(
     each = error[np.arange(len(settings)), :, check].reshape(len(settings), -1)
     best = int(mean.min(axis=1).argmin())
     behind = each - each[best]
-    doubt = _DOUBT * behind.std(axis=1) / np.sqrt(behind.shape[1])
+    doubt = _DOUBT_SIGMAS * behind.std(axis=1) / np.sqrt(behind.shape[1])
     alike = np.flatnonzero(behind.mean(axis=1) <= doubt)
     # Relative errors and more dimensions leave the few near pairs their place, which all pairs together say little of.
     chosen = max(alike.tolist(), key=lambda k: (settings[k].relative, settings[k].dimension, -mean[k, check[k]]))

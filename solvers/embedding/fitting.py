@@ -24,12 +24,12 @@ from solvers.prediction.observed import ObservedPairs
 
 Floats = npt.NDArray[np.float64]
 STEPS = 300
-_CHECK_EVERY = 20
+_CHECK_PERIOD = 20
 _FIRST_CHECK = 100  # before it the learning rate is too large for a held-out error to mean much
 _RATE, _LAST_RATE = 0.1, 0.002
 _BETAS, _TINY = (0.9, 0.999), 1e-8  # Adam's usual ones
-_AT_ONCE = 1 << 18  # distances in one step: more no longer fit in a cache
-_FEWEST_ROWS = 16
+_MAX_DISTANCES_PER_STEP = 1 << 18  # distances in one step: more no longer fit in a cache
+_MIN_ROWS = 16
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def fit(
     generator = torch.Generator().manual_seed(seed)
     place, height = problem.start(generator)
     moments = [_Adam(place), _Adam(height)]
-    rows = int(np.clip(_AT_ONCE // (len(settings) * pairs.n), min(_FEWEST_ROWS, pairs.n), pairs.n))
+    rows = int(np.clip(_MAX_DISTANCES_PER_STEP // (len(settings) * pairs.n), min(_MIN_ROWS, pairs.n), pairs.n))
     everyone = torch.arange(pairs.n)
     checks: list[int] = []
     errors: list[Floats] = []
@@ -100,7 +100,7 @@ def fit(
             moment.step(gradient.div_(rows), step, rate)
         height.clamp_(min=0.0).mul_(problem.with_heights)
         stopped = not keep_going()
-        if stopped or step == steps or (step >= _FIRST_CHECK and step % _CHECK_EVERY == 0):
+        if stopped or step == steps or (step >= _FIRST_CHECK and step % _CHECK_PERIOD == 0):
             checks.append(step)
             errors.append(problem.held_out_error(place, height))
         if stopped:

@@ -13,12 +13,12 @@ from plink.model.network import Matrix
 from solvers.prediction.observed import ObservedPairs, observed
 
 Integers = npt.NDArray[np.intp]
-FEWEST_HOSTS = 4
-_SHARE = 5  # one pair in so many is held out
-_MOST = 4000  # more would say the same
-_PAIRS_WANTED = 1200  # held out, over all folds: fewer say too little of which setting is better
-_MOST_FOLDS = 4
-_NAMED = 5
+MIN_HOSTS = 4
+_HELD_OUT_FRACTION = 5  # one pair in so many is held out
+_MAX_HELD_OUT_PAIRS = 4000  # in a fold: more do not change the error
+_TARGET_HELD_OUT_PAIRS = 1200  # over all folds: fewer do not separate the settings
+_MAX_FOLDS = 4
+_MAX_NAMED_HOSTS = 5
 
 
 @dataclass(frozen=True)
@@ -38,17 +38,17 @@ def reachable(measured: Matrix, names: Sequence[str] | None = None) -> Reachable
     finite = np.isfinite(measured) & ~np.eye(len(measured), dtype=bool)
     hosts = np.nonzero((finite | finite.T).any(axis=1))[0]
     n = len(hosts)
-    if n < FEWEST_HOSTS:
+    if n < MIN_HOSTS:
         raise NoAnswer(
-            f"an embedding takes {FEWEST_HOSTS} hosts with measured distances, here are {n} (of {len(measured)}): "
+            f"an embedding takes {MIN_HOSTS} hosts with measured distances, here are {n} (of {len(measured)}): "
             "probe more hosts"
         )
     pairs = observed(measured[np.ix_(hosts, hosts)])
     parts, label = connected_components(coo_array((np.ones(len(pairs)), (pairs.i, pairs.j)), shape=(n, n)))
     if parts > 1:
         apart = hosts[label == np.argmin(np.bincount(label))]
-        shown = ", ".join(names[k] if names else f"host {k}" for k in apart[:_NAMED])
-        more = f" and {len(apart) - _NAMED} more" if len(apart) > _NAMED else ""
+        shown = ", ".join(names[k] if names else f"host {k}" for k in apart[:_MAX_NAMED_HOSTS])
+        more = f" and {len(apart) - _MAX_NAMED_HOSTS} more" if len(apart) > _MAX_NAMED_HOSTS else ""
         raise NoAnswer(
             f"the measured pairs fall into {parts} parts with nothing measured between them; one is {shown}{more}: "
             "probe pairs between the parts"
@@ -65,13 +65,13 @@ def folds(pairs: ObservedPairs, rng: np.random.Generator) -> list[Integers]:
     :raises NoAnswer: when the measured pairs are such a tree: nothing could contradict an embedding.
     """
     spare = len(pairs) - pairs.n + 1
-    each = min(max(1, len(pairs) // _SHARE), _MOST, spare)
+    each = min(max(1, len(pairs) // _HELD_OUT_FRACTION), _MAX_HELD_OUT_PAIRS, spare)
     if each < 1:
         raise NoAnswer(
             f"{len(pairs)} measured pairs join {pairs.n} hosts without a loop, which says nothing about where they "
             "lie: probe more pairs"
         )
-    wanted = int(np.clip(_PAIRS_WANTED // each, 1, _MOST_FOLDS))
+    wanted = int(np.clip(_TARGET_HELD_OUT_PAIRS // each, 1, _MAX_FOLDS))
     result: list[Integers] = []  # the first of them there always is: the tree leaves ``spare`` pairs
     free = np.ones(len(pairs), dtype=bool)
     for _ in range(wanted):

@@ -28,15 +28,15 @@ from solvers.prediction.observed import ObservedPairs
 
 Floats = npt.NDArray[np.float64]
 _DELTA = 0.3
-_SAMPLED = 4000  # pairs that the scale is read off
-_LEAST = 1e-3  # of the median: nearer than this two hosts are in one place; keeps the root's slope finite
-_FLOOR = 1e-2  # of the median: what errors are relative to at least
+_SCALE_PAIRS = 4000  # pairs by which the scale is computed
+_MIN_DISTANCE = 1e-3  # of the median: hosts nearer than this are at one point; keeps the root's slope finite
+_MIN_ERROR_SCALE = 1e-2  # of the median: the smallest distance that errors are relative to
 _FIRST_HEIGHT = 0.05
 
 
 def log_error(fitted: Floats, measured: Floats, median: float) -> Floats:
     """``|log(fitted / measured)|``, any shape; what is below a hundredth of the ``median`` counts as that."""
-    least = _FLOOR * median
+    least = _MIN_ERROR_SCALE * median
     return np.asarray(np.abs(np.log(np.maximum(fitted, least) / np.maximum(measured, least))))
 
 
@@ -81,7 +81,9 @@ class Problem:
             left = np.ones(len(pairs), dtype=bool)
             left[folds[key]] = False
             i, j = pairs.i[left], pairs.j[left]
-            counts[i, j] = counts[j, i] = 1 / np.maximum(target[i, j], _FLOOR) / _DELTA if relative else 1 / _DELTA
+            counts[i, j] = counts[j, i] = (
+                1 / np.maximum(target[i, j], _MIN_ERROR_SCALE) / _DELTA if relative else 1 / _DELTA
+            )
         self._target = self._tensor(target)
         self._weights = self._tensor(weight)
         self._kind = self._tensor(np.array([kinds[key] for key in request]))
@@ -93,7 +95,7 @@ class Problem:
         self._used = self._tensor(used[:, None, :].astype(np.float32))
         self._held_out = self._some(pairs, np.stack(list(held_out)))
         shown = {key: np.setdiff1d(np.arange(len(pairs)), fold) for key, fold in folds.items()}
-        every = max(1, (len(pairs) - len(held_out[0])) // _SAMPLED)
+        every = max(1, (len(pairs) - len(held_out[0])) // _SCALE_PAIRS)
         sampled = {key: np.random.default_rng(0).permutation(seen)[::every] for key, seen in shown.items()}
         self._sampled = self._some(pairs, np.stack([sampled[fold.tobytes()] for fold in held_out]))
 
@@ -136,7 +138,7 @@ class Problem:
         squares; both (B, R, N)."""
         square = (place * place).sum(dim=2)
         apart = torch.baddbmm(square[:, None, :], place[:, rows], place.transpose(1, 2), alpha=-2)
-        apart = apart.add_(square[:, rows, None]).clamp_(min=0.0).add_(_LEAST**2)
+        apart = apart.add_(square[:, rows, None]).clamp_(min=0.0).add_(_MIN_DISTANCE**2)
         bent = self._bent(apart, self._alpha[:, None, None])
         slope = (bent / apart).mul_(self._alpha[:, None, None] / 2)
         off = (bent + height[:, None, :]).add_(height[:, rows, None]).sub_(self._target[rows])
@@ -160,7 +162,9 @@ class Problem:
     def scale(self, place: Tensor, height: Tensor) -> Floats:
         """By how much to multiply fitted distances, shape (B,): the median of measured by fitted, of pairs seen."""
         fitted = self._between(place, height, self._sampled)
-        return np.asarray(np.median(np.maximum(self._sampled.measured, _LEAST) / np.maximum(fitted, _LEAST), axis=1))
+        return np.asarray(
+            np.median(np.maximum(self._sampled.measured, _MIN_DISTANCE) / np.maximum(fitted, _MIN_DISTANCE), axis=1)
+        )
 
     def _some(self, pairs: ObservedPairs, places: Integers) -> "_Some":
         return _Some(self._tensor(pairs.i[places]), self._tensor(pairs.j[places]), pairs.rtt_us[places] / self._unit)
@@ -168,7 +172,7 @@ class Problem:
     def _between(self, place: Tensor, height: Tensor, some: "_Some") -> Floats:
         fit = torch.arange(len(place), device=self.device)[:, None]
         apart = place[fit, some.i] - place[fit, some.j]
-        fitted = self._bent((apart * apart).sum(dim=2) + _LEAST**2, self._alpha[:, None])
+        fitted = self._bent((apart * apart).sum(dim=2) + _MIN_DISTANCE**2, self._alpha[:, None])
         fitted = fitted + height.gather(1, some.i) + height.gather(1, some.j)
         return np.asarray(fitted.cpu().double().numpy())
 

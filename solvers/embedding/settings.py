@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from plink.errors import UsageError
 
 _DIMENSIONS = (2, 4, 8, 16, 32)
-_HOSTS_A_DIMENSION = 128
+_HOSTS_PER_DIMENSION = 128
 _ALPHAS = (1.0, 2.0)
-MOST_DIMENSIONS = 64
+MAX_DIMENSIONS = 64
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,14 @@ class Setting:
     relative: bool
 
     def __post_init__(self) -> None:
-        if not 1 <= self.dimension <= MOST_DIMENSIONS:
-            raise UsageError(f"dimension {self.dimension}: it takes 1 to {MOST_DIMENSIONS}")
+        if not 1 <= self.dimension <= MAX_DIMENSIONS:
+            raise UsageError(f"dimension {self.dimension}: it takes 1 to {MAX_DIMENSIONS}")
         if not (math.isfinite(self.alpha) and 1.0 <= self.alpha <= 2.0):
             raise UsageError(f"alpha {self.alpha:g}: it takes 1 to 2")
 
 
 @dataclass(frozen=True)
-class Wishes:
+class EmbeddingConstraints:
     """What the user has fixed; None is chosen by held-out error."""
 
     dimension: int | None = None
@@ -50,7 +50,7 @@ class Wishes:
 
         :raises UsageError: when a value is out of range.
         """
-        fewest = min(hosts / _HOSTS_A_DIMENSION, max(_DIMENSIONS))
+        fewest = min(hosts / _HOSTS_PER_DIMENSION, max(_DIMENSIONS))
         fitting = [dimension for dimension in _DIMENSIONS if fewest <= dimension < max(hosts / 2, 3)]
         return [
             Setting(*values)

@@ -25,9 +25,9 @@ from solvers.embedding.problem import log_error
 from solvers.prediction.observed import observed
 
 Floats = npt.NDArray[np.float64]
-_NEIGHBOURS = 3
-_CONFIDENT = 2.0  # standard errors
-_FEWEST = 10  # pairs
+_NEIGHBOURS_PER_END = 3
+_CONFIDENT_SIGMAS = 2.0  # standard errors
+_MIN_PAIRS = 10  # pairs
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Verdict:
     @property
     def word(self) -> Literal["helps", "hurts", "no difference"]:
         """What to tell the user: a difference of less than two standard errors is none."""
-        if abs(self.gain) <= _CONFIDENT * self.standard_error:
+        if abs(self.gain) <= _CONFIDENT_SIGMAS * self.standard_error:
             return "no difference"
         return "helps" if self.gain > 0 else "hurts"
 
@@ -71,7 +71,7 @@ def judge_halves(
     fits = [refitted(half, like, seed, device, keep_going) for half in halves]
     there = np.triu(np.isfinite(halves[0]) & np.isfinite(halves[1]), 1)
     i, j = np.nonzero(there & np.isfinite(fits[0]) & np.isfinite(fits[1]))
-    _enough(len(i))
+    _require_pairs(len(i))
     median = median_us(observed(halves[0]))
     fitted = sum(log_error(fits[k][i, j], halves[1 - k][i, j], median) ** 2 for k in (0, 1)) / 2
     apart = log_error(halves[0][i, j], halves[1][i, j], median) ** 2
@@ -93,7 +93,7 @@ def judge_held_out(
     result = reachable(measured_us, names)
     drawn = held_out_of(result.pairs, seed)
     i, j, rtt = result.pairs.i[drawn], result.pairs.j[drawn], result.pairs.rtt_us[drawn]
-    _enough(len(i))
+    _require_pairs(len(i))
     rest = symmetrised(measured_us[np.ix_(result.hosts, result.hosts)])
     rest[i, j] = rest[j, i] = np.nan
     fitted = refitted(rest, like, seed, device, keep_going)[i, j]
@@ -102,8 +102,8 @@ def judge_held_out(
     return _verdict(error, log_error(_by_neighbours(rest, i, j), rtt, median) ** 2, i, j, result.pairs.n, "held-out")
 
 
-def _enough(pairs: int) -> None:
-    if pairs < _FEWEST:
+def _require_pairs(pairs: int) -> None:
+    if pairs < _MIN_PAIRS:
         raise NoAnswer(f"{pairs} pairs are too few to judge fitted distances by: probe more hosts, or more samples")
 
 
@@ -111,16 +111,16 @@ def _by_neighbours(rtt_us: Matrix, i: npt.NDArray[np.intp], j: npt.NDArray[np.in
     """Of pairs that are NaN in ``rtt_us``, shape (N, N): the median of what the hosts nearest to one end measured to
     the other end, from both ends; the median of all where none of them measured it."""
     far = np.where(np.isfinite(rtt_us) & ~np.eye(len(rtt_us), dtype=bool), rtt_us, np.inf)
-    message = np.full((len(i), 2 * _NEIGHBOURS), np.nan)
+    by_neighbours = np.full((len(i), 2 * _NEIGHBOURS_PER_END), np.nan)
     for row, (a, b) in enumerate(zip(i, j, strict=True)):
-        for first, (end, other) in ((0, (a, b)), (_NEIGHBOURS, (b, a))):
+        for first, (end, other) in ((0, (a, b)), (_NEIGHBOURS_PER_END, (b, a))):
             usable = np.where(np.isfinite(far[:, other]), far[end], np.inf)
-            near = np.argsort(usable, kind="stable")[:_NEIGHBOURS]
+            near = np.argsort(usable, kind="stable")[:_NEIGHBOURS_PER_END]
             near = near[np.isfinite(usable[near])]
-            message[row, first : first + len(near)] = far[near, other]
-    cached = np.isfinite(message).any(axis=1)
+            by_neighbours[row, first : first + len(near)] = far[near, other]
+    has_neighbour = np.isfinite(by_neighbours).any(axis=1)
     result = np.full(len(i), np.median(far[np.isfinite(far)]))
-    result[cached] = np.nanmedian(message[cached], axis=1)
+    result[has_neighbour] = np.nanmedian(by_neighbours[has_neighbour], axis=1)
     return result
 
 

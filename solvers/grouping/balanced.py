@@ -18,11 +18,11 @@ from solvers.grouping.exchanges import refined
 from solvers.grouping.sizes import Sizes
 
 Labels = npt.NDArray[np.intp]
-_FULL = 1000.0  # k-means-constrained rounds distances to a thousandth: coordinates are stretched to this
-# Up to so many hosts: clusterings to choose from, starts of each.
+_COORDINATE_RANGE = 1000.0  # k-means-constrained rounds distances to a thousandth: coordinates are stretched to this
+# (up to so many hosts, clusterings to choose from, starts of each)
 _EFFORT = ((256, 10, 10), (1024, 6, 2))
-_LEAST_EFFORT = (5, 1)
-_FLOOR = 0.01  # of the median: as far as two hosts count at least
+_EFFORT_ABOVE = (5, 1)  # clusterings and starts for more hosts
+_MIN_DISTANCE_SHARE = 0.01  # of the median: the smallest distance between two hosts
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ def evidence_us(measured_us: Matrix, fitted_us: Matrix) -> Matrix:
     :param measured_us: shape (N, N), symmetric, NaN where unmeasured.
     :param fitted_us: the same, complete.
     """
-    cached = fitted_us[fitted_us > 0]
-    least = _FLOOR * (float(np.median(cached)) if len(cached) else 1.0)
+    positive = fitted_us[fitted_us > 0]
+    least = _MIN_DISTANCE_SHARE * (float(np.median(positive)) if len(positive) else 1.0)
     fitted = np.maximum(fitted_us, least)
     measured = np.where(np.isfinite(measured_us), np.maximum(measured_us, least), fitted)
     both = np.sqrt(fitted * measured)
@@ -84,7 +84,7 @@ def balanced_groups(
 
 def effort(hosts: int) -> tuple[int, int]:
     """How many clusterings are made of so many hosts, and from how many starts each."""
-    return next(((runs, starts) for most, runs, starts in _EFFORT if hosts <= most), _LEAST_EFFORT)
+    return next(((runs, starts) for most, runs, starts in _EFFORT if hosts <= most), _EFFORT_ABOVE)
 
 
 def clustering(coordinates: Matrix, distances_us: Matrix, sizes: Sizes, seed: int, starts: int) -> tuple[Labels, float]:
@@ -102,7 +102,7 @@ def k_means(coordinates: Matrix, sizes: Sizes, seed: int) -> Labels:
     from k_means_constrained import KMeansConstrained
 
     reach = float(np.abs(coordinates - coordinates.mean(axis=0)).max())
-    stretched = coordinates * (_FULL / reach if reach > 0 else 1.0)
+    stretched = coordinates * (_COORDINATE_RANGE / reach if reach > 0 else 1.0)
     model = KMeansConstrained(
         sizes.number, size_min=sizes.least, size_max=sizes.most, n_init=1, random_state=seed % (1 << 32)
     )

@@ -11,12 +11,12 @@ from plink.model.network import Matrix, Network
 from solvers.grouping.balanced import balanced_groups, by_appearance, evidence_us, random_groups
 from solvers.grouping.even import even_groups
 from solvers.grouping.sizes import Sizes, check_elasticity, sizes_for
-from solvers.hierarchy.tiers import Tier, completed_far, tiers
+from solvers.hierarchy.tiers import HierarchyTier, completed_far, tiers
 
 Labels = npt.NDArray[np.intp]
-_FEWEST = 4  # hosts that can be embedded
-_RANDOM = (100, 10)  # balanced random groupings to compare with: of few hosts, and of many, where each says more
-_MANY = 256
+_MIN_EMBEDDABLE_HOSTS = 4  # hosts that can be embedded
+_RANDOM = (100, 10)  # balanced random groupings to compare with: for few hosts, and for many, where each says more
+_MANY_HOSTS = 256
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Apart:
 
 @dataclass(frozen=True)
 class Clustering:
-    """``groups``: hosts by their number, in order of their first ones. ``found``: their round trips, ``random``: the
+    """``groups``: hosts by their number, in order of their first ones. ``rtt``: their round trips, ``random``: the
     mean of those of balanced random groups. ``agreement``: the mean adjusted mutual information of any two of ``runs``
     clusterings. ``hierarchy``, innermost first: the natural tiers, whose labels are of the hosts that are not left out;
     ``tiers``: the same as lists of hosts. ``left_out``: hosts of which nothing was measured. ``method``: in words."""
@@ -37,12 +37,12 @@ class Clustering:
     groups: list[list[int]]
     sizes: Sizes
     elasticity: float
-    found: Apart
+    rtt: Apart
     random: Apart
     agreement: float
     runs: int
     tiers: list[list[list[int]]]
-    hierarchy: list[Tier]
+    hierarchy: list[HierarchyTier]
     left_out: tuple[int, ...]
     method: str
 
@@ -67,22 +67,22 @@ def cluster(
     """
     check_elasticity(elasticity)
     rtt = network.rtt_us
-    hosts = heard(rtt)
+    hosts = measured_hosts(rtt)
     if not len(hosts):
         raise NoAnswer("nothing was measured between any two hosts; measure them: plink probe")
     sizes = sizes_for(len(hosts), number, elasticity)
     among = np.ix_(hosts, hosts)
     near = rtt[among]
     complete = completed_far(near)
-    if len(hosts) < _FEWEST:
-        label, agreement, runs, method = _few(complete, sizes.number), 1.0, 1, "hierarchy"
+    if len(hosts) < _MIN_EMBEDDABLE_HOSTS:
+        label, agreement, runs, method = _groups_of_few(complete, sizes.number), 1.0, 1, "hierarchy"
     else:
         from solvers.embedding.embed import embed
-        from solvers.embedding.settings import Wishes
+        from solvers.embedding.settings import EmbeddingConstraints
 
         # The other settings lose nearly every time (docs/results/embedding.md) and take three quarters of it.
-        wishes = Wishes(alpha=1.0, relative=True)
-        fitted = embed(rtt, wishes, seed, keep_going=keep_going, names=network.hosts.names)
+        constraints = EmbeddingConstraints(alpha=1.0, relative=True)
+        fitted = embed(rtt, constraints, seed, keep_going=keep_going, names=network.hosts.names)
         distances = evidence_us(near, fitted.fitted_us[among])
         complete = np.where(np.isnan(near), fitted.fitted_us[among], near)
         balanced = balanced_groups(fitted.coordinates[hosts], distances, sizes, seed, advance)
@@ -105,7 +105,7 @@ def cluster(
     )
 
 
-def heard(rtt_us: Matrix) -> Labels:
+def measured_hosts(rtt_us: Matrix) -> Labels:
     """The hosts of which something was measured, of shape (N, N) with NaN elsewhere; a host alone counts."""
     finite = np.isfinite(rtt_us) & ~np.eye(len(rtt_us), dtype=bool)
     return np.flatnonzero(finite.any(axis=1)) if len(rtt_us) > 1 else np.zeros(len(rtt_us), dtype=np.intp)
@@ -122,11 +122,11 @@ def apart(rtt_us: Matrix, label: Labels) -> Apart:
 def longest_within(rtt_us: Matrix, members: Sequence[int]) -> tuple[float, float]:
     """(mean, longest) measured round trip between ``members``, of shape (N, N); NaN without a measured pair."""
     inside = rtt_us[np.ix_(members, members)][~np.eye(len(members), dtype=bool)]
-    cached = inside[np.isfinite(inside)]
-    return (float(cached.mean()), float(cached.max())) if len(cached) else (float("nan"), float("nan"))
+    finite = inside[np.isfinite(inside)]
+    return (float(finite.mean()), float(finite.max())) if len(finite) else (float("nan"), float("nan"))
 
 
-def _few(rtt_us: Matrix, number: int) -> Labels:
+def _groups_of_few(rtt_us: Matrix, number: int) -> Labels:
     label = np.zeros(len(rtt_us), dtype=np.intp)
     for group, members in enumerate(even_groups(rtt_us, number)):
         label[members] = group
@@ -135,7 +135,7 @@ def _few(rtt_us: Matrix, number: int) -> Labels:
 
 def _random(rtt_us: Matrix, sizes: Sizes, seed: int) -> Apart:
     rng = np.random.default_rng((seed, 2))
-    drawn = [apart(rtt_us, random_groups(sizes, rng)) for _ in range(_RANDOM[len(rtt_us) >= _MANY])]
+    drawn = [apart(rtt_us, random_groups(sizes, rng)) for _ in range(_RANDOM[len(rtt_us) >= _MANY_HOSTS])]
     return Apart(float(np.mean([item.within_us for item in drawn])), float(np.mean([item.across_us for item in drawn])))
 
 

@@ -1,7 +1,7 @@
 """Average linkage: the two clusters that are nearest on average become one, until there is one.
 
 By chains of nearest neighbours (Murtagh 1983): each cluster leads to its nearest one until two lead to each other, and
-these can be merged at once, whatever else is near. With NumPy, for it is on the way of every command that prices
+these can be merged at once, whatever else is near. With NumPy, for it is on the way of every command that computes
 orders, and loading SciPy's takes longer than all trees of a thousand hosts.
 """
 

@@ -18,19 +18,19 @@ import numpy.typing as npt
 from plink.model.network import Matrix
 from solvers.hierarchy.linkage import Labels, Tree, average_linkage
 
-LEAST_RATIO = 1.3  # of a merge to the one before it: below that a tier is noise
-CONFIDENT = 0.5
-_SURE = 0.9  # where most hosts are alone: two of many that came out near each other are a tier by chance
-_NEARLY = 0.5
-_OUT_OF_PROPORTION = 3.0
-_MOST_TIERS = 4
+MIN_RATIO = 1.3  # height of a merge over that of the one before: a smaller step is noise
+MIN_CONFIDENCE = 0.5
+_MIN_CONFIDENCE_MOSTLY_ALONE = 0.9  # where most hosts are alone in their group: single near pairs occur by chance
+_NEAR_RATIO_EXPONENT = 0.5  # a ratio above the square root of the largest one nearly stands out as much
+_MAX_OVER_USUAL = 3.0  # times the usual round trip: longer ones are cut
+_MAX_TIERS = 4
 _RESAMPLES = 20
-_SHARE = 0.8
-_MOST_RESAMPLED = 512  # hosts: linkage takes their square
+_RESAMPLED_SHARE = 0.8  # of the hosts
+_MAX_RESAMPLED_HOSTS = 512  # linkage takes memory in the square of their number
 
 
 @dataclass(frozen=True)
-class Tier:
+class HierarchyTier:
     """``label``, shape (N,): the group of every host, numbered by first appearance. ``within_us``: the median round
     trip between hosts that are in one group of this tier and not of a tier inside it; ``next_us``: the same of the next
     tier, or of all else where this is the outermost. NaN where there is no such pair. ``ratio``: how far the step in
@@ -55,7 +55,7 @@ class _Cut:
     label: Labels
 
 
-def nearest_tier(cost: Matrix, least_ratio: float = LEAST_RATIO, halves: Sequence[Matrix] = ()) -> Labels:
+def nearest_tier(cost: Matrix, min_ratio: float = MIN_RATIO, halves: Sequence[Matrix] = ()) -> Labels:
     """The group of every host, shape (N,), numbered by first appearance; all one group when no tier stands out.
 
     :param cost: shape (N, N), symmetric, complete.
@@ -63,16 +63,16 @@ def nearest_tier(cost: Matrix, least_ratio: float = LEAST_RATIO, halves: Sequenc
         innermost tier that stands out nearly as much as the one that does most (by half of the logarithm of its ratio);
         without them, as small groups stand out by chance, the one that stands out most.
     """
-    cuts = _cuts(cost, least_ratio)
+    cuts = _cuts(cost, min_ratio)
     if halves:
         cuts = [cut for cut in cuts if _found_again(cut, halves) >= _wanted(cut)]
     if not cuts:
         return np.zeros(len(cost), dtype=np.intp)
     most = max(cut.ratio for cut in cuts)
-    return next(cut for cut in cuts if cut.ratio >= (most**_NEARLY if halves else most)).label
+    return next(cut for cut in cuts if cut.ratio >= (most**_NEAR_RATIO_EXPONENT if halves else most)).label
 
 
-def tiers(cost: Matrix, halves: Sequence[Matrix] = (), seed: int = 0) -> list[Tier]:
+def tiers(cost: Matrix, halves: Sequence[Matrix] = (), seed: int = 0) -> list[HierarchyTier]:
     """All tiers that stand out and are confirmed, from the innermost out; none where there is nothing but noise.
 
     :param cost: shape (N, N), symmetric, complete.
@@ -81,13 +81,13 @@ def tiers(cost: Matrix, halves: Sequence[Matrix] = (), seed: int = 0) -> list[Ti
     """
     trials = list(halves) or [cost]
     result = []
-    for cut in sorted(_cuts(cost, LEAST_RATIO), key=lambda cut: -cut.ratio)[:_MOST_TIERS]:
+    for cut in sorted(_cuts(cost, MIN_RATIO), key=lambda cut: -cut.ratio)[:_MAX_TIERS]:
         whole = _confidence(cut, trials, whole=True) if halves else 1.0
         confidence = min(whole, _confidence(cut, trials, whole=False, seed=seed))
         if confidence >= _wanted(cut):
             result.append((cut, confidence))
     result.sort(key=lambda pair: pair[0].height)
-    return [Tier(cut.label, *_latencies(cost, [c for c, _ in result], k), cut.ratio, confidence)
+    return [HierarchyTier(cut.label, *_latencies(cost, [c for c, _ in result], k), cut.ratio, confidence)
             for k, (cut, confidence) in enumerate(result)]  # fmt: skip
 
 
@@ -97,14 +97,14 @@ def groupings(cost: Matrix, most: int = 3) -> list[Labels]:
 
     :param cost: shape (N, N), symmetric, complete.
     """
-    cuts = [cut for cut in _cuts(cost, LEAST_RATIO) if 2 * int((np.bincount(cut.label) == 1).sum()) <= len(cost)]
+    cuts = [cut for cut in _cuts(cost, MIN_RATIO) if 2 * int((np.bincount(cut.label) == 1).sum()) <= len(cost)]
     return [cut.label for cut in sorted(sorted(cuts, key=lambda cut: -cut.ratio)[:most], key=lambda cut: cut.height)]
 
 
 def completed_far(cost: Matrix) -> Matrix:
     """Unmeasured pairs (NaN) as far as the farthest measured one; shape (N, N)."""
-    cached = cost[~np.eye(len(cost), dtype=bool) & np.isfinite(cost)]
-    return np.asarray(np.where(np.isfinite(cost), cost, cached.max() if len(cached) else 1.0))
+    measured = cost[~np.eye(len(cost), dtype=bool) & np.isfinite(cost)]
+    return np.asarray(np.where(np.isfinite(cost), cost, measured.max() if len(measured) else 1.0))
 
 
 def _tree(cost: Matrix) -> Tree:
@@ -112,10 +112,10 @@ def _tree(cost: Matrix) -> Tree:
     goes by the host that is farthest from the others."""
     n = len(cost)
     usual = float(np.median(cost[~np.eye(n, dtype=bool)].reshape(n, n - 1), axis=1).max())
-    return average_linkage(np.minimum(cost, _OUT_OF_PROPORTION * usual))
+    return average_linkage(np.minimum(cost, _MAX_OVER_USUAL * usual))
 
 
-def _cuts(cost: Matrix, least_ratio: float) -> list[_Cut]:
+def _cuts(cost: Matrix, min_ratio: float) -> list[_Cut]:
     """Where the tree steps up by the least ratio or more."""
     if len(cost) < 3:
         return []
@@ -123,7 +123,7 @@ def _cuts(cost: Matrix, least_ratio: float) -> list[_Cut]:
     heights = np.maximum(tree.heights, 1e-9)
     ratios = heights[1:] / heights[:-1]
     result = []
-    for k in np.flatnonzero(ratios >= least_ratio):
+    for k in np.flatnonzero(ratios >= min_ratio):
         height = float((heights[k] + heights[k + 1]) / 2)
         result.append(_Cut(height, float(ratios[k]), tree.cut(height)))
     return result
@@ -138,7 +138,7 @@ def _confidence(cut: _Cut, trials: list[Matrix], whole: bool, seed: int = 0) -> 
 
     n = len(cut.label)
     rng = np.random.default_rng(seed)
-    some = min(max(3, int(np.ceil(_SHARE * n))), _MOST_RESAMPLED, n)
+    some = min(max(3, int(np.ceil(_RESAMPLED_SHARE * n))), _MAX_RESAMPLED_HOSTS, n)
     again = []
     for k in range(len(trials) if whole else _RESAMPLES):
         hosts = np.arange(n) if whole else np.sort(rng.permutation(n)[:some])
@@ -170,7 +170,7 @@ def adjusted_rand(a: Labels, b: Labels) -> float:
 def _wanted(cut: _Cut) -> float:
     """The confidence from which on a cut is a tier."""
     sizes = np.bincount(cut.label)
-    return CONFIDENT if 2 * int((sizes == 1).sum()) <= len(cut.label) else _SURE
+    return MIN_CONFIDENCE if 2 * int((sizes == 1).sum()) <= len(cut.label) else _MIN_CONFIDENCE_MOSTLY_ALONE
 
 
 def _latencies(cost: Matrix, cuts: list[_Cut], k: int) -> tuple[float, float]:

@@ -3,10 +3,10 @@
 import numpy as np
 import numpy.typing as npt
 
-_STEP = 0.01
-_DEPTH = 0.5
-_LEAST_SHARE = 0.001
-_LEAST_PAIRS = 5
+_GRID_STEP = 0.01  # of the natural logarithm of a height
+_MAX_VALLEY_SHARE = 0.5  # density of a valley over that of the lower peak beside it
+_MIN_SHARE = 0.001  # of the pairs, on either side of a valley
+_MIN_PAIRS = 5  # on either side of a valley
 
 
 def innermost_tier_us(height_us: npt.NDArray[np.float64], bandwidth: float = 0.04) -> float:
@@ -23,14 +23,14 @@ def innermost_tier_us(height_us: npt.NDArray[np.float64], bandwidth: float = 0.0
     if len(height_us) < 2 or height_us.max() <= 0:
         return 0.0
     x = np.sort(np.log(np.maximum(height_us, height_us.max() * 1e-6)))
-    grid = np.arange(x[0] - 0.3, x[-1] + 0.3, _STEP)
-    histogram, _ = np.histogram(x, bins=np.append(grid, grid[-1] + _STEP) - _STEP / 2)
-    reach = np.arange(-int(4 * bandwidth / _STEP), int(4 * bandwidth / _STEP) + 1) * _STEP
+    grid = np.arange(x[0] - 0.3, x[-1] + 0.3, _GRID_STEP)
+    histogram, _ = np.histogram(x, bins=np.append(grid, grid[-1] + _GRID_STEP) - _GRID_STEP / 2)
+    reach = np.arange(-int(4 * bandwidth / _GRID_STEP), int(4 * bandwidth / _GRID_STEP) + 1) * _GRID_STEP
     density = np.convolve(histogram, np.exp(-0.5 * (reach / bandwidth) ** 2))[len(reach) // 2 :][: len(grid)]
-    least = max(_LEAST_SHARE * len(x), _LEAST_PAIRS)
+    least = max(_MIN_SHARE * len(x), _MIN_PAIRS)
     peak, low, at = density[0], density[0], 0
     for k, value in enumerate(density.tolist()):
-        deep = low < _DEPTH * min(peak, value)
+        deep = low < _MAX_VALLEY_SHARE * min(peak, value)
         if deep and least <= np.searchsorted(x, grid[at]) <= len(x) - least:
             return float(np.exp(grid[at]))
         if value > peak or deep:  # a new peak; a valley with too little below it is forgotten

@@ -11,7 +11,7 @@ import numpy as np
 
 from plink.model.network import Matrix
 from solvers.costs.by_name import MIXED, pattern_for
-from solvers.costs.closed_forms import PricingProblem
+from solvers.costs.closed_forms import CostProblem
 from solvers.ordering.circuit import CircuitLimits, solve_circuit
 from solvers.ordering.neighbourhoods import improve
 from solvers.ordering.problem import Order, OrderingProblem, OrderingResult
@@ -57,8 +57,8 @@ def solve_exactly(problem: OrderingProblem, result: OrderingResult, seed: int, b
     timeout_ms = None if timeout_s is None else max(1, int(timeout_s * 1000))
     limits = SmtLimits(_QUERY_STEPS, timeout_ms, budget.keep_going)
     classes = [item.units for item in feasible.exchange_classes(result.order)]
-    pricing = PricingProblem(pattern, problem.fabric, problem.size_bytes, problem.model)
-    improved = improve(pricing, result.order, classes, limits, seed, _MAX_QUERIES)
+    cost_problem = CostProblem(pattern, problem.fabric, problem.size_bytes, problem.model)
+    improved = improve(cost_problem, result.order, classes, limits, seed, _MAX_QUERIES)
     metrics = {**result.metrics, "questions": float(improved.queries)}
     result = replace(result, order=improved.order, cost=improved.cost, metrics=metrics)
     # Exchanges reach every order only where all hosts and all groups are equally large.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solvers.costs.closed_forms import Order, PricingProblem, closed_form
+from solvers.costs.closed_forms import CostProblem, Order, closed_form
 from solvers.costs.evaluator import pair_rates
 from solvers.costs.fabric import BYTES_PER_US
 from solvers.costs.patterns import Pattern
@@ -36,7 +36,7 @@ class ImprovedOrder:
 
 
 def improve(
-    problem: PricingProblem,
+    problem: CostProblem,
     order: Order,
     classes: Sequence[Sequence[Sequence[int]]],
     limits: SmtLimits,
@@ -104,7 +104,7 @@ class _Windows:
     """Windows to solve: first every class of few units, then random windows, two of three of them around slow hops."""
 
     def __init__(
-        self, problem: PricingProblem, classes: Sequence[Sequence[Sequence[int]]], rng: np.random.Generator
+        self, problem: CostProblem, classes: Sequence[Sequence[Sequence[int]]], rng: np.random.Generator
     ) -> None:
         pattern, fabric, size_bytes, model = problem
         self._rng, self._rtt = rng, fabric.rtt_us

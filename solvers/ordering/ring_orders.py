@@ -6,7 +6,7 @@ import numpy as np
 
 from plink.errors import UsageError
 from plink.model.network import Matrix
-from solvers.costs.closed_forms import Pricing
+from solvers.costs.closed_forms import CostFunction
 from solvers.ordering.constraints import FeasibleOrders
 from solvers.ordering.problem import Order, OrderingProblem, OrderingResult, expand_slots
 from solvers.ordering.progress import SearchBudget, SearchProgress
@@ -25,7 +25,7 @@ def is_rotation_enough(feasible: FeasibleOrders) -> bool:
 
 
 def search_ring_order(
-    problem: OrderingProblem, start: OrderingResult, cost_of: Pricing, seed: int, budget: SearchBudget
+    problem: OrderingProblem, start: OrderingResult, cost_of: CostFunction, seed: int, budget: SearchBudget
 ) -> OrderingResult:
     """Search for the cheapest ring of hosts; consecutive ranks of one host cost nothing, so it is one of ranks too."""
     hosts = problem.hosts

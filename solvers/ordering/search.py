@@ -11,8 +11,8 @@ import numpy as np
 
 from plink.errors import UsageError
 from plink.model.network import Matrix
-from solvers.costs.by_name import MIXED, pattern_for, pricing_for
-from solvers.costs.closed_forms import Pricing
+from solvers.costs.by_name import MIXED, cost_function_for, pattern_for
+from solvers.costs.closed_forms import CostFunction
 from solvers.costs.patterns import Pattern
 from solvers.latency import require_complete
 from solvers.ordering.annealing import Annealer
@@ -69,7 +69,7 @@ def search(problem: OrderingProblem, seed: int, budget: SearchBudget) -> Orderin
     return _anneal(problem, pattern, start, cost_of, seed, budget)
 
 
-def _search_exhaustively(problem: OrderingProblem, start: OrderingResult, cost_of: Pricing) -> OrderingResult:
+def _search_exhaustively(problem: OrderingProblem, start: OrderingResult, cost_of: CostFunction) -> OrderingResult:
     """Evaluate every feasible order of the hosts; a tie goes to the order that is nearest to the baseline.
 
     Groups of different sizes keep the baseline's sequence of sizes, so that then the minimum is no lower bound.
@@ -85,7 +85,7 @@ def _search_exhaustively(problem: OrderingProblem, start: OrderingResult, cost_o
     return replace(result, lower_bound=min(costs), bound_by="all orders") if has_bound else result
 
 
-def median_of_random(problem: OrderingProblem, cost_of: Pricing, seed: int) -> float:
+def median_of_random(problem: OrderingProblem, cost_of: CostFunction, seed: int) -> float:
     """Return the median cost of 201 random orders, in which the ranks of a host are consecutive."""
     slots = np.bincount(problem.baseline, minlength=len(problem.fabric.names))
     rng, hosts = np.random.default_rng(seed), problem.hosts
@@ -105,15 +105,17 @@ def _resolve_objective(problem: OrderingProblem) -> str:
     return "sum" if objective == "auto" and problem.is_latency_ring else "time"
 
 
-def _cost_function(problem: OrderingProblem, objective: str) -> Pricing:
+def _cost_function(problem: OrderingProblem, objective: str) -> CostFunction:
     fabric = problem.fabric
     if objective == "bottleneck":
         return lambda order: longest_hop(fabric.rtt_us, order)
-    return pricing_for(problem.algo, len(problem.baseline), problem.options, fabric, problem.size_bytes, problem.model)
+    return cost_function_for(
+        problem.algo, len(problem.baseline), problem.options, fabric, problem.size_bytes, problem.model
+    )
 
 
 def _search_mixed(
-    problem: OrderingProblem, start: OrderingResult, cost_of: Pricing, seed: int, budget: SearchBudget
+    problem: OrderingProblem, start: OrderingResult, cost_of: CostFunction, seed: int, budget: SearchBudget
 ) -> OrderingResult:
     """Search for the order of an algorithm that uses a tree for small and a ring for large messages.
 
@@ -138,7 +140,12 @@ def _search_mixed(
 
 
 def _anneal(
-    problem: OrderingProblem, pattern: Pattern, start: OrderingResult, cost_of: Pricing, seed: int, budget: SearchBudget
+    problem: OrderingProblem,
+    pattern: Pattern,
+    start: OrderingResult,
+    cost_of: CostFunction,
+    seed: int,
+    budget: SearchBudget,
 ) -> OrderingResult:
     """Search by simulated annealing from several start orders."""
     bound = _lower_bound(problem, pattern)
@@ -156,7 +163,9 @@ def _anneal(
     return replace(start, order=order, cost=cost, lower_bound=bound, bound_by=bound_by, moves=annealed.moves)
 
 
-def _start_orders(problem: OrderingProblem, cost_of: Pricing, seed: int, keep_going: ProgressCallback) -> list[Order]:
+def _start_orders(
+    problem: OrderingProblem, cost_of: CostFunction, seed: int, keep_going: ProgressCallback
+) -> list[Order]:
     """Return different feasible start orders; first the feasible order that is nearest to the baseline."""
     feasible, hosts = problem.feasible, problem.hosts
     preferences = [list(dict.fromkeys(order.tolist())) for order in initial_orders(problem.fabric, problem.baseline)]

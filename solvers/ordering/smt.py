@@ -2,7 +2,7 @@
 
 The thesis takes one integer a rank and an array of costs, and asks for ``cost < C0``. Here the Boolean ``x[u][v]`` says
 that unit u gets the contents of unit v, and costs are bounded from below by what pairs of these imply: ``x[u][v] and
-x[w][t]`` means that this hop takes at least so much. That is enough, for every price grows with each of its hops. On a
+x[w][t]`` means that this hop takes at least so much. That is enough, for every cost grows with each of its hops. On a
 ring of 8 (three tiers with noise, rank 0 fixed) the proof took 4.4 s with the array and 0.05 s like this. Sums as
 pseudo-Boolean constraints (QF_FD) were as fast for halving-doubling and 20 times slower on a ring of 10; difference
 logic (QF_IDL) gained nothing worth its own path for trees; duals (:mod:`solvers.ordering.smt_windows`) prove a ring of
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from solvers.costs.closed_forms import Order, PricingProblem, closed_form
+from solvers.costs.closed_forms import CostProblem, Order, closed_form
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import Pattern
 from solvers.ordering.interruptible import interruptible
@@ -56,7 +56,7 @@ class SmtAnswer:
 
 
 def find_cheaper(
-    problem: PricingProblem, order: Order, units: Sequence[Sequence[int]], below: float, limits: SmtLimits
+    problem: CostProblem, order: Order, units: Sequence[Sequence[int]], below: float, limits: SmtLimits
 ) -> SmtAnswer:
     """Find an order that costs less than ``below`` microseconds by exchanging the contents of units of an order.
 

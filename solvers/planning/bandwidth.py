@@ -58,9 +58,9 @@ def _rates(fabric: Fabric, hosts: npt.NDArray[np.intp], peers: npt.NDArray[np.in
 
 def _means(rows: Matrix) -> Vector:
     """The mean of each row's numbers, NaN where it has none."""
-    cached = np.isfinite(rows)
-    number = cached.sum(axis=1)
-    total = np.where(cached, rows, 0.0).sum(axis=1)
+    finite = np.isfinite(rows)
+    number = finite.sum(axis=1)
+    total = np.where(finite, rows, 0.0).sum(axis=1)
     means: Vector = np.divide(total, number, out=np.full(len(rows), np.nan), where=number > 0)
     return means
 

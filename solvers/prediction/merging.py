@@ -12,7 +12,7 @@ from scipy.sparse import coo_array
 
 from solvers.prediction.observed import Floats, Integers, ObservedPairs
 
-_BAND = 1.05
+_MERGE_BAND = 1.05
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def merge_tree(pairs: ObservedPairs) -> ClusterTree:
         nearest = np.full(len(first), np.inf)
         np.minimum.at(nearest, a, distance)
         np.minimum.at(nearest, b, distance)
-        mutual = (distance == nearest[a]) & (distance == nearest[b]) & (distance <= distance.min() * _BAND)
+        mutual = (distance == nearest[a]) & (distance == nearest[b]) & (distance <= distance.min() * _MERGE_BAND)
         left, right = _disjoint(a[mutual], b[mutual], len(first))
         height = np.maximum(nearest[left], np.maximum(floor[left], floor[right]))
         after[last[left]] = first[right]

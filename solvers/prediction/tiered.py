@@ -17,8 +17,8 @@ from solvers.prediction.observed import Floats, Integers, ObservedPairs, observe
 from solvers.prediction.offsets import host_offsets_us
 
 _PASSES = 3
-_DOUBT = 0.3
-_LEAST_LEFT = 0.2
+_EXPLORATION_BONUS = 0.3  # share by which groups without measured pairs may be nearer than expected
+_MIN_REMAINING_SHARE = 0.2  # of a round trip, after the offsets are subtracted
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class TieredPrediction:
     def lower_bound_us(self, hosts: Integers) -> Matrix:
         """The same where what is not known may be better: groups with c measured pairs between them are taken to be
         0.3 / (1 + c) nearer than expected, a bonus for trying as bandit methods give it."""
-        return self._rows(hosts, doubt=_DOUBT)
+        return self._rows(hosts, doubt=_EXPLORATION_BONUS)
 
     def _rows(self, hosts: Integers, doubt: float) -> Matrix:
         mine, row = np.unique(self.groups[hosts], return_inverse=True)
@@ -87,7 +87,9 @@ def predict_tiered(measured: Matrix) -> TieredPrediction:
         if not offset_update.any():
             break
         offset = offset_update
-        bare = pairs.with_rtt(np.maximum(pairs.rtt_us - offset[pairs.i] - offset[pairs.j], _LEAST_LEFT * pairs.rtt_us))
+        bare = pairs.with_rtt(
+            np.maximum(pairs.rtt_us - offset[pairs.i] - offset[pairs.j], _MIN_REMAINING_SHARE * pairs.rtt_us)
+        )
         tree = merge_tree(bare)
     return _blocks(bare, tree, offset)
 

@@ -21,7 +21,7 @@ Levels = npt.NDArray[np.int16]
 Floats = npt.NDArray[np.float64]
 
 UNKNOWN = -1
-MOST_HOSTS = 8192
+MAX_HOSTS = 8192
 # Round trips of three tiers as they are usual between rented machines; each level above doubles the one below.
 _ASSUMED_US = (25.0, 60.0, 120.0)
 _UNNAMED, _ENDED = -1, -2
@@ -112,8 +112,8 @@ def assumed_network(topology: Topology, hosts: Hosts | None = None) -> Network:
     """
     hosts_or_all = hosts if hosts is not None else hosts_of(topology)
     n = len(hosts_or_all)
-    if n > MOST_HOSTS:
-        raise InputError(topology.location, f"{n} hosts are more than the {MOST_HOSTS} that plink orders at once")
+    if n > MAX_HOSTS:
+        raise InputError(topology.location, f"{n} hosts are more than the {MAX_HOSTS} that plink orders at once")
     levels = levels_apart(paths_for(topology, hosts_or_all) if hosts is not None else list(topology.paths.values()))
     if n > 1 and not np.any(levels[~np.eye(n, dtype=bool)] != UNKNOWN):
         raise NoAnswer(f"{topology.location} says of no two hosts how far apart they are; measure them: plink probe")

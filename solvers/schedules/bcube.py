@@ -7,7 +7,7 @@ import numpy as np
 from plink.errors import UsageError
 from plink.model.schedule import Indices, Schedule, forward_and_reverse, make_schedule
 
-_MOST_LEVELS = 64
+_MAX_LEVELS = 64
 
 
 def bcube(ranks: int, base: int) -> Schedule:
@@ -72,7 +72,7 @@ def base_of(algo: str, ranks: int, levels: int) -> int:
     """
     if levels < 1:
         raise UsageError(f"{algo} needs one level or more, not {levels}")
-    if levels > _MOST_LEVELS:  # before its powers are worked out
+    if levels > _MAX_LEVELS:  # before its powers are worked out
         raise UsageError(f"{algo} with {levels} levels needs 2^{levels} ranks or more, not {ranks}")
     base = 2
     while (base + 1) ** levels <= ranks:

@@ -25,7 +25,7 @@ def ring_reduce_scatter(ranks: int, step: int = 1, start: int = 0, pieces: int =
     :raises UsageError: for fewer than two ranks, or no pieces.
     """
     rows, owners = _rows(ranks, step, start, pieces, 0), _owners(ranks, step, start, pieces)
-    return make_schedule(_name(pieces), ranks, ranks * pieces, rows, "reduce-scatter", owners, pace="pipeline")
+    return make_schedule(_name(pieces), ranks, ranks * pieces, rows, "reduce-scatter", owners, timing="pipeline")
 
 
 def ring_all_gather(ranks: int, step: int = 1, start: int = 0, pieces: int = 1) -> Schedule:
@@ -34,7 +34,7 @@ def ring_all_gather(ranks: int, step: int = 1, start: int = 0, pieces: int = 1) 
     :raises UsageError: for fewer than two ranks, or no pieces.
     """
     rows, owners = _rows(ranks, step, start, pieces, 1), _owners(ranks, step, start, pieces)
-    return make_schedule(_name(pieces), ranks, ranks * pieces, rows, "all-gather", owners, pace="pipeline")
+    return make_schedule(_name(pieces), ranks, ranks * pieces, rows, "all-gather", owners, timing="pipeline")
 
 
 def ring_chunked(ranks: int, pieces: int, step: int = 1) -> Schedule:
@@ -54,7 +54,7 @@ def ring_chunked(ranks: int, pieces: int, step: int = 1) -> Schedule:
     there = _rows(ranks, step, 0, pieces, 0)
     back = _rows(ranks, step, 0, pieces, 1)
     back[:, 0] += ranks - 1
-    return make_schedule("ring-chunked", ranks, ranks * pieces, np.concatenate([there, back]), pace="pipeline")
+    return make_schedule("ring-chunked", ranks, ranks * pieces, np.concatenate([there, back]), timing="pipeline")
 
 
 def check_pieces(pieces: int) -> None:

@@ -65,7 +65,7 @@ def reduce_along(algo: str, trees: Sequence[Indices], **details: object) -> Sche
         rows.append(np.stack(np.broadcast_arrays(heights(parents)[child], child, parents[child], chunk, 1, 0), axis=1))
     roots = np.concatenate([np.flatnonzero(parents < 0) for parents in trees]).astype(np.int32)
     return make_schedule(
-        algo, len(trees[0]), len(trees), np.concatenate(rows), "reduce", roots, pace="chain", **details
+        algo, len(trees[0]), len(trees), np.concatenate(rows), "reduce", roots, timing="chain", **details
     )
 
 

@@ -17,7 +17,7 @@ from plink.model.schedule import Indices, Schedule, dependencies, expanded, over
 
 _BLOCK_BYTES = 1 << 26
 _MAX_BYTES = 1 << 31  # of the counts of one chunk: 32,768 ranks
-_ENOUGH = 20  # errors; more of them tell nobody more
+_MAX_REPORTED_ERRORS = 20
 
 Counts = npt.NDArray[np.uint16]
 Places = npt.NDArray[np.int64]
@@ -36,7 +36,7 @@ def verify(schedule: Schedule) -> list[str]:
     if not errors:
         merged, starts = _merged(schedule)
         errors = _out_of_order(merged, schedule.describe) + _wrong_results(merged, starts, schedule.describe)
-    return errors[:_ENOUGH]
+    return errors[:_MAX_REPORTED_ERRORS]
 
 
 def contributors_of(schedule: Schedule) -> npt.NDArray[np.int64]:
@@ -76,7 +76,7 @@ def _impossible(schedule: Schedule) -> list[str]:
     errors = [
         f"{schedule.describe(int(m))}: there are ranks 0 to {n - 1} and chunks 0 to {schedule.chunks - 1}, "
         "and nobody sends to itself"
-        for m in np.flatnonzero(wrong)[:_ENOUGH]
+        for m in np.flatnonzero(wrong)[:_MAX_REPORTED_ERRORS]
     ]
     if (np.diff(schedule.round) < 0).any():
         errors.append("the transfers are not in the order of their rounds")
@@ -89,7 +89,7 @@ def _impossible(schedule: Schedule) -> list[str]:
         late = np.flatnonzero(schedule.round[needed] >= schedule.round[waiting])
         errors += [
             f"{schedule.describe(int(waiting[k]))} waits for transfer {needed[k]}, which is no earlier: a deadlock"
-            for k in late[:_ENOUGH]
+            for k in late[:_MAX_REPORTED_ERRORS]
         ]
     return errors
 
@@ -128,7 +128,7 @@ def _not_awaited(
         transfer, dependency = divmod(key, n)
         if not awaited[transfer] >> dependency & 1:
             missing.append((transfer, dependency))
-            if len(missing) == _ENOUGH:
+            if len(missing) == _MAX_REPORTED_ERRORS:
                 break
     return missing
 
@@ -163,7 +163,7 @@ def _wrong_results(schedule: Schedule, starts: Places, describe: Describe) -> li
         run = _Run(schedule, describe, contributors, starts[start:stop], start, stop, whole)
         run.go(transfer[inside], chunk[inside])
         errors += run.errors or run.results()
-        if len(errors) >= _ENOUGH:
+        if len(errors) >= _MAX_REPORTED_ERRORS:
             break
     return errors
 
@@ -253,7 +253,7 @@ class _Run:
         if (after > 1).any():
             most = np.maximum(before, np.maximum.reduceat(carried, first, axis=0))
             # Of several that came at once the last is told: with the ones before it, it is one too many.
-            for k in np.flatnonzero(((after > 1) & (most < 2)).any(axis=1))[:_ENOUGH].tolist():
+            for k in np.flatnonzero(((after > 1) & (most < 2)).any(axis=1))[:_MAX_REPORTED_ERRORS].tolist():
                 m, which = int(transfer[last[k]]), int(np.argmax((after[k] > 1) & (most[k] < 2)))
                 of = "the result" if self.whole else f"what rank {self.contributors[which]} contributed"
                 name = int(self.named[int(chunk[first[k]])])
@@ -262,7 +262,7 @@ class _Run:
         self.state[where] = after
 
     def _blame(self, transfer: Places, chunk: Places, what: str) -> None:
-        for m in np.unique(transfer)[:_ENOUGH].tolist():
+        for m in np.unique(transfer)[:_MAX_REPORTED_ERRORS].tolist():
             where = int(self.named[int(chunk[np.flatnonzero(transfer == m)[0]])])
             self.errors.append(f"{self.describe(m)} {what.format(chunk=where)}")
 
@@ -277,7 +277,7 @@ class _Run:
             ranks, chunks = (axis.ravel() for axis in np.meshgrid(self.contributors, chunks, indexing="ij"))
         there = self.state[ranks, chunks]
         errors = list(self.twice.values()) if (there > 1).any() else []
-        for k in np.flatnonzero((there == 0).any(axis=1))[:_ENOUGH]:
+        for k in np.flatnonzero((there == 0).any(axis=1))[:_MAX_REPORTED_ERRORS]:
             rank, chunk = int(ranks[k]), int(chunks[k])
             what = "it" if self.whole else f"what rank {self.contributors[int(np.argmin(there[k]))]} contributed"
             last = int(self.written[rank, chunk])

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from numba import njit
 
 from plink.errors import NoAnswer, UsageError
-from solvers.simulation.job import Changes, Integers, Resources, Tasks, Vector, check
+from solvers.simulation.job import CapacityChanges, Integers, Resources, Tasks, Vector, check
 from solvers.simulation.max_min import NONE, UNLIMITED, flow_table, insert, refill, remove
 
 _BEGINS, _COMPLETES = 0, 1
@@ -24,7 +24,7 @@ _SAME_TIME = 1e-12  # of the present time, in which events count as simultaneous
 _WAITING, _QUEUED, _LEADING, _FLOWING, _LAGGING, _DONE = range(6)
 _STATES = ("waits for others", "is queued", "is about to begin", "is under way", "is arriving", "is done")
 _FINISHED, _STUCK, _TOO_LONG = 0, 1, 2
-_SHOWN = 3
+_MAX_SHOWN_TASKS = 3
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class _Problem(NamedTuple):
 
 
 def simulate(
-    resources: Resources, tasks: Tasks, changes: Changes | None = None, limit_us: float = float("inf")
+    resources: Resources, tasks: Tasks, changes: CapacityChanges | None = None, limit_us: float = float("inf")
 ) -> Timeline:
     """Run a job.
 
@@ -66,7 +66,7 @@ def simulate(
     :raises UsageError: as :func:`solvers.simulation.job.check`, and for tasks that wait for each other in a circle.
     :raises NoAnswer: when the limit is reached, or a flow can never end; says what was waiting for what.
     """
-    changes = changes or Changes()
+    changes = changes or CapacityChanges()
     check(resources, tasks, changes)
     dependents, waits_for = _dependents(tasks), np.diff(tasks.after[0]).astype(np.int64)
     if _circular(waits_for.copy(), *dependents):
@@ -110,13 +110,13 @@ def _circle(tasks: Tasks) -> str:
     while task not in path:
         path.append(task)
         task = next(int(t) for t in needed[offsets[task] : offsets[task + 1]] if left[t] > 0)
-    return " -> ".join(map(str, [*path[path.index(task) :][:_SHOWN], "..."]))
+    return " -> ".join(map(str, [*path[path.index(task) :][:_MAX_SHOWN_TASKS], "..."]))
 
 
 def _stuck(resources: Resources, tasks: Tasks, state: npt.NDArray[np.int8]) -> str:
     """What was waiting for what, for a person."""
     lines = []
-    for task in np.flatnonzero(state != _DONE).tolist()[:_SHOWN]:
+    for task in np.flatnonzero(state != _DONE).tolist()[:_MAX_SHOWN_TASKS]:
         route = resources.routes[tasks.route[task]]
         offsets, needed = tasks.after
         others = [int(t) for t in needed[offsets[task] : offsets[task + 1]] if state[t] != _DONE]
@@ -127,7 +127,7 @@ def _stuck(resources: Resources, tasks: Tasks, state: npt.NDArray[np.int8]) -> s
             else ""
         )
         lines.append(f"task {task} {_STATES[state[task]]}{reason}{over}")
-    return "; ".join([*lines, *(["..."] if int((state != _DONE).sum()) > _SHOWN else [])])
+    return "; ".join([*lines, *(["..."] if int((state != _DONE).sum()) > _MAX_SHOWN_TASKS else [])])
 
 
 @njit(cache=True)

@@ -55,7 +55,7 @@ class Tasks:
 
 
 @dataclass(frozen=True)
-class Changes:
+class CapacityChanges:
     """Capacities that change: at ``at_us[k]``, rising, ``resource[k]`` has ``capacity[k]``; shapes (K,)."""
 
     at_us: Vector = field(default_factory=lambda: np.zeros(0))
@@ -63,7 +63,7 @@ class Changes:
     capacity: Vector = field(default_factory=lambda: np.zeros(0))
 
 
-def check(resources: Resources, tasks: Tasks, changes: Changes) -> None:
+def check(resources: Resources, tasks: Tasks, changes: CapacityChanges) -> None:
     """Refuse what cannot be simulated.
 
     :raises UsageError: for an unknown route, task or resource, a negative amount, time or capacity, or a resource

@@ -7,7 +7,7 @@ import numpy as np
 
 from plink.errors import NoAnswer
 from plink.model.spot.prices import HOUR_S, PriceTrace
-from solvers.spot.simulating import Outcome, simulate_job, work_of
+from solvers.spot.simulating import SimulationOutcome, simulate_job, work_of
 from solvers.spot.strategies import Comparison, strategy_for
 
 ROOM = 4.0  # so many times the reference's hours, and two more, are known of prices after each start
@@ -26,7 +26,7 @@ class StrategyResult:
     """The outcomes of one strategy, one for each start."""
 
     name: str
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[SimulationOutcome, ...]
 
     @property
     def unfinished(self) -> int:

@@ -28,7 +28,7 @@ _Kind = Literal["done", "evicted", "ready", "hour", "decide"]
 
 
 @dataclass(frozen=True)
-class Checkpointing:
+class CheckpointPolicy:
     """``overhead``: the share of time that checkpoints take, one every ``interval_s`` seconds of work."""
 
     overhead: float
@@ -68,7 +68,7 @@ class Strategy(Protocol):
         ...
 
     @property
-    def checkpointing(self) -> Checkpointing | None:
+    def checkpointing(self) -> CheckpointPolicy | None:
         """How the state survives: None for reliable parameter servers."""
         ...
 
@@ -96,7 +96,7 @@ class HeldStay:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SimulationOutcome:
     """How a job went. ``seconds``: it took; ``money``: it cost, ``anchor_money`` of that for reliable machines;
     ``refunded``: money that interruptions gave back; instance-seconds: ``anchor_s`` reliable, ``paid_s`` transient,
     ``free_s`` transient and not paid; ``finished``: before prices ended."""
@@ -130,7 +130,7 @@ class _Held:
 
 def simulate_job(
     markets: SimulatedMarkets, strategy: Strategy, application: Application, start: float, work: float, until: float
-) -> Outcome:
+) -> SimulationOutcome:
     """Return how one job goes.
 
     :param work: seconds of one core that scales linearly. :param until: the end of what is known of prices, seconds.
@@ -171,7 +171,7 @@ class _Job:
             cores += self._anchors.count * self._anchors.cores
         return self._application.scaling.speed(cores) * (1 - self._overhead) if cores > 0 else 0.0
 
-    def run(self) -> Outcome:
+    def run(self) -> SimulationOutcome:
         """Go from event to event until the work is done, or prices end."""
         while True:
             moment, kind, held = self._next_event()
@@ -278,7 +278,7 @@ class _Job:
         self._stays.append(HeldStay(held.market, held.bid, Stay(held.start, self._now, held.count, how)))
         self._speed = self._speed_now()
 
-    def _outcome(self, finished: bool) -> Outcome:
+    def _outcome(self, finished: bool) -> SimulationOutcome:
         for held in list(self._held):
             self._end(held, "job ended")
         seconds = self._now - self._start
@@ -288,7 +288,7 @@ class _Job:
             charge = self._markets.billing.charged(each.stay, self._markets.traces[each.market].price_at)
             money, refunded, free = money + charge.money, refunded + charge.refunded, free + charge.free_s
             held_s += each.stay.count * each.stay.seconds
-        return Outcome(
+        return SimulationOutcome(
             seconds, money + anchor_money, anchor_money, refunded, self._anchors.count * seconds, held_s - free, free,
             self._evictions, tuple(self._stays), finished,
         )  # fmt: skip

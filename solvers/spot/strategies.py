@@ -35,7 +35,7 @@ from solvers.spot.footprint import Outlook
 from solvers.spot.odds import EvictionOdds
 from solvers.spot.odds_kernels import next_above
 from solvers.spot.scaling import Application
-from solvers.spot.simulating import DECISION_INTERVAL_S, Acquire, Checkpointing, SimulatedMarkets, Strategy
+from solvers.spot.simulating import DECISION_INTERVAL_S, Acquire, CheckpointPolicy, SimulatedMarkets, Strategy
 
 THESIS_OVERHEAD = 0.17
 CHECKPOINT_S = 60.0  # to write one
@@ -67,7 +67,7 @@ class OnDemand:
     """Run on the reference machines alone."""
 
     anchors: Anchors
-    checkpointing: Checkpointing | None = None
+    checkpointing: CheckpointPolicy | None = None
     is_periodic: bool = False
 
     def acquire(self, footprint: Footprint, prices: Sequence[float], now: float) -> Acquire | None:
@@ -87,7 +87,7 @@ class Standard:
     markets: SimulatedMarkets
     cores: float
     anchors: Anchors = NO_ANCHORS
-    checkpointing: Checkpointing | None = None
+    checkpointing: CheckpointPolicy | None = None
     above: float | None = None
     is_periodic: bool = False
 
@@ -114,7 +114,7 @@ class BidBrain:
     book: OfferBook
     limits: Limits
     anchors: Anchors
-    checkpointing: Checkpointing | None = None
+    checkpointing: CheckpointPolicy | None = None
     is_periodic: bool = True
 
     def acquire(self, footprint: Footprint, prices: Sequence[float], now: float) -> Acquire | None:
@@ -136,7 +136,7 @@ class Clairvoyant:
 
     markets: SimulatedMarkets
     bidbrain: BidBrain
-    checkpointing: Checkpointing | None = None
+    checkpointing: CheckpointPolicy | None = None
     is_periodic: bool = True
 
     @property
@@ -192,7 +192,7 @@ def strategy_for(name: str, comparison: Comparison) -> Strategy:
         reference = comparison.reference
         return OnDemand(Anchors(reference.count, reference.price, reference.cores))
     if name == "standard-checkpoint":
-        return Standard(markets, cores, checkpointing=Checkpointing(THESIS_OVERHEAD, CHECKPOINT_S / THESIS_OVERHEAD))
+        return Standard(markets, cores, checkpointing=CheckpointPolicy(THESIS_OVERHEAD, CHECKPOINT_S / THESIS_OVERHEAD))
     if name == "young-checkpoint":
         return Standard(markets, cores, checkpointing=young(comparison.hours_to_eviction))
     if name == "standard-agile":
@@ -214,7 +214,7 @@ def strategy_for(name: str, comparison: Comparison) -> Strategy:
     return bidbrain
 
 
-def young(hours: float) -> Checkpointing:
+def young(hours: float) -> CheckpointPolicy:
     """Return checkpoints at the interval of Young's formula, sqrt(2 C M), for a mean time to eviction in hours."""
     interval = math.sqrt(2 * CHECKPOINT_S * hours * HOUR_S)
-    return Checkpointing(CHECKPOINT_S / (interval + CHECKPOINT_S), interval)
+    return CheckpointPolicy(CHECKPOINT_S / (interval + CHECKPOINT_S), interval)

@@ -61,7 +61,7 @@ def test_falling_short_is_exit_code_1_and_a_failure_in_junit(here: Path) -> None
     assert "below --min-spearman 0.9" in str(failure.get("message"))
 
 
-def test_priced_anew_by_another_model(here: Path) -> None:
+def test_costs_are_recomputed_by_another_model(here: Path) -> None:
     """Recorded by `contention`; by latency nothing is told of times, so there is no calibration."""
     words = ("check", "cloud.json", "--results", "good.json", "--json")
     (entry,) = json.loads(typed(*words, cwd=here).stdout)["checks"]
@@ -155,7 +155,7 @@ def test_what_stands_in_a_file_is_shown_and_not_obeyed(here: Path) -> None:
         (["--results", "good.json", "--min-paia", "0.9"], 2, "--min-paia goes with --truth"),
         (["--results", "good.json", "--dry-run"], 2, "--dry-run goes with --measure"),
         (["--results", "good.json", "--algo", "ring", "--size", "1KB"], 2, "--algo, --size go with --measure: nothing"),
-        (["--results", "good.json", "--model", "latency"], 2, "add NETWORK to price the runs again by --model"),
+        (["--results", "good.json", "--model", "latency"], 2, "add NETWORK to compute the costs again by --model"),
         (["--results", "good.json", "--tolerance", "0.1"], 2, "--tolerance goes with --max-regression"),
         (
             ["cloud.json", "--measure", "--dry-run", "-o", "x"],
@@ -202,7 +202,7 @@ def test_runs_that_cannot_be_read_are_an_error_for_ci(here: Path) -> None:
     assert ElementTree.parse(here / "out.xml").getroot().get("errors") == "1"
 
 
-def test_no_order_rests_on_a_pair_that_nobody_knows(here: Path) -> None:
+def test_orders_with_unmeasured_pairs_are_not_used(here: Path) -> None:
     """A search takes such a pair to be ten times as far as any other; the clock knows nothing of that."""
     rows = [[0 if i == j else 10 * (i - j) ** 2 for j in range(5)] for i in range(5)]
     rows[0][2] = rows[2][0] = None  # type: ignore[call-overload]

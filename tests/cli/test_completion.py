@@ -100,7 +100,7 @@ def test_completion_imports_nothing_heavy(folder: Path) -> None:
 def test_the_words_are_those_that_the_commands_take() -> None:
     """They stand in the module so that nothing has to be imported for them."""
     from plink.api.probe_request import METHODS
-    from plink.cli.elastic.control import Tier
+    from plink.cli.elastic.control import HostTierChoice
     from plink.cli.job_options import RunnerName, launch_settings
     from plink.cli.manifests import ObjectKind
     from plink.cli.reorder import _FORMATS
@@ -119,7 +119,7 @@ def test_the_words_are_those_that_the_commands_take() -> None:
     assert set(values["--collective"]) == set(COLLECTIVES)
     assert values["--method"] == METHODS
     assert tuple(RunnerName) == RUNNERS
-    assert tuple(Tier) == TIERS
+    assert tuple(HostTierChoice) == TIERS
     assert tuple(ObjectKind) == KINDS
     options = set(Options.__dataclass_fields__) - {"groups"}
     for setting, value in zip(values["launch --set"], ("1h", "1", "yes", "1s", "0.1"), strict=True):

@@ -1,4 +1,4 @@
-"""``plink cost`` on four hosts in two racks: prices that can be worked out by hand, and what has none."""
+"""``plink cost`` on four hosts in two racks: costs that can be worked out by hand, and what has none."""
 
 import json
 import subprocess
@@ -81,7 +81,7 @@ def test_shared_links_are_taken_where_they_were_measured(here: Path, capsys: pyt
     assert baseline["random"]["max_us"] == baseline["cost_us"] > grouped["cost_us"] == baseline["random"]["min_us"]
 
 
-def test_what_was_not_measured_is_inferred_and_said(here: Path) -> None:
+def test_unmeasured_capacities_are_inferred_and_reported(here: Path) -> None:
     done = typed("cost", "n.json", "--model", "contention", "--random", "1", cwd=here)
     assert done.returncode == 0
     assert done.stderr.startswith(
@@ -130,7 +130,7 @@ def test_pairs_that_were_not_measured_matter_only_where_they_are_used(here: Path
         ("gaps.json", "the bandwidth a - b is needed and was not measured; `plink probe HOSTS --resume --bandwidth` "),
     ],
 )
-def test_what_has_no_price(words: str, message: str, here: Path) -> None:
+def test_refused_costs(words: str, message: str, here: Path) -> None:
     write(here / "gaps.json", network(hosts=HOSTS, bandwidth_gbps=[[None] * 4, *GBPS[1:]]))
     assert refusal(typed("cost", *words.split(), cwd=here), code=4).startswith(message)
 

@@ -21,7 +21,7 @@ def network(slow: int | None = None, prefix: str = "node-", **changes: Any) -> d
     return {"schema": "plink.network/1", "hosts": hosts, "latency_us": rows} | changes
 
 
-def test_where_nothing_changed_it_says_so(tmp_path: Path) -> None:
+def test_no_change_is_reported_as_such(tmp_path: Path) -> None:
     write(tmp_path / "a.json", network(measured_at="2026-01-02T03:04:05+00:00"))
     done = typed("diff", "a.json", "a.json", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

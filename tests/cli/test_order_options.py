@@ -23,7 +23,7 @@ def cloud(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def price(cloud: Path, *words: str) -> Any:
+def cost_of(cloud: Path, *words: str) -> Any:
     """What `plink cost` says of a BCube, without random orders."""
     done = typed("cost", "n.json", "--algo", "bcube", "--random", "0", "--json", *words, cwd=cloud)
     assert done.returncode == 0, done.stderr
@@ -43,14 +43,14 @@ def test_reorder_notes_what_was_set_and_only_that(cloud: Path) -> None:
         assert json.loads(done.stdout).get("options") == noted
 
 
-def test_a_price_is_by_the_options_of_the_order(cloud: Path) -> None:
+def test_a_cost_uses_the_options_of_the_order(cloud: Path) -> None:
     write(cloud / "o.json", ORDER | {"options": {"base": 4}})
-    cost_with_order = price(cloud, "--order", "o.json")
-    assert cost_with_order["cost_us"] == price(cloud, "--order", "o.json", "--set", "base=4")["cost_us"]
-    assert len(cost_with_order["parts"][0]["rounds"]) < len(price(cloud)["parts"][0]["rounds"])
-    assert price(cloud, "--order", "o.json", "--set", "base=2")["cost_us"] == price(cloud)["cost_us"]  # typed last
+    cost_with_order = cost_of(cloud, "--order", "o.json")
+    assert cost_with_order["cost_us"] == cost_of(cloud, "--order", "o.json", "--set", "base=4")["cost_us"]
+    assert len(cost_with_order["parts"][0]["rounds"]) < len(cost_of(cloud)["parts"][0]["rounds"])
+    assert cost_of(cloud, "--order", "o.json", "--set", "base=2")["cost_us"] == cost_of(cloud)["cost_us"]  # typed last
     write(cloud / "o.json", ORDER | {"algo": "tree", "options": {"fan_out": 3}})
-    assert price(cloud, "--order", "o.json")["cost_us"] == price(cloud)["cost_us"]  # they are a tree's
+    assert cost_of(cloud, "--order", "o.json")["cost_us"] == cost_of(cloud)["cost_us"]  # they are a tree's
 
 
 def test_a_drawing_is_by_them_too(cloud: Path) -> None:

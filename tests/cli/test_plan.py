@@ -152,7 +152,7 @@ def test_the_file_of_many_ranks_is_not_large(here: Path) -> None:
 
 
 def test_pairs_that_were_not_measured(here: Path) -> None:
-    """Groups are formed without them; what uses them has no price."""
+    """Groups are formed without them; what uses them has no cost."""
     rows = network()["latency_us"]
     rows[2][3] = rows[3][2] = None
     write(here / "n.json", network(latency_us=rows))

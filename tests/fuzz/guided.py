@@ -16,7 +16,7 @@ from random import Random
 ROOT = Path(__file__).parents[2]
 ROOMS = ["plink", "probes", "runners", "solvers"]
 CORPUS, REGRESSIONS = ROOT / ".fuzz", ROOT / "tests" / "fuzz" / "regressions"
-_LONGEST = 1 << 15
+_MAX_BYTES = 1 << 15
 _INPUT_S, _MEMORY_MB = 10, 2048
 _START_S = 120
 
@@ -59,7 +59,7 @@ def _compiled() -> list[str]:
 def run(name: str, seconds: int) -> str:
     """What was found wrong; empty: nothing."""
     REGRESSIONS.mkdir(exist_ok=True)
-    options = [f"-max_total_time={seconds}", f"-max_len={_LONGEST}", f"-timeout={_INPUT_S}",
+    options = [f"-max_total_time={seconds}", f"-max_len={_MAX_BYTES}", f"-timeout={_INPUT_S}",
    f"-rss_limit_mb={_MEMORY_MB}",
                f"-artifact_prefix={REGRESSIONS}/{name}-", "-print_final_stats=1"]  # fmt: skip
     try:

@@ -20,38 +20,38 @@ def stamp(data: bytes) -> None:
     assert unpack_reflector(Key(b"k"), data) is None
 
 
-def agent_said(data: bytes) -> None:
+def probe_agent(data: bytes) -> None:
     """An agent of a probe: what its controller makes of what it says."""
-    from tests.fuzz.said import agents_said
+    from tests.fuzz.peers import run_agents
 
-    agents_said(data)
+    run_agents(data)
 
 
-def controller_said(data: bytes) -> None:
+def probe_controller(data: bytes) -> None:
     """An agent's line: what is no message is passed over."""
-    from tests.fuzz.said import controllers_said
+    from tests.fuzz.peers import read_controller
 
-    controllers_said(data)
+    read_controller(data)
 
 
 def tuning(data: bytes) -> None:
     """Rank 0's words to Autotune."""
-    from tests.fuzz.said import rank_said
+    from tests.fuzz.peers import tune_by_rank
 
-    rank_said(data)
+    tune_by_rank(data)
 
 
 def message(data: bytes) -> None:
     """A message to a parameter server, and what a partition makes of it."""
-    from tests.fuzz.said import peer_said
+    from tests.fuzz.peers import serve_peer
 
-    peer_said(data)
+    serve_peer(data)
 
 
 def registration(data: bytes) -> None:
     """What a torchrun says of itself at the rendezvous."""
     from plink.runtime.membership import missing, refusal, registration_from
-    from tests.fuzz.said import ROSTER
+    from tests.fuzz.peers import ROSTER
 
     came = [registration_from(data)]
     assert refusal(ROSTER, came) is None or refusal(ROSTER, came)
@@ -68,16 +68,16 @@ def replacement(data: bytes) -> None:
 
 def job_agents(data: bytes) -> None:
     """The launching agent of one host of two: before a job, at the gate, while it runs."""
-    from tests.fuzz.said_in_jobs import agents_said
+    from tests.fuzz.job_peers import run_agents
 
-    agents_said(data)
+    run_agents(data)
 
 
 def nodes(data: bytes) -> None:
     """The nodes of an elastic job: what its controller makes of what they say."""
-    from tests.fuzz.said_in_jobs import nodes_said
+    from tests.fuzz.job_peers import run_nodes
 
-    nodes_said(data)
+    run_nodes(data)
 
 
 def flow(data: bytes) -> None:
@@ -101,11 +101,11 @@ TOKEN = b"sixteen letters."
 
 def metadata(data: bytes) -> None:
     """Whatever answers where the metadata services of clouds do; answers stand one after the other, a NUL between."""
-    from plink.runtime.agileml.host import metadata_services as asked
+    from plink.runtime.agileml.host import metadata_services
 
     answers = data.split(b"\0")[:8]
 
-    class Connection(asked.HTTPConnection):
+    class Connection(metadata_services.HTTPConnection):
         def connect(self) -> None:
             self.sock, there = socket.socketpair()
             with there:
@@ -113,20 +113,24 @@ def metadata(data: bytes) -> None:
                 with contextlib.suppress(BlockingIOError):
                     there.sendall(answers.pop(0) if answers else b"")
 
-    with patch.object(asked, "HTTPConnection", Connection):
-        for service, most in ((asked.Aws(), 120.0), (asked.Gcp(), 30.0), (asked.Azure(), 900.0)):
-            line = asked.Line("127.0.0.1", 1)
+    with patch.object(metadata_services, "HTTPConnection", Connection):
+        for service, most in (
+            (metadata_services.Aws(), 120.0),
+            (metadata_services.Gcp(), 30.0),
+            (metadata_services.Azure(), 900.0),
+        ):
+            line = metadata_services.Line("127.0.0.1", 1)
             for _ in range(2):
                 result, reason = {}, ""
                 try:
                     result = service.ask(line)
-                except asked.Senseless as error:
+                except metadata_services.Senseless as error:
                     reason = str(error)
                 assert all(0 <= notice.seconds <= most for notice in result.values())
                 assert all(text.isprintable() for text in (reason, *(notice.why for notice in result.values())))
 
 
 EVERY: tuple[Callable[[bytes], Any], ...] = (
-    *(stamp, agent_said, controller_said, tuning, message, registration, replacement),
+    *(stamp, probe_agent, probe_controller, tuning, message, registration, replacement),
     *(job_agents, nodes, flow, metadata),
 )

@@ -26,8 +26,8 @@ def _lines(*documents: Any) -> bytes:
 @cache
 def seeds() -> dict[str, Sequence[bytes]]:
     """By target."""
+    from tests.fuzz.job_peers import a_job
     from tests.fuzz.lines import TOKEN
-    from tests.fuzz.said_in_jobs import a_job
     from tests.fuzz.targets import THREE
     from tests.model import test_topology as written
 
@@ -39,7 +39,9 @@ def seeds() -> dict[str, Sequence[bytes]]:
         "loss_forward": None,
     }
     network = Network(THREE, latency, latency / 1000, details).to_json()
-    order = RankOrder("ring", ("b", "a", "c.x.org"), 12.5, 10.0, {"given": 20.0}, "latency", 3, "sha256:1").to_json()
+    order = RankOrder(
+        "ring", ("b", "a", "c.x.org"), 12.5, 10.0, {"environment": 20.0}, "latency", 3, "sha256:1"
+    ).to_json()
     groups = {"schema": "plink.groups/1", "groups": [["a", "b"], ["c.x.org"]]}
     topologies = [written.AWS, written.GCP, written.TOPOGRAPH, json.dumps(written.KUBERNETES), written.TREE]
     topologies += [written.BLOCKS, written.YAML] if hasattr(written, "YAML") else [written.BLOCKS]
@@ -50,7 +52,10 @@ def seeds() -> dict[str, Sequence[bytes]]:
         "exit_code": 3, "seconds": 4.5, "proof": {"ranks": [{"rank": 0, "host": "a", "hostname": "a", "wrong": None}]},
         "failure": {"rank": 0, "host": "a", "last_lines": ["why"]}, "logs": "logs",
     }  # fmt: skip
-    check = {"schema": "plink.check/1", "runs": [{"order": "given", "predicted_us": 910, "achieved_s": [0.51, 0.5]}]}
+    check = {
+        "schema": "plink.check/1",
+        "runs": [{"order": "environment", "predicted_us": 910, "achieved_s": [0.51, 0.5]}],
+    }
     demo = {"schema": "plink.demo/1", "predicted_given_s": 1, "given_samples_s": [1, 2], "predicted_plink_s": 1.5,
             "plink_samples_s": [0.5]}  # fmt: skip
     embedding = {"schema": "plink.embedding/1", "hosts": ["a", "b"], "coordinates": [[0.5, 1], [2, 3]],
@@ -111,10 +116,10 @@ def seeds() -> dict[str, Sequence[bytes]]:
         "iperf3": _json(report, {"error": "no"}),
         "figure": (b'{"step_s": [1, 2]}\n', b"epoch 1 loss 0.5\n"),
         "launched": (_launched(registration),),
-        "given": (base64.b64encode(zlib.compress(json.dumps({"A": "b"}).encode())),),
+        "environment": (base64.b64encode(zlib.compress(json.dumps({"A": "b"}).encode())),),
         "stamp": _stamp(),
-        "agent_said": (_lines(*[answer] * 6), _lines(answer | {"percentiles_us": [None] * 5}, *[{"error": "no"}] * 4)),
-        "controller_said": (_lines({"method": "alive"}, {"method": "pair", "task": 1}),),
+        "probe_agent": (_lines(*[answer] * 6), _lines(answer | {"percentiles_us": [None] * 5}, *[{"error": "no"}] * 4)),
+        "probe_controller": (_lines({"method": "alive"}, {"method": "pair", "task": 1}),),
         "tuning": (_lines(stretch, stretch | {"seconds": 2.0}, stretch),),
         "message": _partition(),
         "registration": _json(registration),
@@ -124,7 +129,7 @@ def seeds() -> dict[str, Sequence[bytes]]:
         "nodes": (a_job(), HELLO),
         "flow": (TOKEN + b"x" * 100,),
         "metadata": (_metadata(),),
-        **_at_doors(stretch),
+        **_at_listeners(stretch),
     }
 
 
@@ -146,25 +151,31 @@ def _measured() -> dict[str, Any]:
     return Network(THREE, latency, latency / 10, details).to_json()
 
 
-def _at_doors(stretch: dict[str, Any]) -> dict[str, Sequence[bytes]]:
+def _at_listeners(stretch: dict[str, Any]) -> dict[str, Sequence[bytes]]:
     from plink.runtime.aggengine.eager import _MESSAGE
     from plink.runtime.aggengine.mesh import _GREETING
-    from tests.fuzz import doors
+    from tests.fuzz import listeners
 
     rooms = [(signature, b"x" * (4 * (signature % 16 + 1))) for signature in (4, 5, 1 << 26)]
-    comes = [_GREETING.pack(doors.WORD, *who) for who in (*doors.RANKS, (1, 0), (7, 1))]
+    comes = [_GREETING.pack(listeners.WORD, *who) for who in (*listeners.RANKS, (1, 0), (7, 1))]
     return {
-        "door": (doors.said(*comes), doors.said(b"", comes[0][:20], b"x" * 24)),
+        "listener": (listeners.calls(*comes), listeners.calls(b"", comes[0][:20], b"x" * 24)),
         "short_message": (b"".join(_MESSAGE.pack(signature, len(body)) + body for signature, body in rooms),),
-        "gate": (doors.said(b"token 1\n", b"token 3\n"), doors.said(b"token 1\ntoken 2\n", b"", b"GET / HTTP/1.1\r\n")),
-        "pods": (b"\n".join([doors.pod(0), doors.pod(0), doors.pod(1)]), doors.pod(1).replace(b"[]", b'["no room"]')),
-        "wish": _json({"do": "status"}, {"do": "add", "hosts": [{"name": "c"}], "bulk": False}),
+        "gate": (
+            listeners.calls(b"token 1\n", b"token 3\n"),
+            listeners.calls(b"token 1\ntoken 2\n", b"", b"GET / HTTP/1.1\r\n"),
+        ),
+        "pods": (
+            b"\n".join([listeners.pod(0), listeners.pod(0), listeners.pod(1)]),
+            listeners.pod(1).replace(b"[]", b'["no room"]'),
+        ),
+        "control_request": _json({"do": "status"}, {"do": "add", "hosts": [{"name": "c"}], "bulk": False}),
         "handshake": (bytes.fromhex("160301003d010000390303") + b"r" * 32 + bytes.fromhex("000002130101000000"),),
-        "records": (doors.sealed(),),
+        "records": (listeners.sealed(),),
         "worker": (_lines({"rank": 0, "pid": 7, "hostname": "h"}, {"code": 3}),),
         "rank_line": (_lines({"is": "iteration"}, stretch),),
-        "node_told": (_lines({"do": "open", "partition": 3}, {"do": "bye"}),),
-        "first_rank_told": (_lines({"epoch": 1, "plan": None}, {"epoch": 2, "plan": {}}),),
+        "node_messages": (_lines({"do": "open", "partition": 3}, {"do": "bye"}),),
+        "first_rank_messages": (_lines({"epoch": 1, "plan": None}, {"epoch": 2, "plan": {}}),),
     }
 
 
@@ -187,7 +198,7 @@ def _plans() -> list[dict[str, Any]]:
     masters = Masters(np.array([[0, 2], [1, 3]], dtype=np.int32), np.array([0, 3], dtype=np.int32))
     ring = schedule_from_json(_schedules()[0], "ring")
     return [
-        Plan("ring", "latency", 1e6, order, two, ring.chunks, 5.0, 4.0, {"given": 7.0}, schedule=ring).to_json(),
+        Plan("ring", "latency", 1e6, order, two, ring.chunks, 5.0, 4.0, {"environment": 7.0}, schedule=ring).to_json(),
         Plan("two-level", "latency", 1e6, order, two, 2, groups=((0, 1), (2, 3)), masters=masters).to_json(),
     ]
 
@@ -244,9 +255,9 @@ def _partition() -> tuple[bytes, ...]:
 
 
 def _lab() -> dict[str, Any]:
-    from runners.lab.blueprint import Settings, draw
+    from runners.lab.blueprint import LabSettings, draw
 
-    return draw(Settings("a", racks=1, hosts_per_rack=2)).to_json()
+    return draw(LabSettings("a", racks=1, hosts_per_rack=2)).to_json()
 
 
 def _launched(report: dict[str, Any]) -> bytes:
@@ -280,7 +291,7 @@ def _replacement() -> tuple[bytes, ...]:
 
 def _job_agents() -> tuple[bytes, ...]:
     """Of a job that goes well, and of one whose rank fails."""
-    from tests.fuzz.said_in_jobs import answers
+    from tests.fuzz.job_peers import answers
 
     words: list[dict[str, Any]] = [
         {"method": method} for method in ("begin", "has_digest", "extract", "set_up", "open_listener")

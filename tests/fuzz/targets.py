@@ -23,7 +23,7 @@ from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
 
 Read = Callable[[bytes], object]
-_LONGEST = 1000  # characters of a message
+_MAX_CHARACTERS = 1000  # characters of a message
 
 THREE = Hosts((Host("a", "10.0.0.1", 2), Host("b", "10.0.0.2", 2, "transient"), Host("c.x.org", "c.x.org", price=0.5)))
 
@@ -49,7 +49,7 @@ def _tried(read: Callable[[], object]) -> bool:
     else:
         return True
     assert line, "an error that says nothing"
-    assert len(line) <= _LONGEST, f"{len(line)} characters: {line[:200]}"
+    assert len(line) <= _MAX_CHARACTERS, f"{len(line)} characters: {line[:200]}"
     assert line.isprintable(), repr(line[:300])
     return False
 
@@ -107,13 +107,13 @@ def compared(data: bytes) -> None:
     from plink.model.network import network_from_json, read_network
     from plink.model.storage import parse_document
     from solvers.changes.compare import compare
-    from solvers.changes.finding import Limits
+    from solvers.changes.network_change import ChangeThresholds
     from tests.fuzz.seeds import seeds
 
     good = network_from_json(parse_document(_text(seeds()["compared"][0]), "old.json"), "old.json")
     other = read_network(_file(data, "new.json"))
     for sides in ((good, other), (other, good), (other, other)):
-        _tried(lambda sides=sides: compare(*sides, Limits()))  # type: ignore[misc]
+        _tried(lambda sides=sides: compare(*sides, ChangeThresholds()))  # type: ignore[misc]
 
 
 def order(data: bytes) -> None:
@@ -358,7 +358,7 @@ def launched(data: bytes) -> None:
     Slurm().first_failure(_text(data).splitlines())
 
 
-def given(data: bytes) -> None:
+def environment(data: bytes) -> None:
     """The user's environment on its way through a launcher."""
     import os
 
@@ -387,12 +387,12 @@ def _documents() -> dict[str, Sequence[bytes]]:
 
 def targets() -> dict[str, Target]:
     """All of them."""
-    from tests.fuzz import doors, lines
+    from tests.fuzz import lines, listeners
 
     every: tuple[Read, ...] = (
         *(hosts, network, order, groups, plan, schedule, aggregation, topology, truth, compressed, agile_log),
         *(compared, autotune_log, run, shown_runs, check, embedding, quantities, checkpoint, latest_checkpoint, lab),
-        *(known_hosts, ssh_config, iperf3, figure, launched, given, squeue, *lines.EVERY, *doors.EVERY),
+        *(known_hosts, ssh_config, iperf3, figure, launched, environment, squeue, *lines.EVERY, *listeners.EVERY),
     )
     begin = _documents()
     return {read.__name__: Target(read, tuple(begin.get(read.__name__, ())) or (b"",)) for read in every}

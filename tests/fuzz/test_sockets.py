@@ -1,4 +1,4 @@
-"""Strangers at doors that stand open while a job begins: whatever they say, the honest are served and they are not."""
+"""Unauthenticated clients of listeners during the start of a job: only authenticated clients are served."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ from runners.agile.control_socket import ControlSocket, ask
 from runners.kubernetes.inside.rendezvous import Bootstrap, RendezvousServer, send_report
 from runners.launchers.start_barrier import serve_barrier, wait_at_barrier
 
-STRANGE = [
+INVALID = [
     b"\n",
     b"[" * 100_000 + b"\n",
     b'{"job": "this"}\n',
@@ -35,8 +35,8 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def heard(line: socket.socket) -> bytes:
-    """All that it is told until it is hung up on."""
+def receive_all(line: socket.socket) -> bytes:
+    """All bytes until the peer closes the connection."""
     line.settimeout(20)
     message = b""
     try:
@@ -52,13 +52,13 @@ def pod(group: int) -> dict[str, Any]:
     return {"job": "this", "group": group, "pod": f"pod-{group}", "node": "ab"[group], "problems": []}
 
 
-@pytest.mark.parametrize("words", STRANGE, ids=range(len(STRANGE)))
-def test_pods_meet_whatever_a_stranger_says(words: bytes) -> None:
+@pytest.mark.parametrize("words", INVALID, ids=range(len(INVALID)))
+def test_pods_meet_despite_any_unauthenticated_client(words: bytes) -> None:
     bootstrap = Bootstrap("this", "127.0.0.1", free_port(), 30.0, True)
     meeting = RendezvousServer(["a", "b"], bootstrap)
-    with socket.create_connection((bootstrap.host, bootstrap.port)) as stranger:
+    with socket.create_connection((bootstrap.host, bootstrap.port)) as client:
         with contextlib.suppress(OSError):  # it was hung up on already
-            stranger.sendall(words)
+            client.sendall(words)
         answers: list[dict[str, Any]] = []
         places = [
             threading.Thread(target=lambda k=k: answers.append(send_report(bootstrap, pod(k), 20.0))) for k in (0, 1)
@@ -68,54 +68,54 @@ def test_pods_meet_whatever_a_stranger_says(words: bytes) -> None:
         reports, refused = meeting.finish()
         for thread in places:
             thread.join()
-        assert heard(stranger) == b""
+        assert receive_all(client) == b""
     assert refused is None
     assert [reports[k]["pod"] for k in (0, 1)] == ["pod-0", "pod-1"]
     assert answers == [{"master": pod(0)}] * 2
 
 
-def test_the_gate_opens_for_ranks_and_says_nothing_to_others() -> None:
+def test_the_barrier_opens_for_ranks_and_answers_no_others() -> None:
     port, result = free_port(), list[str | None]()
-    keeper = threading.Thread(target=lambda: result.append(serve_barrier("127.0.0.1", port, "token", 1)))
-    keeper.start()
-    strangers = []
+    server = threading.Thread(target=lambda: result.append(serve_barrier("127.0.0.1", port, "token", 1)))
+    server.start()
+    clients = []
     for words in (b"", b"token 2\n", b"y" * 5000, b"\0"):
         while True:
             try:
-                strangers.append(socket.create_connection(("127.0.0.1", port)))
+                clients.append(socket.create_connection(("127.0.0.1", port)))
                 break
             except ConnectionRefusedError:  # it does not listen yet
                 continue
-        strangers[-1].sendall(words)
+        clients[-1].sendall(words)
     assert wait_at_barrier("127.0.0.1", port, "token", 1) is None
-    keeper.join()
+    server.join()
     assert result == [None]
-    assert [heard(stranger) for stranger in strangers] == [b""] * 4
-    for stranger in strangers:
-        stranger.close()
+    assert [receive_all(client) for client in clients] == [b""] * 4
+    for client in clients:
+        client.close()
 
 
 @pytest.fixture(scope="module")
-def hub() -> Iterator[str]:
-    """Answers every wish with itself."""
-    asking = ControlSocket(lambda wish, answer: answer({"wish": wish}))
-    yield asking.name
-    asking.close()
+def job_socket() -> Iterator[str]:
+    """Answers every request with the request."""
+    control_socket = ControlSocket(lambda request, answer: answer({"request": request}))
+    yield control_socket.name
+    control_socket.close()
 
 
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(words=st.binary(max_size=300) | st.sampled_from([b"[" * 5000, b"5", b"{}", b'{"do": null}', b"\xff"]))
-def test_a_job_answers_requests_after_any_bytes(hub: str, words: bytes) -> None:
+def test_a_job_answers_requests_after_any_bytes(job_socket: str, words: bytes) -> None:
     with socket.socket(socket.AF_UNIX) as line:
-        line.connect(hub)
+        line.connect(job_socket)
         line.sendall(words + b"\n")
-        message = heard(line)
-    assert message == b"" or "wish" in json.loads(message)
-    assert ask(hub, {"method": "status"}) == {"wish": {"method": "status"}}
+        message = receive_all(line)
+    assert message == b"" or "request" in json.loads(message)
+    assert ask(job_socket, {"method": "status"}) == {"request": {"method": "status"}}
 
 
 @pytest.mark.parametrize("answer", [b"", b"[]\n", b"[" * 5000 + b"\n"])
-def test_what_is_no_answer_is_an_error_in_a_line(answer: bytes, tmp_path: Path) -> None:
+def test_an_invalid_answer_is_a_one_line_error(answer: bytes, tmp_path: Path) -> None:
     name = str(tmp_path / "socket")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(name)
@@ -134,26 +134,26 @@ def test_what_is_no_answer_is_an_error_in_a_line(answer: bytes, tmp_path: Path) 
         thread.join()
 
 
-def test_a_job_that_ends_hangs_up_on_who_waits_for_an_answer() -> None:
+def test_a_job_that_ends_closes_waiting_requests() -> None:
     """At once: whoever asked need not wait for as long as an answer may take."""
-    heard_of = threading.Event()
-    asking = ControlSocket(lambda wish, answer: heard_of.set())
+    received = threading.Event()
+    control_socket = ControlSocket(lambda request, answer: received.set())
     result: list[str] = []
 
     def wait() -> None:
         with pytest.raises(PlinkError) as error:
-            ask(asking.name, {"method": "add"})
+            ask(control_socket.name, {"method": "add"})
         result.append(str(error.value))
 
     thread = threading.Thread(target=wait)
     thread.start()
-    assert heard_of.wait(20)
-    asking.close()
+    assert received.wait(20)
+    control_socket.close()
     thread.join(20)
     assert result == ["the job ended before it answered"]
 
 
-def test_a_job_that_is_out_of_files_answers_when_there_are_some_again(hub: str) -> None:
+def test_a_job_answers_again_after_running_out_of_files(job_socket: str) -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     # A call that is waited for has its file already: the first one takes it, and holds it.
     with socket.socket(socket.AF_UNIX) as first, socket.socket(socket.AF_UNIX) as line:
@@ -163,8 +163,8 @@ def test_a_job_that_is_out_of_files_answers_when_there_are_some_again(hub: str) 
             fillers.append(os.dup(0))
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, before[1]))
         try:
-            first.connect(hub)
-            line.connect(hub)
+            first.connect(job_socket)
+            line.connect(job_socket)
             line.sendall(b'{"do": 1}\n')
             line.settimeout(0.2)
             with pytest.raises(TimeoutError):  # it cannot take the call
@@ -174,4 +174,4 @@ def test_a_job_that_is_out_of_files_answers_when_there_are_some_again(hub: str) 
             for filler in fillers:
                 os.close(filler)
         line.settimeout(20)
-        assert json.loads(line.recv(1000)) == {"wish": {"do": 1}}
+        assert json.loads(line.recv(1000)) == {"request": {"do": 1}}

@@ -43,7 +43,7 @@ def probed(small_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_the_model_ranks_orders_as_the_clock_does(hosts: str, algo: str, request: pytest.FixtureRequest) -> None:
-    """Five orders of racks whose hosts share what one has: prices differ by a factor of four (of two among four hosts),
+    """Five orders of racks whose hosts share what one has: costs differ by a factor of four (of two among four hosts),
     and no two change over but by a great mistake. No all-reduce is faster than the links allow: nothing takes a short
     cut past the lab's network."""
     probed: Path = request.getfixturevalue(hosts)

@@ -78,8 +78,8 @@ def test_no_transfers_are_a_schedule_too() -> None:
 
 
 def test_unknown_keys_are_kept() -> None:
-    schedule = read(pace="chain", made={"by": "hand"}, later=[1, 2])
-    assert schedule.details == {"pace": "chain", "made": {"by": "hand"}, "later": [1, 2]}
+    schedule = read(timing="chain", made={"by": "hand"}, later=[1, 2])
+    assert schedule.details == {"timing": "chain", "made": {"by": "hand"}, "later": [1, 2]}
     assert schedule.to_json()["made"] == {"by": "hand"}
     assert len(read(row(0, 0, 1, colour="green"))) == 1
 
@@ -160,7 +160,7 @@ def test_what_cannot_be_put_in_rounds(rows: list[Row], place: int, reason: str) 
     assert reason in caught.value.reason
 
 
-def test_a_long_cycle_is_told_in_short() -> None:
+def test_a_long_cycle_is_abbreviated() -> None:
     """Found in no time, and in one line."""
     rows = [row(None, 0, 1, after=[(m + 1) % 5_000]) for m in range(5_000)]
     with pytest.raises(InputError, match=r"transfers\[11\] after \.\.\. after transfers\[0\]$"):

@@ -114,7 +114,7 @@ def test_an_order(measured: Network) -> None:
 @pytest.mark.parametrize(
     ("options", "written"),
     [
-        ({}, {"judged", "kept_given", "bottleneck_lower_bound"}),
+        ({}, {"judged", "kept_baseline", "bottleneck_lower_bound"}),
         ({"objective": "bottleneck", "force": True}, {"judged", "sum", "sum_lower_bound"}),
         ({"pins": {"b": 0}, "groups": 2}, {"judged", "pins", "groups"}),
         ({"algo": "2lha", "model": "contention"}, {"groups", "size_bytes", "capacities"}),
@@ -124,16 +124,16 @@ def test_an_order(measured: Network) -> None:
     ids=lambda value: " ".join(sorted(value)) or "nothing wished",
 )
 def test_orders_of_every_kind(options: Document, written: set[str]) -> None:
-    """All keys that ``reorder`` writes are described; ``kept_given`` is there where nothing differs but noise."""
+    """All keys that ``reorder`` writes are described; ``kept_baseline`` is there where nothing differs but noise."""
     document = order_of(alike("abcdefgh" if "prove" in options else "abcdef"), **options)
     assert described("order", document)
     assert written <= set(document)
-    assert ("kept_given" in document) == ("kept_given" in written)
-    if "kept_given" in document:
+    assert ("kept_baseline" in document) == ("kept_baseline" in written)
+    if "kept_baseline" in document:
         assert (document["hosts"], document["proven"], document["gap"]) == (list("abcdef"), False, None)
         assert "bottleneck" not in document  # that would be the found order's
-        assert document["kept_given"]["found"] != document["hosts"]
-        assert document["kept_given"]["found_cost"] < document["cost"] == document["baseline"]["given"]
+        assert document["kept_baseline"]["result"] != document["hosts"]
+        assert document["kept_baseline"]["result_cost"] < document["cost"] == document["baseline"]["given"]
 
 
 @pytest.mark.parametrize("which", ["good", "failed"])
@@ -372,7 +372,7 @@ def setting(value: Any, *path: str | int) -> Callable[[Document], None]:
         ("network", setting(1.5, "loss_forward", 0, 1), "$.loss_forward[0][1]"),
         ("order", setting(["a", "a"], "hosts"), "$.hosts"),
         ("order", setting({"a": -1}, "pins"), "$.pins.a"),
-        ("order", setting({"found": ["a"]}, "kept_given"), "$.kept_given"),
+        ("order", setting({"result": ["a"]}, "kept_baseline"), "$.kept_baseline"),
         ("run", without("proof"), "$"),
         ("run", setting("yes", "proof", "held"), "$.proof.held"),
         ("run", setting({"rank": 1}, "failure"), "$.failure"),

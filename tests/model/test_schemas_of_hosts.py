@@ -19,7 +19,7 @@ from plink.remote.addresses import host_identity
 from plink.remote.fleet import AgentMessage
 from probes.agent.inspection import inspect
 from runners.agile.control_socket import ControlSocket
-from runners.lab.blueprint import Settings, draw
+from runners.lab.blueprint import LabSettings, draw
 from solvers.elastic.status import status
 from tests.model.schemas import FOLDER, Document, complaints, described, keys, printed
 from tests.probes.fake_fleet import FakeFleet, host_at, round_trips
@@ -30,7 +30,7 @@ from tests.runners.autotune.test_daemon import tuned
 @pytest.mark.parametrize(
     "changes",
     [
-        draw(Settings("lab", racks=2, hosts_per_rack=2)).truth(),
+        draw(LabSettings("lab", racks=2, hosts_per_rack=2)).truth(),
         {"positions": {"node-01": ["west", 4], "node-02": "east", "elsewhere": 3}},
         {"positions": {"node-01": ["west"]}, "racks": {"node-01": 0}, "colour": "green"},
         {},
@@ -165,9 +165,9 @@ def test_a_lab(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(state, "need_root", lambda what: None)
     monkeypatch.setattr(kernel, "query", shown)
     monkeypatch.setattr(kernel, "pids", lambda namespace: [7])
-    stands = state.State("lab")
+    stands = state.LabState("lab")
     stands.begin()
-    stands.finish(draw(Settings("lab", racks=2, hosts_per_rack=2)))
+    stands.finish(draw(LabSettings("lab", racks=2, hosts_per_rack=2)))
     stands.file("node-01", "sshd.pid").write_text("7\n")
     document = printed(capsys, "lab", "status")
     assert described("lab", document)
@@ -250,14 +250,14 @@ def test_how_a_job_stands(
     assert {status.get("controller") for status in stages} >= {1, 2}
     assert any(status.get("checkpoint") is not None for status in stages)
     last = stages[-1] | {"cost": {"total": 0.5, "per_iteration": None, "without_price": ["h1"]}}
-    asking = ControlSocket(lambda wish, answer: answer(last))
+    control_socket = ControlSocket(lambda request, answer: answer(last))
     try:
         write_document(workspace.RUNS / "0a1b" / "agile.json", {
-            "schema": "plink.elastic-job/1", "socket": asking.name, "pid": 1, "lab": None, "runner": "local",
+            "schema": "plink.elastic-job/1", "socket": control_socket.name, "pid": 1, "lab": None, "runner": "local",
         })  # fmt: skip
         document = printed(capsys, "elastic", "status", "last")
     finally:
-        asking.close()
+        control_socket.close()
     assert described("elastic-status", document)
     assert set(document) == keys("elastic-status")
     assert complaints("elastic-status", document | {"stage": 4}) == ["$.stage"]

@@ -110,7 +110,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, link: Link) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("one_way_s", "there", "back"), [(50e-6, LOST, frozenset()), (5e-3, frozenset(), LOST), (30e-3, LOST, OTHERS)]
 )
-def test_what_is_lost_is_told_by_its_direction_on_any_way(
+def test_loss_is_reported_by_direction(
     monkeypatch: pytest.MonkeyPatch, one_way_s: float, there: frozenset[int], back: frozenset[int]
 ) -> None:
     """On a long way many greetings are answered before the first answer comes; none of them is taken for a probe."""

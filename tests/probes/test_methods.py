@@ -140,7 +140,7 @@ def test_bandwidth_is_measured_one_direction_after_the_other() -> None:
         ("iperf3", "iperf3 on h0: iperf3 is not installed there"),
     ],
 )
-def test_a_bandwidth_that_cannot_be_had_says_whose_fault_it_is(at: str, reason: str) -> None:
+def test_unmeasured_bandwidth_names_its_cause(at: str, reason: str) -> None:
     def behave(host: str, body: dict[str, Any]) -> tuple[float, dict[str, Any]]:
         if body["method"] == at and (host == "h1") == (at == "iperf3_serve"):
             return 0.1, {"error": "iperf3 is not installed there"}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes.scheduler import ProbeTask, Request, RequestBatches, TaskFailed
+from probes.scheduler import AgentRequest, ProbeTask, RequestBatches, TaskFailed
 from tests.probes.fake_fleet import FakeFleet, scheduler_of
 
 PAIRS = st.integers(2, 9).flatmap(
@@ -31,7 +31,9 @@ class EventLog:
         began = self.fleet.now
         try:
             for batch in range(self.batches):
-                answers = yield [Request(host, {"method": "work", "step": batch, "of": host}, 5.0) for host in hosts]
+                answers = yield [
+                    AgentRequest(host, {"method": "work", "step": batch, "of": host}, 5.0) for host in hosts
+                ]
                 assert [answer["of"] for answer in answers] == list(hosts)
             self.events.append(f"done {hosts}")
         except TaskFailed as error:
@@ -140,7 +142,7 @@ def test_task_that_uses_a_lost_host_fails_at_once(gone: int) -> None:
     def both_ways() -> RequestBatches:
         for host in (0, 1, 0):
             try:
-                yield [Request(host, {"method": "work", "of": host}, 60.0)]
+                yield [AgentRequest(host, {"method": "work", "of": host}, 60.0)]
                 events.append(f"h{host} answered")
             except TaskFailed as error:
                 events.append(str(error))

@@ -42,7 +42,7 @@ def by_ssh(host: pytest.MonkeyPatch, server: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "server", "address"),
+    ("dialled", "server", "address"),
     [
         (OWN, SECOND, OWN),
         ("2001:DB8:0::1", OWN, "2001:db8::1"),  # however it was written
@@ -53,9 +53,11 @@ def by_ssh(host: pytest.MonkeyPatch, server: str) -> None:
         ("node-01", LINK, LINK),
     ],
 )
-def test_the_address_that_the_controller_used(host: pytest.MonkeyPatch, asked: str, server: str, address: str) -> None:
+def test_the_address_that_the_controller_used(
+    host: pytest.MonkeyPatch, dialled: str, server: str, address: str
+) -> None:
     by_ssh(host, server)
-    assert reachable_address(asked) == address
+    assert reachable_address(dialled) == address
 
 
 def test_a_controller_on_the_host_itself_that_came_by_its_own_name(host: pytest.MonkeyPatch) -> None:
@@ -81,10 +83,10 @@ def test_launchers_that_do_not_say_where_they_came_in(host: pytest.MonkeyPatch, 
     assert reachable_address("pod-0", ["pod-1"]) == "2001:db8::1"
 
 
-@pytest.mark.parametrize("asked", ["pod-0", PUBLIC])
-def test_one_of_several_addresses_is_not_guessed(asked: str) -> None:
+@pytest.mark.parametrize("dialled", ["pod-0", PUBLIC])
+def test_one_of_several_addresses_is_not_guessed(dialled: str) -> None:
     with pytest.raises(OSError, match=f"which of {OWN}, {SECOND} do others reach this host at") as messages:
-        reachable_address(asked, ["pod-1"])
+        reachable_address(dialled, ["pod-1"])
     assert "address=..." in str(messages.value)
 
 
@@ -102,7 +104,7 @@ def test_a_host_without_a_network(host: pytest.MonkeyPatch) -> None:
     assert reachable_address("pod-0", ["pod-1"]) == "127.0.0.1"
 
 
-def test_names_that_mean_nothing_are_given_up_soon(host: pytest.MonkeyPatch) -> None:
+def test_unknown_names_fail_soon(host: pytest.MonkeyPatch) -> None:
     """Each may take seconds."""
     request: list[str] = []
 

@@ -45,7 +45,7 @@ def start(fleet: Fleet, hosts: list[Host], first: str = "hello") -> dict[str, Ho
     return fleet.start(hosts, settings)
 
 
-def test_every_agent_is_told_and_heard(children: Callable[..., ChildHosts]) -> None:
+def test_every_agent_receives_and_answers(children: Callable[..., ChildHosts]) -> None:
     with Fleet(children(), PROGRAM) as fleet:
         counted = []
         assert fleet.start(HOSTS, {"first": "hello"}, lambda: counted.append(1)) == {}
@@ -87,7 +87,7 @@ def test_an_agent_that_dies_is_reported_and_the_others_go_on(children: Callable[
         assert hear(fleet).host == "c"
 
 
-def test_an_agent_that_says_what_no_agent_says_is_gone(children: Callable[..., ChildHosts]) -> None:
+def test_an_agent_with_a_protocol_error_is_lost(children: Callable[..., ChildHosts]) -> None:
     """What it said does not reach anybody, and the others go on."""
     program = AgentProgram(PROGRAM.modules, MessageSchema({"echo": {"said": object_of(text)}}))
     with Fleet(children(), program) as fleet:
@@ -128,15 +128,15 @@ def test_closing_does_not_wait_for_messages_to_be_taken(
 
 
 @pytest.mark.parametrize(
-    ("first", "why"),
+    ("first", "reason"),
     [("die", ": it ended with exit status 3"), ("babble", ": another program answers there")],
 )
-def test_an_agent_that_never_says_hello_is_a_failure(first: str, why: str, children: Callable[..., ChildHosts]) -> None:
+def test_an_agent_without_hello_is_a_failure(first: str, reason: str, children: Callable[..., ChildHosts]) -> None:
     with Fleet(children(), PROGRAM) as fleet:
         failures = start(fleet, HOSTS[:2], first)
         assert sorted(failures) == ["a", "b"]
         for error in failures.values():
-            assert error.reason.startswith("no agent could be started" + why)
+            assert error.reason.startswith("no agent could be started" + reason)
         assert fleet.alive == []
 
 

@@ -6,13 +6,13 @@ from plink.remote.peers import sample_peers
 
 
 @pytest.mark.parametrize("n", [2, 9])
-def test_few_hosts_are_told_of_all_others(n: int) -> None:
+def test_few_hosts_get_all_others_as_peers(n: int) -> None:
     hosts = [f"10.0.0.{i}" for i in range(n)]
     assert sample_peers(hosts) == {own: [other for other in hosts if other != own] for own in hosts}
 
 
 @pytest.mark.parametrize("n", [10, 17, 1000])
-def test_many_hosts_are_told_of_a_few(n: int) -> None:
+def test_many_hosts_get_a_few_peers(n: int) -> None:
     """From all over the list: what is sent grows as the hosts do, not as their pairs."""
     hosts = [f"host-{i:04}" for i in range(n)]
     messages = sample_peers(hosts)
@@ -25,7 +25,7 @@ def test_many_hosts_are_told_of_a_few(n: int) -> None:
     assert max(messages[hosts[0]]) >= hosts[n // 2]
 
 
-def test_hosts_at_one_address_are_told_of_others_or_of_it() -> None:
+def test_hosts_at_one_address_get_other_peers() -> None:
     assert sample_peers(["a", "a", "b"]) == {"a": ["b"], "b": ["a"]}
     assert sample_peers(["a", "a"]) == {"a": ["a"]}
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from plink.errors import InputError, UsageError
 from plink.model.hosts import parse_hosts, render_hosts
-from runners.lab.blueprint import Blueprint, Settings, draw, from_json, is_lab_address
+from runners.lab.blueprint import Blueprint, LabSettings, draw, from_json, is_lab_address
 
 SETTINGS = st.builds(
-    Settings,
+    LabSettings,
     name=st.just("t"),
     racks=st.integers(1, 8),
     hosts_per_rack=st.integers(1, 8),
@@ -24,7 +24,7 @@ SETTINGS = st.builds(
 
 @settings(max_examples=25)
 @given(SETTINGS)
-def test_every_address_is_its_own_and_of_the_labs(settings: Settings) -> None:
+def test_every_address_is_its_own_and_of_the_labs(settings: LabSettings) -> None:
     """Hosts, gateways and both ends of every uplink (one a rack and one for the controller)."""
     blueprint = draw(settings)
     addresses = [place.address for place in blueprint.places]
@@ -36,13 +36,13 @@ def test_every_address_is_its_own_and_of_the_labs(settings: Settings) -> None:
 
 def test_the_largest_labs_fit() -> None:
     for racks, per_rack in ((64, 8), (1, 512)):
-        blueprint = draw(Settings("t", racks, per_rack))
+        blueprint = draw(LabSettings("t", racks, per_rack))
         assert len({place.address for place in blueprint.places}) == 512
         assert all(is_lab_address(end) for link in range(racks + 1) for end in blueprint.uplink(link))
 
 
 @given(SETTINGS)
-def test_every_rack_has_its_hosts_each_at_a_port(settings: Settings) -> None:
+def test_every_rack_has_its_hosts_each_at_a_port(settings: LabSettings) -> None:
     blueprint = draw(settings)
     for rack in range(settings.racks):
         assert sorted(place.port for place in blueprint.in_rack(rack)) == list(range(settings.hosts_per_rack))
@@ -50,7 +50,7 @@ def test_every_rack_has_its_hosts_each_at_a_port(settings: Settings) -> None:
 
 
 @given(SETTINGS)
-def test_the_same_seed_draws_the_same(settings: Settings) -> None:
+def test_the_same_seed_draws_the_same(settings: LabSettings) -> None:
     assert draw(settings) == draw(settings)
 
 
@@ -63,7 +63,7 @@ def test_neither_name_nor_address_gives_a_rack_away() -> None:
     """Over 200 labs of 4 x 4, neighbours by name or address share a rack as often as chance has it: 3 of 15 pairs."""
     by_name, by_address = [], []
     for seed in range(200):
-        places = draw(Settings("t", seed=seed)).places
+        places = draw(LabSettings("t", seed=seed)).places
         by_name.append(neighbours_in_one_rack([place.rack for place in places]))
         numerically = sorted(places, key=lambda place: int(ipaddress.ip_address(place.address)))
         by_address.append(neighbours_in_one_rack([place.rack for place in numerically]))
@@ -72,7 +72,7 @@ def test_neither_name_nor_address_gives_a_rack_away() -> None:
 
 
 def test_a_hosts_file_tells_names_and_addresses_and_nothing_more() -> None:
-    blueprint = draw(Settings("t", racks=2, hosts_per_rack=2))
+    blueprint = draw(LabSettings("t", racks=2, hosts_per_rack=2))
     text = render_hosts(blueprint.hosts())
     assert parse_hosts(text, "h") == blueprint.hosts()
     assert "rack" not in text
@@ -82,7 +82,7 @@ def test_a_hosts_file_tells_names_and_addresses_and_nothing_more() -> None:
 
 
 @given(SETTINGS)
-def test_a_blueprint_is_kept_in_a_file(settings: Settings) -> None:
+def test_a_blueprint_is_kept_in_a_file(settings: LabSettings) -> None:
     blueprint = draw(settings)
     again: Blueprint = from_json(json.loads(json.dumps(blueprint.to_json())), "lab.json")
     assert again == blueprint
@@ -90,7 +90,7 @@ def test_a_blueprint_is_kept_in_a_file(settings: Settings) -> None:
 
 def test_labs_side_by_side_have_namespaces_of_their_own() -> None:
     """Also where one name is the beginning of another."""
-    item, other = draw(Settings("a")), draw(Settings("a-1"))
+    item, other = draw(LabSettings("a")), draw(LabSettings("a-1"))
     assert item.namespace("core") == "plink.a.core"
     assert not other.namespace("core").startswith("plink.a.")
 
@@ -106,13 +106,13 @@ def test_labs_side_by_side_have_namespaces_of_their_own() -> None:
 )
 def test_a_lab_that_cannot_be_is_refused(field: str, value: int, why: str) -> None:
     with pytest.raises(UsageError, match=why):
-        Settings("t", **{field: value})
+        LabSettings("t", **{field: value})
 
 
 def test_a_name_that_cannot_be_one_of_a_namespace_is_refused() -> None:
     for name in ("", "A", "a b", "../a", "a.b", "-a", "x" * 17, "$(id)"):
         with pytest.raises(InputError, match=r"--name: .* cannot be a lab's name"):
-            Settings(name)
+            LabSettings(name)
 
 
 def test_lab_addresses_are_told_from_others() -> None:

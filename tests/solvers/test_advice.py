@@ -1,4 +1,4 @@
-"""Which algorithm for which size: the envelope is the cheapest everywhere, and lines are prices."""
+"""Which algorithm for which size: the envelope is the cheapest everywhere, and lines are costs."""
 
 import itertools
 
@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 
 from plink.errors import UsageError
 from solvers.advice import CostLine, SizeInterval, cost_lines, envelope, line_of
-from solvers.costs.by_name import pricing_for
+from solvers.costs.by_name import cost_function_for
 from solvers.schedules.catalogue import Options
 from tests.solvers.costs.test_cost_models import fabric
 
-PRICES = st.floats(0, 1e4).map(lambda value: round(value, 2))
+COSTS = st.floats(0, 1e4).map(lambda value: round(value, 2))
 
 
 @example([(9317.0, 1.0), (195.5, 7117.0)], 1, 1)  # by rounding the same line is the cheapest where they meet
-@given(st.lists(st.tuples(PRICES, PRICES), min_size=1, max_size=8), st.integers(1, 1000), st.integers(1, 10_000))
-def test_the_envelope_is_cheapest_everywhere(prices: list[tuple[float, float]], low: int, width: int) -> None:
-    candidates = [CostLine(f"a{k}", "given", start, slope) for k, (start, slope) in enumerate(prices)]
+@given(st.lists(st.tuples(COSTS, COSTS), min_size=1, max_size=8), st.integers(1, 1000), st.integers(1, 10_000))
+def test_the_envelope_is_cheapest_everywhere(costs: list[tuple[float, float]], low: int, width: int) -> None:
+    candidates = [CostLine(f"a{k}", "given", start, slope) for k, (start, slope) in enumerate(costs)]
     result = envelope(candidates, low, low + width)
     assert result[0].from_bytes == low
     assert result[-1].to_bytes == low + width
@@ -33,13 +33,13 @@ def test_the_envelope_is_cheapest_everywhere(prices: list[tuple[float, float]], 
 
 
 @given(st.integers(2, 20), st.integers(0, 99), st.sampled_from(["alpha-beta", "contention"]))
-def test_a_price_is_a_line_in_the_size(n: int, seed: int, model: str) -> None:
+def test_a_cost_is_linear_in_the_size(n: int, seed: int, model: str) -> None:
     result, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
     algorithms = {"ring": Options(), "halving-doubling": Options(), "flat": Options(), "tree": Options(fan_out=3)}
     for line in cost_lines(result, {"given": order}, algorithms, model)[0]:
         for size in (1.0, 64e3, 3e9):
-            price = pricing_for(line.algo, n, algorithms[line.algo], result, size, model)
-            assert line.at(size) == pytest.approx(price(order), rel=1e-6, abs=1e-6)
+            cost_of = cost_function_for(line.algo, n, algorithms[line.algo], result, size, model)
+            assert line.at(size) == pytest.approx(cost_of(order), rel=1e-6, abs=1e-6)
 
 
 def test_what_does_not_fit_is_left_out_with_the_reason() -> None:
@@ -63,14 +63,14 @@ def test_what_does_not_fit_keeps_nothing_else_out() -> None:
     assert left_out.keys() == {"bcube", "2lha"}
 
 
-def test_a_line_goes_through_its_prices_and_never_below_nothing() -> None:
+def test_a_line_goes_through_its_costs_and_is_never_negative() -> None:
     line = line_of("ring", "given", lambda size: 0.25 + 3e-5 * size)
     assert (line.algo, line.family) == ("ring", "given")
     assert [line.start_us, line.us_per_byte] == pytest.approx([0.25, 3e-5])
     assert line.at(2e6) == pytest.approx(60.25)
     assert line_of("a", "b", lambda _: 0.0) == CostLine("a", "b", 0.0, 0.0)
     assert line_of("a", "b", lambda _: 7.0) == CostLine("a", "b", 7.0, 0.0)
-    # By rounding a price may fall, or its line begin below zero.
+    # By rounding a cost may fall, or its line begin below zero.
     assert line_of("a", "b", lambda size: 7.0 - 1e-6 * size).us_per_byte == 0.0
     assert line_of("a", "b", lambda size: 1e-5 * size - 1.0).start_us == 0.0
 

@@ -12,7 +12,7 @@ from plink.cli.screen import say, say_error
 from plink.errors import UsageError
 
 
-class Tier(StrEnum):
+class HostTierChoice(StrEnum):
     """Of a host."""
 
     RELIABLE = "reliable"
@@ -26,7 +26,7 @@ def add(
         Path | None, typer.Option("--hosts", help="Where they stand; default: the hosts that the job began with.")
     ] = None,
     tier: Annotated[
-        Tier | None, typer.Option(help="Of all of them; default: as in the file.", show_default=False)
+        HostTierChoice | None, typer.Option(help="Of all of them; default: as in the file.", show_default=False)
     ] = None,
     one_by_one: Annotated[
         bool, typer.Option("--one-by-one", help="Each works when it is ready, not all of them when the last one is.")

@@ -25,7 +25,7 @@ from runners.job.job import Job
 from runners.job.result import PlacementError
 
 _RUNNERS = ("ssh", "local", "slurm")  # of those that `plink launch` has
-_MOST_LOCAL = 64
+_MAX_LOCAL_SLOTS = 64
 
 
 def launch_with_defaults(program: str, args: list[str], options: JobOptions) -> int:
@@ -104,8 +104,8 @@ def _hosts(runner: str, options: JobOptions) -> Hosts:
         if options.hosts_file is not None:
             raise UsageError("--runner local runs every host's part on this machine; omit --hosts (--slots N)")
         number = options.slots or 2
-        if number > _MOST_LOCAL:
-            raise UsageError(f"--slots {number}: {_MOST_LOCAL} parts on one machine at most")
+        if number > _MAX_LOCAL_SLOTS:
+            raise UsageError(f"--slots {number}: {_MAX_LOCAL_SLOTS} parts on one machine at most")
         tiers = ("reliable", *("transient",) * (number - 1))
         members = tuple(Host(f"local-{k}", "127.0.0.1", tier=tier) for k, tier in enumerate(tiers))
         return Hosts(members)

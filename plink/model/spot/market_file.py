@@ -37,9 +37,8 @@ class Machines:
 
 
 @dataclass(frozen=True)
-class Changes:
-    """What the file says about the job: ``iteration_s``: (a, b, c) of t(n) = a + b / n + c n; None where it says
-    nothing."""
+class JobTimings:
+    """Times of the job, seconds, None where the file has none; ``iteration_s``: (a, b, c) of t(n) = a + b / n + c n."""
 
     iteration_s: tuple[float, float, float] | None = None
     start_s: float | None = None
@@ -60,7 +59,7 @@ class MarketFile:
     product: str | None
     anchors: Machines | None
     anchors_work: bool
-    changes: Changes
+    changes: JobTimings
     held: tuple[HeldEntry, ...]
 
     def type_of(self, market: Market) -> InstanceType | None:
@@ -148,7 +147,7 @@ def market_file_from(document: dict[str, Any], where: str) -> MarketFile:
         checked.get("product"),
         machines("anchors", anchors["type"], anchors["count"]) if anchors else None,
         bool(anchors and anchors.get("works", False)),
-        Changes(
+        JobTimings(
             application.get("iteration_s"), application.get("start_s"), application.get("add_s"),
             application.get("evict_s"),
         ),

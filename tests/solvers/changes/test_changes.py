@@ -13,15 +13,15 @@ from plink.errors import InputError, NoAnswer
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix, Network, to_rows
 from solvers.changes.causes import explain
-from solvers.changes.compare import Comparison, compare
-from solvers.changes.finding import Finding, Limits
+from solvers.changes.compare import NetworkComparison, compare
+from solvers.changes.network_change import ChangeThresholds, NetworkChange
 
-LIMITS = Limits()
+LIMITS = ChangeThresholds()
 SEEDS = st.integers(0, 2**32 - 1)
 some = settings(max_examples=25)
 
 
-def probed(cloud: Cloud, rtt_us: Matrix | None = None, seed: int = 0) -> Comparison:
+def probed(cloud: Cloud, rtt_us: Matrix | None = None, seed: int = 0) -> NetworkComparison:
     """Two probes of a cloud, the second when its true round trips had become others."""
     rng = np.random.default_rng(seed)
     later = cloud if rtt_us is None else replace(cloud, rtt_us=rtt_us)
@@ -33,7 +33,7 @@ def racks(n: int = 32, seed: int = 1) -> Cloud:
     return three_tier(n, seed, rack_sizes="powers")
 
 
-def said(result: Comparison) -> list[tuple[str, str, str, tuple[str, ...]]]:
+def kinds_of(result: NetworkComparison) -> list[tuple[str, str, str, tuple[str, ...]]]:
     """What, better or worse, the kind of cause, and whose."""
     return [(finding.what, finding.verdict, finding.where, finding.hosts) for finding in result.findings]
 
@@ -74,7 +74,7 @@ def test_a_slow_host_is_named_alone(n: int, seed: int, times: float, data: st.Da
     cloud = three_tier(n, seed) if n >= 8 else alike(n, seed)
     host = data.draw(st.integers(0, n - 1))
     result = probed(cloud, host_times(cloud.rtt_us, host, times), seed)
-    assert said(result) == [("latency", "worse", "host", (f"host{host}",))]
+    assert kinds_of(result) == [("latency", "worse", "host", (f"host{host}",))]
     assert result.worse == 1
     assert result.findings[0].pairs == n - 1
     assert 0.7 * times < result.findings[0].new / result.findings[0].old < 1.4 * times
@@ -86,7 +86,7 @@ def test_a_host_that_got_faster_is_no_reason_to_worry(seed: int, times: float) -
     cloud = alike(8, seed)
     slow = replace(cloud, rtt_us=host_times(cloud.rtt_us, 3, times))
     result = probed(slow, cloud.rtt_us, seed)
-    assert said(result) == [("latency", "better", "host", ("host3",))]
+    assert kinds_of(result) == [("latency", "better", "host", ("host3",))]
     assert result.worse == 0
 
 
@@ -95,13 +95,13 @@ def test_a_shift_of_everything_is_one_finding_and_others_show_on_top_of_it(times
     cloud = racks()
     verdict = "worse" if times > 1 else "better"
     result = probed(cloud, cloud.rtt_us * times)
-    assert [item[:3] for item in said(result)] == [("latency", verdict, "network")]
+    assert [item[:3] for item in kinds_of(result)] == [("latency", verdict, "network")]
     assert result.shift == pytest.approx(times, rel=0.05)
     result = probed(cloud, host_times(cloud.rtt_us * times, 5, 3.0))
-    assert said(result)[1:] == [("latency", "worse", "host", ("host5",))]
+    assert kinds_of(result)[1:] == [("latency", "worse", "host", ("host5",))]
 
 
-def test_a_drift_is_taken_out_and_told() -> None:
+def test_a_drift_is_removed_and_reported() -> None:
     cloud = racks()
     result = probed(cloud, cloud.rtt_us * 1.15)
     assert not result.findings
@@ -114,7 +114,7 @@ def test_a_rack_s_uplink_a_pod_s_link_and_tiers_are_named_as_such() -> None:
     rack = cloud.rack_of == 2
     across = rack[:, None] ^ rack[None, :]
     uplink = probed(cloud, np.where(across, 2.0, 1.0) * cloud.rtt_us)
-    assert said(uplink) == [("latency", "worse", "uplink", tuple(names[rack]))]
+    assert kinds_of(uplink) == [("latency", "worse", "uplink", tuple(names[rack]))]
     pod = cloud.pod_of[:, None] != cloud.pod_of[None, :]
     (link,) = probed(cloud, np.where(pod, 2.0, 1.0) * cloud.rtt_us).findings
     assert (link.where, {frozenset(link.hosts), frozenset(link.others)}) == (
@@ -170,7 +170,7 @@ def test_a_slow_host_with_one_pair_that_is_not_is_named() -> None:
     rtt = np.where(rack[:, None] == rack, 60.0, 200.0) * ~np.eye(8, dtype=bool)
     slow = host_times(rtt, 0, 2.0)
     slow[0, 4] = slow[4, 0] = rtt[0, 4]
-    assert said(compare(plain(rtt), plain(slow), LIMITS)) == [("latency", "worse", "host", ("h0",))]
+    assert kinds_of(compare(plain(rtt), plain(slow), LIMITS)) == [("latency", "worse", "host", ("h0",))]
 
 
 def test_a_host_that_halves_the_bandwidth_of_its_pairs_is_named_though_noise_hides_some() -> None:
@@ -192,9 +192,9 @@ def test_a_change_within_the_floor_or_the_threshold_is_none() -> None:
     assert not compare(before, plain(host_times(flat(), 2, 1.19)), LIMITS).findings
     small = plain(flat(us=5.0))
     assert not compare(small, plain(host_times(flat(us=5.0), 2, 2.9)), LIMITS).findings
-    assert compare(small, plain(host_times(flat(us=5.0), 2, 2.9)), Limits(floor_us=1.0)).worse == 1
+    assert compare(small, plain(host_times(flat(us=5.0), 2, 2.9)), ChangeThresholds(floor_us=1.0)).worse == 1
     assert compare(before, plain(host_times(flat(), 2, 1.3)), LIMITS).worse == 1
-    assert not compare(before, plain(host_times(flat(), 2, 1.3)), Limits(share=0.5)).findings
+    assert not compare(before, plain(host_times(flat(), 2, 1.3)), ChangeThresholds(share=0.5)).findings
 
 
 def test_samples_that_disagree_hide_a_change() -> None:
@@ -210,7 +210,7 @@ def test_samples_that_disagree_hide_a_change() -> None:
         assert result.worse == worse
 
 
-def test_losses_that_rose_are_told_and_few_lost_probes_are_not() -> None:
+def test_risen_losses_are_reported_unless_few_probes_were_lost() -> None:
     def lossy(*pairs: tuple[int, int], share: float) -> Network:
         loss = np.zeros((8, 8))
         for i, j in pairs:
@@ -219,23 +219,25 @@ def test_losses_that_rose_are_told_and_few_lost_probes_are_not() -> None:
 
     of_three = [(3, j) for j in range(8) if j != 3]
     quiet = lossy(share=0.0)
-    assert said(compare(quiet, lossy(*of_three, share=0.02), LIMITS)) == [("loss", "worse", "host", ("h3",))]
-    assert said(compare(quiet, lossy((0, 1), share=0.02), LIMITS)) == [("loss", "worse", "pair", ("h0",))]
-    assert said(compare(lossy((0, 1), share=0.02), quiet, LIMITS)) == [("loss", "better", "pair", ("h0",))]
+    assert kinds_of(compare(quiet, lossy(*of_three, share=0.02), LIMITS)) == [("loss", "worse", "host", ("h3",))]
+    assert kinds_of(compare(quiet, lossy((0, 1), share=0.02), LIMITS)) == [("loss", "worse", "pair", ("h0",))]
+    assert kinds_of(compare(lossy((0, 1), share=0.02), quiet, LIMITS)) == [("loss", "better", "pair", ("h0",))]
     assert not compare(quiet, lossy((0, 1), share=0.0004), LIMITS).findings
 
 
-def test_bandwidths_that_halved_are_told_by_host_and_pair() -> None:
+def test_halved_bandwidths_are_reported_by_host_and_pair() -> None:
     rng = np.random.default_rng(1)
     before, after = (rng.lognormal(np.log(10.0), 0.02, (8, 8)) for _ in range(2))
     assert not compare(plain(flat(), before), plain(flat(), after), LIMITS).findings
     one_way = after.copy()
     one_way[:, 5] /= 2  # what h5 sends
     result = compare(plain(flat(), before), plain(flat(), one_way), LIMITS)
-    assert said(result) == [("rate", "worse", "host", ("h5",))]
+    assert kinds_of(result) == [("rate", "worse", "host", ("h5",))]
     assert result.rates == 28
     after[1, 2] = 0.0
-    assert said(compare(plain(flat(), before), plain(flat(), after), LIMITS)) == [("rate", "worse", "pair", ("h1",))]
+    assert kinds_of(compare(plain(flat(), before), plain(flat(), after), LIMITS)) == [
+        ("rate", "worse", "pair", ("h1",))
+    ]
 
 
 @pytest.mark.parametrize(("low", "high", "verdicts"), [(1.8, 2.2, ["worse"]), (1.8, 4.1, [])])
@@ -252,11 +254,11 @@ def test_a_shared_capacity_fell_when_its_runs_are_apart(low: float, high: float,
     assert other.notes == ("1 groups' shared links are of other hosts now: not compared",)
 
 
-def test_pairs_that_are_missing_now_are_told_by_host_and_come_back() -> None:
+def test_missing_pairs_are_reported_by_host_and_found_again() -> None:
     gone = flat()
     gone[2, :2] = gone[:2, 2] = gone[2, 3:] = gone[3:, 2] = np.nan
-    assert said(compare(plain(flat()), plain(gone), LIMITS)) == [("unmeasured", "worse", "host", ("h2",))]
-    assert said(compare(plain(gone), plain(flat()), LIMITS)) == [("unmeasured", "better", "host", ("h2",))]
+    assert kinds_of(compare(plain(flat()), plain(gone), LIMITS)) == [("unmeasured", "worse", "host", ("h2",))]
+    assert kinds_of(compare(plain(gone), plain(flat()), LIMITS)) == [("unmeasured", "better", "host", ("h2",))]
     assert not compare(plain(flat()), plain(gone, plan="adaptive"), LIMITS).findings
     errors = [{"from": "h2", "to": "h0", "why": "a firewall"}]
     (item,) = compare(plain(flat()), plain(gone, plan="adaptive", errors=errors), LIMITS).findings
@@ -335,4 +337,4 @@ def test_a_file_without_anything_measured_is_no_answer() -> None:
         compare(plain(nothing), plain(nothing), LIMITS)
     result = compare(plain(flat(4)), plain(nothing), LIMITS)
     assert [finding.where for finding in result.findings] == ["network"]
-    assert all(isinstance(finding, Finding) and finding.what == "unmeasured" for finding in result.findings)
+    assert all(isinstance(finding, NetworkChange) and finding.what == "unmeasured" for finding in result.findings)

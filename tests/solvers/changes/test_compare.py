@@ -8,11 +8,11 @@ import pytest
 
 from plink.errors import NoAnswer
 from plink.model.network import Matrix, Network
-from solvers.changes.compare import Comparison, compare
-from solvers.changes.finding import Limits
+from solvers.changes.compare import NetworkComparison, compare
+from solvers.changes.network_change import ChangeThresholds
 from tests.solvers.changes.files import even, flat, named
 
-LIMITS = Limits()
+LIMITS = ChangeThresholds()
 NAN = math.nan
 
 
@@ -22,7 +22,7 @@ def racks(near: float = 50.0, far: float = 200.0) -> Matrix:
     return np.where(rack[:, None] == rack, near, far) * ~np.eye(8, dtype=bool)
 
 
-def told(result: Comparison) -> list[tuple[str, str, tuple[str, ...]]]:
+def kinds_of(result: NetworkComparison) -> list[tuple[str, str, tuple[str, ...]]]:
     return [(finding.what, finding.where, finding.hosts) for finding in result.findings]
 
 
@@ -50,7 +50,7 @@ def test_groups_of_a_sparse_file_are_those_that_predictions_rest_on() -> None:
     new = old.copy()
     new[:4, :4] *= 3
     result = compare(named("abcdefgh", old), named("abcdefgh", new), LIMITS)
-    assert (result.pairs, told(result)) == (13, [("latency", "inside", tuple("abcd"))])
+    assert (result.pairs, kinds_of(result)) == (13, [("latency", "inside", tuple("abcd"))])
 
 
 def test_counts_are_of_what_was_compared() -> None:
@@ -62,7 +62,7 @@ def test_counts_are_of_what_was_compared() -> None:
     assert (result.shift, result.noise) == pytest.approx((1, 0))
 
 
-def test_all_that_can_change_is_told_in_one_order() -> None:
+def test_changes_of_all_kinds_are_in_a_fixed_order() -> None:
     """Round trips, what is missing, losses, rates, capacities, hops."""
     rates, slower = (gbps * np.ones((8, 8)) for gbps in (10.0, 10.0))
     slower[0, 1] = 2.0

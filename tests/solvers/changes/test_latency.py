@@ -8,8 +8,8 @@ import pytest
 
 from plink.model.network import Matrix, to_rows
 from solvers.changes.aligned import Mask, align
-from solvers.changes.finding import Finding, Limits
 from solvers.changes.latency import RoundTrips, compared, round_trips
+from solvers.changes.network_change import ChangeThresholds, NetworkChange
 from tests.solvers.changes.files import flat, named
 
 HOSTS = "abcdefghijkl"
@@ -20,13 +20,17 @@ def nothing(n: int) -> Mask:
 
 
 def trips(
-    old: Matrix, new: Matrix, limits: Limits | None = None, differ: Mask | None = None, groups: list[int] | None = None
+    old: Matrix,
+    new: Matrix,
+    limits: ChangeThresholds | None = None,
+    differ: Mask | None = None,
+    groups: list[int] | None = None,
 ) -> RoundTrips:
     names = HOSTS[: len(old)]
     groupings = [] if groups is None else [np.array(groups)]
     return round_trips(
         align(named(names, old), named(names, new)), groupings, nothing(len(old)) if differ is None else differ,
-        limits or Limits(),
+        limits or ChangeThresholds(),
     )  # fmt: skip
 
 
@@ -68,7 +72,7 @@ def one_pair(n: int, us: float, more: float) -> tuple[Matrix, Matrix]:
 @pytest.mark.parametrize(("more", "worse"), [(9.9, 0), (10.1, 1)])
 def test_a_change_is_worth_naming_beyond_the_floor(more: float, worse: int) -> None:
     """To 16 us or more: the share is not what it lacks."""
-    assert len(trips(*one_pair(6, 16.0, more), Limits(floor_us=10.0)).findings) == worse
+    assert len(trips(*one_pair(6, 16.0, more), ChangeThresholds(floor_us=10.0)).findings) == worse
 
 
 @pytest.mark.parametrize(("times", "named"), [(1.249, 0), (1.251, 1), (1 / 1.249, 0), (1 / 1.251, 1)])
@@ -83,7 +87,9 @@ def test_all_that_take_longer_are_one_finding_of_the_network_with_that_of_the_me
     old[0, 2:4] = old[2:4, 0] = 200.0
     result = trips(old, 2 * old)
     (item,) = result.findings
-    assert replace(item, old=0.0, new=0.0) == Finding("latency", "worse", "network", tuple("abcde"), (), 0.0, 0.0, 10)
+    assert replace(item, old=0.0, new=0.0) == NetworkChange(
+        "latency", "worse", "network", tuple("abcde"), (), 0.0, 0.0, 10
+    )
     assert (item.old, item.new) == pytest.approx((200, 400))
     assert (result.pairs, result.shift, result.noise) == pytest.approx((10, 2, 0))
     result = trips(2 * old, old)
@@ -109,15 +115,15 @@ def test_a_shift_must_be_that_of_every_tier() -> None:
     assert result.shift == 1.0
 
 
-@pytest.mark.parametrize(("now", "told"), [(81.0, False), (79.0, True)])
-def test_what_the_whole_network_s_change_spared_did_not_get_better(now: float, told: bool) -> None:
-    """All take twice as long but one pair: it is told where it takes less than 1 / 1.25 of what it took."""
+@pytest.mark.parametrize(("now", "named"), [(81.0, False), (79.0, True)])
+def test_a_pair_without_the_network_s_change_is_not_better(now: float, named: bool) -> None:
+    """All take twice as long but one pair: it is named where it takes less than 1 / 1.25 of what it took."""
     new = flat(8, 200.0)
     new[6, 7] = new[7, 6] = now
     result = whose(trips(flat(8, 100.0), new))
     assert result == [
         ("worse", "network", tuple("abcdefgh"), ()),
-        *([("better", "pair", ("g",), ("h",))] if told else []),
+        *([("better", "pair", ("g",), ("h",))] if named else []),
     ]
 
 
@@ -167,7 +173,7 @@ def test_the_whole_network_is_found_beyond_the_noise_of_its_samples(
     result = 0
     for _ in range(200):
         old, new = (named("abc", **shaken(rng, own, factor)) for factor in (1.0, times))
-        message = round_trips(align(old, new), [], nothing(3), Limits()).findings
+        message = round_trips(align(old, new), [], nothing(3), ChangeThresholds()).findings
         result += any(item.where == "network" for item in message)
         if times == 1:
             result += bool(message) and all(item.where != "network" for item in message)
@@ -175,7 +181,7 @@ def test_the_whole_network_is_found_beyond_the_noise_of_its_samples(
 
 
 def test_before_and_after_are_of_one_pair_whose_change_is_the_median() -> None:
-    """A slow host of two racks of which one pair was spared: the medians of all seven by themselves are the same."""
+    """A slow host of two racks with one unaffected pair: the medians of all seven by themselves are the same."""
     old = np.where(np.equal.outer([0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 0, 1, 1, 1, 1]), 100.0, 200.0)
     np.fill_diagonal(old, 0.0)
     new = old.copy()

@@ -9,11 +9,11 @@ import pytest
 
 from plink.model.network import Network
 from solvers.changes.aligned import Mask, align
-from solvers.changes.finding import Finding, Limits
 from solvers.changes.loss import losses
+from solvers.changes.network_change import ChangeThresholds, NetworkChange
 from tests.solvers.changes.files import even, flat, named
 
-ANY = Limits(loss=0.0)
+ANY = ChangeThresholds(loss=0.0)
 
 
 def lossy(n: int = 6, share: float = 0.0, samples: Any = 10000, **more: Any) -> Network:
@@ -22,7 +22,9 @@ def lossy(n: int = 6, share: float = 0.0, samples: Any = 10000, **more: Any) -> 
     return named("abcdef"[:n], **{"loss_forward": even(n, 0.0, x01=share, x10=share), "samples": message, **more})
 
 
-def told(old: Network, new: Network, limits: Limits = ANY, differ: Mask | None = None) -> list[Finding]:
+def changed_losses(
+    old: Network, new: Network, limits: ChangeThresholds = ANY, differ: Mask | None = None
+) -> list[NetworkChange]:
     n = len(old.hosts)
     return losses(align(old, new), [], np.zeros((n, n), dtype=bool) if differ is None else differ, limits)
 
@@ -30,10 +32,10 @@ def told(old: Network, new: Network, limits: Limits = ANY, differ: Mask | None =
 def test_a_pair_s_loss_is_that_of_all_its_probes_either_direction() -> None:
     """Of 1,000 sent one way a tenth is lost (900 come back), of 300 the other way a half (150): 250 of 1,300."""
     loss: dict[str, Any] = {"loss_forward": even(4, 0.0, x01=0.1, x10=0.5), "samples": even(4, 500, x01=900, x10=150)}
-    (item,) = told(lossy(4), lossy(4, **loss))
+    (item,) = changed_losses(lossy(4), lossy(4, **loss))
     assert (item.what, item.verdict, item.where, item.hosts, item.others) == ("loss", "worse", "pair", ("a",), ("b",))
     assert (item.old, item.new, item.pairs) == pytest.approx((0, 250 / 1300, 1))
-    (back,) = told(lossy(4, **loss), lossy(4))
+    (back,) = changed_losses(lossy(4, **loss), lossy(4))
     assert back.verdict == "better"
     assert (back.old, back.new) == pytest.approx((250 / 1300, 0))
 
@@ -41,15 +43,15 @@ def test_a_pair_s_loss_is_that_of_all_its_probes_either_direction() -> None:
 def test_a_probe_is_lost_on_either_way() -> None:
     """A tenth going, a fifth of what arrived coming back: 28 of 100. Where nothing is said of the way back none is."""
     there, back = even(4, 0.0, x01=0.1, x10=0.1), even(4, 0.0, x01=0.2, x10=0.2)
-    (item,) = told(lossy(4), lossy(4, loss_forward=there, loss_back=back))
+    (item,) = changed_losses(lossy(4), lossy(4, loss_forward=there, loss_back=back))
     assert item.new == pytest.approx(0.28)
     unsaid = even(4, 0.0, x01=math.nan, x10=math.nan)
-    (item,) = told(lossy(4), lossy(4, loss_forward=there, loss_back=unsaid))
+    (item,) = changed_losses(lossy(4), lossy(4, loss_forward=there, loss_back=unsaid))
     assert item.new == pytest.approx(0.1)
 
 
 def test_a_direction_without_a_figure_leaves_the_other_one_alone() -> None:
-    (item,) = told(lossy(4), lossy(4, loss_forward=even(4, 0.0, x01=0.1, x10=math.nan)))
+    (item,) = changed_losses(lossy(4), lossy(4, loss_forward=even(4, 0.0, x01=0.1, x10=math.nan)))
     assert item.new == pytest.approx(0.1)
 
 
@@ -58,36 +60,36 @@ def test_neither_a_pair_that_is_missing_nor_one_measured_otherwise_is_compared()
     rows = flat(4)
     rows[0, 1] = rows[1, 0] = np.nan
     bad: dict[str, Any] = {"loss_forward": even(4, 0.0, x01=0.5, x10=0.1), "samples": even(4, 10000)}
-    assert told(lossy(4), named("abcd", rows, **bad)) == []
+    assert changed_losses(lossy(4), named("abcd", rows, **bad)) == []
     rows[1, 0] = 50.0
-    (item,) = told(lossy(4), named("abcd", rows, **bad))
+    (item,) = changed_losses(lossy(4), named("abcd", rows, **bad))
     assert item.new == pytest.approx(0.1)
     differ = np.zeros((4, 4), dtype=bool)
     differ[0, 1] = True
-    (item,) = told(lossy(4), lossy(4, **bad), differ=differ)
+    (item,) = changed_losses(lossy(4), lossy(4, **bad), differ=differ)
     assert item.new == pytest.approx(0.1)
     differ[1, 0] = True
-    assert told(lossy(4), lossy(4, **bad), differ=differ) == []
+    assert changed_losses(lossy(4), lossy(4, **bad), differ=differ) == []
 
 
-def test_where_one_file_says_nothing_of_losses_nothing_is_compared() -> None:
+def test_losses_in_one_file_only_are_not_compared() -> None:
     silent = named("abcdef")
     for old, new in ((silent, lossy(share=0.5)), (lossy(share=0.5), silent), (silent, silent)):
-        assert told(old, new) == []
+        assert changed_losses(old, new) == []
 
 
-def test_of_what_lost_everything_nothing_is_said() -> None:
+def test_pairs_that_lost_all_probes_are_not_compared() -> None:
     """No probe came back, so none is known to have been sent: such a pair is missing, which is told elsewhere."""
     zero = even(4, 0.0)
-    assert told(lossy(4), lossy(4, samples=0.0, loss_forward=even(4, 0.9))) == []
-    assert told(lossy(4), lossy(4, loss_forward=zero, samples=None)) == []
+    assert changed_losses(lossy(4), lossy(4, samples=0.0, loss_forward=even(4, 0.9))) == []
+    assert changed_losses(lossy(4), lossy(4, loss_forward=zero, samples=None)) == []
 
 
 @pytest.mark.parametrize(("limit", "named"), [(0.0199, True), (0.0201, False)])
 def test_a_rise_is_worth_naming_beyond_the_limit(limit: float, named: bool) -> None:
-    result = told(lossy(samples=1e6), lossy(share=0.02, samples=1e6 * 0.98), Limits(loss=limit))
+    result = changed_losses(lossy(samples=1e6), lossy(share=0.02, samples=1e6 * 0.98), ChangeThresholds(loss=limit))
     assert bool(result) is named
-    result = told(lossy(share=0.02, samples=1e6 * 0.98), lossy(samples=1e6), Limits(loss=limit))
+    result = changed_losses(lossy(share=0.02, samples=1e6 * 0.98), lossy(samples=1e6), ChangeThresholds(loss=limit))
     assert bool(result) is named
 
 
@@ -99,7 +101,7 @@ def test_a_pair_that_one_file_lacks_is_no_part_of_a_host_s() -> None:
     samples = even(6, 10000)
     lacks, has = (named("abcdef", item, loss_forward=even(6, 0.0), samples=samples) for item in (rows, None))
     for old, new in ((has, rows), (lacks, None)):
-        (item,) = told(old, named("abcdef", new, loss_forward=bad, samples=samples))
+        (item,) = changed_losses(old, named("abcdef", new, loss_forward=bad, samples=samples))
         assert (item.where, item.hosts, item.pairs) == ("host", ("a",), 4)
 
 
@@ -118,14 +120,12 @@ def least(sent_then: float, sent_now: float, pairs: int, was: float = 0.0) -> fl
 @pytest.mark.parametrize(
     ("n", "then", "now", "was"), [(4, 100.0, 100.0, 0.0), (4, 5000.0, 300.0, 0.01), (6, 300.0, 5000.0, 0.0)]
 )
-def test_a_rise_is_told_beyond_what_chance_does_with_so_many_probes(
-    n: int, then: float, now: float, was: float
-) -> None:
+def test_a_rise_of_loss_is_reported_beyond_chance(n: int, then: float, now: float, was: float) -> None:
     """``then`` and ``now``: sent each way, so that a pair has twice as many."""
     edge = least(2 * then, 2 * now, n * (n - 1) // 2, was)
-    for share, told_of in ((edge * 0.995, False), (edge * 1.005, True)):
+    for share, is_named in ((edge * 0.995, False), (edge * 1.005, True)):
         old = lossy(n, loss_forward=even(n, was), samples=then * (1 - was))
         received = even(n, now * (1 - was), x01=now * (1 - share), x10=now * (1 - share))
         new = lossy(n, loss_forward=even(n, was, x01=share, x10=share), samples=received)
-        result = told(old, new)
-        assert bool(result) is told_of, share
+        result = changed_losses(old, new)
+        assert bool(result) is is_named, share

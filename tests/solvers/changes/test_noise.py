@@ -13,7 +13,7 @@ from solvers.changes.noise import FALSE_ALARMS, Noise, noise
 from tests.solvers.changes.files import flat, named
 
 HOSTS = "abcdefghijklmnopqrstuvwxyz"
-WIDE = 1e9  # a limit of the wander that is none
+WIDE = 1e9  # a limit of the drift that is none
 
 
 def changes(n: int, *values: float) -> Matrix:
@@ -54,7 +54,7 @@ def test_of_a_cause_the_median_change_is_held_against_the_median_noise() -> None
     assert not Noise(sigma, 4.0).holds(np.where(np.arange(6) == 3, 0.0, change), pairs)
 
 
-def test_what_unchanged_pairs_wander_is_told_by_those_that_changed_least() -> None:
+def test_drift_is_estimated_from_the_smallest_changes() -> None:
     """Of six changes the one at a fifth of the way up is 2 % (a fifth of normal ones is within 0.2533 sigma), that in
     the middle 3 % (half of them within 0.6745); the larger estimate counts, whatever the sign of the changes is."""
     result = noise(changes(4, 0.01, -0.9, 0.02, 0.7, -0.03, 0.8), off(4), flat(4), (), WIDE)
@@ -63,7 +63,7 @@ def test_what_unchanged_pairs_wander_is_told_by_those_that_changed_least() -> No
     assert result.sigma == pytest.approx(np.full((4, 4), 0.3 / NormalDist().inv_cdf(0.75)))
 
 
-def test_the_wander_is_at_most_what_it_may_be_and_that_of_known_pairs() -> None:
+def test_drift_is_limited_and_of_measured_pairs() -> None:
     change = changes(4, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2)
     assert noise(change, off(4), flat(4), (), 0.1).sigma == pytest.approx(np.full((4, 4), 0.1))
     measured = off(4)
@@ -73,7 +73,7 @@ def test_the_wander_is_at_most_what_it_may_be_and_that_of_known_pairs() -> None:
 
 
 @pytest.mark.parametrize(("hosts", "freedom"), [(2, 4), (5, 8), (14, 90)])
-def test_how_far_is_beyond_noise_goes_by_how_many_changes_it_was_told_from(hosts: int, freedom: int) -> None:
+def test_the_noise_limit_depends_on_the_number_of_changes(hosts: int, freedom: int) -> None:
     """One degree of freedom less than pairs, an even number of them, four at least; Student's distribution."""
     pairs = hosts * (hosts - 1) // 2
     result = noise(np.zeros((hosts, hosts)), off(hosts), flat(hosts), (), WIDE)
@@ -131,11 +131,11 @@ def test_a_pair_s_own_noise_is_that_of_the_halves_held_against_pairs_like_it(n: 
     assert result[off(n)] == pytest.approx(by_hand(measured, level, halves)[off(n)])
 
 
-def test_a_pair_takes_the_larger_of_its_own_noise_and_the_wander() -> None:
-    """Halves that are e^0.2 apart are 0.1 off; and each pair changed by 0.05, which is a wander of 0.197."""
+def test_noise_is_the_larger_of_own_noise_and_drift() -> None:
+    """Halves that are e^0.2 apart are 0.1 off; and each pair changed by 0.05, which is a drift of 0.197."""
     first = flat(4, 100.0)
     sides = (with_halves(4, first, first * math.exp(0.2)),)
     change = flat(4, 0.05)
-    wander = 0.05 / NormalDist().inv_cdf(0.6)
-    assert noise(change, off(4), flat(4), sides, WIDE).sigma[0, 1] == pytest.approx(wander)
+    drift = 0.05 / NormalDist().inv_cdf(0.6)
+    assert noise(change, off(4), flat(4), sides, WIDE).sigma[0, 1] == pytest.approx(drift)
     assert noise(change, off(4), flat(4), sides, 0.04).sigma[0, 1] == pytest.approx(0.1, rel=1e-4)

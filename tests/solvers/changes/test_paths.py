@@ -8,7 +8,7 @@ import pytest
 
 from plink.model.network import Matrix
 from solvers.changes.aligned import align
-from solvers.changes.finding import Finding
+from solvers.changes.network_change import NetworkChange
 from solvers.changes.paths import hops, missing
 from tests.solvers.changes.files import even, flat, named
 
@@ -48,7 +48,7 @@ def test_what_is_missing_now_comes_before_what_is_back() -> None:
     ]  # fmt: skip
 
 
-def test_a_host_of_whom_every_pair_is_missing_is_told_once_and_of_nearly_all_each_pair_is() -> None:
+def test_a_host_with_all_pairs_missing_is_one_change() -> None:
     """A cause must be true of all its pairs here: what one file has nobody can say to be gone."""
     all_of_c = [(2, j) for j in range(8) if j != 2]
     assert lacks(flat(8), without(8, *both(*all_of_c))) == [("worse", "host", ("c",), ())]
@@ -64,7 +64,7 @@ def test_of_a_sparse_file_only_what_failed_is_missing() -> None:
     assert lacks(flat(4), gone, plan="full", errors=errors) == [("worse", "host", ("a",), ())]
 
 
-def test_only_the_file_that_lacks_a_pair_is_asked_whether_it_meant_to() -> None:
+def test_only_the_file_without_a_pair_decides_if_it_is_missing() -> None:
     gone = without(4, *both((0, 1)))
     old, sparse = named("abcd"), named("abcd", gone, plan="adaptive")
     assert len(missing(align(named("abcd", plan="adaptive"), named("abcd", gone)), [])) == 1
@@ -82,7 +82,7 @@ def test_groups_of_hosts_are_causes_here_too() -> None:
 # Hops
 
 
-def routers(old: list[list[float | None]] | None, new: list[list[float | None]] | None) -> list[Finding]:
+def routers(old: list[list[float | None]] | None, new: list[list[float | None]] | None) -> list[NetworkChange]:
     files = [named("abcdef", hops=rows) for rows in (old, new)]
     return hops(align(*files), [])
 

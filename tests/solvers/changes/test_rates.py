@@ -9,7 +9,7 @@ import pytest
 from plink.errors import InputError
 from plink.model.network import Matrix, Network
 from solvers.changes.aligned import align
-from solvers.changes.finding import Finding, Limits
+from solvers.changes.network_change import ChangeThresholds, NetworkChange
 from solvers.changes.rates import capacities, pair_rates
 from tests.solvers.changes.files import named
 
@@ -25,66 +25,66 @@ def rates(n: int = 6, gbps: float = 10.0, **but: float) -> Matrix:
     return result
 
 
-def told(old: Matrix | None, new: Matrix | None, share: float = 0.25) -> tuple[list[Finding], int, int]:
+def changed_rates(old: Matrix | None, new: Matrix | None, share: float = 0.25) -> tuple[list[NetworkChange], int, int]:
     n = len(old if old is not None else new) if old is not None or new is not None else 6  # type: ignore[arg-type]
     files = [named(HOSTS[:n], None, item) for item in (old, new)]
-    return pair_rates(align(*files), [], Limits(share=share))
+    return pair_rates(align(*files), [], ChangeThresholds(share=share))
 
 
-def of(result: tuple[list[Finding], int, int]) -> list[tuple[str, str, tuple[str, ...], float, float]]:
+def of(result: tuple[list[NetworkChange], int, int]) -> list[tuple[str, str, tuple[str, ...], float, float]]:
     assert all(item.what == "rate" for item in result[0])
     return [(item.verdict, item.where, item.hosts + item.others, item.old, item.new) for item in result[0]]
 
 
 def test_a_pair_s_rate_is_that_of_its_slower_direction() -> None:
     old = rates(r01=9.0, r23=4.0)
-    assert of(told(old, rates(r01=9.0, r10=3.0, r23=4.0, r32=4.5))) == [("worse", "pair", ("a", "b"), 9, 3)]
-    assert of(told(rates(r10=3.0), rates(r01=5.0))) == [("better", "pair", ("a", "b"), 3, 5)]
-    assert of(told(rates(r10=3.0), rates(r01=3.0))) == []
+    assert of(changed_rates(old, rates(r01=9.0, r10=3.0, r23=4.0, r32=4.5))) == [("worse", "pair", ("a", "b"), 9, 3)]
+    assert of(changed_rates(rates(r10=3.0), rates(r01=5.0))) == [("better", "pair", ("a", "b"), 3, 5)]
+    assert of(changed_rates(rates(r10=3.0), rates(r01=3.0))) == []
 
 
 def test_a_direction_counts_where_both_files_have_it() -> None:
     """Forth it was measured before and after; back, which is far slower, in one file only."""
     for old, new in ((rates(r10=1.0), rates(r10=np.nan)), (rates(r10=np.nan), rates(r10=1.0))):
-        assert told(old, new) == ([], 15, 0)
+        assert changed_rates(old, new) == ([], 15, 0)
     old, new = rates(r10=np.nan), rates(r01=2.0, r10=np.nan)
-    assert of(told(old, new)) == [("worse", "pair", ("a", "b"), 10, 2)]
-    assert told(rates(r01=np.nan), rates(r10=np.nan)) == ([], 14, 0)
+    assert of(changed_rates(old, new)) == [("worse", "pair", ("a", "b"), 10, 2)]
+    assert changed_rates(rates(r01=np.nan), rates(r10=np.nan)) == ([], 14, 0)
 
 
 def test_pairs_that_were_measured_and_are_not_now_are_counted_and_not_compared() -> None:
     gone = rates(r01=np.nan, r10=np.nan, r23=np.nan, r32=np.nan, r45=np.nan)
-    assert told(rates(), gone) == ([], 13, 2)
-    assert told(gone, rates()) == ([], 13, 0)
-    assert told(rates(r01=np.nan), rates(r01=np.nan, r10=np.nan)) == ([], 14, 1)
-    assert told(rates(), None) == ([], 0, 15)
-    assert told(rates(r01=np.nan, r10=np.nan), None) == ([], 0, 14)
-    assert told(None, rates()) == ([], 0, 0)
-    assert told(None, None) == ([], 0, 0)
+    assert changed_rates(rates(), gone) == ([], 13, 2)
+    assert changed_rates(gone, rates()) == ([], 13, 0)
+    assert changed_rates(rates(r01=np.nan), rates(r01=np.nan, r10=np.nan)) == ([], 14, 1)
+    assert changed_rates(rates(), None) == ([], 0, 15)
+    assert changed_rates(rates(r01=np.nan, r10=np.nan), None) == ([], 0, 14)
+    assert changed_rates(None, rates()) == ([], 0, 0)
+    assert changed_rates(None, None) == ([], 0, 0)
 
 
 @pytest.mark.parametrize(("now", "named"), [(8.01, False), (7.99, True)])
 def test_a_fall_is_worth_naming_beyond_the_share(now: float, named: bool) -> None:
-    assert len(told(rates(), rates(r01=now))[0]) == named
-    assert len(told(rates(r01=now), rates())[0]) == named
+    assert len(changed_rates(rates(), rates(r01=now))[0]) == named
+    assert len(changed_rates(rates(r01=now), rates())[0]) == named
 
 
-def test_a_rate_of_none_is_worse_than_any_and_of_none_before_and_after_nothing_is_said() -> None:
-    result = told(rates(r01=0.0), rates(r01=0.0))
+def test_a_rate_of_zero_is_the_worst_and_no_change_from_zero() -> None:
+    result = changed_rates(rates(r01=0.0), rates(r01=0.0))
     assert (result[0], result[1]) == ([], 14)
-    assert of(told(rates(), rates(r01=0.0, r23=1.0))) == [
+    assert of(changed_rates(rates(), rates(r01=0.0, r23=1.0))) == [
         ("worse", "pair", ("a", "b"), 10, 0), ("worse", "pair", ("c", "d"), 10, 1),
     ]  # fmt: skip
-    assert of(told(rates(r01=0.0), rates())) == [("better", "pair", ("a", "b"), 0, 10)]
+    assert of(changed_rates(rates(r01=0.0), rates())) == [("better", "pair", ("a", "b"), 0, 10)]
 
 
-def test_what_rates_wander_is_at_most_a_fifth() -> None:
+def test_drift_of_rates_is_at_most_a_fifth() -> None:
     """All fell alike, so no pair tells of noise and it counts as 0.2 of the logarithm. Beyond noise of 28 pairs is 3.96
     of these (Student's, 26 degrees of freedom); the median of a cause's pairs counts as that of four, sqrt(pi / 2) / 2
     of it: 0.496. A half is 0.69; 0.45 is beyond the share but not that."""
-    (item,), compared, _ = told(rates(8), rates(8, 5.0))
+    (item,), compared, _ = changed_rates(rates(8), rates(8, 5.0))
     assert (item.verdict, item.where, compared) == ("worse", "network", 28)
-    assert told(rates(8), rates(8) * math.exp(-0.45))[0] == []
+    assert changed_rates(rates(8), rates(8) * math.exp(-0.45))[0] == []
 
 
 # What groups share
@@ -99,16 +99,16 @@ def shared(*rows: Any) -> Network:
     return named(HOSTS, shared_links=list(rows))
 
 
-def both(old: Network, new: Network, share: float = 0.25) -> tuple[list[Finding], int, int, int]:
-    return capacities(align(old, new), Limits(share=share))
+def both(old: Network, new: Network, share: float = 0.25) -> tuple[list[NetworkChange], int, int, int]:
+    return capacities(align(old, new), ChangeThresholds(share=share))
 
 
 def test_what_a_group_shares_is_compared_in_both_ways() -> None:
     result, count, regrouped, lost = both(shared(group()), shared(group(out=2.0, into=16.0)))
     assert (count, regrouped, lost) == (2, 0, 0)
     assert result == [
-        Finding("capacity", "worse", "uplink", ("a", "b"), (), 4.0, 2.0, 1, "out"),
-        Finding("capacity", "better", "uplink", ("a", "b"), (), 8.0, 16.0, 1, "in"),
+        NetworkChange("capacity", "worse", "uplink", ("a", "b"), (), 4.0, 2.0, 1, "out"),
+        NetworkChange("capacity", "better", "uplink", ("a", "b"), (), 8.0, 16.0, 1, "in"),
     ]
 
 
@@ -167,7 +167,7 @@ def test_a_link_that_carries_nothing_any_more_is_worse() -> None:
     nothing = shared(group(out=0, out_gbps=[0, 0.5]))
     result, count, _, lost = both(shared(group()), nothing)
     assert (count, lost) == (2, 0)
-    assert result == [Finding("capacity", "worse", "uplink", ("a", "b"), (), 4.0, 0.0, 1, "out")]
+    assert result == [NetworkChange("capacity", "worse", "uplink", ("a", "b"), (), 4.0, 0.0, 1, "out")]
     assert [item.verdict for item in both(nothing, shared(group()))[0]] == ["better"]
     assert both(nothing, nothing)[0] == []
 

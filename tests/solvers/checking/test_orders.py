@@ -17,7 +17,7 @@ def crossings(order: Order) -> float:
 
 @settings(max_examples=25)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 12))
-def test_from_the_cheapest_to_the_dearest(seed: int, number: int) -> None:
+def test_orders_are_sorted_by_cost(seed: int, number: int) -> None:
     """Sixteen hosts in four groups: a ring leaves one 4 to 16 times, and both ends are met."""
     result = orders_between(np.arange(16), np.ones(16, dtype=np.intp), crossings, number, seed)
     costs = [cost for _, cost in result]
@@ -47,18 +47,18 @@ def test_hosts_keep_their_slots_together() -> None:
         assert order.tolist() == np.repeat(seen, slots[seen]).tolist()
 
 
-def test_fewer_different_orders_than_asked_for() -> None:
+def test_fewer_different_orders_than_requested() -> None:
     result = orders_between(np.arange(3), np.ones(3, np.intp), lambda order: float(order[0] + 1), 10, 0)
     assert len(result) == 6
 
 
-def test_what_has_no_price_is_passed_over() -> None:
-    def price(order: Order) -> float:
+def test_orders_without_a_cost_are_skipped() -> None:
+    def cost_of(order: Order) -> float:
         if order[0] == 2:
             raise NoAnswer("that pair was not measured")
         return float(order[0] + 1)
 
-    result = orders_between(np.arange(4), np.ones(4, np.intp), price, 6, 0)
+    result = orders_between(np.arange(4), np.ones(4, np.intp), cost_of, 6, 0)
     assert {cost for _, cost in result} <= {1, 2, 4}
 
     def nothing(order: Order) -> float:
@@ -90,28 +90,28 @@ def test_places_stand_at_even_steps_of_the_cost() -> None:
 def test_orders_that_are_met_begin_with_the_best_and_reach_every_one_of_few() -> None:
     seen: list[list[int]] = []
 
-    def price(order: Order) -> float:
+    def cost_of(order: Order) -> float:
         seen.append(order.tolist())
         return float(10 * order[0] + order[1] + 1)
 
-    result = orders_between(np.array([2, 2, 0, 1, 1]), np.array([1, 2, 2], dtype=np.intp), price, 99, 0)
+    result = orders_between(np.array([2, 2, 0, 1, 1]), np.array([1, 2, 2], dtype=np.intp), cost_of, 99, 0)
     assert seen[0] == [2, 2, 0, 1, 1]
     assert len(result) == 6
 
 
-def test_two_orders_with_a_price_are_enough() -> None:
+def test_two_orders_with_costs_are_enough() -> None:
     """Of six."""
 
-    def price(order: Order) -> float:
+    def cost_of(order: Order) -> float:
         if order[0]:
             raise NoAnswer("that pair was not measured")
         return float(order[1])
 
-    result = orders_between(np.arange(3), np.ones(3, np.intp), price, 6, 0)
+    result = orders_between(np.arange(3), np.ones(3, np.intp), cost_of, 6, 0)
     assert [order.tolist() for order, _ in result] == [[0, 1, 2], [0, 2, 1]]
 
 
-def test_the_dearest_are_looked_for_swap_by_swap_where_random_orders_do_not_come() -> None:
+def test_swaps_reach_costs_that_random_orders_do_not() -> None:
     """The cost is the number of hosts at their own place: one or two in random orders, none in the cheapest known. A
     climb keeps every swap that is no cheaper, and gets far above these."""
     best = np.roll(np.arange(12), 1)
@@ -120,22 +120,22 @@ def test_the_dearest_are_looked_for_swap_by_swap_where_random_orders_do_not_come
     assert result[-1][1] >= 9
 
 
-def test_a_climb_that_begins_without_a_price_takes_the_first_that_has_one() -> None:
-    """A pair of three is not measured, so that most orders have no price, and a climb does not end there."""
-    prices: list[float | None] = []
+def test_a_climb_from_an_unmeasured_order_takes_the_first_cost() -> None:
+    """A pair of three is not measured, so that most orders have no cost, and a climb does not end there."""
+    costs: list[float | None] = []
 
-    def price(order: Order) -> float:
+    def cost_of(order: Order) -> float:
         if order[0] in (1, 2, 3, 4, 5):
-            prices.append(None)
+            costs.append(None)
             raise NoAnswer("that pair was not measured")
-        prices.append(float(order[1]) + 1)
+        costs.append(float(order[1]) + 1)
         return float(order[1]) + 1
 
-    result = orders_between(np.arange(7), np.ones(7, np.intp), price, 9, 5)
+    result = orders_between(np.arange(7), np.ones(7, np.intp), cost_of, 9, 5)
     assert {order[0] for order, _ in result} == {0, 6}
-    climbs = [prices[-101 * k : -101 * (k - 1) or None] for k in (1, 2, 3)]
+    climbs = [costs[-101 * k : -101 * (k - 1) or None] for k in (1, 2, 3)]
     late = [climb for climb in climbs if climb[0] is None]
-    assert late, "one of the three begins without a price"
+    assert late, "one of the three begins without a cost"
     for climb in late:
-        priced = [cost for cost in climb if cost is not None]
-        assert max(priced) >= priced[0]
+        costed = [cost for cost in climb if cost is not None]
+        assert max(costed) >= costed[0]

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from plink.errors import UsageError
-from solvers.costs.by_name import MIXED, NAMES, model_for, parts_of, pricing_for
+from solvers.costs.by_name import MIXED, NAMES, cost_function_for, model_for, parts_of
 from solvers.costs.evaluator import MODELS
 from solvers.schedules.catalogue import ALGORITHMS, Options
 from tests.solvers.costs.test_cost_models import fabric
@@ -38,10 +38,10 @@ def test_nccl_goes_from_tree_to_ring_by_the_logarithm(size: float) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_blend_of_prices_is_weighed(model: str) -> None:
+def test_a_mixed_algorithm_s_cost_is_weighted(model: str) -> None:
     result, order = fabric(6, 4), np.random.default_rng(4).permutation(6)
     tree, ring, both = (
-        pricing_for(algo, 6, Options(), result, 2e6, model)(order) for algo in ("nccl-tree", "nccl-ring", "nccl")
+        cost_function_for(algo, 6, Options(), result, 2e6, model)(order) for algo in ("nccl-tree", "nccl-ring", "nccl")
     )
     assert tree != ring
     assert both == pytest.approx(0.75 * tree + 0.25 * ring)
@@ -53,7 +53,7 @@ def test_names_are_those_of_the_catalogue_and_of_what_libraries_mix() -> None:
         parts_of("rong", 1e6)
 
 
-def test_the_model_is_the_most_telling_that_the_network_allows() -> None:
+def test_the_model_is_the_most_accurate_that_the_network_allows() -> None:
     """What groups share, before what pairs get, before round trips; whoever names one gets it."""
     shared, pairs = fabric(4), fabric(4, pairs=True)
     guessed = "inferred from the latency tiers"

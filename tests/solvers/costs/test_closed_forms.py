@@ -1,4 +1,4 @@
-"""Closed forms where hosts and ranks are not as many, where prices are asked for in turns, where pairs are unknown."""
+"""Closed forms where hosts and ranks are not as many, where costs are asked for in turns, where pairs are unknown."""
 
 import dataclasses
 
@@ -26,22 +26,22 @@ def test_few_ranks_on_many_hosts_and_many_on_few(algo: str, model: str, pairs: b
     rng = np.random.default_rng(3)
     for ranks, hosts in ((4, NINE), (4, NINE[5:]), (16, np.array([1, 4, 8]))):
         options = options_for(algo, ranks, 3)
-        price = closed_form(pattern_for(algo, ranks, options), result, 3e6, model)
+        cost_of = closed_form(pattern_for(algo, ranks, options), result, 3e6, model)
         for _ in range(3):
             order = rng.permutation(np.resize(hosts, max(ranks, len(hosts))))[:ranks]
             wanted = evaluate(schedule_for(algo, ranks, options), result, order, 3e6, model).cost_us
-            assert price(order) == pytest.approx(wanted, rel=1e-9)
+            assert cost_of(order) == pytest.approx(wanted, rel=1e-9)
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_prices_that_are_asked_for_in_turns_are_the_same_as_alone(model: str) -> None:
+def test_interleaved_cost_functions_do_not_interfere(model: str) -> None:
     """Of everyone to everyone only how many ranks each host has counts, and that is looked up."""
     result = fabric(9, seed=1)
     orders = [np.array(order) for order in ([0, 1, 2, 3], [3, 2, 1, 0], [0, 0, 1, 2], [5, 6, 7, 8], [2, 0, 1, 0])]
-    price = closed_form(all_to_all_pattern(4), result, 1e6, model)
+    cost_of = closed_form(all_to_all_pattern(4), result, 1e6, model)
     alone = [closed_form(all_to_all_pattern(4), result, 1e6, model)(order) for order in orders]
     for _ in range(2):
-        assert [price(order) for order in orders] == alone
+        assert [cost_of(order) for order in orders] == alone
     assert alone[0] == alone[1]
     assert alone[2] == alone[4]
     assert len(set(alone)) == 3
@@ -64,10 +64,10 @@ def test_everyone_to_everyone_by_hand() -> None:
         group_in_gbps=np.array([4.0, np.inf]),
     )
     order = np.array([0, 0, 1, 2])
-    price = {model: closed_form(all_to_all_pattern(4), result, 4e6, model)(order) for model in MODELS}
-    assert price["latency"] == 50.0
-    assert price["alpha-beta"] == pytest.approx(2 * (25 + 4000))
-    assert price["contention"] == pytest.approx(2 * (25 + 6000 * 2 ** (1 / 16)))
+    cost_of = {model: closed_form(all_to_all_pattern(4), result, 4e6, model)(order) for model in MODELS}
+    assert cost_of["latency"] == 50.0
+    assert cost_of["alpha-beta"] == pytest.approx(2 * (25 + 4000))
+    assert cost_of["contention"] == pytest.approx(2 * (25 + 6000 * 2 ** (1 / 16)))
     result.rtt_us[0, 2] = result.rtt_us[2, 0] = np.nan
     with pytest.raises(NoAnswer, match="the round trip h0 - h2"):
         closed_form(all_to_all_pattern(4), result, 4e6, "latency")(order)
@@ -75,11 +75,11 @@ def test_everyone_to_everyone_by_hand() -> None:
 
 @given(st.sampled_from(TIMING_MODELS))
 def test_a_pair_of_the_way_back_need_not_be_known_for_its_latency(timing: str) -> None:
-    """Which prices the way there."""
+    """Costs of the reduce phase."""
     result = fabric(3)
     result.rtt_us[0, 1] = result.rtt_us[1, 0] = 35.0
     result.rtt_us[1, 2] = result.rtt_us[2, 1] = np.nan
-    schedule = make_schedule("mine", 3, 1, [(0, 0, 1, 0, 1, 0), (1, 1, 2, 0, 1, 1)], pace=timing)
+    schedule = make_schedule("mine", 3, 1, [(0, 0, 1, 0, 1, 0), (1, 1, 2, 0, 1, 1)], timing=timing)
     assert evaluate(schedule, result, np.arange(3), 1e6, "latency").cost_us == 35.0
     assert closed_form(pattern_of(schedule), result, 1e6, "latency")(np.arange(3)) == 35.0
     for model in ("alpha-beta", "contention"):
@@ -91,7 +91,7 @@ def test_a_pair_of_the_way_back_need_not_be_known_for_its_latency(timing: str) -
                 ask()
 
 
-def test_what_has_no_price_is_refused_before_any_order_is_seen() -> None:
+def test_invalid_requests_are_refused_before_any_order() -> None:
     with pytest.raises(UsageError, match="--model guess"):
         closed_form(all_to_all_pattern(4), fabric(4), 1e6, "guess")
     with pytest.raises(UsageError, match="--size"):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plink.errors import NoAnswer, UsageError
 from plink.model.schedule import make_schedule
-from solvers.costs.by_name import NAMES, pattern_for, pricing_for
+from solvers.costs.by_name import NAMES, cost_function_for, pattern_for
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.evaluator import MODELS, evaluate, latest
 from solvers.costs.fabric import Fabric
@@ -85,15 +85,15 @@ def thesis_bcube(c: Matrix, r: Tour, base: int) -> float:
 
 
 @given(st.integers(1, 5), st.integers(0, 99))
-def test_latency_prices_halving_doubling_as_the_thesis_does(power: int, seed: int) -> None:
+def test_latency_cost_of_halving_doubling_is_the_thesis_s(power: int, seed: int) -> None:
     n = 1 << power
     result, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
-    price = evaluate(schedule_for("halving-doubling", n), result, order, SIZE, "latency")
-    assert price.cost_us == pytest.approx(thesis_halving_doubling(result.rtt_us, order), rel=1e-12)
+    cost = evaluate(schedule_for("halving-doubling", n), result, order, SIZE, "latency")
+    assert cost.cost_us == pytest.approx(thesis_halving_doubling(result.rtt_us, order), rel=1e-12)
 
 
 @given(st.integers(2, 33), st.integers(0, 99))
-def test_latency_prices_rings_as_the_thesis_does(n: int, seed: int) -> None:
+def test_latency_cost_of_rings_is_the_thesis_s(n: int, seed: int) -> None:
     result, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
     wanted = sum(result.rtt_us[order[i], order[i - 1]] for i in range(n))
     for algo in ("ring", "ring-chunked", "gloo", "nccl-ring"):
@@ -101,22 +101,22 @@ def test_latency_prices_rings_as_the_thesis_does(n: int, seed: int) -> None:
 
 
 @given(st.integers(2, 33), st.integers(0, 99))
-def test_latency_prices_the_double_tree_as_the_thesis_does(n: int, seed: int) -> None:
+def test_latency_cost_of_the_double_tree_is_the_thesis_s(n: int, seed: int) -> None:
     """The dearer of a tree over the ranks and the same one with every rank one lower."""
     result, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
-    price = evaluate(schedule_for("double-binary-tree", n), result, order, SIZE, "latency").cost_us
+    cost = evaluate(schedule_for("double-binary-tree", n), result, order, SIZE, "latency").cost_us
     item = thesis_tree(result.rtt_us, order, 0, n - 1)
     lower = thesis_tree(result.rtt_us, np.roll(order, 1), 0, n - 1)
-    assert price == pytest.approx(max(item, lower))
+    assert cost == pytest.approx(max(item, lower))
 
 
 @given(st.sampled_from([(2, 1), (2, 4), (3, 2), (4, 2), (5, 1), (3, 3)]), st.integers(0, 99))
-def test_latency_prices_bcube_as_the_thesis_does(shape: tuple[int, int], seed: int) -> None:
+def test_latency_cost_of_bcube_is_the_thesis_s(shape: tuple[int, int], seed: int) -> None:
     base, levels = shape
     n = base**levels
     result, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
-    price = evaluate(schedule_for("bcube", n, Options(base=base)), result, order, SIZE, "latency")
-    assert price.cost_us == pytest.approx(thesis_bcube(result.rtt_us, order, base), rel=1e-12)
+    cost = evaluate(schedule_for("bcube", n, Options(base=base)), result, order, SIZE, "latency")
+    assert cost.cost_us == pytest.approx(thesis_bcube(result.rtt_us, order, base), rel=1e-12)
 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)
@@ -136,12 +136,12 @@ def test_closed_forms_say_what_the_evaluator_says(algo: str, model: str, n: int,
 
 
 @given(model=st.sampled_from(MODELS), n=st.integers(2, 24), seed=st.integers(0, 999), number=st.integers(1, 23))
-def test_servers_of_their_own_are_priced_without_their_schedule(model: str, n: int, seed: int, number: int) -> None:
+def test_separate_servers_need_no_schedule_for_their_cost(model: str, n: int, seed: int, number: int) -> None:
     options = Options(colocated=False, servers=min(number, n - 1))
     result, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
     wanted = evaluate(schedule_for("ps", n, options), result, order, SIZE, model).cost_us
-    price = closed_form(pattern_for("ps", n, options), result, SIZE, model)
-    assert price(order) == pytest.approx(wanted, rel=1e-9)
+    cost_of = closed_form(pattern_for("ps", n, options), result, SIZE, model)
+    assert cost_of(order) == pytest.approx(wanted, rel=1e-9)
 
 
 def two_racks() -> Fabric:
@@ -158,10 +158,10 @@ def test_a_ring_over_two_racks_by_hand() -> None:
     """4 MB: 1 MB a hop and round, 1,000 us on a host's link; one hop leaves each rack: 2,000 us, and a little more
     because both have to; six rounds, and half of 50 us each."""
     order = np.arange(4)
-    price = evaluate(schedule_for("ring", 4), two_racks(), order, 4e6, "contention")
-    assert price.cost_us == pytest.approx(6 * (2000 * LATER + 25))
-    assert set(price.busiest) == {"the way out of the group of a", "the way out of the group of c"} & set(price.busiest)
-    assert price.slowest in (("b", "c"), ("d", "a"))
+    cost = evaluate(schedule_for("ring", 4), two_racks(), order, 4e6, "contention")
+    assert cost.cost_us == pytest.approx(6 * (2000 * LATER + 25))
+    assert set(cost.busiest) == {"the way out of the group of a", "the way out of the group of c"} & set(cost.busiest)
+    assert cost.slowest in (("b", "c"), ("d", "a"))
     apart = evaluate(schedule_for("ring", 4), two_racks(), np.array([0, 2, 1, 3]), 4e6, "contention")
     assert apart.cost_us == pytest.approx(6 * (4000 * LATER + 25))
     alone = evaluate(schedule_for("ring", 4), two_racks(), order, 4e6, "alpha-beta")
@@ -171,8 +171,8 @@ def test_a_ring_over_two_racks_by_hand() -> None:
 
 def test_what_one_host_sends_in_a_round_it_sends_one_after_the_other() -> None:
     """Flat aggregation: three quarters of 4 MB leave every host in each of two rounds."""
-    price = evaluate(schedule_for("flat", 4), two_racks(), np.arange(4), 4e6, "alpha-beta")
-    assert price.cost_us == pytest.approx(2 * (3000 + 25))
+    cost = evaluate(schedule_for("flat", 4), two_racks(), np.arange(4), 4e6, "alpha-beta")
+    assert cost.cost_us == pytest.approx(2 * (3000 + 25))
     shared = evaluate(schedule_for("flat", 4), two_racks(), np.arange(4), 4e6, "contention")
     assert shared.cost_us == pytest.approx(2 * (8000 * LATER + 25))  # 4 MB leave each rack at 500 bytes a microsecond
 
@@ -185,8 +185,8 @@ def test_the_latest_of_links_is_the_busiest_and_a_little_more(loads: list[float]
 
 
 def test_ranks_of_one_host_exchange_for_nothing() -> None:
-    price = evaluate(schedule_for("ring", 4), two_racks(), np.array([0, 0, 0, 0]), 4e6, "contention")
-    assert price.cost_us == 0
+    cost = evaluate(schedule_for("ring", 4), two_racks(), np.array([0, 0, 0, 0]), 4e6, "contention")
+    assert cost.cost_us == 0
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -194,17 +194,17 @@ def test_a_pair_that_was_not_measured_matters_only_where_it_is_used(model: str) 
     result = two_racks()
     result.rtt_us[0, 2] = result.rtt_us[2, 0] = np.nan
     schedule = schedule_for("ring", 4)
-    price = closed_form(pattern_of(schedule), result, SIZE, model)
+    cost_of = closed_form(pattern_of(schedule), result, SIZE, model)
     assert math.isfinite(evaluate(schedule, result, np.arange(4), SIZE, model).cost_us)
-    assert math.isfinite(price(np.arange(4)))
+    assert math.isfinite(cost_of(np.arange(4)))
     for say in (
         lambda: evaluate(schedule, result, np.array([0, 2, 1, 3]), SIZE, model),
-        lambda: price(np.array([0, 2, 1, 3])),
+        lambda: cost_of(np.array([0, 2, 1, 3])),
     ):
         with pytest.raises(NoAnswer, match=r"the round trip a - c .*`plink probe HOSTS --resume`"):
             say()
     with pytest.raises(NoAnswer, match="a - c"):
-        pricing_for("flat", 4, Options(), result, SIZE, model)(np.arange(4))
+        cost_function_for("flat", 4, Options(), result, SIZE, model)(np.arange(4))
 
 
 def test_a_bandwidth_that_was_not_measured_is_asked_for() -> None:
@@ -213,7 +213,7 @@ def test_a_bandwidth_that_was_not_measured_is_asked_for() -> None:
     result.pair_gbps[1, 2] = np.nan
     for algo in ("ring", "flat"):
         with pytest.raises(NoAnswer, match=r"the bandwidth h1 - h2 .*--resume --bandwidth"):
-            pricing_for(algo, 4, Options(), result, SIZE, "alpha-beta")(np.arange(4))
+            cost_function_for(algo, 4, Options(), result, SIZE, "alpha-beta")(np.arange(4))
     with pytest.raises(NoAnswer, match="h1 - h2"):
         evaluate(schedule_for("ring", 4), result, np.arange(4), SIZE, "alpha-beta")
 
@@ -221,7 +221,7 @@ def test_a_bandwidth_that_was_not_measured_is_asked_for() -> None:
 def test_a_size_that_is_none_is_refused() -> None:
     for model, size in product(MODELS, (0, -1, float("nan"), float("inf"))):
         with pytest.raises(UsageError, match="--size"):
-            pricing_for("ring", 4, Options(), two_racks(), size, model)
+            cost_function_for("ring", 4, Options(), two_racks(), size, model)
         with pytest.raises(UsageError, match="--size"):
             evaluate(schedule_for("ring", 4), two_racks(), np.arange(4), size, model)
 
@@ -230,15 +230,15 @@ def test_unknown_names_are_refused_with_those_there_are() -> None:
     with pytest.raises(UsageError, match="latency, alpha-beta, contention"):
         evaluate(schedule_for("ring", 4), two_racks(), np.arange(4), SIZE, "guess")
     with pytest.raises(UsageError, match="halving-doubling"):
-        pricing_for("rong", 4, Options(), two_racks(), SIZE, "latency")
+        cost_function_for("rong", 4, Options(), two_racks(), SIZE, "latency")
     with pytest.raises(UsageError, match="3 ranks, the schedule 4"):
         evaluate(schedule_for("ring", 4), two_racks(), np.arange(3), SIZE, "latency")
-    strange = make_schedule("mine", 2, 1, [(0, 0, 1, 0, 1, 0)], pace="allegro")
+    strange = make_schedule("mine", 2, 1, [(0, 0, 1, 0, 1, 0)], timing="allegro")
     with pytest.raises(UsageError, match="allegro"):
         evaluate(strange, two_racks(), np.arange(2), SIZE, "latency")
 
 
-def test_every_name_has_a_price() -> None:
+def test_every_algorithm_has_a_cost() -> None:
     for algo in NAMES:
-        price = pricing_for(algo, 16, options_for(algo, 16, 1), fabric(16), 3e6, "contention")
-        assert 0 < price(np.arange(16)) < math.inf
+        cost_of = cost_function_for(algo, 16, options_for(algo, 16, 1), fabric(16), 3e6, "contention")
+        assert 0 < cost_of(np.arange(16)) < math.inf

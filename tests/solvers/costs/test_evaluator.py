@@ -1,4 +1,4 @@
-"""What the evaluator says besides the price: what limits each round, which pair is slowest, and each round's parts."""
+"""What the evaluator says besides the cost: what limits each round, which pair is slowest, and each round's parts."""
 
 import dataclasses
 from typing import Any
@@ -9,7 +9,7 @@ import pytest
 from plink.errors import NoAnswer
 from plink.model.schedule import Schedule, make_schedule
 from solvers.costs.closed_forms import closed_form
-from solvers.costs.evaluator import Price, evaluate, reduce_phase
+from solvers.costs.evaluator import CostBreakdown, evaluate, reduce_phase
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import pattern_of
 from solvers.schedules.catalogue import schedule_for
@@ -38,7 +38,7 @@ def moving(*hops: tuple[int, int, int, int], **details: Any) -> Schedule:
     return make_schedule("mine", 5, 10, [(t, a, b, 0, count, 0) for t, a, b, count in hops], **details)
 
 
-def priced(schedule: Schedule, fabric: Fabric, model: str, size: float = 1e6) -> Price:
+def evaluated(schedule: Schedule, fabric: Fabric, model: str, size: float = 1e6) -> CostBreakdown:
     return evaluate(schedule, fabric, np.arange(5), size, model)
 
 
@@ -56,11 +56,11 @@ def priced(schedule: Schedule, fabric: Fabric, model: str, size: float = 1e6) ->
 )
 def test_what_limits_a_round_is_named(changes: dict[str, Any], what: str, rate: float) -> None:
     """Half of 1 MB from b to d, and nothing else, over the rate of the slowest place on its way; half of 40 us."""
-    price = priced(moving((0, 1, 3, 5)), wide(**changes), "contention")
-    assert price.busiest == (what,)
-    assert price.transfer_us.tolist() == pytest.approx([5e5 / rate])
-    assert price.latency_us.tolist() == [20.0]
-    assert price.cost_us == pytest.approx(5e5 / rate + 20)
+    breakdown = evaluated(moving((0, 1, 3, 5)), wide(**changes), "contention")
+    assert breakdown.busiest == (what,)
+    assert breakdown.transfer_us.tolist() == pytest.approx([5e5 / rate])
+    assert breakdown.latency_us.tolist() == [20.0]
+    assert breakdown.cost_us == pytest.approx(5e5 / rate + 20)
 
 
 def test_each_round_has_a_limit_of_its_own() -> None:
@@ -71,10 +71,10 @@ def test_each_round_has_a_limit_of_its_own() -> None:
         ("alpha-beta", ("a, sending", "e, receiving", "a, sending")),
         ("contention", ("a, out", "e, in", "a, out")),
     ):
-        price = priced(schedule, wide(), model)
-        assert price.transfer_us.tolist() == pytest.approx([200.0, 300.0, 100.0])
-        assert price.busiest == names
-        assert price.cost_us == pytest.approx(600 + 3 * 20)
+        breakdown = evaluated(schedule, wide(), model)
+        assert breakdown.transfer_us.tolist() == pytest.approx([200.0, 300.0, 100.0])
+        assert breakdown.busiest == names
+        assert breakdown.cost_us == pytest.approx(600 + 3 * 20)
 
 
 def test_alpha_beta_knows_what_a_pair_gets_and_which_way() -> None:
@@ -82,9 +82,9 @@ def test_alpha_beta_knows_what_a_pair_gets_and_which_way() -> None:
     pairs = np.full((5, 5), 8.0)
     pairs[1, 2] = 4.0
     fabric = wide(pair_gbps=pairs)
-    assert priced(moving((0, 1, 2, 1)), fabric, "alpha-beta").cost_us == pytest.approx(200 + 20)
-    assert priced(moving((0, 2, 1, 1)), fabric, "alpha-beta").cost_us == pytest.approx(100 + 20)
-    both = priced(moving((0, 0, 3, 1), (0, 1, 2, 1)), fabric, "alpha-beta")
+    assert evaluated(moving((0, 1, 2, 1)), fabric, "alpha-beta").cost_us == pytest.approx(200 + 20)
+    assert evaluated(moving((0, 2, 1, 1)), fabric, "alpha-beta").cost_us == pytest.approx(100 + 20)
+    both = evaluated(moving((0, 0, 3, 1), (0, 1, 2, 1)), fabric, "alpha-beta")
     assert both.busiest == ("b, sending",)
     assert both.slowest == ("b", "c")
 
@@ -96,21 +96,21 @@ def test_the_slowest_pair_is_far_apart_or_has_much_to_move(model: str) -> None:
     fabric = wide()
     fabric.rtt_us[0, 2] = fabric.rtt_us[2, 0] = 500.0
     schedule = moving((0, 0, 2, 1), (0, 1, 3, 4))
-    assert priced(schedule, fabric, model, 1e3).slowest == ("a", "c")
-    assert priced(schedule, fabric, model, 7.5e5).slowest == ("a", "c")
-    assert priced(schedule, fabric, model, 1e6).slowest == ("b", "d")
-    assert priced(schedule, fabric, "latency", 1e6).slowest == ("a", "c")
+    assert evaluated(schedule, fabric, model, 1e3).slowest == ("a", "c")
+    assert evaluated(schedule, fabric, model, 7.5e5).slowest == ("a", "c")
+    assert evaluated(schedule, fabric, model, 1e6).slowest == ("b", "d")
+    assert evaluated(schedule, fabric, "latency", 1e6).slowest == ("a", "c")
 
 
 def test_one_slow_round_trip_holds_up_its_round_only() -> None:
     fabric = wide()
     fabric.rtt_us[0, 2] = fabric.rtt_us[2, 0] = 500.0
     schedule = moving((0, 0, 1, 1), (1, 0, 2, 1), (1, 1, 3, 1), (2, 2, 3, 1))
-    assert priced(schedule, fabric, "latency").latency_us.tolist() == [40.0, 500.0, 40.0]
-    assert priced(schedule, fabric, "latency").cost_us == 580.0
-    assert priced(schedule, fabric, "latency").busiest == ("latency",) * 3
-    assert priced(schedule, fabric, "latency").transfer_us.tolist() == [0.0] * 3
-    assert priced(schedule, fabric, "contention").latency_us.tolist() == [20.0, 250.0, 20.0]
+    assert evaluated(schedule, fabric, "latency").latency_us.tolist() == [40.0, 500.0, 40.0]
+    assert evaluated(schedule, fabric, "latency").cost_us == 580.0
+    assert evaluated(schedule, fabric, "latency").busiest == ("latency",) * 3
+    assert evaluated(schedule, fabric, "latency").transfer_us.tolist() == [0.0] * 3
+    assert evaluated(schedule, fabric, "contention").latency_us.tolist() == [20.0, 250.0, 20.0]
 
 
 def test_alpha_beta_asks_for_the_rates_of_pairs_that_move_something() -> None:
@@ -120,23 +120,23 @@ def test_alpha_beta_asks_for_the_rates_of_pairs_that_move_something() -> None:
     np.fill_diagonal(pairs, np.nan)
     pairs[3, 4] = np.nan
     fabric, schedule = wide(pair_gbps=pairs), moving((0, 0, 1, 5), (1, 1, 2, 5))
-    price = closed_form(pattern_of(schedule), fabric, size, "alpha-beta")
+    cost_of = closed_form(pattern_of(schedule), fabric, size, "alpha-beta")
     shared, unknown = np.array([2, 2, 0, 3, 4]), np.array([0, 3, 4, 1, 2])
     assert evaluate(schedule, fabric, shared, size, "alpha-beta").cost_us == pytest.approx(20 + size / 2000)
-    assert price(shared) == pytest.approx(20 + size / 2000)
-    for ask in (lambda: evaluate(schedule, fabric, unknown, size, "alpha-beta"), lambda: price(unknown)):
+    assert cost_of(shared) == pytest.approx(20 + size / 2000)
+    for ask in (lambda: evaluate(schedule, fabric, unknown, size, "alpha-beta"), lambda: cost_of(unknown)):
         with pytest.raises(NoAnswer, match="the bandwidth d - e is needed"):
             ask()
 
 
 def test_contention_does_not_ask_for_a_rate_of_the_pair() -> None:
-    """It has the hosts' own; a pair that nobody measured is no reason to give no price."""
+    """It has the hosts' own; a pair that nobody measured is no reason to give no cost."""
     pairs = np.full((5, 5), 8.0)
     pairs[1, 3] = np.nan
-    price = priced(moving((0, 1, 3, 5)), wide(pair_gbps=pairs), "contention")
-    assert price.cost_us == pytest.approx(500 + 20)
-    assert price.slowest == ("b", "d")
-    beside = priced(moving((0, 1, 3, 5), (0, 0, 2, 1)), wide(pair_gbps=pairs), "contention")
+    breakdown = evaluated(moving((0, 1, 3, 5)), wide(pair_gbps=pairs), "contention")
+    assert breakdown.cost_us == pytest.approx(500 + 20)
+    assert breakdown.slowest == ("b", "d")
+    beside = evaluated(moving((0, 1, 3, 5), (0, 0, 2, 1)), wide(pair_gbps=pairs), "contention")
     assert beside.slowest == ("a", "c")  # what is not known takes no time
 
 
@@ -148,9 +148,9 @@ def test_two_ways_that_are_equally_busy_are_later_than_one(way: str, backwards: 
     hops = [(0, 0, 4, 1), (0, 2, 1, 1), (0, 4, 3, 1)]
     hops = [(t, b, a, count) if backwards else (t, a, b, count) for t, a, b, count in hops]
     for number, late in ((1, 1.0), (2, 2 ** (1 / 16)), (3, (2 + 2**-16) ** (1 / 16))):
-        price = priced(moving(*hops[:number]), fabric, "contention")
-        assert price.cost_us == pytest.approx(20 + 200 * late, rel=1e-12)
-        assert price.busiest[0].startswith("the way into" if backwards else "the way out of")
+        breakdown = evaluated(moving(*hops[:number]), fabric, "contention")
+        assert breakdown.cost_us == pytest.approx(20 + 200 * late, rel=1e-12)
+        assert breakdown.busiest[0].startswith("the way into" if backwards else "the way out of")
 
 
 @pytest.mark.parametrize(
@@ -168,10 +168,10 @@ def test_three_timing_models_of_one_schedule_by_hand(timing: str, cost: float) -
         fabric.rtt_us[a, b] = fabric.rtt_us[b, a] = us
     rows = [(0, 0, 1, 0, 1, 0), (0, 2, 1, 0, 1, 0), (1, 1, 4, 0, 1, 0), (1, 2, 3, 0, 1, 0), (2, 4, 0, 0, 1, 1)]
     for order in (rows, [rows[1], rows[0], *rows[2:]]):
-        schedule = make_schedule("mine", 5, 1, order, pace=timing)
-        assert priced(schedule, fabric, "latency").cost_us == cost
-        there = make_schedule("mine", 5, 1, order[:-1], pace=timing)
-        assert priced(there, fabric, "latency").cost_us == cost
+        schedule = make_schedule("mine", 5, 1, order, timing=timing)
+        assert evaluated(schedule, fabric, "latency").cost_us == cost
+        there = make_schedule("mine", 5, 1, order[:-1], timing=timing)
+        assert evaluated(there, fabric, "latency").cost_us == cost
         assert closed_form(pattern_of(there), fabric, 1e6, "latency")(np.arange(5)) == cost
 
 
@@ -184,10 +184,12 @@ def test_the_way_there_ends_with_the_round_of_the_last_reduction() -> None:
     assert reduce_phase(schedule_for("tree", 5)) == slice(0, 4)
 
 
-def test_a_price_is_printed_to_the_nanosecond() -> None:
+def test_a_cost_is_printed_to_the_nanosecond() -> None:
     """Three decimals of a microsecond; the rounds in their order."""
-    price = Price("latency", 12.34567, np.array([1.00049, 2.0]), np.array([0.12345, 3.0]), ("x", "y"), ("a", "b"))
-    assert price.to_json() == {
+    breakdown = CostBreakdown(
+        "latency", 12.34567, np.array([1.00049, 2.0]), np.array([0.12345, 3.0]), ("x", "y"), ("a", "b")
+    )
+    assert breakdown.to_json() == {
         "model": "latency",
         "cost_us": 12.346,
         "slowest_pair": ["a", "b"],
@@ -200,7 +202,7 @@ def test_a_price_is_printed_to_the_nanosecond() -> None:
 
 @pytest.mark.parametrize(("model", "scale"), [("alpha-beta", 1e-9), ("contention", 1e3)])
 def test_only_bytes_over_rates_count(model: str, scale: float) -> None:
-    """A billionth of the bytes at a billionth of the rates is the same price, with the same limits."""
+    """A billionth of the bytes at a billionth of the rates is the same cost, with the same limits."""
     pairs = np.random.default_rng(1).uniform(1, 10, (5, 5))
     rates = {
         "pair_gbps": pairs,
@@ -212,6 +214,6 @@ def test_only_bytes_over_rates_count(model: str, scale: float) -> None:
     item, other = wide(**rates), wide(**{name: value * scale for name, value in rates.items()})
     for algo in ("ring", "flat", "tree"):
         schedule = schedule_for(algo, 5)
-        price, scaled = priced(schedule, item, model, 1e6), priced(schedule, other, model, 1e6 * scale)
-        assert scaled.transfer_us == pytest.approx(price.transfer_us)
-        assert (scaled.busiest, scaled.slowest) == (price.busiest, price.slowest)
+        breakdown, scaled = evaluated(schedule, item, model, 1e6), evaluated(schedule, other, model, 1e6 * scale)
+        assert scaled.transfer_us == pytest.approx(breakdown.transfer_us)
+        assert (scaled.busiest, scaled.slowest) == (breakdown.busiest, breakdown.slowest)

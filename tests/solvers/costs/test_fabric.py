@@ -88,11 +88,11 @@ def test_unmeasured_pairs_stay_unknown_unless_predicted() -> None:
     assert fabric_of(replace(values, details={"predicted_us": [[55.0] * 4] * 4})).rtt_us[0, 1] == 55.0
 
 
-def test_a_group_that_could_not_be_measured_is_inferred_and_said() -> None:
+def test_an_unmeasured_group_is_inferred_and_reported() -> None:
     """It stays a group: its way out is guessed from the latencies, not taken for unlimited."""
     values, rack_of = network([4, 4])
     members = [[int(i) for i in np.flatnonzero(rack_of == rack)] for rack in (0, 1)]
-    values.details["shared_links"] = [row(members[0]), row(members[1], out_gbps=None, why="no answer")]
+    values.details["shared_links"] = [row(members[0]), row(members[1], out_gbps=None) | {"why": "no answer"}]
     result = fabric_of(values)
     assert result.group_of[members[1]].tolist() == [1] * 4
     assert result.group_out_gbps.tolist() == pytest.approx([4.0, 4 * 2.0 * 40 / 90])

@@ -23,7 +23,7 @@ from tests.solvers.requests import requests
 Round = tuple[tuple[tuple[int, int, float], ...], float, float]
 
 
-def told(pattern: Pattern) -> list[Round]:
+def distinct_rounds(pattern: Pattern) -> list[Round]:
     """The distinct rounds, in a fixed order: ((source, target, share), ...), how often there are, and on the way
     there."""
     assert (np.diff(pattern.round) >= 0).all()
@@ -71,7 +71,7 @@ def same(pattern: Pattern, schedule: Schedule) -> None:
     """What is made directly, what is derived, and what is counted."""
     assert pattern.ranks == schedule.ranks
     assert pattern.timing == pattern_of(schedule).timing
-    assert merged(told(pattern)) == told(pattern_of(schedule)) == counted(schedule)
+    assert merged(distinct_rounds(pattern)) == distinct_rounds(pattern_of(schedule)) == counted(schedule)
 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)
@@ -97,7 +97,7 @@ def test_servers_by_hand() -> None:
     pattern = servers_pattern(np.arange(2), np.arange(2, 5), 5)
     pushed = [(a, b, round(1 / 3, 12)) for a in (0, 1) for b in (2, 3, 4)]
     pulled = sorted((b, a, share) for a, b, share in pushed)
-    assert told(pattern) == [(tuple(pushed), 1.0, 1.0), (tuple(pulled), 1.0, 0.0)]
+    assert distinct_rounds(pattern) == [(tuple(pushed), 1.0, 1.0), (tuple(pulled), 1.0, 0.0)]
 
 
 def test_masters_of_chunks_of_several_sizes_by_hand() -> None:
@@ -109,7 +109,9 @@ def test_masters_of_chunks_of_several_sizes_by_hand() -> None:
     back = ((0, 2, 0.25), (2, 1, 0.75))
     again = ((0, 1, 0.25), (1, 0, 0.75))
     pattern = masters_pattern([[0, 1], [2]], local, final, sizes=[1.0, 3.0])
-    assert told(pattern) == sorted([(inside, 1.0, 1.0), (across, 1.0, 1.0), (back, 1.0, 0.0), (again, 1.0, 0.0)])
+    assert distinct_rounds(pattern) == sorted(
+        [(inside, 1.0, 1.0), (across, 1.0, 1.0), (back, 1.0, 0.0), (again, 1.0, 0.0)]
+    )
 
 
 WRONG = [
@@ -144,7 +146,7 @@ def test_equal_rounds_are_one_and_what_goes_the_same_way_is_put_together() -> No
     rows += [(3, 2, 1, 0, 2, 1), (3, 0, 1, 0, 2, 1)]
     alike, other = ((0, 1, 0.5), (2, 1, 0.5)), ((0, 1, 0.25), (2, 1, 0.5))
     pattern = pattern_of(make_schedule("mine", 3, 4, rows))
-    assert told(pattern) == sorted([(alike, 3.0, 2.0), (other, 1.0, 1.0)])
+    assert distinct_rounds(pattern) == sorted([(alike, 3.0, 2.0), (other, 1.0, 1.0)])
     assert pattern.repeat.tolist() == [3.0, 1.0]  # in the order in which they come first
 
 
@@ -186,7 +188,7 @@ def test_a_chain_waits_for_what_its_transfers_wait_for(algo: str, ranks: int) ->
 def test_a_round_of_a_chain_may_hold_what_waits_and_what_does_not() -> None:
     """0 to 1, then 1 on to 2 beside 3 to 2, then 2 to 4, which waits for both; the way back is none of the chain's."""
     rows = [(0, 0, 1, 0, 1, 0), (1, 1, 2, 0, 1, 0), (1, 3, 2, 0, 1, 0), (2, 2, 4, 0, 1, 0), (3, 4, 0, 0, 1, 1)]
-    schedule = make_schedule("mine", 5, 1, rows, pace="chain")
+    schedule = make_schedule("mine", 5, 1, rows, timing="chain")
     assert sorted(waits(pattern_of(schedule))) == [
         (0, 0 * 5 + 1, frozenset()),
         (1, 1 * 5 + 2, frozenset({0})),

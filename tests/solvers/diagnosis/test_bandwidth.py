@@ -181,7 +181,7 @@ def test_the_slowest_comes_first_and_two_among_eight_are_both_named() -> None:
     assert [slow.host for slow in slow_rates(result, rack_of)] == [5, 2]
 
 
-def test_what_was_not_measured_accuses_nobody() -> None:
+def test_unmeasured_pairs_blame_no_host() -> None:
     result = np.full((6, 6), np.nan)
     assert slow_rates(result, np.zeros(6, dtype=np.intp)) == []
     result[0, 1] = 0.01

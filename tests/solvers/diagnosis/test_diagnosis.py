@@ -45,14 +45,14 @@ def slow(latency: Matrix, host: int, us: float) -> Matrix:
     return latency
 
 
-def said(findings: list[Finding]) -> list[tuple[str, list[str]]]:
+def kinds_of(findings: list[Finding]) -> list[tuple[str, list[str]]]:
     """What and whose."""
     return [(finding.kind, finding.hosts) for finding in findings]
 
 
 @some
 @given(SIZES, SEEDS, st.floats(0, 0.08))
-def test_where_nothing_is_wrong_nothing_is_said(sizes: list[int], seed: int, noise: float) -> None:
+def test_healthy_network_has_no_findings(sizes: list[int], seed: int, noise: float) -> None:
     latency, rack_of = measured(sizes, seed, noise)
     assert diagnose(network(latency), rack_of, {}) == []
     assert diagnose(network(latency), nearest_tier(np.fmax(latency, latency.T)), {}) == []
@@ -66,7 +66,7 @@ def test_a_slow_host_is_named_and_its_links_are_not(
     latency, rack_of = measured(sizes, seed)
     host = data.draw(st.integers(0, len(latency) - 1))
     findings = diagnose(network(slow(latency, host, us)), rack_of, {})
-    assert said(findings) == [("slow host", [f"h{host}"])]
+    assert kinds_of(findings) == [("slow host", [f"h{host}"])]
     assert "us more than the usual" in findings[0].evidence
     assert findings[0].advice
 
@@ -81,7 +81,7 @@ def test_a_slow_host_is_named_though_it_stands_in_a_group_of_its_own(
     host = data.draw(st.integers(0, len(latency) - 1))
     groups = rack_of.copy()
     groups[host] = len(sizes)
-    assert said(diagnose(network(slow(latency, host, us)), groups, {})) == [("slow host", [f"h{host}"])]
+    assert kinds_of(diagnose(network(slow(latency, host, us)), groups, {})) == [("slow host", [f"h{host}"])]
 
 
 @pytest.mark.parametrize("us", [80.0, 20_000.0])
@@ -90,7 +90,7 @@ def test_among_four_hosts_the_slow_one_is_no_part_of_what_is_usual(us: float) ->
     latency, _ = measured([2, 2], 1)
     for host in range(4):
         groups = (np.arange(4) == host).astype(np.intp)
-        assert said(diagnose(network(slow(latency, host, us)), groups, {})) == [("slow host", [f"h{host}"])]
+        assert kinds_of(diagnose(network(slow(latency, host, us)), groups, {})) == [("slow host", [f"h{host}"])]
         again = {(0, host) if host else (0, 1): 90.0 + us}
         (finding,) = diagnose(network(slow(latency, host, us)), groups, again)
         assert "when measured again" in finding.evidence
@@ -111,7 +111,7 @@ def test_a_slow_link_is_named_and_its_hosts_are_not(
     i, j = sorted(data.draw(st.lists(st.integers(0, len(latency) - 1), min_size=2, max_size=2, unique=True)))
     latency[i, j] += us
     latency[j, i] += us
-    assert said(diagnose(network(latency), rack_of, {})) == [("slow link", [f"h{i}", f"h{j}"])]
+    assert kinds_of(diagnose(network(latency), rack_of, {})) == [("slow link", [f"h{i}", f"h{j}"])]
 
 
 @some
@@ -122,7 +122,7 @@ def test_a_pair_whose_directions_differ_is_named_slow_direction_first(
     latency, rack_of = measured(sizes, seed)
     i, j = data.draw(st.lists(st.integers(0, len(latency) - 1), min_size=2, max_size=2, unique=True))
     latency[i, j] += us
-    findings = said(diagnose(network(latency), rack_of, {}))
+    findings = kinds_of(diagnose(network(latency), rack_of, {}))
     assert ("asymmetric", [f"h{i}", f"h{j}"]) in findings
     assert ("slow link", [f"h{min(i, j)}", f"h{max(i, j)}"]) in findings
     assert len(findings) == 2
@@ -131,13 +131,13 @@ def test_a_pair_whose_directions_differ_is_named_slow_direction_first(
 def test_in_racks_of_four_a_slow_host_stands_out_too() -> None:
     latency, rack_of = measured([4, 4, 4, 4], 7)
     for host in range(16):
-        assert said(diagnose(network(slow(latency, host, 60.0)), rack_of, {})) == [("slow host", [f"h{host}"])]
+        assert kinds_of(diagnose(network(slow(latency, host, 60.0)), rack_of, {})) == [("slow host", [f"h{host}"])]
 
 
 def test_worst_come_first() -> None:
     latency, rack_of = measured([8, 8], 3)
     latency = slow(slow(latency, 4, 50.0), 9, 300.0)
-    assert said(diagnose(network(latency), rack_of, {})) == [("slow host", ["h9"]), ("slow host", ["h4"])]
+    assert kinds_of(diagnose(network(latency), rack_of, {})) == [("slow host", ["h9"]), ("slow host", ["h4"])]
 
 
 @pytest.mark.parametrize(("second", "dropped"), [(41.0, True), (120.0, False)])
@@ -145,10 +145,10 @@ def test_a_suspicion_that_a_second_measurement_does_not_bear_out_is_dropped(seco
     latency, rack_of = measured([6], 1, noise=0.0)
     host = network(slow(latency, 2, 80.0))
     result = diagnose(host, rack_of, {(0, 2): second})
-    assert said(result) == ([] if dropped else [("slow host", ["h2"])])
+    assert kinds_of(result) == ([] if dropped else [("slow host", ["h2"])])
     latency[1, 3] = latency[3, 1] = 120.0
     result = diagnose(network(latency), rack_of, {(1, 3): second})
-    assert said(result) == ([] if dropped else [("slow link", ["h1", "h3"])])
+    assert kinds_of(result) == ([] if dropped else [("slow link", ["h1", "h3"])])
     assert all("120.0 us when measured again" in finding.evidence for finding in result)
 
 
@@ -157,7 +157,7 @@ def test_losses_are_told_by_direction() -> None:
     forward, back = np.zeros((6, 6)), np.full((6, 6), np.nan)
     forward[0, 1], forward[1, 0], back[2, 3] = 0.005, 0.0005, 0.25
     result = diagnose(network(latency, loss_forward=to_rows(forward), loss_back=to_rows(back)), rack_of, {})
-    assert said(result) == [("loss", ["h2", "h3"]), ("loss", ["h0", "h1"])]
+    assert kinds_of(result) == [("loss", ["h2", "h3"]), ("loss", ["h0", "h1"])]
     assert [finding.severity for finding in result] == ["error", "warning"]
     assert result[0].evidence == "25.00 % of the probes are lost from h3 to h2"
     assert result[1].evidence == "0.50 % of the probes are lost from h0 to h1"
@@ -214,7 +214,7 @@ def test_zero_between_different_hosts_is_doubted() -> None:
     assert (finding.kind, finding.severity, finding.hosts) == ("zero", "warning", ["h0", "h1"])
 
 
-def test_what_was_not_measured_is_told_with_its_reason() -> None:
+def test_unmeasured_pairs_are_reported_with_their_reason() -> None:
     latency, rack_of = measured([3, 3], 1)
     latency[4, :4] = latency[:4, 4] = latency[4, 5] = latency[5, 4] = np.nan
     errors = [{"from": "h0", "to": "h4", "why": "a firewall"}]

@@ -12,7 +12,7 @@ from solvers.diagnosis.finding import Finding
 from solvers.diagnosis.findings import diagnose
 
 N = 6
-ONE = np.zeros(N, dtype=np.intp)
+ONE_GROUP = np.zeros(N, dtype=np.intp)
 
 
 def flat(n: int = N, us: float = 100.0) -> Matrix:
@@ -37,15 +37,15 @@ def network(rows: Matrix, rates: Matrix | None = None, **details: Any) -> Networ
     return Network(hosts, rows, rates, details)
 
 
-def told(rows: Matrix, again: dict[tuple[int, int], float] | None = None, **details: Any) -> list[Finding]:
+def findings_of(rows: Matrix, again: dict[tuple[int, int], float] | None = None, **details: Any) -> list[Finding]:
     return diagnose(network(rows, **details), np.zeros(len(rows), dtype=np.intp), again or {})
 
 
-def test_a_slow_host_and_a_slow_link_are_told_with_their_excess() -> None:
-    (host,) = told(slow_host())
+def test_slow_host_and_slow_link_have_their_excess() -> None:
+    (host,) = findings_of(slow_host())
     assert (host.kind, host.hosts) == ("slow host", ["h2"])
     assert host.evidence == "80.0 us more than the usual 100.0 us to all others"
-    (link,) = told(slow_link())
+    (link,) = findings_of(slow_link())
     assert (link.kind, link.hosts) == ("slow link", ["h1", "h4"])
     assert link.evidence == "80.0 us more than the usual 100.0 us"
 
@@ -54,17 +54,17 @@ def test_a_slow_host_and_a_slow_link_are_told_with_their_excess() -> None:
 def test_a_second_measurement_bears_a_suspicion_out_from_a_quarter_more_than_usual_on(
     rows: Matrix, other: tuple[int, int]
 ) -> None:
-    assert told(rows, {other: 124.9}) == []
-    (item,) = told(rows, {other: 125.0})
+    assert findings_of(rows, {other: 124.9}) == []
+    (item,) = findings_of(rows, {other: 125.0})
     assert item.evidence.endswith("; 125.0 us when measured again")
-    (item,) = told(rows, {(0, 5): 1.0})
+    (item,) = findings_of(rows, {(0, 5): 1.0})
     assert "again" not in item.evidence, "of another pair"
 
 
 def test_of_several_second_measurements_of_a_host_the_fastest_counts() -> None:
-    (item,) = told(slow_host(), {(0, 2): 150.0, (2, 5): 130.0, (0, 1): 1.0})
+    (item,) = findings_of(slow_host(), {(0, 2): 150.0, (2, 5): 130.0, (0, 1): 1.0})
     assert item.evidence.endswith("; 130.0 us when measured again")
-    assert told(slow_host(), {(0, 2): 150.0, (2, 5): 120.0}) == []
+    assert findings_of(slow_host(), {(0, 2): 150.0, (2, 5): 120.0}) == []
 
 
 def test_a_suspicion_that_is_dropped_does_not_hide_the_next_one() -> None:
@@ -73,29 +73,29 @@ def test_a_suspicion_that_is_dropped_does_not_hide_the_next_one() -> None:
     for host, us in ((2, 250.0), (7, 180.0)):
         rows[host], rows[:, host] = us, us
         rows[host, host] = 0.0
-    assert [item.hosts for item in told(rows, {(0, 2): 100.0})] == [["h7"]]
+    assert [item.hosts for item in findings_of(rows, {(0, 2): 100.0})] == [["h7"]]
     rows = flat(9)
     rows[0, 1] = rows[1, 0] = 300.0
     rows[4, 5] = rows[5, 4] = 200.0
-    assert [item.hosts for item in told(rows, {(0, 1): 100.0})] == [["h4", "h5"]]
+    assert [item.hosts for item in findings_of(rows, {(0, 1): 100.0})] == [["h4", "h5"]]
 
 
 @pytest.mark.parametrize("again", [{}, {(0, 2): 1.0}])
-def test_of_a_slow_host_neither_a_link_nor_a_direction_is_told_besides(again: dict[tuple[int, int], float]) -> None:
+def test_a_slow_host_s_pairs_are_no_further_findings(again: dict[tuple[int, int], float]) -> None:
     """Also where the second measurement did not bear it out: its figures are not to be had."""
     rows = slow_host()
     rows[2, 4] = rows[4, 2] = 900.0
     rows[2, 3] = 600.0
-    assert [(item.kind, item.hosts) for item in told(rows, again)] == [("slow host", ["h2"])] * (not again)
+    assert [(item.kind, item.hosts) for item in findings_of(rows, again)] == [("slow host", ["h2"])] * (not again)
     rows[0, 5] = 300.0
-    kinds = [item.kind for item in told(rows, again)]
+    kinds = [item.kind for item in findings_of(rows, again)]
     assert kinds == ["slow host"] * (not again) + ["slow link", "asymmetric"]
 
 
-def test_a_lopsided_pair_is_told_slow_direction_first_with_both_figures() -> None:
+def test_asymmetric_pair_has_both_round_trips_slow_first() -> None:
     rows = flat()
     rows[3, 1] = 120.0 + 11
-    (item,) = [item for item in told(rows) if item.kind == "asymmetric"]
+    (item,) = [item for item in findings_of(rows) if item.kind == "asymmetric"]
     assert item.hosts == ["h3", "h1"]
     assert item.evidence == "131.0 us from h3, 100.0 us from h1"
 
@@ -112,7 +112,7 @@ def test_a_loss_is_worth_naming_beyond_one_in_a_thousand(share: float, named: bo
     loss[4, 1] = share
     for key, way in (("loss_forward", "from h4 to h1"), ("loss_back", "from h1 to h4")):
         details: dict[str, Any] = {key: to_rows(loss, 6)}
-        result = told(flat(), **details)
+        result = findings_of(flat(), **details)
         assert [item.hosts for item in result] == ([["h1", "h4"]] if named else [])
         assert all(item.evidence == f"0.12 % of the probes are lost {way}" for item in result)
 
@@ -120,11 +120,11 @@ def test_a_loss_is_worth_naming_beyond_one_in_a_thousand(share: float, named: bo
 def test_clock_steps_are_counted_by_who_measured() -> None:
     steps = np.zeros((N, N))
     steps[2, 0], steps[2, 3], steps[5, 0], steps[4, 1] = 3, 2, 1, math.nan
-    result = told(flat(), clock_steps=to_rows(steps))
+    result = findings_of(flat(), clock_steps=to_rows(steps))
     assert [(item.kind, item.hosts, item.evidence.split()[0]) for item in result] == [
         ("tainted", ["h2"], "5"), ("tainted", ["h5"], "1"),
     ]  # fmt: skip
-    assert told(flat()) == []
+    assert findings_of(flat()) == []
 
 
 def lacking(*directions: tuple[int, int], n: int = N) -> Matrix:
@@ -136,19 +136,19 @@ def lacking(*directions: tuple[int, int], n: int = N) -> Matrix:
 
 def test_what_was_not_measured_names_who_lacks_most_first_and_those_only() -> None:
     """Directions of either kind count: h4 lacks three, h1 two, h0, h2 and h3 one each, h5 none."""
-    (item,) = told(lacking((4, 0), (1, 4), (4, 2), (1, 3)))
+    (item,) = findings_of(lacking((4, 0), (1, 4), (4, 2), (1, 3)))
     assert (item.kind, item.hosts) == ("unmeasured", ["h4", "h1", "h0", "h2", "h3"])
     assert item.evidence == "4 round trips were not measured, first h1 -> h3: never tried"
 
 
-def test_of_a_sparse_file_only_what_failed_is_told_as_missing() -> None:
+def test_only_failed_pairs_of_a_sparse_file_are_missing() -> None:
     rows = lacking((1, 4), (4, 1), (1, 5), (0, 3))
     errors = [{"from": "h4", "to": "h1", "why": "refused"}, {"from": "h0", "to": "x", "why": ""},
               {"from": "y", "to": "h3", "why": ""}, {"from": "h2", "to": "h3", "why": "done"}]  # fmt: skip
-    (item,) = told(rows, plan="adaptive", errors=errors)
+    (item,) = findings_of(rows, plan="adaptive", errors=errors)
     assert item.evidence == "1 round trips were not measured, first h4 -> h1: refused"
-    assert told(rows, plan="adaptive", errors=[]) == []
-    assert told(rows, plan="full", errors=errors)[0].evidence.startswith("4 round trips")
+    assert findings_of(rows, plan="adaptive", errors=[]) == []
+    assert findings_of(rows, plan="full", errors=errors)[0].evidence.startswith("4 round trips")
     assert math.isnan(rows[0, 3])
 
 
@@ -166,7 +166,7 @@ def test_findings_come_in_the_order_of_what_they_are() -> None:
     steps, loss = np.zeros((N, N)), np.zeros((N, N))
     steps[1, 0], loss[0, 1] = 1, 0.5
     details = {"clock_steps": to_rows(steps), "loss_forward": to_rows(loss), "shared_links": shared}
-    result = diagnose(network(rows, rates, **details), ONE, {})
+    result = diagnose(network(rows, rates, **details), ONE_GROUP, {})
     assert [item.kind for item in result] == [
         "slow host (bandwidth)", "slow shared link", "loss", "slow host", "slow link", "slow link", "asymmetric",
         "tainted", "unmeasured",

@@ -59,7 +59,7 @@ def test_slowest_host_comes_first() -> None:
     assert [slow.host for slow in slow_by_flows(rotating_flows(rates, rounds=6), 12)] == [7, 3]
 
 
-def test_half_duplex_host_is_told_from_its_partners() -> None:
+def test_half_duplex_host_is_not_confused_with_its_partners() -> None:
     for seed in range(20):
         flows = rotating_flows([GBPS] * 12, noise=0.05, seed=seed, shared=frozenset({5}))
         assert half_duplex(flows, 12) == [5]

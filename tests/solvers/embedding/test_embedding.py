@@ -13,7 +13,7 @@ from solvers.affinity import paia
 from solvers.embedding.embed import embed
 from solvers.embedding.fitting import distances_us
 from solvers.embedding.pairs import folds, reachable
-from solvers.embedding.settings import Wishes
+from solvers.embedding.settings import EmbeddingConstraints
 from solvers.embedding.triangles import triangle_violations
 from solvers.embedding.verdict import Verdict, judge_halves, judge_held_out
 
@@ -40,14 +40,14 @@ def off(fitted: Matrix, true: Matrix) -> float:
 @pytest.mark.parametrize(("dimension", "alpha", "relative"), [(2, 1.0, False), (3, 1.5, True), (3, 2.0, False)])
 def test_distances_without_noise_are_found_again(dimension: int, alpha: float, relative: bool) -> None:
     true = points(24, dimension, alpha)
-    result = embed(true, Wishes(dimension, alpha, heights=False, relative=relative))
+    result = embed(true, EmbeddingConstraints(dimension, alpha, heights=False, relative=relative))
     assert off(result.fitted_us, true) < 0.03
     assert (result.dimension, result.alpha, result.tried, result.left_out) == (dimension, alpha, 1, ())
     assert result.coordinates.shape == (24, dimension)
 
 
 def test_fitted_distances_are_those_of_the_coordinates_and_heights() -> None:
-    result = embed(points(16, 2) + 1, Wishes(alpha=1.5, heights=True))
+    result = embed(points(16, 2) + 1, EmbeddingConstraints(alpha=1.5, heights=True))
     apart = np.linalg.norm(result.coordinates[:, None] - result.coordinates, axis=2) ** 1.5
     expected = apart + result.heights_us[:, None] + result.heights_us
     np.fill_diagonal(expected, 0)
@@ -60,7 +60,7 @@ def test_heights_are_found() -> None:
     heights[[3, 17]] = 6, 3
     rtt = points(30, 2) + heights[:, None] + heights
     np.fill_diagonal(rtt, 0)
-    result = embed(rtt, Wishes(dimension=2, alpha=1.0, heights=True)).heights_us
+    result = embed(rtt, EmbeddingConstraints(dimension=2, alpha=1.0, heights=True)).heights_us
     assert result[3] == pytest.approx(6, abs=0.5)
     assert result[17] == pytest.approx(3, abs=0.5)
     assert (np.delete(result, [3, 17]) < 0.5).all()
@@ -70,16 +70,16 @@ def test_heights_are_found() -> None:
 def test_the_better_setting_is_chosen() -> None:
     """What is the square of distances in a plane is fitted best as such."""
     flat, squared = points(32, 2), points(32, 2, alpha=2.0)
-    plain = embed(flat, Wishes(heights=False))
+    plain = embed(flat, EmbeddingConstraints(heights=False))
     assert plain.alpha == 1.0
     assert not plain.heights_us.any()
-    assert embed(squared, Wishes(heights=False)).alpha == 2.0
+    assert embed(squared, EmbeddingConstraints(heights=False)).alpha == 2.0
 
 
 def test_pairs_that_are_missing_are_predicted() -> None:
     true = points(32, 2)
     measured, gone = without(true, 0.4)
-    result = embed(measured, Wishes(heights=False)).fitted_us
+    result = embed(measured, EmbeddingConstraints(heights=False)).fitted_us
     assert np.isfinite(result).all()
     assert np.median(np.abs(result - true)[gone] / true[gone]) < 0.05
 
@@ -88,9 +88,9 @@ def test_one_direction_is_enough_and_the_worse_one_counts() -> None:
     true = points(16, 2)
     upper = np.where(np.tri(16, dtype=bool), np.nan, true)
     both = np.where(np.tri(16, dtype=bool), true / 2, true)
-    wishes = Wishes(dimension=2, heights=False)
-    np.testing.assert_array_equal(embed(upper, wishes).fitted_us, embed(true, wishes).fitted_us)
-    np.testing.assert_array_equal(embed(both, wishes).fitted_us, embed(true, wishes).fitted_us)
+    constraints = EmbeddingConstraints(dimension=2, heights=False)
+    np.testing.assert_array_equal(embed(upper, constraints).fitted_us, embed(true, constraints).fitted_us)
+    np.testing.assert_array_equal(embed(both, constraints).fitted_us, embed(true, constraints).fitted_us)
 
 
 def test_the_seed_decides_everything() -> None:
@@ -103,15 +103,17 @@ def test_the_seed_decides_everything() -> None:
 
 def test_units_do_not_matter() -> None:
     true = points(16, 2)
-    wishes = Wishes(dimension=2, alpha=2.0)
-    np.testing.assert_allclose(embed(1000 * true, wishes).fitted_us, 1000 * embed(true, wishes).fitted_us, rtol=1e-3)
+    constraints = EmbeddingConstraints(dimension=2, alpha=2.0)
+    np.testing.assert_allclose(
+        embed(1000 * true, constraints).fitted_us, 1000 * embed(true, constraints).fitted_us, rtol=1e-3
+    )
 
 
 def test_identical_hosts_and_a_slow_pair_are_no_trouble() -> None:
     assert (embed(np.zeros((6, 6))).fitted_us < 0.05).all()
     rtt = points(24, 2)
     rtt[0, 1] = rtt[1, 0] = 1e6
-    result = embed(rtt, Wishes(dimension=2, heights=False))
+    result = embed(rtt, EmbeddingConstraints(dimension=2, heights=False))
     assert off(result.fitted_us, points(24, 2)) < 0.05
     assert result.triangle_violations == pytest.approx(22 / (276 * 22), rel=1e-6)
 
@@ -125,7 +127,7 @@ def test_noise_is_seen_through() -> None:
     assert paia(embed(raw).fitted_us, truth) > before + 0.08
 
 
-def test_when_it_is_asked_to_stop_it_stops() -> None:
+def test_search_stops_on_request() -> None:
     result = embed(points(16, 2), keep_going=lambda: False)
     assert result.steps == 1
     assert np.isfinite(result.fitted_us).all()
@@ -134,7 +136,7 @@ def test_when_it_is_asked_to_stop_it_stops() -> None:
 def test_a_host_of_which_nothing_is_known_is_left_out() -> None:
     rtt = points(12, 2)
     rtt[5] = rtt[:, 5] = np.nan
-    result = embed(rtt, Wishes(dimension=2, heights=False))
+    result = embed(rtt, EmbeddingConstraints(dimension=2, heights=False))
     assert result.left_out == (5,)
     assert np.isnan(result.coordinates[5]).all()
     assert np.isnan(result.fitted_us[5]).all()
@@ -158,7 +160,7 @@ def test_parts_with_nothing_between_them_are_no_answer() -> None:
         embed(rtt, names=list("abcdefghi"))
 
 
-def test_a_tree_of_pairs_places_nobody() -> None:
+def test_pairs_that_form_a_tree_are_no_answer() -> None:
     rtt = np.full((5, 5), np.nan)
     for k in range(4):
         rtt[k, k + 1] = 10.0
@@ -177,7 +179,7 @@ def test_a_gpu_gives_the_same_distances() -> None:
     if not torch.cuda.is_available():
         pytest.skip("no NVIDIA GPU here")
     true = points(24, 2)
-    assert off(embed(true, Wishes(2, 1.0, heights=False), device="cuda").fitted_us, true) < 0.03
+    assert off(embed(true, EmbeddingConstraints(2, 1.0, heights=False), device="cuda").fitted_us, true) < 0.03
 
 
 @given(n=st.integers(4, 40), share=st.floats(0, 0.9), seed=st.integers(0, 1000))
@@ -210,7 +212,7 @@ def test_detours_are_counted_as_one_would(n: int, seed: int) -> None:
 
 
 def test_a_space_has_no_detours() -> None:
-    result = embed(points(10, 2), Wishes(alpha=1.0))
+    result = embed(points(10, 2), EmbeddingConstraints(alpha=1.0))
     assert triangle_violations(result.fitted_us - 1e-9) < 0.01
     assert np.isnan(triangle_violations(np.full((4, 4), np.nan)))
     assert distances_us(np.zeros((2, 1)), np.array([1.0, 2.0]), 1.0).tolist() == [[0.0, 3.0], [3.0, 0.0]]
@@ -219,11 +221,11 @@ def test_a_space_has_no_detours() -> None:
 def test_fitting_helps_where_noise_is_large_and_hurts_where_it_is_small() -> None:
     noisy = three_tier(64, 0, "powers", noise_sigma=0.0, sample_sigma=0.6)
     quiet = three_tier(24, 0, "powers", noise_sigma=0.4, sample_sigma=0.01)
-    wishes = Wishes(8, 1.0, heights=False, relative=True)
+    constraints = EmbeddingConstraints(8, 1.0, heights=False, relative=True)
 
     def judged(cloud: Cloud) -> Verdict:
         halves = cloud.halves(np.random.default_rng(1))
-        return judge_halves(halves, embed(np.sqrt(halves[0] * halves[1]), wishes))
+        return judge_halves(halves, embed(np.sqrt(halves[0] * halves[1]), constraints))
 
     helps, hurts = judged(noisy), judged(quiet)
     assert (helps.word, helps.basis, helps.pairs) == ("helps", "halves", 64 * 63 // 2)
@@ -238,7 +240,7 @@ def test_errors_by_halves_are_those_to_the_truth() -> None:
     noise = [np.triu(rng.normal(0, 0.2, true.shape), 1) for _ in range(2)]  # the same in both directions
     halves = true * np.exp(noise[0] + noise[0].T), true * np.exp(noise[1] + noise[1].T)
     both = np.sqrt(halves[0] * halves[1])
-    result = embed(both, Wishes(8, 1.0, heights=False, relative=True))
+    result = embed(both, EmbeddingConstraints(8, 1.0, heights=False, relative=True))
     upper = np.triu_indices(48, 1)
 
     def off(message: Matrix) -> float:
@@ -252,17 +254,19 @@ def test_errors_by_halves_are_those_to_the_truth() -> None:
 
 def test_held_out_errors_are_those_of_the_fit() -> None:
     """Root mean squares: in a plane, where nothing is noise, next to none; else what the measurements are off by."""
-    true, wishes = points(32, 2), Wishes(dimension=2, alpha=1.0, heights=False)
-    verdict = judge_held_out(true, embed(true, wishes))
+    true, constraints = points(32, 2), EmbeddingConstraints(dimension=2, alpha=1.0, heights=False)
+    verdict = judge_held_out(true, embed(true, constraints))
     assert verdict.fitted_error < 0.02 < verdict.raw_error < 0.6
     noise = np.triu(np.random.default_rng(3).normal(0, 0.2, true.shape), 1)
     measured = true * np.exp(noise + noise.T)
-    assert 0.15 < judge_held_out(measured, embed(measured, wishes)).fitted_error < 0.35
+    assert 0.15 < judge_held_out(measured, embed(measured, constraints)).fitted_error < 0.35
 
 
 def test_without_halves_pairs_are_held_out() -> None:
     true = points(24, 2)
-    verdict = judge_held_out(true, embed(true, Wishes(dimension=2, alpha=1.0, heights=False)))
+    verdict = judge_held_out(true, embed(true, EmbeddingConstraints(dimension=2, alpha=1.0, heights=False)))
     assert (verdict.word, verdict.basis) == ("helps", "held-out")
     alike = np.full((24, 24), 60.0) * np.random.default_rng(0).lognormal(0, 0.1, (24, 24))
-    assert judge_held_out(alike, embed(alike, Wishes(dimension=8, alpha=2.0, heights=False))).word != "helps"
+    assert (
+        judge_held_out(alike, embed(alike, EmbeddingConstraints(dimension=8, alpha=2.0, heights=False))).word != "helps"
+    )

@@ -230,13 +230,13 @@ def test_looking_at_some_rows_at_a_time_comes_to_the_same_distances(monkeypatch:
     place = np.random.default_rng(1).uniform(0, 100, (24, 2))
     true = np.linalg.norm(place[:, None] - place, axis=2)
     pairs, setting = observed(true), Setting(2, 1.0, heights=True, relative=True)
-    monkeypatch.setattr(solvers.embedding.fitting, "_AT_ONCE", 1)
+    monkeypatch.setattr(solvers.embedding.fitting, "_MAX_DISTANCES_PER_STEP", 1)
     result = fit(pairs, [Trial(setting, NOTHING)] * 3, 0)
     best = int(result.loss.argmin())
     fitted = distances_us(result.coordinates[best], result.heights_us[best], 1.0)
     assert np.median(np.abs(fitted - true)[pairs.i, pairs.j] / true[pairs.i, pairs.j]) < 0.03
     assert result.loss[best] < 0.001
-    monkeypatch.setattr(solvers.embedding.fitting, "_AT_ONCE", 3 * 24 * 24)
+    monkeypatch.setattr(solvers.embedding.fitting, "_MAX_DISTANCES_PER_STEP", 3 * 24 * 24)
     whole = fit(pairs, [Trial(setting, NOTHING)] * 3, 0)
     np.testing.assert_allclose(whole.loss.min(), result.loss.min(), atol=0.001)
 

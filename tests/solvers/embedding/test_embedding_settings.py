@@ -3,7 +3,7 @@
 import pytest
 
 from plink.errors import UsageError
-from solvers.embedding.settings import Setting, Wishes
+from solvers.embedding.settings import EmbeddingConstraints, Setting
 
 
 def test_dimensions_are_fewer_than_half_the_hosts_and_one_for_128_of_them() -> None:
@@ -13,12 +13,15 @@ def test_dimensions_are_fewer_than_half_the_hosts_and_one_for_128_of_them() -> N
         (256, [2, 4, 8, 16, 32]), (257, [4, 8, 16, 32]), (513, [8, 16, 32]), (2048, [16, 32]), (2049, [32]),
         (100_000, [32]),
     ):  # fmt: skip
-        result = [setting.dimension for setting in Wishes(alpha=1.0, heights=False, relative=False).settings(hosts)]
+        result = [
+            setting.dimension
+            for setting in EmbeddingConstraints(alpha=1.0, heights=False, relative=False).settings(hosts)
+        ]
         assert result == expected, hosts
 
 
 def test_the_plainest_setting_comes_first_and_all_others_once() -> None:
-    result = Wishes().settings(16)
+    result = EmbeddingConstraints().settings(16)
     assert result[0] == Setting(2, 1.0, heights=False, relative=False)
     assert result == sorted(result, key=lambda item: (item.dimension, item.alpha, item.heights, item.relative))
     assert len(set(result)) == len(result) == 2 * 2 * 2 * 2
@@ -27,18 +30,18 @@ def test_the_plainest_setting_comes_first_and_all_others_once() -> None:
 
 def test_given_settings_are_not_varied() -> None:
     """A wish for no heights is a wish."""
-    for wishes, number in (
-        (Wishes(dimension=3), 8),
-        (Wishes(alpha=1.5), 8),
-        (Wishes(heights=False), 8),
-        (Wishes(relative=False), 8),
-        (Wishes(dimension=1, alpha=2.0, heights=True, relative=True), 1),
+    for constraints, number in (
+        (EmbeddingConstraints(dimension=3), 8),
+        (EmbeddingConstraints(alpha=1.5), 8),
+        (EmbeddingConstraints(heights=False), 8),
+        (EmbeddingConstraints(relative=False), 8),
+        (EmbeddingConstraints(dimension=1, alpha=2.0, heights=True, relative=True), 1),
     ):
-        result = wishes.settings(16)
+        result = constraints.settings(16)
         assert len(result) == len(set(result)) == number
         for name in ("dimension", "alpha", "heights", "relative"):
-            if (wish := getattr(wishes, name)) is not None:
-                assert {getattr(setting, name) for setting in result} == {wish}
+            if (constraint := getattr(constraints, name)) is not None:
+                assert {getattr(setting, name) for setting in result} == {constraint}
             else:
                 assert len({getattr(setting, name) for setting in result}) == 2
 

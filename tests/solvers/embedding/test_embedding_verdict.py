@@ -12,12 +12,12 @@ from solvers.embedding.embed import Embedding, _chosen, embed, held_out_of, refi
 from solvers.embedding.fitting import Fits, Trial
 from solvers.embedding.lanes import fit_all
 from solvers.embedding.pairs import reachable
-from solvers.embedding.settings import Setting, Wishes
+from solvers.embedding.settings import EmbeddingConstraints, Setting
 from solvers.embedding.triangles import triangle_violations
 from solvers.embedding.verdict import Verdict, _by_neighbours, _verdict, judge_halves, judge_held_out
 from solvers.prediction.observed import observed
 
-PLAIN = Wishes(dimension=2, alpha=1.0, heights=False, relative=False)
+PLAIN = EmbeddingConstraints(dimension=2, alpha=1.0, heights=False, relative=False)
 NAN = math.nan
 
 

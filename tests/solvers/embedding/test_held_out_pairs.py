@@ -54,19 +54,19 @@ def test_one_direction_of_one_pair_makes_a_host_reachable() -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "said"),
+    ("part", "named"),
     [
         (5, "host 0, host 1, host 2, host 3, host 4: probe"),
         (9, "host 0, host 1, host 2, host 3, host 4 and 4 more: probe"),
     ],
 )
-def test_of_the_smallest_part_that_is_cut_off_five_hosts_are_named(part: int, said: str) -> None:
+def test_of_the_smallest_part_that_is_cut_off_five_hosts_are_named(part: int, named: str) -> None:
     rtt = complete(part + 10)
     rtt[:part, part:] = rtt[part:, :part] = np.nan
-    with pytest.raises(NoAnswer, match=f"2 parts .* one is {said}"):
+    with pytest.raises(NoAnswer, match=f"2 parts .* one is {named}"):
         reachable(rtt)
     other_way_round = rtt[::-1, ::-1]
-    with pytest.raises(NoAnswer, match=f"one is host 10, host 11, .*{said.rpartition('host 4')[2]}"):
+    with pytest.raises(NoAnswer, match=f"one is host 10, host 11, .*{named.rpartition('host 4')[2]}"):
         reachable(other_way_round)
 
 
@@ -78,7 +78,7 @@ def test_the_more_pairs_there_are_the_fewer_times_some_are_held_out() -> None:
     assert sizes(observed(complete(210))) == [4000]  # of 21,945 pairs
 
 
-def test_of_a_ring_one_pair_can_be_spared() -> None:
+def test_one_pair_of_a_ring_may_be_unmeasured() -> None:
     """Also where a fifth of the pairs is less than one, or many; each time another pair."""
     for n, seed in itertools.product((4, 9, 30), range(3)):
         result = folds(ring(n), np.random.default_rng(seed))

@@ -69,7 +69,7 @@ def test_sizes_as_the_thesis_chooses_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "elasticity", "said"),
+    ("number", "elasticity", "option"),
     [
         (0, 1.0, "--groups 0"),
         (9, 1.0, "--groups 9"),
@@ -79,8 +79,8 @@ def test_sizes_as_the_thesis_chooses_them() -> None:
         (2, float("nan"), "--elasticity nan"),
     ],
 )
-def test_what_cannot_be_is_refused(number: int, elasticity: float, said: str) -> None:
-    with pytest.raises(UsageError, match=said.replace("-", "[-]")):
+def test_what_cannot_be_is_refused(number: int, elasticity: float, option: str) -> None:
+    with pytest.raises(UsageError, match=option.replace("-", "[-]")):
         sizes_for(8, number, elasticity)
 
 

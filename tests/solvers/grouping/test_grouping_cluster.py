@@ -31,9 +31,9 @@ def test_few_hosts_and_hosts_all_alike(us: float) -> None:
         assert sorted(len(group) for group in result.groups) == sizes
         assert sorted(host for group in result.groups for host in group) == list(range(n))
         assert (result.tiers, result.left_out) == ([], ())
-        assert np.isnan(result.found.within_us) == (n == 1)
+        assert np.isnan(result.rtt.within_us) == (n == 1)
         if n > 2:
-            assert result.found.within_us == result.found.across_us == us
+            assert result.rtt.within_us == result.rtt.across_us == us
 
 
 def test_near_hosts_are_together_though_they_cannot_be_embedded() -> None:
@@ -52,9 +52,9 @@ def test_racks_are_groups_and_a_tier() -> None:
     }
     assert result.tiers == [result.groups]
     assert result.agreement == 1.0
-    assert 38 < result.found.within_us < 43
-    assert 85 < result.found.across_us < 95
-    assert result.found.within_us < result.random.within_us < result.found.across_us
+    assert 38 < result.rtt.within_us < 43
+    assert 85 < result.rtt.across_us < 95
+    assert result.rtt.within_us < result.random.within_us < result.rtt.across_us
     (tier,) = result.hierarchy
     assert tier.within_us == pytest.approx(41, abs=2)
     assert tier.next_us == pytest.approx(91, abs=3)
@@ -100,7 +100,7 @@ def test_who_sets_no_limit_gets_all_the_work() -> None:
     rtt, _ = racks([5, 6, 7], seed=0)
     rtt *= np.random.default_rng(0).lognormal(0, 0.05, rtt.shape)
     short = cluster(of(rtt), 3, seed=1, keep_going=lambda: False)
-    assert cluster(of(rtt), 3, seed=1).found.within_us < short.found.within_us
+    assert cluster(of(rtt), 3, seed=1).rtt.within_us < short.rtt.within_us
 
 
 def test_mean_and_longest_within() -> None:

@@ -57,7 +57,7 @@ def test_identical_distances_are_one_group() -> None:
 def test_a_step_within_the_noise_is_no_tier() -> None:
     cost, _ = racks([4, 4], seed=1, near=50.0, far=55.0)
     assert set(nearest_tier(cost).tolist()) == {0}
-    assert len(set(nearest_tier(cost, least_ratio=1.05).tolist())) == 2
+    assert len(set(nearest_tier(cost, min_ratio=1.05).tolist())) == 2
 
 
 @pytest.mark.parametrize(("far", "stands_out"), [(13.0, True), (12.99, False)])

@@ -62,27 +62,27 @@ def given_order(slots: Sequence[int], seed: int) -> Tour:
     return np.repeat(hosts, np.array(slots)[hosts])
 
 
-def is_allowed(order: Tour, slots: Sequence[int], wishes: PlacementConstraints) -> bool:
+def is_allowed(order: Tour, slots: Sequence[int], constraints: PlacementConstraints) -> bool:
     """Every host's ranks together and as many as they should be, pins kept, groups consecutive."""
     hosts = list(dict.fromkeys(order.tolist()))
     together = np.repeat(hosts, [slots[host] for host in hosts]).tolist() == order.tolist()
     everyone = sorted(hosts) == list(range(len(slots)))
-    pinned = all(order.tolist().index(host) == rank for host, rank in wishes.pinned_ranks.items())
-    group_of = {host: k for k, group in enumerate(wishes.host_groups or [hosts]) for host in group}
+    pinned = all(order.tolist().index(host) == rank for host, rank in constraints.pinned_ranks.items())
+    group_of = {host: k for k, group in enumerate(constraints.host_groups or [hosts]) for host in group}
     changes = (np.diff([group_of[host] for host in hosts]) != 0).sum()
     return together and everyone and pinned and bool(changes == len(set(group_of.values())) - 1)
 
 
-def allowed_orders(slots: Sequence[int], wishes: PlacementConstraints) -> list[Tour]:
+def allowed_orders(slots: Sequence[int], constraints: PlacementConstraints) -> list[Tour]:
     """Every order of the hosts that keeps what was wished."""
-    groups = None if wishes.host_groups is None else tuple(map(tuple, wishes.host_groups))
-    return _allowed(tuple(slots), tuple(wishes.pinned_ranks.items()), groups)
+    groups = None if constraints.host_groups is None else tuple(map(tuple, constraints.host_groups))
+    return _allowed(tuple(slots), tuple(constraints.pinned_ranks.items()), groups)
 
 
 @functools.cache
 def _allowed(
     slots: tuple[int, ...], pins: tuple[tuple[int, int], ...], groups: tuple[tuple[int, ...], ...] | None
 ) -> list[Tour]:
-    wishes = PlacementConstraints(dict(pins), groups)
+    constraints = PlacementConstraints(dict(pins), groups)
     orders = (np.repeat(hosts, [slots[k] for k in hosts]) for hosts in itertools.permutations(range(len(slots))))
-    return [order for order in orders if is_allowed(order, slots, wishes)]
+    return [order for order in orders if is_allowed(order, slots, constraints)]

@@ -1,4 +1,4 @@
-"""Annealing: how many moves, when it ends, what it keeps up move by move agrees with the price, wishes hold."""
+"""Annealing: how many moves, when it ends, what it keeps up move by move agrees with the cost, wishes hold."""
 
 import dataclasses
 import itertools
@@ -128,26 +128,26 @@ def test_units_of_time_play_no_part() -> None:
         ("nccl-tree", "alpha-beta", 2),
     ],
 )
-def test_cost_kept_up_by_moves_is_the_price(algo: str, model: str, slots: int) -> None:
+def test_cost_updated_by_moves_is_the_cost(algo: str, model: str, slots: int) -> None:
     """After thousands of moves, blocks too, in the compiled loops of all three kinds; orders keep the wishes."""
     n = 16 // slots
     results, order = fabric(n, 8), np.repeat(np.random.default_rng(8).permutation(n), slots)
     annealer = Annealer(pattern_for(algo, len(order), Options()), results, 1e6, model)
-    for wishes in (
+    for constraints in (
         PlacementConstraints(),
         PlacementConstraints({3: 6}),
         PlacementConstraints({}, [list(range(k, n, 4)) for k in range(4)]),
     ):
-        seats = FeasibleOrders(order, results.names, wishes)
-        start = seats.materialise(seats.hosts)
-        moves = moves_of(seats.exchange_classes(start), len(order))
+        feasible = FeasibleOrders(order, results.names, constraints)
+        start = feasible.materialise(feasible.hosts)
+        moves = moves_of(feasible.exchange_classes(start), len(order))
         assert moves is not None
         for count in (0, 1, 3000):
             best, cost, last = annealer.run(start, moves, count, CoolingSchedule(1e3, 1.0), 5)
             assert cost == pytest.approx(annealer.cost_of(best), rel=1e-9)
             assert cost <= min(annealer.cost_of(start), annealer.cost_of(last)) * (1 + 1e-9)
             for result in (best, last):
-                assert seats.materialise(list(dict.fromkeys(result.tolist()))).tolist() == result.tolist()
+                assert feasible.materialise(list(dict.fromkeys(result.tolist()))).tolist() == result.tolist()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plink.model.schedule import dependencies
-from solvers.costs.by_name import pattern_for, pricing_for
+from solvers.costs.by_name import cost_function_for, pattern_for
 from solvers.costs.evaluator import MODELS, reduce_phase
 from solvers.costs.fabric import BYTES_PER_US, Fabric
 from solvers.costs.patterns import Pattern
@@ -72,9 +72,11 @@ def test_no_hypercube_costs_less_than_its_bound(shape: tuple[int, int], seed: in
     base, rounds = shape
     n = base**rounds
     rtt = random_costs(n, seed, 1, 6)
-    price = pricing_for("bcube", n, Options(base=base), dataclasses.replace(fabric(n), rtt_us=rtt), 1e6, "latency")
+    cost_of = cost_function_for(
+        "bcube", n, Options(base=base), dataclasses.replace(fabric(n), rtt_us=rtt), 1e6, "latency"
+    )
     # Rank 0 may stand anywhere: hosts fixed there lose nothing by symmetry.
-    best = min(price(np.array((0, *order))) for order in itertools.permutations(range(1, n)))
+    best = min(cost_of(np.array((0, *order))) for order in itertools.permutations(range(1, n)))
     assert hypercube_bound(rtt, base, rounds) <= best + 1e-9
 
 
@@ -88,8 +90,8 @@ def test_no_hypercube_costs_less_than_its_bound(shape: tuple[int, int], seed: in
 def test_no_order_costs_less_than_the_bound_of_its_pattern(algo: str, model: str, n: int, seed: int) -> None:
     """All orders of four to six hosts, with many ties."""
     whole = dataclasses.replace(fabric(n, seed), rtt_us=random_costs(n, seed, 1, 6))
-    price = pricing_for(algo, n, Options(), whole, 1e4, model)
-    best = min(price(np.array(order)) for order in itertools.permutations(range(n)))
+    cost_of = cost_function_for(algo, n, Options(), whole, 1e4, model)
+    best = min(cost_of(np.array(order)) for order in itertools.permutations(range(n)))
     assert pattern_bound(pattern_for(algo, n, Options()), whole, 1e4, model, np.arange(n)) <= best * (1 + 1e-12)
 
 
@@ -99,8 +101,11 @@ def test_bound_of_identical_hosts_is_the_cost(model: str) -> None:
     for algo, n in (("halving-doubling", 8), ("bcube", 8), ("bml", 4), ("tree", 7), ("double-binary-tree", 8)):
         for pair_gbps in (None, np.full((n, n), 4.0)):
             result = dataclasses.replace(alike(100.0 * ~np.eye(n, dtype=bool)), pair_gbps=pair_gbps)
-            pattern, price = pattern_for(algo, n, Options()), pricing_for(algo, n, Options(), result, 1e6, model)
-            assert pattern_bound(pattern, result, 1e6, model, np.arange(n)) == pytest.approx(price(np.arange(n)))
+            pattern, cost_of = (
+                pattern_for(algo, n, Options()),
+                cost_function_for(algo, n, Options(), result, 1e6, model),
+            )
+            assert pattern_bound(pattern, result, 1e6, model, np.arange(n)) == pytest.approx(cost_of(np.arange(n)))
 
 
 def test_racks_that_blocks_fit_into_are_crossed_only_by_the_other_rounds() -> None:

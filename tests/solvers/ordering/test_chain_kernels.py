@@ -19,7 +19,7 @@ def test_the_shorter_of_two_chains_counts_when_it_is_nearly_as_long() -> None:
     assert smooth_max(1.0, 5.0, 4.0) == smooth_max(5.0, 0.0, 4.0) == 5.0
 
 
-def annealed_price(algo: str, n: int, order: Order) -> float:
+def annealer_cost(algo: str, n: int, order: Order) -> float:
     return Annealer(pattern_for(algo, n, Options()), fabric(n, 4), 1e6, "latency").cost_of(order)
 
 
@@ -38,7 +38,7 @@ def test_followed_changes_are_what_is_found_afresh(algo: str, wide: float) -> No
         order[ranks] = order[np.roll(ranks, 1)]
         result = update_chain(Walk(order, order, ranks, order, order), len(ranks), chain, state)
         longest = evaluate_chain(order, chain, fresh)
-        assert longest == pytest.approx(annealed_price(algo, n, order), rel=1e-9)
+        assert longest == pytest.approx(annealer_cost(algo, n, order), rel=1e-9)
         assert smooth.tolist() == fresh.smooth.tolist()
         assert (smooth >= fresh.done - 1e-9).all()
         if wide < 1:

@@ -12,7 +12,7 @@ from solvers.ordering.circuit import CircuitLimits, CircuitSolution, _bound_and_
 from tests.solvers.synthetic import Matrix, Tour, random_costs
 
 
-def price(cost: Matrix, order: Tour, bottleneck: bool) -> float:
+def cost_of(cost: Matrix, order: Tour, bottleneck: bool) -> float:
     """One hop after the other, from each rank to the next."""
     hops = [float(cost[order[i], order[(i + 1) % len(order)]]) for i in range(len(order))]
     return max(hops) if bottleneck else sum(hops)
@@ -20,7 +20,7 @@ def price(cost: Matrix, order: Tour, bottleneck: bool) -> float:
 
 def cheapest(cost: Matrix, bottleneck: bool) -> float:
     """Of all rings, in both directions."""
-    return min(price(cost, np.array((0, *rest)), bottleneck) for rest in itertools.permutations(range(1, len(cost))))
+    return min(cost_of(cost, np.array((0, *rest)), bottleneck) for rest in itertools.permutations(range(1, len(cost))))
 
 
 def tiers(n: int, seed: int) -> Matrix:
@@ -53,7 +53,7 @@ def test_the_proven_ring_is_the_cheapest_of_all(n: int, seed: int, high: int, di
     result = solve_circuit(cost, start, CircuitLimits(), bottleneck)
     assert sorted(result.order.tolist()) == list(range(n))
     assert result.optimal
-    assert result.cost == price(cost, result.order, bottleneck)
+    assert result.cost == cost_of(cost, result.order, bottleneck)
     assert result.cost == cheapest(cost, bottleneck)
     assert result.cost * (1 - 1e-6) <= result.lower_bound <= result.cost
 
@@ -70,7 +70,7 @@ def test_bounds_hold_for_costs_that_are_not_whole_and_however_little_is_tried(
         result = solve_circuit(cost, start, CircuitLimits(deterministic_s), bottleneck)
         assert result.lower_bound <= best * (1 + 1e-12)
         assert best <= result.cost * (1 + 1e-12)
-        assert result.cost <= price(cost, start, bottleneck)
+        assert result.cost <= cost_of(cost, start, bottleneck)
         assert not result.optimal or result.cost <= best * (1 + 1e-5)
     assert result.optimal
 
@@ -96,7 +96,7 @@ def test_rings_of_tiers_are_proven(n: int) -> None:
     assert result.cost < ring_cost(cost, start)
     longest = solve_circuit(cost, start, CircuitLimits(20.0), bottleneck=True)
     assert longest.optimal
-    assert longest.cost <= price(cost, result.order, True)
+    assert longest.cost <= cost_of(cost, result.order, True)
 
 
 def test_where_the_way_matters_each_host_has_to_reach_each() -> None:
@@ -112,11 +112,11 @@ def test_edges_that_are_left_out_are_in_no_ring_as_cheap(n: int, seed: int, high
     cost = random_costs(n, seed, 0, high)
     whole = cost.astype(np.int64)
     rings = [np.array((0, *rest)) for rest in itertools.permutations(range(1, n))]
-    prices = [int(ring_cost(cost, ring)) for ring in rings]
-    for most in (min(prices), sorted(prices)[len(prices) // 10]):
+    costs = [int(ring_cost(cost, ring)) for ring in rings]
+    for most in (min(costs), sorted(costs)[len(costs) // 10]):
         bound, needed = _bound_and_useful_arcs(whole, most)
-        assert bound <= min(prices)
-        for ring, paid in zip(rings, prices, strict=True):
+        assert bound <= min(costs)
+        for ring, paid in zip(rings, costs, strict=True):
             assert paid > most or needed[ring, np.roll(ring, -1)].all()
 
 
@@ -127,12 +127,12 @@ def test_a_longest_hop_is_kept_to_and_the_proof_is_of_such_rings(n: int, seed: i
     cost = np.random.default_rng(seed).integers(0, 20, (n, n)).astype(float)
     cost = cost if directed else np.maximum(cost, cost.T)
     start = solve_circuit(cost, np.arange(n), CircuitLimits(), bottleneck=True).order if near else np.arange(n)
-    longest = price(cost, start, True)
+    longest = cost_of(cost, start, True)
     result = solve_circuit(cost, start, CircuitLimits(), longest=longest)
     rings = [np.array((0, *rest)) for rest in itertools.permutations(range(1, n))]
-    best = min(price(cost, ring, False) for ring in rings if price(cost, ring, True) <= longest)
+    best = min(cost_of(cost, ring, False) for ring in rings if cost_of(cost, ring, True) <= longest)
     assert result.optimal
-    assert price(cost, result.order, True) <= longest
+    assert cost_of(cost, result.order, True) <= longest
     assert result.cost == best
     assert best * (1 - 1e-6) <= result.lower_bound <= best
 
@@ -145,8 +145,8 @@ def test_a_longest_hop_costs_the_sum_something() -> None:
     both = solve_circuit(cost, longest.order, CircuitLimits(20.0), longest=longest.cost)
     assert free.optimal
     assert both.optimal
-    assert price(cost, both.order, True) == longest.cost < price(cost, free.order, True)
-    assert free.cost <= both.lower_bound <= both.cost < price(cost, longest.order, False)
+    assert cost_of(cost, both.order, True) == longest.cost < cost_of(cost, free.order, True)
+    assert free.cost <= both.lower_bound <= both.cost < cost_of(cost, longest.order, False)
 
 
 @pytest.mark.parametrize(("times", "near"), [(10.0, True), (100.0, False)])
@@ -194,7 +194,7 @@ def test_smallest_rings_are_proven_without_a_search(bottleneck: bool) -> None:
     for n in (1, 2, 3):
         cost, order = random_costs(n, 4, 5), np.arange(n)[::-1].copy()
         result = solve_circuit(cost, order, CircuitLimits(1e-9), bottleneck)
-        paid = price(cost, order, bottleneck)
+        paid = cost_of(cost, order, bottleneck)
         assert (result.order.tolist(), result.cost, result.lower_bound) == (order.tolist(), paid, paid)
         assert result.optimal
     one_way = np.array([[0.0, 9.0, 1.0], [1.0, 0.0, 9.0], [9.0, 1.0, 0.0]])
@@ -219,19 +219,19 @@ def test_what_a_host_costs_to_itself_plays_no_part(bottleneck: bool) -> None:
 
 
 @pytest.mark.parametrize("times", [1e-6, 1e9])
-def test_a_start_a_million_times_as_dear_is_no_worse_a_start(times: float) -> None:
+def test_a_start_of_a_million_times_the_cost_is_solved(times: float) -> None:
     """What is rounded down is a share of what the order costs that is found, not of the one it began with."""
     n = 7
     cost = random_costs(n, 2, 1, 50) + 0.25
     rings = [np.array((0, *rest)) for rest in itertools.permutations(range(1, n))]
-    best = min(rings, key=lambda ring: price(cost, ring, False))
+    best = min(rings, key=lambda ring: cost_of(cost, ring, False))
     far = np.full((n, n), 1e6)
     for a, b in zip(best.tolist(), np.roll(best, -1).tolist(), strict=True):
         far[a, b] = far[b, a] = cost[a, b]
-    start = next(ring for ring in rings if price(far, ring, False) > 6e6)
+    start = next(ring for ring in rings if cost_of(far, ring, False) > 6e6)
     result = solve_circuit(far * times, start, CircuitLimits())
     assert result.optimal
-    assert result.cost == pytest.approx(price(cost, best, False) * times)
+    assert result.cost == pytest.approx(cost_of(cost, best, False) * times)
     assert result.cost * (1 - 1e-6) <= result.lower_bound <= result.cost
 
 

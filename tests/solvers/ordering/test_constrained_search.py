@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from plink.errors import UsageError
-from solvers.costs.by_name import MIXED, pricing_for
+from solvers.costs.by_name import MIXED, cost_function_for
 from solvers.costs.evaluator import MODELS
 from solvers.ordering.constraints import PlacementConstraints
 from solvers.ordering.problem import RINGS, OrderingProblem
@@ -58,21 +58,23 @@ UNEVEN = [
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("algo", ALGORITHMS)
 def test_the_best_of_all_that_are_allowed_is_found(algo: str, model: str) -> None:
-    for k, (slots, wishes) in enumerate([*EVEN, *SLOTS]):
+    for k, (slots, constraints) in enumerate([*EVEN, *SLOTS]):
         if (k + len(algo) + len(model)) % 2:  # every algorithm under every model with half of the wishes
             continue
         results, values = fabric(len(slots), k), given_order(slots, k)
-        price = pricing_for(algo, len(values), Options(), results, SIZE, model)
-        prices = {order.tobytes(): price(order) for order in allowed_orders(slots, wishes)}
-        best = min(prices.values())
+        cost_of = cost_function_for(algo, len(values), Options(), results, SIZE, model)
+        costs = {order.tobytes(): cost_of(order) for order in allowed_orders(slots, constraints)}
+        best = min(costs.values())
         result = search(
-            OrderingProblem(results, values, algo, Options(), SIZE, model, constraints=wishes), k, SearchBudget(MOVES)
+            OrderingProblem(results, values, algo, Options(), SIZE, model, constraints=constraints),
+            k,
+            SearchBudget(MOVES),
         )
-        assert result.order.tobytes() in prices
-        assert result.cost == pytest.approx(price(result.order), rel=1e-9)
-        assert result.baseline_cost == price(values)
+        assert result.order.tobytes() in costs
+        assert result.cost == pytest.approx(cost_of(result.order), rel=1e-9)
+        assert result.baseline_cost == cost_of(values)
         assert result.lower_bound is None or result.lower_bound <= best * (1 + 1e-12)
-        if values.tobytes() in prices:
+        if values.tobytes() in costs:
             assert result.cost <= result.baseline_cost
         if algo not in MIXED:  # these take the best ring as it can be turned
             assert result.cost == pytest.approx(best)
@@ -92,55 +94,57 @@ def test_the_best_of_all_that_are_allowed_is_found(algo: str, model: str) -> Non
 )
 def test_uneven_hosts_and_groups_keep_together_too(algo: str, model: str) -> None:
     """Not all of these orders are searched: which ranks make a host or a group hardly changes."""
-    for k, (slots, wishes) in enumerate(UNEVEN):
+    for k, (slots, constraints) in enumerate(UNEVEN):
         results, values = fabric(len(slots), k), given_order(slots, k)
-        price = pricing_for(algo, len(values), Options(), results, SIZE, model)
-        best = min(price(order) for order in allowed_orders(slots, wishes))
+        cost_of = cost_function_for(algo, len(values), Options(), results, SIZE, model)
+        best = min(cost_of(order) for order in allowed_orders(slots, constraints))
         result = search(
-            OrderingProblem(results, values, algo, Options(), SIZE, model, constraints=wishes), k, SearchBudget(5000)
+            OrderingProblem(results, values, algo, Options(), SIZE, model, constraints=constraints),
+            k,
+            SearchBudget(5000),
         )
-        assert is_allowed(result.order, slots, wishes)
-        assert result.cost == pytest.approx(price(result.order), rel=1e-9)
+        assert is_allowed(result.order, slots, constraints)
+        assert result.cost == pytest.approx(cost_of(result.order), rel=1e-9)
         assert best <= result.cost * (1 + 1e-9)
         assert result.lower_bound is None or result.lower_bound <= best * (1 + 1e-12)
-        if is_allowed(values, slots, wishes):
+        if is_allowed(values, slots, constraints):
             assert result.cost <= result.baseline_cost
-        if algo in RINGS and model == "latency" and not wishes.pinned_ranks:
+        if algo in RINGS and model == "latency" and not constraints.pinned_ranks:
             assert result.cost == pytest.approx(best)
 
 
-def test_the_shortest_longest_hop_under_wishes() -> None:
+def test_the_shortest_longest_hop_under_constraints() -> None:
     """A ring can be turned to one pin; more is refused."""
-    for slots, wishes in (*EVEN, *SLOTS, *UNEVEN):
+    for slots, constraints in (*EVEN, *SLOTS, *UNEVEN):
         results, values = fabric(len(slots), 5), given_order(slots, 5)
-        task = OrderingProblem(results, values, "ring", Options(), SIZE, "latency", "bottleneck", wishes)
+        task = OrderingProblem(results, values, "ring", Options(), SIZE, "latency", "bottleneck", constraints)
         even = len(set(slots)) == 1
-        apart = wishes.host_groups is not None and len(wishes.host_groups) > 1
+        apart = constraints.host_groups is not None and len(constraints.host_groups) > 1
         if len(slots) > 1 and (
-            apart or len(wishes.pinned_ranks) > even or (wishes.pinned_ranks and wishes.host_groups)
+            apart or len(constraints.pinned_ranks) > even or (constraints.pinned_ranks and constraints.host_groups)
         ):
             with pytest.raises(UsageError, match="--objective bottleneck"):
                 search(task, 1, SearchBudget(MOVES))
             continue
         result = search(task, 1, SearchBudget(MOVES))
-        assert is_allowed(result.order, slots, wishes)
-        best = min(longest_hop(results.rtt_us, order) for order in allowed_orders(slots, wishes))
+        assert is_allowed(result.order, slots, constraints)
+        best = min(longest_hop(results.rtt_us, order) for order in allowed_orders(slots, constraints))
         assert result.cost == longest_hop(results.rtt_us, result.order) == best
         assert result.lower_bound is None or result.lower_bound <= best
 
 
 @pytest.mark.parametrize("algo", ["ring", "halving-doubling"])
-def test_wishes_that_cost_nothing_cost_nothing(algo: str) -> None:
+def test_constraints_that_the_best_order_meets_cost_nothing(algo: str) -> None:
     """Racks as groups: the order without wishes would keep them together too."""
     rtt, rack_of = racks([8] * 4, 6)
     groups = [np.flatnonzero(rack_of == rack).tolist() for rack in range(4)]
     free, grouped, both = (
         search(
-            OrderingProblem(alike(rtt), np.arange(32), algo, Options(), SIZE, "latency", constraints=wishes),
+            OrderingProblem(alike(rtt), np.arange(32), algo, Options(), SIZE, "latency", constraints=constraints),
             1,
             SearchBudget(200_000),
         )
-        for wishes in (
+        for constraints in (
             PlacementConstraints(),
             PlacementConstraints({}, groups),
             PlacementConstraints({groups[2][0]: 0}, groups),
@@ -165,14 +169,16 @@ def test_a_ring_of_many_groups_enters_each_once() -> None:
         assert result.lower_bound <= result.cost < result.baseline_cost
 
 
-def test_without_time_a_wish_is_kept_all_the_same() -> None:
+def test_constraints_are_met_without_time() -> None:
     groups = [list(range(k, 40, 4)) for k in range(4)]
     for algo in ("ring", "tree", "nccl"):
-        for wishes in (
+        for constraints in (
             PlacementConstraints({}, groups),
             PlacementConstraints({7: 12}),
             PlacementConstraints({7: 12, 3: 4}),
             PlacementConstraints({7: 12}, groups),
         ):
-            task = OrderingProblem(fabric(40, 2), np.arange(40), algo, Options(), SIZE, "latency", constraints=wishes)
-            assert is_allowed(search(task, 1, SearchBudget(10**9, lambda _: False)).order, [1] * 40, wishes)
+            task = OrderingProblem(
+                fabric(40, 2), np.arange(40), algo, Options(), SIZE, "latency", constraints=constraints
+            )
+            assert is_allowed(search(task, 1, SearchBudget(10**9, lambda _: False)).order, [1] * 40, constraints)

@@ -17,9 +17,9 @@ _NAMES = [f"h{k}" for k in range(12)]
 _EXCHANGES = 40
 
 
-def made(slots: Sequence[int], wishes: PlacementConstraints) -> FeasibleOrders:
+def made(slots: Sequence[int], constraints: PlacementConstraints) -> FeasibleOrders:
     """Hosts with so many ranks each, as they are numbered."""
-    return FeasibleOrders(np.repeat(np.arange(len(slots)), slots), _NAMES, wishes)
+    return FeasibleOrders(np.repeat(np.arange(len(slots)), slots), _NAMES, constraints)
 
 
 def dealt(hosts: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
@@ -29,7 +29,7 @@ def dealt(hosts: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
 
 
 @st.composite
-def even_wishes(draw: st.DrawFn) -> tuple[list[int], PlacementConstraints]:
+def even_constraints(draw: st.DrawFn) -> tuple[list[int], PlacementConstraints]:
     """Hosts with equally many slots, perhaps in groups of one size, some of them pinned to where an allowed order has
     them."""
     number, size = draw(st.integers(1, 4)), draw(st.integers(1, 3))
@@ -42,7 +42,7 @@ def even_wishes(draw: st.DrawFn) -> tuple[list[int], PlacementConstraints]:
 
 
 @st.composite
-def uneven_wishes(draw: st.DrawFn) -> tuple[list[int], PlacementConstraints]:
+def uneven_constraints(draw: st.DrawFn) -> tuple[list[int], PlacementConstraints]:
     """Hosts with any slots, perhaps in groups of any sizes, perhaps one pinned to rank 0."""
     sizes = draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
     hosts = draw(st.permutations(range(sum(sizes))))
@@ -51,9 +51,9 @@ def uneven_wishes(draw: st.DrawFn) -> tuple[list[int], PlacementConstraints]:
     return slots, PlacementConstraints(pins, dealt(hosts, sizes) if draw(st.booleans()) else None)
 
 
-def exchanged(seats: FeasibleOrders, order: Tour, seed: int) -> list[Tour]:
+def exchanged(feasible: FeasibleOrders, order: Tour, seed: int) -> list[Tour]:
     """Orders that exchanges of units, one after the other, make."""
-    rng, result, classes = np.random.default_rng(seed), [], seats.exchange_classes(order)
+    rng, result, classes = np.random.default_rng(seed), [], feasible.exchange_classes(order)
     for _ in range(_EXCHANGES if classes else 0):
         units = classes[int(rng.integers(len(classes)))].units
         item, other = (units[k] for k in rng.choice(len(units), 2, replace=False))
@@ -64,32 +64,32 @@ def exchanged(seats: FeasibleOrders, order: Tour, seed: int) -> list[Tour]:
 
 
 @settings(max_examples=60)
-@given(even_wishes() | uneven_wishes(), st.randoms())
+@given(even_constraints() | uneven_constraints(), st.randoms())
 def test_any_preference_gives_an_allowed_order(drawn: tuple[list[int], PlacementConstraints], random: Random) -> None:
-    slots, wishes = drawn
+    slots, constraints = drawn
     preference = list(range(len(slots)))
     random.shuffle(preference)
-    assert is_allowed(made(slots, wishes).materialise(preference), slots, wishes)
+    assert is_allowed(made(slots, constraints).materialise(preference), slots, constraints)
 
 
 @settings(max_examples=100)
-@given(even_wishes() | uneven_wishes(), st.integers(0, 999))
-def test_exchanges_keep_what_was_wished(drawn: tuple[list[int], PlacementConstraints], seed: int) -> None:
+@given(even_constraints() | uneven_constraints(), st.integers(0, 999))
+def test_exchanges_keep_the_constraints(drawn: tuple[list[int], PlacementConstraints], seed: int) -> None:
     """From any order to begin with, not only the given one."""
-    slots, wishes = drawn
-    seats = made(slots, wishes)
-    start = seats.materialise(np.random.default_rng(seed).permutation(len(slots)).tolist())
-    assert all(is_allowed(order, slots, wishes) for order in exchanged(seats, start, seed))
+    slots, constraints = drawn
+    feasible = made(slots, constraints)
+    start = feasible.materialise(np.random.default_rng(seed).permutation(len(slots)).tolist())
+    assert all(is_allowed(order, slots, constraints) for order in exchanged(feasible, start, seed))
 
 
 @settings(max_examples=50)
-@given(even_wishes())
+@given(even_constraints())
 def test_an_allowed_order_is_left_as_it_is(drawn: tuple[list[int], PlacementConstraints]) -> None:
-    slots, wishes = drawn
-    seats = made(slots, wishes)
-    order = seats.materialise(seats.hosts)
-    assert seats.materialise(list(dict.fromkeys(order.tolist()))).tolist() == order.tolist()
-    if is_allowed(np.repeat(np.arange(len(slots)), slots), slots, wishes):
+    slots, constraints = drawn
+    feasible = made(slots, constraints)
+    order = feasible.materialise(feasible.hosts)
+    assert feasible.materialise(list(dict.fromkeys(order.tolist()))).tolist() == order.tolist()
+    if is_allowed(np.repeat(np.arange(len(slots)), slots), slots, constraints):
         assert order.tolist() == np.repeat(np.arange(len(slots)), slots).tolist()
 
 
@@ -105,20 +105,20 @@ def test_what_is_free_is_taken_in_the_order_of_preference() -> None:
 
 def test_groups_of_other_sizes_do_not_change_places() -> None:
     """Which ranks make a group stays: 2LHA was told so."""
-    seats = made([1] * 7, PlacementConstraints({}, [[0, 1], [2, 3, 4], [5, 6]]))
-    assert seats.materialise([4, 6, 3, 5, 2, 1, 0]).tolist() == [6, 5, 4, 3, 2, 1, 0]
-    assert seats.materialise([0, 2, 5, 1, 3, 4, 6]).tolist() == [0, 1, 2, 3, 4, 5, 6]
+    feasible = made([1] * 7, PlacementConstraints({}, [[0, 1], [2, 3, 4], [5, 6]]))
+    assert feasible.materialise([4, 6, 3, 5, 2, 1, 0]).tolist() == [6, 5, 4, 3, 2, 1, 0]
+    assert feasible.materialise([0, 2, 5, 1, 3, 4, 6]).tolist() == [0, 1, 2, 3, 4, 5, 6]
 
 
 def test_what_may_be_exchanged() -> None:
     """Hosts anywhere; racks' worths of 2 and 4 up to a quarter of the hosts; hosts of a group and groups of one size;
     nothing that is pinned."""
 
-    def firsts(slots: Sequence[int], wishes: PlacementConstraints) -> list[tuple[tuple[int, ...], int, bool]]:
-        seats = made(slots, wishes)
+    def firsts(slots: Sequence[int], constraints: PlacementConstraints) -> list[tuple[tuple[int, ...], int, bool]]:
+        feasible = made(slots, constraints)
         return [
             (item.first_ranks, item.length, item.single_hosts)
-            for item in seats.exchange_classes(seats.materialise(seats.hosts))
+            for item in feasible.exchange_classes(feasible.materialise(feasible.hosts))
         ]
 
     assert firsts([1] * 3, PlacementConstraints()) == [((0, 1, 2), 1, True)]
@@ -132,7 +132,7 @@ def test_what_may_be_exchanged() -> None:
     assert firsts([1] * 2, PlacementConstraints({0: 0, 1: 1})) == []
 
 
-def test_whether_nothing_was_wished() -> None:
+def test_problems_without_constraints() -> None:
     assert made([1, 2], PlacementConstraints()).unconstrained
     assert not made([1, 2], PlacementConstraints({0: 0})).unconstrained
     assert not made([1, 2], PlacementConstraints({}, [[0, 1]])).unconstrained

@@ -13,7 +13,7 @@ from scipy.special import ndtri, stdtrit
 from benchmarks.clouds import Cloud, alike, three_tier
 from plink.errors import NoAnswer
 from plink.model.network import Matrix, symmetrised
-from solvers.costs.by_name import parts_of, pattern_for, pricing_for
+from solvers.costs.by_name import cost_function_for, parts_of, pattern_for
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import Pattern
 from solvers.ordering.cross_validation import CostModel, ValidatedGain, cross_validate, split_halves, students_quantile
@@ -64,8 +64,8 @@ def _judged(cloud: Cloud, algo: str, seed: int) -> tuple[ValidatedGain, float]:
         CostModel(_patterns(algo, n), fabric, _SIZE, "latency"), order, np.arange(n), held_out, seed
     )
     fresh = replace(fabric, rtt_us=symmetrised(cloud.halves(rng)[0]))
-    price = pricing_for(algo, n, Options(), fresh, _SIZE, "latency")
-    return message, 1 - price(order) / price(np.arange(n))
+    cost_of = cost_function_for(algo, n, Options(), fresh, _SIZE, "latency")
+    return message, 1 - cost_of(order) / cost_of(np.arange(n))
 
 
 @pytest.mark.parametrize("algo", ["ring", "nccl"])
@@ -98,7 +98,7 @@ def test_orders_of_alike_hosts_are_within_the_noise_whatever_was_predicted() -> 
         ("bml", "latency"),
     ],
 )
-def test_gains_are_those_of_the_prices(algo: str, model: str) -> None:
+def test_gains_are_ratios_of_costs(algo: str, model: str) -> None:
     n = 8
     cloud = three_tier(n, 1)
     fit, held_out = _halves(cloud, np.random.default_rng(1))
@@ -107,8 +107,8 @@ def test_gains_are_those_of_the_prices(algo: str, model: str) -> None:
     patterns = [(weight, pattern_for(name, n, options)) for weight, name in parts_of(algo, _SIZE)]
     message = cross_validate(CostModel(patterns, fabric, _SIZE, model), order, given_order, held_out, 0)
     for rtt_us, gain in ((fit, message.predicted), (held_out, message.gain)):
-        price = pricing_for(algo, n, options, replace(fabric, rtt_us=rtt_us), _SIZE, model)
-        assert gain == pytest.approx(1 - price(order) / price(given_order), abs=1e-9)
+        cost_of = cost_function_for(algo, n, options, replace(fabric, rtt_us=rtt_us), _SIZE, model)
+        assert gain == pytest.approx(1 - cost_of(order) / cost_of(given_order), abs=1e-9)
     assert message.low <= message.gain <= message.high
 
 
@@ -238,7 +238,7 @@ def test_an_unknown_pair_that_is_used_is_refused() -> None:
               _by_rack(cloud), np.arange(6), held_out, 0)  # fmt: skip
 
 
-def one_pair_each(off: float, confidence: float, order: list[int], given: list[int]) -> ValidatedGain:
+def one_pair_each(off: float, confidence: float, order: list[int], baseline: list[int]) -> ValidatedGain:
     """Two ranks on four hosts, 100 us apart but for 40 us from 2 to 3; every half is off by so much, up or down."""
     rtt = 100.0 * ~np.eye(4, dtype=bool)
     rtt[2, 3] = rtt[3, 2] = 40.0
@@ -246,7 +246,7 @@ def one_pair_each(off: float, confidence: float, order: list[int], given: list[i
     two = replace(fabric(4), rtt_us=rtt * (up + up.T), pair_gbps=None)
     pattern = pattern_for("halving-doubling", 2, Options())
     return cross_validate(
-        CostModel([(1.0, pattern)], two, 1e6, "latency"), np.array(order), np.array(given), rtt, 5, confidence
+        CostModel([(1.0, pattern)], two, 1e6, "latency"), np.array(order), np.array(baseline), rtt, 5, confidence
     )
 
 

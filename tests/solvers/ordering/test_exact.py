@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from solvers.costs.by_name import pricing_for
+from solvers.costs.by_name import cost_function_for
 from solvers.ordering.constraints import PlacementConstraints
 from solvers.ordering.exact import ExactBudget, is_optimal, solve_exactly
 from solvers.ordering.problem import OrderingProblem, OrderingResult
@@ -25,39 +25,39 @@ SAME_WORK = ExactBudget(None, lambda: True)
 
 
 def task_of(
-    slots: list[int], wishes: PlacementConstraints, algo: str, model: str, seed: int, objective: str = "auto"
+    slots: list[int], constraints: PlacementConstraints, algo: str, model: str, seed: int, objective: str = "auto"
 ) -> OrderingProblem:
     result = fabric(len(slots), seed)
-    return OrderingProblem(result, given_order(slots, seed), algo, Options(), SIZE, model, objective, wishes)
+    return OrderingProblem(result, given_order(slots, seed), algo, Options(), SIZE, model, objective, constraints)
 
 
 def begun(task: OrderingProblem) -> OrderingResult:
     """The dearest order that is allowed, nothing known of any other."""
     slots = np.bincount(task.baseline).tolist()
-    price = pricing_for(task.algo, len(task.baseline), task.options, task.fabric, task.size_bytes, task.model)
+    cost_of = cost_function_for(task.algo, len(task.baseline), task.options, task.fabric, task.size_bytes, task.model)
     orders = list(allowed_orders(slots, task.constraints))
     if task.objective == "bottleneck":
         order = max(orders, key=lambda item: longest_hop(task.fabric.rtt_us, item))
         cost = longest_hop(task.fabric.rtt_us, order)
-        also = {"sum": price(order)}
+        also = {"sum": cost_of(order)}
     else:
-        order = max(orders, key=price)
-        cost, also = price(order), {}
+        order = max(orders, key=cost_of)
+        cost, also = cost_of(order), {}
     return OrderingResult(order, cost, None, None, cost, cost, 0, task.objective, also)
 
 
 def least(task: OrderingProblem) -> float:
     slots = np.bincount(task.baseline).tolist()
-    price = pricing_for(task.algo, len(task.baseline), task.options, task.fabric, task.size_bytes, task.model)
-    return min(price(order) for order in allowed_orders(slots, task.constraints))
+    cost_of = cost_function_for(task.algo, len(task.baseline), task.options, task.fabric, task.size_bytes, task.model)
+    return min(cost_of(order) for order in allowed_orders(slots, task.constraints))
 
 
 def is_sound(result: OrderingResult, task: OrderingProblem, best: float) -> None:
-    """An allowed order and its price; a bound that is not above the best; proven only what is so."""
+    """An allowed order and its cost; a bound that is not above the best; proven only what is so."""
     slots = np.bincount(task.baseline).tolist()
-    price = pricing_for(task.algo, len(task.baseline), task.options, task.fabric, task.size_bytes, task.model)
+    cost_of = cost_function_for(task.algo, len(task.baseline), task.options, task.fabric, task.size_bytes, task.model)
     assert is_allowed(result.order, slots, task.constraints)
-    assert result.cost == pytest.approx(price(result.order), rel=1e-9)
+    assert result.cost == pytest.approx(cost_of(result.order), rel=1e-9)
     if result.lower_bound is not None:
         assert result.lower_bound <= best * (1 + 2 * EPSILON)
     if is_optimal(result):
@@ -75,7 +75,7 @@ def is_sound(result: OrderingResult, task: OrderingProblem, best: float) -> None
         ("double-binary-tree", "latency"),
     ],
 )
-def test_the_dearest_order_becomes_the_cheapest_and_is_proven(algo: str, model: str) -> None:
+def test_the_worst_start_becomes_the_proven_best(algo: str, model: str) -> None:
     for n in (3, 5):
         task = task_of([1] * n, PlacementConstraints(), algo, model, n)
         first, second = (solve_exactly(task, begun(task), 1, SAME_WORK) for _ in range(2))
@@ -87,7 +87,7 @@ def test_the_dearest_order_becomes_the_cheapest_and_is_proven(algo: str, model: 
 
 
 @pytest.mark.parametrize(
-    ("slots", "wishes", "provable", "algo", "model"),
+    ("slots", "constraints", "provable", "algo", "model"),
     [
         ([1] * 6, PlacementConstraints({2: 0}), True, "ring", "latency"),
         ([1] * 6, PlacementConstraints({2: 0}), True, "tree", "latency"),
@@ -103,20 +103,20 @@ def test_the_dearest_order_becomes_the_cheapest_and_is_proven(algo: str, model: 
         ([2] * 4, PlacementConstraints({1: 2}), True, "ring", "contention"),
     ],
 )
-def test_wishes_are_kept_and_proofs_are_of_orders_that_keep_them(
-    slots: list[int], wishes: PlacementConstraints, provable: bool, algo: str, model: str
+def test_proofs_are_of_orders_that_meet_the_constraints(
+    slots: list[int], constraints: PlacementConstraints, provable: bool, algo: str, model: str
 ) -> None:
-    task = task_of(slots, wishes, algo, model, 7)
+    task = task_of(slots, constraints, algo, model, 7)
     start = begun(task)
     result = solve_exactly(task, start, 1, SAME_WORK)
     is_sound(result, task, least(task))
     assert result.cost <= start.cost
-    if provable or (task.is_latency_ring and not wishes.pinned_ranks):
+    if provable or (task.is_latency_ring and not constraints.pinned_ranks):
         assert is_optimal(result)
 
 
 @pytest.mark.parametrize(
-    ("slots", "wishes", "algo", "model"),
+    ("slots", "constraints", "algo", "model"),
     [
         ([3, 1, 1], PlacementConstraints(), "ring", "contention"),
         ([3, 1, 2, 2, 1], PlacementConstraints(), "ring", "latency"),
@@ -130,38 +130,38 @@ def test_wishes_are_kept_and_proofs_are_of_orders_that_keep_them(
     ],
 )
 def test_uneven_hosts_and_groups_are_not_proven_wrongly(
-    slots: list[int], wishes: PlacementConstraints, algo: str, model: str
+    slots: list[int], constraints: PlacementConstraints, algo: str, model: str
 ) -> None:
     """The exact methods look at exchanges of equals alone."""
-    task = task_of(slots, wishes, algo, model, 7)
+    task = task_of(slots, constraints, algo, model, 7)
     is_sound(solve_exactly(task, begun(task), 1, SAME_WORK), task, least(task))
 
 
 @pytest.mark.parametrize(
-    ("slots", "wishes"),
+    ("slots", "constraints"),
     [
         ([1] * 6, PlacementConstraints()),
         ([1] * 6, PlacementConstraints({3: 2})),
         ([2, 1, 3, 1], PlacementConstraints()),
     ],
 )
-def test_the_longest_hop_is_proven_too(slots: list[int], wishes: PlacementConstraints) -> None:
-    task = task_of(slots, wishes, "ring", "latency", 5, "bottleneck")
+def test_the_longest_hop_is_proven_too(slots: list[int], constraints: PlacementConstraints) -> None:
+    task = task_of(slots, constraints, "ring", "latency", 5, "bottleneck")
     result = solve_exactly(task, begun(task), 1, SAME_WORK)
     rtt = task.fabric.rtt_us
-    assert is_allowed(result.order, slots, wishes)
+    assert is_allowed(result.order, slots, constraints)
     assert result.cost == longest_hop(rtt, result.order)
-    assert result.cost == min(longest_hop(rtt, order) for order in allowed_orders(slots, wishes))
+    assert result.cost == min(longest_hop(rtt, order) for order in allowed_orders(slots, constraints))
     assert is_optimal(result)
     assert result.metrics["sum"] == pytest.approx(loop_cost(rtt, result.order))
     shortest = min(
-        loop_cost(rtt, order) for order in allowed_orders(slots, wishes) if longest_hop(rtt, order) <= result.cost
+        loop_cost(rtt, order) for order in allowed_orders(slots, constraints) if longest_hop(rtt, order) <= result.cost
     )
     assert result.metrics["sum"] == pytest.approx(shortest)
     assert result.metrics["sum_lower_bound"] == pytest.approx(shortest)
 
 
-def test_what_else_is_said_of_a_ring_is_said_of_the_better_one() -> None:
+def test_ring_metrics_are_of_the_better_ring() -> None:
     """Also where the bound was known before."""
     task = task_of([1] * 6, PlacementConstraints(), "ring", "latency", 3)
     rtt = task.fabric.rtt_us
@@ -193,7 +193,7 @@ def test_with_time_enough_a_proof_is_the_one_that_a_fixed_amount_of_work_gives()
     assert (second.order.tolist(), second.cost) == (first.order.tolist(), first.cost)
 
 
-def test_no_question_is_asked_when_there_is_no_time() -> None:
+def test_no_query_without_time() -> None:
     task = task_of([1] * 6, PlacementConstraints(), "tree", "latency", 2)
     start = begun(task)
     result = solve_exactly(task, start, 1, ExactBudget(0.001, lambda: False))
@@ -211,7 +211,9 @@ N = 6
 ORDERS = [np.array(order) for order in itertools.permutations(range(N))]
 
 
-def ring_task(wishes: PlacementConstraints | None = None, objective: str = "auto", seed: int = 3) -> OrderingProblem:
+def ring_task(
+    constraints: PlacementConstraints | None = None, objective: str = "auto", seed: int = 3
+) -> OrderingProblem:
     return OrderingProblem(
         fabric(N, seed),
         np.arange(N),
@@ -220,7 +222,7 @@ def ring_task(wishes: PlacementConstraints | None = None, objective: str = "auto
         1e6,
         "latency",
         objective,
-        constraints=wishes or PlacementConstraints(),
+        constraints=constraints or PlacementConstraints(),
     )
 
 
@@ -233,7 +235,7 @@ def found_of(task: OrderingProblem, order: Tour, bound: float | None = None) -> 
     )
 
 
-def best_and_dearest(task: OrderingProblem) -> tuple[Tour, Tour]:
+def best_and_worst(task: OrderingProblem) -> tuple[Tour, Tour]:
     by_sum = sorted(ORDERS, key=lambda order: loop_cost(task.fabric.rtt_us, order))
     return by_sum[0], by_sum[-1]
 
@@ -242,7 +244,7 @@ def test_the_cheapest_ring_is_left_as_it_is_written_and_proven() -> None:
     """Whichever host it begins with, and either way round."""
     task = ring_task()
     for turn in (0, 5):
-        order = np.roll(best_and_dearest(task)[0][::-1], turn)
+        order = np.roll(best_and_worst(task)[0][::-1], turn)
         result = solve_exactly(task, found_of(task, order), 1, SAME_WORK)
         assert result.order.tolist() == order.tolist()
         assert result.bound_by == "cp-sat"
@@ -254,23 +256,23 @@ def test_the_cheapest_ring_is_left_as_it_is_written_and_proven() -> None:
 @pytest.mark.parametrize(("share", "by"), [(0.5, "cp-sat"), (1.0, "1-tree")])
 def test_a_bound_as_good_as_the_proof_stays_and_one_that_is_not_is_raised(share: float, by: str) -> None:
     task = ring_task()
-    best, dearest = best_and_dearest(task)
+    best, worst = best_and_worst(task)
     least = loop_cost(task.fabric.rtt_us, best)
-    result = solve_exactly(task, found_of(task, dearest, share * least), 1, SAME_WORK)
+    result = solve_exactly(task, found_of(task, worst, share * least), 1, SAME_WORK)
     assert result.cost == pytest.approx(least)
     assert (result.bound_by, is_optimal(result)) == (by, True)
     assert result.lower_bound == pytest.approx(least, rel=1e-6)
     assert result.metrics["bottleneck"] == longest_hop(task.fabric.rtt_us, result.order)
 
 
-def test_a_ring_through_groups_is_proven_without_the_tolls() -> None:
+def test_a_ring_through_groups_is_proven_without_penalties() -> None:
     """Three pairs of hosts, each entered once: the least of all such rings, and nothing said of its longest hop."""
     task, group = ring_task(PlacementConstraints({}, PAIRS)), np.array([0, 1, 2, 0, 1, 2])
     rtt = task.fabric.rtt_us
     allowed = [order for order in ORDERS if (group[order][::2] == group[order][1::2]).all()]
-    dearest = max(allowed, key=lambda order: loop_cost(rtt, order))
+    worst = max(allowed, key=lambda order: loop_cost(rtt, order))
     least = min(loop_cost(rtt, order) for order in allowed)
-    start = dataclasses.replace(found_of(task, dearest), metrics={"bottleneck": 1.0})
+    start = dataclasses.replace(found_of(task, worst), metrics={"bottleneck": 1.0})
     result = solve_exactly(task, start, 1, SAME_WORK)
     assert result.cost == pytest.approx(least)
     assert result.lower_bound == pytest.approx(least, rel=2e-5)
@@ -313,7 +315,7 @@ def test_the_longest_hop_of_a_ring_that_cannot_be_turned_is_left() -> None:
     assert solve_exactly(task, start, 1, SAME_WORK) is start
 
 
-def test_it_is_said_how_many_questions_were_asked() -> None:
+def test_the_number_of_queries_is_reported() -> None:
     """A tree of six is one question until nothing is cheaper, and whatever was said besides is kept."""
     task = OrderingProblem(fabric(N, 3), np.arange(N), "tree", Options(), 1e6, "latency")
     start = dataclasses.replace(found_of(task, np.arange(N)), cost=1e9, metrics={"bottleneck": 7.0})

@@ -27,14 +27,14 @@ def test_orders_to_begin_with_are_orders(n: int, seed: int, several: bool) -> No
     rng = np.random.default_rng(seed)
     result = dataclasses.replace(fabric(n + 4, seed, groups=4), rtt_us=random_costs(n + 4, seed, 10, 1000))
     hosts = rng.permutation(n + 4)[:n]
-    given = np.repeat(hosts, rng.integers(1, 4, n)) if several else hosts
-    orders = initial_orders(result, given)
-    assert orders[0].tolist() == given.tolist()
+    baseline = np.repeat(hosts, rng.integers(1, 4, n)) if several else hosts
+    orders = initial_orders(result, baseline)
+    assert orders[0].tolist() == baseline.tolist()
     assert len({order.tobytes() for order in orders}) == len(orders)
     for order in orders:
-        assert sorted(order.tolist()) == sorted(given.tolist())
+        assert sorted(order.tolist()) == sorted(baseline.tolist())
         assert 1 + int((np.diff(order) != 0).sum()) == n
-    group = result.group_of[given]
+    group = result.group_of[baseline]
     assert min(1 + int((np.diff(result.group_of[order]) != 0).sum()) for order in orders) == len(set(group.tolist()))
 
 
@@ -54,7 +54,7 @@ def test_two_hosts_have_no_hierarchy() -> None:
     assert [order.tolist() for order in initial_orders(result, np.array([0, 1]))] == [[0, 1], [1, 0]]
 
 
-def test_orders_that_are_the_same_are_begun_from_once() -> None:
+def test_equal_start_orders_are_used_once() -> None:
     """On a line, in the order of the line: one group, and one way round of the rest."""
     result = dataclasses.replace(fabric(5, groups=1), rtt_us=on_a_line([0, 1, 2, 3, 4]))
     orders = [order.tolist() for order in initial_orders(result, np.arange(5))]
@@ -88,8 +88,8 @@ def test_orders_to_begin_with_do_not_depend_on_the_library_that_finds_eigenvecto
 
     result, order, eigh = fabric(12, 3), np.random.default_rng(3).permutation(12), scipy.linalg.eigh
 
-    def other_way(*given: Any, **more: Any) -> Any:
-        values, vectors = eigh(*given, **more)
+    def other_way(*arguments: Any, **more: Any) -> Any:
+        values, vectors = eigh(*arguments, **more)
         return values, -vectors
 
     item = [begun.tolist() for begun in initial_orders(result, order)]

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from solvers.costs.closed_forms import PricingProblem, closed_form
+from solvers.costs.closed_forms import CostProblem, closed_form
 from solvers.ordering.neighbourhoods import ImprovedOrder, improve
 from solvers.ordering.smt import SmtLimits
 from solvers.ordering.smt_windows import EPSILON
@@ -27,13 +27,13 @@ SIZE = 1e5
 )
 def test_small_orders_are_improved_until_proven(algo: str, n: int, model: str) -> None:
     item, results = pattern_of(algo, n), tied(n, 6, False)
-    price = closed_form(item, results, SIZE, model)
-    best = min(price(np.array(other)) for other in itertools.permutations(range(n)))
+    cost_of = closed_form(item, results, SIZE, model)
+    best = min(cost_of(np.array(other)) for other in itertools.permutations(range(n)))
     whole = [[[rank] for rank in range(n)]]
-    result = improve(PricingProblem(item, results, SIZE, model), np.arange(n), whole, SmtLimits(), 1, 60)
+    result = improve(CostProblem(item, results, SIZE, model), np.arange(n), whole, SmtLimits(), 1, 60)
     assert result.proved_optimal
     assert sorted(result.order.tolist()) == list(range(n))
-    assert result.cost == price(result.order)
+    assert result.cost == cost_of(result.order)
     assert best <= result.cost <= best * (1 + 2 * EPSILON)
     assert result.queries >= 1
 
@@ -43,16 +43,16 @@ def test_windows_and_blocks_improve_a_larger_order_and_a_seed_is_a_seed(algo: st
     n = 16
     item, result, order = pattern_of(algo, n), tied(n, 3, False), np.random.default_rng(1).permutation(n)
     classes = [[[rank] for rank in range(n)], [list(range(k, k + 4)) for k in range(0, n, 4)]]
-    price = closed_form(item, result, SIZE, model)
+    cost_of = closed_form(item, result, SIZE, model)
 
     def improved() -> ImprovedOrder:
-        return improve(PricingProblem(item, result, SIZE, model), order, classes, SmtLimits(1_000_000), 5, 8)
+        return improve(CostProblem(item, result, SIZE, model), order, classes, SmtLimits(1_000_000), 5, 8)
 
     first, second = improved(), improved()
     assert first.order.tolist() == second.order.tolist()
     assert (first.cost, first.proved_optimal, first.queries) == (second.cost, second.proved_optimal, second.queries)
     assert sorted(first.order.tolist()) == list(range(n))
-    assert first.cost == price(first.order) < price(order)
+    assert first.cost == cost_of(first.order) < cost_of(order)
     assert not first.proved_optimal
     assert first.queries == 8
 
@@ -60,46 +60,46 @@ def test_windows_and_blocks_improve_a_larger_order_and_a_seed_is_a_seed(algo: st
 def test_only_what_the_classes_allow_is_exchanged() -> None:
     item, results, order = pattern_of("ring", 12), tied(12, 3, False), np.random.default_rng(2).permutation(12)
     blocks = [[[0, 1, 2], [3, 4, 5], [9, 10, 11]]]
-    result = improve(PricingProblem(item, results, SIZE, "latency"), order, blocks, SmtLimits(), 0, 20)
-    price = closed_form(item, results, SIZE, "latency")
+    result = improve(CostProblem(item, results, SIZE, "latency"), order, blocks, SmtLimits(), 0, 20)
+    cost_of = closed_form(item, results, SIZE, "latency")
     assert result.proved_optimal
     assert result.order[6:9].tolist() == order[6:9].tolist()
-    assert result.cost == pytest.approx(min(price(other) for other in neighbours(order, blocks[0])), rel=1e-5)
+    assert result.cost == pytest.approx(min(cost_of(other) for other in neighbours(order, blocks[0])), rel=1e-5)
 
 
-def test_windows_are_found_where_the_dearest_hops_are_of_ranks_that_stay() -> None:
+def test_windows_where_the_longest_hops_are_of_fixed_ranks() -> None:
     n = 24
     item, results, order = pattern_of("ring", n), tied(n, 3, False), np.arange(n)
     results.rtt_us[:12, :12] *= 100
     result = improve(
-        PricingProblem(item, results, SIZE, "latency"),
+        CostProblem(item, results, SIZE, "latency"),
         order,
         [[[rank] for rank in range(13, n)]],
         SmtLimits(1_000_000),
         5,
         6,
     )
-    price = closed_form(item, results, SIZE, "latency")
+    cost_of = closed_form(item, results, SIZE, "latency")
     assert result.order[:13].tolist() == list(range(13))
-    assert result.cost == price(result.order) < price(order)
+    assert result.cost == cost_of(result.order) < cost_of(order)
 
 
 def test_without_effort_or_time_nothing_is_claimed() -> None:
     item, results, order = pattern_of("ring", 10), tied(10, 3, False), np.arange(10)
     units = [[rank] for rank in range(10)]
-    price = closed_form(item, results, SIZE, "latency")(order)
-    result = improve(PricingProblem(item, results, SIZE, "latency"), order, [units], SmtLimits(rlimit=1000), 0, 3)
-    assert (result.cost, result.proved_optimal) == (price, False)
+    cost = closed_form(item, results, SIZE, "latency")(order)
+    result = improve(CostProblem(item, results, SIZE, "latency"), order, [units], SmtLimits(rlimit=1000), 0, 3)
+    assert (result.cost, result.proved_optimal) == (cost, False)
     calls = iter([True, False])
     effort = SmtLimits(keep_going=lambda: next(calls, False))
-    assert improve(PricingProblem(item, results, SIZE, "latency"), order, [units], effort, 0, 99).queries == 1
+    assert improve(CostProblem(item, results, SIZE, "latency"), order, [units], effort, 0, 99).queries == 1
 
 
 def test_what_was_not_measured_is_not_used() -> None:
     item, results = pattern_of("ring", 5), tied(5, 2, False)
     results.rtt_us[0, 1] = results.rtt_us[1, 0] = np.nan
     order, units = np.array([0, 2, 1, 3, 4]), [[rank] for rank in range(5)]
-    result = improve(PricingProblem(item, results, SIZE, "latency"), order, [units], SmtLimits(), 0, 20)
+    result = improve(CostProblem(item, results, SIZE, "latency"), order, [units], SmtLimits(), 0, 20)
     assert result.proved_optimal
     assert np.isfinite(result.cost)
 
@@ -108,16 +108,16 @@ def test_where_nothing_can_be_exchanged_the_order_is_the_best_without_a_question
     order = np.random.default_rng(1).permutation(6)
     for classes in ([], [[[0]], [[1, 2]]]):
         result = improve(
-            PricingProblem(pattern_of("tree", 6), tied(6, 3, False), SIZE, "latency"), order, classes, SmtLimits(), 1, 9
+            CostProblem(pattern_of("tree", 6), tied(6, 3, False), SIZE, "latency"), order, classes, SmtLimits(), 1, 9
         )
         assert (result.order.tolist(), result.proved_optimal, result.queries) == (order.tolist(), True, 0)
 
 
-def test_no_more_questions_are_asked_than_allowed() -> None:
+def test_queries_stay_within_their_limit() -> None:
     order, units = np.arange(6), [[rank] for rank in range(6)]
     for most in (0, 1, 2):
         result = improve(
-            PricingProblem(pattern_of("tree", 6), tied(6, 3, False), SIZE, "latency"),
+            CostProblem(pattern_of("tree", 6), tied(6, 3, False), SIZE, "latency"),
             order,
             [units],
             SmtLimits(),
@@ -132,11 +132,11 @@ def test_small_classes_are_searched_whole_and_once() -> None:
     """Two classes of few units that share a rank: nothing is proven, and there is no third question."""
     order, pairs = np.arange(12), [[[0, 1], [2, 3], [4, 5]], [[5, 6], [7, 8], [9, 10]]]
     result = improve(
-        PricingProblem(pattern_of("ring", 12), tied(12, 2, False), SIZE, "latency"), order, pairs, SmtLimits(), 1, 99
+        CostProblem(pattern_of("ring", 12), tied(12, 2, False), SIZE, "latency"), order, pairs, SmtLimits(), 1, 99
     )
     assert not result.proved_optimal
     again = improve(
-        PricingProblem(pattern_of("ring", 12), tied(12, 2, False), SIZE, "latency"),
+        CostProblem(pattern_of("ring", 12), tied(12, 2, False), SIZE, "latency"),
         result.order,
         pairs,
         SmtLimits(),

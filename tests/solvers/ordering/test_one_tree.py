@@ -122,7 +122,7 @@ def test_it_ends_when_it_is_told() -> None:
 
 @settings(max_examples=30)
 @given(st.integers(3, 8), SEED, HIGH, st.integers(1, 10))
-def test_candidates_are_the_least_dear_to_force_into_the_tree(n: int, seed: int, high: int, width: int) -> None:
+def test_candidates_cost_least_to_force_into_the_tree(n: int, seed: int, high: int, width: int) -> None:
     """alpha, from its definition: what the cheapest spanning tree costs more with the edge in it."""
     cost = random_costs(n, seed, high=high)
     tree = one_tree(cost, always)

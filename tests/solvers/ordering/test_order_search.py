@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from plink.errors import NoAnswer, UsageError
-from solvers.costs.by_name import pattern_for, pricing_for
+from solvers.costs.by_name import cost_function_for, pattern_for
 from solvers.costs.evaluator import reduce_phase
 from solvers.costs.fabric import Fabric
 from solvers.ordering.bounds import hypercube_bound, pattern_bound
@@ -30,12 +30,16 @@ def found_by(result: Fabric, order: Tour, algo: str, model: str, seed: int = 1, 
 
 
 def untried(
-    result: Fabric, values: list[int], algo: str, wishes: PlacementConstraints | None = None, model: str = "latency"
+    result: Fabric,
+    values: list[int],
+    algo: str,
+    constraints: PlacementConstraints | None = None,
+    model: str = "latency",
 ) -> OrderingResult:
     """A search without any time: what is known without one."""
     return search(
         OrderingProblem(
-            result, np.array(values), algo, Options(), 1e6, model, constraints=wishes or PlacementConstraints()
+            result, np.array(values), algo, Options(), 1e6, model, constraints=constraints or PlacementConstraints()
         ),
         1,
         SearchBudget(0, never),
@@ -48,8 +52,8 @@ def with_rtt(rtt_us: Matrix) -> Fabric:
 
 def cheapest(result: Fabric, algo: str, model: str, n: int) -> float:
     """Over all orders."""
-    price = pricing_for(algo, n, Options(), result, 1e6, model)
-    return min(price(np.array(order)) for order in itertools.permutations(range(n)))
+    cost_of = cost_function_for(algo, n, Options(), result, 1e6, model)
+    return min(cost_of(np.array(order)) for order in itertools.permutations(range(n)))
 
 
 @pytest.mark.parametrize("algo", ["ring", "halving-doubling", "recursive-doubling", "tree", "nccl-tree", "bml", "flat"])
@@ -63,7 +67,7 @@ def test_small_orders_are_optimal_and_the_bound_holds(algo: str) -> None:
         assert result.cost == pytest.approx(best)
         assert result.lower_bound is not None
         assert result.lower_bound <= best * (1 + 1e-12)
-        assert result.cost == pytest.approx(pricing_for(algo, n, Options(), results, 1e6, model)(result.order))
+        assert result.cost == pytest.approx(cost_function_for(algo, n, Options(), results, 1e6, model)(result.order))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +96,7 @@ def test_the_same_seed_and_moves_give_the_same_order(algo: str, model: str) -> N
     assert dataclasses.replace(first, order=order) == dataclasses.replace(second, order=order)
 
 
-def test_it_ends_when_it_is_told_and_is_never_worse_than_the_given_order() -> None:
+def test_it_stops_on_request_and_is_never_worse_than_the_baseline() -> None:
     order = np.arange(16)
     for algo, calls in itertools.product(("ring", "tree", "nccl"), range(4)):
         result = search(
@@ -193,10 +197,10 @@ def test_one_order_for_nccls_tree_and_ring(model: str) -> None:
     result, order = fabric(9, 4), np.random.default_rng(4).permutation(9)
     for size in (1e5, 4e6, 1e8):
         mixed = search(OrderingProblem(result, order, "nccl", Options(), size, model), 1, SearchBudget(20_000))
-        price = pricing_for("nccl", 9, Options(), result, size, model)
+        cost_of = cost_function_for("nccl", 9, Options(), result, size, model)
         ring = search(OrderingProblem(result, order, "nccl-ring", Options(), size, model), 1, SearchBudget(20_000))
-        assert mixed.cost == pytest.approx(price(mixed.order))
-        assert mixed.cost <= min(mixed.baseline_cost, price(ring.order), price(np.roll(ring.order[::-1], 3))) * (
+        assert mixed.cost == pytest.approx(cost_of(mixed.order))
+        assert mixed.cost <= min(mixed.baseline_cost, cost_of(ring.order), cost_of(np.roll(ring.order[::-1], 3))) * (
             1 + 1e-12
         )
         if size == 1e8:
@@ -206,9 +210,9 @@ def test_one_order_for_nccls_tree_and_ring(model: str) -> None:
 def test_the_turns_are_looked_at_though_the_ring_took_all_the_time() -> None:
     result, order = fabric(40, 4), np.random.default_rng(4).permutation(40)
     mixed = search(OrderingProblem(result, order, "nccl", Options(), 1e5, "latency"), 1, SearchBudget(10**9, until(3)))
-    price = pricing_for("nccl", 40, Options(), result, 1e5, "latency")
+    cost_of = cost_function_for("nccl", 40, Options(), result, 1e5, "latency")
     turns = [np.roll(way, k) for way in (mixed.order, mixed.order[::-1]) for k in range(40)]
-    assert mixed.cost == pytest.approx(min(price(turn) for turn in turns))
+    assert mixed.cost == pytest.approx(min(cost_of(turn) for turn in turns))
     assert mixed.cost < mixed.baseline_cost
 
 
@@ -325,19 +329,19 @@ def test_hosts_with_several_ranks_have_no_bound_of_rounds_but_rings_have_theirs(
 
 
 def test_the_median_is_of_201_random_orders_of_hosts_with_all_their_ranks() -> None:
-    values, priced = np.array([2, 2, 0, 4, 4, 4]), []
+    values, costed = np.array([2, 2, 0, 4, 4, 4]), []
 
-    def price(order: Tour) -> float:
-        priced.append(order.tolist())
-        return float(len(priced) ** 2)
+    def cost_of(order: Tour) -> float:
+        costed.append(order.tolist())
+        return float(len(costed) ** 2)
 
     task = OrderingProblem(fabric(5), values, "tree", Options(), 1e6, "latency")
-    assert median_of_random(task, price, 3) == 101.0**2
-    assert len(priced) == 201
+    assert median_of_random(task, cost_of, 3) == 101.0**2
+    assert len(costed) == 201
     allowed = [
         expand_slots(np.array(hosts), np.array([1, 0, 2, 0, 3])).tolist() for hosts in itertools.permutations([0, 2, 4])
     ]
-    assert {tuple(order) for order in priced} == {tuple(order) for order in allowed}
+    assert {tuple(order) for order in costed} == {tuple(order) for order in allowed}
 
 
 def test_where_nothing_is_reduced_all_transfers_are_the_way_there() -> None:

@@ -26,15 +26,15 @@ SIZE = 1e6
 
 
 def task_of(
-    values: list[int], wishes: PlacementConstraints, hosts: int = 0, objective: str = "auto", seed: int = 3
+    values: list[int], constraints: PlacementConstraints, hosts: int = 0, objective: str = "auto", seed: int = 3
 ) -> OrderingProblem:
     result = fabric(hosts or max(values) + 1, seed)
-    return OrderingProblem(result, np.array(values), "ring", Options(), SIZE, "latency", objective, wishes)
+    return OrderingProblem(result, np.array(values), "ring", Options(), SIZE, "latency", objective, constraints)
 
 
 def test_a_ring_can_be_turned_to_groups_alone_or_to_one_pin_alone() -> None:
     pairs = [[0, 1], [2, 3]]
-    for values, wishes, can in (
+    for values, constraints, can in (
         ([0, 1, 2, 2], PlacementConstraints(), True),
         ([0, 0, 1, 1], PlacementConstraints({1: 2}), True),
         ([0, 1, 1], PlacementConstraints({1: 0}), False),  # uneven: a turn moves the ranks where others begin
@@ -42,7 +42,7 @@ def test_a_ring_can_be_turned_to_groups_alone_or_to_one_pin_alone() -> None:
         ([0, 1, 2, 3], PlacementConstraints({}, pairs), True),
         ([0, 1, 2, 3], PlacementConstraints({1: 0}, pairs), False),
     ):
-        assert is_rotation_enough(task_of(values, wishes).feasible) is can, (values, wishes)
+        assert is_rotation_enough(task_of(values, constraints).feasible) is can, (values, constraints)
 
 
 def test_hops_between_groups_cost_ten_of_the_longest_more() -> None:
@@ -62,9 +62,9 @@ def test_hops_between_groups_cost_ten_of_the_longest_more() -> None:
         assert apart == 0.0
 
 
-def test_a_ring_begins_where_the_wishes_want_it() -> None:
+def test_a_ring_is_rotated_to_the_constraints() -> None:
     groups = PlacementConstraints({}, [[0, 1, 2], [3, 4]])
-    for values, wishes, ring, order in (
+    for values, constraints, ring, order in (
         ([0, 1, 2, 3], PlacementConstraints(), [2, 0, 3, 1], [2, 0, 3, 1]),
         ([0, 1, 2, 3], PlacementConstraints({3: 1}), [2, 0, 3, 1], [0, 3, 1, 2]),
         ([0, 0, 1, 1, 2, 2], PlacementConstraints({0: 4}), [0, 1, 2], [1, 1, 2, 2, 0, 0]),
@@ -77,8 +77,8 @@ def test_a_ring_begins_where_the_wishes_want_it() -> None:
         ([0, 1, 2, 3, 4], groups, [4, 2, 3, 0, 1], [2, 0, 1, 4, 3]),
         ([0, 1, 2], PlacementConstraints({}, [[0, 1, 2]]), [1, 2, 0], [1, 2, 0]),
     ):
-        task = task_of(values, wishes)
-        assert rotate_to_constraints(task, np.array(ring)).tolist() == order, (values, wishes, ring)
+        task = task_of(values, constraints)
+        assert rotate_to_constraints(task, np.array(ring)).tolist() == order, (values, constraints, ring)
 
 
 def begun(task: OrderingProblem) -> OrderingResult:
@@ -86,12 +86,12 @@ def begun(task: OrderingProblem) -> OrderingResult:
     return OrderingResult(task.baseline, cost, None, None, cost, 2 * cost, 0, "sum")
 
 
-def price_of(task: OrderingProblem, order: Tour) -> float:
+def ring_cost_of(task: OrderingProblem, order: Tour) -> float:
     return loop_cost(task.fabric.rtt_us, order)
 
 
 @pytest.mark.parametrize("groups", [None, [[0, 1, 2, 3], [4, 5, 6], [7, 8, 9, 10]]])
-def test_what_is_said_while_searching_is_of_the_ring_without_its_tolls(groups: list[list[int]] | None) -> None:
+def test_progress_is_of_the_ring_without_penalties(groups: list[list[int]] | None) -> None:
     """Of the given order first, which enters every group once; then of cheaper ones, with bounds below them."""
     task = task_of(list(range(11)), PlacementConstraints({}, groups))
     messages: list[SearchProgress] = []
@@ -101,9 +101,9 @@ def test_what_is_said_while_searching_is_of_the_ring_without_its_tolls(groups: l
         return True
 
     result = search_ring_order(
-        task, begun(task), partial(price_of, task), 1, SearchBudget(3000, watch, exhaustive=False)
+        task, begun(task), partial(ring_cost_of, task), 1, SearchBudget(3000, watch, exhaustive=False)
     )
-    assert messages[0].cost == pytest.approx(price_of(task, task.baseline))
+    assert messages[0].cost == pytest.approx(ring_cost_of(task, task.baseline))
     assert all(result.cost <= item.cost * (1 + 1e-9) for item in messages)
     assert result.lower_bound is not None
     bounds = [item.lower_bound for item in messages if item.lower_bound is not None]
@@ -118,7 +118,9 @@ def test_through_groups_no_ring_is_cheaper_than_any_ring() -> None:
     """The larger of two bounds: with tolls, which they are taken off, and of all rings."""
     for seed in range(4):
         task = task_of(list(range(12)), PlacementConstraints({}, [[k, k + 6] for k in range(6)]), seed=seed)
-        result = search_ring_order(task, begun(task), partial(price_of, task), 1, SearchBudget(500, exhaustive=False))
+        result = search_ring_order(
+            task, begun(task), partial(ring_cost_of, task), 1, SearchBudget(500, exhaustive=False)
+        )
         assert result.lower_bound is not None
         assert ring_lower_bound(task) <= result.lower_bound <= result.cost
 
@@ -126,7 +128,7 @@ def test_through_groups_no_ring_is_cheaper_than_any_ring() -> None:
 @pytest.mark.parametrize("n", [4, 8])
 def test_of_few_hosts_the_bound_is_the_cheapest_of_all_rings(n: int) -> None:
     task = task_of(list(range(n)), PlacementConstraints())
-    result = search_ring_order(task, begun(task), partial(price_of, task), 1, SearchBudget(500, exhaustive=False))
+    result = search_ring_order(task, begun(task), partial(ring_cost_of, task), 1, SearchBudget(500, exhaustive=False))
     best = brute_force(task.fabric.rtt_us)
     assert result.cost == pytest.approx(best)
     assert result.lower_bound == pytest.approx(best)
@@ -136,31 +138,31 @@ def test_of_few_hosts_the_bound_is_the_cheapest_of_all_rings(n: int) -> None:
 
 def test_one_more_host_is_bounded_by_trees() -> None:
     task = task_of(list(range(9)), PlacementConstraints())
-    result = search_ring_order(task, begun(task), partial(price_of, task), 1, SearchBudget(500, exhaustive=False))
+    result = search_ring_order(task, begun(task), partial(ring_cost_of, task), 1, SearchBudget(500, exhaustive=False))
     assert result.bound_by == "1-tree"
     longest = search_ring_order(
         task, dataclasses.replace(begun(task), objective="bottleneck"),
         lambda item: float(task.fabric.rtt_us[item, np.roll(item, 1)].max()), 1, SearchBudget(500, exhaustive=False),
     )  # fmt: skip
     assert longest.bound_by == "2-connected threshold"
-    assert longest.metrics["sum"] == pytest.approx(price_of(task, longest.order))
+    assert longest.metrics["sum"] == pytest.approx(ring_cost_of(task, longest.order))
 
 
 def test_the_given_order_stays_where_no_ring_is_cheaper_and_it_is_allowed() -> None:
     """All hops cost the same; a pin that the given order does not have is kept all the same."""
     values = [3, 1, 4, 0, 2, 5, 8, 7, 6]
-    for wishes, same in (
+    for constraints, same in (
         (PlacementConstraints(), True),
         (PlacementConstraints({3: 0}), True),
         (PlacementConstraints({4: 0}), False),
     ):
-        task = task_of(values, wishes)
+        task = task_of(values, constraints)
         task = dataclasses.replace(task, fabric=dataclasses.replace(task.fabric, rtt_us=50.0 * ~np.eye(9, dtype=bool)))
         result = search(task, 1, SearchBudget(500))
         assert (result.order.tolist() == values) is same
         assert result.cost == result.baseline_cost == 9 * 50.0
         assert result.lower_bound == pytest.approx(9 * 50.0)
-        for host, rank in wishes.pinned_ranks.items():
+        for host, rank in constraints.pinned_ranks.items():
             assert result.order[rank] == host
 
 

@@ -37,7 +37,7 @@ def plus(item: float, other: float) -> float:
 
 
 def is_sound(result: Ring, cost: Matrix) -> None:
-    """A ring, priced as it is, with bounds that are not above its prices."""
+    """The cost of a ring as it is, and bounds that are not above it."""
     assert sorted(result.order.tolist()) == list(range(len(cost)))
     assert result.cost == pytest.approx(loop_cost(cost, result.order), rel=1e-12)
     assert result.longest == longest_hop(cost, result.order)
@@ -215,7 +215,7 @@ def test_more_time_is_never_worse_and_disturbances_help() -> None:
     assert search_ring(cost, 5, SearchBudget(3000)).cost < search_ring(cost, 5, SearchBudget(0)).cost
 
 
-def test_the_least_sum_has_no_longer_hop_than_it_is_told() -> None:
+def test_the_minimum_sum_respects_the_hop_limit() -> None:
     """From the best ring by its longest hop to the cheapest of all rings of such hops."""
     for seed in range(3):
         cost = random_costs(10, seed)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plink.errors import NoAnswer
 from solvers.costs.by_name import pattern_for
-from solvers.costs.closed_forms import PricingProblem, closed_form
+from solvers.costs.closed_forms import CostProblem, closed_form
 from solvers.costs.evaluator import MODELS
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import Pattern
@@ -27,13 +27,13 @@ SIZE = 1e5
 
 def agrees(answer: SmtAnswer, item: Pattern, result: Fabric, model: str, orders: list[Tour], below: float) -> None:
     """The answer is one of the orders and cheaper, or a proof that holds."""
-    price = closed_form(item, result, SIZE, model)
+    cost_of = closed_form(item, result, SIZE, model)
     if answer.order is not None:
-        assert price(answer.order) < below
+        assert cost_of(answer.order) < below
         assert any(np.array_equal(answer.order, order) for order in orders)
     else:
         assert answer.proved_none
-        assert min(price(order) for order in orders) >= below * (1 - 2 * EPSILON)
+        assert min(cost_of(order) for order in orders) >= below * (1 - 2 * EPSILON)
 
 
 @pytest.mark.parametrize(
@@ -57,14 +57,14 @@ def test_answers_about_whole_orders_are_right(algo: str, model: str) -> None:
         if algo == "bml" and n != 4:
             continue
         item, result = pattern_of(algo, n, seed), tied(n, seed, ties)
-        price = closed_form(item, result, SIZE, model)
+        cost_of = closed_form(item, result, SIZE, model)
         orders = [np.array(order) for order in itertools.permutations(range(n))]
-        costs = sorted(price(order) for order in orders)
-        given_order = max(orders, key=price)
+        costs = sorted(cost_of(order) for order in orders)
+        given_order = max(orders, key=cost_of)
         for below in (costs[0], costs[0] * (1 + 1e-5), costs[len(costs) // 8]):
-            if below <= price(given_order):
+            if below <= cost_of(given_order):
                 units = [[rank] for rank in np.random.default_rng(seed).permutation(n).tolist()]
-                answer = find_cheaper(PricingProblem(item, result, SIZE, model), given_order, units, below, SmtLimits())
+                answer = find_cheaper(CostProblem(item, result, SIZE, model), given_order, units, below, SmtLimits())
                 agrees(answer, item, result, model, orders, below)
 
 
@@ -81,32 +81,32 @@ def test_answers_about_windows_and_blocks_are_right(data: st.DataObject) -> None
     count = data.draw(st.integers(2, min(4, n // length)))
     units = rng.permutation(n)[: count * length].reshape(count, length).tolist()
     orders = neighbours(order, units)
-    price = closed_form(item, result, SIZE, model)
-    best = min(price(other) for other in orders)
-    for below in (price(order), best * (1 + 1e-5), best):
-        if 0 < below <= price(order):
-            answer = find_cheaper(PricingProblem(item, result, SIZE, model), order, units, below, SmtLimits())
+    cost_of = closed_form(item, result, SIZE, model)
+    best = min(cost_of(other) for other in orders)
+    for below in (cost_of(order), best * (1 + 1e-5), best):
+        if 0 < below <= cost_of(order):
+            answer = find_cheaper(CostProblem(item, result, SIZE, model), order, units, below, SmtLimits())
             agrees(answer, item, result, model, orders, below)
 
 
 def test_candidates_that_are_not_cheaper_are_refused() -> None:
-    """Where groups share bytes, the tables know the largest load and not the norm: what they offer is priced, and
-    refused where it is too dear."""
+    """Where groups share bytes, the tables know the largest load and not the norm: a candidate's cost is computed, and
+    a candidate that is not cheaper is refused."""
     item, result = pattern_of("bml", 8, 58), tied(8, 58, False)
     order, units = np.array([4, 2, 4, 7, 7, 1, 5, 1]), [[4], [7], [1]]
     orders = neighbours(order, units)
-    price = closed_form(item, result, SIZE, "contention")
-    for below in (price(order), min(map(price, orders))):
-        answer = find_cheaper(PricingProblem(item, result, SIZE, "contention"), order, units, below, SmtLimits())
+    cost_of = closed_form(item, result, SIZE, "contention")
+    for below in (cost_of(order), min(map(cost_of, orders))):
+        answer = find_cheaper(CostProblem(item, result, SIZE, "contention"), order, units, below, SmtLimits())
         agrees(answer, item, result, "contention", orders, below)
 
 
 def test_without_effort_nothing_is_claimed() -> None:
     item, result, order = pattern_of("ring", 10), tied(10, 3, False), np.arange(10)
     units = [[rank] for rank in range(10)]
-    price = closed_form(item, result, SIZE, "latency")(order)
+    cost = closed_form(item, result, SIZE, "latency")(order)
     assert find_cheaper(
-        PricingProblem(item, result, SIZE, "latency"), order, units, price / 3, SmtLimits(rlimit=1000)
+        CostProblem(item, result, SIZE, "latency"), order, units, cost / 3, SmtLimits(rlimit=1000)
     ) == SmtAnswer(None, False)
 
 
@@ -129,17 +129,17 @@ def test_where_all_hosts_are_alike_that_nothing_is_cheaper_is_seen_at_once(algo:
     cost = closed_form(item, result, SIZE, model)(np.arange(n))
     for below in (cost, 0.6 * cost):
         answer = find_cheaper(
-            PricingProblem(item, result, SIZE, model), np.arange(n), [[rank] for rank in range(n)], below, SmtLimits()
+            CostProblem(item, result, SIZE, model), np.arange(n), [[rank] for rank in range(n)], below, SmtLimits()
         )
         assert answer == SmtAnswer(None, True)
 
 
-def test_what_was_not_measured_has_no_price() -> None:
+def test_unmeasured_pairs_have_no_cost() -> None:
     item, result = pattern_of("ring", 5), tied(5, 2, False)
     result.rtt_us[0, 1] = result.rtt_us[1, 0] = np.nan
     with pytest.raises(NoAnswer, match="h0 - h1"):
         find_cheaper(
-            PricingProblem(item, result, SIZE, "latency"), np.arange(5), [[rank] for rank in range(5)], 1.0, SmtLimits()
+            CostProblem(item, result, SIZE, "latency"), np.arange(5), [[rank] for rank in range(5)], 1.0, SmtLimits()
         )
 
 
@@ -148,17 +148,17 @@ def test_what_needs_no_question() -> None:
     ring, flat = pattern_of("ring", 4), pattern_of("flat", 4)
     result, order, units = fabric(4, 1), np.arange(4), [[rank] for rank in range(4)]
     cost = closed_form(ring, result, SIZE, "latency")(order)
-    answer = find_cheaper(PricingProblem(ring, result, SIZE, "latency"), order, units, cost * 1.01, SmtLimits(rlimit=1))
+    answer = find_cheaper(CostProblem(ring, result, SIZE, "latency"), order, units, cost * 1.01, SmtLimits(rlimit=1))
     assert answer == SmtAnswer(order, False)
     assert find_cheaper(
-        PricingProblem(ring, result, SIZE, "latency"), order, units[:1], cost / 2, SmtLimits(rlimit=1)
+        CostProblem(ring, result, SIZE, "latency"), order, units[:1], cost / 2, SmtLimits(rlimit=1)
     ) == SmtAnswer(None, True)
     assert find_cheaper(
-        PricingProblem(ring, result, SIZE, "latency"), order, units, 0.0, SmtLimits(rlimit=1)
+        CostProblem(ring, result, SIZE, "latency"), order, units, 0.0, SmtLimits(rlimit=1)
     ) == SmtAnswer(None, True)
     everyone = closed_form(flat, result, SIZE, "latency")(order)
     assert find_cheaper(
-        PricingProblem(flat, result, SIZE, "latency"), order, units, everyone, SmtLimits(rlimit=1)
+        CostProblem(flat, result, SIZE, "latency"), order, units, everyone, SmtLimits(rlimit=1)
     ) == SmtAnswer(None, True)
 
 
@@ -167,12 +167,12 @@ def test_two_units_are_enough_to_exchange() -> None:
     result = dataclasses.replace(fabric(6), rtt_us=np.abs(np.subtract.outer(np.arange(6.0), np.arange(6.0))))
     ring, order = pattern_of("ring", 6), np.array([0, 3, 2, 1, 4, 5])
     for effort in (SmtLimits(), SmtLimits(timeout_ms=60_000)):
-        answer = find_cheaper(PricingProblem(ring, result, SIZE, "latency"), order, [[3], [1]], 14.0, effort)
+        answer = find_cheaper(CostProblem(ring, result, SIZE, "latency"), order, [[3], [1]], 14.0, effort)
         assert answer.order is not None
         assert answer.order.tolist() == [0, 1, 2, 3, 4, 5]
-        assert find_cheaper(
-            PricingProblem(ring, result, SIZE, "latency"), order, [[3], [1]], 10.0, effort
-        ) == SmtAnswer(None, True)
+        assert find_cheaper(CostProblem(ring, result, SIZE, "latency"), order, [[3], [1]], 10.0, effort) == SmtAnswer(
+            None, True
+        )
 
 
 def test_what_groups_share_alike_is_proven_by_tangents_and_not_by_refusing_order_after_order() -> None:
@@ -187,7 +187,5 @@ def test_what_groups_share_alike_is_proven_by_tangents_and_not_by_refusing_order
     ring, units = pattern_for("ring", n, Options()), [[rank] for rank in range(n)]
     cost = closed_form(ring, result, SIZE, "contention")(np.arange(n))
     assert cost == pytest.approx(18 * (0.5 + 10 ** (1 / 16) * SIZE / n / (0.1 * 125)))
-    answer = find_cheaper(
-        PricingProblem(ring, result, SIZE, "contention"), np.arange(n), units, 0.99 * cost, SmtLimits()
-    )
+    answer = find_cheaper(CostProblem(ring, result, SIZE, "contention"), np.arange(n), units, 0.99 * cost, SmtLimits())
     assert answer == SmtAnswer(None, True)

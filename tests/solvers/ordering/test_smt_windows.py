@@ -1,4 +1,4 @@
-"""Tables over undecided orders: for every way to exchange contents they say what the price says, never more."""
+"""Tables over undecided orders: for every way to exchange contents they say what the cost says, never more."""
 
 import dataclasses
 import itertools
@@ -89,7 +89,7 @@ def test_a_cost_that_is_not_known_is_more_than_the_bound() -> None:
     assert still.load(np.array([0]), np.array([1]), np.ones(1), lambda i, j: cost[i, j]).minimum > still.bound
 
 
-def said(parts: list[LongestLoad], contents: list[int]) -> float:
+def table_cost(parts: list[LongestLoad], contents: list[int]) -> float:
     """What the tables say of a choice: of each part the largest load, and the 16-norm of what groups share."""
     total = 0.0
     for part in parts:
@@ -119,17 +119,17 @@ def narrow(n: int, seed: int, pairs: bool) -> Fabric:
         ("halving-doubling", "contention", 1),
     ],
 )
-def test_tables_say_of_every_choice_what_the_price_says_but_for_rounding(algo: str, model: str, slots: int) -> None:
+def test_tables_match_the_cost_of_every_choice(algo: str, model: str, slots: int) -> None:
     """Never more; and less only by one for each hop, scaled, that is rounded down in a table."""
     n = 6
     result = narrow(n, slots, slots == 2)
     order = np.repeat(np.random.default_rng(slots).permutation(n)[: n // slots], slots)
     pattern = pattern_for(algo, n, Options(groups=[[0, 1], [2, 3, 4], [5]], pieces=2))
-    price = closed_form(pattern, result, SIZE, model)
+    cost_of = closed_form(pattern, result, SIZE, model)
     most = 3 * float(pattern.repeat.sum()) * (len(pattern.source) + n)
     for units in windows(order, 1)[1:3]:
-        window = Window(order, units, 2 * price(order))
+        window = Window(order, units, 2 * cost_of(order))
         parts = longest_loads(window, pattern, result, SIZE, model)
         for contents in itertools.permutations(range(len(units))):
-            exact = price(placed(order, units, contents)) * window.scale
-            assert exact - most <= said(parts, list(contents)) <= exact * (1 + 1e-9)
+            exact = cost_of(placed(order, units, contents)) * window.scale
+            assert exact - most <= table_cost(parts, list(contents)) <= exact * (1 + 1e-9)

@@ -27,16 +27,16 @@ SIZE = 1e5
         ("halving-doubling", 6, 1, "latency"),
     ],
 )
-def test_symmetries_are_found_and_change_no_price(algo: str, n: int, number: int, model: str) -> None:
+def test_symmetries_do_not_change_the_cost(algo: str, n: int, number: int, model: str) -> None:
     """A ring has its shifts, and mirrors under ``latency``; halving-doubling ``xor``; with a fold there is less."""
     item, result = pattern_for(algo, n, Options(base=3)), tied(n, 4, False)
     moves = {tuple(move.tolist()) for move in symmetries(item, model)}
     assert number <= len(moves) <= 2 * n
-    price = closed_form(item, result, SIZE, model)
+    cost_of = closed_form(item, result, SIZE, model)
     for seed in range(5):
         order = np.random.default_rng(seed).permutation(n)
         for move in moves:
-            assert price(order[list(move)]) == pytest.approx(price(order), rel=1e-12)
+            assert cost_of(order[list(move)]) == pytest.approx(cost_of(order), rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -49,15 +49,15 @@ def test_symmetries_are_found_and_change_no_price(algo: str, n: int, number: int
     ],
 )
 def test_what_is_superfluous_has_an_equal_that_is_left(algo: str, n: int, left: int, model: str) -> None:
-    """A ring of 6 has 5! / 2 orders under ``latency``; every price of any order is the price of one that is left."""
+    """A ring of 6 has 5! / 2 orders under ``latency``; every cost of any order is the cost of one that is left."""
     item, result = pattern_for(algo, n, Options()), tied(n, 4, False)
     forbidden = list(redundant_choices(item, model, result.rtt_us))
-    price = closed_form(item, result, SIZE, model)
+    cost_of = closed_form(item, result, SIZE, model)
     orders = list(itertools.permutations(range(n)))
     remaining = [order for order in orders if not any(all(order[u] == v for u, v in choices) for choices in forbidden)]
-    prices = np.array([price(np.array(order)) for order in remaining])
+    costs = np.array([cost_of(np.array(order)) for order in remaining])
     for order in orders:
-        assert np.isclose(prices, price(np.array(order)), rtol=1e-12, atol=0).any()
+        assert np.isclose(costs, cost_of(np.array(order)), rtol=1e-12, atol=0).any()
     assert len(remaining) == left
 
 
@@ -75,11 +75,11 @@ def test_hosts_that_are_not_symmetric_make_nothing_superfluous() -> None:
     assert not list(redundant_choices(item, "latency", result.rtt_us))
 
 
-def made_of(ranks: int, hops: list[tuple[int, int]], shares: list[float], pace: str = "rounds") -> Pattern:
+def made_of(ranks: int, hops: list[tuple[int, int]], shares: list[float], timing: str = "rounds") -> Pattern:
     """One round of these hops."""
     ends = np.array(hops, dtype=np.intp)
     zeros, once = np.zeros(len(hops), dtype=np.intp), np.ones(1)
-    return Pattern(ranks, zeros, ends[:, 0], ends[:, 1], np.array(shares), once, once, pace)
+    return Pattern(ranks, zeros, ends[:, 0], ends[:, 1], np.array(shares), once, once, timing)
 
 
 def test_none_are_looked_for_in_chains_under_latency_and_where_everyone_sends_to_everyone() -> None:
@@ -103,7 +103,7 @@ def test_of_a_ring_of_so_many_half_of_the_factorial_of_one_fewer_is_left() -> No
 
 
 def test_a_path_that_has_a_mirror_and_no_turns_loses_no_order_that_is_cheapest() -> None:
-    """2 - 1 - 0 - 4 - 3, the same from either end: every price is the price of one that is left."""
+    """2 - 1 - 0 - 4 - 3, the same from either end: every cost is the cost of one that is left."""
     path = made_of(5, [(2, 1), (1, 0), (0, 4), (4, 3)], [1.0] * 4, "pipeline")
     rtt = random_costs(5, 1, 1)
     cost = {

@@ -24,7 +24,7 @@ def test_equal_rates_weigh_as_sizes() -> None:
     assert result.ranks.tolist() == pytest.approx([2.0] * 6)
 
 
-def test_the_slower_way_counts_and_pairs_that_nobody_measured_do_not() -> None:
+def test_the_slower_direction_counts_and_unmeasured_pairs_do_not() -> None:
     rates = np.full((4, 4), 4.0)
     rates[0, 1:] = [3.0, 1.0, np.nan]  # sends 2 on average, gets 4
     rates[3, :] = rates[:, 3] = np.nan  # nothing is known: the usual of the others

@@ -17,7 +17,7 @@ from solvers.costs.closed_forms import closed_form
 from solvers.costs.evaluator import MODELS, evaluate
 from solvers.costs.master_patterns import masters_pattern, two_level_pattern
 from solvers.costs.patterns import pattern_of
-from solvers.planning.pricing import AllReduce, random_groups_median, two_level_cost
+from solvers.planning.costing import AllReduce, random_groups_median, two_level_cost
 from solvers.schedules.hierarchical import balanced_masters, two_level, two_level_reduce_scatter
 from solvers.schedules.masters import Weights, check_groups, equal_chunks, sized_chunks
 from solvers.schedules.verifier import verify
@@ -108,7 +108,7 @@ def test_as_many_chunks_as_ranks_is_one_for_each(case: tuple[Groups, Weights]) -
 
 @settings(max_examples=25, deadline=None)
 @given(cases(), st.integers(1, 20))
-def test_the_schedule_is_proven_and_priced_as_the_pattern(case: tuple[Groups, Weights], chunks: int) -> None:
+def test_schedule_is_verified_and_costs_as_its_pattern(case: tuple[Groups, Weights], chunks: int) -> None:
     """Hosts take one rank, or several: then two ranks of a group share one."""
     groups, weights = case
     ranks = len(weights.ranks)
@@ -120,23 +120,23 @@ def test_the_schedule_is_proven_and_priced_as_the_pattern(case: tuple[Groups, We
     hosts = fabric(max(2, ranks), groups=2)
     for order in (np.arange(ranks), np.sort(np.arange(ranks) // 2)):
         for model in MODELS:
-            price = closed_form(pattern, hosts, 1e6, model)(order)
-            assert price == pytest.approx(evaluate(schedule, hosts, order, 1e6, model).cost_us)
-            assert price == pytest.approx(closed_form(pattern_of(schedule), hosts, 1e6, model)(order))
-            assert price == pytest.approx(two_level_cost(groups, masters, AllReduce(hosts, order, 1e6, model)))
+            cost = closed_form(pattern, hosts, 1e6, model)(order)
+            assert cost == pytest.approx(evaluate(schedule, hosts, order, 1e6, model).cost_us)
+            assert cost == pytest.approx(closed_form(pattern_of(schedule), hosts, 1e6, model)(order))
+            assert cost == pytest.approx(two_level_cost(groups, masters, AllReduce(hosts, order, 1e6, model)))
 
 
 def test_masters_that_are_balanced_cost_what_they_did() -> None:
     groups = [[0, 1, 2], [3, 4], [5, 6, 7, 8]]
-    given, plain = masters_pattern(groups, *balanced_masters(groups)), two_level_pattern(groups)
+    balanced, plain = masters_pattern(groups, *balanced_masters(groups)), two_level_pattern(groups)
     for name in ("round", "source", "target", "share", "repeat", "reduce_repeat"):
-        assert (getattr(given, name) == getattr(plain, name)).all()
+        assert (getattr(balanced, name) == getattr(plain, name)).all()
     assert evaluate(two_level(groups), fabric(9), np.arange(9), 1e6, "contention").cost_us == pytest.approx(
         closed_form(plain, fabric(9), 1e6, "contention")(np.arange(9))
     )
 
 
-def test_unequal_chunks_are_priced_by_their_bytes() -> None:
+def test_unequal_chunks_cost_by_their_bytes() -> None:
     """Two ranks; the first is global master of three quarters: 0.25 of the vector there from it, 0.75 to it."""
     local, global_group = np.array([[0, 1], [0, 1]], dtype=np.int32), np.array([0, 1], dtype=np.int32)
     pattern = masters_pattern([[0], [1]], local, global_group, [3.0, 1.0])
@@ -248,10 +248,10 @@ def ways(slots: int) -> list[float]:
 
 def at_random(slots: int, seed: int, draws: int) -> float:
     """The same by the product."""
-    given = [list(range(2 * slots)), list(range(2 * slots, 4 * slots))]
+    groups = [list(range(2 * slots)), list(range(2 * slots, 4 * slots))]
     order = np.repeat(np.arange(4), slots)
     result = random_groups_median(
-        given, 4 * slots, "sizes", AllReduce(PAIRS, order, 1e6, "alpha-beta"), seed=seed, draws=draws
+        groups, 4 * slots, "sizes", AllReduce(PAIRS, order, 1e6, "alpha-beta"), seed=seed, draws=draws
     )
     assert result is not None
     return result

@@ -134,7 +134,7 @@ def test_the_tree_counts_for_little_where_racks_differ_and_for_much_where_single
     assert 1.0 < prior(by_racks * by_pairs) < 5.0
 
 
-def test_tiers_are_told_apart_by_the_valley_between_them() -> None:
+def test_tiers_are_separated_at_the_valley() -> None:
     """The first valley, not the deepest; none in a single tier, in too few pairs, or in nothing."""
     rng = np.random.default_rng(1)
     tiers = [rng.lognormal(np.log(us), 0.05, 400) for us in (30, 60, 600)]

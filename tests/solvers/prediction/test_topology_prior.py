@@ -10,7 +10,7 @@ from plink.errors import InputError, NoAnswer
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix, network_from_json
 from plink.model.topology import Path, Topology
-from solvers.prediction.topology import MOST_HOSTS, UNKNOWN, assumed_network, filled, latencies_of, levels_apart
+from solvers.prediction.topology import MAX_HOSTS, UNKNOWN, assumed_network, filled, latencies_of, levels_apart
 
 NAME = st.sampled_from("ab")
 FULL = st.lists(st.lists(NAME, min_size=1, max_size=4).map(tuple), min_size=1, max_size=12)
@@ -197,7 +197,7 @@ def test_a_file_that_tells_no_two_hosts_apart_is_no_answer() -> None:
 
 def test_too_many_hosts_for_a_matrix_are_refused() -> None:
     with pytest.raises(InputError, match="8193 hosts are more than the 8192"):
-        assumed_network(Topology({f"n{k}": ("a",) for k in range(MOST_HOSTS + 1)}, "slurm-tree"))
+        assumed_network(Topology({f"n{k}": ("a",) for k in range(MAX_HOSTS + 1)}, "slurm-tree"))
 
 
 def test_the_median_of_a_level_is_of_pairs_and_not_of_directions() -> None:

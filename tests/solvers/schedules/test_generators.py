@@ -111,7 +111,7 @@ def test_numbers_that_are_no_power_are_refused(ranks: int, options: Options, mes
 
 
 def test_pieces_that_no_block_has_are_refused_before_they_are_made() -> None:
-    """As a schedule and as a pattern for prices; a file of recorded runs may name them."""
+    """As a schedule and as a pattern for costs; a file of recorded runs may name them."""
     for make, pieces in product((schedule_for, pattern_for), (0, 4097, 999_999_999)):
         with pytest.raises(UsageError, match=f"cut into {pieces} pieces: 1 to 4096"):
             make("ring-chunked", 4, Options(pieces=pieces))
@@ -252,7 +252,7 @@ def test_the_trees_of_the_thesis() -> None:
 
 
 @given(st.sampled_from([(2, 1), (2, 5), (3, 3), (4, 2), (6, 2), (40, 1)]))
-def test_bcube_sends_the_parts_that_the_thesis_prices(shape: tuple[int, int]) -> None:
+def test_bcube_sends_the_thesis_s_parts(shape: tuple[int, int]) -> None:
     """Round i: S / B^(i+1) to each of the B - 1 ranks at a distance of multiples of B^i."""
     base, levels = shape
     ranks = base**levels

@@ -138,7 +138,7 @@ def test_what_is_wrong_stays_wrong_in_a_file(schedule: Schedule) -> None:
     assert verify(schedule) == [] or verify(through_a_file(schedule))
 
 
-def test_what_nobody_needs_may_be_wrong() -> None:
+def test_unneeded_results_may_be_wrong() -> None:
     """Rank 2's chunk is added up twice, and then replaced by the result: every rank ends with every contribution once.
     Whether it is right is told by what is there in the end."""
     rows = [[0, 1, 0, 0, 1, 0], [0, 2, 0, 0, 1, 0], [1, 1, 2, 0, 1, 0], [2, 1, 2, 0, 1, 0]]
@@ -346,7 +346,7 @@ def test_twenty_missing_waits_are_enough() -> None:
     ]
 
 
-def test_a_contribution_is_told_by_its_rank_not_by_its_number() -> None:
+def test_a_contribution_is_named_by_its_rank() -> None:
     """Ranks 1 and 3 contribute; rank 1 gets nothing of 3, and of the others nobody is asked."""
     rows: list[Move] = [(0, 1, 2, 0, 1, 0), (1, 2, 3, 0, 1, 0)]
     schedule = make_schedule("mine", 4, 1, rows, contributors=[1, 3])

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from solvers.simulation.job import Changes, Resources, Tasks
+from solvers.simulation.job import CapacityChanges, Resources, Tasks
 
 _CLOSE = 1e-12
 
@@ -67,7 +67,7 @@ def max_min_rates(capacity: list[float], routes: list[list[int]], limits: list[f
     return rates
 
 
-def plain_ends(network: Resources, rows: list[Task], changes: Changes) -> list[float]:
+def plain_ends(network: Resources, rows: list[Task], changes: CapacityChanges) -> list[float]:
     """When each task is complete, by simulating one event after the other."""
     capacity = network.capacity.tolist()
     routes = [[link for link in route if link >= 0] for route in network.routes.tolist()]

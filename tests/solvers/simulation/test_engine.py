@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from plink.errors import NoAnswer, UsageError
 from solvers.simulation.engine import simulate
-from solvers.simulation.job import Changes
+from solvers.simulation.job import CapacityChanges
 from tests.solvers.simulation.jobs import Task, plain_ends, resources, tasks
 
 
@@ -43,7 +43,7 @@ def test_queue_runs_by_priority_and_goes_on_before_the_lag() -> None:
 
 
 def test_capacity_change_slows_what_is_under_way() -> None:
-    changes = Changes(np.array([5.0, 10.0]), np.array([0, 0]), np.array([0.0, 1.0]))
+    changes = CapacityChanges(np.array([5.0, 10.0]), np.array([0, 0]), np.array([0.0, 1.0]))
     assert simulate(resources([2], [[0]]), tasks(Task(0, 20)), changes).end_us == pytest.approx([20], rel=1e-12)
 
 
@@ -84,7 +84,7 @@ def test_simulated_time_is_limited_and_says_what_was_waiting() -> None:
 
 
 def test_flow_that_stalls_for_ever_is_named() -> None:
-    changes = Changes(np.array([5.0]), np.array([0]), np.array([0.0]))
+    changes = CapacityChanges(np.array([5.0]), np.array([0]), np.array([0.0]))
     with pytest.raises(NoAnswer, match="task 0 is under way over resource 0"):
         simulate(resources([1], [[0]]), tasks(Task(0, 10)), changes)
 
@@ -120,7 +120,7 @@ def test_any_job_ends_as_in_a_plain_simulator(
     capacity, routes, limits, rows, rates = job
     network = resources(capacity, routes if any(routes) else [[0]], limits if any(routes) else [limits[0]])
     rows = rows if any(routes) else [Task(0, row.amount) for row in rows]
-    changes = Changes(
+    changes = CapacityChanges(
         np.array([at for at, _, _ in rates]), np.array([link for _, link, _ in rates], dtype=np.int64),
         np.array([rate for _, _, rate in rates]),
     )  # fmt: skip

@@ -15,7 +15,7 @@ from solvers.spot.footprint import Outlook
 from solvers.spot.made import KINDS, MadeMarket, make_prices, with_more_spikes
 from solvers.spot.odds import DELTAS, eviction_curves, mean_hours_to_eviction, odds_table
 from solvers.spot.scaling import Application, Scaling
-from solvers.spot.simulating import Checkpointing, Outcome, SimulatedMarkets, simulate_job, work_of
+from solvers.spot.simulating import CheckpointPolicy, SimulatedMarkets, SimulationOutcome, simulate_job, work_of
 from solvers.spot.strategies import NAMES, Comparison, Reference, Standard, strategy_for
 from tests.solvers.spot.histories import histories, history
 
@@ -30,7 +30,7 @@ def markets(*traces: PriceTrace) -> SimulatedMarkets:
     return SimulatedMarkets(traces, (4.0,) * len(traces), (1.0,) * len(traces), Hourly2016())
 
 
-def run(strategy: Standard, hours: float) -> Outcome:
+def run(strategy: Standard, hours: float) -> SimulationOutcome:
     """A job of so many hours on 40 cores."""
     work = work_of(hours, 40, APPLICATION)
     return simulate_job(strategy.markets, strategy, APPLICATION, 0.0, work, strategy.markets.traces[0].until)
@@ -75,7 +75,7 @@ def test_one_eviction_by_hand() -> None:
 def test_a_checkpoint_is_gone_back_to() -> None:
     """Every ten minutes, a tenth of the time: of 28 minutes of work the last 8 are lost."""
     trace = history((0, 0.2), (0.5, 1.5), (0.6, 0.2), until=9)
-    outcome = run(Standard(markets(trace), 40, checkpointing=Checkpointing(0.1, 600)), hours=2)
+    outcome = run(Standard(markets(trace), 40, checkpointing=CheckpointPolicy(0.1, 600)), hours=2)
     done = 20 / 60 * 0.9
     assert outcome.seconds == pytest.approx((0.6 + 2 / 60 + (2 - done) / 0.9) * HOUR)
     assert outcome.anchor_money == 0

@@ -1,4 +1,4 @@
-"""What a price costs: an order of 512 ranks by closed form, 4,096 from nothing, a ring of 1,024 as a whole schedule."""
+"""Time to compute a cost: 512 ranks by closed form, 4,096 from nothing, a ring of 1,024 as a whole schedule."""
 
 import multiprocessing
 import resource
@@ -40,19 +40,19 @@ def _options(n: int, base: int = 2) -> Options:
     return Options(base=base, groups=[list(range(start, start + _GROUP)) for start in range(0, n, _GROUP)])
 
 
-def price_512(algo: str) -> dict[str, float]:
-    """Microseconds to price one order, median, by model; BCube with base 8 (512 = 8^3)."""
+def cost_of_512(algo: str) -> dict[str, float]:
+    """Microseconds to compute the cost of one order, median, by model; BCube with base 8 (512 = 8^3)."""
     n = 512
     fabric, rng = _fabric(n), np.random.default_rng(1)
     orders = [rng.permutation(n) for _ in range(_RUNS)]
     micros = {}
     for model in MODELS:
-        price = closed_form(pattern_for(algo, n, _options(n, 8 if algo == "bcube" else 2)), fabric, _SIZE, model)
-        price(orders[0])
+        cost_of = closed_form(pattern_for(algo, n, _options(n, 8 if algo == "bcube" else 2)), fabric, _SIZE, model)
+        cost_of(orders[0])
         times = []
         for order in orders:
             began = time.perf_counter()
-            price(order)
+            cost_of(order)
             times.append(1e6 * (time.perf_counter() - began))
         micros[model] = round(statistics.median(times), 1)
     return micros
@@ -85,8 +85,8 @@ _VARIANTS = {
 }
 
 
-def price_4096(name: str) -> dict[str, float]:
-    """Return seconds from nothing (but the network) to the price of one order, and the process's peak, by model."""
+def cost_of_4096(name: str) -> dict[str, float]:
+    """Return seconds from nothing (but the network) to the cost of one order, and the process's peak, by model."""
     n = 4096
     algo, options = _VARIANTS.get(name, (name, _options(n)))
     fabric, order = _fabric(n), np.random.default_rng(1).permutation(n)
@@ -99,7 +99,7 @@ def price_4096(name: str) -> dict[str, float]:
 
 
 def ring_1024(_: str) -> dict[str, float]:
-    """Return a whole schedule of 2.1 million transfers: seconds to make it, to price it by each model, and the peak."""
+    """Return the seconds to make a schedule of 2.1 million transfers and to compute its costs, and the peak."""
     n = 1024
     fabric, order = _fabric(n), np.random.default_rng(1).permutation(n)
     began = time.perf_counter()
@@ -124,8 +124,8 @@ def _alone(work: Callable[[str], dict[str, float]], algo: str) -> dict[str, floa
 
 def main() -> int:
     """Run and record; the exit code."""
-    small = {algo: _alone(price_512, algo) for algo in ALGORITHMS}
-    large = {algo: _alone(price_4096, algo) for algo in (*ALGORITHMS, *_VARIANTS)}
+    small = {algo: _alone(cost_of_512, algo) for algo in ALGORITHMS}
+    large = {algo: _alone(cost_of_4096, algo) for algo in (*ALGORITHMS, *_VARIANTS)}
     ring = _alone(ring_1024, "ring")
     figures: dict[str, Any] = {"us_at_512": small, "seconds_at_4096": large, "ring_schedule_of_1024": ring}
     moves: dict[str, dict[str, float]] = {
@@ -139,18 +139,18 @@ def main() -> int:
             for algo, most in limits.items()
         ),
         *(
-            Bar(f"{algo}, {model}, a move's share of a whole order's price", us / small[algo][model], at_most=1.0)
+            Bar(f"{algo}, {model}, a move's share of a whole order's cost", us / small[algo][model], at_most=1.0)
             for algo, row in moves.items()
             for model, us in row.items()
         ),
         Bar("512 ranks, contention, us, worst", max(row["contention"] for row in small.values()), at_most=2000.0),
         Bar("4,096 ranks, s, worst", max(row[m] for row in large.values() for m in MODELS), at_most=1.0),
         Bar("4,096 ranks, GB, worst", max(row["peak_gb"] for row in large.values()), at_most=2.0),
-        Bar("a ring's schedule of 1,024 ranks, made and priced, s, worst model",
+        Bar("a ring's schedule of 1,024 ranks, made and evaluated, s, worst model",
             ring["made_s"] + max(ring[f"{model}_s"] for model in MODELS), at_most=2.0),
         Bar("a ring's schedule of 1,024 ranks, GB", ring["peak_gb"], at_most=0.5),
     ]  # fmt: skip
-    return record("pricing", {"group": _GROUP, "size_bytes": _SIZE, "orders": _RUNS}, figures, bars)
+    return record("cost-time", {"group": _GROUP, "size_bytes": _SIZE, "orders": _RUNS}, figures, bars)
 
 
 if __name__ == "__main__":

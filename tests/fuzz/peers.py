@@ -1,4 +1,4 @@
-"""Bytes as the words of somebody at the other end of a line, and what whoever hears them makes of them."""
+"""Bytes as the messages of a peer, and how their receivers handle them."""
 
 import contextlib
 import json
@@ -12,11 +12,11 @@ from plink.remote.fleet import AgentMessage, Fleet
 from plink.remote.stdio_channel import AgentStdioChannel, ControllerLost
 
 ROSTER = (Host("a", "10.0.0.1"), Host("b", "10.0.0.2"))
-_MOST_ANSWERS = 200
+_MAX_ANSWERS = 200
 
 
-class Said:
-    """A fleet of one agent that says what it likes, whatever it is asked, and one that behaves."""
+class ScriptedFleet:
+    """A fleet of one agent that sends scripted lines and one that answers correctly."""
 
     def __init__(self, data: bytes) -> None:
         self._lines = data.split(b"\n")
@@ -47,7 +47,7 @@ class Said:
         return None
 
 
-def agents_said(data: bytes) -> None:
+def run_agents(data: bytes) -> None:
     """A pair is measured by each method, one end of which answers with these lines; the network can be written."""
     from plink.model.hosts import Hosts
     from plink.model.network import network_from_json
@@ -56,7 +56,7 @@ def agents_said(data: bytes) -> None:
     from probes.methods import METHODS, MeasurementContext, ProbeSettings, probe_task
     from probes.scheduler import ProbeScheduler
 
-    fleet = Said(data)
+    fleet = ScriptedFleet(data)
     measurements = Measurements(Hosts((Host("h0", "10.0.0.1"), Host("h1", "10.0.0.2"))))
     ready = {i: {"address": "10.0.0.9", "port": 1, "stamps": True, "tcp_port": 2, "ssh_port": 22} for i in range(2)}
     context = MeasurementContext(ProbeSettings(count=2), ready, measurements)
@@ -67,7 +67,7 @@ def agents_said(data: bytes) -> None:
     network_from_json(parse_document(text, "network"), "network")
 
 
-def controllers_said(data: bytes) -> None:
+def read_controller(data: bytes) -> None:
     """An agent reads what comes to the end, and what it is told are objects."""
     read, write = os.pipe()
     out, theirs = os.pipe()
@@ -77,7 +77,7 @@ def controllers_said(data: bytes) -> None:
         os.close(write)
         line = AgentStdioChannel(1.0, read, theirs)
         with contextlib.suppress(ControllerLost):
-            for _ in range(_MOST_ANSWERS):
+            for _ in range(_MAX_ANSWERS):
                 messages = line.receive(0.0)
                 assert messages is None or isinstance(messages, dict)
     finally:
@@ -85,13 +85,13 @@ def controllers_said(data: bytes) -> None:
             os.close(descriptor)
 
 
-def rank_said(data: bytes) -> None:
+def tune_by_rank(data: bytes) -> None:
     """Autotune's daemon says what it does not understand, once, and goes on."""
     from runners.autotune.daemon import Daemon
 
     messages: list[str] = []
     daemon = Daemon(_assignment(), None, messages.append, clock=lambda: 1.0)
-    for line in data.decode("utf-8", "replace").split("\n")[:_MOST_ANSWERS]:
+    for line in data.decode("utf-8", "replace").split("\n")[:_MAX_ANSWERS]:
         for answer in daemon.answer_line(line):
             assert set(json.loads(answer)) == {"epoch", "plan"}
     assert all("\n" not in line for line in messages)
@@ -104,7 +104,7 @@ def _assignment() -> Any:
     return dealt(GROUPS, 16)
 
 
-def peer_said(data: bytes) -> None:
+def serve_peer(data: bytes) -> None:
     """A server takes a message or closes the connection; a partition takes a part or refuses it."""
     from plink.runtime.agileml.partition.serialization import begun, parts_of, take, update_part
     from plink.runtime.agileml.transport.records import Lost
@@ -114,7 +114,7 @@ def peer_said(data: bytes) -> None:
 
     layout, pipe, partition = _layout(), Pipe(data), None
     with contextlib.suppress(Lost):
-        for _ in range(_MOST_ANSWERS):
+        for _ in range(_MAX_ANSWERS):
             message = receive(pipe, layout)
             update_part(message)
             try:

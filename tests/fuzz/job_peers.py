@@ -31,7 +31,7 @@ from solvers.elastic.status import status
 
 HOSTS = Hosts((Host("h0", "10.0.0.1", 2), Host("h1", "10.0.0.2")))
 _JOB_S = 60.0
-_MOST = 300  # words
+_MAX_MESSAGES = 300  # words
 _NODES = 3
 _WORD_S = 0.02
 
@@ -47,7 +47,7 @@ class Crewmates:
         return []
 
     def __init__(self, data: bytes) -> None:
-        self._lines = data.split(b"\n")[:_MOST]
+        self._lines = data.split(b"\n")[:_MAX_MESSAGES]
         self._messages: list[AgentMessage] = []
         self._gone = self._unpacked = False
         self.now = 0.0
@@ -76,7 +76,7 @@ class Crewmates:
 
     def _say_next(self) -> None:
         if self._lines and not self._gone:
-            message, reason = heard(self._lines.pop(0), AGENT_MESSAGES)
+            message, reason = decoded(self._lines.pop(0), AGENT_MESSAGES)
             if message is not None:
                 self._messages.append(AgentMessage("h0", message))
             elif reason:
@@ -94,7 +94,7 @@ class Crewmates:
         """Nobody needs to."""
 
 
-def heard(line: bytes, words: MessageSchema) -> tuple[dict[str, Any] | None, str]:
+def decoded(line: bytes, words: MessageSchema) -> tuple[dict[str, Any] | None, str]:
     """The message on a line, and why it is none that is listened to any longer."""
     try:
         return words.decode(line), ""
@@ -141,7 +141,7 @@ def _folder() -> Path:
     return folder
 
 
-def agents_said(data: bytes) -> None:
+def run_agents(data: bytes) -> None:
     """A job of three ranks, two of them on the host that says what it likes: it ends, or is refused in a line."""
     fleet = Crewmates(data)
     job = Job("t.py", (), (str(_folder()),), ("python3",), {}, timeout_s=_JOB_S, sync=_folder())
@@ -154,13 +154,13 @@ def agents_said(data: bytes) -> None:
     assert set(result.exits) <= {0, 1, 2}
 
 
-def nodes_said(data: bytes) -> None:
+def run_nodes(data: bytes) -> None:
     """Lines of a host's number and what it says: the controller goes on, or ends the job with a reason."""
     output: list[dict[str, Any]] = []
     now = 0.0
     controller = Controller(output.append, settings(), 1, lambda: now)
     controller.handle(events.JobStarted(tuple(members())))
-    for line in data.split(b"\n")[:_MOST]:
+    for line in data.split(b"\n")[:_MAX_MESSAGES]:
         number, _, words = line.partition(b" ")
         if number not in (b"0", b"1", b"2"):
             continue

@@ -27,7 +27,7 @@ def weights_by(name: str, fabric: Fabric, order: Order, groups: Groups) -> Weigh
 
 
 class AllReduce(NamedTuple):
-    """One all-reduce to be priced. ``order``, shape (N,): the host at each rank."""
+    """One all-reduce whose cost is computed. ``order``, shape (N,): the host at each rank."""
 
     fabric: Fabric
     order: Order
@@ -50,7 +50,7 @@ def random_groups_median(
     groups: Groups, chunks: int, weights: str, request: AllReduce, seed: int, draws: int = 20
 ) -> float | None:
     """The median cost of groups of as many hosts each, dealt at random, their masters chosen by the same rule (the
-    thesis's Balanced Random, 4.2.1); None where too little was measured to price one of them.
+    thesis's Balanced Random, 4.2.1); None where too little was measured to compute the cost of one of them.
 
     :param chunks: of equal size. :param weights: one of :data:`WEIGHTS`.
     """

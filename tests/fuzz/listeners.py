@@ -1,4 +1,4 @@
-"""Targets that stand where strangers can call: what listens, and what is said over a line once it is there.
+"""Targets for unauthenticated clients: listening sockets, and messages over accepted connections.
 
 Callers come over local sockets, which are as good as TCP's to who listens, and leave no ports behind that wait.
 See :mod:`tests.fuzz.targets` for what holds for all targets.
@@ -14,13 +14,13 @@ from typing import Any
 from unittest.mock import patch
 
 WORD = b"sixteen letters."
-RANKS = ((1, 0), (2, 0))  # who is expected at the door, and the lane
+RANKS = ((1, 0), (2, 0))  # expected clients: rank and channel
 _CALLERS = 8
 _WITHIN_S = 5.0
 
 
-def said(*words: bytes) -> bytes:
-    """An input of a door: each caller's words behind their length, whose highest bit says that it hangs up after."""
+def calls(*words: bytes) -> bytes:
+    """An input of a listener: each caller's bytes after their length, whose lowest bit is 1 if it closes."""
     return b"".join(bytes([len(word) << 1 & 0xFF]) + word for word in words)
 
 
@@ -68,16 +68,16 @@ def _answer(line: socket.socket) -> bytes:
         return b""
 
 
-def door(data: bytes) -> None:
+def listener(data: bytes) -> None:
     """AggEngine's: whoever knows the word and is expected comes in, once; all others are hung up on."""
     from plink.runtime.aggengine.mesh import _GREETING, _Acceptor
 
     expected, result = set(RANKS), dict[tuple[int, int], socket.socket]()
     words = {who: _GREETING.pack(WORD, *who) for who in RANKS}
     with _called(data, tuple(words.values())) as (listening, calls):
-        door = _Acceptor(listening, WORD, expected, result, _WITHIN_S)
+        listener = _Acceptor(listening, WORD, expected, result, _WITHIN_S)
         try:
-            door.run()
+            listener.run()
             assert not expected, "somebody who was expected is not let in"
             assert result.keys() == set(RANKS)
             for (rank, _), line in result.items():
@@ -86,7 +86,7 @@ def door(data: bytes) -> None:
                 line.close()
             messages = [(_answer(line), its) for line, its in calls]
         finally:
-            door.close()
+            listener.close()
             for line in result.values():
                 line.close()
     assert sorted(answer for answer, _ in messages if answer) == [bytes([rank]) for rank, _ in RANKS]
@@ -164,34 +164,34 @@ def pods(data: bytes) -> None:
 
 def pod(group: int) -> bytes:
     """What one of that group says."""
-    said = {"job": "this", "group": group, "pod": f"p{group}", "node": "ab"[group], "problems": []}
-    return json.dumps(said).encode()
+    calls = {"job": "this", "group": group, "pod": f"p{group}", "node": "ab"[group], "problems": []}
+    return json.dumps(calls).encode()
 
 
-def wish(data: bytes) -> None:
-    """What is asked of an elastic job by ``plink elastic``, and what the job answers to it."""
-    asking = _asking()
+def control_request(data: bytes) -> None:
+    """A request of ``plink elastic`` to an elastic job, and its answer."""
+    control_socket = _control_socket()
     here, there = socket.socketpair()
     with there:
         there.sendall(data[: 1 << 15] + b"\n")
-        asking._serve(here)
+        control_socket._serve(here)
         messages = _answer(there)
-    assert not messages or isinstance(json.loads(messages)["wish"], dict)
+    assert not messages or isinstance(json.loads(messages)["request"], dict)
 
 
 @cache
-def _asking() -> Any:
+def _control_socket() -> Any:
     import atexit
 
     from runners.agile.control_socket import ControlSocket
 
-    asking = ControlSocket(lambda wish, answer: answer({"wish": wish}))
-    atexit.register(asking.close)
-    return asking
+    control_socket = ControlSocket(lambda request, answer: answer({"request": request}))
+    atexit.register(control_socket.close)
+    return control_socket
 
 
 def handshake(data: bytes) -> None:
-    """A stranger before a parameter server, or in the place of one: no byte of his is a message."""
+    """An unauthenticated peer of a parameter server, as client or as server: none of its bytes is a message."""
     from plink.runtime.agileml.transport.keys import Stranger
     from plink.runtime.agileml.transport.records import Lost
 
@@ -206,7 +206,7 @@ def handshake(data: bytes) -> None:
                     meet(here)
                 except (Stranger, Lost):
                     continue
-            raise AssertionError("a stranger was let in")
+            raise AssertionError("an unauthenticated client was accepted")
 
 
 @cache
@@ -277,26 +277,26 @@ def rank_line(data: bytes) -> None:
     assert len(output) == data[: 1 << 15].count(b"\n")
 
 
-def node_told(data: bytes) -> None:
+def node_messages(data: bytes) -> None:
     """What is said to a node of an elastic job: objects, whatever stands between them."""
     from plink.runtime.agileml.host.control_channel import ControlLine
 
-    with _told(data, ControlLine) as line:
+    with _connected(data, ControlLine) as line:
         assert all(isinstance(message, dict) for message in line)
 
 
-def first_rank_told(data: bytes) -> None:
-    """What its launcher says to rank 0: as for :func:`node_told`."""
+def first_rank_messages(data: bytes) -> None:
+    """What its launcher says to rank 0: as for :func:`node_messages`."""
     from plink.runtime.aggengine import launcher_channel
 
-    with patch.object(launcher_channel, "_POLL_S", 0.001), _told(data, launcher_channel.LauncherChannel) as line:
+    with patch.object(launcher_channel, "_POLL_S", 0.001), _connected(data, launcher_channel.LauncherChannel) as line:
         while line.connected:
             assert all(isinstance(message, dict) for message in line.received())
 
 
 @contextlib.contextmanager
-def _told(data: bytes, made: Callable[[str], Any]) -> Iterator[Any]:
-    """A line to somebody who has said this and hung up."""
+def _connected(data: bytes, made: Callable[[str], Any]) -> Iterator[Any]:
+    """A connection to a peer that has sent this and closed it."""
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind("")
         listening.listen(1)
@@ -309,5 +309,17 @@ def _told(data: bytes, made: Callable[[str], Any]) -> Iterator[Any]:
 
 
 EVERY: tuple[Callable[[bytes], Any], ...] = (
-    *(door, short_message, gate, pods, wish, handshake, records, worker, rank_line, node_told, first_rank_told),
+    *(
+        listener,
+        short_message,
+        gate,
+        pods,
+        control_request,
+        handshake,
+        records,
+        worker,
+        rank_line,
+        node_messages,
+        first_rank_messages,
+    ),
 )
