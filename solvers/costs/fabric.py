@@ -1,7 +1,7 @@
 """Fabric: what the cost models use of a network: round trips, rates of hosts, and capacities that groups share."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ from plink.model.network import Matrix, Network
 from solvers.costs.host_flows import flows_of, usual_rates
 from solvers.hierarchy.tiers import completed_far, nearest_tier
 
+MIN_RATE_SIGMA = 0.02  # relative: probes of one lab, minutes apart, differ by as much
+_RANGE_OF_THREE = 1.69  # expected range of three draws from a normal distribution, in standard deviations
 ASSUMED_GBPS = 10.0  # where nobody measured a rate: most clouds' smallest "up to" figure
 BYTES_PER_US = 125.0  # of one Gbit/s
 
@@ -26,7 +28,8 @@ class Fabric:
     ``rtt_us``, shape (N, N): symmetrised round trips, NaN where unknown. ``pair_gbps``, same shape or None: what a
     pair gets alone, from row to column. ``host_out_gbps``, ``host_in_gbps``, shape (N,): a host's own rates.
     ``group_of``, shape (N,); ``group_out_gbps``, ``group_in_gbps``, shape (G,): what a group shares, infinite where its
-    hosts are the limit. ``capacities``: where these come from, for people.
+    hosts are the limit. ``capacities``: where these come from, for people. ``rate_sigma``: relative standard deviation
+    of a rate between probes.
     """
 
     names: tuple[str, ...]
@@ -39,6 +42,19 @@ class Fabric:
     group_in_gbps: Vector
     capacities: str
     has_host_rates: bool = False
+    rate_sigma: float = MIN_RATE_SIGMA
+
+    def with_rate_noise(self, rng: np.random.Generator) -> "Fabric":
+        """Return the fabric as another probe might have measured its rates: each times a lognormal factor."""
+
+        def noisy(rates: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+            return rates * np.exp(self.rate_sigma * rng.standard_normal(rates.shape))
+
+        return replace(
+            self, pair_gbps=None if self.pair_gbps is None else noisy(self.pair_gbps),
+            host_out_gbps=noisy(self.host_out_gbps), host_in_gbps=noisy(self.host_in_gbps),
+            group_out_gbps=noisy(self.group_out_gbps), group_in_gbps=noisy(self.group_in_gbps),
+        )  # fmt: skip
 
     @property
     def measured(self) -> bool:
@@ -119,6 +135,7 @@ def fabric_of(network: Network) -> Fabric:
         shared_in,
         source,
         by_flows is not None,
+        rate_sigma([row for _, row in rows]),
     )
 
 
@@ -142,6 +159,17 @@ def shared_rows(rows: Sequence[Row], names: list[str]) -> list[tuple[list[int], 
 def _is_measured(row: Row) -> bool:
     """Return whether both directions were measured."""
     return bool(row.get("out_gbps") and row.get("in_gbps"))
+
+
+def rate_sigma(rows: Sequence[Row]) -> float:
+    """Return the relative standard deviation of a capacity, by the ranges of the runs of all groups."""
+    squares = [
+        ((high - low) / _RANGE_OF_THREE / row[key]) ** 2
+        for row in rows
+        for key, (low, high) in ((key, ends) for key, ends in row.get("interval", {}).items() if ends)
+        if row.get(key)
+    ]
+    return max(MIN_RATE_SIGMA, float(np.sqrt(np.mean(squares)))) if squares else MIN_RATE_SIGMA
 
 
 def _capacity(row: Row, way: str) -> float:
