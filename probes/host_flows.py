@@ -5,7 +5,6 @@ at once, half a second each: N hosts take as long as two. Partners are near each
 on links that groups of hosts share.
 """
 
-import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,13 +15,12 @@ import numpy.typing as npt
 
 from plink.model.network import Matrix
 from probes.disjoint_pairs import disjoint, nearest_pairs
+from probes.methods import FlowLimits, run_flows
 from probes.round_robin import Pair, as_pairs
-from probes.scheduler import AgentRequest, ProbeTask, RequestBatches, TaskFailed
+from probes.scheduler import ProbeTask, RequestBatches, TaskFailed
 from probes.session import ProbeSession
 
-_CONTROL_S = 10.0
-_DRAIN_S = 0.3
-_MAX_GBPS = 1e6
+DRAIN_S = 0.3  # what is still queued of the flows before would slow the next ones
 _NEAREST = 8  # partners that a host may get before any other is taken
 
 
@@ -90,7 +88,7 @@ def exchange_flows(
             lambda reason: errors.update({pair: reason}),
         )
 
-    time.sleep(_DRAIN_S)  # what is still queued of the flows before would slow the first of these
+    time.sleep(DRAIN_S)
     # Flows wait for the network, not for cores: hosts that share a kernel exchange theirs at the same time, too.
     session.scheduler.run([task(pair) for pair in pairs], cores_per_task=0)
     return [{**row, "from": names[row["from"]], "to": names[row["to"]]} for row in rows]
@@ -101,30 +99,14 @@ def _exchange(
 ) -> RequestBatches:
     """Measure one pair: a flow each way, then both at once."""
     a, b = pair
-    limits = {"seconds": settings.seconds, "max_bytes": settings.max_bytes}
+    limits = FlowLimits(settings.seconds, settings.max_bytes)
     try:
         for senders in ((a,), (b,), (a, b)):
-            receivers = [b if sender == a else a for sender in senders]
-            listening = yield [AgentRequest(host, {"method": "flow_listen"}, _CONTROL_S) for host in receivers]
-            requests: dict[int, dict[str, Any]] = {host: {} for host in pair}
-            for sender, receiver, answer in zip(senders, receivers, listening, strict=True):
-                if type(answer.get("port")) is not int:
-                    raise TaskFailed(f"{session.measurements.hosts.names[receiver]} cannot listen for a flow")
-                token = secrets.token_hex(32)
-                requests[receiver] |= {"receive_token": token}
-                requests[sender] |= {"send_token": token, "peer": [session.context.address(receiver), answer["port"]]}
-            answers = yield [
-                AgentRequest(host, {"method": "flow_exchange", **request, **limits}, settings.seconds + _CONTROL_S)
-                for host, request in requests.items()
+            rates = yield from run_flows(session.context, pair, senders, limits)
+            rows += [
+                {"from": sender, "to": receiver, "gbps": round(rate, 6), "both_ways": len(senders) == 2}
+                for sender, receiver, rate in rates
             ]
-            results = dict(zip(requests, answers, strict=True))
-            for sender, receiver in zip(senders, receivers, strict=True):
-                rate: Any = results[receiver].get("gbps")
-                if type(rate) not in (int, float) or not 0 <= rate < _MAX_GBPS:
-                    reason = results[receiver].get("error") or results[sender].get("error")
-                    raise TaskFailed(str(reason or "no rate was reported"))
-                row = {"from": sender, "to": receiver, "gbps": round(rate, 6), "both_ways": len(senders) == 2}
-                rows.append(row)
         errors.pop(pair, None)
     except TaskFailed as error:
         errors[pair] = str(error)

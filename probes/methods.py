@@ -4,9 +4,10 @@
 """
 
 import itertools
-from collections.abc import Callable, Iterator
+import secrets
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +17,8 @@ from probes.scheduler import AgentRequest, ProbeTask, RequestBatches, TaskFailed
 _CONTROL_S = 10.0  # longer than any message takes over a slow connection
 _HELLO_S = 3.0
 _SSIDS = 1 << 16
-_MAX_GBPS, _MAX_RTT_US = 1e9, 1e15
+_MAX_FLOW_S = 20.0  # of a flow with a number of bytes
+_MAX_GBPS, _MAX_RTT_US = 1e6, 1e15
 _UNREADABLE = "its agent sent a malformed answer"
 # The thesis sends 10,000 probes a pair; the tools below pay 10 ms, or a connection, for each.
 _FPING_INTERVAL_S, _MAX_ECHOES = 0.01, 200
@@ -33,7 +35,7 @@ class ProbeSettings:
     :param timeout_s: a probe without an answer by then is lost.
     :param window: probes in flight where the kernel stamps packets.
     :param source_ports: UDP source ports a host sends from; each may take another path (ECMP).
-    :param streams: TCP connections of a bandwidth test.
+    :param streams: TCP connections of an iperf3 test.
     :param bandwidth_s: duration of a bandwidth test, or
     :param bandwidth_bytes: its number of bytes.
     :param handshakes: open a TCP port on the agents, for the tcp method.
@@ -46,7 +48,7 @@ class ProbeSettings:
     source_ports: int = 4
     seed: int = 0
     streams: int = 1
-    bandwidth_s: float = 2.0
+    bandwidth_s: float = 0.5
     bandwidth_bytes: int | None = None
     handshakes: bool = False
 
@@ -177,11 +179,65 @@ def iperf3(context: MeasurementContext, a: int, b: int) -> RequestBatches:
             measurements.bandwidth_errors[i, j] = str(error)
 
 
+class FlowLimits(NamedTuple):
+    """A flow ends after ``seconds``, or after ``max_bytes`` if given."""
+
+    seconds: float
+    max_bytes: int | None
+
+
+def run_flows(
+    context: MeasurementContext, pair: tuple[int, int], senders: Sequence[int], limits: FlowLimits
+) -> Generator[list[AgentRequest], list[dict[str, Any]], list[tuple[int, int, float]]]:
+    """Run a TCP flow from each of these senders, at the same time; return (sender, receiver, Gbit/s) of each.
+
+    :raises TaskFailed: when a rate could not be measured.
+    """
+    a, b = pair
+    receivers = [b if sender == a else a for sender in senders]
+    listening = yield [AgentRequest(host, {"method": "flow_listen"}, _CONTROL_S) for host in receivers]
+    requests: dict[int, dict[str, Any]] = {host: {} for host in pair}
+    for sender, receiver, answer in zip(senders, receivers, listening, strict=True):
+        if type(answer.get("port")) is not int:
+            raise TaskFailed(f"{context.measurements.hosts.names[receiver]} cannot listen for a flow")
+        token = secrets.token_hex(32)
+        requests[receiver] |= {"receive_token": token}
+        requests[sender] |= {"send_token": token, "peer": [context.address(receiver), answer["port"]]}
+    answers = yield [
+        AgentRequest(host, {"method": "flow_exchange", **request, **limits._asdict()}, limits.seconds + _CONTROL_S)
+        for host, request in requests.items()
+    ]
+    results = dict(zip(requests, answers, strict=True))
+    rates = []
+    for sender, receiver in zip(senders, receivers, strict=True):
+        rate: Any = results[receiver].get("gbps")
+        if type(rate) not in (int, float) or not 0 <= rate < _MAX_GBPS:
+            reason = results[receiver].get("error") or results[sender].get("error")
+            raise TaskFailed(str(reason or "no rate was reported"))
+        rates.append((sender, receiver, float(rate)))
+    return rates
+
+
+def flow(context: MeasurementContext, a: int, b: int) -> RequestBatches:
+    """Measure bandwidth by a TCP flow from a to b, then one from b to a."""
+    settings, measurements = context.settings, context.measurements
+    bandwidth = measurements.bandwidth_matrix()
+    seconds = settings.bandwidth_s if settings.bandwidth_bytes is None else _MAX_FLOW_S
+    limits = FlowLimits(seconds, settings.bandwidth_bytes)
+    for sender, receiver in ((a, b), (b, a)):
+        try:
+            ((_, _, gbps),) = yield from run_flows(context, (a, b), (sender,), limits)
+            bandwidth[sender, receiver] = gbps
+            measurements.bandwidth_errors.pop((sender, receiver), None)
+        except TaskFailed as error:
+            measurements.bandwidth_errors[sender, receiver] = str(error)
+
+
 def probe_task(context: MeasurementContext, method: str, a: int, b: int) -> ProbeTask:
     """Return the task that measures one pair by the named method."""
 
     def on_skipped(reason: str) -> None:
-        errors = context.measurements.bandwidth_errors if method == "iperf3" else context.measurements.errors
+        errors = context.measurements.bandwidth_errors if method in BANDWIDTH_METHODS else context.measurements.errors
         errors[a, b] = errors[b, a] = reason
 
     return ProbeTask((a, b), METHODS[method](context, a, b), on_skipped)
@@ -192,4 +248,6 @@ METHODS: dict[str, Callable[[MeasurementContext, int, int], RequestBatches]] = {
     "icmp": icmp,
     "tcp": tcp,
     "iperf3": iperf3,
+    "flow": flow,
 }
+BANDWIDTH_METHODS = ("iperf3", "flow")

@@ -133,7 +133,9 @@ class ProbeSession:
         # Kernel timestamps leave out the time that a process waits for a core: no core need be idle.
         stamped = set(names.values()) == {"stamp"} and all(report["stamps"] for report in self.agents.values())
         tasks = [probe_task(self.context, names[pair], *pair) for pair in pairs]
-        self.scheduler.run(tasks, on_done, cores_per_task=1 if stamped else CORES_PER_TASK)
+        # Flows wait for the network, not for cores.
+        cores = 0 if set(names.values()) == {"flow"} else 1 if stamped else CORES_PER_TASK
+        self.scheduler.run(tasks, on_done, cores_per_task=cores)
 
 
 def _is_valid(report: dict[str, Any]) -> bool:

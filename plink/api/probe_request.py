@@ -18,7 +18,8 @@ class ProbeRequest:
     ``method``: of round trips, one of ``METHODS``. ``count``: probes a pair, half in each direction; None: as many as
     it takes to be precise, up to ``MAX_COUNT``. They are sent from ``source_ports`` UDP ports a host and lost after
     ``timeout_s``. ``pairs``: ``all`` or ``adaptive``; None: all up to 256 hosts. ``budget_s``: no round begins later.
-    ``bandwidth``: of every pair, too, by iperf3 with so many ``streams`` for ``bandwidth_s`` or ``bandwidth_bytes``.
+    ``bandwidth``: of every pair, too, by a TCP flow of ``bandwidth_s`` or ``bandwidth_bytes``; with
+    more than one of ``streams``, or by the method iperf3, by iperf3 tests of at least a second.
     ``host_rates``: what every host sends and receives. ``shared_links``: what groups of hosts share.
     """
 
@@ -29,7 +30,7 @@ class ProbeRequest:
     budget_s: float | None = None
     bandwidth: bool = False
     streams: int = 1
-    bandwidth_s: float = 2.0
+    bandwidth_s: float = 0.5
     bandwidth_bytes: int | None = None
     host_rates: bool = True
     shared_links: bool = True
@@ -57,6 +58,11 @@ class ProbeRequest:
                 raise UsageError(f"--{option} {seconds:g}s: must be more than 0")
         if self.budget_s is not None and not self.budget_s >= 0:
             raise UsageError(f"--budget {self.budget_s:g}s: cannot be negative")
+
+    @property
+    def bandwidth_method(self) -> str:
+        """Return the probe method that measures bandwidths."""
+        return "iperf3" if self.method == "iperf3" or self.streams > 1 else "flow"
 
     def adaptive(self, hosts: int) -> bool:
         """Return whether some of the pairs are predicted instead of measured."""

@@ -2,12 +2,13 @@
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from plink.cli.floor import floor_us
 from plink.cli.screen import print_json
+from plink.cli.severities import failing_count
 from plink.errors import PlinkError, UsageError
 from plink.records import workspace
 
@@ -29,6 +30,9 @@ def diff(
     floor: Annotated[
         str, typer.Option(help="Smallest absolute change of a round trip to report, 1s at most.")
     ] = "10us",
+    fail_on: Annotated[
+        Literal["error", "warning"], typer.Option(help="Least severe regression that makes the exit code 1.")
+    ] = "warning",
     junit: Annotated[Path | None, typer.Option(help="Also write it as JUnit XML, for CI.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
@@ -42,7 +46,8 @@ def diff(
     from plink.cli.junit import Case, write_junit
     from plink.model.network import read_network
     from solvers.changes.compare import compare
-    from solvers.changes.network_change import ChangeThresholds
+    from solvers.changes.network_change import WORSE, ChangeThresholds
+    from solvers.diagnosis.changes import severity_of_change
 
     if str(old) == str(new) == "-":
         raise UsageError("standard input holds one file; name the other one")
@@ -61,8 +66,10 @@ def diff(
         print_json(_document(comparison, networks, limits))
     else:
         show(comparison, networks)
-    if comparison.worse:
-        raise PlinkError(f"{comparison.worse} {'thing' if comparison.worse == 1 else 'things'} got worse")
+    worse = (severity_of_change(change) for change in comparison.findings if change.verdict == WORSE)
+    failing = failing_count(worse, fail_on)
+    if failing:
+        raise PlinkError(f"got worse: {failing}")
 
 
 def _share(threshold: float) -> float:
@@ -104,9 +111,12 @@ def _document(
 
 
 def _row(finding: "NetworkChange") -> dict[str, Any]:
+    from solvers.diagnosis.changes import severity_of_change
+
     old, new = (None if math.isnan(value) else round(value, 6) for value in (finding.old, finding.new))
     row = {
         "what": finding.what,
+        "severity": severity_of_change(finding),
         "verdict": finding.verdict,
         "where": finding.where,
         "hosts": list(finding.hosts),

@@ -12,11 +12,15 @@ from plink.model.hostlist import fold_hostlist
 from plink.model.network import Network
 from solvers.changes.compare import NetworkComparison
 from solvers.changes.network_change import BETTER, CHANGED, WORSE, NetworkChange
+from solvers.diagnosis.changes import severity_of_change
+from solvers.diagnosis.finding import Severity
 
+_TableRow = tuple[str, str, str, str, str, str, str]
 _MAX_ROWS = 16
 _MAX_SEPARATE_ROWS = 3  # findings of a kind that get a line each
 _MAX_NAMES_CHARS = 60  # characters for the names of hosts
 _VERDICTS = (WORSE, CHANGED, BETTER)
+_SEVERITIES = list(Severity)
 # What can get worse, as CI names it.
 _KINDS = {
     "latency": "round trips",
@@ -37,8 +41,8 @@ def show(comparison: NetworkComparison, networks: tuple[Network, Network]) -> No
     print(printable(f"{before} -> {after}: {len(comparison.hosts)} hosts, {_compared_text(comparison)}"))
     rows = _rows(comparison)
     if rows:
-        table = Table("", "where", "what", "was", "is", "", box=None, pad_edge=False)
-        table.columns[3].justify = table.columns[4].justify = "right"
+        table = Table("", "", "where", "what", "was", "is", "", box=None, pad_edge=False)
+        table.columns[4].justify = table.columns[5].justify = "right"
         for row in rows[:_MAX_ROWS]:
             table.add_row(*(escape(printable(cell)) for cell in row))  # names of shared links may be any text
         console = Console(highlight=False)
@@ -54,9 +58,9 @@ def cases(comparison: NetworkComparison) -> list[Case]:
     """Return a JUnit test case for each kind of regression; its lines are the findings."""
     results = []
     for what, name in _KINDS.items():
-        worse = [row for row in _rows(comparison, what) if row[0] == WORSE]
+        worse = [row for row in _rows(comparison, what) if row[1] == WORSE]
         lines = [" ".join(part for part in (location, kind, f"{old} -> {new}" if old or new else "", detail) if part)
-                 for _, location, kind, old, new, detail in worse]  # fmt: skip
+                 for *_, location, kind, old, new, detail in worse]  # fmt: skip
         results.append(Case("diff", name, not worse, "\n".join(lines) or "nothing got worse beyond noise"))
     return results
 
@@ -89,16 +93,17 @@ def _remarks(comparison: NetworkComparison) -> list[str]:
     return [*lines, *comparison.notes]
 
 
-def _rows(comparison: NetworkComparison, what: str | None = None) -> list[tuple[str, str, str, str, str, str]]:
+def _rows(comparison: NetworkComparison, what: str | None = None) -> list[_TableRow]:
     """Return the table's rows (of one kind of finding only), regressions first; many findings of a kind share a row."""
     rows = []
     findings = [finding for finding in comparison.findings if what in (None, finding.what)]
 
-    def kind(finding: NetworkChange) -> tuple[int, str, str, str]:
-        return _VERDICTS.index(finding.verdict), finding.what, finding.where, finding.way
+    def kind(finding: NetworkChange) -> tuple[int, int, str, str, str]:
+        severity = _SEVERITIES.index(severity_of_change(finding))
+        return severity, _VERDICTS.index(finding.verdict), finding.what, finding.where, finding.way
 
     order = {key: k for k, key in enumerate(dict.fromkeys(map(kind, findings)))}
-    arranged = sorted(findings, key=lambda finding: (kind(finding)[0], order[kind(finding)]))
+    arranged = sorted(findings, key=lambda finding: (kind(finding)[:2], order[kind(finding)]))
     for _, group in groupby(arranged, key=kind):
         similar = list(group)
         rows += (
@@ -109,8 +114,9 @@ def _rows(comparison: NetworkComparison, what: str | None = None) -> list[tuple[
     return rows
 
 
-def _finding_row(finding: NetworkChange) -> tuple[str, str, str, str, str, str]:
+def _finding_row(finding: NetworkChange) -> _TableRow:
     return (
+        severity_of_change(finding).value,
         finding.verdict,
         _location(finding),
         _kind_text(finding),
@@ -120,7 +126,7 @@ def _finding_row(finding: NetworkChange) -> tuple[str, str, str, str, str, str]:
     )
 
 
-def _group_row(similar: Sequence[NetworkChange]) -> tuple[str, str, str, str, str, str]:
+def _group_row(similar: Sequence[NetworkChange]) -> _TableRow:
     """Return one row for several findings, with the values of the largest change."""
     largest = max(similar, key=lambda finding: max(_ratio(finding), 1 / _ratio(finding)))
     first = similar[0]
@@ -129,7 +135,7 @@ def _group_row(similar: Sequence[NetworkChange]) -> tuple[str, str, str, str, st
     else:
         location = f"{len(similar)} {_PLURALS.get(first.where, first.where)}, such as {_location(largest)}"
     row = _finding_row(largest)
-    return (*row[:1], location, *row[2:5], (f"up to {row[5]}" if first.old == first.old else row[5]))
+    return (*row[:2], location, *row[3:6], f"up to {row[6]}" if first.old == first.old else row[6])
 
 
 _PLURALS = {"pair": "pairs", "link": "links", "uplink": "groups", "inside": "groups", "group": "groups"}

@@ -1,6 +1,5 @@
 """``plink doctor``."""
 
-from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -9,12 +8,11 @@ import typer
 
 from plink.cli.floor import floor_us
 from plink.cli.screen import print_json, printable, progress
+from plink.cli.severities import failing_count
 from plink.errors import PlinkError
 
 if TYPE_CHECKING:
     from solvers.diagnosis.finding import Finding
-
-_SEVERITIES = ("error", "warning", "info")
 
 
 def doctor(
@@ -60,10 +58,9 @@ def doctor(
             print(_line(finding))
         if not findings:
             print("no problems found")
-    counts = Counter(str(finding.severity) for finding in findings)
-    failing = _SEVERITIES[: _SEVERITIES.index(fail_on) + 1]
-    if any(counts[severity] for severity in failing):
-        raise PlinkError(", ".join(_count(counts[severity], severity) for severity in failing if counts[severity]))
+    failing = failing_count((finding.severity for finding in findings), fail_on)
+    if failing:
+        raise PlinkError(failing)
 
 
 def _line(finding: "Finding") -> str:
@@ -73,8 +70,3 @@ def _line(finding: "Finding") -> str:
     number = f"{len(finding.hosts)} hosts: " if len(finding.hosts) > 2 else ""
     hosts = number + fold_hostlist(finding.hosts, ", ")
     return printable(f"{finding.severity}: {finding.kind}: {hosts}: {finding.evidence}; {finding.advice}")
-
-
-def _count(number: int, severity: str) -> str:
-    plural = "s" if number > 1 and severity != "info" else ""
-    return f"{number} {severity}{plural}"

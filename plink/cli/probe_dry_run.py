@@ -6,7 +6,9 @@ from plink.api.probe_request import ProbeRequest
 from plink.api.probing import settings_of
 from plink.model.hosts import Hosts
 from plink.model.units import format_bytes, format_duration, format_time
+from probes.host_flows import DRAIN_S, FlowSettings
 from probes.methods import MIN_COUNT, ProbeSettings
+from probes.shared_links import SharedLinkSettings
 
 _PROBE_WIRE_BYTES = 154  # bytes: a probe or its answer has 112, in an Ethernet frame more
 
@@ -20,11 +22,9 @@ def dry_run_lines(hosts: Hosts, request: ProbeRequest) -> Iterator[str]:
     if method != "iperf3":
         pairs_text = f"about a tenth of {pairs} pairs" if adaptive else f"{pairs} pairs in {rounds} rounds"
         yield f"measure {pairs_text} by {method}, {_probes(method, settings, 0 if adaptive else pairs)}"
-    if request.bandwidth or method == "iperf3":
-        yield f"measure the bandwidth of {pairs} pairs in {rounds} rounds by iperf3, {_tests(settings, pairs, rounds)}"
+    if method == "iperf3":
+        yield _bandwidth(request, settings, pairs, rounds)
     if request.host_rates and method != "iperf3":
-        from probes.host_flows import FlowSettings
-
         flows = FlowSettings()
         yield (
             f"measure what every host sends and receives: with {min(flows.rounds, n - 1)} partners, one way, the "
@@ -32,12 +32,12 @@ def dry_run_lines(hosts: Hosts, request: ProbeRequest) -> Iterator[str]:
             "--no-host-rates omits this"
         )
     if request.shared_links and method != "iperf3":
-        from probes.shared_links import SharedLinkSettings
-
         yield (
             "measure the capacity that groups of hosts share, if there are groups: many TCP flows at once out of "
             f"and into each, {format_time(SharedLinkSettings().seconds)} a run; --no-shared-links omits this"
         )
+    if request.bandwidth and method != "iperf3":
+        yield _bandwidth(request, settings, pairs, rounds)
     for host in hosts:
         user, port = f"{host.user}@" if host.user else "", f" -p {host.port}" if host.port else ""
         yield f"  ssh {user}{host.address}{port}  # {host.name}"
@@ -54,10 +54,18 @@ def _probes(method: str, settings: ProbeSettings, pairs: int) -> str:
     return f"{counts} probes a pair{total}"
 
 
-def _tests(settings: ProbeSettings, pairs: int, rounds: int) -> str:
+def _bandwidth(request: ProbeRequest, settings: ProbeSettings, pairs: int, rounds: int) -> str:
+    """Describe the bandwidth tests. Where shared links carry few flows at a time there are more rounds."""
+    by_iperf3 = request.bandwidth_method == "iperf3"
     streams = "" if settings.streams == 1 else f" with {settings.streams} streams"
+    test = "an iperf3 test" if by_iperf3 else "a TCP flow"
+    begins = f"measure the bandwidth of {pairs} pairs in {rounds} rounds, {test} of"
     if settings.bandwidth_bytes is not None:
         total = format_bytes(2 * pairs * settings.bandwidth_bytes)
-        return f"a TCP test of {format_bytes(settings.bandwidth_bytes)} each way{streams}: {total}"
-    total = format_duration(2 * rounds * settings.bandwidth_s)
-    return f"a TCP test of {format_time(settings.bandwidth_s)} each way{streams}, as fast as the network is: {total}"
+        return f"{begins} {format_bytes(settings.bandwidth_bytes)} each way{streams}: {total}"
+    seconds = max(1.0, settings.bandwidth_s) if by_iperf3 else settings.bandwidth_s
+    round_s = 2 * (seconds + 1.1) if by_iperf3 else 2 * seconds + DRAIN_S + 0.1  # iperf3 runs a second uncounted
+    return (
+        f"{begins} {format_time(seconds)} each way{streams}, as fast as the network is: "
+        f"{format_duration(rounds * round_s)}, longer where groups of hosts share links that carry few flows at a time"
+    )

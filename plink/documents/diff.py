@@ -46,6 +46,8 @@ class ChangeEntry(TypedDict):
     what: Literal["latency", "loss", "rate", "capacity", "unmeasured", "hops"]
     """What changed: round trips, loss, bandwidths of pairs, what a group shares, whether it is measured, routers on the
     way."""
+    severity: Literal["error", "warning", "info"]
+    """error: twice as slow or more, 1 % lost or more, or no longer measured; warning: less; info: did not get worse."""
     verdict: Literal["worse", "better", "changed"]
     """changed: neither (hops)."""
     where: Literal["network", "host", "link", "inside", "group", "uplink", "within", "between", "pair"]

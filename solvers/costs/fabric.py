@@ -1,7 +1,7 @@
 """Fabric: what the cost models use of a network: round trips, rates of hosts, and capacities that groups share."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,33 @@ from plink.model.network import Matrix, Network
 from solvers.costs.host_flows import flows_of, usual_rates
 from solvers.hierarchy.tiers import completed_far, nearest_tier
 
+MIN_RATE_SIGMA = 0.02  # relative: probes of one lab, minutes apart, differ by as much
+_RANGE_OF_THREE = 1.69  # expected range of three draws from a normal distribution, in standard deviations
 ASSUMED_GBPS = 10.0  # where nobody measured a rate: most clouds' smallest "up to" figure
 BYTES_PER_US = 125.0  # of one Gbit/s
 
 Vector = npt.NDArray[np.float64]
-Row = Mapping[str, Any]  # of `Network.shared_links`
+Row = Mapping[str, Any]  # of a tier of `Network.shared_links`
+
+
+@dataclass(frozen=True)
+class TierLinks:
+    """Links that groups of one tier share: ``group_of``, shape (N,); ``out_gbps``, ``in_gbps``, shape (G,): what the
+    hosts of a group send to, and receive from, all other groups together; infinite where the hosts are the limit."""
+
+    group_of: npt.NDArray[np.intp]
+    out_gbps: Vector
+    in_gbps: Vector
+
+    def link_names(self, names: Sequence[str], tier: int, way: str) -> list[str]:
+        """Return names for people of all groups' links, each with the group's first host.
+
+        :param names: of the hosts. :param tier: its number, 1 for the innermost. :param way: ``out of`` or ``into``.
+        """
+        what = "the group" if tier == 1 else f"the tier-{tier} group"
+        # Of a number without hosts: no flow goes over its link.
+        first = [names[int(np.argmax(self.group_of == group))] for group in range(len(self.out_gbps))]
+        return [f"the way {way} {what} of {name}" for name in first]
 
 
 @dataclass(frozen=True)
@@ -26,7 +48,8 @@ class Fabric:
     ``rtt_us``, shape (N, N): symmetrised round trips, NaN where unknown. ``pair_gbps``, same shape or None: what a
     pair gets alone, from row to column. ``host_out_gbps``, ``host_in_gbps``, shape (N,): a host's own rates.
     ``group_of``, shape (N,); ``group_out_gbps``, ``group_in_gbps``, shape (G,): what a group shares, infinite where its
-    hosts are the limit. ``capacities``: where these come from, for people.
+    hosts are the limit. ``capacities``: where these come from, for people. ``rate_sigma``: relative standard deviation
+    of a rate between probes. ``outer_tiers``: links above those of the groups, the innermost first.
     """
 
     names: tuple[str, ...]
@@ -39,6 +62,28 @@ class Fabric:
     group_in_gbps: Vector
     capacities: str
     has_host_rates: bool = False
+    outer_tiers: tuple[TierLinks, ...] = ()
+    rate_sigma: float = MIN_RATE_SIGMA
+
+    def with_rate_noise(self, rng: np.random.Generator) -> "Fabric":
+        """Return the fabric as another probe might have measured its rates: each times a lognormal factor."""
+
+        def noisy(rates: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+            return rates * np.exp(self.rate_sigma * rng.standard_normal(rates.shape))
+
+        return replace(
+            self, pair_gbps=None if self.pair_gbps is None else noisy(self.pair_gbps),
+            host_out_gbps=noisy(self.host_out_gbps), host_in_gbps=noisy(self.host_in_gbps),
+            group_out_gbps=noisy(self.group_out_gbps), group_in_gbps=noisy(self.group_in_gbps),
+            outer_tiers=tuple(
+                TierLinks(tier.group_of, noisy(tier.out_gbps), noisy(tier.in_gbps)) for tier in self.outer_tiers
+            ),
+        )  # fmt: skip
+
+    @property
+    def tiers(self) -> tuple[TierLinks, ...]:
+        """Return the links of all tiers, the innermost first."""
+        return TierLinks(self.group_of, self.group_out_gbps, self.group_in_gbps), *self.outer_tiers
 
     @property
     def measured(self) -> bool:
@@ -72,10 +117,10 @@ MEASURED = "measured"
 def fabric_of(network: Network) -> Fabric:
     """Return the fabric of a network: what its file has, and what can be inferred.
 
-    Groups and their shared capacities come from ``shared_links``. Without them groups are the nearest tier of the
-    latencies (one that both halves of the samples confirm, where there are halves). A group's capacity is then as much
-    lower than that of its hosts together as its hosts are nearer to each other than to others: a TCP stream's rate goes
-    with one over its round trip (PLink thesis, 5.2.2).
+    Groups and their shared capacities come from ``shared_links``: its innermost tier, and links of outer tiers above.
+    Without them groups are the nearest tier of the latencies (one that both halves of the samples confirm, where there
+    are halves). A group's capacity is then as much lower than that of its hosts together as its hosts are nearer to
+    each other than to others: a TCP stream's rate goes with one over its round trip (PLink thesis, 5.2.2).
     """
     rtt = network.completed_us
     n = len(network.hosts)
@@ -83,7 +128,8 @@ def fabric_of(network: Network) -> Fabric:
     if pair is not None:
         pair = np.where(pair > 0, pair, np.nan)  # nothing came through: no rate that a time could be worked out from
         pair = pair if np.isfinite(pair).any() else None
-    rows = shared_rows(network.shared_links, network.hosts.names)
+    tiers = [shared_rows(tier["groups"], network.hosts.names) for tier in network.shared_links]
+    rows, outer = (tiers[0], tiers[1:]) if tiers else ([], [])
     if not any(_is_measured(row) for _, row in rows):
         return _inferred(network, rtt, pair)
     group_of = np.full(n, -1, dtype=np.intp)
@@ -119,13 +165,28 @@ def fabric_of(network: Network) -> Fabric:
         shared_in,
         source,
         by_flows is not None,
+        tuple(_outer_tier(tier, group_of) for tier in outer),
+        rate_sigma([row for tier in tiers for _, row in tier]),
     )
+
+
+def _outer_tier(rows: list[tuple[list[int], Row]], inner_group_of: npt.NDArray[np.intp]) -> TierLinks:
+    """Return the links of a tier; what was not measured, or is in no group of the tier, has no limit."""
+    group_of = len(rows) + inner_group_of
+    limits: dict[str, list[float]] = {"out": [], "in": []}
+    for number, (members, row) in enumerate(rows):
+        group_of[members] = number
+        for way, gbps in limits.items():
+            gbps.append(_capacity(row, way) if row.get(f"{way}_gbps") else np.inf)
+    shared_out, shared_in = (np.full(int(group_of.max()) + 1, np.inf) for _ in limits)
+    shared_out[: len(rows)], shared_in[: len(rows)] = limits["out"], limits["in"]
+    return TierLinks(group_of, shared_out, shared_in)
 
 
 def shared_rows(rows: Sequence[Row], names: list[str]) -> list[tuple[list[int], Row]]:
     """Return the groups of a file, as (indices, row); rows that overlap others or have unknown hosts are skipped.
 
-    :param rows: ``shared_links`` of a network.
+    :param rows: the groups of a tier of a network's ``shared_links``.
     """
     index = {name: i for i, name in enumerate(names)}
     groups: list[tuple[list[int], Row]] = []
@@ -144,9 +205,20 @@ def _is_measured(row: Row) -> bool:
     return bool(row.get("out_gbps") and row.get("in_gbps"))
 
 
+def rate_sigma(rows: Sequence[Row]) -> float:
+    """Return the relative standard deviation of a capacity, by the ranges of the runs of all groups."""
+    squares = [
+        ((high - low) / _RANGE_OF_THREE / row[key]) ** 2
+        for row in rows
+        for key, (low, high) in ((key, ends) for key, ends in row.get("interval", {}).items() if ends)
+        if row.get(key)
+    ]
+    return max(MIN_RATE_SIGMA, float(np.sqrt(np.mean(squares)))) if squares else MIN_RATE_SIGMA
+
+
 def _capacity(row: Row, way: str) -> float:
-    """Return a group's capacity, Gbit/s; infinite where its hosts, not a link, were the limit."""
-    return float("inf") if row.get(f"{way}_limited_by") == "hosts" else float(row[f"{way}_gbps"])
+    """Return a group's capacity, Gbit/s; infinite where its hosts, or links of a tier below, were the limit."""
+    return float("inf") if row.get(f"{way}_limited_by") in ("hosts", "groups") else float(row[f"{way}_gbps"])
 
 
 def _one_flow(row: Row) -> float:

@@ -11,10 +11,10 @@ from tests.cli.files import refusal, write
 from tests.conftest import typed
 
 
-def network(slow: int | None = None, prefix: str = "node-", **changes: Any) -> dict[str, Any]:
+def network(slow: int | None = None, prefix: str = "node-", factor: float = 3, **changes: Any) -> dict[str, Any]:
     """Twelve hosts in two racks, one of them slow if asked for."""
     rows = [
-        [0.0 if i == j else (40.0 if i // 6 == j // 6 else 90.0) * (3 if slow in (i, j) else 1) for j in range(12)]
+        [0.0 if i == j else (40.0 if i // 6 == j // 6 else 90.0) * (factor if slow in (i, j) else 1) for j in range(12)]
         for i in range(12)
     ]
     hosts = [{"name": f"{prefix}{i:02}", "address": f"10.0.0.{i}"} for i in range(12)]
@@ -37,11 +37,12 @@ def test_what_got_worse_is_a_line_and_the_exit_code_tells(tmp_path: Path) -> Non
     write(tmp_path / "b.json", network(slow=4))
     done = typed("diff", "a.json", "b.json", cwd=tmp_path)
     assert done.returncode == 1
-    assert done.stderr == "plink: error: 1 thing got worse\n"
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("worse")]
-    assert " ".join(line.split()) == "worse node-04 round trip 90.0 us 270.0 us 3.00 x, 11 pairs"
+    assert done.stderr == "plink: error: got worse: 1 error\n"
+    (line,) = [line for line in done.stdout.splitlines() if "worse" in line]
+    assert " ".join(line.split()) == "error worse node-04 round trip 90.0 us 270.0 us 3.00 x, 11 pairs"
     document = json.loads(typed("diff", "a.json", "b.json", "--json", cwd=tmp_path).stdout)
-    assert (document["ok"], [row["hosts"] for row in document["findings"]]) == (False, [["node-04"]])
+    rows = [(row["severity"], row["hosts"]) for row in document["findings"]]
+    assert (document["ok"], rows) == (False, [("error", ["node-04"])])
     # The other way round it got better, which is told and is no failure.
     done = typed("diff", "b.json", "a.json", cwd=tmp_path)
     assert done.returncode == 0
@@ -50,18 +51,29 @@ def test_what_got_worse_is_a_line_and_the_exit_code_tells(tmp_path: Path) -> Non
     assert typed("diff", "a.json", "b.json", "--floor", "1ms", cwd=tmp_path).returncode == 0
 
 
+def test_fail_on_error_lets_warnings_pass(tmp_path: Path) -> None:
+    """1.5 times as slow is a warning, 3 times an error."""
+    write(tmp_path / "a.json", network())
+    write(tmp_path / "b.json", network(slow=4, factor=1.5))
+    done = typed("diff", "a.json", "b.json", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (1, "plink: error: got worse: 1 warning\n")
+    done = typed("diff", "a.json", "b.json", "--fail-on", "error", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "warning  worse  node-04" in done.stdout
+
+
 def test_many_findings_that_are_alike_share_a_line(tmp_path: Path) -> None:
     before, after = network(), network()
     for host in (1, 3, 5, 7, 9):
         for other in range(12):
             if other != host:
                 for i, j in ((host, other), (other, host)):
-                    after["latency_us"][i][j] *= 2
+                    after["latency_us"][i][j] *= 2.5
     write(tmp_path / "a.json", before)
     write(tmp_path / "b.json", after)
     done = typed("diff", "a.json", "b.json", cwd=tmp_path)
-    assert done.stderr == "plink: error: 5 things got worse\n"
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("worse")]
+    assert done.stderr == "plink: error: got worse: 5 errors\n"
+    (line,) = [line for line in done.stdout.splitlines() if "worse" in line]
     assert "5 hosts: node-[01,03,05,07,09]" in line
 
 
@@ -150,13 +162,13 @@ def test_limits_that_nothing_reaches_are_refused(words: list[str], message: str,
 
 def test_a_shared_link_that_nobody_could_measure_is_mentioned(tmp_path: Path) -> None:
     row = {"members": [f"node-0{i}" for i in range(6)], "out_gbps": 4.0, "in_gbps": 8.0}
-    write(tmp_path / "a.json", network(shared_links=[row]))
-    write(tmp_path / "b.json", network(shared_links=[row | {"out_gbps": None, "why": "no answer"}]))
+    write(tmp_path / "a.json", network(shared_links=[{"groups": [row]}]))
+    write(tmp_path / "b.json", network(shared_links=[{"groups": [row | {"out_gbps": None, "why": "no answer"}]}]))
     write(tmp_path / "c.json", network())
     for new, count in (("b", 1), ("c", 2)):
         done = typed("diff", "a.json", f"{new}.json", cwd=tmp_path)
         assert f"{count} shared capacities were measured before and are not now: not compared" in done.stdout
-    write(tmp_path / "d.json", network(shared_links=[row | {"out_gbps": 0}]))
+    write(tmp_path / "d.json", network(shared_links=[{"groups": [row | {"out_gbps": 0}]}]))
     done = typed("diff", "a.json", "d.json", cwd=tmp_path)
     assert done.returncode == 1
     assert "4 Gbit/s  0 Gbit/s" in done.stdout

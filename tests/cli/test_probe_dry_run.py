@@ -9,18 +9,21 @@ from tests.conftest import typed
 STAMP = "measure 6 pairs in 3 rounds by stamp, 500 to 10000 probes a pair: at most 18 MB"
 SHARED = "measure the capacity that groups of hosts share, "
 FLOWS = "measure what every host sends and receives: with 2 partners, one way, the other, and both, TCP flows of 0.5 s"
-TESTS = "measure the bandwidth of 6 pairs in 3 rounds by iperf3, a TCP test of"
+TESTS = "measure the bandwidth of 6 pairs in 3 rounds, "
 
 
 @pytest.mark.parametrize(("options", "lines"), [
     ("", [STAMP, FLOWS, SHARED]),
     ("--no-shared-links", [STAMP, FLOWS]),
     ("--no-host-rates", [STAMP, SHARED]),
-    ("--method iperf3", [f"{TESTS} 2 s each way, as fast as the network is: 12 s"]),
-    ("--method iperf3 --streams 4 --bandwidth-bytes 50MB", [f"{TESTS} 50 MB each way with 4 streams: 600 MB"]),
+    ("--method iperf3", [f"{TESTS}an iperf3 test of 1 s each way, as fast as the network is: 13 s"]),
     (
-        "--bandwidth --bandwidth-time 500ms",
-        [STAMP, f"{TESTS} 0.5 s each way, as fast as the network is: 3 s", FLOWS, SHARED],
+        "--method iperf3 --streams 4 --bandwidth-bytes 50MB",
+        [f"{TESTS}an iperf3 test of 50 MB each way with 4 streams: 600 MB"],
+    ),
+    (
+        "--bandwidth --bandwidth-time 250ms",
+        [STAMP, FLOWS, SHARED, f"{TESTS}a TCP flow of 0.25 s each way, as fast as the network is: 2.7 s, longer"],
     ),
     ("--method tcp --count 400", ["measure 6 pairs in 3 rounds by tcp, 400 probes a pair at most", FLOWS, SHARED]),
     ("--pairs adaptive", ["measure about a tenth of 6 pairs by stamp, 500 to 10000 probes a pair", FLOWS, SHARED]),

@@ -154,6 +154,29 @@ def test_unmeasured_bandwidth_names_its_cause(at: str, reason: str) -> None:
     assert session.measurements.bandwidth[1, 0] == 2.0
 
 
+def test_a_flow_runs_one_way_and_then_the_other() -> None:
+    def behave(host: str, body: dict[str, Any]) -> tuple[float, dict[str, Any]]:
+        if body["method"] == "flow_listen":
+            return 0.1, {"port": 5000}
+        return body["seconds"], {"gbps": 1.0 if host == "h1" else 2.0} if "receive_token" in body else {}
+
+    fleet, session = measured(behave, "flow", ProbeSettings(bandwidth_s=0.25))
+    assert [body["seconds"] for _, _, body in fleet.sent if body["method"] == "flow_exchange"] == [0.25] * 4
+    assert session.measurements.bandwidth_matrix()[[0, 1], [1, 0]].tolist() == [1.0, 2.0]
+    assert not session.measurements.bandwidth_errors
+
+
+def test_a_flow_that_fails_one_way_is_tried_the_other_way() -> None:
+    def behave(host: str, body: dict[str, Any]) -> tuple[float, dict[str, Any]]:
+        if body["method"] == "flow_listen":
+            return 0.1, {"port": 5000}
+        return body["seconds"], {"gbps": 2.0} if host == "h0" else {"error": "no flow to 10.0.0.1: refused"}
+
+    _, session = measured(behave, "flow")
+    assert session.measurements.bandwidth_errors == {(0, 1): "no flow to 10.0.0.1: refused"}
+    assert session.measurements.bandwidth_matrix()[1, 0] == 2.0
+
+
 def test_work_numbers_its_sessions_within_16_bits() -> None:
     import itertools
 

@@ -14,7 +14,7 @@ from plink.model.network import Matrix
 from probes.adaptive import AdaptivePlan, AdaptiveSettings
 from probes.convergence import GroupConvergence, neighbourhood_overlap
 from probes.disjoint_pairs import disjoint, nearest_pairs
-from probes.plan import AllPairs, ProbePlan
+from probes.plan import AllPairs, LinkAwarePlan, LinkLimit, ProbePlan
 from probes.round_robin import Pair, all_rounds
 from solvers.prediction.tiered import predict_tiered
 
@@ -245,3 +245,26 @@ def test_groups_settle_when_they_stay_the_same_for_long_enough() -> None:
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError):
         AdaptiveSettings(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("racks", "per_rack", "max_flows"), [(4, 4, 2), (2, 8, 1), (3, 5, 2), (4, 4, 4)])
+def test_shared_links_carry_no_more_flows_than_their_limit(racks: int, per_rack: int, max_flows: int) -> None:
+    n, rack = racks * per_rack, np.arange(racks * per_rack) // per_rack
+    plan = LinkAwarePlan(n, 1, [LinkLimit(rack == label, max_flows) for label in range(racks)])
+    rounds, _ = carry_out(plan, n)
+    check(rounds, n)
+    assert sum(map(len, rounds)) == n * (n - 1) // 2
+    for pairs in rounds:
+        crossing = [label for a, b in pairs for label in (rack[a], rack[b]) if rack[a] != rack[b]]
+        assert max(map(crossing.count, crossing), default=0) <= max_flows
+    fewest = max(n - 1, per_rack * (n - per_rack) / max_flows)
+    assert len(rounds) <= 1.15 * fewest + 1
+
+
+def test_link_aware_plan_resumes_with_the_missing_pairs() -> None:
+    measured = np.ones((6, 6))
+    measured[1, 4] = measured[2, 3] = np.nan
+    plan = LinkAwarePlan(6, 0, [LinkLimit(np.arange(6) < 3, 1)])
+    assert plan.next_round(measured) is not None
+    assert plan.next_round(measured) is not None
+    assert plan.next_round(measured) is None

@@ -32,18 +32,37 @@ def row(members: list[int], **changes: Any) -> dict[str, Any]:
 
 def test_measured_capacities_are_taken_as_they_are() -> None:
     """A host's rate is the better of its single flows; a host in no group shares nothing."""
-    result = fabric_of(network([4, 4, 1], shared_links=[row([0, 1, 2, 3]), row([4, 5, 6, 7], out_gbps=5.0)])[0])
+    result = fabric_of(
+        network([4, 4, 1], shared_links=[{"groups": [row([0, 1, 2, 3]), row([4, 5, 6, 7], out_gbps=5.0)]}])[0]
+    )
     assert result.measured
     assert result.group_of.tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 2]
     assert result.group_out_gbps.tolist() == [4.0, 5.0, np.inf]
     assert result.group_in_gbps.tolist() == [3.0, 3.0, np.inf]
-    assert result.host_out_gbps.tolist() == [2.0] * 9  # of the lone one too: the usual
+    assert result.host_out_gbps.tolist() == [2.0] * 9  # of the lone item too: the usual
     assert result.rate_gbps == 2.0
     assert model_for("auto", result) == "contention"
 
 
+def test_outer_tiers_are_links_above_the_groups() -> None:
+    """A pod of two racks; a third rack is in none: its hosts stay together. What groups limited is no limit."""
+    racks = {"groups": [row([0, 1]), row([2, 3]), row([4, 5])]}
+    pods = {"groups": [row([0, 1, 2, 3], out_gbps=5.0, in_limited_by="groups")]}
+    found = fabric_of(network([2, 2, 2], shared_links=[racks, pods])[0])
+    inner, outer = found.tiers
+    assert inner.group_of.tolist() == [0, 0, 1, 1, 2, 2]
+    assert outer.group_of[:4].tolist() == [0] * 4
+    assert outer.group_of[4] == outer.group_of[5] > 0
+    assert (outer.out_gbps[0], outer.in_gbps[0]) == (5.0, np.inf)
+    assert np.isinf(outer.out_gbps[1:]).all()
+    unmeasured = {"groups": [row([0, 1, 2, 3], out_gbps=None)]}
+    assert fabric_of(network([2, 2, 2], shared_links=[racks, unmeasured])[0]).outer_tiers[0].out_gbps[0] == np.inf
+
+
 def test_what_the_hosts_limited_is_no_limit_of_the_link() -> None:
-    result = fabric_of(network([2, 2], shared_links=[row([0, 1], out_limited_by="hosts"), row([2, 3])])[0])
+    result = fabric_of(
+        network([2, 2], shared_links=[{"groups": [row([0, 1], out_limited_by="hosts"), row([2, 3])]}])[0]
+    )
     assert result.group_out_gbps.tolist() == [np.inf, 4.0]
 
 
@@ -53,7 +72,7 @@ def test_what_the_hosts_limited_is_no_limit_of_the_link() -> None:
 )
 def test_without_usable_capacities_they_are_inferred_from_the_tiers(rows: Any) -> None:
     """Racks by their latencies; a way out is slower by near over far: 40 / 90 of four hosts together."""
-    values, rack_of = network([4, 4], shared_links=rows)
+    values, rack_of = network([4, 4], shared_links=[{"groups": rows}])
     result = fabric_of(values)
     assert not result.measured
     assert "inferred" in result.capacities
@@ -92,7 +111,7 @@ def test_an_unmeasured_group_is_inferred_and_reported() -> None:
     """It stays a group: its way out is guessed from the latencies, not taken for unlimited."""
     values, rack_of = network([4, 4])
     members = [[int(i) for i in np.flatnonzero(rack_of == rack)] for rack in (0, 1)]
-    values.details["shared_links"] = [row(members[0]), row(members[1], out_gbps=None) | {"why": "no answer"}]
+    values.details["shared_links"] = [{"groups": [row(members[0]), row(members[1], out_gbps=None, why="no answer")]}]
     result = fabric_of(values)
     assert result.group_of[members[1]].tolist() == [1] * 4
     assert result.group_out_gbps.tolist() == pytest.approx([4.0, 4 * 2.0 * 40 / 90])
@@ -108,7 +127,7 @@ def test_an_unmeasured_group_is_inferred_and_reported() -> None:
     ],
 )
 def test_what_is_no_group_is_passed_over(rows: Any) -> None:
-    result = fabric_of(network([2, 2], shared_links=rows)[0])
+    result = fabric_of(network([2, 2], shared_links=[{"groups": rows}])[0])
     assert result.group_of.tolist() == [0, 0, 1, 1]
     assert result.group_out_gbps.tolist() == [4.0, 4.0]
 
@@ -163,7 +182,7 @@ def test_rows_are_groups_by_the_numbers_of_their_hosts() -> None:
 def test_a_host_has_the_rate_of_one_flow(changes: dict[str, Any], rate: float) -> None:
     """Of a host of another group and of one in none, with the usual of all: the middle of 8, 8 and what is asked."""
     rows = [row([0, 1], **changes), row([2, 3, 4], out_one_flow_gbps=8.0)]
-    result = fabric_of(network([2, 3, 1], shared_links=rows)[0])
+    result = fabric_of(network([2, 3, 1], shared_links=[{"groups": rows}])[0])
     assert result.host_out_gbps.tolist() == result.host_in_gbps.tolist() == [rate, rate, 8.0, 8.0, 8.0, 8.0]
 
 
@@ -198,7 +217,7 @@ def test_a_guess_goes_by_the_middle_of_the_latencies_and_never_above_the_hosts()
     whole[:7, :7] = rtt
     whole[7:, 7:] = 0.0
     hosts = Hosts(tuple(Host(f"h{i}", f"h{i}") for i in range(9)))
-    result = fabric_of(Network(hosts, whole, None, {"shared_links": rows}))
+    result = fabric_of(Network(hosts, whole, None, {"shared_links": [{"groups": rows}]}))
     assert result.group_out_gbps.tolist() == pytest.approx([3 * 2.0 * 0.4, 4 * 2.0, 4.0])
     assert result.group_in_gbps.tolist() == pytest.approx([3 * 2.0 * 0.4, 4 * 2.0, 3.0])
     assert result.capacities == "measured, but of 2 of 3 groups inferred from the latencies"
