@@ -1,4 +1,4 @@
-"""``plink reorder`` under wishes: pins, groups, objectives, proofs, priors, topologies; every refusal in one line.
+"""``plink reorder`` under constraints: pins, groups, objectives, proofs, priors, topologies; every refusal in one line.
 
 Most of it runs inside this process, for a command that is started takes a second.
 """

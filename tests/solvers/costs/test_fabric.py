@@ -48,8 +48,8 @@ def test_outer_tiers_are_links_above_the_groups() -> None:
     """A pod of two racks; a third rack is in none: its hosts stay together. What groups limited is no limit."""
     racks = {"groups": [row([0, 1]), row([2, 3]), row([4, 5])]}
     pods = {"groups": [row([0, 1, 2, 3], out_gbps=5.0, in_limited_by="groups")]}
-    found = fabric_of(network([2, 2, 2], shared_links=[racks, pods])[0])
-    inner, outer = found.tiers
+    result = fabric_of(network([2, 2, 2], shared_links=[racks, pods])[0])
+    inner, outer = result.tiers
     assert inner.group_of.tolist() == [0, 0, 1, 1, 2, 2]
     assert outer.group_of[:4].tolist() == [0] * 4
     assert outer.group_of[4] == outer.group_of[5] > 0
@@ -111,7 +111,9 @@ def test_an_unmeasured_group_is_inferred_and_reported() -> None:
     """It stays a group: its way out is guessed from the latencies, not taken for unlimited."""
     values, rack_of = network([4, 4])
     members = [[int(i) for i in np.flatnonzero(rack_of == rack)] for rack in (0, 1)]
-    values.details["shared_links"] = [{"groups": [row(members[0]), row(members[1], out_gbps=None, why="no answer")]}]
+    values.details["shared_links"] = [
+        {"groups": [row(members[0]), row(members[1], out_gbps=None) | {"why": "no answer"}]}
+    ]
     result = fabric_of(values)
     assert result.group_of[members[1]].tolist() == [1] * 4
     assert result.group_out_gbps.tolist() == pytest.approx([4.0, 4 * 2.0 * 40 / 90])

@@ -1,4 +1,4 @@
-"""Orders under wishes: pins kept, groups and hosts' ranks together, and the best of all orders that are allowed."""
+"""Orders under constraints: pins, groups and hosts' blocks hold, and the result is the best of all allowed orders."""
 
 import numpy as np
 import pytest
@@ -59,7 +59,7 @@ UNEVEN = [
 @pytest.mark.parametrize("algo", ALGORITHMS)
 def test_the_best_of_all_that_are_allowed_is_found(algo: str, model: str) -> None:
     for k, (slots, constraints) in enumerate([*EVEN, *SLOTS]):
-        if (k + len(algo) + len(model)) % 2:  # every algorithm under every model with half of the wishes
+        if (k + len(algo) + len(model)) % 2:  # every algorithm under every model with half of the constraints
             continue
         results, values = fabric(len(slots), k), given_order(slots, k)
         cost_of = cost_function_for(algo, len(values), Options(), results, SIZE, model)
@@ -135,7 +135,7 @@ def test_the_shortest_longest_hop_under_constraints() -> None:
 
 @pytest.mark.parametrize("algo", ["ring", "halving-doubling"])
 def test_constraints_that_the_best_order_meets_cost_nothing(algo: str) -> None:
-    """Racks as groups: the order without wishes would keep them together too."""
+    """Racks as groups: the order without constraints would keep them together too."""
     rtt, rack_of = racks([8] * 4, 6)
     groups = [np.flatnonzero(rack_of == rack).tolist() for rack in range(4)]
     free, grouped, both = (
@@ -155,7 +155,7 @@ def test_constraints_that_the_best_order_meets_cost_nothing(algo: str) -> None:
 
 
 def test_a_ring_of_many_groups_enters_each_once() -> None:
-    """Groups across racks, which a ring without wishes would not keep together."""
+    """Groups across racks, which a ring without constraints would not keep together."""
     rtt, _ = racks([15] * 4, 3)
     groups = [list(range(k, k + 5)) for k in range(0, 60, 5)]
     for slots in ([1] * 60, [1 + k % 3 for k in range(60)]):

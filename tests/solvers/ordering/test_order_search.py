@@ -282,7 +282,7 @@ def test_groups_of_other_sizes_leave_orders_untried() -> None:
 
 
 def test_all_to_all_orders_cost_the_same() -> None:
-    """With one rank a host; where hosts have several it is not claimed. A wish is kept."""
+    """With one rank a host; where hosts have several it is not claimed. A constraint is met."""
     for model, n in (("latency", 3), ("contention", 9)):
         result = untried(fabric(n, 2), list(range(n)), "flat", model=model)
         assert result.order.tolist() == list(range(n))

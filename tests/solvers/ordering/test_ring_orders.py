@@ -1,4 +1,4 @@
-"""A ring of hosts as an order of ranks: turned to where wishes want it, groups entered once, tolls taken off again."""
+"""A ring of hosts as an order of ranks: rotated to the constraints, each group entered once, without penalties."""
 
 import dataclasses
 import itertools
