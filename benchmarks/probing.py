@@ -75,7 +75,7 @@ def _shared(uplink_mbit: int) -> dict[str, Any]:
     """Shared links of 4 hosts of 200 Mbit/s behind one uplink against the uplink's rate."""
     with lab("--uplink-rate", f"{uplink_mbit}mbit", "--seed", "3") as bench:
         run = bench.plink("probe", bench.hosts_file, "--count", "1000", "-o", "shared.json")
-        rows = bench.network("shared.json").details.get("shared_links", [])
+        rows = [row for tier in bench.network("shared.json").shared_links for row in tier["groups"]]
         rates = [1000 * row[key] for row in rows for key in ("out_gbps", "in_gbps")]
         return {
             "truth_mbit": uplink_mbit,

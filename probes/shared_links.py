@@ -2,12 +2,17 @@
 
 A pairwise test does not see an oversubscribed uplink: alone, a pair across it gets its hosts' full rate. So several
 disjoint pairs send across the boundary of a group at once, more and more of them, until their sum stops growing.
+
+Flows of a group go to others of its own family where it has one (racks of the same pod), so that they do not meet on
+links of a higher tier.
 """
 
+import itertools
 import random
 import secrets
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from probes.methods import MeasurementContext
@@ -36,6 +41,25 @@ class LinkCapacity:
     one_flow: float
 
 
+@dataclass(frozen=True)
+class TierGroups:
+    """Groups of one tier: indices of hosts near each other.
+
+    ``family_of``: the family of each group, a group of the tier above; None when all are one. ``part_of``: the part of
+    its group that a host is in, a group of the tier below; a host that is not in it is a part by itself. ``measured``:
+    hosts whose groups are measured; None for all.
+    """
+
+    groups: list[list[int]]
+    family_of: Sequence[int] | None = None
+    part_of: Mapping[int, int] = field(default_factory=dict)
+    measured: frozenset[int] | None = None
+
+    def part(self, host: int) -> int:
+        """Return the part of a host; negative for one that is a part by itself."""
+        return self.part_of.get(host, -1 - host)
+
+
 _Boundary = tuple[list[int], list[list[int]]]  # a group, and the other groups that its flows go to
 _Search = Generator[list[tuple[int, int]], float | None, LinkCapacity | None]
 
@@ -51,28 +75,80 @@ class SharedLinkSettings:
 
 def shared_links(
     session: ProbeSession,
-    groups: list[list[int]],
+    tier: TierGroups,
     settings: SharedLinkSettings,
     on_done: Callable[[int, int], None],
     keep_going: Callable[[], bool] = lambda: True,
 ) -> list[dict[str, Any]]:
-    """Measure the capacity into and out of every group, and return the rows of ``shared_links``.
+    """Measure the capacity into and out of every group, and return the rows of one tier of ``shared_links``.
 
-    A value that could not be measured is None; the row's ``reasons`` has the reason.
+    A value that could not be measured is None; the row's ``why`` has the reason. A single group has no boundary and
+    gives no rows.
 
-    :param groups: indices of hosts near each other; a single group has no boundary and gives no rows.
     :param keep_going: called before each batch of groups; once False the rows so far are returned.
     """
-    remaining = _remaining(session, groups)
-    if len(remaining) < 2:
+    families = _families(session, tier)
+    groups = [group for family in families for group in family]
+    if len(groups) < 2:
         return []
-    rows: list[dict[str, Any]] = []
-    for batch in _batches(remaining, random.Random(settings.seed)):
+    measured = [group for group in groups if tier.measured is None or not tier.measured.isdisjoint(group)]
+    names = session.measurements.hosts.names
+    rows: dict[int, dict[str, Any]] = {}
+    for batch in _schedule(families, measured, random.Random(settings.seed)):
         if not keep_going():
             break
-        rows += _measure(session, batch, settings)
-        on_done(len(rows), len(remaining))
-    return rows
+        for (group, far_groups), row in zip(batch, _measure(session, tier, batch, settings), strict=True):
+            rows[group[0]] = row
+            (other, *others) = far_groups
+            if not others and other in measured and [group, other] in families:
+                rows[other[0]] = _mirrored(row, [names[host] for host in other])
+        on_done(len(rows), len(measured))
+    return [rows[group[0]] for group in sorted(measured) if group[0] in rows]
+
+
+def _families(session: ProbeSession, tier: TierGroups) -> list[list[list[int]]]:
+    """Return the families of groups, without hosts that are lost."""
+    families: dict[int, list[list[int]]] = {}
+    for group, family in zip(tier.groups, tier.family_of or [0] * len(tier.groups), strict=True):
+        families.setdefault(family, []).extend(_remaining(session, [group]))
+    return [family for family in families.values() if family]
+
+
+def _schedule(
+    families: list[list[list[int]]], measured: list[list[int]], rng: random.Random
+) -> Iterator[list[_Boundary]]:
+    """Yield the groups to measure at the same time: families side by side, then groups whose family is too small.
+
+    Of a family of two only one is measured where that says what the other does: what leaves it enters the other.
+    """
+    groups = [group for family in families for group in family]
+    batches_of_families, others = list[list[list[_Boundary]]](), list[list[int]]()
+    for family in families:
+        hosts = sum(map(len, family))
+        if len(families) > 1 and any(hosts - len(group) < len(group) / 2 for group in family):
+            others += [group for group in family if group in measured]
+            continue
+        batches = [[side for side in batch if side[0] in measured] for batch in _batches(family, rng)]
+        batches_of_families.append(batches[:1] if len(family) == 2 and all(batches) else batches)
+    for round_of_batches in itertools.zip_longest(*batches_of_families, fillvalue=()):
+        if sides := [side for batch in round_of_batches for side in batch]:
+            yield sides
+    for group in others:
+        yield [(group, rng.sample([other for other in groups if other is not group], len(groups) - 1))]
+
+
+def _mirrored(row: dict[str, Any], members: list[str]) -> dict[str, Any]:
+    """Return the row of the only other group: what leaves the one enters the other."""
+    directions = {"out": "in", "in": "out"}
+
+    def mirrored(values: dict[str, Any]) -> dict[str, Any]:
+        swapped = {}
+        for key, value in values.items():
+            way, underscore, rest = key.partition("_")
+            swapped[directions.get(way, way) + underscore + rest] = value
+        return swapped
+
+    return {**mirrored(row), "members": members, "interval": mirrored(row["interval"])}
 
 
 def _batches(groups: list[list[int]], rng: random.Random) -> Iterator[list[_Boundary]]:
@@ -88,13 +164,17 @@ def _batches(groups: list[list[int]], rng: random.Random) -> Iterator[list[_Boun
         yield [(group, far[k :: len(near)]) for k, group in enumerate(near)]
 
 
-def _measure(session: ProbeSession, batch: list[_Boundary], settings: SharedLinkSettings) -> list[dict[str, Any]]:
+def _measure(
+    session: ProbeSession, tier: TierGroups, batch: list[_Boundary], settings: SharedLinkSettings
+) -> list[dict[str, Any]]:
     """Measure groups at the same time, and return their rows."""
     names = session.measurements.hosts.names
     rows: list[dict[str, Any]] = [{"members": [names[host] for host in group], "interval": {}} for group, _ in batch]
     reasons: list[list[str]] = [[] for _ in batch]
     for direction in ("out", "in"):
-        searches = [_search(session, *side, direction == "out", settings, reasons[k]) for k, side in enumerate(batch)]
+        searches = [
+            _search(session, tier, side, direction == "out", settings, reasons[k]) for k, side in enumerate(batch)
+        ]
         for row, capacity in zip(rows, _run_all(session, searches, settings, reasons), strict=True):
             key = f"{direction}_gbps"
             row[key] = None if capacity is None else round(capacity.gbps, 6)
@@ -107,13 +187,14 @@ def _measure(session: ProbeSession, batch: list[_Boundary], settings: SharedLink
 
 def _search(
     session: ProbeSession,
-    group: list[int],
-    far_groups: list[list[int]],
+    tier: TierGroups,
+    boundary: _Boundary,
     outwards: bool,
     settings: SharedLinkSettings,
     reasons: list[str],
 ) -> _Search:
     """Yield the pairs of each run, receive its total rate, and return the capacity once it is known."""
+    group, far_groups = boundary
     rng = random.Random(f"{settings.seed} {group[0]} {outwards}")
     # A host may have been lost since the groups were formed.
     (group, *far_groups) = _remaining(session, [group, *far_groups]) or [[]]
@@ -124,7 +205,7 @@ def _search(
     sums: dict[int, float] = {}
     flows = 1
     while True:
-        total = yield _pairs(group, far_groups, flows, outwards, rng)
+        total = yield _pairs(tier, (group, far_groups), flows, outwards, rng)
         if total is None:
             return None
         grew = not sums or total >= _MIN_GROWTH * max(sums.values())
@@ -135,7 +216,7 @@ def _search(
     best_flows = max(sums, key=lambda number: sums[number])
     runs = [sums[best_flows]]
     for _ in range(settings.repeats):
-        total = yield _pairs(group, far_groups, best_flows, outwards, rng)
+        total = yield _pairs(tier, (group, far_groups), best_flows, outwards, rng)
         if total is not None:
             runs.append(total)
     runs.sort()
@@ -173,13 +254,25 @@ def _run_all(
 
 
 def _pairs(
-    group: list[int], far_groups: list[list[int]], flows: int, outwards: bool, rng: random.Random
+    tier: TierGroups, boundary: _Boundary, flows: int, outwards: bool, rng: random.Random
 ) -> list[tuple[int, int]]:
-    """Return disjoint (source, sink) pairs across the boundary, with far ends spread over the other groups."""
-    near = rng.sample(group, len(group))[:flows]
-    columns = [rng.sample(other, len(other)) for other in rng.sample(far_groups, len(far_groups))]
+    """Return disjoint (source, sink) pairs across the boundary, with ends spread over the parts of the group and over
+    the other groups and their parts."""
+    group, far_groups = boundary
+    near = _spread(tier, group, rng)[:flows]
+    columns = [_spread(tier, other, rng) for other in rng.sample(far_groups, len(far_groups))]
     far = [column[k] for k in range(max(map(len, columns))) for column in columns if k < len(column)][:flows]
     return [(a, b) if outwards else (b, a) for a, b in zip(near, far, strict=False)]
+
+
+def _spread(tier: TierGroups, group: list[int], rng: random.Random) -> list[int]:
+    """Return the hosts of a group in random order, one of each part, then a second one of each, and so on."""
+    taken = Counter[int]()
+    places = list[tuple[int, int, int]]()
+    for host in rng.sample(group, len(group)):
+        places.append((taken[tier.part(host)], len(places), host))
+        taken[tier.part(host)] += 1
+    return [host for _, _, host in sorted(places)]
 
 
 def _remaining(session: ProbeSession, groups: list[list[int]]) -> list[list[int]]:

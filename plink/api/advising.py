@@ -145,7 +145,7 @@ def _orders(fabric: Fabric, baseline: Order, seed: int) -> dict[str, Order]:
     """Return the orders to compare: as given, groups kept together, and the best ring of a short search."""
     orders = {"given": baseline}
     if len(set(fabric.group_of.tolist())) > 1:
-        orders["grouped"] = baseline[np.argsort(fabric.group_of[baseline], kind="stable")]
+        orders["grouped"] = baseline[np.lexsort([tier.group_of[baseline] for tier in fabric.tiers])]
     if np.isfinite(fabric.rtt_us).all() and len(set(baseline.tolist())) == len(baseline):
         deadline = time.monotonic() + _SEARCH_S
         budget = SearchBudget(

@@ -1,9 +1,13 @@
 """Measure a network: round trips, bandwidths, and the capacity that groups of hosts share."""
 
+import dataclasses
+import functools
+import itertools
 import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +27,9 @@ from probes.methods import ProbeSettings
 from probes.plan import AllPairs, ProbePlan
 from probes.round_robin import Pair
 from probes.session import ProbeProgress, ProbeSession
-from probes.shared_links import SharedLinkSettings, shared_links
-from solvers.hierarchy.tiers import nearest_tier
+from probes.shared_links import SharedLinkSettings, TierGroups, shared_links
+from solvers.hierarchy.shared_tiers import HostGroups, candidate_tiers, confirmed_rows, doubtful_members, with_larger
+from solvers.hierarchy.tiers import completed_far, nearest_tier
 from solvers.prediction.tiered import predict_tiered
 
 Labels = npt.NDArray[np.intp]
@@ -192,13 +197,47 @@ def measure_shared_links(
     advance: Callable[[int, int], None] = lambda done, total: None,
     keep_going: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Find groups by the latencies, measure the capacity that each shares, and add it to the measurements' details."""
+    """Find tiers of groups by the latencies, measure the capacity that each group shares, and add it to the
+    measurements' details: from the innermost tier out, those above only where groups have a bottleneck of their own."""
     measurements = session.measurements
-    groups = find_groups(measurements.latency, measurements.details.get("plan") == "adaptive")
-    if len(groups) < 2:
+    tiers = find_tiers(measurements)
+    if len(tiers[0]) < 2:
         _log.info("no groups stand out in the latencies: no shared links to measure")
         return
-    measurements.details["shared_links"] = shared_links(session, groups, settings, advance, keep_going)
+    names, measured, below = measurements.hosts.names, list[dict[str, Any]](), list[dict[str, Any]]()
+    part_of = dict[int, int]()
+    ends = np.cumsum([0, *map(len, tiers)]).tolist()
+    for groups, outer, first in zip(tiers, [*tiers[1:], None], ends[:-1], strict=True):
+        tier = TierGroups(groups, None if outer is None else _families(groups, outer), part_of)
+        if part_of:  # the link of a group of one part is that of the part
+            several = [group for group in groups if len(set(map(tier.part, group))) > 1]
+            tier = dataclasses.replace(tier, measured=frozenset(itertools.chain(*several)))
+        on_done = functools.partial(_advance_from, advance, first, ends[-1])
+        rows = shared_links(session, tier, settings, on_done, keep_going)
+        on_done(len(groups), len(groups))
+        families = [[names[host] for host in group] for group in outer or []]
+        if doubted := doubtful_members(rows, families):
+            hosts = frozenset(names.index(name) for name in doubted)
+            everywhere = dataclasses.replace(tier, family_of=None, measured=hosts)
+            rows = with_larger(rows, shared_links(session, everywhere, settings, lambda *_: None, keep_going))
+        if below:
+            rows = confirmed_rows(rows, below)
+        if rows:
+            measured.append({"groups": rows})
+            measurements.details["shared_links"] = measured
+            inside = {name for row in rows for name in row["members"]}
+            below = rows + [row for row in below if not inside.issuperset(row["members"])]
+            part_of = {host: part for part, group in enumerate(groups) for host in group}
+
+
+def _advance_from(advance: Callable[[int, int], None], first: int, total: int, done: int, _: int) -> None:
+    advance(first + done, total)
+
+
+def _families(groups: HostGroups, outer: HostGroups) -> list[int]:
+    """Return the outer group of each group."""
+    outer_of = {host: number for number, group in enumerate(outer) for host in group}
+    return [outer_of[group[0]] for group in groups]
 
 
 def _note_untried(measurements: Measurements, method: str) -> None:
@@ -216,12 +255,25 @@ def _measured_so_far(measurements: Measurements, method: str) -> Matrix:
     return measurements.bandwidth_matrix()
 
 
-def find_groups(latency_us: Matrix, sparse: bool = False) -> list[list[int]]:
-    """Return groups of hosts near each other, without hosts that have no measurement."""
-    labels = label_groups(latency_us, sparse)
-    responding = np.isfinite(latency_us).sum(axis=1) > 1
-    groups = [[int(i) for i in np.flatnonzero((labels == label) & responding)] for label in range(labels.max() + 1)]
-    return [group for group in groups if group]
+def find_tiers(measurements: Measurements) -> list[HostGroups]:
+    """Return groups of hosts near each other, then those of candidates for tiers above them, without hosts that have
+    no measurement.
+
+    The groups are those of the nearest tier, or finer ones, if both halves of the samples have them too.
+    """
+    latency = measurements.latency
+    sparse = measurements.details.get("plan") == "adaptive"
+    labels = label_groups(latency, sparse)
+    halves = () if sparse else measurements.network().half_rtts_us
+    if halves and len(labels) > 2:
+        rtt = completed_far(symmetrised(latency))
+        finer = nearest_tier(rtt, halves=[np.where(np.isnan(half), rtt, half) for half in halves])
+        if len(np.unique(np.stack([labels, finer]), axis=1).T) == finer.max() + 1:
+            labels = finer
+    responding = np.isfinite(latency).sum(axis=1) > 1
+    groups = [np.flatnonzero((labels == label) & responding).tolist() for label in range(labels.max() + 1)]
+    groups = [group for group in groups if group]
+    return [groups, *candidate_tiers(symmetrised(latency), groups)]
 
 
 def label_groups(latency_us: Matrix, sparse: bool = False) -> Labels:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _DEFAULT = "lab"
 Name = Annotated[str, typer.Option("--name", help="Name of the lab; several can run at the same time.")]
-Target = Annotated[str, typer.Argument(metavar="HOST|RACK", help="A host (node-03) or a rack (rack0).")]
+Target = Annotated[str, typer.Argument(metavar="HOST|RACK", help="A host (node-03), a rack (rack0) or a pod (pod0).")]
 
 
 @app.command()
@@ -37,6 +37,8 @@ def up(
         list[str] | None,
         typer.Option(metavar="PATH[=HOSTS]", help="A private folder of each host (or of each of these); repeatable."),
     ] = None,
+    pods: Annotated[int, typer.Option(help="Divide the racks between so many pods, each with an uplink; 0: none.")] = 0,
+    pod_rate: Annotated[str, typer.Option(help="What each pod can send, and receive.")] = "200mbit",
 ) -> None:
     """Bring a lab up (needs root). A lab that is up already is left as it is.
 
@@ -56,10 +58,13 @@ def up(
         mtu,
         seed,
         tuple(private_folder or ()),
+        pods,
+        parse_rate(pod_rate),
     )
     blueprint, new = bring_up(settings)
     say(
-        f"lab {name!r} {'is up' if new else 'was up already'}: {len(blueprint.places)} hosts in {racks} racks; "
+        f"lab {name!r} {'is up' if new else 'was up already'}: {len(blueprint.places)} hosts in {racks} racks"
+        f"{f' in {pods} pods' if pods else ''}; "
         f"next: plink lab hosts{_named(name)} > hosts.txt"
     )
 
@@ -154,7 +159,7 @@ def execute(
 def shape(
     target: Target, rate: Annotated[str, typer.Option(help="The new rate, like 50mbit.")], name: Name = _DEFAULT
 ) -> None:
-    """Slow a host or a rack's uplink down, in both directions.
+    """Slow a host, or the uplink of a rack or pod, down, in both directions.
 
     Example: plink lab shape node-03 --rate 50mbit
     """
@@ -173,7 +178,7 @@ def cut(
     ] = None,
     name: Name = _DEFAULT,
 ) -> None:
-    """Unplug a host or a rack: packets are dropped without an error.
+    """Unplug a host, a rack or a pod: packets are dropped without an error.
 
     Example: plink lab cut rack1
     """

@@ -10,11 +10,11 @@ _MAX_SHOWN_LIMIT = 10_000_000  # a limit above that is the computer's, and says 
 _MAX_METAVAR_CHARS = 22  # what Rich leaves whole in a terminal of 80 columns
 _BY_OPTION = {
     "--size": "SIZE", "--bandwidth-bytes": "SIZE", "--rate": "RATE", "--host-rate": "RATE", "--host-bandwidth": "RATE",
-    "--uplink-rate": "RATE", "--uplink-delay": "TIME", "--budget": "TIME", "--bandwidth-time": "TIME",
-    "--timeout": "TIME", "--checkpoint-every": "TIME", "--preemption-grace": "TIME", "--heartbeat-timeout": "TIME",
-    "--duration": "TIME", "--interval": "TIME", "--in": "TIME", "--time-limit": "SECONDS", "--set": "NAME=VALUE",
-    "--env": "NAME=VALUE", "--name": "NAME", "--port": "PORT", "--listen": "ADDRESS",
-    "--algos": "NAME,...",
+    "--uplink-rate": "RATE", "--pod-rate": "RATE", "--uplink-delay": "TIME", "--budget": "TIME",
+    "--bandwidth-time": "TIME", "--timeout": "TIME", "--checkpoint-every": "TIME", "--preemption-grace": "TIME",
+    "--heartbeat-timeout": "TIME", "--duration": "TIME", "--interval": "TIME", "--in": "TIME",
+    "--time-limit": "SECONDS", "--set": "NAME=VALUE", "--env": "NAME=VALUE", "--name": "NAME", "--port": "PORT",
+    "--listen": "ADDRESS", "--algos": "NAME,...",
 }  # fmt: skip
 _BY_KIND: dict[Any, str] = {Path: "FILE", int: "N", float: "X", str: "TEXT"}
 

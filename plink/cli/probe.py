@@ -205,13 +205,14 @@ def _report_results(measurements: "Measurements", target: Path, seconds: float, 
     n = len(measurements.hosts)
     measured = int(np.isfinite(measurements.latency).sum()) - n
     say(f"{measured} of {n * (n - 1)} round trips between {n} hosts in {seconds:.0f} s -> {target}")
-    for row in measurements.details.get("shared_links", []):
-        say(
-            f"{len(row['members'])} hosts with {row['members'][0]} share {_rate(row, 'out')} out, {_rate(row, 'in')} in"
-        )
+    tiers = measurements.details.get("shared_links", [])
+    for number, tier in enumerate(tiers, 1):
+        for row in tier["groups"]:
+            hosts = f"{'' if number == 1 else f'tier {number}: '}{len(row['members'])} hosts with {row['members'][0]}"
+            say(f"{hosts} share {_rate(row, 'out')} out, {_rate(row, 'in')} in")
     for finding in rate_findings(measurements.network()):
         say(f"{finding.kind}: {', '.join(finding.hosts)}: {finding.evidence}; {finding.advice}")
-    unmeasured_groups = [row for row in measurements.details.get("shared_links", []) if row.get("why")]
+    unmeasured_groups = [row for tier in tiers for row in tier["groups"] if row.get("why")]
     errors = measurements.errors or measurements.bandwidth_errors
     kind = "round trips" if measurements.errors else "bandwidths"
     if errors and set(errors.values()) == {NOT_TRIED}:
@@ -235,4 +236,4 @@ def _rate(row: dict[str, object], direction: str) -> str:
     value = row[f"{direction}_gbps"]
     if not isinstance(value, float):
         return "an unknown rate"
-    return f"{'at least ' if row[f'{direction}_limited_by'] == 'hosts' else ''}{1000 * value:.0f} Mbit/s"
+    return f"{'at least ' if row[f'{direction}_limited_by'] in ('hosts', 'groups') else ''}{1000 * value:.0f} Mbit/s"

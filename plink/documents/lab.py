@@ -8,10 +8,10 @@ from plink.documents.types import Count, HostName, LabName
 
 
 class LabRack(TypedDict):
-    """One rack."""
+    """One rack, or one pod of racks."""
 
-    name: Annotated[str, Meta(pattern=r"^rack[0-9]+$")]
-    """rack0, rack1, ..."""
+    name: Annotated[str, Meta(pattern=r"^(rack|pod)[0-9]+$")]
+    """rack0, rack1, ..., then pod0, pod1, ... where racks are in pods."""
     connected: bool
     """Its uplink is plugged in; false after `plink lab cut`."""
     rate: Count
@@ -44,6 +44,6 @@ class LabDocument(TypedDict):
     name: LabName
     """The lab's name."""
     racks: Annotated[list[LabRack], Meta(min_length=1)]
-    """One entry a rack."""
+    """One entry a rack, then one a pod."""
     hosts: Annotated[list[LabHost], Meta(min_length=1)]
     """One entry a host, in the order of the lab's hosts file."""

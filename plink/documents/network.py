@@ -66,6 +66,9 @@ PairError = TypedDict(
 )
 
 
+LimitedBy = Literal["link", "hosts", "groups"]
+
+
 class SharedLinkEntry(TypedDict):
     """What the hosts of one group send and receive together."""
 
@@ -83,14 +86,22 @@ class SharedLinkEntry(TypedDict):
     """Flows at once that this took."""
     in_flows: NotRequired[Count]
     """Flows at once that this took."""
-    out_limited_by: NotRequired[Literal["link", "hosts"] | None]
-    """link: more flows brought no more; hosts: the hosts were the limit, the link carries at least so much."""
-    in_limited_by: NotRequired[Literal["link", "hosts"] | None]
-    """link: more flows brought no more; hosts: the hosts were the limit, the link carries at least so much."""
+    out_limited_by: NotRequired[LimitedBy | None]
+    """link: more flows brought no more. The link carries at least so much where something else was the limit: the
+    hosts, or the links of the groups of the tier below."""
+    in_limited_by: NotRequired[LimitedBy | None]
+    """As out_limited_by."""
     interval: NotRequired[dict[str, Annotated[list[Quantity], Meta(min_length=2, max_length=2)] | None]]
     """Lowest and highest of the repeats, Gbit/s, under out_gbps and in_gbps; null where it could not be measured."""
     why: NotRequired[str]
     """Why a figure could not be measured."""
+
+
+class SharedTierEntry(TypedDict):
+    """Links of one tier of the network: racks' uplinks, pods' uplinks, ..."""
+
+    groups: list[SharedLinkEntry]
+    """What each group of the tier shares. A group holds whole groups of the tier below; groups do not overlap."""
 
 
 FlowEntry = TypedDict(
@@ -168,8 +179,8 @@ class NetworkDocument(TypedDict):
     """Bounded TCP flows of every host with a few partners: what it sends and receives by itself."""
     host_flow_errors: NotRequired[list[PairError]]
     """Partners between which no flow could be measured, and why."""
-    shared_links: NotRequired[list[SharedLinkEntry]]
-    """Capacity of what groups of hosts share, a row a group."""
+    shared_links: NotRequired[list[SharedTierEntry]]
+    """Capacity of what groups of hosts share, by tiers, the innermost first."""
     predicted_us: NotRequired[Matrix]
     """Adaptive probing: expected round trip from i to j in microseconds, for pairs that were not measured."""
     predicted_by: NotRequired[Literal["tiers", "embedding"]]

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.documents.codec import convert, decode, schema_name
-from plink.documents.network import FlowEntry, Halves, MachineIdentity, NetworkDocument, PairError, SharedLinkEntry
+from plink.documents.network import FlowEntry, Halves, MachineIdentity, NetworkDocument, PairError, SharedTierEntry
 from plink.errors import InputError
 from plink.model.hosts import Hosts, hosts_from_json
 from plink.model.storage import name_of, read_document, write_document
@@ -124,12 +124,24 @@ class Network:
         return convert(list[PairError], self.details.get("host_flow_errors", []), self.location, "host_flow_errors")
 
     @cached_property
-    def shared_links(self) -> list[SharedLinkEntry]:
-        """Capacity of what groups of hosts share.
+    def shared_links(self) -> list[SharedTierEntry]:
+        """Capacity of what groups of hosts share, by tiers, the innermost first.
 
-        :raises InputError: when it is no such list.
+        :raises InputError: when it is no such list, or a group holds only a part of a group of a tier below.
         """
-        return convert(list[SharedLinkEntry], self.details.get("shared_links", []), self.location, "shared_links")
+        tiers = convert(list[SharedTierEntry], self.details.get("shared_links", []), self.location, "shared_links")
+        for number, outer in enumerate(tiers):
+            parts = [set(row["members"]) for tier in tiers[:number] for row in tier["groups"]]
+            for k, group in enumerate(outer["groups"]):
+                members = set(group["members"])
+                for part in parts:
+                    inside, outside = part & members, part - members
+                    if inside and outside:
+                        raise InputError(
+                            f"{self.location}: shared_links[{number}].groups[{k}].members",
+                            f"{min(inside)} without {min(outside)}, which are in one group of a tier below",
+                        )
+        return tiers
 
     @cached_property
     def machines(self) -> list[MachineIdentity | None]:

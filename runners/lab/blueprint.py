@@ -23,6 +23,7 @@ PREFIX = "plink."
 class Settings:
     """Settings of ``plink lab up``. Rates in bits per second, ``uplink_delay_us`` one way.
 
+    ``pods``: groups of as many racks each, behind routers of their own with an uplink of ``pod_rate``; 0 for none.
     ``private_folders``: ``PATH`` or ``PATH=HOSTS`` (as ``node-[01-03],node-07``), where all hosts, or these, each have
     a folder of their own; elsewhere all share this machine's files.
     """
@@ -36,6 +37,8 @@ class Settings:
     mtu: int = 9000
     seed: int = 0
     private_folders: tuple[str, ...] = ()
+    pods: int = 0
+    pod_rate: int = 200_000_000
 
     def __post_init__(self) -> None:
         check_lab_name(self.name, "--name")
@@ -43,6 +46,8 @@ class Settings:
             raise UsageError(f"--racks {self.racks}: a lab has 1 to {_MAX_RACKS} racks")
         if not self.hosts_per_rack >= 1 or self.racks * self.hosts_per_rack > _MAX_HOSTS:
             raise UsageError(f"--hosts-per-rack {self.hosts_per_rack}: a lab has 1 to {_MAX_HOSTS} hosts in all")
+        if self.pods < 0 or (self.pods and self.racks % self.pods):
+            raise UsageError(f"--pods {self.pods}: {self.racks} racks cannot be divided evenly between them")
         if not 1280 <= self.mtu <= 65535:
             raise UsageError(f"--mtu {self.mtu}: give 1280 to 65535")
         if not 0 <= self.uplink_delay_us <= 1_000_000:
@@ -67,13 +72,26 @@ class Blueprint:
     places: tuple[Place, ...]
 
     def namespace(self, part: str) -> str:
-        """The network namespace of ``core``, ``ctl``, a rack or a host; the dots keep labs apart."""
+        """The network namespace of ``core``, ``ctl``, a pod, a rack or a host; the dots keep labs apart."""
         return f"{PREFIX}{self.settings.name}.{part}"
 
     @property
     def racks(self) -> list[str]:
         """``rack0``, ``rack1``, ..."""
         return [f"rack{rack}" for rack in range(self.settings.racks)]
+
+    @property
+    def pods(self) -> list[str]:
+        """``pod0``, ``pod1``, ...; none where racks are at the core."""
+        return [f"pod{pod}" for pod in range(self.settings.pods)]
+
+    def pod_of(self, rack: int) -> int:
+        """Return the pod of a rack, of a lab with pods."""
+        return rack // (self.settings.racks // self.settings.pods)
+
+    def above(self, rack: int) -> str:
+        """Return the router that a rack's uplink leads to: ``core``, or its pod's."""
+        return self.pods[self.pod_of(rack)] if self.pods else "core"
 
     def in_rack(self, rack: int) -> list[Place]:
         """The hosts of one rack."""
@@ -84,7 +102,7 @@ class Blueprint:
         return str(ipaddress.ip_address(_GATEWAYS + rack))
 
     def uplink(self, link: int) -> tuple[str, str]:
-        """(outer, core) addresses of a /31 (RFC 3021): one link a rack; the controller's comes after the last."""
+        """(lower, upper) addresses of a /31 (RFC 3021): one link a rack, then the controller's, then one a pod."""
         return str(ipaddress.ip_address(_UPLINKS + 2 * link)), str(ipaddress.ip_address(_UPLINKS + 2 * link + 1))
 
     def private_folders(self, host: str) -> list[str]:
@@ -110,8 +128,11 @@ class Blueprint:
         return Hosts(tuple(Host(place.name, place.address, user="root") for place in self.places), self.settings.name)
 
     def truth(self) -> dict[str, Any]:
-        """Return the ground truth: the rack of every host."""
-        return {"schema": "plink.truth/1", "racks": {place.name: place.rack for place in self.places}}
+        """Return the ground truth: the rack of every host, and its position where racks are in pods."""
+        truth: dict[str, Any] = {"schema": "plink.truth/1", "racks": {place.name: place.rack for place in self.places}}
+        if self.pods:
+            truth["positions"] = {place.name: [self.above(place.rack), place.rack] for place in self.places}
+        return truth
 
     def to_json(self) -> dict[str, Any]:
         """Return the document for the lab's state folder."""

@@ -30,27 +30,56 @@ class HostStatus:
 
 @dataclass(frozen=True)
 class RackStatus:
-    """Status of one rack's uplink."""
+    """Status of the uplink of one rack, or pod."""
 
     name: str
     connected: bool
     rate: int
 
 
-def _find(blueprint: Blueprint, target: str) -> Place | int:
-    """Return a host by name, or a rack (``rack2``) by number.
+@dataclass(frozen=True)
+class _Uplink:
+    """The uplink of a rack or pod: ``port`` of the router ``above`` it, ``routes`` of that router down to it."""
+
+    above: str
+    port: str
+    routes: list[str]
+    rate: int
+    delay_us: int = 0
+
+
+def _uplinks(blueprint: Blueprint) -> dict[str, _Uplink]:
+    """Return the uplinks of racks, then of pods, by the name of the router below."""
+    settings = blueprint.settings
+    racks = {
+        name: _Uplink(
+            blueprint.namespace(blueprint.above(rack)), f"r{rack}", links.routes_down(blueprint, rack),
+            settings.uplink_rate, settings.uplink_delay_us,
+        )
+        for rack, name in enumerate(blueprint.racks)
+    }  # fmt: skip
+    core = blueprint.namespace("core")
+    return racks | {
+        name: _Uplink(core, f"p{pod}", links.routes_to_pod(blueprint, pod), settings.pod_rate)
+        for pod, name in enumerate(blueprint.pods)
+    }
+
+
+def _find(blueprint: Blueprint, target: str) -> Place | _Uplink:
+    """Return a host, or the uplink of a rack (``rack2``) or pod.
 
     :raises UsageError: when the lab has neither.
     """
     for place in blueprint.places:
         if place.name == target:
             return place
-    if target in blueprint.racks:
-        return blueprint.racks.index(target)
+    if uplink := _uplinks(blueprint).get(target):
+        return uplink
     last = blueprint.places[-1].name
+    pods = f", pods pod0 to {blueprint.pods[-1]}" if blueprint.pods else ""
     raise UsageError(
         f"lab {blueprint.settings.name!r} has no {target!r}; hosts are {blueprint.places[0].name} to {last}, "
-        f"racks rack0 to {blueprint.racks[-1]}"
+        f"racks rack0 to {blueprint.racks[-1]}{pods}"
     )
 
 
@@ -59,34 +88,33 @@ def _router(blueprint: Blueprint, place: Place) -> str:
 
 
 def shape(blueprint: Blueprint, target: str, rate: int) -> None:
-    """Limit what a host, or a rack's uplink, can send and receive."""
+    """Limit what a host, or the uplink of a rack or pod, can send and receive."""
     place = _find(blueprint, target)
     if isinstance(place, Place):
         kernel.tc(links.shape("eth0", rate), blueprint.namespace(place.name))
         kernel.tc(links.shape(links.host_port(place), rate), _router(blueprint, place))
     else:
-        delay = blueprint.settings.uplink_delay_us
-        kernel.tc(links.shape("up0", rate, delay), blueprint.namespace(target))
-        kernel.tc(links.shape(f"r{place}", rate, delay), blueprint.namespace("core"))
+        kernel.tc(links.shape("up0", rate, place.delay_us), blueprint.namespace(target))
+        kernel.tc(links.shape(place.port, rate, place.delay_us), place.above)
 
 
 def cut(blueprint: Blueprint, target: str) -> None:
-    """Unplug a host or a rack's uplink: packets vanish without an error."""
+    """Unplug a host or the uplink of a rack or pod: packets vanish without an error."""
     place = _find(blueprint, target)
     if isinstance(place, Place):
         kernel.ip([f"link set {links.host_port(place)} down"], _router(blueprint, place))
     else:
-        kernel.ip([f"link set r{place} down"], blueprint.namespace("core"))
+        kernel.ip([f"link set {place.port} down"], place.above)
 
 
 def part(blueprint: Blueprint, first: str, second: str) -> None:
     """Partition two racks from each other only: packets between them vanish without an error."""
-    racks = [_find(blueprint, first), _find(blueprint, second)]
-    if any(isinstance(rack, Place) for rack in racks) or first == second:
+    for target in (first, second):
+        _find(blueprint, target)
+    if not {first, second} <= set(blueprint.racks) or first == second:
         raise UsageError(f"only two racks can be partitioned: not {first} and {second}")
+    racks = [blueprint.racks.index(first), blueprint.racks.index(second)]
     for here, there in (racks, racks[::-1]):
-        assert isinstance(here, int)
-        assert isinstance(there, int)
         away = [*(place.address for place in blueprint.in_rack(there)), blueprint.gateway(there)]
         lines = [f"route replace blackhole {address}/32" for address in away]
         kernel.ip(lines, blueprint.namespace(blueprint.racks[here]))
@@ -96,7 +124,8 @@ def kill(blueprint: Blueprint, target: str) -> None:
     """Power a host off: unplug it first, so that its connections do not end visibly, then kill every process."""
     place = _find(blueprint, target)
     if not isinstance(place, Place):
-        raise UsageError(f"{target} is a rack: kill its hosts, or `cut {target}`")
+        kind = "rack" if target in blueprint.racks else "pod"
+        raise UsageError(f"{target} is a {kind}: kill its hosts, or `cut {target}`")
     cut(blueprint, target)
     kernel.kill_all(blueprint.namespace(place.name))
 
@@ -104,14 +133,15 @@ def kill(blueprint: Blueprint, target: str) -> None:
 def heal(blueprint: Blueprint, state: State) -> None:
     """Undo every fault: plug links in, reset rates, start dead hosts, end cross traffic."""
     settings = blueprint.settings
+    for name, uplink in _uplinks(blueprint).items():
+        kernel.ip([f"link set {uplink.port} up", *uplink.routes], uplink.above)
+        shape(blueprint, name, uplink.rate)
     for rack, name in enumerate(blueprint.racks):
-        kernel.ip([f"link set r{rack} up", *links.core_routes(blueprint, rack)], blueprint.namespace("core"))
         kernel.ip(
             ["route flush type blackhole"]
             + [f"link set {links.host_port(place)} up" for place in blueprint.in_rack(rack)],
             blueprint.namespace(name),
         )
-        shape(blueprint, name, settings.uplink_rate)
     for place in blueprint.places:
         _end_load(state, place)
         shape(blueprint, place.name, settings.host_rate)
@@ -178,12 +208,13 @@ def _command(pid: int) -> str:
 
 
 def status(blueprint: Blueprint, state: State) -> tuple[list[RackStatus], list[HostStatus]]:
-    """Return the status of racks and hosts, as the kernel reports it."""
-    core_up, core_rate = _devices(blueprint.namespace("core"))
-    racks = [
-        RackStatus(part, f"r{rack}" in core_up, core_rate.get(f"r{rack}", 0))
-        for rack, part in enumerate(blueprint.racks)
-    ]
+    """Return the status of racks (then pods) and hosts, as the kernel reports it."""
+    uplinks = _uplinks(blueprint)
+    devices = {above: _devices(above) for above in {uplink.above for uplink in uplinks.values()}}
+    racks = []
+    for name, uplink in uplinks.items():
+        up, rate = devices[uplink.above]
+        racks.append(RackStatus(name, uplink.port in up, rate.get(uplink.port, 0)))
     ports = [_devices(blueprint.namespace(part)) for part in blueprint.racks]
     hosts = []
     for place in blueprint.places:

@@ -34,11 +34,22 @@ def _whole(rate: int) -> int:
     return min(_TCP_BYTES, _burst(rate) * 15 // 16)
 
 
-def core_routes(blueprint: Blueprint, rack: int) -> list[str]:
-    """Routes of the core router into one rack (they go when the uplink is cut, and come back with it)."""
+def routes_down(blueprint: Blueprint, rack: int) -> list[str]:
+    """Routes into one rack, of the router above it (they go when the uplink is cut, and come back with it)."""
     outer, _ = blueprint.uplink(rack)
-    targets = [place.address for place in blueprint.in_rack(rack)] + [blueprint.gateway(rack)]
-    return [f"route replace {address}/32 via {outer} dev r{rack}" for address in targets]
+    return [f"route replace {address}/32 via {outer} dev r{rack}" for address in _addresses(blueprint, rack)]
+
+
+def routes_to_pod(blueprint: Blueprint, pod: int) -> list[str]:
+    """Routes of the core router into one pod."""
+    outer, _ = blueprint.uplink(blueprint.settings.racks + 1 + pod)
+    racks = [rack for rack in range(blueprint.settings.racks) if blueprint.pod_of(rack) == pod]
+    addresses = [address for rack in racks for address in _addresses(blueprint, rack)]
+    return [f"route replace {address}/32 via {outer} dev p{pod}" for address in addresses]
+
+
+def _addresses(blueprint: Blueprint, rack: int) -> list[str]:
+    return [place.address for place in blueprint.in_rack(rack)] + [blueprint.gateway(rack)]
 
 
 def lay(blueprint: Blueprint) -> None:
@@ -48,35 +59,50 @@ def lay(blueprint: Blueprint) -> None:
     """
     settings, ns = blueprint.settings, blueprint.namespace
     core, ctl = ns("core"), ns("ctl")
-    parts = ["core", "ctl", *blueprint.racks, *(place.name for place in blueprint.places)]
+    routers = ["core", *blueprint.pods, *blueprint.racks]
+    parts = [*routers, "ctl", *(place.name for place in blueprint.places)]
     ip([f"netns add {ns(part)}" for part in parts])
     for part in parts:
-        sysctl(ns(part), _QUIET | (_ROUTER if part == "core" or part in blueprint.racks else {}))
+        sysctl(ns(part), _QUIET | (_ROUTER if part in routers else {}))
         ip(["link set lo up"], ns(part))
     mtu = f"mtu {settings.mtu}"
     ip([f"link add up0 {mtu} netns {ctl} type veth peer name ctl {mtu} netns {core}"])
     outer, inner = blueprint.uplink(settings.racks)
     ip([f"addr add {inner}/31 dev ctl", "link set ctl up"], core)
     ip([f"addr add {outer}/31 dev up0", "link set up0 up", f"route add {NETWORK} via {inner}"], ctl)
+    for pod, part in enumerate(blueprint.pods):
+        _lay_pod(blueprint, pod, ns(part))
     for rack, part in enumerate(blueprint.racks):
         _lay_rack(blueprint, rack, ns(part))
 
 
-def _lay_rack(blueprint: Blueprint, rack: int, router: str) -> None:
+def _lay_pod(blueprint: Blueprint, pod: int, router: str) -> None:
     settings, core = blueprint.settings, blueprint.namespace("core")
+    mtu = f"mtu {settings.mtu}"
+    outer, inner = blueprint.uplink(settings.racks + 1 + pod)
+    ip([f"link add up0 {mtu} netns {router} type veth peer name p{pod} {mtu} netns {core}"])
+    ip([f"addr add {inner}/31 dev p{pod}", f"link set p{pod} up", *routes_to_pod(blueprint, pod)], core)
+    ip([f"addr add {outer}/31 dev up0", "link set up0 up", f"route add {NETWORK} via {inner}"], router)
+    tc(shape("up0", settings.pod_rate), router)
+    tc(shape(f"p{pod}", settings.pod_rate), core)
+
+
+def _lay_rack(blueprint: Blueprint, rack: int, router: str) -> None:
+    settings, above = blueprint.settings, blueprint.namespace(blueprint.above(rack))
     mtu = f"mtu {settings.mtu}"
     outer, inner = blueprint.uplink(rack)
     gateway, places = blueprint.gateway(rack), blueprint.in_rack(rack)
-    whole = _whole(min(settings.host_rate, settings.uplink_rate))
+    rates = [settings.host_rate, settings.uplink_rate, *([settings.pod_rate] if settings.pods else [])]
+    whole = _whole(min(rates))
     ip(
-        [f"link add up0 {mtu} netns {router} type veth peer name r{rack} {mtu} netns {core}"]
+        [f"link add up0 {mtu} netns {router} type veth peer name r{rack} {mtu} netns {above}"]
         + [
             f"link add eth0 {mtu} gso_max_size {whole} netns {blueprint.namespace(place.name)} type veth "
             f"peer name {host_port(place)} {mtu} netns {router}"
             for place in places
         ]
     )
-    ip([f"addr add {inner}/31 dev r{rack}", f"link set r{rack} up", *core_routes(blueprint, rack)], core)
+    ip([f"addr add {inner}/31 dev r{rack}", f"link set r{rack} up", *routes_down(blueprint, rack)], above)
     ip(
         [f"link add br0 {mtu} type bridge", f"addr add {gateway}/32 dev br0", "link set br0 up"]
         + [f"addr add {outer}/31 dev up0", "link set up0 up", f"route add {NETWORK} via {inner}"]
@@ -93,7 +119,7 @@ def _lay_rack(blueprint: Blueprint, rack: int, router: str) -> None:
         + [line for place in places for line in shape(host_port(place), settings.host_rate)],
         router,
     )
-    tc(shape(f"r{rack}", settings.uplink_rate, settings.uplink_delay_us), core)
+    tc(shape(f"r{rack}", settings.uplink_rate, settings.uplink_delay_us), above)
     for place in places:
         # Every address is a /32 so that no prefix tells the rack; neighbours in the rack are reached over the bridge.
         mates = [mate.address for mate in places if mate is not place]

@@ -76,7 +76,7 @@ def _rates(side: Side) -> Matrix | None:
 
 
 def _groups(side: Side) -> dict[tuple[str, ...], Mapping[str, Any]]:
-    return {tuple(sorted(row["members"])): row for row in side.network.shared_links}
+    return {tuple(sorted(row["members"])): row for tier in side.network.shared_links for row in tier["groups"]}
 
 
 def _figure(row: Mapping[str, Any], way: str) -> tuple[float, float, float] | None:

@@ -137,31 +137,30 @@ def _alpha_beta(pattern: Pattern, fabric: Fabric, size_bytes: float) -> Pricing:
 def _contention(pattern: Pattern, fabric: Fabric, size_bytes: float) -> Pricing:
     """``sum over rounds of repeat * (max c / 2 + max(hosts, groups))``: the largest of what hosts send or get over
     their rates, and :func:`solvers.costs.evaluator.latest` of what crosses group boundaries over their capacities."""
-    n, groups, rounds = len(fabric.names), len(fabric.group_out_gbps), len(pattern.repeat)
+    n, rounds = len(fabric.names), len(pattern.repeat)
     longest, repeat = _Longest(pattern, fabric), pattern.repeat
-    moved, by_host, by_group = pattern.share * size_bytes, pattern.round * n, pattern.round * groups
-    bytes_per_us = [
-        rate * BYTES_PER_US
-        for rate in (fabric.host_out_gbps, fabric.host_in_gbps, fabric.group_out_gbps, fabric.group_in_gbps)
+    moved, by_host = pattern.share * size_bytes, pattern.round * n
+    host_out, host_in = (rate * BYTES_PER_US for rate in (fabric.host_out_gbps, fabric.host_in_gbps))
+    tiers = [
+        (tier.group_of, pattern.round * len(tier.out_gbps), tier.out_gbps * BYTES_PER_US, tier.in_gbps * BYTES_PER_US)
+        for tier in fabric.tiers
     ]
+
+    def loads(offset: Order, ends: Order, weight: Vector, rate: Vector) -> Vector:
+        return np.bincount(offset + ends, weight, rounds * len(rate)).reshape(rounds, len(rate)) / rate
 
     def price(order: Order) -> float:
         source, target = order[pattern.source], order[pattern.target]
-        leaves, enters = fabric.group_of[source], fabric.group_of[target]
         away = np.where(source == target, 0.0, moved)
-        crossing = np.where(leaves == enters, 0.0, moved)
         took = longest(order) / 2
-        sending, receiving, out, into = (
-            np.bincount(key, weight, rounds * width).reshape(rounds, width) / rate
-            for key, weight, width, rate in (
-                (by_host + source, away, n, bytes_per_us[0]),
-                (by_host + target, away, n, bytes_per_us[1]),
-                (by_group + leaves, crossing, groups, bytes_per_us[2]),
-                (by_group + enters, crossing, groups, bytes_per_us[3]),
-            )
-        )
+        sending, receiving = loads(by_host, source, away, host_out), loads(by_host, target, away, host_in)
+        shared = []
+        for group_of, by_group, out_rate, in_rate in tiers:
+            leaves, enters = group_of[source], group_of[target]
+            crossing = np.where(leaves == enters, 0.0, moved)
+            shared += [loads(by_group, leaves, crossing, out_rate), loads(by_group, enters, crossing, in_rate)]
         worst = np.maximum(sending.max(axis=1), receiving.max(axis=1))
-        np.maximum(worst, latest(np.hstack([out, into])), out=worst)
+        np.maximum(worst, latest(np.hstack(shared)), out=worst)
         return float((took + worst) @ repeat)
 
     return price
@@ -201,9 +200,11 @@ def _cost_of_all_to_all(
         worst = max(float((ranks * (busy @ ranks)).max()), float((ranks * (ranks @ busy)).max()))
     else:
         away = number * (pattern.ranks - number) * moved
-        members = np.bincount(fabric.group_of, number, len(fabric.group_out_gbps))
-        crossing = members * (pattern.ranks - members) * moved
-        shared = np.hstack([crossing / fabric.group_out_gbps, crossing / fabric.group_in_gbps])
+        shared = []
+        for tier in fabric.tiers:
+            members = np.bincount(tier.group_of, number, len(tier.out_gbps))
+            crossing = members * (pattern.ranks - members) * moved
+            shared += [crossing / tier.out_gbps, crossing / tier.in_gbps]
         alone = max(float((away / rate).max()) for rate in (fabric.host_out_gbps, fabric.host_in_gbps))
-        worst = max(alone, float(latest(shared[None, :])[0])) / BYTES_PER_US
+        worst = max(alone, float(latest(np.hstack(shared)[None, :])[0])) / BYTES_PER_US
     return (longest / 2 + worst) * float(pattern.repeat.sum())

@@ -243,13 +243,16 @@ def _shared_loads(
 ) -> _Loads:  # fmt: skip
     """Microseconds that every resource needs for what every round puts on it; what groups share is stretched so that
     the busiest ends when the latest does."""
-    n, groups = len(fabric.names), len(fabric.group_out_gbps)
-    leaves, enters = fabric.group_of[source], fabric.group_of[target]
-    crossing = np.where(leaves != enters, moved, 0.0)
-    first = [fabric.names[int(np.argmax(fabric.group_of == group))] for group in range(groups)]
-    out = _binned(rounds, number, leaves, groups, crossing) / (fabric.group_out_gbps * BYTES_PER_US)
-    into = _binned(rounds, number, enters, groups, crossing) / (fabric.group_in_gbps * BYTES_PER_US)
-    shared = np.hstack([out, into])
+    n = len(fabric.names)
+    group_loads: _Loads = []
+    for number_of_tier, tier in enumerate(fabric.tiers, 1):
+        groups = len(tier.out_gbps)
+        leaves, enters = tier.group_of[source], tier.group_of[target]
+        crossing = np.where(leaves != enters, moved, 0.0)
+        for way, ends, gbps in (("out of", leaves, tier.out_gbps), ("into", enters, tier.in_gbps)):
+            load = _binned(rounds, number, ends, groups, crossing) / (gbps * BYTES_PER_US)
+            group_loads.append((tier.link_names(fabric.names, number_of_tier, way), load))
+    shared = np.hstack([load for _, load in group_loads])
     most = shared.max(axis=1)
     stretch = np.divide(latest(shared), most, out=np.ones(number), where=most > 0)[:, None]
     return [
@@ -257,6 +260,5 @@ def _shared_loads(
          _binned(rounds, number, source, n, moved) / (fabric.host_out_gbps * BYTES_PER_US)),
         ([f"{name}, in" for name in fabric.names],
          _binned(rounds, number, target, n, moved) / (fabric.host_in_gbps * BYTES_PER_US)),
-        ([f"the way out of the group of {name}" for name in first], out * stretch),
-        ([f"the way into the group of {name}" for name in first], into * stretch),
+        *((names, load * stretch) for names, load in group_loads),
     ]  # fmt: skip

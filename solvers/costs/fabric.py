@@ -16,7 +16,27 @@ ASSUMED_GBPS = 10.0  # where nobody measured a rate: most clouds' smallest "up t
 BYTES_PER_US = 125.0  # of one Gbit/s
 
 Vector = npt.NDArray[np.float64]
-Row = Mapping[str, Any]  # of `Network.shared_links`
+Row = Mapping[str, Any]  # of a tier of `Network.shared_links`
+
+
+@dataclass(frozen=True)
+class TierLinks:
+    """Links that groups of one tier share: ``group_of``, shape (N,); ``out_gbps``, ``in_gbps``, shape (G,): what the
+    hosts of a group send to, and receive from, all other groups together; infinite where the hosts are the limit."""
+
+    group_of: npt.NDArray[np.intp]
+    out_gbps: Vector
+    in_gbps: Vector
+
+    def link_names(self, names: Sequence[str], tier: int, way: str) -> list[str]:
+        """Return names for people of all groups' links, each with the group's first host.
+
+        :param names: of the hosts. :param tier: its number, 1 for the innermost. :param way: ``out of`` or ``into``.
+        """
+        what = "the group" if tier == 1 else f"the tier-{tier} group"
+        # Of a number without hosts: no flow goes over its link.
+        first = [names[int(np.argmax(self.group_of == group))] for group in range(len(self.out_gbps))]
+        return [f"the way {way} {what} of {name}" for name in first]
 
 
 @dataclass(frozen=True)
@@ -26,7 +46,8 @@ class Fabric:
     ``rtt_us``, shape (N, N): symmetrised round trips, NaN where unknown. ``pair_gbps``, same shape or None: what a
     pair gets alone, from row to column. ``host_out_gbps``, ``host_in_gbps``, shape (N,): a host's own rates.
     ``group_of``, shape (N,); ``group_out_gbps``, ``group_in_gbps``, shape (G,): what a group shares, infinite where its
-    hosts are the limit. ``capacities``: where these come from, for people.
+    hosts are the limit. ``capacities``: where these come from, for people. ``outer_tiers``: links above those of the
+    groups, the innermost first.
     """
 
     names: tuple[str, ...]
@@ -39,6 +60,12 @@ class Fabric:
     group_in_gbps: Vector
     capacities: str
     has_host_rates: bool = False
+    outer_tiers: tuple[TierLinks, ...] = ()
+
+    @property
+    def tiers(self) -> tuple[TierLinks, ...]:
+        """Return the links of all tiers, the innermost first."""
+        return TierLinks(self.group_of, self.group_out_gbps, self.group_in_gbps), *self.outer_tiers
 
     @property
     def measured(self) -> bool:
@@ -72,10 +99,10 @@ MEASURED = "measured"
 def fabric_of(network: Network) -> Fabric:
     """Return the fabric of a network: what its file has, and what can be inferred.
 
-    Groups and their shared capacities come from ``shared_links``. Without them groups are the nearest tier of the
-    latencies (one that both halves of the samples confirm, where there are halves). A group's capacity is then as much
-    lower than that of its hosts together as its hosts are nearer to each other than to others: a TCP stream's rate goes
-    with one over its round trip (PLink thesis, 5.2.2).
+    Groups and their shared capacities come from ``shared_links``: its innermost tier, and links of outer tiers above.
+    Without them groups are the nearest tier of the latencies (one that both halves of the samples confirm, where there
+    are halves). A group's capacity is then as much lower than that of its hosts together as its hosts are nearer to
+    each other than to others: a TCP stream's rate goes with one over its round trip (PLink thesis, 5.2.2).
     """
     rtt = network.completed_us
     n = len(network.hosts)
@@ -83,7 +110,8 @@ def fabric_of(network: Network) -> Fabric:
     if pair is not None:
         pair = np.where(pair > 0, pair, np.nan)  # nothing came through: no rate that a time could be worked out from
         pair = pair if np.isfinite(pair).any() else None
-    rows = shared_rows(network.shared_links, network.hosts.names)
+    tiers = [shared_rows(tier["groups"], network.hosts.names) for tier in network.shared_links]
+    rows, outer = (tiers[0], tiers[1:]) if tiers else ([], [])
     if not any(_is_measured(row) for _, row in rows):
         return _inferred(network, rtt, pair)
     group_of = np.full(n, -1, dtype=np.intp)
@@ -119,13 +147,27 @@ def fabric_of(network: Network) -> Fabric:
         shared_in,
         source,
         by_flows is not None,
+        tuple(_outer_tier(tier, group_of) for tier in outer),
     )
+
+
+def _outer_tier(rows: list[tuple[list[int], Row]], inner_group_of: npt.NDArray[np.intp]) -> TierLinks:
+    """Return the links of a tier; what was not measured, or is in no group of the tier, has no limit."""
+    group_of = len(rows) + inner_group_of
+    limits: dict[str, list[float]] = {"out": [], "in": []}
+    for number, (members, row) in enumerate(rows):
+        group_of[members] = number
+        for way, gbps in limits.items():
+            gbps.append(_capacity(row, way) if row.get(f"{way}_gbps") else np.inf)
+    shared_out, shared_in = (np.full(int(group_of.max()) + 1, np.inf) for _ in limits)
+    shared_out[: len(rows)], shared_in[: len(rows)] = limits["out"], limits["in"]
+    return TierLinks(group_of, shared_out, shared_in)
 
 
 def shared_rows(rows: Sequence[Row], names: list[str]) -> list[tuple[list[int], Row]]:
     """Return the groups of a file, as (indices, row); rows that overlap others or have unknown hosts are skipped.
 
-    :param rows: ``shared_links`` of a network.
+    :param rows: the groups of a tier of a network's ``shared_links``.
     """
     index = {name: i for i, name in enumerate(names)}
     groups: list[tuple[list[int], Row]] = []
@@ -145,8 +187,8 @@ def _is_measured(row: Row) -> bool:
 
 
 def _capacity(row: Row, way: str) -> float:
-    """Return a group's capacity, Gbit/s; infinite where its hosts, not a link, were the limit."""
-    return float("inf") if row.get(f"{way}_limited_by") == "hosts" else float(row[f"{way}_gbps"])
+    """Return a group's capacity, Gbit/s; infinite where its hosts, or links of a tier below, were the limit."""
+    return float("inf") if row.get(f"{way}_limited_by") in ("hosts", "groups") else float(row[f"{way}_gbps"])
 
 
 def _one_flow(row: Row) -> float:

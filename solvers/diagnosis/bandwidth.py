@@ -76,7 +76,7 @@ def slow_shared_links(rows: Sequence[Row], names: list[str]) -> list[SlowLink]:
     Only a full link can be slow: where the hosts were the limit (``limited_by``), it carries at least the measured
     rate.
 
-    :param rows: ``shared_links`` of a network.
+    :param rows: the groups of a tier of a network's ``shared_links``.
     """
     groups = shared_rows(rows, names)
     links = []

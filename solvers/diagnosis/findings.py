@@ -1,5 +1,6 @@
 """Diagnosis of a network: one finding for each cause, with its evidence and advice."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -192,7 +193,7 @@ def _rates(network: Network, groups: Groups) -> list[Finding]:
     ]
     named = {finding.hosts[0] for finding in findings}
     findings += [finding for finding in rate_findings(network) if finding.hosts[0] not in named]
-    for link in slow_shared_links(network.shared_links, names):
+    for link in itertools.chain(*(slow_shared_links(tier["groups"], names) for tier in network.shared_links)):
         evidence = f"together they get {_gbps(link.gbps)} {link.way}, other groups {_gbps(link.usual_gbps)} (median)"
         advice = "look at the link that they share; `plink advise` says which algorithm suffers least"
         hosts = _named(link.members, names)

@@ -176,5 +176,6 @@ def _hops_per_move(pattern: Pattern, fabric: Fabric, kind: str) -> float:
     hops = max(1.0, len(pattern.source) / hosts)
     if kind == "loads":
         changed_rounds = min(float(rounds), 2 * hops)
-        return 8 * hops + changed_rounds * (16 * len(fabric.group_out_gbps) + 2 * hosts + len(pattern.source) / rounds)
+        groups = sum(len(tier.out_gbps) for tier in fabric.tiers)
+        return 8 * hops + changed_rounds * (16 * groups + 2 * hosts + len(pattern.source) / rounds)
     return 8 * hops * (8 if kind == "chain" else 1)

@@ -18,7 +18,7 @@ def initial_orders(fabric: Fabric, baseline: Order) -> list[Order]:
     that the blocks of halving-doubling begin where subtrees do. And the hosts along the second eigenvector of their
     similarity's Laplacian (spectral seriation: Atkins, Boman and Hendrickson 1998).
     """
-    orders = [baseline, baseline[np.argsort(fabric.group_of[baseline], kind="stable")]]
+    orders = [baseline, baseline[np.lexsort([tier.group_of[baseline] for tier in fabric.tiers])]]
     hosts = np.unique(baseline)
     if len(hosts) > 2:
         position = np.full(len(fabric.names), -1, dtype=np.intp)

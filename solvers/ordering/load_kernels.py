@@ -18,7 +18,7 @@ CONTENTION, ALPHA_BETA = 1, 2
 
 
 class LoadState(NamedTuple):
-    """Mutable state by the order: of E hops and R rounds on H hosts in G groups.
+    """Mutable state by the order: of E hops and R rounds on H hosts in G groups of all tiers.
 
     ``value``, shape (E,), and ``longest``, shape (R,): round trips in microseconds; ``stale``: rounds whose longest hop
     became shorter; ``touched``: rounds whose loads changed; ``moving``, shape (N,): ranks of the move; ``out`` and
@@ -76,10 +76,11 @@ def _add_load(e: Any, sign: Any, order: Any, loads: Any, state: Any, uniform: An
         if not uniform:
             state.sending[r, x] += moved / loads.host_out[x]
             state.receiving[r, y] += moved / loads.host_in[y]
-        g, h = loads.group_of[x], loads.group_of[y]
-        if g != h:
-            state.out[r, g] += moved
-            state.into[r, h] += moved
+        for tier in range(len(loads.group_of)):
+            g, h = loads.group_of[tier, x], loads.group_of[tier, y]
+            if g != h:
+                state.out[r, g] += moved
+                state.into[r, h] += moved
 
 
 @njit_inner()
@@ -164,7 +165,9 @@ def anneal_loads(order: Any, moves: Any, count: Any, schedule: Any, seed: Any, l
         loads_change = not uniform
         if uniform:
             for k in range(moved):
-                loads_change = loads_change or loads.group_of[order[walk.ranks[k]]] != loads.group_of[walk.hosts[k]]
+                for tier in range(len(loads.group_of)):
+                    before, after = loads.group_of[tier, order[walk.ranks[k]]], loads.group_of[tier, walk.hosts[k]]
+                    loads_change = loads_change or before != after
         if loads_change:
             for k in range(moved):
                 state.moving[walk.ranks[k]] = 1

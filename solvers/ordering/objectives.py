@@ -69,8 +69,9 @@ class Loads(NamedTuple):
     """Input of :func:`solvers.ordering.load_kernels.anneal_loads`: hops, and T transfers that load resources.
 
     ``mode``: 1 for ``contention``, 2 for ``alpha-beta``; ``source``, ``target``, ``round`` and ``bytes``, shape (T,);
-    ``edge_ptr``, ``edge_of``: the transfers of each rank; ``group_of``, shape (H,); ``out_rate`` and ``in_rate`` of
-    groups, ``host_out`` and ``host_in`` of hosts: bytes per microsecond; ``slow``, shape (H, H): microseconds per byte.
+    ``edge_ptr``, ``edge_of``: the transfers of each rank; ``group_of``, shape (T, H): groups by tiers, those of all
+    tiers numbered through; ``out_rate`` and ``in_rate`` of groups, ``host_out`` and ``host_in`` of hosts: bytes per
+    microsecond; ``slow``, shape (H, H): microseconds per byte.
     """
 
     hops: Hops
@@ -131,6 +132,7 @@ def loads_of(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str) ->
     if model == "alpha-beta":
         slow = 1 / (pair_rates(fabric) * BYTES_PER_US)
         np.fill_diagonal(slow, 0.0)
+    starts = np.cumsum([0, *(len(tier.out_gbps) for tier in fabric.tiers[:-1])])
     return Loads(
         _hops(pattern.repeat, pattern.round, pattern.source, pattern.target, pattern.ranks, fabric.rtt_us),
         _MODES[model],
@@ -139,9 +141,9 @@ def loads_of(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str) ->
         pattern.round.astype(np.int64),
         pattern.share * size_bytes,
         *_by_rank([pattern.source, pattern.target], pattern.ranks),
-        fabric.group_of.astype(np.int64),
-        fabric.group_out_gbps * BYTES_PER_US,
-        fabric.group_in_gbps * BYTES_PER_US,
+        np.stack([first + tier.group_of for first, tier in zip(starts, fabric.tiers, strict=True)]).astype(np.int64),
+        np.concatenate([tier.out_gbps for tier in fabric.tiers]) * BYTES_PER_US,
+        np.concatenate([tier.in_gbps for tier in fabric.tiers]) * BYTES_PER_US,
         np.ascontiguousarray(slow),
         fabric.host_out_gbps * BYTES_PER_US,
         fabric.host_in_gbps * BYTES_PER_US,

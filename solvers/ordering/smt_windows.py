@@ -242,12 +242,12 @@ def _busiest_resource(
     if model == "alpha-beta":
         return LongestLoad(tuple(loads))
     shared = []
-    for group in range(len(fabric.group_out_gbps)):
-        in_group = fabric.group_of == group
-        for leaving, gbps in ((True, fabric.group_out_gbps[group]), (False, fabric.group_in_gbps[group])):
-            if np.isfinite(gbps):
-                cost = _crossing_cost(in_group, leaving, gbps)
-                shared.append(window.load(source, target, weight, cost))
+    for tier in fabric.tiers:
+        for group in range(len(tier.out_gbps)):
+            for leaving, gbps in ((True, tier.out_gbps[group]), (False, tier.in_gbps[group])):
+                if np.isfinite(gbps):
+                    cost = _crossing_cost(tier.group_of == group, leaving, gbps)
+                    shared.append(window.load(source, target, weight, cost))
     return LongestLoad(tuple(loads), tuple(shared))
 
 

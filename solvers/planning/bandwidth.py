@@ -69,10 +69,12 @@ def _through_shared_links(fabric: Fabric, members: npt.NDArray[np.intp], part: V
     """The sum of the members' rates, as far as the links they share let it through; Gbit/s."""
     if not fabric.measured:
         return float(rates.sum())
-    hosts = np.bincount(fabric.group_of, minlength=len(fabric.group_out_gbps))
-    total = 0.0
-    for shared in np.unique(fabric.group_of[members]).tolist():
-        here = fabric.group_of[members] == shared
-        capacity = min(fabric.group_out_gbps[shared], fabric.group_in_gbps[shared])
-        total += min(float(rates[here].sum()), float(capacity * part[here].sum() / hosts[shared]))
-    return total
+    for tier in fabric.tiers:
+        hosts, rates = np.bincount(tier.group_of, minlength=len(tier.out_gbps)), rates.copy()
+        for shared in np.unique(tier.group_of[members]).tolist():
+            here = tier.group_of[members] == shared
+            total = float(rates[here].sum())
+            capacity = float(min(tier.out_gbps[shared], tier.in_gbps[shared]) * part[here].sum() / hosts[shared])
+            if total > capacity:
+                rates[here] *= capacity / total
+    return float(rates.sum())

@@ -6,20 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import NoAnswer
-from solvers.costs.fabric import BYTES_PER_US, Fabric
+from solvers.costs.fabric import BYTES_PER_US, Fabric, TierLinks
 from solvers.simulation.job import Integers, Resources, Vector
 
 Hosts = npt.NDArray[np.intp]
-
-
-@dataclass(frozen=True)
-class TierLinks:
-    """Links that groups of one tier share: ``group_of``, shape (N,); ``out_gbps``, ``in_gbps``, shape (G,): what the
-    hosts of a group send to, and receive from, all other groups together; infinite where the hosts are the limit."""
-
-    group_of: Hosts
-    out_gbps: Vector
-    in_gbps: Vector
 
 
 @dataclass(frozen=True)
@@ -37,9 +27,8 @@ class SimulatedNetwork:
     @classmethod
     def of(cls, fabric: Fabric) -> "SimulatedNetwork":
         """As the cost models know it."""
-        tier = TierLinks(fabric.group_of, fabric.group_out_gbps, fabric.group_in_gbps)
         return cls(
-            fabric.names, fabric.rtt_us / 2, fabric.pair_gbps, fabric.host_out_gbps, fabric.host_in_gbps, (tier,)
+            fabric.names, fabric.rtt_us / 2, fabric.pair_gbps, fabric.host_out_gbps, fabric.host_in_gbps, fabric.tiers
         )
 
 
@@ -63,14 +52,13 @@ def resources_between(network: SimulatedNetwork, source: Hosts, target: Hosts) -
     capacity = [network.out_gbps, network.in_gbps]
     names = [f"{name}, {way}" for way in ("out", "in") for name in network.names]
     columns, first = [np.where(a == b, -1, a), np.where(a == b, -1, n + b)], 2 * n
-    for tier in network.tiers:
+    for number, tier in enumerate(network.tiers, 1):
         groups = len(tier.out_gbps)
         crosses = tier.group_of[a] != tier.group_of[b]
         columns.append(np.where(crosses, first + tier.group_of[a], -1))
         columns.append(np.where(crosses, first + groups + tier.group_of[b], -1))
         capacity += [tier.out_gbps, tier.in_gbps]
-        leaders = [network.names[int(np.argmax(tier.group_of == group))] for group in range(groups)]
-        names += [f"the way {way} the group of {name}" for way in ("out of", "into") for name in leaders]
+        names += [name for way in ("out of", "into") for name in tier.link_names(network.names, number, way)]
         first += 2 * groups
     limit = np.full(len(pairs), np.inf) if network.pair_gbps is None else network.pair_gbps[a, b].copy()
     limit[(a == b) | np.isnan(limit)] = np.inf

@@ -85,7 +85,7 @@ def racks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hosts:
         for k in range(2)
     ]
     gbps = np.ones((8, 8)) - np.eye(8)
-    Network(hosts, latency, gbps, {"shared_links": links}).write(tmp_path / ".plink" / "network.json")
+    Network(hosts, latency, gbps, {"shared_links": [{"groups": links}]}).write(tmp_path / ".plink" / "network.json")
     return hosts
 
 

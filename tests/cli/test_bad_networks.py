@@ -20,8 +20,12 @@ BAD: list[tuple[str | dict[str, Any], str]] = [
     ({"hosts": NAMES}, "n.json: hosts[3].name: expected a host name"),
     ({"errors": [{"from": ["a"], "to": "b", "why": ""}]}, "n.json: errors[0].from: expected text"),
     (
-        {"shared_links": [{"members": ["a"], "out_gbps": -1}]},
-        "n.json: shared_links[0].out_gbps: expected a number >= 0",
+        {"shared_links": [{"groups": [{"members": ["a"], "out_gbps": -1}]}]},
+        "n.json: shared_links[0].groups[0].out_gbps: expected a number >= 0",
+    ),
+    (
+        {"shared_links": [{"groups": [{"members": ["b", "c"]}]}, {"groups": [{"members": ["a", "b"]}]}]},
+        "n.json: shared_links[1].groups[0].members: b without c, which are in one group of a tier below",
     ),
     ({"machines": [{"hostname": "a"}, 7]}, "n.json: machines[1]: expected an object or null"),
     ({"latency_us": [[0] * 4] * 3 + [[0, "12", 0, 0]]}, 'n.json: latency_us[3][1]: "12" is not a number or null'),

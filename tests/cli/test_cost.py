@@ -19,7 +19,7 @@ NEAR, FAR = 1.0, 0.5
 GBPS = [[None if i == j else NEAR if (i - j) % 2 == 0 else FAR for j in range(4)] for i in range(4)]
 LINK = {"out_gbps": 1, "in_gbps": 1, "out_limited_by": "link", "in_limited_by": "link"}
 LINK |= {"out_one_flow_gbps": 1, "in_one_flow_gbps": 1}
-SHARED = [{"members": ["a", "c"], **LINK}, {"members": ["b", "d"], **LINK}]
+SHARED = [{"groups": [{"members": ["a", "c"], **LINK}, {"members": ["b", "d"], **LINK}]}]
 
 
 @pytest.fixture

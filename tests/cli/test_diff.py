@@ -150,13 +150,13 @@ def test_limits_that_nothing_reaches_are_refused(words: list[str], message: str,
 
 def test_a_shared_link_that_nobody_could_measure_is_mentioned(tmp_path: Path) -> None:
     row = {"members": [f"node-0{i}" for i in range(6)], "out_gbps": 4.0, "in_gbps": 8.0}
-    write(tmp_path / "a.json", network(shared_links=[row]))
-    write(tmp_path / "b.json", network(shared_links=[row | {"out_gbps": None, "why": "no answer"}]))
+    write(tmp_path / "a.json", network(shared_links=[{"groups": [row]}]))
+    write(tmp_path / "b.json", network(shared_links=[{"groups": [row | {"out_gbps": None, "why": "no answer"}]}]))
     write(tmp_path / "c.json", network())
     for new, count in (("b", 1), ("c", 2)):
         done = typed("diff", "a.json", f"{new}.json", cwd=tmp_path)
         assert f"{count} shared capacities were measured before and are not now: not compared" in done.stdout
-    write(tmp_path / "d.json", network(shared_links=[row | {"out_gbps": 0}]))
+    write(tmp_path / "d.json", network(shared_links=[{"groups": [row | {"out_gbps": 0}]}]))
     done = typed("diff", "a.json", "d.json", cwd=tmp_path)
     assert done.returncode == 1
     assert "4 Gbit/s  0 Gbit/s" in done.stdout

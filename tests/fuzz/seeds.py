@@ -140,7 +140,8 @@ def _measured() -> dict[str, Any]:
         "methods": ["", "stamp"], "method_used": [[0, 1, 1]] * 3,
         "clocks": ["", "kernel"], "clock_used": [[0, 1, 1]] * 3,
         "loss_forward": [[0, 0.1, 0]] * 3, "loss_back": [[0, 0, 0.5]] * 3, "samples": [[0, 100, 50]] * 3,
-        "machines": [{"hostname": "a", "address": "10.0.0.1"}, None, {"hostname": "c"}], "shared_links": [shared],
+        "machines": [{"hostname": "a", "address": "10.0.0.1"}, None, {"hostname": "c"}],
+        "shared_links": [{"groups": [shared]}],
         "errors": [{"from": "a", "to": "b", "why": "a firewall"}],
     }  # fmt: skip
     return Network(THREE, latency, latency / 10, details).to_json()

@@ -163,7 +163,8 @@ PRICED: Document = {
     "hosts": [{"name": name} for name in "abc"],
     "latency_us": [[0, 10, 90], [10, 0, 90], [90, 90, 0]],
     "shared_links": [
-        {"members": ["a", "b"], "out_gbps": 1.5, "in_gbps": 1, "out_one_flow_gbps": 1, "in_one_flow_gbps": None},
+        {"groups": [{"members": ["a", "b"], "out_gbps": 1.5, "in_gbps": 1, "out_one_flow_gbps": 1}]},
+        {"groups": [{"members": ["a", "b", "c"], "out_gbps": None, "out_limited_by": None, "in_limited_by": "groups"}]},
     ],
 }
 SCHEDULE: Document = schedule_for("tree", 3).to_json()
@@ -265,7 +266,7 @@ def differing(worse: bool) -> Network:
         "loss_forward": loss.tolist(),
         "hops": [[int(value) for value in row] for row in hops],
         "samples": [[1000] * 8 for _ in range(8)],
-        "shared_links": [shared],
+        "shared_links": [{"groups": [shared]}],
     }
     return Network(Hosts(tuple(Host(name, name) for name in names)), latency, rates, details)
 

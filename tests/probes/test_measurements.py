@@ -134,10 +134,10 @@ def test_a_matrix_of_another_shape_is_named(key: str) -> None:
 def test_the_shared_links_of_the_run_before_are_kept(tmp_path: Path) -> None:
     """The run that goes on may not measure them anew."""
     measurements = Measurements(hosts(2))
-    measurements.details["shared_links"] = [{"members": ["h0"], "out_gbps": 0.2}]
+    measurements.details["shared_links"] = [{"groups": [{"members": ["h0"], "out_gbps": 0.2}]}]
     measurements.network().write(tmp_path / "n.json")
     again = measurements_from(read_network(tmp_path / "n.json")).network()
-    assert again.details["shared_links"] == [{"members": ["h0"], "out_gbps": 0.2}]
+    assert again.details["shared_links"] == [{"groups": [{"members": ["h0"], "out_gbps": 0.2}]}]
 
 
 @given(NANOSECONDS)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probes.session import ProbeSession
-from probes.shared_links import SharedLinkSettings, _batches, _pairs, shared_links
+from probes.shared_links import SharedLinkSettings, TierGroups, _batches, _pairs, shared_links
 from tests.probes.fake_fleet import FakeFleet, session_of
 
 GROUPS = st.lists(st.integers(1, 6), min_size=2, max_size=5)
@@ -50,7 +50,7 @@ def test_flows_are_disjoint_and_cross_the_boundary(
     groups = groups_of(sizes)
     group = data.draw(st.sampled_from(groups))
     far_groups = [other for other in groups if other is not group]
-    pairs = _pairs(group, far_groups, flows, outwards, random.Random(seed))
+    pairs = _pairs(TierGroups(groups), (group, far_groups), flows, outwards, random.Random(seed))
     assert len(pairs) == min(flows, len(group), sum(map(len, far_groups)))
     hosts = [host for pair in pairs for host in pair]
     assert len(hosts) == len(set(hosts))
@@ -70,7 +70,7 @@ def test_the_capacity_is_what_the_link_or_all_hosts_can_carry(
     sizes: tuple[int, int], host: float, times: tuple[float, float]
 ) -> None:
     _, session = two_groups(sizes, host, (host * times[0], host * times[1]))
-    rows = shared_links(session, groups_of([*sizes]), SETTINGS, lambda done, total: None)
+    rows = shared_links(session, TierGroups(groups_of([*sizes])), SETTINGS, lambda done, total: None)
     max_flows = min(sizes)
     for row, into, out in zip(rows, times, reversed(times), strict=True):
         for direction, limit in (("in", into), ("out", out)):
@@ -100,35 +100,35 @@ def test_groups_measured_side_by_side_share_no_group(sizes: list[int], seed: int
 
 
 def test_the_number_of_flows_grows_only_while_it_helps() -> None:
-    """A link of 2.5 hosts: 8 flows bring no more than 4 did, so those are run twice more; each way, each group."""
+    """A link of 2.5 hosts: 8 flows bring no more than 4 did, so those are run twice more; each way, for both."""
     fleet, session = two_groups((8, 8), 1.0, (2.5, 2.5))
-    shared_links(session, groups_of([8, 8]), SETTINGS, lambda done, total: None)
+    shared_links(session, TierGroups(groups_of([8, 8])), SETTINGS, lambda done, total: None)
     runs = Counter(when for when, _, body in fleet.sent if body["method"] == "flow_listen")
-    assert list(runs.values()) == [1, 2, 4, 8, 4, 4] * 4
+    assert list(runs.values()) == [1, 2, 4, 8, 4, 4] * 2
 
 
 @pytest.mark.parametrize("groups", [[], [[0, 1, 2, 3, 4]], [[0, 1], []]])
 def test_one_group_has_no_boundary(groups: list[list[int]]) -> None:
     fleet, session = two_groups((2, 3), 1.0, (1.0, 1.0))
-    assert shared_links(session, groups, SETTINGS, lambda done, total: None) == []
+    assert shared_links(session, TierGroups(groups), SETTINGS, lambda done, total: None) == []
     assert fleet.sent == []
 
 
 def test_hosts_that_are_gone_are_left_out() -> None:
     fleet, session = two_groups((2, 3), 1.0, (9.0, 9.0))
     session.scheduler.mark_lost(0, "killed")
-    rows = shared_links(session, groups_of([2, 3]), SETTINGS, lambda done, total: None)
+    rows = shared_links(session, TierGroups(groups_of([2, 3])), SETTINGS, lambda done, total: None)
     assert [row["members"] for row in rows] == [["h1"], ["h2", "h3", "h4"]]
     assert "h0" not in {host for _, host, _ in fleet.sent}
     session.scheduler.mark_lost(1, "killed")
-    assert shared_links(session, groups_of([2, 3]), SETTINGS, lambda done, total: None) == []
+    assert shared_links(session, TierGroups(groups_of([2, 3])), SETTINGS, lambda done, total: None) == []
 
 
 def test_a_host_that_dies_meanwhile_leaves_the_capacity_unknown() -> None:
     fleet, session = two_groups((2, 2), 1.0, (9.0, 9.0))
     fleet.lose("h0", 0.3)
     fleet.lose("h1", 0.3)
-    row, other = shared_links(session, groups_of([2, 2]), SETTINGS, lambda done, total: None)
+    row, other = shared_links(session, TierGroups(groups_of([2, 2])), SETTINGS, lambda done, total: None)
     for direction in ("in", "out"):
         assert row[f"{direction}_gbps"] is None
         assert row["interval"][f"{direction}_gbps"] is None
@@ -140,5 +140,5 @@ def test_a_flow_that_fails_spoils_its_run_and_no_other() -> None:
     fleet = FakeFleet(
         lambda host, body: (0.1, {"port": 1} if body["method"] == "flow_listen" else {"error": "the flow ended early"})
     )
-    rows = shared_links(session_of(fleet, 4), groups_of([2, 2]), SETTINGS, lambda done, total: None)
+    rows = shared_links(session_of(fleet, 4), TierGroups(groups_of([2, 2])), SETTINGS, lambda done, total: None)
     assert [(row["out_gbps"], row["out_flows"], row["out_limited_by"]) for row in rows] == [(None, 0, None)] * 2

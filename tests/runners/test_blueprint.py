@@ -34,6 +34,17 @@ def test_every_address_is_its_own_and_of_the_labs(settings: Settings) -> None:
     assert all(ipaddress.ip_address(address) in ipaddress.ip_network("198.18.0.0/15") for address in addresses)
 
 
+def test_racks_are_in_pods() -> None:
+    """Six racks in three pods, whose uplinks come after those of the racks and the controller."""
+    blueprint = draw(Settings("t", racks=6, hosts_per_rack=1, pods=3))
+    assert blueprint.pods == ["pod0", "pod1", "pod2"]
+    assert [blueprint.above(rack) for rack in range(6)] == ["pod0", "pod0", "pod1", "pod1", "pod2", "pod2"]
+    assert len({end for link in range(6 + 1 + 3) for end in blueprint.uplink(link)}) == 20
+    for place in blueprint.places:
+        assert blueprint.truth()["positions"][place.name] == [blueprint.above(place.rack), place.rack]
+    assert draw(Settings("t", racks=6)).above(5) == "core"
+
+
 def test_the_largest_labs_fit() -> None:
     for racks, per_rack in ((64, 8), (1, 512)):
         blueprint = draw(Settings("t", racks, per_rack))
@@ -102,6 +113,8 @@ def test_labs_side_by_side_have_namespaces_of_their_own() -> None:
         ("hosts_per_rack", 129, "1 to 512 hosts"),
         ("mtu", 1279, "1280 to 65535"),
         ("uplink_delay_us", 1_000_001, "at most 1s"),
+        ("pods", 3, "--pods 3: 4 racks cannot be divided evenly between them"),
+        ("pods", -1, "--pods -1"),
     ],
 )
 def test_a_lab_that_cannot_be_is_refused(field: str, value: int, why: str) -> None:

@@ -241,10 +241,13 @@ def test_a_shared_capacity_fell_when_its_runs_are_apart(low: float, high: float,
     members = ["h0", "h1", "h2"]
     was = {"members": members, "out_gbps": 4.0, "in_gbps": 4.0, "interval": {"out_gbps": [3.9, 4.1]}}
     now = {"members": members[::-1], "out_gbps": 2.0, "in_gbps": None, "interval": {"out_gbps": [low, high]}}
-    found = compare(plain(flat(), shared_links=[was]), plain(flat(), shared_links=[now]), LIMITS)
+    found = compare(
+        plain(flat(), shared_links=[{"groups": [was]}]), plain(flat(), shared_links=[{"groups": [now]}]), LIMITS
+    )
     assert [(one.what, one.way, one.verdict) for one in found.findings] == [("capacity", "out", v) for v in verdicts]
     assert found.shared == 1
-    other = compare(plain(flat(), shared_links=[was]), plain(flat(), shared_links=[now | {"members": ["h0"]}]), LIMITS)
+    moved = [{"groups": [now | {"members": ["h0"]}]}]
+    other = compare(plain(flat(), shared_links=[{"groups": [was]}]), plain(flat(), shared_links=moved), LIMITS)
     assert other.notes == ("1 groups' shared links are of other hosts now: not compared",)
 
 

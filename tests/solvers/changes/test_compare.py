@@ -55,7 +55,7 @@ def test_groups_of_a_sparse_file_are_those_that_predictions_rest_on() -> None:
 
 def test_counts_are_of_what_was_compared() -> None:
     rates = 10.0 * ~np.eye(8, dtype=bool)
-    shared = {"shared_links": [{"members": ["a", "b"], "out_gbps": 3.0, "in_gbps": 4.0}]}
+    shared = {"shared_links": [{"groups": [{"members": ["a", "b"], "out_gbps": 3.0, "in_gbps": 4.0}]}]}
     found = compare(named("abcdefgh", racks(), rates, **shared), named("hgfedcba", racks(), rates, **shared), LIMITS)
     assert (found.pairs, found.rates, found.shared) == (28, 28, 2)
     assert (found.findings, found.notes, found.worse) == ((), (), 0)
@@ -71,7 +71,7 @@ def test_all_that_can_change_is_told_in_one_order() -> None:
     rows[1, 5] = rows[5, 1] = NAN
 
     def of(rows: Matrix, rates: Matrix, loss: float, gbps: float, hop: float) -> Network:
-        shared = [{"members": ["a", "b"], "out_gbps": gbps}]
+        shared = [{"groups": [{"members": ["a", "b"], "out_gbps": gbps}]}]
         details: dict[str, Any] = {"loss_forward": even(8, 0.0, x23=loss, x32=loss), "samples": even(8, 1000)}
         return named("abcdefgh", rows, rates, **details, shared_links=shared, hops=even(8, 2, x67=hop))
 
@@ -87,7 +87,7 @@ def test_notes_say_what_could_not_be_compared() -> None:
     rates = 10.0 * np.ones((8, 8))
     fewer = rates.copy()
     fewer[0, 1] = fewer[1, 0] = NAN
-    shared = [[{"members": ["a", other], "out_gbps": 4.0}] for other in "bc"]
+    shared = [[{"groups": [{"members": ["a", other], "out_gbps": 4.0}]}] for other in "bc"]
 
     def by(method: int, clock: int, **more: Any) -> dict[str, Any]:
         words = {"methods": ["", "stamp", "icmp"], "clocks": ["", "kernel", "user"]}

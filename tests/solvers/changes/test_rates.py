@@ -96,7 +96,7 @@ def group(members: Any = ("a", "b"), out: Any = 4.0, into: Any = 8.0, **interval
 
 
 def shared(*rows: Any) -> Network:
-    return named(HOSTS, shared_links=list(rows))
+    return named(HOSTS, shared_links=[{"groups": list(rows)}])
 
 
 def both(old: Network, new: Network, share: float = 0.25) -> tuple[list[Finding], int, int, int]:
@@ -146,21 +146,21 @@ def test_a_figure_that_is_missing_is_not_compared() -> None:
 @pytest.mark.parametrize(
     ("rows", "where"),
     [
-        ("all", "shared_links"),
-        (["row"], "shared_links[0]"),
-        ([group(())], "shared_links[0].members"),
-        ([group(("a", 1))], "shared_links[0].members[1]"),
-        ([group(), group(out=-1.0)], "shared_links[1].out_gbps"),
-        ([group(out=True)], "shared_links[0].out_gbps"),
-        ([group(out=math.inf)], "shared_links[0].out_gbps"),
-        ([group(out_gbps=[1.0])], "shared_links[0].interval.out_gbps"),
-        ([group(out_gbps=["1", 9.0])], "shared_links[0].interval.out_gbps[0]"),
+        ("all", ""),
+        (["row"], "[0]"),
+        ([group(())], "[0].members"),
+        ([group(("a", 1))], "[0].members[1]"),
+        ([group(), group(out=-1.0)], "[1].out_gbps"),
+        ([group(out=True)], "[0].out_gbps"),
+        ([group(out=math.inf)], "[0].out_gbps"),
+        ([group(out_gbps=[1.0])], "[0].interval.out_gbps"),
+        ([group(out_gbps=["1", 9.0])], "[0].interval.out_gbps[0]"),
     ],
 )
 def test_malformed_shared_links_are_refused(rows: Any, where: str) -> None:
     with pytest.raises(InputError) as caught:
-        both(shared(group()), named(HOSTS, shared_links=rows))
-    assert caught.value.location == f"a file: {where}"
+        both(shared(group()), named(HOSTS, shared_links=[{"groups": rows}]))
+    assert caught.value.location == f"a file: shared_links[0].groups{where}"
 
 
 def test_a_link_that_carries_nothing_any_more_is_worse() -> None:

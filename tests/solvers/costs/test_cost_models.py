@@ -1,6 +1,7 @@
 """Prices: the thesis's formulas written out, rounds worked by hand, and closed forms against the evaluator."""
 
 import math
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -13,7 +14,7 @@ from plink.model.schedule import make_schedule
 from solvers.costs.by_name import NAMES, pattern_for, pricing_for
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.evaluator import MODELS, evaluate, latest
-from solvers.costs.fabric import Fabric
+from solvers.costs.fabric import Fabric, TierLinks
 from solvers.costs.patterns import pattern_of
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 from tests.solvers.synthetic import Matrix, Tour, random_costs
@@ -167,6 +168,40 @@ def test_a_ring_over_two_racks_by_hand() -> None:
     alone = evaluate(schedule_for("ring", 4), two_racks(), order, 4e6, "alpha-beta")
     assert alone.cost_us == pytest.approx(6 * (1000 + 25))
     assert alone.busiest[0].startswith("a, ")
+
+
+def two_pods() -> Fabric:
+    """Racks of one host with 4 Gbit/s each way, 0 and 1 in a pod with 2 Gbit/s each way, 2 and 3 in another."""
+    found, four = two_racks(), np.full(4, 4.0)
+    pods = TierLinks(found.group_of, four[:2] / 2, four[:2] / 2)
+    return replace(found, group_of=np.arange(4), group_out_gbps=four, group_in_gbps=four, outer_tiers=(pods,))
+
+
+def test_a_flow_loads_the_links_of_all_tiers_by_hand() -> None:
+    """4 MB: 1 MB a hop and round, 2,000 us on a rack's link of 500 bytes a microsecond. One hop leaves each pod: 4,000
+    us at 250; with hosts of both pods in turn two do: 8,000 us. All four ways of pods are as busy, which delays the
+    latest; so does, by next to nothing, what is half as busy or less: eight ways of racks."""
+    fabric, schedule = two_pods(), schedule_for("ring", 4)
+    together, apart = np.arange(4), np.array([0, 2, 1, 3])
+    price = evaluate(schedule, fabric, together, 4e6, "contention")
+    assert price.cost_us == pytest.approx(6 * (4000 * (4 + 8 / 2**16) ** (1 / 16) + 25))
+    names = {f"the way {way} the tier-2 group of {host}" for way in ("out of", "into") for host in "ac"}
+    assert set(price.busiest) <= names
+    assert evaluate(schedule, fabric, apart, 4e6, "contention").cost_us == pytest.approx(
+        6 * (8000 * (4 + 8 / 4**16) ** (1 / 16) + 25)
+    )
+
+
+@given(st.integers(0, 99), st.sampled_from(["ring", "halving-doubling", "tree", "flat"]))
+def test_closed_forms_know_all_tiers(seed: int, algo: str) -> None:
+    """As the sum over the rounds does, where they have the algorithm."""
+    rng = np.random.default_rng(seed)
+    found = fabric(8, seed)
+    outer = TierLinks(found.group_of % 2, rng.uniform(0.1, 1.0, 2), rng.uniform(0.1, 1.0, 2))
+    found, order = replace(found, outer_tiers=(outer,)), rng.permutation(8)
+    wanted = evaluate(schedule_for(algo, 8), found, order, SIZE, "contention").cost_us
+    price = closed_form(pattern_for(algo, 8, Options()), found, SIZE, "contention")
+    assert price(order) == pytest.approx(wanted, rel=1e-9)
 
 
 def test_what_one_host_sends_in_a_round_it_sends_one_after_the_other() -> None:

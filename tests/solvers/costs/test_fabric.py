@@ -32,7 +32,9 @@ def row(members: list[int], **changes: Any) -> dict[str, Any]:
 
 def test_measured_capacities_are_taken_as_they_are() -> None:
     """A host's rate is the better of its single flows; a host in no group shares nothing."""
-    found = fabric_of(network([4, 4, 1], shared_links=[row([0, 1, 2, 3]), row([4, 5, 6, 7], out_gbps=5.0)])[0])
+    found = fabric_of(
+        network([4, 4, 1], shared_links=[{"groups": [row([0, 1, 2, 3]), row([4, 5, 6, 7], out_gbps=5.0)]}])[0]
+    )
     assert found.measured
     assert found.group_of.tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 2]
     assert found.group_out_gbps.tolist() == [4.0, 5.0, np.inf]
@@ -42,8 +44,23 @@ def test_measured_capacities_are_taken_as_they_are() -> None:
     assert model_for("auto", found) == "contention"
 
 
+def test_outer_tiers_are_links_above_the_groups() -> None:
+    """A pod of two racks; a third rack is in none: its hosts stay together. What groups limited is no limit."""
+    racks = {"groups": [row([0, 1]), row([2, 3]), row([4, 5])]}
+    pods = {"groups": [row([0, 1, 2, 3], out_gbps=5.0, in_limited_by="groups")]}
+    found = fabric_of(network([2, 2, 2], shared_links=[racks, pods])[0])
+    inner, outer = found.tiers
+    assert inner.group_of.tolist() == [0, 0, 1, 1, 2, 2]
+    assert outer.group_of[:4].tolist() == [0] * 4
+    assert outer.group_of[4] == outer.group_of[5] > 0
+    assert (outer.out_gbps[0], outer.in_gbps[0]) == (5.0, np.inf)
+    assert np.isinf(outer.out_gbps[1:]).all()
+    unmeasured = {"groups": [row([0, 1, 2, 3], out_gbps=None)]}
+    assert fabric_of(network([2, 2, 2], shared_links=[racks, unmeasured])[0]).outer_tiers[0].out_gbps[0] == np.inf
+
+
 def test_what_the_hosts_limited_is_no_limit_of_the_link() -> None:
-    found = fabric_of(network([2, 2], shared_links=[row([0, 1], out_limited_by="hosts"), row([2, 3])])[0])
+    found = fabric_of(network([2, 2], shared_links=[{"groups": [row([0, 1], out_limited_by="hosts"), row([2, 3])]}])[0])
     assert found.group_out_gbps.tolist() == [np.inf, 4.0]
 
 
@@ -53,7 +70,7 @@ def test_what_the_hosts_limited_is_no_limit_of_the_link() -> None:
 )
 def test_without_usable_capacities_they_are_inferred_from_the_tiers(rows: Any) -> None:
     """Racks by their latencies; a way out is slower by near over far: 40 / 90 of four hosts together."""
-    given, rack_of = network([4, 4], shared_links=rows)
+    given, rack_of = network([4, 4], shared_links=[{"groups": rows}])
     found = fabric_of(given)
     assert not found.measured
     assert "inferred" in found.capacities
@@ -92,7 +109,7 @@ def test_a_group_that_could_not_be_measured_is_inferred_and_said() -> None:
     """It stays a group: its way out is guessed from the latencies, not taken for unlimited."""
     given, rack_of = network([4, 4])
     members = [[int(i) for i in np.flatnonzero(rack_of == rack)] for rack in (0, 1)]
-    given.details["shared_links"] = [row(members[0]), row(members[1], out_gbps=None, why="no answer")]
+    given.details["shared_links"] = [{"groups": [row(members[0]), row(members[1], out_gbps=None, why="no answer")]}]
     found = fabric_of(given)
     assert found.group_of[members[1]].tolist() == [1] * 4
     assert found.group_out_gbps.tolist() == pytest.approx([4.0, 4 * 2.0 * 40 / 90])
@@ -108,7 +125,7 @@ def test_a_group_that_could_not_be_measured_is_inferred_and_said() -> None:
     ],
 )
 def test_what_is_no_group_is_passed_over(rows: Any) -> None:
-    found = fabric_of(network([2, 2], shared_links=rows)[0])
+    found = fabric_of(network([2, 2], shared_links=[{"groups": rows}])[0])
     assert found.group_of.tolist() == [0, 0, 1, 1]
     assert found.group_out_gbps.tolist() == [4.0, 4.0]
 
@@ -163,7 +180,7 @@ def test_rows_are_groups_by_the_numbers_of_their_hosts() -> None:
 def test_a_host_has_the_rate_of_one_flow(changes: dict[str, Any], rate: float) -> None:
     """Of a host of another group and of one in none, with the usual of all: the middle of 8, 8 and what is asked."""
     rows = [row([0, 1], **changes), row([2, 3, 4], out_one_flow_gbps=8.0)]
-    found = fabric_of(network([2, 3, 1], shared_links=rows)[0])
+    found = fabric_of(network([2, 3, 1], shared_links=[{"groups": rows}])[0])
     assert found.host_out_gbps.tolist() == found.host_in_gbps.tolist() == [rate, rate, 8.0, 8.0, 8.0, 8.0]
 
 
@@ -198,7 +215,7 @@ def test_a_guess_goes_by_the_middle_of_the_latencies_and_never_above_the_hosts()
     whole[:7, :7] = rtt
     whole[7:, 7:] = 0.0
     hosts = Hosts(tuple(Host(f"h{i}", f"h{i}") for i in range(9)))
-    found = fabric_of(Network(hosts, whole, None, {"shared_links": rows}))
+    found = fabric_of(Network(hosts, whole, None, {"shared_links": [{"groups": rows}]}))
     assert found.group_out_gbps.tolist() == pytest.approx([3 * 2.0 * 0.4, 4 * 2.0, 4.0])
     assert found.group_in_gbps.tolist() == pytest.approx([3 * 2.0 * 0.4, 4 * 2.0, 3.0])
     assert found.capacities == "measured, but of 2 of 3 groups inferred from the latencies"

@@ -226,7 +226,7 @@ def test_findings_have_evidence_in_people_s_units() -> None:
     found[3, 3] = np.nan
     shared = [row([f"h{2 * k}", f"h{2 * k + 1}"], 1.0 if k else 0.1, 1.0) for k in range(4)]
     hosts = Hosts(tuple(Host(name, name) for name in names(8)))
-    slow, link = diagnose(Network(hosts, latency, found, {"shared_links": shared}), rack_of, {})
+    slow, link = diagnose(Network(hosts, latency, found, {"shared_links": [{"groups": shared}]}), rack_of, {})
     assert (slow.kind, slow.hosts) == ("slow host (bandwidth)", ["h3"])
     assert slow.evidence == (
         "sends at most 20 Mbit/s and receives at most 21 Mbit/s with any partner, other pairs 1.5 Gbit/s (median)"

@@ -165,7 +165,7 @@ def test_findings_come_in_the_order_of_what_they_are() -> None:
     ]
     steps, loss = np.zeros((N, N)), np.zeros((N, N))
     steps[1, 0], loss[0, 1] = 1, 0.5
-    details = {"clock_steps": to_rows(steps), "loss_forward": to_rows(loss), "shared_links": shared}
+    details = {"clock_steps": to_rows(steps), "loss_forward": to_rows(loss), "shared_links": [{"groups": shared}]}
     found = diagnose(network(rows, rates, **details), ONE, {})
     assert [one.kind for one in found] == [
         "slow host (bandwidth)", "slow shared link", "loss", "slow host", "slow link", "slow link", "asymmetric",

@@ -9,7 +9,7 @@ import pytest
 
 from solvers.costs.by_name import pattern_for
 from solvers.costs.closed_forms import closed_form
-from solvers.costs.fabric import Fabric
+from solvers.costs.fabric import Fabric, TierLinks
 from solvers.ordering.smt_windows import LongestLoad, Window, longest_loads
 from solvers.schedules.catalogue import Options
 from tests.solvers.costs.test_cost_models import fabric
@@ -101,10 +101,14 @@ def said(parts: list[LongestLoad], contents: list[int]) -> float:
 
 
 def narrow(n: int, seed: int, pairs: bool) -> Fabric:
-    """Two racks that share less than their hosts could send, other rates out than in, and one that shares nothing."""
+    """Two racks that share less than their hosts could send, other rates out than in, and one that shares nothing;
+    the first two in a pod that shares less still."""
     found = fabric(n, seed, pairs=pairs)
     out, into = np.array([0.3, 0.4, np.inf]), np.array([0.5, np.inf, 0.7])
-    return dataclasses.replace(found, group_of=np.arange(n) % 3, group_out_gbps=out, group_in_gbps=into)
+    pods = TierLinks(np.arange(n) % 3 // 2, np.array([0.25, np.inf]), np.array([0.2, 0.3]))
+    return dataclasses.replace(
+        found, group_of=np.arange(n) % 3, group_out_gbps=out, group_in_gbps=into, outer_tiers=(pods,)
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,143 @@
+"""Tiers of shared links, found and measured: by simulated flows that share the links of racks and pods evenly."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import probes.shared_links
+from plink.api.probing import find_tiers, measure_shared_links
+from plink.model.network import Matrix
+from probes.measurements import Measurements
+from probes.session import ProbeSession
+from probes.shared_links import SharedLinkSettings
+from tests.probes.fake_fleet import FakeFleet, session_of
+
+HOST_GBPS = 1.0
+
+
+@dataclass
+class Tree:
+    """Hosts below racks, and racks below pods: names of both by host; ``gbps`` of each link, by name. ``runs``: the
+    pairs that sent at once."""
+
+    racks: list[str]
+    pods: list[str]
+    gbps: dict[str, float]
+    runs: list[list[tuple[int, int]]]
+
+    def latency_us(self) -> Matrix:
+        """40 us in a rack, 90 in a pod, 130 between pods, with noise of 3 %."""
+        racks, pods = np.array(self.racks), np.array(self.pods)
+        rtt = np.where(racks[:, None] == racks, 40.0, np.where(pods[:, None] == pods, 90.0, 130.0))
+        rtt *= np.random.default_rng(1).lognormal(0, 0.03, rtt.shape)
+        np.fill_diagonal(rtt, 0.0)
+        return np.asarray((rtt + rtt.T) / 2)
+
+    def links(self, source: int, sink: int) -> list[str]:
+        """The links that a flow loads."""
+        links = [f"host {source} out", f"host {sink} in"]
+        for tier in (self.racks, self.pods):
+            if tier[source] != tier[sink]:
+                links += [f"{tier[source]} out", f"{tier[sink]} in"]
+        return links
+
+    def rate(self, link: str) -> float:
+        """What a link carries, Gbit/s; a router that nothing is said of carries all."""
+        return HOST_GBPS if link.startswith("host") else self.gbps.get(link, math.inf)
+
+    def flows(
+        self, context: Any, pairs: list[tuple[int, int]], seconds: float, rates: list[float], reasons: list[str]
+    ) -> Iterator[Any]:
+        """Instead of flows between hosts."""
+        self.runs.append(pairs)
+        used = [self.links(*pair) for pair in pairs]
+        load = {link: sum(link in links for links in used) for links in used for link in links}
+        rates += [min(self.rate(link) / load[link] for link in links) for links in used]
+        yield from ()
+
+
+def tree(racks: str, pods: str, **gbps: float) -> Tree:
+    """A letter for each host; all links of a rack or pod carry what ``gbps`` says of its letter."""
+    rates = {f"{name} {way}": rate for name, rate in gbps.items() for way in ("out", "in")}
+    return Tree([f"r{name}" for name in racks], [f"p{name}" for name in pods], rates, [])
+
+
+def session_on(fabric: Tree, monkeypatch: pytest.MonkeyPatch) -> ProbeSession:
+    """Round trips are measured, and flows go through the links of the tree."""
+    monkeypatch.setattr(probes.shared_links, "_flows", fabric.flows)
+    session = session_of(FakeFleet(lambda host, body: None), len(fabric.racks))
+    for matrix in (session.measurements.latency, *session.measurements.halves):
+        matrix[:] = fabric.latency_us()
+    return session
+
+
+def measured(fabric: Tree, monkeypatch: pytest.MonkeyPatch) -> tuple[list[dict[str, Any]], Measurements]:
+    """The tiers that a probe writes."""
+    session = session_on(fabric, monkeypatch)
+    measure_shared_links(session, SharedLinkSettings())
+    return session.measurements.details.get("shared_links", []), session.measurements
+
+
+def rates(tier: dict[str, Any]) -> dict[str, tuple[float, str]]:
+    """What leaves a group, and why no more, by its first member and the number of its members."""
+    return {
+        f"{row['members'][0]}+{len(row['members'])}": (row["out_gbps"], row["out_limited_by"]) for row in tier["groups"]
+    }
+
+
+def test_racks_and_pods_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Racks carry two hosts' rates, pods three: less than their racks."""
+    racks = {f"r{name}": 2.0 for name in "abcd"}
+    fabric = tree("aaaabbbbccccdddd", "xxxxxxxxyyyyyyyy", **racks, px=3.0, py=3.0)
+    (inner, outer), found = measured(fabric, monkeypatch)
+    assert rates(inner) == {f"h{host}+4": (2.0, "link") for host in (0, 4, 8, 12)}
+    assert rates(outer) == {f"h{host}+8": (3.0, "link") for host in (0, 8)}
+    assert len(found.network().shared_links) == 2
+    # Racks of a pod, and of the other at the same time: out of, and into; then the pods.
+    assert len(fabric.runs) == 2 * 2 * 5 + 2 * 6
+
+
+def test_pods_that_carry_all_of_their_racks_are_no_tier(monkeypatch: pytest.MonkeyPatch) -> None:
+    racks = {f"r{name}": 2.0 for name in "abcd"}
+    fabric = tree("aaaabbbbccccdddd", "xxxxxxxxyyyyyyyy", **racks, px=4.0, py=4.0)
+    (inner,), _ = measured(fabric, monkeypatch)
+    assert len(inner["groups"]) == 4
+
+
+def test_a_lone_host_makes_no_tier(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that leaves the racks of a pod enters one host elsewhere."""
+    fabric = tree("aaabbbcccd", "xxxxxxxxxy", ra=2.0, rb=2.0, rc=2.0)
+    (inner,), found = measured(fabric, monkeypatch)
+    assert [len(groups) for groups in find_tiers(found)] == [4, 2]
+    assert rates(inner)["h0+3"] == (2.0, "link")
+    assert rates(inner)["h9+1"] == (1.0, "hosts")
+
+
+def test_a_rack_alone_in_its_pod_has_no_second_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its uplink is that of its pod."""
+    racks = {f"r{name}": 2.0 for name in "abcd"}
+    (inner, outer), _ = measured(tree("aaaabbbbccccdddd", "xxxxxxxxyyyyzzzz", **racks, px=1.0), monkeypatch)
+    assert rates(outer) == {"h0+8": (1.0, "link")}
+    assert rates(inner)["h0+4"] == (2.0, "link")
+
+
+def test_an_interrupted_probe_keeps_the_tiers_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    racks = {f"r{name}": 2.0 for name in "abcd"}
+    fabric = tree("aaaabbbbccccdddd", "xxxxxxxxyyyyyyyy", **racks, px=3.0, py=3.0)
+    session = session_on(fabric, monkeypatch)
+    told: list[tuple[int, int]] = []
+    measure_shared_links(session, SharedLinkSettings(), lambda *done: told.append(done), lambda: len(fabric.runs) < 20)
+    assert len(session.measurements.details["shared_links"]) == 1
+    assert told[-1] == (6, 6)
+
+
+def test_a_slow_uplink_is_not_its_sibling_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Racks of a pod send to each other: the slow one makes both slow, until both send to other pods too."""
+    racks = {f"r{name}": 2.0 for name in "bcd"}
+    (inner, *_), _ = measured(tree("aaaabbbbccccdddd", "xxxxxxxxyyyyyyyy", ra=0.2, **racks), monkeypatch)
+    assert rates(inner)["h0+4"] == (pytest.approx(0.2), "link")
+    assert rates(inner)["h4+4"][0] > 1.5

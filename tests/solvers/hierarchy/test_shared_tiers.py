@@ -1,0 +1,108 @@
+"""Tiers above groups: candidates by round trips, confirmed by what the links below would carry."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plink.model.network import Matrix
+from solvers.hierarchy.shared_tiers import candidate_tiers, confirmed_rows, doubtful_members, with_larger
+
+RACKS = [[0, 1], [2, 3], [4, 5], [6, 7]]
+PODS = [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+def tree(levels: dict[int, list[list[int]]], hosts: int, far_us: float = 200.0, noise: float = 0.0) -> Matrix:
+    """Round trips by the smallest group that has both hosts; ``levels``: microseconds of groups."""
+    rtt = np.full((hosts, hosts), far_us)
+    for us, groups in sorted(levels.items(), reverse=True):
+        for group in groups:
+            rtt[np.ix_(group, group)] = us
+    rtt *= np.random.default_rng(hosts).lognormal(0, noise, rtt.shape)
+    rtt = (rtt + rtt.T) / 2
+    np.fill_diagonal(rtt, 0.0)
+    return rtt
+
+
+def row(members: list[int], out: float | None, into: float | None, limit: str | None = "link") -> dict[str, Any]:
+    return {
+        "members": [f"h{i}" for i in members], "out_gbps": out, "in_gbps": into,
+        "out_limited_by": limit, "in_limited_by": limit,
+    }  # fmt: skip
+
+
+def test_pods_are_candidates_above_racks() -> None:
+    assert candidate_tiers(tree({40: RACKS, 90: PODS}, 8), RACKS) == [PODS]
+
+
+def test_three_tiers_are_found_in_noise() -> None:
+    """Eight racks of eight in four pods in two zones, 8 % noise of each pair: exactly, from the innermost out."""
+    racks = [list(range(8 * k, 8 * k + 8)) for k in range(8)]
+    pods = [list(range(16 * k, 16 * k + 16)) for k in range(4)]
+    zones = [list(range(32 * k, 32 * k + 32)) for k in range(2)]
+    assert candidate_tiers(tree({40: racks, 90: pods, 150: zones}, 64, 400.0, 0.08), racks) == [pods, zones]
+
+
+@pytest.mark.parametrize("racks", [RACKS[:1], RACKS[:2], RACKS])
+def test_racks_that_are_all_as_far_have_no_tier(racks: list[list[int]]) -> None:
+    assert candidate_tiers(tree({40: RACKS}, 8, noise=0.02), racks) == []
+
+
+def test_unmeasured_pairs_of_groups_are_far() -> None:
+    rtt = tree({40: RACKS, 90: PODS}, 8)
+    rtt[np.ix_(RACKS[0], RACKS[2])] = rtt[np.ix_(RACKS[2], RACKS[0])] = np.nan
+    assert candidate_tiers(rtt, RACKS) == [PODS]
+
+
+def test_a_pod_that_carries_less_than_its_racks_is_confirmed() -> None:
+    """Racks of 2 Gbit/s: of pods with 2 and 3.5 out the second is as good as its racks."""
+    below = [row(rack, 2.0, 2.0) for rack in RACKS]
+    first, second = confirmed_rows([row(PODS[0], 2.0, 3.1), row(PODS[1], 3.5, 3.3)], below)
+    assert (first["out_limited_by"], first["in_limited_by"]) == ("link", "link")
+    assert (second["out_limited_by"], second["in_limited_by"]) == ("groups", "groups")
+
+
+@pytest.mark.parametrize("limit", ["hosts", "groups", None])
+def test_pods_without_a_bottleneck_of_their_own_are_no_tier(limit: str | None) -> None:
+    below = [row(rack, 2.0, 2.0) for rack in RACKS]
+    assert confirmed_rows([row(PODS[0], 3.9, 3.8), row(PODS[1], 3.5, 3.3)], below) == []
+    assert confirmed_rows([row(PODS[0], 1.0, 1.0, limit), row(PODS[1], None, None, None)], below) == []
+
+
+def test_a_slow_far_end_is_no_bottleneck_of_the_group() -> None:
+    """All that leaves three racks enters a lone host, which takes 1 Gbit/s; and so it does into them."""
+    below = [row(rack, 2.0, 2.0) for rack in RACKS[:3]] + [row([6], 1.0, 1.0, "hosts")]
+    assert confirmed_rows([row([0, 1, 2, 3, 4, 5], 1.0, 1.0)], below) == []
+
+
+def test_racks_that_could_not_be_measured_confirm_nothing() -> None:
+    below = [row(RACKS[0], 2.0, None), row(RACKS[1], None, 2.0), row(RACKS[2], 2.0, 2.0)]
+    assert confirmed_rows([row(PODS[0], 0.1, 0.1)], below) == []
+
+
+def test_two_racks_of_a_pod_are_doubted_where_both_are_slow() -> None:
+    """Which of them is slow shows against others; a pod of three racks, or the only one, shows it by itself."""
+    rows = [row(rack, gbps, 2.0) for rack, gbps in zip(RACKS, (2.0, 0.2, 2.0, 2.0), strict=True)]
+    names = [[f"h{host}" for host in pod] for pod in PODS]
+    assert doubtful_members(rows, names) == names[0]
+    assert doubtful_members(rows, [names[0] + names[1]]) == []
+    assert doubtful_members(rows[:2], names[:1]) == []
+    assert doubtful_members([row(rack, 2.0, 1.9) for rack in RACKS], names) == []
+
+
+def test_the_larger_of_two_measurements_counts() -> None:
+    first = row([0], 1.0, 3.0) | {"interval": {"out_gbps": [0.9, 1.1], "in_gbps": [3.0, 3.0]}}
+    again = row([0], 2.0, 1.0, "hosts") | {"interval": {"out_gbps": [1.9, 2.1], "in_gbps": [1.0, 1.0]}, "out_flows": 4}
+    (result,) = with_larger([first], [again])
+    assert result == row([0], 2.0, 3.0) | {
+        "out_limited_by": "hosts", "out_flows": 4, "interval": {"out_gbps": [1.9, 2.1], "in_gbps": [3.0, 3.0]}
+    }  # fmt: skip
+    unmeasured = row([0], None, None, None) | {"why": "no answer"}
+    assert with_larger([unmeasured], [again])[0] == again
+    assert with_larger([first], []) == [first]
+
+
+def test_a_host_that_was_lost_between_tiers_stays_with_its_rack() -> None:
+    """Else the file would have a pod with a part of a rack."""
+    (pod,) = confirmed_rows([row([0, 1, 3], 1.0, 1.0)], [row(rack, 2.0, 2.0) for rack in RACKS])
+    assert sorted(pod["members"]) == ["h0", "h1", "h2", "h3"]
