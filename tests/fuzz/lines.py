@@ -101,11 +101,11 @@ TOKEN = b"sixteen letters."
 
 def metadata(data: bytes) -> None:
     """Whatever answers where the metadata services of clouds do; answers stand one after the other, a NUL between."""
-    from plink.runtime.agileml.host import metadata_services as asked
+    from plink.runtime.agileml.host import metadata_services
 
     answers = data.split(b"\0")[:8]
 
-    class Connection(asked.HTTPConnection):
+    class Connection(metadata_services.HTTPConnection):
         def connect(self) -> None:
             self.sock, there = socket.socketpair()
             with there:
@@ -113,17 +113,21 @@ def metadata(data: bytes) -> None:
                 with contextlib.suppress(BlockingIOError):
                     there.sendall(answers.pop(0) if answers else b"")
 
-    with patch.object(asked, "HTTPConnection", Connection):
-        for service, most in ((asked.Aws(), 120.0), (asked.Gcp(), 30.0), (asked.Azure(), 900.0)):
-            line = asked.Line("127.0.0.1", 1)
+    with patch.object(metadata_services, "HTTPConnection", Connection):
+        for service, most in (
+            (metadata_services.Aws(), 120.0),
+            (metadata_services.Gcp(), 30.0),
+            (metadata_services.Azure(), 900.0),
+        ):
+            line = metadata_services.MetadataClient("127.0.0.1", 1)
             for _ in range(2):
                 result, reason = {}, ""
                 try:
                     result = service.ask(line)
-                except asked.Senseless as error:
+                except metadata_services.InvalidResponse as error:
                     reason = str(error)
                 assert all(0 <= notice.seconds <= most for notice in result.values())
-                assert all(text.isprintable() for text in (reason, *(notice.why for notice in result.values())))
+                assert all(text.isprintable() for text in (reason, *(notice.reason for notice in result.values())))
 
 
 EVERY: tuple[Callable[[bytes], Any], ...] = (
