@@ -58,14 +58,14 @@ class EvictionNotice:
 class StatusRequested:
     """A user asks for the state of the job."""
 
-    ask: int
+    request_id: int
 
 
 @dataclass(frozen=True)
 class CheckpointRequested:
     """A user asks for a checkpoint."""
 
-    ask: int
+    request_id: int
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ class Hello(Message, frozen=True, tag="hello"):
     app: str
     pid: Int
     tables: Int
-    pieces: Positive
+    shards: Positive
     batches: Positive
     grains: Positive
     shapes: Annotated[tuple[tuple[Positive, Positive], ...], Meta(min_length=1)]
@@ -39,7 +39,7 @@ class OtherVersion(Message, frozen=True, tag="other_version"):
 class Alive(Message, frozen=True, tag="alive"):
     """A heartbeat, with the bytes carried so far."""
 
-    carried: TrafficCounters
+    traffic: TrafficCounters
 
 
 class Notice(Message, frozen=True, tag="notice"):
@@ -73,7 +73,7 @@ class Answer(Message, frozen=True, tag="answer"):
 
 
 class PartitionsChanged(Message, frozen=True, tag="partitions"):
-    """Role, era, epoch, clock and clock of the backup, of partitions of which something has changed."""
+    """Role, generation, term, clock and clock of the replica, of partitions of which something has changed."""
 
     partitions: dict[Index, tuple[str, Int, Int, Int, Int]]
 
@@ -88,7 +88,7 @@ class ClockDone(Message, frozen=True, tag="clock"):
     is_leader: bool
     evaluated_iteration: Int | None
     objective: float | None  # a sum, may be infinite
-    era: Int
+    generation: Int
 
 
 class WorkerFinished(Message, frozen=True, tag="finished"):
@@ -96,7 +96,7 @@ class WorkerFinished(Message, frozen=True, tag="finished"):
 
     worker: Int
     clock: Int
-    stood_in: bool
+    takeover: bool
     released: bool
 
 
