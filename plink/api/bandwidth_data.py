@@ -27,12 +27,12 @@ def bandwidths_of(network: Network, work: CollectiveWork | None) -> Bandwidths:
     fabric = fabric_of(network) if tiers else None
     out_gbps, in_gbps = _host_rates(network)
     pair = network.bandwidth_gbps
-    known = pair is not None and bool(np.isfinite(pair[~np.eye(len(names), dtype=bool)]).any())
+    cached = pair is not None and bool(np.isfinite(pair[~np.eye(len(names), dtype=bool)]).any())
     return Bandwidths(
         tuple(_tier(tiers, number, fabric, work) for number in range(len(tiers))) if fabric else (),
         "" if tiers else _no_tiers(network),
         None if work is None else work.size_bytes,
-        pair if known else None,
+        pair if cached else None,
         out_gbps,
         in_gbps,
     )

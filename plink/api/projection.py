@@ -62,8 +62,8 @@ def plane_of(coordinates: Floats, group_of: Indices) -> Plane:
 
 
 def _plane(xy: Floats, kind: PlaneKind, total: float, group_of: Indices) -> Plane:
-    kept = 1.0 if total == 0 else float((xy**2).sum()) / total
-    return Plane(xy, kind, kept, int((_gaps(xy, group_of) < 0).sum()))
+    remaining = 1.0 if total == 0 else float((xy**2).sum()) / total
+    return Plane(xy, kind, remaining, int((_gaps(xy, group_of) < 0).sum()))
 
 
 def _gaps(xy: Floats, group_of: Indices) -> Floats:

@@ -8,7 +8,7 @@ from plink.api.algorithms import groups_in, options_in, options_of
 from plink.errors import NoAnswer, PlinkError
 from plink.model.network import Network
 from plink.model.order import RankOrder
-from plink.report.report_data import Bottleneck, GainEstimate, Indices, Route
+from plink.report.report_data import GainEstimate, Indices, Route, RouteBottleneck
 from solvers.costs.by_name import NAMES, model_for, parts_of, pattern_for
 from solvers.costs.evaluator import MODELS
 from solvers.costs.fabric import fabric_of
@@ -91,7 +91,7 @@ def _hops(work: CollectiveWork) -> Indices:
     return np.unique(ends[ends[:, 0] != ends[:, 1]], axis=0)
 
 
-def _bottleneck(network: Network, order: RankOrder, work: CollectiveWork, hops: Indices) -> Bottleneck | None:
+def _bottleneck(network: Network, order: RankOrder, work: CollectiveWork, hops: Indices) -> RouteBottleneck | None:
     """Return what the cost model blames: the one that the order was found by, else the best that the network allows.
 
     The latencies' model adds up hops, so that it blames none; only an order for the shortest longest hop has one.
@@ -110,17 +110,19 @@ def _bottleneck(network: Network, order: RankOrder, work: CollectiveWork, hops: 
     if result is None:
         return None
     links = result.links if fabric.measured else ()  # inferred groups are not in the tree of shared links
-    return Bottleneck(result.kind, result.resources, result.hosts, result.time_us, result.cost_us, result.hops, links)
+    return RouteBottleneck(
+        result.kind, result.resources, result.hosts, result.time_us, result.cost_us, result.hops, links
+    )
 
 
-def _longest_hop(network: Network, hops: Indices) -> Bottleneck | None:
+def _longest_hop(network: Network, hops: Indices) -> RouteBottleneck | None:
     length = network.rtt_us[hops[:, 0], hops[:, 1]]
     if not np.isfinite(length).any():
         return None
     longest = int(np.nanargmax(length))
     i, j = hops[longest].tolist()
     time_us = float(length[longest])
-    return Bottleneck("hop", (), (i, j), time_us, time_us, hops[longest : longest + 1])
+    return RouteBottleneck("hop", (), (i, j), time_us, time_us, hops[longest : longest + 1])
 
 
 def _gain_estimate(order: RankOrder) -> GainEstimate | None:

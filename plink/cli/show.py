@@ -8,7 +8,7 @@ import typer
 from plink.cli.screen import print_json
 
 if TYPE_CHECKING:
-    from plink.report.report_data import Bottleneck, ReportData
+    from plink.report.report_data import ReportData, RouteBottleneck
 
 
 def show(
@@ -80,7 +80,7 @@ def _document(data: "ReportData") -> dict[str, Any]:
     }
 
 
-def _bottleneck(names: tuple[str, ...], bottleneck: "Bottleneck | None") -> dict[str, Any] | None:
+def _bottleneck(names: tuple[str, ...], bottleneck: "RouteBottleneck | None") -> dict[str, Any] | None:
     if bottleneck is None:
         return None
     return {

@@ -69,10 +69,10 @@ def _marked_hops(route: Route | None) -> Indices:
 
 
 def _subtitle(layout: HostMap) -> str:
-    kept = f"it keeps {layout.kept_variance:.0%} of the spread in {layout.dimension} dimensions"
+    remaining = f"it keeps {layout.kept_variance:.0%} of the spread in {layout.dimension} dimensions"
     text = {
-        "spread": f"the plane of most spread: {kept}",
-        "groups": f"the plane that separates the groups: {kept}",
+        "spread": f"the plane of most spread: {remaining}",
+        "groups": f"the plane that separates the groups: {remaining}",
         "moved": "no plane separates the groups, so they are moved apart: only near and far can be read from it",
     }[layout.plane]
     if layout.dimension <= 2 and layout.plane == "spread":

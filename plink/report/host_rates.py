@@ -19,7 +19,7 @@ def host_rates(data: ReportData, palette: Palette) -> Picture:
     :param data: with a rate of one host at least.
     """
     order, n = data.shown_order(), len(data.names)
-    sent, received = _known(data.bandwidths.out_gbps, n)[order], _known(data.bandwidths.in_gbps, n)[order]
+    sent, received = _measured(data.bandwidths.out_gbps, n)[order], _measured(data.bandwidths.in_gbps, n)[order]
     both = np.concatenate([sent, received])
     top = float(np.nanmax(both))
     scale, unit = (1.0, "Gbit/s") if top >= 0.9995 else (1e3, "Mbit/s")
@@ -50,5 +50,5 @@ def host_rates(data: ReportData, palette: Palette) -> Picture:
     return Picture("rates", f"What each host sends and receives at best: {low} to {high}.", fig)
 
 
-def _known(rates: Floats | None, n: int) -> Floats:
+def _measured(rates: Floats | None, n: int) -> Floats:
     return np.full(n, np.nan) if rates is None else rates

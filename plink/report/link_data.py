@@ -30,13 +30,13 @@ class LinkDirection:
 @dataclass(frozen=True)
 class SharedLink:
     """The link of one group. ``members``: its hosts; ``parent``: the group of the tier above that holds it, None for
-    the outermost and for what is in none; ``why``: why something was not measured."""
+    the outermost and for what is in none; ``reason``: why something was not measured."""
 
     members: tuple[int, ...]
     parent: int | None
     out: LinkDirection
     into: LinkDirection
-    why: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True)

@@ -215,14 +215,14 @@ class _Drawing:
         room = int((PAGE_INCHES - x - _NODE_INCHES) * 72 / (_POINTS * _CHARACTER_WIDTH))
         names = fold_hostlist([self.data.names[host] for host in link.members], ", ")
         text = f"{count(len(link.members), 'host')}: {names}"
-        above = 0.08 if link.why else 0.0
+        above = 0.08 if link.reason else 0.0
         self.ax.text(
             x + _NODE_INCHES, y - above, short_end(text, room), size=_POINTS, color=self.palette.ink, ha="left",
             va="center_baseline",
         )  # fmt: skip
-        if link.why:
+        if link.reason:
             self.ax.text(
-                x + _NODE_INCHES, y + above, short_end(link.why, room), size=_POINTS, color=self.palette.muted,
+                x + _NODE_INCHES, y + above, short_end(link.reason, room), size=_POINTS, color=self.palette.muted,
                 ha="left", va="center_baseline",
             )  # fmt: skip
 

@@ -58,7 +58,7 @@ class GainEstimate:
 
 
 @dataclass(frozen=True)
-class Bottleneck:
+class RouteBottleneck:
     """What the cost model blames for most of the time of a collective.
 
     ``kind``: ``links`` (that groups share), ``hosts`` (what they send or receive by themselves), ``latency``, or
@@ -90,7 +90,7 @@ class Route:
     algo: str
     order: Indices
     hops: Indices
-    bottleneck: Bottleneck | None
+    bottleneck: RouteBottleneck | None
     cost_us: float | None = None
     baseline_us: float | None = None
     gain: GainEstimate | None = None

@@ -119,7 +119,7 @@ def links(data: ReportData) -> str:
             row = [tier, len(link.members), names, capacity(link.out), capacity(link.into)]
             if data.bandwidths.size_bytes is not None:
                 row += [load(link.out), load(link.into)]
-            rows.append([*row, link.why or "–"])
+            rows.append([*row, link.reason or "–"])
     loads = [] if data.bandwidths.size_bytes is None else ["load out", "load in"]
     heads = ["tier", "hosts", "names", "out", "in", *loads, "note"]
     return table("Shared links (in brackets: lowest to highest of the repeats)", heads, rows)

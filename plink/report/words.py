@@ -3,7 +3,7 @@
 import datetime
 
 from plink.report.link_data import ProbeSummary
-from plink.report.report_data import Bottleneck, ReportData, Route, TierStatistics
+from plink.report.report_data import ReportData, Route, RouteBottleneck, TierStatistics
 
 _PROPER = {
     "bcube": "BCube",
@@ -115,10 +115,10 @@ def _links(data: ReportData) -> list[str]:
         what = count(len(tier), "group") + ("" if len(tiers) == 1 else f" of tier {number}")
         unknown = sum(link.out.gbps is None or link.into.gbps is None for link in tier)
         what += f" ({unknown} not measured)" if 0 < unknown < len(tier) else ""
-        known = [way.gbps for link in tier for way in (link.out, link.into) if way.gbps is not None]
-        low, high = (rate(min(known)), rate(max(known))) if known else ("", "")
+        cached = [way.gbps for link in tier for way in (link.out, link.into) if way.gbps is not None]
+        low, high = (rate(min(cached)), rate(max(cached))) if cached else ("", "")
         span = low if low == high else f"{low} to {high}"
-        texts.append(f"{span} each way for {what}" if known else f"an unknown rate for {what}")
+        texts.append(f"{span} each way for {what}" if cached else f"an unknown rate for {what}")
     return [f"Shared links carry {', '.join(texts)}."] if texts else []
 
 
@@ -144,7 +144,7 @@ def _order(data: ReportData) -> str:
     return text if route.bottleneck is None else f"{text} {blame(data, route.bottleneck)}"
 
 
-def blame(data: ReportData, bottleneck: Bottleneck) -> str:
+def blame(data: ReportData, bottleneck: RouteBottleneck) -> str:
     """Say in a sentence what takes most of the time, by the cost model."""
     took = microseconds(bottleneck.time_us)
     if bottleneck.kind == "hop":
@@ -162,7 +162,7 @@ def blame(data: ReportData, bottleneck: Bottleneck) -> str:
     return f"The bottleneck, for {of_all}, is {named}."
 
 
-def _is_inferred(data: ReportData, bottleneck: Bottleneck) -> bool:
+def _is_inferred(data: ReportData, bottleneck: RouteBottleneck) -> bool:
     """Whether the cost model assumed the capacity of what it blames."""
     tiers = data.bandwidths.tiers
     ways = [

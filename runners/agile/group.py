@@ -10,7 +10,7 @@ from typing import Any
 
 from plink.errors import PlinkError, ProtocolError
 from plink.model.elastic.codec import parse_message
-from plink.model.elastic.reports import Message
+from plink.model.elastic.reports import NodeMessage
 from plink.model.hosts import Hosts
 from plink.remote.connector import Connector
 from plink.remote.fleet import Fleet
@@ -27,7 +27,7 @@ from solvers.elastic.crash_loop import ENDED
 _POLL_INTERVAL_S = 0.5
 
 # number of the host, what its node says; None: it is gone, and why
-OnMessage = Callable[[int, Message | None, str], None]
+OnMessage = Callable[[int, NodeMessage | None, str], None]
 
 
 @dataclass(frozen=True)

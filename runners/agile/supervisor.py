@@ -13,7 +13,7 @@ from typing import Any
 
 from plink.errors import HostError, PlinkError, UsageError
 from plink.model.elastic.codec import Envelope, encode_request
-from plink.model.elastic.reports import Failed, Hello, Log, Message, Notice, OtherVersion
+from plink.model.elastic.reports import Failed, Hello, Log, NodeMessage, Notice, OtherVersion
 from plink.model.elastic.requests import Bye
 from plink.model.hosts import Host, Hosts
 from plink.remote.connector import Connector
@@ -165,7 +165,7 @@ class Supervisor:
             members.append(member)
         numbers = {member.name: member.number for member in members}
 
-        def on_message(number: int, message: Message | None, reason: str) -> None:
+        def on_message(number: int, message: NodeMessage | None, reason: str) -> None:
             self._queue.put(lambda: self._handle_message(number, message, reason))
 
         group = Group(self._launcher, hosts, numbers, on_message)
@@ -194,7 +194,7 @@ class Supervisor:
         except queue.Empty:
             return
 
-    def _handle_message(self, number: int, message: Message | None, reason: str) -> None:
+    def _handle_message(self, number: int, message: NodeMessage | None, reason: str) -> None:
         """Handle a message of a node, or its loss."""
         if number not in self._members:
             hello = self._hello.get(number)
@@ -213,7 +213,7 @@ class Supervisor:
             self._remember(number, message)
             self._tell_controller(events.HostMessage(number, message))
 
-    def _remember(self, number: int, message: Message) -> None:
+    def _remember(self, number: int, message: NodeMessage) -> None:
         """Remember what is sent once, for a controller that takes over."""
         if isinstance(message, Notice):
             self._warned[number] = (self._clock() + message.seconds, message.reason)

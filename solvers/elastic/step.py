@@ -13,7 +13,7 @@ from plink.model.elastic.reports import (
     Answer,
     ClockDone,
     Failed,
-    Message,
+    NodeMessage,
     Notice,
     PartitionsChanged,
     WorkerFinished,
@@ -132,7 +132,7 @@ def _handle(ctx: Context, event: Any) -> None:
                 raise TypeError(f"no module handles {type(event).__name__}")
 
 
-def _host_message(ctx: Context, host: int, message: Message) -> None:
+def _host_message(ctx: Context, host: int, message: NodeMessage) -> None:
     """Handle what a host sent, unless it was given up."""
     state = ctx.state
     member = state.members.get(host) or state.joining.starting.get(host)

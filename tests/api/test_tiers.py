@@ -93,10 +93,10 @@ def test_racks_and_pods_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Racks carry two hosts' rates, pods three: less than their racks."""
     racks = {f"r{name}": 2.0 for name in "abcd"}
     fabric = tree("aaaabbbbccccdddd", "xxxxxxxxyyyyyyyy", **racks, px=3.0, py=3.0)
-    (inner, outer), found = measured(fabric, monkeypatch)
+    (inner, outer), result = measured(fabric, monkeypatch)
     assert rates(inner) == {f"h{host}+4": (2.0, "link") for host in (0, 4, 8, 12)}
     assert rates(outer) == {f"h{host}+8": (3.0, "link") for host in (0, 8)}
-    assert len(found.network().shared_links) == 2
+    assert len(result.network().shared_links) == 2
     # Racks of a pod, and of the other at the same time: out of, and into; then the pods.
     assert len(fabric.runs) == 2 * 2 * 5 + 2 * 6
 
@@ -111,8 +111,8 @@ def test_pods_that_carry_all_of_their_racks_are_no_tier(monkeypatch: pytest.Monk
 def test_a_lone_host_makes_no_tier(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that leaves the racks of a pod enters one host elsewhere."""
     fabric = tree("aaabbbcccd", "xxxxxxxxxy", ra=2.0, rb=2.0, rc=2.0)
-    (inner,), found = measured(fabric, monkeypatch)
-    assert [len(groups) for groups in find_tiers(found)] == [4, 2]
+    (inner,), result = measured(fabric, monkeypatch)
+    assert [len(groups) for groups in find_tiers(result)] == [4, 2]
     assert rates(inner)["h0+3"] == (2.0, "link")
     assert rates(inner)["h9+1"] == (1.0, "hosts")
 
@@ -129,10 +129,12 @@ def test_an_interrupted_probe_keeps_the_tiers_it_has(monkeypatch: pytest.MonkeyP
     racks = {f"r{name}": 2.0 for name in "abcd"}
     fabric = tree("aaaabbbbccccdddd", "xxxxxxxxyyyyyyyy", **racks, px=3.0, py=3.0)
     session = session_on(fabric, monkeypatch)
-    told: list[tuple[int, int]] = []
-    measure_shared_links(session, SharedLinkSettings(), lambda *done: told.append(done), lambda: len(fabric.runs) < 20)
+    messages: list[tuple[int, int]] = []
+    measure_shared_links(
+        session, SharedLinkSettings(), lambda *done: messages.append(done), lambda: len(fabric.runs) < 20
+    )
     assert len(session.measurements.details["shared_links"]) == 1
-    assert told[-1] == (6, 6)
+    assert messages[-1] == (6, 6)
 
 
 def test_a_slow_uplink_is_not_its_sibling_s(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -205,10 +205,10 @@ def a_job() -> bytes:
     lines: list[bytes] = []
 
     class Recorded(SimulatedJob):
-        def _heard(self, number: int, message: dict[str, Any]) -> None:
+        def _receive(self, number: int, message: dict[str, Any]) -> None:
             if message["type"] != "alive":
                 lines.append(f"{number} {json.dumps(message)}".encode())
-            super()._heard(number, message)
+            super()._receive(number, message)
 
     job = Recorded(1, "rtt", partitions=2, shards=3, clocks=2)
     with contextlib.suppress(Stuck):

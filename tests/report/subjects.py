@@ -7,13 +7,13 @@ import numpy as np
 
 from plink.report.link_data import Bandwidths, LinkDirection, ProbeSummary, SharedLink
 from plink.report.report_data import (
-    Bottleneck,
     GainEstimate,
     Gap,
     HostMap,
     Remark,
     ReportData,
     Route,
+    RouteBottleneck,
     TieredGroups,
     TierStatistics,
     TimedOrder,
@@ -39,7 +39,7 @@ def facts(hosts: int = 8, racks: int = 2, seed: int = 0, **changes: Any) -> Repo
     )
     order = np.argsort(rack, kind="stable")
     hops = np.sort(np.stack([order, np.roll(order, 1)], axis=1), axis=1)
-    into_first = Bottleneck("hosts", ("host0, in",), (0,), 300.0, 500.0, hops[-1:])
+    into_first = RouteBottleneck("hosts", ("host0, in",), (0,), 300.0, 500.0, hops[-1:])
     angle = 2 * np.pi * rack / racks
     xy = 5 * np.stack([np.cos(angle), np.sin(angle)], axis=1) + rng.normal(0, 0.3, (hosts, 2))
     made = ReportData(

@@ -34,7 +34,7 @@ from plink.model.elastic import reports
 from plink.model.elastic import requests as r
 from plink.model.elastic.codec import VERSION, Envelope, decode_request, encode_message
 from plink.model.elastic.fields import SavedCheckpoint, ShardMap, StageThresholds, TrafficCounters
-from plink.model.elastic.reports import Alive, Answer, Failed, Hello, Log, Message, PartitionsChanged
+from plink.model.elastic.reports import Alive, Answer, Failed, Hello, Log, NodeMessage, PartitionsChanged
 from plink.model.elastic.requests import method_of
 from plink.model.elastic.results import Begun, HostReport, Paused, Result
 from plink.remote.low_priority import VARIABLE as LOW_PRIORITY
@@ -120,7 +120,7 @@ class Node:
     def _ending_notice(self, notice: PreemptionNotice) -> None:
         self._send(reports.Notice(notice.seconds, notice.reason))
 
-    def _send(self, message: Message) -> None:
+    def _send(self, message: NodeMessage) -> None:
         self._channel.send(encode_message(message))
 
     def _receive(self, body: dict[str, Any]) -> None:

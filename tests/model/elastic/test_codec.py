@@ -16,7 +16,7 @@ from plink.model.elastic.codec import (
     parse_message,
 )
 from plink.model.elastic.fields import TrafficCounters
-from plink.model.elastic.reports import Alive, Answer, ClockDone, Message, Notice, OtherVersion, PartitionsChanged
+from plink.model.elastic.reports import Alive, Answer, ClockDone, NodeMessage, Notice, OtherVersion, PartitionsChanged
 from plink.model.elastic.requests import AssignShards, Bye, Pause, Request, SetPrimaries
 from plink.model.elastic.results import HostReport, Paused, result_of
 
@@ -24,7 +24,7 @@ REQUESTS: tuple[Request, ...] = (
     Pause(7), Bye(), SetPrimaries({0: ("a:1", 3), 12: ("b:2", 4)}, 9),
     AssignShards(3, 0, {1: (2, 3)}, {1: (0, (2, 3), 0)}, ((0, 4),)),
 )  # fmt: skip
-MESSAGES: tuple[Message, ...] = (
+MESSAGES: tuple[NodeMessage, ...] = (
     Alive(TrafficCounters(1, 2, 3, 4)), Answer(5, None, "", {"begun": 3}), Answer(5, "no", "RejectedRequest"),
     Notice(30.0, "SIGTERM"), PartitionsChanged({3: ("serving", 0, 1, 2, 3)}),
     ClockDone(5, 4, 1, 0.5, True, None, float("inf"), 0),
@@ -39,7 +39,7 @@ def test_a_request_arrives_as_it_was_sent(request_: Request) -> None:
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda request: type(request).__name__)
-def test_a_message_arrives_as_it_was_sent(message: Message) -> None:
+def test_a_message_arrives_as_it_was_sent(message: NodeMessage) -> None:
     assert parse_message(json.dumps(encode_message(message))) == message
 
 

@@ -172,9 +172,9 @@ def test_a_ring_over_two_racks_by_hand() -> None:
 
 def two_pods() -> Fabric:
     """Racks of one host with 4 Gbit/s each way, 0 and 1 in a pod with 2 Gbit/s each way, 2 and 3 in another."""
-    found, four = two_racks(), np.full(4, 4.0)
-    pods = TierLinks(found.group_of, four[:2] / 2, four[:2] / 2)
-    return replace(found, group_of=np.arange(4), group_out_gbps=four, group_in_gbps=four, outer_tiers=(pods,))
+    result, four = two_racks(), np.full(4, 4.0)
+    pods = TierLinks(result.group_of, four[:2] / 2, four[:2] / 2)
+    return replace(result, group_of=np.arange(4), group_out_gbps=four, group_in_gbps=four, outer_tiers=(pods,))
 
 
 def test_a_flow_loads_the_links_of_all_tiers_by_hand() -> None:
@@ -196,11 +196,11 @@ def test_a_flow_loads_the_links_of_all_tiers_by_hand() -> None:
 def test_closed_forms_know_all_tiers(seed: int, algo: str) -> None:
     """As the sum over the rounds does, where they have the algorithm."""
     rng = np.random.default_rng(seed)
-    found = fabric(8, seed)
-    outer = TierLinks(found.group_of % 2, rng.uniform(0.1, 1.0, 2), rng.uniform(0.1, 1.0, 2))
-    found, order = replace(found, outer_tiers=(outer,)), rng.permutation(8)
-    wanted = evaluate(schedule_for(algo, 8), found, order, SIZE, "contention").cost_us
-    price = closed_form(pattern_for(algo, 8, Options()), found, SIZE, "contention")
+    result = fabric(8, seed)
+    outer = TierLinks(result.group_of % 2, rng.uniform(0.1, 1.0, 2), rng.uniform(0.1, 1.0, 2))
+    result, order = replace(result, outer_tiers=(outer,)), rng.permutation(8)
+    wanted = evaluate(schedule_for(algo, 8), result, order, SIZE, "contention").cost_us
+    price = closed_form(pattern_for(algo, 8, Options()), result, SIZE, "contention")
     assert price(order) == pytest.approx(wanted, rel=1e-9)
 
 

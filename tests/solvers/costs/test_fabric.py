@@ -48,8 +48,8 @@ def test_outer_tiers_are_links_above_the_groups() -> None:
     """A pod of two racks; a third rack is in none: its hosts stay together. What groups limited is no limit."""
     racks = {"groups": [row([0, 1]), row([2, 3]), row([4, 5])]}
     pods = {"groups": [row([0, 1, 2, 3], out_gbps=5.0, in_limited_by="groups")]}
-    found = fabric_of(network([2, 2, 2], shared_links=[racks, pods])[0])
-    inner, outer = found.tiers
+    result = fabric_of(network([2, 2, 2], shared_links=[racks, pods])[0])
+    inner, outer = result.tiers
     assert inner.group_of.tolist() == [0, 0, 1, 1, 2, 2]
     assert outer.group_of[:4].tolist() == [0] * 4
     assert outer.group_of[4] == outer.group_of[5] > 0

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import solvers.elastic
 from plink.model.elastic.fields import TrafficCounters
-from plink.model.elastic.reports import Alive, Answer, ClockDone, Message, PartitionsChanged, WorkerFinished
+from plink.model.elastic.reports import Alive, Answer, ClockDone, NodeMessage, PartitionsChanged, WorkerFinished
 from solvers.elastic.commands import EndJob, Send
 from solvers.elastic.events import HostMessage, HostsLost, Tick
 from solvers.elastic.state import initial
@@ -93,7 +93,7 @@ def test_a_job_whose_messages_all_come_twice(seed: int) -> None:
     assert job.ended == (0, "")
 
 
-STRANGE: tuple[Message, ...] = (
+STRANGE: tuple[NodeMessage, ...] = (
     Answer(123456789), Answer(1 << 40, result={"begun": "x"}), Answer(0, "no", "RejectedRequest"),
     Alive(TrafficCounters()),
     PartitionsChanged({77: ("serving", 0, 0, 5, 5)}), PartitionsChanged({0: ("serving", 99, 99, 1 << 40, 5)}),
@@ -103,7 +103,7 @@ STRANGE: tuple[Message, ...] = (
 
 @pytest.mark.parametrize("message", STRANGE, ids=lambda message: type(message).__name__)
 @pytest.mark.parametrize("host", [0, 1, 999])
-def test_strange_messages_change_nothing(host: int, message: Message) -> None:
+def test_strange_messages_change_nothing(host: int, message: NodeMessage) -> None:
     """An answer to nothing, of another generation, of a partition or a worker that there is not, of a host that is
     none."""
     job, events = history(SEEDS[0])

@@ -153,14 +153,14 @@ def test_cost_updated_by_moves_is_the_cost(algo: str, model: str, slots: int) ->
 @pytest.mark.parametrize("host_gbps", [8.0, None])
 def test_cost_kept_up_by_moves_has_the_links_of_all_tiers(host_gbps: float | None) -> None:
     """Of hosts with one rate, whose loads do not depend on the order, and with different ones."""
-    n, found = 16, fabric(16, 9)
-    pods = TierLinks(found.group_of // 2, np.array([0.3, 0.2]), np.array([0.4, 0.3]))
-    found = dataclasses.replace(found, outer_tiers=(pods,))
+    n, result = 16, fabric(16, 9)
+    pods = TierLinks(result.group_of // 2, np.array([0.3, 0.2]), np.array([0.4, 0.3]))
+    result = dataclasses.replace(result, outer_tiers=(pods,))
     if host_gbps is not None:
         rates = np.full(n, host_gbps)
-        found = dataclasses.replace(found, host_out_gbps=rates, host_in_gbps=rates)
-    annealer = Annealer(pattern_for("ring", n, Options()), found, 1e6, "contention")
-    _, moves = annealer_of(found, n)
+        result = dataclasses.replace(result, host_out_gbps=rates, host_in_gbps=rates)
+    annealer = Annealer(pattern_for("ring", n, Options()), result, 1e6, "contention")
+    _, moves = annealer_of(result, n)
     best, cost, _ = annealer.run(np.arange(n), moves, 3000, CoolingSchedule(1e3, 1.0), 5)
     assert cost == pytest.approx(annealer.cost_of(best), rel=1e-9)
     assert cost < annealer.cost_of(np.arange(n))

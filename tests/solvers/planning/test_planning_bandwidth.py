@@ -54,8 +54,8 @@ def test_a_group_has_its_part_of_the_links_of_all_tiers() -> None:
     """The way in of both racks lets 3 through, that of the pod over them 4: a rack's half is 2, of another rack 3."""
     racks, pods = [row(list(range(k, k + 4))) for k in (0, 4, 8)], [row(list(range(8)), in_gbps=4.0, out_gbps=4.5)]
     shared = fabric_of(network([4, 4, 4], None, shared_links=[{"groups": racks}, {"groups": pods}])[0])
-    found = bandwidth_weights(shared, np.arange(12), [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]])
-    assert found.groups.tolist() == pytest.approx([2.0, 2.0, 3.0])
+    result = bandwidth_weights(shared, np.arange(12), [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]])
+    assert result.groups.tolist() == pytest.approx([2.0, 2.0, 3.0])
 
 
 def test_one_group_of_all_has_a_weight() -> None:

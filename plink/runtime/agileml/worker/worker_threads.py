@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plink.errors import PlinkError
-from plink.model.elastic.reports import ClockDone, Failed, Log, Message, WorkerFinished
+from plink.model.elastic.reports import ClockDone, Failed, Log, NodeMessage, WorkerFinished
 from plink.runtime.agileml.worker.assignments import Assigned, Assignment
 from plink.runtime.agileml.worker.client import Client, PrimaryAddress, Unanswered
 from plink.runtime.agileml.worker.loaded_shards import LoadedShards
@@ -47,7 +47,7 @@ class WorkerThreads:
 
     def __init__(
         self, loaded: LoadedShards[Any], client: Callable[[int, int, int], Client],
-        tell: Callable[[Message], None], started: float,
+        tell: Callable[[NodeMessage], None], started: float,
     ) -> None:  # fmt: skip
         self._loaded, self._client, self._tell, self._started = loaded, client, tell, started
         self._running: dict[int, _Running] = {}
