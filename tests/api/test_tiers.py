@@ -10,6 +10,7 @@ import pytest
 
 import probes.shared_links
 from plink.api.probing import find_tiers, measure_shared_links
+from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix
 from probes.measurements import Measurements
 from probes.session import ProbeSession
@@ -87,6 +88,25 @@ def rates(tier: dict[str, Any]) -> dict[str, tuple[float, str]]:
     return {
         f"{row['members'][0]}+{len(row['members'])}": (row["out_gbps"], row["out_limited_by"]) for row in tier["groups"]
     }
+
+
+def test_three_tiers_of_64_hosts_are_found_in_noise() -> None:
+    """Eight racks in four pods in two zones, 8 % noise of every direction: exactly, in 19 of 20 clouds."""
+    right = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        rack = rng.permutation(np.repeat(np.arange(8), 8))
+        apart = [labels[:, None] != labels for labels in (rack, rack // 2, rack // 4)]
+        rtt = np.select(apart[::-1], [250.0, 140.0, 80.0], 40.0)
+        measurements = Measurements(Hosts(tuple(Host(f"h{k}", f"10.0.0.{k}") for k in range(64))))
+        for matrix, sigma in zip((measurements.latency, *measurements.halves), (0.08, 0.11, 0.11), strict=True):
+            matrix[:] = rtt * rng.lognormal(0, sigma, rtt.shape)
+            np.fill_diagonal(matrix, 0.0)
+        truth = [
+            sorted(np.flatnonzero(rack // size == label).tolist() for label in range(8 // size)) for size in (1, 2, 4)
+        ]
+        right += [sorted(groups) for groups in find_tiers(measurements)] == truth
+    assert right >= 19
 
 
 def test_racks_and_pods_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
