@@ -18,7 +18,7 @@ from tests.lab.waiting import until
 from tests.runners.agile.tally import expected
 
 pytestmark = pytest.mark.lab
-SHARDS, CLOCKS = 8, 150
+SHARDS, CLOCKS = 8, 250
 
 
 def status(folder: Path) -> dict[str, Any]:
