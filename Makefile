@@ -72,6 +72,7 @@ lint: setup
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/lint-imports
+	@$(VENV)/bin/python -m tools.retired_words
 
 # make bench            the theses' figures, about an hour on two cores: docs/results/theses.md
 # It ends with exit code 1 when a benchmark fails or misses a bar, after all have run; docs/results/theses.md says which.

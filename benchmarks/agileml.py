@@ -51,7 +51,7 @@ _SCALES = {  # as in Figure 4.14: hosts, reliable ones, and what else is asked f
     16: (1, ("--stage-thresholds", "1:14")),
 }
 _WAIT_S, _SCALE_CLOCKS = 0.1, 8
-_SIZES = ("--users", "6000", "--movies", "2000", "--rank", "31", "--count", "100000", "--pieces", "48")
+_SIZES = ("--users", "6000", "--movies", "2000", "--rank", "31", "--count", "100000", "--shards", "48")
 _STAGE_3, _STALL, _EVICTION, _SAME, _DETECTED_S = 1.10, 1.10, 1.13, 0.01, 2.0
 _FAULT_CLOCKS = 70
 
@@ -192,7 +192,7 @@ def _scaling(bench: BenchLab) -> dict[str, Any]:
 @dataclass(frozen=True)
 class _Scenario:
     """12 hosts join 4 and are warned: iterations in all, and those after which it is said. ``wait_s``: the work on a
-    piece is to wait for so long, as on hosts with cores of their own, instead of factors of ``rank``."""
+    shard is to wait for so long, as on hosts with cores of their own, instead of factors of ``rank``."""
 
     rank: int
     clocks: int

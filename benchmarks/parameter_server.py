@@ -23,9 +23,9 @@ from plink.model.consistency import BSP
 from plink.runtime.agileml.arrays.layout import Layout
 from plink.runtime.agileml.server.server import Server
 from plink.runtime.agileml.transport.keys import RunKeys
-from plink.runtime.agileml.transport.records import Channel, Lost
+from plink.runtime.agileml.transport.records import Channel, ConnectionLost
 from plink.runtime.agileml.transport.store_config import StoreConfig
-from plink.runtime.agileml.worker.client import MAX_CONNECTIONS, Client, Ownership
+from plink.runtime.agileml.worker.client import MAX_CONNECTIONS, Client, PrimaryAddress
 
 _BYTES = 16 << 20
 _ROWS, _WIDTH = 4096, 1024  # of float32: 16 MB
@@ -50,7 +50,7 @@ class _Stream:
         while done < view.nbytes:
             got = self._sock.recv_into(view[done:])
             if not got:
-                raise Lost("closed")
+                raise ConnectionLost("closed")
             done += got
 
     def close(self) -> None:
@@ -160,8 +160,8 @@ def _parameters(partitions: int, keys: RunKeys) -> dict[str, Any]:
     """Return an update of all rows, the clock, and a read of all rows; and reads of one row."""
     rows, ones = np.arange(_ROWS), np.ones((_ROWS, _WIDTH), dtype=np.float32)
     with _child(_store, partitions, keys.pem) as address:
-        owners = {partition: Ownership(address) for partition in range(partitions)}
-        client = Client(StoreConfig(_layout(partitions), keys, BSP()), 0, owners)
+        primaries = {partition: PrimaryAddress(address) for partition in range(partitions)}
+        client = Client(StoreConfig(_layout(partitions), keys, BSP()), 0, primaries)
 
         def push_and_pull() -> None:
             client.update("parameters", rows, ones)

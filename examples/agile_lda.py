@@ -4,8 +4,8 @@
     python examples/agile_lda.py --docword docword.nips.txt --topics 50
 
 Every token has a topic, which is drawn anew in each iteration given all others (Griffiths and Steyvers, PNAS 2004;
-Harlap thesis, 2.3.3). Pieces of the documents do so side by side, each with the counts as they were before the clock
-and its own draws since (Newman et al., JMLR 2009). Within a piece one token of every document is drawn at a time.
+Harlap thesis, 2.3.3). Shards of the documents do so side by side, each with the counts as they were before the clock
+and its own draws since (Newman et al., JMLR 2009). Within a shard one token of every document is drawn at a time.
 
 The topics of the tokens are a table, too: so a worker has nothing to lose, and counts always agree with them. Without
 --docword the documents are made here.
@@ -123,13 +123,13 @@ class TopicModel(App[Batch]):
     """
 
     def __init__(
-        self, data: Documents, topics: int, stop: StoppingCriterion, *, pieces: int = 16, batches: int = 1,
+        self, data: Documents, topics: int, stop: StoppingCriterion, *, shards: int = 16, batches: int = 1,
         alpha: float = 0.1, beta: float = 0.05, seed: int = 0, save: str | None = None,
     ) -> None:  # fmt: skip
         self.data, self.topics, self.alpha, self.beta, self.result_file = data, topics, alpha, beta, save
-        self.stop, self.pieces, self.batches, self.seed = stop, pieces, batches, seed
-        self._part = data.doc % (pieces * batches)
-        blocks = -(-np.bincount(self._part, minlength=pieces * batches) // _BLOCK)
+        self.stop, self.shards, self.batches, self.seed = stop, shards, batches, seed
+        self._part = data.doc % (shards * batches)
+        blocks = -(-np.bincount(self._part, minlength=shards * batches) // _BLOCK)
         self._ends = blocks.cumsum()
         self.tables = (
             Table("words", data.vocabulary, topics, "int32"),
@@ -137,10 +137,10 @@ class TopicModel(App[Batch]):
             Table("tokens", int(self._ends[-1]), _BLOCK, "int32"),  # topics from 1; 0: it has none yet
         )
 
-    def load(self, piece: int) -> list[Batch]:
-        """Documents in turns; their tokens in a random order, that of the piece."""
-        random = np.random.default_rng((self.seed, piece))
-        return [self._batch(piece * self.batches + batch, random) for batch in range(self.batches)]
+    def load(self, shard: int) -> list[Batch]:
+        """Documents in turns; their tokens in a random order, that of the shard."""
+        random = np.random.default_rng((self.seed, shard))
+        return [self._batch(shard * self.batches + batch, random) for batch in range(self.batches)]
 
     def process(self, items: Batch, params: Params) -> Objective:
         """Draw the topic of every token anew."""
@@ -225,7 +225,7 @@ def make(arguments: list[str] | None = None) -> tuple[TopicModel, argparse.Names
     parser.add_argument("--vocabulary", type=int, default=2000)
     parser.add_argument("--length", type=int, default=100, help="of a document, on average")
     parser.add_argument("--topics", type=int, default=20)
-    parser.add_argument("--pieces", type=int, default=16)
+    parser.add_argument("--shards", type=int, default=16)
     parser.add_argument("--batches", type=int, default=1, help="mini-batches of an iteration")
     parser.add_argument("--clocks", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
@@ -244,7 +244,7 @@ def make(arguments: list[str] | None = None) -> tuple[TopicModel, argparse.Names
         data = replace(data, names=read_words(request.words, data.vocabulary))
     stop = StoppingCriterion(clocks=request.clocks)
     app = TopicModel(
-        data, request.topics, stop, pieces=request.pieces, batches=request.batches, seed=request.seed, save=request.save
+        data, request.topics, stop, shards=request.shards, batches=request.batches, seed=request.seed, save=request.save
     )  # fmt: skip
     return app, request
 

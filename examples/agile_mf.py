@@ -89,11 +89,11 @@ class MatrixFactorisation(App[Batch]):
     """The objective is half the mean square error, as of before each step."""
 
     def __init__(
-        self, data: Ratings, rank: int, stop: StoppingCriterion, *, pieces: int = 16, batches: int = 1,
+        self, data: Ratings, rank: int, stop: StoppingCriterion, *, shards: int = 16, batches: int = 1,
         step: float = 0.2, decay: float = 0.02, seed: int = 0, save: str | None = None,
     ) -> None:  # fmt: skip
         self.data, self.rank, self.step, self.decay, self.result_file = data, rank, step, decay, save
-        self.stop, self.pieces, self.batches, self.seed = stop, pieces, batches, seed
+        self.stop, self.shards, self.batches, self.seed = stop, shards, batches, seed
         self.tables = (Table("users", data.users, rank + 1), Table("movies", data.movies, rank + 1))
         self.mean = data.stars.mean()
         self._order = np.random.default_rng(seed).permutation(len(data.stars))
@@ -104,11 +104,11 @@ class MatrixFactorisation(App[Batch]):
         factors = random.normal(scale=0.3 / self.rank**0.5, size=(len(rows), self.rank))
         return np.pad(factors, ((0, 0), (0, 1)))
 
-    def load(self, piece: int) -> list[Batch]:
-        """The ratings are dealt out in a random order, or pieces would have users of their own."""
+    def load(self, shard: int) -> list[Batch]:
+        """The ratings are dealt out in a random order, or shards would have users of their own."""
         result = []
         for batch in range(self.batches):
-            mine = self._order[piece * self.batches + batch :: self.pieces * self.batches]
+            mine = self._order[shard * self.batches + batch :: self.shards * self.batches]
             users, user = np.unique(self.data.user[mine], return_inverse=True)
             movies, movie = np.unique(self.data.movie[mine], return_inverse=True)
             result.append(Batch(users, user, movies, movie, self.data.stars[mine] - self.mean))
@@ -141,8 +141,8 @@ class MatrixFactorisation(App[Batch]):
         starts = np.flatnonzero(np.diff(places[order], prepend=-1))
         sums = np.add.reduceat(slopes[order], starts, axis=0) if len(order) else np.zeros((0, self.rank))
         squares = np.add.reduceat((slopes[order] ** 2).sum(axis=1), starts) if len(order) else np.zeros(0)
-        # Other pieces add to the same row at this clock, by what they alone know: assume as much as here of each.
-        seen = rows[:, -1] + self.pieces * squares + 1e-8
+        # Other shards add to the same row at this clock, by what they alone know: assume as much as here of each.
+        seen = rows[:, -1] + self.shards * squares + 1e-8
         return np.column_stack([self.step * sums / np.sqrt(seen)[:, None], squares])
 
 
@@ -155,7 +155,7 @@ def make(arguments: list[str] | None = None) -> tuple[MatrixFactorisation, argpa
     parser.add_argument("--count", type=int, default=100_000, help="ratings to make")
     parser.add_argument("--noise", type=float, default=0.3, help="in stars")
     parser.add_argument("--rank", type=int, default=8)
-    parser.add_argument("--pieces", type=int, default=16)
+    parser.add_argument("--shards", type=int, default=16)
     parser.add_argument("--batches", type=int, default=1, help="mini-batches of an iteration")
     parser.add_argument("--clocks", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
@@ -170,7 +170,7 @@ def make(arguments: list[str] | None = None) -> tuple[MatrixFactorisation, argpa
     )  # fmt: skip
     stop = StoppingCriterion(clocks=request.clocks)
     app = MatrixFactorisation(
-        data, request.rank, stop, pieces=request.pieces, batches=request.batches, seed=request.seed, save=request.save
+        data, request.rank, stop, shards=request.shards, batches=request.batches, seed=request.seed, save=request.save
     )  # fmt: skip
     return app, request
 

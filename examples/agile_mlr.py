@@ -88,23 +88,23 @@ class LogisticRegression(App[Labelled]):
     """The objective is the mean of -log p(class of x | x), as of before each step."""
 
     def __init__(
-        self, data: Labelled, stop: StoppingCriterion, *, pieces: int = 16, batches: int = 4, step: float = 0.5,
+        self, data: Labelled, stop: StoppingCriterion, *, shards: int = 16, batches: int = 4, step: float = 0.5,
         decay: float = 1e-5, seed: int = 0, save: str | None = None,
     ) -> None:  # fmt: skip
         self.data, self.step, self.decay, self.result_file = data, step, decay, save
-        self.stop, self.pieces, self.batches, self.seed = stop, pieces, batches, seed
+        self.stop, self.shards, self.batches, self.seed = stop, shards, batches, seed
         self.tables = (Table("weights", data.classes, data.x.shape[1] + 1),)
         self._order = np.random.default_rng(seed).permutation(len(data.y))
 
-    def load(self, piece: int) -> list[Labelled]:
+    def load(self, shard: int) -> list[Labelled]:
         """In a random order: files are often sorted by label."""
         parts = [
-            self._order[piece * self.batches + batch :: self.pieces * self.batches] for batch in range(self.batches)
+            self._order[shard * self.batches + batch :: self.shards * self.batches] for batch in range(self.batches)
         ]
         return [Labelled(self.data.x[part], self.data.y[part], self.data.classes) for part in parts]
 
     def process(self, items: Labelled, params: Params) -> Objective:
-        """This piece's part of the mean slope."""
+        """This shard's part of the mean slope."""
         weights = params.read("weights")
         wrong = probabilities(weights, items.x)
         mine = np.arange(len(items.y)), items.y
@@ -112,7 +112,7 @@ class LogisticRegression(App[Labelled]):
         wrong[mine] -= 1
         slope = np.column_stack([wrong.T @ items.x, wrong.sum(axis=0)])
         share = self.batches / len(self.data.y)
-        params.update("weights", None, -self.step * (share * slope + self.decay / self.pieces * weights))
+        params.update("weights", None, -self.step * (share * slope + self.decay / self.shards * weights))
         return Objective(float(loss), len(items.y))
 
     def result(self, params: Params) -> None:
@@ -144,7 +144,7 @@ def make(arguments: list[str] | None = None) -> tuple[LogisticRegression, argpar
     parser.add_argument("--features", type=int, default=100)
     parser.add_argument("--classes", type=int, default=10)
     parser.add_argument("--apart", type=float, default=2.5, help="of the centres from the origin")
-    parser.add_argument("--pieces", type=int, default=16)
+    parser.add_argument("--shards", type=int, default=16)
     parser.add_argument("--batches", type=int, default=4, help="mini-batches of an iteration")
     parser.add_argument("--clocks", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
@@ -159,7 +159,7 @@ def make(arguments: list[str] | None = None) -> tuple[LogisticRegression, argpar
     )  # fmt: skip
     stop = StoppingCriterion(clocks=request.clocks)
     app = LogisticRegression(
-        data, stop, pieces=request.pieces, batches=request.batches, seed=request.seed, save=request.save
+        data, stop, shards=request.shards, batches=request.batches, seed=request.seed, save=request.save
     )  # fmt: skip
     return app, request
 

@@ -89,11 +89,11 @@ class ConvNet(TorchApp[Batch]):
     """The objective is the mean of -log p(class | image), as of before each step."""
 
     def __init__(
-        self, data: Images, stop: StoppingCriterion, *, channels: int = 8, pieces: int = 8, batches: int = 10,
+        self, data: Images, stop: StoppingCriterion, *, channels: int = 8, shards: int = 8, batches: int = 10,
         lr: float = 0.1, momentum: float = 0.9, decay: float = 1e-4, seed: int = 0, save: str | None = None,
     ) -> None:  # fmt: skip
         self.data, self.channels, self.result_file = data, channels, save
-        self.stop, self.pieces, self.batches, self.seed = stop, pieces, batches, seed
+        self.stop, self.shards, self.batches, self.seed = stop, shards, batches, seed
         clocks = stop.clocks or math.inf
 
         def falling(clock: int) -> float:
@@ -113,10 +113,10 @@ class ConvNet(TorchApp[Batch]):
             nn.Flatten(), nn.Dropout(0.1), nn.Linear(many * height * width, self.data.classes),
         )  # fmt: skip
 
-    def load(self, piece: int) -> list[Batch]:
+    def load(self, shard: int) -> list[Batch]:
         """In a random order: files may be sorted by label."""
         parts = [
-            self._order[piece * self.batches + batch :: self.pieces * self.batches] for batch in range(self.batches)
+            self._order[shard * self.batches + batch :: self.shards * self.batches] for batch in range(self.batches)
         ]
         return [self._batch(part) for part in parts]
 
@@ -159,7 +159,7 @@ def make(arguments: list[str] | None = None) -> tuple[ConvNet, argparse.Namespac
     parser.add_argument("--side", type=int, default=16, help="of the images to make, in pixels")
     parser.add_argument("--noise", type=float, default=2.0, help="as a multiple of the contrast")
     parser.add_argument("--channels", type=int, default=8)
-    parser.add_argument("--pieces", type=int, default=8)
+    parser.add_argument("--shards", type=int, default=8)
     parser.add_argument("--batches", type=int, default=10, help="mini-batches of an iteration")
     parser.add_argument("--clocks", type=int, default=100)
     parser.add_argument("--lr", type=float, default=0.1)
@@ -176,7 +176,7 @@ def make(arguments: list[str] | None = None) -> tuple[ConvNet, argparse.Namespac
         else made(request.items, request.classes, request.side, request.noise, request.seed)
     )  # fmt: skip
     app = ConvNet(
-        data, StoppingCriterion(clocks=request.clocks), channels=request.channels, pieces=request.pieces,
+        data, StoppingCriterion(clocks=request.clocks), channels=request.channels, shards=request.shards,
         batches=request.batches, lr=request.lr, seed=request.seed, save=request.save,
     )  # fmt: skip
     return app, request

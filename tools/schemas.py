@@ -31,7 +31,16 @@ _CONDITIONS: dict[str, dict[str, Any]] = {
         "then": {"properties": {"hosts": {"maxItems": 0}}},
         "else": {
             "required": [
-                *("consistent", "era", "controller", "checkpoint", "iteration", "iteration_s", "objective", "workers"),
+                *(
+                    "consistent",
+                    "generation",
+                    "controller",
+                    "checkpoint",
+                    "iteration",
+                    "iteration_s",
+                    "objective",
+                    "workers",
+                ),
                 "begun",
             ]
         },

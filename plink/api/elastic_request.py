@@ -20,7 +20,7 @@ class ElasticRequest:
     :param runner: how hosts are reached, one of ``RUNNERS``.
     :param accept_new_host_keys: note unknown SSH host keys instead of refusing them.
     :param record: keep the run in ``.plink/runs``; None: nothing is written.
-    :param network: of the hosts: backups are placed in another rack than their primaries; None: racks are not known.
+    :param network: of the hosts: replicas are placed in another rack than their primaries; None: racks are not known.
     :param stage_thresholds: transient hosts to a reliable one over which stage 2 and stage 3 begin, ``auto``: by what
         hosts carry; None: 1 and 15.
     :param rule: the consistency rule, ``bsp`` or ``ssp:N`` (a worker may be N clocks ahead of the slowest).

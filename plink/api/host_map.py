@@ -1,4 +1,4 @@
-"""Map of the hosts: an embedding projected to the plane of most spread."""
+"""Map of the hosts: an embedding projected to a plane."""
 
 import logging
 from dataclasses import replace
@@ -6,15 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from plink.api.projection import plane_of
 from plink.api.smoothing import device_for
 from plink.documents.codec import decode
 from plink.documents.embedding import PlacedHosts
 from plink.errors import InputError, NoAnswer
-from plink.model.network import Matrix, Network, matrix_from_json
-from plink.report.report_data import Floats, HostMap, ReportData
+from plink.model.network import Network, matrix_from_json
+from plink.report.report_data import Floats, HostMap, Indices, ReportData
 from solvers.embedding.embed import Embedding, embed
 
 _SLOW_FIT_HOSTS = 64  # hosts: fitting more of them takes long enough to say so
+_NO_PLANE = np.empty((0, 2))  # of a map that is yet to be projected
 _log = logging.getLogger("plink.report")
 _UNITS = {1.0: "µs", 2.0: "√µs"}  # in which ||v_i - v_j||^alpha is microseconds
 
@@ -22,21 +24,26 @@ _UNITS = {1.0: "µs", 2.0: "√µs"}  # in which ||v_i - v_j||^alpha is microsec
 def fitted_map(network: Network, data: ReportData, seed: int = 0) -> tuple[HostMap | None, str]:
     """Embed the hosts (many hosts: blocks of them) and return the map, or None and the reason in a sentence."""
     try:
-        return (_fitted_blocks(data, seed) if data.in_blocks else _fitted(network, seed)), ""
+        return (_fitted_blocks(data, seed) if data.in_blocks else _fitted(network, data, seed)), ""
     except NoAnswer as error:
         return None, f"The hosts could not be placed: {error}."
 
 
-def map_of(embedding: Embedding) -> HostMap:
-    """Return the map of an embedding."""
-    return _map(embedding.coordinates, embedding.alpha, embedding.fitted_us, embedding.held_out_error)
+def map_of(embedding: Embedding, group_of: Indices) -> HostMap:
+    """Return the map of an embedding, in the plane that tells these groups, shape (N,), apart."""
+    host_map = HostMap(
+        _NO_PLANE, _unit(embedding.alpha), 1.0, embedding.dimension, embedding.alpha, embedding.fitted_us,
+        embedding.held_out_error,
+    )  # fmt: skip
+    return _projected(host_map, embedding.coordinates, group_of)
 
 
-def _fitted(network: Network, seed: int) -> HostMap:
+def _fitted(network: Network, data: ReportData, seed: int) -> HostMap:
     names = network.hosts.names
     if len(names) > _SLOW_FIT_HOSTS:
         _log.info("placing %d hosts (`plink embed` keeps the result for the next time)", len(names))
-    return map_of(embed(network.latency_us, seed=seed, device=device_for("auto", len(names)), names=names))
+    embedding = embed(network.latency_us, seed=seed, device=device_for("auto", len(names)), names=names)
+    return map_of(embedding, data.groups.of)
 
 
 def _fitted_blocks(data: ReportData, seed: int) -> HostMap:
@@ -52,11 +59,16 @@ def _fitted_blocks(data: ReportData, seed: int) -> HostMap:
     of = rows.of
     fitted = embedding.fitted_us[np.ix_(of, of)]
     fitted[of[:, None] == of[None, :]] = np.nan
-    return replace(_map(embedding.coordinates[of], embedding.alpha, fitted, embedding.held_out_error), by_block=True)
+    host_map = HostMap(
+        _NO_PLANE, _unit(embedding.alpha), 1.0, embedding.dimension, embedding.alpha, fitted, embedding.held_out_error,
+        by_block=True,
+    )  # fmt: skip
+    return _projected(host_map, embedding.coordinates[of], data.groups.of)
 
 
-def map_from_json(network: Network, document: dict[str, Any], location: str) -> HostMap:
-    """Return the map of a file's embedding (``plink.embedding/1``), NaN for hosts without a place.
+def map_from_json(network: Network, group_of: Indices, document: dict[str, Any], location: str) -> HostMap:
+    """Return the map of a file's embedding (``plink.embedding/1``), NaN for hosts without a place, in the plane that
+    tells these groups, shape (N,), apart.
 
     :raises InputError: when it cannot be read.
     """
@@ -73,18 +85,19 @@ def map_from_json(network: Network, document: dict[str, Any], location: str) -> 
     fitted[np.ix_(indices, indices)] = matrix_from_json(
         document_embedding["fitted_us"], len(indices), f"{location}: fitted_us"
     )
-    return _map(coordinates, document_embedding["alpha"], fitted, document_embedding["held_out_error"])
+    alpha, error = document_embedding["alpha"], document_embedding["held_out_error"]
+    host_map = HostMap(_NO_PLANE, _unit(alpha), 1.0, coordinates.shape[1], alpha, fitted, error)
+    return _projected(host_map, coordinates, group_of)
 
 
-def _map(coordinates: Floats, alpha: float, fitted_us: Matrix, error: float) -> HostMap:
-    """Project the coordinates, shape (N, D), to the two directions of most variance (principal components)."""
+def _unit(alpha: float) -> str:
+    return _UNITS.get(alpha, f"µs^(1/{alpha:g})")
+
+
+def _projected(host_map: HostMap, coordinates: Floats, group_of: Indices) -> HostMap:
+    """Return the map with the hosts of these coordinates, shape (N, D), in a plane."""
     placed = np.isfinite(coordinates).all(axis=1)
-    centred = coordinates[placed] - coordinates[placed].mean(axis=0)
-    _, spread, directions = np.linalg.svd(centred, full_matrices=False)
+    plane = plane_of(coordinates[placed], group_of[placed])
     xy = np.full((len(coordinates), 2), np.nan)
-    flat = centred @ directions[:2].T
-    xy[placed] = np.pad(flat, ((0, 0), (0, 2 - flat.shape[1])))
-    total = float((spread**2).sum())
-    kept_variance = float((spread[:2] ** 2).sum()) / total if total > 0 else 1.0
-    unit = _UNITS.get(alpha, f"µs^(1/{alpha:g})")
-    return HostMap(xy, unit, kept_variance, coordinates.shape[1], alpha, fitted_us, error)
+    xy[placed] = plane.xy
+    return replace(host_map, xy=xy, kept_variance=plane.kept_variance, plane=plane.kind, overlaps=plane.overlaps)

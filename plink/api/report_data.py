@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from plink.api.bandwidth_data import bandwidths_of, probe_summary_of
 from plink.api.report_request import ReportRequest
-from plink.api.routes import route_of
+from plink.api.routes import route_of, work_of
 from plink.errors import InputError, NoAnswer, UsageError
 from plink.model.network import Matrix, Network
 from plink.report.report_data import Gap, HostMap, Indices, Remark, ReportData, TieredGroups, TierStatistics, TimedOrder
@@ -46,7 +47,8 @@ def report_data_of(
     """
     check_drawable(network)
     order, groups = request.order, request.groups
-    route = None if order is None else route_of(network, order, request.order_source)
+    work = None if order is None else work_of(network, order, request.order_source)
+    route = None if order is None else route_of(network, order, work, request.order_source)
     tiered_groups = groups_of(network, groups, request.groups_source)
     names = network.hosts.names
     data = ReportData(
@@ -72,6 +74,8 @@ def report_data_of(
             *([] if order is None else [request.order_source]),
             *([] if groups is None else [request.groups_source]),
         ),
+        bandwidths=bandwidths_of(network, work),
+        probes=probe_summary_of(network),
     )
     host_map, no_map = place(data)
     return replace(data, map=host_map, no_map=no_map)

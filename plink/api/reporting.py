@@ -23,6 +23,8 @@ def render_report(network: Network, request: ReportRequest | None = None) -> str
         raise InputError("embedding", "was made of other hosts")
 
     def place(data: ReportData) -> tuple[HostMap | None, str]:
-        return fitted_map(network, data, request.seed) if embedding is None else (map_of(embedding.embedding), "")
+        if embedding is None:
+            return fitted_map(network, data, request.seed)
+        return map_of(embedding.embedding, data.groups.of), ""
 
     return page(report_data_of(network, request, place))

@@ -33,6 +33,7 @@ from plink.cli import (
     schedule,
     show,
     submit,
+    topology,
     verbosity,
 )
 from plink.cli.elastic import app as elastic
@@ -41,8 +42,8 @@ from plink.cli.spot import app as spot
 
 # As one goes from measuring to running; Typer lists groups of commands after all others.
 _COMMAND_ORDER = (
-    "probe", "doctor", "diff", "embed", "cluster", "reorder", "cost", "advise", "plan", "schedule", "report", "show",
-    "check", "launch", "submit", "compare", "manifests", "runs", "autotune", "elastic", "spot",
+    "probe", "doctor", "diff", "embed", "cluster", "reorder", "cost", "advise", "plan", "schedule", "topology",
+    "report", "show", "check", "launch", "submit", "compare", "manifests", "runs", "autotune", "elastic", "spot",
     "reflector", "stamp", "demo", "lab", "info",
 )  # fmt: skip
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
@@ -97,6 +98,7 @@ def command() -> Any:
     app.command("report")(report.report)
     app.command("show")(show.show)
     app.add_typer(schedule.app, name="schedule")
+    app.add_typer(topology.app, name="topology")
     app.command("check")(check.check)
     app.command("launch", context_settings=PROGRAM_FIRST)(launch.launch)
     app.command("submit", context_settings=PROGRAM_FIRST)(submit.submit)

@@ -32,6 +32,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "--collective": ("all-reduce", "reduce-scatter", "all-gather", "reduce", "broadcast"),
     "--device": ("auto", "cpu", "cuda"),
     "--format": FORMATS,
+    "topology export --format": ("slurm-conf", "slurm-yaml", "topograph"),
     "--loss": ("auto", "relative", "absolute"),
     "--method": ("stamp", "icmp", "tcp", "iperf3", "auto"),
     "--model": ("auto", "latency", "alpha-beta", "contention"),
@@ -133,9 +134,14 @@ def _hosts_of_run(ctx: Any) -> list[str]:
 
 
 def _lab_hosts(ctx: Any, racks: bool) -> list[str]:
-    """Return the lab's hosts in order, with its racks where one is accepted."""
+    """Return the lab's hosts in order, with its racks and pods where one is accepted."""
     from plink.model.storage import read_document
 
     document = read_document(_LABS / str(ctx.params.get("name") or "lab") / "lab.json")
     names = sorted(str(place["name"]) for place in document["places"])
-    return names + (sorted({f"rack{place['rack']}" for place in document["places"]}) if racks else [])
+    if not racks:
+        return names
+    settings = document["settings"]
+    return [
+        *names, *(f"rack{k}" for k in range(settings["racks"])), *(f"pod{k}" for k in range(settings.get("pods", 0)))
+    ]  # fmt: skip

@@ -34,8 +34,9 @@ def report(
 ) -> None:
     """Render the network as an HTML page: one file that opens offline.
 
-    Heat maps of the round trips as given and in plink's order, a map of the
-    hosts with the order's route, tiers, missing and suspicious pairs.
+    Heat maps of the round trips as given and in plink's order, shared links
+    with their capacities and loads, a map of the hosts with the order's
+    route, tiers, missing and suspicious pairs.
     docs/report.md explains it.
 
     Example: plink report cloud.json --order order.json -o report.html

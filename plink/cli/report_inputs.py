@@ -73,7 +73,7 @@ def host_map(network: Network, data: ReportData, seed: int) -> tuple[HostMap | N
     if workspace.EMBEDDING.is_file():
         document = read_document(workspace.EMBEDDING)
         if document.get("network") == network.fingerprint():
-            embedded_map = map_from_json(network, document, str(workspace.EMBEDDING))
+            embedded_map = map_from_json(network, data.groups.of, document, str(workspace.EMBEDDING))
             say_read(workspace.EMBEDDING)
             return embedded_map, ""
     return fitted_map(network, data, seed)

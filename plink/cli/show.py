@@ -8,7 +8,7 @@ import typer
 from plink.cli.screen import print_json
 
 if TYPE_CHECKING:
-    from plink.report.report_data import ReportData
+    from plink.report.report_data import ReportData, RouteBottleneck
 
 
 def show(
@@ -74,7 +74,19 @@ def _document(data: "ReportData") -> dict[str, Any]:
             for tier in data.groups.tiers
         ],
         "order": None if route is None else [names[host] for host in route.order.tolist()],
-        "bottleneck": None if route is None or route.bottleneck is None else [names[host] for host in route.bottleneck],
+        "bottleneck": None if route is None else _bottleneck(names, route.bottleneck),
         "left_out": list(data.left_out),
         "suspects": len(data.remarks),
+    }
+
+
+def _bottleneck(names: tuple[str, ...], bottleneck: "RouteBottleneck | None") -> dict[str, Any] | None:
+    if bottleneck is None:
+        return None
+    return {
+        "kind": bottleneck.kind,
+        "links": list(bottleneck.resources),
+        "hosts": [names[host] for host in bottleneck.hosts],
+        "time_us": round(bottleneck.time_us, 3),
+        "cost_us": round(bottleneck.cost_us, 3),
     }

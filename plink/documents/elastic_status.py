@@ -20,10 +20,10 @@ class HostStatusEntry(TypedDict):
     """joining: it loads its data; leaving: it was warned, and what it has moves on."""
     serves: Annotated[list[Count], Meta(extra_json_schema={"uniqueItems": True})]
     """Partitions of the parameters that it serves."""
-    backs: Annotated[list[Count], Meta(extra_json_schema={"uniqueItems": True})]
-    """Partitions of others of which it holds the backup."""
-    pieces: Count
-    """How many pieces of the input data it works on."""
+    replicas: Annotated[list[Count], Meta(extra_json_schema={"uniqueItems": True})]
+    """Partitions of others of which it holds the replica."""
+    shards: Count
+    """How many shards of the input data it works on."""
     sent: Count
     """Bytes that it has sent over the job's connections so far."""
     received: Count
@@ -64,15 +64,15 @@ class ElasticStatusDocument(TypedDict):
     run: Annotated[str, Meta(pattern=r"^[0-9a-f]+$")]
     """The run's id."""
     stage: Literal[1, 2, 3] | None
-    """1: reliable hosts serve the parameters; 2: transient hosts serve them, reliable ones hold backups; 3: as 2, and
+    """1: reliable hosts serve the parameters; 2: transient hosts serve them, reliable ones hold replicas; 3: as 2, and
     reliable hosts do no other work. Null while hosts get ready."""
     hosts: list[HostStatusEntry]
     """Each host that is there, in the order of their joining."""
     clock: Annotated[int, Meta(ge=-1)]
     """The clock that all partitions have reached; -1: none yet."""
     consistent: NotRequired[Annotated[int, Meta(ge=-1)]]
-    """The clock that all backups have, to which the run goes back where state is lost; -1: none yet."""
-    era: NotRequired[Count]
+    """The clock that all replicas have, to which the run goes back where state is lost; -1: none yet."""
+    generation: NotRequired[Count]
     """A number that every roll-back makes greater."""
     controller: NotRequired[PositiveInt]
     """Which controller this is: the second took over from the first, and so on."""
@@ -85,7 +85,7 @@ class ElasticStatusDocument(TypedDict):
     objective: NotRequired[float | None]
     """The last that is known; null where there is none."""
     workers: NotRequired[Count]
-    """How many work: slots of hosts that have pieces of the data."""
+    """How many work: slots of hosts that have shards of the data."""
     begun: NotRequired[Count]
     """The clock after the latest that any worker has done, from 0."""
     cost: NotRequired[CurrentCostEntry | None]

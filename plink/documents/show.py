@@ -24,6 +24,22 @@ class TierSpread(TypedDict):
     """Their 90th percentile, microseconds."""
 
 
+class BottleneckEntry(TypedDict):
+    """What the cost model blames for most of the time of a collective."""
+
+    kind: Literal["links", "hosts", "latency", "hop"]
+    """links: that groups of hosts share; hosts: what they send or receive by themselves; latency; hop: the longest one,
+    for an order found with --objective bottleneck."""
+    links: list[str]
+    """Names of the links, or sides of hosts, that are equally busy, as `plink cost` names them."""
+    hosts: list[str]
+    """Names of the hosts behind these links, or at both ends of the hop."""
+    time_us: NonNegative
+    """How long these are the busiest, microseconds."""
+    cost_us: NonNegative
+    """What the collective costs in all, microseconds."""
+
+
 class ShowDocument(TypedDict):
     """What there is to see of a network.
 
@@ -45,9 +61,9 @@ class ShowDocument(TypedDict):
     """Pairs that are about as far apart, from near to far."""
     order: Annotated[list[str], Meta(min_length=2, extra_json_schema={"uniqueItems": True})] | None
     """Host names in plink's order; null where there is none for this network."""
-    bottleneck: Annotated[list[str], Meta(min_length=2, max_length=2)] | None
-    """The two hosts of the order's longest measured hop; null where there is no order, or its hops are not known or not
-    measured."""
+    bottleneck: BottleneckEntry | None
+    """What takes most of the time of the order's collective; null where there is no order, or the cost model blames
+    nothing: the model latency adds up all hops."""
     left_out: Annotated[list[str], Meta(extra_json_schema={"uniqueItems": True})]
     """Hosts of which no round trip was measured, either way."""
     suspects: Count

@@ -1,9 +1,9 @@
-"""What a user's program gives to an elastic job: its tables, its data by pieces, the work on them, and when it is done.
+"""What a user's program gives to an elastic job: its tables, its data by shards, the work on them, and when it is done.
 
-The input data are cut into a fixed number of pieces (Harlap thesis, 4.2.1 and Figure 4.4). A worker has some of them at
+The input data are cut into a fixed number of shards (Harlap thesis, 4.2.1 and Figure 4.4). A worker has some of them at
 a time, and others later; all that is to last between clocks is in the tables. So nothing depends on who works on what:
-:meth:`App.process` is given the items of one piece, the parameters as they were before the clock, and random numbers
-that belong to piece and clock.
+:meth:`App.process` is given the items of one shard, the parameters as they were before the clock, and random numbers
+that belong to shard and clock.
 """
 
 from abc import ABC, abstractmethod
@@ -24,62 +24,66 @@ Items = TypeVar("Items")
 
 
 class App(ABC, Generic[Items]):
-    """To be derived from, as most programs need only some of it.
+    """Base class of a program that an elastic job trains; most programs override only some of its methods.
 
-    A clock of work is one mini-batch: the part of every piece with its number. ``batches`` of them are an iteration.
-    As the pieces are all worked on at every clock, the global batch does not change with the number of workers.
+    A clock of work is one mini-batch: the part of every shard with its number. ``batches`` of them are an iteration.
+    As the shards are all worked on at every clock, the global batch does not change with the number of workers.
     """
 
     tables: Sequence[Table]
-    pieces: int
+    shards: int
     stop: StoppingCriterion
     batches: int = 1
-    grains: int = 1  # that :meth:`part` cuts a piece's mini-batch into, each processed for itself
+    grains: int = 1  # that :meth:`part` cuts a shard's mini-batch into, each processed for itself
     seed: int = 0
     result_file: str | None = None  # that :meth:`result` writes: a job that could not is refused before it begins
 
     @abstractmethod
-    def load(self, piece: int) -> Sequence[Items]:
-        """The items of a piece, one entry for each mini-batch; called again wherever the piece goes."""
+    def load(self, shard: int) -> Sequence[Items]:
+        """Return the items of a shard, one entry for each mini-batch; it is called again wherever the shard goes."""
 
     @abstractmethod
     def process(self, items: Items, params: Params) -> Objective | None:
-        """The work of one clock on one mini-batch of one piece: read parameters, add to them, say how good they were.
+        """Do one clock's work on one mini-batch of one shard: read parameters, add to them, return the objective.
 
-        What it adds is seen from the next clock on, also by itself: only so does it not matter which pieces a worker
+        What it adds is seen from the next clock on, also by itself: only so does it not matter which shards a worker
         has.
         """
 
     def part(self, items: Items, grain: int) -> Items:
-        """One of ``grains`` parts of a mini-batch of one piece; together they are all of it, and what
-        :meth:`process` adds for them, and their scores, add up. Numbered from 0; not asked where there is but one."""
+        """Return one of ``grains`` parts of a mini-batch. Together the parts are the whole mini-batch, and what
+        :meth:`process` adds for them, and their objectives, add up. Parts are numbered from 0; this is not called where
+        there is only one."""
         del grain
         return items
 
     def initial(self, table: str, rows: range, random: np.random.Generator) -> Values | None:
-        """What some vectors of a table begin with, shape (len(rows), width); None: with 0. Called in clock 0, when
-        nothing else is done."""
+        """Return first values of some vectors of a table, shape (len(rows), width); None: zeros. Called in clock 0,
+        when nothing else is done."""
         del table, rows, random
         return None
 
     def result(self, params: Params) -> None:
-        """Called when the job has ended, on one (reliable) host, and on another if that is lost meanwhile: read what
-        was learnt, and keep it."""
+        """Read the trained parameters and keep them. Called when the job has ended, on one reliable host, and on
+        another if that one is lost meanwhile."""
         del params
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """Return the program's name for messages."""
         return type(self).__name__
 
 
 def check_app(app: App[Items]) -> None:
-    """Before anything is started. :raises InputError: the program asks for something that cannot be."""
+    """Check a program before anything is started.
+
+    :raises InputError: the program asks for something that cannot be.
+    """
     where = f"app {app.name}"
-    for attribute in ("tables", "pieces", "stop"):
+    for attribute in ("tables", "shards", "stop"):
         if not hasattr(app, attribute):
             raise InputError(where, f"it gives no {attribute!r}")
-    for count, what in ((app.pieces, "pieces"), (app.batches, "batches"), (app.grains, "grains")):
+    for count, what in ((app.shards, "shards"), (app.batches, "batches"), (app.grains, "grains")):
         if not isinstance(count, int) or count < 1:
             raise InputError(where, f"{what} is {count!r}, which must be a whole number above 0")
     if app.grains > 1 and type(app).part is App.part:

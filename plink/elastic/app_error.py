@@ -6,7 +6,7 @@ from plink.errors import PlinkError
 
 
 class AppError(PlinkError):
-    """The program made a mistake; the message names it, the method, the shard and the clock."""
+    """A mistake in the program; the message names the program, the method, the shard and the clock."""
 
 
 def app_error(location: str, error: BaseException) -> AppError:

@@ -10,7 +10,10 @@ from plink.errors import InputError
 
 
 def rows_of(items: object) -> int:
-    """Of its first tensor. :raises InputError: it does not begin with one."""
+    """Return the number of rows of a mini-batch's first tensor.
+
+    :raises InputError: it does not begin with one.
+    """
     first: object = items
     while isinstance(first, Mapping | list | tuple) and first:
         first = next(iter(first.values() if isinstance(first, Mapping) else first))
@@ -20,8 +23,11 @@ def rows_of(items: object) -> int:
 
 
 def micro_batch(items: Any, number: int, parts: int) -> Any:
-    """Part ``number`` of as many, each as large as the others or by a row smaller: views of those tensors that have as
-    many rows as the first, and whatever else there is. :raises InputError: as :func:`rows_of`."""
+    """Return part ``number`` of a mini-batch. Parts differ in size by one row at most. They are views of those tensors
+    that have as many rows as the first, and whatever else there is.
+
+    :raises InputError: as :func:`rows_of`.
+    """
     rows = rows_of(items)
     return _sliced(items, rows, slice(rows * number // parts, rows * (number + 1) // parts))
 

@@ -29,15 +29,15 @@ class Params:
     :param grain: of a shard that is cut into several; None: it has one.
     """
 
-    def __init__(self, store: Store, seed: int, piece: int, clock: int, grain: int | None = None) -> None:
-        self._store, self.piece, self.clock, self._grain = store, piece, clock, grain
-        self.random = np.random.default_rng((seed, piece, clock) if grain is None else (seed, piece, clock, grain))
+    def __init__(self, store: Store, seed: int, shard: int, clock: int, grain: int | None = None) -> None:
+        self._store, self.shard, self.clock, self._grain = store, shard, clock, grain
+        self.random = np.random.default_rng((seed, shard, clock) if grain is None else (seed, shard, clock, grain))
         self.failed: PlinkError | None = None  # the last one, also if the program caught it
 
     @property
     def where(self) -> str:
         """Return the location for messages: ``shard 3 at clock 2``."""
-        return f"shard {self.piece}{'' if self._grain is None else f', grain {self._grain},'} at clock {self.clock}"
+        return f"shard {self.shard}{'' if self._grain is None else f', grain {self._grain},'} at clock {self.clock}"
 
     @property
     def grain(self) -> int:

@@ -11,7 +11,7 @@ from plink.model.storage import check_writable, write_bytes
 
 
 def unwritable(path: str) -> str | None:
-    """Why nothing could be kept there, for a person; None: it can be."""
+    """Return why the result file cannot be written, for a person; None: it can be."""
     try:
         check_writable(Path(path).absolute())
     except PlinkError as error:
@@ -20,7 +20,7 @@ def unwritable(path: str) -> str | None:
 
 
 def save_arrays(path: str, **arrays: Any) -> Path:
-    """NumPy's npz, under exactly that name; where it is now.
+    """Save arrays as NumPy's npz under exactly that name, and return the path.
 
     :raises PlinkError: when it cannot be written; an older file of that name is then still as it was.
     """

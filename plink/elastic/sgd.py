@@ -1,4 +1,4 @@
-"""Stochastic gradient descent as ``torch.optim.SGD`` does it, in additions of which every piece can make its part.
+"""Stochastic gradient descent as ``torch.optim.SGD`` does it, in additions of which every shard can make its part.
 
 With the state before a step, parameters w and velocity v, and g, gradient and decay on the global mini-batch:
 
@@ -6,8 +6,8 @@ With the state before a step, parameters w and velocity v, and g, gradient and d
     v' = mu v + g          w' = w - lr (g + mu v')        Nesterov
 
 Both are linear in g: v' - v = g + (mu - 1) v, and w' - w = -lr (g + mu v) or -lr ((1 + mu) g + mu^2 v). As g is the sum
-of what pieces find, every piece adds the terms of its own part, and one of them those of v, all from the state before
-the clock. Adam is not linear: it divides by the root of a mean of g^2, which no piece knows.
+of what shards find, every shard adds the terms of its own part, and one of them those of v, all from the state before
+the clock. Adam is not linear: it divides by the root of a mean of g^2, which no shard knows.
 """
 
 import math
@@ -22,7 +22,8 @@ from plink.errors import InputError
 
 @dataclass(frozen=True)
 class Sgd:
-    """The names are torch's. ``lr``: a number, or a function of the clock, of which the first is 1."""
+    """Options of stochastic gradient descent, named as in torch. ``lr``: a number, or a function of the clock, of which
+    the first is 1."""
 
     lr: float | Callable[[int], float]
     momentum: float = 0.0
@@ -40,16 +41,16 @@ class Sgd:
             raise InputError("Sgd", "nesterov without a momentum")
 
     def rate(self, clock: int) -> float:
-        """The learning rate at a clock. :raises InputError: the function gives none."""
+        """Return the learning rate at a clock. :raises InputError: the function gives none."""
         result = self.lr(clock) if callable(self.lr) else self.lr
         if not isinstance(result, int | float | np.number) or not 0 <= result < math.inf:
             raise InputError(f"lr({clock})", f"{result!r}, which must be a finite number, 0 or above")
         return float(result)
 
     def additions(self, slope: Values, rate: float, velocity: Values | None) -> tuple[Values, Values | None]:
-        """What one piece adds to the parameters and to their velocity, shape of ``slope``.
+        """Return what one shard adds to the parameters and to their velocity, shape of ``slope``.
 
-        :param slope: this piece's part of g. :param velocity: before the clock; None: another piece sees to it.
+        :param slope: this shard's part of g. :param velocity: before the clock; None: another shard sees to it.
         """
         mu, kind = self.momentum, slope.dtype.type
         if not mu:

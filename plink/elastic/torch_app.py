@@ -1,8 +1,8 @@
 """PyTorch modules on the elastic parameter server: the user gives a model, a loss and data, this the rest of an App.
 
 One clock is one step of SGD on the global mini-batch, the same to rounding however many workers and servers there are:
-the gradient of every piece's mini-batch counts by the number of its items. All state is in tables: the parameters, the
-velocity if there is momentum, and how many items the mini-batches of every piece have. So it holds under BSP; a rule
+the gradient of every shard's mini-batch counts by the number of its items. All state is in tables: the parameters, the
+velocity if there is momentum, and how many items the mini-batches of every shard have. So it holds under BSP; a rule
 with staleness takes steps from older parameters, as it does for every program.
 """
 
@@ -33,9 +33,10 @@ Result = TypeVar("Result")
 
 
 class TorchApp(App[Items]):
-    """To be derived from: give ``pieces``, ``stop``, ``optimiser``, and :meth:`model`, :meth:`loss` and :meth:`load`.
+    """Base class of a program that trains a torch module: give ``shards``, ``stop``, ``optimiser``, and :meth:`model`,
+    :meth:`loss` and :meth:`load`.
 
-    Random numbers of torch (dropout, say) are those of piece and clock. They come from the one generator that a process
+    Random numbers of torch (dropout, say) are those of shard and clock. They come from the one generator that a process
     has: workers that share a process take turns at their forward and backward passes, and :meth:`load`, which may run
     beside them, must draw from a generator of its own.
     """
@@ -44,26 +45,27 @@ class TorchApp(App[Items]):
 
     @abstractmethod
     def model(self) -> nn.Module:
-        """A new one, in the mode and on the device that it is to be trained in. Training begins with what this gives
-        after ``torch.manual_seed(self.seed)``. Its buffers must not change: no running statistics."""
+        """Return a new module, in the mode and on the device that it is to be trained in. Training begins with what
+        this returns after ``torch.manual_seed(self.seed)``. Its buffers must not change: no running statistics.
+        """
 
     @abstractmethod
     def loss(self, model: nn.Module, items: Items) -> torch.Tensor:
-        """The mean over a mini-batch, a scalar. Items that are to be on another device are moved here."""
+        """Return the mean loss over a mini-batch, a scalar. Move items that are to be on another device here."""
 
     def size(self, items: Items) -> float:
-        """How many items a mini-batch has (or their weight): as many as its first tensor has rows, unless this is
-        overridden. Nothing is asked of one that has 0."""
+        """Return how many items a mini-batch has (or their weight): as many as its first tensor has rows, unless this
+        is overridden. A mini-batch of size 0 is skipped."""
         return rows_of(items)
 
-    def sizes(self, piece: int) -> Sequence[float]:
-        """:meth:`size` of every mini-batch of a piece. Asked for once, in clock 0; unless it is overridden, pieces are
-        loaded for this, once more than for the work."""
-        batches = _called(f"app {self.name}: load({piece})", self.load, piece)
+    def sizes(self, shard: int) -> Sequence[float]:
+        """Return :meth:`size` of every mini-batch of a shard. Called once, in clock 0; unless it is overridden, shards
+        are loaded for this, once more than for the work."""
+        batches = _called(f"app {self.name}: load({shard})", self.load, shard)
         return [_called(f"app {self.name}: size()", self.size, items) for items in batches]
 
     def trained(self, tables: Mapping[str, Values]) -> nn.Module:
-        """A new model with the parameters of ``TrainingResult.tables``."""
+        """Return a new model with the parameters of ``TrainingResult.tables``."""
         return self.into(self._models.new(), tables)
 
     def into(self, model: nn.Module, tables: Mapping[str, Values]) -> nn.Module:
@@ -89,7 +91,7 @@ class TorchApp(App[Items]):
         return model
 
     def part(self, items: Items, grain: int) -> Items:
-        """A micro-batch, if ``grains`` are asked for: so many of the rows of each tensor that has as many as the
+        """Return a micro-batch, where ``grains`` is above 1: so many of the rows of each tensor that has as many as the
         first."""
         result: Items = micro_batch(items, grain, self.grains)
         return result
@@ -98,8 +100,9 @@ class TorchApp(App[Items]):
 
     @property
     def tables(self) -> Sequence[Table]:  # type: ignore[override]
-        """By type of number ``weights`` and, with momentum, ``velocity``; ``sizes``: row ``batch * pieces + piece``."""
-        for what in ("pieces", "batches"):
+        """Return the tables: by type of number ``weights`` and, with momentum, ``velocity``; ``sizes``: row ``batch *
+        shards + shard``."""
+        for what in ("shards", "batches"):
             if not isinstance(count := getattr(self, what, None), int) or count < 1:
                 raise InputError(f"app {self.name}", f"{what} is {count!r}, which must be a whole number above 0")
         optimiser = getattr(self, "optimiser", None)
@@ -107,22 +110,22 @@ class TorchApp(App[Items]):
             raise InputError(f"app {self.name}", f"optimiser is {optimiser!r}, which must be an Sgd")
         kinds = (WEIGHTS, VELOCITY) if optimiser.momentum else (WEIGHTS,)
         tables = [self._slots.table(kind, dtype) for kind in kinds for dtype in self._slots.dtypes]
-        return (*tables, Table(SIZES, self.pieces * self.batches, 1, "float64"))
+        return (*tables, Table(SIZES, self.shards * self.batches, 1, "float64"))
 
     def initial(self, table: str, rows: range, random: np.random.Generator) -> Values | None:
-        """The model's own; sizes of mini-batches plus 1, as 0 is for what is not known."""
+        """Return the model's own first values; sizes of mini-batches plus 1, as 0 means unknown."""
         kind, _, dtype = table.partition(".")
         if kind == SIZES:
-            message = {piece: self._checked_sizes(piece) for piece in {row % self.pieces for row in rows}}
-            return np.array([[1 + message[row % self.pieces][row // self.pieces]] for row in rows])
+            message = {shard: self._checked_sizes(shard) for shard in {row % self.shards for row in rows}}
+            return np.array([[1 + message[row % self.shards][row // self.shards]] for row in rows])
         return self._models.initial()[dtype][rows.start : rows.stop : rows.step] if kind == WEIGHTS else None
 
     def process(self, items: Items, params: Params) -> Objective | None:
-        """What these items are of one step on the global mini-batch."""
+        """Add this mini-batch's part of one step on the global mini-batch."""
         replica = self._models.replica()
         replica.initial = None
         size, whole = self._shares(items, params)
-        sole = params.piece == params.grain == 0  # who sees to the velocity, for all
+        sole = params.shard == params.grain == 0  # who sees to the velocity, for all
         if not size and not sole:
             return None
         rate = self._try(params, "the optimiser", self.optimiser.rate, params.clock)
@@ -146,7 +149,7 @@ class TorchApp(App[Items]):
         return Objective(loss * size, size) if size else None
 
     def _slope(self, replica: Replica, items: Items, params: Params) -> float:
-        """The loss; its gradient goes to ``replica.slopes``."""
+        """Return the loss; its gradient goes to ``replica.slopes``."""
         for parameter in replica.parameters:
             parameter.grad = None
         with seeded(int(params.random.integers(1 << 63)), replica.devices):
@@ -169,30 +172,30 @@ class TorchApp(App[Items]):
         return float(loss.detach())
 
     def _decayed(self, parameter: nn.Parameter) -> torch.Tensor | None:
-        """Its gradient and decay; as in torch, a parameter that is not used does not decay either."""
+        """Return a parameter's gradient with weight decay; as in torch, an unused parameter does not decay."""
         slope, decay = parameter.grad, self.optimiser.weight_decay
         if slope is None or not decay:
             return slope
         return (slope.to_dense() if slope.is_sparse else slope).add(parameter.detach(), alpha=decay)
 
     def _shares(self, items: Items, params: Params) -> tuple[float, float]:
-        """The sizes of this mini-batch, or of this part of it, and of the global one."""
+        """Return the sizes of this mini-batch, or of this part of it, and of the global one."""
         size = self._try(params, "size()", self.size, items)
         batch = (params.clock - 1) % self.batches
-        message = self._said.get(batch)
+        message = self._values_now.get(batch)
         if message is None:
-            result = params.read(SIZES, np.arange(batch * self.pieces, (batch + 1) * self.pieces))[:, 0]
+            result = params.read(SIZES, np.arange(batch * self.shards, (batch + 1) * self.shards))[:, 0]
             if not result.all():  # a rule with staleness lets clock 1 begin before clock 0 is over for all
                 return 0.0, 0.0
-            message = self._said[batch] = result - 1  # which they stay
-        if size > message[params.piece] or (size < message[params.piece] and self.grains == 1):
-            reason = f"size() is {size:g}, and sizes() said {message[params.piece]:g} of mini-batch {batch}"
+            message = self._values_now[batch] = result - 1  # which they stay
+        if size > message[params.shard] or (size < message[params.shard] and self.grains == 1):
+            reason = f"size() is {size:g}, and sizes() said {message[params.shard]:g} of mini-batch {batch}"
             raise self._mistake(params, reason)
         return size, float(message.sum())
 
-    def _checked_sizes(self, piece: int) -> Sequence[float]:
-        where = f"app {self.name}: sizes({piece})"
-        result = _called(where, self.sizes, piece)
+    def _checked_sizes(self, shard: int) -> Sequence[float]:
+        where = f"app {self.name}: sizes({shard})"
+        result = _called(where, self.sizes, shard)
         if len(result) != self.batches or not all(0 <= each < math.inf for each in result):
             reason = f"{list(result)}, which must be {self.batches} finite numbers, 0 or above, one for each mini-batch"
             raise AppError(f"{where} gave {reason}")
@@ -222,13 +225,13 @@ class TorchApp(App[Items]):
         return self._models.slots
 
     @cached_property
-    def _said(self) -> dict[int, Values]:
-        """The sizes of all pieces' mini-batches, by the number of the mini-batch."""
+    def _values_now(self) -> dict[int, Values]:
+        """Cache of the sizes of all shards' mini-batches, by the number of the mini-batch."""
         return {}
 
 
 def _called(where: str, method: Callable[..., Result], *values: object) -> Result:
-    """A method of the program, whose mistakes are told with their line of the program."""
+    """Call a method of the program; its mistakes are reported with their line of the program."""
     try:
         return method(*values)
     except InputError as error:

@@ -20,7 +20,7 @@ _generator = threading.RLock()
 
 @contextmanager
 def seeded(seed: int, devices: Sequence[int] = ()) -> Iterator[None]:
-    """torch's generators, seeded, and as before afterwards: the CPU's and those of some CUDA devices."""
+    """Seed torch's generators in a context, and restore them afterwards: the CPU's and those of some CUDA devices."""
     with _generator, torch.random.fork_rng(devices=devices):
         torch.manual_seed(seed)
         yield
@@ -28,7 +28,8 @@ def seeded(seed: int, devices: Sequence[int] = ()) -> Iterator[None]:
 
 @dataclass
 class Replica:
-    """What one thread works with; nothing of it counts between clocks. ``slopes``: room for gradients, as tables."""
+    """Copy of the model that one thread works with; nothing of it counts between clocks. ``slopes``: room for
+    gradients, as tables."""
 
     module: nn.Module
     slopes: dict[str, Values]
@@ -44,7 +45,8 @@ class Replica:
         self._buffers = {name: _bytes(each).clone() for name, each in self.module.named_buffers()}
 
     def changed(self) -> str | None:
-        """The name of a buffer that is not as it was made; by value, as BatchNorm's kernels count no version."""
+        """Return the name of a buffer that differs from when the model was made; by value, as BatchNorm's kernels count
+        no version."""
         for name, buffer in self.module.named_buffers():
             if name not in self._buffers or not torch.equal(_bytes(buffer), self._buffers[name]):
                 return name
@@ -52,19 +54,22 @@ class Replica:
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """What is equal also where it is NaN."""
+    """Return bytes that are equal also where a tensor is NaN."""
     return tensor.detach().reshape(-1).view(torch.uint8)
 
 
 class Models:
-    """For any thread. :param where: the program's method, for messages. :param make: it.
+    """Models of all threads of a process; for any thread.
+
+    :param where: the program's method, for messages.
+    :param make: it.
 
     :raises AppError: it raised something, or gave what cannot be. :raises InputError: what tables cannot hold.
     """
 
     def __init__(self, where: str, make: Callable[[], object], seed: int) -> None:
         self._where, self._make, self._seed = where, make, seed
-        self._given: list[weakref.ref[nn.Parameter]] = []
+        self._parameters_in_use: list[weakref.ref[nn.Parameter]] = []
         self._mine = threading.local()
         first = self._made()
         try:
@@ -74,7 +79,7 @@ class Models:
         self._checksum = checksum(self.slots.flat(first))
 
     def new(self) -> nn.Module:
-        """One that nobody has, as the program begins with it."""
+        """Return a new model, as the program begins with it."""
         made = self._made()
         unlike = self.slots.differ(Slots.of(made))
         if unlike:
@@ -85,7 +90,7 @@ class Models:
         return made
 
     def replica(self) -> Replica:
-        """That of the calling thread."""
+        """Return the replica of the calling thread."""
         result: Replica | None = getattr(self._mine, "replica", None)
         if result is None:
             made = self.new()
@@ -93,7 +98,7 @@ class Models:
         return result
 
     def initial(self) -> dict[str, Values]:
-        """The parameters before training, as tables."""
+        """Return the parameters before training, as tables."""
         replica = self.replica()
         if replica.initial is None:  # training is back where it began
             replica.initial = self.slots.flat(self.new())
@@ -107,9 +112,9 @@ class Models:
                 raise app_error(self._where, error) from error
             if not isinstance(made, nn.Module):
                 raise AppError(f"{self._where} gave {type(made).__name__}, which must be a torch.nn.Module")
-            self._given = [reference for reference in self._given if reference() is not None]
-            others = {id(reference()) for reference in self._given}
+            self._parameters_in_use = [reference for reference in self._parameters_in_use if reference() is not None]
+            others = {id(reference()) for reference in self._parameters_in_use}
             if any(id(parameter) in others for _, parameter in trained(made)):
                 raise AppError(f"{self._where} gave the same parameters again: it must make new ones at every call")
-            self._given += [weakref.ref(parameter) for _, parameter in trained(made)]
+            self._parameters_in_use += [weakref.ref(parameter) for _, parameter in trained(made)]
             return made

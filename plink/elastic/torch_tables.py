@@ -23,7 +23,7 @@ _NARROWEST, _WIDEST, _ROWS = 16, 1024, 1024
 
 @dataclass(frozen=True)
 class Slot:
-    """Where one parameter is: from number ``start`` on among those of its type."""
+    """Position of one parameter: from number ``start`` on among those of its type."""
 
     name: str
     shape: tuple[int, ...]
@@ -32,24 +32,27 @@ class Slot:
 
     @property
     def end(self) -> int:
-        """The first number after it."""
+        """Return the first number after it."""
         return self.start + int(np.prod(self.shape, dtype=np.int64))
 
 
 def trained(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
-    """The parameters that training changes, by name, each once."""
+    """Return the parameters that training changes, by name, each once."""
     return ((name, each) for name, each in module.named_parameters() if each.requires_grad)
 
 
 @dataclass(frozen=True)
 class Slots:
-    """Of all parameters of a module, in their order."""
+    """Positions of all parameters of a module, in their order."""
 
     slots: tuple[Slot, ...]
 
     @classmethod
     def of(cls, module: nn.Module) -> "Slots":
-        """:raises InputError: it has no parameters to train, or some that tables cannot hold."""
+        """Return the slots of a module's parameters.
+
+        :raises InputError: it has no parameters to train, or some that tables cannot hold.
+        """
         ends: dict[str, int] = {}
         result = []
         for name, parameter in trained(module):
@@ -68,7 +71,7 @@ class Slots:
         return cls(tuple(result))
 
     def differ(self, other: "Slots") -> str:
-        """The first difference to another module's, in words; empty: there is none."""
+        """Return the first difference to another module's parameters, in words; empty: there is none."""
         for mine, theirs in zip(self.slots, other.slots, strict=False):
             if mine != theirs:
                 return (
@@ -80,11 +83,11 @@ class Slots:
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """Of the tables."""
+        """Return the types of numbers of the tables."""
         return tuple(sorted({slot.dtype for slot in self.slots if slot.end > slot.start}))
 
     def table(self, name: str, dtype: str) -> Table:
-        """One that has room for all parameters of a type, ``name.dtype``; the end of the last row is not used.
+        """Return a table with room for all parameters of a type, ``name.dtype``; the end of the last row is not used.
 
         Rows are as wide as leaves a thousand of them, within bounds: partitions have whole rows, in turns.
         """
@@ -101,7 +104,7 @@ class Slots:
                     parameter.copy_(flat[slot.dtype][slot.start : slot.end].view(slot.shape))
 
     def flat(self, module: nn.Module) -> dict[str, Values]:
-        """The parameters of a module as tables, by type."""
+        """Return the parameters of a module as tables, by type."""
         values = self.empty()
         self.take((parameter for _, parameter in trained(module)), values)
         return values
@@ -119,13 +122,13 @@ class Slots:
                         place.view(slot.shape).copy_(tensor.to_dense() if tensor.is_sparse else tensor)
 
     def empty(self) -> dict[str, Values]:
-        """Zeros, shape (rows, width), by type."""
+        """Return zeros, shape (rows, width), by type."""
         tables = {dtype: self.table("", dtype) for dtype in self.dtypes}
         return {dtype: np.zeros((table.rows, table.width), dtype=dtype) for dtype, table in tables.items()}
 
 
 def checksum(values: Mapping[str, Values]) -> int:
-    """The same for the same numbers, 32 bits."""
+    """Return a 32-bit checksum of numbers."""
     result = 0
     for dtype in sorted(values):
         result = zlib.crc32(values[dtype].data.cast("B"), result)

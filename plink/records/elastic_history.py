@@ -15,7 +15,7 @@ from plink.records.elastic_log import (
 )
 
 TimelineEvent = HostEvent | RollBackLogEntry | ControllerEvent
-_DEPARTURES = ("left", "failed", "let go")
+_DEPARTURES = ("left", "failed", "released")
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ _HEAD = "log"
 Total = Annotated[int, Meta(ge=0, lt=1 << 62)]
 Finite = Annotated[float, Meta(gt=-1e300, lt=1e300)]
 Tier = Literal["reliable", "transient"]
-HostEventName = Literal["joined", "warned", "left", "failed", "let go"]
+HostEventName = Literal["joined", "warned", "left", "failed", "released"]
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class RollBackLogEntry:
     what: ClassVar[str] = "rolled back"
     at: Quantity
     clock: Total
-    era: Total
+    generation: Total
     redone: Total
 
 

@@ -7,9 +7,11 @@ from plink.report.achieved import achieved
 from plink.report.blocks import between
 from plink.report.canvas import Picture
 from plink.report.colours import Palette, scale_of
-from plink.report.heat_map import MIXED, HeatMapRows, departures, round_trips
+from plink.report.heat_map import MIXED, HeatMapRows, bandwidths, departures, round_trips
 from plink.report.histogram import histogram
 from plink.report.host_map import host_map
+from plink.report.host_rates import host_rates
+from plink.report.link_tree import link_tree
 from plink.report.report_data import HostMap, ReportData
 from plink.report.words import collective
 
@@ -17,8 +19,8 @@ _NEGLIGIBLE_US = 1e-2  # what a fit says of hosts that are nothing apart
 
 
 def figures(data: ReportData, palette: Palette) -> dict[str, Picture]:
-    """Draw every figure that the data have, by name: ``given``, ``order``, ``map``, ``departures``, ``histogram``,
-    ``achieved``."""
+    """Draw every figure that the data have, by name: ``given``, ``order``, ``links``, ``bandwidth``, ``rates``,
+    ``map``, ``departures``, ``histogram``, ``achieved``."""
     scale = scale_of(data.values_us())
     baseline, ordered = heat_map_rows(data, "given"), heat_map_rows(data, "order")
     measured = {
@@ -29,6 +31,7 @@ def figures(data: ReportData, palette: Palette) -> dict[str, Picture]:
     if data.rearranged:
         caption = _of_blocks(data, order_caption(data))
         pictures.append(round_trips("order", caption, measured["order"], ordered, scale, palette))
+    pictures += _bandwidth_pictures(data, ordered, palette)
     if data.map is not None:
         pictures.append(host_map(data, data.map, palette))
         error_text = f"{data.map.held_out_error:.0%} is usual on pairs it has not seen"
@@ -42,6 +45,22 @@ def figures(data: ReportData, palette: Palette) -> dict[str, Picture]:
     if any(run.predicted_us is not None for run in data.runs):
         pictures.append(achieved(data.runs, palette))
     return {picture.name: picture for picture in pictures}
+
+
+def _bandwidth_pictures(data: ReportData, ordered: HeatMapRows, palette: Palette) -> list[Picture]:
+    pictures, measured = [], data.bandwidths
+    if measured.tiers:
+        pictures.append(link_tree(data, palette))
+    if measured.pair_gbps is not None:
+        gbps = measured.pair_gbps
+        scale = scale_of(gbps[np.isfinite(gbps) & ~np.eye(len(gbps), dtype=bool)])
+        if data.in_blocks:
+            gbps = between(gbps, data.blocks["order"][0]).median
+        caption = ("What each host sends to each other", "one pair at a time; bright: slow")
+        pictures.append(bandwidths("bandwidth", _of_blocks(data, caption), gbps, ordered, scale, palette))
+    if measured.out_gbps is not None:
+        pictures.append(host_rates(data, palette))
+    return pictures
 
 
 def heat_map_rows(data: ReportData, name: str) -> HeatMapRows:

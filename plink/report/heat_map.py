@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.network import Matrix
-from plink.report.canvas import HALF_PAGE_INCHES, Picture, axes, drawing, figure, title
+from plink.report.canvas import HALF_PAGE_INCHES, PAGE_INCHES, Picture, axes, drawing, figure, title
 from plink.report.colours import DEPARTURE, MAGNITUDE, Palette, Scale, group_colour, ticks
-from plink.report.labels import short
+from plink.report.labels import short_names
 from plink.report.report_data import Indices
 
 if TYPE_CHECKING:
@@ -17,11 +17,38 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MIXED = -1  # the group of a row with hosts of several
-_MAX_NAMED_ROWS = 40  # hosts whose names fit beside the rows
+MAX_NAMED_ROWS = 64  # hosts whose names fit beside the rows and below the columns
+MAX_HALF_PAGE_NAMES = 40  # named rows that can be read on half a page; more take the whole width
 _MIN_SMOOTH_ROWS = 350  # hosts from which on a cell is less than a pixel
-_SIDE = 4.3  # inches of the matrix
-_TOP, _BOTTOM, _STRIP = 0.78, 0.55, 0.09
-_SCALE = HALF_PAGE_INCHES - 0.62  # where the scale of the colours begins
+_MAX_NAME_CHARS, _NAME_POINTS, _CHARACTER_WIDTH = 16, 8.0, 0.64  # a character's width is a share of the text's size
+_MAX_SIDE, _MAX_WIDE_SIDE = 4.3, 7.6  # inches of the matrix, on half a page and on a whole one
+_TOP, _STRIP, _AXIS = 0.78, 0.09, 0.25  # inches: above the matrix, of the strip of groups, of an axis' title
+_SCALE_INCHES = 0.74  # of the colour scale and the gap beside it
+_NUMBERS_INCHES = 0.3  # of the numbers beside unnamed rows
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where a heat map is on its figure, inches. ``left``, ``bottom``: below and left of the matrix; ``side``: of the
+    matrix; ``name_points``: the size of the hosts' names, None where there are too many."""
+
+    width: float
+    left: float
+    bottom: float
+    side: float
+    name_points: float | None
+
+
+def _layout_of(hosts: "HeatMapRows") -> _Layout:
+    n = len(hosts.order)
+    named = n <= MAX_NAMED_ROWS
+    wide = MAX_HALF_PAGE_NAMES < n <= MAX_NAMED_ROWS
+    width, side = (PAGE_INCHES, _MAX_WIDE_SIDE) if wide else (HALF_PAGE_INCHES, _MAX_SIDE)
+    characters = max(map(len, short_names(hosts.names, _MAX_NAME_CHARS)))
+    points = min(_NAME_POINTS, 72 * side / n * 0.9)
+    labels = characters * points * _CHARACTER_WIDTH / 72 if named else _NUMBERS_INCHES
+    edge = _STRIP * 1.6 + labels + _AXIS
+    return _Layout(width, edge, edge, min(side, width - edge - _SCALE_INCHES), points if named else None)
 
 
 @dataclass(frozen=True)
@@ -48,7 +75,23 @@ def round_trips(
         values = measured_us[np.ix_(hosts.order, hosts.order)]
         colours: Any = matplotlib.colormaps[MAGNITUDE]
         _show(ax, colours(_steps(np.nan_to_num(scale.share(values)))), np.isnan(values), hosts.whole)
-        _bar(fig, name, colours, _scale_labels(scale), "round trip (µs)", palette)
+        _bar(ax, name, colours, _scale_labels(scale), "round trip (µs)", palette)
+    return Picture(name, f"Heat map. {caption[0]}. {caption[1]}.", fig)
+
+
+def bandwidths(
+    name: str, caption: tuple[str, str], gbps: Matrix, hosts: HeatMapRows, scale: Scale, palette: Palette
+) -> Picture:
+    """Draw what each host, a row, sends to each other one; what is slow is bright, as far is among round trips."""
+    with drawing():
+        import matplotlib
+
+        off = ~np.eye(len(gbps), dtype=bool) | (not hosts.whole)
+        fig, ax = _matrix(name, caption, hosts, bool(np.isnan(gbps[off]).any()), palette)
+        values = gbps[np.ix_(hosts.order, hosts.order)]
+        colours: Any = matplotlib.colormaps[f"{MAGNITUDE}_r"]
+        _show(ax, colours(_steps(np.nan_to_num(scale.share(values)))), np.isnan(values), hosts.whole)
+        _bar(ax, name, colours, _scale_labels(scale), "bandwidth (Gbit/s)", palette)
     return Picture(name, f"Heat map. {caption[0]}. {caption[1]}.", fig)
 
 
@@ -72,7 +115,7 @@ def departures(name: str, caption: tuple[str, str], ratio: Matrix, hosts: HeatMa
             (f"{sign}{step:.2f}", 0.5 + float(np.log(step)) / (2 * reach))
             for sign, step in zip(signs, steps, strict=True)
         ]
-        _bar(fig, name, colours, labels, "measured / fitted round trip (ratio)", palette)
+        _bar(ax, name, colours, labels, "measured / fitted round trip (ratio)", palette)
     return Picture(name, f"Heat map. {caption[0]}. {caption[1]}.", fig)
 
 
@@ -82,10 +125,10 @@ def _matrix(
     from matplotlib.patches import PathPatch, Rectangle
     from matplotlib.path import Path
 
-    n = len(hosts.order)
-    fig = figure(HALF_PAGE_INCHES, _TOP + _SIDE + _BOTTOM, palette)
+    n, layout = len(hosts.order), _layout_of(hosts)
+    fig = figure(layout.width, _TOP + layout.side + layout.bottom, palette)
     title(fig, caption[0], palette, caption[1])
-    ax = axes(fig, (_SCALE - 0.12 - _SIDE, _BOTTOM, _SIDE, _SIDE), palette, name)
+    ax = axes(fig, (layout.left, layout.bottom, layout.side, layout.side), palette, name)
     ax.set(xlim=(-0.5, n - 0.5), ylim=(n - 0.5, -0.5))
     if has_gaps:  # what was not measured is not painted over: it is seen through
         ax.add_patch(
@@ -96,25 +139,33 @@ def _matrix(
     codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(diagonal)
     if hosts.whole:
         ax.add_patch(PathPatch(Path(corners, codes), facecolor=palette.surface, linewidth=0))
-    _strips(ax, hosts, palette)
-    every = max(1, int(np.ceil(n / 8)))
-    step = next(s * 10**p for p in range(6) for s in (1, 2, 5) if s * 10**p >= every)
-    ax.set_xticks(range(0, n, step))
-    ax.set_yticks(range(n) if n <= _MAX_NAMED_ROWS else range(0, n, step))
-    if n <= _MAX_NAMED_ROWS:
-        size = min(8.0, 72 * _SIDE / n * 0.9)
-        ax.set_yticklabels([short(hosts.names[host], 16) for host in hosts.order.tolist()], size=size)
+    _strips(ax, hosts, layout, palette)
     ax.tick_params(axis="both", pad=9, length=0)
-    ax.set_xlabel(f"to ({hosts.axis_unit})", labelpad=3)
-    ax.set_ylabel("from" if n <= _MAX_NAMED_ROWS else f"from ({hosts.axis_unit})", labelpad=3)
+    if layout.name_points is None:
+        every = max(1, int(np.ceil(n / 8)))
+        step = next(s * 10**p for p in range(6) for s in (1, 2, 5) if s * 10**p >= every)
+        ax.set_xticks(range(0, n, step))
+        ax.set_yticks(range(0, n, step))
+    else:
+        shown = short_names(hosts.names, _MAX_NAME_CHARS)
+        names = [shown[host] for host in hosts.order.tolist()]
+        ax.set_xticks(range(n), names, size=layout.name_points, rotation=90)
+        ax.set_yticks(range(n), names, size=layout.name_points)
+    unit = "" if layout.name_points is not None else f" ({hosts.axis_unit})"
+    ax.set_xlabel(f"to{unit}")
+    ax.set_ylabel(f"from{unit}")
+    ax.xaxis.set_label_coords(0.5, -(layout.bottom - 0.02) / layout.side)  # at the edges, whatever fonts names get
+    ax.xaxis.label.set_verticalalignment("bottom")
+    ax.yaxis.set_label_coords(-(layout.left - 0.02) / layout.side, 0.5)
+    ax.yaxis.label.set_verticalalignment("top")
     return fig, ax
 
 
-def _strips(ax: "Axes", hosts: HeatMapRows, palette: Palette) -> None:
+def _strips(ax: "Axes", hosts: HeatMapRows, layout: _Layout, palette: Palette) -> None:
     """Draw the colour of each host's group along the left and the lower edge."""
     from matplotlib.colors import to_rgb
 
-    n, strip_width = len(hosts.order), _STRIP / _SIDE
+    n, strip_width = len(hosts.order), _STRIP / layout.side
     if len(set(hosts.groups.tolist())) < 2:
         return
     labels = hosts.groups[hosts.order].tolist()
@@ -145,10 +196,14 @@ def _show(ax: "Axes", colours: npt.NDArray[np.float64], unknown: npt.NDArray[np.
     image.set_gid("smooth" if len(pixels) > _MIN_SMOOTH_ROWS else "cells")
 
 
-def _bar(fig: "Figure", name: str, colours: Any, labels: list[tuple[str, float]], label: str, palette: Palette) -> None:
+def _bar(ax: "Axes", name: str, colours: Any, labels: list[tuple[str, float]], label: str, palette: Palette) -> None:
     """Draw the colour scale beside the matrix; ``labels``: texts and positions, 0 to 1."""
+    fig = ax.get_figure(root=True)
+    assert fig is not None
     width, height = fig.get_size_inches()
-    ax = axes(fig, (_SCALE, _BOTTOM, 0.13, _SIDE), palette, f"{name}-scale")
+    box = ax.get_position()
+    bottom, side, left = box.y0 * height, box.height * height, box.x1 * width + 0.12
+    ax = axes(fig, (left, bottom, 0.13, side), palette, f"{name}-scale")
     ax.imshow(colours(np.linspace(1, 0, 256))[:, None, :], extent=(0, 1, 0, 1), aspect="auto", interpolation="none")
     ax.set_xticks([])
     ax.set_yticks([at for _, at in labels], [text for text, _ in labels])
@@ -156,8 +211,8 @@ def _bar(fig: "Figure", name: str, colours: Any, labels: list[tuple[str, float]]
     ax.tick_params(axis="y", pad=2, length=0)
     for spine in ax.spines.values():
         spine.set_visible(False)
-    up = (_BOTTOM + _SIDE + 0.06) / height
-    fig.text((_SCALE + 0.13) / width, up, label, size=8.5, color=palette.muted, ha="right", va="bottom")
+    across, up = (left + 0.13) / width, (bottom + side + 0.06) / height
+    fig.text(across, up, label, size=8.5, color=palette.muted, ha="right", va="bottom")
 
 
 def _scale_labels(scale: Scale) -> list[tuple[str, float]]:

@@ -6,9 +6,9 @@ import numpy as np
 
 from plink.report.canvas import PAGE_INCHES, Picture, axes, drawing, figure, title
 from plink.report.colours import Palette, group_colour, group_mark
-from plink.report.labels import in_points, place, short
-from plink.report.report_data import Floats, HostMap, ReportData
-from plink.report.words import collective, first_upper
+from plink.report.labels import in_points, place, short_names
+from plink.report.report_data import Floats, HostMap, Indices, ReportData, Route
+from plink.report.words import collective, count, first_upper, microseconds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,9 +42,9 @@ def host_map(data: ReportData, layout: HostMap, palette: Palette) -> Picture:
             lines = xy[route.hops]
             width = 1.4 if n <= 64 else 0.8
             ax.add_collection(LineCollection(list(lines), colors=palette.muted, linewidths=width, zorder=1))
-        if route is not None and route.bottleneck is not None:
-            ends = xy[list(route.bottleneck)]
-            ax.plot(ends[:, 0], ends[:, 1], color=palette.accent, linewidth=3.2, zorder=2, solid_capstyle="round")
+        marked = _marked_hops(route)
+        if len(marked):
+            ax.add_collection(LineCollection(list(xy[marked]), colors=palette.accent, linewidths=2.8, zorder=2))
         size = 64 if n <= 40 else 36 if n <= 128 else 16
         for group, members in enumerate(data.groups.members()):
             mark = group_mark(group)[0]
@@ -53,18 +53,32 @@ def host_map(data: ReportData, layout: HostMap, palette: Palette) -> Picture:
                 color=group_colour(group), edgecolors=palette.ink, linewidths=0.5,
             )  # fmt: skip
         _names(ax, data, layout, palette)
-        unit = layout.unit
-        ax.set_xlabel(f"first main direction ({unit})", labelpad=4)
-        ax.set_ylabel(f"second main direction ({unit})", labelpad=4)
+        directions = ("across", "up") if layout.plane == "moved" else ("first direction", "second direction")
+        ax.set_xlabel(f"{directions[0]} ({layout.unit})", labelpad=4)
+        ax.set_ylabel(f"{directions[1]} ({layout.unit})", labelpad=4)
     route_alt = f"{route_text}; " if route_text else ""
     alt = f"Map of {n} hosts in {data.groups.number} groups. {route_alt}{_subtitle(layout)}."
     return Picture("map", alt, fig)
 
 
+def _marked_hops(route: Route | None) -> Indices:
+    """Return the hops over what the cost model blames, shape (H, 2)."""
+    if route is None or route.bottleneck is None:
+        return np.empty((0, 2), dtype=np.intp)
+    return route.bottleneck.hops
+
+
 def _subtitle(layout: HostMap) -> str:
-    text = f"the plane of most spread: it keeps {layout.kept_variance:.0%} of that in {layout.dimension} dimensions"
-    if layout.dimension <= 2:
+    remaining = f"it keeps {layout.kept_variance:.0%} of the spread in {layout.dimension} dimensions"
+    text = {
+        "spread": f"the plane of most spread: {remaining}",
+        "groups": f"the plane that separates the groups: {remaining}",
+        "moved": "no plane separates the groups, so they are moved apart: only near and far can be read from it",
+    }[layout.plane]
+    if layout.dimension <= 2 and layout.plane == "spread":
         text = "the embedding has two dimensions, so nothing is lost in drawing it"
+    if layout.overlaps:
+        text += f"; {count(layout.overlaps, 'pair')} of groups overlap all the same"
     return f"{text}; hosts of a block share a place" if layout.by_block else text
 
 
@@ -85,19 +99,19 @@ def _limits(xy: Floats, ratio: float) -> tuple[Floats, Floats]:
 
 
 def _names(ax: "Axes", data: ReportData, layout: HostMap, palette: Palette) -> None:
-    """Write the names of few hosts, the numbers of groups for many, and the bottleneck's names always."""
+    """Write the names of few hosts, the numbers of groups for many, and the ends of the longest hop always."""
     from matplotlib.patheffects import withStroke
 
-    n, xy = len(data.names), layout.xy
+    n, xy, names = len(data.names), layout.xy, short_names(data.names)
     on_map = np.flatnonzero(np.isfinite(xy).all(axis=1)).tolist()
     labels: list[tuple[Floats, str, str]] = []
-    if data.route is not None and data.route.bottleneck is not None:
-        i, j = data.route.bottleneck
-        length = np.fmax(data.measured_us[i, j], data.measured_us[j, i])
-        labels.append(((xy[i] + xy[j]) / 2, f"bottleneck {length:.3g} µs", palette.accent))
-        labels += [(xy[host], short(data.names[host]), palette.ink) for host in (i, j)] if n > _MAX_NAMED_HOSTS else []
+    bottleneck = None if data.route is None else data.route.bottleneck
+    if bottleneck is not None and bottleneck.kind == "hop":
+        i, j = bottleneck.hosts
+        labels.append(((xy[i] + xy[j]) / 2, f"longest hop {microseconds(bottleneck.time_us)}", palette.accent))
+        labels += [(xy[host], names[host], palette.ink) for host in (i, j)] if n > _MAX_NAMED_HOSTS else []
     if n <= _MAX_NAMED_HOSTS:
-        labels += [(xy[host], short(data.names[host]), palette.ink) for host in on_map]
+        labels += [(xy[host], names[host], palette.ink) for host in on_map]
     elif 1 < data.groups.number <= _MAX_LABELLED_GROUPS:
         for group, members in enumerate(data.groups.members()):
             group_hosts = [host for host in members if host in set(on_map)]

@@ -24,6 +24,30 @@ def short(name: str, max_chars: int = _MAX_NAME_CHARS) -> str:
     return f"{name[: max_chars - tail - 1]}…{name[-tail:]}"
 
 
+def short_names(names: Sequence[str], max_chars: int = _MAX_NAME_CHARS) -> list[str]:
+    """Shorten the names of hosts: without the domain that all share, then without the beginning that all share, then
+    each in its middle. Nothing is left out where all fit."""
+    shown = list(names)
+    if len(shown) > 1 and max(map(len, shown)) > max_chars:
+        ends = _common_start([name[::-1] for name in shown])[::-1]
+        domain = ends[ends.index(".") :] if "." in ends else ""
+        if domain and all(len(name) > len(domain) for name in shown):
+            shown = [name[: -len(domain)] for name in shown]
+    if len(shown) > 1 and max(map(len, shown)) > max_chars:
+        start = _common_start(shown)
+        cut = max(start.rfind(separator) for separator in "-_.") + 1
+        if cut > 1:
+            shown = [f"…{name[cut:]}" for name in shown]
+    return [short(name, max_chars) for name in shown]
+
+
+def _common_start(texts: Sequence[str]) -> str:
+    """Return what all texts begin with; of the first and the last in the alphabet is enough."""
+    first, last = min(texts), max(texts)
+    same = next((k for k, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return first[:same]
+
+
 def place(
     at: Floats, texts: Sequence[str], extent: tuple[float, float], obstacles: Floats, cover: float = 0.0
 ) -> list[tuple[float, float, str] | None]:

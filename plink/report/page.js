@@ -18,6 +18,7 @@
   const matrix = (text) => (text === null || text === undefined ? null : later(text));
   const measured = matrix(data.measured);
   const fitted = matrix(data.fitted);
+  const gbps = matrix(data.gbps);
   const blocks = {};
   for (const [name, rows] of Object.entries(data.blocks ?? {})) {
     blocks[name] = { ...rows };
@@ -46,6 +47,8 @@
       const left = Number.isNaN(there) ? "" : `; residual ${(there - fit).toFixed(1)} µs (ratio ${(there / fit).toFixed(2)})`;
       lines.push(`fitted ${us(fit)}${left}`);
     }
+    const rate = gbps === null ? NaN : gbps()[i * n + j];
+    if (!Number.isNaN(rate)) lines.push(`sends ${rate < 1 ? `${(rate * 1000).toPrecision(3)} Mbit/s` : `${rate.toPrecision(3)} Gbit/s`}`);
     const groups = data.groups[i] === data.groups[j] ? `both in group ${data.groups[i]}` : `groups ${data.groups[i]} and ${data.groups[j]}`;
     lines.push(data.ranked ? `${groups}; places ${place[i]} and ${place[j]} in the order` : groups);
     return lines;

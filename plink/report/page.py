@@ -13,9 +13,10 @@ from plink.report import tables
 from plink.report.canvas import Picture, inline
 from plink.report.colours import PAGE
 from plink.report.figures import figures, ratio_of
+from plink.report.heat_map import MAX_HALF_PAGE_NAMES, MAX_NAMED_ROWS
 from plink.report.page_data import data_element
 from plink.report.report_data import ReportData
-from plink.report.words import heading, summary
+from plink.report.words import blame, heading, summary
 
 _WALK = "arrow keys walk over it"
 _PAIR = (
@@ -86,7 +87,8 @@ def _sections(data: ReportData) -> list[str]:
     if matrix:
         more += f"<details><summary>Every round trip, as a table</summary>{matrix}</details>"
     return [
-        _section("Every pair of hosts", _cells(data), _two_columns(*heat), _PAIR, more),
+        _section("Every pair of hosts", _cells(data), _side_by_side(data, *heat), _PAIR, more),
+        _bandwidth_section(data, pictures),
         _hosts_section(data, pictures),
         _section("How far apart", "", _two_columns(_figure(pictures["histogram"]), tables.tiers(data), "map")),
         _section("What is missing", *_missing(data)),
@@ -117,9 +119,41 @@ def _two_columns(left: str, right: str, kind: str = "") -> str:
     return f'<div class="two {kind}"><div>{left}</div><div>{right}</div></div>'
 
 
+def _side_by_side(data: ReportData, left: str, right: str) -> str:
+    """Put what begins with a heat map beside it, or below where its names take the whole width."""
+    wide = MAX_HALF_PAGE_NAMES < len(data.names) <= MAX_NAMED_ROWS
+    return f"{left}{right}" if wide else _two_columns(left, right)
+
+
 def _figure(picture: Picture, data: str = "") -> str:
     walk = f' tabindex="0" role="group" aria-label="{html.escape(picture.name)}: {_WALK}"' if data else ""
     return f"<figure {data}{walk}>{inline(picture)}</figure>"
+
+
+def _bandwidth_section(data: ReportData, pictures: dict[str, Picture]) -> str:
+    title, measured = "Bandwidths and shared links", data.bandwidths
+    if not {"links", "bandwidth", "rates"} & pictures.keys():
+        return _section(title, f"{measured.no_tiers} No bandwidths were measured.")
+    route = data.route
+    lead = measured.no_tiers or "What a group of hosts sends to all others goes over a link that its hosts share."
+    if route is not None and route.bottleneck is not None:
+        lead += f" {blame(data, route.bottleneck)}"
+    elif measured.tiers and measured.size_bytes is None:
+        lead += f" {data.no_route or 'The loads of this order are not known.'}"
+    parts = []
+    if "links" in pictures:
+        parts += [_figure(pictures["links"]), _details("Every shared link, as a table", tables.links(data))]
+    heat = _figure(pictures["bandwidth"], 'data-rows="order"') if "bandwidth" in pictures else ""
+    rates = _figure(pictures["rates"]) if "rates" in pictures else ""
+    if heat or rates:
+        parts += [_side_by_side(data, *((heat, rates) if heat else (rates, tables.rates(data))))]
+    if heat:
+        parts.append(_details("Every host's bandwidth, as a table", tables.rates(data)))
+    return _section(title, lead, *parts)
+
+
+def _details(summary_text: str, content: str) -> str:
+    return f"<details><summary>{html.escape(summary_text)}</summary>{content}</details>" if content else ""
 
 
 def _hosts_section(data: ReportData, pictures: dict[str, Picture]) -> str:
@@ -127,7 +161,7 @@ def _hosts_section(data: ReportData, pictures: dict[str, Picture]) -> str:
     if data.map is None:
         return _section(title, data.no_map, groups)
     ratio = ratio_of(data.measured_us, data.map)
-    residuals = _two_columns(_figure(pictures["departures"], 'data-rows="order"'), tables.departing(data, ratio))
+    residuals = _side_by_side(data, _figure(pictures["departures"], 'data-rows="order"'), tables.departing(data, ratio))
     lead = (
         "Hosts are placed so that their distances are the round trips, as nearly as can be; what remains between the "
         "two is noise, or a path that is not like the others."

@@ -16,9 +16,10 @@ from plink.report.report_data import ReportData
 def data_element(data: ReportData) -> str:
     """Return the ``<script type="application/json">``; no name in it can end the element or begin another.
 
-    ``measured``: N x N float32, little-endian, NaN where unmeasured, base64; ``fitted``: the part of an N x N matrix
-    above its diagonal, row by row, as float32 too, or null. ``orders``: hosts in the rows of each heat map. ``points``:
-    of each host its place on the map as shares of its width and height from the lower left corner, or null.
+    ``measured``: N x N float32, little-endian, NaN where unmeasured, base64; ``gbps``: bandwidths alike, or null;
+    ``fitted``: the part of an N x N matrix above its diagonal, row by row, as float32 too, or null. ``orders``: hosts
+    in the rows of each heat map. ``points``: of each host its place on the map as shares of its width and height from
+    the lower left corner, or null.
 
     Of many hosts there are ``blocks`` instead of ``measured`` and ``fitted``: for each heat map the ``hosts`` of its
     blocks (how many, the first, the last) and R x R matrices of their round trips; ``nearest``: of each host the
@@ -44,6 +45,7 @@ def _by_host(data: ReportData) -> dict[str, Any]:
     return {
         "blocks": None,
         "measured": _packed(data.measured_us),
+        "gbps": None if data.bandwidths.pair_gbps is None else _packed(data.bandwidths.pair_gbps),
         "fitted": None if host_map is None else _packed(host_map.fitted_us[np.triu_indices(len(data.names), 1)]),
     }
 

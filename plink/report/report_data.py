@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from plink.model.network import Matrix
 from plink.report.blocks import MAX_SEPARATE_HOSTS, Between, Blocks, between, blocks_of
+from plink.report.link_data import Bandwidths, ProbeSummary
 
 Indices = npt.NDArray[np.intp]
 Floats = npt.NDArray[np.float64]
@@ -57,20 +58,39 @@ class GainEstimate:
 
 
 @dataclass(frozen=True)
+class RouteBottleneck:
+    """What the cost model blames for most of the time of a collective.
+
+    ``kind``: ``links`` (that groups share), ``hosts`` (what they send or receive by themselves), ``latency``, or
+    ``hop`` (the longest one, for an order that makes it as short as can be). ``resources``: names of the links that
+    are equally busy; ``hosts``: theirs; ``time_us``: of the ``cost_us``, while they were the busiest. ``hops``, shape
+    (H, 2): the pairs of the route that it concerns. ``links``: those of the tree of shared links (tier, link, whether
+    it is the way out).
+    """
+
+    kind: str
+    resources: tuple[str, ...]
+    hosts: tuple[int, ...]
+    time_us: float
+    cost_us: float
+    hops: Indices
+    links: tuple[tuple[int, int, bool], ...] = ()
+
+
+@dataclass(frozen=True)
 class Route:
     """An order, and the route of a collective over it.
 
     ``order``, shape (N,): the hosts in rank order. ``hops``, shape (H, 2): the pairs of hosts that send to each other,
-    each once; none where they are too many to be drawn, or none is known. ``bottleneck``: the two hosts of the longest
-    measured hop. ``cost_us``, ``baseline_us``: of this order and of the given one, by the order's file.
-    ``baseline_kept``:
-    the gain was within the noise and this is the given order.
+    each once; none where they are too many to be drawn, or none is known. ``bottleneck``: None where the cost model
+    blames nothing. ``cost_us``, ``baseline_us``: of this order and of the given one, by the order's file.
+    ``baseline_kept``: the gain was within the noise and this is the given order.
     """
 
     algo: str
     order: Indices
     hops: Indices
-    bottleneck: tuple[int, int] | None
+    bottleneck: RouteBottleneck | None
     cost_us: float | None = None
     baseline_us: float | None = None
     gain: GainEstimate | None = None
@@ -81,8 +101,10 @@ class Route:
 class HostMap:
     """Hosts as points of a plane, and what the embedding in more dimensions says.
 
-    ``xy``, shape (N, 2), NaN for hosts without measurements, in ``unit``; ``kept_variance``: the share of the spread of
-    the coordinates (their variance) that the plane keeps of ``dimension`` dimensions. ``fitted_us``, shape (N, N), NaN
+    ``xy``, shape (N, 2), NaN for hosts without measurements, in ``unit``; ``plane``: the projection of most ``spread``,
+    the one that separates the ``groups``, or none: hosts ``moved`` apart in the plane; ``overlaps``: pairs of groups
+    that lie over each other all the same. ``kept_variance``: the share of the spread of the coordinates (their
+    variance) that a projection keeps of ``dimension`` dimensions. ``fitted_us``, shape (N, N), NaN
     for those hosts. ``held_out_error``: 0.1 is about 10 %. ``by_block``: of many hosts blocks were placed, by their
     medians; hosts of a block share a place, and nothing is fitted between them.
     """
@@ -95,6 +117,8 @@ class HostMap:
     fitted_us: Matrix
     held_out_error: float
     by_block: bool = False
+    plane: str = "spread"
+    overlaps: int = 0
 
 
 @dataclass(frozen=True)
@@ -147,6 +171,8 @@ class ReportData:
     left_out: tuple[str, ...] = ()
     runs: tuple[TimedOrder, ...] = ()
     sources: tuple[str, ...] = field(default=())
+    bandwidths: Bandwidths = field(default_factory=Bandwidths)
+    probes: ProbeSummary = field(default_factory=ProbeSummary)
 
     @property
     def measured(self) -> int:

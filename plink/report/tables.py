@@ -9,8 +9,9 @@ import numpy as np
 from plink.model.hostlist import fold_hostlist
 from plink.report.achieved import unit_for
 from plink.report.colours import group_colour, group_mark
+from plink.report.link_tree import capacity, load
 from plink.report.report_data import Floats, ReportData, TierStatistics
-from plink.report.words import measured_of, microseconds
+from plink.report.words import measured_of, microseconds, rate
 
 _MAX_ROWS = 60  # rows of what is wrong or missing
 _MAX_MATRIX_HOSTS = 24  # hosts of which all round trips fit in a table
@@ -107,6 +108,33 @@ def hosts(data: ReportData) -> str:
         rows,
         3,
     )
+
+
+def links(data: ReportData) -> str:
+    """Return the table of shared links, the innermost tier first."""
+    rows = []
+    for tier, tier_links in enumerate(data.bandwidths.tiers, 1):
+        for link in tier_links:
+            names = fold_hostlist([data.names[host] for host in link.members], ", ")
+            row = [tier, len(link.members), names, capacity(link.out), capacity(link.into)]
+            if data.bandwidths.size_bytes is not None:
+                row += [load(link.out), load(link.into)]
+            rows.append([*row, link.reason or "–"])
+    loads = [] if data.bandwidths.size_bytes is None else ["load out", "load in"]
+    heads = ["tier", "hosts", "names", "out", "in", *loads, "note"]
+    return table("Shared links (in brackets: lowest to highest of the repeats)", heads, rows)
+
+
+def rates(data: ReportData) -> str:
+    """Return the table of what each host sends and receives at best."""
+    measured = data.bandwidths
+    if measured.out_gbps is None or measured.in_gbps is None:
+        return ""
+    rows = [
+        (name, *("–" if value != value else rate(value) for value in values))
+        for name, *values in zip(data.names, measured.out_gbps.tolist(), measured.in_gbps.tolist(), strict=True)
+    ]
+    return table("Hosts, at best with any other", ("host", "sends", "receives"), rows, 2)
 
 
 def matrix(data: ReportData) -> str:

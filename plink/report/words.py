@@ -1,6 +1,9 @@
 """Describe a network in sentences: the summary on top of a page."""
 
-from plink.report.report_data import ReportData, Route, TierStatistics
+import datetime
+
+from plink.report.link_data import ProbeSummary
+from plink.report.report_data import ReportData, Route, RouteBottleneck, TierStatistics
 
 _PROPER = {
     "bcube": "BCube",
@@ -11,6 +14,12 @@ _PROPER = {
     "bml": "BML",
     "ps": "PS",
 }
+_MAX_NAMED_LINKS = 4  # links that are named in a sentence
+_MONTHS = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+RATE_UNITS = ((" kbit/s", 1e6), (" Mbit/s", 1e3), (" Gbit/s", 1.0))  # with what a Gbit/s is in each
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
 
@@ -41,7 +50,15 @@ def heading(data: ReportData) -> str:
 
 def summary(data: ReportData) -> list[str]:
     """Return the summary, the most important first, a sentence or two each."""
-    return [_measured(data), _tiers(data), _order(data), *_embedded(data), _wrong(data)]
+    return [
+        _measured(data),
+        *_probed(data.probes),
+        _tiers(data),
+        *_links(data),
+        _order(data),
+        *_embedded(data),
+        _wrong(data),
+    ]
 
 
 def _measured(data: ReportData) -> str:
@@ -51,6 +68,58 @@ def _measured(data: ReportData) -> str:
     if data.left_out:
         text += f"; of {count(len(data.left_out), 'host')} there is none: {_few(data.left_out)}"
     return text + "."
+
+
+def _probed(probes: ProbeSummary) -> list[str]:
+    """Say when and how round trips were measured, as far as it is known."""
+    if probes.assumed_from:
+        return [f"The round trips are assumed, from a topology file ({probes.assumed_from})."]
+    parts = []
+    if probes.measured_at:
+        parts.append(f"on {date(probes.measured_at)}")
+    if len(probes.methods) == 1:
+        parts.append(f"by {probes.methods[0][0]}")
+    elif probes.methods:
+        parts.append("by " + ", ".join(f"{name} ({number:,})" for name, number in probes.methods))
+    if probes.probes is not None:
+        fewest, usual, most = probes.probes
+        number = f"{most:,}" if fewest == most else f"{fewest:,} to {most:,} (median {usual:,})"
+        parts.append(f"with {number} probes a pair")
+    if probes.plan == "adaptive":
+        parts.append("pairs chosen adaptively")
+    return [f"They were measured {', '.join(parts)}."] if parts else []
+
+
+def date(text: str) -> str:
+    """Return a time of RFC 3339 for people, in UTC: ``24 November 2026, 09:12 UTC``; another text as it is."""
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            return text
+        moment = moment.astimezone(datetime.UTC)
+    except (ValueError, OverflowError):
+        return text
+    return f"{moment.day} {_MONTHS[moment.month - 1]} {moment.year}, {moment:%H:%M} UTC"
+
+
+def rate(gbps: float) -> str:
+    """Return three digits of a bandwidth: ``1.03 Gbit/s``, ``186 Mbit/s``."""
+    unit, scale = next(((u, s) for u, s in RATE_UNITS if gbps * s < 999.5), RATE_UNITS[-1])
+    return f"{gbps * scale:.3g}{unit}"
+
+
+def _links(data: ReportData) -> list[str]:
+    """Describe the shared links of every tier, the innermost first."""
+    tiers, texts = data.bandwidths.tiers, []
+    for number, tier in enumerate(tiers, 1):
+        what = count(len(tier), "group") + ("" if len(tiers) == 1 else f" of tier {number}")
+        unknown = sum(link.out.gbps is None or link.into.gbps is None for link in tier)
+        what += f" ({unknown} not measured)" if 0 < unknown < len(tier) else ""
+        cached = [way.gbps for link in tier for way in (link.out, link.into) if way.gbps is not None]
+        low, high = (rate(min(cached)), rate(max(cached))) if cached else ("", "")
+        span = low if low == high else f"{low} to {high}"
+        texts.append(f"{span} each way for {what}" if cached else f"an unknown rate for {what}")
+    return [f"Shared links carry {', '.join(texts)}."] if texts else []
 
 
 def _tiers(data: ReportData) -> str:
@@ -72,11 +141,36 @@ def _order(data: ReportData) -> str:
     if route is None:
         return data.no_route
     text = gain(route)
-    if route.bottleneck is not None:
-        i, j = route.bottleneck
-        longest = max(value for value in (data.measured_us[i, j], data.measured_us[j, i]) if value == value)
-        text += f" Its longest hop is {data.names[i]} – {data.names[j]}, {microseconds(float(longest))}."
-    return text
+    return text if route.bottleneck is None else f"{text} {blame(data, route.bottleneck)}"
+
+
+def blame(data: ReportData, bottleneck: RouteBottleneck) -> str:
+    """Say in a sentence what takes most of the time, by the cost model."""
+    took = microseconds(bottleneck.time_us)
+    if bottleneck.kind == "hop":
+        a, b = (data.names[host] for host in bottleneck.hosts)
+        return f"Its longest hop is {a} – {b}, {took}."
+    of_all = f"{took} of {microseconds(bottleneck.cost_us)} ({bottleneck.time_us / bottleneck.cost_us:.0%})"
+    if bottleneck.kind == "latency":
+        return f"Most of the time, {of_all}, is latency."
+    links = bottleneck.resources
+    named = links[0] if len(links) == 1 else f"{count(len(links), 'link')} that are equally busy"
+    if 1 < len(links) <= _MAX_NAMED_LINKS:
+        named += f" ({'; '.join(links)})"
+    if bottleneck.kind == "links" and _is_inferred(data, bottleneck):
+        named += ", of a capacity that is inferred from round trips, not measured"
+    return f"The bottleneck, for {of_all}, is {named}."
+
+
+def _is_inferred(data: ReportData, bottleneck: RouteBottleneck) -> bool:
+    """Whether the cost model assumed the capacity of what it blames."""
+    tiers = data.bandwidths.tiers
+    ways = [
+        tiers[tier][link].out if is_out else tiers[tier][link].into
+        for tier, link, is_out in bottleneck.links
+        if tier < len(tiers) and link < len(tiers[tier])
+    ]
+    return not ways or any(way.gbps is None for way in ways)
 
 
 def collective(algo: str) -> str:

@@ -23,7 +23,8 @@ _MAX_RETRY_S = 60.0
 
 @dataclass
 class Adding:
-    """For the supervisor's thread, on which ``soon`` does something.
+    """Adding of hosts to a job that runs; for the supervisor's thread, on which ``soon`` runs a function. For the
+    supervisor's thread, on which ``soon`` does something.
 
     ``gather``: hosts become a group that is not started yet, and members to be. ``members``: of the job. ``hello``:
     what others said first, None where they are gone, and ``lost`` why. ``room``: a warning where hosts may have too
@@ -46,7 +47,7 @@ class Adding:
     _names: set[str] = field(default_factory=set)  # of those on their way
 
     def add(self, hosts: list[Host], answer: Answer, bulk: bool) -> None:
-        """All of them or none; ``answer`` hears which, or why not.
+        """Add all of these hosts or none; ``answer`` gets which, or why not.
 
         :raises UsageError: for hosts that are in the job, or on their way into it.
         """
@@ -68,7 +69,7 @@ class Adding:
         threading.Thread(target=self._start, args=(group, members, peers, answered, bulk), daemon=True).start()
 
     def until_it_comes(self, host: Host, wait_s: float | None = None, noted: str = "") -> None:
-        """One that was lost is tried again and again, more and more seldom, whatever becomes of others.
+        """Try a lost host again and again, more and more seldom, whatever becomes of others.
 
         :param wait_s: before the next attempt. :param noted: why the last one failed, which need not be said again.
         """
@@ -88,7 +89,7 @@ class Adding:
         self.add([host], answer, True)
 
     def _start(self, group: Group, members: list[Member], peers: list[str], answer: Answer, bulk: bool) -> None:
-        """In a thread of its own: hosts take their time."""
+        """Start a group, in a thread of its own: hosts take their time."""
         try:
             group.start(lambda phase, done, total: None, self.machines, peers)
         except (PlinkError, OSError) as error:
@@ -101,7 +102,7 @@ class Adding:
     def _await_hello(
         self, group: Group, members: list[Member], answer: Answer, bulk: bool, deadline: float
     ) -> None:  # fmt: skip
-        """Comes back until all newcomers have said something."""
+        """Wait for the first messages of all newcomers, by calling itself again."""
         late = self.clock() > deadline
         if not late and any(member.number not in self.hello for member in members):
             self._later(_POLL_INTERVAL_S, lambda: self._await_hello(group, members, answer, bulk, deadline))
@@ -137,7 +138,7 @@ class Adding:
 
 
 def last_word(lines: list[str], reason: str) -> str:
-    """Why a node ended before it was begun: from what it printed, where it ended by itself."""
+    """Return why a node ended before it was begun: from what it printed, where it ended by itself."""
     if not reason.startswith(ENDED):
         return reason
     if reason == f"{ENDED} 0":  # as with --help: the last line of that would explain nothing

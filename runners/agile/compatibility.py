@@ -8,12 +8,12 @@ from solvers.elastic.member import Member
 from solvers.elastic.placement.hosts import Tier
 
 _LAYOUT = {
-    "tables": "tables", "pieces": "pieces of data", "batches": "mini-batches", "grains": "grains of a mini-batch"
+    "tables": "tables", "shards": "shards", "batches": "mini-batches", "grains": "grains of a mini-batch"
 }  # fmt: skip
 
 
 def refuse(members: Sequence[Member]) -> str | None:
-    """Why these hosts cannot do the job; None if they can."""
+    """Return why these hosts cannot do the job; None if they can."""
     for member in members:
         if isinstance(member.hello, OtherVersion):
             return (

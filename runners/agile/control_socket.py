@@ -21,13 +21,16 @@ Answer = Callable[[dict[str, Any]], None]
 
 
 class ControlSocket:
-    """:param hear: gets a request and what takes its answer, from a thread."""
+    """Listening socket for requests of `plink elastic`.
 
-    def __init__(self, hear: Callable[[dict[str, Any], Answer], None]) -> None:
+    :param on_message: gets a request and what takes its answer, from a thread.
+    """
+
+    def __init__(self, on_message: Callable[[dict[str, Any], Answer], None]) -> None:
         # A file, in a folder of the user's own: abstract names end at a network namespace, and labs are in some.
         self._folder = ScratchFolder()
         self.name = str(self._folder.path / "socket")
-        self._hear, self._closed = hear, False
+        self._on_message, self._closed = on_message, False
         self._waiting: set[threading.Event] = set()  # for answers
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._server.bind(self.name)
@@ -35,7 +38,7 @@ class ControlSocket:
         threading.Thread(target=self._accept, name="plink-asking", daemon=True).start()
 
     def close(self) -> None:
-        """Nobody is listened to any more, and who waits for an answer is hung up on."""
+        """Close: no request is taken any more, and waiting clients are disconnected."""
         self._closed = True
         for done in self._waiting.copy():
             done.set()
@@ -74,7 +77,7 @@ class ControlSocket:
             if request is not None:
                 self._waiting.add(done)
                 try:
-                    self._hear(request, answer)
+                    self._on_message(request, answer)
                     if not self._closed:
                         done.wait(_reply_timeout_s(request) + _REPLY_MARGIN_S)
                 finally:

@@ -15,7 +15,7 @@ from solvers.elastic.step import step
 
 
 class Controller:
-    """Of one job.
+    """Controller of one job.
 
     :param write: takes a message on its way to the supervisor. :param term: greater than any before it.
     :param clock: seconds, monotonic.

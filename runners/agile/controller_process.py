@@ -24,11 +24,13 @@ _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from runners.
 
 
 class ControllerProcess:
-    """:param hear: gets what it says, and None when it is gone; from a thread of its own.
+    """Child process of the controller.
+
+    :param on_message: gets what it says, and None when it is gone; from a thread of its own.
     :param errors: a file for what it prints.
     """
 
-    def __init__(self, hear: Callable[[dict[str, Any] | None], None], errors: Path | None) -> None:
+    def __init__(self, on_message: Callable[[dict[str, Any] | None], None], errors: Path | None) -> None:
         stderr: Any = subprocess.DEVNULL if errors is None else errors.open("ab")
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", _START, json.dumps(sys.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -36,16 +38,17 @@ class ControllerProcess:
         )  # fmt: skip
         if errors is not None:
             stderr.close()
-        self._hear = hear
+        self._on_message = on_message
         self.pid = self._process.pid
-        self._heard_at, self._spoke = time.monotonic(), False
+        self._last_heartbeat_s, self._has_started = time.monotonic(), False
         self._waiting: SimpleQueue[bytes | None] = SimpleQueue()
         self._writer = threading.Thread(target=self._write_all, name="plink-to-controller", daemon=True)
         self._writer.start()
         threading.Thread(target=self._listen, name="plink-controller", daemon=True).start()
 
     def tell(self, message: dict[str, Any]) -> None:
-        """Something to it, at once; lost if it is. One that is too far behind is ended: another asks hosts anew."""
+        """Queue a message to the controller; lost if it is. One that is too far behind is ended: another asks the hosts
+        anew."""
         if self._waiting.qsize() < _MAX_QUEUED_MESSAGES:
             self._waiting.put(json.dumps(message).encode() + b"\n")
         else:
@@ -53,15 +56,16 @@ class ControllerProcess:
 
     @property
     def silent(self) -> bool:
-        """Whether it stands still."""
-        return time.monotonic() - self._heard_at > (_HEARTBEAT_TIMEOUT_S if self._spoke else _START_TIMEOUT_S)
+        """Return whether its heartbeat is overdue."""
+        timeout_s = _HEARTBEAT_TIMEOUT_S if self._has_started else _START_TIMEOUT_S
+        return time.monotonic() - self._last_heartbeat_s > timeout_s
 
     def kill(self) -> None:
-        """It is as good as gone."""
+        """Kill the process."""
         self._process.kill()
 
     def close(self) -> None:
-        """It ends by itself, or is ended."""
+        """End the process: it ends by itself, or is killed."""
         self._waiting.put(None)
         try:
             self._process.wait(_END_TIMEOUT_S)
@@ -71,7 +75,8 @@ class ControllerProcess:
         self._writer.join()  # whose pipe nobody reads now
 
     def _write_all(self) -> None:
-        """The pipe is this thread's alone: who closed it from another would wait for what is being written."""
+        """Write all queued messages. Only this thread uses the pipe: who closed it from another would wait for what is
+        being written."""
         pipe = self._process.stdin
         assert pipe
         with contextlib.suppress(OSError):
@@ -85,11 +90,11 @@ class ControllerProcess:
         assert self._process.stdout
         with self._process.stdout as lines:
             for line in lines:
-                self._heard_at, self._spoke = time.monotonic(), True
+                self._last_heartbeat_s, self._has_started = time.monotonic(), True
                 with contextlib.suppress(ValueError):  # whoever is killed may be in the middle of a line
                     message = json.loads(line)
                     if message.get("type") != "alive":
-                        self._hear(message)
+                        self._on_message(message)
         self._process.wait()
         self._waiting.put(None)
-        self._hear(None)
+        self._on_message(None)

@@ -10,7 +10,7 @@ from typing import Any
 
 from plink.errors import PlinkError, ProtocolError
 from plink.model.elastic.codec import parse_message
-from plink.model.elastic.reports import Message
+from plink.model.elastic.reports import NodeMessage
 from plink.model.hosts import Hosts
 from plink.remote.connector import Connector
 from plink.remote.fleet import Fleet
@@ -27,7 +27,7 @@ from solvers.elastic.crash_loop import ENDED
 _POLL_INTERVAL_S = 0.5
 
 # number of the host, what its node says; None: it is gone, and why
-Hear = Callable[[int, Message | None, str], None]
+OnMessage = Callable[[int, NodeMessage | None, str], None]
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,14 @@ class NodeLauncher:
 
 
 class Group:
-    """:param numbers: of the hosts, by name; rank r is shown by its host's number.
-    :param hear: gets what nodes say, from a thread of the group's own.
+    """Group of hosts that were started together.
+
+    :param numbers: of the hosts, by name; rank r is shown by its host's number.
+    :param on_message: gets what nodes say, from a thread of the group's own.
     """
 
-    def __init__(self, launcher: NodeLauncher, hosts: Hosts, numbers: Mapping[str, int], hear: Hear) -> None:
-        self._numbers, self._hear = numbers, hear
+    def __init__(self, launcher: NodeLauncher, hosts: Hosts, numbers: Mapping[str, int], on_message: OnMessage) -> None:
+        self._numbers, self._on_message = numbers, on_message
         self._hosts = replace(hosts, members=tuple(replace(host, slots=1) for host in hosts))
         self._by_rank = [numbers[name] for name in self._hosts.names]
         self._fleet = Fleet(launcher.connector, PROGRAM)
@@ -63,7 +65,7 @@ class Group:
         self, progress: Callable[[str, int, int], None],
         machines: Mapping[str, dict[str, Any]] | None, peers: Sequence[str] | None = None,
     ) -> list[RankLocation]:  # fmt: skip
-        """Nodes on all hosts, each shown to be where it should be; then what they say is heard.
+        """Start nodes on all hosts and verify their placement; then their messages are received.
 
         :param machines: what is known of the hosts; None: they are all this machine.
         :param peers: addresses of hosts of the job that are there already, beside whose work these start; None: it has
@@ -92,7 +94,7 @@ class Group:
         return locations
 
     def tell(self, number: int, message: dict[str, Any]) -> None:
-        """Something to a node."""
+        """Send a message to a node."""
         with contextlib.suppress(StopIteration):
             name = next(name for name, other in self._numbers.items() if other == number)
             self._fleet.send(name, method="line", text=json.dumps(message))
@@ -104,7 +106,7 @@ class Group:
         self._fleet.end(name)
 
     def last_lines(self, number: int) -> list[str]:
-        """The last that a node printed."""
+        """Return the last lines that a node printed."""
         return self._pool.output.last_lines(self._by_rank.index(number))
 
     def close(self) -> None:
@@ -128,7 +130,7 @@ class Group:
                 assert message.error is not None
                 self._lost(number, message.error.reason)
             elif message.body["type"] == "line":
-                self._node_says(number, message.body["text"])
+                self._handle_node_message(number, message.body["text"])
             else:
                 try:
                     for rank, code in self._pool.handle(message):
@@ -137,8 +139,9 @@ class Group:
                 except PlinkError as error:
                     self._lost(number, str(error))
 
-    def _node_says(self, number: int, text: str) -> None:
-        """A node that says what no node says is ended: nobody knows what else it does."""
+    def _handle_node_message(self, number: int, text: str) -> None:
+        """Handle a message of a node. A node whose message is invalid is ended, because nobody knows what else it
+        does."""
         try:
             message = parse_message(text)
         except ProtocolError as error:
@@ -146,9 +149,9 @@ class Group:
             self._lost(number, f"its node was ended: what it sent makes no sense: {error}")
         else:
             if message is not None:
-                self._hear(number, message, "")
+                self._on_message(number, message, "")
 
     def _lost(self, number: int, reason: str) -> None:
         if number not in self._gone:
             self._gone.add(number)
-            self._hear(number, None, reason)
+            self._on_message(number, None, reason)

@@ -7,28 +7,28 @@ _GONE = ("left", "failed")
 
 
 class LoggedHosts:
-    """By what controllers have logged."""
+    """Hosts that are there according to the log."""
 
     def __init__(self) -> None:
         self._there: dict[int, Mapping[str, Any]] = {}  # by number, as they joined or were let go
 
     def logged(self, line: Mapping[str, Any]) -> None:
-        """A line of the run's log."""
+        """Take a line of the run's log."""
         if line["what"] != "host":
             return
         if line["event"] in _GONE:
             self._there.pop(line["number"], None)
-        elif line["event"] == "joined" or (line["event"] == "let go" and line["number"] in self._there):
+        elif line["event"] == "joined" or (line["event"] == "released" and line["number"] in self._there):
             self._there[line["number"]] = line
 
     def missing(self, members: Iterable[int]) -> list[int]:
-        """Those that are there by the log alone."""
+        """Return the hosts that are there by the log alone."""
         return sorted(self._there.keys() - set(members))
 
     def end_of(self, number: int, reason: str) -> dict[str, Any] | None:
-        """The line that tells the end of a host; None where it has been told, or the host never joined."""
+        """Return the log line of a host's end; None where it is logged, or the host never joined."""
         last = self._there.get(number)
         if last is None:
             return None
-        event = "left" if last["event"] == "let go" else "failed"
+        event = "left" if last["event"] == "released" else "failed"
         return {**last, "event": event, "seconds": None, "why": reason}

@@ -10,12 +10,12 @@ from runners.agile.controller import Controller
 from runners.agile.wire import decode
 from solvers.elastic.settings import Settings
 
-_ALIVE_S = 0.5
-_READ = 1 << 16
+_HEARTBEAT_INTERVAL_S = 0.5
+_READ_BYTES = 1 << 16
 
 
 def main() -> None:
-    """Until the supervisor is gone, or the job is over."""
+    """Run the controller until the supervisor is gone, or the job is over."""
 
     def write(message: dict[str, Any]) -> None:
         out.write(json.dumps(message).encode() + b"\n")
@@ -25,9 +25,9 @@ def main() -> None:
     controller: Controller | None = None
     buffer, next_alive, wait_s = bytearray(), 0.0, 0.0
     while True:
-        ready, _, _ = select.select([0], [], [], min(wait_s, _ALIVE_S))
+        ready, _, _ = select.select([0], [], [], min(wait_s, _HEARTBEAT_INTERVAL_S))
         if ready:
-            data = os.read(0, _READ)
+            data = os.read(0, _READ_BYTES)
             if not data:
                 return
             buffer += data
@@ -43,7 +43,7 @@ def main() -> None:
         if controller is not None:
             wait_s = controller.tick()
         if time.monotonic() >= next_alive:
-            next_alive = time.monotonic() + _ALIVE_S
+            next_alive = time.monotonic() + _HEARTBEAT_INTERVAL_S
             write({"type": "alive"})
         try:
             out.flush()

@@ -13,7 +13,7 @@ from solvers.elastic.settings import Settings
 
 @dataclass(frozen=True)
 class _Pool:
-    """Hosts that take their memory from the same: as a rule one, on a machine of its own. ``needs``: of each."""
+    """Hosts that share one memory: as a rule one, on a machine of its own. ``needs``: of each."""
 
     members: tuple[Member, ...]
     needs: tuple[MemoryNeed, ...]
@@ -24,11 +24,11 @@ class _Pool:
 
     @property
     def room(self) -> float:
-        """Each found what the others had not taken yet."""
+        """Return the memory that is available: each host found what the others had not taken yet."""
         return min(float(member.program.memory or 0) for member in self.members)
 
     def have(self, members: Sequence[Member]) -> str:
-        """As the end of a sentence about some of them."""
+        """Return the end of a sentence about the memory of some of them."""
         room = f"{format_bytes(self.room)} of memory"
         if len(self.members) == 1:
             return f"has {room}"
@@ -36,13 +36,13 @@ class _Pool:
 
     @property
     def stateful(self) -> list[Member]:
-        """Those that have some of the state."""
+        """Return those that have some of the state."""
         return [member for member, need in zip(self.members, self.needs, strict=True) if need.state]
 
 
 def warning(judged: Sequence[Member], members: Sequence[Member], settings: Settings) -> str | None:
-    """Where some of these hosts may have too little in a job of ``members``, the worst case, or where others of these
-    would certainly have; None where none may.
+    """Return a warning where some of these hosts may have too little memory in a job of ``members``, the worst case, or
+    where others of these would certainly have; None where none may.
 
     :raises PlinkError: some of those that are judged cannot do without more than they have.
     """
@@ -59,7 +59,7 @@ def warning(judged: Sequence[Member], members: Sequence[Member], settings: Setti
 
 
 def _refusal(pool: _Pool) -> str:
-    """What is certain."""
+    """Return the message about memory that is certainly too small."""
     stateful = pool.stateful
     reliable = stateful[0].tier == Tier.RELIABLE.value
     instead = "more reliable hosts" if reliable else "hosts with more memory"
@@ -83,7 +83,7 @@ def _warned(tight: Sequence[_Pool]) -> str:
 
 
 def _pools(judged: Sequence[Member], need: Mapping[int, MemoryNeed]) -> list[_Pool]:
-    """Of those that know what they have."""
+    """Return the pools of hosts that know what they have."""
     together: dict[str | int, list[Member]] = {}
     for member in judged:
         if member.program.memory is not None:
@@ -92,7 +92,7 @@ def _pools(judged: Sequence[Member], need: Mapping[int, MemoryNeed]) -> list[_Po
 
 
 def _names(members: Sequence[Member]) -> str:
-    """The first of them, and how many more."""
+    """Return the first names, and how many more."""
     names = [member.name for member in members]
     if len(names) > 3:
         return f"{', '.join(names[:3])} and {len(names) - 3} more"

@@ -1,14 +1,14 @@
 """What an elastic job takes of its hosts' memory.
 
-*Certain* is what servers and backups keep of every vector: itself, and with staleness what is ahead of it. What is
-needed *at most*, by a program that reads and adds to whole tables at every clock, comes on top: at servers and backups
+*Certain* is what servers and replicas keep of every vector: itself, and with staleness what is ahead of it. What is
+needed *at most*, by a program that reads and adds to whole tables at every clock, comes on top: at servers and replicas
 all vectors as they were before the last step; at a server all workers' updates that wait for the first one's, and a
 push on its way; at every worker what it was given, what it adds, and a copy of the tables that is on its way, one
 that was read, and one in the program's hands; and arrays that are kept to be used again.
 
-Peaks of nodes in such a job, in sizes of the tables (300 MB): a backup alone 3.3, a worker alone 5.1, one with a server
-that pushes 8.8. A program that touches few rows, but all over the tables, still takes 2 for a worker: the system gives
-2 MB at a time.
+Peaks of nodes in such a job, in sizes of the tables (300 MB): a replica alone 3.3, a worker alone 5.1, one with a
+server that pushes 8.8. A program that touches few rows, but all over the tables, still takes 2 for a worker: the system
+gives 2 MB at a time.
 """
 
 from collections import Counter
@@ -16,49 +16,51 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 
 from plink.model.consistency import parse_rule
-from plink.runtime.agileml.arrays.array_pool import KEPT_BYTES
+from plink.runtime.agileml.arrays.array_pool import MAX_POOLED_BYTES
 from solvers.elastic.member import Member
 from solvers.elastic.placement.start import start
 from solvers.elastic.settings import Settings
 
-_BACK = 1  # of every vector that a step has changed: it, as it was before
-_WORKER = 5  # times the tables: given, added, on its way, read, and the program's own
-_ROW_BYTES = 9  # what a worker notes of every row
+_UNDO_COPIES = 1  # of every vector that a step has changed: it, as it was before
+_WORKER_COPIES = 5  # times the tables: given, added, on its way, read, and the program's own
+_WORKER_ROW_BYTES = 9  # what a worker notes of every row
 
 
 @dataclass(frozen=True)
 class MemoryNeed:
-    """Of one host, or of several together, bytes. ``state``: certain. At most beside that: ``more`` for servers,
-    ``workers`` for these, and ``kept`` arrays."""
+    """Memory that one host needs, or several together, bytes. ``state``: certain. At most beside that: ``more`` for
+    servers, ``workers`` for these, and ``pooled`` arrays."""
 
     state: float = 0.0
     more: float = 0.0
     workers: float = 0.0
-    kept: float = 0.0
+    pooled: float = 0.0
 
     def __add__(self, other: "MemoryNeed") -> "MemoryNeed":
         return MemoryNeed(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
 
     @property
     def most(self) -> float:
-        """All of it."""
-        return self.state + self.more + self.workers + self.kept
+        """Return the sum of all parts."""
+        return self.state + self.more + self.workers + self.pooled
 
 
 def memory_needs(members: Sequence[Member], settings: Settings) -> dict[int, MemoryNeed]:
-    """What each takes, by number, if the job begins with these. :raises UsageError: it cannot."""
+    """Return what each host needs, by number, if the job begins with these. :raises UsageError: it cannot."""
     hosts = [member.host for member in members]
-    state, _ = start(hosts, settings.partition_bytes, settings.pieces, settings.thresholds)
-    pieces = Counter(piece.owner for piece in state.pieces)
-    workers = {member.number: min(member.slots, pieces[member.number]) for member in members}
-    worker = _WORKER * settings.bytes + _ROW_BYTES * settings.rows
+    state, _ = start(hosts, settings.partition_bytes, settings.shards, settings.thresholds)
+    shards = Counter(shard.owner for shard in state.shards)
+    workers = {member.number: min(member.slots, shards[member.number]) for member in members}
+    worker = _WORKER_COPIES * settings.bytes + _WORKER_ROW_BYTES * settings.rows
     needs = {number: MemoryNeed(workers=count * worker) for number, count in workers.items()}
     rule = parse_rule(settings.rule)
     copies = 1 + rule.sees_ahead
     waiting = sum(workers.values()) * (1 + rule.apart)
     for partition, size in zip(state.partitions, settings.partition_bytes, strict=True):
-        pushes = partition.owner != partition.backup
-        needs[partition.owner] += MemoryNeed(copies * size, (_BACK + waiting + pushes) * size)
+        pushes = partition.primary != partition.replica
+        needs[partition.primary] += MemoryNeed(copies * size, (_UNDO_COPIES + waiting + pushes) * size)
         if pushes:
-            needs[partition.backup] += MemoryNeed(copies * size, (_BACK + 1) * size)
-    return {number: replace(need, kept=min(KEPT_BYTES, need.more + need.workers)) for number, need in needs.items()}
+            needs[partition.replica] += MemoryNeed(copies * size, (_UNDO_COPIES + 1) * size)
+    return {
+        number: replace(need, pooled=min(MAX_POOLED_BYTES, need.more + need.workers)) for number, need in needs.items()
+    }

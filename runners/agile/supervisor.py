@@ -13,7 +13,7 @@ from typing import Any
 
 from plink.errors import HostError, PlinkError, UsageError
 from plink.model.elastic.codec import Envelope, encode_request
-from plink.model.elastic.reports import Failed, Hello, Log, Message, Notice, OtherVersion
+from plink.model.elastic.reports import Failed, Hello, Log, NodeMessage, Notice, OtherVersion
 from plink.model.elastic.requests import Bye
 from plink.model.hosts import Host, Hosts
 from plink.remote.connector import Connector
@@ -40,7 +40,7 @@ from solvers.elastic.settings import Settings
 _TICK_S = 0.2
 _MAX_CONTROLLER_RESTARTS = 20
 _MAX_PENDING_STATUS_REQUESTS = 50  # that nobody has answered: this asks for one a second
-_BYE_S = 5.0
+_CLOSE_TIMEOUT_S = 5.0
 _REQUESTS: dict[str, Callable[[int], Any]] = {
     "status": events.StatusRequested, "checkpoint": events.CheckpointRequested
 }  # fmt: skip
@@ -48,8 +48,9 @@ _REQUESTS: dict[str, Callable[[int], Any]] = {
 
 @dataclass(frozen=True)
 class JobSettingsOverride:
-    """What was asked for: the settings that do not depend on the program (:class:`solvers.elastic.settings.Settings`)
-    by name, and ``most_hosts`` that the job will ever have. ``racks``: of hosts by name, as far as they are known."""
+    """Settings that the user gave: those that do not depend on the program (:class:`solvers.elastic.settings.Settings`)
+    by name, and ``most_hosts`` that the job will ever have. ``racks``: of hosts by name, as far as they are known.
+    """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     most_hosts: int | None = None
@@ -82,7 +83,7 @@ class SupervisorCallbacks:
 
 
 class Supervisor:
-    """Of one job; :meth:`run` is for one thread.
+    """Supervisor of one job; :meth:`run` is for one thread.
 
     :param machines: what is known of the hosts, by name; None: they are all this machine.
     """
@@ -104,8 +105,8 @@ class Supervisor:
         self._term = 0
         self._settings: Settings | None = None
         self._ended: JobEnd | None = None
-        self._asks: dict[int, tuple[str, Answer]] = {}
-        self._ask_number = 0
+        self._requests: dict[int, tuple[str, Answer]] = {}
+        self._last_request_id = 0
         self._lost_reliable: dict[str, Host] = {}
         self._hello: dict[int, Hello | OtherVersion | None] = {}
         self._lost: dict[int, str] = {}  # and why
@@ -123,7 +124,7 @@ class Supervisor:
         )
 
     def run(self, hosts: Hosts) -> JobEnd:
-        """To the end of the job. :raises PlinkError: when it could not be started."""
+        """Run the job to its end. :raises PlinkError: when it could not be started."""
         self._lab = hosts.lab
         group, members = self._group(hosts)
         try:
@@ -139,7 +140,7 @@ class Supervisor:
             self._settings = Settings(
                 keys=base64.b64encode(RunKeys.make().pem).decode(),
                 partitions=min(partition_count(max(most, len(members))), max(1, *(rows for rows, _ in shapes))),
-                pieces=first.pieces, shapes=shapes, started=time.time(), began=self._began,
+                shards=first.shards, shapes=shapes, started=time.time(), began=self._began,
                 **self._overrides.settings,
             )  # fmt: skip
             if note := warning(members, members, self._settings):
@@ -164,10 +165,10 @@ class Supervisor:
             members.append(member)
         numbers = {member.name: member.number for member in members}
 
-        def hear(number: int, message: Message | None, reason: str) -> None:
+        def on_message(number: int, message: NodeMessage | None, reason: str) -> None:
             self._queue.put(lambda: self._handle_message(number, message, reason))
 
-        group = Group(self._launcher, hosts, numbers, hear)
+        group = Group(self._launcher, hosts, numbers, on_message)
         for member in members:
             self._groups[member.number] = group
         return group, members
@@ -178,7 +179,7 @@ class Supervisor:
         while waiting := [member for member in members if member.number not in self._hello]:
             if self._clock() > deadline:
                 raise PlinkError(f"{', '.join(member.name for member in waiting)}: {LATE}")
-            self._turn()
+            self._run_next()
         greeted = []
         for member in members:
             hello = self._hello[member.number]
@@ -187,14 +188,14 @@ class Supervisor:
             greeted.append(replace(member, hello=hello, at=group.addresses[member.number]))
         return greeted
 
-    def _turn(self) -> None:
+    def _run_next(self) -> None:
         try:
             self._queue.get(timeout=_TICK_S)()
         except queue.Empty:
             return
 
-    def _handle_message(self, number: int, message: Message | None, reason: str) -> None:
-        """Of a node."""
+    def _handle_message(self, number: int, message: NodeMessage | None, reason: str) -> None:
+        """Handle a message of a node, or its loss."""
         if number not in self._members:
             hello = self._hello.get(number)
             if isinstance(message, Hello | OtherVersion):
@@ -212,8 +213,8 @@ class Supervisor:
             self._remember(number, message)
             self._tell_controller(events.HostMessage(number, message))
 
-    def _remember(self, number: int, message: Message) -> None:
-        """What is sent once, and must be known to a controller that takes over."""
+    def _remember(self, number: int, message: NodeMessage) -> None:
+        """Remember what is sent once, for a controller that takes over."""
         if isinstance(message, Notice):
             self._warned[number] = (self._clock() + message.seconds, message.reason)
         elif isinstance(message, Failed):
@@ -242,11 +243,11 @@ class Supervisor:
         self._term += 1
         term = self._term
 
-        def hear(message: dict[str, Any] | None) -> None:
-            self._queue.put(lambda: self._controller_says(term, message))
+        def on_message(message: dict[str, Any] | None) -> None:
+            self._queue.put(lambda: self._handle_controller_message(term, message))
 
         errors = None if self._callbacks.folder is None else self._callbacks.folder / "controller.err"
-        self._controller = ControllerProcess(hear, errors)
+        self._controller = ControllerProcess(on_message, errors)
         assert self._settings is not None
         self._controller.tell({"type": "settings", "settings": self._settings.to_json(), "term": term})
         for number in self._logged_hosts.missing(self._members):  # lost while nobody was there to log it
@@ -254,8 +255,8 @@ class Supervisor:
         self._tell_controller(how(tuple(self._members.values())))
         for number, message in self._failed.items():
             self._tell_controller(events.HostMessage(number, message))
-        for ask, (what, _) in self._asks.items():  # the one before may not have answered
-            self._tell_controller(_REQUESTS[what](ask))
+        for request_id, (what, _) in self._requests.items():  # the one before may not have answered
+            self._tell_controller(_REQUESTS[what](request_id))
         for number, (at, reason) in self._warned.items():
             seconds = max(0.1, at - self._clock())
             self._tell_controller(events.EvictionNotice((number,), seconds, reason))
@@ -264,7 +265,7 @@ class Supervisor:
         if self._controller is not None:
             self._controller.tell(encode(event))
 
-    def _controller_says(self, term: int, message: dict[str, Any] | None) -> None:
+    def _handle_controller_message(self, term: int, message: dict[str, Any] | None) -> None:
         if term != self._term or self._ended is not None:
             return
         if message is None:
@@ -278,9 +279,9 @@ class Supervisor:
             self._callbacks.note("the controller is gone: another takes over")
             self._start_controller(events.ControllerRestarted)
         else:
-            self._carry_out(decode(message))
+            self._execute(decode(message))
 
-    def _carry_out(self, item: Any) -> None:
+    def _execute(self, item: Any) -> None:
         match item:
             case RequestLine(host, body):
                 if host in self._groups:
@@ -295,17 +296,17 @@ class Supervisor:
                 self._lost.setdefault(host, reason)
                 self._lose(host)
                 self._log_end_of(host)
-            case commands.StatusAnswer(ask, status):
-                self._answer(ask, self._with_cost(dict(status)))
-            case commands.CheckpointAnswer(ask, result):
-                self._answer(ask, dict(result))
+            case commands.StatusAnswer(request_id, status):
+                self._answer(request_id, self._with_cost(dict(status)))
+            case commands.CheckpointAnswer(request_id, result):
+                self._answer(request_id, dict(result))
             case commands.StartReliableHosts():
                 self._start_lost()
             case commands.EndJob(code, reason):
                 self._end(code, reason)
 
-    def _answer(self, ask: int, result: dict[str, Any]) -> None:
-        _, answer = self._asks.pop(ask, ("", None))
+    def _answer(self, request_id: int, result: dict[str, Any]) -> None:
+        _, answer = self._requests.pop(request_id, ("", None))
         if answer is not None:
             answer(result)
 
@@ -316,13 +317,13 @@ class Supervisor:
         self._callbacks.log(timed)
 
     def _with_cost(self, status: dict[str, Any]) -> dict[str, Any]:
-        """Only the supervisor has heard of all hosts and iterations, whichever controller told of them."""
+        """Add the cost to a status: only the supervisor knows all hosts and iterations, across controllers."""
         if status["stage"] is None:
             return status
         return {**status, "cost": self._cost.so_far(self._clock() - self._began)}
 
     def _log_end_of(self, number: int) -> None:
-        """Unless a controller has."""
+        """Log the end of a host, unless a controller has."""
         line = self._logged_hosts.end_of(number, self._lost[number])
         if line is not None:
             self._log(line)
@@ -339,7 +340,7 @@ class Supervisor:
     def _serve(self) -> None:
         shown, limit = 0.0, self._job.timeout_s
         while self._ended is None:
-            self._turn()
+            self._run_next()
             if limit is not None and self._clock() - self._began > limit:
                 self._end(TIMED_OUT, f"the job was ended after {limit:.0f} s: that was its --timeout")
                 return
@@ -349,25 +350,25 @@ class Supervisor:
                 self._controller.kill()
             if self._callbacks.status is not None and self._clock() - shown > 1.0:
                 shown = self._clock()
-                self._ask("status", self._callbacks.status)
+                self._request("status", self._callbacks.status)
 
     # JobSettingsOverride.
 
     def _handle_request(self, request: dict[str, Any], answer: Answer) -> None:
         try:
-            self._carry_out_request(request, answer)
+            self._execute_request(request, answer)
         except (PlinkError, KeyError, TypeError, ValueError) as error:
             answer({"error": str(error) or type(error).__name__})
 
-    def _carry_out_request(self, request: dict[str, Any], answer: Answer) -> None:
+    def _execute_request(self, request: dict[str, Any], answer: Answer) -> None:
         if self._settings is None:
             raise UsageError("the job has not begun yet")
         if request["method"] == "status":
-            self._ask("status", answer)
+            self._request("status", answer)
         elif request["method"] == "checkpoint":
             if not self._settings.checkpoints:
                 raise UsageError("the job has no folder for checkpoints: it was started without --checkpoint DIR")
-            self._ask("checkpoint", answer)
+            self._request("checkpoint", answer)
         elif request["method"] == "evict":
             note = self._evict(request["hosts"], float(request["seconds"]))
             answer({"note": note} if note else {})
@@ -376,16 +377,17 @@ class Supervisor:
         else:
             raise UsageError(f"unknown method {request['method']!r}")
 
-    def _ask(self, what: str, answer: Answer) -> None:
-        """Of the controller, or of the next one."""
-        self._ask_number += 1
-        asks = [*self._asks.items(), (self._ask_number, (what, answer))]
-        shown = [number for number, (kind, _) in asks if kind == "status"]
-        self._asks = dict(ask for ask in asks if ask[0] not in shown[:-_MAX_PENDING_STATUS_REQUESTS])
-        self._tell_controller(_REQUESTS[what](self._ask_number))
+    def _request(self, what: str, answer: Answer) -> None:
+        """Request something of the controller, or of the next one."""
+        self._last_request_id += 1
+        requests = [*self._requests.items(), (self._last_request_id, (what, answer))]
+        shown = [number for number, (kind, _) in requests if kind == "status"]
+        dropped = set(shown[:-_MAX_PENDING_STATUS_REQUESTS])
+        self._requests = {number: request for number, request in requests if number not in dropped}
+        self._tell_controller(_REQUESTS[what](self._last_request_id))
 
     def _evict(self, names: list[str], seconds: float) -> str | None:
-        """A line for whoever asked, where something else is to be done in time."""
+        """Warn hosts; return a line for the user where something else is to be done in time."""
         numbers_by_name = {member.name: member.number for member in self._members.values()}
         if unknown := [name for name in names if name not in numbers_by_name]:
             raise UsageError(
@@ -413,7 +415,7 @@ class Supervisor:
         return f"no reliable host stays ({names}): {then}; add one before (plink elastic add RUN HOST --hosts FILE)"
 
     def _room(self, newcomers: list[Member]) -> str | None:
-        """Of a job without those that were warned, if it can do without them."""
+        """Return a warning about memory, for the job without its warned hosts, if it can do without them."""
         assert self._settings is not None
         staying = [member for member in self._members.values() if member.number not in self._warned]
         if all(member.tier != Tier.RELIABLE.value for member in [*staying, *newcomers]):
@@ -429,16 +431,16 @@ class Supervisor:
             del self._groups[member.number], self._hosts[member.number]
 
     def _start_lost(self) -> None:
-        """Reliable hosts are needed: those that were lost are tried again, each for itself."""
+        """Start lost reliable hosts again, each by itself."""
         hosts, self._lost_reliable = self._lost_reliable, {}
         for host in hosts.values():
             self._adding.until_it_comes(host)
 
     def _close(self) -> None:
         self.control_socket.close()
-        deadline = self._clock() + _BYE_S
+        deadline = self._clock() + _CLOSE_TIMEOUT_S
         while self._ended is not None and self._ended.code == 0 and self._members and self._clock() < deadline:
-            self._turn()
+            self._run_next()
         if self._controller is not None:
             controller, self._controller = self._controller, None
             self._term += 1

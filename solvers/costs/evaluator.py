@@ -20,7 +20,7 @@ A round takes its longest latency plus the time of its busiest resource; rounds 
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -89,10 +89,10 @@ def evaluate(
     rates = pair_rates(fabric)[source, target] * BYTES_PER_US
     alone = np.divide(moved, rates, out=np.zeros_like(moved), where=(moved > 0) & (rates > 0))
     slowest = _names(fabric, source, target, hop / 2 + alone)
-    loads = _pair_loads if model == "alpha-beta" else _shared_loads
+    transfers = Transfers(number, rounds, source, target, moved)
     transfer, busiest = np.zeros(number), np.zeros(number, dtype=np.intp)
     names: list[str] = []
-    for resource_names, load in loads(fabric, rounds, number, source, target, moved):
+    for resource_names, load in resource_loads(fabric, transfers, model):
         where = load.argmax(axis=1)
         most = load[np.arange(number), where]
         better = most > transfer
@@ -159,6 +159,34 @@ def _latency(schedule: Schedule, hop: Vector, longest: Vector, order: npt.NDArra
     for m in range(used):
         done[m] = hop[m] + max((done[k] for k in needed[offsets[m] : offsets[m + 1]]), default=0.0)
     return float(done.max())
+
+
+class Transfers(NamedTuple):
+    """Transfers of R ``rounds`` between hosts: ``round``, ``source``, ``target``, ``moved`` (bytes), shape (E,)."""
+
+    rounds: int
+    round: npt.NDArray[np.int64]
+    source: npt.NDArray[np.intp]
+    target: npt.NDArray[np.intp]
+    moved: Vector
+
+
+def resource_loads(fabric: Fabric, transfers: Transfers, model: str) -> list[tuple[list[str], Vector]]:
+    """Return the microseconds for which every resource is busy in every round, as (names, shape (R, K)): first every
+    host sending and receiving, then, under ``contention``, every group's link out and in.
+
+    :raises NoAnswer: when the bandwidth of a pair that is used was not measured.
+    """
+    loads = _pair_loads if model == "alpha-beta" else _shared_loads
+    return loads(fabric, transfers.round, transfers.rounds, transfers.source, transfers.target, transfers.moved)
+
+
+def crossing_bytes(transfers: Transfers, group_of: npt.NDArray[np.intp], groups: int) -> tuple[Vector, Vector]:
+    """Return the bytes that every round sends out of each group, and into it, two of shape (R, G)."""
+    leaves, enters = group_of[transfers.source], group_of[transfers.target]
+    crossing = np.where(leaves != enters, transfers.moved, 0.0)
+    out, into = (_binned(transfers.round, transfers.rounds, ends, groups, crossing) for ends in (leaves, enters))
+    return out, into
 
 
 _Loads = list[tuple[list[str], Vector]]

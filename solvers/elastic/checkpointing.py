@@ -1,6 +1,6 @@
 """Checkpoints of the reliable hosts, in the background (Harlap thesis, 4.2.4).
 
-One is written when it is due, at the clock that all backups have. The files may be of later states, which go back to
+One is written when it is due, at the clock that all replicas have. The files may be of later states, which go back to
 that clock: so no worker is held up, and nothing before it is released meanwhile.
 """
 
@@ -51,32 +51,33 @@ def note_saved(ctx: Context, saved: SavedCheckpoint | None, folder: str) -> Chec
     return ctx.state.checkpointing.last
 
 
-def request(ctx: Context, ask: int) -> None:
-    """A user wants one of the clock that all backups have, or of a later one, whatever the time."""
+def request(ctx: Context, request_id: int) -> None:
+    """Request a checkpoint of the clock that all replicas have, or of a later one, whatever the time."""
     now, last = ctx.state.checkpointing, _own(ctx.state)
     least = 0 if last is None else last.clock + 1  # where it is not known yet which clock that is
     wanted = now.clock if now.clock >= 0 else least
-    ctx.state.checkpointing = replace(now, requests=(*now.requests, (wanted, ask)))
+    ctx.state.checkpointing = replace(now, requests=(*now.requests, (wanted, request_id)))
     _answer_requests(ctx)
 
 
 def consistent(ctx: Context, clock: int) -> None:
-    """All backups have that clock. Steps before it are not needed any more; while a checkpoint is written they are."""
+    """Note the clock that all replicas have. Undo records before it are not needed any more, unless a checkpoint is
+    being written."""
     if ctx.state.checkpointing.attempt is None:
         ctx.send_all(Truncate(clock))
     ctx.state.checkpointing = replace(ctx.state.checkpointing, clock=clock)
 
 
 def rolled_back(now: Checkpointing, clock: int) -> Checkpointing:
-    """All are at a clock again: one that is under way may be of a state that no host has any more."""
+    """Reset after a roll-back: an attempt under way may be of a state that no host has any more."""
     return replace(
         now, clock=clock, ending=None, attempt=None if now.attempt is None else replace(now.attempt, abandoned=True),
-        requests=tuple((min(wanted, max(0, clock)), ask) for wanted, ask in now.requests),
+        requests=tuple((min(wanted, max(0, clock)), request_id) for wanted, request_id in now.requests),
     )  # fmt: skip
 
 
 def finished(ctx: Context, clock: int) -> bool:
-    """Whether a job may end whose last clock all have done: it is on disk, so that another can go on from there, or
+    """Return whether a finished job may end: its last clock is on disk, so that another job can go on from there, or
     cannot be."""
     now = ctx.state.checkpointing
     if not ctx.state.settings.checkpoints or (now.last is not None and now.last.clock >= clock):
@@ -112,13 +113,13 @@ def look(ctx: Context, left_s: float | None = None) -> None:
     newer = last is None or now.clock > last.clock
     members = ctx.state.members
     safe = (
-        partition.safe and not partition.waiting and partition.backup in members for partition in cluster.partitions
+        partition.safe and not partition.waiting and partition.replica in members for partition in cluster.partitions
     )
     if not newer or not all(safe):
         return
     by_host: dict[int, list[int]] = {}
     for index, partition in enumerate(cluster.partitions):
-        by_host.setdefault(partition.backup, []).append(index)
+        by_host.setdefault(partition.replica, []).append(index)
     checkpoint = Checkpoint(f"{settings.checkpoints}/{name_of(now.clock, settings.job)}", now.clock)
     attempt = CheckpointAttempt(checkpoint, urgent, tuple(by_host), frozenset(by_host))
     ctx.state.checkpointing = replace(now, urgent=False, attempt=attempt)
@@ -137,8 +138,8 @@ def last_reliable_s(ctx: Context) -> float | None:
 
 @on_answer(CheckpointPart)
 def part_written(ctx: Context, purpose: CheckpointPart, answer: Answer, result: Result | None) -> None:
-    """A host has written its part, or could not. It ends, whole or removed, when all have answered: a file that is
-    still being written must not fall into the next attempt's folder."""
+    """Handle a written part, or an error. The attempt ends, whole or removed, when all hosts have answered: a file that
+    is still being written must not fall into the next attempt's folder."""
     attempt = ctx.state.checkpointing.attempt
     if attempt is None or purpose.host not in attempt.waiting:
         return
@@ -156,7 +157,7 @@ def part_written(ctx: Context, purpose: CheckpointPart, answer: Answer, result: 
 
 
 def _announce(ctx: Context, attempt: CheckpointAttempt, host: int) -> None:
-    """All files are written: a host that sees them all says that the checkpoint counts."""
+    """Name a checkpoint whose files are all written, by a host that sees them all."""
     settings, folder = ctx.state.settings, PurePosixPath(attempt.checkpoint.folder).name
     saved = SavedCheckpoint(attempt.checkpoint.clock, settings.partitions, folder)
     ctx.request(host, KeepCheckpoint(settings.checkpoints, saved, settings.job), CheckpointAnnounced())
@@ -164,7 +165,7 @@ def _announce(ctx: Context, attempt: CheckpointAttempt, host: int) -> None:
 
 @on_answer(CheckpointAnnounced)
 def announced(ctx: Context, purpose: CheckpointAnnounced, answer: Answer, result: Result | None) -> None:
-    """The checkpoint counts, or not."""
+    """Complete a checkpoint that was named, or discard it."""
     attempt = ctx.state.checkpointing.attempt
     if attempt is None:
         return
@@ -180,7 +181,7 @@ def announced(ctx: Context, purpose: CheckpointAnnounced, answer: Answer, result
 
 
 def _discard(ctx: Context, attempt: CheckpointAttempt) -> None:
-    """What was written of a checkpoint that failed would fill the disk for nothing."""
+    """Remove the files of a failed checkpoint, which would fill the disk for nothing."""
     waiting = frozenset(host for host in attempt.hosts if host in ctx.state.members)
     ctx.state.checkpointing = replace(ctx.state.checkpointing, attempt=replace(attempt, waiting=waiting))
     request = DiscardCheckpoint(attempt.checkpoint.folder, ctx.state.settings.job)
@@ -192,7 +193,7 @@ def _discard(ctx: Context, attempt: CheckpointAttempt) -> None:
 
 @on_answer(CheckpointDiscarded)
 def discarded(ctx: Context, purpose: CheckpointDiscarded, answer: Answer, result: Result | None) -> None:
-    """A host has removed its part, as far as it can."""
+    """Note that a host has removed its part, as far as it can."""
     attempt = ctx.state.checkpointing.attempt
     if attempt is None or purpose.host not in attempt.waiting:
         return
@@ -216,12 +217,12 @@ def _failed(ctx: Context) -> None:
         text = f"no checkpoint could be written in {ctx.state.settings.checkpoints}: {attempt.error}"
         ctx.state.checkpointing = replace(now, failures=now.failures + 1, requests=())
         ctx.say(text)
-        for _, ask in now.requests:
-            ctx.command(CheckpointAnswer(ask, {"error": text}))
+        for _, request_id in now.requests:
+            ctx.command(CheckpointAnswer(request_id, {"error": text}))
 
 
 def _own(state: State) -> Checkpoint | None:
-    """The last that is in the folder of this job's own; it may have begun with one from elsewhere."""
+    """Return the latest checkpoint in the folder of this job's own; it may have begun with one from elsewhere."""
     last = state.checkpointing.last
     own = last is not None and PurePosixPath(last.folder).parent == PurePosixPath(state.settings.checkpoints)
     return last if own else None
@@ -234,9 +235,9 @@ def _answer_requests(ctx: Context) -> None:
         return
     pending = tuple(request for request in now.requests if request[0] > last.clock)
     ctx.state.checkpointing = replace(now, requests=pending)
-    for wanted, ask in now.requests:
+    for wanted, request_id in now.requests:
         if wanted <= last.clock:
-            ctx.command(CheckpointAnswer(ask, {"clock": last.clock, "folder": last.folder}))
+            ctx.command(CheckpointAnswer(request_id, {"clock": last.clock, "folder": last.folder}))
 
 
 def _over(ctx: Context) -> None:

@@ -35,7 +35,7 @@ class Say:
 class StatusAnswer:
     """Answer a user's request for the state of the job."""
 
-    ask: int
+    request_id: int
     status: Mapping[str, Any]
 
 
@@ -43,7 +43,7 @@ class StatusAnswer:
 class CheckpointAnswer:
     """Answer a user's request for a checkpoint."""
 
-    ask: int
+    request_id: int
     result: Mapping[str, Any]
 
 

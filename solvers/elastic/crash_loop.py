@@ -18,7 +18,7 @@ _CAUSE = "the program may end its own process, or run out of memory"
 
 
 def answered(deaths: CrashLoop, host: int, request: int) -> CrashLoop:
-    """A host was alive when it was sent this request; numbers rise."""
+    """Note that a host was alive when it was sent this request; numbers rise."""
     latest = max(request, deaths.answered.get(host, -1))
     return replace(deaths, answered={**deaths.answered, host: latest})
 
@@ -61,6 +61,6 @@ def suspicion(deaths: CrashLoop) -> str | None:
 
 
 def _code(reason: str) -> int | None:
-    """Of a process that ended by itself; None: the host is gone for another reason."""
+    """Return the exit code of a process that ended by itself; None: the host is gone for another reason."""
     code = reason.removeprefix(ENDED).strip()
     return int(code) if reason.startswith(ENDED) and code.isdigit() else None

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from plink.model.elastic.reports import Answer
-from plink.model.elastic.requests import Forget, RollBack, SetOwners
+from plink.model.elastic.requests import Forget, RollBack, SetPrimaries
 from plink.model.elastic.results import Result
 from solvers.elastic import checkpointing, loading, migration, opening, rebalancing, traffic
 from solvers.elastic.context import Context
@@ -27,7 +27,7 @@ class HostRolledBack:
 
     host: int
     clock: int
-    era: int
+    generation: int
 
 
 def decide(ctx: Context) -> act.Halt | None:
@@ -40,39 +40,39 @@ def decide(ctx: Context) -> act.Halt | None:
         migration.commit(ctx, before, after, event)
     if isinstance(event, Measured):
         traffic.keep(ctx, after.thresholds)
-    return carry_out(ctx, after, actions)
+    return execute(ctx, after, actions)
 
 
-def carry_out(ctx: Context, after: Cluster, actions: tuple[act.Action, ...]) -> act.Halt | None:
+def execute(ctx: Context, after: Cluster, actions: tuple[act.Action, ...]) -> act.Halt | None:
     """Make a decision the state of things, and have it brought about; returns a halt among its actions."""
     before, ctx.state.placement = ctx.state.placement, after
-    rolls_back = any(isinstance(action, act.RollBack) for action in actions)
+    rolls_back = any(isinstance(action, act.RollBackAll) for action in actions)
     if before is not None and rolls_back:
         migration.give_up(ctx, before)
-        migration.forget_backups(ctx, before)  # which may not be able to go back
+        migration.forget_replicas(ctx, before)  # which may not be able to go back
     for action in actions:
         if not isinstance(action, _NOT_LOGGED):
             ctx.log(what="action", action=type(action).__name__, why=action.reason)
-        _carry_out_one(ctx, action)
+        _execute_action(ctx, action)
     if before is not None and not rolls_back:
-        migration.forget_backups(ctx, before)
-    ctx.state.rebalancing = replace(ctx.state.rebalancing, wanted=worked_on(after.pieces))
+        migration.forget_replicas(ctx, before)
+    ctx.state.rebalancing = replace(ctx.state.rebalancing, wanted=worked_on(after.shards))
     rebalancing.look(ctx)
     return next((action for action in actions if isinstance(action, act.Halt)), None)
 
 
-def point(ctx: Context) -> None:
-    """Tell all members who serves what."""
+def send_primaries(ctx: Context) -> None:
+    """Send all members the primaries of all partitions."""
     cluster = ctx.state.cluster
-    owners = {
-        number: (ctx.state.address(partition.owner), partition.epoch)
+    primaries = {
+        number: (ctx.state.address(partition.primary), partition.term)
         for number, partition in enumerate(cluster.partitions)
-        if partition.owner in ctx.state.members
+        if partition.primary in ctx.state.members
     }
-    ctx.send_all(SetOwners(owners, cluster.number))
+    ctx.send_all(SetPrimaries(primaries, cluster.number))
 
 
-def _carry_out_one(ctx: Context, action: act.Action) -> None:
+def _execute_action(ctx: Context, action: act.Action) -> None:
     match action:
         case act.Welcome():
             _welcome(ctx, action)
@@ -81,33 +81,33 @@ def _carry_out_one(ctx: Context, action: act.Action) -> None:
             ctx.log(what="stage", stage=action.stage.value, why=action.reason)
         case act.Serve():
             opening.serve(ctx, action)
-        case act.HandOver() | act.Drain() | act.BackUp():
+        case act.HandOver() | act.Drain() | act.Replicate():
             migration.transfer(ctx, action)
-        case act.Cancel():
+        case act.CancelMove():
             migration.cancel(ctx, action)
-        case act.PushTo():
+        case act.ReplicateTo():
             migration.set_replica(ctx, action)
-        case act.Restore():
+        case act.RestorePartition():
             migration.restore(ctx, action)
-        case act.Promote():
+        case act.PromoteReplica():
             migration.promote(ctx, action)
-        case act.Forget():
-            ctx.send_all(Forget(action.epoch))
-        case act.RollBack():
+        case act.ForgetMoves():
+            ctx.send_all(Forget(action.term))
+        case act.RollBackAll():
             clock = action.clock - CLOCK_SHIFT
-            log_rollback(ctx, clock, action.era, ctx.state.rebalancing.begun)
+            log_rollback(ctx, clock, action.generation, ctx.state.rebalancing.begun)
             for host in ctx.state.members:
-                ctx.request(host, RollBack(clock, action.era), HostRolledBack(host, clock, action.era))
-            roll_back(ctx, clock, action.era, anew=False)
+                ctx.request(host, RollBack(clock, action.generation), HostRolledBack(host, clock, action.generation))
+            roll_back(ctx, clock, action.generation, anew=False)
         case act.Consistent():
             checkpointing.consistent(ctx, action.clock - CLOCK_SHIFT)
         case act.PointWorkers():
-            point(ctx)
+            send_primaries(ctx)
         case act.Load():
             loading.load(ctx, action)
-        case act.LetGo():
+        case act.Release():
             ctx.state.draining = replace(ctx.state.draining, free=ctx.state.draining.free | {action.host})
-        case act.Checkpoint():
+        case act.UrgentCheckpoint():
             ctx.state.checkpointing = replace(ctx.state.checkpointing, urgent=True)
             ctx.say(action.reason)
         case act.Halt() | act.Work() | act.StopWork():
@@ -117,7 +117,7 @@ def _carry_out_one(ctx: Context, action: act.Action) -> None:
 @on_answer(HostRolledBack)
 def _host_rolled_back(ctx: Context, purpose: HostRolledBack, answer: Answer, result: Result | None) -> None:
     """Go on without a host that cannot go back: its state is of another clock than everybody else's."""
-    if answer.error is not None and answer.kind != GONE and purpose.era == ctx.state.cluster.era:
+    if answer.error is not None and answer.kind != GONE and purpose.generation == ctx.state.cluster.generation:
         ctx.emit(HostsLost((purpose.host,), f"it cannot roll back to clock {purpose.clock}: {answer.error}"))
 
 
@@ -128,6 +128,6 @@ def _welcome(ctx: Context, action: act.Welcome) -> None:
         ctx.log(**ctx.state.members[number].line("joined", action.reason))
 
 
-def log_rollback(ctx: Context, clock: int, era: int, begun: int) -> None:
+def log_rollback(ctx: Context, clock: int, generation: int, begun: int) -> None:
     """Log that all go back from the latest clock that was ``begun``, and how many clocks will be done again."""
-    ctx.log(**{"what": "rolled back", "clock": clock, "era": era, "redone": max(0, begun - 1 - clock)})
+    ctx.log(**{"what": "rolled back", "clock": clock, "generation": generation, "redone": max(0, begun - 1 - clock)})

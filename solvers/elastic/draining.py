@@ -25,7 +25,8 @@ def _decide_due(ctx: Context, due: WarnedHostsDue) -> None:
 
 
 def warn(ctx: Context, seconds: Mapping[int, float], reason: str) -> None:
-    """Hosts will be taken away, each after so many seconds; for those that have not joined yet it is kept in mind."""
+    """Warn hosts that will be taken away, each after so many seconds; of those that have not joined yet it is
+    remembered."""
     joined = () if ctx.state.placement is None else ctx.state.cluster.members
     members, draining = [], ctx.state.draining
     for number, left in seconds.items():
@@ -41,8 +42,8 @@ def warn(ctx: Context, seconds: Mapping[int, float], reason: str) -> None:
 
 
 def decide(ctx: Context, hosts: Collection[int]) -> None:
-    """Decide on hosts that are to be taken away, once every backup has something: for one without time all would go
-    back to what backups have."""
+    """Decide on hosts that are to be taken away, once every replica has something: for one without time all would go
+    back to what replicas have."""
     if ctx.state.placement is not None and ctx.state.migration.opening:
         ctx.later(_RETRY_S, WarnedHostsDue(tuple(hosts)))
         return
@@ -85,7 +86,7 @@ def release(ctx: Context, number: int, reason: str) -> None:
     draining = ctx.state.draining
     if number not in draining.released:
         ctx.state.draining = replace(draining, released=draining.released | {number})
-        ctx.log(**ctx.state.members[number].line("let go", reason))
+        ctx.log(**ctx.state.members[number].line("released", reason))
         ctx.send(number, Bye())
 
 

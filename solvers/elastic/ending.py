@@ -17,12 +17,12 @@ class ResultWritten:
     """The program writes its result on a host."""
 
     host: int
-    era: int
+    generation: int
 
 
 def worker_finished(ctx: Context, report: WorkerFinished) -> None:
-    """A worker has ended: told to leave, having stood in for another, or because nothing is left to do."""
-    if report.stood_in or report.released:
+    """Handle the end of a worker: released, done with a takeover, or because nothing is left to do."""
+    if report.takeover or report.released:
         rebalancing.worker_ended(ctx, report.worker, report.clock if report.released else None)
     else:  # begun anew at a later one it ends there
         ending = ctx.state.ending
@@ -31,7 +31,7 @@ def worker_finished(ctx: Context, report: WorkerFinished) -> None:
 
 
 def look(ctx: Context) -> None:
-    """Whether all have finished, and what they did is safe."""
+    """Write the result once all have finished and what they did is safe."""
     now, ending = ctx.state.rebalancing, ctx.state.ending
     if not ending.finished or now.barrier.phase is not Phase.IDLE or now.pending:
         return
@@ -46,17 +46,17 @@ def _write_result(ctx: Context, clock: int) -> None:
     if ctx.state.ending.over or ctx.state.ending.writing:
         return
     ctx.state.ending = replace(ctx.state.ending, writing=True)
-    era = ctx.state.cluster.era
+    generation = ctx.state.cluster.generation
     host = min(ctx.state.cluster.reliable, key=lambda host: host.number).number
-    ctx.request(host, WriteResult(clock, era), ResultWritten(host, era))
+    ctx.request(host, WriteResult(clock, generation), ResultWritten(host, generation))
 
 
 @on_answer(ResultWritten)
 def result_written(ctx: Context, purpose: ResultWritten, answer: Answer, result: Result | None) -> None:
-    """The program has written its result, or could not."""
+    """End the job, or have another host write the result."""
     if answer.error is None:
         end(ctx, 0, "")
-    elif purpose.host in ctx.state.members and purpose.era == ctx.state.cluster.era:
+    elif purpose.host in ctx.state.members and purpose.generation == ctx.state.cluster.generation:
         fail(ctx, f"{ctx.state.members[purpose.host].name}: {answer.error}")
     else:
         ctx.state.ending = replace(ctx.state.ending, writing=False)  # another host will do it

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from plink.model.elastic.reports import Message
+from plink.model.elastic.reports import NodeMessage
 from solvers.elastic.member import Member
 from solvers.elastic.placement.actions import Halt
 
@@ -58,14 +58,14 @@ class EvictionNotice:
 class StatusRequested:
     """A user asks for the state of the job."""
 
-    ask: int
+    request_id: int
 
 
 @dataclass(frozen=True)
 class CheckpointRequested:
     """A user asks for a checkpoint."""
 
-    ask: int
+    request_id: int
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class HostMessage:
     """A host has sent a message."""
 
     host: int
-    message: Message
+    message: NodeMessage
 
 
 @dataclass(frozen=True)

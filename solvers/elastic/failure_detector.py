@@ -16,21 +16,21 @@ _MIN_MAJORITY_HOSTS = 2
 
 
 def pass_time(detector: FailureDetector, now: float) -> FailureDetector:
-    """The supervisor has just been heard of, at ``now`` by the machine's clock."""
+    """Advance the listening time: the supervisor was connected at ``now`` by the machine's clock."""
     last = detector.last_event_s
     passed = 0.0 if last is None else min(_MAX_STEP_S, max(0.0, now - last))
     return replace(detector, last_event_s=now, now_s=detector.now_s + passed)
 
 
 def message_received(detector: FailureDetector, host: int) -> FailureDetector:
-    """A message of that host has come."""
-    return replace(detector, heard_s={**detector.heard_s, host: detector.now_s})
+    """Note a message of a host."""
+    return replace(detector, last_heartbeat_s={**detector.last_heartbeat_s, host: detector.now_s})
 
 
 def silent(detector: FailureDetector, hosts: Iterable[int], timeout_s: float) -> list[int]:
     """Return the hosts that are as good as gone. Where most of them are silent at once it is more likely that something
     lies between them and here, or that this machine is overrun: they get :data:`_MAJORITY_FACTOR` times as long."""
-    silences = {host: detector.now_s - detector.heard_s.get(host, 0.0) for host in hosts}
+    silences = {host: detector.now_s - detector.last_heartbeat_s.get(host, 0.0) for host in hosts}
     quiet = [host for host, silence in silences.items() if silence > timeout_s]
     if len(silences) > _MIN_MAJORITY_HOSTS and 2 * len(quiet) > len(silences):
         return [host for host in quiet if silences[host] > _MAJORITY_FACTOR * timeout_s]
@@ -38,8 +38,8 @@ def silent(detector: FailureDetector, hosts: Iterable[int], timeout_s: float) ->
 
 
 def _may_grow(silences: Mapping[int, float], timeout_s: float) -> bool:
-    """Whether hosts that may have fallen silent at the same moment are about to be found silent: a rack that is lost
-    takes all of its hosts, whose last heartbeats differ by an interval."""
+    """Return whether hosts that may have fallen silent together are about to time out: a rack that is lost takes all of
+    its hosts, whose last heartbeats differ by an interval."""
     longest = max(silences.values(), default=0.0)
     nearly = any(longest - _TOGETHER_S < silence <= timeout_s for silence in silences.values())
     return nearly and longest < timeout_s + _TOGETHER_S

@@ -12,8 +12,8 @@ Reports = Mapping[int, HostReport]
 def workers_of(reports: Reports) -> tuple[dict[int, WorkerAssignment], int]:
     """Return who works on what by the latest map that any host was told, and the first number that no worker had."""
     workers = {
-        worker: WorkerAssignment(host, pieces, first)
-        for worker, (host, pieces, first) in _latest_map(reports).everywhere.items()
+        worker: WorkerAssignment(host, shards, first)
+        for worker, (host, shards, first) in _latest_map(reports).everywhere.items()
     }
     numbers = {*workers, *(worker for report in reports.values() for worker in report.workers)}
     return workers, max(numbers) + 1
@@ -33,10 +33,10 @@ def leaving_workers(reports: Reports, workers: Mapping[int, WorkerAssignment]) -
 
 
 def something_was_under_way(reports: Reports) -> bool:
-    """Whether something was under way of which no host can tell the end: a barrier, a roll-back, a host that was lost,
-    one that stands in for another."""
+    """Return whether something was under way of which no host can tell the end: a barrier, a roll-back, a lost host, a
+    takeover."""
     latest = _latest_map(reports)
-    if any(report.era > latest.era for report in reports.values()):
+    if any(report.generation > latest.generation for report in reports.values()):
         return True
     for host, _, _ in latest.everywhere.values():
         if host not in reports or reports[host].map != latest:
@@ -45,24 +45,24 @@ def something_was_under_way(reports: Reports) -> bool:
         return True  # one that was told to leave was lost before it had done what was left
     if _reached(reports) < latest.clock - 1:
         return True  # should a host be lost now, nobody knows what it had before that clock
-    return any(report.held or report.stands_in for report in reports.values())
+    return any(report.paused or report.takeovers for report in reports.values())
 
 
-def pieces_of(report: HostReport, workers: Mapping[int, WorkerAssignment]) -> frozenset[int]:
+def shards_of(report: HostReport, workers: Mapping[int, WorkerAssignment]) -> frozenset[int]:
     """Return what a host works on, or did until its workers had nothing left to do."""
-    running = {piece for pieces in report.workers.values() for piece in pieces}
-    return frozenset(running | {piece for worker in report.finished for piece in workers[worker].pieces})
+    running = {shard for shards in report.workers.values() for shard in shards}
+    return frozenset(running | {shard for worker in report.finished for shard in workers[worker].shards})
 
 
 def _latest_map(reports: Reports) -> ShardMap:
     maps = (report.map for report in reports.values() if report.map)
-    return max(maps, key=lambda shard_map: (shard_map.era, shard_map.clock))
+    return max(maps, key=lambda shard_map: (shard_map.generation, shard_map.clock))
 
 
 def _reached(reports: Reports) -> int:
-    """The clock that all partitions have."""
+    """Return the clock that all partitions have."""
     clocks: dict[int, int] = {}
     for report in reports.values():
-        for index, clocks_of_replica in report.backs.items():
+        for index, clocks_of_replica in report.replicas.items():
             clocks[index] = max(clocks_of_replica[-1], clocks.get(index, clocks_of_replica[-1]))
     return min(clocks.values(), default=-1)

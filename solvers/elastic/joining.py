@@ -66,7 +66,7 @@ def begin(ctx: Context, members: Iterable[Member], purpose: BeginJob | AdmitArri
 
 @on_answer(ServerStarted)
 def server_started(ctx: Context, purpose: ServerStarted, answer: Answer, result: Result | None) -> None:
-    """A host of a group has started its server, or could not."""
+    """Handle a started server of a group, or an error."""
     joining, group = ctx.state.joining, ctx.state.joining.groups[purpose.group]
     group = replace(group, waiting=group.waiting - {purpose.host})
     member = next(member for member in group.members if member.number == purpose.host)
@@ -96,14 +96,14 @@ def _refuse_job(ctx: Context, group: StartGroup, text: str) -> None:
 
 
 def _reject(ctx: Context, member: Member, error: str) -> None:
-    """A host that had not joined yet cannot: the others do without it."""
+    """Reject a host that had not joined yet; the others do without it."""
     ctx.log(**member.line("failed", error))
     ctx.command(DropHost(member.number, error))
 
 
 def _check_folder(ctx: Context, number: int, *, just_marked: bool) -> None:
-    """Whether reliable newcomers see the same folder for checkpoints as the others: one that was there before marks it,
-    or else the first newcomer."""
+    """Check that reliable newcomers see the same folder for checkpoints as the others: an earlier member marks it, or
+    else the first newcomer."""
     group, members = ctx.state.joining.groups[number], ctx.state.members
     everybody = {host for host, member in members.items() if member.reliable}
     reliable = [member.number for member in group.members if member.number in everybody]
@@ -122,7 +122,7 @@ def _check_folder(ctx: Context, number: int, *, just_marked: bool) -> None:
 
 @on_answer(FolderMarked)
 def folder_marked(ctx: Context, purpose: FolderMarked, answer: Answer, result: Result | None) -> None:
-    """A host has marked the folder, or could not."""
+    """Go on after a host has marked the folder, or could not."""
     marked, joining = answer.error is None, ctx.state.joining
     group = joining.groups[purpose.group]
     ctx.state.joining = replace(joining, folder_marked=joining.folder_marked or marked)
@@ -139,7 +139,7 @@ def folder_marked(ctx: Context, purpose: FolderMarked, answer: Answer, result: R
 
 @on_answer(FolderChecked)
 def folder_checked(ctx: Context, purpose: FolderChecked, answer: Answer, result: Result | None) -> None:
-    """A host has found the mark, or not."""
+    """Go on after a host has found the mark, or not."""
     group = ctx.state.joining.groups[purpose.group]
     group = replace(group, waiting=group.waiting - {purpose.host})
     _set_group(ctx, purpose.group, group)
@@ -168,7 +168,8 @@ def _started(ctx: Context, number: int) -> None:
 
 
 def arrive(ctx: Context, members: tuple[Member, ...], bulk: bool, *, first: bool = False) -> None:
-    """Hosts come for a job that runs; :func:`take_ready` returns them when they may join. ``first``: before others."""
+    """Start hosts that join a job that runs; :func:`take_ready` returns them when they may join. ``first``: before
+    others."""
     number = ctx.state.joining.next_number
     arrival = Arrival(number, members, bulk)
     queue = ctx.state.joining.arrivals
@@ -179,7 +180,7 @@ def arrive(ctx: Context, members: tuple[Member, ...], bulk: bool, *, first: bool
 
 
 def ready(ctx: Context, number: int) -> None:
-    """The servers of hosts that came together have started."""
+    """Note that the servers of hosts that joined together have started."""
     ctx.state.joining = replace(
         ctx.state.joining,
         arrivals=tuple(
@@ -211,13 +212,13 @@ def gather_reports(ctx: Context, members: tuple[Member, ...]) -> None:
 
 @on_answer(HostReported)
 def reported(ctx: Context, purpose: HostReported, answer: Answer, result: Result | None) -> None:
-    """A host has reported, or had not been begun."""
+    """Take a host's report, or note that it had not begun."""
     host = purpose.host
     member = ctx.state.joining.starting.get(host)
     ctx.state.joining = replace(ctx.state.joining, reporting=ctx.state.joining.reporting - {host})
     if isinstance(result, HostReport) and member is not None:
         ctx.state.joining = replace(ctx.state.joining, reports={**ctx.state.joining.reports, host: result})
-        counters = {**ctx.state.traffic.counters, host: result.carried}
+        counters = {**ctx.state.traffic.counters, host: result.traffic}
         ctx.state.traffic = replace(ctx.state.traffic, counters=counters)
         _admit(ctx, member, result)
     elif member is not None:

@@ -1,6 +1,6 @@
-"""Input data in hosts' memory; hosts that cannot load a piece. Where another one can, it is the host's fault.
+"""Input data in hosts' memory; hosts that cannot load a shard. Where another one can, it is the host's fault.
 
-The others go on without such a host. The job ends where no host is left that could do its part, or a piece that no host
+The others go on without such a host. The job ends where no host is left that could do its part, or a shard that no host
 has in memory could not be loaded on another host either.
 """
 
@@ -27,29 +27,29 @@ class ShardsLoaded:
 
 
 def load(ctx: Context, action: act.Load) -> None:
-    """Have a host load pieces into memory."""
-    ctx.request(action.host, LoadShards(action.pieces), ShardsLoaded(action))
+    """Have a host load shards into memory."""
+    ctx.request(action.host, LoadShards(action.shards), ShardsLoaded(action))
 
 
 @on_answer(ShardsLoaded)
 def loaded(ctx: Context, purpose: ShardsLoaded, answer: Answer, result: Result | None) -> None:
-    """A host has loaded pieces, or could not."""
+    """Handle loaded shards, or an error."""
     if answer.error is None:
         ctx.state.undecided = (*ctx.state.undecided, Ready(purpose.action.host, purpose.action.ticket))
     elif answer.kind != GONE:
-        _could_not_load(ctx, purpose.action.host, purpose.action.pieces, answer.error)
+        _could_not_load(ctx, purpose.action.host, purpose.action.shards, answer.error)
 
 
-def _could_not_load(ctx: Context, host: int, pieces: tuple[int, ...], reason: str) -> None:
+def _could_not_load(ctx: Context, host: int, shards: tuple[int, ...], reason: str) -> None:
     cluster, member = ctx.state.cluster, ctx.state.members[host]
     if host in cluster.leaving:
         return
     text = f"{member.name}: {reason}"
     others = [other for other in cluster.hosts if other.number != host and other.number not in cluster.leaving]
     tried = [
-        ctx.state.unloadable[piece]
-        for piece in pieces
-        if piece in ctx.state.unloadable and not cluster.pieces[piece].loaded - {host}
+        ctx.state.unloadable[shard]
+        for shard in shards
+        if shard in ctx.state.unloadable and not cluster.shards[shard].loaded - {host}
     ]
     if not others:
         fail(ctx, f"{text}, and there is no other host")
@@ -58,5 +58,5 @@ def _could_not_load(ctx: Context, host: int, pieces: tuple[int, ...], reason: st
     elif tried:
         fail(ctx, f"{text} ({tried[0]} could not load it either)")
     else:
-        ctx.state.unloadable = {**ctx.state.unloadable, **dict.fromkeys(pieces, member.name)}
+        ctx.state.unloadable = {**ctx.state.unloadable, **dict.fromkeys(shards, member.name)}
         ctx.emit(HostUnfit(host, reason))

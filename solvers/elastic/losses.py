@@ -12,7 +12,7 @@ from solvers.elastic.events import HostsLost, HostUnfit
 from solvers.elastic.finish import fail
 from solvers.elastic.member import Member
 from solvers.elastic.pending import GONE
-from solvers.elastic.placement.events import Failed, Left
+from solvers.elastic.placement.events import HostsFailed, HostsLeft
 from solvers.elastic.settle import settle
 
 _HANDOVER_S = 60.0  # within which a host that cannot load its data hands over what it serves
@@ -25,7 +25,7 @@ class LivenessProbe:
 
 @dispatch.on_answer(LivenessProbe)
 def _probed(ctx: Context, purpose: LivenessProbe, answer: Answer, result: Result | None) -> None:
-    """Nothing follows: crash loop detection notes every answer."""
+    """Do nothing: crash loop detection notes every answer."""
 
 
 def unfit(ctx: Context, event: HostUnfit) -> None:
@@ -58,19 +58,19 @@ def lost(ctx: Context, event: HostsLost) -> None:
     unbegun = ctx.state.rebalancing.begun < 0  # then there is nothing that could be lost
     anew = ctx.state.migration.opening or (unbegun and any(_holds_state(ctx, host) for host in gone))
     if gone and ctx.state.placement is not None and anew:
-        resuming.start_anew(ctx, ctx.state.checkpointing.last)  # its backups may not have anything yet
+        resuming.start_anew(ctx, ctx.state.checkpointing.last)  # its replicas may not have anything yet
     elif gone:
         if left:
-            ctx.state.undecided = (*ctx.state.undecided, Left(tuple(left)))
+            ctx.state.undecided = (*ctx.state.undecided, HostsLeft(tuple(left)))
         if failed:
-            ctx.state.undecided = (*ctx.state.undecided, Failed(tuple(failed)))
+            ctx.state.undecided = (*ctx.state.undecided, HostsFailed(tuple(failed)))
         settle(ctx)
     for number in gone:
         _answer_all(ctx, number)  # whoever waited for its answer finds things as they are without it
 
 
 def _answer_all(ctx: Context, host: int) -> None:
-    """A lost host answers nothing any more."""
+    """Answer all requests to a lost host with an error."""
     for number, pending in ctx.state.requests.items():
         if pending.host == host and number in ctx.state.requests:
             dispatch.answered(ctx, host, Answer(id=number, error="the host is gone", kind=GONE))
@@ -80,11 +80,11 @@ def _holds_state(ctx: Context, host: int) -> bool:
     placement = ctx.state.placement
     if placement is None:
         return False
-    return any(host in (partition.owner, partition.backup) for partition in placement.partitions)
+    return any(host in (partition.primary, partition.replica) for partition in placement.partitions)
 
 
 def _ends_the_job(ctx: Context, member: Member, reason: str) -> bool:
-    """Whether the job ends because its program ends one host after another."""
+    """Return whether the job ends because its program ends one host after another."""
     state, clock = ctx.state, -1
     if state.placement is not None:
         # The slowest are behind by that at most, and partitions are reported later than clocks.

@@ -4,12 +4,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from plink.model.elastic.reports import Hello, OtherVersion
-from solvers.elastic.placement.hosts import Host, Tier
+from solvers.elastic.placement.hosts import JobHost, Tier
 
 
 @dataclass(frozen=True)
 class Member:
-    """``at``: its address. ``hello``: what its node sent first. ``address``: of its server, once that listens."""
+    """Host of a job. ``at``: its address. ``hello``: the first message of its node. ``address``: of its server, once
+    that listens."""
 
     number: int
     name: str
@@ -23,19 +24,19 @@ class Member:
     address: str = ""
 
     @property
-    def host(self) -> Host:
-        """As the placement knows it."""
-        return Host(self.number, self.name, Tier(self.tier), self.slots, self.rate, self.rack)
+    def host(self) -> JobHost:
+        """Return the host as the placement knows it."""
+        return JobHost(self.number, self.name, Tier(self.tier), self.slots, self.rate, self.rack)
 
     @property
     def program(self) -> Hello:
-        """What its node says of its program."""
+        """Return what its node reported of its program."""
         assert isinstance(self.hello, Hello)
         return self.hello
 
     @property
     def reliable(self) -> bool:
-        """Whether it is a reliable host."""
+        """Return whether it is a reliable host."""
         return self.tier == Tier.RELIABLE.value
 
     def line(self, event: str, reason: str, seconds: float | None = None) -> dict[str, Any]:

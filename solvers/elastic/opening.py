@@ -40,19 +40,19 @@ def serve(ctx: Context, action: act.Serve) -> None:
     """Open a partition that has no state yet, and give it its replica; or restore it from a checkpoint.
 
     The host of its replica reads the file of a checkpoint, for it is reliable and sees the folder; then it hands the
-    partition on to a transient owner, and stays its replica. The move has a later epoch than the one it reads in.
+    partition on to a transient primary, and stays its replica. The move has a later term than the one it reads in.
     """
     migration, cluster = ctx.state.migration, ctx.state.cluster
-    ctx.state.migration = replace(migration, opening={**migration.opening, action.partition: action.epoch})
+    ctx.state.migration = replace(migration, opening={**migration.opening, action.partition: action.term})
     if migration.restore_from is None:
-        _open(ctx, PartitionOpened(action, action.host, Open(action.partition, action.epoch, cluster.era)))
+        _open(ctx, PartitionOpened(action, action.host, Open(action.partition, action.term, cluster.generation)))
         return
     folder, clock = migration.restore_from
-    backup = cluster.partitions[action.partition].backup
-    epoch = action.epoch if backup == action.host else action.epoch - 1
+    replica = cluster.partitions[action.partition].replica
+    term = action.term if replica == action.host else action.term - 1
     path = f"{folder}/{partition_file(action.partition)}"
-    request = Restore(action.partition, epoch, cluster.era, clock, path)
-    _open(ctx, PartitionOpened(action, backup, request))
+    request = Restore(action.partition, term, cluster.generation, clock, path)
+    _open(ctx, PartitionOpened(action, replica, request))
 
 
 def _open(ctx: Context, purpose: PartitionOpened) -> None:
@@ -84,12 +84,12 @@ def _opened(ctx: Context, purpose: PartitionOpened, answer: Answer, result: Resu
 
 def _hand_on(ctx: Context, purpose: PartitionOpened) -> None:
     state, action = ctx.state, purpose.serve
-    request = Prepare(action.partition, action.epoch, state.address(action.host), state.address(purpose.host))
+    request = Prepare(action.partition, action.term, state.address(action.host), state.address(purpose.host))
     _open(ctx, replace(purpose, request=request))
 
 
 def _commit_opening(ctx: Context, purpose: PartitionOpened) -> None:
-    _open(ctx, replace(purpose, request=Commit(purpose.serve.partition, purpose.serve.epoch)))
+    _open(ctx, replace(purpose, request=Commit(purpose.serve.partition, purpose.serve.term)))
 
 
 @on_timer(PartitionOpened)
@@ -116,20 +116,20 @@ def _add_first_replica(ctx: Context, purpose: FirstReplicaAdded) -> None:
     action = purpose.serve
     if not _opens(ctx.state, action):
         return
-    backup = ctx.state.cluster.partitions[action.partition].backup
-    if backup == action.host or backup not in ctx.state.members:
+    replica = ctx.state.cluster.partitions[action.partition].replica
+    if replica == action.host or replica not in ctx.state.members:
         _end_opening(ctx, action.partition)
         return
-    ctx.request(action.host, AddReplica(action.partition, action.epoch, ctx.state.address(backup)), purpose)
+    ctx.request(action.host, AddReplica(action.partition, action.term, ctx.state.address(replica)), purpose)
 
 
 @on_answer(FirstReplicaAdded)
 def _first_replica_added(ctx: Context, purpose: FirstReplicaAdded, answer: Answer, result: Result | None) -> None:
     """End the opening of a partition that has its replica or moves elsewhere, or copy it once more."""
-    number, epoch = purpose.serve.partition, purpose.serve.epoch
+    number, term = purpose.serve.partition, purpose.serve.term
     if not _opens(ctx.state, purpose.serve):
         return
-    if answer.error is None or not ctx.state.cluster.serves(number, epoch):
+    if answer.error is None or not ctx.state.cluster.serves(number, term):
         _end_opening(ctx, number)
     elif answer.kind != GONE:
         ctx.later(_RETRY_S, purpose)
@@ -137,10 +137,10 @@ def _first_replica_added(ctx: Context, purpose: FirstReplicaAdded, answer: Answe
 
 def _end_opening(ctx: Context, number: int) -> None:
     migration = ctx.state.migration
-    opening = {other: epoch for other, epoch in migration.opening.items() if other != number}
+    opening = {other: term for other, term in migration.opening.items() if other != number}
     ctx.state.migration = replace(migration, opening=opening)
 
 
 def _opens(state: State, action: act.Serve) -> bool:
-    """Whether a partition is still to be opened: not all has begun anew."""
-    return state.migration.opening.get(action.partition) == action.epoch
+    """Return whether a partition is still to be opened: not all has begun anew."""
+    return state.migration.opening.get(action.partition) == action.term

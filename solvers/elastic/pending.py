@@ -6,7 +6,7 @@ from typing import Any
 from plink.model.elastic.requests import Request
 
 GONE = "Gone"  # kind of the error of a request whose host is lost
-REFUSED = "Refused"  # kind of the error where a partition is not here, or not as it was
+REFUSED = "RejectedRequest"  # kind of the error where a partition is not here, or not as it was
 
 
 @dataclass(frozen=True)

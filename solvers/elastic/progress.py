@@ -1,6 +1,6 @@
 """Progress of a job: clocks and iterations, as the worker that leads reports them.
 
-An iteration's time is what its clocks took the worker that has piece 0, with its waits for the others; clocks that were
+An iteration's time is what its clocks took the worker that has shard 0, with its waits for the others; clocks that were
 reported to another controller count as the mean of the others. Its objective is known an iteration later, with
 staleness more, and its line in the log waits for that.
 """
@@ -12,13 +12,13 @@ from typing import Any
 
 from plink.model.elastic.reports import ClockDone
 from solvers.elastic.context import Context
-from solvers.elastic.state import IterationEnd, Progress
+from solvers.elastic.state import IterationEnd, TrainingProgress
 
 _KEPT_ITERATIONS = 64  # whose clocks are known one by one, should a roll-back lead into the midst of one
 
 
 def clock_done(ctx: Context, report: ClockDone, workers: int) -> None:
-    """A worker has done a clock."""
+    """Handle a clock that a worker has done."""
     clock, iteration = report.clock, report.iteration
     now = replace(
         ctx.state.progress, batches=report.batches, clock_done=max(ctx.state.progress.clock_done, clock),
@@ -53,7 +53,7 @@ def clock_done(ctx: Context, report: ClockDone, workers: int) -> None:
 
 
 def rolled_back(ctx: Context, clock: int) -> None:
-    """What came after a clock is done again."""
+    """Reset after a roll-back: what came after a clock is done again."""
     for iteration in sorted(number for number, over in ctx.state.progress.over.items() if over.clock > clock):
         _log_iteration(ctx, iteration)
     now = ctx.state.progress
@@ -76,7 +76,7 @@ def ended(ctx: Context) -> None:
         _log_iteration(ctx, iteration)
 
 
-def status(progress: Progress) -> dict[str, Any]:
+def status(progress: TrainingProgress) -> dict[str, Any]:
     """Return the progress for a person."""
     return {
         "iteration": progress.iteration, "iteration_s": progress.seconds, "objective": progress.objective,

@@ -1,11 +1,11 @@
-"""Rebalancing: pieces change hands at a barrier, a clock that no worker has begun, everywhere the same one (Harlap
+"""Rebalancing: shards change hands at a barrier, a clock that no worker has begun, everywhere the same one (Harlap
 thesis, 4.2.3).
 
 It has three steps. Workers are paused before a clock C in the near future, which none of them may have begun; every
 server is told who takes part in its partitions from C on; and workers are told what they work on from C on, and go on.
 If C is far enough ahead no worker notices being paused. A lost worker leaves its clocks before C pending: another host
 does them in its name. After a roll-back to a clock K the barrier is at K + 1, and no worker needs to be paused: in the
-new era workers begin nothing before they were told what.
+new generation workers begin nothing before they were told what.
 """
 
 import itertools
@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from plink.model.elastic.reports import Answer
-from plink.model.elastic.requests import AssignShards, Pause, Resume, SetParticipants, StandIn
+from plink.model.elastic.requests import AssignShards, Pause, Resume, SetParticipants, TakeOver
 from plink.model.elastic.results import ParticipantsSet, Paused, Result
 from solvers.elastic import resizing
 from solvers.elastic.context import Context
 from solvers.elastic.dispatch import on_answer, on_timer
-from solvers.elastic.state import Barrier, PendingClocks, Phase, Pieces, Rebalancing, State, WorkerAssignment
+from solvers.elastic.state import Barrier, PendingClocks, Phase, Rebalancing, ShardNumbers, State, WorkerAssignment
 
 _AHEAD = 2  # clocks
 _RETRY_S = 0.05
@@ -52,23 +52,23 @@ def look(ctx: Context) -> None:
     if now.start_at is not None:
         ctx.state.rebalancing = replace(now, barrier=_next(now.barrier, now.start_at, 0))
         _set_participants(ctx)
-    elif _lost(ctx.state) or (not now.frozen and _dealt(ctx.state) != _current(now)):
+    elif _lost(ctx.state) or (not now.frozen and _next_assignment(ctx.state) != _current(now)):
         _pause(ctx, max(now.begun, ctx.state.clock + 1) + _AHEAD, _AHEAD)
 
 
-def rolled_back(ctx: Context, clock: int, era: int) -> None:
-    """All are back at a clock: whatever was under way is off, and what comes next is told anew."""
+def rolled_back(ctx: Context, clock: int, generation: int) -> None:
+    """Reset after a roll-back: whatever was under way is off, and assignments are made anew."""
     _abandon(ctx)
     now, members = ctx.state.rebalancing, ctx.state.members
     ctx.state.rebalancing = replace(
-        now, era=era, start_at=clock + 1, frozen=False, begun=clock, history={}, pending={}, leaving={},
+        now, generation=generation, start_at=clock + 1, frozen=False, begun=clock, history={}, pending={}, leaving={},
         after_rollback={**now.after_rollback, **{worker: left.host for worker, left in now.leaving.items()}},
         workers={number: worker for number, worker in now.workers.items() if worker.host in members},
     )  # fmt: skip
 
 
 def worker_ended(ctx: Context, worker: int, until: int | None = None) -> None:
-    """A worker that was told to leave, or that stood in for a lost one, has done what was left to do.
+    """Note that a worker that was released, or that took over for a lost one, has done what was left to do.
 
     :param until: the clock at which it was told to; None: the job is over. What is pending beyond it stays so.
     """
@@ -83,7 +83,7 @@ def worker_ended(ctx: Context, worker: int, until: int | None = None) -> None:
 
 
 def clock_begun(ctx: Context, clock: int) -> None:
-    """A worker is about to begin a clock."""
+    """Note that a worker is about to begin a clock."""
     if clock > ctx.state.rebalancing.begun:
         ctx.state.rebalancing = replace(ctx.state.rebalancing, begun=clock)
 
@@ -97,43 +97,46 @@ def _next(barrier: Barrier, clock: int, ahead: int, waiting: Iterable[int] = ())
 
 
 def _possible(state: State) -> bool:
-    """Whether every piece has a host that has it in memory. Where a wanted host is no more, what follows from that is
-    yet to be decided."""
+    """Return whether every shard has a host that has it in memory. Where a wanted host is gone, what follows from that
+    is yet to be decided."""
     if state.placement is None:
         return False
     wanted = state.rebalancing.wanted
-    covered = sum(len(pieces) for pieces in wanted.values())
+    covered = sum(len(shards) for shards in wanted.values())
     ready = not state.migration.opening and not state.cluster.halted
-    return covered == state.settings.pieces and all(host in state.members for host in wanted) and ready
+    return covered == state.settings.shards and all(host in state.members for host in wanted) and ready
 
 
 def _lost(state: State) -> bool:
     return any(worker.host not in state.members for worker in state.rebalancing.workers.values())
 
 
-def _current(now: Rebalancing) -> dict[int, tuple[int, Pieces]]:
-    return {number: (worker.host, worker.pieces) for number, worker in now.workers.items()}
+def _current(now: Rebalancing) -> dict[int, tuple[int, ShardNumbers]]:
+    return {number: (worker.host, worker.shards) for number, worker in now.workers.items()}
 
 
-def _dealt(state: State) -> dict[int, tuple[int, Pieces]]:
-    """Who is to do what, host and pieces by worker, of workers that there are and new ones."""
+def _next_assignment(state: State) -> dict[int, tuple[int, ShardNumbers]]:
+    """Return who is to do what, host and shards by worker, of workers that there are and new ones."""
     now = state.rebalancing
     at_host: dict[int, list[int]] = {}
     for number, worker in sorted(now.workers.items()):
         at_host.setdefault(worker.host, []).append(number)
-    dealt: dict[int, tuple[int, Pieces]] = {}
+    first_assignment: dict[int, tuple[int, ShardNumbers]] = {}
     new = itertools.count(now.next_worker)
-    for host, pieces in sorted(now.wanted.items()):
-        slots = max(1, min(state.members[host].slots, len(pieces)))
+    for host, shards in sorted(now.wanted.items()):
+        slots = max(1, min(state.members[host].slots, len(shards)))
         there = at_host.get(host, [])
         for slot in range(slots):
             number = there[slot] if slot < len(there) else next(new)
-            dealt[number] = host, pieces[slot::slots]
-    return dealt
+            first_assignment[number] = host, shards[slot::slots]
+    return first_assignment
 
 
 def _pause(ctx: Context, clock: int, ahead: int) -> None:
-    """:param ahead: how many clocks ``clock`` is off; twice as many each time that a worker was faster."""
+    """Pause workers before a barrier.
+
+    :param ahead: how many clocks ``clock`` is off; twice as many each time that a worker was faster.
+    """
     now, members = ctx.state.rebalancing, ctx.state.members
     hosts = sorted({worker.host for worker in now.workers.values() if worker.host in members})
     barrier = _next(now.barrier, clock, ahead, hosts)
@@ -146,7 +149,7 @@ def _pause(ctx: Context, clock: int, ahead: int) -> None:
 
 @on_answer(WorkersPaused)
 def paused(ctx: Context, purpose: WorkersPaused, answer: Answer, result: Result | None) -> None:
-    """A host holds its workers, or cannot."""
+    """Handle paused workers of a host, or an error."""
     now = ctx.state.rebalancing
     barrier = now.barrier
     if purpose.barrier != barrier.number or barrier.phase is not Phase.PAUSING:
@@ -183,9 +186,9 @@ def _set_participants(ctx: Context) -> None:
     clock = now.barrier.clock
     next_workers = {
         number: WorkerAssignment(
-            host, pieces, min(now.workers[number].first, clock) if number in now.workers else clock
+            host, shards, min(now.workers[number].first, clock) if number in now.workers else clock
         )
-        for number, (host, pieces) in _dealt(ctx.state).items()
+        for number, (host, shards) in _next_assignment(ctx.state).items()
     }
     partitions = range(len(ctx.state.cluster.partitions))
     ctx.state.rebalancing = replace(
@@ -197,17 +200,17 @@ def _set_participants(ctx: Context) -> None:
 
 
 def _tell_servers(ctx: Context, partitions: Iterable[int]) -> None:
-    now, by_owner = ctx.state.rebalancing, dict[int, list[int]]()
+    now, by_primary = ctx.state.rebalancing, dict[int, list[int]]()
     for partition in sorted(partitions):
-        by_owner.setdefault(ctx.state.cluster.partitions[partition].owner, []).append(partition)
-    for owner, theirs in by_owner.items():
+        by_primary.setdefault(ctx.state.cluster.partitions[partition].primary, []).append(partition)
+    for primary, theirs in by_primary.items():
         request = SetParticipants(tuple(theirs), tuple(sorted(now.next_workers)), now.barrier.clock)
-        ctx.request(owner, request, ParticipantsUpdate(now.barrier.number, tuple(theirs)))
+        ctx.request(primary, request, ParticipantsUpdate(now.barrier.number, tuple(theirs)))
 
 
 @on_answer(ParticipantsUpdate)
 def participants_set(ctx: Context, purpose: ParticipantsUpdate, answer: Answer, result: Result | None) -> None:
-    """A server takes updates of other workers in its partitions, but for those that it does not serve."""
+    """Handle a server's new participants, but for partitions that it does not serve."""
     now = ctx.state.rebalancing
     if purpose.barrier != now.barrier.number or now.barrier.phase is not Phase.SETTING_PARTICIPANTS:
         return
@@ -224,7 +227,7 @@ def participants_set(ctx: Context, purpose: ParticipantsUpdate, answer: Answer, 
 
 @on_timer(ParticipantsUpdate)
 def retry_participants(ctx: Context, due: ParticipantsUpdate) -> None:
-    """Ask the owners once more, who may be others by now."""
+    """Ask the primaries once more, who may be others by now."""
     barrier = ctx.state.rebalancing.barrier
     if due.barrier == barrier.number:
         _tell_servers(ctx, set(due.partitions) & barrier.waiting)
@@ -240,21 +243,21 @@ def _assign(ctx: Context) -> None:
         if not before.assigned:
             after_rollback[number] = worker.host
         elif worker.host not in members:
-            pending[number] = PendingClocks(worker.pieces, worker.first, clock, -1)
+            pending[number] = PendingClocks(worker.shards, worker.first, clock, -1)
         else:
-            leaving[number] = PendingClocks(worker.pieces, worker.first, clock, worker.host)
-    history = {number: (*before.history.get(number, ()), (clock, worker.pieces)) for number, worker in workers.items()}
+            leaving[number] = PendingClocks(worker.shards, worker.first, clock, worker.host)
+    history = {number: (*before.history.get(number, ()), (clock, worker.shards)) for number, worker in workers.items()}
     ctx.state.rebalancing = replace(
         before, workers=workers, next_workers={}, barrier=Barrier(number=before.barrier.number), start_at=None,
         begun=max(before.begun, clock - 1), pending=pending, leaving=leaving, after_rollback=after_rollback,
         history={**before.history, **history},
     )  # fmt: skip
-    everywhere = {number: (worker.host, worker.pieces, worker.first) for number, worker in workers.items()}
+    everywhere = {number: (worker.host, worker.shards, worker.first) for number, worker in workers.items()}
     left = tuple((worker.host, worker.until) for worker in (*leaving.values(), *pending.values()))
     hosts = {*after_rollback.values(), *(worker.host for worker in (*before.workers.values(), *workers.values()))}
     for host in sorted(host for host in hosts if host in members):
-        own = {number: worker.pieces for number, worker in workers.items() if worker.host == host}
-        ctx.send(host, AssignShards(clock, before.era, own, everywhere, left))
+        own = {number: worker.shards for number, worker in workers.items() if worker.host == host}
+        ctx.send(host, AssignShards(clock, before.generation, own, everywhere, left))
     ending = ctx.state.ending
     ctx.state.ending = replace(
         ending, finished={worker: at for worker, at in ending.finished.items() if worker in workers}
@@ -265,7 +268,7 @@ def _assign(ctx: Context) -> None:
 
 
 def _assign_pending(ctx: Context) -> None:
-    """Have hosts do what lost workers left pending: each the one that has most of their pieces in memory, and least to
+    """Have hosts do what lost workers left pending: each the one that has most of their shards in memory, and least to
     do."""
     members, now = ctx.state.members, ctx.state.rebalancing
     for worker, left in now.leaving.items():
@@ -279,16 +282,16 @@ def _assign_pending(ctx: Context) -> None:
         hosts = sorted({worker.host for worker in now.workers.values() if worker.host in members})
         if not hosts:
             continue
-        busy, pieces = [other.host for other in now.pending.values()], set(left.pieces)
+        busy, shards = [other.host for other in now.pending.values()], set(left.shards)
         loaded = {host: _loaded(ctx.state, host) for host in hosts}
-        host = min(hosts, key=lambda host: (-len(pieces & loaded[host]), busy.count(host), host))
+        host = min(hosts, key=lambda host: (-len(shards & loaded[host]), busy.count(host), host))
         now = replace(now, pending={**now.pending, worker: replace(left, host=host)})
-        had = now.history.get(worker, ((left.first, left.pieces),))
+        had = now.history.get(worker, ((left.first, left.shards),))
         first = max(left.first, ctx.state.clock + 1)
-        ctx.send(host, StandIn(worker, had, first, left.until, now.era))
+        ctx.send(host, TakeOver(worker, had, first, left.until, now.generation))
     ctx.state.rebalancing = now
 
 
 def _loaded(state: State, host: int) -> frozenset[int]:
-    """Pieces that a host has in memory."""
-    return frozenset(index for index, piece in enumerate(state.cluster.pieces) if host in piece.loaded)
+    """Return shards that a host has in memory."""
+    return frozenset(index for index, shard in enumerate(state.cluster.shards) if host in shard.loaded)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from solvers.elastic.context import Context
 from solvers.elastic.placement.data import worked_on
 from solvers.elastic.placement.state import Cluster
-from solvers.elastic.state import Pieces, WorkerAssignment
+from solvers.elastic.state import ShardNumbers, WorkerAssignment
 
 
 def sizes_of(workers: Mapping[int, WorkerAssignment]) -> tuple[int, int]:
@@ -17,7 +17,7 @@ def sizes_of(workers: Mapping[int, WorkerAssignment]) -> tuple[int, int]:
 
 
 def reassigned(ctx: Context, clock: int) -> None:
-    """From this clock on other workers do the work."""
+    """Tell the user when the number of workers has changed, from this clock on."""
     state = ctx.state
     before, workers = state.sizes, state.rebalancing.workers
     if before is not None and not _settled(workers, state.cluster):
@@ -26,17 +26,17 @@ def reassigned(ctx: Context, clock: int) -> None:
     if before is None or before == now:
         return
     who = f"{now[0]} worker{'s' * (now[0] != 1)} on {now[1]} host{'s' * (now[1] != 1)}"
-    do, pieces = "does" if now[0] == 1 else "do", len(state.cluster.pieces)
+    do, shards = "does" if now[0] == 1 else "do", len(state.cluster.shards)
     ctx.say(
         f"from clock {clock} on {who} {do} the work, before {before[0]} on {before[1]}; the global batch stays the "
-        f"same: one mini-batch of each of the {pieces} pieces (strong scaling)"
+        f"same: one mini-batch of each of the {shards} shards (strong scaling)"
     )
 
 
 def _settled(workers: Mapping[int, WorkerAssignment], cluster: Cluster) -> bool:
-    """Whether no other barrier is due, but for hosts that are still loading."""
-    have: dict[int, Pieces] = {}
+    """Return whether no other barrier is due, but for hosts that are still loading."""
+    have: dict[int, ShardNumbers] = {}
     for worker in workers.values():
-        have[worker.host] = tuple(sorted((*have.get(worker.host, ()), *worker.pieces)))
-    due = any(piece.next_owner is not None and piece.next_owner not in cluster.joining for piece in cluster.pieces)
-    return not due and have == worked_on(cluster.pieces)
+        have[worker.host] = tuple(sorted((*have.get(worker.host, ()), *worker.shards)))
+    due = any(shard.next_owner is not None and shard.next_owner not in cluster.joining for shard in cluster.shards)
+    return not due and have == worked_on(cluster.shards)

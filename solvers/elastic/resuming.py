@@ -11,19 +11,19 @@ from plink.model.hostlist import fold_hostlist
 from solvers.elastic import checkpointing, crash_loop, draining, joining, resizing, traffic
 from solvers.elastic.commands import StartReliableHosts
 from solvers.elastic.context import Context
-from solvers.elastic.decisions import carry_out, log_rollback
+from solvers.elastic.decisions import execute, log_rollback
 from solvers.elastic.events import BeginJob, HostMessage, StateLost
 from solvers.elastic.finish import fail
 from solvers.elastic.host_reports import (
     latest_thresholds,
     leaving_workers,
-    pieces_of,
+    shards_of,
     something_was_under_way,
     workers_of,
 )  # fmt: skip
 from solvers.elastic.placement import actions as act
 from solvers.elastic.placement.racks import racks_at_risk
-from solvers.elastic.placement.resume import Report, resume
+from solvers.elastic.placement.resume import MemberReport, resume
 from solvers.elastic.placement.stages import Thresholds
 from solvers.elastic.placement.start import start as placement_of
 from solvers.elastic.placement.state import Cluster
@@ -47,7 +47,7 @@ def start(ctx: Context, number: int = 0) -> None:
         return
     try:
         cluster, actions = placement_of(
-            [member.host for member in state.members.values()], settings.partition_bytes, settings.pieces,
+            [member.host for member in state.members.values()], settings.partition_bytes, settings.shards,
             settings.thresholds, clock=saved.clock + CLOCK_SHIFT if saved else 0, number=number,
         )  # fmt: skip
     except PlinkError as error:
@@ -55,12 +55,12 @@ def start(ctx: Context, number: int = 0) -> None:
         return
     clock = -1 if saved is None else saved.clock
     if number:
-        ctx.send_all(Reset(-1, cluster.era))
+        ctx.send_all(Reset(-1, cluster.generation))
     if number or saved is not None:
-        roll_back(ctx, clock, cluster.era, anew=True)
+        roll_back(ctx, clock, cluster.generation, anew=True)
     _restore_from(ctx, saved)
     _warn_of_racks(ctx, cluster)
-    carry_out(ctx, cluster, actions)
+    execute(ctx, cluster, actions)
 
 
 def _warn_of_racks(ctx: Context, cluster: Cluster) -> None:
@@ -68,18 +68,18 @@ def _warn_of_racks(ctx: Context, cluster: Cluster) -> None:
         return
     for names in racks_at_risk(cluster):
         ctx.say(
-            f"the job ends if the rack of {fold_hostlist(names)} is lost, with parameters and their only backups: "
+            f"the job ends if the rack of {fold_hostlist(names)} is lost, with parameters and their only replicas: "
             "give --checkpoint DIR, or mark a host in another rack as tier=reliable"
         )
 
 
 def _fail(ctx: Context, reason: str) -> None:
-    """It may come of hosts that could not begin."""
+    """End the job; the reason may lie in hosts that could not begin."""
     fail(ctx, "; ".join([*ctx.state.joining.refused, reason]))
 
 
 def _saved(ctx: Context) -> Checkpoint | None:
-    """The job's own latest checkpoint; before there was one, that which it was told to go on from."""
+    """Return the job's own latest checkpoint; before there is one, that which it restores."""
     joining, settings = ctx.state.joining, ctx.state.settings
     if joining.own is not None:
         return checkpointing.note_saved(ctx, joining.own, settings.checkpoints)
@@ -120,7 +120,7 @@ def look(ctx: Context) -> None:
 
 
 def halted(ctx: Context, halt: act.Halt) -> None:
-    """State is lost that a checkpoint brings back, if there is one."""
+    """Restore from a checkpoint after state is lost, if there is one."""
     suspicion = crash_loop.suspicion(ctx.state.crash_loop)
     ctx.note(halt.reason)
     lost = halt.reason if suspicion is None else f"{suspicion}; {halt.reason}"
@@ -146,11 +146,11 @@ def start_again(ctx: Context) -> None:
     begun = ctx.state.rebalancing.begun
     ctx.state.resuming = replace(ctx.state.resuming, lost="")
     start_anew(ctx, saved)
-    log_rollback(ctx, saved.clock, ctx.state.cluster.era, begun)
+    log_rollback(ctx, saved.clock, ctx.state.cluster.generation, begun)
 
 
 def _folders(ctx: Context) -> bool:
-    """Whether there may be checkpoints."""
+    """Return whether there may be checkpoints."""
     return bool(ctx.state.settings.checkpoints or ctx.state.settings.restore)
 
 
@@ -161,7 +161,7 @@ def _no_checkpoint(ctx: Context) -> None:
 
 
 def _wait(ctx: Context, what: str, number: int) -> None:
-    """Nothing was done, or can be had again from what is on disk: wait for a reliable host where that helps."""
+    """Wait for a reliable host where that helps: nothing was done, or can be had again from what is on disk."""
     if not _folders(ctx):
         _fail(ctx, f"{what}{_NO_CHECKPOINT}")
         return
@@ -170,7 +170,7 @@ def _wait(ctx: Context, what: str, number: int) -> None:
 
 
 def start_anew(ctx: Context, saved: Checkpoint | None) -> None:
-    """All hosts that there are share everything once more; what they have is of no use, or of the checkpoint."""
+    """Begin anew with all hosts that there are; what they have is of no use, or of the checkpoint."""
     state, clock = ctx.state, -1 if saved is None else saved.clock
     if not state.any_reliable:
         if saved is None and not _folders(ctx):
@@ -182,16 +182,16 @@ def start_anew(ctx: Context, saved: Checkpoint | None) -> None:
         return
     try:
         cluster, actions = placement_of(
-            [member.host for member in state.members.values()], state.settings.partition_bytes, state.settings.pieces,
+            [member.host for member in state.members.values()], state.settings.partition_bytes, state.settings.shards,
             state.cluster.thresholds, clock=clock + CLOCK_SHIFT, number=state.cluster.number,
         )  # fmt: skip
     except PlinkError as error:
         fail(ctx, str(error))
         return
-    ctx.send_all(Reset(clock, cluster.era))
-    roll_back(ctx, clock, cluster.era, anew=True)
+    ctx.send_all(Reset(clock, cluster.generation))
+    roll_back(ctx, clock, cluster.generation, anew=True)
     _restore_from(ctx, saved)
-    carry_out(ctx, cluster, actions)
+    execute(ctx, cluster, actions)
     draining.decide(ctx, list(state.draining.deadlines))  # nothing is known of it in the new beginning
 
 
@@ -219,10 +219,10 @@ def _resume(ctx: Context, reports: Mapping[int, HostReport]) -> act.Halt | None:
     ctx.log(what="controller", event="restarted", why="")
     workers, next_worker = workers_of(reports)
     placed = [
-        Report(
-            state.members[number].host, report.number, report.era, report.serves,
-            _shifted(report.backs), frozenset(report.loaded),
-            pieces_of(report, workers), _shifted(report.gave),
+        MemberReport(
+            state.members[number].host, report.number, report.generation, report.serves,
+            _shifted(report.replicas), frozenset(report.loaded),
+            shards_of(report, workers), _shifted(report.in_doubt),
         )
         for number, report in reports.items()
     ]  # fmt: skip
@@ -232,7 +232,7 @@ def _resume(ctx: Context, reports: Mapping[int, HostReport]) -> act.Halt | None:
         thresholds = Thresholds(measured.active, measured.backup_only)
     try:
         cluster, actions = resume(
-            placed, settings.partition_bytes, settings.pieces, thresholds, again=something_was_under_way(reports)
+            placed, settings.partition_bytes, settings.shards, thresholds, again=something_was_under_way(reports)
         )
     except PlinkError as error:
         fail(ctx, str(error))
@@ -242,22 +242,22 @@ def _resume(ctx: Context, reports: Mapping[int, HostReport]) -> act.Halt | None:
         finished = report.finished | finished
     state.ending = replace(state.ending, finished=finished)
     state.rebalancing = replace(
-        state.rebalancing, workers=workers, era=cluster.era, next_worker=next_worker, start_at=None,
+        state.rebalancing, workers=workers, generation=cluster.generation, next_worker=next_worker, start_at=None,
         begun=max(report.begun for report in reports.values()), frozen=bool(finished),
         after_rollback=leaving_workers(reports, workers),
     )  # fmt: skip
     state.sizes = resizing.sizes_of(workers)
     _saved(ctx)
     state.resuming = replace(state.resuming, searched=state.any_reliable)
-    clocks = {index: clocks[-1] for report in reports.values() for index, clocks in report.backs.items()}
+    clocks = {index: clocks[-1] for report in reports.values() for index, clocks in report.replicas.items()}
     state.replication = replace(state.replication, clocks=clocks)
     for number, partition in enumerate(cluster.partitions):  # what was on its way while they reported
         for host in state.members:
-            if host not in (partition.owner, partition.backup):
-                ctx.send(host, Drop(number, partition.epoch))
+            if host not in (partition.primary, partition.replica):
+                ctx.send(host, Drop(number, partition.term))
     state.welcomed = frozenset(state.members)
     state.progress = replace(state.progress, stage=cluster.stage.value)
-    halt = carry_out(ctx, cluster, actions)
+    halt = execute(ctx, cluster, actions)
     for host, early in state.resuming.early:
         ctx.emit(HostMessage(host, early))
     state.resuming = replace(state.resuming, early=())
@@ -271,5 +271,5 @@ def _shifted(clocks: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]
 
 
 def clock_done_early(ctx: Context, host: int, report: ClockDone) -> None:
-    """A clock was done while hosts report: it counts when the job goes on."""
+    """Remember a clock that was done while hosts report: it counts when the job goes on."""
     ctx.state.resuming = replace(ctx.state.resuming, early=(*ctx.state.resuming.early, (host, report)))

@@ -6,14 +6,15 @@ from solvers.elastic import checkpointing, migration, progress, rebalancing, rep
 from solvers.elastic.context import Context
 
 
-def roll_back(ctx: Context, clock: int, era: int, *, anew: bool) -> None:
-    """Reset everything to the state of a clock, in a new era. ``anew``: hosts have nothing but a checkpoint's state."""
+def roll_back(ctx: Context, clock: int, generation: int, *, anew: bool) -> None:
+    """Reset everything to the state of a clock, in a new generation. ``anew``: hosts have nothing but a checkpoint's
+    state."""
     state = ctx.state
     state.ending = replace(state.ending, finished={})
     state.migration = migration.rolled_back(state.migration, anew=anew)
     if anew:
         state.draining = replace(state.draining, free=frozenset())
-    rebalancing.rolled_back(ctx, clock, era)
+    rebalancing.rolled_back(ctx, clock, generation)
     replication.rolled_back(ctx, clock)
     progress.rolled_back(ctx, clock)
     state.stragglers = stragglers.rolled_back(state.stragglers)

@@ -14,10 +14,10 @@ from solvers.elastic.placement.stages import Thresholds
 
 @dataclass(frozen=True)
 class Settings:
-    """Of one job.
+    """Settings of one job.
 
     :param keys: of the run, base64.
-    :param partitions: of the parameters. ``pieces``: of the input data. ``shapes``: of the tables, the rows of each and
+    :param partitions: of the parameters. ``shards``: of the input data. ``shapes``: of the tables, the rows of each and
         the bytes of a row.
     :param started: when the job was, by ``time.time``. ``began``: the same by this machine's monotonic clock.
     :param rule: of consistency, as :func:`plink.model.consistency.parse_rule` takes it.
@@ -31,7 +31,7 @@ class Settings:
 
     keys: str
     partitions: int
-    pieces: int
+    shards: int
     shapes: Sequence[tuple[int, int]]
     started: float
     began: float
@@ -49,23 +49,23 @@ class Settings:
 
     @property
     def apart(self) -> int:
-        """Most clocks that a worker may be ahead of the slowest."""
+        """Return the most clocks that a worker may be ahead of the slowest."""
         return parse_rule(self.rule).apart
 
     @property
     def job(self) -> str:
-        """What tells it from every other: its keys do, and this says nothing of them."""
+        """Return an identifier of the job: a hash of its keys, which says nothing of them."""
         return hashlib.sha256(self.keys.encode()).hexdigest()[:16]
 
     @property
     def thresholds(self) -> Thresholds:
-        """As the decisions know them."""
+        """Return the thresholds as the placement knows them."""
         return Thresholds(self.active, self.backup_only)
 
     @property
     def partition_bytes(self) -> tuple[float, ...]:
-        """As ``plink.runtime.agileml.arrays.layout`` deals rows out: of a table with fewer rows than partitions,
-        the last ones have none."""
+        """Return the bytes of each partition, as ``plink.runtime.agileml.arrays.layout`` assigns rows: of a table with
+        fewer rows than partitions, the last ones have none."""
         return tuple(
             float(sum(len(range(number, rows, self.partitions)) * size for rows, size in self.shapes))
             for number in range(self.partitions)
@@ -73,16 +73,16 @@ class Settings:
 
     @property
     def rows(self) -> int:
-        """Of all tables."""
+        """Return the rows of all tables."""
         return sum(rows for rows, _ in self.shapes)
 
     @property
     def bytes(self) -> int:
-        """Of all tables."""
+        """Return the bytes of all tables."""
         return sum(rows * size for rows, size in self.shapes)
 
     def of(self, member: Member) -> Begin:
-        """What a node begins with."""
+        """Return the request with which a node begins."""
         return Begin(
             number=member.number, address=member.at, keys=self.keys, partitions=self.partitions, rule=self.rule,
             started=self.started, notice_s=self.notice_s, notices=self.notices, checkpoints=self.checkpoints,
@@ -90,10 +90,10 @@ class Settings:
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
-        """As it travels."""
+        """Return the settings as a JSON object."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "Settings":
-        """What :meth:`to_json` gave."""
+        """Return the settings of what :meth:`to_json` returned."""
         return cls(**{**document, "shapes": tuple((rows, size) for rows, size in document["shapes"])})

@@ -64,5 +64,5 @@ def _join(ctx: Context, members: list[Member], bulk: bool) -> None:
         if member.number <= cluster.newest:  # it fell between two controllers
             draining.release(ctx, member.number, "it came while the controller changed; add it again")
         ctx.send(member.number, ReplicateUpTo(ctx.state.replication.watermark))
-    decisions.point(ctx)
+    decisions.send_primaries(ctx)
     ctx.state.undecided = (*ctx.state.undecided, Joined(tuple(member.host for member in new), bulk))

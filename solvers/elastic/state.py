@@ -19,16 +19,17 @@ from solvers.elastic.settings import Settings
 # Placement counts clocks that are done, the data path numbers them from 0: the state of clock K has K + 1 done.
 CLOCK_SHIFT = 1
 
-Pieces = tuple[int, ...]
+ShardNumbers = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class FailureDetector:
-    """``now_s``: seconds in which the controller listened. ``heard_s``: the last heartbeat of each host, by it."""
+    """State of the failure detector. ``now_s``: seconds in which the controller listened. ``last_heartbeat_s``: the
+    last heartbeat of each host, by it."""
 
     last_event_s: float | None = None
     now_s: float = 0.0
-    heard_s: Mapping[int, float] = field(default_factory=dict)
+    last_heartbeat_s: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class WorkerAssignment:
     """What one worker does: on ``host``, from clock ``first`` on."""
 
     host: int
-    pieces: Pieces
+    shards: ShardNumbers
     first: int
 
 
@@ -94,14 +95,14 @@ class WorkerAssignment:
 class PendingClocks:
     """What a lost worker still has to do: clocks from ``first`` to before ``until``, by ``host`` in its name."""
 
-    pieces: Pieces
+    shards: ShardNumbers
     first: int
     until: int
     host: int
 
 
 class Phase(Enum):
-    """Of a barrier at which pieces change hands."""
+    """Phase of a barrier at which shards change hands."""
 
     IDLE = 0
     PAUSING = 1
@@ -110,8 +111,9 @@ class Phase(Enum):
 
 @dataclass(frozen=True)
 class Barrier:
-    """``number``: of the last barrier. At ``clock`` the work changes hands, ``ahead`` clocks after it was chosen;
-    ``waiting``: hosts, or partitions, that have not answered; ``begun``: the latest clock that a host has begun."""
+    """Barrier at which shards change hands. ``number``: of the last barrier. At ``clock`` the work changes hands,
+    ``ahead`` clocks after it was chosen; ``waiting``: hosts, or partitions, that have not answered; ``begun``: the
+    latest clock that a host has begun."""
 
     phase: Phase = Phase.IDLE
     number: int = 0
@@ -123,16 +125,16 @@ class Barrier:
 
 @dataclass(frozen=True)
 class Rebalancing:
-    """``wanted``: pieces by host, as decided. ``pending``: clocks of lost workers, by worker; ``leaving``: of workers
-    that were told to leave. ``frozen``: the job is about to end. ``start_at``: the clock of a barrier that no worker
-    has to be paused for. ``after_rollback``: hosts of workers that leave after a roll-back. ``history``: pieces of each
-    worker since a clock, in this era."""
+    """State of rebalancing. ``wanted``: shards by host, as decided. ``pending``: clocks of lost workers, by worker;
+    ``leaving``: of workers that were told to leave. ``frozen``: the job is about to end. ``start_at``: the clock of a
+    barrier that no worker has to be paused for. ``after_rollback``: hosts of workers that leave after a roll-back.
+    ``history``: shards of each worker since a clock, in this generation."""
 
-    wanted: Mapping[int, Pieces] = field(default_factory=dict)
+    wanted: Mapping[int, ShardNumbers] = field(default_factory=dict)
     workers: Mapping[int, WorkerAssignment] = field(default_factory=dict)
     pending: Mapping[int, PendingClocks] = field(default_factory=dict)
     leaving: Mapping[int, PendingClocks] = field(default_factory=dict)
-    era: int = 0
+    generation: int = 0
     begun: int = -1
     next_worker: int = 0
     frozen: bool = False
@@ -140,15 +142,15 @@ class Rebalancing:
     barrier: Barrier = Barrier()
     next_workers: Mapping[int, WorkerAssignment] = field(default_factory=dict)
     after_rollback: Mapping[int, int] = field(default_factory=dict)
-    history: Mapping[int, tuple[tuple[int, Pieces], ...]] = field(default_factory=dict)
+    history: Mapping[int, tuple[tuple[int, ShardNumbers], ...]] = field(default_factory=dict)
 
     @property
     def assigned(self) -> bool:
-        """Whether workers were told what to do, since the beginning and since the last roll-back."""
+        """Return whether workers were told what to do, since the beginning and since the last roll-back."""
         return self.start_at is None
 
     def works(self, host: int) -> bool:
-        """Whether a host has workers, or will have, also such as stand in for others."""
+        """Return whether a host has workers, or will have, also such as took over for others."""
         workers = (*self.workers.values(), *self.next_workers.values())
         rest = (*self.pending.values(), *self.leaving.values())
         return host in {worker.host for worker in workers} | {part.host for part in rest}
@@ -156,24 +158,24 @@ class Rebalancing:
 
 @dataclass(frozen=True)
 class Replication:
-    """``clocks``: of each partition. ``replicated``: the owner of each, and the clock that its replicas have.
-    ``watermark``: up to which they are replicated to now."""
+    """State of replication. ``clocks``: of each partition. ``replicated``: the primary of each, and the clock that its
+    replicas have. ``watermark``: up to which they are replicated to now."""
 
     clocks: Mapping[int, int] = field(default_factory=dict)
     replicated: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     watermark: int = -1
 
     def clock(self, partitions: int) -> int:
-        """The clock that all partitions have reached."""
+        """Return the clock that all partitions have reached."""
         return min((self.clocks.get(number, -1) for number in range(partitions)), default=-1)
 
 
 @dataclass(frozen=True)
 class Migration:
-    """``opening``: epochs of partitions that nobody serves yet. ``commits``: (epoch, source) of moves whose new owner
-    is to begin. ``restore_from``: a checkpoint's folder and clock. ``replicas``: address of a new backup by partition
-    and epoch. ``in_transit``: both hosts of a move by these. ``resting``: hosts that are left to the job for a while,
-    until when."""
+    """State of moves. ``opening``: terms of partitions that nobody serves yet. ``commits``: (term, source) of moves
+    whose new primary is to begin. ``restore_from``: a checkpoint's folder and clock. ``replicas``: address of a new
+    replica by partition and term. ``in_transit``: both hosts of a move by these. ``resting``: hosts that are left to
+    the job for a while, until when."""
 
     opening: Mapping[int, int] = field(default_factory=dict)
     commits: Mapping[int, tuple[int, int]] = field(default_factory=dict)
@@ -183,7 +185,7 @@ class Migration:
     resting: tuple[tuple[frozenset[int], float], ...] = ()
 
     def sends(self, host: int) -> bool:
-        """Whether a host still has to end the move of a partition."""
+        """Return whether a host still has to end the move of a partition."""
         return any(source == host for _, source in self.commits.values())
 
 
@@ -212,9 +214,9 @@ class CheckpointAttempt:
 
 @dataclass(frozen=True)
 class Checkpointing:
-    """``urgent``: one is due whatever the time. ``clock``: that all backups have. ``over_s``: when the last ended,
-    ``next_s``: when one is due, ``retry_s``: before which none is tried again. ``ending``: since when all is done, and
-    the failures before. ``requests``: of users, with the clock that they want."""
+    """State of checkpointing. ``urgent``: one is due whatever the time. ``clock``: that all replicas have. ``over_s``:
+    when the last ended, ``next_s``: when one is due, ``retry_s``: before which none is tried again. ``ending``: since
+    when all is done, and the failures before. ``requests``: of users, with the clock that they want."""
 
     over_s: float
     next_s: float
@@ -239,9 +241,10 @@ class IterationEnd:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """``took``: seconds by iteration and clock. ``over``: iterations whose line is not written yet; ``objectives``: of
-    these. ``evaluated``: the latest iteration whose objective is known. ``batches``: clocks of an iteration."""
+class TrainingProgress:
+    """Progress of a job. ``took``: seconds by iteration and clock. ``over``: iterations whose line is not written yet;
+    ``objectives``: of these. ``evaluated``: the latest iteration whose objective is known. ``batches``: clocks of an
+    iteration."""
 
     iteration: int = -1
     clock_done: int = -1
@@ -258,7 +261,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Wait:
-    """``hosts`` have not done ``clock``; no worker has done any for ``seconds``."""
+    """A wait of all for some hosts. ``hosts`` have not done ``clock``; no worker has done any for ``seconds``."""
 
     clock: int
     hosts: tuple[int, ...]
@@ -267,7 +270,8 @@ class Wait:
 
 @dataclass(frozen=True)
 class Stragglers:
-    """``done``: workers that have done a clock, by clock and host. ``noted``: the last wait that was noted."""
+    """State of straggler detection. ``done``: workers that have done a clock, by clock and host. ``noted``: the last
+    wait that was noted."""
 
     first: int | None = None
     newest: int = -1
@@ -278,9 +282,10 @@ class Stragglers:
 
 
 @dataclass(frozen=True)
-class Traffic:
-    """``counters``: of each host. ``before``: at the last measure. ``stages``: seen since then. ``worker``: as measured
-    last while reliable hosts had workers. ``logged``: counters in the log, by name."""
+class TrafficMonitor:
+    """State of traffic measurement. ``counters``: of each host. ``before``: at the last measure. ``stages``: seen since
+    then. ``worker``: as measured last while reliable hosts had workers. ``logged``: counters in the log, by name.
+    """
 
     counters: Mapping[int, TrafficCounters] = field(default_factory=dict)
     next_s: float = 0.0
@@ -293,9 +298,9 @@ class Traffic:
 
 @dataclass(frozen=True)
 class CrashLoop:
-    """Deaths of nodes' processes since the job last got on: ``codes`` of those that count, ``all``: with those that may
-    have been lost together. ``last_request``: the latest at the last that counts; ``answered``:
-    the latest request that a host answered."""
+    """State of crash loop detection. Deaths of nodes' processes since the job last got on: ``codes`` of those that
+    count, ``all``: with those that may have been lost together. ``last_request``: the latest at the last that counts;
+    ``answered``: the latest request that a host answered."""
 
     clock: int = -1
     codes: tuple[int, ...] = ()
@@ -307,8 +312,8 @@ class CrashLoop:
 
 @dataclass(frozen=True)
 class Ending:
-    """``finished``: the clock at which a worker had nothing left to do. ``over``: the job has ended. ``writing``: the
-    program writes its result."""
+    """State of the job's end. ``finished``: the clock at which a worker had nothing left to do. ``over``: the job has
+    ended. ``writing``: the program writes its result."""
 
     finished: Mapping[int, int] = field(default_factory=dict)
     over: bool = False
@@ -317,8 +322,9 @@ class Ending:
 
 @dataclass(frozen=True)
 class Resuming:
-    """``waits``: for a reliable host to begin with, with this number. ``lost``: what only a checkpoint brings back.
-    ``searched``: a host has looked for checkpoints that can read them. ``early``: clocks done while hosts reported."""
+    """State of how the job begins. ``waits``: for a reliable host to begin with, with this number. ``lost``: what only
+    a checkpoint brings back. ``searched``: a host has looked for checkpoints that can read them. ``early``: clocks done
+    while hosts reported."""
 
     waits: int | None = None
     lost: str = ""
@@ -333,7 +339,7 @@ class State:
 
     ``welcomed``: members whose coming is in the log. ``undecided``: events for the placement. ``latest_request``: the
     number of the last request. ``sizes``: workers, and hosts that have some, as the user was last told.
-    ``unloadable``: the first host that could not load a piece. ``extensions``: sub-states of events that were added
+    ``unloadable``: the first host that could not load a shard. ``extensions``: sub-states of events that were added
     (:mod:`solvers.elastic.extensions`), by name.
     """
 
@@ -354,9 +360,9 @@ class State:
     rebalancing: Rebalancing = Rebalancing()
     replication: Replication = Replication()
     migration: Migration = Migration()
-    progress: Progress = Progress()
+    progress: TrainingProgress = TrainingProgress()
     stragglers: Stragglers = Stragglers()
-    traffic: Traffic = Traffic()
+    traffic: TrafficMonitor = TrafficMonitor()
     crash_loop: CrashLoop = CrashLoop()
     ending: Ending = Ending()
     resuming: Resuming = Resuming()
@@ -366,22 +372,22 @@ class State:
 
     @property
     def cluster(self) -> Cluster:
-        """The placement, once the job has begun."""
+        """Return the placement, once the job has begun."""
         assert self.placement is not None
         return self.placement
 
     @property
     def any_reliable(self) -> bool:
-        """Whether a reliable host is a member."""
+        """Return whether a reliable host is a member."""
         return any(member.reliable for member in self.members.values())
 
     @property
     def clock(self) -> int:
-        """The clock that all partitions have reached."""
+        """Return the clock that all partitions have reached."""
         return self.replication.clock(len(self.cluster.partitions))
 
     def address(self, host: int) -> str:
-        """Of a host's server; empty for one that is gone."""
+        """Return the address of a host's server; empty for one that is gone."""
         return self.members[host].address if host in self.members else ""
 
 

@@ -16,20 +16,23 @@ def status(state: State, now: float) -> dict[str, Any]:
     }  # fmt: skip
     return {
         "stage": state.cluster.stage.value, "hosts": _hosts(state), "clock": state.clock,
-        "consistent": state.cluster.consistent - CLOCK_SHIFT, "era": state.cluster.era, "controller": state.term,
+        "consistent": state.cluster.consistent - CLOCK_SHIFT, "generation": state.cluster.generation,
+        "controller": state.term,
         "checkpoint": None if last is None else last.clock, "waits": waits, **progress.status(state.progress),
     }  # fmt: skip
 
 
 def _hosts(state: State) -> list[dict[str, Any]]:
-    """What each host is and does, in the order of their coming."""
+    """Return what each host is and does, in the order in which they joined."""
     cluster, workers = state.cluster, state.rebalancing.workers.values()
     hosts = []
     for number, member in sorted(state.members.items()):
         counters = state.traffic.counters[number]
         phase = "leaving" if number in cluster.leaving else "joining" if number in cluster.joining else "there"
-        backs = [
-            index for index, partition in enumerate(cluster.partitions) if partition.backup == number != partition.owner
+        replicas = [
+            index
+            for index, partition in enumerate(cluster.partitions)
+            if partition.replica == number != partition.primary
         ]
         hosts.append(
             {
@@ -37,9 +40,9 @@ def _hosts(state: State) -> list[dict[str, Any]]:
                 "number": number,
                 "tier": member.tier,
                 "state": phase,
-                "serves": [index for index, partition in enumerate(cluster.partitions) if partition.owner == number],
-                "backs": backs,
-                "pieces": sum(len(worker.pieces) for worker in workers if worker.host == number),
+                "serves": [index for index, partition in enumerate(cluster.partitions) if partition.primary == number],
+                "replicas": replicas,
+                "shards": sum(len(worker.shards) for worker in workers if worker.host == number),
                 "sent": counters.sent,
                 "received": counters.received,
                 "price": member.price,

@@ -13,7 +13,7 @@ from plink.model.elastic.reports import (
     Answer,
     ClockDone,
     Failed,
-    Message,
+    NodeMessage,
     Notice,
     PartitionsChanged,
     WorkerFinished,
@@ -47,7 +47,8 @@ _MAX_PAUSE_S = 1.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """``entries`` are to be logged before the ``commands`` are carried out; ``wait_s``: after which a tick is due."""
+    """Outcome of a step. ``entries`` are to be logged before the ``commands`` are carried out; ``wait_s``: after which
+    a tick is due."""
 
     state: State
     commands: tuple[Command, ...]
@@ -123,15 +124,15 @@ def _handle(ctx: Context, event: Any) -> None:
         case events.EvictionNotice():
             draining.warn(ctx, dict.fromkeys(event.hosts, event.seconds), event.reason)
         case events.StatusRequested():
-            ctx.command(StatusAnswer(event.ask, status(ctx.state, ctx.now)))
+            ctx.command(StatusAnswer(event.request_id, status(ctx.state, ctx.now)))
         case events.CheckpointRequested():
-            checkpointing.request(ctx, event.ask)
+            checkpointing.request(ctx, event.request_id)
         case _:
             if not extensions.handle(ctx, event):
                 raise TypeError(f"no module handles {type(event).__name__}")
 
 
-def _host_message(ctx: Context, host: int, message: Message) -> None:
+def _host_message(ctx: Context, host: int, message: NodeMessage) -> None:
     """Handle what a host sent, unless it was given up."""
     state = ctx.state
     member = state.members.get(host) or state.joining.starting.get(host)
@@ -143,7 +144,7 @@ def _host_message(ctx: Context, host: int, message: Message) -> None:
             state.crash_loop = crash_loop.answered(state.crash_loop, host, message.id)
             dispatch.answered(ctx, host, message)
         case Alive():
-            counters = {**state.traffic.counters, host: message.carried}
+            counters = {**state.traffic.counters, host: message.traffic}
             state.traffic = replace(state.traffic, counters=counters)
         case Notice():
             draining.warn(ctx, {host: message.seconds}, message.reason)
@@ -153,11 +154,11 @@ def _host_message(ctx: Context, host: int, message: Message) -> None:
             replication.reported(ctx, host, message)
         case ClockDone() if state.placement is None:
             resuming.clock_done_early(ctx, host, message)
-        case ClockDone() if message.era == state.rebalancing.era:
+        case ClockDone() if message.generation == state.rebalancing.generation:
             rebalancing.clock_begun(ctx, message.clock + 1)
             progress.clock_done(ctx, message, len(state.rebalancing.workers))
             state.stragglers = stragglers.clock_done(state.stragglers, host, message.clock, ctx.now)
         case WorkerFinished():
             ending.worker_finished(ctx, message)
         case _:
-            pass  # of another era, or of a job that has not begun here
+            pass  # of another generation, or of a job that has not begun here

@@ -15,7 +15,7 @@ _KEPT_CLOCKS = 64  # more than workers may be apart
 
 
 def clock_done(stragglers: Stragglers, host: int, clock: int, now: float) -> Stragglers:
-    """A worker of the host has done a clock."""
+    """Note that a worker of the host has done a clock."""
     first, longest_s = stragglers.first, stragglers.longest_s
     if first is None:
         first = clock
@@ -29,7 +29,7 @@ def clock_done(stragglers: Stragglers, host: int, clock: int, now: float) -> Str
 
 
 def rolled_back(stragglers: Stragglers) -> Stragglers:
-    """All clocks are reported anew."""
+    """Reset after a roll-back: all clocks are reported anew."""
     return replace(stragglers, first=None, newest=-1, done={})
 
 

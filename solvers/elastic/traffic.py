@@ -7,8 +7,8 @@ from plink.model.elastic.fields import StageThresholds
 from plink.model.elastic.requests import KeepThresholds
 from solvers.elastic.context import Context
 from solvers.elastic.placement.events import Measured
+from solvers.elastic.placement.stages import MeasuredTraffic as Measure
 from solvers.elastic.placement.stages import Stage, Thresholds
-from solvers.elastic.placement.stages import Traffic as Measure
 
 MEASURE_EVERY_S = 5.0
 
@@ -35,19 +35,21 @@ def look(ctx: Context) -> None:
     if before is None or rate is None or stage is None or not steady:
         return
     seconds = ctx.now - before[0]
-    worker = backup = 0.0
+    worker = replica = 0.0
     for host, member in state.members.items():
         if not member.reliable or host not in before[1]:
             continue
         old, new = before[1][host], counters[host]
-        worker = max(worker, max(new.asked_sent - old.asked_sent, new.asked_received - old.asked_received) / seconds)
-        backup += (new.served_received - old.served_received) / seconds
+        worker = max(
+            worker, max(new.client_sent - old.client_sent, new.client_received - old.client_received) / seconds
+        )
+        replica += (new.server_received - old.server_received) / seconds
     if stage is Stage.BACKUP_ONLY:
         worker = now.worker
     state.traffic = replace(state.traffic, worker=worker, measures=now.measures + 1)
     transient = len(state.cluster.transient)
-    backups = stage is not Stage.PARAMETER_SERVERS and transient > 0
-    measure = Measure(worker, rate, backup / transient if backups else None)
+    replicas = stage is not Stage.PARAMETER_SERVERS and transient > 0
+    measure = Measure(worker, rate, replica / transient if replicas else None)
     state.undecided = (*state.undecided, Measured(measure))
 
 

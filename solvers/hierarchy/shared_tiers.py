@@ -52,8 +52,8 @@ def _between(rtt_us: Matrix, groups: HostGroups) -> Matrix:
     for a in range(len(groups)):
         for b in range(a):
             block = rtt_us[np.ix_(groups[a], groups[b])]
-            finite = block[np.isfinite(block)]
-            between[a, b] = between[b, a] = np.median(finite) if len(finite) else far
+            cached = block[np.isfinite(block)]
+            between[a, b] = between[b, a] = np.median(cached) if len(cached) else far
     return between
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import probes.shared_links
 from plink.api.probing import find_tiers, measure_shared_links
+from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix
 from probes.measurements import Measurements
 from probes.session import ProbeSession
@@ -89,6 +90,25 @@ def rates(tier: dict[str, Any]) -> dict[str, tuple[float, str]]:
     }
 
 
+def test_three_tiers_of_64_hosts_are_found_in_noise() -> None:
+    """Eight racks in four pods in two zones, 8 % noise of every direction: exactly, in 19 of 20 clouds."""
+    right = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        rack = rng.permutation(np.repeat(np.arange(8), 8))
+        apart = [labels[:, None] != labels for labels in (rack, rack // 2, rack // 4)]
+        rtt = np.select(apart[::-1], [250.0, 140.0, 80.0], 40.0)
+        measurements = Measurements(Hosts(tuple(Host(f"h{k}", f"10.0.0.{k}") for k in range(64))))
+        for matrix, sigma in zip((measurements.latency, *measurements.halves), (0.08, 0.11, 0.11), strict=True):
+            matrix[:] = rtt * rng.lognormal(0, sigma, rtt.shape)
+            np.fill_diagonal(matrix, 0.0)
+        truth = [
+            sorted(np.flatnonzero(rack // size == label).tolist() for label in range(8 // size)) for size in (1, 2, 4)
+        ]
+        right += [sorted(groups) for groups in find_tiers(measurements)] == truth
+    assert right >= 19
+
+
 def test_racks_and_pods_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Racks carry two hosts' rates, pods three: less than their racks."""
     racks = {f"r{name}": 2.0 for name in "abcd"}
@@ -129,10 +149,12 @@ def test_an_interrupted_probe_keeps_the_tiers_it_has(monkeypatch: pytest.MonkeyP
     racks = {f"r{name}": 2.0 for name in "abcd"}
     fabric = tree("aaaabbbbccccdddd", "xxxxxxxxyyyyyyyy", **racks, px=3.0, py=3.0)
     session = session_on(fabric, monkeypatch)
-    steps: list[tuple[int, int]] = []
-    measure_shared_links(session, SharedLinkSettings(), lambda *done: steps.append(done), lambda: len(fabric.runs) < 20)
+    messages: list[tuple[int, int]] = []
+    measure_shared_links(
+        session, SharedLinkSettings(), lambda *done: messages.append(done), lambda: len(fabric.runs) < 20
+    )
     assert len(session.measurements.details["shared_links"]) == 1
-    assert steps[-1] == (6, 6)
+    assert messages[-1] == (6, 6)
 
 
 def test_a_slow_uplink_is_not_its_sibling_s(monkeypatch: pytest.MonkeyPatch) -> None:

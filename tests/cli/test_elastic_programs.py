@@ -29,7 +29,7 @@ def test_names_of_the_data_are_kept(
     module: Any, data: Callable[[Path], list[str]], key: str, names: list[Any], tmp_path: Path,
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    words = [*data(tmp_path), "--pieces", "2", "--clocks", "9", "--workers", "1", "--save", str(tmp_path / "kept.npz")]
+    words = [*data(tmp_path), "--shards", "2", "--clocks", "9", "--workers", "1", "--save", str(tmp_path / "kept.npz")]
     monkeypatch.setattr("sys.argv", ["program", *words])
     module.main()
     with np.load(tmp_path / "kept.npz") as file:

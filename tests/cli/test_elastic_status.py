@@ -14,10 +14,10 @@ COST = {"total": 1.10004, "per_iteration": 0.36671, "without_price": []}
 
 def status(**more: Any) -> dict[str, Any]:
     """Of one host, as the job's hub tells it."""
-    host = {"name": "h0", "number": 0, "tier": "reliable", "state": "there", "serves": [0], "backs": [], "pieces": 4,
+    host = {"name": "h0", "number": 0, "tier": "reliable", "state": "there", "serves": [0], "replicas": [], "shards": 4,
             "sent": 0, "received": 0, "price": None}  # fmt: skip
     return {
-        "stage": 1, "hosts": [host], "clock": 3, "consistent": 3, "era": 0, "controller": 1, "checkpoint": None,
+        "stage": 1, "hosts": [host], "clock": 3, "consistent": 3, "generation": 0, "controller": 1, "checkpoint": None,
         "waits": None, "iteration": 2, "iteration_s": 0.5, "objective": None, "workers": 1, "begun": 4, **more,
     }  # fmt: skip
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from plink.api.routes import route_of
+from plink.api.routes import route_of, work_of
 from plink.model.network import read_network
 from plink.model.order import read_order
 from tests.cli.files import network, refusal, write
@@ -33,7 +33,8 @@ def cost_of(cloud: Path, *words: str) -> Any:
 def hops(cloud: Path, **changes: Any) -> int:
     """How many hops of an order's algorithm are drawn."""
     path = write(cloud / "o.json", ORDER | changes)
-    return len(route_of(read_network(cloud / "n.json"), read_order(path), str(path)).hops)
+    values, order = read_network(cloud / "n.json"), read_order(path)
+    return len(route_of(values, order, work_of(values, order, str(path)), str(path)).hops)
 
 
 def test_reorder_notes_what_was_set_and_only_that(cloud: Path) -> None:

@@ -14,7 +14,7 @@ The network between 4 hosts
 The hosts form two groups. A round trip usually takes 10 µs inside groups, 100
 µs between groups.
 A ring costs 220 µs in plink's order and 400 µs in the given one, 45% less (by
-the measurements that it was fitted to). Its longest hop is a – d, 100 µs.
+the measurements that it was fitted to).
 Nothing looks wrong with hosts or links.
 
 Round trips, hosts as given             The same in plink's order for a ring
@@ -82,8 +82,23 @@ def test_the_figures_as_json(cloud: Path) -> None:
     assert document["schema"] == "plink.show/1"
     assert (document["hosts"], document["measured"], document["possible"]) == (4, 11, 12)
     assert document["groups"] == [["a", "c"], ["b", "d"]]
-    assert document["bottleneck"] == ["a", "d"]
+    assert document["bottleneck"] is None  # the model latency adds up all hops
     assert [tier["median_us"] for tier in document["tiers"]] == [10.0, 100.0]
+
+
+def test_longest_hop_is_named_where_it_is_the_objective(cloud: Path) -> None:
+    order = json.loads((cloud / "order.json").read_text()) | {"objective": "bottleneck"}
+    write(cloud / "order.json", order)
+    done = typed("show", "cloud.json", "--order", "order.json", cwd=cloud, COLUMNS="200")
+    assert "Its longest hop is a – d, 100 µs." in done.stdout
+    document = json.loads(typed("show", "cloud.json", "--order", "order.json", "--json", cwd=cloud).stdout)
+    assert document["bottleneck"] == {
+        "kind": "hop",
+        "links": [],
+        "hosts": ["a", "d"],
+        "time_us": 100.0,
+        "cost_us": 100.0,
+    }
 
 
 @pytest.mark.parametrize(

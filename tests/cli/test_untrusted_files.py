@@ -52,11 +52,11 @@ def test_the_elastic_controller_is_ours_too(trapped: Path, monkeypatch: pytest.M
     monkeypatch.chdir(trapped)
     gone = threading.Event()
     controller = ControllerProcess(lambda message: gone.set() if message is None else None, trapped / "errors")
-    while not controller._spoke and not gone.wait(0.01):
+    while not controller._has_started and not gone.wait(0.01):
         pass
     controller.close()
     assert not caught.exists(), caught.read_text()
-    assert controller._spoke, (trapped / "errors").read_text()
+    assert controller._has_started, (trapped / "errors").read_text()
 
 
 def test_what_a_terminal_would_obey_is_shown_instead() -> None:

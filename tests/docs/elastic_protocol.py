@@ -43,14 +43,14 @@ Messages in the order in which a job needs them, C for the controller and N for 
 
 ```
 C -> N  begin                      every host; then mark_folder, check_folder where there are checkpoints
-C -> N  open | restore             first state of a partition; add_replica: its backup
+C -> N  open | restore             first state of a partition; add_replica: its replica
 C -> N  load_shards                input data
 C -> N  set_participants           barrier: which workers count from a clock on (pause before it, if workers run)
 C -> N  assign_shards              who works on what; ends the pause
 N -> C  clock, partitions, alive   progress, clocks of partitions, heartbeats
 C -> N  replicate_up_to, truncate  rounds of replication
-C -> N  prepare, commit            a partition moves; set_owners tells all
-C -> N  roll_back                  everybody back to a clock, in a new era
+C -> N  prepare, commit            a partition moves; set_primaries tells all
+C -> N  roll_back                  everybody back to a clock, in a new generation
 N -> C  finished                   of workers; then write_result, bye
 ```
 

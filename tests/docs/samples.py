@@ -23,6 +23,9 @@ def write_samples(folder: Path) -> None:
     names = "abcdef"
     rows: list[list[float | None]] = [[*row] for row in _ROWS]
     _write(folder / "cloud.json", _network(names, rows))
+    shared = {"out_gbps": 2.0, "in_gbps": 2.0}
+    links = [{"groups": [{"members": list(rack), **shared} for rack in _RACKS]}]
+    _write(folder / "measured.json", _network(names, rows) | {"shared_links": links})
     part = [[*row] for row in rows]
     for other in (2, 3):
         part[0][other] = part[other][0] = None

@@ -60,7 +60,7 @@ def test_examples_about_a_run(tmp_path: Path) -> None:
 def test_examples_about_an_elastic_job(tmp_path: Path) -> None:
     (tmp_path / "more.txt").write_text("".join(f"{name} address=127.0.0.1 tier=transient\n" for name in ("h3", "h7")))
     with Shell(tmp_path, "") as shell:
-        words = f"{_JOB} --out {tmp_path}/out.json --pieces 4 --clocks 100000 --work-s 0.02"
+        words = f"{_JOB} --out {tmp_path}/out.json --shards 4 --clocks 100000 --work-s 0.02"
         checkpoint = f"--checkpoint {tmp_path}/kept"
         shell.begin(f"plink elastic run --runner local --slots 2 {checkpoint} {words}", lines=4)
         for line in _of("elastic"):

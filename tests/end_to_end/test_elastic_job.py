@@ -18,7 +18,7 @@ from tests.lab.waiting import until
 from tests.runners.agile.tally import expected
 
 pytestmark = pytest.mark.lab
-PIECES, CLOCKS = 8, 150
+SHARDS, CLOCKS = 8, 250
 
 
 def status(folder: Path) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def test_exact_after_an_eviction_and_a_death(small_lab: Lab, tmp_path: Path, sta
     job = start(
         "elastic", "run", "--hosts", "hosts.txt", "--max-hosts", "8", "--timeout", "110s",
         "--env", "OMP_NUM_THREADS=1", str(PROGRAM), "--out", str(tmp_path / "out.json"),
-        "--pieces", str(PIECES), "--clocks", str(CLOCKS), "--work-s", "0.02",
+        "--shards", str(SHARDS), "--clocks", str(CLOCKS), "--work-s", "0.02",
     )  # fmt: skip
     until(lambda: status(tmp_path).get("begun", -1) > 3, 60, "the first clocks")
     done = typed("elastic", "add", "last", "--hosts", "more.txt", cwd=tmp_path)
@@ -52,5 +52,5 @@ def test_exact_after_an_eviction_and_a_death(small_lab: Lab, tmp_path: Path, sta
     until(lambda: others[0].name not in members(tmp_path), 60, "the evicted host to leave")
     os.kill(node(small_lab, others[1].name), signal.SIGKILL)
     assert job.ends(110) == 0, job.err
-    result, wanted = json.loads((tmp_path / "out.json").read_text()), expected(PIECES, CLOCKS)
+    result, wanted = json.loads((tmp_path / "out.json").read_text()), expected(SHARDS, CLOCKS)
     assert {key: result[key] for key in wanted} == wanted

@@ -66,7 +66,7 @@ class Crewmates:
             self.send(host, **body)
 
     def send(self, host: str, **body: Any) -> None:
-        """To one; of an archive's pieces, which go ahead of answers, h0 says what it should."""
+        """To one; of an archive's shards, which go ahead of answers, h0 says what it should."""
         if host == "h1" or body["method"] == "upload_part":
             self._messages += [AgentMessage(host, message) for message in answers(HOSTS.names.index(host), body)]
         elif body["method"] != "extract" or not self._unpacked:
@@ -189,7 +189,7 @@ def run_nodes(data: bytes) -> None:
 
 def settings() -> Settings:
     """Of the job."""
-    return Settings(keys="", partitions=2, pieces=3, shapes=((1 << 10, 1 << 10),), started=0.0, began=0.0)
+    return Settings(keys="", partitions=2, shards=3, shapes=((1 << 10, 1 << 10),), started=0.0, began=0.0)
 
 
 def members() -> list[Member]:
@@ -205,12 +205,12 @@ def a_job() -> bytes:
     lines: list[bytes] = []
 
     class Recorded(SimulatedJob):
-        def _heard(self, number: int, message: dict[str, Any]) -> None:
+        def _receive(self, number: int, message: dict[str, Any]) -> None:
             if message["type"] != "alive":
                 lines.append(f"{number} {json.dumps(message)}".encode())
-            super()._heard(number, message)
+            super()._receive(number, message)
 
-    job = Recorded(1, "rtt", partitions=2, pieces=3, clocks=2)
+    job = Recorded(1, "rtt", partitions=2, shards=3, clocks=2)
     with contextlib.suppress(Stuck):
         job.run()
     return b"\n".join(lines)

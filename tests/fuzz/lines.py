@@ -119,15 +119,15 @@ def metadata(data: bytes) -> None:
             (metadata_services.Gcp(), 30.0),
             (metadata_services.Azure(), 900.0),
         ):
-            line = metadata_services.Line("127.0.0.1", 1)
+            line = metadata_services.MetadataClient("127.0.0.1", 1)
             for _ in range(2):
                 result, reason = {}, ""
                 try:
                     result = service.ask(line)
-                except metadata_services.Senseless as error:
+                except metadata_services.InvalidResponse as error:
                     reason = str(error)
                 assert all(0 <= notice.seconds <= most for notice in result.values())
-                assert all(text.isprintable() for text in (reason, *(notice.why for notice in result.values())))
+                assert all(text.isprintable() for text in (reason, *(notice.reason for notice in result.values())))
 
 
 EVERY: tuple[Callable[[bytes], Any], ...] = (

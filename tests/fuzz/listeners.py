@@ -192,8 +192,8 @@ def _control_socket() -> Any:
 
 def handshake(data: bytes) -> None:
     """An unauthenticated peer of a parameter server, as client or as server: none of its bytes is a message."""
-    from plink.runtime.agileml.transport.keys import Stranger
-    from plink.runtime.agileml.transport.records import Lost
+    from plink.runtime.agileml.transport.keys import Unauthenticated
+    from plink.runtime.agileml.transport.records import ConnectionLost
 
     for meet in (_keys().accept, _keys().connect):
         here, there = socket.socketpair()
@@ -204,7 +204,7 @@ def handshake(data: bytes) -> None:
             with _local():
                 try:
                     meet(here)
-                except (Stranger, Lost):
+                except (Unauthenticated, ConnectionLost):
                     continue
             raise AssertionError("an unauthenticated client was accepted")
 
@@ -222,7 +222,7 @@ PLAIN = b"a message, and another one" * 3
 
 def records(data: bytes) -> None:
     """What comes over a connection that is sealed: what the other end sealed, as far as it is whole, or nothing."""
-    from plink.runtime.agileml.transport.records import Forged, Lost, SealedChannel
+    from plink.runtime.agileml.transport.records import ConnectionLost, Forged, SealedChannel
 
     here, there = socket.socketpair()
     with there:
@@ -234,7 +234,7 @@ def records(data: bytes) -> None:
                 room = bytearray(min(7, len(PLAIN) - at))
                 channel.receive_into(memoryview(room))
                 assert room == PLAIN[at : at + 7]
-        except (Forged, Lost):
+        except (Forged, ConnectionLost):
             pass
         finally:
             channel.close()
@@ -279,9 +279,9 @@ def rank_line(data: bytes) -> None:
 
 def node_messages(data: bytes) -> None:
     """What is said to a node of an elastic job: objects, whatever stands between them."""
-    from plink.runtime.agileml.host.control_channel import ControlLine
+    from plink.runtime.agileml.host.control_channel import ControlChannel
 
-    with _connected(data, ControlLine) as line:
+    with _connected(data, ControlChannel) as line:
         assert all(isinstance(message, dict) for message in line)
 
 

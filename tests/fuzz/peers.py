@@ -107,21 +107,21 @@ def _assignment() -> Any:
 def serve_peer(data: bytes) -> None:
     """A server takes a message or closes the connection; a partition takes a part or refuses it."""
     from plink.runtime.agileml.partition.serialization import begun, parts_of, take, update_part
-    from plink.runtime.agileml.transport.records import Lost
+    from plink.runtime.agileml.transport.records import ConnectionLost
     from plink.runtime.agileml.transport.wire import Kind, receive
     from tests.fuzz.targets import _layout
     from tests.runtime.agileml.test_wire import Pipe
 
     layout, pipe, partition = _layout(), Pipe(data), None
-    with contextlib.suppress(Lost):
+    with contextlib.suppress(ConnectionLost):
         for _ in range(_MAX_ANSWERS):
             message = receive(pipe, layout)
             update_part(message)
             try:
                 if partition is None:
                     partition = begun(layout, message, sees_ahead=False)
-                elif message.kind is Kind.PUSH:
-                    partition.update(message.worker, message.clock, 0, True, message.pieces)
+                elif message.kind is Kind.REPLICATE:
+                    partition.update(message.worker, message.clock, 0, True, message.blocks)
                 else:
                     take(partition, message)
             except (ValueError, IndexError, PlinkError):

@@ -214,7 +214,7 @@ def _agile_log() -> bytes:
         {"at": 0.1, "what": "host", "event": "joined", **common, "price": 0.5},
         {"at": 0.2, "what": "stage", "stage": 1},
         {"at": 1, **step, "iteration": 0, "clock": 1, "objective": -3.5},
-        {"at": 2, "what": "rolled back", "clock": 0, "era": 1, "redone": 1},
+        {"at": 2, "what": "rolled back", "clock": 0, "generation": 1, "redone": 1},
         {"at": 3, **step, "iteration": 0, "clock": 1, "objective": None},
         {"at": 3, "what": "traffic", "host": "a", "sent": 5, "received": 6},
         {"at": 4, "what": "host", "event": "failed", **common},
@@ -239,7 +239,7 @@ def _autotune_log(stretch: dict[str, Any]) -> bytes:
 
 
 def _partition() -> tuple[bytes, ...]:
-    from plink.runtime.agileml.arrays.row_blocks import Piece
+    from plink.runtime.agileml.arrays.row_blocks import RowBlock
     from plink.runtime.agileml.partition.partition import Partition
     from plink.runtime.agileml.partition.serialization import parts_of
     from plink.runtime.agileml.transport.wire import send
@@ -249,7 +249,7 @@ def _partition() -> tuple[bytes, ...]:
     layout, pipe = _layout(), Pipe()
     partition = Partition(layout, 0, history=True)
     partition.admit({0: 0, 1: 0})
-    partition.update(0, 0, 0, True, (Piece(0, range(2), np.ones((2, 3), dtype=np.float32)),))
+    partition.update(0, 0, 0, True, (RowBlock(0, range(2), np.ones((2, 3), dtype=np.float32)),))
     for part in parts_of(partition):
         send(pipe, part, layout)
     return (pipe.content,)
@@ -307,7 +307,7 @@ def _job_agents() -> tuple[bytes, ...]:
 
 
 HELLO = b"0 " + _lines(
-    {"type": "hello", "version": 7, "plink": "1", "app": "A", "pid": 1, "tables": 5, "pieces": 3, "batches": 1,
+    {"type": "hello", "version": 8, "plink": "1", "app": "A", "pid": 1, "tables": 5, "shards": 3, "batches": 1,
      "grains": 1, "shapes": [[9, 8], [3, 9]], "memory": None, "pool": ""}
 )  # fmt: skip
 

@@ -253,7 +253,7 @@ def embedding(data: bytes) -> None:
     from plink.model.storage import parse_document
 
     document = parse_document(_text(data), "embedding.json")
-    map_from_json(Network(THREE, np.zeros((3, 3))), document, "embedding.json")
+    map_from_json(Network(THREE, np.zeros((3, 3))), np.zeros(3, dtype=np.intp), document, "embedding.json")
 
 
 def _text(data: bytes) -> str:

@@ -21,7 +21,7 @@ from tests.runners.agile.tally import expected
 pytestmark = pytest.mark.lab
 
 PROGRAM = Path(__file__).parents[1] / "runners/agile/tally.py"
-PIECES, CLOCKS = 8, 120
+SHARDS, CLOCKS = 8, 120
 
 
 def status(folder: Path) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def test_hosts_come_go_and_die(small_lab: Lab, tmp_path: Path, start: Callable[.
     job = start(
         "elastic", "run", "--hosts", "hosts.txt", "--max-hosts", "8", "--timeout", "100s",
         "--checkpoint", str(tmp_path / "kept"), "--checkpoint-every", "1s", "--env", "OMP_NUM_THREADS=1", str(PROGRAM),
-        "--out", str(tmp_path / "out.json"), "--pieces", str(PIECES), "--clocks", str(CLOCKS), "--work-s", "0.05",
+        "--out", str(tmp_path / "out.json"), "--shards", str(SHARDS), "--clocks", str(CLOCKS), "--work-s", "0.05",
     )  # fmt: skip
     until(lambda: status(tmp_path).get("begun", -1) > 3, 40, "the first clocks")
     done = plink("elastic", "add", "last", "--hosts", "more.txt", cwd=tmp_path)
@@ -61,7 +61,7 @@ def test_hosts_come_go_and_die(small_lab: Lab, tmp_path: Path, start: Callable[.
     os.kill(node(small_lab, first.name), signal.SIGKILL)
     assert job.ends(100) == 0, job.err
     result = json.loads((tmp_path / "out.json").read_text())
-    wanted = expected(PIECES, CLOCKS)
+    wanted = expected(SHARDS, CLOCKS)
     assert {key: result[key] for key in wanted} == wanted
     done = plink("elastic", "summary", "last", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -75,7 +75,7 @@ def test_two_racks_that_lose_each_other_for_10_s(small_lab: Lab, tmp_path: Path,
     (tmp_path / "hosts.txt").write_text(render_hosts(replace(small_lab.hosts, members=tuple(hosts))))
     job = start(
         "elastic", "run", "--hosts", "hosts.txt", "--timeout", "100s", "--env", "OMP_NUM_THREADS=1",
-        str(PROGRAM), "--out", str(tmp_path / "out.json"), "--pieces", str(PIECES), "--clocks", "60",
+        str(PROGRAM), "--out", str(tmp_path / "out.json"), "--shards", str(SHARDS), "--clocks", "60",
         "--work-s", "0.05",
     )  # fmt: skip
     until(lambda: status(tmp_path).get("begun", -1) > 3, 40, "the first clocks")
@@ -88,7 +88,7 @@ def test_two_racks_that_lose_each_other_for_10_s(small_lab: Lab, tmp_path: Path,
     finally:
         plink("lab", "heal", "--name", small_lab.name, cwd=tmp_path)
     assert job.ends(100) == 0, job.err
-    result, wanted = json.loads((tmp_path / "out.json").read_text()), expected(PIECES, 60)
+    result, wanted = json.loads((tmp_path / "out.json").read_text()), expected(SHARDS, 60)
     assert {key: result[key] for key in wanted} == wanted
 
 
@@ -106,7 +106,7 @@ def test_interrupted_job_is_restored_on_hosts_with_private_folders(
         (tmp_path / "hosts.txt").write_text(render_hosts(replace(lab.hosts, members=tuple(hosts))))
         job_words = ("elastic", "run", "--hosts", "hosts.txt", "--timeout", "100s")
         settings = ("--stage-thresholds", "0.5:0.9", "--checkpoint", str(checkpoints), "--checkpoint-every", "1s")
-        program = (str(PROGRAM), "--out", str(tmp_path / "out.json"), "--pieces", str(PIECES), "--clocks", "200")
+        program = (str(PROGRAM), "--out", str(tmp_path / "out.json"), "--shards", str(SHARDS), "--clocks", "200")
         first = start(*job_words, *settings, *program, "--work-s", "0.05")
         until(lambda: (status(tmp_path).get("checkpoint") or -1) > 5, 60, "a checkpoint")
         assert status(tmp_path)["stage"] == 3
@@ -116,7 +116,7 @@ def test_interrupted_job_is_restored_on_hosts_with_private_folders(
         assert again.ends(100) == 0, again.err
     finally:
         plink("lab", "down", "--name", name, cwd=tmp_path)
-    result, wanted = json.loads((tmp_path / "out.json").read_text()), expected(PIECES, 200)
+    result, wanted = json.loads((tmp_path / "out.json").read_text()), expected(SHARDS, 200)
     assert {key: result[key] for key in wanted} == wanted
 
 

@@ -315,7 +315,7 @@ def test_an_elastic_job_on_nodes_of_two_jobs(slurm: Cluster, tmp_path: Path, sta
     job = start(
         "elastic", "run", "--runner", "slurm", "--hosts", "hosts.txt", "--timeout", "100s",
         "--preemption-grace", "4s", "--max-hosts", "4", "--env", "OMP_NUM_THREADS=1", str(program),
-        "--out", str(tmp_path / "out.json"), "--pieces", "8", "--clocks", "100", "--work-s", "0.05",
+        "--out", str(tmp_path / "out.json"), "--shards", "8", "--clocks", "100", "--work-s", "0.05",
         **slurm.environment,
     )  # fmt: skip
 
@@ -340,7 +340,7 @@ def test_an_elastic_job_on_nodes_of_two_jobs(slurm: Cluster, tmp_path: Path, sta
     (log,) = tmp_path.glob(".plink/runs/*/agile.jsonl")
     lines = [json.loads(line) for line in log.read_text().splitlines()[1:]]
     events = [(line["host"], line["event"]) for line in lines if line["what"] == "host"]
-    assert {event for host, event in events if host in names[1:3]} == {"joined", "warned", "let go", "left"}, events
+    assert {event for host, event in events if host in names[1:3]} == {"joined", "warned", "released", "left"}, events
     assert not [line for line in lines if line["what"] == "rolled back"]
     slurm.ask("scancel", "--name=kept")
     nothing_is_left(slurm)

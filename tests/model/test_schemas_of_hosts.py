@@ -246,7 +246,7 @@ def test_how_a_job_stands(
     hosts = [host for status in stages for host in status["hosts"]]
     assert {host["state"] for host in hosts} == {"there", "joining", "leaving"}
     assert {key for host in hosts for key in host} == keys("elastic-status", "properties", "hosts", "items")
-    assert any(host["backs"] for host in hosts)
+    assert any(host["replicas"] for host in hosts)
     assert {status.get("controller") for status in stages} >= {1, 2}
     assert any(status.get("checkpoint") is not None for status in stages)
     last = stages[-1] | {"cost": {"total": 0.5, "per_iteration": None, "without_price": ["h1"]}}

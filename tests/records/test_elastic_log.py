@@ -30,7 +30,7 @@ NUMBER, MAYBE, TEXT = st.integers(0, 10**12), st.none() | st.floats(0, 1e6), st.
 TIER, STAGE = st.sampled_from(["reliable", "transient"]), st.sampled_from([1, 2, 3])
 ENTRY = st.one_of(
     st.builds(HostEvent, AT, TEXT, NUMBER, TIER, NUMBER,
-              st.sampled_from(["joined", "warned", "left", "failed", "let go"]), MAYBE, MAYBE, TEXT),
+              st.sampled_from(["joined", "warned", "left", "failed", "released"]), MAYBE, MAYBE, TEXT),
     st.builds(StageChange, AT, STAGE, TEXT),
     st.builds(Iteration, AT, NUMBER, AT, STAGE, NUMBER, NUMBER, st.none() | st.floats(-1e9, 1e9)),
     st.builds(ActionLogEntry, AT, TEXT, TEXT),
@@ -74,7 +74,7 @@ def test_lines_are_as_they_were_agreed_upon(tmp_path: Path) -> None:
          "price": 0.25, "seconds": 30.0, "why": "gcp: preempted"},
         {"at": 2.5, "what": "iteration", "iteration": 7, "seconds": 0.5, "stage": 2, "workers": 8, "clock": 6,
          "objective": None},
-        {"at": 3.0, "what": "rolled back", "clock": 5, "era": 2, "redone": 1},
+        {"at": 3.0, "what": "rolled back", "clock": 5, "generation": 2, "redone": 1},
         {"at": 3.5, "what": "traffic", "host": "b", "sent": 10, "received": 20},
         {"at": 4.0, "what": "end", "seconds": 4.0, "code": 0, "why": "done"},
     ]  # fmt: skip

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from plink.report.link_data import Bandwidths, LinkDirection, ProbeSummary, SharedLink
 from plink.report.report_data import (
     GainEstimate,
     Gap,
@@ -12,6 +13,7 @@ from plink.report.report_data import (
     Remark,
     ReportData,
     Route,
+    RouteBottleneck,
     TieredGroups,
     TierStatistics,
     TimedOrder,
@@ -37,13 +39,14 @@ def facts(hosts: int = 8, racks: int = 2, seed: int = 0, **changes: Any) -> Repo
     )
     order = np.argsort(rack, kind="stable")
     hops = np.sort(np.stack([order, np.roll(order, 1)], axis=1), axis=1)
+    into_first = RouteBottleneck("hosts", ("host0, in",), (0,), 300.0, 500.0, hops[-1:])
     angle = 2 * np.pi * rack / racks
     xy = 5 * np.stack([np.cos(angle), np.sin(angle)], axis=1) + rng.normal(0, 0.3, (hosts, 2))
     made = ReportData(
         names=tuple(f"host{k}" for k in range(hosts)),
         measured_us=measured,
         groups=TieredGroups(rack, tiers, "the tiers of the round trips"),
-        route=Route("ring", order, hops, (0, hosts - 1), 500.0, 1000.0, GainEstimate(0.48, 0.45, 0.51, 0.95)),
+        route=Route("ring", order, hops, into_first, 500.0, 1000.0, GainEstimate(0.48, 0.45, 0.51, 0.95)),
         map=HostMap(xy, "√µs", 0.8, 4, 2.0, true, 0.05),
         sources=("cloud.json",),
     )
@@ -85,3 +88,38 @@ def plain(hosts: int) -> ReportData:
     measured = np.full((hosts, hosts), 60.0)
     np.fill_diagonal(measured, 0.0)
     return ReportData(tuple(f"h{k}" for k in range(hosts)), measured, groups, no_route="No order.", no_map="No map.")
+
+
+def linked(hosts: int = 16, racks: int = 4, pods: int = 1, **changes: Any) -> ReportData:
+    """Racks with shared links of all kinds, and pods around them: the first rack's way out is the bottleneck, the
+    second one's hosts are the limit, the third one was not measured, and of the last the repeats are unknown."""
+    rack_of = np.arange(hosts) % racks
+    busy: dict[str, Any] = {"limited_by": "link", "load_bytes": 2e8}
+    slow = LinkDirection(1.0, 1.0, 1.0, busy_us=1.6e6, **busy)
+    ways = [
+        (LinkDirection(0.5, 0.45, 0.52, busy_us=3.2e6, **busy), LinkDirection(1.0, 0.95, 1.1, busy_us=1.6e6, **busy)),
+        (LinkDirection(2.0, 1.9, 2.0, "hosts", None, 2e8), LinkDirection(2.0, 1.9, 2.0, "groups", None, 0.0)),
+        (LinkDirection(None, None, None, "", 0.8, 2e8, 2e6), LinkDirection(None, None, None, "", None, 2e8)),
+        (replace(slow, low=None, high=None), slow),
+    ]
+    inner = tuple(
+        SharedLink(
+            tuple(np.flatnonzero(rack_of == rack).tolist()), rack % pods if pods > 1 else None, *ways[rack % 4],
+            NASTY if rack == 2 else "",
+        )
+        for rack in range(racks)
+    )  # fmt: skip
+    outer = tuple(
+        SharedLink(tuple(np.flatnonzero(rack_of % pods == pod).tolist()), None, *ways[3]) for pod in range(pods)
+    )
+    rates = np.linspace(0.9, 1.0, hosts)
+    rates[1] = np.nan
+    pair = np.where(rack_of[:, None] == rack_of[None, :], 1.0, 0.3)
+    made = facts(hosts, racks)
+    assert made.route is not None
+    assert made.route.bottleneck is not None
+    blamed = replace(made.route.bottleneck, kind="links", links=((0, 0, True),))
+    bandwidths = Bandwidths((inner, outer) if pods > 1 else (inner,), "", 1e8, pair, rates, rates[::-1])
+    probes = ProbeSummary("2026-11-24T09:12:33Z", (("STAMP", 230), ("TCP", 10)), (200, 260, 1400), 62_000, "all")
+    made = replace(made, route=replace(made.route, bottleneck=blamed), bandwidths=bandwidths, probes=probes)
+    return replace(made, **changes)

@@ -14,7 +14,7 @@ from plink.report.canvas import inline
 from plink.report.colours import MARKS, PAGE, PAPER, group_colour, group_mark, scale_of, ticks
 from plink.report.figures import figures, ratio_of
 from plink.report.files import check_target, write_pictures
-from plink.report.labels import place
+from plink.report.labels import place, short_names
 from plink.report.words import collective, first_upper
 from tests.report.subjects import facts, plain, troubled
 
@@ -122,6 +122,31 @@ def test_ratios_are_of_what_both_know() -> None:
 
 def test_few_hosts_have_fewer_pictures() -> None:
     assert list(figures(plain(2), PAPER)) == ["given", "histogram"]
+
+
+@pytest.mark.parametrize(("hosts", "named"), [(16, True), (64, True), (65, False)])
+def test_names_stand_on_both_axes_of_up_to_64_hosts(hosts: int, named: bool) -> None:
+    ax = figures(facts(hosts, 4), PAPER)["order"].figure.axes[0]
+    order = [f"host{k}" for k in facts(hosts, 4).shown_order().tolist()]
+    for axis in (ax.xaxis, ax.yaxis):
+        labels = [label.get_text() for label in axis.get_ticklabels()]
+        assert (labels == order) == named
+    assert all(label.get_fontsize() >= 6 for label in ax.xaxis.get_ticklabels())
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (["a", "b"], ["a", "b"]),
+        (["rack1-node01.dc.example.org", "rack2-node01.dc.example.org"], ["rack1-node01", "rack2-node01"]),
+        (["a-very-long-cluster-name-01", "a-very-long-cluster-name-12"], ["…01", "…12"]),
+        (["x" * 40, "y"], ["xxxxx…xxxxxxxxxx", "y"]),
+        (["same-name-of-all-hosts", "same-name-of-all-hosts"], ["…hosts", "…hosts"]),
+        ([".example-domain.org.", "b.example-domain.org."], [".exam…omain.org.", "b.exa…omain.org."]),
+    ],
+)
+def test_long_names_keep_what_tells_them_apart(names: list[str], shown: list[str]) -> None:
+    assert short_names(names, 16) == shown
 
 
 def test_pictures_as_files(tmp_path: Path) -> None:

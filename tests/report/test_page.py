@@ -103,7 +103,8 @@ def test_the_summary_says_it_all(text: str) -> None:
         "50%",
     ):
         assert part in words
-    assert "Its longest hop is host0 – host15" in words
+    assert "The bottleneck, for 300 µs of 500 µs (60%), is host0, in." in words
+    assert "longest hop" not in words
     assert "One thing looks wrong: slow host" in words
 
 

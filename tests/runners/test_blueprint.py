@@ -107,7 +107,7 @@ def test_labs_side_by_side_have_namespaces_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "why"),
+    ("field", "value", "expected"),
     [
         ("racks", 65, "1 to 64 racks"),
         ("hosts_per_rack", 129, "1 to 512 hosts"),
@@ -117,8 +117,8 @@ def test_labs_side_by_side_have_namespaces_of_their_own() -> None:
         ("pods", -1, "--pods -1"),
     ],
 )
-def test_a_lab_that_cannot_be_is_refused(field: str, value: int, why: str) -> None:
-    with pytest.raises(UsageError, match=why):
+def test_a_lab_that_cannot_be_is_refused(field: str, value: int, expected: str) -> None:
+    with pytest.raises(UsageError, match=expected):
         LabSettings("t", **{field: value})
 
 

@@ -91,12 +91,13 @@ def test_a_step_of_the_job_that_has_the_node(
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("n2", "no running job of yours has this node; allocate it with salloc"), ("n3", "no such node")]
+    ("name", "expected"),
+    [("n2", "no running job of yours has this node; allocate it with salloc"), ("n3", "no such node")],
 )
-def test_a_node_that_nobody_has(name: str, why: str, calls: Path) -> None:
+def test_a_node_that_nobody_has(name: str, expected: str, calls: Path) -> None:
     """Nothing is run."""
     failures = answers(StepConnector(), name)
-    assert str(failures[name]).startswith(f"{name}: {why}")
+    assert str(failures[name]).startswith(f"{name}: {expected}")
     assert "srun" not in calls.read_text()
 
 
@@ -142,12 +143,12 @@ def test_a_command_that_hears_nothing_is_ended(calls: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("connector", "said"), [(StepConnector, "srun is not installed"), (ExecConnector, "kubectl is not installed")]
+    ("connector", "expected"), [(StepConnector, "srun is not installed"), (ExecConnector, "kubectl is not installed")]
 )
 def test_where_there_is_no_such_thing(
-    connector: type[Connector], said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    connector: type[Connector], expected: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Said before anything is started."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=expected):
         connector()

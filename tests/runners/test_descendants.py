@@ -110,8 +110,8 @@ def test_no_process_is_left_however_the_job_ends(
     jobs: ChildJobs, marked: Marked, ending: Callable[[ChildJobs], None]
 ) -> None:
     """A child in the rank's session, and a detached one; a stranger's process lives on."""
-    stranger = subprocess.Popen(["sleep", "304"], start_new_session=True)
-    reaper.kill_process(stranger.pid)
+    unrelated = subprocess.Popen(["sleep", "304"], start_new_session=True)
+    reaper.kill_process(unrelated.pid)
 
     def on_line() -> None:
         if len(jobs.lines(0)) == 1:
@@ -127,10 +127,10 @@ def test_no_process_is_left_however_the_job_ends(
             assert jobs.launch(job, on_line=on_line).exit_code != 0
         assert marked.gone()
         assert jobs.connector.all_end()
-        assert stranger.poll() is None
+        assert unrelated.poll() is None
     finally:
-        stranger.kill()
-        stranger.wait()
+        unrelated.kill()
+        unrelated.wait()
 
 
 def test_time_out_ends_detached_processes(jobs: ChildJobs, marked: Marked) -> None:

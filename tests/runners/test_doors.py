@@ -15,7 +15,7 @@ from plink.records.runs import Record
 from runners.agile.control_socket import Answer, ControlSocket
 
 # Somebody else, who asks for the status and prints what is answered.
-STRANGER = """
+OTHER_USER_CLIENT = """
 import os, socket, sys
 os.setgid(65534)
 os.setuid(65534)
@@ -23,7 +23,7 @@ with socket.socket(socket.AF_UNIX) as peer:
     peer.settimeout(50)
     peer.connect(sys.argv[1])
     try:
-        peer.sendall(b'{"wish": "status"}\\n')
+        peer.sendall(b'{"method": "status"}\\n')
         print(peer.recv(1 << 16))
     except (BrokenPipeError, ConnectionResetError):
         print(b"")
@@ -31,14 +31,14 @@ with socket.socket(socket.AF_UNIX) as peer:
 
 
 @pytest.fixture
-def heard() -> list[dict[str, Any]]:
+def received() -> list[dict[str, Any]]:
     return []
 
 
 @pytest.fixture
-def door(heard: list[dict[str, Any]]) -> Iterator[ControlSocket]:
-    def hear(wish: dict[str, Any], answer: Answer) -> None:
-        heard.append(wish)
+def door(received: list[dict[str, Any]]) -> Iterator[ControlSocket]:
+    def hear(request: dict[str, Any], answer: Answer) -> None:
+        received.append(request)
         answer({"ok": True})
 
     asking = ControlSocket(hear)
@@ -51,15 +51,15 @@ def call(name: str) -> bytes:
         peer.settimeout(60)
         peer.connect(name)
         try:
-            peer.sendall(b'{"wish": "status"}\n')
+            peer.sendall(b'{"method": "status"}\n')
             return peer.recv(1 << 16)
         except (BrokenPipeError, ConnectionResetError):
             return b""
 
 
-def test_a_wish_of_the_same_user_is_heard(door: ControlSocket, heard: list[dict[str, Any]]) -> None:
+def test_request_of_the_same_user_is_answered(door: ControlSocket, received: list[dict[str, Any]]) -> None:
     assert b"ok" in call(door.name)
-    assert heard == [{"wish": "status"}]
+    assert received == [{"method": "status"}]
 
 
 def test_nobody_else_gets_to_the_socket(door: ControlSocket) -> None:
@@ -67,15 +67,15 @@ def test_nobody_else_gets_to_the_socket(door: ControlSocket) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
-def test_another_user_is_hung_up_on(door: ControlSocket, heard: list[dict[str, Any]]) -> None:
+def test_another_user_is_hung_up_on(door: ControlSocket, received: list[dict[str, Any]]) -> None:
     """Should the folder's mode not hold them, by the kernel's word for who called."""
     Path(door.name).parent.chmod(0o755)
     Path(door.name).chmod(0o777)
     done = subprocess.run(
-        [sys.executable, "-c", STRANGER, door.name], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", OTHER_USER_CLIENT, door.name], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout) == (0, "b''\n"), done.stderr
-    assert heard == []
+    assert received == []
 
 
 def test_a_run_is_for_its_own_user(tmp_path: Path) -> None:

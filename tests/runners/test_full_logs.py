@@ -49,15 +49,15 @@ def about_logs(done: "subprocess.CompletedProcess[str]") -> str:
 
 @pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
 @pytest.mark.parametrize(
-    ("file", "lines", "said"), [("rank-1.out", MUCH, "end here"), ("all.log", LITTLE, "are not complete")]
+    ("file", "lines", "expected"), [("rank-1.out", MUCH, "end here"), ("all.log", LITTLE, "are not complete")]
 )
-def test_a_log_file_that_takes_nothing(tmp_path: Path, file: str, lines: int, said: str) -> None:
+def test_a_log_file_that_takes_nothing(tmp_path: Path, file: str, lines: int, expected: str) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()
     (logs / file).symlink_to(FULL)
     done = typed(*job(tmp_path, lines, "--log-dir", "logs"), cwd=tmp_path)
     all_is_shown(done, tmp_path, lines)
-    assert about_logs(done) == f"plink: the logs in logs {said}: No space left on device"
+    assert about_logs(done) == f"plink: the logs in logs {expected}: No space left on device"
 
 
 def test_reader_that_goes_away_ends_the_job(tmp_path: Path) -> None:

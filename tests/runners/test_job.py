@@ -108,12 +108,12 @@ def test_standard_input_is_empty(jobs: ChildJobs) -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "why"),
+    ("program", "expected"),
     [("gone.py", "no such file: .*gone.py"), ("./data", "no such program: ./data")],
 )  # fmt: skip
-def test_a_program_that_is_not_there_is_named(program: str, why: str, jobs: ChildJobs) -> None:
+def test_a_program_that_is_not_there_is_named(program: str, expected: str, jobs: ChildJobs) -> None:
     (jobs.folder / "data").write_text("not executable")
-    with pytest.raises(PlinkError, match=f"^here: {why}; nothing was run$"):
+    with pytest.raises(PlinkError, match=f"^here: {expected}; nothing was run$"):
         jobs.launch(jobs.job(program))
 
 

@@ -79,26 +79,26 @@ def test_parse_output_line(
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("output", "expected"),
     [
         (["The first process to do so was:", "", "  Process name: [[23870,1],2]", "  Exit code:    7"], (2, 7)),
         (["mpirun noticed that process rank 2 with PID 7 on node a exited on signal 9 (Killed)."], (2, 137)),
         (["ORTE was unable to reliably start one or more daemons."], None),
     ],
 )
-def test_the_first_failure(said: list[str], told: tuple[int, int] | None, connector: SshConnector) -> None:
-    assert OpenMpi(connector, 4).first_failure(said) == told
+def test_the_first_failure(output: list[str], expected: tuple[int, int] | None, connector: SshConnector) -> None:
+    assert OpenMpi(connector, 4).first_failure(output) == expected
 
 
 @pytest.mark.parametrize(
-    ("said", "version"),
+    ("output", "version"),
     [("mpirun (Open MPI) 4.1.4", 4), ("mpirun (Open MPI) 5.0.11", 5), ("HYDRA build details:", None)],
 )
 def test_whose_mpirun(
-    said: str, version: int | None, tmp_path: Path, connector: SshConnector, monkeypatch: pytest.MonkeyPatch
+    output: str, version: int | None, tmp_path: Path, connector: SshConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They share the name."""
-    program(tmp_path, f"echo '{said}'")
+    program(tmp_path, f"echo '{output}'")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     result = mpirun(connector)
     assert isinstance(result, Mpich if version is None else OpenMpi)
@@ -106,7 +106,7 @@ def test_whose_mpirun(
     assert ("--prtemca" in result.command(HOSTS, JOB, tmp_path, ()).argv) == (version == 5)
 
 
-def test_no_mpirun_or_a_stranger(tmp_path: Path, connector: SshConnector, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_mpirun_or_an_unknown_one(tmp_path: Path, connector: SshConnector, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="mpirun is not installed here"):
         mpirun(connector)

@@ -49,15 +49,15 @@ def test_bytes_that_are_no_text_come_out_as_they_went_in(printed: bytes, data: s
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["out", "err"]), CHARACTERS), max_size=12))
-def test_ranks_and_streams_are_kept_apart(said: list[tuple[int, str, str]]) -> None:
+def test_ranks_and_streams_are_kept_apart(written: list[tuple[int, str, str]]) -> None:
     output, shown = collecting()
-    for rank, stream, text in said:
+    for rank, stream, text in written:
         output.add(rank, stream, text)
     for rank in range(3):
         output.finish(rank)
     for rank in range(3):
         for stream in ("out", "err"):
-            whole = "".join(text for r, s, text in said if (r, s) == (rank, stream))
+            whole = "".join(text for r, s, text in written if (r, s) == (rank, stream))
             expected = whole.removesuffix("\n").split("\n") if whole else []
             assert [line for r, s, line in shown if (r, s) == (rank, stream)] == expected
 

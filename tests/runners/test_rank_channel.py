@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ab
 
 
 # Somebody else, whose exit code is the number of bytes that it is told.
-STRANGER = """
+OTHER_USER_CLIENT = """
 import os, socket, sys
 os.setuid(65534)
 with socket.socket(socket.AF_UNIX) as sock:
@@ -124,7 +124,7 @@ def test_without_a_line() -> None:
 def test_another_user_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
     line = RankChannel()
     monkeypatch.setattr(os, "getuid", lambda: 4321)  # the agent's user, neither root nor the caller
-    caller = subprocess.Popen([sys.executable, "-c", STRANGER, line.name])
+    caller = subprocess.Popen([sys.executable, "-c", OTHER_USER_CLIENT, line.name])
     end = time.monotonic() + 60
     while caller.poll() is None and time.monotonic() < end:
         line.send("secret")

@@ -83,7 +83,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
 
 @pytest.mark.parametrize(
-    ("slow", "limit", "said"),
+    ("slow", "limit", "expected"),
     [
         ("banner", "_SESSION_TIMEOUT_S", "no SSH session within 1 s"),
         ("log_in", "_LOGIN_TIMEOUT_S", "not logged in within 1 s"),
@@ -91,7 +91,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     ],
 )
 def test_each_step_has_a_limit_and_says_it(
-    slow: str, limit: str, said: str, serve: Serve, monkeypatch: pytest.MonkeyPatch
+    slow: str, limit: str, expected: str, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also what Paramiko waits for without one: a command that is neither begun nor refused."""
     monkeypatch.setattr(runners.ssh.connector, limit, 1.0)
@@ -99,7 +99,7 @@ def test_each_step_has_a_limit_and_says_it(
     began = time.monotonic()
     with pytest.raises(HostError) as caught:
         connector.open(host)
-    assert caught.value.reason == f"SSH: connected, but {said}; is the host overloaded?"
+    assert caught.value.reason == f"SSH: connected, but {expected}; is the host overloaded?"
     assert time.monotonic() - began < LATER / 2
 
 

@@ -108,15 +108,15 @@ def test_waiting_hosts_get_the_jump_hosts_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("refuses", "said"),
+    ("refuses", "expected"),
     [
         (paramiko.ChannelException(2, "Connect failed"), "it does not reach target port 22"),
         (paramiko.SSHException("Timeout opening channel."), "it does not reach target port 22 within 10 s"),
         (paramiko.ChannelException(1, "Administratively prohibited"), "Administratively prohibited"),
     ],
 )
-def test_a_jump_host_that_leads_no_further(refuses: Exception, said: str) -> None:
+def test_a_jump_host_that_leads_no_further(refuses: Exception, expected: str) -> None:
     with pytest.raises(JumpError) as caught, ExitStack() as ends:
         World(refuses=refuses).jumps.tunnel((OUTER,), TARGET, ends)
     assert caught.value.jump == "outer"
-    assert said in str(caught.value.cause)
+    assert expected in str(caught.value.cause)

@@ -102,12 +102,12 @@ def view(status: dict[str, Any], events: list[str]) -> Any:
     if waits := status.get("waits"):
         title.append(f"  waits for {', '.join(waits['hosts'])} since {waits['seconds']:.0f} s")
     table = Table(box=None, pad_edge=False)
-    for name in ("host", "tier", "serves", "backs up", "pieces", "sent", "received", ""):
+    for name in ("host", "tier", "serves", "backs up", "shards", "sent", "received", ""):
         table.add_column(name, justify="left" if name in ("host", "tier", "") else "right")
     for host in status["hosts"]:
         state = "" if host["state"] == "there" else host["state"]
         table.add_row(
-            host["name"], host["tier"], _count(host["serves"]), _count(host["backs"]), str(host["pieces"] or ""),
+            host["name"], host["tier"], _count(host["serves"]), _count(host["replicas"]), str(host["shards"] or ""),
             format_bytes(host["sent"]), format_bytes(host["received"]), state,
         )  # fmt: skip
     return Group(title, table, *(Text(event, style="dim") for event in events))

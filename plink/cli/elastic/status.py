@@ -39,9 +39,11 @@ def status_lines(status: dict[str, Any]) -> list[str]:
     width = max(len(host["name"]) for host in status["hosts"])
     for host in status["hosts"]:
         doing = [
-            f"{len(host[key])} {what}" for key, what in (("serves", "partitions"), ("backs", "backups")) if host[key]
+            f"{len(host[key])} {what}"
+            for key, what in (("serves", "partitions"), ("replicas", "replicas"))
+            if host[key]
         ]
-        doing += [f"{host['pieces']} pieces"] if host["pieces"] else []
+        doing += [f"{host['shards']} shards"] if host["shards"] else []
         state = "" if host["state"] == "there" else f", {host['state']}"
         carried = f"{format_bytes(host['sent'])} sent, {format_bytes(host['received'])} received"
         lines.append(f"{host['name']:{width}}  {host['tier']:9}  {', '.join(doing) or 'nothing'}{state}  ({carried})")

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from plink.errors import ProtocolError
-from plink.model.elastic.reports import MESSAGES, Message, OtherVersion
+from plink.model.elastic.reports import MESSAGES, NodeMessage, OtherVersion
 from plink.model.elastic.requests import REQUESTS, Request, method_of
 
-VERSION = 7  # one more wherever a controller or a node sends or understands something else
+VERSION = 8  # one more wherever a controller or a node sends or understands something else
 
 _MAX_SHOWN = 60
 
@@ -49,13 +49,13 @@ def decode_request(body: Any) -> Envelope:
     return Envelope(_convert({**params, "method": method}, REQUESTS[method], method), term, number)
 
 
-def encode_message(message: Message) -> dict[str, Any]:
+def encode_message(message: NodeMessage) -> dict[str, Any]:
     """Return a node's message as it travels."""
     body: dict[str, Any] = msgspec.to_builtins(message, str_keys=True)
     return body
 
 
-def decode_message(body: Any) -> Message:
+def decode_message(body: Any) -> NodeMessage:
     """Return the node's message of a JSON object. :raises ProtocolError: it is none."""
     if not isinstance(body, dict):
         raise ProtocolError("a message is an object")
@@ -64,11 +64,11 @@ def decode_message(body: Any) -> Message:
         return OtherVersion(plink=str(body.get("plink", "an older version"))[:40])
     if not isinstance(kind, str) or kind not in MESSAGES:
         raise ProtocolError(f"there is no type {_short(kind)}")
-    message: Message = _convert(body, MESSAGES[kind], kind)
+    message: NodeMessage = _convert(body, MESSAGES[kind], kind)
     return message
 
 
-def parse_message(line: bytes | str) -> Message | None:
+def parse_message(line: bytes | str) -> NodeMessage | None:
     """Return the message on a line; None where it is not ours: something on the host writes to the same output.
 
     :raises ProtocolError: it is one, of a form that messages of nodes never have.

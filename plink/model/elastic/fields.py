@@ -15,23 +15,23 @@ Amount = Annotated[float, Meta(ge=0, lt=float(_LARGEST))]  # finite, not negativ
 class TrafficCounters(Struct, frozen=True, forbid_unknown_fields=True):
     """Bytes that a host has sent and received over the connections of its job, sealed and with all around them.
 
-    ``asked_*``: over connections that its process made, as its workers do; ``served_*``: over those made to it.
+    ``client_*``: over connections that its process made, as its workers do; ``server_*``: over those made to it.
     """
 
-    asked_sent: Int = 0
-    asked_received: Int = 0
-    served_sent: Int = 0
-    served_received: Int = 0
+    client_sent: Int = 0
+    client_received: Int = 0
+    server_sent: Int = 0
+    server_received: Int = 0
 
     @property
     def sent(self) -> int:
         """Bytes sent in all."""
-        return self.asked_sent + self.served_sent
+        return self.client_sent + self.server_sent
 
     @property
     def received(self) -> int:
         """Bytes received in all."""
-        return self.asked_received + self.served_received
+        return self.client_received + self.server_received
 
 
 class SavedCheckpoint(Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,14 +43,14 @@ class SavedCheckpoint(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ShardMap(Struct, frozen=True, forbid_unknown_fields=True):
-    """Who works on which pieces from a clock on.
+    """Who works on which shards from a clock on.
 
-    ``everywhere``: host, pieces and first clock by worker. ``left``: host and last clock, exclusive, of workers that
+    ``everywhere``: host, shards and first clock by worker. ``left``: host and last clock, exclusive, of workers that
     were told to leave.
     """
 
     clock: Int
-    era: Int
+    generation: Int
     everywhere: dict[Index, tuple[Int, tuple[Int, ...], Int]]
     left: tuple[tuple[Int, Int], ...]
 

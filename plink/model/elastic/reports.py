@@ -7,11 +7,11 @@ from msgspec import Meta, Struct
 from plink.model.elastic.fields import Amount, Index, Int, Positive, TrafficCounters
 
 
-class Message(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"):
+class NodeMessage(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"):
     """Base of all messages of nodes."""
 
 
-class Hello(Message, frozen=True, tag="hello"):
+class Hello(NodeMessage, frozen=True, tag="hello"):
     """What a node is: versions, program, and shape of its tables (rows, bytes of a row); the first message.
 
     ``memory``: bytes that are available, ``pool``: what they are taken from, the same on hosts that share it.
@@ -22,7 +22,7 @@ class Hello(Message, frozen=True, tag="hello"):
     app: str
     pid: Int
     tables: Int
-    pieces: Positive
+    shards: Positive
     batches: Positive
     grains: Positive
     shapes: Annotated[tuple[tuple[Positive, Positive], ...], Meta(min_length=1)]
@@ -30,26 +30,26 @@ class Hello(Message, frozen=True, tag="hello"):
     pool: str
 
 
-class OtherVersion(Message, frozen=True, tag="other_version"):
+class OtherVersion(NodeMessage, frozen=True, tag="other_version"):
     """Never sent: what the first message of a node of another version is decoded to."""
 
     plink: str
 
 
-class Alive(Message, frozen=True, tag="alive"):
+class Alive(NodeMessage, frozen=True, tag="alive"):
     """A heartbeat, with the bytes carried so far."""
 
-    carried: TrafficCounters
+    traffic: TrafficCounters
 
 
-class Notice(Message, frozen=True, tag="notice"):
+class Notice(NodeMessage, frozen=True, tag="notice"):
     """The host will be taken away in so many seconds."""
 
     seconds: Amount
     reason: str
 
 
-class Failed(Message, frozen=True, tag="failed"):
+class Failed(NodeMessage, frozen=True, tag="failed"):
     """A worker (-1: the node) cannot go on: the job ends."""
 
     error: str
@@ -57,13 +57,13 @@ class Failed(Message, frozen=True, tag="failed"):
     kind: str = ""
 
 
-class Log(Message, frozen=True, tag="log"):
+class Log(NodeMessage, frozen=True, tag="log"):
     """A line for whoever looks for the cause of something."""
 
     text: str
 
 
-class Answer(Message, frozen=True, tag="answer"):
+class Answer(NodeMessage, frozen=True, tag="answer"):
     """The answer to a request: its result, or an error and the kind of it."""
 
     id: Int
@@ -72,13 +72,13 @@ class Answer(Message, frozen=True, tag="answer"):
     result: dict[str, Any] = {}
 
 
-class PartitionsChanged(Message, frozen=True, tag="partitions"):
-    """Role, era, epoch, clock and clock of the backup, of partitions of which something has changed."""
+class PartitionsChanged(NodeMessage, frozen=True, tag="partitions"):
+    """Role, generation, term, clock and clock of the replica, of partitions of which something has changed."""
 
     partitions: dict[Index, tuple[str, Int, Int, Int, Int]]
 
 
-class ClockDone(Message, frozen=True, tag="clock"):
+class ClockDone(NodeMessage, frozen=True, tag="clock"):
     """A worker has done a clock. ``is_leader``: it has shard 0. ``evaluated_iteration``: its objective is known now."""
 
     clock: Int
@@ -88,18 +88,18 @@ class ClockDone(Message, frozen=True, tag="clock"):
     is_leader: bool
     evaluated_iteration: Int | None
     objective: float | None  # a sum, may be infinite
-    era: Int
+    generation: Int
 
 
-class WorkerFinished(Message, frozen=True, tag="finished"):
+class WorkerFinished(NodeMessage, frozen=True, tag="finished"):
     """A worker has ended at a clock: it stood in for another, was released, or nothing is left to do."""
 
     worker: Int
     clock: Int
-    stood_in: bool
+    takeover: bool
     released: bool
 
 
-MESSAGES: dict[str, type[Message]] = {
-    str(kind.__struct_config__.tag): kind for kind in Message.__subclasses__() if kind is not OtherVersion
+MESSAGES: dict[str, type[NodeMessage]] = {
+    str(kind.__struct_config__.tag): kind for kind in NodeMessage.__subclasses__() if kind is not OtherVersion
 }  # by type

@@ -44,70 +44,70 @@ class Open(Request, frozen=True, tag="open"):
     """Serve a partition that has no state yet."""
 
     partition: Int
-    epoch: Int
-    era: Int
+    term: Int
+    generation: Int
 
 
 class Restore(Request, frozen=True, tag="restore"):
     """Serve a partition as of a clock, from a file of a checkpoint."""
 
     partition: Int
-    epoch: Int
-    era: Int
+    term: Int
+    generation: Int
     clock: Int
     path: str
 
 
 class Prepare(Request, frozen=True, tag="prepare"):
-    """Send a partition on its way to another server; ``backup``: where that one replicates to."""
+    """Send a partition on its way to another server; ``replica``: where that one replicates to."""
 
     partition: Int
-    epoch: Int
+    term: Int
     address: str
-    backup: str
+    replica: str
 
 
 class Commit(Request, frozen=True, tag="commit"):
-    """Let the new owner of a partition begin, and end serving it here."""
+    """Let the new primary of a partition begin, and end serving it here."""
 
     partition: Int
-    epoch: Int
+    term: Int
 
 
 class Cancel(Request, frozen=True, tag="cancel"):
     """Call a move off."""
 
     partition: Int
-    epoch: Int
+    term: Int
 
 
 class AddReplica(Request, frozen=True, tag="add_replica"):
-    """Send a partition's state to one more backup, and replicate to it."""
+    """Send a partition's state to one more replica, and replicate to it."""
 
     partition: Int
-    epoch: Int
+    term: Int
     address: str
 
 
 class SetReplica(Request, frozen=True, tag="set_replica"):
-    """Replicate to this backup alone."""
+    """Replicate to this replica alone."""
 
     partition: Int
     address: str
 
 
 class StopReplicating(Request, frozen=True, tag="stop_replicating"):
-    """Replicate to this backup no longer."""
+    """Replicate to this replica no longer."""
 
     partition: Int
     address: str
 
 
 class RestoreTo(Request, frozen=True, tag="restore_to"):
-    """Send a backup's state to the host that is to serve it, from clock ``first`` on."""
+    """Send a replica's state to the host that is to serve it, from clock ``first`` on."""
 
     partition: Int
-    epoch: Int
+    term: Int
     address: str
     first: Int
 
@@ -116,21 +116,21 @@ class Drop(Request, frozen=True, tag="drop"):
     """Forget what is here of a partition."""
 
     partition: Int
-    epoch: Int
+    term: Int
 
 
 class Promote(Request, frozen=True, tag="promote"):
-    """Serve a partition from the backup that is here, from clock ``first`` on."""
+    """Serve a partition from the replica that is here, from clock ``first`` on."""
 
     partition: Int
-    epoch: Int
+    term: Int
     first: Int
 
 
 class Forget(Request, frozen=True, tag="forget"):
-    """Call off moves of before an epoch."""
+    """Call off moves of before a term."""
 
-    epoch: Int
+    term: Int
 
 
 class Truncate(Request, frozen=True, tag="truncate"):
@@ -164,29 +164,29 @@ class Resume(Request, frozen=True, tag="resume"):
 
 
 class AssignShards(Request, frozen=True, tag="assign_shards"):
-    """Work on these pieces from a clock on; ``workers``: of this host, ``everywhere`` and ``left``: as a ShardMap."""
+    """Work on these shards from a clock on; ``workers``: of this host, ``everywhere`` and ``left``: as a ShardMap."""
 
     clock: Int
-    era: Int
+    generation: Int
     workers: dict[Index, tuple[Int, ...]]
     everywhere: dict[Index, tuple[Int, tuple[Int, ...], Int]]
     left: tuple[tuple[Int, Int], ...]
 
 
-class StandIn(Request, frozen=True, tag="stand_in"):
-    """Do the clocks from ``clock`` to before ``until`` of a lost worker; ``had``: its pieces, each since a clock."""
+class TakeOver(Request, frozen=True, tag="take_over"):
+    """Do the clocks from ``clock`` to before ``until`` of a lost worker; ``had``: its shards, each since a clock."""
 
     worker: Int
     had: tuple[tuple[Int, tuple[Int, ...]], ...]
     clock: Int
     until: Int
-    era: Int
+    generation: Int
 
 
 class LoadShards(Request, frozen=True, tag="load_shards"):
-    """Load pieces of the input data into memory."""
+    """Load shards of the input data into memory."""
 
-    pieces: tuple[Int, ...]
+    shards: tuple[Int, ...]
 
 
 class WriteCheckpoint(Request, frozen=True, tag="write_checkpoint"):
@@ -215,31 +215,31 @@ class WriteResult(Request, frozen=True, tag="write_result"):
     """Run the program's ``result()`` on the state of a clock."""
 
     clock: Int
-    era: Int
+    generation: Int
 
 
 class RollBack(Request, frozen=True, tag="roll_back"):
-    """Go back to a clock, in a new era."""
+    """Go back to a clock, in a new generation."""
 
     clock: Int
-    era: Int
+    generation: Int
 
 
 class Reset(Request, frozen=True, tag="reset"):
-    """Forget all partitions, and begin a new era at a clock."""
+    """Forget all partitions, and begin a new generation at a clock."""
 
     clock: Int
-    era: Int
+    generation: Int
 
 
 class ReportPartitions(Request, frozen=True, tag="report_partitions"):
     """Report anew of all partitions."""
 
 
-class SetOwners(Request, frozen=True, tag="set_owners"):
-    """Address partitions to these owners: address and epoch by partition. ``count``: the largest number given."""
+class SetPrimaries(Request, frozen=True, tag="set_primaries"):
+    """Address partitions to these primaries: address and term by partition. ``count``: the largest number given."""
 
-    owners: dict[Index, tuple[str, Int]]
+    primaries: dict[Index, tuple[str, Int]]
     count: Int
 
 

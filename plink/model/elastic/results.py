@@ -55,21 +55,21 @@ class HostReport(Result, frozen=True):
     """All that a host knows of the job: see :class:`solvers.elastic.placement.resume.Report` for the partitions."""
 
     serves: dict[Index, Int]
-    backs: dict[Index, Clocks]
-    gave: dict[Index, Clocks]
-    era: Int
+    replicas: dict[Index, Clocks]
+    in_doubt: dict[Index, Clocks]
+    generation: Int
     number: Int
     loaded: tuple[Int, ...]
     map: ShardMap | None
     address: str
     workers: dict[Index, tuple[Int, ...]]
-    stands_in: dict[Index, Int]
+    takeovers: dict[Index, Int]
     begun: Int
     finished: dict[Index, Int]
-    held: bool
+    paused: bool
     saved: SavedCheckpoint | None
     own: SavedCheckpoint | None
-    carried: TrafficCounters
+    traffic: TrafficCounters
     thresholds: StageThresholds | None
 
 

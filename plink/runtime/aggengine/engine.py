@@ -32,7 +32,7 @@ _MAX_CACHED_PROGRAMS = 64  # a model has a program for each size of its buckets,
 
 @dataclass
 class Collective:
-    """One all-reduce. ``on_done(error)`` is called once, when every channel has finished or one has failed."""
+    """State of one all-reduce. ``on_done(error)`` is called once, when every channel has finished or one has failed."""
 
     number: int
     flat: torch.Tensor
@@ -49,7 +49,7 @@ class Collective:
 
 
 class Engine:
-    """Executes schedules for one rank, in the order of submission, which all ranks share.
+    """Executor of schedules for one rank, in the order of submission, which all ranks share.
 
     From ``delegation_min_bytes`` on, a Gloo group with its ranks in another order does all-reduces instead.
     """
@@ -209,12 +209,12 @@ class Engine:
 
     @property
     def eager_max_bytes(self) -> int | None:
-        """Size up to which vectors use the eager protocol; None: none do."""
+        """Return the size up to which vectors use the eager protocol; None: none do."""
         return None if self._eager is None else MAX_BYTES
 
     @property
     def error(self) -> str | None:
-        """The error that ended the engine, if any."""
+        """Return the error that ended the engine, if any."""
         return self._error
 
     def _prepare(self, collective: Collective, channel: int) -> Program | None:
@@ -318,7 +318,7 @@ class Engine:
         self._execute_on_first_channel(collective.flat.new_zeros(1), schedule, collective.tag)
 
     def _all_reduce_alone(self, flat: torch.Tensor, schedule: Schedule) -> None:
-        """All-reduce a vector of one segment in the calling thread, which is the first channel's."""
+        """Run the all-reduce of a vector of one segment in the calling thread, which is the first channel's."""
         self._execute_on_first_channel(flat, schedule, _MEASUREMENT_TAG)
 
     def _execute_on_first_channel(self, flat: torch.Tensor, schedule: Schedule, tag: int) -> None:

@@ -17,17 +17,18 @@ from plink.runtime.agileml.server.server import Server
 from plink.runtime.agileml.transport.keys import RunKeys
 from plink.runtime.agileml.transport.store_config import StoreConfig
 from plink.runtime.agileml.worker import progress
-from plink.runtime.agileml.worker.client import Client, Ownership, Timeouts, Unanswered
-from plink.runtime.agileml.worker.loaded_shards import Loaded
+from plink.runtime.agileml.worker.client import Client, PrimaryAddress, Timeouts, Unanswered
+from plink.runtime.agileml.worker.loaded_shards import LoadedShards
 from plink.runtime.agileml.worker.progress import job_layout
 from plink.runtime.agileml.worker.worker import Finished, Worker
 
-_TIMEOUTS = Timeouts(owner_s=60.0)  # nothing is lost on the loopback; the machine may be busy
+_TIMEOUTS = Timeouts(primary_s=60.0)  # nothing is lost on the loopback; the machine may be busy
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """The tables at the end, by name, each of shape (rows, width); the objectives of the latest iterations."""
+    """Result of local training: the tables at the end, by name, each of shape (rows, width); the objectives of the
+    latest iterations."""
 
     tables: dict[str, Values]
     objectives: list[float]
@@ -38,7 +39,7 @@ def train(
     app: App[Items], *, workers: int = 1, servers: int = 1, partitions: int = 4, rule: Rule | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> TrainingResult:  # fmt: skip
-    """Until the stopping criterion is met; the first mistake of any worker ends the job.
+    """Train until the stopping criterion is met; the first mistake of any worker ends the job.
 
     :raises PlinkError: the program's result could not be kept.
     """
@@ -47,18 +48,18 @@ def train(
     config = StoreConfig(job_layout(app, partitions), RunKeys.make(), rule or BSP())
     with contextlib.ExitStack() as closing:
         serving = [closing.enter_context(contextlib.closing(Server(config))) for _ in range(servers)]
-        owners = {partition: Ownership(serving[partition % servers].address) for partition in range(partitions)}
-        for partition in owners:
+        primaries = {partition: PrimaryAddress(serving[partition % servers].address) for partition in range(partitions)}
+        for partition in primaries:
             serving[partition % servers].open(partition, dict.fromkeys(range(workers), 0))
 
         def client(number: int, clock: int = 0) -> Client:
-            made = Client(config, number, owners, clock=clock, timeouts=_TIMEOUTS)
+            made = Client(config, number, primaries, clock=clock, timeouts=_TIMEOUTS)
             return closing.enter_context(contextlib.closing(made))
 
-        loaded, started = Loaded(app), time.time()
+        loaded, started = LoadedShards(app), time.time()
         clients = [client(number) for number in range(workers)]
         loops = [
-            Worker(loaded, clients[number], range(number, app.pieces, workers), started=started, say=say)
+            Worker(loaded, clients[number], range(number, app.shards, workers), started=started, say=say)
             for number in range(workers)
         ]
 

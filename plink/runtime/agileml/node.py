@@ -34,48 +34,48 @@ from plink.model.elastic import reports
 from plink.model.elastic import requests as r
 from plink.model.elastic.codec import VERSION, Envelope, decode_request, encode_message
 from plink.model.elastic.fields import SavedCheckpoint, ShardMap, StageThresholds, TrafficCounters
-from plink.model.elastic.reports import Alive, Answer, Failed, Hello, Log, Message, PartitionsChanged
+from plink.model.elastic.reports import Alive, Answer, Failed, Hello, Log, NodeMessage, PartitionsChanged
 from plink.model.elastic.requests import method_of
 from plink.model.elastic.results import Begun, HostReport, Paused, Result
 from plink.remote.low_priority import VARIABLE as LOW_PRIORITY
 from plink.remote.low_priority import set_low_priority
 from plink.runtime.agileml.host.checkpoint_folder import check_mark, discard, keep, latest, mark, unmark
 from plink.runtime.agileml.host.checkpoint_folder import unwritable as unwritable_folder
-from plink.runtime.agileml.host.control_channel import ControlLine
+from plink.runtime.agileml.host.control_channel import ControlChannel
 from plink.runtime.agileml.host.memory_limits import memory
-from plink.runtime.agileml.host.preemption import Notice, Notices, parse_source
+from plink.runtime.agileml.host.preemption import Notices, PreemptionNotice, parse_source
 from plink.runtime.agileml.host.program import load_app
-from plink.runtime.agileml.partition.partition import Refused
+from plink.runtime.agileml.partition.partition import RejectedRequest
 from plink.runtime.agileml.replica.partition_replica import Role
 from plink.runtime.agileml.server import request_handlers
 from plink.runtime.agileml.server.server import Server
 from plink.runtime.agileml.transport.keys import RunKeys
 from plink.runtime.agileml.transport.store_config import StoreConfig
-from plink.runtime.agileml.transport.traffic import ACCOUNT
-from plink.runtime.agileml.worker.client import Client, Ownership, Timeouts
-from plink.runtime.agileml.worker.loaded_shards import Loaded
+from plink.runtime.agileml.transport.traffic import TRAFFIC
+from plink.runtime.agileml.worker.client import Client, PrimaryAddress, Timeouts
+from plink.runtime.agileml.worker.loaded_shards import LoadedShards
 from plink.runtime.agileml.worker.progress import job_layout
 from plink.runtime.agileml.worker.worker_threads import WorkerThreads
 
-ALIVE_S = 0.3
-_LOOK_S = 0.05
-_MOVES = 4  # sent by one host at a time: more would each be later
+HEARTBEAT_INTERVAL_S = 0.3
+_POLL_INTERVAL_S = 0.05
+_MAX_CONCURRENT_MOVES = 4  # sent by one host at a time: more would each be later
 _SERVER_WAIT_S = 5.0
-_TIMEOUTS = Timeouts(owner_s=60.0, workers_s=3600.0)
-_AGAIN_S = 0.05
-_TIMES = 40
-_REFUSALS = 20  # that a node tells of
+_TIMEOUTS = Timeouts(primary_s=60.0, workers_s=3600.0)
+_RETRY_S = 0.05
+_MAX_RETRIES = 40
+_MAX_LOGGED_REFUSALS = 20  # that a node tells of
 
 
 class Node:
-    """Of one job; :meth:`run` is for the main thread."""
+    """Node of one job on one host; :meth:`run` is for the main thread."""
 
-    def __init__(self, app: App[Any], line: ControlLine) -> None:
-        self._app, self._line = app, line
+    def __init__(self, app: App[Any], channel: ControlChannel) -> None:
+        self._app, self._channel = app, channel
         self._server: Server | None = None
         self._workers: WorkerThreads | None = None
-        self._loaded: Loaded[Any] = Loaded(app)
-        self._owners: dict[int, Ownership] = {}
+        self._loaded: LoadedShards[Any] = LoadedShards(app)
+        self._primaries: dict[int, PrimaryAddress] = {}
         self._term = self._number = 0  # of the latest controller; the largest number that one gave
         self._map: ShardMap | None = None
         self._thresholds: StageThresholds | None = None
@@ -83,26 +83,28 @@ class Node:
         self._notice_s = 30.0
         self._notices: Notices | None = None
         self._restore = self._checkpoints = self._job = ""
-        self._movers = ThreadPoolExecutor(_MOVES, thread_name_prefix="plink-move")
-        self._told: dict[int, tuple[str, int, int, int, int]] = {}
+        self._movers = ThreadPoolExecutor(_MAX_CONCURRENT_MOVES, thread_name_prefix="plink-move")
+        self._reported: dict[int, tuple[str, int, int, int, int]] = {}
         self._refusals = itertools.count()
-        self._stands_back = LOW_PRIORITY in os.environ  # to those who work already, until there is something to do here
+        self._low_priority = (
+            LOW_PRIORITY in os.environ
+        )  # to those who work already, until there is something to do here
 
     def run(self) -> None:
-        """Until the controller says so, or is gone."""
+        """Execute the controller's requests until it ends the node, or is gone."""
         app = self._app
         layout, room = job_layout(app, 1), memory()
         self._send(
             Hello(
                 version=VERSION, plink=__version__, app=app.name, pid=os.getpid(), tables=layout.fingerprint,
-                pieces=app.pieces, batches=app.batches, grains=app.grains,
+                shards=app.shards, batches=app.batches, grains=app.grains,
                 shapes=tuple((table.rows, table.row_bytes) for table in layout.tables),
                 memory=None if room is None else room.available, pool=room.pool if room else "",
             )
         )  # fmt: skip
         threading.Thread(target=self._stay_alive, name="plink-alive", daemon=True).start()
         try:
-            for body in self._line:
+            for body in self._channel:
                 self._receive(body)
                 if self._ending:
                     break
@@ -110,19 +112,19 @@ class Node:
             self._close()
 
     def terminated(self, number: int, frame: FrameType | None) -> None:
-        """SIGTERM: the host will be taken away, or somebody ends the job."""
+        """Handle SIGTERM: the host will be taken away, or somebody ends the job."""
         if self._ending or self._server is None:
             os._exit(128 + number)
-        self._ending_notice(Notice(self._notice_s, "SIGTERM"))
+        self._ending_notice(PreemptionNotice(self._notice_s, "SIGTERM"))
 
-    def _ending_notice(self, notice: Notice) -> None:
-        self._send(reports.Notice(notice.seconds, notice.why))
+    def _ending_notice(self, notice: PreemptionNotice) -> None:
+        self._send(reports.Notice(notice.seconds, notice.reason))
 
-    def _send(self, message: Message) -> None:
-        self._line.send(encode_message(message))
+    def _send(self, message: NodeMessage) -> None:
+        self._channel.send(encode_message(message))
 
     def _receive(self, body: dict[str, Any]) -> None:
-        """What is no request is refused: nobody knows what else its sender wants."""
+        """Decode and execute a request; an invalid one is refused, because its sender may want something else."""
         try:
             envelope = decode_request(body)
         except ProtocolError as error:
@@ -130,28 +132,28 @@ class Node:
             if type(number := body.get("id")) is int:
                 self._send(Answer(number, str(error), "ProtocolError"))
         else:
-            self._obey(envelope)
+            self._execute(envelope)
 
-    def _obey(self, envelope: Envelope) -> None:
+    def _execute(self, envelope: Envelope) -> None:
         if envelope.term < self._term:
             error = f"the controller of term {self._term} rules, not that of term {envelope.term}"
             self._answer(envelope, error, "StaleTerm")
             return
         self._term = envelope.term
         request = envelope.request
-        numbers = [getattr(request, name) for name in ("epoch", "era", "count") if hasattr(request, name)]
+        numbers = [getattr(request, name) for name in ("term", "generation", "count") if hasattr(request, name)]
         self._number = max([self._number, *numbers])
         kind = type(request)
-        if self._stands_back and kind not in _UNHURRIED:
-            self._joins()
-        if kind in _LONG:
+        if self._low_priority and kind not in _LOW_PRIORITY_REQUESTS:
+            self._raise_priority()
+        if kind in _LONG_HANDLERS:
             pool: Callable[..., object] = self._movers.submit if kind in request_handlers.MOVING else _in_thread
-            pool(self._do, envelope, _LONG[kind])
+            pool(self._do, envelope, _LONG_HANDLERS[kind])
         else:
-            self._do(envelope, _SHORT[kind])
+            self._do(envelope, _SHORT_HANDLERS[kind])
 
-    def _joins(self) -> None:
-        self._stands_back = False
+    def _raise_priority(self) -> None:
+        self._low_priority = False
         _in_thread(set_low_priority, False)
 
     def _do(self, envelope: Envelope, does: "Callable[[Node, Any], Result | None]") -> None:
@@ -167,38 +169,44 @@ class Node:
         if envelope.id is not None:
             fields = {} if result is None else msgspec.to_builtins(result, str_keys=True)
             self._send(Answer(envelope.id, error, kind, fields))
-        elif error is not None and isinstance(envelope.request, r.AssignShards | r.StandIn):
+        elif error is not None and isinstance(envelope.request, r.AssignShards | r.TakeOver):
             self._send(Failed(error, kind=kind))
         elif error is not None:
             self._send(Log(f"{method_of(envelope.request)}: {error}"))
 
     @property
     def server(self) -> Server:
-        """:raises Refused: before it was begun."""
+        """Return the server.
+
+        :raises RejectedRequest: before it was begun.
+        """
         if self._server is None:
-            raise Refused("nothing has begun here")
+            raise RejectedRequest("nothing has begun here")
         return self._server
 
     @property
     def workers(self) -> WorkerThreads:
-        """:raises Refused: before they were begun."""
+        """Return the workers.
+
+        :raises RejectedRequest: before they were begun.
+        """
         if self._workers is None:
-            raise Refused("nothing has begun here")
+            raise RejectedRequest("nothing has begun here")
         return self._workers
 
     # What the controller says, in its words.
 
     def begin(self, request: r.Begin) -> Begun:
-        """A server that listens, and workers that have nothing to do; once."""
+        """Start a server that listens, and workers that have nothing to do; once."""
         if self._server is None:
             rule = parse_rule(request.rule)
             keys = RunKeys(base64.b64decode(request.keys))
             config = StoreConfig(job_layout(self._app, request.partitions), keys, rule)
             self._server = Server(config, host=request.address, timeout_s=_SERVER_WAIT_S, refused=self._refused)
-            self._server.push_up_to(-1)  # in rounds, as the controller says
+            self._server.replicate_up_to(-1)  # in rounds, as the controller says
 
-            def client(number: int, clock: int, era: int) -> Client:
-                return Client(config, number, self._owners, clock=clock, era=era, timeouts=_TIMEOUTS)
+            def client(number: int, clock: int, generation: int) -> Client:
+                return Client(config, number, self._primaries, clock=clock, generation=generation, timeouts=_TIMEOUTS)
 
             self._client = client
             self._workers = WorkerThreads(self._loaded, client, self._send, request.started)
@@ -215,7 +223,7 @@ class Node:
         return Begun(self.server.address, unwritable, unsaved, saved, own)
 
     def _cannot_write(self, reliable: bool) -> tuple[str | None, str | None]:
-        """Why what a reliable host may have to write cannot be: checkpoints, and what was learnt."""
+        """Return why what a reliable host may have to write cannot be: checkpoints, and the result."""
         folder, file = self._checkpoints, self._app.result_file
         return (
             unwritable_folder(Path(folder)) if reliable and folder else None,
@@ -223,7 +231,7 @@ class Node:
         )
 
     def _on_disk(self) -> tuple[SavedCheckpoint | None, SavedCheckpoint | None]:
-        """Checkpoints that can be read here: the one that the job was told to go on from, and its own latest."""
+        """Return checkpoints that can be read here: the one that the job restores, and its own latest."""
         result = (
             latest(Path(self._restore)) if self._restore else None,
             latest(Path(self._checkpoints), self._job) if self._checkpoints else None,
@@ -232,58 +240,58 @@ class Node:
         return saved, own
 
     def roll_back(self, request: r.RollBack) -> None:
-        """Servers and backups go back; workers wait for what is to be done in the new era."""
-        _persist(lambda: self.server.roll_back(request.clock, request.era))
-        self.workers.rolled_back(request.clock, request.era)
+        """Roll back servers and replicas; workers wait for their assignments in the new generation."""
+        _persist(lambda: self.server.roll_back(request.clock, request.generation))
+        self.workers.rolled_back(request.clock, request.generation)
 
-    def begin_again(self, request: r.Reset) -> None:
-        """All begin anew, perhaps from a checkpoint: partitions come by themselves."""
-        self.server.begin_anew(request.era)
-        self.workers.rolled_back(request.clock, request.era)
+    def reset(self, request: r.Reset) -> None:
+        """Reset all state, perhaps to go on from a checkpoint: partitions are opened one by one."""
+        self.server.reset(request.generation)
+        self.workers.rolled_back(request.clock, request.generation)
 
-    def tell(self, request: r.ReportPartitions) -> None:
-        """Tell anew of all partitions: who is told does not know what was said before."""
-        self._told.clear()
+    def report_partitions(self, request: r.ReportPartitions) -> None:
+        """Report all partitions anew, to a controller that does not know earlier reports."""
+        self._reported.clear()
 
-    def point(self, request: r.SetOwners) -> None:
-        """Who serves what."""
-        owners = {number: Ownership(address, epoch) for number, (address, epoch) in request.owners.items()}
-        for number, owner in owners.items():
-            if number not in self._owners or owner.epoch >= self._owners[number].epoch:
-                self._owners[number] = owner
-        self.workers.point(owners)
+    def set_primaries(self, request: r.SetPrimaries) -> None:
+        """Note which server is the primary of each partition."""
+        primaries = {number: PrimaryAddress(address, term) for number, (address, term) in request.primaries.items()}
+        for number, primary in primaries.items():
+            if number not in self._primaries or primary.term >= self._primaries[number].term:
+                self._primaries[number] = primary
+        self.workers.set_primaries(primaries)
 
-    def hold(self, request: r.Pause) -> Paused:
+    def pause(self, request: r.Pause) -> Paused:
         """Let no worker begin a clock."""
-        return Paused(self.workers.hold(request.clock))
+        return Paused(self.workers.pause(request.clock))
 
-    def let_go(self, request: r.Resume) -> None:
+    def resume(self, request: r.Resume) -> None:
         """Let workers begin what they like."""
-        self.workers.let_go()
+        self.workers.resume()
 
     def assign(self, request: r.AssignShards) -> None:
-        """Who works on what from a clock on: here, and everywhere (for a controller that was started again)."""
-        self._map = ShardMap(request.clock, request.era, request.everywhere, request.left)
-        self.workers.assign(request.workers, request.clock, request.era)
+        """Assign shards from a clock on: here, and everywhere (for a controller that is started again)."""
+        self._map = ShardMap(request.clock, request.generation, request.everywhere, request.left)
+        self.workers.assign(request.workers, request.clock, request.generation)
 
     def keep_thresholds(self, request: r.KeepThresholds) -> None:
-        """What follows from the traffic that was measured (for a controller that was started again)."""
+        """Keep the thresholds that were measured (for a controller that is started again)."""
         self._thresholds = StageThresholds(**r.params_of(request))
 
-    def stand_in(self, request: r.StandIn) -> None:
-        """Some clocks of a worker that is lost."""
-        self.workers.stand_in(
-            request.worker, request.had, request.clock, request.until, request.era
+    def take_over(self, request: r.TakeOver) -> None:
+        """Do some clocks of a lost worker."""
+        self.workers.take_over(
+            request.worker, request.had, request.clock, request.until, request.generation
         )  # fmt: skip
 
     def load(self, request: r.LoadShards) -> None:
-        """Pieces of the input data into memory."""
-        self._loaded.ahead(request.pieces)
-        if self._stands_back:
-            self._joins()
+        """Load shards of the input data into memory."""
+        self._loaded.ahead(request.shards)
+        if self._low_priority:
+            self._raise_priority()
 
     def keep(self, request: r.KeepCheckpoint) -> None:
-        """A checkpoint is whole: it is the latest from now on."""
+        """Name a whole checkpoint as the latest."""
         keep(Path(request.folder), msgspec.structs.asdict(request.saved), request.job)
 
     def discard(self, request: r.DiscardCheckpoint) -> None:
@@ -299,8 +307,8 @@ class Node:
         check_mark(Path(self._checkpoints), self._job)
 
     def result(self, request: r.WriteResult) -> None:
-        """The program's last word: it reads what was learnt."""
-        client = self._client(-1, request.clock, request.era)
+        """Run the program's ``result()`` on the final parameters."""
+        client = self._client(-1, request.clock, request.generation)
         params = Params(client, self._app.seed, 0, request.clock)
         try:
             self._app.result(params)
@@ -312,65 +320,68 @@ class Node:
             client.close()
 
     def report(self, request: r.Report) -> HostReport:
-        """All that a controller that was started again has to know of this host."""
+        """Report all that a restarted controller has to know of this host."""
         serves: dict[int, int] = {}
-        backs: dict[int, tuple[int, ...]] = {}
-        gave: dict[int, tuple[int, ...]] = {}
-        era, number = self.workers.era, max([self._number, *(owner.epoch for owner in self._owners.values())])
+        replicas: dict[int, tuple[int, ...]] = {}
+        in_doubt: dict[int, tuple[int, ...]] = {}
+        generation, number = (
+            self.workers.generation,
+            max([self._number, *(primary.term for primary in self._primaries.values())]),
+        )
         for item in self.server.status():
-            era, number = max(era, item.era), max(number, item.epoch, item.era)
+            generation, number = max(generation, item.generation), max(number, item.term, item.generation)
             if item.role == Role.SERVING.value:
-                serves[item.partition] = item.epoch
-            if item.role in (Role.SERVING.value, Role.BACKUP.value):
-                backs[item.partition] = item.clocks
-            if item.role == Role.UNSURE.value:
-                gave[item.partition] = item.clocks
+                serves[item.partition] = item.term
+            if item.role in (Role.SERVING.value, Role.REPLICA.value):
+                replicas[item.partition] = item.clocks
+            if item.role == Role.IN_DOUBT.value:
+                in_doubt[item.partition] = item.clocks
         saved, own = self._on_disk()
         return HostReport(
-            serves=serves, backs=backs, gave=gave, era=era, number=number, loaded=tuple(self._loaded.here()),
-            map=self._map, address=self.server.address, workers=self.workers.own(),
-            stands_in=self.workers.stands_in_for(), begun=self.workers.begun, finished=self.workers.finished,
-            held=self.workers.held, carried=self._carried(), thresholds=self._thresholds, saved=saved, own=own,
+            serves=serves, replicas=replicas, in_doubt=in_doubt, generation=generation, number=number,
+            loaded=tuple(self._loaded.here()), map=self._map, address=self.server.address, workers=self.workers.own(),
+            takeovers=self.workers.takeovers(), begun=self.workers.begun, finished=self.workers.finished,
+            paused=self.workers.paused, traffic=self._traffic(), thresholds=self._thresholds, saved=saved, own=own,
         )  # fmt: skip
 
     def bye(self, request: r.Bye) -> None:
-        """Nothing of this host is needed any more."""
+        """End the node; nothing of this host is needed any more."""
         if request.over and self._checkpoints:
             unmark(Path(self._checkpoints), self._job)
         self._ending = True
 
     def _refused(self, reason: str) -> None:
-        """Whoever knocks for days is not told of each time."""
-        if next(self._refusals) < _REFUSALS:
+        """Log a refused connection; of somebody who tries for days not each time."""
+        if next(self._refusals) < _MAX_LOGGED_REFUSALS:
             self._send(Log(f"a connection to its server was closed: {reason}"))
 
     # What runs beside.
 
     def _stay_alive(self) -> None:
         while not self._ending:
-            self._line.mention(encode_message(Alive(self._carried())))
-            time.sleep(ALIVE_S)
+            self._channel.mention(encode_message(Alive(self._traffic())))
+            time.sleep(HEARTBEAT_INTERVAL_S)
 
-    def _carried(self) -> TrafficCounters:
-        return ACCOUNT.total()
+    def _traffic(self) -> TrafficCounters:
+        return TRAFFIC.total()
 
     def _watch_partitions(self) -> None:
-        """Tell what has changed of partitions."""
+        """Report what has changed of partitions."""
         while not self._ending:
             changed = {}
             for item in self.server.status():
-                now = (item.role, item.era, item.epoch, item.clocks[-1] if item.clocks else -1, item.pushed)
-                if self._told.get(item.partition) != now:
-                    self._told[item.partition] = changed[item.partition] = now
+                now = (item.role, item.generation, item.term, item.clocks[-1] if item.clocks else -1, item.replicated)
+                if self._reported.get(item.partition) != now:
+                    self._reported[item.partition] = changed[item.partition] = now
             if changed:
                 self._send(PartitionsChanged(changed))
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_INTERVAL_S)
 
     def _close(self) -> None:
         self._ending = True
         if self._notices is not None:
             self._notices.close()
-        self._line.close()
+        self._channel.close()
 
 
 def _in_thread(does: Callable[..., None], *arguments: Any) -> None:
@@ -378,47 +389,48 @@ def _in_thread(does: Callable[..., None], *arguments: Any) -> None:
 
 
 def _persist(does: Callable[[], None]) -> None:
-    """What is refused because of something that passes is tried again for a moment."""
-    for _ in range(_TIMES):
+    """Retry for a moment what is refused for a passing reason."""
+    for _ in range(_MAX_RETRIES):
         try:
             does()
-        except Refused as error:
+        except RejectedRequest as error:
             refused = error
-            time.sleep(_AGAIN_S)
+            time.sleep(_RETRY_S)
         else:
             return
     raise refused
 
 
-_Does = Callable[[Node, Any], Result | None]
+_Handler = Callable[[Node, Any], Result | None]
 
 
-def _by_server(does: request_handlers.Does) -> _Does:
+def _by_server(does: request_handlers.Does) -> _Handler:
     return lambda node, request: does(node.server, request)
 
 
-_SHORT: dict[type[r.Request], _Does] = {
+_SHORT_HANDLERS: dict[type[r.Request], _Handler] = {
     **{kind: _by_server(does) for kind, does in request_handlers.AT_ONCE.items()},
-    r.Begin: Node.begin, r.RollBack: Node.roll_back, r.SetOwners: Node.point, r.Pause: Node.hold,
-    r.Resume: Node.let_go, r.AssignShards: Node.assign, r.StandIn: Node.stand_in, r.Report: Node.report,
-    r.Bye: Node.bye, r.Reset: Node.begin_again, r.ReportPartitions: Node.tell, r.KeepThresholds: Node.keep_thresholds,
+    r.Begin: Node.begin, r.RollBack: Node.roll_back, r.SetPrimaries: Node.set_primaries, r.Pause: Node.pause,
+    r.Resume: Node.resume, r.AssignShards: Node.assign, r.TakeOver: Node.take_over, r.Report: Node.report,
+    r.Bye: Node.bye, r.Reset: Node.reset, r.ReportPartitions: Node.report_partitions,
+    r.KeepThresholds: Node.keep_thresholds,
 }  # fmt: skip
-_LONG: dict[type[r.Request], _Does] = {
+_LONG_HANDLERS: dict[type[r.Request], _Handler] = {
     **{kind: _by_server(does) for kind, does in request_handlers.LONG.items()},
     r.LoadShards: Node.load, r.KeepCheckpoint: Node.keep, r.DiscardCheckpoint: Node.discard,
     r.WriteResult: Node.result, r.MarkFolder: Node.mark_folder, r.CheckFolder: Node.check_folder,
 }  # fmt: skip
 # Sent to those that have not joined yet, too, or to all: it does not mean that they are waited for.
-_UNHURRIED = (
-    r.Begin, r.LoadShards, r.SetOwners, r.ReplicateUpTo, r.ReportPartitions, r.KeepThresholds, r.Truncate, r.Forget,
+_LOW_PRIORITY_REQUESTS = (
+    r.Begin, r.LoadShards, r.SetPrimaries, r.ReplicateUpTo, r.ReportPartitions, r.KeepThresholds, r.Truncate, r.Forget,
     r.Report, r.RollBack,
 )  # fmt: skip
 
 
 def main(arguments: list[str]) -> int:
-    """Returns the exit code."""
+    """Run a node and return the exit code."""
     try:
-        node = Node(load_app(arguments[0], arguments[1:]), ControlLine())
+        node = Node(load_app(arguments[0], arguments[1:]), ControlChannel())
     except PlinkError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

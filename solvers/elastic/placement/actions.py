@@ -1,12 +1,12 @@
 """What a controller of an elastic job is to bring about. Hosts by number; ``reason``: a line for the run's log.
 
-Every ``epoch``, ``version``, ``ticket`` and ``era`` is the next number of one count, so that the larger one is the
-later one whatever it counts, and a message that carries another one than the last is stale.
+Every ``term``, ``version``, ``ticket`` and ``generation`` is the next number of one count, so that the larger one is
+the later one whatever it counts, and a message that carries another one than the last is stale.
 """
 
 from dataclasses import dataclass
 
-from solvers.elastic.placement.hosts import Host
+from solvers.elastic.placement.hosts import JobHost
 from solvers.elastic.placement.stages import Stage
 
 
@@ -14,7 +14,7 @@ from solvers.elastic.placement.stages import Stage
 class Welcome:
     """A host is a member from now on."""
 
-    host: Host
+    host: JobHost
     reason: str
 
 
@@ -28,117 +28,119 @@ class ChangeStage:
 
 @dataclass(frozen=True)
 class Serve:
-    """``host`` serves a partition of which there is no state yet (or that of a checkpoint), and pushes to ``backup``
+    """``host`` serves a partition of which there is no state yet (or that of a checkpoint), and pushes to ``replica``
     (itself, where it is a ParamServ)."""
 
     host: int
     partition: int
-    epoch: int
-    backup: int
+    term: int
+    replica: int
     reason: str
 
 
 @dataclass(frozen=True)
 class HandOver:
-    """``source`` sends a partition to ``to``: its state and the updates since the clock that all backups have, so that
+    """``source`` sends a partition to ``to``: its state and the updates since the clock that all replicas have, so that
     ``to`` can go back to it too. ``source`` serves on, applies and forwards every update, until the next map names
     ``to``. Answered by ``Moved``."""
 
     source: int
     to: int
     partition: int
-    epoch: int
+    term: int
     reason: str
 
 
 @dataclass(frozen=True)
 class Drain:
-    """``source`` pushes what the backup ``to`` lacks, as its last message (end of life); until the next map names
+    """``source`` pushes what the replica ``to`` lacks, as its last message (end of life); until the next map names
     ``to``, as a ParamServ, it applies and forwards what still comes in. Answered by ``Moved``."""
 
     source: int
     to: int
     partition: int
-    epoch: int
+    term: int
     reason: str
 
 
 @dataclass(frozen=True)
-class Cancel:
-    """The move of that epoch is off: ``hosts`` (those that are left of its two ends) forget it, the owner serves on."""
+class CancelMove:
+    """The move of that term is off: ``hosts`` (those that are left of its two ends) forget it, the primary serves
+    on."""
 
     hosts: tuple[int, ...]
     partition: int
-    epoch: int
+    term: int
     reason: str
 
 
 @dataclass(frozen=True)
-class BackUp:
-    """``host`` becomes a partition's backup: ``source``, who serves it, sends its state and what followed the common
-    clock, and pushes to it beside the old backup, if there is one, until :class:`PushTo`. Answered by ``Moved``."""
+class Replicate:
+    """``host`` becomes a partition's replica: ``source``, who serves it, sends its state and what followed the common
+    clock, and pushes to it beside the old replica, if there is one, until :class:`ReplicateTo`. Answered by
+    ``Moved``."""
 
     host: int
     partition: int
-    epoch: int
+    term: int
     source: int
     reason: str
 
 
 @dataclass(frozen=True)
-class PushTo:
-    """``host`` serves a partition and pushes it from now on to this backup alone."""
+class ReplicateTo:
+    """``host`` serves a partition and pushes it from now on to this replica alone."""
 
     host: int
     partition: int
-    backup: int
+    replica: int
     reason: str
 
 
 @dataclass(frozen=True)
-class Restore:
-    """The backup sends its state at ``clock`` to ``to``, which serves the partition from there on. Answered by
+class RestorePartition:
+    """The replica sends its state at ``clock`` to ``to``, which serves the partition from there on. Answered by
     ``Moved``."""
 
     source: int
     to: int
     partition: int
-    epoch: int
+    term: int
     clock: int
     reason: str
 
 
 @dataclass(frozen=True)
-class Promote:
+class PromoteReplica:
     """A BackupPS serves these partitions as a ParamServ, from the state that it has."""
 
     host: int
     partitions: tuple[int, ...]
-    epoch: int
+    term: int
     reason: str
 
 
 @dataclass(frozen=True)
-class Forget:
-    """Moves of an epoch before this one that are still under way are off: who wanted them is no more."""
+class ForgetMoves:
+    """Moves of a term before this one that are still under way are off: who wanted them is no more."""
 
-    epoch: int
+    term: int
     reason: str
 
 
 @dataclass(frozen=True)
-class RollBack:
-    """Servers and backups go back to ``clock`` and forget what came after it; workers do again what did. Messages of an
-    earlier era change nothing any more."""
+class RollBackAll:
+    """Servers and replicas go back to ``clock`` and forget what came after it; workers do again what did. Messages of
+    an earlier generation change nothing any more."""
 
     clock: int
-    era: int
+    generation: int
     reason: str
 
 
 @dataclass(frozen=True)
 class Consistent:
-    """Every backup has all up to ``clock``: nobody will have to go back behind it."""
+    """Every replica has all up to ``clock``: nobody will have to go back behind it."""
 
     clock: int
     reason: str
@@ -146,21 +148,21 @@ class Consistent:
 
 @dataclass(frozen=True)
 class PointWorkers:
-    """Workers address partition p to ``owners[p]``. A server that the map does not name for a partition sends on what
-    still comes in."""
+    """Workers address partition p to ``primaries[p]``. A server that the map does not name for a partition sends on
+    what still comes in."""
 
     version: int
-    owners: tuple[int, ...]
+    primaries: tuple[int, ...]
     reason: str
 
 
 @dataclass(frozen=True)
 class Load:
-    """``host`` loads pieces of the input data; ``ahead``: without haste, nobody waits for them. Answered by
+    """``host`` loads shards of the input data; ``ahead``: without haste, nobody waits for them. Answered by
     ``Ready``."""
 
     host: int
-    pieces: tuple[int, ...]
+    shards: tuple[int, ...]
     ticket: int
     ahead: bool
     reason: str
@@ -168,10 +170,10 @@ class Load:
 
 @dataclass(frozen=True)
 class Work:
-    """``host`` works on these pieces, all of which it has, and no others."""
+    """``host`` works on these shards, all of which it has, and no others."""
 
     host: int
-    pieces: tuple[int, ...]
+    shards: tuple[int, ...]
     version: int
     reason: str
 
@@ -186,7 +188,7 @@ class StopWork:
 
 
 @dataclass(frozen=True)
-class LetGo:
+class Release:
     """A host that is to be taken away has nothing left that anybody needs."""
 
     host: int
@@ -194,7 +196,7 @@ class LetGo:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class UrgentCheckpoint:
     """The last reliable host is to be taken away: write the state down at once, or add a reliable host."""
 
     reason: str
@@ -210,6 +212,7 @@ class Halt:
 
 
 Action = (
-    Welcome | ChangeStage | Serve | HandOver | Drain | Cancel | BackUp | PushTo | Restore | Promote | Forget | RollBack
-    | Consistent | PointWorkers | Load | Work | StopWork | LetGo | Checkpoint | Halt
+    Welcome | ChangeStage | Serve | HandOver | Drain | CancelMove | Replicate | ReplicateTo | RestorePartition
+    | PromoteReplica | ForgetMoves | RollBackAll
+    | Consistent | PointWorkers | Load | Work | StopWork | Release | UrgentCheckpoint | Halt
 )  # fmt: skip

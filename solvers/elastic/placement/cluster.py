@@ -8,25 +8,25 @@ from solvers.elastic.placement import actions as act
 from solvers.elastic.placement import data, moving, recovery, warning, working
 from solvers.elastic.placement.events import (
     Event,
-    Failed,
+    HostsFailed,
+    HostsLeft,
     Joined,
-    Left,
     Measured,
     Moved,
-    PushedTo,
     Ready,
+    Replicated,
     Unserved,
     Warned,
 )
-from solvers.elastic.placement.hosts import Host, Tier
+from solvers.elastic.placement.hosts import JobHost, Tier
 from solvers.elastic.placement.stages import measured_thresholds
 from solvers.elastic.placement.state import Cluster, Step
 
 
 def apply(cluster: Cluster, event: Event) -> tuple[Cluster, tuple[act.Action, ...]]:
-    """What follows from an event, and the actions in the order in which to carry them out.
+    """Return the next state, and the actions in the order in which to carry them out.
 
-    Nothing follows from what is stale: an epoch, era or ticket that is not the last one, a host that is no member.
+    Nothing follows from what is stale: a term, generation or ticket that is not the last one, a host that is no member.
     """
     if cluster.halted:
         return cluster, ()
@@ -38,11 +38,11 @@ def apply(cluster: Cluster, event: Event) -> tuple[Cluster, tuple[act.Action, ..
             _ready(step, event)
         case Warned():
             _warned(step, event)
-        case Left() | Failed():
+        case HostsLeft() | HostsFailed():
             _gone(step, event)
-        case Moved(partition, epoch):
-            _moved(step, partition, epoch)
-        case PushedTo():
+        case Moved(partition, term):
+            _moved(step, partition, term)
+        case Replicated():
             _pushed(step, event)
         case Unserved():
             _unserved(step, event)
@@ -73,7 +73,7 @@ def _joined(step: Step, event: Joined) -> None:
     working.load_spares(step, [host.number for host in hosts])
 
 
-def _admit(step: Step, hosts: list[Host], bulk: bool) -> None:
+def _admit(step: Step, hosts: list[JobHost], bulk: bool) -> None:
     for host in hosts:
         step.act(act.Welcome(host, f"{host.name} is member {host.number}, {host.tier}"))
     # A reliable host can serve at once; its share of the data follows when it has loaded it.
@@ -85,10 +85,10 @@ def _admit(step: Step, hosts: list[Host], bulk: bool) -> None:
 def _ready(step: Step, event: Ready) -> None:
     if event.host not in step.state.members:
         return
-    pieces = data.arrived(step.state.pieces, event.host, event.ticket)
-    if pieces == step.state.pieces:
+    shards = data.arrived(step.state.shards, event.host, event.ticket)
+    if shards == step.state.shards:
         return
-    step.change(pieces=pieces)
+    step.change(shards=shards)
     step.cause = f"{step.state.name(event.host)} has loaded"
     _settle(step)
 
@@ -107,17 +107,17 @@ def _warned(step: Step, event: Warned) -> None:
         step.change(leaving={**step.state.leaving, **others, **new})
         reliable = {host.number for host in step.state.hosts if host.tier is Tier.RELIABLE}
         if reliable <= set(step.state.leaving) and reliable - set(step.before.leaving):
-            step.act(act.Checkpoint(f"{step.cause}, and no reliable host stays: write a checkpoint or add one"))
+            step.act(act.UrgentCheckpoint(f"{step.cause}, and no reliable host stays: write a checkpoint or add one"))
         working.settle(step)
-        warning.evacuate(step, event.unpushed)
+        warning.evacuate(step, event.unreplicated)
     _settle(step)
 
 
-def _gone(step: Step, event: Left | Failed) -> None:
+def _gone(step: Step, event: HostsLeft | HostsFailed) -> None:
     gone = tuple(sorted(set(event.hosts) & set(step.state.members)))
     if not gone:
         return
-    step.cause = f"{_named(step, gone)} {'left' if isinstance(event, Left) else 'failed'}"
+    step.cause = f"{_named(step, gone)} {'left' if isinstance(event, HostsLeft) else 'failed'}"
     _remove(step, gone)
     if not step.state.halted:
         _settle(step)
@@ -128,15 +128,15 @@ def _remove(step: Step, gone: tuple[int, ...]) -> None:
     recovery.recover(step, gone)
 
 
-def _moved(step: Step, partition: int, epoch: int) -> None:
-    if 0 <= partition < len(step.state.partitions) and moving.moved(step, partition, epoch):
+def _moved(step: Step, partition: int, term: int) -> None:
+    if 0 <= partition < len(step.state.partitions) and moving.moved(step, partition, term):
         step.cause = f"partition {partition} has moved"
         _settle(step)
 
 
-def _pushed(step: Step, event: PushedTo) -> None:
+def _pushed(step: Step, event: Replicated) -> None:
     state = step.state
-    if event.era != state.era or not 0 <= event.partition < len(state.partitions):
+    if event.generation != state.generation or not 0 <= event.partition < len(state.partitions):
         return
     partition = state.partitions[event.partition]
     if not partition.safe or event.clock <= partition.clock:
@@ -145,23 +145,23 @@ def _pushed(step: Step, event: PushedTo) -> None:
     clock = min(partition.clock for partition in step.state.partitions)
     if clock > state.consistent:
         step.change(consistent=clock)
-        step.act(act.Consistent(clock, f"every backup has all up to clock {clock}"))
+        step.act(act.Consistent(clock, f"every replica has all up to clock {clock}"))
 
 
 def _unserved(step: Step, event: Unserved) -> None:
     partitions = step.state.partitions
-    if not 0 <= event.partition < len(partitions) or partitions[event.partition].epoch != event.epoch:
+    if not 0 <= event.partition < len(partitions) or partitions[event.partition].term != event.term:
         return
-    owner = step.state.name(partitions[event.partition].owner)
-    step.cause = f"partition {event.partition} was lost on its way to {owner}"
-    step.partition(event.partition, waiting=True, safe=event.backed)
+    primary = step.state.name(partitions[event.partition].primary)
+    step.cause = f"partition {event.partition} was lost on its way to {primary}"
+    step.partition(event.partition, waiting=True, safe=event.has_replica)
     recovery.recover(step, (), effective=True)
     if not step.state.halted:
         _settle(step)
 
 
 def _settle(step: Step) -> None:
-    """Everything as the members and what is under way ask for, and those told whom it concerns."""
+    """Decide all that members and moves under way allow, and notify those whom it concerns."""
     working.settle(step)
     moving.settle(step)
     _finish(step)
@@ -172,25 +172,25 @@ def _finish(step: Step) -> None:
     if after.stage is not before.stage:
         ratio = f"{len(after.transient)} transient to {len(after.reliable)} reliable hosts"
         step.actions.insert(0, act.ChangeStage(after.stage, f"{step.cause}: {ratio}"))
-    if [partition.owner for partition in after.partitions] != [partition.owner for partition in before.partitions]:
-        owners = tuple(partition.owner for partition in after.partitions)
+    if [partition.primary for partition in after.partitions] != [partition.primary for partition in before.partitions]:
+        primaries = tuple(partition.primary for partition in after.partitions)
         step.change(version=step.next())
-        step.act(act.PointWorkers(step.state.version, owners, f"{step.cause}: partitions have other owners"))
+        step.act(act.PointWorkers(step.state.version, primaries, f"{step.cause}: partitions have other primaries"))
     working.load(step)
     working.tell(step)
-    _let_go(step)
+    _release_members(step)
 
 
-def _let_go(step: Step) -> None:
-    """Members that were warned and have nothing left that anybody needs may go before they are taken."""
+def _release_members(step: Step) -> None:
+    """Release warned members that have nothing left that anybody needs, before they are taken."""
     state = step.state
-    needed = {piece.owner for piece in state.pieces}
+    needed = {shard.owner for shard in state.shards}
     for partition in state.partitions:
-        needed |= {partition.owner, partition.backup}
-    free = set(state.leaving) - needed - state.let_go
+        needed |= {partition.primary, partition.replica}
+    free = set(state.leaving) - needed - state.released
     for host in sorted(free):
-        step.act(act.LetGo(host, f"{state.name(host)} has nothing left that anybody needs"))
-    step.change(let_go=(state.let_go | free) & frozenset(state.leaving))
+        step.act(act.Release(host, f"{state.name(host)} has nothing left that anybody needs"))
+    step.change(released=(state.released | free) & frozenset(state.leaving))
 
 
 def _named(step: Step, hosts: tuple[int, ...]) -> str:

@@ -12,8 +12,8 @@ _HOUR_S = 3600.0
 
 @dataclass(frozen=True)
 class Held:
-    """``price``: money per hour, None where nobody said; ``stretches``: from when until when it was held, seconds, in
-    any order; where two overlap it was still one host.
+    """Time for which a host was rented. ``price``: money per hour, None where nobody said; ``stretches``: from when
+    until when it was held, seconds, in any order; where two overlap it was still one host.
 
     :raises UsageError: for numbers that cannot be.
     """
@@ -31,7 +31,7 @@ class Held:
 
     @property
     def seconds(self) -> float:
-        """How long it was held."""
+        """Return how long it was held."""
         held, until = 0.0, -math.inf
         for begin, end in sorted(self.stretches):
             held += max(0.0, end - max(begin, until))
@@ -41,8 +41,8 @@ class Held:
 
 @dataclass(frozen=True)
 class Cost:
-    """``total``: of the hosts that have a price, None when none has; ``per_unit``: of work, None when none was done;
-    ``by_host``: those with a price; ``without_price``: those left out, by name."""
+    """Cost of a run. ``total``: of the hosts that have a price, None when none has; ``per_unit``: of work, None when
+    none was done; ``by_host``: those with a price; ``without_price``: those left out, by name."""
 
     total: float | None
     per_unit: float | None
@@ -51,8 +51,8 @@ class Cost:
 
 
 def cost_of(hosts: Iterable[Held], work: float) -> Cost:
-    """What it cost, to the second. ``work``: units done (iterations); a host that is given twice, as one that came back
-    under its old name is, counts for both.
+    """Return the cost, to the second. ``work``: units done (iterations); a host that is given twice, as one that came
+    back under its old name is, counts for both.
 
     :raises UsageError: for an amount of work that cannot be.
     """

@@ -1,4 +1,4 @@
-"""Pieces of the input data: whose they are, whose they were, and who has them in memory (Harlap thesis, 4.2.3).
+"""Shards of the input data: whose they are, whose they were, and who has them in memory (Harlap thesis, 4.2.3).
 
 Hosts by their number; ``slots`` maps those that may work to the workers that each has.
 """
@@ -11,17 +11,17 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True)
 class Loading:
-    """Under way into a host's memory; ``ticket``: of the order to load. ``ahead``: for a later day, nobody waits."""
+    """Shard under way into a host's memory; ``ticket``: of the order to load. ``ahead``: for later, nobody waits."""
 
     ticket: int
     ahead: bool
 
 
 @dataclass(frozen=True)
-class Piece:
-    """``owner``: works on it, or will once it is loaded. ``previous``: who did before and still has it, the latest
-    last. ``loaded``: who has it in memory; ``loading``: who soon will. ``next_owner``: who works on it once it is
-    loaded there; the owner does until then."""
+class Shard:
+    """Shard of the input data. ``owner``: works on it, or will once it is loaded. ``previous``: who did before and
+    still has it, the latest last. ``loaded``: who has it in memory; ``loading``: who soon will. ``next_owner``: who
+    works on it once it is loaded there; the owner does until then."""
 
     owner: int
     previous: tuple[int, ...] = ()
@@ -31,16 +31,16 @@ class Piece:
 
     @property
     def near(self) -> set[int]:
-        """Who has it or soon will."""
+        """Return the hosts that have it or soon will."""
         return {*self.loaded, *self.loading}
 
 
-Pieces = tuple[Piece, ...]
+Shards = tuple[Shard, ...]
 
 
-def shares(number: int, slots: Mapping[int, int], held: Mapping[int, int]) -> dict[int, int]:
-    """How many pieces each host is due: in proportion to its slots, off by less than one; the odd ones to who is due
-    the most of one, then to who holds most."""
+def proportions(number: int, slots: Mapping[int, int], held: Mapping[int, int]) -> dict[int, int]:
+    """Return how many shards each host is due: in proportion to its slots, off by less than one; the odd ones to who is
+    due the most of one, then to who holds most."""
     total = sum(slots.values())
     due = {host: number * count // total for host, count in slots.items()}
     rest = sorted(slots, key=lambda host: (-(number * slots[host] % total), -held.get(host, 0), host))
@@ -49,187 +49,188 @@ def shares(number: int, slots: Mapping[int, int], held: Mapping[int, int]) -> di
     return due
 
 
-def dealt(number: int, slots: Mapping[int, int]) -> Pieces:
-    """All pieces given out for the first time, each host a run of them (they are likely to lie together in a file)."""
-    due = shares(number, slots, {})
-    return tuple(Piece(host) for host in sorted(due) for _ in range(due[host]))
+def first_assignment(number: int, slots: Mapping[int, int]) -> Shards:
+    """Assign all shards for the first time, each host a run of them (they are likely to lie together in a file)."""
+    due = proportions(number, slots, {})
+    return tuple(Shard(host) for host in sorted(due) for _ in range(due[host]))
 
 
-def without(pieces: Pieces, gone: Collection[int], slots: Mapping[int, int]) -> Pieces:
-    """Hosts are gone: what was theirs goes back to the previous owner that is still there, the latest first; else to
+def without(shards: Shards, gone: Collection[int], slots: Mapping[int, int]) -> Shards:
+    """Reassign the shards of hosts that are gone: to the previous owner that is still there, the latest first; else to
     one that has it in memory, else to one that is loading it, else to the one with the least to do, who must."""
-    pieces = tuple(_forget(piece, gone) for piece in pieces)
-    held = Counter(piece.owner for piece in pieces)
+    shards = tuple(_forget(shard, gone) for shard in shards)
+    held = Counter(shard.owner for shard in shards)
     results = []
-    for piece in pieces:
-        if piece.owner in gone:
-            next_owner = _successor(piece, slots, held)
+    for shard in shards:
+        if shard.owner in gone:
+            next_owner = _successor(shard, slots, held)
             held[next_owner] += 1
-            previous = tuple(host for host in piece.previous if host != next_owner)
-            piece = replace(piece, owner=next_owner, previous=previous, next_owner=None)
-        results.append(piece)
+            previous = tuple(host for host in shard.previous if host != next_owner)
+            shard = replace(shard, owner=next_owner, previous=previous, next_owner=None)
+        results.append(shard)
     return tuple(results)
 
 
-def _forget(piece: Piece, gone: Collection[int]) -> Piece:
-    if not ({*piece.previous, *piece.near, piece.next_owner} & set(gone)):
-        return piece
+def _forget(shard: Shard, gone: Collection[int]) -> Shard:
+    if not ({*shard.previous, *shard.near, shard.next_owner} & set(gone)):
+        return shard
     return replace(
-        piece,
-        previous=tuple(host for host in piece.previous if host not in gone),
-        loaded=piece.loaded - frozenset(gone),
-        loading={host: loading for host, loading in piece.loading.items() if host not in gone},
-        next_owner=None if piece.next_owner in gone else piece.next_owner,
+        shard,
+        previous=tuple(host for host in shard.previous if host not in gone),
+        loaded=shard.loaded - frozenset(gone),
+        loading={host: loading for host, loading in shard.loading.items() if host not in gone},
+        next_owner=None if shard.next_owner in gone else shard.next_owner,
     )
 
 
-def _successor(piece: Piece, slots: Mapping[int, int], held: Mapping[int, int]) -> int:
-    for host in reversed(piece.previous):
-        if host in slots and host in piece.loaded:
+def _successor(shard: Shard, slots: Mapping[int, int], held: Mapping[int, int]) -> int:
+    for host in reversed(shard.previous):
+        if host in slots and host in shard.loaded:
             return host
-    for some in (piece.loaded, piece.loading, slots):
+    for some in (shard.loaded, shard.loading, slots):
         if able := [host for host in some if host in slots]:
             return min(able, key=lambda host: (held[host] / slots[host], host))
-    raise AssertionError("pieces without anybody who works")
+    raise AssertionError("shards without anybody who works")
 
 
-def rebalanced(pieces: Pieces, slots: Mapping[int, int]) -> Pieces:
-    """Heirs named so that every host gets its share and the fewest pieces change hands, among these those first that
-    need not be loaded. An owner that is not among ``slots`` gives up all."""
-    now = [_bound_for(piece, slots) for piece in pieces]
+def rebalanced(shards: Shards, slots: Mapping[int, int]) -> Shards:
+    """Name next owners so that every host gets its share and the fewest shards change hands, among these those first
+    that need not be loaded. An owner that is not among ``slots`` gives up all."""
+    now = [_bound_for(shard, slots) for shard in shards]
     held = Counter(host for host in now if host is not None)
-    due = shares(len(pieces), slots, held)
+    due = proportions(len(shards), slots, held)
     room = {host: due[host] - held[host] for host in slots}
-    # Pieces that nobody may keep come first; of a host that has too many, those first that it has not loaded yet.
-    order = sorted(range(len(now)), key=lambda i: (now[i] is not None, now[i] in pieces[i].loaded, -i))
-    for has_it in (lambda piece: piece.loaded, lambda piece: piece.loading, lambda piece: slots):
+    # Shards that nobody may keep come first; of a host that has too many, those first that it has not loaded yet.
+    order = sorted(range(len(now)), key=lambda i: (now[i] is not None, now[i] in shards[i].loaded, -i))
+    for has_it in (lambda shard: shard.loaded, lambda shard: shard.loading, lambda shard: slots):
         for index in order:
-            giver, piece = now[index], pieces[index]
+            giver, shard = now[index], shards[index]
             if giver is not None and room[giver] >= 0:
                 continue
-            if able := [host for host in has_it(piece) if room.get(host, 0) > 0]:
-                last = {host: place for place, host in enumerate(piece.previous)}
+            if able := [host for host in has_it(shard) if room.get(host, 0) > 0]:
+                last = {host: place for place, host in enumerate(shard.previous)}
                 to = max(able, key=lambda host: (last.get(host, -1), room[host], -host))
                 now[index], room[to] = to, room[to] - 1
                 if giver is not None:
                     room[giver] += 1
     assert not any(room.values())
     return tuple(
-        piece
-        if piece.next_owner == (next_owner := None if to == piece.owner else to)
-        else replace(piece, next_owner=next_owner)
-        for piece, to in zip(pieces, now, strict=True)
+        shard
+        if shard.next_owner == (next_owner := None if to == shard.owner else to)
+        else replace(shard, next_owner=next_owner)
+        for shard, to in zip(shards, now, strict=True)
     )
 
 
-def _bound_for(piece: Piece, slots: Mapping[int, int]) -> int | None:
-    if piece.next_owner in slots:
-        return piece.next_owner
-    return piece.owner if piece.owner in slots else None
+def _bound_for(shard: Shard, slots: Mapping[int, int]) -> int | None:
+    if shard.next_owner in slots:
+        return shard.next_owner
+    return shard.owner if shard.owner in slots else None
 
 
-def taken_over(pieces: Pieces, able: Collection[int]) -> Pieces:
-    """Heirs that are ``able`` to work and have loaded their pieces own them from now on, and those of pieces that the
-    owner has not even begun to load; who owned a piece is a previous owner."""
+def taken_over(shards: Shards, able: Collection[int]) -> Shards:
+    """Make next owners that are ``able`` to work and have loaded their shards the owners, and those of shards that the
+    owner has not even begun to load; who owned a shard is a previous owner."""
     return tuple(
-        _taken(piece)
-        if piece.next_owner in able and (piece.next_owner in piece.loaded or piece.owner not in piece.near)
-        else piece
-        for piece in pieces
+        _taken(shard)
+        if shard.next_owner in able and (shard.next_owner in shard.loaded or shard.owner not in shard.near)
+        else shard
+        for shard in shards
     )
 
 
-def _taken(piece: Piece) -> Piece:
-    assert piece.next_owner is not None
-    previous = tuple(host for host in piece.previous if host not in (piece.next_owner, piece.owner))
-    if piece.owner in piece.loaded:
-        previous += (piece.owner,)
-    return replace(piece, owner=piece.next_owner, previous=previous, next_owner=None)
+def _taken(shard: Shard) -> Shard:
+    assert shard.next_owner is not None
+    previous = tuple(host for host in shard.previous if host not in (shard.next_owner, shard.owner))
+    if shard.owner in shard.loaded:
+        previous += (shard.owner,)
+    return replace(shard, owner=shard.next_owner, previous=previous, next_owner=None)
 
 
-def with_homes(pieces: Pieces, homes: Sequence[int]) -> Pieces:
-    """A reliable host at the bottom of every piece's stack, so that a previous owner always exists (Harlap thesis,
-    4.2.3). It loads the piece ahead of the day that it is needed."""
-    held = Counter(host for piece in pieces for host in piece.near if host in homes)
+def with_homes(shards: Shards, homes: Sequence[int]) -> Shards:
+    """Put a reliable host at the bottom of every shard's stack, so that a previous owner always exists (Harlap thesis,
+    4.2.3). It loads the shard before it is needed."""
+    held = Counter(host for shard in shards for host in shard.near if host in homes)
     results = []
-    for piece in pieces:
-        if not {*piece.near, piece.owner, piece.next_owner} & set(homes):
+    for shard in shards:
+        if not {*shard.near, shard.owner, shard.next_owner} & set(homes):
             home = min(homes, key=lambda host: (held[host], host))
             held[home] += 1
-            piece = replace(piece, previous=(home, *piece.previous))
-        results.append(piece)
+            shard = replace(shard, previous=(home, *shard.previous))
+        results.append(shard)
     return tuple(results)
 
 
-def spares(pieces: Pieces, host: int, number: int, transient: Collection[int]) -> tuple[int, ...]:
-    """Pieces that a newcomer loads beside its share, so that it can step in for whoever leaves (Figure 4.4: it loads
-    twice what it works on): those that the fewest transient hosts have, then its givers', of which it has some."""
-    givers = {piece.owner for piece in pieces if piece.next_owner == host}
-    able = [i for i, piece in enumerate(pieces) if host not in piece.near and piece.next_owner != host]
+def spares(shards: Shards, host: int, number: int, transient: Collection[int]) -> tuple[int, ...]:
+    """Return shards that a newcomer loads beside its share, so that it can take over from whoever leaves (Figure 4.4:
+    it loads twice what it works on): those that the fewest transient hosts have, then its givers', of which it has
+    some."""
+    givers = {shard.owner for shard in shards if shard.next_owner == host}
+    able = [i for i, shard in enumerate(shards) if host not in shard.near and shard.next_owner != host]
 
     def rank(index: int) -> tuple[int, bool, int]:
-        piece = pieces[index]
-        near = {*piece.near, piece.owner} if piece.next_owner is None else {*piece.near, piece.owner, piece.next_owner}
-        return len(near & set(transient)), piece.owner not in givers, index
+        shard = shards[index]
+        near = {*shard.near, shard.owner} if shard.next_owner is None else {*shard.near, shard.owner, shard.next_owner}
+        return len(near & set(transient)), shard.owner not in givers, index
 
     return tuple(sorted(able, key=rank)[:number])
 
 
-def to_load(pieces: Pieces) -> dict[tuple[int, bool], tuple[int, ...]]:
-    """What hosts have to load and are not loading as urgently yet, by host and whether it is ``ahead`` of need: pieces
-    that they own or will, and those at the bottom of whose stack they are."""
+def to_load(shards: Shards) -> dict[tuple[int, bool], tuple[int, ...]]:
+    """Return what hosts have to load and are not loading as urgently yet, by host and whether it is ``ahead`` of need:
+    shards that they own or will, and those at the bottom of whose stack they are."""
     results: dict[tuple[int, bool], list[int]] = {}
-    for index, piece in enumerate(pieces):
-        for host in dict.fromkeys((piece.owner, piece.next_owner)):
-            if host is None or host in piece.loaded:
+    for index, shard in enumerate(shards):
+        for host in dict.fromkeys((shard.owner, shard.next_owner)):
+            if host is None or host in shard.loaded:
                 continue
-            if host not in piece.loading or piece.loading[host].ahead:
+            if host not in shard.loading or shard.loading[host].ahead:
                 results.setdefault((host, False), []).append(index)
-        for host in piece.previous:
-            if host not in piece.near and host != piece.next_owner:
+        for host in shard.previous:
+            if host not in shard.near and host != shard.next_owner:
                 results.setdefault((host, True), []).append(index)
     return {key: tuple(results[key]) for key in sorted(results)}
 
 
-def ordered(pieces: Pieces, host: int, which: Iterable[int], loading: Loading) -> Pieces:
-    """The host has been told to load these."""
+def ordered(shards: Shards, host: int, which: Iterable[int], loading: Loading) -> Shards:
+    """Note that the host was ordered to load these."""
     chosen = set(which)
     return tuple(
-        replace(piece, loading={**piece.loading, host: loading}) if index in chosen else piece
-        for index, piece in enumerate(pieces)
+        replace(shard, loading={**shard.loading, host: loading}) if index in chosen else shard
+        for index, shard in enumerate(shards)
     )
 
 
-def arrived(pieces: Pieces, host: int, ticket: int) -> Pieces:
-    """The host has loaded what that order named."""
+def arrived(shards: Shards, host: int, ticket: int) -> Shards:
+    """Note that the host has loaded what that order named."""
     return tuple(
         replace(
-            piece,
-            loaded=piece.loaded | {host},
-            loading={other: loading for other, loading in piece.loading.items() if other != host},
+            shard,
+            loaded=shard.loaded | {host},
+            loading={other: loading for other, loading in shard.loading.items() if other != host},
         )
-        if host in piece.loading and piece.loading[host].ticket == ticket
-        else piece
-        for piece in pieces
+        if host in shard.loading and shard.loading[host].ticket == ticket
+        else shard
+        for shard in shards
     )
 
 
-def worked_on(pieces: Pieces) -> dict[int, tuple[int, ...]]:
-    """What each host works on: pieces that it owns and has in memory."""
+def worked_on(shards: Shards) -> dict[int, tuple[int, ...]]:
+    """Return what each host works on: shards that it owns and has in memory."""
     results: dict[int, list[int]] = {}
-    for index, piece in enumerate(pieces):
-        if piece.owner in piece.loaded:
-            results.setdefault(piece.owner, []).append(index)
+    for index, shard in enumerate(shards):
+        if shard.owner in shard.loaded:
+            results.setdefault(shard.owner, []).append(index)
     return {host: tuple(results[host]) for host in sorted(results)}
 
 
-def unready(pieces: Pieces, host: int) -> bool:
-    """Whether the host still has to load something before it can do its share."""
-    return any(host in (piece.next_owner, piece.owner) and host not in piece.loaded for piece in pieces)
+def unready(shards: Shards, host: int) -> bool:
+    """Return whether the host still has to load something before it can do its share."""
+    return any(host in (shard.next_owner, shard.owner) and host not in shard.loaded for shard in shards)
 
 
-def imbalance(pieces: Pieces, slots: Mapping[int, int]) -> float:
-    """How far the host that is farthest from its share is off it, in pieces."""
-    held = Counter(piece.owner for piece in pieces)
+def imbalance(shards: Shards, slots: Mapping[int, int]) -> float:
+    """Return how far the host that is farthest from its share is off it, in shards."""
+    held = Counter(shard.owner for shard in shards)
     total = sum(slots.values())
-    return max((abs(held[host] - len(pieces) * count / total) for host, count in slots.items()), default=math.inf)
+    return max((abs(held[host] - len(shards) * count / total) for host, count in slots.items()), default=math.inf)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from solvers.elastic.placement.hosts import Host
-from solvers.elastic.placement.stages import Traffic
+from solvers.elastic.placement.hosts import JobHost
+from solvers.elastic.placement.stages import MeasuredTraffic
 
 
 @dataclass(frozen=True)
@@ -12,7 +12,7 @@ class Joined:
     """Hosts are there and run. ``bulk``: they were rented together and take over together, when the last one of them
     has loaded its data; else each when it has its own."""
 
-    hosts: tuple[Host, ...]
+    hosts: tuple[JobHost, ...]
     bulk: bool = False
 
 
@@ -26,62 +26,62 @@ class Ready:
 
 @dataclass(frozen=True)
 class Warned:
-    """Hosts are to be taken away, each in so many seconds. ``unpushed``: bytes by partition that its backup lacks,
+    """Hosts are to be taken away, each in so many seconds. ``unreplicated``: bytes by partition that its replica lacks,
     where that is known; else it is taken to lack all of it. ``others``: seconds that those have left by now who were
     warned before."""
 
     deadlines: Mapping[int, float]
-    unpushed: Mapping[int, float] = field(default_factory=dict)
+    unreplicated: Mapping[int, float] = field(default_factory=dict)
     others: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Left:
+class HostsLeft:
     """Hosts that were warned are gone. One that still served something has failed."""
 
     hosts: tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Failed:
-    """Hosts are gone, or as good as gone, without having been let go."""
+class HostsFailed:
+    """Hosts are gone, or as good as gone, without having been released."""
 
     hosts: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Moved:
-    """The state of a partition has arrived where the action with that epoch sent it."""
+    """The state of a partition has arrived where the action with that term sent it."""
 
     partition: int
-    epoch: int
+    term: int
 
 
 @dataclass(frozen=True)
-class PushedTo:
-    """The partition's backup has all updates up to a clock. A ParamServ, its own backup, says so of its own clock.
-    ``era``: of the last roll-back that the sender knows of; 0 before the first."""
+class Replicated:
+    """The partition's replica has all updates up to a clock. A ParamServ, its own replica, says so of its own clock.
+    ``generation``: of the last roll-back that the sender knows of; 0 before the first."""
 
     partition: int
     clock: int
-    era: int
+    generation: int
 
 
 @dataclass(frozen=True)
 class Measured:
     """The traffic of the reliable hosts, from which thresholds are to be set."""
 
-    traffic: Traffic
+    traffic: MeasuredTraffic
 
 
 @dataclass(frozen=True)
 class Unserved:
-    """The owner that took the partition over in that epoch does not have it after all: who sent it was lost before its
-    last word. ``backed``: the partition's backup has what everybody can go back to."""
+    """The primary that took the partition over in that term does not have it after all: who sent it was lost before its
+    last word. ``has_replica``: the partition's replica has what everybody can go back to."""
 
     partition: int
-    epoch: int
-    backed: bool
+    term: int
+    has_replica: bool
 
 
-Event = Joined | Ready | Warned | Left | Failed | Moved | PushedTo | Measured | Unserved
+Event = Joined | Ready | Warned | HostsLeft | HostsFailed | Moved | Replicated | Measured | Unserved

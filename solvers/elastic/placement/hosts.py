@@ -8,14 +8,14 @@ from plink.errors import UsageError
 
 
 class Tier(StrEnum):
-    """Reliable hosts stay; transient ones may be taken away with a warning, or without."""
+    """Tier of a host: reliable hosts stay; transient ones may be taken away with a warning, or without."""
 
     RELIABLE = "reliable"
     TRANSIENT = "transient"
 
 
 @dataclass(frozen=True)
-class Host:
+class JobHost:
     """A member. ``number``: of its joining, never given twice, so that the smaller one has been running longer and a
     host that comes back under its old name is another one. ``slots``: workers on it; its share of the input data goes
     by them. ``bytes_per_s``: what it carries in either direction, None where nobody has measured it. ``rack``: hosts of

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from plink.errors import UsageError
 from solvers.elastic.placement import actions as act
 from solvers.elastic.placement import moving, working
-from solvers.elastic.placement.data import Piece
-from solvers.elastic.placement.hosts import Host, Tier
-from solvers.elastic.placement.partitions import Partition
+from solvers.elastic.placement.data import Shard
+from solvers.elastic.placement.hosts import JobHost, Tier
+from solvers.elastic.placement.partitions import PartitionPlacement
 from solvers.elastic.placement.recovery import recover
 from solvers.elastic.placement.stages import Stage, Thresholds
 from solvers.elastic.placement.state import Cluster, Step
@@ -19,41 +19,41 @@ Clocks = tuple[int, ...]  # that a partition can go back to, rising; the last is
 
 
 @dataclass(frozen=True)
-class Report:
-    """What a member has. ``serves``: partitions whose state it has as their server, with the epoch of that; ``backs``:
-    those that it is the backup of and has a whole copy of. ``loaded`` and ``works``: pieces of the
-    input data. ``number``: the largest epoch, version, ticket or era it was ever told; ``era``: of the last
-    roll-back. ``gave``: those whose state it has still because it does not know whether the member that it gave them to
-    has begun to serve them."""
+class MemberReport:
+    """Report of a member. What a member has. ``serves``: partitions whose state it has as their server, with the term
+    of that; ``replicas``: those that it is the replica of and has a whole copy of. ``loaded`` and ``works``: shards of
+    the input data. ``number``: the largest term, version, ticket or generation it was ever told; ``generation``: of the
+    last roll-back. ``in_doubt``: those whose state it has still because it does not know whether the member that it
+    gave them to has begun to serve them."""
 
-    host: Host
+    host: JobHost
     number: int
-    era: int
+    generation: int
     serves: Mapping[int, int] = field(default_factory=dict)
-    backs: Mapping[int, Clocks] = field(default_factory=dict)
+    replicas: Mapping[int, Clocks] = field(default_factory=dict)
     loaded: frozenset[int] = frozenset()
     works: frozenset[int] = frozenset()
-    gave: Mapping[int, Clocks] = field(default_factory=dict)
+    in_doubt: Mapping[int, Clocks] = field(default_factory=dict)
 
 
 def resume(
-    reports: Sequence[Report],
+    reports: Sequence[MemberReport],
     partition_bytes: Sequence[float],
-    pieces: int,
+    shards: int,
     thresholds: Thresholds | None = None,
     *,
     again: bool = False,
 ) -> tuple[Cluster, tuple[act.Action, ...]]:
-    """The state that the reports are of, and what to do from there: moves that were under way are off, and what only
-    members had that do not report is recovered as after their failure.
+    """Return the state that the reports are of, and what to do from there: moves that were under way are off, and what
+    only members had that do not report is recovered as after their failure.
 
     Of two servers of a partition the later one is right: until a map names it, everything reaches it through the other.
-    What nobody remembers is lost: warnings (they are asked for again), and who had which piece when (reliable hosts
+    What nobody remembers is lost: warnings (they are asked for again), and who had which shard when (reliable hosts
     count as the earliest owners). The stage is known by who serves and by who works.
 
     :param thresholds: that held.
 
-    :param again: all go back to the clock that all backups have, because something was under way that nobody can tell.
+    :param again: all go back to the clock that all replicas have, because something was under way that nobody can tell.
     Without a reliable host among them it is a :class:`.actions.Halt`, as when the last one fails.
 
     :raises UsageError: for two reports of one host.
@@ -70,77 +70,83 @@ def resume(
         thresholds=thresholds or Thresholds(),
         stage=_stage(reports, partitions, transient),
         partitions=partitions,
-        pieces=tuple(_piece(reports, index) for index in range(pieces)),
+        shards=tuple(_shard(reports, index) for index in range(shards)),
         joining={
             r.host.number: r.host.number for r in reports if r.host.number in transient and not r.works | {*r.serves}
         },
         number=number,
         newest=reports[-1].host.number,
-        era=max(report.era for report in reports),
+        generation=max(report.generation for report in reports),
         consistent=_common_clock(reports, partitions),
     )
     step = Step(cluster, "the controller started again")
-    step.act(act.Forget(step.next(), f"{step.cause}: moves that were under way are off"))
+    step.act(act.ForgetMoves(step.next(), f"{step.cause}: moves that were under way are off"))
     working.without(step, {_NOBODY})
     # A member that has not heard of the last roll-back has what the others went back from.
-    recover(step, {_NOBODY}, effective=again or len({report.era for report in reports}) > 1)
+    recover(step, {_NOBODY}, effective=again or len({report.generation for report in reports}) > 1)
     if not step.state.halted:
         for index, partition in enumerate(step.state.partitions):
-            if partition.owner != partition.backup and partition.safe and not partition.waiting:
+            if partition.primary != partition.replica and partition.safe and not partition.waiting:
                 step.act(
-                    act.PushTo(
-                        partition.owner, index, partition.backup, f"{step.cause}: who serves what and where it is safe"
+                    act.ReplicateTo(
+                        partition.primary,
+                        index,
+                        partition.replica,
+                        f"{step.cause}: who serves what and where it is safe",
                     )
                 )
         working.settle(step)
         moving.settle(step)
         step.change(version=step.next())
-        owners = tuple(partition.owner for partition in step.state.partitions)
-        step.act(act.PointWorkers(step.state.version, owners, f"{step.cause}: its map of owners"))
+        primaries = tuple(partition.primary for partition in step.state.partitions)
+        step.act(act.PointWorkers(step.state.version, primaries, f"{step.cause}: its map of primaries"))
         working.load(step)
         working.tell(step, everybody=True)
     return step.state, tuple(step.actions)
 
 
-def _stage(reports: Sequence[Report], partitions: Sequence[Partition], transient: Collection[int]) -> Stage:
-    """That it was: the slack of a threshold holds it up, or not, as before."""
-    if not any(partition.owner in transient for partition in partitions):
+def _stage(
+    reports: Sequence[MemberReport], partitions: Sequence[PartitionPlacement], transient: Collection[int]
+) -> Stage:
+    """Return the stage that it was: the slack of a threshold holds it up, or not, as before."""
+    if not any(partition.primary in transient for partition in partitions):
         return Stage.PARAMETER_SERVERS
     works = any(report.works for report in reports if report.host.number not in transient)
     return Stage.ACTIVE_AND_BACKUP if works else Stage.BACKUP_ONLY
 
 
-def _partition(reports: Sequence[Report], index: int) -> Partition:
+def _partition(reports: Sequence[MemberReport], index: int) -> PartitionPlacement:
     served = max(
         ((report.serves[index], report.host.number) for report in reports if index in report.serves),
         default=(0, _NOBODY),
     )
     tier = {report.host.number: report.host.tier for report in reports}
-    # A transient host that serves has a whole copy too, and is no backup.
-    backed = _latest({report.host: report.backs for report in reports}, index)
-    epoch, owner = served
-    if owner == _NOBODY and backed is None:  # who it was given to is gone
-        backed = _latest({report.host: report.gave for report in reports}, index)
-    if tier.get(owner) is Tier.RELIABLE:
-        clocks = next(report.backs.get(index, (0,)) for report in reports if report.host.number == owner)
-        return Partition(owner, epoch, owner, clocks[-1])
-    if backed is None:
-        return Partition(owner, epoch, _NOBODY, 0, safe=False)
-    return Partition(owner, epoch, -backed[1], backed[0])
+    # A transient host that serves has a whole copy too, and is no replica.
+    has_replica = _latest({report.host: report.replicas for report in reports}, index)
+    term, primary = served
+    if primary == _NOBODY and has_replica is None:  # who it was given to is gone
+        has_replica = _latest({report.host: report.in_doubt for report in reports}, index)
+    if tier.get(primary) is Tier.RELIABLE:
+        clocks = next(report.replicas.get(index, (0,)) for report in reports if report.host.number == primary)
+        return PartitionPlacement(primary, term, primary, clocks[-1])
+    if has_replica is None:
+        return PartitionPlacement(primary, term, _NOBODY, 0, safe=False)
+    return PartitionPlacement(primary, term, -has_replica[1], has_replica[0])
 
 
-def _common_clock(reports: Sequence[Report], partitions: Sequence[Partition]) -> int:
-    """The latest clock that all backups can go back to: of some that have a later one, a push may have gone past it."""
-    by_host = {report.host.number: {**report.gave, **report.backs} for report in reports}
-    backed = [(index, partition) for index, partition in enumerate(partitions) if partition.safe]
-    clocks = [by_host[partition.backup].get(index, (partition.clock,)) for index, partition in backed]
+def _common_clock(reports: Sequence[MemberReport], partitions: Sequence[PartitionPlacement]) -> int:
+    """Return the latest clock that all replicas can go back to: of some that have a later one, a push may have gone
+    past it."""
+    by_host = {report.host.number: {**report.in_doubt, **report.replicas} for report in reports}
+    has_replica = [(index, partition) for index, partition in enumerate(partitions) if partition.safe]
+    clocks = [by_host[partition.replica].get(index, (partition.clock,)) for index, partition in has_replica]
     common = set(clocks[0]).intersection(*clocks[1:]) if clocks else {0}
-    return max(common, default=min((partition.clock for _, partition in backed), default=0))
+    return max(common, default=min((partition.clock for _, partition in has_replica), default=0))
 
 
-def _latest(clocks: Mapping[Host, Mapping[int, Clocks]], index: int) -> tuple[int, int] | None:
-    """The clock of the reliable host that has the latest state of a partition, and its number, negative; of several the
-    first. None where none has any."""
+def _latest(clocks: Mapping[JobHost, Mapping[int, Clocks]], index: int) -> tuple[int, int] | None:
+    """Return the clock of the reliable host that has the latest state of a partition, and its number, negative; of
+    several the first. None where none has any."""
     return max(
         (
             (clocks_by_partition[index][-1], -host.number)
@@ -151,9 +157,9 @@ def _latest(clocks: Mapping[Host, Mapping[int, Clocks]], index: int) -> tuple[in
     )
 
 
-def _piece(reports: Sequence[Report], index: int) -> Piece:
-    owner = next((report.host.number for report in reports if index in report.works), _NOBODY)
+def _shard(reports: Sequence[MemberReport], index: int) -> Shard:
+    host = next((report.host.number for report in reports if index in report.works), _NOBODY)
     loaded = [report for report in reports if index in report.loaded]
     earlier = sorted(loaded, key=lambda report: (report.host.tier is Tier.TRANSIENT, report.host.number))
-    previous = tuple(report.host.number for report in earlier if report.host.number != owner)
-    return Piece(owner, previous, frozenset(report.host.number for report in loaded))
+    previous = tuple(report.host.number for report in earlier if report.host.number != host)
+    return Shard(host, previous, frozenset(report.host.number for report in loaded))

@@ -5,56 +5,59 @@ from collections.abc import Sequence
 from plink.errors import UsageError
 from solvers.elastic.placement import actions as act
 from solvers.elastic.placement import data, working
-from solvers.elastic.placement.hosts import Host, Tier
-from solvers.elastic.placement.partitions import Partition, balanced, serving
-from solvers.elastic.placement.racks import place_backups
+from solvers.elastic.placement.hosts import JobHost, Tier
+from solvers.elastic.placement.partitions import PartitionPlacement, balanced, serving
+from solvers.elastic.placement.racks import place_replicas
 from solvers.elastic.placement.stages import Stage, Thresholds, check_reliable, stage_for
 from solvers.elastic.placement.state import Cluster, Step
 
 
 def start(
-    hosts: Sequence[Host],
+    hosts: Sequence[JobHost],
     partition_bytes: Sequence[float],
-    pieces: int,
+    shards: int,
     thresholds: Thresholds | None = None,
     *,
     clock: int = 0,
     number: int = 0,
 ) -> tuple[Cluster, tuple[act.Action, ...]]:
-    """All hosts at once share partitions and data, and load.
+    """Begin a job: all hosts at once share partitions and data, and load.
 
     :param partition_bytes: of each partition; as many as :func:`.partitions.partition_count` says.
-    :param pieces: of the input data.
+    :param shards: of the input data.
     :param clock: of the checkpoint that servers read their state from; 0 for a new job.
     :param number: the last that a job given up had (``Cluster.number``): what is still under way from it is stale then.
-    :raises UsageError: without a reliable host, a partition or a piece; for hosts that are not told apart.
+    :raises UsageError: without a reliable host, a partition or a shard; for hosts that are not told apart.
     """
     check_reliable(sum(host.tier is Tier.RELIABLE for host in hosts))
     members = tuple(sorted(hosts, key=lambda host: host.number))
     if len({host.number for host in hosts}) < len(hosts) or len({host.name for host in hosts}) < len(hosts):
         raise UsageError("two hosts of one name or number: give every host a name of its own in the hosts file")
-    if not partition_bytes or pieces < 1:
-        raise UsageError("a job needs one partition of parameters and one piece of data at least")
+    if not partition_bytes or shards < 1:
+        raise UsageError("a job needs one partition of parameters and one shard of data at least")
     thresholds = thresholds or Thresholds()
     reliable = [host.number for host in members if host.tier is Tier.RELIABLE]
     stage = stage_for(len(reliable), len(members) - len(reliable), thresholds)
     nobody = [None] * len(partition_bytes)
-    owners = balanced(nobody, serving(stage, members, len(nobody)))
-    backups = owners
+    primaries = balanced(nobody, serving(stage, members, len(nobody)))
+    replicas = primaries
     if stage is not Stage.PARAMETER_SERVERS:
         by_number = {host.number: host for host in members}
-        backups = place_backups(nobody, owners, [by_number[number] for number in reliable], by_number)
+        replicas = place_replicas(nobody, primaries, [by_number[number] for number in reliable], by_number)
     cluster = Cluster(members, tuple(partition_bytes), thresholds, stage, (), (), number=number + 2)
     step = Step(cluster, "start")
-    epoch = step.state.number  # the number before it is free: a backup reads its checkpoint in that epoch
+    term = step.state.number  # the number before it is free: a replica reads its checkpoint in that term
     step.change(
-        partitions=tuple(Partition(owner, epoch, backup, clock) for owner, backup in zip(owners, backups, strict=True)),
-        pieces=data.dealt(pieces, step.state.workers(newcomers=False)),
+        partitions=tuple(
+            PartitionPlacement(primary, term, replica, clock)
+            for primary, replica in zip(primaries, replicas, strict=True)
+        ),
+        shards=data.first_assignment(shards, step.state.workers(newcomers=False)),
         newest=members[-1].number,
-        era=number,
+        generation=number,
         consistent=clock,
     )
-    step.change(pieces=data.with_homes(step.state.pieces, reliable))
+    step.change(shards=data.with_homes(step.state.shards, reliable))
     for host in members:
         step.act(act.Welcome(host, f"{host.name} is member {host.number}, {host.tier}"))
     ratio = f"{len(members) - len(reliable)} transient to {len(reliable)} reliable hosts"
@@ -62,10 +65,14 @@ def start(
     for index, partition in enumerate(step.state.partitions):
         step.act(
             act.Serve(
-                partition.owner, index, epoch, partition.backup, f"start: {step.state.name(partition.owner)} serves it"
+                partition.primary,
+                index,
+                term,
+                partition.replica,
+                f"start: {step.state.name(partition.primary)} serves it",
             )
         )
     step.change(version=step.next())
-    step.act(act.PointWorkers(step.state.version, owners, "start: every partition has its owner"))
+    step.act(act.PointWorkers(step.state.version, primaries, "start: every partition has its primary"))
     working.load(step)
     return step.state, tuple(step.actions)

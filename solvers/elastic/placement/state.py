@@ -5,76 +5,77 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from solvers.elastic.placement.actions import Action
-from solvers.elastic.placement.data import Pieces
-from solvers.elastic.placement.hosts import Host, Tier
-from solvers.elastic.placement.partitions import Partition, serving
+from solvers.elastic.placement.data import Shards
+from solvers.elastic.placement.hosts import JobHost, Tier
+from solvers.elastic.placement.partitions import PartitionPlacement, serving
 from solvers.elastic.placement.stages import Stage, Thresholds, stage_for
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A job. Hosts by their number everywhere.
+    """State of a job's placement. Hosts by their number everywhere.
 
     ``hosts``: members, who has been running longest first. ``joining``: transient members that have not loaded their
     share yet, with the number of their group, which takes over together. ``leaving``: members that were warned, with
     the seconds that they had left at the last warning, theirs or another's. ``number``: the last of those that
-    versions, epochs, tickets and eras take; ``version``: of the last map of owners; ``era``: of the last roll-back.
-    ``newest``: the last host's number. ``consistent``: the clock that all backups have. ``let_go``: warned members that
-    were told that they may go. ``halted``: state was lost, nothing changes any more.
+    versions, terms, tickets and generations take; ``version``: of the last map of primaries; ``generation``: of the
+    last roll-back. ``newest``: the last host's number. ``consistent``: the clock that all replicas have. ``released``:
+    warned members that were told that they may go. ``halted``: state was lost, nothing changes any more.
     """
 
-    hosts: tuple[Host, ...]
+    hosts: tuple[JobHost, ...]
     partition_bytes: tuple[float, ...]
     thresholds: Thresholds
     stage: Stage
-    partitions: tuple[Partition, ...]
-    pieces: Pieces
+    partitions: tuple[PartitionPlacement, ...]
+    shards: Shards
     joining: Mapping[int, int] = field(default_factory=dict)
     leaving: Mapping[int, float] = field(default_factory=dict)
     number: int = 0
     version: int = 0
     newest: int = -1
-    era: int = 0
+    generation: int = 0
     consistent: int = 0
-    let_go: frozenset[int] = frozenset()
+    released: frozenset[int] = frozenset()
     halted: bool = False
 
     @property
-    def members(self) -> dict[int, Host]:
-        """Hosts by their number."""
+    def members(self) -> dict[int, JobHost]:
+        """Return hosts by their number."""
         return {host.number: host for host in self.hosts}
 
     @property
-    def staying(self) -> tuple[Host, ...]:
-        """Members that are part of the job and are not about to be taken away."""
+    def staying(self) -> tuple[JobHost, ...]:
+        """Return members that are part of the job and are not about to be taken away."""
         return tuple(host for host in self.hosts if host.number not in self.joining and host.number not in self.leaving)
 
     @property
-    def reliable(self) -> tuple[Host, ...]:
-        """Reliable hosts that stay; where none does those that still have something, since somebody must."""
+    def reliable(self) -> tuple[JobHost, ...]:
+        """Return reliable hosts that stay; where none does those that still have something, since somebody must."""
         if staying := _of(self.staying, Tier.RELIABLE):
             return staying
-        needed = {partition.backup for partition in self.partitions}
+        needed = {partition.replica for partition in self.partitions}
         every = _of(self.hosts, Tier.RELIABLE)
         return tuple(host for host in every if host.number in needed) or every
 
     @property
-    def transient(self) -> tuple[Host, ...]:
-        """Transient hosts that are at work and stay."""
+    def transient(self) -> tuple[JobHost, ...]:
+        """Return transient hosts that are at work and stay."""
         return _of(self.staying, Tier.TRANSIENT)
 
     @property
     def servers(self) -> tuple[int, ...]:
-        """Who is to serve partitions in this stage."""
+        """Return who is to serve partitions in this stage."""
         return serving(self.stage, (*self.reliable, *self.transient), len(self.partitions))
 
     def wanted_stage(self) -> Stage:
-        """The stage for the members that are at work, with what holds them (:func:`stage_for`)."""
+        """Return the stage for the members that are at work, with what holds them (:func:`stage_for`)."""
         return stage_for(len(self.reliable), len(self.transient), self.thresholds, self.stage)
 
     def workers(self, *, newcomers: bool) -> dict[int, int]:
-        """Slots of the hosts that work on data in this stage; ``newcomers``: and of those that will, once ready."""
-        hosts: Iterable[Host] = self.transient
+        """Return slots of the hosts that work on data in this stage; ``newcomers``: and of those that will, once
+        ready."""
+        hosts: Iterable[JobHost] = self.transient
         if self.stage is not Stage.BACKUP_ONLY:
             hosts = (*self.reliable, *self.transient)
         if newcomers:
@@ -82,21 +83,21 @@ class Cluster:
             hosts = (*hosts, *new)
         return {host.number: host.slots for host in sorted(hosts, key=lambda host: host.number)}
 
-    def serves(self, partition: int, epoch: int) -> bool:
-        """Whether the owner of a partition in an epoch is the present one."""
-        return not self.halted and self.partitions[partition].epoch == epoch
+    def serves(self, partition: int, term: int) -> bool:
+        """Return whether the primary of a partition in a term is the present one."""
+        return not self.halted and self.partitions[partition].term == term
 
     def name(self, host: int) -> str:
-        """For a person."""
+        """Return a host's name."""
         return self.members[host].name
 
 
-def _of(hosts: Iterable[Host], tier: Tier) -> tuple[Host, ...]:
+def _of(hosts: Iterable[JobHost], tier: Tier) -> tuple[JobHost, ...]:
     return tuple(host for host in hosts if host.tier is tier)
 
 
 class Step:
-    """From a state to the next one, with what has to be done for it in the order of ``actions``."""
+    """Step from a state to the next one, with what has to be done for it in the order of ``actions``."""
 
     def __init__(self, state: Cluster, cause: str) -> None:
         self.before = self.state = state
@@ -112,7 +113,7 @@ class Step:
         self.state = replace(self.state, **values)
 
     def next(self) -> int:
-        """A number that was never given before."""
+        """Return a number that was never given before."""
         self.change(number=self.state.number + 1)
         return self.state.number
 

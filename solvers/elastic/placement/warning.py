@@ -4,26 +4,26 @@ from collections.abc import Mapping
 
 from solvers.elastic.placement import eviction
 from solvers.elastic.placement.hosts import Tier
-from solvers.elastic.placement.moving import begin, cancel, owner_targets
+from solvers.elastic.placement.moving import begin, cancel, primary_targets
 from solvers.elastic.placement.recovery import recover
 from solvers.elastic.placement.state import Step
 
 
-def evacuate(step: Step, unpushed: Mapping[int, float]) -> None:
+def evacuate(step: Step, unreplicated: Mapping[int, float]) -> None:
     """Begin to move or drain partitions of the leaving transient hosts, in the order that brings most to safety. Where
     one cannot be in time it is an effective failure: nobody waits for the deadline to roll back.
 
-    :param unpushed: bytes by partition that its backup lacks; of others, all of it. Transfers may be kept back for a
-        part of the warning, so that what is planned fits into the rest of it.
+    :param unreplicated: bytes by partition that its replica lacks; of others, all of it. Transfers may be kept back for
+        a part of the warning, so that what is planned fits into the rest of it.
     """
     _cancel_moves_to_leaving(step)
-    plan = eviction.rescue(
-        _threatened(step, unpushed),
-        {host: (1 - eviction.WAIT) * seconds for host, seconds in step.state.leaving.items()},
+    plan = eviction.plan_evacuation(
+        _at_risk(step, unreplicated),
+        {host: (1 - eviction.WAIT_SHARE) * seconds for host, seconds in step.state.leaving.items()},
         {host.number: host.bytes_per_s for host in step.state.hosts if host.bytes_per_s is not None},
     )
-    failed = [partition for partition in plan if partition.fate is eviction.Fate.FAIL]
-    # Going back to the backups saves nothing that they do not have: that is sent as far as it gets.
+    failed = [partition for partition in plan if partition.kind is eviction.EvacuationKind.FAIL]
+    # Going back to the replicas saves nothing that they do not have: that is sent as far as it gets.
     if late := [partition for partition in failed if step.state.partitions[partition.partition].safe]:
         step.cause = f"{step.cause}: partition {late[0].partition} cannot be saved ({late[0].reason})"
         recover(step, (), effective=True)
@@ -41,19 +41,19 @@ def _cancel_moves_to_leaving(step: Step) -> None:
             cancel(step, index, f"{step.cause}: who was to take partition {index} leaves too")
 
 
-def _threatened(step: Step, unpushed: Mapping[int, float]) -> list[eviction.Threatened]:
+def _at_risk(step: Step, unreplicated: Mapping[int, float]) -> list[eviction.AtRiskPartition]:
     state, threats = step.state, []
-    for index, (partition, target) in enumerate(zip(state.partitions, owner_targets(state), strict=True)):
+    for index, (partition, target) in enumerate(zip(state.partitions, primary_targets(state), strict=True)):
         # A ParamServ that leaves has nobody to drain to, and one that waits has nothing yet: settling sees to them.
         if (
-            partition.owner not in state.leaving
-            or partition.owner == partition.backup
+            partition.primary not in state.leaving
+            or partition.primary == partition.replica
             or partition.waiting
             or partition.move
         ):
             continue
         size = state.partition_bytes[index]
-        lacks = min(size, unpushed.get(index, size)) if partition.safe else size
+        lacks = min(size, unreplicated.get(index, size)) if partition.safe else size
         survivor = target if state.members[target].tier is Tier.TRANSIENT else None
-        threats.append(eviction.Threatened(index, partition.owner, partition.backup, survivor, size, lacks))
+        threats.append(eviction.AtRiskPartition(index, partition.primary, partition.replica, survivor, size, lacks))
     return threats

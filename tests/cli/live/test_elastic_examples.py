@@ -14,10 +14,10 @@ from plink.elastic import train
 from tests.conftest import plink
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-MF = ("--users", "200", "--movies", "80", "--count", "8000", "--rank", "4", "--pieces", "6", "--clocks", "20")
-MLR = ("--items", "3000", "--features", "20", "--classes", "5", "--pieces", "6", "--clocks", "40")
-LDA = ("--documents", "150", "--vocabulary", "100", "--length", "30", "--topics", "4", "--pieces", "6", "--clocks=12")
-TORCH = ("--items", "300", "--side", "8", "--classes", "3", "--batches", "2", "--pieces", "6", "--clocks", "12")
+MF = ("--users", "200", "--movies", "80", "--count", "8000", "--rank", "4", "--shards", "6", "--clocks", "20")
+MLR = ("--items", "3000", "--features", "20", "--classes", "5", "--shards", "6", "--clocks", "40")
+LDA = ("--documents", "150", "--vocabulary", "100", "--length", "30", "--topics", "4", "--shards", "6", "--clocks=12")
+TORCH = ("--items", "300", "--side", "8", "--classes", "3", "--batches", "2", "--shards", "6", "--clocks", "12")
 
 
 def launched(folder: Path, name: str, *words: str) -> "subprocess.CompletedProcess[str]":

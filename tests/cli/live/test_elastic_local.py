@@ -28,7 +28,7 @@ def launched(folder: Path, *words: str, options: tuple[str, ...] = ()) -> Runnin
     """A job of two hosts. ``options``: of plink, beside those that all jobs here have."""
     return Running(
         folder, "elastic", "run", "--runner", "local", "--slots", "2", "--timeout", "100s", "--json",
-        *options, str(PROGRAM), "--out", str(folder / "out.json"), "--pieces", "4", *words,
+        *options, str(PROGRAM), "--out", str(folder / "out.json"), "--shards", "4", *words,
     )  # fmt: skip
 
 
@@ -146,7 +146,7 @@ def test_ctrl_c_ends_the_job_and_its_nodes(tmp_path: Path) -> None:
 
 RESIZED = re.compile(
     r"from clock \d+ on (\d) workers on (\d) hosts do the work, before (\d) on (\d); the global batch stays the same: "
-    r"one mini-batch of each of the 4 pieces \(strong scaling\)"
+    r"one mini-batch of each of the 4 shards \(strong scaling\)"
 )
 
 
@@ -170,7 +170,7 @@ def test_hosts_that_come_are_a_line_above_the_live_view(tmp_path: Path) -> None:
     reading, writing = os.openpty()
     fcntl.ioctl(writing, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 300, 0, 0))
     words = ("elastic", "run", "--runner", "local", "--slots", "2", "--timeout", "100s", str(PROGRAM))
-    words += ("--out", str(tmp_path / "out.json"), "--pieces", "4", "--clocks", "4000", "--work-s", "0.04")
+    words += ("--out", str(tmp_path / "out.json"), "--shards", "4", "--clocks", "4000", "--work-s", "0.04")
     shown: list[bytes] = []
 
     def look() -> None:
@@ -203,7 +203,7 @@ def test_the_live_view_of_a_terminal(tmp_path: Path) -> None:
     reading, writing = os.openpty()
     fcntl.ioctl(writing, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
     words = ("elastic", "run", "--runner", "local", "--slots", "2", "--timeout", "100s", str(PROGRAM))
-    words += ("--out", str(tmp_path / "out.json"), "--pieces", "4", "--clocks", "60", "--work-s", "0.04", "--say")
+    words += ("--out", str(tmp_path / "out.json"), "--shards", "4", "--clocks", "60", "--work-s", "0.04", "--say")
     with subprocess.Popen(
         [sys.executable, "-m", "plink", *words], cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=writing, stderr=writing,
         env={**os.environ, "TERM": "xterm-256color"},
@@ -224,5 +224,5 @@ def test_the_live_view_of_a_terminal(tmp_path: Path) -> None:
     assert [line for line in lines if re.fullmatch(r"local-0 +reliable +\d+ +2 .+B .+B", line)]
     status_lines = [line for line in lines if " at clock " in line]
     assert len(status_lines) == 4 * 60
-    assert all(re.fullmatch(r"\[[01]\] piece \d at clock \d+(, and on){12}", line) for line in status_lines)
+    assert all(re.fullmatch(r"\[[01]\] shard \d at clock \d+(, and on){12}", line) for line in status_lines)
     assert "60 iterations in" in plain.splitlines()[-2]

@@ -16,16 +16,16 @@ from plink.model.elastic.codec import (
     parse_message,
 )
 from plink.model.elastic.fields import TrafficCounters
-from plink.model.elastic.reports import Alive, Answer, ClockDone, Message, Notice, OtherVersion, PartitionsChanged
-from plink.model.elastic.requests import AssignShards, Bye, Pause, Request, SetOwners
+from plink.model.elastic.reports import Alive, Answer, ClockDone, NodeMessage, Notice, OtherVersion, PartitionsChanged
+from plink.model.elastic.requests import AssignShards, Bye, Pause, Request, SetPrimaries
 from plink.model.elastic.results import HostReport, Paused, result_of
 
 REQUESTS: tuple[Request, ...] = (
-    Pause(7), Bye(), SetOwners({0: ("a:1", 3), 12: ("b:2", 4)}, 9),
+    Pause(7), Bye(), SetPrimaries({0: ("a:1", 3), 12: ("b:2", 4)}, 9),
     AssignShards(3, 0, {1: (2, 3)}, {1: (0, (2, 3), 0)}, ((0, 4),)),
 )  # fmt: skip
-MESSAGES: tuple[Message, ...] = (
-    Alive(TrafficCounters(1, 2, 3, 4)), Answer(5, None, "", {"begun": 3}), Answer(5, "no", "Refused"),
+MESSAGES: tuple[NodeMessage, ...] = (
+    Alive(TrafficCounters(1, 2, 3, 4)), Answer(5, None, "", {"begun": 3}), Answer(5, "no", "RejectedRequest"),
     Notice(30.0, "SIGTERM"), PartitionsChanged({3: ("serving", 0, 1, 2, 3)}),
     ClockDone(5, 4, 1, 0.5, True, None, float("inf"), 0),
 )  # fmt: skip
@@ -39,7 +39,7 @@ def test_a_request_arrives_as_it_was_sent(request_: Request) -> None:
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda request: type(request).__name__)
-def test_a_message_arrives_as_it_was_sent(message: Message) -> None:
+def test_a_message_arrives_as_it_was_sent(message: NodeMessage) -> None:
     assert parse_message(json.dumps(encode_message(message))) == message
 
 
@@ -54,7 +54,7 @@ PAUSE = {"method": "pause", "params": {"clock": 7}, "term": 3, "id": None}
         (PAUSE | {"method": "halt"}, "there is no method 'halt'"),
         (PAUSE | {"term": "3"}, "pause: params are an object, term is a number, id a number or null"),
         (PAUSE | {"params": {}}, "pause: Object missing required field `clock`"),
-        (PAUSE | {"params": {"clock": 7, "era": 1}}, "pause: Object contains unknown field `era`"),
+        (PAUSE | {"params": {"clock": 7, "generation": 1}}, "pause: Object contains unknown field `generation`"),
         (PAUSE | {"params": {"clock": "7"}}, "pause: Expected `int`, got `str` - at `$.clock`"),
     ],
 )
@@ -99,4 +99,4 @@ def test_results_are_checked_by_their_request() -> None:
     for result in ({}, {"begun": "3"}, {"begun": 3, "ended": 4}):
         with pytest.raises(ValueError, match=r"begun|ended"):
             result_of(Pause, result)
-    assert "carried" in HostReport.__struct_fields__
+    assert "traffic" in HostReport.__struct_fields__

@@ -33,18 +33,18 @@ class Paper:
     short_lived: set[str] = field(default_factory=set)
     hello: dict[str, dict[str, Any]] = field(default_factory=dict)
     tries: list[list[str]] = field(default_factory=list)
-    told: list[list[dict[str, Any]]] = field(default_factory=list)
+    sent: list[list[dict[str, Any]]] = field(default_factory=list)
     log: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
+    shown: list[str] = field(default_factory=list)
 
     def supervisor(self, tiers: str) -> Supervisor:
         """Of a job that runs, with hosts h0, h1 ...: a letter a host, r or t."""
-        supervisor = self.of = self._hub()
+        supervisor = self.of = self._supervisor()
         _, members = supervisor._group(hosts(tiers))
         for member in members:
             supervisor._members[member.number] = replace(member, hello=hello_of(**self.hello.get(member.name, {})))
-        supervisor._settings = Settings(keys="", partitions=2, pieces=8, shapes=((8, 125),), started=0.0, began=0.0)
+        supervisor._settings = Settings(keys="", partitions=2, shards=8, shapes=((8, 125),), started=0.0, began=0.0)
         supervisor._start_controller(events.JobStarted)
         for member in members:
             self.says(commands.LogLine(member.line("joined", "")))
@@ -52,14 +52,14 @@ class Paper:
 
     def run(self, tiers: str) -> JobEnd:
         """A job from its start, which ends as soon as it has begun."""
-        supervisor = self.of = self._hub()
+        supervisor = self.of = self._supervisor()
         tell = supervisor._tell_controller
         supervisor._tell_controller = lambda message: (tell(message), supervisor._end(0, ""))  # type: ignore[method-assign, assign]
         return supervisor.run(hosts(tiers))
 
-    def _hub(self) -> Supervisor:
+    def _supervisor(self) -> Supervisor:
         report = SupervisorCallbacks(
-            sink=lambda number, stream, line: None, log=self.log.append, note=self.notes.append, say=self.said.append,
+            sink=lambda number, stream, line: None, log=self.log.append, note=self.notes.append, say=self.shown.append,
             on_placement=lambda findings: None,
         )  # fmt: skip
         return Supervisor(
@@ -68,22 +68,22 @@ class Paper:
 
     def says(self, item: commands.Command | commands.LogEntry) -> None:
         """The controller that there is."""
-        self.of._controller_says(self.of._term, json.loads(json.dumps(encode(item))))
+        self.of._handle_controller_message(self.of._term, json.loads(json.dumps(encode(item))))
 
     def dies(self) -> None:
         """The controller: another is started."""
-        self.of._controller_says(self.of._term, None)
+        self.of._handle_controller_message(self.of._term, None)
 
     def until(self, what: Callable[[], bool], seconds: float = 20.0) -> None:
         """The supervisor's thread runs until something has happened."""
         deadline = time.monotonic() + seconds
         while not what():
             assert time.monotonic() < deadline, "that did not come"
-            self.of._turn()
+            self.of._run_next()
 
-    def heard(self, kind: str) -> list[dict[str, Any]]:
+    def events_of(self, kind: str) -> list[dict[str, Any]]:
         """What the last controller was told, of a kind."""
-        return [message for message in self.told[-1] if message["type"] == kind]
+        return [message for message in self.sent[-1] if message["type"] == kind]
 
 
 def host(name: str, tier: str) -> Host:
@@ -133,9 +133,9 @@ def paper(monkeypatch: pytest.MonkeyPatch) -> Any:
         silent = False
 
         def __init__(self, hear: Any, errors: Path | None) -> None:
-            self._told: list[dict[str, Any]] = []
-            paper.told.append(self._told)
-            self.tell = self._told.append
+            self._sent: list[dict[str, Any]] = []
+            paper.sent.append(self._sent)
+            self.tell = self._sent.append
 
         def close(self) -> None:
             pass

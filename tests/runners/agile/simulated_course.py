@@ -21,7 +21,7 @@ def job_of(seed: int, folder: str = "", rough: bool = False) -> SimulatedJob:
     if folder:
         settings |= {"checkpoints": folder, "checkpoint_every_s": 0.0}
     job = SimulatedJob(
-        seed, "r" * reliable + "t" * transient, partitions=chance.randint(1, 5), pieces=chance.choice([3, 8, 13]),
+        seed, "r" * reliable + "t" * transient, partitions=chance.randint(1, 5), shards=chance.choice([3, 8, 13]),
         clocks=chance.choice([20, 40, 80]), rough=chance.choice([0.002, 0.02]) if rough else 0.0, settings=settings,
     )  # fmt: skip
     at = 0.0

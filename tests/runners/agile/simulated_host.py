@@ -15,17 +15,17 @@ from plink.model.elastic.fields import TrafficCounters
 from plink.model.elastic.reports import Alive, Failed, PartitionsChanged, WorkerFinished
 from plink.model.elastic.results import Begun
 from plink.runtime.agileml.arrays.layout import run_of
-from plink.runtime.agileml.arrays.row_blocks import Piece
-from plink.runtime.agileml.node import _LONG, _MOVES, _TIMES, Node
-from plink.runtime.agileml.partition.partition import Refused
+from plink.runtime.agileml.arrays.row_blocks import RowBlock
+from plink.runtime.agileml.node import _LONG_HANDLERS, _MAX_CONCURRENT_MOVES, _MAX_RETRIES, Node
+from plink.runtime.agileml.partition.partition import RejectedRequest
 from plink.runtime.agileml.server.request_handlers import MOVING
 from plink.runtime.agileml.transport.store_config import StoreConfig
 from plink.runtime.agileml.transport.wire import LAST, Kind, Status, Wanted
 from plink.runtime.agileml.transport.wire import Message as Word
 from plink.runtime.agileml.worker.assignments import Assigned
-from plink.runtime.agileml.worker.client import Ownership, RolledBack
+from plink.runtime.agileml.worker.client import PrimaryAddress, RolledBack
 from plink.runtime.agileml.worker.progress import job_layout
-from plink.runtime.agileml.worker.worker import TOLD, Clock
+from plink.runtime.agileml.worker.worker import RELEASED, Clock
 from plink.runtime.agileml.worker.worker_threads import WorkerThreads, _Running
 from tests.runners.agile.simulated_server import Net, SimulatedServer, copied, far_enough
 
@@ -33,15 +33,15 @@ _WAIT_S = 60.0
 
 
 class Counting(App[int]):
-    """Every partition has a row for every piece, which counts the clocks that were worked on."""
+    """Every partition has a row for every shard, which counts the clocks that were worked on."""
 
-    def __init__(self, pieces: int, partitions: int, clocks: int) -> None:
-        self.pieces, self.partitions, self.batches, self.seed = pieces, partitions, 1, 1
+    def __init__(self, shards: int, partitions: int, clocks: int) -> None:
+        self.shards, self.partitions, self.batches, self.seed = shards, partitions, 1, 1
         self.stop = StoppingCriterion(clocks=clocks)
-        self.tables: Sequence[Table] = (Table("n", pieces * partitions, 1, "int64"),)
+        self.tables: Sequence[Table] = (Table("n", shards * partitions, 1, "int64"),)
 
-    def load(self, piece: int) -> Sequence[int]:
-        return [piece]
+    def load(self, shard: int) -> Sequence[int]:
+        return [shard]
 
     def process(self, items: int, params: Params) -> Objective | None:
         raise AssertionError("simulated workers do that")
@@ -70,12 +70,12 @@ class _Unlocked:
 class SimulatedClient:
     """What :class:`WorkerThreads` wants of one."""
 
-    def __init__(self, owners: dict[int, Ownership], clock: int, era: int) -> None:
-        self.owners, self.now, self.era, self.given_up = dict(owners), clock, era, False
+    def __init__(self, primaries: dict[int, PrimaryAddress], clock: int, generation: int) -> None:
+        self.primaries, self.now, self.generation, self.given_up = dict(primaries), clock, generation, False
 
-    def point(self, partition: int, owner: Ownership) -> None:
-        if owner.epoch >= self.owners[partition].epoch:
-            self.owners[partition] = owner
+    def set_primary(self, partition: int, primary: PrimaryAddress) -> None:
+        if primary.term >= self.primaries[partition].term:
+            self.primaries[partition] = primary
 
     def give_up(self) -> None:
         self.given_up = True
@@ -89,24 +89,24 @@ class SimulatedWorker:
 
     def __init__(self, host: "SimulatedHost", number: int, running: Any) -> None:
         self._host, self.number, self._running, self._client = host, number, running, running.client
-        self._pieces: tuple[int, ...] = ()
+        self._shards: tuple[int, ...] = ()
         self._left: set[int] = set()
         self._does = self._begin
         self._soon(0.0)
 
     def _soon(self, seconds: float) -> None:
-        self._host.later(seconds, self._turn)
+        self._host.later(seconds, self._take_turn)
 
-    def _turn(self) -> None:
+    def _take_turn(self) -> None:
         if self._running.ended and (self._client.given_up or self._does == self._begin):
-            self._finished(TOLD)
+            self._finished(RELEASED)
             return
         try:
             self._does()
         except _Blocked:
             self._soon(self._host.net.delay(0.001, 0.01))
         except RolledBack as back:
-            self._client.now, self._client.era, self._does = back.clock + 1, back.era, self._begin
+            self._client.now, self._client.generation, self._does = back.clock + 1, back.generation, self._begin
             self._soon(0.001)
         except Exception as error:
             reason = f"worker {self.number} at clock {self._client.now}: {type(error).__name__}: {error}"
@@ -118,24 +118,33 @@ class SimulatedWorker:
         if now > app.stop.clocks:
             self._finished(f"{app.stop.clocks} clocks are done")
             return
-        pieces = self._running.assigned.begin(now, self._client.era)
-        if pieces is None:
-            self._finished(TOLD)
+        shards = self._running.assigned.begin(now, self._client.generation)
+        if shards is None:
+            self._finished(RELEASED)
             return
-        self._pieces, self._left, self._does = pieces, set(range(app.partitions)), self._read
-        self._host.begun(self.number, now, self._client.era, pieces, self._running.until is None)
+        self._shards, self._left, self._does = shards, set(range(app.partitions)), self._read
+        self._host.begun(self.number, now, self._client.generation, shards, self._running.until is None)
         self._soon(0.0)
 
     def _read(self) -> None:
         now = self._client.now
         for partition in sorted(self._left) if now else ():
-            rows = range(self._host.app.pieces)
+            rows = range(self._host.app.shards)
             wanted = Wanted(0, rows)
-            if (answer := self._ask(Word(Kind.READ, partition, worker=self.number, era=self._client.era, clock=now,
-                                         before=now - 1, wanted=(wanted,)))) is not None:  # fmt: skip
+            generation = self._client.generation
+            word = Word(
+                Kind.READ,
+                partition,
+                worker=self.number,
+                generation=generation,
+                clock=now,
+                before=now - 1,
+                wanted=(wanted,),
+            )
+            if (answer := self._ask(word)) is not None:
                 self._left.discard(partition)
-                if (answer.pieces[0].values != now).any() and not self._done_by_all(now):
-                    raise AssertionError(f"partition {partition} at clock {now}: {answer.pieces[0].values.ravel()}")
+                if (answer.blocks[0].values != now).any() and not self._done_by_all(now):
+                    raise AssertionError(f"partition {partition} at clock {now}: {answer.blocks[0].values.ravel()}")
         if now and self._left:
             self._soon(0.02)
             return
@@ -156,11 +165,13 @@ class SimulatedWorker:
         """Some partitions at a time: another host may be lost, or this one, before all have it."""
         some = sorted(self._left, key=lambda _: self._host.net.delay(0.0, 1.0))
         for partition in some[: 1 + int(self._host.net.delay(0, len(some)))]:
-            rows = run_of(np.array(sorted(self._pieces), dtype=np.uint32))
-            piece = Piece(0, rows, np.ones((len(rows), 1), dtype=np.int64))
+            rows = run_of(np.array(sorted(self._shards), dtype=np.uint32))
+            block = RowBlock(0, rows, np.ones((len(rows), 1), dtype=np.int64))
             now = self._client.now
-            word = Word(Kind.UPDATE, partition, worker=self.number, era=self._client.era, clock=now, flags=LAST,
-                        pieces=(piece,) if len(rows) else ())  # fmt: skip
+            word = Word(
+                Kind.UPDATE, partition, worker=self.number, generation=self._client.generation, clock=now, flags=LAST,
+                blocks=(block,) if len(rows) else (),
+            )  # fmt: skip
             if self._ask(word) is not None:
                 self._left.discard(partition)
         if self._left:
@@ -169,30 +180,30 @@ class SimulatedWorker:
         now = self._client.now
         self._client.now, self._does = now + 1, self._begin
         self._host.workers._done(
-            self._running, Clock(now, now - 1, len(self._pieces), 0.1, 0.1, 0 in self._pieces, now - 2)
+            self._running, Clock(now, now - 1, len(self._shards), 0.1, 0.1, 0 in self._shards, now - 2)
         )
         self._soon(0.0)
 
     def _ask(self, word: Word) -> Word | None:
         """As a client would: None where it is to be asked again."""
-        address = self._client.owners[word.partition].address
+        address = self._client.primaries[word.partition].address
         server = self._host.net.servers.get(address)
         if server is None:
             return None
         answer = server._answer(copied(word), {})
         self._host.net.carry(self._host.address, address, word, answer)
         if answer.status is Status.ROLLED_BACK:
-            raise RolledBack(answer.clock, answer.era)
+            raise RolledBack(answer.clock, answer.generation)
         if answer.status is Status.REFUSED:
             raise PlinkError(f"partition {word.partition} at {address}: {answer.text}")
         if answer.text and answer.status in (Status.OK, Status.ELSEWHERE):
-            self._client.point(word.partition, Ownership(answer.text, answer.epoch))
+            self._client.set_primary(word.partition, PrimaryAddress(answer.text, answer.term))
         return answer if answer.status is Status.OK else None
 
     def _finished(self, reason: str) -> None:
-        stood_in, messages = self._running.until is not None, reason == TOLD
-        self._host.send(encode_message(WorkerFinished(self.number, self._client.now, stood_in, messages)))
-        if self._running.until is None and reason != TOLD and hasattr(self._host.workers, "finished"):
+        takeover, messages = self._running.until is not None, reason == RELEASED
+        self._host.send(encode_message(WorkerFinished(self.number, self._client.now, takeover, messages)))
+        if self._running.until is None and reason != RELEASED and hasattr(self._host.workers, "finished"):
             self._host.workers.finished.setdefault(self.number, self._client.now)
         running = self._host.workers._running
         if running.get(self.number) is self._running:
@@ -207,10 +218,11 @@ class SimulatedWorkers(WorkerThreads):
         self._host = host
 
     def _start(
-        self, number: int, assigned: Assigned, pieces: tuple[int, ...], clock: int, era: int, until: int | None = None
+        self, number: int, assigned: Assigned, shards: tuple[int, ...], clock: int, generation: int,
+        until: int | None = None
     ) -> None:  # fmt: skip
         assigned._changed = _Unlocked()  # type: ignore[assignment]
-        running = _Running(self._client(number, clock, era), assigned, pieces, until)
+        running = _Running(self._client(number, clock, generation), assigned, shards, until)
         self._running[number] = running
         SimulatedWorker(self._host, number, running)
 
@@ -228,7 +240,7 @@ class SimulatedHost(Node):
         self._inbox: list[Envelope] = []
         self._busy = False
         self._moving: list[Callable[[], bool]] = []
-        self._line = self  # type: ignore[assignment]
+        self._channel = self  # type: ignore[assignment]
 
     def later(self, seconds: float, does: Callable[[], None]) -> None:
         """If it is alive then."""
@@ -241,9 +253,9 @@ class SimulatedHost(Node):
                 self.noted(f"{self.address} refuses {message}")
             self._says(json.loads(json.dumps(message)))
 
-    def client(self, number: int, clock: int, era: int) -> Any:
+    def client(self, number: int, clock: int, generation: int) -> Any:
         """Of a worker."""
-        return SimulatedClient(self._owners, clock, era)
+        return SimulatedClient(self._primaries, clock, generation)
 
     def die(self) -> None:
         """At once."""
@@ -254,19 +266,19 @@ class SimulatedHost(Node):
     def hear(self, body: dict[str, Any]) -> None:
         """Of the controller's."""
         self._inbox.append(decode_request(body))
-        self._turn()
+        self._take_turn()
 
-    def _turn(self) -> None:
+    def _take_turn(self) -> None:
         while self._inbox and not self._busy and self.alive:
-            self._obey(self._inbox.pop(0))
+            self._execute(self._inbox.pop(0))
 
-    def _obey(self, envelope: Envelope) -> None:
+    def _execute(self, envelope: Envelope) -> None:
         request, kind = envelope.request, type(envelope.request)
-        if envelope.term < self._term or (kind not in _LONG and kind not in (r.Begin, r.RollBack, r.Bye)):
-            super()._obey(envelope)
+        if envelope.term < self._term or (kind not in _LONG_HANDLERS and kind not in (r.Begin, r.RollBack, r.Bye)):
+            super()._execute(envelope)
             return
         self._term = envelope.term
-        numbers = [getattr(request, name) for name in ("epoch", "era", "version") if hasattr(request, name)]
+        numbers = [getattr(request, name) for name in ("term", "generation", "version") if hasattr(request, name)]
         self._number = max([self._number, *numbers])
         if isinstance(request, r.Begin):
             self._do(envelope, SimulatedHost.begin)
@@ -281,7 +293,7 @@ class SimulatedHost(Node):
         elif isinstance(request, r.WriteResult):
             self._result(envelope, request, 0)
         else:
-            self.later(self.net.delay(0.001, 0.2), lambda: self._do(envelope, _LONG[kind]))
+            self.later(self.net.delay(0.001, 0.2), lambda: self._do(envelope, _LONG_HANDLERS[kind]))
 
     leave: Callable[[], None]
     noted: Callable[[str], None]
@@ -291,7 +303,7 @@ class SimulatedHost(Node):
             nobody: Any = None  # no keys: nothing is sealed
             config = StoreConfig(job_layout(self.app, request.partitions), nobody, BSP())
             self._server = SimulatedServer(config, self.address, self.net)
-            self._server.push_up_to(-1)
+            self._server.replicate_up_to(-1)
             self._workers = SimulatedWorkers(self)
             self._checkpoints, self._job = request.checkpoints, request.job
             self._watch()
@@ -301,23 +313,23 @@ class SimulatedHost(Node):
     def _roll_back(self, envelope: Envelope, request: r.RollBack, times: int) -> None:
         """With everything behind it waiting, as in a node."""
         try:
-            self.server.roll_back(request.clock, request.era)
-        except Refused as error:
-            self._busy = times < _TIMES - 1
+            self.server.roll_back(request.clock, request.generation)
+        except RejectedRequest as error:
+            self._busy = times < _MAX_RETRIES - 1
             if self._busy:
                 self.later(0.05, lambda: self._roll_back(envelope, request, times + 1))
             else:
-                self._answer(envelope, str(error), "Refused")
-                self._turn()
+                self._answer(envelope, str(error), "RejectedRequest")
+                self._take_turn()
             return
-        self.workers.rolled_back(request.clock, request.era)
+        self.workers.rolled_back(request.clock, request.generation)
         self._answer(envelope)
         self._busy = False
-        self._turn()
+        self._take_turn()
 
     def _queue_move(self, envelope: Envelope) -> None:
         self._moving.append(lambda: self._move(envelope))
-        if len(self._moving) <= _MOVES:
+        if len(self._moving) <= _MAX_CONCURRENT_MOVES:
             self.later(self.net.delay(0.001, 0.05), self._moving[-1])  # type: ignore[arg-type]
 
     def _moved(self, envelope: Envelope, error: BaseException | None = None) -> None:
@@ -326,8 +338,8 @@ class SimulatedHost(Node):
         else:
             self._answer(envelope, str(error), type(error).__name__)
         self._moving.pop(0)
-        if len(self._moving) >= _MOVES:
-            self.later(self.net.delay(0.001, 0.05), self._moving[_MOVES - 1])  # type: ignore[arg-type]
+        if len(self._moving) >= _MAX_CONCURRENT_MOVES:
+            self.later(self.net.delay(0.001, 0.05), self._moving[_MAX_CONCURRENT_MOVES - 1])  # type: ignore[arg-type]
 
     def _move(self, envelope: Envelope) -> None:
         try:
@@ -336,11 +348,11 @@ class SimulatedHost(Node):
                 server = self.server
                 assert isinstance(server, SimulatedServer)
                 move = server.begin_move(
-                    request.partition, request.address, request.epoch, request.backup
+                    request.partition, request.address, request.term, request.replica
                 )  # fmt: skip
                 self._await_move(envelope, move)
                 return
-            _LONG[type(request)](self, request)
+            _LONG_HANDLERS[type(request)](self, request)
         except Exception as error:
             self._moved(envelope, error)
         else:
@@ -361,22 +373,25 @@ class SimulatedHost(Node):
     def _commit(self, envelope: Envelope, request: r.Commit) -> None:
         server = self.server
         assert isinstance(server, SimulatedServer)
-        outgoing = server.owner(request.partition).outgoing
-        if server.under_way(request.partition) and outgoing is not None and outgoing.epoch == request.epoch:
+        outgoing = server.actor(request.partition).outgoing
+        if server.under_way(request.partition) and outgoing is not None and outgoing.term == request.term:
             self.later(0.005, lambda: self._commit(envelope, request))
         else:
-            self._do(envelope, _LONG[r.Commit])
+            self._do(envelope, _LONG_HANDLERS[r.Commit])
 
     def _result(self, envelope: Envelope, request: r.WriteResult, times: int) -> None:
         """What was learnt, read as a worker reads."""
         reader = SimulatedWorker.__new__(SimulatedWorker)
         reader._host, reader.number = self, -1
-        reader._client = self.client(-1, request.clock, request.era)
+        reader._client = self.client(-1, request.clock, request.generation)
         for partition in range(self.app.partitions):
-            wanted = Wanted(0, range(self.app.pieces))
+            wanted = Wanted(0, range(self.app.shards))
             try:
-                answer = reader._ask(Word(Kind.READ, partition, worker=-1, era=request.era, clock=request.clock,
-                                          before=request.clock - 1, wanted=(wanted,)))  # fmt: skip
+                word = Word(
+                    Kind.READ, partition, worker=-1, generation=request.generation, clock=request.clock,
+                    before=request.clock - 1, wanted=(wanted,),
+                )  # fmt: skip
+                answer = reader._ask(word)
             except PlinkError as error:
                 self._answer(envelope, str(error), type(error).__name__)
                 return
@@ -386,24 +401,30 @@ class SimulatedHost(Node):
                 else:
                     self.later(0.05, lambda: self._result(envelope, request, times + 1))
                 return
-            if (answer.pieces[0].values != request.clock).any():
-                self._answer(envelope, f"WRONG: partition {partition}: {answer.pieces[0].values.ravel()}")
+            if (answer.blocks[0].values != request.clock).any():
+                self._answer(envelope, f"WRONG: partition {partition}: {answer.blocks[0].values.ravel()}")
                 return
         self._answer(envelope)
 
-    def _carried(self) -> TrafficCounters:
-        return self.net.carried[self.address]
+    def _traffic(self) -> TrafficCounters:
+        return self.net.traffic[self.address]
 
     def _watch(self) -> None:
         changed = {}
         for status in self.server.status():
-            now = (status.role, status.era, status.epoch, status.clocks[-1] if status.clocks else -1, status.pushed)
-            if self._told.get(status.partition) != now:
-                self._told[status.partition] = changed[status.partition] = now
+            now = (
+                status.role,
+                status.generation,
+                status.term,
+                status.clocks[-1] if status.clocks else -1,
+                status.replicated,
+            )
+            if self._reported.get(status.partition) != now:
+                self._reported[status.partition] = changed[status.partition] = now
         if changed:
             self._send(PartitionsChanged(changed))
         self.later(0.05, self._watch)
 
     def _stay(self) -> None:
-        self._send(Alive(self._carried()))
+        self._send(Alive(self._traffic()))
         self.later(0.3, self._stay)

@@ -36,7 +36,7 @@ class SimulatedJob:
     seed: int
     tiers: str
     partitions: int = 3
-    pieces: int = 8
+    shards: int = 8
     clocks: int = 40
     rough: float = 0.0
     settings: dict[str, Any] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class SimulatedJob:
         self._net = Net(self.later, self.random.uniform, self._hurdle)
         self.hosts: dict[int, SimulatedHost] = {}
         self.members: dict[int, Member] = {}
-        self._known: dict[int, Member] = {}
+        self._members_by_number: dict[int, Member] = {}
         self.warned: dict[int, float] = {}
         self._arrives: dict[object, float] = {}  # the latest word between two ends
         self._controller: Controller | None = None
@@ -60,7 +60,7 @@ class SimulatedJob:
         self._in: list[dict[str, Any]] | None = None
         self._clock_at, self.clock, self._next_turn = 0.0, -1, 0
         self._settings = Settings(
-            keys="", partitions=self.partitions, pieces=self.pieces, shapes=((1 << 10, 1 << 10),),
+            keys="", partitions=self.partitions, shards=self.shards, shapes=((1 << 10, 1 << 10),),
             started=0.0, began=0.0, **self.settings,
         )  # fmt: skip
         members = [self._host(tier) for tier in self.tiers]
@@ -101,18 +101,18 @@ class SimulatedJob:
     # Hosts.
 
     def _host(self, tier: str) -> Member:
-        number = len(self._known)
+        number = len(self._members_by_number)
         slots = self.random.choice([1, 1, 2, 3])
         member = Member(number, f"h{number}", "reliable" if tier == "r" else "transient", slots)
         slowest = self.random.choice([0.002, 0.02, 0.1])
         host = SimulatedHost(
-            Counting(self.pieces, self.partitions, self.clocks), f"{number}:1", self._net,
-            lambda message: self._in_order((number, "supervisor"), slowest, lambda: self._heard(number, message)),
+            Counting(self.shards, self.partitions, self.clocks), f"{number}:1", self._net,
+            lambda message: self._in_order((number, "supervisor"), slowest, lambda: self._receive(number, message)),
             lambda *messages: None, self.random.choice([0.5, 1.0, 2.0]),
         )  # fmt: skip
         host.leave = lambda: self.kill(number, "its node ended")  # type: ignore[method-assign]
         host.noted = self.note  # type: ignore[method-assign]
-        self._known[number], self.hosts[number] = member, host
+        self._members_by_number[number], self.hosts[number] = member, host
         return member
 
     def join(self, tiers: str, bulk: bool) -> list[int]:
@@ -146,7 +146,7 @@ class SimulatedJob:
             self.warned.pop(number, None)
             self._tell(events.HostsLost((number,), reason))
 
-    def _heard(self, number: int, message: dict[str, Any]) -> None:
+    def _receive(self, number: int, message: dict[str, Any]) -> None:
         if number in self.members:
             self._tell(events.HostMessage(number, decode_message(message)))
 
@@ -165,7 +165,7 @@ class SimulatedJob:
         if by != self._term or self._in is None:
             return
         self._controller = Controller(self._written, self._settings, by, lambda: self.now)
-        self._turn(by)
+        self._take_turn(by)
 
     def kill_controller(self) -> None:
         """Of its last words some are lost, and what it was told; another one begins."""
@@ -186,9 +186,9 @@ class SimulatedJob:
         if self._in is not None:
             self._in.append(json.loads(json.dumps(encode(event))))
             by = self._term
-            self.later(0.0, lambda: self._turn(by))
+            self.later(0.0, lambda: self._take_turn(by))
 
-    def _turn(self, by: int) -> None:
+    def _take_turn(self, by: int) -> None:
         if by != self._term or self._controller is None or self._in is None:
             return
         messages, self._in = self._in, []
@@ -197,7 +197,7 @@ class SimulatedJob:
         wait_s = min(max(self._controller.tick(), 0.0005), 0.5)
         self._next_turn += 1
         mine = self._next_turn
-        self.later(wait_s, lambda: self._turn(by) if mine == self._next_turn else None)
+        self.later(wait_s, lambda: self._take_turn(by) if mine == self._next_turn else None)
 
     def _tick(self) -> None:
         self._tell(events.SupervisorAlive())  # so that it knows that it is the hosts that are silent

@@ -15,15 +15,15 @@ import numpy as np
 from msgspec import structs
 
 from plink.model.elastic.fields import TrafficCounters
-from plink.runtime.agileml.arrays.row_blocks import Piece
-from plink.runtime.agileml.partition.partition import Refused
+from plink.runtime.agileml.arrays.row_blocks import RowBlock
+from plink.runtime.agileml.partition.partition import RejectedRequest
 from plink.runtime.agileml.replica import migration
 from plink.runtime.agileml.replica.outgoing import Outgoing
-from plink.runtime.agileml.replica.partition_replica import Owner
-from plink.runtime.agileml.replica.replicator import Pusher, _Lane
+from plink.runtime.agileml.replica.partition_replica import PartitionReplica
+from plink.runtime.agileml.replica.replicator import Replicator, _Lane
 from plink.runtime.agileml.server.server import Server
-from plink.runtime.agileml.transport.connection import Line
-from plink.runtime.agileml.transport.records import Lost
+from plink.runtime.agileml.transport.connection import Connection
+from plink.runtime.agileml.transport.records import ConnectionLost
 from plink.runtime.agileml.transport.store_config import StoreConfig
 from plink.runtime.agileml.transport.wire import Kind, Message, Status
 
@@ -38,22 +38,22 @@ class Net:
     def __init__(self, later: Later, delay: Callable[[float, float], float], hurdle: Callable[[], str]) -> None:
         self.later, self.delay, self.hurdle = later, delay, hurdle
         self.servers: dict[str, SimulatedServer] = {}
-        self.carried: defaultdict[str, TrafficCounters] = defaultdict(TrafficCounters)
+        self.traffic: defaultdict[str, TrafficCounters] = defaultdict(TrafficCounters)
 
     def carry(self, asking: str, serving: str, there: Message, back: Message) -> None:
         """A question and its answer."""
-        sent, received = (_HEAD + sum(piece.values.nbytes for piece in message.pieces) for message in (there, back))
-        item = self.carried[asking]
-        self.carried[asking] = structs.replace(
-            item, asked_sent=item.asked_sent + sent, asked_received=item.asked_received + received
+        sent, received = (_HEAD + sum(block.values.nbytes for block in message.blocks) for message in (there, back))
+        item = self.traffic[asking]
+        self.traffic[asking] = structs.replace(
+            item, client_sent=item.client_sent + sent, client_received=item.client_received + received
         )
-        item = self.carried[serving]
-        self.carried[serving] = structs.replace(
-            item, served_sent=item.served_sent + received, served_received=item.served_received + sent
+        item = self.traffic[serving]
+        self.traffic[serving] = structs.replace(
+            item, server_sent=item.server_sent + received, server_received=item.server_received + sent
         )
 
 
-class SimulatedLine(Line):
+class SimulatedLine(Connection):
     """A question is answered at once, or the server is gone."""
 
     def __init__(self, address: str, net: Net, asking: str) -> None:
@@ -62,11 +62,11 @@ class SimulatedLine(Line):
     def ask(self, message: Message) -> Message:
         server, hurdle = self._net.servers.get(self.address), self._net.hurdle()
         if server is None or hurdle == "asking":
-            raise Lost(f"{self.address}: nobody is there")
+            raise ConnectionLost(f"{self.address}: nobody is there")
         answer = server._answer(copied(message), {})
         self._net.carry(self._asking, self.address, message, answer)
         if hurdle == "answering":
-            raise Lost(f"{self.address}: nobody answers")
+            raise ConnectionLost(f"{self.address}: nobody answers")
         return copied(answer)
 
     def wake(self) -> None:
@@ -79,88 +79,92 @@ class SimulatedLine(Line):
 def copied(message: Message) -> Message:
     """As it would come out of a socket."""
     return message._replace(
-        pieces=tuple(Piece(block.table, block.rows, np.array(block.values)) for block in message.pieces)
+        blocks=tuple(RowBlock(block.table, block.rows, np.array(block.values)) for block in message.blocks)
     )
 
 
 class AtOnce:
-    """In the place of an owner's thread: that of whoever asks. What nobody thought of is raised, and not told."""
+    """In the place of a primary's thread: that of whoever asks. What nobody thought of is raised, and not told."""
 
-    def __init__(self, owner: Owner) -> None:
-        self._owner = owner
+    def __init__(self, primary: PartitionReplica) -> None:
+        self._primary = primary
 
     def ask(self, request: Message | Callable[[], Any]) -> Any:
         """Its result; a read whose state is not there yet is told so."""
-        owner = self._owner
+        primary = self._primary
         try:
             if not isinstance(request, Message):
                 return request()
             if request.kind is not Kind.READ:
-                return owner._answer(request)
+                return primary._answer(request)
             box: SimpleQueue[Any] = SimpleQueue()
-            owner._read(request, box, 0.0, 0.0)
+            primary._read(request, box, 0.0, 0.0)
             return box.get_nowait()
-        except Refused as error:
+        except RejectedRequest as error:
             if isinstance(request, Message):
-                return owner._said(Status.REFUSED, str(error))
+                return primary._answer_with(Status.REFUSED, str(error))
             raise
         finally:
-            owner.see()
+            primary.publish()
 
-    def meanwhile(self, look: object, at: object) -> None:
+    def run_inline(self, look: object, at: object) -> None:
         """Nothing is read in passing."""
 
     def close(self) -> None:
         """There is nothing to end."""
 
 
-class SimulatedOwner(Owner):
+class SimulatedReplica(PartitionReplica):
     """Without a thread of its own."""
 
-    def __init__(self, *given: Any, **more: Any) -> None:
-        super().__init__(*given, **more)
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
         self.thread.close()
         self.thread = AtOnce(self)  # type: ignore[assignment]
 
 
-class SimulatedPusher(Pusher):
+class SimulatedPusher(Replicator):
     """Pushes when the world says so."""
 
     def __init__(self, server: "SimulatedServer", net: Net) -> None:
-        super().__init__(server._present, server.line)
+        super().__init__(server._present, server.connection)
         self._net, self._due = net, set[str]()
 
-    def advanced(self, backups: Any) -> None:
-        for address in backups:
+    def advanced(self, replicas: Any) -> None:
+        for address in replicas:
             if address not in self._lanes:
-                self._lanes[address] = _Lane(self._line(address))
+                self._lanes[address] = _Lane(self._connection(address))
             self._soon(address, self._net.delay(0.001, 0.02))
 
     def _soon(self, address: str, seconds: float) -> None:
         if address not in self._due:
             self._due.add(address)
-            self._net.later(seconds, lambda: self._turn(self._lanes[address]))
+            self._net.later(seconds, lambda: self._take_turn(self._lanes[address]))
 
-    def _turn(self, lane: _Lane) -> None:
-        self._due.discard(lane.line.address)
+    def _take_turn(self, lane: _Lane) -> None:
+        self._due.discard(lane.connection.address)
         lane.due.clear()
         if self._end.is_set():
             return
-        owners = {number: owner for number, owner in self._owners().items() if lane.line.address in owner.seen.backups}
-        for number, owner in owners.items():
+        primaries = {
+            number: primary
+            for number, primary in self._actors().items()
+            if lane.connection.address in primary.snapshot.replicas
+        }
+        for number, primary in primaries.items():
             try:
-                self._push(owner, lane)
+                self._push(primary, lane)
                 lane.trouble.pop(number, None)
             except Exception as error:
                 if number in lane.trouble:
-                    self._lose(owner, lane.line.address, error)
+                    self._lose(primary, lane.connection.address, error)
                 lane.trouble[number] = str(error)
-        for number in lane.trouble.keys() - owners.keys():
+        for number in lane.trouble.keys() - primaries.keys():
             del lane.trouble[number]
         if lane.trouble:
-            self._soon(lane.line.address, 0.2)
+            self._soon(lane.connection.address, 0.2)
         elif lane.due.is_set():
-            self._soon(lane.line.address, self._net.delay(0.001, 0.02))
+            self._soon(lane.connection.address, self._net.delay(0.001, 0.02))
 
 
 class SimulatedServer(Server):
@@ -168,55 +172,55 @@ class SimulatedServer(Server):
 
     def __init__(self, config: StoreConfig, address: str, net: Net) -> None:
         self.config, self.address, self.net = config, address, net
-        self._timeout_s, self._patience_s = 5.0, 1.0
-        self._owners, self._least_era = {}, 0
+        self._timeout_s, self._read_wait_s = 5.0, 1.0
+        self._actors, self._least_generation = {}, 0
         self._changing, self.closed = threading.Lock(), False
         self._pusher = SimulatedPusher(self, net)
         net.servers[address] = self
 
-    def line(self, address: str) -> Line:
+    def connection(self, address: str) -> Connection:
         return SimulatedLine(address, self.net, self.address)
 
-    def owner(self, number: int) -> Owner:
+    def actor(self, number: int) -> PartitionReplica:
         layout = self.config.layout
         if not 0 <= number < layout.partitions:
-            raise Refused(f"partition {number} of {layout.partitions}")
-        if number not in self._owners:
-            self._owners[number] = SimulatedOwner(
-                layout, number, sees_ahead=self.config.sees_ahead, patience_s=self._patience_s,
-                advanced=self._pusher.advanced, least_era=self._least_era,
+            raise RejectedRequest(f"partition {number} of {layout.partitions}")
+        if number not in self._actors:
+            self._actors[number] = SimulatedReplica(
+                layout, number, sees_ahead=self.config.sees_ahead, read_wait_s=self._read_wait_s,
+                advanced=self._pusher.advanced, least_generation=self._least_generation,
             )  # fmt: skip
-        return self._owners[number]
+        return self._actors[number]
 
     def die(self) -> None:
         """Nobody is answered any more."""
         self.net.servers.pop(self.address, None)
         self._pusher._end.set()
 
-    def begin_move(self, number: int, address: str, epoch: int, backup: str) -> Outgoing | None:
+    def begin_move(self, number: int, address: str, term: int, replica: str) -> Outgoing | None:
         """The first half of :meth:`prepare`; the move has come far enough when it says that it is ``caught_up``."""
-        owner, line = self.owner(number), self.line(address)
-        move = owner.call(lambda: migration.prepared(owner, line, epoch, backup, self.address))
-        if move is not None and move.line is line:
+        actor, connection = self.actor(number), self.connection(address)
+        move = actor.call(lambda: migration.prepared(actor, connection, term, replica, self.address))
+        if move is not None and move.connection is connection:
             if move.drains:
                 self._pusher.advanced([address])
             else:
-                self.net.later(self.net.delay(0.0, 0.1), lambda: self._send(owner, move))
+                self.net.later(self.net.delay(0.0, 0.1), lambda: self._send(actor, move))
         return move
 
-    def _send(self, owner: Owner, move: Outgoing) -> None:
+    def _send(self, actor: PartitionReplica, move: Outgoing) -> None:
         if self.closed or self.address not in self.net.servers or move.over:
             return
         try:
             move.send_queued()
         except Exception as error:
-            migration.give_up(owner, move, error)
+            migration.give_up(actor, move, error)
         else:
             move.caught_up()
 
     def under_way(self, number: int) -> bool:
         """Whether a move that has begun lacks too much to be committed."""
-        move = self.owner(number).outgoing
+        move = self.actor(number).outgoing
         return move is not None and not far_enough(move)
 
     def close(self) -> None:

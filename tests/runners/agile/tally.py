@@ -1,4 +1,4 @@
-"""A program whose result is known whatever happens to its hosts: what every piece adds at every clock is counted.
+"""A program whose result is known whatever happens to its hosts: what every shard adds at every clock is counted.
 
 Run by nodes of the tests: ``make(["--out", FILE, ...])``.
 """
@@ -14,72 +14,74 @@ from pathlib import Path
 import numpy as np
 
 from plink.elastic import App, Objective, Params, StoppingCriterion, Table
-from plink.runtime.agileml.host.control_channel import ControlLine
+from plink.runtime.agileml.host.control_channel import ControlChannel
 
 ROWS = 64
 
 
 class Tally(App[int]):
-    """``n``: row p counts the clocks of piece p. ``sum``: rows that a piece draws by chance get its number. ``m`` goes
+    """``n``: row p counts the clocks of shard p. ``sum``: rows that a shard draws by chance get its number. ``m`` goes
     from 0 to 1 by steps that depend on what was read. ``fill``: as large as asked."""
 
     def __init__(self, request: argparse.Namespace) -> None:
-        self.asked = request
-        self.pieces, self.batches, self.seed = request.pieces, request.batches, 7
+        self.options = request
+        self.shards, self.batches, self.seed = request.shards, request.batches, 7
         self.stop = StoppingCriterion(clocks=request.clocks)
         fill = max(1, request.megabytes * 1024 * 1024 // 8 // 256)
         self.tables: Sequence[Table] = (
-            Table("n", self.pieces, 1, "int64"), Table("sum", ROWS, 2, "int64"), Table("m", 8, 4, "float64"),
+            Table("n", self.shards, 1, "int64"), Table("sum", ROWS, 2, "int64"), Table("m", 8, 4, "float64"),
             Table("fill", fill, 256, "float64"),
         )  # fmt: skip
 
-    def load(self, piece: int) -> Sequence[int]:
-        if self.asked.unless and not Path(self.asked.unless).is_file():
+    def load(self, shard: int) -> Sequence[int]:
+        if self.options.unless and not Path(self.options.unless).is_file():
             raise FileNotFoundError("no data here")
-        time.sleep(self.asked.load_s)
-        return [piece] * self.batches
+        time.sleep(self.options.load_s)
+        return [shard] * self.batches
 
     def process(self, items: int, params: Params) -> Objective:
-        if items == 0 and (self.asked.fail == params.clock or (self.asked.fail_once and self.asked.fail_once.exists())):
+        if items == 0 and (
+            self.options.fail == params.clock or (self.options.fail_once and self.options.fail_once.exists())
+        ):
             raise ValueError("as was asked for")
-        if self.asked.exit == params.clock and items == 0:
+        if self.options.exit == params.clock and items == 0:
             os._exit(7)
-        if items == self.asked.nonsense and params.clock == 10:
-            say_nonsense(Path(self.asked.out).with_suffix(".said"))
-        if self.asked.say:
+        if items == self.options.invalid_message and params.clock == 10:
+            send_invalid_message(Path(self.options.out).with_suffix(".said"))
+        if self.options.say:
             print(f"\x1b[32mpiece {items}\x1b[0m at clock {params.clock}{', and on' * 12}", flush=True)
-        time.sleep(self.asked.work_s)
+        time.sleep(self.options.work_s)
         params.update("n", [items], [[1]])
         rows = params.random.integers(0, ROWS, 3)
         params.update("sum", rows, np.column_stack([np.full(3, items + 1), rows]))
-        if self.asked.large and params.clock >= int(self.asked.large[1]):
-            table = next(table for table in self.tables if table.name == self.asked.large[0])
+        if self.options.large and params.clock >= int(self.options.large[1]):
+            table = next(table for table in self.tables if table.name == self.options.large[0])
             most = np.iinfo(table.dtype).max if table.dtype == "int64" else np.finfo(table.dtype).max
-            large = float(most) / float(self.asked.large[2])
+            large = float(most) / float(self.options.large[2])
             params.update(table.name, [5], np.full((1, table.width), large).astype(table.dtype))
         m = params.read("m")
-        params.update("m", None, 0.1 * (1 - m) / self.pieces)
+        params.update("m", None, 0.1 * (1 - m) / self.shards)
         row = [(items * 7 + params.clock) % self.tables[3].rows]
         params.update("fill", row, params.read("fill", row) * 0 + 1.0)
         return Objective(float((1 - m).sum()), m.size)
 
     def result(self, params: Params) -> None:
-        if self.asked.spoilt:
+        if self.options.spoilt:
             raise OSError("cannot save")
         results = {table.name: params.read(table.name).tolist() for table in self.tables if table.name != "fill"}
         results["fill"] = float(params.read("fill").sum())
-        path = Path(self.asked.out)
+        path = Path(self.options.out)
         path.with_suffix(".new").write_text(json.dumps(results | {"clock": params.clock, "pid": os.getpid()}))
         path.with_suffix(".new").rename(path)
 
 
-def say_nonsense(once: Path) -> None:
+def send_invalid_message(once: Path) -> None:
     """On this node's own line to the controller, unless a node has before."""
     try:
         once.touch(exist_ok=False)
     except FileExistsError:
         return
-    (line,) = (item for item in gc.get_objects() if isinstance(item, ControlLine))
+    (line,) = (item for item in gc.get_objects() if isinstance(item, ControlChannel))
     line.send({"type": "clock", "clock": "ten"})
 
 
@@ -87,32 +89,34 @@ def make(arguments: list[str]) -> Tally:
     """The program as told."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", required=True)
-    parser.add_argument("--pieces", type=int, default=12)
+    parser.add_argument("--shards", type=int, default=12)
     parser.add_argument("--batches", type=int, default=1)
     parser.add_argument("--clocks", type=int, default=40)
     parser.add_argument("--work-s", type=float, default=0.005)
     parser.add_argument("--load-s", type=float, default=0.0)
     parser.add_argument("--megabytes", type=int, default=0)
-    parser.add_argument("--say", action="store_true", help="print a line, partly in green, for every piece")
+    parser.add_argument("--say", action="store_true", help="print a line, partly in green, for every shard")
     parser.add_argument("--fail", type=int, default=-1)
     parser.add_argument("--fail-once", type=Path, help="raise as soon as there is this file")
-    parser.add_argument("--exit", type=int, default=-1, help="a clock at which the process of piece 0 ends")
+    parser.add_argument("--exit", type=int, default=-1, help="a clock at which the process of shard 0 ends")
     parser.add_argument("--spoilt", action="store_true", help="the result cannot be kept")
     parser.add_argument("--unless", default="", help="a file without which no data can be loaded")
     parser.add_argument(
         "--large", nargs=3, metavar=("TABLE", "CLOCK", "TIMES"),
-        help="from a clock on every piece adds to row 5 what so many times would be the most that there is room for",
+        help="from a clock on every shard adds to row 5 what so many times would be the most that there is room for",
     )  # fmt: skip
-    parser.add_argument("--nonsense", type=int, default=-1, help="a piece whose node says what no node says, once")
+    parser.add_argument(
+        "--invalid-message", type=int, default=-1, help="a shard whose node says what no node says, once"
+    )
     return Tally(parser.parse_args(arguments))
 
 
-def expected(pieces: int, clocks: int) -> dict[str, list[list[int]]]:
-    """What ``n`` and ``sum`` must be when every piece was worked on once at every clock."""
-    n = [[clocks] for _ in range(pieces)]
+def expected(shards: int, clocks: int) -> dict[str, list[list[int]]]:
+    """What ``n`` and ``sum`` must be when every shard was worked on once at every clock."""
+    n = [[clocks] for _ in range(shards)]
     total = np.zeros((ROWS, 2), dtype=np.int64)
-    for piece in range(pieces):
+    for shard in range(shards):
         for clock in range(1, clocks + 1):
-            rows = np.random.default_rng((7, piece, clock)).integers(0, ROWS, 3)
-            np.add.at(total, rows, np.column_stack([np.full(3, piece + 1), rows]))
+            rows = np.random.default_rng((7, shard, clock)).integers(0, ROWS, 3)
+            np.add.at(total, rows, np.column_stack([np.full(3, shard + 1), rows]))
     return {"n": n, "sum": total.tolist()}

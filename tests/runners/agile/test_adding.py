@@ -54,7 +54,7 @@ def test_newcomers_that_cannot_keep_what_they_would_serve_are_refused(paper: Pap
     refused = request(supervisor, "n0", "n1")
     paper.until(lambda: bool(refused))
     assert refused[0]["error"].startswith("n0 would keep 500 B of parameters, and has 400 B")
-    assert not paper.heard("joined")
+    assert not paper.events_of("joined")
     added = request(supervisor, "n1", "n2", "n3")
     paper.until(lambda: bool(added))
     assert added[0]["added"] == ["n1", "n2", "n3"]
@@ -65,7 +65,7 @@ def test_a_job_does_not_begin_where_memory_does_not_do(paper: Paper) -> None:
     paper.hello = {"h0": {"memory": 900}}
     with pytest.raises(PlinkError, match=r"h0 would keep 1 kB of parameters, and has 900 B of memory: use smaller tab"):
         paper.run("rt")
-    assert not paper.told
+    assert not paper.sent
 
 
 @pytest.mark.parametrize(
@@ -110,14 +110,14 @@ def test_a_lost_reliable_host_comes_back_while_another_stays_away(
         lose(supervisor, number, "no power")
     paper.unreachable = {"h0"}
     paper.says(commands.StartReliableHosts())
-    paper.until(lambda: bool(paper.heard("joined")))
-    (joined,) = paper.heard("joined")
+    paper.until(lambda: bool(paper.events_of("joined")))
+    (joined,) = paper.events_of("joined")
     assert [row["name"] for row in joined["hosts"]] == ["h1"]
     paper.until(lambda: paper.tries.count(["h0"]) > 2)
     assert paper.tries.count(["h1"]) == 1
     assert set(supervisor._groups) >= set(supervisor._members)
     paper.unreachable = set()
-    paper.until(lambda: len(paper.heard("joined")) == 2)
+    paper.until(lambda: len(paper.events_of("joined")) == 2)
     assert {member.name for member in supervisor._members.values()} == {"h0", "h1", "h2"}
 
 
@@ -136,16 +136,16 @@ def test_a_lost_reliable_host_that_somebody_added_is_not_tried_again(
     paper.until(lambda: bool(answers))
     tries = len(paper.tries)
     for _ in range(3):
-        supervisor._turn()
+        supervisor._run_next()
     assert len(paper.tries) == tries
     assert [member.name for member in supervisor._members.values()].count("h0") == 1
 
 
 @pytest.mark.parametrize(
-    ("folder", "said"),
+    ("folder", "expected"),
     [("", "the job ends with it, for want of a checkpoint"), ("/c", "the job goes on from its last checkpoint when")],
 )
-def test_who_evicts_the_last_reliable_host_is_told_what_comes_of_it(paper: Paper, folder: str, said: str) -> None:
+def test_who_evicts_the_last_reliable_host_is_told_what_comes_of_it(paper: Paper, folder: str, expected: str) -> None:
     supervisor, answers = paper.supervisor("rrt"), list[dict[str, Any]]()
     assert supervisor._settings is not None
     supervisor._settings = replace(supervisor._settings, checkpoints=folder)
@@ -153,5 +153,5 @@ def test_who_evicts_the_last_reliable_host_is_told_what_comes_of_it(paper: Paper
         supervisor._handle_request({"method": "evict", "hosts": [name], "seconds": 9.0}, answers.append)
     assert answers[:2] == [{}, {}]
     assert answers[2]["note"].startswith("no reliable host stays (h0, h1): ")
-    assert said in answers[2]["note"]
+    assert expected in answers[2]["note"]
     assert "plink elastic add" in answers[2]["note"]

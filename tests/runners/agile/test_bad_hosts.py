@@ -19,15 +19,15 @@ from tests.runners.agile.simulated_job import SimulatedJob
 from tests.runners.agile.test_simulated_jobs import finish
 
 
-def spoil(job: SimulatedJob, host: int, spoilt: Callable[[int], bool] = lambda piece: True) -> None:
-    """It cannot load these pieces."""
+def spoil(job: SimulatedJob, host: int, spoilt: Callable[[int], bool] = lambda shard: True) -> None:
+    """It cannot load these shards."""
     app = job.hosts[host].app
     load = app.load
 
-    def loaded(piece: int) -> Sequence[int]:
-        if spoilt(piece):
-            raise PlinkError(f"load({piece}) raised FileNotFoundError")
-        return load(piece)
+    def loaded(shard: int) -> Sequence[int]:
+        if spoilt(shard):
+            raise PlinkError(f"load({shard}) raised FileNotFoundError")
+        return load(shard)
 
     app.load = loaded  # type: ignore[method-assign]
 
@@ -58,14 +58,14 @@ def test_a_newcomer_that_serves_already_and_cannot_load_hands_over_first(seed: i
     job = SimulatedJob(seed, "rt", partitions=4, clocks=80)
     out: list[int] = []
 
-    def load(piece: int) -> Sequence[int]:
+    def load(shard: int) -> Sequence[int]:
         raise PlinkError("no disk")
 
     def join() -> None:
         (number,) = job.join("r", True)
         job.hosts[number].app.load = load  # type: ignore[method-assign]
         node = job.hosts[number]
-        obey = node._obey
+        obey = node._execute
 
         def late(envelope: Envelope) -> None:
             if isinstance(envelope.request, LoadShards):
@@ -73,7 +73,7 @@ def test_a_newcomer_that_serves_already_and_cannot_load_hands_over_first(seed: i
             else:
                 obey(envelope)
 
-        node._obey = late  # type: ignore[method-assign]
+        node._execute = late  # type: ignore[method-assign]
         out.append(number)
 
     job.later(1.5, join)
@@ -92,11 +92,11 @@ def test_a_first_host_that_cannot_load_fails_alone(tiers: str, bad: int) -> None
     assert failed(job) == [f"h{bad}"]
 
 
-def test_a_piece_that_nobody_can_load_ends_the_job() -> None:
+def test_a_shard_that_nobody_can_load_ends_the_job() -> None:
     """With the second host that tries, however many there are."""
-    job = SimulatedJob(1, "rrtttttt", pieces=13)
+    job = SimulatedJob(1, "rrtttttt", shards=13)
     for host in job.hosts:
-        spoil(job, host, lambda piece: piece == 11)
+        spoil(job, host, lambda shard: shard == 11)
     job.run()
     assert job.ended is not None
     code, reason = job.ended
@@ -106,15 +106,15 @@ def test_a_piece_that_nobody_can_load_ends_the_job() -> None:
     assert len(failed(job)) == 1
 
 
-@pytest.mark.parametrize(("tiers", "said"), [("r", "no other host"), ("rtt", "no other reliable host")])
-def test_the_only_reliable_host_must_be_able_to_load(tiers: str, said: str) -> None:
+@pytest.mark.parametrize(("tiers", "expected"), [("r", "no other host"), ("rtt", "no other reliable host")])
+def test_the_only_reliable_host_must_be_able_to_load(tiers: str, expected: str) -> None:
     job = SimulatedJob(1, tiers)
     spoil(job, 0)
     job.run()
     assert job.ended is not None
     assert job.ended[0] == 1
     assert "h0: load(" in job.ended[1]
-    assert said in job.ended[1]
+    assert expected in job.ended[1]
 
 
 @pytest.mark.parametrize(("tiers", "bad"), [("rttt", 2), ("rttt", 4), ("r", 0)])
@@ -146,17 +146,17 @@ AT = re.compile("died (one after another )?while clock 1[345] was worked on")  #
 
 
 class Deadly(SimulatedJob):
-    """Who works on the last piece, which is on a transient host at first, at a certain clock ends its own process."""
+    """Who works on the last shard, which is on a transient host at first, at a certain clock ends its own process."""
 
     deadly = 15
-    why = f"{ENDED} 7"
+    reason = f"{ENDED} 7"
 
     def _host(self, tier: str) -> Member:
         member = super()._host(tier)
 
-        def begun(worker: int, clock: int, era: int, pieces: tuple[int, ...], own: bool) -> None:
-            if clock == self.deadly and self.pieces - 1 in pieces:
-                self.later(0.01, lambda: self.kill(member.number, self.why))
+        def begun(worker: int, clock: int, generation: int, shards: tuple[int, ...], own: bool) -> None:
+            if clock == self.deadly and self.shards - 1 in shards:
+                self.later(0.01, lambda: self.kill(member.number, self.reason))
 
         self.hosts[member.number].begun = begun
         return member
@@ -185,7 +185,7 @@ def test_a_program_that_ends_its_process_ends_a_job_with_checkpoints_too(tmp_pat
 
 def test_a_worker_that_hangs_is_named() -> None:
     """In the notes, once, and in the status; then the job goes on."""
-    job = SimulatedJob(1, "rttt", pieces=8)
+    job = SimulatedJob(1, "rttt", shards=8)
     host, usual = job.hosts[2], job.hosts[2].work_s
     seen: list[object] = []
 
@@ -193,7 +193,7 @@ def test_a_worker_that_hangs_is_named() -> None:
         assert job._controller is not None
         seen.append(status(job._controller.state, job.now)["waits"])
 
-    def begun(worker: int, clock: int, era: int, pieces: tuple[int, ...], own: bool) -> None:
+    def begun(worker: int, clock: int, generation: int, shards: tuple[int, ...], own: bool) -> None:
         host.work_s = (25.0, 25.0) if clock == 15 else usual
         if clock == 15:
             job.later(5.0, look)

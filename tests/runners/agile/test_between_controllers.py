@@ -20,17 +20,17 @@ def ends(paper: Paper, name: str) -> list[tuple[str, str]]:
     return [(line["event"], line["why"]) for line in lines if line["event"] in ("left", "failed")]
 
 
-@pytest.mark.parametrize("why", ["SIGTERM", "aws"])
-def test_notices_are_told_again(paper: Paper, why: str) -> None:
+@pytest.mark.parametrize("reason", ["SIGTERM", "aws"])
+def test_notices_are_sent_again(paper: Paper, reason: str) -> None:
     """Providers and SIGTERM say them once; the last word of each host counts."""
     supervisor = paper.supervisor("rtt")
     supervisor._handle_message(1, Notice(90.0, "before"), "")
-    supervisor._handle_message(1, Notice(30.0, why), "")
-    supervisor._handle_message(2, Notice(30.0, why), "")
+    supervisor._handle_message(1, Notice(30.0, reason), "")
+    supervisor._handle_message(2, Notice(30.0, reason), "")
     lose(supervisor, 2, "no power")
     paper.dies()
-    (messages,) = paper.heard("evict")
-    assert (list(messages["hosts"]), messages["reason"]) == ([1], why)
+    (messages,) = paper.events_of("evict")
+    assert (list(messages["hosts"]), messages["reason"]) == ([1], reason)
     assert 20 < messages["seconds"] <= 30
 
 
@@ -41,8 +41,10 @@ def test_a_worker_that_failed_is_told_again(paper: Paper) -> None:
     supervisor._handle_message(2, FAILED, "")
     lose(supervisor, 2, "no power")
     paper.dies()
-    assert [(item["host"], item["message"]) for item in paper.heard("host_message")] == [(1, encode_message(FAILED))]
-    assert [message["type"] for message in paper.told[-1]] == ["settings", "restart", "host_message"]
+    assert [(item["host"], item["message"]) for item in paper.events_of("host_message")] == [
+        (1, encode_message(FAILED))
+    ]
+    assert [message["type"] for message in paper.sent[-1]] == ["settings", "restart", "host_message"]
 
 
 def test_what_nodes_say_for_whoever_looks_is_noted_without_a_controller(paper: Paper) -> None:
@@ -77,7 +79,7 @@ def test_a_host_that_a_controller_has_logged_is_not_logged_again(paper: Paper) -
 def test_a_host_that_was_let_go_has_left(paper: Paper) -> None:
     """Though it was warned again by the next controller."""
     supervisor = paper.supervisor("rtt")
-    for event in ("let go", "warned"):
+    for event in ("released", "warned"):
         paper.says(commands.LogLine(supervisor._members[1].line(event, "")))
     lose(supervisor, 1, "its node ended with exit code 0")
     paper.dies()

@@ -26,7 +26,7 @@ def frozen(tmp_path: Path, gone: threading.Event) -> Iterator[ControllerProcess]
     """One that stands still, after it has spoken."""
     controller = ControllerProcess(lambda message: gone.set() if message is None else None, tmp_path / "errors")
     deadline = time.monotonic() + 60
-    while not controller._spoke and time.monotonic() < deadline:
+    while not controller._has_started and time.monotonic() < deadline:
         time.sleep(0.01)
     os.kill(controller.pid, signal.SIGSTOP)
     yield controller

@@ -52,7 +52,7 @@ moments = st.lists(
         st.builds(
             lambda name, number, event: lambda at: host(at, name, number, event),
             st.sampled_from("abc"), st.integers(0, 3),
-            st.sampled_from(["joined", "warned", "left", "let go", "failed"]),
+            st.sampled_from(["joined", "warned", "left", "released", "failed"]),
         ),
         st.builds(lambda number: lambda at: Iteration(at, number, 1.0, 1, 2, number), st.integers(0, 6)),
         st.builds(lambda clock: lambda at: RollBackLogEntry(at, clock, 1, 1), st.integers(0, 6)),
@@ -62,9 +62,9 @@ moments = st.lists(
 
 
 @given(moments)
-def test_it_is_what_the_log_comes_to(told: list[Any]) -> None:
+def test_it_is_what_the_log_comes_to(calls: list[Any]) -> None:
     """`plink elastic summary` of the same lines, at any moment."""
-    entries = [tell(float(at)) for at, tell in enumerate(told)]
+    entries = [tell(float(at)) for at, tell in enumerate(calls)]
     history = history_of(entries)
     afterwards = spent(history.members, len(history.completed))
     result = live(entries, history.seconds)
@@ -93,5 +93,5 @@ def answered(paper: Paper, stage: int | None = 1) -> dict[str, Any]:
     """The status, as who asks for it gets it."""
     answers: list[dict[str, Any]] = []
     paper.of._handle_request({"method": "status"}, answers.append)
-    paper.says(commands.StatusAnswer(paper.heard("get_status")[-1]["ask"], {"stage": stage, "hosts": []}))
+    paper.says(commands.StatusAnswer(paper.events_of("get_status")[-1]["request_id"], {"stage": stage, "hosts": []}))
     return answers[0]

@@ -14,14 +14,15 @@ from solvers.elastic.state import Checkpoint
 from solvers.elastic.status import status
 
 NOBODY_WORKS: dict[str, Any] = {
-    "serves": {"0": 1, "1": 2}, "backs": {"0": [-1], "1": [-1]}, "gave": {}, "era": 0, "number": 5, "loaded": [],
-    "map": None, "address": "1.2.3.4:5", "workers": {}, "stands_in": {}, "begun": -1, "finished": {}, "held": False,
+    "serves": {"0": 1, "1": 2}, "replicas": {"0": [-1], "1": [-1]}, "in_doubt": {}, "generation": 0, "number": 5,
+    "loaded": [],
+    "map": None, "address": "1.2.3.4:5", "workers": {}, "takeovers": {}, "begun": -1, "finished": {}, "paused": False,
     "saved": None, "own": None, "thresholds": None,
-    "carried": {"asked_sent": 0, "asked_received": 0, "served_sent": 0, "served_received": 0},
+    "traffic": {"client_sent": 0, "client_received": 0, "server_sent": 0, "server_received": 0},
 }  # fmt: skip
-MAP = {"clock": 0, "era": 0, "everywhere": {"0": [0, [0, 1], 0]}, "left": []}
+MAP = {"clock": 0, "generation": 0, "everywhere": {"0": [0, [0, 1], 0]}, "left": []}
 AT_WORK = NOBODY_WORKS | {
-    "backs": {"0": [8, 9], "1": [9]}, "map": MAP, "workers": {"0": [0, 1]}, "begun": 10, "loaded": [0, 1],
+    "replicas": {"0": [8, 9], "1": [9]}, "map": MAP, "workers": {"0": [0, 1]}, "begun": 10, "loaded": [0, 1],
 }  # fmt: skip
 BEGUN = {"address": "1.2.3.4:6", "unwritable": None, "unsaved": None, "saved": None, "own": None}
 
@@ -36,12 +37,12 @@ def on_disk(clock: int, job: str = "5f3") -> dict[str, Any]:
     return {"clock": clock, "partitions": 2, "folder": f"clock-{clock}-{job}"}
 
 
-class Told:
+class RecordedController:
     """A controller, and what it says."""
 
     def __init__(self, **settings: Any) -> None:
         self.out: list[dict[str, Any]] = []
-        request = Settings(keys="", partitions=2, pieces=2, shapes=((8, 125),), started=0.0, began=0.0, **settings)
+        request = Settings(keys="", partitions=2, shards=2, shapes=((8, 125),), started=0.0, began=0.0, **settings)
         self.controller = Controller(self.out.append, request, 2, lambda: 0.0)
 
     def words(self, do: str) -> list[dict[str, Any]]:
@@ -76,7 +77,7 @@ class Told:
         return {word["path"].rpartition("/")[0] for word in self.words("restore")}
 
 
-class Resumed(Told):
+class Resumed(RecordedController):
     """The second controller of a job with one host."""
 
     def __init__(self, report: dict[str, Any], tier: str = "reliable", **settings: Any) -> None:
@@ -137,7 +138,7 @@ def test_the_reliable_host_is_lost_with_the_controller() -> None:
     assert job.restored() == {"/shared/c/clock-8-5f3"}
     (again,) = (word for word in job.words("reset") if word["to"] == 0)
     assert again["clock"] == 8
-    assert again["era"] > AT_WORK["number"]
+    assert again["generation"] > AT_WORK["number"]
 
 
 def test_it_is_lost_with_the_controller_and_there_is_no_checkpoint() -> None:
@@ -152,7 +153,7 @@ def test_it_is_lost_with_the_controller_and_there_is_no_checkpoint() -> None:
 
 
 def test_a_folder_that_cannot_be_written_is_refused_before_the_start() -> None:
-    job = Told(checkpoints="/proc/nope")
+    job = RecordedController(checkpoints="/proc/nope")
     job.controller.handle(
         events.JobStarted(
             (
@@ -171,7 +172,7 @@ NO_FOLDER = "/nowhere/topics.npz: there is no folder /nowhere"
 
 
 def test_a_result_that_could_not_be_kept_is_refused_before_the_start() -> None:
-    job = Told()
+    job = RecordedController()
     job.controller.handle(
         events.JobStarted(
             (
@@ -186,7 +187,7 @@ def test_a_result_that_could_not_be_kept_is_refused_before_the_start() -> None:
     assert not job.words("open")
 
 
-class Early(Told):
+class Early(RecordedController):
     """A job whose only reliable host is lost before it has begun."""
 
     def __init__(self, **settings: Any) -> None:

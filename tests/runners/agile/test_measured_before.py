@@ -15,7 +15,7 @@ from tests.runners.agile.test_from_disk import AT_WORK, Resumed, on_disk
 from tests.runners.agile.test_simulated_jobs import finish
 
 MEASURED = {"measured": True, "host_rate": 1e6}
-KEPT = {"measure": 7, "worker": 1e5, "active": 0.5, "backup_only": 3.0}
+SAVED_THRESHOLDS = {"measure": 7, "worker": 1e5, "active": 0.5, "backup_only": 3.0}
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Held:
     thresholds: Thresholds
 
 
-def held(job: SimulatedJob) -> list[Held]:
+def paused(job: SimulatedJob) -> list[Held]:
     """Of the whole job, every tenth of a second, where it changed."""
     result: list[Held] = []
 
@@ -49,7 +49,7 @@ def test_a_job_in_stage_3_stays_there_when_its_controller_is_replaced(monkeypatc
     job = SimulatedJob(1, "rtttttt", clocks=240, settings={"measured": True, "host_rate": 2e4})
     for at in (8.0, 14.0):
         job.later(at, job.kill_controller)
-    result = held(job)
+    result = paused(job)
     by = [[holding for holding in result if holding.by == number] for number in (1, 2, 3)]
     assert by[0][-1].stage is Stage.BACKUP_ONLY
     for earlier, later in itertools.pairwise(by):
@@ -60,13 +60,13 @@ def test_a_job_in_stage_3_stays_there_when_its_controller_is_replaced(monkeypatc
 def test_a_job_is_not_measured_before_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would be too little, and in stage 1 for a while."""
     monkeypatch.setattr(traffic, "MEASURE_EVERY_S", 1.0)
-    result = held(SimulatedJob(1, "rtttttt", clocks=60, settings={"measured": True, "host_rate": 1e5}))
+    result = paused(SimulatedJob(1, "rtttttt", clocks=60, settings={"measured": True, "host_rate": 1e5}))
     assert result[0].thresholds != result[-1].thresholds
     assert {item.stage for item in result} == {Stage.ACTIVE_AND_BACKUP}
 
 
 def test_thresholds_hold_when_all_goes_on_from_a_checkpoint_too() -> None:
-    job = Resumed(AT_WORK | {"thresholds": KEPT, "own": on_disk(7)}, checkpoints="/shared/c", **MEASURED)
+    job = Resumed(AT_WORK | {"thresholds": SAVED_THRESHOLDS, "own": on_disk(7)}, checkpoints="/shared/c", **MEASURED)
     assert job.controller.state.cluster.thresholds == Thresholds(0.5, 3.0)
     job.lose_and_return(own=on_disk(7))
     assert job.restored() == {"/shared/c/clock-7-5f3"}
@@ -75,8 +75,8 @@ def test_thresholds_hold_when_all_goes_on_from_a_checkpoint_too() -> None:
 
 def test_what_was_carried_before_is_not_measured() -> None:
     """Nobody has said that it is alive yet when the first look is taken."""
-    carried = TrafficCounters(10**9, 10**9, 10**9, 10**9)
-    job = Resumed(AT_WORK | {"carried": structs.asdict(carried)}, **MEASURED)
-    assert job.controller.state.traffic.counters[0] == carried
+    traffic = TrafficCounters(10**9, 10**9, 10**9, 10**9)
+    job = Resumed(AT_WORK | {"traffic": structs.asdict(traffic)}, **MEASURED)
+    assert job.controller.state.traffic.counters[0] == traffic
     lines = [word["fields"] for word in job.says("log") if word["fields"]["what"] == "traffic"]
     assert [(line["sent"], line["received"]) for line in lines] == [(2 * 10**9, 2 * 10**9)]

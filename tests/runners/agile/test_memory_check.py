@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from plink.errors import PlinkError
-from plink.runtime.agileml.arrays.array_pool import KEPT_BYTES
+from plink.runtime.agileml.arrays.array_pool import MAX_POOLED_BYTES
 from runners.agile.memory_check import warning
 from runners.agile.memory_estimate import memory_needs
 from solvers.elastic.member import Member
@@ -36,7 +36,7 @@ def having(item: Member, **hello: Any) -> Member:
 
 def settings(partitions: int = 4, **more: Any) -> Settings:
     return Settings(
-        keys="", partitions=partitions, pieces=24, **{"shapes": TABLES, "started": 0.0, "began": 0.0, **more}
+        keys="", partitions=partitions, shards=24, **{"shapes": TABLES, "started": 0.0, "began": 0.0, **more}
     )
 
 
@@ -57,7 +57,7 @@ def refusal(hosts: list[Member], **more: Any) -> str | None:
         ("rtttt", 8),  # two serve
     ],
 )  # fmt: skip
-def test_servers_and_backups_must_have_room_for_their_share(
+def test_servers_and_replicas_must_have_room_for_their_share(
     tiers: str, least: float
 ) -> None:  # fmt: skip
     assert refusal(job(tiers, least)) is None
@@ -101,23 +101,23 @@ def test_hosts_that_share_their_memory_need_it_together() -> None:
         ("r", 0, 1, 3 * BYTES + WORKER),  # one update on its way
         ("r", 0, 4, 6 * BYTES + 4 * WORKER),  # of each of four workers
         ("rtt", 1, 1, 6 * BYTES + WORKER),  # one there, too, and three workers
-        ("rtt", 0, 40, 3 * BYTES + 8 * WORKER),  # no more workers than pieces
+        ("rtt", 0, 40, 3 * BYTES + 8 * WORKER),  # no more workers than shards
     ],
 )
 def test_what_workers_and_servers_need_at_most(tiers: str, host: int, slots: int, most: int) -> None:
     hosts = job(tiers, None, slots)
-    assert memory_needs(hosts, settings())[host].most == most + KEPT_BYTES
+    assert memory_needs(hosts, settings())[host].most == most + MAX_POOLED_BYTES
 
 
-def test_a_backup_without_workers_needs_none_for_any() -> None:
+def test_a_replica_without_workers_needs_none_for_any() -> None:
     """Stage 3."""
     hosts = job("rt", None)
-    assert memory_needs(hosts, settings(active=0.0, backup_only=0.0))[0].most == 3 * BYTES + KEPT_BYTES
+    assert memory_needs(hosts, settings(active=0.0, backup_only=0.0))[0].most == 3 * BYTES + MAX_POOLED_BYTES
 
 
 def test_small_tables_keep_little() -> None:
     """And workers note something of every row, however narrow."""
-    small = Settings(keys="", partitions=1, pieces=4, shapes=((1, 1000),), started=0.0, began=0.0)
+    small = Settings(keys="", partitions=1, shards=4, shapes=((1, 1000),), started=0.0, began=0.0)
     assert memory_needs(job("rt", None), small)[1].most == 2 * (5000 + 9)
     narrow = replace(small, shapes=((1000, 1),))
     assert memory_needs(job("rt", None), narrow)[1].most == 2 * (5000 + 9000)

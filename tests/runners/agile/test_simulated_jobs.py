@@ -1,4 +1,4 @@
-"""Whatever befalls a job, in whatever order words arrive: every clock is done, with every piece in it exactly once.
+"""Whatever befalls a job, in whatever order words arrive: every clock is done, with every shard in it exactly once.
 
 The hosts of these jobs have real servers, partitions and maps of work; only time, threads and sockets are not real.
 What is read is held against what must be there at every clock, by every worker, and at the end.
@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from plink.runtime.agileml.host.checkpoint_folder import latest
-from plink.runtime.agileml.partition.partition import Refused
+from plink.runtime.agileml.partition.partition import RejectedRequest
 from tests.runners.agile.simulated_course import job_of
 from tests.runners.agile.simulated_job import SimulatedJob
 
 # Seeds that once found a mistake, of some 600.
-FOUND = (13, 18, 32, 46, 83, 104, 142, 217, 264, 1011)
+REGRESSION_SEEDS = (13, 18, 32, 46, 83, 104, 142, 217, 264, 1011)
 # in which the host that is unheard of was in time to begin a clock of others
 SILENT = ((0, "rtt"), (5, "rtttt"), (9, "rtttt"), (13, "rtt"), (34, "rtttt"))
 FOUND_ALL = (5, 51, 67, 134, 150)  # in which the last reliable host is lost with the controller, or before the start
@@ -48,7 +48,7 @@ def test_a_quiet_job(tiers: str) -> None:
     assert not set(threading.enumerate()) - before  # of jobs before it some may be ending
 
 
-@pytest.mark.parametrize("seed", [*range(1, 4), *FOUND])
+@pytest.mark.parametrize("seed", [*range(1, 4), *REGRESSION_SEEDS])
 def test_a_job_to_which_things_happen(seed: int) -> None:
     """Hosts come, are warned and are lost, transient ones all at once too; controllers are lost."""
     finish(job_of(seed))
@@ -69,7 +69,7 @@ def test_lost_messages_between_servers(seed: int, tmp_path: Path) -> None:
 
 
 def refuse(*arguments: object) -> None:
-    raise Refused("no")
+    raise RejectedRequest("no")
 
 
 def test_host_that_cannot_roll_back_is_given_up() -> None:
@@ -100,11 +100,11 @@ def test_a_second_worker_may_be_lost_while_the_turn_for_the_first_is_under_way(s
         job.hosts[host].die()
         job.later(0.0, lambda: job._lost(host, "killed"))
 
-    def told(host: int, message: dict[str, Any]) -> None:
+    def receive(host: int, message: dict[str, Any]) -> None:
         if message["method"] == "set_participants" and lost == [4]:
             lose(3)
 
-    listen(job, told)
+    listen(job, receive)
     job.later(1.5, lambda: lose(4))
     finish(job)
     assert lost == [4, 3]
@@ -160,7 +160,7 @@ def orders_of(job: SimulatedJob, leaving: list[int], *warnings: float) -> list[O
     result: list[Order] = []
     going: dict[int, Order] = {}
 
-    def told(host: int, message: dict[str, Any]) -> None:
+    def receive(host: int, message: dict[str, Any]) -> None:
         if message["method"] == "prepare" and host in leaving:
             working = any(job.hosts[number].workers.own() for number in leaving)
             busy = [
@@ -171,7 +171,7 @@ def orders_of(job: SimulatedJob, leaving: list[int], *warnings: float) -> list[O
         elif message["method"] == "commit" and message["partition"] in going:
             going.pop(message["partition"]).done_s = job.now - 2.0
 
-    listen(job, told)
+    listen(job, receive)
     finish(job)
     assert not [line for line in job.log if "rolled back" in line]
     assert len(result) >= 4

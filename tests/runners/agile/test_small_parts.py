@@ -28,7 +28,7 @@ from solvers.elastic.state import FailureDetector, initial
 
 def hello_of(**fields: Any) -> Hello | OtherVersion:
     """The first message of a node."""
-    message = {"type": "hello", "version": VERSION, "plink": "1.2", "app": "App", "pid": 7, "tables": 1, "pieces": 8,
+    message = {"type": "hello", "version": VERSION, "plink": "1.2", "app": "App", "pid": 7, "tables": 1, "shards": 8,
             "batches": 1, "grains": 1, "shapes": [[8, 125]], "memory": None, "pool": ""}  # fmt: skip
     hello = decode_message(message | fields)
     assert isinstance(hello, Hello | OtherVersion)
@@ -45,7 +45,7 @@ class Channel:
 
     def __init__(self) -> None:
         self.job = initial(Settings("", 1, 2, ((8, 8),), 0.0, 0.0), 3, 0.0)
-        self.asked: list[int] = []
+        self.request_ids: list[int] = []
         self.emitted: list[Any] = []
 
     def ask(self, host: int, ticket: int, request: Request | None = None) -> None:
@@ -54,7 +54,9 @@ class Channel:
         ctx = Context(self.job, 0.0)
         ctx.request(host, request or LoadShards(()), purpose)
         self.job = ctx.state
-        self.asked += [command.id for command in ctx.commands if isinstance(command, Send) and command.id is not None]
+        self.request_ids += [
+            command.id for command in ctx.commands if isinstance(command, Send) and command.id is not None
+        ]
 
     def answer(self, host: int, number: int, error: str | None = None, **result: Any) -> None:
         """As a host does."""
@@ -64,7 +66,7 @@ class Channel:
         self.emitted += ctx.emitted
 
     @property
-    def heard(self) -> list[int]:
+    def received(self) -> list[int]:
         """Tickets of answers that counted."""
         return [event.ticket for event in self.job.undecided if isinstance(event, Ready)]
 
@@ -72,23 +74,23 @@ class Channel:
 def test_an_answer_goes_to_who_asked_and_once() -> None:
     channel = Channel()
     channel.ask(1, 7)
-    (number,) = channel.asked
+    (number,) = channel.request_ids
     assert number == 3 << 32
     channel.answer(2, number)  # of another host
     channel.answer(1, number + 6)
-    assert channel.heard == []
+    assert channel.received == []
     channel.answer(1, number)
     channel.answer(1, number)
-    assert channel.heard == [7]
+    assert channel.received == [7]
 
 
 def test_host_with_an_invalid_answer_is_lost() -> None:
     channel = Channel()
     channel.ask(1, 7, Pause(2))
-    channel.answer(1, channel.asked[0], "not now")
+    channel.answer(1, channel.request_ids[0], "not now")
     assert not channel.emitted
     channel.ask(1, 8, Pause(2))
-    channel.answer(1, channel.asked[1], begun="2")
+    channel.answer(1, channel.request_ids[1], begun="2")
     (lost,) = channel.emitted
     assert lost.hosts == (1,)
     assert lost.reason == "invalid answer to pause: Expected `int`, got `str` - at `$.begun`"
@@ -109,7 +111,7 @@ class Hearing:
         """Something has come."""
         self.detector = failure_detector.pass_time(self.detector, now)
 
-    def heard(self, member: Member) -> None:
+    def received(self, member: Member) -> None:
         """A heartbeat."""
         self.detector = failure_detector.message_received(self.detector, member.number)
 
@@ -122,13 +124,13 @@ class Hearing:
 def test_a_host_is_silent_only_while_somebody_listens() -> None:
     hearing, item = Hearing(1.6), member(0)
     hearing.pass_time(10.0)
-    hearing.heard(item)
+    hearing.received(item)
     hearing.pass_time(500.0)  # the controller stood still: that is one step
     assert not hearing.silent([item])
     for step in range(5):
         hearing.pass_time(500.0 + 0.3 * (step + 1))
     assert hearing.silent([item]) == [item]
-    hearing.heard(item)
+    hearing.received(item)
     assert not hearing.silent([item])
     hearing.pass_time(0.0)  # a clock that goes back
     assert hearing.now_s == pytest.approx(1.8)
@@ -143,9 +145,9 @@ def test_hosts_that_fall_silent_together_are_given_up_together() -> None:
         hearing.pass_time(0.1 * step)
         for host in hosts:
             if step < 10 or host.number > 2 or (step < 13 and host.number == 2):
-                hearing.heard(host)
+                hearing.received(host)
         if step % 9 == 0:
-            hearing.heard(late)
+            hearing.received(late)
         silent = [host.number for host in hearing.silent([*hosts, late])]
         result += [silent] if silent else []
     assert result[0] == [0, 1, 2]
@@ -165,8 +167,8 @@ def test_where_most_are_silent_at_once_it_is_somebody_elses_fault_for_a_while() 
     listen(1.8)
     assert hearing.silent(three[:2]) == three[:2]
     assert not hearing.silent(three)
-    hearing.heard(three[0])
-    hearing.heard(three[1])
+    hearing.received(three[0])
+    hearing.received(three[1])
     assert hearing.silent(three) == three[2:]
     listen(9.0)
     assert not hearing.silent(three)
@@ -181,7 +183,7 @@ assert isinstance(OLDER, OtherVersion)
 
 
 @pytest.mark.parametrize(
-    ("hosts", "why"),
+    ("hosts", "expected"),
     [
         ([member(0), member(1, tables=2)], "h1 has other tables than h0"),
         ([member(0), member(1, batches=2)], "other mini-batches"),
@@ -191,8 +193,8 @@ assert isinstance(OLDER, OtherVersion)
         ([member(0), Member(1, "h1", "reliable", 1, hello=OLDER)], "h1 has plink an older version"),
     ],
 )
-def test_hosts_that_do_not(hosts: list[Member], why: str) -> None:
-    assert why in str(refuse(hosts))
+def test_hosts_that_do_not(hosts: list[Member], expected: str) -> None:
+    assert expected in str(refuse(hosts))
 
 
 @pytest.mark.parametrize(
@@ -200,7 +202,7 @@ def test_hosts_that_do_not(hosts: list[Member], why: str) -> None:
     [
         ({"shapes": "much"}, "hello: Expected `array`, got `str` - at `$.shapes`"),
         ({"shapes": [[8, 125], [-5, 8]]}, "hello: Expected `int` >= 1 - at `$.shapes[1][0]`"),
-        ({"pieces": 0}, "hello: Expected `int` >= 1 - at `$.pieces`"),
+        ({"shards": 0}, "hello: Expected `int` >= 1 - at `$.shards`"),
         ({"colour": 3}, "hello: Object contains unknown field `colour`"),
     ],
 )
@@ -227,4 +229,4 @@ def test_settings_come_from_the_supervisor_alone() -> None:
     )  # fmt: skip
     message = [json.loads(line) for line in done.stdout.splitlines()]
     assert [word["request"]["term"] for word in message if word["type"] == "send"] == [4]
-    assert [word["ask"] for word in message if word["type"] == "status"] == [9]
+    assert [word["request_id"] for word in message if word["type"] == "status"] == [9]

@@ -13,13 +13,13 @@ from solvers.elastic.commands import LogLine
 from solvers.elastic.context import Context
 from solvers.elastic.member import Member
 from solvers.elastic.placement.events import Measured
-from solvers.elastic.placement.hosts import Host, Tier
+from solvers.elastic.placement.hosts import JobHost, Tier
+from solvers.elastic.placement.stages import MeasuredTraffic as Measure
 from solvers.elastic.placement.stages import Stage, Thresholds, measured_thresholds, stage_for
-from solvers.elastic.placement.stages import Traffic as Measure
 from solvers.elastic.placement.start import start
 from solvers.elastic.settings import Settings
 from solvers.elastic.state import Rebalancing, initial
-from solvers.elastic.state import Traffic as TrafficState
+from solvers.elastic.state import TrafficMonitor as TrafficState
 
 TWO = Stage.ACTIVE_AND_BACKUP
 
@@ -35,7 +35,7 @@ class Road:
         self.job.traffic = TrafficState(counters=dict.fromkeys(range(hosts), TrafficCounters()))
         self.job.rebalancing = Rebalancing(start_at=None)
 
-    def carried(self, host: int, *counters: int) -> None:
+    def traffic(self, host: int, *counters: int) -> None:
         """A heartbeat with these."""
         self.job.traffic = replace(
             self.job.traffic, counters={**self.job.traffic.counters, host: TrafficCounters(*counters)}
@@ -43,7 +43,7 @@ class Road:
 
     def look(self, now: float, stage: Stage, transient: int) -> Measure | None:
         """What was measured."""
-        hosts = [Host(0, "h0", Tier.RELIABLE), *(Host(9 + n, f"t{n}", Tier.TRANSIENT) for n in range(transient))]
+        hosts = [JobHost(0, "h0", Tier.RELIABLE), *(JobHost(9 + n, f"t{n}", Tier.TRANSIENT) for n in range(transient))]
         cluster, _ = start(hosts, (1.0,), 4)
         self.job.placement = replace(cluster, stage=stage)
         self._act(traffic.look, now)
@@ -60,7 +60,7 @@ class Road:
         self.job = ctx.state
         self.lines += [dict(entry.fields) for entry in ctx.entries if isinstance(entry, LogLine)]
 
-    def told(self) -> list[tuple[str, int, int]]:
+    def logged_since(self) -> list[tuple[str, int, int]]:
         """Since it was asked last."""
         lines, self.lines[:] = list(self.lines), []
         return [(line["host"], line["sent"], line["received"]) for line in lines]
@@ -69,36 +69,36 @@ class Road:
 def test_a_line_is_told_of_what_has_changed() -> None:
     road = Road()
     road.look(100.0, TWO, 1)
-    assert road.told() == [("h0", 0, 0), ("h1", 0, 0), ("h2", 0, 0)]
-    road.carried(1, 1, 20, 300, 4000)
+    assert road.logged_since() == [("h0", 0, 0), ("h1", 0, 0), ("h2", 0, 0)]
+    road.traffic(1, 1, 20, 300, 4000)
     road.look(104.9, TWO, 1)
-    assert not road.told()  # it is not time
+    assert not road.logged_since()  # it is not time
     road.look(105.0, TWO, 1)
-    assert road.told() == [("h1", 301, 4020)]
+    assert road.logged_since() == [("h1", 301, 4020)]
     road.tell()
-    assert not road.told()
+    assert not road.logged_since()
 
 
-def test_the_busiest_reliable_host_counts_and_all_backups() -> None:
+def test_the_busiest_reliable_host_counts_and_all_replicas() -> None:
     road = Road()
     assert road.look(0.0, TWO, 4) is None
-    road.carried(0, 100, 5000, 0, 2000)
-    road.carried(1, 10000, 7, 0, 6000)
-    road.carried(2, 10**9, 10**9, 10**9, 10**9)
-    assert road.look(10.0, TWO, 4) == Measure(worker=1000.0, capacity=1e6, backup=200.0)
-    assert road.look(20.0, TWO, 4) == Measure(worker=0.0, capacity=1e6, backup=0.0)
+    road.traffic(0, 100, 5000, 0, 2000)
+    road.traffic(1, 10000, 7, 0, 6000)
+    road.traffic(2, 10**9, 10**9, 10**9, 10**9)
+    assert road.look(10.0, TWO, 4) == Measure(worker=1000.0, capacity=1e6, replica=200.0)
+    assert road.look(20.0, TWO, 4) == Measure(worker=0.0, capacity=1e6, replica=0.0)
 
 
 @pytest.mark.parametrize(("stage", "transient"), [(Stage.PARAMETER_SERVERS, 4), (TWO, 0)])
-def test_without_backups_none_are_measured(stage: Stage, transient: int) -> None:
+def test_without_replicas_none_are_measured(stage: Stage, transient: int) -> None:
     road = Road()
     road.look(0.0, stage, transient)
     measured = road.look(10.0, stage, transient)
     assert measured is not None
-    assert measured.backup is None
+    assert measured.replica is None
 
 
-def stages_of(course: Sequence[tuple[int, float]], backup: float) -> list[Stage]:
+def stages_of(course: Sequence[tuple[int, float]], replica: float) -> list[Stage]:
     """Of a job with one reliable host, every 5 s, whose traffic follows from its stage.
 
     :param course: transient hosts, and what a host's workers carry if nothing holds them down, bytes a second.
@@ -114,19 +114,19 @@ def stages_of(course: Sequence[tuple[int, float]], backup: float) -> list[Stage]
         if stage is not stages[-1]:
             request += int(worker / 10)  # what was on its way when it changed
         request += 0 if stage is Stage.BACKUP_ONLY else int(5 * min(worker, 1e6 / (transient + 1)))
-        served += 0 if stage is Stage.PARAMETER_SERVERS else int(5 * backup * transient)
-        road.carried(0, 0, request, 0, served)
+        served += 0 if stage is Stage.PARAMETER_SERVERS else int(5 * replica * transient)
+        road.traffic(0, 0, request, 0, served)
         stages.append(stage)
     return stages
 
 
 @pytest.mark.parametrize(
-    ("transient", "worker", "backup"),
+    ("transient", "worker", "replica"),
     [(1, 7e5, 3e5), (3, 7e5, 1.9e5), (12, 1e5, 7e4)],
 )
-def test_the_stage_settles(transient: int, worker: float, backup: float) -> None:
+def test_the_stage_settles(transient: int, worker: float, replica: float) -> None:
     """Where it does not if traffic of another stage counts."""
-    stages = stages_of([(transient, worker)] * 40, backup)
+    stages = stages_of([(transient, worker)] * 40, replica)
     assert len(set(stages[12:])) == 1
     assert sum(first is not other for first, other in itertools.pairwise(stages)) <= 2
 

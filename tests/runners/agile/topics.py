@@ -17,7 +17,7 @@ TOPICS, VOCABULARY = 5, 100
 
 
 class Topics(TopicModel):
-    """Slow enough that hosts may come and go meanwhile; every fourth clock of a piece takes longer."""
+    """Slow enough that hosts may come and go meanwhile; every fourth clock of a shard takes longer."""
 
     def __init__(self, request: argparse.Namespace) -> None:
         data = made(documents=240, vocabulary=VOCABULARY, length=30, topics=TOPICS, seed=1)
@@ -25,14 +25,14 @@ class Topics(TopicModel):
             data,
             TOPICS,
             StoppingCriterion(clocks=request.clocks),
-            pieces=request.pieces,
+            shards=request.shards,
             batches=request.batches,
             seed=2,
         )
         self.out, self.work_s = request.out, request.work_s
 
     def process(self, items: Batch, params: Params) -> Objective:
-        slow = (params.piece + params.clock) % 4 == 0
+        slow = (params.shard + params.clock) % 4 == 0
         time.sleep(self.work_s * (4 if slow else 1))
         return super().process(items, params)
 
@@ -52,7 +52,7 @@ def make(arguments: list[str]) -> Topics:
     """The program as told."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", required=True)
-    parser.add_argument("--pieces", type=int, default=12)
+    parser.add_argument("--shards", type=int, default=12)
     parser.add_argument("--batches", type=int, default=2)
     parser.add_argument("--clocks", type=int, default=40)
     parser.add_argument("--work-s", type=float, default=0.003)

@@ -25,11 +25,11 @@ class Job:
     def __init__(self, folder: Path) -> None:
         self.path = folder / NAME
         self.assignment = dealt(GROUPS, 64)
-        self.said: list[str] = []
+        self.printed: list[str] = []
         self.daemon = Daemon(
             self.assignment,
             TuningLog(self.path, self.assignment, AutotuneSettings(), NODES),
-            self.said.append,
+            self.printed.append,
             clock=lambda: 5.0,
         )
         self.epoch = 0
@@ -73,8 +73,8 @@ def test_a_slow_rank_gets_less_to_do(tmp_path: Path) -> None:
     load = np.bincount(schedule.source, schedule.count, 16)
     assert load.argmin() == 6
     assert len(schedule) == len(schedule_for(job.assignment))
-    assert job.said[0].startswith("autotune: throughput went from ")
-    assert "rank 6 is to blame most" in job.said[1]
+    assert job.printed[0].startswith("autotune: throughput went from ")
+    assert "rank 6 is to blame most" in job.printed[1]
 
 
 def test_the_log_gives_the_same_decisions_again(tmp_path: Path) -> None:
@@ -103,8 +103,8 @@ def test_the_log_gives_the_same_decisions_again(tmp_path: Path) -> None:
 def test_what_is_not_understood_is_told_once_and_changes_nothing(text: str, tmp_path: Path) -> None:
     job = Job(tmp_path)
     assert [job.daemon.answer_line(text) for _ in range(3)] == [[], [], []]
-    assert len(job.said) == 1
-    assert job.said[0].startswith("autotune: ")
+    assert len(job.printed) == 1
+    assert job.printed[0].startswith("autotune: ")
     job.daemon.close()
     assert len(job.path.read_text().splitlines()) == 1
 
@@ -119,7 +119,7 @@ def test_a_clock_too_coarse_to_see_anything_tells_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("change", "expected"),
     [
         (lambda lines: [], "line 1: not the first line of an Autotune log"),
         (lambda lines: ['{"schema": "plink.autotune/1"}'], "line 1: settings: expected an object, got null"),
@@ -131,13 +131,13 @@ def test_a_clock_too_coarse_to_see_anything_tells_nothing() -> None:
         (lambda lines: [lines[0], "{}"], "line 2: epoch: is missing"),
     ],
 )
-def test_a_log_that_is_none(change: Any, why: str, tmp_path: Path) -> None:
+def test_a_log_that_is_none(change: Any, expected: str, tmp_path: Path) -> None:
     job, _ = tuned(tmp_path)
     lines = job.path.read_text().splitlines()
     job.path.write_text("".join(f"{line}\n" for line in change(lines)))
     with pytest.raises(InputError) as error:
         list(read_log(job.path)[2])
-    assert why in str(error.value)
+    assert expected in str(error.value)
 
 
 def test_a_last_line_that_was_not_finished_is_passed_over(tmp_path: Path) -> None:

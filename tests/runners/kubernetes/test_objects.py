@@ -18,13 +18,13 @@ from tests.runners.kubernetes.written import HOSTS, job, templates, text, writte
 # The oldest that is still run by providers and the newest that the package knows; in between fields were only added.
 VERSIONS = ("1.28", kubernetes_validate.latest_version())
 FULL = job("train.py", "--epochs", "3", env={"A": "b"}, timeout_s=90.5)
-ASKED = {"namespace": "team", "resources": {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "8"}}
+REQUESTED_RESOURCES = {"namespace": "team", "resources": {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "8"}}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_kubernetes_accepts_its_own_kinds_and_every_pod_template(kind: str, version: str) -> None:
-    documents = written(FULL, kind=kind, **ASKED)
+    documents = written(FULL, kind=kind, **REQUESTED_RESOURCES)
     own = [document for document in documents.values() if not document["apiVersion"].startswith("kubeflow")]
     assert len(own) == (3 if kind == "job" else 1)
     for name, template in templates(documents).items():
@@ -38,7 +38,7 @@ def test_kubernetes_accepts_its_own_kinds_and_every_pod_template(kind: str, vers
 @pytest.mark.parametrize(("kind", "schema"), [("mpijob", MPI_JOB), ("pytorchjob", PYTORCH_JOB)])
 @pytest.mark.parametrize("count", [1, 3])
 def test_the_operators_accept_theirs(kind: str, schema: dict[str, Any], count: int) -> None:
-    *_, document = written(FULL, Hosts(HOSTS.members[:count]), kind=kind, **ASKED).values()
+    *_, document = written(FULL, Hosts(HOSTS.members[:count]), kind=kind, **REQUESTED_RESOURCES).values()
     Draft202012Validator(schema).validate(document)
     document["spec"]["surprise"] = 1
     assert not Draft202012Validator(schema).is_valid(document)
@@ -53,7 +53,7 @@ def test_a_broken_object_is_refused_by_the_schemas() -> None:
 
 
 def test_an_indexed_job_has_a_pod_a_node_and_tries_nothing_twice() -> None:
-    documents = written(FULL, **ASKED)
+    documents = written(FULL, **REQUESTED_RESOURCES)
     spec = documents["Job"]["spec"]
     assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 3, 3)
     assert (spec["backoffLimit"], spec["activeDeadlineSeconds"]) == (0, 91)
@@ -89,12 +89,12 @@ def test_pods_go_to_the_nodes_of_the_order_and_never_two_to_one(kind: str) -> No
 
 
 def test_resources_are_requests_and_all_but_the_processor_limits() -> None:
-    (container,) = templates(written(FULL, **ASKED))["Job"]["spec"]["containers"]
+    (container,) = templates(written(FULL, **REQUESTED_RESOURCES))["Job"]["spec"]["containers"]
     assert container["resources"] == {
         "requests": {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "8"},
         "limits": {"memory": "8Gi", "nvidia.com/gpu": "8"},
     }
-    launcher = templates(written(FULL, kind="mpijob", **ASKED))["Launcher"]
+    launcher = templates(written(FULL, kind="mpijob", **REQUESTED_RESOURCES))["Launcher"]
     assert "resources" not in launcher["spec"]["containers"][0]
 
 
@@ -105,7 +105,7 @@ def test_resources_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("resources", "why"),
+    ("resources", "expected"),
     [
         (["gpu=8"], "--resources gpu=8: write"),
         (["cpu=four"], "four is no quantity of cpu"),
@@ -114,8 +114,8 @@ def test_resources_are_read() -> None:
         (["memory=8GB"], "8GB is no quantity"),
     ],
 )
-def test_resources_that_are_none(resources: list[str], why: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(why)):
+def test_resources_that_are_none(resources: list[str], expected: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(expected)):
         parse_resources(resources)
 
 

@@ -39,18 +39,18 @@ def test_every_rank_is_proven_in_the_log_of_its_pod(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "why"),
+    ("nodes", "expected"),
     [
         (("node-a", "node-a"), "are both on the node node-a; nothing was run"),
         (("elsewhere", "node-a"), "on the node elsewhere, which is not one of the job's nodes (node-b, node-a)"),
     ],
 )
-def test_a_broken_order_starts_nothing(nodes: tuple[str, str], why: str, tmp_path: Path) -> None:
+def test_a_broken_order_starts_nothing(nodes: tuple[str, str], expected: str, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     with Kubelet(written(job("touch", str(ran)), TWO), tmp_path, wait_s=3.0) as kubelet:
         pods = kubelet.job(*nodes)
     assert [pod.code for pod in pods] == [125, 125]
-    assert any(why in pod.err for pod in pods)
+    assert any(expected in pod.err for pod in pods)
     assert all(len(pod.err.splitlines()) == 1 for pod in pods), [pod.err for pod in pods]
     assert [pod.proof for pod in pods] == [[], []]
     assert not ran.exists()
@@ -100,10 +100,10 @@ def test_a_rank_is_given_what_every_runner_gives(tmp_path: Path) -> None:
         rank, _, document = line.partition(" ")
         result[int(rank.strip("[]"))] = json.loads(document)
     master = {"address": "127.0.0.1", "port": result[0]["MASTER_PORT"]}
-    for seat in assign_ranks(TWO, {}):
-        values = rank_environment(seat, TWO.names.index(seat.host), TWO, master)
+    for assignment in assign_ranks(TWO, {}):
+        values = rank_environment(assignment, TWO.names.index(assignment.host), TWO, master)
         request = {**values, "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "=lo", "MINE": "x"}
-        assert {name: result[seat.rank].get(name) for name in request} == request
+        assert {name: result[assignment.rank].get(name) for name in request} == request
 
 
 def test_the_first_rank_that_fails_ends_its_pod_with_its_code(tmp_path: Path) -> None:

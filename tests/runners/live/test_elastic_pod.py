@@ -21,7 +21,7 @@ def test_an_elastic_job_in_a_pod(calls: Path, tmp_path: Path) -> None:
     python.chmod(0o755)
     done = plink(
         "elastic", "run", "--runner", "kubernetes", "--hosts", "hosts.txt", "--timeout", "60s",
-        str(program), "--out", str(tmp_path / "out.json"), "--pieces", "4", "--clocks", "5", cwd=tmp_path,
+        str(program), "--out", str(tmp_path / "out.json"), "--shards", "4", "--clocks", "5", cwd=tmp_path,
         PYTHONPATH=str(ROOT),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -11,10 +11,10 @@ from typing import Any
 
 @dataclass
 class Reply:
-    """``pieces``: the body as it is sent, ``pause_s`` before each of them."""
+    """``shards``: the body as it is sent, ``pause_s`` before each of them."""
 
     status: int = 200
-    pieces: tuple[bytes, ...] = (b"",)
+    shards: tuple[bytes, ...] = (b"",)
     headers: dict[str, str] = field(default_factory=dict)
     pause_s: float = 0.0
 
@@ -29,11 +29,11 @@ Answering = Callable[[str, str, dict[str, str]], Reply]
 
 class Metadata:
     """``answer``: what to say to a method, a path and headers (their names in lower case, and ``:port``, from which the
-    question came). ``asked``: all questions."""
+    question came). ``requests``: all questions."""
 
     def __init__(self, answer: Answering) -> None:
         self.answer = answer
-        self.asked: list[tuple[str, str]] = []
+        self.requests: list[tuple[str, str]] = []
         self.port = 0
         self.ended = threading.Event()
 
@@ -45,19 +45,19 @@ def metadata(answer: Answering) -> Iterator[Metadata]:
 
     class Handler(BaseHTTPRequestHandler):
         def _reply(self) -> None:
-            service.asked.append((self.command, self.path))
+            service.requests.append((self.command, self.path))
             headers = {key.lower(): value for key, value in self.headers.items()}
             reply = service.answer(self.command, self.path, {**headers, ":port": str(self.client_address[1])})
             self.send_response_only(reply.status)
             for key, value in reply.headers.items():
                 self.send_header(key, value)
-            self.send_header("Content-Length", str(sum(map(len, reply.pieces))))
+            self.send_header("Content-Length", str(sum(map(len, reply.shards))))
             self.end_headers()
             with contextlib.suppress(OSError):
-                for piece in reply.pieces:
+                for shard in reply.shards:
                     if reply.pause_s:
                         service.ended.wait(reply.pause_s)
-                    self.wfile.write(piece)
+                    self.wfile.write(shard)
                     self.wfile.flush()
 
         do_GET = do_PUT = _reply

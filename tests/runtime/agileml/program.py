@@ -12,7 +12,7 @@ from plink.runtime.agileml.arrays.layout import Layout
 from plink.runtime.agileml.server.server import Server
 from plink.runtime.agileml.transport.keys import RunKeys
 from plink.runtime.agileml.transport.store_config import StoreConfig
-from plink.runtime.agileml.worker.client import Client, Ownership, Timeouts
+from plink.runtime.agileml.worker.client import Client, PrimaryAddress, Timeouts
 
 LAYOUT = Layout((Table("n", 1000, 4, "int64"),), 4)
 
@@ -29,8 +29,8 @@ def serve(pipe: Connection, keys: bytes, workers: int, partitions: list[int]) ->
 
 def work(pipe: Connection, keys: bytes, worker: int, addresses: list[str], clocks: int, timeout_s: float) -> None:
     """Add the same at every clock and tell each, then the sum of all or the error."""
-    owners = {partition: Ownership(address) for partition, address in enumerate(addresses)}
-    client = Client(StoreConfig(LAYOUT, RunKeys(keys), BSP()), worker, owners, timeouts=Timeouts(timeout_s))
+    primaries = {partition: PrimaryAddress(address) for partition, address in enumerate(addresses)}
+    client = Client(StoreConfig(LAYOUT, RunKeys(keys), BSP()), worker, primaries, timeouts=Timeouts(timeout_s))
     rows = np.arange(worker, 1000, 3)
     try:
         for clock in range(clocks):

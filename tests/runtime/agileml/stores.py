@@ -13,7 +13,7 @@ from plink.runtime.agileml.arrays.layout import Layout
 from plink.runtime.agileml.server.server import Server
 from plink.runtime.agileml.transport.keys import RunKeys
 from plink.runtime.agileml.transport.store_config import StoreConfig
-from plink.runtime.agileml.worker.client import Client, Ownership, Timeouts
+from plink.runtime.agileml.worker.client import Client, PrimaryAddress, Timeouts
 
 KEYS = RunKeys.make()
 PATIENCE_S = 20.0  # no test waits so long unless something hangs
@@ -21,16 +21,16 @@ PATIENT = Timeouts(PATIENCE_S, PATIENCE_S)
 
 
 class Store:
-    """Servers, and the clients made for them; ``owners`` says who has which partition at the start."""
+    """Servers, and the clients made for them; ``primaries`` says who has which partition at the start."""
 
     def __init__(self, layout: Layout, rule: Rule, servers: int) -> None:
         self.layout, self.config = layout, StoreConfig(layout, KEYS, rule)
         self.refused: list[str] = []
         self.servers = [
-            Server(self.config, patience_s=0.2, timeout_s=PATIENCE_S, refused=self.refused.append)
+            Server(self.config, read_wait_s=0.2, timeout_s=PATIENCE_S, refused=self.refused.append)
             for _ in range(servers)
         ]
-        self.owners: dict[int, Ownership] = {}
+        self.primaries: dict[int, PrimaryAddress] = {}
         self.clients: list[Client] = []
 
     def open(self, workers: int, *, servers: int | None = None, history: bool = False) -> None:
@@ -38,11 +38,11 @@ class Store:
         for partition in range(self.layout.partitions):
             server = self.servers[partition % (servers or len(self.servers))]
             server.open(partition, dict.fromkeys(range(workers), 0), history=history)
-            self.owners[partition] = Ownership(server.address)
+            self.primaries[partition] = PrimaryAddress(server.address)
 
-    def client(self, worker: int, clock: int = 0, era: int = 0, timeouts: Timeouts = PATIENT) -> Client:
+    def client(self, worker: int, clock: int = 0, generation: int = 0, timeouts: Timeouts = PATIENT) -> Client:
         """For one worker, in time patient unless told otherwise."""
-        client = Client(self.config, worker, self.owners, clock=clock, era=era, timeouts=timeouts)
+        client = Client(self.config, worker, self.primaries, clock=clock, generation=generation, timeouts=timeouts)
         self.clients.append(client)
         return client
 
@@ -63,7 +63,7 @@ class Store:
         result = np.zeros((shape.rows, shape.width), dtype=shape.dtype)
         for partition in range(self.layout.partitions):
             result[partition :: self.layout.partitions] = (
-                self.holding(partition).owner(partition).partition.values[table]
+                self.holding(partition).actor(partition).partition.values[table]
             )
         return result
 
@@ -75,12 +75,12 @@ class Store:
             server.close()
 
 
-def hand_over(server: Server, partition: int, address: str, epoch: int) -> None:
-    """Both steps of a move; the new owner goes on with the backup."""
+def hand_over(server: Server, partition: int, address: str, term: int) -> None:
+    """Both steps of a move; the new primary goes on with the replica."""
     (status,) = (status for status in server.status() if status.partition == partition)
-    backup = next((item for item in status.backups if item != address), "")
-    server.prepare(partition, address, epoch, backup=backup)
-    server.commit(partition, epoch)
+    replica = next((item for item in status.replicas if item != address), "")
+    server.prepare(partition, address, term, replica=replica)
+    server.commit(partition, term)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Whatever a controller says in whatever order while workers work: what they add counts once, and backups agree."""
+"""Whatever a controller says in whatever order while workers work: what they add counts once, and replicas agree."""
 
 import threading
 import time
@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from plink.elastic import Table
 from plink.model.consistency import BSP, SSP, Rule
 from plink.runtime.agileml.arrays.layout import Layout
-from plink.runtime.agileml.partition.partition import Refused
+from plink.runtime.agileml.partition.partition import RejectedRequest
 from plink.runtime.agileml.server.server import PartitionStatus, Server
-from plink.runtime.agileml.worker.client import Client, Ownership, RolledBack
+from plink.runtime.agileml.worker.client import Client, PrimaryAddress, RolledBack
 from tests.runtime.agileml.stores import PATIENT, Store, store, wait_for
 
 ROWS, SERVERS = 6, 4
@@ -25,7 +25,7 @@ ORDERS = (
 
 def seen(server: Server) -> PartitionStatus:
     """Of the one partition."""
-    server.owner(0)  # so that there is one
+    server.actor(0)  # so that there is one
     (result,) = server.status()
     return result
 
@@ -40,9 +40,9 @@ class Course:
     """A controller that says things, and the workers: who works at which clocks, and how far they may go."""
 
     def __init__(self, run: Store) -> None:
-        self.run, self.owner, self.epoch = run, run.servers[0], 0
+        self.run, self.primary, self.term = run, run.servers[0], 0
         self.prepared: tuple[Server, int] | None = None
-        self.back = (-1, 0)  # to which clock, in which era
+        self.back = (-1, 0)  # to which clock, in which generation
         self.limit = 3
         self.spans: dict[int, tuple[int, int | None]] = {0: (0, None), 1: (0, None)}
         self.ended, self.failed = threading.Event(), list[BaseException]()
@@ -53,10 +53,10 @@ class Course:
 
     def join(self, worker: int) -> None:
         """In a thread of its own."""
-        status = seen(self.owner)
-        owner = {0: Ownership(self.owner.address, status.epoch)}
+        status = seen(self.primary)
+        primary = {0: PrimaryAddress(self.primary.address, status.term)}
         self.clients[worker] = client = Client(
-            self.run.config, worker, owner, clock=self.spans[worker][0], era=self.back[1], timeouts=PATIENT
+            self.run.config, worker, primary, clock=self.spans[worker][0], generation=self.back[1], timeouts=PATIENT
         )
         self.run.clients.append(client)
         self.threads.append(threading.Thread(target=self.work, args=(worker, client)))
@@ -66,9 +66,9 @@ class Course:
         """Add its number and 1 to everything at each of its clocks."""
         try:
             while not self.ended.is_set():
-                clock, era = self.back
-                if client.era < era:
-                    client.roll_back(clock, era)
+                clock, generation = self.back
+                if client.generation < generation:
+                    client.roll_back(clock, generation)
                 until = self.spans[worker][1]
                 if client.now > (self.limit if until is None else min(self.limit, until)):
                     time.sleep(0.001)
@@ -78,67 +78,67 @@ class Course:
                     client.update("n", range(ROWS), np.full((ROWS, 1), worker + 1))
                     client.push()
                 except RolledBack as back:
-                    client.roll_back(back.clock, back.era)
+                    client.roll_back(back.clock, back.generation)
         except BaseException as error:
             if not self.ended.is_set():
                 self.failed.append(error)
 
-    def backups(self) -> list[Server]:
-        """Of the owner."""
-        status = seen(self.owner)
-        return [server for server in self.run.servers if server.address in status.backups]
+    def replicas(self) -> list[Server]:
+        """Of the primary."""
+        status = seen(self.primary)
+        return [server for server in self.run.servers if server.address in status.replicas]
 
     def say(self, what: str, to: int) -> None:
         """One order, while workers work."""
-        target, backups = self.run.servers[to], self.backups()
+        target, replicas = self.run.servers[to], self.replicas()
         if what != "roll_back":
             self.limit += 3
-        if what == "prepare" and target is not self.owner:
-            self.epoch += 1
-            others = [server.address for server in backups if server is not target]
-            backup = [*others, self.owner.address, ""][to % (len(others) + 2)]
-            twice(lambda: self.owner.prepare(0, target.address, self.epoch, backup=backup))
-            self.prepared = (target, self.epoch)
+        if what == "prepare" and target is not self.primary:
+            self.term += 1
+            others = [server.address for server in replicas if server is not target]
+            replica = [*others, self.primary.address, ""][to % (len(others) + 2)]
+            twice(lambda: self.primary.prepare(0, target.address, self.term, replica=replica))
+            self.prepared = (target, self.term)
         elif what == "commit" and self.prepared:
             self.commit(*self.prepared)
         elif what == "cancel" and self.prepared:
-            (heir, epoch), self.prepared = self.prepared, None
-            assert [server.cancel(0, epoch) for server in (self.owner, heir) * 2] == [True] * 4
-        elif what == "back_up" and target is not self.owner and (not self.prepared or self.prepared[0] is not target):
-            twice(lambda: self.owner.back_up(0, target.address))
-        elif what == "push_to" and target in backups:
-            twice(lambda: self.owner.push_to(0, target.address))
+            (target, term), self.prepared = self.prepared, None
+            assert [server.cancel(0, term) for server in (self.primary, target) * 2] == [True] * 4
+        elif what == "back_up" and target is not self.primary and (not self.prepared or self.prepared[0] is not target):
+            twice(lambda: self.primary.add_replica(0, target.address))
+        elif what == "push_to" and target in replicas:
+            twice(lambda: self.primary.set_replica(0, target.address))
         elif what == "stop_pushing":
-            twice(lambda: self.owner.stop_pushing(0, target.address))
+            twice(lambda: self.primary.stop_replicating(0, target.address))
         elif what == "workers":
             self.change_workers()
         elif what == "roll_back":
             self.roll_back(to)
         elif what == "release":
-            status = seen(self.owner)
+            status = seen(self.primary)
             for server in self.run.servers:
-                server.release(status.pushed)
+                server.truncate(status.replicated)
 
-    def commit(self, heir: Server, epoch: int) -> None:
-        source, self.prepared = self.owner, None
+    def commit(self, target: Server, term: int) -> None:
+        source, self.prepared = self.primary, None
         try:
-            source.commit(0, epoch)
-        except Refused:  # who was to be its backup, or is to be drained to, is none any more
-            assert source.cancel(0, epoch)
-            assert heir.cancel(0, epoch)
+            source.commit(0, term)
+        except RejectedRequest:  # who was to be its replica, or is to be drained to, is none any more
+            assert source.cancel(0, term)
+            assert target.cancel(0, term)
             return
-        source.commit(0, epoch)
-        assert not source.cancel(0, epoch)
-        assert not heir.cancel(0, epoch)
-        self.owner = heir
+        source.commit(0, term)
+        assert not source.cancel(0, term)
+        assert not target.cancel(0, term)
+        self.primary = target
         for client in self.clients.values():
-            client.point(0, Ownership(heir.address, epoch))
+            client.set_primary(0, PrimaryAddress(target.address, term))
 
     def change_workers(self) -> None:
         """The oldest ends, and a new one begins."""
         first, new = self.limit + 1, max(self.spans) + 1
         old, *others = self.present()
-        twice(lambda: self.owner.workers_from(0, [*others, new], first))
+        twice(lambda: self.primary.workers_from(0, [*others, new], first))
         self.spans[old], self.spans[new] = (self.spans[old][0], first - 1), (first, None)
         self.limit += 3
         self.join(new)
@@ -148,27 +148,27 @@ class Course:
         return [worker for worker, (_, until) in self.spans.items() if until is None]
 
     def roll_back(self, which: int) -> None:
-        """Owner and backups, to one of the clocks that they have in common."""
+        """Owner and replicas, to one of the clocks that they have in common."""
         self.limit = -1
         for server in self.run.servers:
             status = seen(server)
-            if status.role == "backup" and server not in self.backups():
-                self.epoch += 1
-                twice(lambda server=server: server.drop(0, self.epoch))  # type: ignore[misc]
-        has = [set(seen(server).clocks) for server in (self.owner, *self.backups())]
+            if status.role == "replica" and server not in self.replicas():
+                self.term += 1
+                twice(lambda server=server: server.drop(0, self.term))  # type: ignore[misc]
+        has = [set(seen(server).clocks) for server in (self.primary, *self.replicas())]
         common = sorted(set.intersection(*has))
-        clock, era, self.prepared = common[which * len(common) // SERVERS], self.back[1] + 1, None
+        clock, generation, self.prepared = common[which * len(common) // SERVERS], self.back[1] + 1, None
         for server in self.run.servers * 2:
-            server.roll_back(clock, era)
-        twice(lambda: self.owner.workers_from(0, self.present(), clock + 1))
+            server.roll_back(clock, generation)
+        twice(lambda: self.primary.workers_from(0, self.present(), clock + 1))
         for worker, (first, until) in self.spans.items():
             self.spans[worker] = (min(first, clock + 1), None) if until is None else (first, min(until, clock))
-        self.back, self.limit = (clock, era), clock + 3
+        self.back, self.limit = (clock, generation), clock + 3
 
     def end(self) -> int:
         """Let all come to a clock. :returns: what each row must be."""
         last = self.limit
-        wait_for(lambda: self.failed or seen(self.owner).clocks[-1] == last)
+        wait_for(lambda: self.failed or seen(self.primary).clocks[-1] == last)
         self.close()
         assert not self.failed
         spans = ((worker, first, last if until is None else until) for worker, (first, until) in self.spans.items())
@@ -192,11 +192,11 @@ def play(rule: Rule, orders: list[tuple[str, int]]) -> None:
             wanted, last = course.end(), course.limit
         finally:
             course.close()
-        assert (course.owner.owner(0).partition.values[0] == wanted).all()
-        for server in course.backups():
+        assert (course.primary.actor(0).partition.values[0] == wanted).all()
+        for server in course.replicas():
             wait_for(lambda server=server: server.status()[0].clocks[-1] == last)  # type: ignore[misc]
-            assert (server.owner(0).partition.values[0] == wanted).all()
-        assert [server for server in run.servers if seen(server).role == "serving"] == [course.owner]
+            assert (server.actor(0).partition.values[0] == wanted).all()
+        assert [server for server in run.servers if seen(server).role == "serving"] == [course.primary]
 
 
 orders = st.lists(st.tuples(st.sampled_from(ORDERS), st.integers(0, SERVERS - 1)), min_size=4, max_size=14)
@@ -204,11 +204,11 @@ orders = st.lists(st.tuples(st.sampled_from(ORDERS), st.integers(0, SERVERS - 1)
 
 @settings(max_examples=40, deadline=None)
 @given(orders)
-def test_bsp(given: list[tuple[str, int]]) -> None:
-    play(BSP(), given)
+def test_bsp(drawn: list[tuple[str, int]]) -> None:
+    play(BSP(), drawn)
 
 
 @settings(max_examples=25, deadline=None)
 @given(orders)
-def test_ssp(given: list[tuple[str, int]]) -> None:
-    play(SSP(2), given)
+def test_ssp(drawn: list[tuple[str, int]]) -> None:
+    play(SSP(2), drawn)

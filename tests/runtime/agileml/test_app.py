@@ -14,7 +14,7 @@ from tests.runtime.agileml.small_app import Means
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("arguments", "expected"),
     [
         ({}, "the job would never end"),
         ({"clocks": 0}, "0 clocks"),
@@ -25,9 +25,9 @@ from tests.runtime.agileml.small_app import Means
         ({"clocks": 1, "tolerance": -1}, "tolerance of -1"),
     ],
 )
-def test_a_stopping_criterion_that_cannot_be(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        StoppingCriterion(**given)
+def test_a_stopping_criterion_that_cannot_be(arguments: dict[str, Any], expected: str) -> None:
+    with pytest.raises(InputError, match=expected):
+        StoppingCriterion(**arguments)
 
 
 def test_convergence_is_when_the_last_iterations_brought_nothing() -> None:
@@ -43,10 +43,10 @@ def test_convergence_is_when_the_last_iterations_brought_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("attribute", "value", "said"),
+    ("attribute", "value", "expected"),
     [
-        ("pieces", 0, "pieces is 0"),
-        ("pieces", 2.5, "pieces is 2.5"),
+        ("shards", 0, "shards is 0"),
+        ("shards", 2.5, "shards is 2.5"),
         ("batches", -1, "batches is -1"),
         ("grains", 0, "grains is 0"),
         ("grains", 2, r"give part\(items, grain\)"),
@@ -57,10 +57,10 @@ def test_convergence_is_when_the_last_iterations_brought_nothing() -> None:
         ("tables", (Table("m", 1, 1), Table("m", 1, 1)), "names of their own"),
     ],
 )
-def test_an_app_that_cannot_be(attribute: str, value: object, said: str) -> None:
+def test_an_app_that_cannot_be(attribute: str, value: object, expected: str) -> None:
     app = Means()
     setattr(app, attribute, value)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=expected):
         job_layout(app, 2)
 
 
@@ -72,20 +72,20 @@ def test_an_app_that_forgot_something() -> None:
 
 
 class Wrong(Means):
-    """Makes the mistake it is told, at piece 3 and clock 2."""
+    """Makes the mistake it is told, at shard 3 and clock 2."""
 
     def __init__(self, mistake: str) -> None:
-        super().__init__(pieces=4)
+        super().__init__(shards=4)
         self.mistake = mistake
 
-    def load(self, piece: int) -> Any:
+    def load(self, shard: int) -> Any:
         if self.mistake == "load raises":
             raise OSError("no such disk")
         if self.mistake == "batches":
             return [1, 2, 3]
         if self.mistake == "file":
             raise InputError("data.txt, line 7", "three numbers")
-        return super().load(piece)
+        return super().load(shard)
 
     def initial(self, table: str, rows: range, random: np.random.Generator) -> Any:
         if self.mistake == "initial raises":
@@ -95,7 +95,7 @@ class Wrong(Means):
         return None
 
     def process(self, items: Any, params: Params) -> Any:
-        if (params.piece, params.clock) == (3, 2):
+        if (params.shard, params.clock) == (3, 2):
             match self.mistake:
                 case "shape":
                     params.update("m", [0], np.zeros((3, 1)))
@@ -128,7 +128,7 @@ class Wrong(Means):
 
 
 @pytest.mark.parametrize(
-    ("mistake", "said"),
+    ("mistake", "expected"),
     [
         ("shape", r"update of table 'm': shape \(3, 1\), which must be \(1, 3\)"),
         ("nan", r"update of table 'm': it has infinities or numbers that are none \(NaN\)"),
@@ -145,15 +145,15 @@ class Wrong(Means):
         ("score array", "an objective and its weight must be numbers"),
     ],
 )
-def test_a_mistake_in_process_names_piece_and_clock(mistake: str, said: str) -> None:
-    with pytest.raises(AppError, match=said) as error:
+def test_a_mistake_in_process_names_shard_and_clock(mistake: str, expected: str) -> None:
+    with pytest.raises(AppError, match=expected) as error:
         train(Wrong(mistake))
     assert "process() of shard 3 at clock 2" in str(error.value)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("mistake", "said"),
+    ("mistake", "expected"),
     [
         ("load raises", r"app Wrong: load\(0\) raised OSError: no such disk \(.*test_app.py:\d+\)"),
         ("batches", r"app Wrong: load\(0\) gave 3 mini-batches, not 2"),
@@ -161,8 +161,8 @@ def test_a_mistake_in_process_names_piece_and_clock(mistake: str, said: str) -> 
         ("initial shape", r"app Wrong: initial\('m'\): update of table 'm': shape \(3,\)"),
     ],
 )
-def test_a_mistake_outside_of_process(mistake: str, said: str) -> None:
-    with pytest.raises(AppError, match=said):
+def test_a_mistake_outside_of_process(mistake: str, expected: str) -> None:
+    with pytest.raises(AppError, match=expected):
         train(Wrong(mistake))
 
 
@@ -182,7 +182,7 @@ class Narrow(Means):
     tables = (Table("f", 1, 1, "float32"), Table("i", 1, 1, "int32"))
 
     def __init__(self, table: str, delta: object) -> None:
-        super().__init__(pieces=1, batches=1)
+        super().__init__(shards=1, batches=1)
         self.table, self.delta = table, delta
 
     def process(self, items: Any, params: Params) -> None:  # type: ignore[override]

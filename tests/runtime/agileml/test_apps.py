@@ -14,7 +14,7 @@ from examples import agile_lda, agile_mf, agile_mlr
 from plink.elastic import App, StoppingCriterion, TrainingResult, train
 from plink.errors import InputError
 from plink.runtime.agileml.worker.assignments import Assignment
-from plink.runtime.agileml.worker.loaded_shards import Loaded
+from plink.runtime.agileml.worker.loaded_shards import LoadedShards
 from plink.runtime.agileml.worker.progress import job_layout
 from plink.runtime.agileml.worker.worker import Clock, Worker
 from tests.runtime.agileml.stores import store, together
@@ -24,17 +24,17 @@ ROOT = Path(__file__).parents[3]
 
 def factors(clocks: int = 30) -> agile_mf.MatrixFactorisation:
     data = agile_mf.made(users=200, movies=80, ratings=8000, rank=4, noise=0.3, seed=1)
-    return agile_mf.MatrixFactorisation(data, 4, StoppingCriterion(clocks=clocks), pieces=4, seed=2)
+    return agile_mf.MatrixFactorisation(data, 4, StoppingCriterion(clocks=clocks), shards=4, seed=2)
 
 
 def classes(clocks: int = 40) -> agile_mlr.LogisticRegression:
     data = agile_mlr.made(items=3000, features=20, classes=5, apart=2.0, seed=1)
-    return agile_mlr.LogisticRegression(data, StoppingCriterion(clocks=clocks), pieces=4, batches=4, seed=2)
+    return agile_mlr.LogisticRegression(data, StoppingCriterion(clocks=clocks), shards=4, batches=4, seed=2)
 
 
 def topics(clocks: int = 40) -> agile_lda.TopicModel:
     data = agile_lda.made(documents=300, vocabulary=200, length=40, topics=5, seed=1)
-    return agile_lda.TopicModel(data, 5, StoppingCriterion(clocks=clocks), pieces=4, seed=2)
+    return agile_lda.TopicModel(data, 5, StoppingCriterion(clocks=clocks), shards=4, seed=2)
 
 
 def alike(item: TrainingResult, other: TrainingResult) -> None:
@@ -51,8 +51,8 @@ def test_four_workers_find_what_one_finds(make: Callable[[int], App[Any]]) -> No
     alike(train(make(8)), train(make(8), workers=4, servers=2))
 
 
-def test_neither_moving_pieces_nor_a_roll_back_changes_it() -> None:
-    """Topics keep most between clocks: a topic for each word of each piece."""
+def test_neither_moving_shards_nor_a_roll_back_changes_it() -> None:
+    """Topics keep most between clocks: a topic for each word of each shard."""
     app = topics(8)
     with store(job_layout(app, 4), servers=2) as made:
         made.open(2, history=True)
@@ -67,8 +67,8 @@ def test_neither_moving_pieces_nor_a_roll_back_changes_it() -> None:
                 for server in made.servers:
                     server.roll_back(3, 1)
 
-        first = Worker(Loaded(app), made.client(0), [0, 1], say=[].append, done=disturb)
-        second = Worker(Loaded(app), made.client(1), [2, 3], say=[].append)
+        first = Worker(LoadedShards(app), made.client(0), [0, 1], say=[].append, done=disturb)
+        second = Worker(LoadedShards(app), made.client(1), [2, 3], say=[].append)
         ended = together(first.run, second.run)
         assert rolled
         tables = {table.name: made.state(number) for number, table in enumerate(app.tables)}
@@ -107,7 +107,7 @@ def test_topics_are_found() -> None:
 
 def test_counts_of_topics_agree_with_the_tokens() -> None:
     data = agile_lda.made(documents=50, vocabulary=60, length=30, topics=4, seed=3)
-    app = agile_lda.TopicModel(data, 4, StoppingCriterion(clocks=6), pieces=4, batches=3)
+    app = agile_lda.TopicModel(data, 4, StoppingCriterion(clocks=6), shards=4, batches=3)
     tables = train(app, workers=3).tables
     assert tables["words"].min() >= 0
     assert (tables["words"].sum(axis=1) == np.bincount(data.word, minlength=60)).all()
@@ -134,7 +134,7 @@ def test_libsvm(tmp_path: Path) -> None:
     assert (result.y.tolist(), result.classes) == ([0, 1, 0], 2)
     dense = agile_mlr.Labelled(result.x.toarray(), result.y, result.classes)
     stop = StoppingCriterion(clocks=4)
-    alike(*(train(agile_mlr.LogisticRegression(data, stop, pieces=2, batches=1)) for data in (result, dense)))
+    alike(*(train(agile_mlr.LogisticRegression(data, stop, shards=2, batches=1)) for data in (result, dense)))
 
 
 def test_bags_of_words(tmp_path: Path) -> None:
@@ -142,11 +142,11 @@ def test_bags_of_words(tmp_path: Path) -> None:
     result = agile_lda.read_docword(str(tmp_path / "docword.txt"))
     assert (result.doc.tolist(), result.word.tolist()) == ([0, 2, 2, 2], [4, 0, 0, 3])
     assert (result.documents, result.vocabulary) == (3, 5)
-    train(agile_lda.TopicModel(result, 2, StoppingCriterion(clocks=2), pieces=4))  # pieces without a document, too
+    train(agile_lda.TopicModel(result, 2, StoppingCriterion(clocks=2), shards=4))  # shards without a document, too
 
 
 @pytest.mark.parametrize(
-    ("read", "text", "said"),
+    ("read", "text", "expected"),
     [
         (agile_mf.read_ratings, "userId,movieId,rating,timestamp\n1,2,3,4\n1,two,3,4\n", "line 3: no user,movie"),
         (agile_mf.read_ratings, "1::2::nan::4\n", "line 1: "),
@@ -165,9 +165,9 @@ def test_bags_of_words(tmp_path: Path) -> None:
         (agile_lda.read_docword, "1\n", "its heading says nothing"),
     ],
 )
-def test_a_bad_line_is_named(read: Callable[[str], object], text: str, said: str, tmp_path: Path) -> None:
+def test_a_bad_line_is_named(read: Callable[[str], object], text: str, expected: str, tmp_path: Path) -> None:
     (tmp_path / "data").write_text(text)
-    with pytest.raises(InputError, match=said) as error:
+    with pytest.raises(InputError, match=expected) as error:
         read(str(tmp_path / "data"))
     assert str(error.value).startswith(str(tmp_path / "data"))
 
@@ -183,7 +183,7 @@ def test_a_file_that_is_not_there_or_no_text(read: Callable[[str], object], tmp_
 def test_a_program_runs_from_the_command_line() -> None:
     done = subprocess.run(
         [sys.executable, "examples/agile_lda.py", "--documents=20", "--vocabulary=30", "--topics=2", "--clocks=2",
-         "--length=9", "--pieces=2"],
+         "--length=9", "--shards=2"],
         cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.count("nats a token") == 2

@@ -42,12 +42,12 @@ def test_what_was_added_last_counts() -> None:
 def test_who_is_held_waits_to_be_let_go() -> None:
     item = Assigned([1])
     assert item.begin(0, 0) == (1,)
-    assert item.hold(1) == 0
+    assert item.pause(1) == 0
     thread, result = waiting(lambda: item.begin(1, 0))
     thread.join(0.05)
     assert thread.is_alive()
     item.add(Assignment(1, 0, (5,)))
-    item.let_go()
+    item.resume()
     thread.join(_LONG_S)
     assert result == [(5,)]
 
@@ -55,43 +55,43 @@ def test_who_is_held_waits_to_be_let_go() -> None:
 def test_what_has_begun_cannot_be_held() -> None:
     item = Assigned([1])
     item.begin(4, 0)
-    assert item.hold(4) == 4
+    assert item.pause(4) == 4
     assert item.begin(5, 0) == (1,)
 
 
 def test_clocks_before_the_one_that_is_held_are_begun() -> None:
     item = Assigned([1])
-    item.hold(2)
+    item.pause(2)
     assert [item.begin(clock, 0) for clock in (0, 1)] == [(1,), (1,)]
 
 
 def test_a_roll_back_reaches_who_is_held() -> None:
     item = Assigned([1])
-    item.hold(0)
+    item.pause(0)
     thread, result = waiting(lambda: item.begin(0, 0))
     item.rolled_back(-1, 7)
     thread.join(_LONG_S)
     assert isinstance(result[0], RolledBack)
-    assert (result[0].clock, result[0].era) == (-1, 7)
+    assert (result[0].clock, result[0].generation) == (-1, 7)
     assert item.begin(0, 7) == (1,)  # nothing is held any more
 
 
 def test_who_ends_waits_for_nothing() -> None:
     item = Assigned([1])
-    item.hold(0)
+    item.pause(0)
     thread, result = waiting(lambda: item.begin(0, 0))
     item.end()
     thread.join(_LONG_S)
     assert result == [None]
 
 
-def test_in_a_new_era_nothing_is_begun_before_something_was_said() -> None:
-    item = Assigned([1], era=0, every_era=True)
+def test_in_a_new_generation_nothing_is_begun_before_something_was_said() -> None:
+    item = Assigned([1], generation=0, every_generation=True)
     assert item.begin(5, 0) == (1,)
     item.rolled_back(2, 8)
     thread, result = waiting(lambda: item.begin(3, 8))
     with pytest.raises(PlinkError, match="clock 5 has begun"):
-        item.add(Assignment(3, 0, (7,)))  # of the old era
+        item.add(Assignment(3, 0, (7,)))  # of the old generation
     thread.join(0.05)
     assert thread.is_alive()
     item.add(Assignment(3, 8, (2, 3)))
@@ -99,7 +99,7 @@ def test_in_a_new_era_nothing_is_begun_before_something_was_said() -> None:
     assert result == [(2, 3)]
 
 
-def test_what_is_redone_has_the_pieces_it_had() -> None:
+def test_what_is_redone_has_the_shards_it_had() -> None:
     item = Assigned([1])
     item.add(Assignment(3, 0, (2,)))
     item.begin(4, 0)

@@ -9,11 +9,11 @@ import pytest
 from plink.elastic import Table
 from plink.errors import InputError
 from plink.runtime.agileml.arrays.layout import Layout
-from plink.runtime.agileml.arrays.row_blocks import Piece
+from plink.runtime.agileml.arrays.row_blocks import RowBlock
 from plink.runtime.agileml.partition.checkpoint_file import read_partition, write_partition
-from plink.runtime.agileml.partition.partition import Partition, Refused
+from plink.runtime.agileml.partition.partition import Partition, RejectedRequest
 from plink.runtime.agileml.partition.serialization import begun, parts_of
-from plink.runtime.agileml.worker.client import Ownership
+from plink.runtime.agileml.worker.client import PrimaryAddress
 from tests.runtime.agileml.stores import store
 
 LAYOUT = Layout((Table("n", 10, 2, "int64"),), 2)
@@ -24,7 +24,7 @@ def some() -> Partition:
     partition = Partition(LAYOUT, 1, history=True)
     partition.admit({0: 0, 1: 0})
     for worker, clock in ((0, 0), (1, 0), (1, 1)):
-        partition.update(worker, clock, 0, True, (Piece(0, range(5), np.full((5, 2), worker + 1)),))
+        partition.update(worker, clock, 0, True, (RowBlock(0, range(5), np.full((5, 2), worker + 1)),))
     return partition
 
 
@@ -35,7 +35,7 @@ def test_a_partition_comes_back_whole(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
     result = read_partition(path, LAYOUT, sees_ahead=False)
     assert (result.number, result.clock, result.can_roll_back()) == (1, 0, [-1, 0])
-    result.update(0, 1, 0, True, (Piece(0, range(5), np.full((5, 2), 10)),))
+    result.update(0, 1, 0, True, (RowBlock(0, range(5), np.full((5, 2), 10)),))
     assert (result.values[0] == 3 + 12).all()
     result.roll_back(-1)
     assert not result.values[0].any()
@@ -79,7 +79,7 @@ def test_bytes_that_no_sum_may_have_are_damage_too(tmp_path: Path, dtype: str, b
 )
 def test_numbers_of_another_type_are_refused(wrong: dict[str, object]) -> None:
     state = parts_of(some())[0]
-    with pytest.raises(Refused, match="cannot be read"):
+    with pytest.raises(RejectedRequest, match="cannot be read"):
         begun(LAYOUT, state._replace(text=json.dumps({**json.loads(state.text), **wrong})), sees_ahead=False)
 
 
@@ -94,12 +94,12 @@ def test_a_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
             run.servers[0].checkpoint(number, tmp_path / str(number))
         client.close()
         run.servers[0].close()
-        with pytest.raises(Refused, match="has partition 0, not 1"):
-            run.servers[1].restore(1, tmp_path / "0", [0], era=1, epoch=1)
+        with pytest.raises(RejectedRequest, match="has partition 0, not 1"):
+            run.servers[1].restore(1, tmp_path / "0", [0], generation=1, term=1)
         for number in (0, 1):
-            assert run.servers[1].restore(number, tmp_path / str(number), [0], era=1, epoch=1) == 2
-            run.owners[number] = Ownership(run.servers[1].address, 1)
-        again = run.client(0, clock=3, era=1)
+            assert run.servers[1].restore(number, tmp_path / str(number), [0], generation=1, term=1) == 2
+            run.primaries[number] = PrimaryAddress(run.servers[1].address, 1)
+        again = run.client(0, clock=3, generation=1)
         assert (again.read("n", range(10)) == 3).all()
         again.update("n", [4], [[1, 2]])
         again.push()

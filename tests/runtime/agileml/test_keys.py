@@ -15,8 +15,8 @@ import pytest
 
 from plink.errors import InputError, PlinkError
 from plink.runtime.agileml.transport import records
-from plink.runtime.agileml.transport.keys import RunKeys, Stranger
-from plink.runtime.agileml.transport.records import RECORD_BYTES, Forged, Lost, SealedChannel
+from plink.runtime.agileml.transport.keys import RunKeys, Unauthenticated
+from plink.runtime.agileml.transport.records import RECORD_BYTES, ConnectionLost, Forged, SealedChannel
 from tests.runtime.agileml.stores import KEYS, together
 
 OTHERS = RunKeys.make()
@@ -133,7 +133,7 @@ def test_keys_of_another_run_are_refused_by_both() -> None:
 
         together(lambda: meet(OTHERS, False, item), lambda: meet(KEYS, True, other))
     assert len(errors) == 2
-    assert any(isinstance(error, Stranger) for error in errors)
+    assert any(isinstance(error, Unauthenticated) for error in errors)
 
 
 def test_without_a_certificate_nobody_is_let_in() -> None:
@@ -147,25 +147,25 @@ def test_without_a_certificate_nobody_is_let_in() -> None:
                 met.sendall(bytes(32))
 
         def accept() -> None:
-            with pytest.raises(Stranger):
+            with pytest.raises(Unauthenticated):
                 KEYS.accept(other)
 
         together(connect, accept)
 
 
-@pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n\r\n", bytes(100), b""])
-def test_who_speaks_no_tls_is_refused(said: bytes) -> None:
+@pytest.mark.parametrize("sent_bytes", [b"GET / HTTP/1.1\r\n\r\n", bytes(100), b""])
+def test_who_speaks_no_tls_is_refused(sent_bytes: bytes) -> None:
     with sockets() as (item, other):
-        item.sendall(said)
+        item.sendall(sent_bytes)
         item.shutdown(socket.SHUT_WR)
-        with pytest.raises((Stranger, Lost)):
+        with pytest.raises((Unauthenticated, ConnectionLost)):
             KEYS.accept(other)
 
 
 def test_silence_ends_with_the_time_out() -> None:
     with sockets() as (_, other):
         other.settimeout(0.05)
-        with pytest.raises(Lost, match="timed out"):
+        with pytest.raises(ConnectionLost, match="timed out"):
             KEYS.accept(other)
 
 

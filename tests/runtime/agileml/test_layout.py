@@ -17,9 +17,9 @@ def test_cut_finds_the_rows_that_were_meant(rows: int, partitions: int, data: st
     wanted = np.array(sorted(data.draw(st.sets(st.integers(0, rows - 1)))), dtype=np.int64)
     result = {}
     for partition, places, local in layout.cut(wanted):
-        held = np.arange(partition, rows, partitions)
-        assert len(held) == layout.rows_in(0, partition)
-        for row, place in zip(wanted[places], held[index(local)], strict=True):
+        paused = np.arange(partition, rows, partitions)
+        assert len(paused) == layout.rows_in(0, partition)
+        for row, place in zip(wanted[places], paused[index(local)], strict=True):
             assert row == place
             result[int(row)] = partition
     assert sorted(result) == wanted.tolist()

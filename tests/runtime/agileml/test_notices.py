@@ -13,8 +13,8 @@ import pytest
 
 from plink.errors import UsageError
 from plink.runtime.agileml.host import metadata_services as asking
-from plink.runtime.agileml.host.metadata_services import Azure, Gcp, Line, Senseless
-from plink.runtime.agileml.host.preemption import Notice, Notices, Source, parse_source
+from plink.runtime.agileml.host.metadata_services import Azure, Gcp, InvalidResponse, MetadataClient
+from plink.runtime.agileml.host.preemption import Notices, PreemptionNotice, Source, parse_source
 from tests.runtime.agileml.metadata_server import Metadata, Reply, metadata, text, wait_until
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -22,17 +22,17 @@ DATE = format_datetime(NOW, usegmt=True)
 ACTION = "/latest/meta-data/spot/instance-action"
 
 
-class Heard:
+class Recorder:
     """What was told."""
 
     def __init__(self) -> None:
-        self.notices: list[Notice] = []
+        self.notices: list[PreemptionNotice] = []
         self.troubles: list[str] = []
 
 
 @contextlib.contextmanager
-def listening(provider: str, port: int) -> Iterator[Heard]:
-    output = Heard()
+def listening(provider: str, port: int) -> Iterator[Recorder]:
+    output = Recorder()
     source = Source(provider, "127.0.0.1", port)
     notices = Notices(source, output.notices.append, output.troubles.append, every_s=0.01)
     try:
@@ -43,8 +43,8 @@ def listening(provider: str, port: int) -> Iterator[Heard]:
 
 def asked_again(service: Metadata, times: int = 3) -> None:
     """Wait until a few more questions have been asked."""
-    so_far = len(service.asked)
-    wait_until(lambda: len(service.asked) >= so_far + times)
+    so_far = len(service.requests)
+    wait_until(lambda: len(service.requests) >= so_far + times)
 
 
 class Ec2:
@@ -79,12 +79,12 @@ def test_aws_tells_when_the_instance_goes_and_tells_it_once() -> None:
         ec2.mark("terminate", 118)
         wait_until(lambda: output.notices)
         asked_again(service)
-    assert output.notices == [Notice(118.0, "aws: terminate")]
+    assert output.notices == [PreemptionNotice(118.0, "aws: terminate")]
     assert output.troubles == []
 
 
 @pytest.mark.parametrize(
-    ("action", "seconds", "z", "told"),
+    ("action", "seconds", "z", "expected"),
     [
         ("stop", 60, "", 60.0),  # the guide shows times with and without Z
         ("hibernate", 90, "Z", 0.0),  # which begins at once
@@ -92,12 +92,12 @@ def test_aws_tells_when_the_instance_goes_and_tells_it_once() -> None:
         ("terminate", 86_400, "Z", 120.0),
     ],
 )
-def test_aws_times(action: str, seconds: float, z: str, told: float) -> None:
+def test_aws_times(action: str, seconds: float, z: str, expected: float) -> None:
     ec2 = Ec2()
     ec2.mark(action, seconds, z)
     with metadata(ec2) as service, listening("aws", service.port) as output:
         wait_until(lambda: output.notices)
-    assert output.notices == [Notice(told, f"aws: {action}")]
+    assert output.notices == [PreemptionNotice(expected, f"aws: {action}")]
 
 
 def test_without_a_clock_in_the_answer_ours_counts() -> None:
@@ -117,7 +117,7 @@ def test_a_token_that_expires_is_had_anew() -> None:
         asked_again(service, 6)
         ec2.mark("stop", 60)
         wait_until(lambda: output.notices)
-    assert [method for method, _ in service.asked].count("PUT") == 2
+    assert [method for method, _ in service.requests].count("PUT") == 2
     assert output.troubles == []
 
 
@@ -142,12 +142,12 @@ def test_gcp_tells_how_much_of_the_thirty_seconds_is_left() -> None:
         return text(f"{state[0]}\n")
 
     with metadata(answer) as service:
-        line, gcp = Line("127.0.0.1", service.port), Gcp(lambda: now[0])
+        line, gcp = MetadataClient("127.0.0.1", service.port), Gcp(lambda: now[0])
         assert gcp.ask(line) == {}
         now[0], state[0] = 104.0, "TRUE"
-        assert gcp.ask(line) == {"preempted": Notice(26.0, "gcp: preempted")}
+        assert gcp.ask(line) == {"preempted": PreemptionNotice(26.0, "gcp: preempted")}
         now[0] = 200.0
-        assert gcp.ask(line) == {"preempted": Notice(0.0, "gcp: preempted")}
+        assert gcp.ask(line) == {"preempted": PreemptionNotice(0.0, "gcp: preempted")}
         assert Gcp().ask(line)["preempted"].seconds == 30.0
         with listening("gcp", service.port) as output:
             wait_until(lambda: output.notices)
@@ -196,10 +196,10 @@ def test_azure_tells_evictions_of_this_machine_only() -> None:
         asked_again(service)
         vm.add("3", "Terminate", ["SPOT_3"], http_date(300))
         wait_until(lambda: len(output.notices) == 2)
-    assert output.notices == [Notice(28.0, "azure: Preempt"), Notice(300.0, "azure: Terminate")]
+    assert output.notices == [PreemptionNotice(28.0, "azure: Preempt"), PreemptionNotice(300.0, "azure: Terminate")]
     assert output.troubles == []
-    assert len({path for _, path in service.asked}) == 2
-    assert [path for _, path in service.asked if "compute/name" in path] == [service.asked[0][1]]
+    assert len({path for _, path in service.requests}) == 2
+    assert [path for _, path in service.requests if "compute/name" in path] == [service.requests[0][1]]
 
 
 def test_azure_what_has_begun_leaves_no_time() -> None:
@@ -207,7 +207,7 @@ def test_azure_what_has_begun_leaves_no_time() -> None:
     vm.add("1", "Preempt", ["spot_3"], "", "Started")
     with metadata(vm) as service, listening("azure", service.port) as output:
         wait_until(lambda: output.notices)
-    assert output.notices == [Notice(0.0, "azure: Preempt")]
+    assert output.notices == [PreemptionNotice(0.0, "azure: Preempt")]
 
 
 def test_azure_s_first_answer_may_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,9 +222,9 @@ def test_azure_s_first_answer_may_take_long(monkeypatch: pytest.MonkeyPatch) -> 
             slow.append(True)
         return reply
 
-    monkeypatch.setattr(asking, "_WAIT_S", 0.2)
+    monkeypatch.setattr(asking, "_TIMEOUT_S", 0.2)
     with metadata(answer) as service:
-        assert Azure().ask(Line("127.0.0.1", service.port)) == {}
+        assert Azure().ask(MetadataClient("127.0.0.1", service.port)) == {}
 
 
 SILLY = {
@@ -270,7 +270,7 @@ def test_what_makes_no_sense_is_said_once_and_asking_goes_on(provider: str, kind
     assert line.startswith(f"no notices from {provider} at 127.0.0.1:{service.port} for now: ")
     assert "\n" not in line
     assert len(line) < 200
-    assert "/elsewhere" not in {path for _, path in service.asked}
+    assert "/elsewhere" not in {path for _, path in service.requests}
 
 
 @pytest.mark.parametrize("reply", [text("", 404), text("tökén"), text("a\nb")])
@@ -278,17 +278,17 @@ def test_a_token_that_is_none(reply: Reply) -> None:
     with metadata(lambda *_: reply) as service, listening("aws", service.port) as output:
         wait_until(lambda: output.troubles)
         asked_again(service)
-    assert {method for method, _ in service.asked} == {"PUT"}
+    assert {method for method, _ in service.requests} == {"PUT"}
 
 
 def test_a_slow_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte now and then keeps any socket's own time-out from passing."""
-    monkeypatch.setattr(asking, "_WAIT_S", 0.3)
+    monkeypatch.setattr(asking, "_TIMEOUT_S", 0.3)
     drops = Reply(200, tuple(b"F" for _ in range(100)), {}, 0.1)
     with metadata(lambda *_: drops) as service:
         begun = time.monotonic()
-        with pytest.raises(Senseless, match=r"no answer to GET /x within 0.3 s"):
-            Line("127.0.0.1", service.port).ask("GET", "/x", {}, 0.3)
+        with pytest.raises(InvalidResponse, match=r"no answer to GET /x within 0.3 s"):
+            MetadataClient("127.0.0.1", service.port).ask("GET", "/x", {}, 0.3)
         assert time.monotonic() - begun < 5
 
 
@@ -299,7 +299,7 @@ def test_closing_ends_a_question_under_way() -> None:
         request.set()
         return Reply(200, (b"TRUE",), {}, 60.0)
 
-    output = Heard()
+    output = Recorder()
     with metadata(answer) as service:
         source = Source("azure", "127.0.0.1", service.port)
         notices = Notices(source, output.notices.append, output.troubles.append)
@@ -316,7 +316,7 @@ def test_whoever_is_told_may_close() -> None:
     holder: list[Notices] = []
     there, messages = threading.Event(), []
 
-    def hear(notice: Notice) -> None:
+    def hear(notice: PreemptionNotice) -> None:
         there.wait(10)
         holder[0].close()
         messages.append(notice)

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from plink.elastic import Table, Values
 from plink.runtime.agileml.arrays.layout import Layout, Rows, index
-from plink.runtime.agileml.arrays.row_blocks import Piece
-from plink.runtime.agileml.partition.partition import Partition, Refused
+from plink.runtime.agileml.arrays.row_blocks import RowBlock
+from plink.runtime.agileml.partition.partition import Partition, RejectedRequest
 from plink.runtime.agileml.partition.serialization import begun, parts_of, take, workers_part
 
 ROWS = 12
 LAYOUT = Layout((Table("a", ROWS, 2, "float32"), Table("n", ROWS, 1, "int64")), 1)
 WORKERS, CLOCKS = 3, 4
-TO = "backup:1"
+TO = "replica:1"
 
 
 def made(**more: bool) -> Partition:
@@ -33,13 +33,13 @@ def rows_of(generator: np.random.Generator) -> Rows:
     return np.flatnonzero(generator.random(ROWS) < 0.5).astype(np.uint32)
 
 
-def pieces_of(seed: int, worker: int, clock: int) -> tuple[Piece, ...]:
+def blocks_of(seed: int, worker: int, clock: int) -> tuple[RowBlock, ...]:
     """What a worker adds at a clock; the same however often it is asked for."""
     generator = np.random.default_rng((seed, worker, clock))
     floats, counts = rows_of(generator), rows_of(generator)
     return (
-        Piece(0, floats, generator.standard_normal((len(floats), 2)).astype(np.float32)),
-        Piece(1, counts, generator.integers(-5, 5, (len(counts), 1))),
+        RowBlock(0, floats, generator.standard_normal((len(floats), 2)).astype(np.float32)),
+        RowBlock(1, counts, generator.integers(-5, 5, (len(counts), 1))),
     )
 
 
@@ -49,10 +49,10 @@ def states(seed: int) -> list[list[Values]]:
     result = [[array.copy() for array in values]]
     for clock in range(CLOCKS):
         for table in (0, 1):
-            given = [pieces_of(seed, worker, clock)[table] for worker in range(WORKERS)]
-            for _, group in itertools.groupby(given, lambda piece: (type(piece.rows), tuple(piece.rows))):
+            updates = [blocks_of(seed, worker, clock)[table] for worker in range(WORKERS)]
+            for _, group in itertools.groupby(updates, lambda block: (type(block.rows), tuple(block.rows))):
                 same = list(group)
-                values[table][index(same[0].rows)] += sum((piece.values for piece in same[1:]), same[0].values)
+                values[table][index(same[0].rows)] += sum((block.values for block in same[1:]), same[0].values)
         result.append([array.copy() for array in values])
     return result
 
@@ -81,56 +81,56 @@ def test_the_state_is_the_same_to_the_bit_whatever_the_order_of_arrival(
     partition, wanted = made(sees_ahead=sees_ahead), states(seed)
     finished = dict.fromkeys(range(WORKERS), -1)
     for worker, clock in order:
-        assert partition.update(worker, clock, 0, True, pieces_of(seed, worker, clock))
-        assert not partition.update(worker, clock, 0, True, pieces_of(seed, worker, clock))  # twice counts once
+        assert partition.update(worker, clock, 0, True, blocks_of(seed, worker, clock))
+        assert not partition.update(worker, clock, 0, True, blocks_of(seed, worker, clock))  # twice counts once
         finished[worker] = clock
         assert partition.clock == min(finished.values())
         assert equal(partition, wanted[partition.clock + 1])
         if sees_ahead:
             arrived = sum(
-                np.bincount(np.asarray(piece.rows), piece.values[:, 0], ROWS)
+                np.bincount(np.asarray(block.rows), block.values[:, 0], ROWS)
                 for other in range(WORKERS)
                 for at in range(finished[other] + 1)
-                for piece in pieces_of(seed, other, at)[1:]
+                for block in blocks_of(seed, other, at)[1:]
             )
             assert np.array_equal(partition.read(1, range(ROWS))[:, 0], arrived)
 
 
 @given(arrivals(), st.integers(0, 1000), st.data())
 def test_pushes_and_roll_backs(order: list[tuple[int, int]], seed: int, data: st.DataObject) -> None:
-    """A backup has exactly the state of a clock, however pushes are lost, come late or twice, and both
+    """A replica has exactly the state of a clock, however pushes are lost, come late or twice, and both
     can go back to what they had."""
     active, wanted = made(history=True), states(seed)
-    backup = begun(LAYOUT, parts_of(active, ahead=False)[0], sees_ahead=False)
-    active.backups[TO] = -1
+    replica = begun(LAYOUT, parts_of(active, ahead=False)[0], sees_ahead=False)
+    active.replicas[TO] = -1
     late, has = [], {-1}
     for worker, clock in order:
-        active.update(worker, clock, 0, True, pieces_of(seed, worker, clock))
-        push = active.take_push(TO, data.draw(st.integers(active.pushed, active.clock)))
+        active.update(worker, clock, 0, True, blocks_of(seed, worker, clock))
+        push = active.take_delta(TO, data.draw(st.integers(active.replicated, active.clock)))
         fate = data.draw(st.sampled_from(["arrives", "is lost", "is late", "arrives but is not acknowledged"]))
         if fate.startswith("arrives"):
-            before = backup.clock
-            assert backup.apply_push(push) == (push.after >= before)
-            assert not backup.apply_push(push)
+            before = replica.clock
+            assert replica.apply_delta(push) == (push.after >= before)
+            assert not replica.apply_delta(push)
             if fate == "arrives":
                 active.arrived(TO, push)
         elif fate == "is late":
             late.append(push)
         if late and data.draw(st.booleans()):
-            backup.apply_push(late.pop(0))
-        has.add(backup.clock)
-        assert equal(backup, wanted[backup.clock + 1])
-    assert backup.can_roll_back() == sorted(has)
+            replica.apply_delta(late.pop(0))
+        has.add(replica.clock)
+        assert equal(replica, wanted[replica.clock + 1])
+    assert replica.can_roll_back() == sorted(has)
     to = data.draw(st.sampled_from(sorted(has)))
-    for partition in (active, backup):
+    for partition in (active, replica):
         partition.roll_back(to)
         assert equal(partition, wanted[to + 1])
     for clock in range(to + 1, CLOCKS):  # the work is done again
         for worker in range(WORKERS):
-            assert active.update(worker, clock, 0, True, pieces_of(seed, worker, clock))
+            assert active.update(worker, clock, 0, True, blocks_of(seed, worker, clock))
     assert equal(active, wanted[-1])
-    assert backup.apply_push(active.take_push(TO, last=True))
-    assert equal(backup, wanted[-1])
+    assert replica.apply_delta(active.take_delta(TO, last=True))
+    assert equal(replica, wanted[-1])
 
 
 @given(arrivals(), st.integers(0, 1000), st.integers(0, WORKERS * CLOCKS), st.booleans())
@@ -140,7 +140,7 @@ def test_a_partition_put_together_again_goes_on_as_if_nothing_had_been(
     """State, steps back, sums and waiting updates; the first one's arrays may change meanwhile."""
     partition, wanted = made(history=True, sees_ahead=sees_ahead), states(seed)
     for worker, clock in order[:when]:
-        partition.update(worker, clock, 0, True, pieces_of(seed, worker, clock))
+        partition.update(worker, clock, 0, True, blocks_of(seed, worker, clock))
     first, *parts = parts_of(partition)
     other = begun(LAYOUT, first, sees_ahead=sees_ahead)
     for values in partition.values:
@@ -148,7 +148,7 @@ def test_a_partition_put_together_again_goes_on_as_if_nothing_had_been(
     for part in parts:
         take(other, part)
     for worker, clock in order:
-        assert other.update(worker, clock, 0, True, pieces_of(seed, worker, clock)) == ((worker, clock) in order[when:])
+        assert other.update(worker, clock, 0, True, blocks_of(seed, worker, clock)) == ((worker, clock) in order[when:])
     assert equal(other, wanted[-1])
     assert other.can_roll_back() == list(range(-1, CLOCKS))
     if sees_ahead:
@@ -161,13 +161,13 @@ def test_released_clocks_are_gone_but_not_before_they_were_pushed() -> None:
     partition = made(history=True)
     for clock in range(CLOCKS):
         for worker in range(WORKERS):
-            partition.update(worker, clock, 0, True, pieces_of(1, worker, clock))
+            partition.update(worker, clock, 0, True, blocks_of(1, worker, clock))
         if clock == 1:
-            partition.backups[TO] = 0
-            partition.arrived(TO, partition.take_push(TO))
-    partition.release(3)
+            partition.replicas[TO] = 0
+            partition.arrived(TO, partition.take_delta(TO))
+    partition.truncate(3)
     assert partition.can_roll_back() == [1, 2, 3]
-    with pytest.raises(Refused, match="not 0"):
+    with pytest.raises(RejectedRequest, match="not 0"):
         partition.roll_back(0)
     assert equal(partition, states(1)[-1])
 
@@ -176,32 +176,32 @@ def test_workers_come_and_go() -> None:
     """A clock needs those who take part in it; one who leaves owes what it promised."""
     partition = Partition(LAYOUT, 0)
     partition.admit({0: 0, 1: 0})
-    partition.update(0, 0, 0, True, pieces_of(0, 0, 0))
-    with pytest.raises(Refused, match="has begun"):
+    partition.update(0, 0, 0, True, blocks_of(0, 0, 0))
+    with pytest.raises(RejectedRequest, match="has begun"):
         partition.workers_from([0], 0)
     assert partition.workers_from([0], 1)
     partition.update(0, 1, 0, True, ())
-    with pytest.raises(Refused, match="has begun"):
+    with pytest.raises(RejectedRequest, match="has begun"):
         partition.workers_from([0, 2], 1)
     assert not partition.workers_from([0], 1)
     assert partition.workers_from([2], 3)
     assert partition.workers_from([0, 2], 3)
     assert partition.workers_from([2], 3)
-    assert (partition.clock, partition.laggards()) == (-1, [1])
+    assert (partition.clock, partition.stragglers()) == (-1, [1])
     partition.update(1, 0, 0, True, ())
-    assert (partition.clock, partition.laggards()) == (1, [0])
-    with pytest.raises(Refused, match="after 0"):
+    assert (partition.clock, partition.stragglers()) == (1, [0])
+    with pytest.raises(RejectedRequest, match="after 0"):
         partition.update(1, 1, 0, True, ())
-    with pytest.raises(Refused, match="has ended at clock 0, and cannot come back at 5"):
+    with pytest.raises(RejectedRequest, match="has ended at clock 0, and cannot come back at 5"):
         partition.workers_from([1], 5)
     partition.update(0, 2, 0, True, ())
-    assert (partition.clock, partition.laggards()) == (2, [2])
+    assert (partition.clock, partition.stragglers()) == (2, [2])
     partition.update(2, 3, 0, True, ())
     partition.workers_from([], 4)
     assert partition.clock == 3
     partition.workers_from([7], 6)
-    assert (partition.clock, partition.laggards()) == (5, [7])  # nobody works at 4 and 5
-    partition.release(5)
+    assert (partition.clock, partition.stragglers()) == (5, [7])  # nobody works at 4 and 5
+    partition.truncate(5)
     assert list(partition.members) == [7]
     assert not partition.update(2, 3, 0, True, ())  # said again after all
 
@@ -217,23 +217,23 @@ def test_what_one_sent_who_was_given_up_counts_up_to_where_others_go_on(
     lacking = [] if all_before else [(others[0], 1)]
     for worker, clock in [(worker, clock) for clock in (0, 1) for worker in range(WORKERS)] + [(gone, 2)]:
         if (worker, clock) not in lacking:
-            active.update(worker, clock, 0, True, pieces_of(seed, worker, clock))
+            active.update(worker, clock, 0, True, blocks_of(seed, worker, clock))
     first, *parts = parts_of(active)
-    heir = begun(LAYOUT, first, sees_ahead=sees_ahead)
+    target = begun(LAYOUT, first, sees_ahead=sees_ahead)
     for part in parts:
-        take(heir, part)
-    with pytest.raises(Refused, match="has begun"):
+        take(target, part)
+    with pytest.raises(RejectedRequest, match="has begun"):
         active.workers_from(range(WORKERS + 1), 2)
     assert active.workers_from([*others, WORKERS], 2)
-    take(heir, workers_part(0, [*others, WORKERS], 2))
+    take(target, workers_part(0, [*others, WORKERS], 2))
     assert not active.workers_from([*others, WORKERS], 2)
-    for partition in (active, heir):
+    for partition in (active, target):
         for clock in (2, 3):  # what it says again, and what it goes on with
-            with pytest.raises(Refused):
-                partition.update(gone, clock, 0, True, pieces_of(seed, gone, clock))
+            with pytest.raises(RejectedRequest):
+                partition.update(gone, clock, 0, True, blocks_of(seed, gone, clock))
         for worker, clock in [*lacking, *((worker, clock) for clock in (2, 3) for worker in (*others, WORKERS))]:
             same = gone if worker == WORKERS else worker
-            assert partition.update(worker, clock, 0, True, pieces_of(seed, same, clock))
+            assert partition.update(worker, clock, 0, True, blocks_of(seed, same, clock))
         assert partition.clock == CLOCKS - 1
         assert np.array_equal(partition.values[1], wanted[-1][1])
         np.testing.assert_allclose(partition.values[0], wanted[-1][0], rtol=1e-4, atol=1e-5)
@@ -246,7 +246,7 @@ def test_a_clock_that_all_have_done_is_nobody_elses() -> None:
     partition = Partition(LAYOUT, 0)
     partition.admit({0: 0})
     partition.update(0, 0, 0, True, ())
-    with pytest.raises(Refused, match="has begun"):
+    with pytest.raises(RejectedRequest, match="has begun"):
         partition.workers_from([1], 0)
     assert partition.workers_from([1], 1)
 
@@ -256,12 +256,12 @@ def test_what_cannot_be_is_refused_and_changes_nothing() -> None:
     for does in (
         lambda: partition.update(9, 0, 0, True, ()),
         lambda: partition.update(0, 1, 0, True, ()),
-        lambda: partition.take_push(TO),
+        lambda: partition.take_delta(TO),
         lambda: partition.roll_back(3),
         lambda: partition.admit({0: 5}),
         lambda: take(partition, parts_of(partition)[0]),
     ):
-        with pytest.raises(Refused):
+        with pytest.raises(RejectedRequest):
             does()
     assert equal(partition, states(0)[0])
-    assert partition.laggards() == [0, 1, 2]
+    assert partition.stragglers() == [0, 1, 2]

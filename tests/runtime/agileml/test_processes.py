@@ -14,7 +14,7 @@ import pytest
 
 from plink.model.consistency import BSP
 from plink.runtime.agileml.transport.store_config import StoreConfig
-from plink.runtime.agileml.worker.client import Client, Ownership, Timeouts
+from plink.runtime.agileml.worker.client import Client, PrimaryAddress, Timeouts
 from tests.runtime.agileml.program import LAYOUT, serve, work
 from tests.runtime.agileml.stores import KEYS, PATIENCE_S, store, together, wait_for
 from tests.runtime.ranks import RankProcess, Ranks
@@ -44,30 +44,30 @@ def next_of(started: Started) -> Any:
 
 
 def servers(processes: Ranks) -> tuple[list[Started], list[str]]:
-    """Two, with two partitions each, and the owner of each partition."""
+    """Two, with two partitions each, and the primary of each partition."""
     pair = [start(processes, serve, 3, each) for each in ([0, 2], [1, 3])]
     addresses = [next_of(server) for server in pair]
     return pair, [addresses[partition % 2] for partition in range(4)]
 
 
 def test_three_workers_and_two_servers_count_right(processes: Ranks) -> None:
-    _, owners = servers(processes)
-    workers = [start(processes, work, worker, owners, 20, 30) for worker in range(3)]
+    _, primaries = servers(processes)
+    workers = [start(processes, work, worker, primaries, 20, 30) for worker in range(3)]
     total = sum(20 * 4 * (worker + 1) * len(range(worker, 1000, 3)) for worker in range(3))
     for worker in workers:
         assert [next_of(worker) for _ in range(21)] == [*range(20), {"sum": total}]
 
 
 def test_a_server_killed_in_mid_run_is_a_clear_error(processes: Ranks) -> None:
-    pair, owners = servers(processes)
-    workers = [start(processes, work, worker, owners, 100_000, 5) for worker in range(3)]
+    pair, primaries = servers(processes)
+    workers = [start(processes, work, worker, primaries, 100_000, 5) for worker in range(3)]
     assert [next_of(worker) for worker in workers] == [0, 0, 0]
     pair[1][0].kill()
     for worker in workers:
         while isinstance(messages := next_of(worker), int):
             pass
         assert messages["kind"] == "Unanswered"
-        assert f"at {owners[1]}" in messages["error"]
+        assert f"at {primaries[1]}" in messages["error"]
 
 
 def is_stopped(pid: int) -> bool:
@@ -81,37 +81,37 @@ def test_a_frozen_server_is_left_as_soon_as_another_is_named(met: bool, processe
     """It neither answers nor ends its connections; ``met``: it freezes in an exchange, or before the handshake."""
     frozen, other = (start(processes, serve, 1, [0, 1, 2, 3]) for _ in range(2))
     addresses = [next_of(server) for server in (frozen, other)]
-    owners = {partition: Ownership(addresses[0]) for partition in range(4)}
-    with contextlib.closing(Client(CONFIG, 0, owners, timeouts=Timeouts(PATIENCE_S / 4))) as client:
+    primaries = {partition: PrimaryAddress(addresses[0]) for partition in range(4)}
+    with contextlib.closing(Client(CONFIG, 0, primaries, timeouts=Timeouts(PATIENCE_S / 4))) as client:
         if met:
             client.read("n", range(8))
         frozen[0].send_signal(signal.SIGSTOP)
         wait_for(lambda: is_stopped(frozen[0].pid))  # or it may answer the next read yet
 
         def name_another() -> None:
-            wait_for(lambda: any(line._meeting or line._ticket > 1 for line in client._lines.values()))
+            wait_for(lambda: any(line._meeting or line._ticket > 1 for line in client._connections.values()))
             for partition in range(4):
-                client.point(partition, Ownership(addresses[1], 1))
+                client.set_primary(partition, PrimaryAddress(addresses[1], 1))
 
         result, _ = together(lambda: client.read("n", range(100)), name_another)
         assert isinstance(result, np.ndarray)
         assert result.shape == (100, 4)
-        assert {address for address, _ in client._lines} == {addresses[1]}
+        assert {address for address, _ in client._connections} == {addresses[1]}
 
 
 def test_a_server_that_dies_in_the_handshake_is_asked_again() -> None:
     """Or another that is there by then, at its address."""
     with store(LAYOUT) as run, socket.create_server(("127.0.0.1", 0)) as listening:
         run.open(1)
-        owners = {partition: Ownership(f"127.0.0.1:{listening.getsockname()[1]}") for partition in range(4)}
-        with contextlib.closing(Client(CONFIG, 0, owners, timeouts=Timeouts(PATIENCE_S))) as client:
+        primaries = {partition: PrimaryAddress(f"127.0.0.1:{listening.getsockname()[1]}") for partition in range(4)}
+        with contextlib.closing(Client(CONFIG, 0, primaries, timeouts=Timeouts(PATIENCE_S))) as client:
 
             def die() -> None:
                 sock = listening.accept()[0]
                 sock.recv(10_000)
                 sock.shutdown(socket.SHUT_WR)
                 for partition in range(4):
-                    client.point(partition, Ownership(run.servers[0].address, 1))
+                    client.set_primary(partition, PrimaryAddress(run.servers[0].address, 1))
                 sock.close()
 
             result, _ = together(lambda: client.read("n", [0]), die)

@@ -13,8 +13,8 @@ APP = """
 from plink.elastic import App, StoppingCriterion, Table
 
 class Mine(App):
-    tables, pieces, stop = (Table("m", 4, 1),), 2, StoppingCriterion(clocks=3)
-    def load(self, piece): return [piece]
+    tables, shards, stop = (Table("m", 4, 1),), 2, StoppingCriterion(clocks=3)
+    def load(self, shard): return [shard]
     def process(self, items, params): return None
 """
 
@@ -39,13 +39,13 @@ def written(folder: Path, text: str, name: str = "program.py") -> str:
 def test_a_program(tmp_path: Path, made: str) -> None:
     (tmp_path / "beside.py").write_text("import plink_app\nSEED = 5\n")
     text = f"{APP}\ndef make(arguments):\n    import beside\n    app = Mine()\n    Mine.seed = beside.SEED\n"
-    app = load_app(written(tmp_path, f"{text}    Mine.said = arguments\n    return {made}\n"), ["--a", "1"])
-    assert (app.name, app.pieces, app.seed) == ("Mine", 2, 5)
-    assert app.said == ["--a", "1"]  # type: ignore[attr-defined]
+    app = load_app(written(tmp_path, f"{text}    Mine.arguments = arguments\n    return {made}\n"), ["--a", "1"])
+    assert (app.name, app.shards, app.seed) == ("Mine", 2, 5)
+    assert app.arguments == ["--a", "1"]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "expected"),
     [
         ("x = 1", "it has no function make: def make(arguments): return MyApp(...)"),
         ("make = 3", "it has no function make"),
@@ -55,13 +55,13 @@ def test_a_program(tmp_path: Path, made: str) -> None:
         ("import there_is_none", "ModuleNotFoundError: No module named 'there_is_none'"),
         ("def make(arguments):\n    return 1 / 0", "ZeroDivisionError: division by zero"),
         ("def make(:", "SyntaxError"),
-        (f"{APP}\nMine.pieces = 0\ndef make(arguments): return Mine()", "app Mine: pieces is 0"),
+        (f"{APP}\nMine.shards = 0\ndef make(arguments): return Mine()", "app Mine: shards is 0"),
     ],
 )
-def test_one_that_is_none(tmp_path: Path, text: str, why: str) -> None:
+def test_one_that_is_none(tmp_path: Path, text: str, expected: str) -> None:
     with pytest.raises(InputError) as caught:
         load_app(written(tmp_path, text), [])
-    assert why in str(caught.value)
+    assert expected in str(caught.value)
 
 
 def test_where_it_went_wrong(tmp_path: Path) -> None:

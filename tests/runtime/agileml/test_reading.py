@@ -11,7 +11,7 @@ import pytest
 from plink.elastic import Table
 from plink.runtime.agileml.arrays.layout import Layout
 from plink.runtime.agileml.partition.partition import Partition
-from plink.runtime.agileml.replica.partition_replica import Owner, Role
+from plink.runtime.agileml.replica.partition_replica import PartitionReplica, Role
 from plink.runtime.agileml.transport.wire import LAST, Kind, Message, Status, Wanted
 
 LAYOUT = Layout((Table("a", 4, 2),), 1)
@@ -19,9 +19,9 @@ READ = Message(Kind.READ, 0, before=-1, wanted=(Wanted(0, range(4)),))
 
 
 @pytest.fixture
-def owner() -> Iterator[Owner]:
+def primary() -> Iterator[PartitionReplica]:
     """Serves a partition of zeros that worker 0 works on."""
-    result = Owner(LAYOUT, 0, sees_ahead=False, patience_s=5.0, advanced=lambda backups: None)
+    result = PartitionReplica(LAYOUT, 0, sees_ahead=False, read_wait_s=5.0, advanced=lambda replicas: None)
     partition = Partition(LAYOUT, 0)
     partition.admit({0: 0})
     result.call(lambda: result.place(partition, Role.SERVING, 0))
@@ -29,43 +29,45 @@ def owner() -> Iterator[Owner]:
     result.close()
 
 
-def idle(owner: Owner) -> None:
+def idle(primary: PartitionReplica) -> None:
     """Wait until its thread waits."""
-    while not owner.thread.idle:
+    while not primary.thread.idle:
         time.sleep(0.001)
 
 
-def asked(owner: Owner, message: Message) -> tuple[threading.Thread, list[Message]]:
+def ask_in_thread(primary: PartitionReplica, message: Message) -> tuple[threading.Thread, list[Message]]:
     """Somebody asks, and the answer once there is one."""
     answers: list[Message] = []
-    thread = threading.Thread(target=lambda: answers.append(owner.ask(message)))
+    thread = threading.Thread(target=lambda: answers.append(primary.ask(message)))
     thread.start()
     return thread, answers
 
 
-def test_what_the_thread_does_is_done_before_it_is_read(owner: Owner) -> None:
+def test_what_the_thread_does_is_done_before_it_is_read(primary: PartitionReplica) -> None:
     """Nobody sees half of a change."""
     begun, go_on = threading.Event(), threading.Event()
 
     def change() -> None:
-        owner.partition.values[0][:2] = 1
+        primary.partition.values[0][:2] = 1
         begun.set()
         assert go_on.wait(10)
-        owner.partition.values[0][2:] = 1
+        primary.partition.values[0][2:] = 1
 
-    changing = threading.Thread(target=lambda: owner.call(change))
+    changing = threading.Thread(target=lambda: primary.call(change))
     changing.start()
     assert begun.wait(10)
-    thread, answers = asked(owner, READ)
+    thread, answers = ask_in_thread(primary, READ)
     thread.join(0.2)
     assert not answers
     go_on.set()
     thread.join(10)
     changing.join(10)
-    assert np.array_equal(answers[0].pieces[0].values, np.ones((4, 2)))
+    assert np.array_equal(answers[0].blocks[0].values, np.ones((4, 2)))
 
 
-def test_while_somebody_reads_the_thread_changes_nothing(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_somebody_reads_the_thread_changes_nothing(
+    primary: PartitionReplica, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A read in the thread that asks is not of two states."""
     reading, go_on, changed = threading.Event(), threading.Event(), threading.Event()
     read = Partition.read
@@ -76,10 +78,10 @@ def test_while_somebody_reads_the_thread_changes_nothing(owner: Owner, monkeypat
         return read(self, *more)
 
     monkeypatch.setattr(Partition, "read", slow)
-    idle(owner)
-    thread, answers = asked(owner, READ)
+    idle(primary)
+    thread, answers = ask_in_thread(primary, READ)
     assert reading.wait(10)
-    changing = threading.Thread(target=lambda: owner.call(changed.set))
+    changing = threading.Thread(target=lambda: primary.call(changed.set))
     changing.start()
     assert not changed.wait(0.2)
     go_on.set()
@@ -89,12 +91,12 @@ def test_while_somebody_reads_the_thread_changes_nothing(owner: Owner, monkeypat
     assert len(answers) == 1
 
 
-def test_a_state_that_is_not_there_yet_is_waited_for(owner: Owner) -> None:
+def test_a_state_that_is_not_there_yet_is_waited_for(primary: PartitionReplica) -> None:
     """By the thread, who learns of it."""
-    idle(owner)
-    thread, answers = asked(owner, READ._replace(clock=1, before=0))
+    idle(primary)
+    thread, answers = ask_in_thread(primary, READ._replace(clock=1, before=0))
     thread.join(0.2)
     assert not answers
-    assert owner.ask(Message(Kind.UPDATE, 0, worker=0, flags=LAST)).status is Status.OK
+    assert primary.ask(Message(Kind.UPDATE, 0, worker=0, flags=LAST)).status is Status.OK
     thread.join(10)
     assert [answer.status for answer in answers] == [Status.OK]

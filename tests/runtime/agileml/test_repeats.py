@@ -5,9 +5,9 @@ import pytest
 
 from plink.elastic import Table
 from plink.runtime.agileml.arrays.layout import Layout
-from plink.runtime.agileml.arrays.row_blocks import Piece
+from plink.runtime.agileml.arrays.row_blocks import RowBlock
 from plink.runtime.agileml.partition import partition as partition_module
-from plink.runtime.agileml.partition.partition import Partition, Refused
+from plink.runtime.agileml.partition.partition import Partition, RejectedRequest
 from plink.runtime.agileml.partition.serialization import parts_of
 from plink.runtime.agileml.replica.partition_replica import Role
 from plink.runtime.agileml.transport.wire import LAST, Kind, Message, Status
@@ -16,30 +16,30 @@ from tests.runtime.agileml.stores import hand_over, store
 LAYOUT = Layout((Table("n", 4, 1, "int64"),), 1)
 
 
-def of(number: int) -> tuple[Piece, ...]:
+def of(number: int) -> tuple[RowBlock, ...]:
     """An addition of the same number everywhere."""
-    return (Piece(0, range(4), np.full((4, 1), number)),)
+    return (RowBlock(0, range(4), np.full((4, 1), number)),)
 
 
-def update(worker: int, clock: int, number: int, era: int = 0) -> Message:
+def update(worker: int, clock: int, number: int, generation: int = 0) -> Message:
     """As a client sends it."""
-    return Message(Kind.UPDATE, 0, worker=worker, clock=clock, era=era, flags=LAST, pieces=of(number))
+    return Message(Kind.UPDATE, 0, worker=worker, clock=clock, generation=generation, flags=LAST, blocks=of(number))
 
 
-def test_a_roll_back_asked_for_twice_leaves_the_work_of_its_era() -> None:
+def test_a_roll_back_asked_for_twice_leaves_the_work_of_its_generation() -> None:
     with store(LAYOUT) as run:
         run.open(1, history=True)
         (server,) = run.servers
         for clock in range(3):
-            server.owner(0).ask(update(0, clock, 1))
+            server.actor(0).ask(update(0, clock, 1))
         server.roll_back(0, 1)
-        assert server.owner(0).ask(update(0, 1, 10, era=1)).status is Status.OK
+        assert server.actor(0).ask(update(0, 1, 10, generation=1)).status is Status.OK
         server.roll_back(0, 1)
-        assert (server.owner(0).partition.values[0] == 11).all()
-        for clock, era in ((-1, 1), (0, 0)):
-            with pytest.raises(Refused, match="in era 1 since clock 0"):
-                server.roll_back(clock, era)
-        assert (server.owner(0).partition.values[0] == 11).all()
+        assert (server.actor(0).partition.values[0] == 11).all()
+        for clock, generation in ((-1, 1), (0, 0)):
+            with pytest.raises(RejectedRequest, match="in generation 1 since clock 0"):
+                server.roll_back(clock, generation)
+        assert (server.actor(0).partition.values[0] == 11).all()
 
 
 @pytest.mark.parametrize("before", [True, False])
@@ -47,34 +47,34 @@ def test_what_arrives_from_before_a_roll_back_does_not_begin(before: bool) -> No
     """Whether it began to arrive before or after this server was rolled back."""
     with store(LAYOUT, servers=2) as run:
         run.open(1, servers=1, history=True)
-        run.servers[0].owner(0).ask(update(0, 0, 1))
-        state, *_ = parts_of(run.servers[0].owner(0).partition)
+        run.servers[0].actor(0).ask(update(0, 0, 1))
+        state, *_ = parts_of(run.servers[0].actor(0).partition)
         target = run.servers[1]
         if before:
-            target.owner(0).ask(state)
-            assert target.owner(0).role is Role.ARRIVING
+            target.actor(0).ask(state)
+            assert target.actor(0).role is Role.ARRIVING
         target.roll_back(-1, 1)
         if not before:
-            assert "rolled back" in target.owner(0).ask(state).text
-        answer = target.owner(0).ask(Message(Kind.ACTIVATE, 0, epoch=1, text="serving "))
-        assert (answer.status, target.owner(0).role is Role.SERVING) == (Status.REFUSED, False)
-        with pytest.raises(Refused, match="rolled back in 1"):
+            assert "rolled back" in target.actor(0).ask(state).text
+        answer = target.actor(0).ask(Message(Kind.ACTIVATE, 0, term=1, text="serving "))
+        assert (answer.status, target.actor(0).role is Role.SERVING) == (Status.REFUSED, False)
+        with pytest.raises(RejectedRequest, match="rolled back in 1"):
             hand_over(run.servers[0], 0, target.address, 2)
         run.servers[0].roll_back(-1, 1)
         hand_over(run.servers[0], 0, target.address, 2)
-        assert not target.owner(0).partition.values[0].any()
+        assert not target.actor(0).partition.values[0].any()
 
 
 def test_no_clock_passes_before_all_have_joined() -> None:
     with store(LAYOUT, servers=2) as run:
         run.servers[0].open(0, {0: 5, 1: 0}, history=True)
-        owner = run.servers[0].owner(0)
-        assert (owner.partition.clock, owner.partition.laggards()) == (-1, [1])
-        run.servers[0].back_up(0, run.servers[1].address)
-        with pytest.raises(Refused, match="no worker can begin at clock -1"):
-            run.servers[1].take_over(0, [0, 1], -1, epoch=1)
-        run.servers[1].take_over(0, [0, 1], 0, epoch=1)
-        assert sorted(run.servers[1].owner(0).partition.members) == [0, 1]
+        primary = run.servers[0].actor(0)
+        assert (primary.partition.clock, primary.partition.stragglers()) == (-1, [1])
+        run.servers[0].add_replica(0, run.servers[1].address)
+        with pytest.raises(RejectedRequest, match="no worker can begin at clock -1"):
+            run.servers[1].promote(0, [0, 1], -1, term=1)
+        run.servers[1].promote(0, [0, 1], 0, term=1)
+        assert sorted(run.servers[1].actor(0).partition.members) == [0, 1]
 
 
 def test_a_clock_that_lacks_memory_is_not_passed_without_its_updates(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from plink.elastic import Table, Values
 from plink.model.consistency import BSP
 from plink.runtime.agileml.arrays.layout import Layout, index
-from plink.runtime.agileml.arrays.row_blocks import Piece
-from plink.runtime.agileml.partition.partition import Partition, Refused
+from plink.runtime.agileml.arrays.row_blocks import RowBlock
+from plink.runtime.agileml.partition.partition import Partition, RejectedRequest
 from plink.runtime.agileml.partition.serialization import begun, parts_of, take, update_part, workers_part
 from plink.runtime.agileml.transport.wire import LAST, Kind, Message
 from plink.runtime.agileml.worker.client import RolledBack
@@ -23,12 +23,12 @@ LAYOUT = Layout((Table("a", ROWS, 2, "float32"), Table("n", ROWS, 1, "int64")), 
 FORMS = range(ROWS), range(2, 5), np.array([0, 3, 7], np.uint32)
 
 
-def pieces_of(worker: int, clock: int, step: int) -> tuple[Piece, ...]:
+def blocks_of(worker: int, clock: int, step: int) -> tuple[RowBlock, ...]:
     """What a worker adds at a step; the same however often it is asked for. Many name the same rows."""
     generator = np.random.default_rng((worker, clock, step))
     rows = FORMS[int(generator.choice(3, p=(0.6, 0.2, 0.2)))]
-    floats = Piece(0, rows, generator.standard_normal((len(rows), 2)).astype(np.float32))
-    counts = Piece(1, range(ROWS), generator.integers(-5, 5, (ROWS, 1)))
+    floats = RowBlock(0, rows, generator.standard_normal((len(rows), 2)).astype(np.float32))
+    counts = RowBlock(1, range(ROWS), generator.integers(-5, 5, (ROWS, 1)))
     return () if generator.random() < 0.1 else (floats, counts)
 
 
@@ -77,14 +77,14 @@ def arrivals(draw: st.DrawFn) -> tuple[Plan, list[Sent]]:
     return plan, order
 
 
-def folded(pieces: Sequence[Piece]) -> list[Piece]:
+def folded(blocks: Sequence[RowBlock]) -> list[RowBlock]:
     """Neighbours that name the same rows as one."""
-    result: list[Piece] = []
-    for piece in pieces:
-        if result and tuple(result[-1].rows) == tuple(piece.rows):
-            result[-1] = Piece(piece.table, piece.rows, result[-1].values + piece.values)
+    result: list[RowBlock] = []
+    for block in blocks:
+        if result and tuple(result[-1].rows) == tuple(block.rows):
+            result[-1] = RowBlock(block.table, block.rows, result[-1].values + block.values)
         else:
-            result.append(piece)
+            result.append(block)
     return result
 
 
@@ -94,12 +94,12 @@ def states(plan: Plan) -> list[list[Values]]:
     result = [[array.copy() for array in values]]
     for clock in range(CLOCKS):
         for table in (0, 1):
-            by_worker: list[Piece] = []
+            by_worker: list[RowBlock] = []
             for worker in range(WORKERS):
-                steps = [pieces_of(worker, clock, step) for step in range(plan[worker, clock].counted)]
-                by_worker += folded([pieces[table] for pieces in steps if pieces])
-            for piece in folded(by_worker):
-                values[table][index(piece.rows)] += piece.values
+                steps = [blocks_of(worker, clock, step) for step in range(plan[worker, clock].counted)]
+                by_worker += folded([blocks[table] for blocks in steps if blocks])
+            for block in folded(by_worker):
+                values[table][index(block.rows)] += block.values
         result.append([array.copy() for array in values])
     return result
 
@@ -112,7 +112,7 @@ def made(**more: bool) -> Partition:
 
 def send(partition: Partition, sent: Sent) -> bool:
     worker, clock, step, last = sent
-    return partition.update(worker, clock, step, last, pieces_of(worker, clock, step))
+    return partition.update(worker, clock, step, last, blocks_of(worker, clock, step))
 
 
 def equal(partition: Partition, wanted: list[Values]) -> bool:
@@ -125,15 +125,15 @@ def in_newest(partition: Partition, arrived: dict[tuple[int, int], int]) -> bool
     total = np.zeros((ROWS, 1), np.int64)
     for (worker, clock), steps in arrived.items():
         for step in range(steps):
-            for piece in pieces_of(worker, clock, step)[1:]:
-                total += piece.values
+            for block in blocks_of(worker, clock, step)[1:]:
+                total += block.values
     return np.array_equal(partition.read(1, range(ROWS)), total)
 
 
 @given(arrivals(), st.booleans())
-def test_state_is_the_same_to_the_bit_in_any_order(given: tuple[Plan, list[Sent]], sees_ahead: bool) -> None:
+def test_state_is_the_same_to_the_bit_in_any_order(drawn: tuple[Plan, list[Sent]], sees_ahead: bool) -> None:
     """With repeats, and successors with fewer or more steps; all that arrived is seen at once."""
-    plan, order = given
+    plan, order = drawn
     partition, wanted = made(sees_ahead=sees_ahead), states(plan)
     finished, arrived = dict.fromkeys(range(WORKERS), -1), dict[tuple[int, int], int]()
     for worker, clock, step, last in order:
@@ -151,10 +151,10 @@ def test_state_is_the_same_to_the_bit_in_any_order(given: tuple[Plan, list[Sent]
 
 @given(arrivals(), st.data(), st.booleans())
 def test_a_partition_moves_between_any_two_steps(
-    given: tuple[Plan, list[Sent]], data: st.DataObject, sees_ahead: bool
+    drawn: tuple[Plan, list[Sent]], data: st.DataObject, sees_ahead: bool
 ) -> None:
     """Some steps come while its parts are on their way, and some of those before are sent again afterwards."""
-    plan, order = given
+    plan, order = drawn
     when = data.draw(st.integers(0, len(order)))
     then = data.draw(st.integers(when, len(order)))
     again = data.draw(st.integers(0, when))
@@ -165,7 +165,7 @@ def test_a_partition_moves_between_any_two_steps(
     for worker, clock, step, last in order[when:then]:
         update = Message(
             Kind.UPDATE, 0, worker=worker, clock=clock, sequence=step, flags=LAST * last,
-            pieces=pieces_of(worker, clock, step),
+            blocks=blocks_of(worker, clock, step),
         )  # fmt: skip
         part = update_part(update)
         if send(partition, (worker, clock, step, last)):
@@ -188,9 +188,9 @@ def test_a_partition_moves_between_any_two_steps(
 
 
 @given(arrivals(), st.data())
-def test_a_roll_back_between_any_two_steps(given: tuple[Plan, list[Sent]], data: st.DataObject) -> None:
+def test_a_roll_back_between_any_two_steps(drawn: tuple[Plan, list[Sent]], data: st.DataObject) -> None:
     """Steps of clocks that are to be done again count no more; all is as if they had never been."""
-    plan, order = given
+    plan, order = drawn
     partition, wanted = made(history=True, sees_ahead=True), states(plan)
     for sent in order[: data.draw(st.integers(0, len(order)))]:
         send(partition, sent)
@@ -213,7 +213,7 @@ def test_state_waits_for_the_last_step() -> None:
         assert send(partition, (1, 0, step, False))
     for worker in (0, 2):
         assert send(partition, (worker, 0, 0, True))
-    assert (partition.clock, partition.laggards()) == (-1, [1])
+    assert (partition.clock, partition.stragglers()) == (-1, [1])
     assert partition.ahead[0].summed == [0]
     assert send(partition, (1, 0, 2, True))
     assert partition.clock == 0
@@ -225,10 +225,10 @@ def test_steps_that_cannot_be_are_refused() -> None:
         ((0, 0, 1, False), "step 1 of clock 0 after 0"),
         ((0, 0, 2, True), "step 2 of clock 0 after 0"),
     ):
-        with pytest.raises(Refused, match=reason):
+        with pytest.raises(RejectedRequest, match=reason):
             send(partition, sent)
     assert send(partition, (0, 0, 0, False))
-    with pytest.raises(Refused, match="sent clock 1 after -1"):
+    with pytest.raises(RejectedRequest, match="sent clock 1 after -1"):
         send(partition, (0, 1, 0, False))
 
 
@@ -240,7 +240,7 @@ def test_workers_change_in_the_midst_of_a_clock() -> None:
         send(partition, (worker, 0, 0, True))
     send(partition, (0, 1, 0, False))
     send(partition, (1, 1, 0, False))
-    with pytest.raises(Refused, match="has begun"):
+    with pytest.raises(RejectedRequest, match="has begun"):
         partition.workers_from([1, 2, 3], 1)
     send(partition, (1, 1, 1, True))
     send(partition, (1, 2, 0, False))
@@ -252,7 +252,7 @@ def test_workers_change_in_the_midst_of_a_clock() -> None:
     for item in (partition, twin):
         assert [(member.finished, member.steps) for member in item.members.values()] == [(0, 1), (1, 0), (0, 0), (1, 0)]
         assert in_newest(item, {(0, 0): 1, (1, 0): 1, (2, 0): 1, (0, 1): 1, (1, 1): 2})
-        with pytest.raises(Refused):
+        with pytest.raises(RejectedRequest):
             send(item, (1, 2, 1, True))
         assert send(item, (0, 1, 0, True))  # of its successor, which does no more
         assert send(item, (2, 1, 0, True))
@@ -266,12 +266,12 @@ def test_sum_of_a_workers_steps_that_is_too_large_stops_the_partition() -> None:
     partition.admit({0: 0, 1: 0})
     most = np.iinfo(np.int32).max
     for step, number in enumerate((most, 1)):
-        partition.update(1, 0, step, False, (Piece(0, range(2), np.full((2, 1), number, np.int32)),))
+        partition.update(1, 0, step, False, (RowBlock(0, range(2), np.full((2, 1), number, np.int32)),))
     other = begun(layout, parts_of(partition)[0], sees_ahead=False)
     for part in parts_of(partition)[1:]:
         take(other, part)
     for item in (partition, other):
-        with pytest.raises(Refused, match="table 'n', row 0: with what the workers add at clock 0"):
+        with pytest.raises(RejectedRequest, match="table 'n', row 0: with what the workers add at clock 0"):
             item.check()
         item.roll_back(-1) if item.history else item.forget_ahead()
         item.check()
@@ -312,10 +312,10 @@ def test_clients_push_several_steps_a_clock() -> None:
         run.open(2)
 
         def move() -> None:
-            for epoch in range(1, 13):
-                source = run.holding(epoch % 2)
+            for term in range(1, 13):
+                source = run.holding(term % 2)
                 target = next(server for server in run.servers if server is not source)
-                hand_over(source, epoch % 2, target.address, epoch)
+                hand_over(source, term % 2, target.address, term)
 
         together(lambda: add(run, 0, plans), lambda: add(run, 1, plans), move)
         assert (run.state() == sum(map(sum, plans))).all()
@@ -363,7 +363,7 @@ def test_roll_back_in_the_midst_of_a_clock() -> None:
         client.update("n", range(ROWS), np.ones((ROWS, 1), np.int64))
         with pytest.raises(RolledBack) as back:
             client.push()
-        client.roll_back(back.value.clock, back.value.era)
+        client.roll_back(back.value.clock, back.value.generation)
         assert (client.now, client.step) == (1, 0)
         assert (client.read("n", range(ROWS)) == 2).all()
         client.update("n", [0], [[5]])

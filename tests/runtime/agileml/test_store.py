@@ -8,7 +8,7 @@ import pytest
 
 from plink.elastic import Values
 from plink.model.consistency import BSP, SSP
-from plink.runtime.agileml.worker.client import Client, Ownership, RolledBack, Timeouts, Unanswered
+from plink.runtime.agileml.worker.client import Client, PrimaryAddress, RolledBack, Timeouts, Unanswered
 from tests.runtime.agileml.counting import CLOCKS, COUNTS, FLOATS, ROWS, WIDTH, count, counted, deltas
 from tests.runtime.agileml.stores import PATIENCE_S, hand_over, store, together, wait_for
 
@@ -103,23 +103,23 @@ def test_ssp_stops_one_who_is_too_far_ahead() -> None:
 
 @pytest.mark.parametrize("rule", [BSP(), SSP(2)])
 def test_partitions_move_under_load_and_nothing_is_lost_or_doubled(rule: BSP | SSP) -> None:
-    """Every partition moves again and again while three workers add counts; with backups, which follow."""
+    """Every partition moves again and again while three workers add counts; with replicas, which follow."""
     workers, clocks = 3, 60
     with store(COUNTS, rule, servers=4) as run:
         run.open(workers, servers=2, history=True)
         for partition in range(4):
-            run.holding(partition).back_up(partition, run.servers[3].address)
+            run.holding(partition).add_replica(partition, run.servers[3].address)
         clients = [run.client(worker) for worker in range(workers)]
         stop = threading.Event()
 
         def move() -> int:
-            epoch = 0
+            term = 0
             while not stop.is_set():
-                epoch += 1
+                term += 1
                 for partition in range(4):
                     now = run.servers[:3].index(run.holding(partition))
-                    hand_over(run.servers[now], partition, run.servers[(now + 1) % 3].address, epoch)
-            return epoch
+                    hand_over(run.servers[now], partition, run.servers[(now + 1) % 3].address, term)
+            return term
 
         def work(client: Client) -> None:
             try:
@@ -128,23 +128,23 @@ def test_partitions_move_under_load_and_nothing_is_lost_or_doubled(rule: BSP | S
                 if client.worker == 0:
                     stop.set()
 
-        epoch, *_ = together(move, *(lambda client=client: work(client) for client in clients))
-        assert int(str(epoch)) >= 2
+        term, *_ = together(move, *(lambda client=client: work(client) for client in clients))
+        assert int(str(term)) >= 2
         assert np.array_equal(run.state(), counted(workers, clocks))
-        backup = run.servers[3]
-        wait_for(lambda: all(status.clocks[-1] == clocks - 1 for status in backup.status()))
+        replica = run.servers[3]
+        wait_for(lambda: all(status.clocks[-1] == clocks - 1 for status in replica.status()))
         for partition in range(4):
-            values = backup.owner(partition).partition.values[0]
+            values = replica.actor(partition).partition.values[0]
             assert np.array_equal(values, counted(workers, clocks)[partition::4])
         assert not run.refused
 
 
-def test_partitions_drain_to_their_backups_under_load() -> None:
-    """All active servers are taken away with a warning: the backups serve, with all that was acknowledged."""
+def test_partitions_drain_to_their_replicas_under_load() -> None:
+    """All active servers are taken away with a warning: the replicas serve, with all that was acknowledged."""
     with store(COUNTS, BSP(), servers=3) as run:
         run.open(2, servers=2)
         for partition in range(4):
-            run.servers[partition % 2].back_up(partition, run.servers[2].address)
+            run.servers[partition % 2].add_replica(partition, run.servers[2].address)
         clients = [run.client(worker) for worker in range(2)]
 
         def evict() -> None:
@@ -152,7 +152,7 @@ def test_partitions_drain_to_their_backups_under_load() -> None:
             for partition in range(4):
                 move = run.servers[partition % 2]
                 hand_over(move, partition, run.servers[2].address, 1)
-            wait_for(lambda: all(owner.epoch == 1 for client in clients for owner in client.owners().values()))
+            wait_for(lambda: all(primary.term == 1 for client in clients for primary in client.primaries().values()))
             for server in run.servers[:2]:
                 server.close()
 
@@ -162,11 +162,11 @@ def test_partitions_drain_to_their_backups_under_load() -> None:
 
 
 def test_a_lost_server_costs_the_clocks_since_the_last_common_push() -> None:
-    """An active server dies; backups take over at the clock that all have, the other one goes back, work is redone."""
+    """An active server dies; replicas take over at the clock that all have, the other one goes back, work is redone."""
     with store(COUNTS, BSP(), servers=3) as run:
         run.open(2, servers=2, history=True)
         for partition in range(4):
-            run.servers[partition % 2].back_up(partition, run.servers[2].address)
+            run.servers[partition % 2].add_replica(partition, run.servers[2].address)
         clients = [run.client(worker) for worker in range(2)]
         redone: list[int] = []
 
@@ -176,22 +176,22 @@ def test_a_lost_server_costs_the_clocks_since_the_last_common_push() -> None:
                     count(client, 60)
                 except RolledBack as back:
                     redone.append(client.now - back.clock - 1)
-                    client.roll_back(back.clock, back.era)
+                    client.roll_back(back.clock, back.generation)
 
         def lose() -> None:
             wait_for(lambda: clients[0].now > 10)
             run.servers[0].close()
-            backups = run.servers[2].status()
-            common = set.intersection(*(set(status.clocks) for status in backups))
+            replicas = run.servers[2].status()
+            common = set.intersection(*(set(status.clocks) for status in replicas))
             survivor = run.servers[1]
             common &= set.intersection(*(set(status.clocks) for status in survivor.status()))
             clock = max(common)
-            survivor.roll_back(clock, era=1)
-            run.servers[2].roll_back(clock, era=1)
+            survivor.roll_back(clock, generation=1)
+            run.servers[2].roll_back(clock, generation=1)
             for partition in (0, 2):
-                run.servers[2].take_over(partition, [0, 1], clock + 1, epoch=1)
+                run.servers[2].promote(partition, [0, 1], clock + 1, term=1)
                 for client in clients:
-                    client.point(partition, Ownership(run.servers[2].address, 1))
+                    client.set_primary(partition, PrimaryAddress(run.servers[2].address, 1))
 
         together(lose, *(lambda client=client: work(client) for client in clients))
         assert redone
@@ -199,18 +199,18 @@ def test_a_lost_server_costs_the_clocks_since_the_last_common_push() -> None:
         wait_for(lambda: all(status.clocks[-1] == 59 for status in run.servers[2].status()))
 
 
-def test_pushes_to_an_agreed_clock_give_backups_that_clock_in_common() -> None:
+def test_pushes_to_an_agreed_clock_give_replicas_that_clock_in_common() -> None:
     with store(COUNTS, BSP(), servers=2) as run:
         run.open(1, servers=1)
         for partition in range(4):
-            run.servers[0].back_up(partition, run.servers[1].address)
+            run.servers[0].add_replica(partition, run.servers[1].address)
         client = run.client(0)
         for agreed in (4, 9):
-            run.servers[0].push_up_to(agreed)
+            run.servers[0].replicate_up_to(agreed)
             count(client, agreed + 5)
             wait_for(lambda agreed=agreed: all(status.clocks[-1] == agreed for status in run.servers[1].status()))
-            assert all(status.pushed == agreed for status in run.servers[0].status())
-        run.servers[1].release(9)
+            assert all(status.replicated == agreed for status in run.servers[0].status())
+        run.servers[1].truncate(9)
         assert all(status.clocks == (9,) for status in run.servers[1].status())
 
 

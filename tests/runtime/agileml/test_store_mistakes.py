@@ -12,7 +12,7 @@ from plink.elastic import Table
 from plink.errors import InputError, PlinkError
 from plink.model.consistency import BSP
 from plink.runtime.agileml.arrays.layout import Layout
-from plink.runtime.agileml.partition.partition import Refused
+from plink.runtime.agileml.partition.partition import RejectedRequest
 from plink.runtime.agileml.transport import listener as listener_module
 from plink.runtime.agileml.transport.keys import RunKeys
 from plink.runtime.agileml.transport.records import Forged
@@ -64,20 +64,20 @@ def test_mistakes_are_said() -> None:
         with pytest.raises(PlinkError, match="worker 7 does not take part"):
             run.client(7).push()
         for refused, says in (
-            (lambda: run.servers[0].open(0, {0: 0}, epoch=1), "here already"),
+            (lambda: run.servers[0].open(0, {0: 0}, term=1), "here already"),
             (lambda: run.servers[0].open(9, {0: 0}), "partition 9 of 4"),
-            (lambda: run.servers[0].prepare(0, run.servers[0].address, 1, backup=""), "is here already"),
-            (lambda: run.servers[0].prepare(0, run.servers[1].address, 0, backup=""), "needs a later one"),
-            (lambda: run.servers[1].prepare(0, run.servers[0].address, 1, backup=""), "not served here"),
-            (lambda: run.servers[0].commit(0, 1), "no move of partition 0 in epoch 1"),
-            (lambda: run.servers[0].push_to(0, run.servers[1].address), "is no backup"),
+            (lambda: run.servers[0].prepare(0, run.servers[0].address, 1, replica=""), "is here already"),
+            (lambda: run.servers[0].prepare(0, run.servers[1].address, 0, replica=""), "needs a later one"),
+            (lambda: run.servers[1].prepare(0, run.servers[0].address, 1, replica=""), "not served here"),
+            (lambda: run.servers[0].commit(0, 1), "no move of partition 0 in term 1"),
+            (lambda: run.servers[0].set_replica(0, run.servers[1].address), "is no replica"),
             (lambda: run.servers[0].restore_to(0, run.servers[1].address, 0, [0], 0), "not backed up here"),
             (lambda: run.servers[1].restore_to(0, run.servers[0].address, 1, [0], 0), "not backed up here"),
-            (lambda: run.servers[1].take_over(0, [0], 0, epoch=1), "no backup"),
+            (lambda: run.servers[1].promote(0, [0], 0, term=1), "no replica"),
             (lambda: run.servers[1].workers_from(0, [0], 0), "not served here"),
             (lambda: run.servers[0].roll_back(5, 1), "not 5"),
         ):
-            with pytest.raises(Refused, match=says):
+            with pytest.raises(RejectedRequest, match=says):
                 refused()
 
 
@@ -92,7 +92,7 @@ def test_numbers_that_are_none_are_refused() -> None:
         assert not run.state(1).any()
 
 
-def test_strangers_and_garbage_end_their_connections_only() -> None:
+def test_unauthenticated_clients_and_garbage_end_their_connections_only() -> None:
     with store(COUNTS) as run:
         run.open(1)
         (server,) = run.servers
@@ -110,9 +110,9 @@ def test_strangers_and_garbage_end_their_connections_only() -> None:
             while sock.recv(100):
                 pass
         config = StoreConfig(COUNTS, RunKeys.make(), BSP())
-        stranger = Client(config, 0, run.owners, timeouts=Timeouts(0.2))
+        unauthenticated = Client(config, 0, run.primaries, timeouts=Timeouts(0.2))
         with pytest.raises(PlinkError):
-            stranger.read("n", [0])
+            unauthenticated.read("n", [0])
         for garbage in (bytes(100), b"plPS" + bytes(200)):
             channel = KEYS.connect(connected())  # the right keys and no sense
             channel.send([memoryview(garbage)])
@@ -165,7 +165,7 @@ def test_an_answer_to_another_question_is_not_taken() -> None:
     with store(COUNTS) as run:
         run.open(1)
         asks = [Message(Kind.READ, 0, worker=0, before=-1, wanted=(Wanted(0, range(rows)),)) for rows in (1, 2)]
-        with contextlib.closing(run.servers[0].line(run.servers[0].address)) as line:
+        with contextlib.closing(run.servers[0].connection(run.servers[0].address)) as line:
             line.post(asks[0])
             line.post(asks[1])
             with pytest.raises(Forged, match="no answer to what was asked"):
@@ -173,7 +173,7 @@ def test_an_answer_to_another_question_is_not_taken() -> None:
             with pytest.raises(KeyError), line._closed_on_error():
                 raise KeyError
             assert line._channel is None
-            assert len(line.ask(asks[1]).pieces[0].values) == 2
+            assert len(line.ask(asks[1]).blocks[0].values) == 2
 
 
 def test_numbers_that_a_table_has_no_room_for_are_refused() -> None:

@@ -11,8 +11,8 @@ from plink.elastic import AppError, Objective, Params, StoppingCriterion, Table,
 from plink.errors import InputError, PlinkError
 from plink.model.consistency import BSP, SSP, Rule
 from plink.runtime.agileml.arrays.layout import Layout
-from plink.runtime.agileml.arrays.row_blocks import Piece
-from plink.runtime.agileml.partition.partition import Partition, Refused
+from plink.runtime.agileml.arrays.row_blocks import RowBlock
+from plink.runtime.agileml.partition.partition import Partition, RejectedRequest
 from plink.runtime.agileml.partition.serialization import begun, parts_of, take
 from plink.runtime.agileml.transport.wire import LAST, Kind, Message, Status, Wanted
 from tests.runtime.agileml.small_app import Means
@@ -40,7 +40,7 @@ def deltas(dtype: str, large: float = 0) -> np.ndarray:
     return result
 
 
-def said(dtype: str, clock: int) -> str:
+def overflow_message(dtype: str, clock: int) -> str:
     """By a server."""
     return re.escape(f"table 't', row {ROW}: with what the workers add at clock {clock} there is more than {dtype} has")
 
@@ -110,19 +110,19 @@ def test_what_several_workers_add_at_a_clock(dtype: str, rule: Rule, some: bool)
             "t", [ROW, 6] if some else range(ROWS), deltas(dtype, most(dtype))[[ROW, 6] if some else slice(None)]
         )
         address = run.servers[0].address
-        with pytest.raises(PlinkError, match=f"^partition 1 at {address}: {said(dtype, 1)}"):
+        with pytest.raises(PlinkError, match=f"^partition 1 at {address}: {overflow_message(dtype, 1)}"):
             clients[1].push()
         assert np.array_equal(run.state()[1::2], before[1::2])
         assert run.servers[0].status()[1].clocks == (-1, 0)
-        owner = run.servers[0].owner(1)
+        primary = run.servers[0].actor(1)
         for message in (
             Message(Kind.READ, 1, worker=0, clock=2, before=1, wanted=(Wanted(0, range(3)),)),
             Message(Kind.UPDATE, 1, worker=0, clock=2, flags=LAST),
             Message(Kind.UPDATE, 1, worker=1, clock=1, flags=LAST),
         ):
-            answer = owner.ask(message)
+            answer = primary.ask(message)
             assert answer.status is Status.REFUSED
-            assert re.match(said(dtype, 1), answer.text)
+            assert re.match(overflow_message(dtype, 1), answer.text)
 
 
 @pytest.mark.parametrize(
@@ -131,36 +131,37 @@ def test_what_several_workers_add_at_a_clock(dtype: str, rule: Rule, some: bool)
      ("float64", BSP(), range(ROWS))],
 )  # fmt: skip
 def test_what_is_added_clock_after_clock(dtype: str, rule: Rule, rows: Any) -> None:
-    """The active server and its backup have the state of the clock before, and can still go back; then work goes on."""
+    """The active server and its replica have the state of the clock before, and can still go back; then work goes
+    on."""
     with store(layout(dtype), rule, servers=2) as run:
         run.open(1, servers=1)
-        active, backup = run.servers
+        active, replica = run.servers
         for partition in range(PARTITIONS):
-            active.back_up(partition, backup.address)
+            active.add_replica(partition, replica.address)
         client = run.client(0)
         for clock in range(3):
             client.update("t", rows, deltas(dtype, most(dtype) if clock == 1 else 0)[list(rows)])
             client.push()
         before = run.state()
         client.update("t", rows, deltas(dtype, most(dtype))[list(rows)])
-        with pytest.raises(PlinkError, match=said(dtype, 3)):
+        with pytest.raises(PlinkError, match=overflow_message(dtype, 3)):
             client.push()
         assert np.array_equal(run.state()[1::2], before[1::2])
-        wait_for(lambda: backup.status()[1].clocks[-1] == active.status()[1].clocks[-1] == 2)
-        assert np.array_equal(backup.owner(1).partition.values[0], before[1::2])
-        for server in (active, backup):
+        wait_for(lambda: replica.status()[1].clocks[-1] == active.status()[1].clocks[-1] == 2)
+        assert np.array_equal(replica.actor(1).partition.values[0], before[1::2])
+        for server in (active, replica):
             server.roll_back(-1, 1)
         client.roll_back(-1, 1)
         client.update("t", rows, deltas(dtype, most(dtype))[list(rows)])
         client.push()
         assert client.read("t", [ROW], own=False)[0, 1] == most(dtype)
-        wait_for(lambda: backup.status()[1].clocks[-1] == 0)
-        assert np.array_equal(backup.owner(1).partition.values[0], run.state()[1::2])
+        wait_for(lambda: replica.status()[1].clocks[-1] == 0)
+        assert np.array_equal(replica.actor(1).partition.values[0], run.state()[1::2])
 
 
-def piece(dtype: str, large: float = 0) -> tuple[Piece, ...]:
+def block(dtype: str, large: float = 0) -> tuple[RowBlock, ...]:
     """What one adds to partition 1."""
-    return (Piece(0, range(3), deltas(dtype, large)[1::2].copy()),)
+    return (RowBlock(0, range(3), deltas(dtype, large)[1::2].copy()),)
 
 
 @pytest.mark.parametrize(
@@ -173,18 +174,18 @@ def test_a_partition_that_moves_takes_it_along(dtype: str, rule: Rule, drains: b
         run.open(2, servers=1, history=True)
         old, new = run.servers
         if drains:
-            old.back_up(1, new.address)
+            old.add_replica(1, new.address)
         for worker in range(2):
-            update = Message(Kind.UPDATE, 1, worker=worker, clock=0, flags=LAST, pieces=piece(dtype, most(dtype)))
-            assert (old.owner(1).ask(update).status is Status.OK) == (worker == 0)
+            update = Message(Kind.UPDATE, 1, worker=worker, clock=0, flags=LAST, blocks=block(dtype, most(dtype)))
+            assert (old.actor(1).ask(update).status is Status.OK) == (worker == 0)
         hand_over(old, 1, new.address, 1)
         read = Message(Kind.READ, 1, worker=0, clock=1, before=0, wanted=(Wanted(0, range(3)),))
         for server in (new, old):  # which asks the other one
-            with contextlib.closing(server.line(server.address)) as line:
+            with contextlib.closing(server.connection(server.address)) as line:
                 answer = line.ask(read)
             assert answer.status is Status.REFUSED
-            assert re.match(said(dtype, 0), answer.text)
-        assert new.owner(1).partition.clock == -1
+            assert re.match(overflow_message(dtype, 0), answer.text)
+        assert new.actor(1).partition.clock == -1
 
 
 @pytest.mark.parametrize("dtype", ["int64", "float32"])
@@ -192,17 +193,17 @@ def test_what_waits_and_what_is_summed_stays_as_it_was_sent(dtype: str) -> None:
     """A partition that is put together from its parts finds the same, to the row."""
     partition = Partition(layout(dtype), 1, history=True)
     partition.admit(dict.fromkeys(range(4), 0))
-    partition.update(0, 0, 0, True, piece(dtype, most(dtype)))
-    partition.update(3, 0, 0, True, piece(dtype))
-    partition.update(1, 0, 0, True, piece(dtype, most(dtype)))
-    with pytest.raises(Refused, match=said(dtype, 0)):
+    partition.update(0, 0, 0, True, block(dtype, most(dtype)))
+    partition.update(3, 0, 0, True, block(dtype))
+    partition.update(1, 0, 0, True, block(dtype, most(dtype)))
+    with pytest.raises(RejectedRequest, match=overflow_message(dtype, 0)):
         partition.check()
     first, *parts = parts_of(partition)
     other = begun(layout(dtype), first, sees_ahead=False)
     for part in parts:
         take(other, part)
     other.check()
-    other.update(2, 0, 0, True, piece(dtype))
+    other.update(2, 0, 0, True, block(dtype))
     assert other.overflow == partition.overflow
     assert not other.values[0].any()
 
@@ -212,13 +213,13 @@ def test_a_worker_that_was_given_up_takes_what_was_too_large_along() -> None:
     for rule in RULES:
         partition = Partition(layout("int32"), 1, history=True, sees_ahead=rule.sees_ahead)
         partition.admit({0: 0, 1: 0})
-        partition.update(0, 0, 0, True, piece("int32"))
-        partition.update(0, 1, 0, True, piece("int32", most("int32")))
-        partition.update(0, 2, 0, True, piece("int32", most("int32")))
+        partition.update(0, 0, 0, True, block("int32"))
+        partition.update(0, 1, 0, True, block("int32", most("int32")))
+        partition.update(0, 2, 0, True, block("int32", most("int32")))
         assert bool(partition.overflow) is rule.sees_ahead
         partition.workers_from([1, 2], 1)
         partition.check()
-        partition.update(1, 0, 0, True, piece("int32"))
+        partition.update(1, 0, 0, True, block("int32"))
         assert partition.clock == 0
         assert (partition.read(0, range(3)) == 2).all()
 
@@ -238,16 +239,16 @@ def test_what_one_may_read_again_under_staleness_is_asked_for_where_it_would_be_
             second.update("t", [ROW], [[-most(dtype)] * WIDTH])
             second.push()
         first.update("t", [ROW], [[most(dtype)] * WIDTH])
-        with contextlib.nullcontext() if taken_away else pytest.raises(PlinkError, match=said(dtype, 1)):
+        with contextlib.nullcontext() if taken_away else pytest.raises(PlinkError, match=overflow_message(dtype, 1)):
             first.push()
             assert (first.read("t", [ROW]) == most(dtype)).all()
 
 
 class Large(Means):
-    """Adds numbers of which so many have no room: pieces at a clock, or clocks."""
+    """Adds numbers of which so many have no room: shards at a clock, or clocks."""
 
     def __init__(self, dtype: str, room_for: float, clocks: int = 4) -> None:
-        super().__init__(pieces=4, batches=1, stop=StoppingCriterion(clocks=clocks))
+        super().__init__(shards=4, batches=1, stop=StoppingCriterion(clocks=clocks))
         self.tables = (Table("t", ROWS, WIDTH, dtype),)
         limit = float(np.iinfo(dtype).max if dtype.startswith("i") else np.finfo(dtype).max)
         self.large = np.array([[limit / room_for] * WIDTH]).astype(dtype)
@@ -258,7 +259,7 @@ class Large(Means):
 
 @pytest.mark.parametrize("dtype", ["int32", "float64"])
 def test_a_job_ends_with_it(dtype: str) -> None:
-    """With the piece, where it is what one worker adds."""
+    """With the block, where it is what one worker adds."""
     where = r"^app Large: process\(\) of shard 1 at clock 1 raised InputError: update of table 't': "
     what = f"row {ROW}: with what worker 0 adds at clock 1 there is more than {dtype} has room for"
     with pytest.raises(AppError, match=where + what):
@@ -281,6 +282,6 @@ class Poor(Means):
 
 def test_the_objectives_of_a_worker_or_of_all() -> None:
     with pytest.raises(AppError, match=r"^app Poor: the objectives of worker 0 at clock 1: update of table 'plink.obj"):
-        train(Poor(pieces=2, batches=1))
+        train(Poor(shards=2, batches=1))
     with pytest.raises(PlinkError, match=r"table 'plink.objective', row 0: with what the workers add at clock 1 "):
-        train(Poor(pieces=2, batches=1), workers=2)
+        train(Poor(shards=2, batches=1), workers=2)

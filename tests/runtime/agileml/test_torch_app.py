@@ -19,7 +19,7 @@ from plink.errors import InputError
 from plink.model.consistency import SSP
 from plink.runtime.agileml.arrays.layout import Layout
 from plink.runtime.agileml.worker.assignments import Assignment
-from plink.runtime.agileml.worker.loaded_shards import Loaded
+from plink.runtime.agileml.worker.loaded_shards import LoadedShards
 from plink.runtime.agileml.worker.progress import job_layout
 from plink.runtime.agileml.worker.worker import Clock, Worker
 from tests.runtime.agileml.stores import store, together
@@ -43,19 +43,19 @@ class Net(TorchApp[Batch]):
 
     def __init__(self, make: Callable[[], nn.Module], shape: Sequence[int], optimiser: Sgd, clocks: int = 7) -> None:
         self.make, self.optimiser = make, optimiser
-        self.pieces, self.batches, self.stop, self.seed = 5, 2, StoppingCriterion(clocks=clocks), 11
+        self.shards, self.batches, self.stop, self.seed = 5, 2, StoppingCriterion(clocks=clocks), 11
         random = np.random.default_rng(3)
         sizes = [[3, 2], [1, 4], [0, 2], [5, 1], [2, 0]]
-        self.data = [[(random.normal(size=(size, *shape)), random.integers(CLASSES, size=size)) for size in piece]
-                     for piece in sizes]  # fmt: skip
+        self.data = [[(random.normal(size=(size, *shape)), random.integers(CLASSES, size=size)) for size in shard]
+                     for shard in sizes]  # fmt: skip
         self.dtype, self.builds = torch.float32, 0
 
     def model(self) -> nn.Module:
         self.builds += 1
         return self.make()
 
-    def load(self, piece: int) -> list[Batch]:
-        return [self.batch([data]) for data in self.data[piece]]
+    def load(self, shard: int) -> list[Batch]:
+        return [self.batch([data]) for data in self.data[shard]]
 
     def batch(self, parts: list[Any]) -> Batch:
         """Some parts as one."""
@@ -112,7 +112,7 @@ def mixed() -> nn.Module:
 
 
 def alone(app: Net, clocks: int, lr: Callable[[int], float]) -> tuple[nn.Module, list[float]]:
-    """torch's SGD on the mini-batches of all pieces put together; the mean losses of iterations."""
+    """torch's SGD on the mini-batches of all shards put together; the mean losses of iterations."""
     torch.manual_seed(app.seed)
     model, messages = app.make(), app.optimiser
     optimiser = torch.optim.SGD(
@@ -122,7 +122,7 @@ def alone(app: Net, clocks: int, lr: Callable[[int], float]) -> tuple[nn.Module,
         nesterov=messages.nesterov,
         weight_decay=messages.weight_decay,
     )
-    batches = [app.batch([piece[number] for piece in app.data]) for number in range(app.batches)]
+    batches = [app.batch([shard[number] for shard in app.data]) for number in range(app.batches)]
     losses = []
     for clock in range(1, clocks + 1):
         items = batches[(clock - 1) % app.batches]
@@ -181,7 +181,7 @@ def test_in_double_precision_it_is_so_to_the_twelfth_digit() -> None:
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("grains", [2, 4])
 def test_micro_batches_add_up_to_the_same_step(grains: int, momentum: float) -> None:
-    """Some of them, and all those of some pieces, are empty."""
+    """Some of them, and all those of some shards, are empty."""
     app = Net(lambda: mlp().double(), (6,), Sgd(0.1, momentum=momentum, weight_decay=0.1), clocks=10)
     app.dtype, app.grains = torch.float64, grains
     result, (wanted, losses) = train(app, workers=2), alone(app, 10, lambda clock: 0.1)
@@ -216,7 +216,7 @@ def test_the_learning_rate_follows_the_clock() -> None:
     same(app.trained(train(app, workers=2).tables), alone(app, 7, lr)[0])
 
 
-def test_neither_moving_pieces_nor_a_roll_back_changes_anything_with_dropout() -> None:
+def test_neither_moving_shards_nor_a_roll_back_changes_anything_with_dropout() -> None:
     def made() -> Net:
         return Net(lambda: Attention(dropout=0.5), (4, 8), Sgd(0.1, momentum=0.9))
 
@@ -234,8 +234,8 @@ def test_neither_moving_pieces_nor_a_roll_back_changes_anything_with_dropout() -
                 for server in servers.servers:
                     server.roll_back({4: 0, 6: 3}[clock.clock], len(rolled))
 
-        first = Worker(Loaded(app), servers.client(0), [0, 1], say=[].append, done=disturb)
-        second = Worker(Loaded(app), servers.client(1), [2, 3, 4], say=[].append)
+        first = Worker(LoadedShards(app), servers.client(0), [0, 1], say=[].append, done=disturb)
+        second = Worker(LoadedShards(app), servers.client(1), [2, 3, 4], say=[].append)
         together(first.run, second.run)
         assert rolled == [4, 6]
         tables = {table.name: servers.state(number) for number, table in enumerate(app.tables)}
@@ -256,9 +256,9 @@ class Noted:
 
     def read(self, table: str, rows: object, *, own: bool = True) -> Values:
         which = self.table(table)
-        pieces = [range(piece, which.rows, self.app.pieces) for piece in range(self.app.pieces)]
+        shards = [range(shard, which.rows, self.app.shards) for shard in range(self.app.shards)]
         values = np.zeros((which.rows, which.width), dtype=which.dtype)
-        for each in pieces:
+        for each in shards:
             result = self.app.initial(table, each, np.random.default_rng()) if each else None
             if result is not None:
                 values[each] = result
@@ -271,9 +271,9 @@ class Noted:
 def test_a_clock_that_is_redone_adds_the_very_same_and_another_does_not() -> None:
     app = Net(lambda: nn.Sequential(nn.Dropout(0.5), nn.Linear(6, CLASSES)), (6,), OPTIMISERS["momentum"])
     noted, items = Noted(app), app.load(3)[0]
-    app.sizes = lambda piece: [5, 5]  # type: ignore[method-assign]
-    for piece, clock in ((3, 1), (3, 1), (3, 3), (4, 1)):
-        app.process(items, Params(noted, app.seed, piece, clock))
+    app.sizes = lambda shard: [5, 5]  # type: ignore[method-assign]
+    for shard, clock in ((3, 1), (3, 1), (3, 3), (4, 1)):
+        app.process(items, Params(noted, app.seed, shard, clock))
         torch.rand(1)
     first, again, later, elsewhere = (noted.updates[place : place + 2] for place in (0, 2, 4, 6))
     assert [name for name, _ in first] == ["weights.float32", "velocity.float32"]
@@ -335,34 +335,34 @@ def test_a_rule_with_staleness_trains_too() -> None:
     assert objectives[-1] < 0.9 * objectives[0]  # how far it comes depends on who is ahead: 0.79 to 0.82
 
 
-class Told(Net):
+class CustomNet(Net):
     """What a test says instead."""
 
     def __init__(self, **messages: Any) -> None:
         super().__init__(messages.pop("make", mlp), (6,), messages.pop("optimiser", Sgd(0.1)))
-        self.told = messages
+        self.changes = messages
 
     def loss(self, model: nn.Module, items: Batch) -> Any:
-        return self.told["loss"](self, model, items) if "loss" in self.told else super().loss(model, items)
+        return self.changes["loss"](self, model, items) if "loss" in self.changes else super().loss(model, items)
 
     def size(self, items: Any) -> float:
-        return self.told["size"](items) if "size" in self.told else super().size(items)
+        return self.changes["size"](items) if "size" in self.changes else super().size(items)
 
-    def sizes(self, piece: int) -> Sequence[float]:
-        return self.told["sizes"] if "sizes" in self.told else super().sizes(piece)
+    def sizes(self, shard: int) -> Sequence[float]:
+        return self.changes["sizes"] if "sizes" in self.changes else super().sizes(shard)
 
 
-def _elsewhere(app: Told, model: nn.Module, items: Batch) -> torch.Tensor:
+def _elsewhere(app: CustomNet, model: nn.Module, items: Batch) -> torch.Tensor:
     return functional.cross_entropy(mlp()(items[0]), items[1])
 
 
-def _raises(app: Told, model: nn.Module, items: Batch) -> torch.Tensor:
+def _raises(app: CustomNet, model: nn.Module, items: Batch) -> torch.Tensor:
     result: torch.Tensor = model(items[1])
     return result
 
 
 @pytest.mark.parametrize(
-    ("loss", "said"),
+    ("loss", "expected"),
     [
         (lambda app, model, items: model(items[0]), r"loss\(\) gave shape \(3, 3\), which must be a scalar tensor"),
         (lambda app, model, items: 3.0, r"loss\(\) gave float, which must be a scalar tensor"),
@@ -373,25 +373,25 @@ def _raises(app: Told, model: nn.Module, items: Batch) -> torch.Tensor:
         (_raises, r"loss\(\) raised RuntimeError: .*test_torch_app.py:\d+\)"),
     ],
 )
-def test_a_mistake_in_loss(loss: Any, said: str) -> None:
-    with pytest.raises(AppError, match=said) as error:
-        train(Told(loss=loss))
-    assert str(error.value).startswith("app Told: process() of shard 0 at clock 1")
+def test_a_mistake_in_loss(loss: Any, expected: str) -> None:
+    with pytest.raises(AppError, match=expected) as error:
+        train(CustomNet(loss=loss))
+    assert str(error.value).startswith("app CustomNet: process() of shard 0 at clock 1")
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("norm", [nn.BatchNorm1d, lambda width: nn.InstanceNorm1d(width, track_running_stats=True)])
 def test_running_statistics_are_refused(norm: Callable[[int], nn.Module]) -> None:
-    def images(app: Told, model: nn.Module, items: Batch) -> torch.Tensor:
+    def images(app: CustomNet, model: nn.Module, items: Batch) -> torch.Tensor:
         return functional.cross_entropy(model(items[0][:, :, None].expand(-1, -1, 4)), items[1])
 
     with pytest.raises(AppError, match=r"loss\(\) changed buffer '0.running_mean' of the model, .* use GroupNorm"):
-        train(Told(make=lambda: nn.Sequential(norm(6), nn.Flatten(), nn.Linear(24, CLASSES)), loss=images))
+        train(CustomNet(make=lambda: nn.Sequential(norm(6), nn.Flatten(), nn.Linear(24, CLASSES)), loss=images))
 
 
 def test_a_mistake_in_load_is_told_with_its_line() -> None:
-    class Lost(Told):
-        def load(self, piece: int) -> list[Batch]:
+    class Lost(CustomNet):
+        def load(self, shard: int) -> list[Batch]:
             raise OSError("no such disk")
 
     with pytest.raises(AppError, match=r"app Lost: load\(0\) raised OSError: no such disk \(.*test_torch_app.py:\d+\)"):
@@ -400,30 +400,30 @@ def test_a_mistake_in_load_is_told_with_its_line() -> None:
 
 def test_a_learning_rate_that_is_none() -> None:
     with pytest.raises(AppError, match=r"shard 0 at clock 3: the optimiser: lr\(3\): nan, which must"):
-        train(Told(optimiser=Sgd(lambda clock: float("nan") if clock == 3 else 0.1)))
+        train(CustomNet(optimiser=Sgd(lambda clock: float("nan") if clock == 3 else 0.1)))
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("changes", "expected"),
     [
         ({"size": lambda items: 7, "sizes": [3, 2]}, r"of shard 0 at clock 1: size\(\) is 7, and sizes\(\) said 3 "),
-        ({"size": lambda items: 1 / 0}, r"app Told: size\(\) raised ZeroDivisionError: .*test_torch_app.py:\d+\)"),
-        ({"size": lambda items: TorchApp.size(Told(), "text")}, r"size\(\): a mini-batch: str, which does not begin"),
+        ({"size": lambda items: 1 / 0}, r"app CustomNet: size\(\) raised ZeroDivisionError: .*test_torch_app.py:\d+\)"),
+        ({"size": lambda items: TorchApp.size(CustomNet(), "text")}, r"size\(\): a mini-batch: str, which does not"),
         ({"sizes": [1]}, r"sizes\(0\) gave \[1\], which must be 2 finite numbers"),
         ({"sizes": [1, -1]}, r"sizes\(0\) gave \[1, -1\], which must be 2 finite numbers"),
     ],
 )  # fmt: skip
-def test_sizes_that_cannot_be(told: dict[str, Any], said: str) -> None:
-    with pytest.raises(AppError, match=said):
-        train(Told(**told))
+def test_sizes_that_cannot_be(changes: dict[str, Any], expected: str) -> None:
+    with pytest.raises(AppError, match=expected):
+        train(CustomNet(**changes))
 
 
 def test_the_size_is_that_of_the_first_tensor() -> None:
-    app, x = Told(), torch.zeros(4, 2)
+    app, x = CustomNet(), torch.zeros(4, 2)
     assert [app.size(each) for each in (x, (x, 3), [[x]], {"a": x}, (x.numpy(),))] == [4] * 5  # type: ignore[arg-type]
 
 
-KEPT = mlp()
+SHARED_MODEL = mlp()
 
 
 def _growing() -> nn.Module:
@@ -442,9 +442,9 @@ def _no_attribute() -> nn.Module:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "expected"),
     [
-        (lambda: KEPT, "gave the same parameters again"),
+        (lambda: SHARED_MODEL, "gave the same parameters again"),
         (_growing, r"gave another model than before, with parameter 'weight' of shape \(3, 6\)"),
         (_numpys, "gave parameters of other values than before"),
         (lambda: 3, "gave int, which must be a torch.nn.Module"),
@@ -454,14 +454,14 @@ def _no_attribute() -> nn.Module:
         (nn.ReLU, "it has no parameters to train"),
     ],
 )
-def test_a_model_that_cannot_be(make: Any, said: str) -> None:
-    with pytest.raises((AppError, InputError), match=said) as error:
-        train(Told(make=make, loss=lambda app, model, items: model(items[0]).sum()))
-    assert "app Told: model()" in str(error.value)
+def test_a_model_that_cannot_be(make: Any, expected: str) -> None:
+    with pytest.raises((AppError, InputError), match=expected) as error:
+        train(CustomNet(make=make, loss=lambda app, model, items: model(items[0]).sum()))
+    assert "app CustomNet: model()" in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("arguments", "expected"),
     [
         ({"lr": -1}, "an lr of -1"),
         ({"lr": float("nan")}, "an lr of nan"),
@@ -470,24 +470,24 @@ def test_a_model_that_cannot_be(make: Any, said: str) -> None:
         ({"lr": 1, "nesterov": True}, "nesterov without a momentum"),
     ],
 )
-def test_an_optimiser_that_cannot_be(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        Sgd(**given)
+def test_an_optimiser_that_cannot_be(arguments: dict[str, Any], expected: str) -> None:
+    with pytest.raises(InputError, match=expected):
+        Sgd(**arguments)
 
 
 @pytest.mark.parametrize(
-    ("attribute", "value", "said"),
-    [("optimiser", 0.1, "optimiser is 0.1, which must be an Sgd"), ("pieces", 0, "pieces is 0"), ("batches", 0, "ba")],
+    ("attribute", "value", "expected"),
+    [("optimiser", 0.1, "optimiser is 0.1, which must be an Sgd"), ("shards", 0, "shards is 0"), ("batches", 0, "ba")],
 )
-def test_an_app_that_cannot_be(attribute: str, value: object, said: str) -> None:
-    app = Told()
+def test_an_app_that_cannot_be(attribute: str, value: object, expected: str) -> None:
+    app = CustomNet()
     setattr(app, attribute, value)
-    with pytest.raises(InputError, match=f"app Told: {said}"):
+    with pytest.raises(InputError, match=f"app CustomNet: {expected}"):
         check_app(app)
 
 
 def test_the_example_learns_to_tell_images() -> None:
-    app, _ = agile_torch.make(["--items=600", "--clocks=40", "--side=8", "--classes=4", "--batches=5", "--pieces=4"])
+    app, _ = agile_torch.make(["--items=600", "--clocks=40", "--side=8", "--classes=4", "--batches=5", "--shards=4"])
     trained = train(app, workers=2)
     assert trained.objectives[-1] < 0.5 * trained.objectives[0]
     assert app.right(app.trained(trained.tables)) > 0.8
@@ -512,7 +512,7 @@ def test_images_of_mnist(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("images", "labels", "said"),
+    ("images", "labels", "expected"),
     [
         (b"", idx(np.zeros(2, np.uint8)), "images: it does not begin like idx"),
         (idx(np.zeros((2, 4, 4), np.uint8))[:-1], b"", r"images: 31 bytes of values, for a shape of \(2, 4, 4\)"),
@@ -522,9 +522,9 @@ def test_images_of_mnist(tmp_path: Path) -> None:
         (idx(np.zeros((0, 4, 4), np.uint8)), b"", "images: 0 bytes of values"),
     ],
 )
-def test_bad_files_of_images(images: bytes, labels: bytes, said: str, tmp_path: Path) -> None:
+def test_bad_files_of_images(images: bytes, labels: bytes, expected: str, tmp_path: Path) -> None:
     (tmp_path / "images").write_bytes(images)
     (tmp_path / "labels").write_bytes(labels)
-    with pytest.raises(InputError, match=said) as error:
+    with pytest.raises(InputError, match=expected) as error:
         agile_torch.read_images(str(tmp_path / "images"), str(tmp_path / "labels"))
     assert str(error.value).startswith(str(tmp_path))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from plink.elastic import Table
 from plink.runtime.agileml.arrays.layout import Layout, Rows
-from plink.runtime.agileml.arrays.row_blocks import Piece
+from plink.runtime.agileml.arrays.row_blocks import RowBlock
 from plink.runtime.agileml.transport import wire
-from plink.runtime.agileml.transport.records import Forged, Lost
+from plink.runtime.agileml.transport.records import ConnectionLost, Forged
 from plink.runtime.agileml.transport.wire import Kind, Message, Status, Wanted, receive, send
 
 LAYOUT = Layout((Table("a", 10, 3), Table("b", 6, 1, "int64")), 2)
@@ -31,7 +31,7 @@ class Pipe:
     def receive_into(self, view: memoryview) -> None:
         self.largest = max(self.largest, view.nbytes)
         if len(self.content) < view.nbytes:
-            raise Lost("the other end closed the connection")
+            raise ConnectionLost("the other end closed the connection")
         view[:], self.content = self.content[: view.nbytes], self.content[view.nbytes :]
 
     def close(self) -> None: ...
@@ -48,23 +48,23 @@ def rows(count: int) -> st.SearchStrategy[Rows]:
 )
 def test_what_is_sent_arrives(first: Rows, second: Rows, kind: Kind, status: Status, text: str, values: bool) -> None:
     pipe = Pipe()
-    pieces = (
-        Piece(1, second, np.arange(len(second))[:, None] - 5),
-        Piece(0, first, np.random.default_rng(1).standard_normal((len(first), 3)).astype(np.float32)),
+    blocks = (
+        RowBlock(1, second, np.arange(len(second))[:, None] - 5),
+        RowBlock(0, first, np.random.default_rng(1).standard_normal((len(first), 3)).astype(np.float32)),
     )
     sent = Message(
-        kind, 1, status, 3, -1, 7, 8, -9, 1 << 40, 1 << 60, pieces if values else (),
+        kind, 1, status, 3, -1, 7, 8, -9, 1 << 40, 1 << 60, blocks if values else (),
         () if values else (Wanted(0, first),), text,
     )  # fmt: skip
     send(pipe, sent, LAYOUT)
     result = receive(pipe, LAYOUT)
     assert not pipe.content
-    assert [np.asarray(part.rows).tolist() for part in (*result.pieces, *result.wanted)] == [
-        np.asarray(part.rows).tolist() for part in (*sent.pieces, *sent.wanted)
+    assert [np.asarray(part.rows).tolist() for part in (*result.blocks, *result.wanted)] == [
+        np.asarray(part.rows).tolist() for part in (*sent.blocks, *sent.wanted)
     ]
     assert all(
         np.array_equal(item.values, other.values) and item.values.dtype == other.values.dtype
-        for item, other in zip(result.pieces, sent.pieces, strict=True)
+        for item, other in zip(result.blocks, sent.blocks, strict=True)
     )
     for name in (
         "kind",
@@ -72,8 +72,8 @@ def test_what_is_sent_arrives(first: Rows, second: Rows, kind: Kind, status: Sta
         "status",
         "flags",
         "worker",
-        "era",
-        "epoch",
+        "generation",
+        "term",
         "clock",
         "before",
         "sequence",
@@ -86,7 +86,7 @@ def test_what_is_sent_arrives(first: Rows, second: Rows, kind: Kind, status: Sta
 def test_garbage_is_refused_and_takes_no_memory(garbage: bytes, disguised: bool) -> None:
     """Whatever comes: a clear error, and never more room than the partition has."""
     pipe = Pipe((b"plPS\x01" if disguised else b"") + garbage)
-    with pytest.raises((Forged, Lost)):
+    with pytest.raises((Forged, ConnectionLost)):
         receive(pipe, LAYOUT)
     assert pipe.largest <= 1 << 16
 
@@ -96,13 +96,13 @@ def test_a_message_with_one_byte_changed_or_cut_is_a_message_or_refused(place: i
     """Never another kind of failure, never more memory than the partition has."""
     pipe = Pipe()
     numbers = np.array([0, 2], np.uint32)
-    send(pipe, Message(Kind.UPDATE, 0, pieces=(Piece(0, numbers, np.ones((2, 3), np.float32)),)), LAYOUT)
+    send(pipe, Message(Kind.UPDATE, 0, blocks=(RowBlock(0, numbers, np.ones((2, 3), np.float32)),)), LAYOUT)
     place %= len(pipe.content)
     changed = Pipe(pipe.content[:place] + bytes([value]) + pipe.content[place + 1 :])
-    with contextlib.suppress(Forged, Lost):
+    with contextlib.suppress(Forged, ConnectionLost):
         receive(changed, LAYOUT)
     assert changed.largest <= 1 << 16  # what a text may have
-    with pytest.raises(Lost):
+    with pytest.raises(ConnectionLost):
         receive(Pipe(pipe.content[:place]), LAYOUT)
 
 
@@ -113,18 +113,18 @@ def test_what_is_wrong_is_said() -> None:
     good = pipe.content
     head = wire._HEADER.size
 
-    def said(content: bytes, layout: Layout = LAYOUT) -> str:
+    def error_of(content: bytes, layout: Layout = LAYOUT) -> str:
         with pytest.raises(Forged) as refused:
             receive(Pipe(content), layout)
         return str(refused.value)
 
-    assert "begins with b'GET " in said(b"GET / HTTP/1.1\r\n" + bytes(100))
-    assert "version 9" in said(good[:4] + b"\x09" + good[5:])
-    assert "other tables" in said(good, Layout(LAYOUT.tables, 3))
-    assert "rows 0 to 4294967295" in said(good[:head] + struct.pack("<IIII", 0, 2, 0, 0xFFFFFFFF))
-    assert "not, or twice" in said(good[:head] + struct.pack("<IIII", 5, 0, 0, 1))
+    assert "begins with b'GET " in error_of(b"GET / HTTP/1.1\r\n" + bytes(100))
+    assert "version 9" in error_of(good[:4] + b"\x09" + good[5:])
+    assert "other tables" in error_of(good, Layout(LAYOUT.tables, 3))
+    assert "rows 0 to 4294967295" in error_of(good[:head] + struct.pack("<IIII", 0, 2, 0, 0xFFFFFFFF))
+    assert "not, or twice" in error_of(good[:head] + struct.pack("<IIII", 5, 0, 0, 1))
     send(second := Pipe(), Message(Kind.READ, 1, wanted=(wanted, wanted)), LAYOUT)
-    assert "twice" in said(second.content)
-    falling = Piece(0, np.array([2, 1], np.uint32), np.zeros((2, 3), np.float32))
-    send(third := Pipe(), Message(Kind.UPDATE, 0, pieces=(falling,)), LAYOUT)
-    assert "do not rise" in said(third.content)
+    assert "twice" in error_of(second.content)
+    falling = RowBlock(0, np.array([2, 1], np.uint32), np.zeros((2, 3), np.float32))
+    send(third := Pipe(), Message(Kind.UPDATE, 0, blocks=(falling,)), LAYOUT)
+    assert "do not rise" in error_of(third.content)

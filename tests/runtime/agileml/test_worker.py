@@ -1,4 +1,4 @@
-"""The loop of a worker: the same result however the pieces are spread, move and are redone."""
+"""The loop of a worker: the same result however the shards are spread, move and are redone."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from plink.errors import PlinkError
 from plink.model.consistency import BSP, SSP, Rule
 from plink.runtime.agileml.worker.assignments import Assignment
 from plink.runtime.agileml.worker.client import Timeouts, Unanswered
-from plink.runtime.agileml.worker.loaded_shards import Loaded
+from plink.runtime.agileml.worker.loaded_shards import LoadedShards
 from plink.runtime.agileml.worker.progress import job_layout
 from plink.runtime.agileml.worker.worker import Clock, Finished, Worker, folded
 from tests.runtime.agileml.small_app import Means
@@ -20,12 +20,12 @@ from tests.runtime.agileml.stores import PATIENCE_S, PATIENT, Store, store, toge
 
 
 def worker(
-    made: Store, app: App[Any], number: int, pieces: range | list[int], clock: int = 0, *,
+    made: Store, app: App[Any], number: int, shards: range | list[int], clock: int = 0, *,
     done: Callable[[Clock], None] | None = None, lines: list[str] | None = None,
 ) -> Worker[Any]:  # fmt: skip
     """One that says its lines into a list."""
     say = (lines if lines is not None else []).append
-    return Worker(Loaded(app), made.client(number, clock=clock), pieces, say=say, done=done)
+    return Worker(LoadedShards(app), made.client(number, clock=clock), shards, say=say, done=done)
 
 
 def same(made: Store, app: Means, wanted: TrainingResult) -> None:
@@ -57,11 +57,11 @@ def test_counts_and_objective_are_what_the_data_say() -> None:
 
 
 def test_a_worker_with_nothing_to_do_holds_nobody_up() -> None:
-    few = train(Means(pieces=2), workers=4)
-    np.testing.assert_allclose(few.tables["m"], train(Means(pieces=2)).tables["m"])
+    few = train(Means(shards=2), workers=4)
+    np.testing.assert_allclose(few.tables["m"], train(Means(shards=2)).tables["m"])
 
 
-def test_pieces_that_move_change_nothing() -> None:
+def test_shards_that_move_change_nothing() -> None:
     app = Means(stop=StoppingCriterion(clocks=12))
     lines: list[str] = []
     with store(job_layout(app, 4), servers=2) as made:
@@ -78,8 +78,8 @@ def test_pieces_that_move_change_nothing() -> None:
         together(first.run, second.run, third.run)
         same(made, app, train(app))
     assert lines == [
-        "clock 0: worker 0 has pieces 0-2, 3 of 8; the global batch stays the same, 1/2 of all pieces",
-        "clock 6: worker 0 has pieces 1-2 (it had 0-2), 2 of 8; the global batch stays the same, 1/2 of all pieces",
+        "clock 0: worker 0 has shards 0-2, 3 of 8; the global batch stays the same, 1/2 of all shards",
+        "clock 6: worker 0 has shards 1-2 (it had 0-2), 2 of 8; the global batch stays the same, 1/2 of all shards",
     ]
 
 
@@ -131,7 +131,7 @@ def test_a_roll_back_gives_the_undisturbed_result(back_to: int) -> None:
         second = worker(made, app, 1, range(3, 8))
         together(first.run, second.run)
         same(made, app, train(app))
-    assert any(f"rolled back to clock {back_to}, era 1" in line for line in lines)
+    assert any(f"rolled back to clock {back_to}, generation 1" in line for line in lines)
 
 
 class Distrustful(Means):
@@ -142,10 +142,10 @@ class Distrustful(Means):
         self.roll_back, self.errors = roll_back, 0
 
     def process(self, items: np.ndarray, params: Params) -> Objective:
-        if (params.clock, params.piece) == (5, 3) and not self.errors:
+        if (params.clock, params.shard) == (5, 3) and not self.errors:
             self.roll_back()
             try:
-                params.read("r")  # no piece has read it at this clock
+                params.read("r")  # no shard has read it at this clock
             except PlinkError as error:
                 self.errors += 1
                 raise RuntimeError("not my fault") from error
@@ -161,7 +161,7 @@ def test_a_program_cannot_hide_a_roll_back() -> None:
         same(made, app, train(Means(stop=StoppingCriterion(clocks=8))))
 
 
-def test_after_a_roll_back_pieces_are_as_they_were_unless_the_new_era_says_otherwise() -> None:
+def test_after_a_roll_back_shards_are_as_they_were_unless_the_new_generation_says_otherwise() -> None:
     app = Means(stop=StoppingCriterion(clocks=12))
     with store(job_layout(app, 4), servers=2) as made:
         made.open(2, history=True)
@@ -190,7 +190,7 @@ def test_a_wait_that_was_too_long_may_be_taken_up_again() -> None:
     with store(job_layout(app, 2)) as made:
         made.open(2)
         client = made.client(0, timeouts=Timeouts(PATIENCE_S, 0.5))
-        first = Worker(Loaded(app), client, range(4), say=[].append)
+        first = Worker(LoadedShards(app), client, range(4), say=[].append)
         second = worker(made, app, 1, range(4, 8))
         with pytest.raises(Unanswered, match="waits for the updates of workers 1"):
             first.run()
@@ -203,14 +203,14 @@ def test_convergence_ends_all_at_the_same_clock() -> None:
     stop = StoppingCriterion(clocks=500, patience=2, tolerance=1e-6)
     item, four = train(Means(stop=stop)), train(Means(stop=stop), workers=4)
     assert item.finished == four.finished
-    assert item.finished.why == "the stopping criterion is met"
+    assert item.finished.reason == "the stopping criterion is met"
     assert item.finished.clock < 20
     assert stop.converged(item.objectives)
     assert (four.tables["n"] == item.tables["n"]).all()
 
 
 def test_the_ring_of_objectives_goes_round() -> None:
-    app = Means(pieces=2, batches=1, stop=StoppingCriterion(clocks=140))
+    app = Means(shards=2, batches=1, stop=StoppingCriterion(clocks=140))
     objectives = train(app, workers=2).objectives
     assert len(objectives) == 31
     np.testing.assert_allclose(objectives, objectives[0], rtol=1e-9)
@@ -232,16 +232,16 @@ def test_staleness_loses_nothing() -> None:
     )
 
 
-def test_pieces_that_are_none() -> None:
+def test_shards_that_are_none() -> None:
     app = Means()
     with store(job_layout(app, 2)) as made:
         made.open(1)
-        for pieces in ([8], [-1], [1, 1]):
+        for shards in ([8], [-1], [1, 1]):
             with pytest.raises(PlinkError, match="of which there are 0 to 7, each once"):
-                worker(made, app, 0, pieces)
+                worker(made, app, 0, shards)
         first = worker(made, app, 0, range(8))
         first.run()
-        with pytest.raises(PlinkError, match="pieces cannot change at clock 10: clock 10 has begun"):
+        with pytest.raises(PlinkError, match="shards cannot change at clock 10: clock 10 has begun"):
             first.assigned.add(Assignment(10, 0, (1,)))
         with pytest.raises(PlinkError, match="clock 10 has begun"):
             first.assigned.add(Assignment(4, 0, None))
@@ -253,30 +253,30 @@ def test_runs_are_folded() -> None:
 
 
 class OwnCounts(App[int]):
-    """Every piece counts its clocks in a row of its own, and must find there what it left."""
+    """Every shard counts its clocks in a row of its own, and must find there what it left."""
 
     def __init__(self, clocks: int) -> None:
-        self.pieces, self.batches, self.seed, self.stop = 2, 1, 1, StoppingCriterion(clocks=clocks)
+        self.shards, self.batches, self.seed, self.stop = 2, 1, 1, StoppingCriterion(clocks=clocks)
         self.tables = (Table("clocks", 2, 1, "int64"),)
-        self.read_by_new_owner = threading.Event()
+        self.read_by_new_primary = threading.Event()
 
-    def load(self, piece: int) -> Sequence[int]:
-        return [piece]
+    def load(self, shard: int) -> Sequence[int]:
+        return [shard]
 
-    def process(self, piece: int, params: Params) -> Objective | None:
-        if (piece, params.clock) == (1, 5):  # its last clock with the slow worker
-            self.read_by_new_owner.wait(1.0)
-        count = int(params.read("clocks", [piece])[0, 0])
-        if (piece, params.clock) == (1, 6):
-            self.read_by_new_owner.set()
-        assert count == params.clock - 1, f"piece {piece} at clock {params.clock} finds {count}"
-        params.update("clocks", [piece], [[1]])
+    def process(self, shard: int, params: Params) -> Objective | None:
+        if (shard, params.clock) == (1, 5):  # its last clock with the slow worker
+            self.read_by_new_primary.wait(1.0)
+        count = int(params.read("clocks", [shard])[0, 0])
+        if (shard, params.clock) == (1, 6):
+            self.read_by_new_primary.set()
+        assert count == params.clock - 1, f"shard {shard} at clock {params.clock} finds {count}"
+        params.update("clocks", [shard], [[1]])
         return None
 
 
 @pytest.mark.parametrize("staleness", [0, 1, 3])
-def test_piece_changes_hands_under_staleness(staleness: int) -> None:
-    """The new owner waits for what the slow one still owes, or state of the piece's own would be lost or doubled."""
+def test_shard_changes_hands_under_staleness(staleness: int) -> None:
+    """The new primary waits for what the slow one still owes, or state of the shard's own would be lost or doubled."""
     app = OwnCounts(clocks=12)
     with store(job_layout(app, 2), SSP(staleness)) as made:
         made.open(2)

@@ -15,7 +15,7 @@ class Client:
         self.given_up = True
 
 
-class Told(WorkerThreads):
+class RecordedThreads(WorkerThreads):
     """Workers that are begun on paper."""
 
     def __init__(self) -> None:
@@ -24,39 +24,40 @@ class Told(WorkerThreads):
         self.begun_as: list[tuple[int, int | None, _Running]] = []
 
     def _start(
-        self, number: int, assigned: Assigned, pieces: tuple[int, ...], clock: int, era: int, until: int | None = None
+        self, number: int, assigned: Assigned, shards: tuple[int, ...], clock: int, generation: int,
+        until: int | None = None
     ) -> None:  # fmt: skip
         client: Any = Client()
-        self._running[number] = _Running(client, assigned, pieces, until)
+        self._running[number] = _Running(client, assigned, shards, until)
         self.begun_as.append((clock, until, self._running[number]))
 
 
 def test_who_is_to_stand_in_for_longer_does() -> None:
-    workers = Told()
-    workers.stand_in(4, [(0, [1])], 2, 5, 0)
-    workers.stand_in(4, [(0, [1])], 2, 5, 0)  # said twice
-    workers.stand_in(4, [(0, [1])], 2, 3, 0)
+    workers = RecordedThreads()
+    workers.take_over(4, [(0, [1])], 2, 5, 0)
+    workers.take_over(4, [(0, [1])], 2, 5, 0)  # said twice
+    workers.take_over(4, [(0, [1])], 2, 3, 0)
     assert [(clock, until) for clock, until, _ in workers.begun_as] == [(2, 5)]
-    workers.stand_in(4, [(0, [1]), (5, [1, 2])], 3, 9, 0)
+    workers.take_over(4, [(0, [1]), (5, [1, 2])], 3, 9, 0)
     (_, _, before), (clock, until, now) = workers.begun_as
     assert (clock, until, before.ended, now.ended) == (3, 9, True, False)
     assert before.assigned.begin(4, 0) is None
     assert [now.assigned.begin(clock, 0) for clock in (3, 5, 9)] == [(1,), (1, 2), None]
-    assert workers.stands_in_for() == {4: 9}
+    assert workers.takeovers() == {4: 9}
 
 
 def test_who_stood_in_before_a_roll_back_does_so_again() -> None:
     """Before its thread has noticed that it was ended."""
-    workers = Told()
-    workers.stand_in(4, [(0, [1])], 2, 5, 0)
+    workers = RecordedThreads()
+    workers.take_over(4, [(0, [1])], 2, 5, 0)
     workers.rolled_back(1, 3)
-    workers.stand_in(4, [(0, [1])], 2, 4, 3)
+    workers.take_over(4, [(0, [1])], 2, 4, 3)
     assert [until for _, until, _ in workers.begun_as] == [5, 4]
 
 
 def test_a_worker_of_its_own_is_not_stood_in_for() -> None:
-    workers = Told()
+    workers = RecordedThreads()
     workers.assign({4: [1]}, 0, 0)
-    workers.stand_in(4, [(0, [1])], 2, 9, 0)
+    workers.take_over(4, [(0, [1])], 2, 9, 0)
     assert workers.own() == {4: (1,)}
     assert len(workers.begun_as) == 1

@@ -172,9 +172,9 @@ def test_a_ring_over_two_racks_by_hand() -> None:
 
 def two_pods() -> Fabric:
     """Racks of one host with 4 Gbit/s each way, 0 and 1 in a pod with 2 Gbit/s each way, 2 and 3 in another."""
-    cloud, four = two_racks(), np.full(4, 4.0)
-    pods = TierLinks(cloud.group_of, four[:2] / 2, four[:2] / 2)
-    return replace(cloud, group_of=np.arange(4), group_out_gbps=four, group_in_gbps=four, outer_tiers=(pods,))
+    result, four = two_racks(), np.full(4, 4.0)
+    pods = TierLinks(result.group_of, four[:2] / 2, four[:2] / 2)
+    return replace(result, group_of=np.arange(4), group_out_gbps=four, group_in_gbps=four, outer_tiers=(pods,))
 
 
 def test_a_flow_loads_the_links_of_all_tiers_by_hand() -> None:
@@ -183,10 +183,10 @@ def test_a_flow_loads_the_links_of_all_tiers_by_hand() -> None:
     latest; so does, by next to nothing, what is half as busy or less: eight ways of racks."""
     fabric, schedule = two_pods(), schedule_for("ring", 4)
     together, apart = np.arange(4), np.array([0, 2, 1, 3])
-    breakdown = evaluate(schedule, fabric, together, 4e6, "contention")
-    assert breakdown.cost_us == pytest.approx(6 * (4000 * (4 + 8 / 2**16) ** (1 / 16) + 25))
+    price = evaluate(schedule, fabric, together, 4e6, "contention")
+    assert price.cost_us == pytest.approx(6 * (4000 * (4 + 8 / 2**16) ** (1 / 16) + 25))
     names = {f"the way {way} the tier-2 group of {host}" for way in ("out of", "into") for host in "ac"}
-    assert set(breakdown.busiest) <= names
+    assert set(price.busiest) <= names
     assert evaluate(schedule, fabric, apart, 4e6, "contention").cost_us == pytest.approx(
         6 * (8000 * (4 + 8 / 4**16) ** (1 / 16) + 25)
     )
@@ -196,12 +196,12 @@ def test_a_flow_loads_the_links_of_all_tiers_by_hand() -> None:
 def test_closed_forms_know_all_tiers(seed: int, algo: str) -> None:
     """As the sum over the rounds does, where they have the algorithm."""
     rng = np.random.default_rng(seed)
-    cloud = fabric(8, seed)
-    outer = TierLinks(cloud.group_of % 2, rng.uniform(0.1, 1.0, 2), rng.uniform(0.1, 1.0, 2))
-    cloud, order = replace(cloud, outer_tiers=(outer,)), rng.permutation(8)
-    wanted = evaluate(schedule_for(algo, 8), cloud, order, SIZE, "contention").cost_us
-    cost_of = closed_form(pattern_for(algo, 8, Options()), cloud, SIZE, "contention")
-    assert cost_of(order) == pytest.approx(wanted, rel=1e-9)
+    result = fabric(8, seed)
+    outer = TierLinks(result.group_of % 2, rng.uniform(0.1, 1.0, 2), rng.uniform(0.1, 1.0, 2))
+    result, order = replace(result, outer_tiers=(outer,)), rng.permutation(8)
+    wanted = evaluate(schedule_for(algo, 8), result, order, SIZE, "contention").cost_us
+    price = closed_form(pattern_for(algo, 8, Options()), result, SIZE, "contention")
+    assert price(order) == pytest.approx(wanted, rel=1e-9)
 
 
 def test_what_one_host_sends_in_a_round_it_sends_one_after_the_other() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import solvers.elastic
 from plink.model.elastic.fields import TrafficCounters
-from plink.model.elastic.reports import Alive, Answer, ClockDone, Message, PartitionsChanged, WorkerFinished
+from plink.model.elastic.reports import Alive, Answer, ClockDone, NodeMessage, PartitionsChanged, WorkerFinished
 from solvers.elastic.commands import EndJob, Send
 from solvers.elastic.events import HostMessage, HostsLost, Tick
 from solvers.elastic.state import initial
@@ -79,9 +79,9 @@ def test_any_two_messages_may_be_swapped_and_any_doubled(seed: int, data: st.Dat
 class Doubled(SimulatedJob):
     """Every message of a host arrives twice."""
 
-    def _heard(self, number: int, message: dict[str, Any]) -> None:
-        super()._heard(number, message)
-        super()._heard(number, message)
+    def _receive(self, number: int, message: dict[str, Any]) -> None:
+        super()._receive(number, message)
+        super()._receive(number, message)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -93,8 +93,9 @@ def test_a_job_whose_messages_all_come_twice(seed: int) -> None:
     assert job.ended == (0, "")
 
 
-STRANGE: tuple[Message, ...] = (
-    Answer(123456789), Answer(1 << 40, result={"begun": "x"}), Answer(0, "no", "Refused"), Alive(TrafficCounters()),
+STRANGE: tuple[NodeMessage, ...] = (
+    Answer(123456789), Answer(1 << 40, result={"begun": "x"}), Answer(0, "no", "RejectedRequest"),
+    Alive(TrafficCounters()),
     PartitionsChanged({77: ("serving", 0, 0, 5, 5)}), PartitionsChanged({0: ("serving", 99, 99, 1 << 40, 5)}),
     ClockDone(5, 4, 1, 0.1, True, None, None, 99), WorkerFinished(999, 3, True, True),
 )  # fmt: skip
@@ -102,8 +103,9 @@ STRANGE: tuple[Message, ...] = (
 
 @pytest.mark.parametrize("message", STRANGE, ids=lambda message: type(message).__name__)
 @pytest.mark.parametrize("host", [0, 1, 999])
-def test_strange_messages_change_nothing(host: int, message: Message) -> None:
-    """An answer to nothing, of another era, of a partition or a worker that there is not, of a host that is none."""
+def test_strange_messages_change_nothing(host: int, message: NodeMessage) -> None:
+    """An answer to nothing, of another generation, of a partition or a worker that there is not, of a host that is
+    none."""
     job, events = history(SEEDS[0])
     middle = len(events) // 2
     state, _ = play(job, events[:middle])

@@ -14,13 +14,13 @@ import numpy.typing as npt
 from plink.elastic.tables import Values
 from plink.runtime.agileml.arrays.layout import Places
 
-_LEAST_BYTES = 1 << 16  # below this the C library keeps them itself
-KEPT_BYTES = 1 << 28
+_MIN_POOLED_BYTES = 1 << 16  # below this the C library keeps them itself
+MAX_POOLED_BYTES = 1 << 28
 _Block = npt.NDArray[np.uint8]
 
 
 class _Lease:
-    """What an array and all its views hold on to; when the last of them is gone, the block is free."""
+    """Reference that an array and all its views hold; when the last of them is gone, the block is free."""
 
     def __init__(self, block: _Block) -> None:
         self._block = block
@@ -31,7 +31,7 @@ class _Lease:
 
 
 class _Free:
-    """Blocks by size; those of the sizes that were asked for longest ago go first."""
+    """Pool of free blocks by size; those of the sizes that were requested longest ago are dropped first."""
 
     def __init__(self) -> None:
         self._blocks: OrderedDict[int, list[_Block]] = OrderedDict()
@@ -51,7 +51,7 @@ class _Free:
         with self._lock:
             self._blocks.setdefault(block.nbytes, []).append(block)
             self._bytes += block.nbytes
-            while self._bytes > KEPT_BYTES:
+            while self._bytes > MAX_POOLED_BYTES:
                 size, blocks = next(iter(self._blocks.items()))
                 if blocks:
                     self._bytes -= blocks.pop().nbytes
@@ -63,15 +63,15 @@ _free = _Free()
 
 
 def empty(rows: int, width: int, dtype: str | np.dtype[np.generic]) -> Values:
-    """An array of shape (rows, width) with anything in it."""
+    """Return an array of shape (rows, width) with undefined values."""
     size = rows * width * np.dtype(dtype).itemsize
-    if size < _LEAST_BYTES:
+    if size < _MIN_POOLED_BYTES:
         return np.empty((rows, width), dtype=dtype)
     return np.asarray(_Lease(_free.take(size))).view(dtype).reshape(rows, width)
 
 
 def copied(values: Values, places: Places, count: int) -> Values:
-    """Some rows of an array, shape (count, width)."""
+    """Return a copy of some rows of an array, shape (count, width)."""
     result = empty(count, values.shape[1], values.dtype)
     if isinstance(places, slice):
         result[:] = values[places]

@@ -14,8 +14,8 @@ from plink.elastic.tables import Values
 from plink.runtime.agileml.arrays.array_pool import empty
 from plink.runtime.agileml.arrays.layout import Indices
 
-_BLOCK = 1 << 16  # numbers
-_INSTEAD = {
+_BLOCK_ELEMENTS = 1 << 16  # numbers
+_ADVICE = {
     "float32": "smaller steps, or float64,",
     "float64": "smaller steps",
     "int32": "smaller numbers, or int64,",
@@ -24,7 +24,7 @@ _INSTEAD = {
 
 
 class Overflow(ArithmeticError):
-    """``row`` is the first of those whose sums are too large."""
+    """A sum that its type cannot hold; ``row`` is the first such row."""
 
     def __init__(self, row: int) -> None:
         super().__init__(f"row {row}")
@@ -32,12 +32,12 @@ class Overflow(ArithmeticError):
 
 
 def no_room(dtype: str) -> str:
-    """What is said of a sum that is too large, at the end of a line."""
-    return f"more than {dtype} has room for ({_INSTEAD[str(dtype)]} may help)"
+    """Return the end of a message about an overflow."""
+    return f"more than {dtype} has room for ({_ADVICE[str(dtype)]} may help)"
 
 
 def add(first: Values, second: Values, out: Values | None = None) -> Values:
-    """Sums, shape as both.
+    """Return the sums of two arrays, shape as both.
 
     :param out: where they go; this may be ``first``, but not ``second``. None: somewhere else.
     :raises Overflow: what is in ``out`` is of no use.
@@ -74,8 +74,8 @@ def add_at(values: Values, rows: Indices, added: Values) -> None:
 
 
 def _add_whole(first: Values, second: Values, sums: Values) -> None:
-    """Of integers."""
-    block = max(1, _BLOCK // sums.shape[1])
+    """Add integers, and check for wrap-around."""
+    block = max(1, _BLOCK_ELEMENTS // sums.shape[1])
     for start in range(0, len(sums), block):
         part = slice(start, start + block)
         more, now = second[part], np.add(first[part], second[part], out=sums[part])
@@ -85,7 +85,7 @@ def _add_whole(first: Values, second: Values, sums: Values) -> None:
 
 
 def _check_at(values: Values, rows: Indices, added: Values) -> None:
-    """Whether integers would wrap around; only where they may is it worth while to sum them in a wider type."""
+    """Check whether integers would wrap around; only where they may, sum them in a wider type."""
     room = np.iinfo(values.dtype)
     if _reach(values[rows]) + len(rows) * _reach(added) <= room.max:
         return
@@ -99,10 +99,10 @@ def _check_at(values: Values, rows: Indices, added: Values) -> None:
 
 
 def _reach(numbers: Values) -> int:
-    """How far from 0 any is."""
+    """Return the largest distance from 0."""
     return max(int(numbers.max()), -int(numbers.min()))
 
 
 def _first(wrong: Any) -> int:
-    """The first row of which something is."""
+    """Return the first row in which something is wrong."""
     return int(np.flatnonzero(wrong.any(axis=1))[0])

@@ -20,7 +20,7 @@ Places = slice | Indices
 
 @dataclass(frozen=True)
 class Layout:
-    """Where every row is: row r in partition ``r mod N`` as its number ``r // N``."""
+    """Position of every row: row r is in partition ``r mod N`` as its number ``r // N``."""
 
     tables: tuple[Table, ...]
     partitions: int
@@ -34,11 +34,11 @@ class Layout:
 
     @cached_property
     def fingerprint(self) -> int:
-        """32 bits, the same at all who mean the same tables and partitions."""
+        """Return 32 bits that are equal where tables and partitions are."""
         return zlib.crc32(repr((self.tables, self.partitions)).encode())
 
     def table(self, name: str) -> int:
-        """The number of a table. :raises InputError: there is none of that name."""
+        """Return the number of a table. :raises InputError: there is none of that name."""
         for number, table in enumerate(self.tables):
             if table.name == name:
                 return number
@@ -47,11 +47,11 @@ class Layout:
         )
 
     def rows_in(self, table: int, partition: int) -> int:
-        """How many rows of a table a partition has."""
+        """Return how many rows of a table a partition has."""
         return len(range(partition, self.tables[table].rows, self.partitions))
 
     def cut(self, rows: Indices) -> Iterator[tuple[int, Places, Rows]]:
-        """The partitions that hold some of the rows, each with where they stand in ``rows`` and their numbers there.
+        """Yield the partitions that hold some of the rows, each with the positions in ``rows`` and the numbers there.
 
         :param rows: of one table, in strictly rising order.
         """
@@ -62,31 +62,31 @@ class Layout:
                 count = len(range(start, len(rows), number))
                 yield (first + start) % number, slice(start, None, number), range(local, local + count)
             return
-        owners = rows % number
-        for partition in np.unique(owners):
-            places = np.flatnonzero(owners == partition)
+        primaries = rows % number
+        for partition in np.unique(primaries):
+            places = np.flatnonzero(primaries == partition)
             yield int(partition), places, run_of((rows[places] // number).astype(np.uint32))
 
 
 def run_of(rows: Indices) -> Rows:
-    """The same rows, as a range where they are neighbours; they rise strictly."""
+    """Return the same rows, as a range where they are neighbours; they rise strictly."""
     if len(rows) and int(rows[-1]) - int(rows[0]) + 1 == len(rows):
         return range(int(rows[0]), int(rows[-1]) + 1)
     return rows
 
 
 def index(rows: Rows) -> Places:
-    """What to index the vectors of a partition with; a range costs no copy."""
+    """Return what to index the vectors of a partition with; a range costs no copy."""
     return slice(rows.start, rows.stop) if isinstance(rows, range) else rows
 
 
 def rising(rows: Indices) -> bool:
-    """Whether every row is above the one before."""
+    """Return whether every row is above the one before."""
     return len(rows) < 2 or bool((rows[1:] > rows[:-1]).all())
 
 
 def same_rows(first: Rows, second: Rows) -> bool:
-    """Whether both name the same rows in the same form."""
+    """Return whether both name the same rows in the same form."""
     if isinstance(first, range) or isinstance(second, range):
         return isinstance(first, range) and isinstance(second, range) and first == second
     return len(first) == len(second) and bool((first == second).all())

@@ -11,7 +11,7 @@ from plink.runtime.agileml.arrays.layout import Rows, index, run_of, same_rows
 
 
 @dataclass(frozen=True)
-class Piece:
+class RowBlock:
     """Vectors of some rows of one table: ``values`` has shape (len(rows), width)."""
 
     table: int
@@ -20,44 +20,47 @@ class Piece:
 
 
 class TooLarge(ArithmeticError):
-    """A sum that the type of a table has no room for; ``row`` is numbered as in the pieces."""
+    """A sum that the type of a table cannot hold; ``row`` is numbered as in the blocks."""
 
-    def __init__(self, piece: Piece, place: int) -> None:
-        self.table, self.row = piece.table, int(piece.rows[place])
+    def __init__(self, block: RowBlock, place: int) -> None:
+        self.table, self.row = block.table, int(block.rows[place])
         super().__init__(f"table {self.table}, row {self.row}")
 
 
-def summed(first: Piece, second: Piece) -> Piece:
-    """Of two that have the same rows, which stay as they are. :raises TooLarge: some sum is."""
+def summed(first: RowBlock, second: RowBlock) -> RowBlock:
+    """Return the sum of two blocks of the same rows, without changing them. :raises TooLarge: some sum is."""
     try:
-        return Piece(first.table, first.rows, add(first.values, second.values))
+        return RowBlock(first.table, first.rows, add(first.values, second.values))
     except Overflow as error:
         raise TooLarge(first, error.row) from None
 
 
-def add_to(values: Sequence[Values], pieces: Iterable[Piece]) -> None:
-    """One after the other. :raises TooLarge: some sum is, and what the values are now is of no use."""
-    for piece in pieces:
-        result = values[piece.table][index(piece.rows)]
+def add_to(values: Sequence[Values], blocks: Iterable[RowBlock]) -> None:
+    """Add blocks to the values of their tables, one after the other.
+
+    :raises TooLarge: some sum is, and what the values are now is of no use.
+    """
+    for block in blocks:
+        result = values[block.table][index(block.rows)]
         try:
-            add(result, piece.values, out=result)
+            add(result, block.values, out=result)
         except Overflow as error:
-            raise TooLarge(piece, error.row) from None
-        if not isinstance(piece.rows, range):  # these were a copy
-            values[piece.table][piece.rows] = result
+            raise TooLarge(block, error.row) from None
+        if not isinstance(block.rows, range):  # these were a copy
+            values[block.table][block.rows] = result
 
 
-def put(values: Sequence[Values], pieces: Iterable[Piece]) -> None:
-    """In the place of what was there."""
-    for piece in pieces:
-        values[piece.table][index(piece.rows)] = piece.values
+def put(values: Sequence[Values], blocks: Iterable[RowBlock]) -> None:
+    """Overwrite rows with those of the blocks."""
+    for block in blocks:
+        values[block.table][index(block.rows)] = block.values
 
 
-def touched(pieces: Iterable[Piece]) -> list[tuple[int, Rows]]:
-    """The rows that some pieces name, each once, by table."""
+def touched(blocks: Iterable[RowBlock]) -> list[tuple[int, Rows]]:
+    """Return the rows that some blocks name, each once, by table."""
     by_table: dict[int, list[Rows]] = {}
-    for piece in pieces:
-        by_table.setdefault(piece.table, []).append(piece.rows)
+    for block in blocks:
+        by_table.setdefault(block.table, []).append(block.rows)
     return [(table, _union(rows)) for table, rows in sorted(by_table.items())]
 
 

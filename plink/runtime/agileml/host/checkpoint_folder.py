@@ -23,7 +23,7 @@ _JOB, _FOLDER = "job", "folder"
 _VISIBLE_S = 3.0  # after which a network file system shows what another host has written
 _POLL_S = 0.1
 _MARK_EXPIRY_S = 86400.0
-_KEPT = 2  # the latest and the one before, should somebody be reading that
+_KEPT_CHECKPOINTS = 2  # the latest and the one before, should somebody be reading that
 
 
 def keep(folder: Path, saved: dict[str, Any], job: str) -> None:
@@ -49,12 +49,12 @@ def keep(folder: Path, saved: dict[str, Any], job: str) -> None:
     older = [path for clock, path in clocks if clock <= saved["clock"]]
     count = saved["partitions"]
     whole = [path for path in older if all((path / partition_file(number)).is_file() for number in range(count))]
-    for path in set(older) - set(whole[-_KEPT:]):
+    for path in set(older) - set(whole[-_KEPT_CHECKPOINTS:]):
         shutil.rmtree(path, ignore_errors=True)
 
 
 def latest(folder: Path, job: str | None = None) -> dict[str, Any] | None:
-    """What :func:`keep` was given last; None where there is no checkpoint.
+    """Return what :func:`keep` was given last; None where there is no checkpoint.
 
     :param job: the last of this very job, whatever others have written in its folder since. None: anybody's last.
     """
@@ -74,7 +74,7 @@ def latest(folder: Path, job: str | None = None) -> dict[str, Any] | None:
 
 
 def unwritable(folder: Path) -> str | None:
-    """Why no checkpoint can be written there, for a person; None: one can."""
+    """Return why no checkpoint can be written there, for a person; None: one can."""
     trial = folder / f".trial.{secrets.token_hex(8)}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -141,6 +141,6 @@ def _own(job: str) -> str:
 
 
 def _clock(name: str, job: str) -> int | None:
-    """Of a checkpoint of that job; None for any other name."""
+    """Return the clock of a checkpoint of that job; None for any other name."""
     clock = name.removeprefix("clock-").removesuffix(f"-{job}")
     return int(clock) if clock.isdecimal() and name == name_of(int(clock), job) else None

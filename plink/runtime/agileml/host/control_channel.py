@@ -16,14 +16,14 @@ from plink.errors import PlinkError
 from plink.remote.json_lines import LineBuffer, encode_line
 
 VARIABLE = "PLINK_LINE"  # an abstract address (unix(7)), without the zero byte at its beginning
-_CONNECT_S = 10.0
-_READ = 1 << 16
-_MOST_WAITING = 1000  # of what is only of passing interest
-_LAST_WORDS_S = 2.0
+_CONNECT_TIMEOUT_S = 10.0
+_READ_BYTES = 1 << 16
+_MAX_QUEUED_MESSAGES = 1000  # of what is only of passing interest
+_CLOSE_TIMEOUT_S = 2.0
 
 
-class ControlLine:
-    """One end; sending is for any thread, iterating for one."""
+class ControlChannel:
+    """A node's end of the control channel; sending is for any thread, iterating for one."""
 
     def __init__(self, name: str | None = None) -> None:
         """:raises PlinkError: there is no line, or nobody at its other end."""
@@ -31,7 +31,7 @@ class ControlLine:
         if not name:
             raise PlinkError("this is started by `plink elastic run`, which gives it a line")
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.settimeout(_CONNECT_S)
+        self._socket.settimeout(_CONNECT_TIMEOUT_S)
         try:
             self._socket.connect(f"\0{name}")
         except OSError as error:
@@ -43,20 +43,20 @@ class ControlLine:
         self._sender.start()
 
     def send(self, message: dict[str, Any]) -> None:
-        """One message."""
+        """Queue a message for sending."""
         self._waiting.put(message)
 
     def mention(self, message: dict[str, Any]) -> None:
-        """One that may be left away, for later ones say the same anew."""
-        if self._waiting.qsize() < _MOST_WAITING:
+        """Queue a message that may be dropped, because later ones repeat it."""
+        if self._waiting.qsize() < _MAX_QUEUED_MESSAGES:
             self._waiting.put(message)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """What is said to this node, until the other end is gone. What is no message is passed over."""
+        """Yield the messages to this node, until the other end is gone. Lines that are no message are skipped."""
         buffer = LineBuffer()
         while True:
             try:
-                data = self._socket.recv(_READ)
+                data = self._socket.recv(_READ_BYTES)
             except OSError:
                 return
             if not data:
@@ -66,7 +66,7 @@ class ControlLine:
     def close(self) -> None:
         """Send what waits, for as long as somebody takes it, and hang up."""
         self._waiting.put(None)
-        self._sender.join(_LAST_WORDS_S)
+        self._sender.join(_CLOSE_TIMEOUT_S)
         self._socket.close()
 
     def _send_all(self) -> None:

@@ -9,8 +9,8 @@ _ROOT = Path("/")
 
 @dataclass(frozen=True)
 class Memory:
-    """``available``: bytes that new programs can take without swapping. ``pool``: what they would take them from, which
-    those share that name the same; empty where that is not known."""
+    """Memory that is available on a host. ``available``: bytes that new programs can take without swapping. ``pool``:
+    what they would take them from, which those share that name the same; empty where that is not known."""
 
     available: int
     pool: str
@@ -18,9 +18,9 @@ class Memory:
 
 @dataclass(frozen=True)
 class _Limit:
-    """Files of a control group, and the entries of its ``memory.stat`` that have bytes which the kernel gives up for
-    others, as it counts them as available on the whole machine: pages of files, what it caches itself. Of version 2
-    (Linux, admin-guide/cgroup-v2) and 1 (cgroup-v1/memory)."""
+    """Files of a control group that limit memory. Files of a control group, and the entries of its ``memory.stat`` that
+    have bytes which the kernel gives up for others, as it counts them as available on the whole machine: pages of
+    files, what it caches itself. Of version 2 (Linux, admin-guide/cgroup-v2) and 1 (cgroup-v1/memory)."""
 
     limit: str
     used: str
@@ -34,8 +34,8 @@ _LIMITS = (
 
 
 def memory(root: Path = _ROOT) -> Memory | None:
-    """The least of what the machine has (proc(5), MemAvailable) and what the control groups of this process may still
-    take: a container's limit, that of a Slurm job.
+    """Return the least of what the machine has (proc(5), MemAvailable) and what the control groups of this process may
+    still take: a container's limit, that of a Slurm job.
 
     :param root: of the file system. :returns: None where nobody says.
     """
@@ -48,8 +48,8 @@ def memory(root: Path = _ROOT) -> Memory | None:
 
 
 def _of_its_groups(root: Path) -> Iterator[tuple[int, int]]:
-    """What each group that has a limit may still take, with the number that the kernel knows it by: its path may be
-    another within a container."""
+    """Yield what each group that has a limit may still take, with the number that the kernel knows it by: its path may
+    be another within a container."""
     for folder in _folders(root):
         for names in _LIMITS:
             limit, used = _number(_text(folder / names.limit)), _number(_text(folder / names.used))
@@ -59,7 +59,7 @@ def _of_its_groups(root: Path) -> Iterator[tuple[int, int]]:
 
 
 def _folders(root: Path) -> Iterator[Path]:
-    """Of the groups that this process is in for its memory, the innermost first."""
+    """Yield the folders of the groups that limit this process's memory, the innermost first."""
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if not controllers or "memory" in controllers.split(","):  # version 2, which has all, or 1
@@ -75,11 +75,11 @@ def _text(path: Path) -> str:
 
 
 def _entry(path: Path, name: str) -> int | None:
-    """Of a file whose lines are a name and a number."""
+    """Return the number beside a name, in a file of names and numbers."""
     words = (line.split() for line in _text(path).splitlines())
     return next((_number(result[1]) for result in words if len(result) > 1 and result[0] == name), None)
 
 
 def _number(text: str) -> int | None:
-    """None where there is none, or it is a word: "max" is no limit."""
+    """Return a number; None where there is none, or it is a word: "max" is no limit."""
     return int(text) if text.strip().isdecimal() else None

@@ -14,7 +14,7 @@ _EXAMPLE = "def make(arguments): return MyApp(...)"
 
 
 def load_app(path: str, arguments: Sequence[str]) -> App[Any]:
-    """The app of a file, told these arguments; ``make`` may also give a tuple with the app in front.
+    """Load the app of a file with these arguments; ``make`` may also return a tuple with the app in front.
 
     :raises InputError: there is no such file, it cannot be run, or it gives no app.
     """
@@ -46,6 +46,6 @@ def load_app(path: str, arguments: Sequence[str]) -> App[Any]:
 
 
 def _line_of(error: Exception, file: Path) -> str:
-    """Where in the user's file it was raised."""
+    """Return the line of the user's file in which an error was raised."""
     lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if Path(frame.f_code.co_filename) == file]
     return f"line {lines[-1]}: " if lines else ""

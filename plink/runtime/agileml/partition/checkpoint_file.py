@@ -9,14 +9,14 @@ from typing import BinaryIO
 
 from plink.errors import InputError
 from plink.runtime.agileml.arrays.layout import Layout
-from plink.runtime.agileml.partition.partition import Partition, Refused
+from plink.runtime.agileml.partition.partition import Partition, RejectedRequest
 from plink.runtime.agileml.partition.serialization import begun, take
-from plink.runtime.agileml.transport.records import Forged, Lost
+from plink.runtime.agileml.transport.records import ConnectionLost, Forged
 from plink.runtime.agileml.transport.wire import Message, receive, send
 
 
 class _File:
-    """A file as a channel; ``digest`` is of what went through it."""
+    """A file as a channel; ``digest`` covers all that went through it."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self.digest = file, hashlib.sha256()
@@ -28,7 +28,7 @@ class _File:
 
     def receive_into(self, view: memoryview) -> None:
         if self._file.readinto(view) != view.nbytes:  # type: ignore[attr-defined]
-            raise Lost("the file ends too early")
+            raise ConnectionLost("the file ends too early")
         self.digest.update(view)
 
     def close(self) -> None:
@@ -36,7 +36,8 @@ class _File:
 
 
 def write_partition(path: Path, parts: Sequence[Message], layout: Layout) -> None:
-    """Whole or not at all, and on the disk when this returns. It is not encrypted; only its owner can read it.
+    """Write a partition, whole or not at all; it is on the disk when this returns. It is not encrypted; only its owner
+    can read it.
 
     :param parts: from :func:`plink.runtime.agileml.partition.serialization.parts_of`.
     """
@@ -62,7 +63,10 @@ def write_partition(path: Path, parts: Sequence[Message], layout: Layout) -> Non
 
 
 def read_partition(path: Path, layout: Layout, *, sees_ahead: bool) -> Partition:
-    """:raises InputError: the file is none of these, is damaged, or for other tables."""
+    """Read a partition from a file.
+
+    :raises InputError: the file is none of these, is damaged, or for other tables.
+    """
     try:
         with path.open("rb") as file:
             channel, size = _File(file), os.fstat(file.fileno()).st_size - hashlib.sha256().digest_size
@@ -71,6 +75,6 @@ def read_partition(path: Path, layout: Layout, *, sees_ahead: bool) -> Partition
                 take(partition, receive(channel, layout))
             if file.read() != channel.digest.digest():
                 raise Forged("it is damaged: what is in it is not what was written")
-    except (Forged, Lost, Refused, ValueError) as error:
+    except (Forged, ConnectionLost, RejectedRequest, ValueError) as error:
         raise InputError(str(path), str(error)) from error
     return partition

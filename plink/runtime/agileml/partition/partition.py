@@ -9,9 +9,9 @@ update of a clock in several *steps*, numbered from 0, of which one is the last;
 A sum that the type of its table has no room for ends this: the state stays that of the clock before, and nothing can be
 read or updated any more, but for going back. As it is the same wherever the updates go, so is this.
 
-To go back, old vectors are kept: before a clock is added (at an active server), or a push applied (at a backup), the
+To go back, old vectors are kept: before a clock is added (at an active server), or a push applied (at a replica), the
 vectors that it changes. A push carries the vectors themselves and not their differences, which are as many bytes: the
-backup then equals the active server to the bit, and going back restores exactly what was.
+replica then equals the active server to the bit, and going back restores exactly what was.
 """
 
 from collections import deque
@@ -25,37 +25,37 @@ from plink.errors import PlinkError
 from plink.runtime.agileml.arrays.array_pool import copied
 from plink.runtime.agileml.arrays.checked_sums import no_room
 from plink.runtime.agileml.arrays.layout import Layout, Rows, index, same_rows
-from plink.runtime.agileml.arrays.row_blocks import Piece, TooLarge, add_to, put, summed, touched
+from plink.runtime.agileml.arrays.row_blocks import RowBlock, TooLarge, add_to, put, summed, touched
 
 
-class Refused(PlinkError):
-    """A partition cannot do what was asked: it is a mistake of the one who asked, and nothing has changed."""
+class RejectedRequest(PlinkError):
+    """A request that a partition cannot carry out: the sender's mistake, and nothing has changed."""
 
 
 @dataclass(frozen=True)
 class Undo:
-    """The vectors that the step from clock ``before`` to clock ``after`` changed, as they were."""
+    """Undo record: the vectors that the step from clock ``before`` to clock ``after`` changed, as they were."""
 
     before: int
     after: int
-    pieces: tuple[Piece, ...]
+    blocks: tuple[RowBlock, ...]
 
 
 @dataclass(frozen=True)
-class Push:
-    """What changed from clock ``before`` to ``after``: the vectors as of ``after``; ``last``: no push will follow."""
+class ReplicationDelta:
+    """Changes from clock ``before`` to ``after``: the vectors as of ``after``; ``last``: no push will follow."""
 
     sequence: int
     before: int
     after: int
-    pieces: tuple[Piece, ...]
+    blocks: tuple[RowBlock, ...]
     last: bool = False
 
 
 @dataclass
-class Member:
-    """A worker: the clocks from ``first`` to ``until`` (None: no end in sight) need its update; it sent all of
-    ``finished`` and before, and ``steps`` steps of the clock after."""
+class Participant:
+    """A worker that takes part: the clocks from ``first`` to ``until`` (None: no end yet) need its update; it sent all
+    of ``finished`` and before, and ``steps`` steps of the clock after."""
 
     first: int
     finished: int
@@ -64,11 +64,11 @@ class Member:
 
     @property
     def begun(self) -> int:
-        """The latest clock that it has sent anything of."""
+        """Return the latest clock that it has sent anything of."""
         return self.finished + (self.steps > 0)
 
-    def owes(self, clock: int) -> bool:
-        """Whether the state of ``clock`` has to wait for it."""
+    def has_pending(self, clock: int) -> bool:
+        """Return whether the state of ``clock`` has to wait for it."""
         return self.first <= clock and (self.until is None or clock <= self.until) and self.finished < clock
 
 
@@ -77,14 +77,14 @@ class Ahead:
     """Updates of one clock that is not in the state yet: the sums of the workers ``summed``, and the rest."""
 
     summed: list[int] = field(default_factory=list)
-    sums: list[Piece] = field(default_factory=list)
-    waiting: dict[int, tuple[Piece, ...]] = field(default_factory=dict)
+    sums: list[RowBlock] = field(default_factory=list)
+    waiting: dict[int, tuple[RowBlock, ...]] = field(default_factory=dict)
 
 
 class Partition:
-    """The state of one partition; it belongs to one thread.
+    """State of one partition; it belongs to one thread.
 
-    ``backups`` says up to which clock each address has been pushed to; ``overflow`` which sum was too large, if any.
+    ``replicas`` says up to which clock each address has been pushed to; ``overflow`` which sum was too large, if any.
 
     :param history: keep what it takes to go back; without it nothing can be pushed or rolled back.
     :param sees_ahead: keep a second copy that has all that arrived, for rules that serve it.
@@ -99,84 +99,88 @@ class Partition:
             for table, shape in enumerate(layout.tables)
         ]
         self.newest = [values.copy() for values in self.values] if sees_ahead else None
-        self.members: dict[int, Member] = {}
+        self.members: dict[int, Participant] = {}
         self.ahead: dict[int, Ahead] = {}
         self.history: deque[Undo] | None = deque() if history else None
         self.last_step: Undo | None = None  # kept in any case: one who redoes a clock reads what was before it
-        self.backups: dict[str, int] = {}
-        self.push_sequence = 0
+        self.replicas: dict[str, int] = {}
+        self.delta_sequence = 0
         self.overflow = ""
 
     @property
-    def pushed(self) -> int:
-        """The clock that all backups have; without any the partition is its own."""
-        return min(self.backups.values(), default=self.clock)
+    def replicated(self) -> int:
+        """Return the clock that all replicas have; without any the partition's own clock."""
+        return min(self.replicas.values(), default=self.clock)
 
     def admit(self, workers: Mapping[int, int]) -> None:
-        """Workers take part from their first clocks on; no clock passes before all of them are there.
+        """Let workers take part from their first clocks on; no clock passes before all of them have joined.
 
-        :raises Refused: a clock has begun or a worker is there, and then nobody has joined.
+        :raises RejectedRequest: a clock has begun or a worker is there, and then nobody has joined.
         """
         for worker, first in workers.items():
             if first <= self._begun():
-                raise Refused(f"worker {worker} cannot join at clock {first}: it has begun")
+                raise RejectedRequest(f"worker {worker} cannot join at clock {first}: it has begun")
             if worker in self.members:
-                raise Refused(f"worker {worker} is here already")
-        self.members |= {worker: Member(first, first - 1) for worker, first in sorted(workers.items())}
+                raise RejectedRequest(f"worker {worker} is here already")
+        self.members |= {worker: Participant(first, first - 1) for worker, first in sorted(workers.items())}
         self.advance()
 
     def workers_from(self, workers: Collection[int], first: int) -> bool:
-        """From clock ``first`` on exactly these take part. Who is not among them owes the clocks before it still, or
-        somebody in its name; what it sent of that clock or a later one counts no more: it was given up and did not
-        know, and others do that work.
+        """Set exactly these workers as participants from clock ``first`` on. A worker that is not among them has to
+        finish the clocks before it, or another one in its name. What it sent of that clock or a later one does not
+        count: it was given up and did not know, and others do that work.
 
         :returns: False if that was so already.
-        :raises Refused: one of these has begun that clock, or all have, or a worker had ended before it.
+        :raises RejectedRequest: one of these has begun that clock, or all have, or a worker had ended before it.
         """
-        members: dict[int, Member] = {}
+        members: dict[int, Participant] = {}
         for worker, member in self.members.items():
             if worker in workers and member.until is not None and member.until < first - 1:
-                raise Refused(f"worker {worker} has ended at clock {member.until}, and cannot come back at {first}")
+                raise RejectedRequest(
+                    f"worker {worker} has ended at clock {member.until}, and cannot come back at {first}"
+                )
             if worker in workers:
-                members[worker] = replace(member, until=None) if member.first <= first else Member(first, first - 1)
+                members[worker] = (
+                    replace(member, until=None) if member.first <= first else Participant(first, first - 1)
+                )
             elif member.first < first:
                 until = first - 1 if member.until is None else min(member.until, first - 1)
                 finished = min(member.finished, first - 1)
                 steps = member.steps if member.finished < until else 0
                 members[worker] = replace(member, until=until, finished=finished, steps=steps)
-        members |= {worker: Member(first, first - 1) for worker in sorted(workers) if worker not in members}
+        members |= {worker: Participant(first, first - 1) for worker in sorted(workers) if worker not in members}
         if members == self.members:
             return False
         staying = [member for worker, member in self.members.items() if worker in workers]
         if first <= self.clock or any(member.begun >= max(first, member.first) for member in staying):
-            raise Refused(f"the workers of clock {first} cannot change: it has begun")
+            raise RejectedRequest(f"the workers of clock {first} cannot change: it has begun")
         self._drop_from(first)
         self.members = members
         self.advance()
         return True
 
     def _drop_from(self, first: int) -> None:
-        """Updates of this clock and later ones, none of them in the state, do not count."""
+        """Drop updates of this clock and later ones, none of which is in the state."""
         remaining = {clock: ahead for clock, ahead in self.ahead.items() if clock < first}
         if len(remaining) == len(self.ahead):
             return
         self.forget_ahead()
         self.ahead = remaining
         for clock, ahead in remaining.items():
-            for pieces in (ahead.sums, *ahead.waiting.values()):
-                self.show(clock, pieces)
+            for blocks in (ahead.sums, *ahead.waiting.values()):
+                self.show(clock, blocks)
 
     def _begun(self) -> int:
-        """The latest clock that anybody has sent anything of."""
+        """Return the latest clock of which any update has come."""
         return max(self.ahead, default=self.clock)
 
-    def update(self, worker: int, clock: int, step: int, last: bool, pieces: Sequence[Piece]) -> bool:
+    def update(self, worker: int, clock: int, step: int, last: bool, blocks: Sequence[RowBlock]) -> bool:
         """Take one step of what a worker adds at a clock, which it has finished with the ``last``. Arrays are the
         partition's own from now on. A last step that came before as another one's, of a worker that this one goes on
         for and did more, ends the clock and adds nothing.
 
         :returns: False for one that came before, which counts once.
-        :raises Refused: nobody by that number, or a clock or a step was left out.
+        :raises RejectedRequest: nobody by that number, or a clock or a step was left out.
         """
         if worker not in self.members and clock <= self.can_roll_back()[0]:
             return False  # of one who has ended long ago
@@ -185,145 +189,160 @@ class Partition:
             self.advance()  # which may have lacked memory the first time
             return False
         if clock != member.finished + 1 or (member.until is not None and clock > member.until):
-            raise Refused(f"worker {worker} sent clock {clock} after {member.finished}")
+            raise RejectedRequest(f"worker {worker} sent clock {clock} after {member.finished}")
         if step > member.steps:
-            raise Refused(f"worker {worker} sent step {step} of clock {clock} after {member.steps}")
+            raise RejectedRequest(f"worker {worker} sent step {step} of clock {clock} after {member.steps}")
         fresh = step == member.steps
         if not fresh and not last:
             return False
-        waiting = self._with_step(worker, clock, pieces) if fresh else ()  # may lack memory: nothing has changed then
+        waiting = self._with_step(worker, clock, blocks) if fresh else ()  # may lack memory: nothing has changed then
         member.finished, member.steps = (clock, 0) if last else (clock - 1, step + 1)
         if fresh:
             self.ahead.setdefault(clock, Ahead()).waiting[worker] = waiting
-            self.show(clock, pieces)
+            self.show(clock, blocks)
         if last and clock == self.clock + 1:
             self._sum(self.ahead[clock])
             self.advance()
         return True
 
-    def wait(self, worker: int, clock: int, pieces: Sequence[Piece]) -> None:
+    def wait(self, worker: int, clock: int, blocks: Sequence[RowBlock]) -> None:
         """Keep some of what a worker adds at a clock until its turn comes, whatever is known of the worker."""
-        waiting = self._with_step(worker, clock, pieces)
+        waiting = self._with_step(worker, clock, blocks)
         self.ahead.setdefault(clock, Ahead()).waiting[worker] = waiting
-        self.show(clock, pieces)
+        self.show(clock, blocks)
 
-    def _with_step(self, worker: int, clock: int, pieces: Sequence[Piece]) -> tuple[Piece, ...]:
-        """What waits of a worker, and one more step of it. Where a sum is too large nothing is lost: it is so as well
-        wherever the partition goes."""
+    def _with_step(self, worker: int, clock: int, blocks: Sequence[RowBlock]) -> tuple[RowBlock, ...]:
+        """Return a worker's waiting blocks with one more step. Where a sum is too large nothing is lost: it is so as
+        well wherever the partition goes."""
         waiting = self.ahead[clock].waiting.get(worker, ()) if clock in self.ahead else ()
         if not waiting:
-            return tuple(pieces)
+            return tuple(blocks)
         try:
-            return tuple(_summed(waiting, pieces))
+            return tuple(_summed(waiting, blocks))
         except TooLarge as error:
             self._stop(error, clock)
-            return (*waiting, *pieces)
+            return (*waiting, *blocks)
 
-    def show(self, clock: int, pieces: Sequence[Piece]) -> None:
-        """What is ahead of the state, to those who may see it."""
+    def show(self, clock: int, blocks: Sequence[RowBlock]) -> None:
+        """Add updates ahead of the state to the copy that readers may see."""
         if self.newest is not None and not self.overflow:
             try:
-                add_to(self.newest, pieces)
+                add_to(self.newest, blocks)
             except TooLarge as error:
                 self._stop(error, clock)
 
     def check(self) -> None:
-        """:raises Refused: a sum was too large, and is again unless all go back to before it."""
-        if self.overflow:
-            raise Refused(self.overflow)
+        """Fail if a sum was too large.
 
-    def laggards(self) -> list[int]:
-        """The workers whose updates the next clock waits for."""
-        return sorted(worker for worker, member in self.members.items() if member.owes(self.clock + 1))
+        :raises RejectedRequest: a sum was too large, and is again unless all go back to before it.
+        """
+        if self.overflow:
+            raise RejectedRequest(self.overflow)
+
+    def stragglers(self) -> list[int]:
+        """Return the workers whose updates the next clock waits for."""
+        return sorted(worker for worker, member in self.members.items() if member.has_pending(self.clock + 1))
 
     def read(self, table: int, rows: Rows, clock: int | None = None) -> Values:
-        """A copy of some vectors, shape (len(rows), width); as of a clock, the present one if None.
+        """Return a copy of some vectors, shape (len(rows), width); as of a clock, the present one if None.
 
-        :raises Refused: the state of that clock is not kept.
+        :raises RejectedRequest: the state of that clock is not kept.
         """
         if clock is None or clock == self.clock:
             return copied((self.newest or self.values)[table], index(rows), len(rows))
         steps = self.steps_back()
         if clock not in [step.before for step in steps]:
-            raise Refused(f"partition {self.number} has the state of clock {self.clock}, that of {clock} is not kept")
+            raise RejectedRequest(
+                f"partition {self.number} has the state of clock {self.clock}, that of {clock} is not kept"
+            )
         return self._as_of(clock, table, rows, steps)
 
-    def take_push(self, to: str, clock: int | None = None, last: bool = False) -> Push:
-        """What changed since the last push that arrived at a backup, up to ``clock`` (None: the latest common one). One
-        that is lost need not be kept: the next has it all.
+    def take_delta(self, to: str, clock: int | None = None, last: bool = False) -> ReplicationDelta:
+        """Return what changed since the last push that arrived at a replica, up to ``clock`` (None: the latest common
+        one). A lost push need not be kept: the next one has it all.
 
-        :raises Refused: that is no backup, the state has not got there, or was pushed further.
+        :raises RejectedRequest: that is no replica, the state has not got there, or was pushed further.
         """
         after = self.clock if clock is None else clock
-        pushed, steps = self._pushed_to(to), self._steps()
-        if not pushed <= after <= self.clock:
-            raise Refused(f"partition {self.number} has clocks {pushed} to {self.clock} to push, not {after}")
-        pieces = tuple(
-            Piece(table, rows, self._as_of(after, table, rows, steps))
-            for table, rows in touched(piece for step in steps if pushed < step.after <= after for piece in step.pieces)
+        replicated, steps = self._replicated_to(to), self._steps()
+        if not replicated <= after <= self.clock:
+            raise RejectedRequest(
+                f"partition {self.number} has clocks {replicated} to {self.clock} to push, not {after}"
+            )
+        blocks = tuple(
+            RowBlock(table, rows, self._as_of(after, table, rows, steps))
+            for table, rows in touched(
+                block for step in steps if replicated < step.after <= after for block in step.blocks
+            )
         )
-        self.push_sequence += 1
-        return Push(self.push_sequence, pushed, after, pieces, last)
+        self.delta_sequence += 1
+        return ReplicationDelta(self.delta_sequence, replicated, after, blocks, last)
 
-    def arrived(self, to: str, push: Push) -> None:
-        """The backup has it."""
-        self.backups[to] = max(self._pushed_to(to), push.after)
+    def arrived(self, to: str, push: ReplicationDelta) -> None:
+        """Note that a replica has a push."""
+        self.replicas[to] = max(self._replicated_to(to), push.after)
 
-    def _pushed_to(self, address: str) -> int:
-        if address not in self.backups:
-            raise Refused(f"partition {self.number} is not pushed to {address}")
-        return self.backups[address]
+    def _replicated_to(self, address: str) -> int:
+        if address not in self.replicas:
+            raise RejectedRequest(f"partition {self.number} is not pushed to {address}")
+        return self.replicas[address]
 
-    def apply_push(self, push: Push) -> bool:
-        """At a backup: take over what changed. :returns: False for a push that came before, or after a later one.
-        :raises Refused: one before it is missing."""
-        if push.sequence <= self.push_sequence or push.after < self.clock:
+    def apply_delta(self, push: ReplicationDelta) -> bool:
+        """Apply a push to a replica.
+
+        :returns: False for a push that came before, or after a later one.
+        :raises RejectedRequest: one before it is missing.
+        """
+        if push.sequence <= self.delta_sequence or push.after < self.clock:
             return False
         if push.before > self.clock:
-            raise Refused(f"partition {self.number}: a push of clocks {push.before} to {push.after} at {self.clock}")
+            raise RejectedRequest(
+                f"partition {self.number}: a push of clocks {push.before} to {push.after} at {self.clock}"
+            )
         if push.after > self.clock:
-            self._keep(self._step(push.after, [(piece.table, piece.rows) for piece in push.pieces]))
-            put(self.values, push.pieces)
+            self._keep(self._step(push.after, [(block.table, block.rows) for block in push.blocks]))
+            put(self.values, push.blocks)
             if self.newest is not None:
-                put(self.newest, push.pieces)
+                put(self.newest, push.blocks)
         self.clock = push.after
-        self.push_sequence = push.sequence
+        self.delta_sequence = push.sequence
         return True
 
     def keep_history(self) -> None:
-        """From now on."""
+        """Keep undo records from now on."""
         self.history = self.history if self.history is not None else deque()
 
     def can_roll_back(self) -> list[int]:
-        """The clocks whose state can be had, rising; the last is the present one."""
+        """Return the clocks that can be rolled back to, rising; the last is the present one."""
         return [step.before for step in self.history or ()] + [self.clock]
 
     def roll_back(self, clock: int) -> None:
-        """Back to the state as of a clock: later updates are gone, and all workers owe the next one.
+        """Roll back to the state of a clock: later updates are dropped, and all workers send the next clock again.
 
-        :raises Refused: that state cannot be had.
+        :raises RejectedRequest: that state cannot be had.
         """
         if clock not in self.can_roll_back():
-            raise Refused(f"partition {self.number} can go back to clocks {self.can_roll_back()}, not {clock}")
+            raise RejectedRequest(f"partition {self.number} can go back to clocks {self.can_roll_back()}, not {clock}")
         while self.history and self.clock > clock:
             self.last_step = None
             step = self.history.pop()
             self._undo(step)
             self.clock = step.before
-        self.backups = {address: min(pushed, clock) for address, pushed in self.backups.items()}
+        self.replicas = {address: min(replicated, clock) for address, replicated in self.replicas.items()}
         self.forget_ahead()
         for member in self.members.values():
             member.finished, member.steps = min(member.finished, max(clock, member.first - 1)), 0
 
     def forget_ahead(self) -> None:
-        """Only the consistent state counts."""
+        """Drop all updates that are not in the consistent state."""
         self.ahead, self.overflow = {}, ""
         if self.newest is not None:
             self.newest = [values.copy() for values in self.values]
 
-    def release(self, clock: int) -> None:
-        """Nobody will go back to before ``clock``, nor push from there; who has ended by then is forgotten."""
-        while self.history and self.history[0].after <= min(clock, self.pushed):
+    def truncate(self, clock: int) -> None:
+        """Truncate the undo log: nobody rolls back to before ``clock``, nor replicates from there; workers that ended
+        by then are forgotten."""
+        while self.history and self.history[0].after <= min(clock, self.replicated):
             self.history.popleft()
         least = min(clock, self.can_roll_back()[0])
         self.members = {
@@ -333,34 +352,36 @@ class Partition:
         }
 
     def stand_by(self) -> None:
-        """Only what a backup needs: the consistent state and the way back."""
+        """Keep only what a replica needs: the consistent state and the undo log."""
         self.members.clear()
-        self.backups.clear()
+        self.replicas.clear()
         self.forget_ahead()
 
     def steps_back(self) -> list[Undo]:
-        """All that are kept, the earliest first."""
+        """Return all undo records, the earliest first."""
         return list(self.history or ()) or ([self.last_step] if self.last_step else [])
 
     @property
     def earliest(self) -> int:
-        """The clock of the earliest state that can be read."""
+        """Return the clock of the earliest state that can be read."""
         steps = self.steps_back()
         return steps[0].before if steps else self.clock
 
     def _steps(self) -> deque[Undo]:
         if self.history is None:
-            raise Refused(f"partition {self.number} keeps no history, so that nothing can be pushed or rolled back")
+            raise RejectedRequest(
+                f"partition {self.number} keeps no history, so that nothing can be pushed or rolled back"
+            )
         return self.history
 
-    def _member(self, worker: int) -> Member:
+    def _member(self, worker: int) -> Participant:
         if worker not in self.members:
-            raise Refused(f"worker {worker} does not take part")
+            raise RejectedRequest(f"worker {worker} does not take part")
         return self.members[worker]
 
     def advance(self) -> None:
-        """As far as what is here allows."""
-        while self.members and not self.laggards():
+        """Advance the state as far as the updates allow."""
+        while self.members and not self.stragglers():
             clock = self.clock + 1
             if all(member.until is not None and member.until < clock for member in self.members.values()):
                 return  # nobody is left: time stands still
@@ -388,7 +409,7 @@ class Partition:
         too large: it is so as well wherever the partition goes."""
         taking_part = (worker for worker in sorted(self.members) if worker not in ahead.summed)
         for worker in taking_part:
-            if self.members[worker].owes(self.clock + 1):  # though some of its steps may wait
+            if self.members[worker].has_pending(self.clock + 1):  # though some of its steps may wait
                 return
             if worker not in ahead.waiting:
                 continue
@@ -406,11 +427,13 @@ class Partition:
         self.overflow = f"table {table.name!r}, row {row}: {what}"
 
     def _step(self, after: int, touched: Iterable[tuple[int, Rows]]) -> Undo:
-        old = tuple(Piece(table, rows, copied(self.values[table], index(rows), len(rows))) for table, rows in touched)
+        old = tuple(
+            RowBlock(table, rows, copied(self.values[table], index(rows), len(rows))) for table, rows in touched
+        )
         return Undo(self.clock, after, old)
 
     def _undo(self, step: Undo) -> None:
-        put(self.values, step.pieces)
+        put(self.values, step.blocks)
 
     def _keep(self, step: Undo) -> None:
         if self.history is None and self.newest is not None:
@@ -420,26 +443,26 @@ class Partition:
             self.history.append(step)
 
     def _as_of(self, clock: int, table: int, rows: Rows, steps: Sequence[Undo]) -> Values:
-        """Some vectors as they were in the state of a clock, shape (len(rows), width)."""
+        """Return some vectors as of a clock, shape (len(rows), width)."""
         result: Values = copied(self.values[table], index(rows), len(rows))
         wanted = np.asarray(rows)
         for step in reversed(steps):
-            for piece in step.pieces if step.after > clock else ():
-                if piece.table == table:
+            for block in step.blocks if step.after > clock else ():
+                if block.table == table:
                     _, here, there = np.intersect1d(
-                        wanted, np.asarray(piece.rows), assume_unique=True, return_indices=True
+                        wanted, np.asarray(block.rows), assume_unique=True, return_indices=True
                     )
-                    result[here] = piece.values[there]
+                    result[here] = block.values[there]
         return result
 
 
-def _summed(sums: Sequence[Piece], pieces: Iterable[Piece]) -> list[Piece]:
-    """With what one more worker adds. :raises TooLarge: nothing has changed."""
+def _summed(sums: Sequence[RowBlock], blocks: Iterable[RowBlock]) -> list[RowBlock]:
+    """Return sums with what one more worker adds. :raises TooLarge: nothing has changed."""
     result = list(sums)
-    for piece in pieces:
-        last = next((place for place in reversed(range(len(result))) if result[place].table == piece.table), None)
-        if last is not None and same_rows(result[last].rows, piece.rows):
-            result[last] = summed(result[last], piece)
+    for block in blocks:
+        last = next((place for place in reversed(range(len(result))) if result[place].table == block.table), None)
+        if last is not None and same_rows(result[last].rows, block.rows):
+            result[last] = summed(result[last], block)
         else:
-            result.append(piece)
+            result.append(block)
     return result

@@ -6,22 +6,22 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from plink.runtime.agileml.partition.partition import Refused
+from plink.runtime.agileml.partition.partition import RejectedRequest
 
 Result = TypeVar("Result")
-Given = TypeVar("Given")
-Box = SimpleQueue[Any]
+Argument = TypeVar("Argument")
+ReplyBox = SimpleQueue[Any]
 
 
-class Failed:
-    """A result that is an exception."""
+class RaisedResult:
+    """An exception that a request raised, as its result."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
 
-class OwnThread:
-    """Of a name.
+class ActorThread:
+    """Thread with a mailbox: all requests to what it owns go through one queue.
 
     :param do: one request; the result goes into the box, some time. It does not raise.
     :param due: seconds until ``overdue`` is to be done if no request comes before; None: it need not.
@@ -29,38 +29,41 @@ class OwnThread:
     """
 
     def __init__(
-        self, name: str, do: Callable[[Any, Box], None], due: Callable[[], float | None],
+        self, name: str, do: Callable[[Any, ReplyBox], None], due: Callable[[], float | None],
         overdue: Callable[[], None], ended: Callable[[], None],
     ) -> None:  # fmt: skip
         self._do, self._due, self._overdue, self._ended = do, due, overdue, ended
-        self._queue: SimpleQueue[tuple[Any, Box]] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[Any, ReplyBox]] = SimpleQueue()
         self._closing, self._closed = threading.Lock(), False
-        self._turn = threading.Lock()  # held by whoever looks at what is owned
+        self._state_lock = threading.Lock()  # held by whoever looks at what is owned
         self.idle = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def ask(self, request: Any) -> Any:
-        """Its result, from any thread. :raises Refused: the thread has ended. Raises what the request does."""
-        box: Box = SimpleQueue()
+        """Return the result of a request, from any thread.
+
+        :raises RejectedRequest: the thread has ended. Raises what the request does.
+        """
+        box: ReplyBox = SimpleQueue()
         with self._closing:  # nothing is put behind the end, where nobody would answer it
             if self._closed:
-                raise Refused("the server is closed")
+                raise RejectedRequest("the server is closed")
             self._queue.put((request, box))
         result = box.get()
-        if isinstance(result, Failed):
+        if isinstance(result, RaisedResult):
             raise result.error
         return result
 
-    def meanwhile(self, look: Callable[[Given], Result], at: Given) -> Result | None:
-        """In the thread that asks: to hand something small to another one and back takes longer than all the rest.
-        None where the own thread has something to do, which comes first, or has ended."""
-        if not self.idle or not self._queue.empty() or not self._turn.acquire(blocking=False):
+    def run_inline(self, look: Callable[[Argument], Result], at: Argument) -> Result | None:
+        """Run a read in the calling thread, because handing it to another thread and back takes longer than the read.
+        None where the actor's thread is busy, which comes first, or has ended."""
+        if not self.idle or not self._queue.empty() or not self._state_lock.acquire(blocking=False):
             return None
         try:
             return None if self._closed else look(at)
         finally:
-            self._turn.release()
+            self._state_lock.release()
 
     def close(self) -> None:
         """End the thread; what is in its queue is answered first."""
@@ -83,5 +86,5 @@ class OwnThread:
             if request is None:
                 self._ended()
                 return
-            with self._turn:
+            with self._state_lock:
                 self._do(request, box)

@@ -1,9 +1,9 @@
 """A partition moves to another server while it is used, in two steps (Harlap thesis, 4.2.3).
 
-*Prepare*: the state is copied in the background, and updates that come meanwhile are taken and follow; a backup is
-pushed what it lacks instead. The old owner serves on until *commit*, which stops the partition for as long as the rest
-takes to send: then the new owner is told to begin, and whoever asks the old one is sent on. Until it was told to begin
-a new owner that is lost, or a move that is cancelled, costs nothing.
+*Prepare*: the state is copied in the background, and updates that come meanwhile are taken and follow; a replica is
+pushed what it lacks instead. The old primary serves on until *commit*, which stops the partition for as long as the
+rest takes to send: then the new primary is told to begin, and whoever asks the old one is sent on. Until it was told to
+begin a new primary that is lost, or a move that is cancelled, costs nothing.
 
 All messages of one attempt have a number of their own: what a connection that was given up delivers late is refused.
 """
@@ -13,24 +13,25 @@ import itertools
 import os
 
 from plink.errors import PlinkError
-from plink.runtime.agileml.partition.partition import Refused
+from plink.runtime.agileml.partition.partition import RejectedRequest
 from plink.runtime.agileml.partition.serialization import What, parts_of
 from plink.runtime.agileml.replica.outgoing import Attempt, Outgoing, tell
-from plink.runtime.agileml.replica.partition_replica import MOVER_BITS, Owner, Role, order
-from plink.runtime.agileml.replica.replicator import next_push, push_message
-from plink.runtime.agileml.transport.connection import Line
-from plink.runtime.agileml.transport.keys import Stranger
-from plink.runtime.agileml.transport.records import Forged, Lost
+from plink.runtime.agileml.replica.partition_replica import MOVER_BITS, PartitionReplica, Role, order
+from plink.runtime.agileml.replica.replicator import delta_message, next_replicated_clock
+from plink.runtime.agileml.transport.connection import Connection
+from plink.runtime.agileml.transport.keys import Unauthenticated
+from plink.runtime.agileml.transport.records import ConnectionLost, Forged
 from plink.runtime.agileml.transport.wire import Kind, Message
 
-_TOLD = 2  # times that the new owner is told to begin, before it is left open whether it has
+_MAX_BEGIN_ATTEMPTS = 2  # times that the new primary is told to begin, before it is left open whether it has
 _MOVER = int.from_bytes(os.urandom(3), "little") << MOVER_BITS  # whose attempts have a common order
 _attempts = itertools.count(1)
 
 
-class Unsure(PlinkError):
-    """The new owner was told to begin and was not heard of again: the old one has stopped, and keeps what it has.
-    :func:`settle` asks again; if the new one is known to be dead, the old one is as good a backup as any."""
+class InDoubt(PlinkError):
+    """The outcome of a move is unknown (as in two-phase commit): the new primary did not answer the order to begin. The
+    old one has stopped, and keeps what it has. :func:`resolve` asks again; if the new one is known to be dead, the old
+    one is as good a replica as any."""
 
 
 def attempt_number() -> int:
@@ -38,149 +39,164 @@ def attempt_number() -> int:
     return _MOVER | next(_attempts)
 
 
-def prepared(owner: Owner, line: Line, epoch: int, backup: str, here: str) -> Outgoing | None:
-    """In the owner's thread: a move that has begun, the one that was under way if it is the same; None if that one has
+def prepared(actor: PartitionReplica, connection: Connection, term: int, replica: str, here: str) -> Outgoing | None:
+    """Begin a move, in the actor's thread, and return it; the one under way if it is the same; None if that one has
     taken place. Any other is given up.
 
     :param here: the address of this server.
-    :raises Refused: it cannot move so.
+    :raises RejectedRequest: it cannot move so.
     """
-    if epoch in owner.settled and owner.address == line.address:
+    if term in actor.completed_moves and actor.address == connection.address:
         return None
-    now = owner.outgoing if owner.outgoing is not None and not owner.outgoing.over else None
-    if now is not None and (now.epoch, now.line.address, now.backup) == (epoch, line.address, backup):
+    now = actor.outgoing if actor.outgoing is not None and not actor.outgoing.over else None
+    if now is not None and (now.term, now.connection.address, now.replica) == (term, connection.address, replica):
         return now
-    if owner.role is not Role.SERVING:
-        raise Refused("a partition that is not served here cannot be given away")
-    if epoch in owner.cancelled:
-        raise Refused(f"the move in epoch {epoch} was cancelled")
-    latest = owner.epoch if now is None else max(owner.epoch, now.epoch - 1)
-    if epoch <= latest:
-        raise Refused(f"partition {owner.partition.number} is in epoch {latest}: a new owner needs a later one")
-    if line.address == here:
-        raise Refused(f"partition {owner.partition.number} is here already")
-    if line.address in owner.copying:
-        raise Refused(f"{line.address} is not a backup yet, but becomes one")
-    drains = line.address in owner.partition.backups
-    if backup == here:
-        owner.partition.keep_history()
-    parts = [] if drains else parts_of(owner.partition)
-    result = Outgoing(line, Attempt(attempt_number(), epoch, owner.era, owner.era_clock), backup, drains=drains)
+    if actor.role is not Role.SERVING:
+        raise RejectedRequest("a partition that is not served here cannot be given away")
+    if term in actor.cancelled:
+        raise RejectedRequest(f"the move in term {term} was cancelled")
+    latest = actor.term if now is None else max(actor.term, now.term - 1)
+    if term <= latest:
+        raise RejectedRequest(
+            f"partition {actor.partition.number} is in term {latest}: a new primary needs a later one"
+        )
+    if connection.address == here:
+        raise RejectedRequest(f"partition {actor.partition.number} is here already")
+    if connection.address in actor.copying:
+        raise RejectedRequest(f"{connection.address} is not a replica yet, but becomes one")
+    drains = connection.address in actor.partition.replicas
+    if replica == here:
+        actor.partition.keep_history()
+    parts = [] if drains else parts_of(actor.partition)
+    result = Outgoing(
+        connection, Attempt(attempt_number(), term, actor.generation, actor.generation_clock), replica, drains=drains
+    )
     result.add(parts)
     if now is not None:
-        now.end(Refused(f"the move was given up for that in epoch {epoch}"))
-    owner.outgoing = result
+        now.end(RejectedRequest(f"the move was given up for that in term {term}"))
+    actor.outgoing = result
     return result
 
 
-def finish(owner: Owner, move: Outgoing, here: str, agreed: int | None) -> None:
-    """In the owner's thread, when nothing else uses the move's line or pushes the partition: the new one begins.
+def finish(actor: PartitionReplica, move: Outgoing, here: str, agreed: int | None) -> None:
+    """Let the new primary begin, in the actor's thread, when nothing else uses the move's connection or pushes the
+    partition.
 
-    :param agreed: the clock up to which backups are pushed to, None for all that there is.
-    :raises Unsure: whether it has is not known. :raises PlinkError: it has not, and is served here on.
+    :param agreed: the clock up to which replicas are pushed to, None for all that there is.
+    :raises InDoubt: whether it has is not known. :raises PlinkError: it has not, and is served here on.
     """
     move.check()
-    if owner.outgoing is not move:
-        raise Refused(f"the move in epoch {move.epoch} was given up")
-    partition, backups = owner.partition, {}
-    if move.backup == here:
-        backups = {here: partition.clock}
-    elif move.backup not in ("", move.line.address):
-        if move.backup not in partition.backups or move.backup in owner.copying:
-            raise Refused(f"{move.backup} is no backup of partition {partition.number}")
-        backups = {move.backup: partition.backups[move.backup]}
+    if actor.outgoing is not move:
+        raise RejectedRequest(f"the move in term {move.term} was given up")
+    partition, replicas = actor.partition, {}
+    if move.replica == here:
+        replicas = {here: partition.clock}
+    elif move.replica not in ("", move.connection.address):
+        if move.replica not in partition.replicas or move.replica in actor.copying:
+            raise RejectedRequest(f"{move.replica} is no replica of partition {partition.number}")
+        replicas = {move.replica: partition.replicas[move.replica]}
     if move.drains:
-        _last_pushes(owner, move, agreed)
+        _drain(actor, move, agreed)
     else:
         move.send_queued()
         # One who died since it was last sent anything is found out before it is told to begin.
-        tell(move.line, move.attempt.addressed(Message(Kind.PART, partition.number, flags=What.NOTHING)))
+        tell(move.connection, move.attempt.addressed(Message(Kind.PART, partition.number, flags=What.PROBE)))
     begin = order(
-        Role.SERVING, partition.number, backups, partition.push_sequence, era=owner.era, epoch=move.epoch,
+        Role.SERVING, partition.number, replicas, partition.delta_sequence, generation=actor.generation, term=move.term,
         sequence=move.attempt.number,
     )  # fmt: skip
-    _tell_to_begin(owner, move.line, begin, stays=move.backup == here)
+    _tell_to_begin(actor, move.connection, begin, stays=move.replica == here)
 
 
-def _last_pushes(owner: Owner, move: Outgoing, agreed: int | None) -> None:
-    """To the backup that is to serve, the last with the end-of-life flag; then what is ahead of the state."""
-    partition, to = owner.partition, move.line.address
+def _drain(actor: PartitionReplica, move: Outgoing, agreed: int | None) -> None:
+    """Send a replica that is to serve its last pushes, the last with the end-of-life flag; then what is ahead of the
+    state."""
+    partition, to = actor.partition, move.connection.address
     while True:
-        clock = next_push(partition, to, agreed)
-        push = partition.take_push(to, clock, last=clock == partition.clock)
-        tell(move.line, push_message(owner, push))
+        clock = next_replicated_clock(partition, to, agreed)
+        push = partition.take_delta(to, clock, last=clock == partition.clock)
+        tell(move.connection, delta_message(actor, push))
         partition.arrived(to, push)
         if push.last:
             break
     for part in parts_of(partition, values=False):
-        tell(move.line, move.attempt.addressed(part))
+        tell(move.connection, move.attempt.addressed(part))
 
 
-def settle(owner: Owner, line: Line) -> None:
-    """After :class:`Unsure`, in the owner's thread: tell the new owner again.
+def resolve(actor: PartitionReplica, connection: Connection) -> None:
+    """Resolve an :class:`InDoubt` move, in the actor's thread: order the new primary again.
 
-    :raises Unsure: it is not heard of. :raises Refused: it has not begun and will not.
+    :raises InDoubt: it is not heard of. :raises RejectedRequest: it has not begun and will not.
     """
-    if owner.role is not Role.UNSURE or owner.unsure is None:
-        raise Refused("it is known who has this partition")
-    _tell_to_begin(owner, line, owner.unsure, stays=owner.stays)
+    if actor.role is not Role.IN_DOUBT or actor.in_doubt is None:
+        raise RejectedRequest("it is known who has this partition")
+    _tell_to_begin(actor, connection, actor.in_doubt, stays=actor.stays)
 
 
-def cancel(owner: Owner, epoch: int) -> bool:
-    """In the owner's thread, of who gives or who gets. :returns: False if that move has taken place.
+def cancel(actor: PartitionReplica, term: int) -> bool:
+    """Cancel a move, in the actor's thread, at its source or its target.
 
-    :raises Unsure: it may have.
+    :returns: False if that move has taken place.
+
+    :raises InDoubt: it may have.
     """
-    if owner.role is Role.UNSURE and owner.epoch == epoch:
-        raise Unsure(f"whether {owner.address} has begun is not known")
-    if epoch in owner.settled:
+    if actor.role is Role.IN_DOUBT and actor.term == term:
+        raise InDoubt(f"whether {actor.address} has begun is not known")
+    if term in actor.completed_moves:
         return False
-    owner.cancelled.add(epoch)
-    if owner.outgoing is not None and owner.outgoing.epoch == epoch:
-        owner.outgoing.end(Refused(f"the move in epoch {epoch} was cancelled"))
-        owner.outgoing = None
-    if owner.arriving_epoch == epoch:
-        owner.stop_arriving()
+    actor.cancelled.add(term)
+    if actor.outgoing is not None and actor.outgoing.term == term:
+        actor.outgoing.end(RejectedRequest(f"the move in term {term} was cancelled"))
+        actor.outgoing = None
+    if actor.arriving_term == term:
+        actor.stop_arriving()
     return True
 
 
-def tell_surely(line: Line, message: Message) -> None:
-    """Telling twice does no harm. :raises Unsure: whether it was heard is not known. :raises Refused: it was not."""
+def tell_until_answered(connection: Connection, message: Message) -> None:
+    """Send a message until it is answered; a repeat does no harm.
+
+    :raises InDoubt: whether it was heard is not known.
+    :raises RejectedRequest: it was not.
+    """
     reason: PlinkError | None = None
-    for _ in range(_TOLD):
+    for _ in range(_MAX_BEGIN_ATTEMPTS):
         try:
-            return tell(line, message)
-        except (Lost, Forged, Stranger) as error:
+            return tell(connection, message)
+        except (ConnectionLost, Forged, Unauthenticated) as error:
             reason = error
-    raise Unsure(f"whether {line.address} has begun is not known: {reason}")
+    raise InDoubt(f"whether {connection.address} has begun is not known: {reason}")
 
 
-def _tell_to_begin(owner: Owner, line: Line, message: Message, *, stays: bool) -> None:
-    """:param stays: whether the old owner is the new one's backup."""
+def _tell_to_begin(actor: PartitionReplica, connection: Connection, message: Message, *, stays: bool) -> None:
+    """Order the new primary to begin.
+
+    :param stays: whether the old primary is the new one's replica.
+    """
     try:
-        tell_surely(line, message)
-    except Unsure:
-        owner.end_move()
-        owner.address, owner.unsure, owner.stays = line.address, message, stays
-        owner.place(owner.partition, Role.UNSURE, message.epoch)
+        tell_until_answered(connection, message)
+    except InDoubt:
+        actor.end_move()
+        actor.address, actor.in_doubt, actor.stays = connection.address, message, stays
+        actor.place(actor.partition, Role.IN_DOUBT, message.term)
         raise
-    owner.end_move()
-    owner.settled.add(message.epoch)
-    owner.address = line.address
+    actor.end_move()
+    actor.completed_moves.add(message.term)
+    actor.address = connection.address
     if stays:
-        owner.partition.stand_by()
-        owner.place(owner.partition, Role.BACKUP, message.epoch)
+        actor.partition.stand_by()
+        actor.place(actor.partition, Role.REPLICA, message.term)
     else:
-        owner.place(None, Role.GONE, message.epoch)
+        actor.place(None, Role.MOVED, message.term)
 
 
-def give_up(owner: Owner, move: Outgoing, error: BaseException) -> None:
-    """From any thread: this move will not be, if it has not been."""
+def give_up(actor: PartitionReplica, move: Outgoing, error: BaseException) -> None:
+    """Give up a move that has not taken place, from any thread."""
 
     def given_up() -> None:
-        if owner.outgoing is move:
-            owner.outgoing = None
+        if actor.outgoing is move:
+            actor.outgoing = None
 
     move.end(error)
-    with contextlib.suppress(Refused):  # the server was closed meanwhile
-        owner.call(given_up)
+    with contextlib.suppress(RejectedRequest):  # the server was closed meanwhile
+        actor.call(given_up)

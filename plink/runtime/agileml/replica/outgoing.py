@@ -9,19 +9,23 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from plink.runtime.agileml.partition.partition import Refused
-from plink.runtime.agileml.transport.connection import Line
+from plink.runtime.agileml.partition.partition import RejectedRequest
+from plink.runtime.agileml.transport.connection import Connection
 from plink.runtime.agileml.transport.wire import Message, Status
 
-_ROUNDS = 8  # of sending what came meanwhile, before the other one has as much as can be had if there is always more
-_PUSHES = 64  # and to a backup that never gets all
+_MAX_ROUNDS = 8  # of sending what came meanwhile; the target then counts as caught up, if there is always more
+_MAX_PUSHES = 64  # and to a replica that never gets all
 
 
-def tell(line: Line, message: Message) -> None:
-    """:raises Refused: it is not taken. :raises PlinkError: the line is lost."""
-    answer = line.ask(message)
+def tell(connection: Connection, message: Message) -> None:
+    """Send a message that must be accepted.
+
+    :raises RejectedRequest: it is not taken.
+    :raises PlinkError: the connection is lost.
+    """
+    answer = connection.ask(message)
     if answer.status is not Status.OK:
-        raise Refused(f"{line.address} answers {answer.status.name} {answer.text}".rstrip())
+        raise RejectedRequest(f"{connection.address} answers {answer.status.name} {answer.text}".rstrip())
 
 
 @dataclass(frozen=True)
@@ -29,45 +33,51 @@ class Attempt:
     """One attempt to bring a partition's state to another server.
 
     :ivar number: what all its messages bear.
-    :ivar epoch: the new owner's.
-    :ivar era: of the state; ``era_clock`` is the clock that it began with.
+    :ivar term: the new primary's.
+    :ivar generation: of the state; ``generation_clock`` is the clock that it began with.
     """
 
     number: int
-    epoch: int
-    era: int
-    era_clock: int
+    term: int
+    generation: int
+    generation_clock: int
 
     def addressed(self, part: Message) -> Message:
-        """A part as a message of this attempt."""
-        before = part.before if part.flags else self.era_clock
-        return part._replace(era=self.era, epoch=self.epoch, sequence=self.number, before=before)
+        """Return a part as a message of this attempt."""
+        before = part.before if part.flags else self.generation_clock
+        return part._replace(generation=self.generation, term=self.term, sequence=self.number, before=before)
 
 
 class Outgoing:
     """One attempt to move a partition.
 
-    :param backup: the address that the new owner shall push to; empty for none.
-    :param drains: to the backup, which is pushed what it lacks: nothing is copied or queued.
+    :param replica: the address that the new primary shall push to; empty for none.
+    :param drains: to the replica, which is pushed what it lacks: nothing is copied or queued.
     """
 
-    def __init__(self, line: Line, attempt: Attempt, backup: str, *, drains: bool) -> None:
-        self.line, self.attempt, self.epoch, self.backup, self.drains = line, attempt, attempt.epoch, backup, drains
-        self.sending = threading.Lock()  # the line is for one thread at a time
+    def __init__(self, connection: Connection, attempt: Attempt, replica: str, *, drains: bool) -> None:
+        self.connection, self.attempt, self.term, self.replica, self.drains = (
+            connection,
+            attempt,
+            attempt.term,
+            replica,
+            drains,
+        )
+        self.sending = threading.Lock()  # the connection is for one thread at a time
         self._parts: deque[Message] = deque()
         self._changed = threading.Condition()
         self._caught_up, self._over, self._pushes = False, False, 0
         self._error: BaseException | None = None
 
     def add(self, parts: Iterable[Message]) -> None:
-        """To what the new owner lacks; it belongs to the move from now on."""
+        """Queue parts for the new primary; they belong to the move from now on."""
         if not self.drains:
             with self._changed:
                 self._parts.extend(parts)
                 self._changed.notify_all()
 
     def end(self, error: BaseException | None = None) -> None:
-        """From any thread: nothing more is sent; whoever waits in it gets the error."""
+        """End the move, from any thread: nothing more is sent; whoever waits in it gets the error."""
         with self._changed:
             if self._over:
                 return
@@ -75,10 +85,13 @@ class Outgoing:
             self._parts.clear()
             self._changed.notify_all()
         if error is not None:
-            self.line.wake()
+            self.connection.wake()
 
     def check(self) -> None:
-        """:raises BaseException: what it ended with."""
+        """Raise the error that the move ended with.
+
+        :raises BaseException: what it ended with.
+        """
         if self._error is not None:
             raise self._error
 
@@ -91,29 +104,32 @@ class Outgoing:
 
     @property
     def over(self) -> bool:
-        """Whether it ended."""
+        """Return whether it ended."""
         return self._over
 
     def wait_until_caught_up(self) -> None:
-        """:raises BaseException: what the move ended with meanwhile."""
+        """Wait until the new primary lacks little.
+
+        :raises BaseException: what the move ended with meanwhile.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._caught_up or self._over)
         self.check()
 
     def caught_up(self) -> None:
-        """The new owner lacks little."""
+        """Note that the new primary lacks little."""
         with self._changed:
             self._caught_up = True
             self._changed.notify_all()
 
-    def pushed(self, lacking: int) -> None:
-        """A drain has come so far that the backup lacks so many clocks."""
+    def replicated(self, lacking: int) -> None:
+        """Note by how many clocks the replica of a drain lags."""
         self._pushes += 1
-        if lacking <= 1 or self._pushes > _PUSHES:
+        if lacking <= 1 or self._pushes > _MAX_PUSHES:
             self.caught_up()
 
     def send_queued(self) -> bool:
-        """What is queued now, with the line in one's hands. :returns: False if it was nothing.
+        """Send what is queued now, holding the connection. :returns: False if it was nothing.
 
         :raises PlinkError: it did not get there.
         """
@@ -122,12 +138,12 @@ class Outgoing:
             self._parts.clear()
         for part in parts:
             self.check()
-            tell(self.line, self.attempt.addressed(part))
+            tell(self.connection, self.attempt.addressed(part))
         return bool(parts)
 
     def send_rest(self) -> None:
-        """What is queued, so often that little is left of what still comes."""
-        for _ in range(_ROUNDS):
+        """Send what is queued, until little is left of what still comes."""
+        for _ in range(_MAX_ROUNDS):
             if not self.send_queued():
                 break
 
@@ -136,13 +152,13 @@ class Outgoing:
             self._send_all(lost)
         finally:
             with self.sending:
-                self.line.close()
+                self.connection.close()
 
     def _send_all(self, lost: Callable[[Exception], None]) -> None:
         rounds = 0
         while True:
             with self._changed:
-                if not self._parts or rounds == _ROUNDS:
+                if not self._parts or rounds == _MAX_ROUNDS:
                     self._caught_up = True
                     self._changed.notify_all()
                 self._changed.wait_for(lambda: self._parts or self._over)

@@ -1,6 +1,6 @@
-"""Pushes from active servers to their backups, in the background, as fast as the network takes them.
+"""Pushes from active servers to their replicas, in the background, as fast as the network takes them.
 
-Each backup has a thread and a connection, so that one that is slow or silent keeps none waiting. While a push is under
+Each replica has a thread and a connection, so that one that is slow or silent keeps none waiting. While a push is under
 way clocks go by, and the next push has them all: the slower the network, the more clocks in each and the fewer vectors
 that are sent twice. A push that is lost is not kept, for the next contains it.
 """
@@ -11,89 +11,91 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from plink.errors import PlinkError
-from plink.runtime.agileml.partition.partition import Partition, Push
-from plink.runtime.agileml.replica.partition_replica import Owner, Role
-from plink.runtime.agileml.transport.connection import Line
+from plink.runtime.agileml.partition.partition import Partition, ReplicationDelta
+from plink.runtime.agileml.replica.partition_replica import PartitionReplica, Role
+from plink.runtime.agileml.transport.connection import Connection
 from plink.runtime.agileml.transport.wire import LAST, Kind, Message, Status
 
-_AGAIN_S = 0.2
+_RETRY_S = 0.2
 
 
 class _Lane:
-    """To one backup: its thread, and the partition that it pushes just now."""
+    """Channel to one replica: its thread, and the partition that it pushes just now."""
 
-    def __init__(self, line: Line) -> None:
-        self.line, self.due = line, threading.Event()
+    def __init__(self, connection: Connection) -> None:
+        self.connection, self.due = connection, threading.Event()
         self.pushing: int | None = None
         self.trouble: dict[int, str] = {}
         self.thread: threading.Thread | None = None
 
 
-def push_message(owner: Owner, push: Push) -> Message:
-    """As it travels."""
+def delta_message(actor: PartitionReplica, push: ReplicationDelta) -> Message:
+    """Return a push as a message."""
     return Message(
-        Kind.PUSH, owner.partition.number, flags=LAST * push.last, era=owner.era, epoch=owner.epoch, clock=push.after,
-        before=push.before, sequence=push.sequence, pieces=push.pieces,
+        Kind.REPLICATE, actor.partition.number, flags=LAST * push.last, generation=actor.generation, term=actor.term,
+        clock=push.after, before=push.before, sequence=push.sequence, blocks=push.blocks,
     )  # fmt: skip
 
 
-def next_push(partition: Partition, to: str, agreed: int | None) -> int:
-    """Up to which clock a backup that is to serve is pushed next: to the agreed one, then clock by clock, so that it
-    can go back to whichever is agreed on later."""
+def next_replicated_clock(partition: Partition, to: str, agreed: int | None) -> int:
+    """Return the clock up to which a replica that is to serve is pushed next: to the agreed one, then clock by clock,
+    so that it can roll back to whichever is agreed on later."""
     if agreed is None:
         return partition.clock
-    return min(max(agreed, partition.backups[to] + 1), partition.clock)
+    return min(max(agreed, partition.replicas[to] + 1), partition.clock)
 
 
-class Pusher:
-    """The threads that push what one server is active for.
+class Replicator:
+    """Threads that replicate what one server is primary for.
 
-    :param owners: of all partitions, by number.
-    :param line: connects to an address.
+    :param primaries: of all partitions, by number.
+    :param connection: connects to an address.
     """
 
-    def __init__(self, owners: Callable[[], Mapping[int, Owner]], line: Callable[[str], Line]) -> None:
-        self._owners, self._line = owners, line
+    def __init__(
+        self, actors: Callable[[], Mapping[int, PartitionReplica]], connection: Callable[[str], Connection]
+    ) -> None:
+        self._actors, self._connection = actors, connection
         self._lanes: dict[str, _Lane] = {}
-        self._held: Counter[int] = Counter()
+        self._paused: Counter[int] = Counter()
         self._state = threading.Condition()  # of lanes and what they push
         self._end = threading.Event()
         self.agreed: int | None = None
 
-    def advanced(self, backups: Collection[str]) -> None:
-        """There may be something to push to them."""
-        for address in backups:
+    def advanced(self, replicas: Collection[str]) -> None:
+        """Notify that there may be something to push to these replicas."""
+        for address in replicas:
             with self._state:
                 lane = self._lanes.get(address)
                 if lane is None and not self._end.is_set():
-                    lane = self._lanes[address] = _Lane(self._line(address))
+                    lane = self._lanes[address] = _Lane(self._connection(address))
                     lane.thread = threading.Thread(target=self._run, args=(lane,), name="plink-pusher", daemon=True)
                     lane.thread.start()
             if lane is not None:
                 lane.due.set()
 
-    def trouble(self, number: int, backups: Collection[str]) -> str:
-        """Why the last pushes did not arrive; empty if they did."""
-        lanes = [self._lanes.get(address) for address in backups]
+    def trouble(self, number: int, replicas: Collection[str]) -> str:
+        """Return why the last pushes did not arrive; empty if they did."""
+        lanes = [self._lanes.get(address) for address in replicas]
         return "; ".join(filter(None, (lane.trouble.get(number) for lane in lanes if lane)))
 
     def limit(self, clock: int | None) -> None:
-        """Push no clock after this one. Backups that are pushed to one agreed clock after the other have a clock in
+        """Push no clock after this one. Replicas that are pushed to one agreed clock after the other have a clock in
         common to go back to; without a limit each gets what there is."""
         self.agreed = clock
         self.advanced(list(self._lanes))
 
     @contextmanager
     def paused(self, number: int) -> Iterator[None]:
-        """No push of this partition is under way."""
+        """Pause pushes of a partition in a context."""
         with self._state:
-            self._held[number] += 1
+            self._paused[number] += 1
             self._state.wait_for(lambda: all(lane.pushing != number for lane in self._lanes.values()))
         try:
             yield
         finally:
             with self._state:
-                self._held[number] -= 1
+                self._paused[number] -= 1
             self.advanced(list(self._lanes))
 
     def close(self) -> None:
@@ -103,7 +105,7 @@ class Pusher:
             lanes = list(self._lanes.values())
         for lane in lanes:
             lane.due.set()
-            lane.line.wake()
+            lane.connection.wake()
         for lane in lanes:
             assert lane.thread is not None
             lane.thread.join()
@@ -112,66 +114,68 @@ class Pusher:
         while not self._end.is_set():
             lane.due.wait()
             lane.due.clear()
-            owners = {
-                number: owner for number, owner in self._owners().items() if lane.line.address in owner.seen.backups
+            actors = {
+                number: actor
+                for number, actor in self._actors().items()
+                if lane.connection.address in actor.snapshot.replicas
             }
-            for number, owner in owners.items():
+            for number, actor in actors.items():
                 with self._state:
-                    if self._held[number] or self._end.is_set():
+                    if self._paused[number] or self._end.is_set():
                         continue
                     lane.pushing = number
                 try:
-                    self._push(owner, lane)
+                    self._push(actor, lane)
                     lane.trouble.pop(number, None)
                 except (PlinkError, MemoryError) as error:
                     if number in lane.trouble:  # not for the first time: the connection may have been an old one
-                        self._lose(owner, lane.line.address, error)
+                        self._lose(actor, lane.connection.address, error)
                     lane.trouble[number] = str(error)
                 finally:
                     with self._state:
                         lane.pushing = None
                         self._state.notify_all()
-            for number in lane.trouble.keys() - owners.keys():
+            for number in lane.trouble.keys() - actors.keys():
                 del lane.trouble[number]
-            if not owners:
-                lane.line.close()
-            if lane.trouble and not self._end.wait(_AGAIN_S):
+            if not actors:
+                lane.connection.close()
+            if lane.trouble and not self._end.wait(_RETRY_S):
                 lane.due.set()
-        lane.line.close()
+        lane.connection.close()
 
-    def _push(self, owner: Owner, lane: _Lane) -> None:
-        taken = owner.call(lambda: self._take(owner, lane.line.address))
+    def _push(self, actor: PartitionReplica, lane: _Lane) -> None:
+        taken = actor.call(lambda: self._take(actor, lane.connection.address))
         if taken is None:
             return
         push, message = taken
-        answer = lane.line.ask(message)
+        answer = lane.connection.ask(message)
         if answer.status is not Status.OK:
-            raise PlinkError(f"{lane.line.address} answers {answer.status.name} {answer.text}".rstrip())
-        owner.call(lambda: self._arrived(owner, lane.line.address, push, message.era))
+            raise PlinkError(f"{lane.connection.address} answers {answer.status.name} {answer.text}".rstrip())
+        actor.call(lambda: self._arrived(actor, lane.connection.address, push, message.generation))
         lane.due.set()
 
-    def _take(self, owner: Owner, to: str) -> tuple[Push, Message] | None:
-        """In the owner's thread."""
-        if owner.role is not Role.SERVING or to in owner.copying or to not in owner.partition.backups:
+    def _take(self, actor: PartitionReplica, to: str) -> tuple[ReplicationDelta, Message] | None:
+        """Return the next push, in the actor's thread."""
+        if actor.role is not Role.SERVING or to in actor.copying or to not in actor.partition.replicas:
             return None
-        partition, drain = owner.partition, owner.outgoing
+        partition, drain = actor.partition, actor.outgoing
         clock = partition.clock if self.agreed is None else min(self.agreed, partition.clock)
-        if drain is not None and drain.drains and drain.line.address == to:
-            drain.pushed(partition.clock - partition.backups[to])
-            clock = next_push(partition, to, self.agreed)
-        if clock <= partition.backups[to]:
+        if drain is not None and drain.drains and drain.connection.address == to:
+            drain.replicated(partition.clock - partition.replicas[to])
+            clock = next_replicated_clock(partition, to, self.agreed)
+        if clock <= partition.replicas[to]:
             return None
-        push = partition.take_push(to, clock)
-        return push, push_message(owner, push)
+        push = partition.take_delta(to, clock)
+        return push, delta_message(actor, push)
 
     @staticmethod
-    def _arrived(owner: Owner, to: str, push: Push, era: int) -> None:
-        if owner.role is Role.SERVING and owner.era == era and to in owner.partition.backups:
-            owner.partition.arrived(to, push)
+    def _arrived(actor: PartitionReplica, to: str, push: ReplicationDelta, generation: int) -> None:
+        if actor.role is Role.SERVING and actor.generation == generation and to in actor.partition.replicas:
+            actor.partition.arrived(to, push)
 
     @staticmethod
-    def _lose(owner: Owner, address: str, error: Exception) -> None:
-        """A drain to a backup that is not there any more."""
-        move = owner.outgoing
-        if move is not None and move.drains and move.line.address == address:
+    def _lose(actor: PartitionReplica, address: str, error: Exception) -> None:
+        """End a drain to a replica that is lost."""
+        move = actor.outgoing
+        if move is not None and move.drains and move.connection.address == address:
             move.end(error)

@@ -16,80 +16,80 @@ Does = Callable[[Server, Any], Result | None]
 
 def _open(server: Server, request: r.Open) -> None:
     """Serve a partition that nobody has."""
-    server.open(request.partition, {}, era=request.era, epoch=request.epoch, history=True)
+    server.open(request.partition, {}, generation=request.generation, term=request.term, history=True)
 
 
 def _restore(server: Server, request: r.Restore) -> None:
     """Serve a partition as of a clock of a checkpoint."""
     server.restore(
-        request.partition, Path(request.path), {}, era=request.era, epoch=request.epoch,
+        request.partition, Path(request.path), {}, generation=request.generation, term=request.term,
         clock=request.clock,
     )  # fmt: skip
 
 
 def _prepare(server: Server, request: r.Prepare) -> None:
     """Send a partition on its way."""
-    server.prepare(request.partition, request.address, request.epoch, backup=request.backup)
+    server.prepare(request.partition, request.address, request.term, replica=request.replica)
 
 
 def _commit(server: Server, request: r.Commit) -> None:
-    """Let the new owner begin."""
-    server.commit(request.partition, request.epoch)
+    """Let the new primary begin."""
+    server.commit(request.partition, request.term)
 
 
 def _cancel(server: Server, request: r.Cancel) -> Result:
-    """A move is off."""
-    return Cancelled(off=server.cancel(request.partition, request.epoch))
+    """Cancel a move."""
+    return Cancelled(off=server.cancel(request.partition, request.term))
 
 
-def _back_up(server: Server, request: r.AddReplica) -> None:
-    """Another backup beside the one that is there."""
-    server.back_up(request.partition, request.address)
+def _add_replica(server: Server, request: r.AddReplica) -> None:
+    """Add a replica beside the present one."""
+    server.add_replica(request.partition, request.address)
 
 
-def _push_to(server: Server, request: r.SetReplica) -> None:
-    """This backup alone."""
-    server.push_to(request.partition, request.address)
+def _set_replica(server: Server, request: r.SetReplica) -> None:
+    """Replicate to this replica alone."""
+    server.set_replica(request.partition, request.address)
 
 
-def _stop_pushing(server: Server, request: r.StopReplicating) -> None:
-    """Not that backup any more."""
-    server.stop_pushing(request.partition, request.address)
+def _stop_replicating(server: Server, request: r.StopReplicating) -> None:
+    """Stop replicating to that replica."""
+    server.stop_replicating(request.partition, request.address)
 
 
 def _restore_to(server: Server, request: r.RestoreTo) -> None:
-    """A backup sends its state to who is to serve it."""
-    server.restore_to(request.partition, request.address, request.epoch, {}, request.first)
+    """Send a replica's state to the host that is to serve it."""
+    server.restore_to(request.partition, request.address, request.term, {}, request.first)
 
 
 def _drop(server: Server, request: r.Drop) -> None:
-    """What is here of a partition is of no use."""
-    server.drop(request.partition, request.epoch)
+    """Drop what is here of a partition."""
+    server.drop(request.partition, request.term)
 
 
-def _take_over(server: Server, request: r.Promote) -> None:
-    """A backup serves."""
-    server.take_over(request.partition, {}, request.first, request.epoch)
+def _promote(server: Server, request: r.Promote) -> None:
+    """Promote a replica to primary."""
+    server.promote(request.partition, {}, request.first, request.term)
 
 
 def _forget(server: Server, request: r.Forget) -> None:
-    """Moves of before an epoch are off."""
+    """Cancel moves of earlier terms."""
     for status in server.status():
-        server.cancel(status.partition, request.epoch)
+        server.cancel(status.partition, request.term)
 
 
-def _release(server: Server, request: r.Truncate) -> None:
-    """All backups have that clock."""
-    server.release(request.clock)
+def _truncate(server: Server, request: r.Truncate) -> None:
+    """Truncate undo logs: all replicas have that clock."""
+    server.truncate(request.clock)
 
 
-def _push_up_to(server: Server, request: r.ReplicateUpTo) -> None:
-    """The next round of pushes."""
-    server.push_up_to(request.clock)
+def _replicate_up_to(server: Server, request: r.ReplicateUpTo) -> None:
+    """Begin the next round of replication."""
+    server.replicate_up_to(request.clock)
 
 
 def _take_part(server: Server, request: r.SetParticipants) -> Result:
-    """From a clock on these workers take part in partitions; those that are not served here are told."""
+    """Set the participants of partitions from a clock on; return those that are not served here."""
     elsewhere = []
     for partition in request.partitions:
         try:
@@ -100,7 +100,7 @@ def _take_part(server: Server, request: r.SetParticipants) -> Result:
 
 
 def _checkpoint(server: Server, request: r.WriteCheckpoint) -> Result:
-    """Partitions into files of a folder."""
+    """Write partitions into files of a folder."""
     folder, begun, size = Path(request.folder), time.monotonic(), 0
     folder.mkdir(parents=True, exist_ok=True)
     for partition in request.partitions:
@@ -111,11 +111,11 @@ def _checkpoint(server: Server, request: r.WriteCheckpoint) -> Result:
 
 
 AT_ONCE: Mapping[type[r.Request], Does] = {
-    r.Open: _open, r.Cancel: _cancel, r.SetReplica: _push_to, r.StopReplicating: _stop_pushing, r.Drop: _drop,
-    r.Promote: _take_over, r.Forget: _forget, r.Truncate: _release, r.ReplicateUpTo: _push_up_to,
+    r.Open: _open, r.Cancel: _cancel, r.SetReplica: _set_replica, r.StopReplicating: _stop_replicating, r.Drop: _drop,
+    r.Promote: _promote, r.Forget: _forget, r.Truncate: _truncate, r.ReplicateUpTo: _replicate_up_to,
     r.SetParticipants: _take_part,
 }  # fmt: skip
-MOVING: Mapping[type[r.Request], Does] = {r.Prepare: _prepare, r.AddReplica: _back_up, r.RestoreTo: _restore_to}
+MOVING: Mapping[type[r.Request], Does] = {r.Prepare: _prepare, r.AddReplica: _add_replica, r.RestoreTo: _restore_to}
 LONG: Mapping[type[r.Request], Does] = {
     **MOVING, r.Commit: _commit, r.Restore: _restore, r.WriteCheckpoint: _checkpoint
 }  # fmt: skip

@@ -1,7 +1,7 @@
 """A parameter server: the partitions of one host, a thread each, and what the elasticity controller has done with them.
 
 What a server is to a partition is decided by whoever calls its methods: nothing here chooses roles. A controller that
-was started anew may say everything twice. Numbers of epochs rise: what is said of an earlier one changes nothing.
+was started anew may say everything twice. Numbers of terms rise: what is said of an earlier one changes nothing.
 """
 
 import contextlib
@@ -12,105 +12,108 @@ from pathlib import Path
 
 from plink.errors import PlinkError
 from plink.runtime.agileml.partition.checkpoint_file import read_partition, write_partition
-from plink.runtime.agileml.partition.partition import Partition, Refused
+from plink.runtime.agileml.partition.partition import Partition, RejectedRequest
 from plink.runtime.agileml.partition.serialization import parts_of
 from plink.runtime.agileml.replica import migration, state_transfer
-from plink.runtime.agileml.replica.partition_replica import Owner, Role
-from plink.runtime.agileml.replica.replicator import Pusher
-from plink.runtime.agileml.transport.connection import Line
-from plink.runtime.agileml.transport.listener import Lines, Listener
+from plink.runtime.agileml.replica.partition_replica import PartitionReplica, Role
+from plink.runtime.agileml.replica.replicator import Replicator
+from plink.runtime.agileml.transport.connection import Connection
+from plink.runtime.agileml.transport.listener import Connections, Listener
 from plink.runtime.agileml.transport.store_config import StoreConfig
 from plink.runtime.agileml.transport.wire import Kind, Message, Status
 
 
 @dataclass(frozen=True)
 class PartitionStatus:
-    """What a server says of one partition.
+    """Status of one partition at one server.
 
     :ivar clocks: those whose state it can go back to, rising; the last is the present.
-    :ivar pushed: the clock that all backups have; the present one if there is none.
-    :ivar laggards: the workers whose updates the next clock waits for.
-    :ivar backups: the addresses that it is pushed to.
+    :ivar replicated: the clock that all replicas have; the present one if there is none.
+    :ivar stragglers: the workers whose updates the next clock waits for.
+    :ivar replicas: the addresses that it is pushed to.
     :ivar trouble: why pushes do not arrive.
-    :ivar ended: a backup that had its last push.
+    :ivar ended: a replica that had its last push.
     :ivar address: of who has it, where it is gone.
     """
 
     partition: int
     role: str
-    era: int
-    epoch: int
+    generation: int
+    term: int
     clocks: tuple[int, ...]
-    pushed: int
-    laggards: tuple[int, ...]
-    backups: tuple[str, ...]
+    replicated: int
+    stragglers: tuple[int, ...]
+    replicas: tuple[str, ...]
     trouble: str
     ended: bool
     address: str
 
 
 class Server:
-    """Listens from the start, with no partitions; ``close`` it.
+    """Parameter server of one host: it listens from the start, with no partitions; ``close`` it.
 
     :param host: the address to listen on, at any port that is free.
     :param timeout_s: for handshakes and for what other servers answer.
-    :param patience_s: how long a read waits for its state before the client is told to ask again.
+    :param read_wait_s: how long a read waits for its state before the client is told to ask again.
     :param refused: hears why a connection was closed that made no sense, or could not be had; from any thread.
     :raises OSError: the address cannot be had.
     """
 
     def __init__(
-        self, config: StoreConfig, *, host: str = "127.0.0.1", timeout_s: float = 10.0, patience_s: float = 1.0,
+        self, config: StoreConfig, *, host: str = "127.0.0.1", timeout_s: float = 10.0, read_wait_s: float = 1.0,
         refused: Callable[[str], None] = lambda reason: None,
     ) -> None:  # fmt: skip
         self.config = config
-        self._timeout_s, self._patience_s = timeout_s, patience_s
-        self._owners: dict[int, Owner] = {}
-        self._least_era = 0
+        self._timeout_s, self._read_wait_s = timeout_s, read_wait_s
+        self._actors: dict[int, PartitionReplica] = {}
+        self._least_generation = 0
         self._changing, self.closed = threading.Lock(), False
-        self._pusher = Pusher(self._present, self.line)
+        self._pusher = Replicator(self._present, self.connection)
         self.listener = Listener(config, host, timeout_s, self._answer, refused)
         self.address = self.listener.address
         self.listener.start()
 
-    def line(self, address: str) -> Line:
-        """To another server of the run."""
-        return Line(address, self.config.keys, self.config.layout, self._timeout_s)
+    def connection(self, address: str) -> Connection:
+        """Return a connection to another server of the run."""
+        return Connection(address, self.config.keys, self.config.layout, self._timeout_s)
 
-    def owner(self, number: int) -> Owner:
-        """The one of a partition, which may not be here (yet). :raises Refused: there is no such partition."""
+    def actor(self, number: int) -> PartitionReplica:
+        """Return the actor of a partition, which may not be here (yet).
+
+        :raises RejectedRequest: there is no such partition.
+        """
         layout = self.config.layout
         if not 0 <= number < layout.partitions:
-            raise Refused(f"partition {number} of {layout.partitions}")
+            raise RejectedRequest(f"partition {number} of {layout.partitions}")
         with self._changing:
-            if number not in self._owners:
-                self._owners[number] = Owner(
-                    layout, number, sees_ahead=self.config.sees_ahead, patience_s=self._patience_s,
-                    advanced=self._pusher.advanced, least_era=self._least_era,
+            if number not in self._actors:
+                self._actors[number] = PartitionReplica(
+                    layout, number, sees_ahead=self.config.sees_ahead, read_wait_s=self._read_wait_s,
+                    advanced=self._pusher.advanced, least_generation=self._least_generation,
                 )  # fmt: skip
-            return self._owners[number]
+            return self._actors[number]
 
     def open(
-        self, number: int, workers: Mapping[int, int], *, era: int = 0, epoch: int = 0, history: bool = False
+        self, number: int, workers: Mapping[int, int], *, generation: int = 0, term: int = 0, history: bool = False
     ) -> None:
         """Serve a partition that nobody has yet, of zeros.
 
         :param workers: those who take part, with their first clocks.
-        :param history: keep what it takes to go back, until :meth:`release`.
-        :raises Refused: it is or was here in another or a later epoch.
+        :param history: keep what it takes to go back, until :meth:`truncate`.
+        :raises RejectedRequest: it is or was here in another or a later term.
         """
         partition = Partition(self.config.layout, number, history=history, sees_ahead=self.config.sees_ahead)
         partition.admit(workers)
-        self._serve_new(partition, era, epoch)
+        self._serve_new(partition, generation, term)
 
     def checkpoint(self, number: int, path: Path) -> None:
-        """Write a partition that is here, served or a backup, into a file, with all clocks that it can go back to:
+        """Write a partition that is here, served or a replica, into a file, with all clocks that it can go back to:
         copied in its thread, written in the caller's."""
-        owner = self.owner(number)
-        write_partition(path, owner.call(lambda: parts_of(owner.partition)), self.config.layout)
+        actor = self.actor(number)
+        write_partition(path, actor.call(lambda: parts_of(actor.partition)), self.config.layout)
 
     def restore(
-        self, number: int, path: Path, workers: Collection[int], *, era: int, epoch: int, clock: int | None = None
+        self, number: int, path: Path, workers: Collection[int], *, generation: int, term: int, clock: int | None = None
     ) -> int:
         """Serve the consistent state in a file; what was ahead of it is to be done again.
 
@@ -118,230 +121,242 @@ class Server:
         :param clock: of the state, one that the partition could go back to; None: the latest.
         :returns: the clock of the state.
         :raises InputError: see :func:`~plink.runtime.agileml.partition.checkpoint_file.read_partition`.
-        :raises Refused: the file is of another partition or has no state of that clock; or as :meth:`open`.
+        :raises RejectedRequest: the file is of another partition or has no state of that clock; or as :meth:`open`.
         """
         partition = read_partition(path, self.config.layout, sees_ahead=self.config.sees_ahead)
         if partition.number != number:
-            raise Refused(f"{path} has partition {partition.number}, not {number}")
+            raise RejectedRequest(f"{path} has partition {partition.number}, not {number}")
         if clock is not None:
             partition.roll_back(clock)
         partition.stand_by()
         partition.admit(dict.fromkeys(workers, partition.clock + 1))
-        self._serve_new(partition, era, epoch)
+        self._serve_new(partition, generation, term)
         return partition.clock
 
-    def _serve_new(self, partition: Partition, era: int, epoch: int) -> None:
-        owner, clock = self.owner(partition.number), partition.clock
+    def _serve_new(self, partition: Partition, generation: int, term: int) -> None:
+        actor, clock = self.actor(partition.number), partition.clock
 
         def begin() -> None:
-            if owner.role is Role.SERVING and owner.epoch == epoch:
+            if actor.role is Role.SERVING and actor.term == term:
                 return  # said twice
-            if era < owner.least_era:
-                raise Refused(f"partition {partition.number} is of era {era}; all began anew in {owner.least_era}")
-            if owner.role not in (Role.ABSENT, Role.GONE, Role.UNSURE):
-                raise Refused(f"partition {partition.number} is here already, in epoch {owner.epoch}")
-            if epoch < owner.epoch or (owner.role is not Role.ABSENT and epoch == owner.epoch):
-                raise Refused(f"partition {partition.number} was here in epoch {owner.epoch}")
-            owner.era, owner.era_clock = era, clock
-            owner.place(partition, Role.SERVING, epoch)
+            if generation < actor.least_generation:
+                raise RejectedRequest(
+                    f"partition {partition.number} is of generation {generation}; all began anew in "
+                    f"{actor.least_generation}"
+                )
+            if actor.role not in (Role.ABSENT, Role.MOVED, Role.IN_DOUBT):
+                raise RejectedRequest(f"partition {partition.number} is here already, in term {actor.term}")
+            if term < actor.term or (actor.role is not Role.ABSENT and term == actor.term):
+                raise RejectedRequest(f"partition {partition.number} was here in term {actor.term}")
+            actor.generation, actor.generation_clock = generation, clock
+            actor.place(partition, Role.SERVING, term)
 
-        owner.call(begin)
+        actor.call(begin)
 
     def workers_from(self, number: int, workers: Collection[int], first: int) -> None:
-        """From clock ``first`` on exactly these workers take part, wherever the partition goes. Who ends owes the
-        clocks before it still, or somebody in its name; what it sent of later ones counts no more, and its number is
-        not used again.
+        """Set exactly these workers as participants from clock ``first`` on, wherever the partition goes. A worker that
+        ends has to finish the clocks before it, or another one in its name. What it sent of later ones does not count,
+        and its number is not used again.
 
-        :raises Refused: one of these has begun that clock and it was not so, or all have, or the partition is not
-            served here.
+        :raises RejectedRequest: one of these has begun that clock and it was not so, or all have, or the partition is
+            not served here.
         """
-        owner = self.owner(number)
-        owner.call(lambda: owner.workers_from(workers, first))
+        actor = self.actor(number)
+        actor.call(lambda: actor.workers_from(workers, first))
 
-    def prepare(self, number: int, address: str, epoch: int, *, backup: str) -> None:
+    def prepare(self, number: int, address: str, term: int, *, replica: str) -> None:
         """Bring a partition to another server, all but what still comes, which follows it there; it is served here
-        until :meth:`commit`. To one of its backups: push what that lacks. Returns when it lacks little. Whatever else
+        until :meth:`commit`. To one of its replicas: push what that lacks. Returns when it lacks little. Whatever else
         was prepared for this partition is given up.
 
-        :param epoch: of the new owner, above the present one.
-        :param backup: the address that the new owner shall push to: this server's own, one of the backups at the time
-            of the commit, or none ("").
+        :param term: of the new primary, above the present one.
+        :param replica: the address that the new primary shall push to: this server's own, one of the replicas at the
+            time of the commit, or none ("").
         :raises PlinkError: the move is off: the other one cannot be reached, there was a roll-back, :meth:`cancel`...
         """
-        owner, line, address_here = self.owner(number), self.line(address), self.address
-        move = owner.call(lambda: migration.prepared(owner, line, epoch, backup, address_here))
+        actor, connection, address_here = self.actor(number), self.connection(address), self.address
+        move = actor.call(lambda: migration.prepared(actor, connection, term, replica, address_here))
         if move is None:
             return
-        if move.line is line:
+        if move.connection is connection:
             if move.drains:
                 self._pusher.advanced([address])
             else:
-                move.begin(lambda error: migration.give_up(owner, move, error))
+                move.begin(lambda error: migration.give_up(actor, move, error))
         move.wait_until_caught_up()
 
-    def commit(self, number: int, epoch: int) -> None:
-        """The server that was prepared begins, with all that was acknowledged here; whoever asks here is sent on. If it
-        pushes to this server, this one is its backup now.
+    def commit(self, number: int, term: int) -> None:
+        """Commit a prepared move: the target begins, with all that was acknowledged here, and clients are redirected.
+        If the target replicates to this server, this one is its replica now.
 
-        :raises moves.Unsure: see there; the same again, or :meth:`settle`, asks again.
-        :raises PlinkError: it has not begun and will not, and is served here on; or nothing of that epoch is prepared.
+        :raises migration.InDoubt: see there; the same again, or :meth:`resolve`, asks again.
+        :raises PlinkError: it has not begun and will not, and is served here on; or nothing of that term is prepared.
         """
-        owner = self.owner(number)
-        if epoch in owner.settled:
+        actor = self.actor(number)
+        if term in actor.completed_moves:
             return
-        if owner.role is Role.UNSURE and owner.epoch == epoch:
-            self.settle(number)
+        if actor.role is Role.IN_DOUBT and actor.term == term:
+            self.resolve(number)
             return
-        move = owner.outgoing
-        if move is None or move.epoch != epoch:
-            raise Refused(f"no move of partition {number} in epoch {epoch} is prepared")
+        move = actor.outgoing
+        if move is None or move.term != term:
+            raise RejectedRequest(f"no move of partition {number} in term {term} is prepared")
         move.wait_until_caught_up()
         try:
-            with self._pusher.paused(number), move.sending, contextlib.closing(move.line):
+            with self._pusher.paused(number), move.sending, contextlib.closing(move.connection):
                 move.send_rest()
-                owner.call(lambda: migration.finish(owner, move, self.address, self._pusher.agreed))
+                actor.call(lambda: migration.finish(actor, move, self.address, self._pusher.agreed))
         except BaseException as error:
-            migration.give_up(owner, move, error)
+            migration.give_up(actor, move, error)
             raise
 
-    def cancel(self, number: int, epoch: int) -> bool:
-        """Nothing of a move is to happen any more; at the server that gives it as well as at the one that gets it.
+    def cancel(self, number: int, term: int) -> bool:
+        """Cancel a move, at its source or at its target.
 
         :returns: False if it has taken place.
-        :raises moves.Unsure: it may have.
+        :raises migration.InDoubt: it may have.
         """
-        owner = self.owner(number)
-        return owner.call(lambda: migration.cancel(owner, epoch))
+        actor = self.actor(number)
+        return actor.call(lambda: migration.cancel(actor, term))
 
-    def settle(self, number: int) -> None:
-        """After :class:`moves.Unsure`: tell the new owner again to begin. :raises Unsure: it is still silent.
-        :raises Refused: it has not begun and will not."""
-        owner = self.owner(number)
-        with contextlib.closing(self.line(owner.address)) as line:
-            owner.call(lambda: migration.settle(owner, line))
+    def resolve(self, number: int) -> None:
+        """Order the new primary again to begin, after :class:`migration.InDoubt`.
 
-    def back_up(self, number: int, address: str) -> None:
-        """Make another server a backup of a partition, beside those that there are: it gets the state and the way back
+        :raises InDoubt: it is still silent.
+        :raises RejectedRequest: it has not begun and will not.
+        """
+        actor = self.actor(number)
+        with contextlib.closing(self.connection(actor.address)) as connection:
+            actor.call(lambda: migration.resolve(actor, connection))
+
+    def add_replica(self, number: int, address: str) -> None:
+        """Make another server a replica of a partition, beside those that there are: it gets the state and the way back
         and is pushed to from now on. Meanwhile no clock counts as pushed that it would lack.
 
-        :raises PlinkError: it is none; :meth:`stop_pushing` and roll-backs give it up.
+        :raises PlinkError: it is none; :meth:`stop_replicating` and roll-backs give it up.
         """
-        with contextlib.closing(self.line(address)) as line:
-            state_transfer.back_up(self.owner(number), line)
+        with contextlib.closing(self.connection(address)) as connection:
+            state_transfer.add_replica(self.actor(number), connection)
 
-    def push_to(self, number: int, address: str) -> None:
-        """Push a partition to this backup alone. :raises Refused: it is none."""
-        owner = self.owner(number)
+    def set_replica(self, number: int, address: str) -> None:
+        """Push a partition to this replica alone. :raises RejectedRequest: it is none."""
+        actor = self.actor(number)
 
         def only() -> None:
-            if address not in owner.partition.backups or address in owner.copying:
-                raise Refused(f"{address} is no backup of partition {number}")
-            for other in set(owner.partition.backups) - {address}:
-                owner.stop_pushing(other)
-            owner.changed()
+            if address not in actor.partition.replicas or address in actor.copying:
+                raise RejectedRequest(f"{address} is no replica of partition {number}")
+            for other in set(actor.partition.replicas) - {address}:
+                actor.stop_replicating(other)
+            actor.changed()
 
-        owner.call(only)
+        actor.call(only)
 
-    def stop_pushing(self, number: int, address: str) -> None:
-        """A server is no backup any more, or does not become one."""
-        owner = self.owner(number)
+    def stop_replicating(self, number: int, address: str) -> None:
+        """Stop replicating to a server, or making it a replica."""
+        actor = self.actor(number)
 
         def stop() -> None:
-            owner.stop_pushing(address)
-            owner.changed()
+            actor.stop_replicating(address)
+            actor.changed()
 
-        owner.call(stop)
+        actor.call(stop)
 
-    def push_up_to(self, clock: int | None) -> None:
-        """Push no clock after this one to any backup, so that all have a clock in common; None: each what there is."""
+    def replicate_up_to(self, clock: int | None) -> None:
+        """Push no clock after this one to any replica, so that all have a clock in common; None: each what there is."""
         self._pusher.limit(clock)
 
-    def take_over(self, number: int, workers: Collection[int], first: int, epoch: int) -> None:
-        """A backup serves the state that it has, pushing to nobody, with these workers from clock ``first`` on. What
-        is served already is so in this epoch. After :class:`moves.Unsure` the old owner is such a backup: who asks for
-        this knows that the new one is gone.
+    def promote(self, number: int, workers: Collection[int], first: int, term: int) -> None:
+        """Promote a replica: it serves the state that it has, without replicas of its own, with these workers from
+        clock ``first`` on. A partition that is served already gets this term. After :class:`migration.InDoubt` the old
+        primary is such a replica: the sender knows that the new one is gone.
 
-        :raises Refused: it is not here, or of a later epoch, or that clock has begun.
+        :raises RejectedRequest: it is not here, or of a later term, or that clock has begun.
         """
-        owner = self.owner(number)
+        actor = self.actor(number)
 
         def begin() -> None:
-            if owner.role is Role.SERVING and epoch >= owner.epoch:
-                owner.epoch = epoch  # the workers may be others by now, if this comes late
+            if actor.role is Role.SERVING and term >= actor.term:
+                actor.term = term  # the workers may be others by now, if this comes late
                 return
-            if owner.role is Role.UNSURE and epoch > owner.epoch:
-                owner.stand_back()
-            if owner.role is not Role.BACKUP:
-                raise Refused(f"partition {number} has no backup here")
-            if epoch <= owner.epoch:
-                raise Refused(f"partition {number} is in epoch {owner.epoch} here: a new owner needs a later one")
-            if first <= owner.partition.clock:
-                raise Refused(f"no worker can begin at clock {first}: the state is of clock {owner.partition.clock}")
-            owner.partition.stand_by()
-            owner.partition.workers_from(workers, first)
-            owner.place(owner.partition, Role.SERVING, epoch)
+            if actor.role is Role.IN_DOUBT and term > actor.term:
+                actor.stand_back()
+            if actor.role is not Role.REPLICA:
+                raise RejectedRequest(f"partition {number} has no replica here")
+            if term <= actor.term:
+                raise RejectedRequest(
+                    f"partition {number} is in term {actor.term} here: a new primary needs a later one"
+                )
+            if first <= actor.partition.clock:
+                raise RejectedRequest(
+                    f"no worker can begin at clock {first}: the state is of clock {actor.partition.clock}"
+                )
+            actor.partition.stand_by()
+            actor.partition.workers_from(workers, first)
+            actor.place(actor.partition, Role.SERVING, term)
 
-        owner.call(begin)
+        actor.call(begin)
 
-    def restore_to(self, number: int, address: str, epoch: int, workers: Collection[int], first: int) -> None:
-        """A backup brings its state to another server, which serves it from there on, with these workers from clock
-        ``first`` on; this server stays the backup, or is it from now on: as :meth:`take_over`. Nobody of an earlier
-        epoch pushes to it any more.
+    def restore_to(self, number: int, address: str, term: int, workers: Collection[int], first: int) -> None:
+        """Send a replica's state to another server, which serves it from there on, with these workers from clock
+        ``first`` on. This server stays the replica, or becomes it: as :meth:`promote`. Primaries of earlier terms are
+        refused from then on.
 
-        :raises moves.Unsure: whether the other one has begun is not known; the same again settles it.
+        :raises migration.InDoubt: whether the other one has begun is not known; the same again settles it.
         :raises PlinkError: it has not.
         """
-        with contextlib.closing(self.line(address)) as line:
-            state_transfer.restore_to(self.owner(number), line, epoch, workers, first, self.address)
+        with contextlib.closing(self.connection(address)) as connection:
+            state_transfer.restore_to(self.actor(number), connection, term, workers, first, self.address)
 
-    def drop(self, number: int, epoch: int) -> None:
-        """Forget a partition, whatever it is here, unless it is of this epoch or a later one."""
-        owner = self.owner(number)
+    def drop(self, number: int, term: int) -> None:
+        """Forget a partition, whatever it is here, unless it is of this term or a later one."""
+        actor = self.actor(number)
 
         def forget() -> None:
-            if max(owner.epoch, owner.arriving_epoch) < epoch:
-                owner.forget()
+            if max(actor.term, actor.arriving_term) < term:
+                actor.forget()
 
-        owner.call(forget)
+        actor.call(forget)
 
-    def roll_back(self, clock: int, era: int) -> None:
-        """All partitions here, served or backups, go back to the state of a clock, and a new era begins: what workers
-        sent in the old one is refused, and they are told. What moves is given up, and what arrives is forgotten. A
-        repeat changes nothing.
+    def roll_back(self, clock: int, generation: int) -> None:
+        """Roll back all partitions here, served or replicas, to a clock, and begin a new generation: updates of the old
+        one are refused, and workers are notified. Moves are given up, and what arrives is forgotten. A repeat changes
+        nothing.
 
-        :raises Refused: one cannot; then none has, unless it could a moment before: repeat it then.
+        :raises RejectedRequest: one cannot; then none has, unless it could a moment before: repeat it then.
         """
-        for owner in self._present().values():
-            owner.call(lambda owner=owner: owner.can_roll_back(clock, era))  # type: ignore[misc]
+        for actor in self._present().values():
+            actor.call(lambda actor=actor: actor.can_roll_back(clock, generation))  # type: ignore[misc]
         with self._changing:
-            self._least_era = max(self._least_era, era)  # for who is not here yet
-            owners = list(self._owners.values())
-        for owner in owners:
-            owner.call(lambda owner=owner: owner.roll_back(clock, era))  # type: ignore[misc]
+            self._least_generation = max(self._least_generation, generation)  # for who is not here yet
+            actors = list(self._actors.values())
+        for actor in actors:
+            actor.call(lambda actor=actor: actor.roll_back(clock, generation))  # type: ignore[misc]
 
-    def begin_anew(self, era: int) -> None:
-        """All begins anew in this era: what is here is forgotten, and what arrives of an earlier one is refused. A
-        repeat changes nothing."""
+    def reset(self, generation: int) -> None:
+        """Reset to a new generation: what is here is forgotten, and what arrives of an earlier one is refused. A repeat
+        changes nothing."""
         with self._changing:
-            self._least_era = max(self._least_era, era)
-            owners = list(self._owners.values())
-        for owner in owners:
-            owner.call(lambda owner=owner: owner.begin_anew(era))  # type: ignore[misc]
+            self._least_generation = max(self._least_generation, generation)
+            actors = list(self._actors.values())
+        for actor in actors:
+            actor.call(lambda actor=actor: actor.reset(generation))  # type: ignore[misc]
 
-    def release(self, clock: int) -> None:
-        """Nobody will go back to before a clock: all backups have it."""
-        for owner in self._present().values():
-            owner.call(lambda owner=owner: owner.release(clock))  # type: ignore[misc]
+    def truncate(self, clock: int) -> None:
+        """Truncate undo logs: all replicas have a clock, and nobody rolls back to before it."""
+        for actor in self._present().values():
+            actor.call(lambda actor=actor: actor.truncate(clock))  # type: ignore[misc]
 
     def status(self) -> list[PartitionStatus]:
-        """Of every partition that is or was here, by number; as each was after its last change, without asking it."""
+        """Return the status of every partition that is or was here, by number, as of its last change."""
         result = []
-        for number, owner in sorted(self._present().items()):
-            seen = owner.seen
+        for number, actor in sorted(self._present().items()):
+            snapshot = actor.snapshot
             result.append(
                 PartitionStatus(
-                    number, seen.role.value, seen.era, seen.epoch, seen.clocks, seen.pushed, seen.laggards,
-                    seen.backups, self._pusher.trouble(number, seen.backups), seen.ended, seen.address,
+                    number, snapshot.role.value, snapshot.generation, snapshot.term, snapshot.clocks,
+                    snapshot.replicated, snapshot.stragglers,
+                    snapshot.replicas, self._pusher.trouble(number, snapshot.replicas), snapshot.ended,
+                    snapshot.address,
                 )
             )  # fmt: skip
         return result
@@ -352,38 +367,38 @@ class Server:
             return
         self.closed = True
         self.listener.close_door()
-        for owner in self._present().values():
-            if (move := owner.outgoing) is not None:
-                move.end(Refused("the server is closed"))
+        for actor in self._present().values():
+            if (move := actor.outgoing) is not None:
+                move.end(RejectedRequest("the server is closed"))
         self._pusher.close()
         self.listener.close()
-        for owner in self._present().values():
-            owner.close()
+        for actor in self._present().values():
+            actor.close()
 
-    def _present(self) -> dict[int, Owner]:
+    def _present(self) -> dict[int, PartitionReplica]:
         with self._changing:
-            return dict(self._owners)
+            return dict(self._actors)
 
-    def _answer(self, message: Message, lines: Lines) -> Message:
+    def _answer(self, message: Message, connections: Connections) -> Message:
         request = message.kind in (Kind.READ, Kind.UPDATE)
-        if request and message.partition not in self._owners:
+        if request and message.partition not in self._actors:
             return Message(Kind.ANSWER, message.partition, Status.ABSENT)
-        answer = self.owner(message.partition).ask(message)
+        answer = self.actor(message.partition).ask(message)
         if request and answer.status is Status.ELSEWHERE:
-            return self._forward(message, answer, lines)
+            return self._forward(message, answer, connections)
         return answer
 
-    def _forward(self, message: Message, moved: Message, lines: Lines) -> Message:
-        """Ask the new owner, and say that one should have asked there."""
-        if moved.text not in lines:  # the others that this client was sent on to may be gone for long
-            for address in lines.keys() - {owner.seen.address for owner in self._present().values()}:
-                lines.pop(address).close()
-            lines[moved.text] = self.line(moved.text)
-        line = lines[moved.text]
+    def _forward(self, message: Message, moved: Message, connections: Connections) -> Message:
+        """Ask the new primary, and say that one should have asked there."""
+        if moved.text not in connections:  # the others that this client was sent on to may be gone for long
+            for address in connections.keys() - {actor.snapshot.address for actor in self._present().values()}:
+                connections.pop(address).close()
+            connections[moved.text] = self.connection(moved.text)
+        connection = connections[moved.text]
         try:
-            answer = line.ask(message)
+            answer = connection.ask(message)
         except PlinkError:
             return moved
         if answer.status is Status.OK and not answer.text:
-            return answer._replace(text=moved.text, epoch=moved.epoch)
+            return answer._replace(text=moved.text, term=moved.term)
         return answer

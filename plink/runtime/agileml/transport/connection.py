@@ -8,31 +8,32 @@ import socket
 from typing import Any
 
 from plink.runtime.agileml.arrays.layout import Layout
-from plink.runtime.agileml.transport.keys import RunKeys, Stranger
-from plink.runtime.agileml.transport.records import Forged, Lost, SealedChannel
+from plink.runtime.agileml.transport.keys import RunKeys, Unauthenticated
+from plink.runtime.agileml.transport.records import ConnectionLost, Forged, SealedChannel
 from plink.runtime.agileml.transport.wire import Kind, Message, receive, send
 
-_TICKETS = 1 << 32
+_MAX_TICKETS = 1 << 32
 
 
 class _ClosedOnError:
-    """Whatever it was: what is half sent or not read yet must not meet the next question."""
+    """Context that closes the connection after any error: what is half sent or unread must not meet the next
+    request."""
 
-    def __init__(self, line: "Line") -> None:
-        self._line = line
+    def __init__(self, connection: "Connection") -> None:
+        self._connection = connection
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is not None:
-            self._line.close()
-            if isinstance(error, Lost | Forged | Stranger):
-                raise type(error)(f"{self._line.address}: {error}") from error
+            self._connection.close()
+            if isinstance(error, ConnectionLost | Forged | Unauthenticated):
+                raise type(error)(f"{self._connection.address}: {error}") from error
 
 
-class Line:
-    """Questions and answers, one at a time; for one thread.
+class Connection:
+    """Client connection to a server: requests and answers, one at a time; for one thread.
 
     :param address: ``host:port``.
     :param timeout_s: for connecting, and for every wait in which nothing at all arrives.
@@ -44,25 +45,29 @@ class Line:
         self._channel: SealedChannel | None = None
         self._meeting: socket.socket | None = None  # another handle of the socket, while the channel is not made
         self._woken = False  # since it began to connect
-        self._asked, self._ticket = Message(Kind.READ, 0), 0
+        self._request, self._ticket = Message(Kind.READ, 0), 0
 
     def ask(self, message: Message) -> Message:
-        """:raises Lost: the server may or may not have done it. :raises Forged, Stranger: it is none of this run."""
+        """Send a message and return its answer.
+
+        :raises ConnectionLost: the server may or may not have done it. :raises Forged, Unauthenticated: it is none of
+            this run.
+        """
         self.post(message)
         return self.answer()
 
     def post(self, message: Message) -> None:
         """Send and go on; :meth:`answer` must be called before the next."""
-        self._asked, self._ticket = message, (self._ticket + 1) % _TICKETS
+        self._request, self._ticket = message, (self._ticket + 1) % _MAX_TICKETS
         with self._closed_on_error():
             send(self._connected(), message, self._layout, self._ticket)
 
     def answer(self) -> Message:
-        """What the server says to what was posted."""
+        """Return the server's answer to what was posted."""
         with self._closed_on_error():
             answer = receive(self._connected(), self._layout)
             if answer.kind is not Kind.ANSWER or (answer.partition, answer.ticket) != (
-                self._asked.partition, self._ticket
+                self._request.partition, self._ticket
             ):  # fmt: skip
                 raise Forged(
                     f"{answer.kind.name} of partition {answer.partition}, which is no answer to what was asked"
@@ -73,7 +78,7 @@ class Line:
         return _ClosedOnError(self)
 
     def wake(self) -> None:
-        """From any thread: whoever waits for this server hears that the connection is lost."""
+        """Wake whoever waits for this server, from any thread: the connection counts as lost."""
         self._woken = True
         channel, meeting = self._channel, self._meeting
         for sock in (channel.socket if channel else None, meeting):
@@ -90,11 +95,12 @@ class Line:
             finally:
                 self._forget_meeting()
             if self._woken:  # while the one handle took the place of the other
-                raise Lost("nobody waits for it any more")
+                raise ConnectionLost("nobody waits for it any more")
         return self._channel
 
     def _reached(self) -> socket.socket:
-        """A connected socket, of which there is another handle: who has vanished answers no SYN, for minutes maybe."""
+        """Return a connected socket, of which there is another handle: a vanished host answers no SYN, for minutes
+        maybe."""
         host, _, port = self.address.rpartition(":")
         trouble: OSError = OSError("no address")
         try:
@@ -107,7 +113,7 @@ class Line:
                     trouble = error
         except OSError as error:  # of the name
             trouble = error
-        raise Lost(f"cannot connect: {trouble}") from trouble
+        raise ConnectionLost(f"cannot connect: {trouble}") from trouble
 
     def _reached_at(self, where: tuple[Any, ...], family: int, kind: int, protocol: int) -> socket.socket:
         sock = socket.socket(family, kind, protocol)
@@ -135,14 +141,17 @@ class Line:
             meeting.close()
 
     def close(self) -> None:
-        """The next question connects again."""
+        """Close; the next request connects again."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None
 
 
 def _outcome(sock: socket.socket, timeout_s: float) -> int:
-    """What became of a connection that has begun, 0 or an error's number. :raises TimeoutError: nothing yet."""
+    """Return the result of a connection attempt, 0 or an error's number.
+
+    :raises TimeoutError: nothing yet.
+    """
     waiting = select.poll()
     waiting.register(sock, select.POLLOUT)
     if not waiting.poll(timeout_s * 1000):

@@ -20,27 +20,27 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from plink.errors import InputError, PlinkError
-from plink.runtime.agileml.transport.records import Lost, SealedChannel
+from plink.runtime.agileml.transport.records import ConnectionLost, SealedChannel
 
 _RANDOM_BYTES = 32
-_DAYS = 365
+_VALID_DAYS = 365
 _CLOCK_SKEW = datetime.timedelta(days=1)  # hosts' clocks need not agree
 
 
-class Stranger(PlinkError):
+class Unauthenticated(PlinkError):
     """The other end has no key of this run, or does not speak its protocol."""
 
 
 @dataclass(frozen=True)
 class RunKeys:
-    """``pem``: certificate and private key of one run. Hand it to the hosts of the run over what is private already
+    """Certificate and private key of one run (``pem``). Send it to the hosts of the run over what is private already
     (ssh); it is never printed."""
 
     pem: bytes = field(repr=False)
 
     @classmethod
     def make(cls) -> "RunKeys":
-        """New ones, P-256, valid for a year."""
+        """Make new keys, P-256, valid for a year."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"plink run {os.urandom(8).hex()}")])
         now = datetime.datetime.now(datetime.UTC)
@@ -51,7 +51,7 @@ class RunKeys:
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - _CLOCK_SKEW)
-            .not_valid_after(now + datetime.timedelta(days=_DAYS))
+            .not_valid_after(now + datetime.timedelta(days=_VALID_DAYS))
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .sign(key, hashes.SHA256())
         )
@@ -90,14 +90,14 @@ class RunKeys:
         return self._context(ssl.PROTOCOL_TLS_CLIENT)
 
     def accept(self, sock: socket.socket) -> SealedChannel:
-        """Meet one who connected. The socket's time-out holds, and is still set after.
+        """Authenticate a client. The socket's time-out holds, and is still set after.
 
-        :raises Stranger: it has no key of the run. :raises Lost: it went away.
+        :raises Unauthenticated: it has no key of the run. :raises ConnectionLost: it went away.
         """
         return self._meet(sock, accepted=True)
 
     def connect(self, sock: socket.socket) -> SealedChannel:
-        """Meet the one connected to. :raises Stranger, Lost: as for :meth:`accept`."""
+        """Authenticate a server. :raises Unauthenticated, ConnectionLost: as for :meth:`accept`."""
         return self._meet(sock, accepted=False)
 
     def _meet(self, sock: socket.socket, *, accepted: bool) -> SealedChannel:
@@ -108,7 +108,7 @@ class RunKeys:
             met = context.wrap_socket(sock, server_side=accepted)
         except (OSError, ValueError) as error:
             sock.close()
-            raise _why(error) from error
+            raise _handshake_error(error) from error
         try:
             # The one who connected gives first and is answered when its certificate has been found good.
             if accepted:
@@ -119,7 +119,7 @@ class RunKeys:
                 theirs = _exactly(met)
         except OSError as error:
             met.close()
-            raise _why(error) from error
+            raise _handshake_error(error) from error
         timeout = met.gettimeout()
         # OpenSSL reads record by record, and both have read the last one there is: the stream goes on without TLS.
         plain = socket.socket(fileno=met.detach())
@@ -137,7 +137,7 @@ def _exactly(met: ssl.SSLSocket) -> bytes:
     return result
 
 
-def _why(error: Exception) -> PlinkError:
+def _handshake_error(error: Exception) -> PlinkError:
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):  # that is one who died
-        return Stranger(f"the other end is not of this run: {error.reason or error}")
-    return Lost(f"connection lost in the handshake: {error}")
+        return Unauthenticated(f"the other end is not of this run: {error.reason or error}")
+    return ConnectionLost(f"connection lost in the handshake: {error}")

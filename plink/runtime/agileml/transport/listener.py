@@ -7,36 +7,36 @@ import time
 from collections.abc import Callable
 
 from plink.errors import PlinkError
-from plink.runtime.agileml.transport.connection import Line
-from plink.runtime.agileml.transport.records import Lost, SealedChannel
+from plink.runtime.agileml.transport.connection import Connection
+from plink.runtime.agileml.transport.records import ConnectionLost, SealedChannel
 from plink.runtime.agileml.transport.store_config import StoreConfig
 from plink.runtime.agileml.transport.wire import Message, receive, send
 
-Lines = dict[str, Line]  # that one connection's messages are sent on over, by address
+Connections = dict[str, Connection]  # that one connection's messages are sent on over, by address
 
-_HANDSHAKES = 64  # strangers at a time
+_MAX_HANDSHAKES = 64  # strangers at a time
 _BACKLOG = 512
-_BREATH_S = 0.05  # before the next connection is accepted, when one could not be
-_DEAF_MS = 30_000  # a peer that takes nothing for so long is gone
+_ACCEPT_RETRY_S = 0.05  # before the next connection is accepted, when one could not be
+_USER_TIMEOUT_MS = 30_000  # a peer that takes nothing for so long is gone
 
 
 class Listener:
-    """Accepts from the start.
+    """Listening socket of a server, with a thread for each connection.
 
     :param host: the address to listen on, at any port that is free.
-    :param answer: to a message, with the lines of its connection.
+    :param answer: to a message, with the connections of its connection.
     :param timeout_s: for handshakes.
     :param refused: hears who was not listened to, and why; from any thread.
     :raises OSError: the address cannot be had.
     """
 
     def __init__(
-        self, config: StoreConfig, host: str, timeout_s: float, answer: Callable[[Message, Lines], Message],
+        self, config: StoreConfig, host: str, timeout_s: float, answer: Callable[[Message, Connections], Message],
         refused: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._layout, self._keys, self._timeout_s, self._answer = config.layout, config.keys, timeout_s, answer
         self._channels: set[SealedChannel] = set()
-        self._handshakes = threading.BoundedSemaphore(_HANDSHAKES)
+        self._handshakes = threading.BoundedSemaphore(_MAX_HANDSHAKES)
         self._refused, self.closed = refused, False
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listening = socket.create_server((host, 0), family=family, backlog=_BACKLOG)
@@ -44,7 +44,7 @@ class Listener:
         self.address += f":{self._listening.getsockname()[1]}"
 
     def start(self) -> None:
-        """Accept."""
+        """Accept connections."""
         threading.Thread(target=self._accept, name="plink-parameter-server", daemon=True).start()
 
     def close_door(self) -> None:
@@ -73,10 +73,10 @@ class Listener:
                 if self.closed:
                     return
                 self._refuse("listening", error)
-                time.sleep(_BREATH_S)
+                time.sleep(_ACCEPT_RETRY_S)
 
     def _serve(self, sock: socket.socket, peer: str) -> None:
-        """One connection, to its end."""
+        """Serve one connection, to its end."""
         try:
             try:
                 sock.settimeout(self._timeout_s)
@@ -85,25 +85,25 @@ class Listener:
                 self._handshakes.release()
             channel.socket.settimeout(None)
             channel.socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            channel.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _DEAF_MS)
+            channel.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT_MS)
         except (PlinkError, OSError) as error:
             self._refuse(peer, error)
             return
         self._channels.add(channel)
-        lines: Lines = {}
+        connections: Connections = {}
         try:
             while not self.closed:
                 message = receive(channel, self._layout)
-                send(channel, self._answer(message, lines), self._layout, message.ticket)
-        except Lost:
+                send(channel, self._answer(message, connections), self._layout, message.ticket)
+        except ConnectionLost:
             pass  # clients come and go
         except PlinkError as error:
             self._refuse(peer, error)
         finally:
             self._channels.discard(channel)
             channel.close()
-            for line in lines.values():
-                line.close()
+            for connection in connections.values():
+                connection.close()
 
     def _refuse(self, peer: str, error: Exception) -> None:
         self._refused(f"{peer}: {error}")

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 
 from plink.errors import PlinkError
-from plink.runtime.agileml.transport.traffic import ACCOUNT
+from plink.runtime.agileml.transport.traffic import TRAFFIC
 
 RECORD_BYTES = 1 << 18
 _GATHER_BYTES = 1 << 15  # buffers shorter than this share records with their neighbours
@@ -34,7 +34,7 @@ _SEALED_BYTES = _LENGTH.size + RECORD_BYTES + _TAG_BYTES
 _sealing: list[memoryview] = []  # what no thread seals a record in now; the last one used is the next
 
 
-class Lost(PlinkError):
+class ConnectionLost(PlinkError):
     """The connection ended, broke or timed out: what was under way may or may not have been done."""
 
 
@@ -43,26 +43,26 @@ class Forged(PlinkError):
 
 
 class Channel(Protocol):
-    """A stream of bytes in both directions, for one thread at a time."""
+    """Stream of bytes in both directions, for one thread at a time."""
 
     def send(self, buffers: Sequence[memoryview]) -> None:
-        """All bytes of all buffers, in order. :raises Lost: they did not all leave."""
+        """Send all bytes of all buffers, in order. :raises ConnectionLost: they did not all leave."""
 
     def receive_into(self, view: memoryview) -> None:
-        """Fill a view. :raises Lost: the stream ended before. :raises Forged: it was tampered with."""
+        """Fill a view. :raises ConnectionLost: the stream ended before. :raises Forged: it was tampered with."""
 
     def close(self) -> None:
-        """Both directions."""
+        """Close both directions."""
 
 
 def _untouched(size: int) -> memoryview:
-    """Room that costs nothing before it is used: a bytearray is filled with zeros, and on a virtual machine the fresh
-    pages of one connection's took longer than its handshake."""
+    """Return memory that costs nothing before it is used: a bytearray is filled with zeros, and on a virtual machine
+    the fresh pages of one connection's took longer than its handshake."""
     return np.empty(size, dtype=np.uint8).data
 
 
 class _Sealing:
-    """The key of one direction and how often it was used."""
+    """Key of one direction, and how often it was used."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret, self._count = secret, 0
@@ -72,7 +72,7 @@ class _Sealing:
         return AESGCM(HKDFExpand(hashes.SHA256(), _KEY_BYTES, b"plink records key").derive(self._secret))
 
     def nonce(self) -> bytes:
-        """For the next record, with the key that goes with it."""
+        """Return the nonce of the next record, and renew the key where it is due."""
         self._count += 1
         if self._count % _REKEY_RECORDS == 0:
             self._secret = HKDFExpand(hashes.SHA256(), _SECRET_BYTES, b"plink records next").derive(self._secret)
@@ -81,7 +81,7 @@ class _Sealing:
 
 
 class SealedChannel:
-    """Records over a socket.
+    """Channel of sealed records over a socket.
 
     :param secret: known to both ends and nobody else, and used for this connection only.
     :param accepted: whether this end is the one that was connected to.
@@ -92,7 +92,7 @@ class SealedChannel:
         there, back = derived[:_SECRET_BYTES], derived[_SECRET_BYTES:]
         self.socket, self.accepted = sock, accepted
         self.sent = self.received = 0
-        ACCOUNT.add(self)
+        TRAFFIC.add(self)
         self._out, self._in = (_Sealing(back), _Sealing(there)) if accepted else (_Sealing(there), _Sealing(back))
         self._arrived = _untouched(2 * _SEALED_BYTES)
         self._start = self._end = 0
@@ -100,7 +100,7 @@ class SealedChannel:
         self._plain_start = self._plain_end = 0
 
     def send(self, buffers: Sequence[memoryview]) -> None:
-        """Long buffers are sealed from where they are, short ones are gathered first."""
+        """Send buffers: long ones are sealed in place, short ones are gathered first."""
         gathered = bytearray()
         for buffer in buffers:
             if buffer.nbytes < _GATHER_BYTES and len(gathered) + buffer.nbytes <= RECORD_BYTES:
@@ -127,13 +127,13 @@ class SealedChannel:
             self._out.key.encrypt_into(nonce, plain, length, record[_LENGTH.size : end])
             self.socket.sendall(record[:end])
         except OSError as error:
-            raise Lost(f"connection lost while sending: {error}") from error
+            raise ConnectionLost(f"connection lost while sending: {error}") from error
         finally:
             _sealing.append(record)
         self.sent += end
 
     def receive_into(self, view: memoryview) -> None:
-        """Records that fit are opened right into the view."""
+        """Fill a view; records that fit are opened right into it."""
         done = 0
         while done < view.nbytes:
             if self._plain_start == self._plain_end:
@@ -180,15 +180,15 @@ class SealedChannel:
             try:
                 got = self.socket.recv_into(self._arrived[self._end : room])
             except OSError as error:
-                raise Lost(f"connection lost while receiving: {error}") from error
+                raise ConnectionLost(f"connection lost while receiving: {error}") from error
             if not got:
-                raise Lost("the other end closed the connection")
+                raise ConnectionLost("the other end closed the connection")
             self._end += got
             self.received += got
 
     def close(self) -> None:
-        """A thread that waits in it wakes up."""
+        """Close; a thread that waits in it wakes up."""
         with contextlib.suppress(OSError):  # it was not connected any more
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
-        ACCOUNT.end(self)
+        TRAFFIC.end(self)

@@ -9,8 +9,8 @@ from plink.runtime.agileml.transport.keys import RunKeys
 
 @dataclass(frozen=True)
 class StoreConfig:
-    """The tables and their partitions, the keys that both ends of a connection prove, and the consistency rule, which
-    clients alone go by: a read says which state it needs."""
+    """Configuration that servers and clients share: the tables and their partitions, the keys that both ends of a
+    connection prove, and the consistency rule, which only clients follow: a read says which state it needs."""
 
     layout: Layout
     keys: RunKeys
@@ -18,5 +18,5 @@ class StoreConfig:
 
     @property
     def sees_ahead(self) -> bool:
-        """All of the rule that servers know: whether they serve all that arrived."""
+        """Return whether servers serve all updates that arrived: all of the rule that they know."""
         return self.rule.sees_ahead

@@ -15,8 +15,8 @@ class Counted(Protocol):
     accepted: bool
 
 
-class Account:
-    """Of all connections, also those that have ended; for any thread."""
+class TrafficAccount:
+    """Counters of all connections, also those that have ended; for any thread."""
 
     def __init__(self) -> None:
         self._open: WeakSet[Counted] = WeakSet()
@@ -24,19 +24,19 @@ class Account:
         self._guard = threading.Lock()
 
     def add(self, connection: Counted) -> None:
-        """One that begins."""
+        """Count a connection."""
         with self._guard:
             self._open.add(connection)
 
     def end(self, connection: Counted) -> None:
-        """One that is over; a second time changes nothing."""
+        """Stop counting a connection; a second time changes nothing."""
         with self._guard:
             if connection in self._open:
                 self._open.discard(connection)
                 self._past = _with(self._past, connection)
 
     def total(self) -> TrafficCounters:
-        """So far."""
+        """Return the bytes so far."""
         with self._guard:
             result = self._past
             for connection in self._open:
@@ -44,16 +44,16 @@ class Account:
             return result
 
 
-def _with(carried: TrafficCounters, item: Counted) -> TrafficCounters:
+def _with(traffic: TrafficCounters, item: Counted) -> TrafficCounters:
     if item.accepted:
         return TrafficCounters(
-            carried.asked_sent, carried.asked_received, carried.served_sent + item.sent,
-            carried.served_received + item.received,
+            traffic.client_sent, traffic.client_received, traffic.server_sent + item.sent,
+            traffic.server_received + item.received,
         )  # fmt: skip
     return TrafficCounters(
-        carried.asked_sent + item.sent, carried.asked_received + item.received, carried.served_sent,
-        carried.served_received,
+        traffic.client_sent + item.sent, traffic.client_received + item.received, traffic.server_sent,
+        traffic.server_received,
     )  # fmt: skip
 
 
-ACCOUNT = Account()
+TRAFFIC = TrafficAccount()

@@ -1,11 +1,11 @@
-"""Messages of the parameter server: a header of fixed size, what pieces follow, then arrays as they are in memory.
+"""Messages of the parameter server: a header of fixed size, what blocks follow, then arrays as they are in memory.
 
 ::
 
     header   72 bytes  magic, version, kind, status, flags, who and when, how much follows
-    pieces   16 bytes each: table, form, first row, number of rows
+    blocks   16 bytes each: table, form, first row, number of rows
     text     UTF-8, at most 64 KB: an address, a reason, JSON of a part's numbers
-    arrays   per piece: row numbers (4 bytes each) unless the rows are neighbours, then the vectors if the form says so
+    arrays   per block: row numbers (4 bytes each) unless the rows are neighbours, then the vectors if the form says so
 
 All little-endian. Nothing is allocated before the numbers have been held against the layout: a message never takes
 more than its partition. Nothing is pickled.
@@ -22,57 +22,57 @@ import numpy as np
 from plink.elastic.tables import Values
 from plink.runtime.agileml.arrays.array_pool import empty
 from plink.runtime.agileml.arrays.layout import Layout, Rows, rising
-from plink.runtime.agileml.arrays.row_blocks import Piece
+from plink.runtime.agileml.arrays.row_blocks import RowBlock
 from plink.runtime.agileml.transport.records import Channel, Forged
 
 assert sys.byteorder == "little"  # arrays travel as they are
 
-VERSION = 3
+VERSION = 4
 _MAGIC = b"plPS"
 _HEADER = struct.Struct("<4sBBBBIIiIIIIIQqqQ")
-_PIECE = struct.Struct("<IIII")
-_TEXT_BYTES = 1 << 16
+_BLOCK = struct.Struct("<IIII")
+_MAX_TEXT_BYTES = 1 << 16
 _NUMBERED, _WITH_VALUES = 1, 2
 LAST = 1  # flag of a push: none follows; of an update: the worker has finished its clock
 INCLUDED = 2  # flag of an answer to a read: the worker's update of its clock is in it already
 
 
 class Kind(IntEnum):
-    """What a message asks, or that it answers."""
+    """Kind of a message."""
 
     ANSWER = 0
     READ = 1
     UPDATE = 2
-    PUSH = 3
+    REPLICATE = 3
     PART = 4
     ACTIVATE = 5
 
 
 class Status(IntEnum):
-    """How a request ended."""
+    """Result of a request."""
 
     OK = 0
     WAITING = 1  # the state that a read needs is not there yet: ask again
-    ELSEWHERE = 2  # the text has the address, the epoch says since when
+    ELSEWHERE = 2  # the text has the address, the term says since when
     ABSENT = 3  # not here, and nobody knows where
-    ROLLED_BACK = 4  # the partition is in a later era: clock is that of its state
-    BEHIND = 5  # the partition is in an earlier era and will follow: ask again
+    ROLLED_BACK = 4  # the partition is in a later generation: clock is that of its state
+    BEHIND = 5  # the partition is in an earlier generation and will follow: ask again
     REFUSED = 6  # the text says why; asking again is of no use
 
 
 class Wanted(NamedTuple):
-    """Rows of one table that a read asks for."""
+    """Rows of one table that a read requests."""
 
     table: int
     rows: Rows
 
 
 class Message(NamedTuple):
-    """A request or its answer; what a number means is the kind's matter.
+    """A request or its answer; the kind decides what a number means.
 
-    ``era`` counts roll-backs and ``epoch`` the owners of the partition; ``sequence`` makes repeats known. ``ticket``
-    tells the questions of one connection apart, and is repeated in the answer. In a read, ``before`` is the least clock
-    of the state that the reader may be given. In an update, ``sequence`` is the step of its clock, from 0.
+    ``generation`` counts roll-backs and ``term`` the primaries of the partition; ``sequence`` makes repeats known.
+    ``ticket`` tells the questions of one connection apart, and is repeated in the answer. In a read, ``before`` is the
+    least clock of the state that the reader may be given. In an update, ``sequence`` is the step of its clock, from 0.
     """
 
     kind: Kind
@@ -80,45 +80,53 @@ class Message(NamedTuple):
     status: Status = Status.OK
     flags: int = 0
     worker: int = -1
-    era: int = 0
-    epoch: int = 0
+    generation: int = 0
+    term: int = 0
     clock: int = 0
     before: int = 0
     sequence: int = 0
-    pieces: tuple[Piece, ...] = ()
+    blocks: tuple[RowBlock, ...] = ()
     wanted: tuple[Wanted, ...] = ()
     text: str = ""
     ticket: int = 0
 
 
 def send(channel: Channel, message: Message, layout: Layout, ticket: int = 0) -> None:
-    """:param ticket: that the receiver shall see. :raises Lost: the connection is no more."""
-    parts: Sequence[Piece | Wanted] = message.pieces or message.wanted
+    """Send a message.
+
+    :param ticket: that the receiver shall see.
+    :raises ConnectionLost: the connection is no more.
+    """
+    parts: Sequence[RowBlock | Wanted] = message.blocks or message.wanted
     text = message.text.encode()
-    assert len(text) <= _TEXT_BYTES, f"{len(text)} bytes of text"
+    assert len(text) <= _MAX_TEXT_BYTES, f"{len(text)} bytes of text"
     heads, arrays = bytearray(), []
     for part in parts:
         numbered = not isinstance(part.rows, range)
-        form = numbered * _NUMBERED | isinstance(part, Piece) * _WITH_VALUES
-        heads += _PIECE.pack(part.table, form, part.rows.start if isinstance(part.rows, range) else 0, len(part.rows))
+        form = numbered * _NUMBERED | isinstance(part, RowBlock) * _WITH_VALUES
+        heads += _BLOCK.pack(part.table, form, part.rows.start if isinstance(part.rows, range) else 0, len(part.rows))
         if not isinstance(part.rows, range):
             arrays.append(_bytes(np.ascontiguousarray(part.rows, dtype="<u4")))
-        if isinstance(part, Piece):
+        if isinstance(part, RowBlock):
             arrays.append(_bytes(np.ascontiguousarray(part.values)))
     header = _HEADER.pack(
         _MAGIC, VERSION, message.kind, message.status, message.flags, layout.fingerprint, message.partition,
-        message.worker, message.era, message.epoch, len(parts), len(text), ticket, message.sequence,
+        message.worker, message.generation, message.term, len(parts), len(text), ticket, message.sequence,
         message.clock, message.before, sum(array.nbytes for array in arrays),
     )  # fmt: skip
     channel.send([memoryview(header + heads + text), *arrays])
 
 
 def receive(channel: Channel, layout: Layout) -> Message:
-    """:raises Forged: what arrives is no message for this layout. :raises Lost: the connection is no more."""
+    """Receive a message.
+
+    :raises Forged: what arrives is no message for this layout.
+    :raises ConnectionLost: the connection is no more.
+    """
     raw = _filled(channel, _HEADER.size)
     (
-        magic, version, kind, status, flags, fingerprint, partition, worker, era, epoch, parts, text, ticket, sequence,
-        clock, before, body,
+        magic, version, kind, status, flags, fingerprint, partition, worker, generation, term, parts, text, ticket,
+        sequence, clock, before, body,
     ) = _HEADER.unpack(raw)  # fmt: skip
     if magic != _MAGIC:
         raise Forged(f"no message of a parameter server: it begins with {magic!r}")
@@ -126,45 +134,47 @@ def receive(channel: Channel, layout: Layout) -> Message:
         raise Forged(f"a message of version {version}, this is {VERSION}: install the same plink on all hosts")
     if fingerprint != layout.fingerprint:
         raise Forged("a message for other tables or another number of partitions")
-    if partition >= layout.partitions or parts > len(layout.tables) or text > _TEXT_BYTES:
-        raise Forged(f"partition {partition}, {parts} pieces, {text} bytes of text")
+    if partition >= layout.partitions or parts > len(layout.tables) or text > _MAX_TEXT_BYTES:
+        raise Forged(f"partition {partition}, {parts} blocks, {text} bytes of text")
     try:
         codes = Kind(kind), Status(status)
     except ValueError as error:
         raise Forged(str(error)) from None
-    heads = list(_PIECE.iter_unpack(_filled(channel, parts * _PIECE.size))) if parts else []
+    heads = list(_BLOCK.iter_unpack(_filled(channel, parts * _BLOCK.size))) if parts else []
     _check(heads, partition, body, layout)
     message = bytes(_filled(channel, text)).decode(errors="replace") if text else ""
-    pieces: list[Piece] = []
+    blocks: list[RowBlock] = []
     wanted: list[Wanted] = []
     for head in heads:
         part = _receive_part(channel, head, layout, partition)
-        if isinstance(part, Piece):
-            pieces.append(part)
+        if isinstance(part, RowBlock):
+            blocks.append(part)
         else:
             wanted.append(part)
     return Message(
-        codes[0], partition, codes[1], flags, worker, era, epoch, clock, before, sequence, tuple(pieces), tuple(wanted),
-        message, ticket,
+        codes[0], partition, codes[1], flags, worker, generation, term, clock, before, sequence, tuple(blocks),
+        tuple(wanted), message, ticket,
     )  # fmt: skip
 
 
 def _check(heads: Sequence[tuple[int, int, int, int]], partition: int, body: int, layout: Layout) -> None:
-    """Nothing above what the partition has."""
+    """Check that blocks claim nothing beyond the partition."""
     claimed, tables = 0, set[int]()
     for table, form, start, count in heads:
         if table >= len(layout.tables) or table in tables:
-            raise Forged("pieces of tables that there are not, or twice of one")
+            raise Forged("blocks of tables that there are not, or twice of one")
         tables.add(table)
         if form & ~(_NUMBERED | _WITH_VALUES) or start + count > layout.rows_in(table, partition):
             raise Forged(f"rows {start} to {start + count} of table {table}, form {form}")
         per_row = 4 * bool(form & _NUMBERED) + layout.tables[table].row_bytes * bool(form & _WITH_VALUES)
         claimed += count * per_row
     if claimed != body:
-        raise Forged(f"{body} bytes are said to follow, the pieces have {claimed}")
+        raise Forged(f"{body} bytes are said to follow, the blocks have {claimed}")
 
 
-def _receive_part(channel: Channel, head: tuple[int, int, int, int], layout: Layout, partition: int) -> Piece | Wanted:
+def _receive_part(
+    channel: Channel, head: tuple[int, int, int, int], layout: Layout, partition: int
+) -> RowBlock | Wanted:
     table, form, start, count = head
     rows: Rows = range(start, start + count)
     if form & _NUMBERED:
@@ -178,7 +188,7 @@ def _receive_part(channel: Channel, head: tuple[int, int, int, int], layout: Lay
     shape = layout.tables[table]
     values = empty(count, shape.width, shape.dtype)
     _fill(channel, values)
-    return Piece(table, rows, values)
+    return RowBlock(table, rows, values)
 
 
 def _filled(channel: Channel, count: int) -> memoryview:

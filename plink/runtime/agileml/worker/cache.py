@@ -15,17 +15,17 @@ _NONE = np.iinfo(np.int64).min
 
 
 class Cache:
-    """Of one table; for one thread."""
+    """Cache of one table; for one thread."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        self._given: Values = np.zeros((table.rows, table.width), dtype=table.dtype)
+        self._fetched: Values = np.zeros((table.rows, table.width), dtype=table.dtype)
         self._state = np.full(table.rows, _NONE)  # the clock of the state that a row was given from
         self._added: Values = np.zeros((table.rows, table.width), dtype=table.dtype)
         self._touched = np.zeros(table.rows, dtype=bool)
 
     def rows(self, rows: object) -> Indices:
-        """As an array of numbers. :raises InputError: they are none, or not of this table."""
+        """Return row numbers as an array. :raises InputError: they are none, or not of this table."""
         result = np.asarray(rows)
         if result.ndim != 1 or (len(result) and result.dtype.kind not in "iu"):
             raise InputError(f"table {self.table.name!r}", f"rows of shape {result.shape} and type {result.dtype}")
@@ -41,8 +41,8 @@ class Cache:
         return result
 
     def missing(self, rows: Indices, least: int) -> Indices:
-        """Those that must be fetched before they may be read, as the state of clock ``least`` or a later one; each
-        once, rising."""
+        """Return the rows that must be fetched before they may be read, as the state of clock ``least`` or a later one;
+        each once, rising."""
         if len(rows) == 1:  # as fast as it can be: nothing is looked up that often
             return rows[:0] if self._state[rows[0]] >= least else rows
         wanted = rows[self._state[rows] < least]
@@ -51,18 +51,20 @@ class Cache:
     def give(self, rows: Indices, values: Values, state: int) -> None:
         """Keep vectors of the state of a clock, shape (len(rows), width)."""
         places = _places(rows)
-        self._given[places] = values
+        self._fetched[places] = values
         self._state[places] = state
 
-    def given(self, rows: Indices) -> Values:
-        """Copies of the vectors without what was added at this clock, shape (len(rows), width)."""
-        return copied(self._given, _places(rows), len(rows))
+    def fetched(self, rows: Indices) -> Values:
+        """Return copies of the vectors without what was added at this clock, shape (len(rows), width)."""
+        return copied(self._fetched, _places(rows), len(rows))
 
     def read(self, rows: Indices) -> Values:
-        """Copies of the vectors with one's own additions, shape (len(rows), width). :raises Overflow: some are too
-        large."""
+        """Return copies of the vectors with one's own additions, shape (len(rows), width).
+
+        :raises Overflow: some are too large.
+        """
         places = _places(rows)
-        result = copied(self._given, places, len(rows))
+        result = copied(self._fetched, places, len(rows))
         own = self._touched[places]
         if own.any():
             if own.all():
@@ -72,7 +74,7 @@ class Cache:
         return result
 
     def add(self, rows: Indices, deltas: object) -> None:
-        """Additions, shape (len(rows), width); a row may come more than once.
+        """Add deltas, shape (len(rows), width); a row may come more than once.
 
         :raises InputError: another shape or kind of number, numbers that the table's type has no room for, or that
             are none. Floats are rounded to the table's.
@@ -96,7 +98,7 @@ class Cache:
         self._touched[places] = True
 
     def _as_the_table(self, result: Values, where: str) -> Values:
-        """In the table's type, which must have room for every number."""
+        """Convert to the table's type, which must hold every number."""
         kind = np.dtype(self.table.dtype)
         if not np.can_cast(result.dtype, kind, "same_kind"):
             raise InputError(where, f"type {result.dtype}, the table has {kind}")
@@ -112,40 +114,40 @@ class Cache:
         return cast
 
     def added_to(self) -> Indices:
-        """The rows that were added to, rising."""
+        """Return the rows that were added to, rising."""
         return np.flatnonzero(self._touched)
 
     def added(self, rows: Indices) -> Values:
-        """Copies of the sums of what was added to some of them, shape (len(rows), width)."""
+        """Return copies of the sums of what was added to some rows, shape (len(rows), width)."""
         return copied(self._added, _places(rows), len(rows))
 
     def sent(self, rows: Indices, least: int) -> None:
-        """Nothing is to be sent now; what may be read at the next clock without asking, as it is of the state of
-        ``least`` or a later one, has one's own in it. Where that is too large the servers are asked: they have what
-        others took away, or say that it is."""
+        """Note that all additions are sent. What may be read at the next clock without a request, as it is of the state
+        of ``least`` or a later one, includes one's own. Where that is too large the servers are asked: they have what
+        others took away, or report that it is."""
         remaining = rows[self._state[rows] >= least]
         try:
-            self._given[remaining] = add(self._given[remaining], self._added[remaining])
+            self._fetched[remaining] = add(self._fetched[remaining], self._added[remaining])
         except Overflow:
             self._state[remaining] = _NONE
         self._touched[rows] = False
 
     def discard(self) -> None:
-        """What was not sent."""
+        """Discard additions that were not sent."""
         self._touched[:] = False
 
-    def forget_given(self) -> None:
-        """What was given is to be fetched anew."""
+    def forget_fetched(self) -> None:
+        """Fetch everything anew when it is read next."""
         self._state[:] = _NONE
 
     def forget(self) -> None:
-        """Everything: what was given and what was not sent."""
-        self.forget_given()
+        """Forget everything: what was fetched and what was not sent."""
+        self.forget_fetched()
         self.discard()
 
 
 def _sums(rows: Indices, first: Values, second: Values, out: Values | None = None) -> Values:
-    """Of these rows of a table. :raises Overflow: of a row of the table."""
+    """Return sums of these rows of a table. :raises Overflow: of a row of the table."""
     try:
         return add(first, second, out)
     except Overflow as error:
@@ -153,7 +155,7 @@ def _sums(rows: Indices, first: Values, second: Values, out: Values | None = Non
 
 
 def _places(rows: Indices) -> Places:
-    """A slice where the rows are evenly spaced and rise, as all of a partition are: several times as fast."""
+    """Return a slice where the rows are evenly spaced and rise, as all of a partition are: several times as fast."""
     if len(rows) > 1:
         step = int(rows[1]) - int(rows[0])
         if step > 0 and int(rows[-1]) - int(rows[0]) == step * (len(rows) - 1) and bool((np.diff(rows) == step).all()):

@@ -18,84 +18,84 @@ from plink.elastic.tables import Table, Values
 from plink.errors import InputError, PlinkError
 from plink.runtime.agileml.arrays.checked_sums import Overflow, no_room
 from plink.runtime.agileml.arrays.layout import Indices, Places
-from plink.runtime.agileml.arrays.row_blocks import Piece
-from plink.runtime.agileml.transport.connection import Line
-from plink.runtime.agileml.transport.keys import Stranger
-from plink.runtime.agileml.transport.records import Forged, Lost
+from plink.runtime.agileml.arrays.row_blocks import RowBlock
+from plink.runtime.agileml.transport.connection import Connection
+from plink.runtime.agileml.transport.keys import Unauthenticated
+from plink.runtime.agileml.transport.records import ConnectionLost, Forged
 from plink.runtime.agileml.transport.store_config import StoreConfig
 from plink.runtime.agileml.transport.wire import INCLUDED, LAST, Kind, Message, Status, Wanted
 from plink.runtime.agileml.worker.cache import Cache
 
-_AGAIN_S = 0.02
+_RETRY_S = 0.02
 # To each server: a handshake takes both ends milliseconds, and when partitions move all workers have one with every new
-# owner at once.
+# primary at once.
 MAX_CONNECTIONS = 2
 _ONE_CONNECTION_BYTES = 1 << 20  # of a server's parameters
 
 
 class Unanswered(PlinkError):
-    """A server, or the one who should be it, did not answer in time, or others kept a read waiting for too long."""
+    """A server did not answer in time, or other workers kept a read waiting for too long."""
 
 
 class RolledBack(PlinkError):
-    """The parameters are as of ``clock`` again, in era ``era``: call :meth:`Client.roll_back` and go on with the work
-    of the clock after."""
+    """The parameters are as of ``clock`` again, in generation ``generation``: call :meth:`Client.roll_back` and go on
+    with the work of the clock after."""
 
-    def __init__(self, clock: int, era: int) -> None:
+    def __init__(self, clock: int, generation: int) -> None:
         super().__init__(f"the parameters were rolled back to clock {clock}")
-        self.clock, self.era = clock, era
+        self.clock, self.generation = clock, generation
 
 
 @dataclass(frozen=True)
-class Ownership:
-    """Who has a partition; the greater epoch is the newer."""
+class PrimaryAddress:
+    """Address of a partition's primary; the greater term is the newer."""
 
     address: str
-    epoch: int = 0
+    term: int = 0
 
 
 @dataclass(frozen=True)
 class Timeouts:
     """How long a client waits until it raises :class:`Unanswered`.
 
-    :ivar owner_s: for a partition's owner to answer, or to become known; longer than the servers' ``patience_s``.
+    :ivar primary_s: for a partition's primary to answer, or to become known; longer than the servers' ``read_wait_s``.
     :ivar workers_s: for the other workers to come as far as a read needs.
     """
 
-    owner_s: float = 10.0
+    primary_s: float = 10.0
     workers_s: float = 600.0
 
 
 @dataclass(frozen=True)
 class _Trouble:
-    """A partition that gives no answer: since when, what is known of why, and who owned it."""
+    """A partition that does not answer: since when, why as far as is known, and its primary."""
 
     since: float
-    why: str
+    reason: str
     address: str
 
 
 class Client:
-    """One worker's view of the parameters; for one thread, but for :meth:`point`.
+    """One worker's view of the parameters; for one thread, but for :meth:`set_primary`.
 
     :param worker: its number, which decides the order of additions; one who takes over for a lost worker takes its
         number too, and redoes its clock: what the servers had of it counts once.
-    :param owners: of every partition.
+    :param primaries: of every partition.
     :param clock: the first that it works in.
     """
 
     def __init__(
-        self, config: StoreConfig, worker: int, owners: Mapping[int, Ownership], *, clock: int = 0, era: int = 0,
-        timeouts: Timeouts | None = None,
+        self, config: StoreConfig, worker: int, primaries: Mapping[int, PrimaryAddress], *, clock: int = 0,
+        generation: int = 0, timeouts: Timeouts | None = None,
     ) -> None:  # fmt: skip
         layout = config.layout
         self.layout, self.rule, self._keys = layout, config.rule, config.keys
-        self.worker, self.now, self.step, self.era = worker, clock, 0, era
+        self.worker, self.now, self.step, self.generation = worker, clock, 0, generation
         self._timeouts = timeouts or Timeouts()
         self._partition_bytes = sum(table.rows * table.row_bytes for table in layout.tables) / layout.partitions
-        self._owners, self._pointing = dict(owners), threading.Lock()
+        self._primaries, self._pointing = dict(primaries), threading.Lock()
         self._caches = [Cache(table) for table in layout.tables]
-        self._lines: dict[tuple[str, int], Line] = {}
+        self._connections: dict[tuple[str, int], Connection] = {}
         self._met: dict[str, int] = {}  # the clock in which the last line to a server was made
         self._given_up = self._renamed = False
         self._unsent: dict[int, Message] | None = None  # the updates of a step that is not over yet
@@ -107,7 +107,8 @@ class Client:
         return self.layout.tables[self.layout.table(name)]
 
     def read(self, table: str, rows: object, *, own: bool = True) -> Values:
-        """Vectors of a table with what this worker has added, shape (len(rows), width); the array is the caller's.
+        """Return vectors of a table with what this worker has added, shape (len(rows), width); the array is the
+        caller's.
 
         :param rows: numbers in any order, of which some may come twice.
         :param own: with what it has added at this clock, too.
@@ -125,7 +126,7 @@ class Client:
                 raise PlinkError(f"clock {self.now} is not over: call push() again before reading")
             self._fetch(number, missing)
         if not own:
-            return cache.given(wanted)
+            return cache.fetched(wanted)
         try:
             return cache.read(wanted)
         except Overflow as error:
@@ -138,7 +139,7 @@ class Client:
         self._least_state = self.now - 1
 
     def _needs(self, clock: int) -> int:
-        """The least clock of the state that may be read at ``clock``."""
+        """Return the least clock of the state that may be read at ``clock``."""
         return max(self.rule.needs(clock), self._least_state)
 
     def update(self, table: str, rows: object, deltas: object) -> None:
@@ -160,7 +161,7 @@ class Client:
 
     @property
     def unfinished(self) -> bool:
-        """Whether updates are made but not acknowledged: :meth:`push` is to be called again."""
+        """Return whether updates are made but not acknowledged: :meth:`push` is to be called again."""
         return self._unsent is not None
 
     def discard(self) -> None:
@@ -171,8 +172,8 @@ class Client:
                 cache.discard()
 
     def push(self, last: bool = True) -> None:
-        """The work of one step is done: send all updates. After an :class:`Unanswered` it may be called again, which
-        goes on with the same step.
+        """Send all updates of one step. After an :class:`Unanswered` it may be called again, which goes on with the
+        same step.
 
         :param last: of this clock, which is over then.
         :raises RolledBack, Unanswered: as for :meth:`read`.
@@ -190,38 +191,38 @@ class Client:
         self._unsent = None
         self.now, self.step = (self.now + 1, 0) if last else (self.now, self.step + 1)
 
-    def roll_back(self, clock: int, era: int) -> None:
+    def roll_back(self, clock: int, generation: int) -> None:
         """Forget everything after ``clock``; the next is the one after it."""
         for cache in self._caches:
             cache.forget()
         self._unsent, self._included, self._least_state = None, False, -1
-        self.now, self.step, self.era = clock + 1, 0, era
+        self.now, self.step, self.generation = clock + 1, 0, generation
 
-    def point(self, partition: int, owner: Ownership) -> None:
-        """A partition has another owner, if this is newer than what is known; from any thread."""
+    def set_primary(self, partition: int, primary: PrimaryAddress) -> None:
+        """Set the primary of a partition, if this is newer than what is known; from any thread."""
         with self._pointing:
-            if owner.epoch >= self._owners[partition].epoch:
-                before, self._owners[partition] = self._owners[partition].address, owner
-                self._renamed |= before != owner.address
-                if all(other.address != before for other in self._owners.values()):
-                    for (address, _), line in self._lines.items():
+            if primary.term >= self._primaries[partition].term:
+                before, self._primaries[partition] = self._primaries[partition].address, primary
+                self._renamed |= before != primary.address
+                if all(other.address != before for other in self._primaries.values()):
+                    for (address, _), connection in self._connections.items():
                         if address == before:  # it may be silent for ever
-                            line.wake()
+                            connection.wake()
 
-    def owners(self) -> dict[int, Ownership]:
-        """Who has what, as far as is known here."""
+    def primaries(self) -> dict[int, PrimaryAddress]:
+        """Return the primaries, as far as they are known here."""
         with self._pointing:
-            return dict(self._owners)
+            return dict(self._primaries)
 
     def give_up(self) -> None:
-        """From any thread: what is under way ends with :class:`Unanswered`, once the servers answer or are lost."""
+        """End what is under way with :class:`Unanswered`, from any thread, once the servers answer or are lost."""
         self._given_up = True
 
     def close(self) -> None:
-        """All connections."""
-        for line in self._lines.values():
-            line.close()
-        self._lines.clear()
+        """Close all connections."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
 
     def _fetch(self, table: int, rows: Indices) -> None:
         places: dict[int, Places] = {}
@@ -229,67 +230,69 @@ class Client:
         for partition, where, local in self.layout.cut(rows):
             places[partition] = where
             request[partition] = Message(
-                Kind.READ, partition, worker=self.worker, era=self.era, clock=self.now,
+                Kind.READ, partition, worker=self.worker, generation=self.generation, clock=self.now,
                 before=self._needs(self.now), wanted=(Wanted(table, local),),
             )  # fmt: skip
         for partition, answer in self._ask_all(request).items():
             self._included |= bool(answer.flags & INCLUDED)
-            self._caches[table].give(rows[places[partition]], answer.pieces[0].values, answer.clock)
+            self._caches[table].give(rows[places[partition]], answer.blocks[0].values, answer.clock)
 
     def _updates(self, last: bool) -> dict[int, Message]:
-        """One for every partition, with what was added to it, if anything was."""
-        pieces: dict[int, list[Piece]] = {partition: [] for partition in range(self.layout.partitions)}
+        """Return one update for every partition, with what was added to it, if anything was."""
+        blocks: dict[int, list[RowBlock]] = {partition: [] for partition in range(self.layout.partitions)}
         for table, cache in enumerate(self._caches):
             rows = cache.added_to()
             for partition, where, local in self.layout.cut(rows):
-                pieces[partition].append(Piece(table, local, cache.added(rows[where])))
+                blocks[partition].append(RowBlock(table, local, cache.added(rows[where])))
             cache.sent(rows, self._needs(self.now + 1))
             if not last or self._included:  # the next step reads anew; or one's update would be in it twice
-                cache.forget_given()
+                cache.forget_fetched()
         self._included = False
         return {
             partition: Message(
-                Kind.UPDATE, partition, worker=self.worker, era=self.era, clock=self.now, sequence=self.step,
-                flags=LAST * last, pieces=tuple(result),
+                Kind.UPDATE, partition, worker=self.worker, generation=self.generation, clock=self.now,
+                sequence=self.step, flags=LAST * last, blocks=tuple(result),
             )
-            for partition, result in pieces.items()
+            for partition, result in blocks.items()
         }  # fmt: skip
 
     def _ask_all(self, messages: dict[int, Message]) -> dict[int, Message]:
-        """Answers to messages of several partitions; asks again where it was told to, until the time is over."""
+        """Return the answers to messages of several partitions; repeats requests until the time is over."""
         answers: dict[int, Message] = {}
         begun = time.monotonic()
         trouble: dict[int, _Trouble] = {}
         while len(answers) < len(messages):
             if self._given_up:
                 raise Unanswered("given up, as was asked for")
-            for turn in self._turns(partition for partition in messages if partition not in answers):
-                for partition, answer in self._ask_turn(turn, messages, trouble).items():
+            for batch in self._batches(partition for partition in messages if partition not in answers):
+                for partition, answer in self._ask_batch(batch, messages, trouble).items():
                     if self._heed(partition, answer, trouble):
                         answers[partition] = answer
             if not trouble:
                 continue
-            owners = self.owners()
-            for partition, seen in list(trouble.items()):
+            primaries = self.primaries()
+            for partition, snapshot in list(trouble.items()):
                 now = time.monotonic()
-                if partition in answers or seen.address != owners[partition].address:
+                if partition in answers or snapshot.address != primaries[partition].address:
                     del trouble[partition]  # who owns it now has all its time
-                elif now - seen.since > self._timeouts.owner_s or now - begun > self._timeouts.workers_s:
-                    silent_s = now - seen.since
-                    raise Unanswered(f"partition {partition} at {seen.address}, for {silent_s:.1f} s: {seen.why}")
+                elif now - snapshot.since > self._timeouts.primary_s or now - begun > self._timeouts.workers_s:
+                    silent_s = now - snapshot.since
+                    raise Unanswered(
+                        f"partition {partition} at {snapshot.address}, for {silent_s:.1f} s: {snapshot.reason}"
+                    )
             if trouble.keys() - answers.keys():
-                time.sleep(_AGAIN_S)
+                time.sleep(_RETRY_S)
         return answers
 
     def _heed(self, partition: int, answer: Message, trouble: dict[int, _Trouble]) -> bool:
-        """Whether it is an answer at all; what else it says is taken to heart."""
+        """Act on an answer, and return whether it is final."""
         if answer.status is Status.ROLLED_BACK:
-            raise RolledBack(answer.clock, answer.era)
+            raise RolledBack(answer.clock, answer.generation)
         if answer.status is Status.REFUSED:
-            raise PlinkError(f"partition {partition} at {self._owners[partition].address}: {answer.text}")
-        request = self._owners[partition].address
+            raise PlinkError(f"partition {partition} at {self._primaries[partition].address}: {answer.text}")
+        request = self._primaries[partition].address
         if answer.text and answer.status in (Status.OK, Status.ELSEWHERE):
-            self.point(partition, Ownership(answer.text, answer.epoch))
+            self.set_primary(partition, PrimaryAddress(answer.text, answer.term))
         if answer.status is Status.WAITING:
             reason = f"waits for the updates of workers {answer.text} after clock {answer.clock}"
             trouble[partition] = _Trouble(time.monotonic(), reason, request)  # it is alive
@@ -297,65 +300,68 @@ class Client:
             trouble.setdefault(partition, _Trouble(time.monotonic(), f"says {answer.status.name.lower()}", request))
         return answer.status is Status.OK
 
-    def _turns(self, partitions: Iterable[int]) -> list[list[tuple[Line, int]]]:
-        """What can be under way together: on every line one message at a time."""
-        owners = self.owners()
+    def _batches(self, partitions: Iterable[int]) -> list[list[tuple[Connection, int]]]:
+        """Return batches of requests that can be under way together: on every connection one message at a time."""
+        primaries = self.primaries()
         if self._renamed:
             self._leave_unused()
         by_address: dict[str, list[int]] = {}
         for partition in partitions:
-            by_address.setdefault(owners[partition].address, []).append(partition)
-        lanes: list[list[tuple[Line, int]]] = []
+            by_address.setdefault(primaries[partition].address, []).append(partition)
+        lanes: list[list[tuple[Connection, int]]] = []
         for address, theirs in by_address.items():
-            some = self._some_lines(address, len(theirs))
-            lanes += [[(line, partition) for partition in theirs[lane :: len(some)]] for lane, line in enumerate(some)]
+            some = self._some_connections(address, len(theirs))
+            lanes += [
+                [(connection, partition) for partition in theirs[lane :: len(some)]]
+                for lane, connection in enumerate(some)
+            ]
         longest = max(map(len, lanes))
-        return [[lane[turn] for lane in lanes if turn < len(lane)] for turn in range(longest)]
+        return [[lane[batch] for lane in lanes if batch < len(lane)] for batch in range(longest)]
 
-    def _some_lines(self, address: str, partitions: int) -> list[Line]:
-        """To a server that has so many of the partitions asked for. A new one is met once in a clock: all workers do,
-        in the same."""
+    def _some_connections(self, address: str, partitions: int) -> list[Connection]:
+        """Return connections to a server that has so many of the requested partitions. A new one is made once in a
+        clock, because all workers connect in the same."""
         large = partitions * self._partition_bytes > _ONE_CONNECTION_BYTES
         wanted = min(MAX_CONNECTIONS, partitions) if large else 1
-        some = [self._lines[address, lane] for lane in range(wanted) if (address, lane) in self._lines]
+        some = [self._connections[address, lane] for lane in range(wanted) if (address, lane) in self._connections]
         if not some or (len(some) < wanted and self._met[address] != self.now):
-            line = Line(address, self._keys, self.layout, self._timeouts.owner_s)
+            connection = Connection(address, self._keys, self.layout, self._timeouts.primary_s)
             with self._pointing:
-                self._lines[address, len(some)] = line
+                self._connections[address, len(some)] = connection
             self._met[address] = self.now
-            some.append(line)
+            some.append(connection)
         return some
 
     def _leave_unused(self) -> None:
-        """Connections to servers that own nothing any more."""
+        """Close connections to servers that are no primary any more."""
         with self._pointing:
-            self._renamed, addresses = False, {owner.address for owner in self._owners.values()}
-            left = [key for key in self._lines if key[0] not in addresses]
+            self._renamed, addresses = False, {primary.address for primary in self._primaries.values()}
+            left = [key for key in self._connections if key[0] not in addresses]
             for key in left:
-                self._lines.pop(key).close()
+                self._connections.pop(key).close()
 
-    def _ask_turn(
-        self, turn: list[tuple[Line, int]], messages: dict[int, Message], trouble: dict[int, _Trouble]
+    def _ask_batch(
+        self, batch: list[tuple[Connection, int]], messages: dict[int, Message], trouble: dict[int, _Trouble]
     ) -> dict[int, Message]:
-        """The answers that come, in one turn; a line that is lost has none."""
-        posted: list[tuple[Line, int]] = []
+        """Send one batch and return the answers that come; a lost connection has none."""
+        posted: list[tuple[Connection, int]] = []
         answers: dict[int, Message] = {}
         begun, broken = time.monotonic(), None
-        for line, partition in turn:
-            if self._owners[partition].address != line.address:
+        for connection, partition in batch:
+            if self._primaries[partition].address != connection.address:
                 continue  # named anew meanwhile, perhaps because this one is silent
             try:
-                line.post(messages[partition])
-                posted.append((line, partition))
-            except (Lost, Forged, Stranger) as error:  # it may have died in the midst of a word
-                trouble.setdefault(partition, _Trouble(begun, str(error), line.address))
+                connection.post(messages[partition])
+                posted.append((connection, partition))
+            except (ConnectionLost, Forged, Unauthenticated) as error:  # it may have died in the midst of a word
+                trouble.setdefault(partition, _Trouble(begun, str(error), connection.address))
             except PlinkError as error:
                 broken = error
-        for line, partition in posted:  # all of them, or an answer would be taken for that to the next question
+        for connection, partition in posted:  # all of them, or an answer would be taken for that to the next question
             try:
-                answers[partition] = line.answer()
-            except (Lost, Forged, Stranger) as error:  # it may have died in the midst of a word
-                trouble.setdefault(partition, _Trouble(begun, str(error), line.address))
+                answers[partition] = connection.answer()
+            except (ConnectionLost, Forged, Unauthenticated) as error:  # it may have died in the midst of a word
+                trouble.setdefault(partition, _Trouble(begun, str(error), connection.address))
             except PlinkError as error:
                 broken = error
         if broken is not None:

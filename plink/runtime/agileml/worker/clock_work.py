@@ -1,4 +1,4 @@
-"""The work of one worker at one clock: grains of its pieces, in order, with a front and a back.
+"""The work of one worker at one clock: grains of its shards, in order, with a front and a back.
 
 The worker works them off from the front. What is taken from the back meanwhile is somebody else's to do, or comes back.
 A grain sees the parameters as before the clock, and its random numbers belong to it, so it does not matter who does it.
@@ -14,32 +14,32 @@ from plink.elastic.app_error import AppError, app_error
 from plink.elastic.objective import Objective
 from plink.elastic.params import Params, Store
 from plink.errors import InputError
-from plink.runtime.agileml.worker.loaded_shards import Loaded
+from plink.runtime.agileml.worker.loaded_shards import LoadedShards
 
 
 class Grain(NamedTuple):
-    """Part ``number`` of a piece's mini-batch, of ``app.grains``."""
+    """Part ``number`` of a shard's mini-batch, of ``app.grains``."""
 
-    piece: int
+    shard: int
     number: int
 
 
-class Shift(Generic[Items]):
-    """For the worker's thread.
+class ClockWork(Generic[Items]):
+    """Grains of one clock, in order; for the worker's thread.
 
-    :param loaded: the program, with the pieces in memory.
+    :param loaded: the program, with the shards in memory.
     :param store: what the program reads and adds to.
     :param clock: 1 or later.
     :ivar scores: of the grains that were worked on here.
     """
 
-    def __init__(self, loaded: Loaded[Items], store: Store, clock: int, pieces: Sequence[int]) -> None:
+    def __init__(self, loaded: LoadedShards[Items], store: Store, clock: int, shards: Sequence[int]) -> None:
         self._loaded, self._app, self._store, self._clock = loaded, loaded.app, store, clock
-        self._grains = deque(Grain(piece, number) for piece in pieces for number in range(self._app.grains))
+        self._grains = deque(Grain(shard, number) for shard in shards for number in range(self._app.grains))
         self.scores: list[Objective] = []
 
     def __len__(self) -> int:
-        """How many grains are left."""
+        """Return how many grains are left."""
         return len(self._grains)
 
     def work_off(self) -> None:
@@ -61,8 +61,8 @@ class Shift(Generic[Items]):
 
     def _work(self, grain: Grain) -> None:
         app, many = self._app, self._app.grains > 1
-        items = self._loaded.get(grain.piece)[(self._clock - 1) % app.batches]
-        params = Params(self._store, app.seed, grain.piece, self._clock, grain.number if many else None)
+        items = self._loaded.get(grain.shard)[(self._clock - 1) % app.batches]
+        params = Params(self._store, app.seed, grain.shard, self._clock, grain.number if many else None)
         if many:
             try:
                 items = app.part(items, grain.number)

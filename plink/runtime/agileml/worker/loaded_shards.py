@@ -1,4 +1,4 @@
-"""The pieces of the input data that a worker's process has in memory; its workers may share them."""
+"""The shards of the input data that a worker's process has in memory; its workers may share them."""
 
 import threading
 from collections.abc import Iterable, Sequence
@@ -9,38 +9,39 @@ from plink.elastic.app_error import AppError, app_error
 from plink.errors import PlinkError
 
 
-class Loaded(Generic[Items]):
-    """For any thread: pieces of a later day are loaded beside the work, and nobody loads one that is under way."""
+class LoadedShards(Generic[Items]):
+    """Shards in memory; for any thread. Shards for later are loaded beside the work, and no shard is loaded twice at a
+    time."""
 
     def __init__(self, app: App[Items]) -> None:
         self.app = app
-        self._pieces: dict[int, Sequence[Items]] = {}
+        self._shards: dict[int, Sequence[Items]] = {}
         self._under_way: dict[int, threading.Lock] = {}
 
-    def get(self, piece: int) -> Sequence[Items]:
-        """Its mini-batches, ``app.batches`` of them; loaded if need be.
+    def get(self, shard: int) -> Sequence[Items]:
+        """Return a shard's mini-batches, ``app.batches`` of them; loaded if need be.
 
         :raises PlinkError: what the program raised as such, of a file for example.
         :raises AppError: it raised something else, or gave another number of mini-batches.
         """
-        with self._under_way.setdefault(piece, threading.Lock()):
-            if piece not in self._pieces:
-                self._pieces[piece] = self._load(piece)
-            return self._pieces[piece]
+        with self._under_way.setdefault(shard, threading.Lock()):
+            if shard not in self._shards:
+                self._shards[shard] = self._load(shard)
+            return self._shards[shard]
 
-    def ahead(self, pieces: Iterable[int]) -> None:
+    def ahead(self, shards: Iterable[int]) -> None:
         """Load those that are not here; as for :meth:`get`."""
-        for piece in pieces:
-            self.get(piece)
+        for shard in shards:
+            self.get(shard)
 
     def here(self) -> list[int]:
-        """Those in memory."""
-        return sorted(self._pieces)
+        """Return the shards in memory."""
+        return sorted(self._shards)
 
-    def _load(self, piece: int) -> Sequence[Items]:
-        where = f"app {self.app.name}: load({piece})"
+    def _load(self, shard: int) -> Sequence[Items]:
+        where = f"app {self.app.name}: load({shard})"
         try:
-            batches = self.app.load(piece)
+            batches = self.app.load(shard)
             number = len(batches)
         except PlinkError:
             raise

@@ -1,7 +1,7 @@
-"""The loop of one worker: clock after clock, the work on the pieces it has (Harlap thesis, 4.2.1).
+"""The loop of one worker: clock after clock, the work on the shards it has (Harlap thesis, 4.2.1).
 
-Clock 0 gives the tables their first values: piece p's part are the rows r with ``r mod pieces = p``. From clock 1 on
-a clock is one mini-batch of every piece, an iteration ``app.batches`` clocks. Nothing a worker has is needed but what
+Clock 0 gives the tables their first values: shard p's part are the rows r with ``r mod shards = p``. From clock 1 on
+a clock is one mini-batch of every shard, an iteration ``app.batches`` clocks. Nothing a worker has is needed but what
 can be had again, from the servers or from the input data: it may go back to any clock, and others may go on for it.
 """
 
@@ -17,27 +17,28 @@ from plink.elastic.params import Params
 from plink.errors import InputError, PlinkError
 from plink.runtime.agileml.worker.assignments import Assigned
 from plink.runtime.agileml.worker.client import Client, RolledBack
-from plink.runtime.agileml.worker.clock_work import Shift
-from plink.runtime.agileml.worker.loaded_shards import Loaded
+from plink.runtime.agileml.worker.clock_work import ClockWork
+from plink.runtime.agileml.worker.loaded_shards import LoadedShards
 from plink.runtime.agileml.worker.progress import Progress
 
-TOLD = "told to leave"
+RELEASED = "told to leave"
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Clock:
-    """What a worker did at one clock: how long it took, of which ``working_s`` in the program (with its reads).
-    ``leads``: it has piece 0; then at an iteration's first clock ``judged`` is the latest iteration that all have
-    finished (with staleness not always the last), and ``objective`` its objective, None if nothing had weight."""
+    """What a worker did at one clock: how long it took, of which ``compute_s`` in the program (with its reads).
+    ``is_leader``: it has shard 0; then at an iteration's first clock ``evaluated_iteration`` is the latest iteration
+    that all have finished (with staleness not always the last), and ``objective`` its objective, None if nothing had
+    weight."""
 
     clock: int
     iteration: int
-    pieces: int
+    shards: int
     seconds: float
-    working_s: float
-    leads: bool = False
-    judged: int | None = None
+    compute_s: float
+    is_leader: bool = False
+    evaluated_iteration: int | None = None
     objective: float | None = None
 
 
@@ -46,22 +47,22 @@ class Finished:
     """Why the loop ended; ``clock`` is the first that was not done."""
 
     clock: int
-    why: str
+    reason: str
 
 
 class Worker(Generic[Items]):
     """One worker over one client, which is the worker's from now on. :meth:`run` is for one thread; what ``assigned``
     says and ``loaded`` has is for any.
 
-    :param loaded: the program, with the pieces in memory.
+    :param loaded: the program, with the shards in memory.
     :param client: at the first clock that it works in.
-    :param pieces: it has at first, or when it has what: :class:`Assigned`.
+    :param shards: it has at first, or when it has what: :class:`Assigned`.
     :param started: when the job was, by ``time.time``; seconds of the stopping criterion count from there.
     :param say: for lines of the log. :param done: called after every clock.
     """
 
     def __init__(
-        self, loaded: Loaded[Items], client: Client, pieces: Sequence[int] | Assigned, *, say: Say,
+        self, loaded: LoadedShards[Items], client: Client, shards: Sequence[int] | Assigned, *, say: Say,
         started: float | None = None, done: Callable[[Clock], None] | None = None,
     ) -> None:  # fmt: skip
         check_app(loaded.app)
@@ -69,11 +70,11 @@ class Worker(Generic[Items]):
         self._started = time.time() if started is None else started
         self._say, self._done = say, done
         self._progress = Progress(client, self._app.batches)
-        self.assigned = pieces if isinstance(pieces, Assigned) else Assigned(self._checked(pieces))
+        self.assigned = shards if isinstance(shards, Assigned) else Assigned(self._checked(shards))
         self._had: tuple[int, ...] | None = None
 
     def run(self) -> Finished:
-        """To the end of the job, or until it is told to leave.
+        """Run to the end of the job, or until the worker is released.
 
         :raises AppError: the program made a mistake. :raises Unanswered: as :meth:`Client.read`; this may be
             called again, and goes on where it was.
@@ -85,8 +86,8 @@ class Worker(Generic[Items]):
                     self._client.push()
                 finished = self._clock()
             except RolledBack as back:
-                self._say(f"clock {self._client.now}: rolled back to clock {back.clock}, era {back.era}")
-                self._client.roll_back(back.clock, back.era)
+                self._say(f"clock {self._client.now}: rolled back to clock {back.clock}, generation {back.generation}")
+                self._client.roll_back(back.clock, back.generation)
                 continue
             if finished:
                 return finished
@@ -94,60 +95,60 @@ class Worker(Generic[Items]):
     def _clock(self) -> Finished | None:
         client, begun = self._client, time.perf_counter()
         now = client.now
-        pieces = self._pieces()
-        if isinstance(pieces, Finished):
-            return pieces
+        shards = self._shards()
+        if isinstance(shards, Finished):
+            return shards
         working = time.perf_counter()
-        judged, objective = self._work(pieces)
+        evaluated_iteration, objective = self._work(shards)
         worked = time.perf_counter()
         client.push()
         if self._done:
             iteration = self._progress.iteration(now)
             seconds = time.perf_counter() - begun
-            leads, spent = 0 in pieces, worked - working
-            self._done(Clock(now, iteration, len(pieces), seconds, spent, leads, judged, objective))
+            is_leader, spent = 0 in shards, worked - working
+            self._done(Clock(now, iteration, len(shards), seconds, spent, is_leader, evaluated_iteration, objective))
         return None
 
-    def _pieces(self) -> tuple[int, ...] | Finished:
+    def _shards(self) -> tuple[int, ...] | Finished:
         """Begin a clock: those that are to be worked on, unless there is nothing more to be done."""
         client, now = self._client, self._client.now
         if self._app.stop.clocks is not None and now > self._app.stop.clocks:
             return Finished(now, f"{self._app.stop.clocks} clocks are done")
         if now and self._progress.stops_at() == now:
             return Finished(now, "the stopping criterion is met")
-        pieces = self.assigned.begin(now, client.era)
-        if pieces is None:
-            return Finished(now, TOLD)
-        if pieces != self._had:
-            if not set(pieces) <= set(self._had or ()):
+        shards = self.assigned.begin(now, client.generation)
+        if shards is None:
+            return Finished(now, RELEASED)
+        if shards != self._had:
+            if not set(shards) <= set(self._had or ()):
                 client.require_previous()
-            self._announce(pieces)
-        return pieces
+            self._announce(shards)
+        return shards
 
-    def _work(self, pieces: Sequence[int]) -> tuple[int | None, float | None]:
-        """What is to be sent at the end of this clock; the iteration that is judged by then, and its objective."""
+    def _work(self, shards: Sequence[int]) -> tuple[int | None, float | None]:
+        """Do the work of this clock; return the iteration that is evaluated by then, and its objective."""
         if self._client.now == 0:
-            self._initialise(pieces)
+            self._initialise(shards)
             return None, None
-        shift = Shift(self.loaded, self._client, self._client.now, pieces)
+        shift = ClockWork(self.loaded, self._client, self._client.now, shards)
         shift.work_off()
         self._score_all(shift.scores)
-        return self._decide() if 0 in pieces else (None, None)
+        return self._decide() if 0 in shards else (None, None)
 
-    def _announce(self, pieces: tuple[int, ...]) -> None:
-        had, self._had = self._had, pieces
+    def _announce(self, shards: tuple[int, ...]) -> None:
+        had, self._had = self._had, shards
         before = "" if had is None else f" (it had {folded(had)})"
         self._say(
-            f"clock {self._client.now}: worker {self._client.worker} has pieces {folded(pieces)}{before}, "
-            f"{len(pieces)} of {self._app.pieces}; the global batch stays the same, 1/{self._app.batches} of all pieces"
+            f"clock {self._client.now}: worker {self._client.worker} has shards {folded(shards)}{before}, "
+            f"{len(shards)} of {self._app.shards}; the global batch stays the same, 1/{self._app.batches} of all shards"
         )
 
-    def _initialise(self, pieces: Sequence[int]) -> None:
-        """The first values of the rows that go with the pieces."""
-        for piece in pieces:
-            params = Params(self._client, self._app.seed, piece, 0)
+    def _initialise(self, shards: Sequence[int]) -> None:
+        """Send the first values of the rows that go with the shards."""
+        for shard in shards:
+            params = Params(self._client, self._app.seed, shard, 0)
             for table in self._app.tables:
-                rows = range(piece, table.rows, self._app.pieces)
+                rows = range(shard, table.rows, self._app.shards)
                 where = f"app {self._app.name}: initial({table.name!r})"
                 if not rows:
                     continue
@@ -169,7 +170,8 @@ class Worker(Generic[Items]):
             raise AppError(f"app {self._app.name}: {whose}: {error}") from error
 
     def _decide(self) -> tuple[int | None, float | None]:
-        """Only the one who has piece 0, for all; once an iteration the latest that is judged, and its objective."""
+        """Decide for all, as the worker that has shard 0, when to stop; once an iteration return the latest one that is
+        evaluated, and its objective."""
         self._progress.make_room()
         first, stop = self._progress.first_of_iteration, self._app.stop
         objectives = self._progress.objectives() if first and (self._done or stop.patience is not None) else {}
@@ -177,18 +179,22 @@ class Worker(Generic[Items]):
             late = stop.seconds is not None and time.time() - self._started >= stop.seconds
             if late or (first and stop.converged(list(objectives.values()))):
                 self._progress.stop_soon()
-        judged = self._progress.judged
-        return (judged, objectives.get(judged)) if first and judged >= 0 else (None, None)
+        evaluated_iteration = self._progress.evaluated_iteration
+        return (
+            (evaluated_iteration, objectives.get(evaluated_iteration))
+            if first and evaluated_iteration >= 0
+            else (None, None)
+        )
 
-    def _checked(self, pieces: Sequence[int]) -> tuple[int, ...]:
-        result = tuple(sorted(pieces))
-        if len(set(result)) < len(result) or any(not 0 <= piece < self._app.pieces for piece in result):
-            raise PlinkError(f"pieces {folded(result)}, of which there are 0 to {self._app.pieces - 1}, each once")
+    def _checked(self, shards: Sequence[int]) -> tuple[int, ...]:
+        result = tuple(sorted(shards))
+        if len(set(result)) < len(result) or any(not 0 <= shard < self._app.shards for shard in result):
+            raise PlinkError(f"shards {folded(result)}, of which there are 0 to {self._app.shards - 1}, each once")
         return result
 
 
 def folded(numbers: Sequence[int]) -> str:
-    """Rising numbers with runs as one: ``0-3,7``."""
+    """Return rising numbers with runs as one: ``0-3,7``."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:

@@ -1,7 +1,7 @@
 """The workers of one host: a thread each, told from outside what to work on (Harlap thesis, 4.2.1).
 
 Beside its own workers a host may stand in for one of another host that was lost, in its name, until others have its
-pieces.
+shards.
 """
 
 import threading
@@ -10,134 +10,136 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plink.errors import PlinkError
-from plink.model.elastic.reports import ClockDone, Failed, Log, Message, WorkerFinished
+from plink.model.elastic.reports import ClockDone, Failed, Log, NodeMessage, WorkerFinished
 from plink.runtime.agileml.worker.assignments import Assigned, Assignment
-from plink.runtime.agileml.worker.client import Client, Ownership, Unanswered
-from plink.runtime.agileml.worker.loaded_shards import Loaded
-from plink.runtime.agileml.worker.worker import TOLD, Clock, Finished, Worker
+from plink.runtime.agileml.worker.client import Client, PrimaryAddress, Unanswered
+from plink.runtime.agileml.worker.loaded_shards import LoadedShards
+from plink.runtime.agileml.worker.worker import RELEASED, Clock, Finished, Worker
 
 
 @dataclass
 class _Running:
-    """One worker. ``until``: the first clock that it does not do, for one that stands in."""
+    """A running worker. ``until``: the first clock that it does not do, for one that takes over for another."""
 
     client: Client
     assigned: Assigned
-    pieces: tuple[int, ...]
+    shards: tuple[int, ...]
     until: int | None = None
     thread: threading.Thread | None = field(default=None, repr=False)
     ended: bool = False
 
     def end(self) -> None:
-        """As soon as it notices."""
+        """End the worker as soon as it notices."""
         self.ended = True
         self.assigned.end()
         self.client.give_up()
 
 
 class WorkerThreads:
-    """For the one thread that is told what to do; what workers tell comes from their own threads.
+    """Worker threads of one host; for the one thread that executes requests. Messages of workers come from their own
+    threads.
 
-    :param loaded: the program, with the pieces in memory.
-    :param client: makes the client of a worker: number, first clock, era.
+    :param loaded: the program, with the shards in memory.
+    :param client: makes the client of a worker: number, first clock, generation.
     :param tell: sends a message to the controller.
     :param started: of the job, by ``time.time``.
     """
 
     def __init__(
-        self, loaded: Loaded[Any], client: Callable[[int, int, int], Client],
-        tell: Callable[[Message], None], started: float,
+        self, loaded: LoadedShards[Any], client: Callable[[int, int, int], Client],
+        tell: Callable[[NodeMessage], None], started: float,
     ) -> None:  # fmt: skip
         self._loaded, self._client, self._tell, self._started = loaded, client, tell, started
         self._running: dict[int, _Running] = {}
         self._changing = threading.Lock()
-        self._held: int | None = None
-        self.era = 0
+        self._paused: int | None = None
+        self.generation = 0
         self.finished: dict[int, int] = {}  # own workers whose job is over: the first clock that was not done
 
-    def assign(self, workers: Mapping[int, Sequence[int]], clock: int, era: int) -> None:
-        """These workers with these pieces, and no others, from ``clock`` on in ``era``; nothing is held any more."""
-        self.era = max(era, self.era)
+    def assign(self, workers: Mapping[int, Sequence[int]], clock: int, generation: int) -> None:
+        """Assign these shards to these workers, and to no others, from ``clock`` on in ``generation``; a pause ends."""
+        self.generation = max(generation, self.generation)
         for number, running in self._all().items():
             if running.until is None and number not in workers:
-                running.assigned.add(Assignment(clock, era, None))
-        for number, pieces in workers.items():
+                running.assigned.add(Assignment(clock, generation, None))
+        for number, shards in workers.items():
             running_now = self._all().get(number)
             if running_now is None:
-                self._start(number, _assigned(pieces, era), tuple(pieces), clock, era)
+                self._start(number, _assigned(shards, generation), tuple(shards), clock, generation)
             else:
-                running_now.pieces = tuple(pieces)
-                running_now.assigned.add(Assignment(clock, era, tuple(pieces)))
-        self.let_go()
+                running_now.shards = tuple(shards)
+                running_now.assigned.add(Assignment(clock, generation, tuple(shards)))
+        self.resume()
 
-    def stand_in(
-        self, number: int, had: Sequence[tuple[int, Sequence[int]]], clock: int, until: int, era: int
+    def take_over(
+        self, number: int, had: Sequence[tuple[int, Sequence[int]]], clock: int, until: int, generation: int
     ) -> None:  # fmt: skip
         """Do the clocks from ``clock`` to before ``until`` of a worker that is lost, in its name. Who does less for it
         already ends: what both do counts once.
 
-        :param had: since which clock it had which pieces, rising.
+        :param had: since which clock it had which shards, rising.
         """
         now = self._all().get(number)
         if now is not None and (now.until is None or (now.until >= until and not now.ended)):
             return
         if now is not None:
             now.end()
-        assigned = _assigned(had[0][1], era)
-        for since, pieces in had:
-            assigned.add(Assignment(since, era, tuple(pieces)))
-        assigned.add(Assignment(until, era, None))
-        self._start(number, assigned, tuple(had[-1][1]), clock, era, until)
+        assigned = _assigned(had[0][1], generation)
+        for since, shards in had:
+            assigned.add(Assignment(since, generation, tuple(shards)))
+        assigned.add(Assignment(until, generation, None))
+        self._start(number, assigned, tuple(had[-1][1]), clock, generation, until)
 
-    def hold(self, clock: int) -> int:
-        """No worker begins ``clock`` before :meth:`assign` or :meth:`let_go`; returns the latest that one has."""
-        self._held = clock
+    def pause(self, clock: int) -> int:
+        """Pause before ``clock`` until :meth:`assign` or :meth:`resume`; return the latest clock that a worker has
+        begun."""
+        self._paused = clock
         own = [running for running in self._all().values() if running.until is None]
-        return max([running.assigned.hold(clock) for running in own] + self._done_by_finished())
+        return max([running.assigned.pause(clock) for running in own] + self._done_by_finished())
 
-    def let_go(self) -> None:
-        """Nothing is held any more."""
-        self._held = None
+    def resume(self) -> None:
+        """Resume: nothing is paused any more."""
+        self._paused = None
         for running in self._all().values():
-            running.assigned.let_go()
+            running.assigned.resume()
 
     @property
-    def held(self) -> bool:
-        """Whether workers are held."""
-        return self._held is not None
+    def paused(self) -> bool:
+        """Return whether workers are paused."""
+        return self._paused is not None
 
-    def rolled_back(self, clock: int, era: int) -> None:
-        """All are back at the state of a clock: workers wait for what they are to do in the new era, and who stood in
-        for another is not needed any more."""
-        self.era, self._held = max(era, self.era), None
+    def rolled_back(self, clock: int, generation: int) -> None:
+        """Roll workers back to a clock: they wait for their assignments in the new generation, and those that took over
+        for others end."""
+        self.generation, self._paused = max(generation, self.generation), None
         self.finished.clear()
         for running in self._all().values():
             if running.until is not None:
                 running.end()
-            running.assigned.rolled_back(clock, era)
+            running.assigned.rolled_back(clock, generation)
 
-    def point(self, owners: Mapping[int, Ownership]) -> None:
-        """Partitions have other owners."""
+    def set_primaries(self, primaries: Mapping[int, PrimaryAddress]) -> None:
+        """Set the primaries of partitions for all workers."""
         for running in self._all().values():
-            for partition, owner in owners.items():
-                running.client.point(partition, owner)
+            for partition, primary in primaries.items():
+                running.client.set_primary(partition, primary)
 
     def own(self) -> dict[int, tuple[int, ...]]:
-        """This host's workers and their pieces."""
-        return {number: item.pieces for number, item in self._all().items() if item.until is None}
+        """Return this host's workers and their shards."""
+        return {number: item.shards for number, item in self._all().items() if item.until is None}
 
-    def stands_in_for(self) -> dict[int, int]:
-        """Workers of others, with the first clock that is not done in their name."""
+    def takeovers(self) -> dict[int, int]:
+        """Return workers of others that this host took over, with the first clock that is not done in their name."""
         return {number: item.until for number, item in self._all().items() if item.until is not None}
 
     @property
     def begun(self) -> int:
-        """The latest clock that one of this host's own workers has begun."""
+        """Return the latest clock that one of this host's own workers has begun."""
         running = [item.assigned.begun for item in self._all().values() if item.until is None]
         return max(running + self._done_by_finished())
 
     def _done_by_finished(self) -> list[int]:
-        """The last clocks of workers that have ended because the job is over; -1 with them."""
+        """Return the last clocks of workers that have ended because the job is over; -1 with them."""
         return [-1, *(clock - 1 for clock in self.finished.values())]
 
     def _all(self) -> dict[int, _Running]:
@@ -145,9 +147,10 @@ class WorkerThreads:
             return dict(self._running)
 
     def _start(
-        self, number: int, assigned: Assigned, pieces: tuple[int, ...], clock: int, era: int, until: int | None = None
+        self, number: int, assigned: Assigned, shards: tuple[int, ...], clock: int, generation: int,
+        until: int | None = None
     ) -> None:  # fmt: skip
-        running = _Running(self._client(number, clock, era), assigned, pieces, until)
+        running = _Running(self._client(number, clock, generation), assigned, shards, until)
         worker = Worker(
             self._loaded, running.client, assigned, started=self._started,
             say=lambda line: self._tell(Log(line)),
@@ -164,18 +167,19 @@ class WorkerThreads:
         self._tell(
             ClockDone(
                 clock=done.clock, iteration=done.iteration, batches=self._loaded.app.batches, seconds=done.seconds,
-                is_leader=done.leads, evaluated_iteration=done.judged, objective=done.objective, era=running.client.era,
+                is_leader=done.is_leader, evaluated_iteration=done.evaluated_iteration, objective=done.objective,
+                generation=running.client.generation,
             )
         )  # fmt: skip
 
     def _run(self, number: int, running: _Running, worker: Worker[Any]) -> None:
-        """To the worker's end; what it cannot mend is told."""
+        """Run a worker to its end; errors are reported."""
         try:
             finished = self._persist(number, running, worker)
-            if running.until is None and finished.why != TOLD:
+            if running.until is None and finished.reason != RELEASED:
                 self.finished[number] = finished.clock
-            stood_in, messages = running.until is not None, finished.why == TOLD
-            self._tell(WorkerFinished(number, finished.clock, stood_in, messages))
+            takeover, messages = running.until is not None, finished.reason == RELEASED
+            self._tell(WorkerFinished(number, finished.clock, takeover, messages))
         except PlinkError as error:
             self._tell(Failed(str(error), number, type(error).__name__))
         except BaseException as error:
@@ -189,15 +193,15 @@ class WorkerThreads:
             running.client.close()
 
     def _persist(self, number: int, running: _Running, worker: Worker[Any]) -> Finished:
-        """A silent server is not the worker's affair: who serves in its place will be named."""
+        """Run a worker again after a server did not answer: another will be primary."""
         while True:
             try:
                 return worker.run()
             except Unanswered as error:
                 if running.ended:
-                    return Finished(running.client.now, TOLD)
+                    return Finished(running.client.now, RELEASED)
                 self._tell(Log(f"worker {number} asks again: {error}"))
 
 
-def _assigned(pieces: Sequence[int], era: int) -> Assigned:
-    return Assigned(tuple(pieces), era=era, every_era=True)
+def _assigned(shards: Sequence[int], generation: int) -> Assigned:
+    return Assigned(tuple(shards), generation=generation, every_generation=True)

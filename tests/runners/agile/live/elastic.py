@@ -50,7 +50,7 @@ class Elastic:
     folder: Path
     tiers: str
     clocks: int = 40
-    pieces: int = 12
+    shards: int = 12
     settings: dict[str, Any] = field(default_factory=dict)
     more: tuple[str, ...] = ()
     most_hosts: int | None = 8
@@ -66,7 +66,7 @@ class Elastic:
 
     def __enter__(self) -> "Elastic":
         out = self.folder / "result.json"
-        words = ("--out", str(out), "--pieces", str(self.pieces), "--clocks", str(self.clocks), *self.more)
+        words = ("--out", str(out), "--shards", str(self.shards), "--clocks", str(self.clocks), *self.more)
         job = Job(
             program=sys.executable, args=("-m", "plink.runtime.agileml.node", str(self.program), *words),
             workdirs=(os.getcwd(),), timeout_s=self.timeout_s, env={"OMP_NUM_THREADS": "1"},
@@ -148,7 +148,7 @@ class Elastic:
     def finish(self, *, exactly: bool = True) -> dict[str, Any]:
         """To the end; the result, with every update in it once; ``exactly``: and made of what should be read."""
         result = self.result()
-        wanted = expected(self.pieces, self.clocks)
+        wanted = expected(self.shards, self.clocks)
         assert {key: result[key] for key in wanted} == wanted
         m = [1 - 0.9**self.clocks] * 4
         assert not exactly or all(

@@ -56,20 +56,20 @@ def test_a_program_that_raises_ends_the_job_with_its_name(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("tiers", "table", "times", "said"),
+    ("tiers", "table", "times", "expected"),
     [
-        ("rt", "sum", "1.5", r"^h\d: app Tally: process\(\) of piece \d+ .* with what worker \d adds at clock 7 "),
+        ("rt", "sum", "1.5", r"^h\d: app Tally: process\(\) of shard \d+ .* with what worker \d adds at clock 7 "),
         ("rt", "fill", "9", r"^h\d: partition \d at \S+: .* with what the workers add at clock 7 "),
         ("rttt", "sum", "20", r"^h\d: partition \d at \S+: .* with what the workers add at clock 8 "),
     ],
 )
-def test_sums_that_are_too_large_end_the_job(tmp_path: Path, tiers: str, table: str, times: str, said: str) -> None:
+def test_sums_that_are_too_large_end_the_job(tmp_path: Path, tiers: str, table: str, times: str, expected: str) -> None:
     """Of one worker, of all at a clock, and of clocks; no result is written."""
     with Elastic(tmp_path, tiers, more=("--megabytes", "1", "--large", table, "7", times)) as job:
         job._thread.join(60)
     assert job.ended is not None
     assert job.ended.code == 1
-    assert re.match(said, job.ended.reason)
+    assert re.match(expected, job.ended.reason)
     assert f"table '{table}'" in job.ended.reason
     assert "row 5: " in job.ended.reason
     assert " has room for (smaller " in job.ended.reason

@@ -30,10 +30,10 @@ def test_a_controller_that_was_replaced_is_not_obeyed(tmp_path: Path) -> None:
         job.until(lambda status: status.get("controller") == 2)
         group = job.supervisor._groups[0]
         for number in (0, 1):
-            group.tell(number, {"method": "roll_back", "params": {"clock": -1, "era": 1000}, "term": 1, "id": 7})
+            group.tell(number, {"method": "roll_back", "params": {"clock": -1, "generation": 1000}, "term": 1, "id": 7})
         job.clock(job.clock_now() + 5)
         job.finish()
-    assert not any(line["era"] == 1000 for line in job.events("rolled back"))
+    assert not any(line["generation"] == 1000 for line in job.events("rolled back"))
 
 
 def test_a_program_that_raises_while_the_controller_stands_still(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_host_and_the_controller_are_killed_at_once(tmp_path: Path) -> None:
 
 
 def test_a_real_job_settles_and_stays_where_it_was_when_its_controller_is_killed(tmp_path: Path) -> None:
-    """Whose hosts are said to carry next to nothing: so the reliable one is to keep backups only."""
+    """Whose hosts are said to carry next to nothing: so the reliable one is to keep replicas only."""
     settings = {"measured": True, "host_rate": 1e3, "silence_s": 10.0}
     with Elastic(tmp_path, "rttt", clocks=400, settings=settings, more=("--work-s", "0.02")) as job:
         assert job.clock(0)["stage"] == 2

@@ -28,11 +28,11 @@ def test_a_job_from_beginning_to_end(tmp_path: Path, tiers: str) -> None:
 
 
 def test_stage_3(tmp_path: Path) -> None:
-    """Reliable hosts only keep backups."""
+    """Reliable hosts only keep replicas."""
     with Elastic(tmp_path, "rttt", settings={"active": 1.0, "backup_only": 2.0}) as job:
         status = job.clock(5)
         assert status["stage"] == 3
-        assert [host["pieces"] for host in status["hosts"] if host["tier"] == "reliable"] == [0]
+        assert [host["shards"] for host in status["hosts"] if host["tier"] == "reliable"] == [0]
         job.finish()
 
 
@@ -51,7 +51,7 @@ def test_hosts_are_added_and_evicted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rule", ["ssp:3", "ssp:9"])
 def test_topics_fit_their_tokens_while_hosts_come_and_go(tmp_path: Path, rule: str) -> None:
-    """Of the topic model, whose pieces have state in tables: with it they change hands."""
+    """Of the topic model, whose shards have state in tables: with it they change hands."""
     program, settings = Path(topics.__file__), {"rule": rule}
     with Elastic(tmp_path, "rt", clocks=260, settings=settings, program=program) as job:
         job.clock(10)
@@ -128,7 +128,7 @@ def test_sigterm_to_everything_on_a_host_is_a_notice(tmp_path: Path) -> None:
         job.finish()
     assert not job.events("rolled back")
     events = [line["event"] for line in job.events("host") if line["host"] == "h2"]
-    assert (events[:2], events[-2:]) == (["joined", "warned"], ["let go", "left"])
+    assert (events[:2], events[-2:]) == (["joined", "warned"], ["released", "left"])
 
 
 def test_sigterm_for_the_second_time_ends_a_host(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_sigterm_for_the_second_time_ends_a_host(tmp_path: Path) -> None:
 def test_a_node_that_says_what_no_node_says_is_ended(tmp_path: Path) -> None:
     """It has failed; the controller has not, and the others go on."""
     stage_3 = {"active": 1.0, "backup_only": 2.0}
-    with Elastic(tmp_path, "rttt", clocks=120, settings=stage_3, more=("--nonsense", "5")) as job:
+    with Elastic(tmp_path, "rttt", clocks=120, settings=stage_3, more=("--invalid-message", "5")) as job:
         job.until(lambda status: len(status["hosts"]) == 3)
         job.finish()
     (failed,) = (line for line in job.events("host") if line["event"] == "failed")
@@ -161,7 +161,7 @@ def test_a_node_that_says_what_no_node_says_is_ended(tmp_path: Path) -> None:
 
 
 def test_a_reliable_host_is_killed_in_stage_2(tmp_path: Path) -> None:
-    """Its backups are made anew from those who serve; nothing is redone."""
+    """Its replicas are made anew from those who serve; nothing is redone."""
     with Elastic(tmp_path, "rrtttt", clocks=150) as job:
         job.clock(20)
         job.kill("h1")
@@ -224,7 +224,7 @@ def test_hosts_that_come_and_go_leave_nothing_in_the_launcher(tmp_path: Path) ->
 
 
 def test_rack_is_lost_at_once(tmp_path: Path) -> None:
-    """With a reliable host and transient ones, and without a checkpoint: backups are in the other rack."""
+    """With a reliable host and transient ones, and without a checkpoint: replicas are in the other rack."""
     racks = {"h0": "a", "h1": "b", "h2": "a", "h3": "b", "h4": "a", "h5": "b"}
     with Elastic(tmp_path, "rrtttt", clocks=120, racks=racks, more=("--work-s", "0.02")) as job:
         job.clock(10)
@@ -234,7 +234,7 @@ def test_rack_is_lost_at_once(tmp_path: Path) -> None:
     assert not any("the job ends if the rack" in note for note in job.notes)
 
 
-def test_rack_with_primaries_and_backups_is_named_before_the_start(tmp_path: Path) -> None:
+def test_rack_with_primaries_and_replicas_is_named_before_the_start(tmp_path: Path) -> None:
     racks = {"h0": "a", "h1": "a", "h2": "a", "h3": "b"}
     with Elastic(tmp_path, "rttt", racks=racks) as job:
         job.finish()

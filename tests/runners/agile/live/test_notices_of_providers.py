@@ -16,7 +16,7 @@ from tests.runtime.agileml.metadata_server import Reply, metadata, text, wait_un
 RUBBISH = (text("oops", 500), text("<html>maintenance</html>"), text("", 302, Location="/elsewhere"), text("TRUE", 503))
 
 
-def owner_of(port: int, service: int) -> int | None:
+def primary_of(port: int, service: int) -> int | None:
     """The process whose connection to a port of this machine comes from that port (proc(5): net/tcp)."""
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()
@@ -45,7 +45,7 @@ class Gcp:
             return next(self.trouble)
         assert (method, path) == ("GET", "/computeMetadata/v1/instance/preempted")
         assert headers["metadata-flavor"] == "Google"
-        gone = self.gone is not None and owner_of(int(headers[":port"]), self.port) == self.gone
+        gone = self.gone is not None and primary_of(int(headers[":port"]), self.port) == self.gone
         return text("TRUE" if gone else "FALSE")
 
 
@@ -55,7 +55,7 @@ def warned(job: Elastic, name: str) -> None:
     for other in {"h0", "h1", "h2"} - {name}:
         assert [line["event"] for line in job.events("host") if line["host"] == other] == ["joined"]
     lines = [line for line in job.events("host") if line["host"] == name]
-    assert [line["event"] for line in lines] == ["joined", "warned", "let go", "left"]
+    assert [line["event"] for line in lines] == ["joined", "warned", "released", "left"]
     assert lines[1]["why"] == "gcp: preempted"
     assert 15 < lines[1]["seconds"] <= 30
 
@@ -97,7 +97,7 @@ def test_a_service_that_makes_no_sense_for_a_while_takes_no_host_away(tmp_path: 
             messages.gone, messages.trouble = job.pid(name), None
             job.until(lambda status: name not in {host["name"] for host in status["hosts"]})
             job.finish()
-        request = [path for _, path in service.asked]
+        request = [path for _, path in service.requests]
     warned(job, name)
     assert len([note for note in job.notes if f"no notices from gcp at 127.0.0.1:{service.port}" in note]) == 3
     assert "/elsewhere" not in request

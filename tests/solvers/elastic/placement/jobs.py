@@ -4,25 +4,25 @@ from solvers.elastic.placement import actions as act
 from tests.solvers.elastic.placement.world import World, hosts
 
 
-def running(reliable: int, transient: int, partitions: int = 8, pieces: int = 24, **more: float) -> World:
+def running(reliable: int, transient: int, partitions: int = 8, shards: int = 24, **more: float) -> World:
     """A job whose hosts have loaded what they were told to."""
-    world = World.of(hosts(reliable, transient, **more), partitions, pieces)
+    world = World.of(hosts(reliable, transient, **more), partitions, shards)
     world.settle()
-    world.said.clear()
+    world.actions.clear()
     # What was said since the start is what a test looks at; the last map is still in force.
     state = world.state
-    world.said.append(
-        act.PointWorkers(state.version, tuple(partition.owner for partition in state.partitions), "as it is")
+    world.actions.append(
+        act.PointWorkers(state.version, tuple(partition.primary for partition in state.partitions), "as it is")
     )
     return world
 
 
 def push_all(world: World, clock: int) -> None:
-    """Every backup gets to a clock."""
+    """Every replica gets to a clock."""
     for index in range(len(world.state.partitions)):
         world.push(index, clock)
 
 
-def owners(world: World) -> list[int]:
+def primaries(world: World) -> list[int]:
     """Of each partition."""
-    return [partition.owner for partition in world.state.partitions]
+    return [partition.primary for partition in world.state.partitions]

@@ -44,7 +44,7 @@ def test_no_second_is_paid_twice(stretches: list[tuple[int, int]]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("price", "stretch", "why"),
+    ("price", "stretch", "expected"),
     [
         (-1.0, (0, 1), "-1.0 is no price"),
         (math.nan, (0, 1), "no price"),
@@ -54,8 +54,8 @@ def test_no_second_is_paid_twice(stretches: list[tuple[int, int]]) -> None:
         (None, (math.nan, 1), "from nan s"),
     ],
 )
-def test_numbers_that_cannot_be(price: float | None, stretch: tuple[float, float], why: str) -> None:
-    with pytest.raises(UsageError, match=f"host a: .*{why}"):
+def test_numbers_that_cannot_be(price: float | None, stretch: tuple[float, float], expected: str) -> None:
+    with pytest.raises(UsageError, match=f"host a: .*{expected}"):
         Held("a", price, (stretch,))
 
 

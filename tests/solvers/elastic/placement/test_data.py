@@ -1,4 +1,4 @@
-"""Whose the pieces of the input data are."""
+"""Whose the shards of the input data are."""
 
 import math
 from collections import Counter
@@ -8,116 +8,116 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solvers.elastic.placement import data
-from solvers.elastic.placement.data import Loading, Piece
+from solvers.elastic.placement.data import Loading, Shard
 
 SOON, AHEAD = Loading(1, ahead=False), Loading(2, ahead=True)
 Slots = st.dictionaries(st.integers(0, 9), st.integers(1, 8), min_size=1, max_size=6)
 
 
-def has(owner: int, *previous: int, loaded: tuple[int, ...] = (), next_owner: int | None = None) -> Piece:
-    """A piece that its owner and all previous ones have in memory, and some others."""
-    return Piece(owner, previous, frozenset((owner, *previous, *loaded)), next_owner=next_owner)
+def has(owner: int, *previous: int, loaded: tuple[int, ...] = (), next_owner: int | None = None) -> Shard:
+    """A shard that its owner and all previous ones have in memory, and some others."""
+    return Shard(owner, previous, frozenset((owner, *previous, *loaded)), next_owner=next_owner)
 
 
 @given(st.integers(1, 60), Slots)
 def test_first_shares_go_by_slots(number: int, slots: dict[int, int]) -> None:
-    pieces = data.dealt(number, slots)
-    assert len(pieces) == number
-    assert data.imbalance(pieces, slots) < 1
+    shards = data.first_assignment(number, slots)
+    assert len(shards) == number
+    assert data.imbalance(shards, slots) < 1
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=60), Slots)
-def test_shares_are_restored_with_the_fewest_pieces_changing_hands(owners: list[int], slots: dict[int, int]) -> None:
-    pieces = data.rebalanced(tuple(has(owner) for owner in owners), slots)
+def test_shares_are_restored_with_the_fewest_shards_changing_hands(owners: list[int], slots: dict[int, int]) -> None:
+    shards = data.rebalanced(tuple(has(owner) for owner in owners), slots)
     held, due = (
         Counter(owners),
-        Counter(piece.next_owner if piece.next_owner is not None else piece.owner for piece in pieces),
+        Counter(shard.next_owner if shard.next_owner is not None else shard.owner for shard in shards),
     )
     for host, count in slots.items():
         assert abs(due[host] - len(owners) * count / sum(slots.values())) < 1
-    # What any host is short of has to come from somewhere, and nothing else moves; the odd pieces stay where they are.
+    # What any host is short of has to come from somewhere, and nothing else moves; the odd shards stay where they are.
     least = sum(max(0, len(owners) * count // sum(slots.values()) - held[host]) for host, count in slots.items())
-    moved = sum(piece.next_owner is not None for piece in pieces)
+    moved = sum(shard.next_owner is not None for shard in shards)
     assert moved == sum(max(0, due[host] - held[host]) for host in slots) >= least
     assert sum(due.values()) == len(owners)
 
 
 @given(st.lists(st.integers(0, 3), min_size=4, max_size=60))
 def test_equal_hosts_get_no_more_than_they_are_short_of(owners: list[int]) -> None:
-    pieces = data.rebalanced(tuple(has(owner) for owner in owners), dict.fromkeys(range(4), 1))
+    shards = data.rebalanced(tuple(has(owner) for owner in owners), dict.fromkeys(range(4), 1))
     least, odd = divmod(len(owners), 4)
     remaining = sorted(Counter(owners)[host] for host in range(4))
     stay = sum(min(count, least + (place >= 4 - odd)) for place, count in enumerate(remaining))
-    assert sum(piece.next_owner is None for piece in pieces) == stay
+    assert sum(shard.next_owner is None for shard in shards) == stay
 
 
 def test_the_latest_previous_owner_that_is_still_there_takes_over_without_loading() -> None:
-    (piece,) = data.without((has(3, 0, 1, 2, loaded=(4,)),), {3, 2}, {0: 1, 1: 1, 4: 1})
-    assert (piece.owner, piece.previous) == (1, (0,))
-    assert piece.loaded == {0, 1, 4}
+    (shard,) = data.without((has(3, 0, 1, 2, loaded=(4,)),), {3, 2}, {0: 1, 1: 1, 4: 1})
+    assert (shard.owner, shard.previous) == (1, (0,))
+    assert shard.loaded == {0, 1, 4}
 
 
 def test_without_a_previous_owner_one_that_has_it_takes_over_and_else_the_one_with_the_least_to_do() -> None:
-    pieces = (has(1), has(1), has(3, loaded=(1,)), has(3))
-    result = data.without(pieces, {3}, {1: 1, 2: 1})
-    assert [piece.owner for piece in result] == [1, 1, 1, 2]
+    shards = (has(1), has(1), has(3, loaded=(1,)), has(3))
+    result = data.without(shards, {3}, {1: 1, 2: 1})
+    assert [shard.owner for shard in result] == [1, 1, 1, 2]
     assert data.to_load(result) == {(2, False): (3,)}
 
 
 def test_a_previous_owner_that_does_not_work_in_this_stage_is_passed_over_and_stays_one() -> None:
-    (piece,) = data.without((has(3, 0, 1),), {3}, {1: 1, 2: 1})
-    assert (piece.owner, piece.previous) == (1, (0,))
-    (piece,) = data.without((piece,), {1}, {2: 1})
-    assert (piece.owner, piece.previous) == (2, (0,))
+    (shard,) = data.without((has(3, 0, 1),), {3}, {1: 1, 2: 1})
+    assert (shard.owner, shard.previous) == (1, (0,))
+    (shard,) = data.without((shard,), {1}, {2: 1})
+    assert (shard.owner, shard.previous) == (2, (0,))
 
 
-def test_pieces_go_first_to_those_that_have_them_already() -> None:
-    pieces = tuple(has(1, loaded=(2,) if index in (1, 4) else ()) for index in range(6))
-    result = data.rebalanced(pieces, {1: 4, 2: 2})
-    assert [index for index, piece in enumerate(result) if piece.next_owner == 2] == [1, 4]
+def test_shards_go_first_to_those_that_have_them_already() -> None:
+    shards = tuple(has(1, loaded=(2,) if index in (1, 4) else ()) for index in range(6))
+    result = data.rebalanced(shards, {1: 4, 2: 2})
+    assert [index for index, shard in enumerate(result) if shard.next_owner == 2] == [1, 4]
     assert data.taken_over(result, {1, 2})[4].previous == (1,)
 
 
-def test_an_next_owner_works_on_a_piece_only_once_it_is_loaded_and_the_owner_does_until_then() -> None:
-    pieces = data.rebalanced((has(1), has(1)), {1: 1, 2: 1})
-    assert data.worked_on(data.taken_over(pieces, {1, 2})) == {1: (0, 1)}
-    ((host, ahead), which), *_ = data.to_load(pieces).items()
-    pieces = data.ordered(pieces, host, which, data.Loading(7, ahead))
-    assert data.arrived(pieces, host, 6) == pieces
-    pieces = data.arrived(pieces, host, 7)
-    assert data.worked_on(data.taken_over(pieces, {1})) == {1: (0, 1)}
-    assert data.worked_on(data.taken_over(pieces, {1, 2})) == {1: (0,), 2: (1,)}
+def test_an_next_owner_works_on_a_shard_only_once_it_is_loaded_and_the_owner_does_until_then() -> None:
+    shards = data.rebalanced((has(1), has(1)), {1: 1, 2: 1})
+    assert data.worked_on(data.taken_over(shards, {1, 2})) == {1: (0, 1)}
+    ((host, ahead), which), *_ = data.to_load(shards).items()
+    shards = data.ordered(shards, host, which, data.Loading(7, ahead))
+    assert data.arrived(shards, host, 6) == shards
+    shards = data.arrived(shards, host, 7)
+    assert data.worked_on(data.taken_over(shards, {1})) == {1: (0, 1)}
+    assert data.worked_on(data.taken_over(shards, {1, 2})) == {1: (0,), 2: (1,)}
 
 
-def test_every_piece_has_a_home_on_a_reliable_host_loaded_ahead_of_need() -> None:
-    pieces = data.with_homes((has(5), has(0), has(5), has(5)), [0, 1])
-    assert [piece.previous for piece in pieces] == [(1,), (), (0,), (1,)]
-    assert data.to_load(pieces) == {(0, True): (2,), (1, True): (0, 3)}
+def test_every_shard_has_a_home_on_a_reliable_host_loaded_ahead_of_need() -> None:
+    shards = data.with_homes((has(5), has(0), has(5), has(5)), [0, 1])
+    assert [shard.previous for shard in shards] == [(1,), (), (0,), (1,)]
+    assert data.to_load(shards) == {(0, True): (2,), (1, True): (0, 3)}
 
 
-def test_a_previous_owner_that_has_not_loaded_a_piece_yet_comes_after_one_that_has() -> None:
+def test_a_previous_owner_that_has_not_loaded_a_shard_yet_comes_after_one_that_has() -> None:
     home = data.Loading(1, ahead=True)
-    (piece,) = data.without((Piece(3, (0,), frozenset({3, 2}), {0: home}),), {3}, {0: 1, 1: 1, 2: 1})
-    assert piece.owner == 2
+    (shard,) = data.without((Shard(3, (0,), frozenset({3, 2}), {0: home}),), {3}, {0: 1, 1: 1, 2: 1})
+    assert shard.owner == 2
 
 
-def test_a_piece_that_its_owner_has_not_begun_to_load_is_the_next_owners_at_once() -> None:
-    (piece,) = data.taken_over((Piece(1, next_owner=2),), {2})
-    assert (piece.owner, piece.previous, piece.next_owner) == (2, (), None)
-    begun = Piece(1, loading={1: data.Loading(1, ahead=False)}, next_owner=2)
+def test_a_shard_that_its_owner_has_not_begun_to_load_is_the_next_owners_at_once() -> None:
+    (shard,) = data.taken_over((Shard(1, next_owner=2),), {2})
+    assert (shard.owner, shard.previous, shard.next_owner) == (2, (), None)
+    begun = Shard(1, loading={1: data.Loading(1, ahead=False)}, next_owner=2)
     assert data.taken_over((begun,), {2}) == (begun,)
 
 
 def test_a_host_gives_up_first_what_it_has_not_loaded_yet() -> None:
     soon = data.Loading(1, ahead=False)
-    pieces = (has(1), Piece(1, loading={1: soon}), has(1), has(1))
-    result = data.rebalanced(pieces, {1: 3, 2: 1})
-    assert [piece.next_owner for piece in result] == [None, 2, None, None]
+    shards = (has(1), Shard(1, loading={1: soon}), has(1), has(1))
+    result = data.rebalanced(shards, {1: 3, 2: 1})
+    assert [shard.next_owner for shard in result] == [None, 2, None, None]
 
 
 @settings(max_examples=40)
 @given(st.integers(0, 60), Slots, st.dictionaries(st.integers(0, 9), st.integers(0, 9)))
-def test_shares_go_by_slots_and_odd_pieces_by_what_is_due_and_then_by_what_is_held(
+def test_shares_go_by_slots_and_odd_shards_by_what_is_due_and_then_by_what_is_held(
     number: int, slots: dict[int, int], held: dict[int, int]
 ) -> None:
     exact = {host: Fraction(number * count, sum(slots.values())) for host, count in slots.items()}
@@ -125,36 +125,36 @@ def test_shares_go_by_slots_and_odd_pieces_by_what_is_due_and_then_by_what_is_he
     order = sorted(slots, key=lambda host: (due[host] - exact[host], -held.get(host, 0), host))
     for host in order[: number - sum(due.values())]:
         due[host] += 1
-    assert data.shares(number, slots, held) == due
+    assert data.proportions(number, slots, held) == due
 
 
 def test_a_home_is_the_reliable_host_that_keeps_the_fewest() -> None:
-    """What is being loaded counts as kept; pieces that a reliable host has, owns or is to own have one."""
-    pieces = (
-        Piece(5, loading={0: AHEAD}), Piece(5, (7,), frozenset({5, 7})), Piece(5, next_owner=1), Piece(0), Piece(5),
-        Piece(5),
+    """What is being loaded counts as kept; shards that a reliable host has, owns or is to own have one."""
+    shards = (
+        Shard(5, loading={0: AHEAD}), Shard(5, (7,), frozenset({5, 7})), Shard(5, next_owner=1), Shard(0), Shard(5),
+        Shard(5),
     )  # fmt: skip
-    result = data.with_homes(pieces, [1, 0])
-    assert [piece.previous for piece in result] == [(), (1, 7), (), (), (0,), (1,)]
-    assert result[0] is pieces[0]
+    result = data.with_homes(shards, [1, 0])
+    assert [shard.previous for shard in result] == [(), (1, 7), (), (), (0,), (1,)]
+    assert result[0] is shards[0]
 
 
 def test_spares_are_what_the_fewest_transient_hosts_have_and_then_what_the_givers_have() -> None:
     transient = {2, 3, 4}
-    pieces = (
+    shards = (
         has(2, 0), has(3, 0), has(2, loaded=(3,)), has(0), has(2, next_owner=4), has(0, loaded=(4,)),
         has(3, next_owner=2),
-        Piece(0, loading={3: AHEAD}),
+        Shard(0, loading={3: AHEAD}),
     )  # fmt: skip
     # Host 4 takes one over from 2. One transient host has 0, 1 and 7, two 2 and 6, none 3; 5 it has, 4 it will.
-    assert data.spares(pieces, 4, 9, transient) == (3, 0, 1, 7, 2, 6)
-    assert data.spares(pieces, 4, 2, transient) == (3, 0)
-    assert data.spares(pieces, 4, 0, transient) == ()
+    assert data.spares(shards, 4, 9, transient) == (3, 0, 1, 7, 2, 6)
+    assert data.spares(shards, 4, 2, transient) == (3, 0)
+    assert data.spares(shards, 4, 0, transient) == ()
 
 
-def test_everything_of_a_host_that_is_gone_is_forgotten_and_other_pieces_stay_as_they_are() -> None:
-    touched = Piece(1, (2, 3), frozenset({1, 2, 3}), {4: SOON, 2: AHEAD}, next_owner=2)
-    alone = Piece(1, (3,), frozenset({1, 3}), {4: SOON}, next_owner=4)
+def test_everything_of_a_host_that_is_gone_is_forgotten_and_other_shards_stay_as_they_are() -> None:
+    touched = Shard(1, (2, 3), frozenset({1, 2, 3}), {4: SOON, 2: AHEAD}, next_owner=2)
+    alone = Shard(1, (3,), frozenset({1, 3}), {4: SOON}, next_owner=4)
     result = data.without((touched, alone), {2}, {1: 1, 3: 1, 4: 1})
-    assert result == (Piece(1, (3,), frozenset({1, 3}), {4: SOON}), alone)
-    assert data.without((alone,), {4}, {1: 1}) == (Piece(1, (3,), frozenset({1, 3})),)
+    assert result == (Shard(1, (3,), frozenset({1, 3}), {4: SOON}), alone)
+    assert data.without((alone,), {4}, {1: 1}) == (Shard(1, (3,), frozenset({1, 3})),)

@@ -1,24 +1,24 @@
 """The toy example of the Harlap thesis, Figure 4.4: two spot instances, two more, and the first two are evicted."""
 
 from solvers.elastic.placement import actions as act
-from solvers.elastic.placement.events import Left
+from solvers.elastic.placement.events import HostsLeft
 from solvers.elastic.placement.stages import Stage, Thresholds
 from tests.solvers.elastic.placement.world import World, hosts, of, warn
 
 
 def owned(world: World) -> dict[int, int]:
-    """How many pieces each host works on."""
+    """How many shards each host works on."""
     return {host: len(which) for host, which in world.working.items()}
 
 
-def test_forty_pieces_go_to_the_newcomers_and_stay_with_them_when_the_others_are_evicted() -> None:
-    # Machine 0 keeps the backups only, as drawn: for that stage 3 has to begin at such a small ratio.
+def test_forty_shards_go_to_the_newcomers_and_stay_with_them_when_the_others_are_evicted() -> None:
+    # Machine 0 keeps the replicas only, as drawn: for that stage 3 has to begin at such a small ratio.
     world = World.of(hosts(1, 2), 2, 40, thresholds=Thresholds(1, 1))
     assert world.state.stage is Stage.BACKUP_ONLY
     world.settle()
     assert owned(world) == {1: 20, 2: 20}
-    assert {partition.owner for partition in world.state.partitions} == {1}
-    assert {partition.backup for partition in world.state.partitions} == {0}
+    assert {partition.primary for partition in world.state.partitions} == {1}
+    assert {partition.replica for partition in world.state.partitions} == {0}
 
     joined = world.join(0, 2, bulk=True)
     assert not of(act.Work, joined)
@@ -26,23 +26,23 @@ def test_forty_pieces_go_to_the_newcomers_and_stay_with_them_when_the_others_are
     for newcomer in (3, 4):
         # Half of the input data each, of which they will work on a quarter.
         first, spare = [load for load in loads if load.host == newcomer]
-        assert (len(first.pieces), first.ahead) == (10, False)
-        assert (len(spare.pieces), spare.ahead) == (10, True)
+        assert (len(first.shards), first.ahead) == (10, False)
+        assert (len(spare.shards), spare.ahead) == (10, True)
     assert owned(world) == {1: 20, 2: 20}
     world.settle()
     assert owned(world) == {1: 10, 2: 10, 3: 10, 4: 10}
-    assert {partition.owner for partition in world.state.partitions} == {1, 2}
+    assert {partition.primary for partition in world.state.partitions} == {1, 2}
 
-    done = len(world.said)
+    done = len(world.actions)
     warn(world, 1, 2)
     # The work is theirs at once, with nothing to load; partitions go to a survivor that had none.
     assert owned(world) == {3: 20, 4: 20}
-    moves = of(act.HandOver, world.said[done:])
+    moves = of(act.HandOver, world.actions[done:])
     assert [(move.source, move.to) for move in moves] == [(1, 3), (2, 3)]
     world.settle()
-    assert {1, 2} == {action.host for action in of(act.LetGo, world.said[done:])}
-    assert not of(act.Load, world.said[done:])
-    assert not of(act.RollBack, world.said)
-    assert not of(act.RollBack, world.tell(Left((1, 2))))
+    assert {1, 2} == {action.host for action in of(act.Release, world.actions[done:])}
+    assert not of(act.Load, world.actions[done:])
+    assert not of(act.RollBackAll, world.actions)
+    assert not of(act.RollBackAll, world.tell(HostsLeft((1, 2))))
     world.settle()
-    assert {partition.owner for partition in world.state.partitions} == {3}
+    assert {partition.primary for partition in world.state.partitions} == {3}

@@ -3,9 +3,9 @@
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from solvers.elastic.placement.events import Failed, Joined, Left, Measured, Moved, PushedTo, Ready, Warned
-from solvers.elastic.placement.hosts import Host, Tier
-from solvers.elastic.placement.stages import Stage, Thresholds, Traffic
+from solvers.elastic.placement.events import HostsFailed, HostsLeft, Joined, Measured, Moved, Ready, Replicated, Warned
+from solvers.elastic.placement.hosts import JobHost, Tier
+from solvers.elastic.placement.stages import MeasuredTraffic, Stage, Thresholds
 from tests.solvers.elastic.placement.world import World, hosts
 
 COMMON = ["arrive"] * 3 + ["load"] * 3 + ["push"] * 2
@@ -33,15 +33,15 @@ def do(world: World, kind: str, a: int, b: int) -> None:
                 host = reliable[a % len(reliable)]
                 staying = len(reliable) - len(set(reliable) & set(state.leaving))
                 dies = b % 8 == 0 and staying > 1 and state.stage is not Stage.PARAMETER_SERVERS
-                world.tell(Failed((host,)) if dies else Warned({host: 20.0}))
+                world.tell(HostsFailed((host,)) if dies else Warned({host: 20.0}))
         case "fail":
-            world.tell(Failed(tuple(transient) if b > 90 else tuple(some)))
+            world.tell(HostsFailed(tuple(transient) if b > 90 else tuple(some)))
         case "warn":
             world.tell(Warned(dict.fromkeys(transient if b > 90 else some, 5.0 + a)))
         case "tight":
             world.tell(Warned({host: (a * i) % 5 * 0.1 for i, host in enumerate(some)}, {0: 1e4, 1: 0.0}))
         case "leave":
-            world.tell(Left(tuple(sorted(state.leaving)[: 1 + b % 3])))
+            world.tell(HostsLeft(tuple(sorted(state.leaving)[: 1 + b % 3])))
         case "arrive" if world.moves:
             world.arrive(a % len(world.moves))
         case "load" if world.loads:
@@ -53,20 +53,20 @@ def do(world: World, kind: str, a: int, b: int) -> None:
                 world.push(index, state.consistent + 1)
         case "return":
             host = state.hosts[a % len(state.hosts)]
-            world.tell(Joined((Host(state.newest + 1, host.name, host.tier, 1 + b % 4, 1e6),)))
+            world.tell(Joined((JobHost(state.newest + 1, host.name, host.tier, 1 + b % 4, 1e6),)))
         case "restart":
             world.restart(some if b % 2 else ())
         case "rate":
-            world.tell(Measured(Traffic(1.0 + a, 100.0, 1.0 + b / 10)))
+            world.tell(Measured(MeasuredTraffic(1.0 + a, 100.0, 1.0 + b / 10)))
         case "stale":
             item = state.partitions[a % len(state.partitions)]
-            under_way = {item.epoch if item.waiting else -1, *(m.epoch for m in (item.move, item.copy) if m)}
+            under_way = {item.term if item.waiting else -1, *(m.term for m in (item.move, item.copy) if m)}
             for late in (
                 Moved(a % len(state.partitions), next(n for n in range(b, b + 99) if n not in under_way)),
-                PushedTo(a % len(state.partitions), 10**6, state.era - 1),
+                Replicated(a % len(state.partitions), 10**6, state.generation - 1),
                 Ready(10**6, b),
-                Failed((10**6,)),
-                Left((10**6,)),
+                HostsFailed((10**6,)),
+                HostsLeft((10**6,)),
                 Warned({10**6: 0.0}),
             ):
                 assert not world.tell(late)
@@ -74,11 +74,11 @@ def do(world: World, kind: str, a: int, b: int) -> None:
 
 @settings(max_examples=120)
 @given(st.integers(1, 3), st.integers(0, 6), st.integers(1, 7), st.integers(1, 30), st.booleans(), Doings)
-def test_whatever_happens_everything_has_an_owner_a_backup_and_a_way_there(
-    reliable: int, transient: int, partitions: int, pieces: int, low: bool, doings: list[tuple[str, int, int]]
+def test_whatever_happens_everything_has_a_primary_a_replica_and_a_way_there(
+    reliable: int, transient: int, partitions: int, shards: int, low: bool, doings: list[tuple[str, int, int]]
 ) -> None:
     thresholds = Thresholds(1, 3) if low else Thresholds()
-    world = World.of(hosts(reliable, transient, bytes_per_s=1e7), partitions, pieces, thresholds=thresholds)
+    world = World.of(hosts(reliable, transient, bytes_per_s=1e7), partitions, shards, thresholds=thresholds)
     for kind, a, b in doings:
         do(world, kind, a, b)
         if world.state.halted:
@@ -91,15 +91,15 @@ def test_whatever_happens_everything_has_an_owner_a_backup_and_a_way_there(
 @settings(max_examples=60)
 @given(st.integers(1, 3), st.integers(1, 12), st.integers(1, 7), st.integers(1, 30), Doings)
 def test_all_transient_hosts_at_once_may_go_at_any_time(
-    reliable: int, transient: int, partitions: int, pieces: int, doings: list[tuple[str, int, int]]
+    reliable: int, transient: int, partitions: int, shards: int, doings: list[tuple[str, int, int]]
 ) -> None:
     """Reliable hosts that stay keep the job alive, whatever was under way."""
-    world = World.of(hosts(reliable, transient), partitions, pieces)
+    world = World.of(hosts(reliable, transient), partitions, shards)
     for kind, a, b in doings:
         if kind not in ("reliable", "return", "rate"):
             do(world, kind, a, b)
-    world.tell(Failed(tuple(host.number for host in world.state.hosts if host.tier is Tier.TRANSIENT)))
+    world.tell(HostsFailed(tuple(host.number for host in world.state.hosts if host.tier is Tier.TRANSIENT)))
     assert not world.state.halted
     assert world.state.stage is Stage.PARAMETER_SERVERS
-    assert {partition.owner for partition in world.state.partitions} <= set(range(reliable))
+    assert {partition.primary for partition in world.state.partitions} <= set(range(reliable))
     world.settle()

@@ -5,20 +5,20 @@ from typing import Any
 import pytest
 
 from solvers.elastic.placement import actions as act
-from solvers.elastic.placement.partitions import Move, Partition
+from solvers.elastic.placement.partitions import Move, PartitionPlacement
 from solvers.elastic.placement.recovery import recover
 from solvers.elastic.placement.stages import Stage, Thresholds
 from solvers.elastic.placement.state import Cluster, Step
 from tests.solvers.elastic.placement.world import hosts, of
 
-ONE, TWO = Stage.PARAMETER_SERVERS, Stage.ACTIVE_AND_BACKUP
+STAGE_1, STAGE_2 = Stage.PARAMETER_SERVERS, Stage.ACTIVE_AND_BACKUP
 
 
 def recovered(
-    gone: set[int], *partitions: Partition, stage: Stage = TWO, effective: bool = False, **more: Any
-) -> tuple[tuple[Partition, ...], list[act.Action], Step]:
+    gone: set[int], *partitions: PartitionPlacement, stage: Stage = STAGE_2, effective: bool = False, **more: Any
+) -> tuple[tuple[PartitionPlacement, ...], list[act.Action], Step]:
     """Of three reliable hosts (0 to 2) and six transient ones (3 to 8) some are gone; number 20 was the last, clock 4
-    is what all backups have."""
+    is what all replicas have."""
     left = tuple(host for host in hosts(3, 6) if host.number not in gone)
     state = Cluster(
         left, (1e6,) * len(partitions), Thresholds(), stage, partitions, (), number=20, consistent=4, **more
@@ -28,38 +28,38 @@ def recovered(
     return step.state.partitions, step.actions, step
 
 
-SOUND = Partition(4, 7, 1, 6)
+SOUND = PartitionPlacement(4, 7, 1, 6)
 
 
-def test_a_backup_that_is_gone_is_made_anew_by_the_owner_and_nobody_goes_back() -> None:
-    result, actions, step = recovered({0}, Partition(3, 5, 0, 6), SOUND)
-    assert result == (Partition(3, 5, 2, 6, safe=False, copy=Move(2, 21)), SOUND)
+def test_a_replica_that_is_gone_is_made_anew_by_the_primary_and_nobody_goes_back() -> None:
+    result, actions, step = recovered({0}, PartitionPlacement(3, 5, 0, 6), SOUND)
+    assert result == (PartitionPlacement(3, 5, 2, 6, safe=False, copy=Move(2, 21)), SOUND)
     (copy,) = actions
-    assert isinstance(copy, act.BackUp)
-    assert (copy.host, copy.partition, copy.epoch, copy.source) == (2, 0, 21, 3)
+    assert isinstance(copy, act.Replicate)
+    assert (copy.host, copy.partition, copy.term, copy.source) == (2, 0, 21, 3)
     assert not step.state.halted
 
 
-def test_a_copy_that_was_under_way_when_the_backup_went_is_the_only_one_now() -> None:
-    result, actions, _ = recovered({0}, Partition(3, 5, 0, 6, copy=Move(2, 9)), SOUND)
-    assert result == (Partition(3, 5, 2, 6, safe=False, copy=Move(2, 9)), SOUND)
+def test_a_copy_that_was_under_way_when_the_replica_went_is_the_only_one_now() -> None:
+    result, actions, _ = recovered({0}, PartitionPlacement(3, 5, 0, 6, copy=Move(2, 9)), SOUND)
+    assert result == (PartitionPlacement(3, 5, 2, 6, safe=False, copy=Move(2, 9)), SOUND)
     assert actions == []
 
 
-@pytest.mark.parametrize(("gone", "one", "lost"), [
-    ({3, 0}, Partition(3, 5, 0, 6), True),
-    ({3}, Partition(3, 5, 0, 6), False),
-    ({0}, Partition(3, 5, 0, 6), False),
-    ({3}, Partition(3, 5, 0, 6, safe=False, copy=Move(0, 9)), True),
-    ({8}, Partition(3, 5, 0, 6, safe=False, copy=Move(0, 9)), False),
-    ({0}, Partition(3, 5, 0, 6, waiting=True), True),
-    ({8}, Partition(3, 5, 0, 6, waiting=True), False),
-    ({8}, Partition(3, 5, 0, 6, waiting=True, safe=False), True),
+@pytest.mark.parametrize(("gone", "changed", "lost"), [
+    ({3, 0}, PartitionPlacement(3, 5, 0, 6), True),
+    ({3}, PartitionPlacement(3, 5, 0, 6), False),
+    ({0}, PartitionPlacement(3, 5, 0, 6), False),
+    ({3}, PartitionPlacement(3, 5, 0, 6, safe=False, copy=Move(0, 9)), True),
+    ({8}, PartitionPlacement(3, 5, 0, 6, safe=False, copy=Move(0, 9)), False),
+    ({0}, PartitionPlacement(3, 5, 0, 6, waiting=True), True),
+    ({8}, PartitionPlacement(3, 5, 0, 6, waiting=True), False),
+    ({8}, PartitionPlacement(3, 5, 0, 6, waiting=True, safe=False), True),
 ])  # fmt: skip
-def test_state_is_lost_where_neither_a_server_nor_a_whole_backup_has_it(
-    gone: set[int], one: Partition, lost: bool
+def test_state_is_lost_where_neither_a_server_nor_a_whole_replica_has_it(
+    gone: set[int], changed: PartitionPlacement, lost: bool
 ) -> None:
-    _, actions, step = recovered(gone, SOUND, one)
+    _, actions, step = recovered(gone, SOUND, changed)
     assert step.state.halted is lost
     assert [halt.lost for halt in of(act.Halt, actions)] == ([(1,)] if lost else [])
     if lost:
@@ -70,41 +70,43 @@ def test_state_is_lost_where_neither_a_server_nor_a_whole_backup_has_it(
 # Going back
 
 
-def test_an_owner_that_is_gone_sends_all_back_and_its_partitions_start_from_their_backups() -> None:
-    """Host 3 served the first; those whose owner leaves or waits are sent again too, others go on."""
+def test_a_primary_that_is_gone_sends_all_back_and_its_partitions_start_from_their_replicas() -> None:
+    """Host 3 served the first; those whose primary leaves or waits are sent again too, others go on."""
     result, actions, step = recovered(
-        {3}, Partition(3, 5, 0, 6), Partition(4, 7, 1, 5), Partition(5, 8, 2, 4), Partition(6, 8, 1, 9, waiting=True),
-        leaving={5: 9.0},
+        {3}, PartitionPlacement(3, 5, 0, 6), PartitionPlacement(4, 7, 1, 5), PartitionPlacement(5, 8, 2, 4),
+        PartitionPlacement(6, 8, 1, 9, waiting=True), leaving={5: 9.0},
     )  # fmt: skip
     back, *restored = actions
-    assert isinstance(back, act.RollBack)
-    assert (back.clock, back.era, step.state.era) == (4, 21, 21)
-    assert [type(action) for action in restored] == [act.Restore] * 3
-    assert [(action.source, action.partition, action.epoch, action.clock) for action in of(act.Restore, restored)] == [
+    assert isinstance(back, act.RollBackAll)
+    assert (back.clock, back.generation, step.state.generation) == (4, 21, 21)
+    assert [type(action) for action in restored] == [act.RestorePartition] * 3
+    assert [(action.source, action.partition, action.term, action.clock) for action in of(act.RestorePartition,
+    restored)] == [
         (0, 0, 22, 4), (2, 2, 23, 4), (1, 3, 24, 4),
     ]  # fmt: skip
-    assert result[1] == Partition(4, 7, 1, 4)
-    assert [(partition.epoch, partition.clock, partition.waiting) for partition in result] == [
+    assert result[1] == PartitionPlacement(4, 7, 1, 4)
+    assert [(partition.term, partition.clock, partition.waiting) for partition in result] == [
         (22, 4, True), (7, 4, False), (23, 4, True), (24, 4, True),
     ]  # fmt: skip
-    assert {partition.owner for partition in result} <= set(step.state.servers)
-    assert [action.to for action in of(act.Restore, restored)] == [result[k].owner for k in (0, 2, 3)]
+    assert {partition.primary for partition in result} <= set(step.state.servers)
+    assert [action.to for action in of(act.RestorePartition, restored)] == [result[k].primary for k in (0, 2, 3)]
 
 
-def test_in_stage_one_backups_serve_what_they_have() -> None:
-    """A reliable host that serves stays as it is; what a transient one served, or waits, is the backup's; what has no
-    whole backup stays where it is."""
-    serves = Partition(0, 5, 0, 6)
-    unsafe = Partition(4, 8, 1, 6, safe=False, copy=Move(1, 11))
+def test_in_stage_one_replicas_serve_what_they_have() -> None:
+    """A reliable host that serves stays as it is; what a transient one served, or waits, is the replica's; what has no
+    whole replica stays where it is."""
+    serves = PartitionPlacement(0, 5, 0, 6)
+    unsafe = PartitionPlacement(4, 8, 1, 6, safe=False, copy=Move(1, 11))
     result, actions, _ = recovered(
-        {3}, serves, Partition(3, 6, 1, 6), Partition(4, 7, 0, 6), Partition(2, 7, 2, 6, waiting=True), unsafe,
-        Partition(5, 8, 1, 6), stage=ONE,
+        {3}, serves, PartitionPlacement(3, 6, 1, 6), PartitionPlacement(4, 7, 0, 6), PartitionPlacement(2, 7, 2, 6,
+        waiting=True), unsafe, PartitionPlacement(5, 8, 1, 6), stage=STAGE_1,
     )  # fmt: skip
-    promoted = [(action.host, action.partitions) for action in of(act.Promote, actions)]
+    promoted = [(action.host, action.partitions) for action in of(act.PromoteReplica, actions)]
     assert promoted == [(0, (2,)), (1, (1, 5)), (2, (3,))]
-    (epoch,) = {action.epoch for action in of(act.Promote, actions)}
+    (term,) = {action.term for action in of(act.PromoteReplica, actions)}
     assert result[:4] == (
-        Partition(0, 5, 0, 4), Partition(1, epoch, 1, 4), Partition(0, epoch, 0, 4), Partition(2, epoch, 2, 4),
+        PartitionPlacement(0, 5, 0, 4), PartitionPlacement(1, term, 1, 4), PartitionPlacement(0, term, 0, 4),
+        PartitionPlacement(2, term, 2, 4),
     )  # fmt: skip
-    assert (result[4].owner, result[4].epoch, result[5]) == (4, 8, Partition(1, epoch, 1, 4))
-    assert not of(act.Restore, actions)
+    assert (result[4].primary, result[4].term, result[5]) == (4, 8, PartitionPlacement(1, term, 1, 4))
+    assert not of(act.RestorePartition, actions)

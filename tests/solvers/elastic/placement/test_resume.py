@@ -7,9 +7,9 @@ import pytest
 
 from plink.errors import UsageError
 from solvers.elastic.placement import actions as act
-from solvers.elastic.placement.events import Failed
-from solvers.elastic.placement.partitions import Partition
-from solvers.elastic.placement.resume import Report, resume
+from solvers.elastic.placement.events import HostsFailed
+from solvers.elastic.placement.partitions import PartitionPlacement
+from solvers.elastic.placement.resume import MemberReport, resume
 from solvers.elastic.placement.stages import Stage, Thresholds
 from solvers.elastic.placement.state import Cluster
 from tests.solvers.elastic.placement.world import World, hosts, of, warn
@@ -20,14 +20,14 @@ def test_in_a_quiet_moment_nothing_moves_and_everybody_is_told_again() -> None:
     world.settle()
     before = world.state
     actions = world.restart(())
-    assert {type(action) for action in actions} == {act.Forget, act.PushTo, act.PointWorkers, act.Work}
-    assert [partition.owner for partition in world.state.partitions] == [
-        partition.owner for partition in before.partitions
+    assert {type(action) for action in actions} == {act.ForgetMoves, act.ReplicateTo, act.PointWorkers, act.Work}
+    assert [partition.primary for partition in world.state.partitions] == [
+        partition.primary for partition in before.partitions
     ]
-    assert [partition.backup for partition in world.state.partitions] == [
-        partition.backup for partition in before.partitions
+    assert [partition.replica for partition in world.state.partitions] == [
+        partition.replica for partition in before.partitions
     ]
-    assert [piece.owner for piece in world.state.pieces] == [piece.owner for piece in before.pieces]
+    assert [shard.owner for shard in world.state.shards] == [shard.owner for shard in before.shards]
     assert world.state.stage is Stage.ACTIVE_AND_BACKUP
 
 
@@ -37,8 +37,8 @@ def test_who_died_with_the_controller_has_failed() -> None:
     for index in range(4):
         world.push(index, 5)
     actions = world.restart((1,))
-    assert of(act.RollBack, actions)[0].clock == 5
-    assert {action.to for action in of(act.Restore, actions)} == {3}
+    assert of(act.RollBackAll, actions)[0].clock == 5
+    assert {action.to for action in of(act.RestorePartition, actions)} == {3}
     world.settle()
 
 
@@ -47,10 +47,10 @@ def test_a_move_that_was_done_before_the_old_controller_knew_counts() -> None:
     world.settle()
     warn(world, 1)
     (move,) = world.moves
-    world.holds[move.partition][move.to] = move.epoch
+    world.holds[move.partition][move.to] = move.term
     world.restart(())
-    assert world.state.partitions[move.partition].owner == move.to
-    assert not of(act.RollBack, world.said)
+    assert world.state.partitions[move.partition].primary == move.to
+    assert not of(act.RollBackAll, world.actions)
 
 
 def test_a_roll_back_that_not_everybody_heard_of_is_done_again() -> None:
@@ -58,21 +58,21 @@ def test_a_roll_back_that_not_everybody_heard_of_is_done_again() -> None:
     members = world.state.hosts
     clock = {0: (3,)}
     reports = [
-        Report(members[0], 9, 9, backs=clock, loaded=frozenset(range(4))),
-        Report(members[1], 8, 4, serves={0: 2}, loaded=frozenset(range(4)), works=frozenset(range(4))),
-        Report(members[2], 9, 9),
+        MemberReport(members[0], 9, 9, replicas=clock, loaded=frozenset(range(4))),
+        MemberReport(members[1], 8, 4, serves={0: 2}, loaded=frozenset(range(4)), works=frozenset(range(4))),
+        MemberReport(members[2], 9, 9),
     ]
     state, actions = resume(reports, [1.0], 4)
-    (back,) = of(act.RollBack, actions)
+    (back,) = of(act.RollBackAll, actions)
     assert back.clock == 3
-    assert back.era == state.era > 9
+    assert back.generation == state.generation > 9
 
 
 def test_state_that_nobody_reports_is_lost() -> None:
     world = World.of(hosts(1, 2), 2, 4)
     world.settle()
-    world.tell(Failed((2,)))
-    reports = [Report(host, 99, 0) for host in world.state.hosts]
+    world.tell(HostsFailed((2,)))
+    reports = [MemberReport(host, 99, 0) for host in world.state.hosts]
     state, (halt,) = resume(reports, [1.0, 1.0], 4)
     assert isinstance(halt, act.Halt)
     assert halt.lost == (0, 1)
@@ -81,7 +81,7 @@ def test_state_that_nobody_reports_is_lost() -> None:
 
 def test_without_a_reliable_host_nothing_goes_on() -> None:
     """Whatever the others have: as when the last one fails."""
-    serving = Report(hosts(0, 1)[0], 7, 0, serves={0: 5}, loaded=frozenset({0}), works=frozenset({0}))
+    serving = MemberReport(hosts(0, 1)[0], 7, 0, serves={0: 5}, loaded=frozenset({0}), works=frozenset({0}))
     state, (halt,) = resume([serving], [1.0], 1)
     assert isinstance(halt, act.Halt)
     assert "the last reliable host is gone" in halt.reason
@@ -90,7 +90,7 @@ def test_without_a_reliable_host_nothing_goes_on() -> None:
 
 
 def test_reports_of_one_host_twice_are_refused() -> None:
-    safe = Report(hosts(1, 0)[0], 0, 0)
+    safe = MemberReport(hosts(1, 0)[0], 0, 0)
     with pytest.raises(UsageError, match="two controllers"):
         resume([safe, safe], [1.0], 1)
 
@@ -98,14 +98,16 @@ def test_reports_of_one_host_twice_are_refused() -> None:
 # What reports are taken for
 
 
-def reports(**changes: Any) -> list[Report]:
-    """In a quiet moment: hosts 2 and 3 serve, 0 and 1 have the backups, each works on a piece, 0 has all of them.
+def reports(**changes: Any) -> list[MemberReport]:
+    """In a quiet moment: hosts 2 and 3 serve, 0 and 1 have the replicas, each works on a shard, 0 has all of them.
     ``h3={...}``: what another report of that host says; None: it does not report."""
     quiet = [
-        Report(host, 20, 4, loaded=frozenset(range(6)) if k == 0 else frozenset({k}), works=frozenset({k}))
+        MemberReport(host, 20, 4, loaded=frozenset(range(6)) if k == 0 else frozenset({k}), works=frozenset({k}))
         for k, host in enumerate(hosts(2, 4))
     ]
-    for k, more in enumerate(({"backs": {0: (8,)}}, {"backs": {1: (7,)}}, {"serves": {0: 5}}, {"serves": {1: 6}})):
+    for k, more in enumerate(
+        ({"replicas": {0: (8,)}}, {"replicas": {1: (7,)}}, {"serves": {0: 5}}, {"serves": {1: 6}})
+    ):
         quiet[k] = replace(quiet[k], **more)  # type: ignore[arg-type]
     return [
         replace(item, **(changes.get(f"h{k}") or {}))
@@ -114,64 +116,67 @@ def reports(**changes: Any) -> list[Report]:
     ]
 
 
-def resumed(some: list[Report], **more: Any) -> tuple[Cluster, tuple[act.Action, ...]]:
+def resumed(some: list[MemberReport], **more: Any) -> tuple[Cluster, tuple[act.Action, ...]]:
     return resume(some, [1e6, 1e6], 6, **more)
 
 
 def test_a_quiet_moment_is_taken_for_what_it_is() -> None:
     state, actions = resumed(reports()[::-1])
     assert [host.number for host in state.hosts] == list(range(6))
-    assert state.partitions == (Partition(2, 5, 0, 8), Partition(3, 6, 1, 7))
-    assert (state.consistent, state.era, state.newest, state.stage) == (7, 4, 5, Stage.ACTIVE_AND_BACKUP)
+    assert state.partitions == (PartitionPlacement(2, 5, 0, 8), PartitionPlacement(3, 6, 1, 7))
+    assert (state.consistent, state.generation, state.newest, state.stage) == (7, 4, 5, Stage.ACTIVE_AND_BACKUP)
     assert (state.joining, state.leaving, state.thresholds) == ({}, {}, Thresholds())
-    assert [piece.owner for piece in state.pieces] == list(range(6))
-    assert [piece.previous for piece in state.pieces] == [(), *[(0,)] * 5]
-    (forget,) = of(act.Forget, actions)
-    assert forget.epoch == 21
-    assert [(push.host, push.partition, push.backup) for push in of(act.PushTo, actions)] == [(2, 0, 0), (3, 1, 1)]
-    (owners,) = of(act.PointWorkers, actions)
-    assert (owners.owners, owners.version) == ((2, 3), state.version)
-    assert owners.version > 21
-    assert {work.host: work.pieces for work in of(act.Work, actions)} == {k: (k,) for k in range(6)}
-    assert not of(act.RollBack, actions)
+    assert [shard.owner for shard in state.shards] == list(range(6))
+    assert [shard.previous for shard in state.shards] == [(), *[(0,)] * 5]
+    (forget,) = of(act.ForgetMoves, actions)
+    assert forget.term == 21
+    assert [(push.host, push.partition, push.replica) for push in of(act.ReplicateTo, actions)] == [
+        (2, 0, 0),
+        (3, 1, 1),
+    ]
+    (primaries,) = of(act.PointWorkers, actions)
+    assert (primaries.primaries, primaries.version) == ((2, 3), state.version)
+    assert primaries.version > 21
+    assert {work.host: work.shards for work in of(act.Work, actions)} == {k: (k,) for k in range(6)}
+    assert not of(act.RollBackAll, actions)
     assert not of(act.Load, actions)
 
 
-def test_of_two_servers_the_later_one_is_right_and_of_two_backups_the_one_that_has_more() -> None:
+def test_of_two_servers_the_later_one_is_right_and_of_two_replicas_the_one_that_has_more() -> None:
     state, _ = resumed(reports(h3={"serves": {1: 6, 0: 9}}))
-    assert (state.partitions[0].owner, state.partitions[0].epoch) == (3, 9)
-    state, _ = resumed(reports(h1={"backs": {1: (7,), 0: (9,)}}))
-    assert (state.partitions[0].backup, state.partitions[0].clock, state.consistent) == (1, 9, 7)
-    state, _ = resumed(reports(h1={"backs": {1: (7,), 0: (8,)}}))
-    assert (state.partitions[0].backup, state.partitions[0].clock) == (0, 8)
+    assert (state.partitions[0].primary, state.partitions[0].term) == (3, 9)
+    state, _ = resumed(reports(h1={"replicas": {1: (7,), 0: (9,)}}))
+    assert (state.partitions[0].replica, state.partitions[0].clock, state.consistent) == (1, 9, 7)
+    state, _ = resumed(reports(h1={"replicas": {1: (7,), 0: (8,)}}))
+    assert (state.partitions[0].replica, state.partitions[0].clock) == (0, 8)
 
 
-def test_a_reliable_server_is_its_own_backup_at_its_own_clock() -> None:
-    some = reports(h0={"serves": {0: 5}, "backs": {0: (3,)}}, h1={"serves": {1: 6}, "backs": {0: (9,), 1: (4,)}},
+def test_a_reliable_server_is_its_own_replica_at_its_own_clock() -> None:
+    some = reports(h0={"serves": {0: 5}, "replicas": {0: (3,)}}, h1={"serves": {1: 6}, "replicas": {0: (9,), 1: (4,)}},
                    h2={"serves": {}}, h3={"serves": {}}, h4=None, h5=None)  # fmt: skip
     state, actions = resumed(some)
     assert state.stage is Stage.PARAMETER_SERVERS
-    assert state.partitions == (Partition(0, 5, 0, 3), Partition(1, 6, 1, 4))
+    assert state.partitions == (PartitionPlacement(0, 5, 0, 3), PartitionPlacement(1, 6, 1, 4))
     assert state.consistent == 3
-    assert not of(act.PushTo, actions)
-    some[0] = replace(some[0], backs={})
+    assert not of(act.ReplicateTo, actions)
+    some[0] = replace(some[0], replicas={})
     assert resumed(some)[0].partitions[0].clock == 0
 
 
-def test_a_partition_that_nobody_serves_is_restored_from_its_backup() -> None:
+def test_a_partition_that_nobody_serves_is_restored_from_its_replica() -> None:
     state, actions = resumed(reports(h3={"serves": {}, "works": frozenset({3})}))
-    assert of(act.RollBack, actions)[0].clock == 7
-    (item,) = of(act.Restore, actions)
+    assert of(act.RollBackAll, actions)[0].clock == 7
+    (item,) = of(act.RestorePartition, actions)
     assert (item.partition, item.source, item.clock) == (1, 1, 7)
     assert state.partitions[1].waiting
-    assert [push.partition for push in of(act.PushTo, actions)] == [0], "what is on its way is not pushed yet"
+    assert [push.partition for push in of(act.ReplicateTo, actions)] == [0], "what is on its way is not pushed yet"
 
 
 def test_everybody_goes_back_where_it_is_asked_for_or_not_all_heard_of_the_last_time() -> None:
-    for some, more in ((reports(), {"again": True}), (reports(h5={"era": 3}), {})):
+    for some, more in ((reports(), {"again": True}), (reports(h5={"generation": 3}), {})):
         state, actions = resumed(some, **more)
-        assert of(act.RollBack, actions)[0].clock == 7
-        assert state.era > 20
+        assert of(act.RollBackAll, actions)[0].clock == 7
+        assert state.generation > 20
 
 
 def test_a_transient_host_that_neither_works_nor_serves_is_a_newcomer() -> None:
@@ -183,17 +188,19 @@ def test_a_transient_host_that_neither_works_nor_serves_is_a_newcomer() -> None:
 
 
 def test_a_partition_that_was_given_to_who_is_gone_is_where_it_was() -> None:
-    """Its old owner did not hear whether the new one had begun, when that one and the controller were lost."""
-    gave = {"backs": {}, "gave": {0: (8,)}}
-    state, actions = resumed(reports(h0=gave, h2=None))
+    """Its old primary did not hear whether the new one had begun, when that one and the controller were lost."""
+    in_doubt = {"replicas": {}, "in_doubt": {0: (8,)}}
+    state, actions = resumed(reports(h0=in_doubt, h2=None))
     assert not state.halted
-    assert state.partitions[0].backup == 0
-    assert of(act.RollBack, actions)
-    there = resumed(reports(h0=gave))[0].partitions[0]
-    assert (there.owner, there.epoch) == (2, 5)  # who serves it is believed
-    backed = resumed(reports(h0={"backs": {}, "gave": {0: (9,)}}, h1={"backs": {0: (8,), 1: (7,)}}, h2=None))[0]
-    assert backed.partitions[0].backup == 1  # and a backup before who gave it away
-    assert resumed(reports(h0={"backs": {}}, h2=None))[0].halted
+    assert state.partitions[0].replica == 0
+    assert of(act.RollBackAll, actions)
+    there = resumed(reports(h0=in_doubt))[0].partitions[0]
+    assert (there.primary, there.term) == (2, 5)  # who serves it is believed
+    has_replica = resumed(
+        reports(h0={"replicas": {}, "in_doubt": {0: (9,)}}, h1={"replicas": {0: (8,), 1: (7,)}}, h2=None)
+    )[0]
+    assert has_replica.partitions[0].replica == 1  # and a replica before who gave it away
+    assert resumed(reports(h0={"replicas": {}}, h2=None))[0].halted
 
 
 def test_a_job_whose_reliable_hosts_do_no_work_was_in_stage_3_and_its_slack_holds_it_there() -> None:

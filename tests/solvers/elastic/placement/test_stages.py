@@ -8,31 +8,45 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plink.errors import UsageError
-from solvers.elastic.placement.stages import Stage, Thresholds, Traffic, measured_thresholds, stage_for
+from solvers.elastic.placement.stages import MeasuredTraffic, Stage, Thresholds, measured_thresholds, stage_for
 
-ONE, TWO, THREE = Stage.PARAMETER_SERVERS, Stage.ACTIVE_AND_BACKUP, Stage.BACKUP_ONLY
+STAGE_1, STAGE_2, STAGE_3 = Stage.PARAMETER_SERVERS, Stage.ACTIVE_AND_BACKUP, Stage.BACKUP_ONLY
 THESIS = Thresholds()
 
 
 @pytest.mark.parametrize(
     ("reliable", "transient", "stage"),
-    [(1, 0, ONE), (1, 1, ONE), (1, 2, TWO), (1, 15, TWO), (1, 16, THREE), (4, 4, ONE), (4, 60, TWO), (4, 61, THREE)],
+    [
+        (1, 0, STAGE_1),
+        (1, 1, STAGE_1),
+        (1, 2, STAGE_2),
+        (1, 15, STAGE_2),
+        (1, 16, STAGE_3),
+        (4, 4, STAGE_1),
+        (4, 60, STAGE_2),
+        (4, 61, STAGE_3),
+    ],
 )
 def test_the_stage_goes_up_over_one_to_one_and_over_fifteen_to_one(reliable: int, transient: int, stage: Stage) -> None:
     assert stage_for(reliable, transient, THESIS) is stage
 
 
 def test_the_stage_goes_down_only_where_the_ratio_is_clearly_under_the_threshold() -> None:
-    assert [stage_for(4, transient, THESIS, TWO) for transient in (4, 3)] == [TWO, ONE]
-    assert [stage_for(1, transient, THESIS, THREE) for transient in (15, 14, 13, 2)] == [THREE, THREE, TWO, TWO]
-    assert stage_for(1, 0, THESIS, THREE) is ONE
+    assert [stage_for(4, transient, THESIS, STAGE_2) for transient in (4, 3)] == [STAGE_2, STAGE_1]
+    assert [stage_for(1, transient, THESIS, STAGE_3) for transient in (15, 14, 13, 2)] == [
+        STAGE_3,
+        STAGE_3,
+        STAGE_2,
+        STAGE_2,
+    ]
+    assert stage_for(1, 0, THESIS, STAGE_3) is STAGE_1
 
 
 @given(st.integers(1, 8), st.integers(1, 200), st.floats(0, 20), st.floats(0, 20))
 def test_a_transient_host_that_comes_and_goes_moves_the_stage_once_at_most(
-    reliable: int, transient: int, one: float, other: float
+    reliable: int, transient: int, first: float, second: float
 ) -> None:
-    thresholds, stages = Thresholds(min(one, other), max(one, other)), [ONE]
+    thresholds, stages = Thresholds(min(first, second), max(first, second)), [STAGE_1]
     for turn in range(8):
         stages.append(stage_for(reliable, transient + turn % 2, thresholds, stages[-1]))
     assert len(set(stages[2:])) == 1
@@ -51,48 +65,52 @@ def test_thresholds_that_are_none_are_refused(ratios: tuple[float, float]) -> No
 
 def test_measured_thresholds_are_where_the_reliable_hosts_lines_are_full() -> None:
     # 100 MB/s, of which 80: four hosts' workers of 20 in stage 1 (three transient ones and itself); in stage 2 the
-    # worker's own 20, and 60 of backups, 2 for each transient host.
-    result = measured_thresholds(Traffic(worker=20e6, capacity=100e6, backup=2e6), THESIS)
+    # worker's own 20, and 60 of replicas, 2 for each transient host.
+    result = measured_thresholds(MeasuredTraffic(worker=20e6, capacity=100e6, replica=2e6), THESIS)
     assert (result.active, result.backup_only) == (pytest.approx(3), pytest.approx(30))
 
 
 def test_a_bottleneck_that_holds_the_workers_down_is_still_one() -> None:
     """Five hosts share a reliable one's line: each gets a fifth of it, however much it would take."""
-    result = measured_thresholds(Traffic(worker=100e6 / 5, capacity=100e6), Thresholds(9, 15))
+    result = measured_thresholds(MeasuredTraffic(worker=100e6 / 5, capacity=100e6), Thresholds(9, 15))
     assert result.active < 4
     assert result.backup_only == 15
 
 
 def test_measurements_that_differ_little_change_nothing() -> None:
     now = Thresholds(3, 30)
-    assert measured_thresholds(Traffic(worker=21e6, capacity=100e6, backup=2e6), now) == now
+    assert measured_thresholds(MeasuredTraffic(worker=21e6, capacity=100e6, replica=2e6), now) == now
 
 
 def test_each_threshold_on_the_way_down_must_be_undercut() -> None:
     """Ten reliable hosts: edges at 20 and 30, left at 18 and 27."""
     limits = Thresholds(2.0, 3.0)
-    wanted = {28: THREE, 27: TWO, 21: TWO, 20: TWO, 19: TWO, 18: ONE, 1: ONE}
-    assert {transient: stage_for(10, transient, limits, THREE) for transient in wanted} == wanted
-    assert stage_for(10, 19, limits, TWO) is TWO
-    assert stage_for(10, 28, limits, TWO) is TWO, "up it goes over the edge itself"
-    assert stage_for(10, 31, limits, TWO) is THREE
+    wanted = {28: STAGE_3, 27: STAGE_2, 21: STAGE_2, 20: STAGE_2, 19: STAGE_2, 18: STAGE_1, 1: STAGE_1}
+    assert {transient: stage_for(10, transient, limits, STAGE_3) for transient in wanted} == wanted
+    assert stage_for(10, 19, limits, STAGE_2) is STAGE_2
+    assert stage_for(10, 28, limits, STAGE_2) is STAGE_2, "up it goes over the edge itself"
+    assert stage_for(10, 31, limits, STAGE_2) is STAGE_3
 
 
 def test_measured_thresholds_by_hand() -> None:
-    """Of 100 a half may be used. Workers take 10: five hosts, one of them itself. Backups 2: 40 of what is left."""
+    """Of 100 a half may be used. Workers take 10: five hosts, one of them itself. Replicas 2: 40 of what is left."""
     now = Thresholds(1.0, 2.0)
-    traffic = Traffic(worker=10.0, capacity=100.0, backup=2.0, load=0.5)
+    traffic = MeasuredTraffic(worker=10.0, capacity=100.0, replica=2.0, load=0.5)
     assert measured_thresholds(traffic, now) == Thresholds(4.0, 20.0)
-    assert measured_thresholds(Traffic(10.0, 100.0, None, 0.5), now) == Thresholds(4.0, 4.0), "never below the first"
-    assert measured_thresholds(Traffic(10.0, 100.0, 0.0, 0.5), Thresholds(1.0, 30.0)) == Thresholds(4.0, 30.0)
-    assert measured_thresholds(Traffic(0.0, 100.0, 5.0, 0.5), now) == Thresholds(1.0, 10.0)
-    assert measured_thresholds(Traffic(0.5, 1.0, 1.0, 0.5), now) == Thresholds(0.0, 0.0)
-    assert measured_thresholds(Traffic(80.0, 100.0, 5.0, 0.5), now) == Thresholds(0.0, 0.0), "none below nothing"
+    assert measured_thresholds(MeasuredTraffic(10.0, 100.0, None, 0.5), now) == Thresholds(4.0, 4.0), (
+        "never below the first"
+    )
+    assert measured_thresholds(MeasuredTraffic(10.0, 100.0, 0.0, 0.5), Thresholds(1.0, 30.0)) == Thresholds(4.0, 30.0)
+    assert measured_thresholds(MeasuredTraffic(0.0, 100.0, 5.0, 0.5), now) == Thresholds(1.0, 10.0)
+    assert measured_thresholds(MeasuredTraffic(0.5, 1.0, 1.0, 0.5), now) == Thresholds(0.0, 0.0)
+    assert measured_thresholds(MeasuredTraffic(80.0, 100.0, 5.0, 0.5), now) == Thresholds(0.0, 0.0), (
+        "none below nothing"
+    )
 
 
-@pytest.mark.parametrize("wrong", [{"worker": -1.0}, {"capacity": math.inf}, {"backup": -0.1}, {"load": math.nan}])
+@pytest.mark.parametrize("wrong", [{"worker": -1.0}, {"capacity": math.inf}, {"replica": -0.1}, {"load": math.nan}])
 def test_traffic_that_cannot_be_is_refused(wrong: dict[str, float]) -> None:
-    right: dict[str, Any] = {"worker": 0.0, "capacity": 0.0, "backup": 0.0, "load": 0.0}
-    Traffic(**right)
+    right: dict[str, Any] = {"worker": 0.0, "capacity": 0.0, "replica": 0.0, "load": 0.0}
+    MeasuredTraffic(**right)
     with pytest.raises(UsageError, match="traffic"):
-        Traffic(**(right | wrong))
+        MeasuredTraffic(**(right | wrong))

@@ -3,26 +3,26 @@
 import pytest
 
 from solvers.elastic.placement import actions as act
-from solvers.elastic.placement.events import Failed, Left, Warned
+from solvers.elastic.placement.events import HostsFailed, HostsLeft, Warned
 from solvers.elastic.placement.stages import Stage, Thresholds
-from tests.solvers.elastic.placement.jobs import owners, push_all, running
+from tests.solvers.elastic.placement.jobs import primaries, push_all, running
 from tests.solvers.elastic.placement.world import World, hosts, of, warn
 
-ONE, TWO, THREE = Stage.PARAMETER_SERVERS, Stage.ACTIVE_AND_BACKUP, Stage.BACKUP_ONLY
+STAGE_1, STAGE_2, STAGE_3 = Stage.PARAMETER_SERVERS, Stage.ACTIVE_AND_BACKUP, Stage.BACKUP_ONLY
 
 
-def test_when_all_transient_hosts_are_warned_they_drain_to_the_backups_and_nothing_is_rolled_back() -> None:
+def test_when_all_transient_hosts_are_warned_they_drain_to_the_replicas_and_nothing_is_rolled_back() -> None:
     world = running(1, 4, partitions=4)
     actions = warn(world, 1, 2, 3, 4)
-    assert world.state.stage is ONE
+    assert world.state.stage is STAGE_1
     assert {(action.source, action.to) for action in of(act.Drain, actions)} == {(1, 0), (2, 0)}
     assert set(world.working) == {0}, "its homes are loaded: it works at once"
     world.settle()
-    assert owners(world) == [0] * 4
-    assert {action.host for action in of(act.Promote, world.said)} == {0}
-    assert {action.host for action in of(act.LetGo, world.said)} == {1, 2, 3, 4}
-    world.tell(Left((1, 2, 3, 4)))
-    assert not of(act.RollBack, world.said)
+    assert primaries(world) == [0] * 4
+    assert {action.host for action in of(act.PromoteReplica, world.actions)} == {0}
+    assert {action.host for action in of(act.Release, world.actions)} == {1, 2, 3, 4}
+    world.tell(HostsLeft((1, 2, 3, 4)))
+    assert not of(act.RollBackAll, world.actions)
 
 
 @pytest.mark.parametrize(("seconds", "what"), [(1.2, act.Drain), (1.4, act.HandOver)])
@@ -37,37 +37,37 @@ def test_a_plan_leaves_room_for_the_part_of_a_warning_in_which_moves_may_wait(
     assert [type(action) for action in moves] == [what]
 
 
-def test_a_warning_that_leaves_too_little_time_to_move_drains_and_moves_on_from_the_backup() -> None:
+def test_a_warning_that_leaves_too_little_time_to_move_drains_and_moves_on_from_the_replica() -> None:
     world = running(1, 4, partitions=2, bytes_per_s=1e6)
-    assert owners(world) == [1, 2]
+    assert primaries(world) == [1, 2]
     actions = world.tell(Warned({1: 0.5}, {0: 1e5}))
     (drain,) = of(act.Drain, actions)
     assert (drain.partition, drain.source, drain.to) == (0, 1, 0)
     world.arrive(0)
-    assert owners(world) == [0, 2]
-    (move,) = of(act.HandOver, world.said)
+    assert primaries(world) == [0, 2]
+    (move,) = of(act.HandOver, world.actions)
     assert (move.source, move.to) == (0, 3)
     world.settle()
-    assert not of(act.RollBack, world.said)
+    assert not of(act.RollBackAll, world.actions)
 
 
 def test_a_warning_too_late_even_for_that_is_an_effective_failure_at_once() -> None:
     world = running(1, 4, partitions=2, bytes_per_s=1e6)
     push_all(world, 4)
     actions = world.tell(Warned({1: 0.5}))
-    assert of(act.RollBack, actions)[0].clock == 4
-    assert [(action.partition, action.source, action.to) for action in of(act.Restore, actions)] == [(0, 0, 3)]
-    assert "cannot be saved" in of(act.RollBack, actions)[0].reason
+    assert of(act.RollBackAll, actions)[0].clock == 4
+    assert [(action.partition, action.source, action.to) for action in of(act.RestorePartition, actions)] == [(0, 0, 3)]
+    assert "cannot be saved" in of(act.RollBackAll, actions)[0].reason
 
 
 def test_partitions_are_bound_for_all_servers_alike_though_what_was_under_way_was_called_off() -> None:
-    """Copies to a new backup and from one that leaves are under way; then the owners are to serve no longer."""
-    world = running(3, 4, partitions=4, pieces=1)
+    """Copies to a new replica and from one that leaves are under way; then the primaries are to serve no longer."""
+    world = running(3, 4, partitions=4, shards=1)
     world.join(1, 0)
     warn(world, 2)
-    assert len(of(act.BackUp, world.moves)) == 2
+    assert len(of(act.Replicate, world.moves)) == 2
     warn(world, 5, 6)
-    assert world.state.stage is ONE
+    assert world.state.stage is STAGE_1
     bound = [partition.move.to for partition in world.state.partitions if partition.move]
     assert sorted(bound.count(server) for server in (0, 1, 7)) == [1, 1, 2]
     world.settle()
@@ -76,19 +76,19 @@ def test_partitions_are_bound_for_all_servers_alike_though_what_was_under_way_wa
 def test_a_warning_of_no_seconds_is_a_failure() -> None:
     item, other = running(1, 4), running(1, 4)
     assert item.tell(Warned({1: 0.0})) != ()
-    other.tell(Failed((1,)))
+    other.tell(HostsFailed((1,)))
     assert item.state == other.state
 
 
 def test_who_leaves_before_its_partitions_have_moved_has_failed() -> None:
     world = running(1, 4, partitions=2)
     warn(world, 1)
-    actions = world.tell(Left((1,)))
-    assert of(act.RollBack, actions)
-    assert [action.to for action in of(act.Restore, actions)] == [3]
+    actions = world.tell(HostsLeft((1,)))
+    assert of(act.RollBackAll, actions)
+    assert [action.to for action in of(act.RestorePartition, actions)] == [3]
 
 
-def test_a_warned_worker_works_on_until_those_who_have_to_load_its_pieces_have_them() -> None:
+def test_a_warned_worker_works_on_until_those_who_have_to_load_its_shards_have_them() -> None:
     world = World.of(hosts(1, 2), 1, 12, thresholds=Thresholds(1, 1))
     for load in [load for load in world.loads if not load.ahead]:
         world.loaded(world.loads.index(load))

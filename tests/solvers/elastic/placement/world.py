@@ -6,19 +6,19 @@ from dataclasses import dataclass, field
 from solvers.elastic.placement import actions as act
 from solvers.elastic.placement.cluster import apply
 from solvers.elastic.placement.data import imbalance
-from solvers.elastic.placement.events import Event, Failed, Joined, Left, Moved, PushedTo, Ready, Warned
-from solvers.elastic.placement.hosts import Host, Tier
-from solvers.elastic.placement.partitions import Partition
-from solvers.elastic.placement.resume import Report, resume
+from solvers.elastic.placement.events import Event, HostsFailed, HostsLeft, Joined, Moved, Ready, Replicated, Warned
+from solvers.elastic.placement.hosts import JobHost, Tier
+from solvers.elastic.placement.partitions import PartitionPlacement
+from solvers.elastic.placement.resume import MemberReport, resume
 from solvers.elastic.placement.stages import Stage, Thresholds
 from solvers.elastic.placement.start import start
 from solvers.elastic.placement.state import Cluster
 
 
-def hosts(reliable: int, transient: int, first: int = 0, **more: float) -> tuple[Host, ...]:
+def hosts(reliable: int, transient: int, first: int = 0, **more: float) -> tuple[JobHost, ...]:
     """Some of each, numbered from ``first``, the reliable ones first."""
     tiers = [Tier.RELIABLE] * reliable + [Tier.TRANSIENT] * transient
-    return tuple(Host(first + i, f"h{first + i}", tier, **more) for i, tier in enumerate(tiers))  # type: ignore[arg-type]
+    return tuple(JobHost(first + i, f"h{first + i}", tier, **more) for i, tier in enumerate(tiers))  # type: ignore[arg-type]
 
 
 def of(kind: type, actions: Iterable[act.Action]) -> list:
@@ -29,32 +29,32 @@ def of(kind: type, actions: Iterable[act.Action]) -> list:
 @dataclass
 class World:
     """``state``: what the policy knows. Who has what: ``holds``, hosts with the live state of each partition and its
-    epoch; ``copies``, hosts with a backup of each and the clock it has. ``moves`` and ``loads``: under way.
-    ``pushes``: the backups that a host was told to push a partition to."""
+    term; ``copies``, hosts with a replica of each and the clock it has. ``moves`` and ``loads``: under way.
+    ``pushes``: the replicas that a host was told to push a partition to."""
 
     state: Cluster
     holds: list[dict[int, int]]
     copies: list[dict[int, int]]
-    moves: list[act.HandOver | act.Drain | act.BackUp | act.Restore] = field(default_factory=list)
+    moves: list[act.HandOver | act.Drain | act.Replicate | act.RestorePartition] = field(default_factory=list)
     loads: list[act.Load] = field(default_factory=list)
     working: dict[int, set[int]] = field(default_factory=dict)
     pushes: dict[tuple[int, int], set[int]] = field(default_factory=dict)
-    said: list[act.Action] = field(default_factory=list)
+    actions: list[act.Action] = field(default_factory=list)
     consistent: int = 0
 
     @classmethod
-    def of(cls, members: tuple[Host, ...], partitions: int, pieces: int, **more: Thresholds) -> "World":
+    def of(cls, members: tuple[JobHost, ...], partitions: int, shards: int, **more: Thresholds) -> "World":
         """A job that has just started."""
-        state, actions = start(members, [1e6] * partitions, pieces, **more)
+        state, actions = start(members, [1e6] * partitions, shards, **more)
         world = cls(state, [{} for _ in range(partitions)], [{} for _ in range(partitions)])
-        world._carry_out(actions)
+        world._execute(actions)
         check(world, actions, number=0)
         return world
 
     def tell(self, event: Event) -> tuple[act.Action, ...]:
         """Something happened: the policy decides, everything is checked and carried out."""
         before = self.state
-        if isinstance(event, Failed | Left):
+        if isinstance(event, HostsFailed | HostsLeft):
             self._gone(event.hosts)
         self.state, actions = apply(before, event)
         again, nothing = apply(self.state, event)
@@ -62,7 +62,7 @@ class World:
         assert again == self.state
         alive = {host.number for host in self.state.hosts}
         self._gone([host.number for host in before.hosts if host.number not in alive])
-        self._carry_out(actions)
+        self._execute(actions)
         if not self.state.halted:
             check(self, actions, before.number)
         return actions
@@ -75,17 +75,17 @@ class World:
         """One of the moves under way is done."""
         move = self.moves.pop(index)
         p = move.partition
-        if isinstance(move, act.BackUp):
+        if isinstance(move, act.Replicate):
             self.copies[p][move.host] = self.consistent
-        elif isinstance(move, act.Restore):
-            self.holds[p] = {move.to: move.epoch}
+        elif isinstance(move, act.RestorePartition):
+            self.holds[p] = {move.to: move.term}
         else:
-            self.holds[p][move.to] = move.epoch
+            self.holds[p][move.to] = move.term
             if self.tier(move.to) is Tier.RELIABLE:
-                # Draining adds to what the backup has; a whole copy can go back to the common clock.
+                # Draining adds to what the replica has; a whole copy can go back to the common clock.
                 had = self.copies[p].get(move.to, 0) if isinstance(move, act.Drain) else 0
                 self.copies[p][move.to] = max(had, self.consistent)
-        self.tell(Moved(p, move.epoch))
+        self.tell(Moved(p, move.term))
 
     def loaded(self, index: int) -> None:
         """One of the orders to load is carried out."""
@@ -93,13 +93,15 @@ class World:
         self.tell(Ready(load.host, load.ticket))
 
     def push(self, index: int, clock: int) -> None:
-        """A backup gets further, unless it has no copy yet."""
+        """A replica gets further, unless it has no copy yet."""
         item = self.state.partitions[index]
         if not item.safe:
-            assert not self.tell(PushedTo(index, clock, self.state.era)), "it has nothing that this could add to"
+            assert not self.tell(Replicated(index, clock, self.state.generation)), (
+                "it has nothing that this could add to"
+            )
         elif not item.waiting and clock > item.clock:
-            self.copies[index][item.backup] = clock
-            self.tell(PushedTo(index, clock, self.state.era))
+            self.copies[index][item.replica] = clock
+            self.tell(Replicated(index, clock, self.state.generation))
 
     def _clocks(self, latest: int) -> tuple[int, ...]:
         """That a host of this world can go back to."""
@@ -110,22 +112,22 @@ class World:
         old = self.state
         self._gone(missing)
         reports = [
-            Report(
+            MemberReport(
                 host,
                 old.number,
-                old.era,
+                old.generation,
                 {p: some[host.number] for p, some in enumerate(self.holds) if host.number in some},
                 {p: self._clocks(some[host.number]) for p, some in enumerate(self.copies) if host.number in some},
-                frozenset(index for index, piece in enumerate(old.pieces) if host.number in piece.loaded),
+                frozenset(index for index, shard in enumerate(old.shards) if host.number in shard.loaded),
                 frozenset(self.working.get(host.number, ())),
             )
             for host in old.hosts
             if host.number not in missing
         ]
         self.loads = []
-        self.state, actions = resume(reports, old.partition_bytes, len(old.pieces), old.thresholds)
+        self.state, actions = resume(reports, old.partition_bytes, len(old.shards), old.thresholds)
         self.consistent = self.state.consistent
-        self._carry_out(actions)
+        self._execute(actions)
         if not self.state.halted:
             check(self, actions, old.number)
         return actions
@@ -156,50 +158,50 @@ class World:
         self.loads = [load for load in self.loads if load.host not in lost]
         self.working = {host: which for host, which in self.working.items() if host not in lost}
 
-    def _carry_out(self, actions: Iterable[act.Action]) -> None:
+    def _execute(self, actions: Iterable[act.Action]) -> None:
         for action in actions:
-            self.said.append(action)
+            self.actions.append(action)
             match action:
-                case act.Serve(host, partition, epoch, backup):
-                    self.holds[partition][host] = epoch
-                    self.copies[partition][backup] = 0
-                    self.pushes[host, partition] = {backup}
-                case act.HandOver() | act.Drain() | act.BackUp():
+                case act.Serve(host, partition, term, replica):
+                    self.holds[partition][host] = term
+                    self.copies[partition][replica] = 0
+                    self.pushes[host, partition] = {replica}
+                case act.HandOver() | act.Drain() | act.Replicate():
                     assert action.source in self.holds[action.partition], f"it has nothing to send: {action}"
                     self.moves.append(action)
-                    if isinstance(action, act.BackUp):
+                    if isinstance(action, act.Replicate):
                         self.pushes.setdefault((action.source, action.partition), set()).add(action.host)
-                case act.PushTo(host, partition, backup):
-                    self.pushes[host, partition] = {backup}
-                case act.Restore():
+                case act.ReplicateTo(host, partition, replica):
+                    self.pushes[host, partition] = {replica}
+                case act.RestorePartition():
                     self.pushes[action.to, action.partition] = {action.source}
                     assert self.copies[action.partition][action.source] >= action.clock, f"too old: {action}"
                     self.moves.append(action)
-                case act.Cancel(_, partition, epoch):
-                    self.moves = [m for m in self.moves if (m.partition, m.epoch) != (partition, epoch)]
-                case act.Promote(host, partitions, epoch):
+                case act.CancelMove(_, partition, term):
+                    self.moves = [m for m in self.moves if (m.partition, m.term) != (partition, term)]
+                case act.PromoteReplica(host, partitions, term):
                     for partition in partitions:
-                        assert host in self.copies[partition], f"it has no backup: {action}"
-                        self.holds[partition] = {host: epoch}
-                case act.PointWorkers(_, owners):
+                        assert host in self.copies[partition], f"it has no replica: {action}"
+                        self.holds[partition] = {host: term}
+                case act.PointWorkers(_, primaries):
                     # Whoever the map does not name has nothing any more, but one that it has not heard of yet has.
-                    for index, owner in enumerate(owners):
-                        latest = self.holds[index].get(owner, self.state.partitions[index].epoch)
-                        remaining = {host: e for host, e in self.holds[index].items() if host == owner or e > latest}
+                    for index, primary in enumerate(primaries):
+                        latest = self.holds[index].get(primary, self.state.partitions[index].term)
+                        remaining = {host: e for host, e in self.holds[index].items() if host == primary or e > latest}
                         self.holds[index] = remaining
-                case act.Forget(epoch):
-                    self.moves = [move for move in self.moves if move.epoch > epoch]
-                case act.RollBack(clock):
+                case act.ForgetMoves(term):
+                    self.moves = [move for move in self.moves if move.term > term]
+                case act.RollBackAll(clock):
                     assert clock == self.consistent, "somebody is to go back behind what all have, or not far enough"
-                    self.moves = [move for move in self.moves if not isinstance(move, act.Restore)]
+                    self.moves = [move for move in self.moves if not isinstance(move, act.RestorePartition)]
                     self.copies = [{host: min(c, clock) for host, c in some.items()} for some in self.copies]
                 case act.Consistent(clock):
                     assert clock > self.consistent
                     self.consistent = clock
                 case act.Load():
                     self.loads.append(action)
-                case act.Work(host, pieces):
-                    self.working[host] = set(pieces)
+                case act.Work(host, shards):
+                    self.working[host] = set(shards)
                 case act.StopWork(host):
                     self.working.pop(host, None)
 
@@ -207,10 +209,10 @@ class World:
 def named(action: act.Action) -> list[int]:
     """Hosts that an action names."""
     result: list[int] = [action.host.number] if isinstance(action, act.Welcome) else []
-    for key in ("host", "source", "to", "backup"):
+    for key in ("host", "source", "to", "replica"):
         value = getattr(action, key, None)
         result += [value] if isinstance(value, int) else []
-    return [*result, *getattr(action, "hosts", ()), *getattr(action, "owners", ())]
+    return [*result, *getattr(action, "hosts", ()), *getattr(action, "primaries", ())]
 
 
 def check(world: World, actions: Iterable[act.Action], number: int) -> None:
@@ -221,47 +223,47 @@ def check(world: World, actions: Iterable[act.Action], number: int) -> None:
         assert set(named(action)) <= set(members), f"names a host that is gone: {action}"
         assert action.reason
         assert "\n" not in action.reason
-        for key in ("epoch", "version", "ticket", "era"):
+        for key in ("term", "version", "ticket", "generation"):
             new = getattr(action, key, number + 1) > number
-            assert new or isinstance(action, act.Cancel | act.Promote), f"not a new number: {action}"
+            assert new or isinstance(action, act.CancelMove | act.PromoteReplica), f"not a new number: {action}"
     for index, partition in enumerate(state.partitions):
         check_partition(world, index, partition)
-        assert not {partition.owner, partition.backup} & state.let_go, "it may go, and is needed"
+        assert not {partition.primary, partition.replica} & state.released, "it may go, and is needed"
     owned: dict[int, set[int]] = {}
-    for index, piece in enumerate(state.pieces):
-        assert {piece.owner, *piece.near, *piece.previous} <= set(members)
-        assert piece.owner in piece.near, "nobody works on it, nor will soon"
-        assert piece.next_owner is None or piece.next_owner in piece.near
-        assert piece.owner not in piece.previous
-        assert piece.near & {host.number for host in state.hosts if host.tier is Tier.RELIABLE}, "no home"
-        if piece.owner in piece.loaded:
-            owned.setdefault(piece.owner, set()).add(index)
+    for index, shard in enumerate(state.shards):
+        assert {shard.owner, *shard.near, *shard.previous} <= set(members)
+        assert shard.owner in shard.near, "nobody works on it, nor will soon"
+        assert shard.next_owner is None or shard.next_owner in shard.near
+        assert shard.owner not in shard.previous
+        assert shard.near & {host.number for host in state.hosts if host.tier is Tier.RELIABLE}, "no home"
+        if shard.owner in shard.loaded:
+            owned.setdefault(shard.owner, set()).add(index)
     assert world.working == owned, "who was told to work on what"
-    maps = [action for action in world.said if isinstance(action, act.PointWorkers)]
+    maps = [action for action in world.actions if isinstance(action, act.PointWorkers)]
     assert [m.version for m in maps] == sorted({m.version for m in maps})
-    assert maps[-1].owners == tuple(partition.owner for partition in state.partitions)
+    assert maps[-1].primaries == tuple(partition.primary for partition in state.partitions)
     assert maps[-1].version == state.version
 
 
-def check_partition(world: World, index: int, item: Partition) -> None:
-    """One owner, alive, with the state or waiting for it; a backup on a reliable host; bound for the right tier."""
+def check_partition(world: World, index: int, item: PartitionPlacement) -> None:
+    """One primary, alive, with the state or waiting for it; a replica on a reliable host; bound for the right tier."""
     state, members = world.state, world.state.members
-    assert {item.owner, item.backup} <= set(members)
-    assert members[item.backup].tier is Tier.RELIABLE
-    assert item.owner in world.holds[index] or item.waiting, "its owner has no state"
-    assert item.backup in world.copies[index] or not item.safe, "its backup has no copy"
-    assert members[item.owner].tier is Tier.TRANSIENT or item.owner == item.backup
-    if item.owner != item.backup:
-        assert item.backup in world.pushes[item.owner, index], "its updates go to another backup"
-    under_way = {(move.partition, move.epoch) for move in world.moves}
+    assert {item.primary, item.replica} <= set(members)
+    assert members[item.replica].tier is Tier.RELIABLE
+    assert item.primary in world.holds[index] or item.waiting, "its primary has no state"
+    assert item.replica in world.copies[index] or not item.safe, "its replica has no copy"
+    assert members[item.primary].tier is Tier.TRANSIENT or item.primary == item.replica
+    if item.primary != item.replica:
+        assert item.replica in world.pushes[item.primary, index], "its updates go to another replica"
+    under_way = {(move.partition, move.term) for move in world.moves}
     for move in (item.move, item.copy):
-        assert move is None or (index, move.epoch) in under_way, "waits for what nobody sends"
+        assert move is None or (index, move.term) in under_way, "waits for what nobody sends"
         assert move is None or move.to in members
-    assert not item.waiting or (index, item.epoch) in under_way, "waits for what nobody sends"
-    if item.waiting or (item.move and item.move.drain and item.owner in state.leaving):
+    assert not item.waiting or (index, item.term) in under_way, "waits for what nobody sends"
+    if item.waiting or (item.move and item.move.drain and item.primary in state.leaving):
         return
     right = Tier.RELIABLE if state.stage is Stage.PARAMETER_SERVERS else Tier.TRANSIENT
-    bound = item.move.to if item.move else item.owner
+    bound = item.move.to if item.move else item.primary
     assert members[bound].tier is right, f"in stage {state.stage} it belongs elsewhere"
     assert bound in state.servers
 
@@ -273,17 +275,17 @@ def check_settled(state: Cluster) -> None:
         for partition in state.partitions
         if partition.move or partition.copy or partition.waiting or not partition.safe
     ]
-    assert not [piece for piece in state.pieces if piece.next_owner or piece.loading]
+    assert not [shard for shard in state.shards if shard.next_owner or shard.loading]
     assert not set(state.joining) - set(state.leaving), "has all its data and does not take part"
-    for kind, able in (("owner", state.servers), ("backup", tuple(host.number for host in state.reliable))):
+    for kind, able in (("primary", state.servers), ("replica", tuple(host.number for host in state.reliable))):
         counts = [sum(getattr(partition, kind) == host for partition in state.partitions) for host in able]
         assert sum(counts) == len(state.partitions), f"{kind}s elsewhere"
         assert max(counts) - min(counts) <= 1, f"{kind}s are not balanced"
     workers = state.workers(newcomers=False)
-    assert {piece.owner for piece in state.pieces} <= set(workers)
-    assert imbalance(state.pieces, workers) < 1
+    assert {shard.owner for shard in state.shards} <= set(workers)
+    assert imbalance(state.shards, workers) < 1
     if state.stage is Stage.BACKUP_ONLY:
-        assert all(state.members[piece.owner].tier is Tier.TRANSIENT for piece in state.pieces)
+        assert all(state.members[shard.owner].tier is Tier.TRANSIENT for shard in state.shards)
     assert state.wanted_stage() is state.stage
 
 

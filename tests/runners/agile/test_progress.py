@@ -10,25 +10,25 @@ from plink.model.consistency import BSP, SSP, Rule
 from plink.model.elastic.reports import ClockDone
 from plink.records.elastic_history import history_of
 from plink.records.elastic_log import Iteration, RollBackLogEntry
-from plink.runtime.agileml.worker.loaded_shards import Loaded
+from plink.runtime.agileml.worker.loaded_shards import LoadedShards
 from plink.runtime.agileml.worker.progress import job_layout
 from plink.runtime.agileml.worker.worker import Clock, Worker
 from solvers.elastic import progress
 from solvers.elastic.commands import LogLine
 from solvers.elastic.context import Context
 from solvers.elastic.settings import Settings
-from solvers.elastic.state import Progress, initial
+from solvers.elastic.state import TrainingProgress, initial
 from tests.runtime.agileml.stores import store
 
 
-class Told:
+class RecordedProgress:
     """A job's progress, whose lines are kept; clocks of one second, of an objective known an iteration later."""
 
     def __init__(self, batches: int = 1) -> None:
         self.lines: list[dict[str, Any]] = []
         self.batches, self.seconds = batches, 0.0
         self.job = initial(Settings("", 1, 2, ((8, 8),), 0.0, 0.0), 1, 0.0)
-        self.job.progress = Progress(stage=1)
+        self.job.progress = TrainingProgress(stage=1)
 
     def _act(self, does: Callable[[Context], None]) -> None:
         ctx = Context(self.job, self.seconds)
@@ -57,7 +57,7 @@ class Told:
             "evaluated_iteration": iteration - 1 if first and iteration else None,
             "objective": float(iteration - 1) if first and iteration else None,
         }  # fmt: skip
-        report = ClockDone(**{"era": 0, **messages, **more})
+        report = ClockDone(**{"generation": 0, **messages, **more})
         self._act(lambda ctx: progress.clock_done(ctx, report, 3))
 
     def clocks(self, first: int, last: int) -> None:
@@ -65,39 +65,39 @@ class Told:
             self.clock(clock)
 
     @property
-    def found(self) -> list[tuple[int, float, float | None]]:
+    def iterations(self) -> list[tuple[int, float, float | None]]:
         return [(line["iteration"], line["seconds"], line["objective"]) for line in self.lines]
 
 
 def test_an_iteration_has_the_time_of_its_clocks_and_the_objective_that_comes_later() -> None:
-    messages = Told(batches=2)
+    messages = RecordedProgress(batches=2)
     messages.clock(0)
     messages.clock(1)
     messages.clock(1, is_leader=False, seconds=5.0)
     messages.clocks(2, 2)
     assert not messages.lines
     messages.clocks(3, 4)
-    assert messages.found == [(0, 2.0, 0.0)]
+    assert messages.iterations == [(0, 2.0, 0.0)]
     assert (messages.lines[0]["clock"], messages.lines[0]["at"]) == (2, 4.0)
     assert messages.status() == {"iteration": 0, "iteration_s": 2.0, "objective": 0.0, "workers": 3, "begun": 5}
     messages.end()
-    assert messages.found == [(0, 2.0, 0.0), (1, 2.0, None)]
+    assert messages.iterations == [(0, 2.0, 0.0), (1, 2.0, None)]
 
 
 def test_after_a_roll_back_iterations_are_told_again() -> None:
-    messages = Told()
+    messages = RecordedProgress()
     messages.clocks(1, 4)
     messages.rolled_back(2)
     assert messages.status()["begun"] == 3
     messages.clocks(3, 4)
     messages.end()
-    assert messages.found == [(0, 1, 0), (1, 1, 1), (2, 1, 2), (3, 1, None), (2, 1, 2), (3, 1, None)]
+    assert messages.iterations == [(0, 1, 0), (1, 1, 1), (2, 1, 2), (3, 1, None), (2, 1, 2), (3, 1, None)]
 
 
 @pytest.mark.parametrize("done", [99, 101])
 def test_a_roll_back_into_the_midst_of_an_iteration_takes_no_more_than_what_is_done_again(done: int) -> None:
     """Whether it had come to its end, and had been told, or not."""
-    messages = Told(batches=100)
+    messages = RecordedProgress(batches=100)
     messages.clocks(1, done)
     before = len(messages.lines)
     messages.rolled_back(97)
@@ -120,14 +120,14 @@ def test_a_roll_back_into_the_midst_of_an_iteration_takes_no_more_than_what_is_d
 class Counts(App[int]):
     """The objective of iteration i is i; every third has none."""
 
-    pieces, seed, stop = 2, 0, StoppingCriterion(clocks=24)
+    shards, seed, stop = 2, 0, StoppingCriterion(clocks=24)
     tables = (Table("w", 4, 1),)
 
     def __init__(self, batches: int) -> None:
         self.batches = batches
 
-    def load(self, piece: int) -> list[int]:
-        return [piece] * self.batches
+    def load(self, shard: int) -> list[int]:
+        return [shard] * self.batches
 
     def process(self, items: int, params: Params) -> Objective | None:
         iteration = (params.clock - 1) // self.batches
@@ -138,17 +138,22 @@ class Counts(App[int]):
 @pytest.mark.parametrize("batches", [1, 2])
 def test_an_objective_is_told_of_its_own_iteration(rule: Rule, batches: int) -> None:
     """With staleness it is known later, and those of the last iterations not any more."""
-    messages = Told(batches)
+    messages = RecordedProgress(batches)
 
     def done(clock: Clock) -> None:
-        messages.clock(clock.clock, is_leader=clock.leads, evaluated_iteration=clock.judged, objective=clock.objective)
+        messages.clock(
+            clock.clock,
+            is_leader=clock.is_leader,
+            evaluated_iteration=clock.evaluated_iteration,
+            objective=clock.objective,
+        )
 
     app = Counts(batches)
     with store(job_layout(app, 1), rule) as made:
         made.open(1)
-        Worker(Loaded(app), made.client(0), range(app.pieces), say=[].append, done=done).run()
+        Worker(LoadedShards(app), made.client(0), range(app.shards), say=[].append, done=done).run()
     messages.end()
     late = -(-(rule.apart) // batches)
     wanted = [(i, float(batches), None if i % 3 == 0 or i >= 24 // batches - 1 - late else float(i))
               for i in range(24 // batches)]  # fmt: skip
-    assert messages.found == wanted
+    assert messages.iterations == wanted

@@ -11,13 +11,13 @@ from solvers.elastic.commands import Send
 from solvers.elastic.context import Context
 from solvers.elastic.member import Member
 from solvers.elastic.pending import GONE
-from solvers.elastic.placement.data import Piece
+from solvers.elastic.placement.data import Shard
 from solvers.elastic.placement.hosts import Tier
-from solvers.elastic.placement.partitions import Partition
+from solvers.elastic.placement.partitions import PartitionPlacement
 from solvers.elastic.placement.stages import Stage, Thresholds
 from solvers.elastic.placement.state import Cluster
 from solvers.elastic.settings import Settings
-from solvers.elastic.state import Migration, Phase, Pieces, Rebalancing, Replication, initial
+from solvers.elastic.state import Migration, Phase, Rebalancing, Replication, ShardNumbers, initial
 
 
 def requests_in(commands: Iterable[object]) -> list[dict[str, Any]]:
@@ -39,18 +39,18 @@ class Table:
     """A job whose hosts, by number, have so many slots; what is put off is done when a test says so."""
 
     def __init__(
-        self, hosts: Mapping[int, int], wanted: Mapping[int, Pieces], *, serves: tuple[int, ...] = (0, 0),
+        self, hosts: Mapping[int, int], wanted: Mapping[int, ShardNumbers], *, serves: tuple[int, ...] = (0, 0),
         clock: int = -1, served: bool = True,
     ) -> None:  # fmt: skip
-        self.said: list[dict[str, Any]] = []
-        pieces = sum(len(theirs) for theirs in wanted.values())
-        settings = Settings("", len(serves), pieces, ((8, 8),), 0.0, 0.0)
+        self.sent: list[dict[str, Any]] = []
+        shards = sum(len(theirs) for theirs in wanted.values())
+        settings = Settings("", len(serves), shards, ((8, 8),), 0.0, 0.0)
         self.state = initial(settings, 1, 0.0)
         self.state.members = {number: self._member(number, slots) for number, slots in hosts.items()}
         self.state.placement = Cluster(
             tuple(member.host for member in self.state.members.values()), (1.0,) * len(serves), Thresholds(),
-            Stage.PARAMETER_SERVERS, tuple(Partition(owner, 1, owner, 0) for owner in serves),
-            tuple(Piece(0) for _ in range(pieces)),
+            Stage.PARAMETER_SERVERS, tuple(PartitionPlacement(primary, 1, primary, 0) for primary in serves),
+            tuple(Shard(0) for _ in range(shards)),
         )  # fmt: skip
         self.state.migration = Migration(opening={} if served else {0: 1})
         self.set(wanted=dict(wanted))
@@ -66,7 +66,7 @@ class Table:
 
     @property
     def turning(self) -> bool:
-        """Whether pieces are about to change hands."""
+        """Whether shards are about to change hands."""
         return self.turns.barrier.phase is not Phase.IDLE
 
     def set(self, **values: Any) -> None:
@@ -87,18 +87,18 @@ class Table:
     def clock(self, clock: int) -> None:
         self.state.replication = Replication(dict.fromkeys(range(len(self.state.cluster.partitions)), clock))
 
-    def serve(self, *owners: int) -> None:
-        """Partitions have other owners."""
-        partitions = tuple(Partition(owner, 1, owner, 0) for owner in owners)
+    def serve(self, *primaries: int) -> None:
+        """Partitions have other primaries."""
+        partitions = tuple(PartitionPlacement(primary, 1, primary, 0) for primary in primaries)
         self.state.placement = replace(self.state.cluster, partitions=partitions)
 
     def load(self, in_memory: Mapping[int, Iterable[int]]) -> None:
-        """Hosts have these pieces in memory."""
-        pieces = tuple(
-            Piece(0, loaded=frozenset(host for host, theirs in in_memory.items() if index in theirs))
-            for index in range(self.state.settings.pieces)
+        """Hosts have these shards in memory."""
+        shards = tuple(
+            Shard(0, loaded=frozenset(host for host, theirs in in_memory.items() if index in theirs))
+            for index in range(self.state.settings.shards)
         )
-        self.state.placement = replace(self.state.cluster, pieces=pieces)
+        self.state.placement = replace(self.state.cluster, shards=shards)
 
     def join(self, number: int, slots: int) -> None:
         """One more host."""
@@ -111,15 +111,15 @@ class Table:
         does(ctx)
         assert repr(before) == shown
         self.state = ctx.state
-        self.said += requests_in(ctx.commands)
+        self.sent += requests_in(ctx.commands)
 
     def look(self) -> None:
         """Something has become possible."""
         self.act(rebalancing.look)
 
-    def roll_back(self, clock: int, era: int) -> None:
+    def roll_back(self, clock: int, generation: int) -> None:
         """All are back at a clock."""
-        self.act(lambda ctx: rollback.roll_back(ctx, clock, era, anew=False))
+        self.act(lambda ctx: rollback.roll_back(ctx, clock, generation, anew=False))
 
     def ended(self, worker: int, until: int | None = None) -> None:
         """A worker has done what was left to do."""
@@ -127,24 +127,24 @@ class Table:
 
     def open(self, do: str = "") -> list[dict[str, Any]]:
         """Requests that want an answer and have none yet, of a kind."""
-        return [word for word in self.said if word["id"] in self.state.requests and word["do"].startswith(do)]
+        return [word for word in self.sent if word["id"] in self.state.requests and word["do"].startswith(do)]
 
     def words(self, do: str, host: int | None = None) -> list[dict[str, Any]]:
         """All of a kind."""
-        return [word for word in self.said if word["do"] == do and host in (None, word["to"])]
+        return [word for word in self.sent if word["do"] == do and host in (None, word["to"])]
 
-    def answer(self, word: Mapping[str, Any], why: str | None = None, **result: Any) -> None:
+    def answer(self, word: Mapping[str, Any], error: str | None = None, **result: Any) -> None:
         """One of them is answered."""
-        answer = Answer(word["id"], why, "", result)
+        answer = Answer(word["id"], error, "", result)
         self.act(lambda ctx: dispatch.answered(ctx, word["to"], answer))
 
-    def hold(self, begun: int = -1) -> None:
+    def pause(self, begun: int = -1) -> None:
         """All report what has begun."""
         for word in self.open("pause"):
             self.answer(word, begun=begun)
 
     def part(self) -> None:
-        """All owners know who takes part."""
+        """All primaries know who takes part."""
         for word in self.open("set_participants"):
             self.answer(word, elsewhere=[])
 
@@ -154,12 +154,12 @@ class Table:
         self.part()
         return self
 
-    def want(self, wanted: Mapping[int, Pieces]) -> None:
+    def want(self, wanted: Mapping[int, ShardNumbers]) -> None:
         """Something was decided."""
         self.set(wanted=dict(wanted))
         self.look()
 
-    def die(self, *hosts: int, wanted: Mapping[int, Pieces] | None = None) -> None:
+    def die(self, *hosts: int, wanted: Mapping[int, ShardNumbers] | None = None) -> None:
         """Some are gone at once; ``wanted``: what is decided then."""
         self.state.members = {number: member for number, member in self.state.members.items() if number not in hosts}
         if wanted is not None:

@@ -33,17 +33,17 @@ def group(folder: Path, limit: str, used: int, idle: int = 0) -> str:
     return f"b-1/{folder.stat().st_ino}"
 
 
-def found(root: Path) -> tuple[int, str]:
+def measured(root: Path) -> tuple[int, str]:
     message = memory(root)
     assert message is not None
     return message.available, message.pool
 
 
 def test_without_limits_it_is_what_the_machine_has(machine: Path) -> None:
-    assert found(machine) == (64 * GIB, "b-1")
+    assert measured(machine) == (64 * GIB, "b-1")
     write(machine / "proc/self/cgroup", "0::/user.slice\n")
     group(machine / "sys/fs/cgroup/user.slice", "max", GIB)
-    assert found(machine) == (64 * GIB, "b-1")
+    assert measured(machine) == (64 * GIB, "b-1")
 
 
 def test_the_limit_of_a_group_around_it_counts_less_what_is_used_and_more_what_is_idle(machine: Path) -> None:
@@ -52,17 +52,17 @@ def test_the_limit_of_a_group_around_it_counts_less_what_is_used_and_more_what_i
     job = machine / "sys/fs/cgroup/slurm/job_1"
     group(job / "step_0", "max", GIB)
     pool = group(job, str(8 * GIB), 3 * GIB, GIB)
-    assert found(machine) == (6 * GIB, pool)
-    assert found(machine)[1] != group(machine / "sys/fs/cgroup/slurm", str(100 * GIB), GIB)
+    assert measured(machine) == (6 * GIB, pool)
+    assert measured(machine)[1] != group(machine / "sys/fs/cgroup/slurm", str(100 * GIB), GIB)
     group(job, str(8 * GIB), 9 * GIB)
-    assert found(machine) == (0, pool)
+    assert measured(machine) == (0, pool)
 
 
 def test_the_limit_of_a_container_that_sees_another_path(machine: Path) -> None:
     """Its own group is what is mounted, whatever the path says."""
     write(machine / "proc/self/cgroup", "0::/kubepods/pod-1/c-1\n")
     pool = group(machine / "sys/fs/cgroup", str(2 * GIB), GIB)
-    assert found(machine) == (GIB, pool)
+    assert measured(machine) == (GIB, pool)
 
 
 def test_the_limit_of_a_group_of_version_1(machine: Path) -> None:
@@ -73,7 +73,7 @@ def test_the_limit_of_a_group_of_version_1(machine: Path) -> None:
     write(folder / "memory.stat", f"inactive_file 1\ntotal_inactive_file {GIB // 2}\ntotal_active_file {GIB // 2}\n")
     write(machine / "sys/fs/cgroup/memory/memory.limit_in_bytes", str((1 << 63) - 4096))  # none
     write(machine / "sys/fs/cgroup/memory/memory.usage_in_bytes", "1")
-    assert found(machine) == (4 * GIB, f"b-1/{folder.stat().st_ino}")
+    assert measured(machine) == (4 * GIB, f"b-1/{folder.stat().st_ino}")
 
 
 def test_where_nobody_says_nothing_is_known(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_where_nobody_says_nothing_is_known(tmp_path: Path) -> None:
     write(tmp_path / "proc/meminfo", "MemAvailable: many\n")
     assert memory(tmp_path) is None
     write(tmp_path / "proc/meminfo", "MemAvailable: 4 kB\n")
-    assert found(tmp_path) == (4096, "")
+    assert measured(tmp_path) == (4096, "")
 
 
 def test_this_machine_says_something() -> None:

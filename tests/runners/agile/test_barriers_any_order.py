@@ -1,4 +1,4 @@
-"""Turns while anything happens: at every clock each piece is worked on once, whoever is lost, in whatever order."""
+"""Turns while anything happens: at every clock each shard is worked on once, whoever is lost, in whatever order."""
 
 import random
 from dataclasses import dataclass, field
@@ -8,9 +8,9 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tests.runners.agile.turning import Table
+from tests.runners.agile.barrier_desk import Table
 
-PIECES = 6
+SHARDS = 6
 SERVER = 0  # which is never lost, and has the only partition
 
 
@@ -20,8 +20,10 @@ class Working:
 
     host: int
     next: int
-    era: int
-    told: list[tuple[int, int, tuple[int, ...] | None]] = field(default_factory=list)  # clock, era, pieces
+    generation: int
+    assignments: list[tuple[int, int, tuple[int, ...] | None]] = field(
+        default_factory=list
+    )  # clock, generation, shards
     until: int | None = None
     begun: bool = False
 
@@ -32,20 +34,20 @@ class Turning(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.table = Table({0: 1, 1: 1, 2: 2}, {0: (0, 1), 1: (2, 3), 2: (4, 5)}, serves=(SERVER,))
-        self.table.load({host: range(PIECES) for host in range(99)})
+        self.table.load({host: range(SHARDS) for host in range(99)})
         self.read, self.newest = 0, 2
         self.inbox: dict[int, list[dict[str, Any]]] = {}
         self.workers: dict[int, Working] = {}
-        self.held: dict[int, int | None] = {}
+        self.paused: dict[int, int | None] = {}
         self.parts: list[tuple[int, tuple[int, ...]]] = []
         self.done: dict[int, dict[int, tuple[int, ...]]] = {}  # by clock and worker
-        self.era, self.back, self.used = 0, -1, set[int]()
+        self.generation, self.back, self.used = 0, -1, set[int]()
         self.table.look()
 
     def _receive(self) -> None:
-        for word in self.table.said[self.read :]:
+        for word in self.table.sent[self.read :]:
             self.inbox.setdefault(word["to"], []).append(word)
-        self.read = len(self.table.said)
+        self.read = len(self.table.sent)
 
     def deliver(self, place: int) -> None:
         """The next word to some host."""
@@ -59,41 +61,41 @@ class Turning(RuleBasedStateMachine):
         own = {number: worker for number, worker in self.workers.items() if worker.host == host}
         match word["do"]:
             case "pause":
-                self.held[host] = word["clock"]
+                self.paused[host] = word["clock"]
                 begun = [
                     worker.next if worker.begun else worker.next - 1 for worker in own.values() if worker.until is None
                 ]
                 self.table.answer(word, begun=max(begun, default=-1))
             case "resume":
-                self.held[host] = None
+                self.paused[host] = None
             case "set_participants":
                 self.parts.append((word["first"], tuple(word["workers"])))
                 self.table.answer(word, elsewhere=[])
                 self._advance()
             case "assign_shards":
                 self._assigned(host, own, word)
-            case "stand_in" if word["era"] == self.era and word["worker"] not in own:
-                messages = [(-1, word["era"], tuple(word["had"][0][1]))]
-                messages += [(clock, word["era"], tuple(pieces)) for clock, pieces in word["had"]]
-                self.workers[word["worker"]] = Working(host, word["clock"], word["era"], messages, word["until"])
+            case "take_over" if word["generation"] == self.generation and word["worker"] not in own:
+                messages = [(-1, word["generation"], tuple(word["had"][0][1]))]
+                messages += [(clock, word["generation"], tuple(shards)) for clock, shards in word["had"]]
+                self.workers[word["worker"]] = Working(host, word["clock"], word["generation"], messages, word["until"])
             case "roll_back":
-                self.held[host] = None
+                self.paused[host] = None
                 for number, worker in own.items():
                     if worker.until is not None:
                         del self.workers[number]
 
     def _assigned(self, host: int, own: dict[int, Working], word: dict[str, Any]) -> None:
-        clock, era = word["clock"], word["era"]
+        clock, generation = word["clock"], word["generation"]
         for number, worker in own.items():
             if worker.until is None and number not in word["workers"]:
-                worker.told.append((clock, era, None))
-        for number, pieces in word["workers"].items():
+                worker.assignments.append((clock, generation, None))
+        for number, shards in word["workers"].items():
             if number not in own:
                 assert number not in self.used, "a number is used again"
                 self.used.add(number)
-                self.workers[number] = Working(host, clock, era)
-            self.workers[number].told.append((clock, era, tuple(pieces)))
-        self.held[host] = None
+                self.workers[number] = Working(host, clock, generation)
+            self.workers[number].assignments.append((clock, generation, tuple(shards)))
+        self.paused[host] = None
 
     def work(self, place: int) -> None:
         """Some worker begins a clock, or is done with it."""
@@ -101,17 +103,21 @@ class Turning(RuleBasedStateMachine):
             return
         number = sorted(self.workers)[place % len(self.workers)]
         item = self.workers[number]
-        if item.era < self.era:
-            item.next, item.era, item.begun = self.back + 1, self.era, False
-        held = self.held.get(item.host)
-        if not any(era == item.era for _, era, _ in item.told):
+        if item.generation < self.generation:
+            item.next, item.generation, item.begun = self.back + 1, self.generation, False
+        paused = self.paused.get(item.host)
+        if not any(generation == item.generation for _, generation, _ in item.assignments):
             return
         if not item.begun and (
-            (held is not None and item.next >= held and item.until is None) or self._clock() < item.next - 1
+            (paused is not None and item.next >= paused and item.until is None) or self._clock() < item.next - 1
         ):
             return
-        pieces = [theirs for clock, era, theirs in item.told if clock <= item.next and era <= item.era][-1]
-        if (item.until is not None and item.until <= item.next) or pieces is None:
+        shards = [
+            theirs
+            for clock, generation, theirs in item.assignments
+            if clock <= item.next and generation <= item.generation
+        ][-1]
+        if (item.until is not None and item.until <= item.next) or shards is None:
             del self.workers[number]
             self.table.ended(number)
         elif not item.begun:
@@ -119,7 +125,7 @@ class Turning(RuleBasedStateMachine):
             if item.until is None:
                 self.table.set(begun=max(self.table.turns.begun, item.next))
         else:
-            self.done.setdefault(item.next, {}).setdefault(number, pieces)
+            self.done.setdefault(item.next, {}).setdefault(number, shards)
             item.next, item.begun = item.next + 1, False
             self._advance()
 
@@ -141,34 +147,34 @@ class Turning(RuleBasedStateMachine):
             if not taking or not set(taking[-1]) <= set(done):
                 return
             assert set(done) == set(taking[-1]), "who does not take part has worked"
-            result = sorted(piece for pieces in done.values() for piece in pieces)
-            assert result == list(range(PIECES)), f"pieces of clock {clock}: {done}"
+            result = sorted(shard for shards in done.values() for shard in shards)
+            assert result == list(range(SHARDS)), f"shards of clock {clock}: {done}"
             self.table.clock = clock
 
-    @rule(deal=st.lists(st.integers(0, 9), min_size=PIECES, max_size=PIECES))
+    @rule(deal=st.lists(st.integers(0, 9), min_size=SHARDS, max_size=SHARDS))
     def decide(self, deal: list[int]) -> None:
         """Who is to work on what is another."""
         hosts = self.table.hosts
-        self.table.want(self._dealt(hosts, deal))
+        self.table.want(self._next_assignment(hosts, deal))
 
-    def _dealt(self, hosts: list[int], deal: list[int]) -> dict[int, tuple[int, ...]]:
+    def _next_assignment(self, hosts: list[int], deal: list[int]) -> dict[int, tuple[int, ...]]:
         result: dict[int, list[int]] = {}
-        for piece, place in enumerate(deal):
-            result.setdefault(hosts[place % len(hosts)], []).append(piece)
+        for shard, place in enumerate(deal):
+            result.setdefault(hosts[place % len(hosts)], []).append(shard)
         return {host: tuple(result[host]) for host in sorted(result)}
 
     @precondition(lambda self: len(self.table.hosts) > 1)
     @rule(
-        place=st.integers(0, 99), some=st.booleans(), deal=st.lists(st.integers(0, 9), min_size=PIECES, max_size=PIECES)
+        place=st.integers(0, 99), some=st.booleans(), deal=st.lists(st.integers(0, 9), min_size=SHARDS, max_size=SHARDS)
     )
     def lose(self, place: int, some: bool, deal: list[int]) -> None:
-        """A host is lost; its pieces are others', at once or when those have loaded them."""
+        """A host is lost; its shards are others', at once or when those have loaded them."""
         hosts = sorted(set(self.table.hosts) - {SERVER})
         host = hosts[place % len(hosts)]
         self.workers = {number: worker for number, worker in self.workers.items() if worker.host != host}
         left = sorted(set(self.table.hosts) - {host})
-        wanted = {other: pieces for other, pieces in self.table.turns.wanted.items() if other != host}
-        self.table.die(host, wanted=wanted if some else self._dealt(left, deal))
+        wanted = {other: shards for other, shards in self.table.turns.wanted.items() if other != host}
+        self.table.die(host, wanted=wanted if some else self._next_assignment(left, deal))
 
     @rule(slots=st.integers(1, 3))
     def join(self, slots: int) -> None:
@@ -180,7 +186,7 @@ class Turning(RuleBasedStateMachine):
     def roll_back(self, places: int) -> None:
         """All go back some clocks."""
         self._receive()
-        self.era, self.back = self.era + 1, max(-1, self._clock() - places)
+        self.generation, self.back = self.generation + 1, max(-1, self._clock() - places)
         self.table.clock = self.back
         self.done = {clock: done for clock, done in self.done.items() if clock <= self.back}
         for host in self.table.hosts:
@@ -188,7 +194,7 @@ class Turning(RuleBasedStateMachine):
             if host == SERVER:
                 for word in [request for request in self.inbox[host] if request["do"] == "set_participants"]:
                     self.inbox[host].remove(word)
-        self.table.roll_back(self.back, self.era)
+        self.table.roll_back(self.back, self.generation)
         self.table.look()
 
     @rule()

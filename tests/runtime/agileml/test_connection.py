@@ -10,8 +10,8 @@ import pytest
 
 from plink.elastic import Table
 from plink.runtime.agileml.arrays.layout import Layout
-from plink.runtime.agileml.transport.connection import Line
-from plink.runtime.agileml.transport.records import Lost
+from plink.runtime.agileml.transport.connection import Connection
+from plink.runtime.agileml.transport.records import ConnectionLost
 from plink.runtime.agileml.transport.wire import Kind, Message
 from tests.runtime.agileml.stores import KEYS
 
@@ -43,10 +43,10 @@ def that_says_nothing() -> Iterator[int]:
 @pytest.mark.parametrize("vanished", [that_takes_nobody, that_says_nothing])
 def test_who_still_connects_is_woken(vanished: "type[contextlib.AbstractContextManager[int]]") -> None:
     with vanished() as port:
-        line, output = Line(f"127.0.0.1:{port}", KEYS, LAYOUT, 2 * WAIT_S), list[str]()
+        line, output = Connection(f"127.0.0.1:{port}", KEYS, LAYOUT, 2 * WAIT_S), list[str]()
 
         def ask() -> None:
-            with pytest.raises(Lost) as lost:
+            with pytest.raises(ConnectionLost) as lost:
                 line.ask(Message(Kind.READ, 0))
             output.append(str(lost.value))
 
@@ -75,9 +75,9 @@ def test_who_is_woken_just_before_it_connects(monkeypatch: pytest.MonkeyPatch) -
             return super().connect_ex(where)  # type: ignore[arg-type]
 
     with that_takes_nobody() as port, monkeypatch.context() as patched:
-        line = Line(f"127.0.0.1:{port}", KEYS, LAYOUT, 3.0)
+        line = Connection(f"127.0.0.1:{port}", KEYS, LAYOUT, 3.0)
         patched.setattr(socket, "socket", Waking)
-        with pytest.raises(Lost, match="nobody waits for it any more"):
+        with pytest.raises(ConnectionLost, match="nobody waits for it any more"):
             line.ask(Message(Kind.READ, 0))
         assert line._meeting is None
 
@@ -87,23 +87,23 @@ def test_an_address_of_a_family_that_the_kernel_lacks_is_passed_over(monkeypatch
         cached = socket.getaddrinfo("127.0.0.1", port, type=socket.SOCK_STREAM)
         lacking = [(255, *cached[0][1:])]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [*lacking, *cached])
-        with pytest.raises(Lost, match="timed out"):  # of the handshake with the other
-            Line(f"anybody:{port}", KEYS, LAYOUT, 0.3).ask(Message(Kind.READ, 0))
+        with pytest.raises(ConnectionLost, match="timed out"):  # of the handshake with the other
+            Connection(f"anybody:{port}", KEYS, LAYOUT, 0.3).ask(Message(Kind.READ, 0))
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: lacking)
-        with pytest.raises(Lost, match=r"cannot connect: .*not supported"):
-            Line(f"anybody:{port}", KEYS, LAYOUT, 0.3).ask(Message(Kind.READ, 0))
+        with pytest.raises(ConnectionLost, match=r"cannot connect: .*not supported"):
+            Connection(f"anybody:{port}", KEYS, LAYOUT, 0.3).ask(Message(Kind.READ, 0))
 
 
 def test_who_asks_after_that_connects_again() -> None:
     """A word to wake is for those who wait then."""
     with that_says_nothing() as port:
-        line = Line(f"127.0.0.1:{port}", KEYS, LAYOUT, 0.3)
+        line = Connection(f"127.0.0.1:{port}", KEYS, LAYOUT, 0.3)
         line.wake()
-        with pytest.raises(Lost, match="timed out"):
+        with pytest.raises(ConnectionLost, match="timed out"):
             line.ask(Message(Kind.READ, 0))
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "[::1]:1", "nobody.invalid:1"])
 def test_nobody_there(address: str) -> None:
-    with pytest.raises(Lost, match="cannot connect: "):
-        Line(address, KEYS, LAYOUT, WAIT_S).ask(Message(Kind.READ, 0))
+    with pytest.raises(ConnectionLost, match="cannot connect: "):
+        Connection(address, KEYS, LAYOUT, WAIT_S).ask(Message(Kind.READ, 0))

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plink.elastic import App, AppError, Objective, Params, StoppingCriterion, Table, Values, train
-from plink.runtime.agileml.worker.clock_work import Grain, Shift
-from plink.runtime.agileml.worker.loaded_shards import Loaded
+from plink.runtime.agileml.worker.clock_work import ClockWork, Grain
+from plink.runtime.agileml.worker.loaded_shards import LoadedShards
 from tests.runtime.agileml.small_app import Means, Numbers
 
 
@@ -18,12 +18,12 @@ class Noted(App[list[int]]):
 
     tables = (Table("n", 1, 1, "int64"),)
 
-    def __init__(self, pieces: int, grains: int) -> None:
-        self.pieces, self.grains, self.stop = pieces, grains, StoppingCriterion(clocks=1)
+    def __init__(self, shards: int, grains: int) -> None:
+        self.shards, self.grains, self.stop = shards, grains, StoppingCriterion(clocks=1)
         self.noted: list[tuple[int, int, list[int]]] = []
 
-    def load(self, piece: int) -> list[list[int]]:
-        return [[12 * piece + number for number in range(12)]]
+    def load(self, shard: int) -> list[list[int]]:
+        return [[12 * shard + number for number in range(12)]]
 
     def part(self, items: list[int], grain: int) -> list[int]:
         if grain == 7:
@@ -31,7 +31,7 @@ class Noted(App[list[int]]):
         return items[12 * grain // self.grains : 12 * (grain + 1) // self.grains]
 
     def process(self, items: list[int], params: Params) -> Objective | None:
-        self.noted.append((params.piece, params.grain, items))
+        self.noted.append((params.shard, params.grain, items))
         return Objective(1.0, len(items)) if items else None
 
 
@@ -48,8 +48,8 @@ class Nowhere:
         raise AssertionError
 
 
-def shift(app: App[Any], pieces: tuple[int, ...]) -> Shift[Any]:
-    return Shift(Loaded(app), Nowhere(), 1, pieces)
+def shift(app: App[Any], shards: tuple[int, ...]) -> ClockWork[Any]:
+    return ClockWork(LoadedShards(app), Nowhere(), 1, shards)
 
 
 @given(st.integers(1, 6), st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=6))
@@ -68,15 +68,15 @@ def test_every_grain_is_done_once_in_order(grains: int, orders: list[tuple[bool,
             away = away[count:]
     made.work_off()
     assert len(made) == 0
-    done = [Grain(piece, number) for piece, number, _ in app.noted]
-    assert sorted(done + away) == [Grain(piece, number) for piece in (1, 3) for number in range(grains)]
+    done = [Grain(shard, number) for shard, number, _ in app.noted]
+    assert sorted(done + away) == [Grain(shard, number) for shard in (1, 3) for number in range(grains)]
     assert done == sorted(done)
     assert len(made.scores) == len(done)
     if not away:
         assert [number for _, _, items in app.noted for number in items] == [*range(12, 24), *range(36, 48)]
 
 
-def test_mistake_in_a_part_names_piece_and_grain() -> None:
+def test_mistake_in_a_part_names_shard_and_grain() -> None:
     with pytest.raises(AppError, match=r"part\(\) of shard 2, grain 7, at clock 1 raised ValueError: as was"):
         shift(Noted(4, 8), (2,)).work_off()
 
@@ -90,7 +90,7 @@ class CutMeans(Means):
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_grains_add_up_to_the_piece(workers: int) -> None:
+def test_grains_add_up_to_the_shard(workers: int) -> None:
     whole, cut = Means(), CutMeans()
     cut.grains = 4
     item, other = train(whole), train(cut, workers=workers)

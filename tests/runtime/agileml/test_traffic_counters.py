@@ -5,7 +5,7 @@ import pytest
 from plink.elastic import Table
 from plink.runtime.agileml.arrays.layout import Layout
 from plink.runtime.agileml.transport import records
-from plink.runtime.agileml.transport.traffic import Account, TrafficCounters
+from plink.runtime.agileml.transport.traffic import TrafficAccount, TrafficCounters
 from tests.runtime.agileml.stores import store, wait_for
 
 
@@ -17,7 +17,7 @@ class Wire:
 
 
 def test_a_connection_that_has_ended_counts_once() -> None:
-    account = Account()
+    account = TrafficAccount()
     wires = [Wire(1, 2, False), Wire(10, 20, False)]
     for wire in wires:
         account.add(wire)
@@ -30,12 +30,12 @@ def test_a_connection_that_has_ended_counts_once() -> None:
 def test_the_connections_of_a_store_are_in_the_account(monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them in one process: what one end has sent the other has received. Whoever sends counts it when it has
     gone, which may be after the other end has it; what other tests left open may end now, so the account is new."""
-    layout, account = Layout((Table("n", 4, 1024, "float64"),), 1), Account()
-    monkeypatch.setattr(records, "ACCOUNT", account)
+    layout, account = Layout((Table("n", 4, 1024, "float64"),), 1), TrafficAccount()
+    monkeypatch.setattr(records, "TRAFFIC", account)
     with store(layout) as run:
         run.open(1)
         run.client(0).read("n", range(4))
-        assert account.total().asked_received >= 4 * 1024 * 8
-        wait_for(lambda: account.total().served_sent == account.total().asked_received)
-        wait_for(lambda: account.total().asked_sent == account.total().served_received)
-    assert account.total().asked_received >= 4 * 1024 * 8
+        assert account.total().client_received >= 4 * 1024 * 8
+        wait_for(lambda: account.total().server_sent == account.total().client_received)
+        wait_for(lambda: account.total().client_sent == account.total().server_received)
+    assert account.total().client_received >= 4 * 1024 * 8

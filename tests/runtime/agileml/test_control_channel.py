@@ -11,7 +11,7 @@ import pytest
 
 from plink.errors import PlinkError
 from plink.runtime.agileml.host import control_channel
-from plink.runtime.agileml.host.control_channel import ControlLine
+from plink.runtime.agileml.host.control_channel import ControlChannel
 from runners.job.rank_channel import RankChannel
 
 
@@ -23,7 +23,7 @@ def agent() -> Iterator[RankChannel]:
     line.close()
 
 
-def heard(agent: RankChannel, number: int) -> list[Any]:
+def received(agent: RankChannel, number: int) -> list[Any]:
     """So many messages that the agent gets."""
     result: list[str] = []
     while len(result) < number:
@@ -34,10 +34,10 @@ def heard(agent: RankChannel, number: int) -> list[Any]:
 
 def test_both_ends_hear_what_the_other_says(agent: RankChannel) -> None:
     agent.send('{"do": "open", "partition": 3}')
-    line = ControlLine(agent.name)
-    line.send({"is": "hello", "text": "hé\n"})
-    line.mention({"is": "alive"})
-    assert heard(agent, 2) == [{"is": "hello", "text": "hé\n"}, {"is": "alive"}]
+    line = ControlChannel(agent.name)
+    line.send({"type": "hello", "text": "hé\n"})
+    line.mention({"type": "alive"})
+    assert received(agent, 2) == [{"type": "hello", "text": "hé\n"}, {"type": "alive"}]
     agent.send('{"do": "bye"}')
     agent.poll()
     message = iter(line)
@@ -46,9 +46,9 @@ def test_both_ends_hear_what_the_other_says(agent: RankChannel) -> None:
 
 
 def test_what_is_long_comes_whole(agent: RankChannel) -> None:
-    line = ControlLine(agent.name)
+    line = ControlChannel(agent.name)
     line.send({"text": "x" * 1_000_000})
-    assert len(heard(agent, 1)[0]["text"]) == 1_000_000
+    assert len(received(agent, 1)[0]["text"]) == 1_000_000
     result: list[Any] = []
     reader = threading.Thread(target=lambda: result.append(next(iter(line))), daemon=True)
     reader.start()
@@ -62,7 +62,7 @@ def test_what_is_long_comes_whole(agent: RankChannel) -> None:
 
 @pytest.mark.parametrize("words", ["", "no JSON", "[{}]", "[" * 100_000])
 def test_what_is_no_message_is_passed_over(agent: RankChannel, words: str) -> None:
-    line = ControlLine(agent.name)
+    line = ControlChannel(agent.name)
     agent.send(words)
     agent.send('{"do": "bye"}')
     agent.poll()
@@ -71,48 +71,48 @@ def test_what_is_no_message_is_passed_over(agent: RankChannel, words: str) -> No
 
 
 def test_when_the_agent_is_gone_nothing_more_is_heard(agent: RankChannel) -> None:
-    line = ControlLine(agent.name)
-    line.send({"is": "hello"})
-    heard(agent, 1)
+    line = ControlChannel(agent.name)
+    line.send({"type": "hello"})
+    received(agent, 1)
     agent.close()
     assert list(line) == []
-    line.send({"is": "alive"})  # to nobody
+    line.send({"type": "alive"})  # to nobody
     line.close()
 
 
 def test_last_words_are_sent(agent: RankChannel) -> None:
-    line = ControlLine(agent.name)
+    line = ControlChannel(agent.name)
     for number in range(50):
         line.send({"number": number})
     line.close()
-    assert [item["number"] for item in heard(agent, 50)] == list(range(50))
+    assert [item["number"] for item in received(agent, 50)] == list(range(50))
 
 
 def test_what_is_only_mentioned_does_not_pile_up(agent: RankChannel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control_channel, "_MOST_WAITING", 0)
-    line = ControlLine(agent.name)
-    line.mention({"is": "alive"})
-    line.send({"is": "hello"})
-    assert heard(agent, 1) == [{"is": "hello"}]
+    monkeypatch.setattr(control_channel, "_MAX_QUEUED_MESSAGES", 0)
+    line = ControlChannel(agent.name)
+    line.mention({"type": "alive"})
+    line.send({"type": "hello"})
+    assert received(agent, 1) == [{"type": "hello"}]
     line.close()
 
 
 def test_without_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(control_channel.VARIABLE, raising=False)
     with pytest.raises(PlinkError, match="plink elastic run"):
-        ControlLine()
+        ControlChannel()
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # its socket is left open
 def test_with_nobody_at_the_other_end() -> None:
     with pytest.raises(PlinkError, match="does not answer"):
-        ControlLine("plink-line-nobody")
+        ControlChannel("plink-line-nobody")
     gc.collect()
 
 
 def test_its_name_is_in_the_environment(agent: RankChannel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(control_channel.VARIABLE, agent.name)
-    line = ControlLine()
-    line.send({"is": "hello"})
-    assert heard(agent, 1)
+    line = ControlChannel()
+    line.send({"type": "hello"})
+    assert received(agent, 1)
     line.close()

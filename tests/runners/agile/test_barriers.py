@@ -3,7 +3,7 @@
 import pytest
 
 from solvers.elastic.state import PendingClocks
-from tests.runners.agile.turning import Table
+from tests.runners.agile.barrier_desk import Table
 
 
 def two() -> Table:
@@ -14,7 +14,7 @@ def two() -> Table:
 def test_the_first_turn_holds_nobody() -> None:
     table = Table({0: 1, 1: 2}, {0: (0,), 1: (1, 2, 3)}, serves=(1, 0))
     table.look()
-    assert [(word["to"], word["partitions"], word["workers"], word["first"]) for word in table.said] == [
+    assert [(word["to"], word["partitions"], word["workers"], word["first"]) for word in table.sent] == [
         (1, [0], [0, 1, 2], 0),
         (0, [1], [0, 1, 2], 0),
     ]
@@ -26,13 +26,13 @@ def test_the_first_turn_holds_nobody() -> None:
     assert table.turns.assigned
 
 
-@pytest.mark.parametrize("missing", ["a piece", "a server"])
+@pytest.mark.parametrize("missing", ["a shard", "a server"])
 def test_nothing_begins_before_all_is_there(missing: str) -> None:
     table = Table({0: 1}, {0: (0, 1)}, served=missing != "a server")
-    if missing == "a piece":
+    if missing == "a shard":
         table.set(wanted={0: (0,)})
     table.look()
-    assert not table.said
+    assert not table.sent
 
 
 def test_a_turn_is_at_a_clock_that_nobody_has_begun() -> None:
@@ -41,7 +41,7 @@ def test_a_turn_is_at_a_clock_that_nobody_has_begun() -> None:
     table.clock = 4
     table.want({0: (0, 1, 2), 1: (3,)})
     assert [(word["to"], word["clock"]) for word in table.words("pause")] == [(0, 7), (1, 7)]
-    table.hold(begun=6)
+    table.pause(begun=6)
     table.part()
     assert [word["first"] for word in table.words("set_participants")[1:]] == [7]
     assert [word["clock"] for word in table.words("assign_shards")[2:]] == [7, 7]
@@ -57,9 +57,9 @@ def test_if_somebody_has_begun_it_is_later() -> None:
     table.answer(first, begun=1)
     assert len(table.words("resume")) == 2
     assert [word["clock"] for word in table.open("pause")] == [13, 13]
-    table.hold(begun=13)
+    table.pause(begun=13)
     assert [word["clock"] for word in table.open("pause")] == [21, 21]  # further ahead each time
-    table.hold(begun=20)
+    table.pause(begun=20)
     assert table.open("set_participants")[0]["first"] == 21
 
 
@@ -67,15 +67,15 @@ def test_a_hold_that_is_refused_holds_up_nobody() -> None:
     table = two()
     table.want({0: (0, 1, 2), 1: (3,)})
     for word in table.open("pause"):
-        table.answer(word, why="nothing has begun here")
+        table.answer(word, error="nothing has begun here")
     assert table.open("set_participants")
 
 
-def test_owners_that_change_meanwhile_are_asked_again() -> None:
+def test_primaries_that_change_meanwhile_are_asked_again() -> None:
     table = two()
     table.serve(0, 1)
     table.want({0: (0, 1, 2), 1: (3,)})
-    table.hold()
+    table.pause()
     for word in table.open("set_participants"):
         table.answer(word, elsewhere=[[number, "not here"] for number in word["partitions"]])
     table.serve(1, 1)
@@ -87,15 +87,15 @@ def test_owners_that_change_meanwhile_are_asked_again() -> None:
     assert not table.turning
 
 
-def test_who_is_lost_is_stood_in_for_by_who_has_its_pieces() -> None:
+def test_who_is_lost_is_stood_in_for_by_who_has_its_shards() -> None:
     table = Table({0: 1, 1: 1, 2: 1}, {0: (0,), 1: (1,), 2: (2,)}, clock=3).first()
     table.load({0: {0, 1}, 2: {0, 1, 2}})
     table.set(begun=4)
     table.die(2, wanted={0: (0, 2), 1: (1,)})
-    table.hold(begun=4)
+    table.pause(begun=4)
     table.part()
     assert table.turns.pending == {2: PendingClocks((2,), 0, 6, 0)}
-    word = table.words("stand_in")[0]
+    word = table.words("take_over")[0]
     assert (word["to"], word["worker"], word["clock"], word["until"]) == (0, 2, 4, 6)
     table.ended(2)
     assert not table.turns.pending
@@ -104,13 +104,13 @@ def test_who_is_lost_is_stood_in_for_by_who_has_its_pieces() -> None:
 def test_a_stand_in_that_dies_is_replaced() -> None:
     table = Table({0: 1, 1: 1, 2: 1}, {0: (0,), 1: (1,), 2: (2,)}).first()
     table.die(2, wanted={0: (0, 2), 1: (1,)})
-    table.hold()
+    table.pause()
     table.part()
     gone = table.turns.pending[2].host
     left = 1 - gone
     table.die(gone, wanted={left: (0, 1, 2)})
-    assert table.words("stand_in")[-1]["to"] == left
-    table.hold()
+    assert table.words("take_over")[-1]["to"] == left
+    table.pause()
     table.part()
     assert set(table.turns.pending) == {2, gone}
     assert {pending.host for pending in table.turns.pending.values()} == {left}
@@ -120,7 +120,7 @@ def test_pending_clocks_end_with_the_last() -> None:
     """Who was told to stand in for longer says that it has done the less that it was told first."""
     table = two()
     table.die(1, wanted={0: (0, 1, 2, 3)})
-    table.hold()
+    table.pause()
     table.part()
     until = table.turns.pending[1].until
     table.ended(1, until - 1)
@@ -138,7 +138,7 @@ def test_a_roll_back_ends_a_turn(step: str) -> None:
     table.want({0: (0, 1, 2), 1: (3,)})
     late = table.open("pause")
     if step == "set_participants":
-        table.hold()
+        table.pause()
         late = table.open("set_participants")
     table.roll_back(4, 17)
     assert len(table.words("resume")) == 2
@@ -149,7 +149,10 @@ def test_a_roll_back_ends_a_turn(step: str) -> None:
     table.look()
     assert not table.open("pause")
     table.part()
-    assert [(word["clock"], word["era"]) for word in table.words("assign_shards")[assigned:]] == [(5, 17), (5, 17)]
+    assert [(word["clock"], word["generation"]) for word in table.words("assign_shards")[assigned:]] == [
+        (5, 17),
+        (5, 17),
+    ]
 
 
 def test_nothing_changes_hands_at_the_end_of_the_job() -> None:
@@ -163,8 +166,8 @@ def test_going_on_where_another_left_off() -> None:
     table = two()
     workers = dict(table.turns.workers)
     other = Table({0: 1, 1: 1}, {0: (0, 1), 1: (2, 3)})
-    other.set(workers=workers, era=3, next_worker=9, begun=20, start_at=None)
+    other.set(workers=workers, generation=3, next_worker=9, begun=20, start_at=None)
     other.look()
-    assert not other.said
+    assert not other.sent
     other.want({0: (0, 1, 2, 3), 1: ()})
     assert other.open("pause")[0]["clock"] == 22

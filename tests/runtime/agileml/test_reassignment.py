@@ -1,4 +1,4 @@
-"""Pieces that change hands under staleness: programs that keep state of a piece in tables find it as it was left."""
+"""Shards that change hands under staleness: programs that keep state of a shard in tables find it as it was left."""
 
 import time
 
@@ -9,7 +9,7 @@ from examples import agile_lda
 from plink.elastic import StoppingCriterion
 from plink.model.consistency import SSP
 from plink.runtime.agileml.worker.assignments import Assignment
-from plink.runtime.agileml.worker.loaded_shards import Loaded
+from plink.runtime.agileml.worker.loaded_shards import LoadedShards
 from plink.runtime.agileml.worker.progress import job_layout
 from plink.runtime.agileml.worker.worker import Worker
 from tests.runtime.agileml.stores import Store, store, together
@@ -20,7 +20,7 @@ SWAPS = 4, 6, 8
 
 def topics(batches: int) -> agile_lda.TopicModel:
     data = agile_lda.made(documents=120, vocabulary=100, length=40, topics=5, seed=1)
-    return agile_lda.TopicModel(data, 5, StoppingCriterion(clocks=CLOCKS), pieces=4, batches=batches, seed=2)
+    return agile_lda.TopicModel(data, 5, StoppingCriterion(clocks=CLOCKS), shards=4, batches=batches, seed=2)
 
 
 def consistent(app: agile_lda.TopicModel, made: Store) -> None:
@@ -35,14 +35,14 @@ def consistent(app: agile_lda.TopicModel, made: Store) -> None:
 
 
 @pytest.mark.parametrize(("staleness", "batches"), [(1, 1), (2, 1), (3, 1), (2, 2), (5, 2), (9, 2)])
-def test_pieces_swapped_with_a_slow_worker(staleness: int, batches: int) -> None:
-    """With several mini-batches a new owner comes to rows of the piece only after its first clock with it: neither what
-    it knew of them before, nor what the servers had by then, will do."""
+def test_shards_swapped_with_a_slow_worker(staleness: int, batches: int) -> None:
+    """With several mini-batches a new primary comes to rows of the shard only after its first clock with it: neither
+    what it knew of them before, nor what the servers had by then, will do."""
     app = topics(batches)
     with store(job_layout(app, 4), SSP(staleness), servers=2) as made:
         made.open(2)
-        slow = Worker(Loaded(app), made.client(0), [0, 1], say=[].append, done=lambda clock: time.sleep(0.02))
-        fast = Worker(Loaded(app), made.client(1), [2, 3], say=[].append)
+        slow = Worker(LoadedShards(app), made.client(0), [0, 1], say=[].append, done=lambda clock: time.sleep(0.02))
+        fast = Worker(LoadedShards(app), made.client(1), [2, 3], say=[].append)
         shares = (0, 1), (2, 3)
         for number, clock in enumerate(SWAPS, 1):
             slow.assigned.add(Assignment(clock, 0, shares[number % 2]))

@@ -3,7 +3,7 @@
 import pytest
 
 from solvers.elastic import stragglers
-from solvers.elastic.placement.hosts import Host, Tier
+from solvers.elastic.placement.hosts import JobHost, Tier
 from solvers.elastic.placement.start import start
 from solvers.elastic.settings import Settings
 from solvers.elastic.state import Rebalancing, Wait, WorkerAssignment, initial
@@ -16,11 +16,11 @@ class Waiting:
 
     def __init__(self) -> None:
         self.job = initial(Settings("", 1, 4, ((8, 8),), 0.0, 0.0), 1, 0.0)
-        self.job.placement, _ = start([Host(4, "h4", Tier.RELIABLE)], (1.0,), 4)
+        self.job.placement, _ = start([JobHost(4, "h4", Tier.RELIABLE)], (1.0,), 4)
         workers = {number: WorkerAssignment(host, (number,), 0) for number, host in HOSTS.items()}
         self.job.rebalancing = Rebalancing(workers=workers)
 
-    def told(self, host: int, clock: int, now: float) -> None:
+    def report_clocks(self, host: int, clock: int, now: float) -> None:
         """One of its workers has done a clock."""
         self.job.stragglers = stragglers.clock_done(self.job.stragglers, host, clock, now)
 
@@ -33,19 +33,19 @@ class Waiting:
         return stragglers.waits(self.job, now)
 
 
-def told(waiting: Waiting, clocks: range, hosts: tuple[int, ...] = (4, 4, 5, 6), at: float = 0.0) -> None:
+def report_clocks(waiting: Waiting, clocks: range, hosts: tuple[int, ...] = (4, 4, 5, 6), at: float = 0.0) -> None:
     """These workers have done these clocks, one a second."""
     for second, clock in enumerate(clocks):
         for host in hosts:
-            waiting.told(host, clock, at + second)
+            waiting.report_clocks(host, clock, at + second)
 
 
 @pytest.mark.parametrize(("done", "late"), [((4, 4, 6), (5,)), ((4, 5, 6), (4,))])
 def test_the_host_whose_workers_have_not_all_done_it_is_named(done: tuple[int, ...], late: tuple[int, ...]) -> None:
     """And not before it takes long."""
     waiting = Waiting()
-    told(waiting, range(5))
-    told(waiting, range(5, 6), done, at=4.0)
+    report_clocks(waiting, range(5))
+    report_clocks(waiting, range(5, 6), done, at=4.0)
     assert waiting.now(13.9) is None
     assert waiting.now(16.0) == Wait(5, late, 12.0)
 
@@ -53,7 +53,7 @@ def test_the_host_whose_workers_have_not_all_done_it_is_named(done: tuple[int, .
 def test_where_clocks_take_long_nobody_is_late_so_soon() -> None:
     waiting = Waiting()
     for clock in range(4):
-        told(waiting, range(clock, clock + 1), at=20.0 * clock)
+        report_clocks(waiting, range(clock, clock + 1), at=20.0 * clock)
     assert waiting.now(60.0 + 59.0) is None
     assert waiting.now(60.0 + 61.0) == Wait(4, (4, 5, 6), 61.0)
 
@@ -61,8 +61,8 @@ def test_where_clocks_take_long_nobody_is_late_so_soon() -> None:
 def test_of_the_first_clock_that_is_heard_of_and_after_a_roll_back_nothing_is_known() -> None:
     """Some may have told it to the controller before."""
     waiting = Waiting()
-    told(waiting, range(7, 8), (4,))
+    report_clocks(waiting, range(7, 8), (4,))
     assert waiting.now(100.0) is None
-    told(waiting, range(8, 10))
+    report_clocks(waiting, range(8, 10))
     waiting.rolled_back()
     assert waiting.now(200.0) is None

@@ -11,26 +11,26 @@ class Deaths:
     """Those of one job."""
 
     def __init__(self) -> None:
-        self.known = CrashLoop()
+        self.state = CrashLoop()
 
     def answered(self, host: int, request: int) -> None:
         """It was alive then."""
-        self.known = crash_loop.answered(self.known, host, request)
+        self.state = crash_loop.answered(self.state, host, request)
 
     def died(self, host: int, reason: str, clock: int, request: int) -> bool:
         """Whether it counts."""
-        self.known, counts = crash_loop.died(self.known, (host, f"h{host}"), reason, clock, request)
+        self.state, counts = crash_loop.died(self.state, (host, f"h{host}"), reason, clock, request)
         return counts
 
     @property
     def blame(self) -> str | None:
         """Why the job is to end."""
-        return crash_loop.blame(self.known)
+        return crash_loop.blame(self.state)
 
     @property
     def suspicion(self) -> str | None:
         """What may be behind it."""
-        return crash_loop.suspicion(self.known)
+        return crash_loop.suspicion(self.state)
 
 
 EXIT, KILLED = f"{ENDED} 7", f"{ENDED} 137"
@@ -83,8 +83,8 @@ def test_a_job_that_was_rolled_back_has_not_got_on() -> None:
     assert "3 hosts died one after another while clock 60" in deaths.blame
 
 
-@pytest.mark.parametrize("why", [f"{ENDED} 143", "nothing was heard of it for 1.6 s", "the connection was lost"])
-def test_a_host_that_was_told_to_go_or_is_cut_off_does_not_count(why: str) -> None:
+@pytest.mark.parametrize("reason", [f"{ENDED} 143", "nothing was heard of it for 1.6 s", "the connection was lost"])
+def test_a_host_that_was_told_to_go_or_is_cut_off_does_not_count(reason: str) -> None:
     deaths = Deaths()
-    assert one_after_another(deaths, 9, why) == [None] * 9
+    assert one_after_another(deaths, 9, reason) == [None] * 9
     assert deaths.suspicion is None

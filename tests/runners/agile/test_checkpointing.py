@@ -13,12 +13,12 @@ from solvers.elastic import checkpointing, dispatch
 from solvers.elastic.commands import CheckpointAnswer, LogLine, Say
 from solvers.elastic.context import Context
 from solvers.elastic.member import Member
-from solvers.elastic.placement.hosts import Host, Tier
+from solvers.elastic.placement.hosts import JobHost, Tier
 from solvers.elastic.placement.start import start
 from solvers.elastic.placement.state import Cluster
 from solvers.elastic.settings import Settings
 from solvers.elastic.state import Checkpoint, Checkpointing, initial
-from tests.runners.agile.turning import requests_in
+from tests.runners.agile.barrier_desk import requests_in
 
 JOB = Settings("", 3, 2, ((10, 10),), 0.0, 0.0).job
 
@@ -27,15 +27,15 @@ class Desk:
     """Two reliable hosts with three partitions, and what is sent to them."""
 
     def __init__(self, every_s: float = 0.0, folder: str = "/c") -> None:
-        self.said: list[dict[str, Any]] = []
+        self.sent: list[dict[str, Any]] = []
         self.notes: list[str] = []
         self.lines: list[dict[str, Any]] = []
-        self.told: list[dict[str, Any]] = []
+        self.answers: list[dict[str, Any]] = []
         self.now = 0.0
         settings = Settings("", 3, 2, ((10, 10),), 0.0, 0.0, checkpoints=folder, checkpoint_every_s=every_s)
         self.job = initial(settings, 1, 0.0)
         self.job.members = {number: Member(number, f"h{number}", "reliable", 1) for number in (0, 1)}
-        self.state, _ = start([Host(0, "h0", Tier.RELIABLE), Host(1, "h1", Tier.RELIABLE)], (1.0,) * 3, 2)
+        self.state, _ = start([JobHost(0, "h0", Tier.RELIABLE), JobHost(1, "h1", Tier.RELIABLE)], (1.0,) * 3, 2)
 
     @property
     def saving(self) -> Checkpointing:
@@ -50,9 +50,9 @@ class Desk:
         result = does(ctx)
         assert repr(self.job) == shown
         self.job = ctx.state
-        self.said += requests_in(ctx.commands)
+        self.sent += requests_in(ctx.commands)
         self.notes += [command.text for command in ctx.commands if isinstance(command, Say)]
-        self.told += [dict(command.result) for command in ctx.commands if isinstance(command, CheckpointAnswer)]
+        self.answers += [dict(command.result) for command in ctx.commands if isinstance(command, CheckpointAnswer)]
         self.lines += [dict(entry.fields) for entry in ctx.entries if isinstance(entry, LogLine)]
         return result
 
@@ -61,7 +61,7 @@ class Desk:
         self.act(lambda ctx: checkpointing.look(ctx, left_s), cluster)
 
     def consistent(self, clock: int) -> None:
-        """All backups have that clock."""
+        """All replicas have that clock."""
         self.job.checkpointing = replace(self.saving, clock=clock)
 
     def rolled_back(self, clock: int) -> None:
@@ -74,11 +74,11 @@ class Desk:
 
     def words(self, do: str) -> list[dict[str, Any]]:
         """Of a kind."""
-        return [word for word in self.said if word["do"] == do]
+        return [word for word in self.sent if word["do"] == do]
 
-    def answer(self, word: dict[str, Any], why: str | None = None, kind: str = "", **result: Any) -> None:
+    def answer(self, word: dict[str, Any], error: str | None = None, kind: str = "", **result: Any) -> None:
         """One that was sent is answered."""
-        answer = Answer(word["id"], why, kind, {} if why else result)
+        answer = Answer(word["id"], error, kind, {} if error else result)
         self.act(lambda ctx: dispatch.answered(ctx, word["to"], answer))
 
     def written(self, reason: str | None = None, kind: str = "", *, by: tuple[int, ...] = (0, 1)) -> None:
@@ -89,7 +89,7 @@ class Desk:
         for word in self.words("discard_checkpoint"):
             self.answer(word)
 
-    def kept(self) -> None:
+    def confirm(self) -> None:
         """The last is whole."""
         self.written()
         self.answer(self.words("keep_checkpoint")[-1])
@@ -100,7 +100,7 @@ def test_one_is_written_and_then_it_is_the_latest() -> None:
     desk.consistent(7)
     desk.look()
     desk.look()
-    assert [(word["to"], word["partitions"], word["folder"]) for word in desk.said] == [
+    assert [(word["to"], word["partitions"], word["folder"]) for word in desk.sent] == [
         (0, [0, 1], f"/c/{name_of(7, JOB)}"),
         (1, [2], f"/c/{name_of(7, JOB)}"),
     ]
@@ -118,18 +118,18 @@ def test_one_is_written_and_then_it_is_the_latest() -> None:
     assert len(desk.words("write_checkpoint")) == 2
 
 
-@pytest.mark.parametrize("why", ["no folder", "not yet", "not safe", "a stranger", "no clock", "halted"])
-def test_none_is_written(why: str) -> None:
-    desk = Desk(every_s=1e9 if why == "not yet" else 0.0, folder="" if why == "no folder" else "/c")
-    if why != "no clock":
+@pytest.mark.parametrize("reason", ["no folder", "not yet", "not safe", "unknown host", "no clock", "halted"])
+def test_none_is_written(reason: str) -> None:
+    desk = Desk(every_s=1e9 if reason == "not yet" else 0.0, folder="" if reason == "no folder" else "/c")
+    if reason != "no clock":
         desk.consistent(7)
     state, item = desk.state, desk.state.partitions[0]
-    if why == "not safe":
+    if reason == "not safe":
         state = replace(state, partitions=(replace(item, safe=False), *state.partitions[1:]))
-    if why == "a stranger":
-        state = replace(state, partitions=(replace(item, backup=9), *state.partitions[1:]))
-    desk.look(replace(state, halted=why == "halted"))
-    assert not desk.said
+    if reason == "unknown host":
+        state = replace(state, partitions=(replace(item, replica=9), *state.partitions[1:]))
+    desk.look(replace(state, halted=reason == "halted"))
+    assert not desk.sent
 
 
 @pytest.mark.parametrize(
@@ -175,58 +175,58 @@ def test_a_roll_back_gives_one_up() -> None:
     assert not desk.saving.attempt
 
 
-class Wishing(Desk):
+class RequestingDesk(Desk):
     """A desk at which checkpoints come seldom, and one is wished for at clock 7."""
 
     def __init__(self) -> None:
         super().__init__(every_s=1e9)
         self.consistent(7)
-        self.wish()
+        self.request_checkpoint()
 
-    def wish(self) -> None:
+    def request_checkpoint(self) -> None:
         """For one now."""
         self.act(lambda ctx: checkpointing.request(ctx, 0))
         self.look()
 
 
 def test_requested_checkpoint_is_written_at_once() -> None:
-    desk = Wishing()
+    desk = RequestingDesk()
     desk.look()
     assert [word["folder"] for word in desk.words("write_checkpoint")] == [f"/c/{name_of(7, JOB)}"] * 2
     desk.written()
-    assert desk.told == []  # it counts when it is named
+    assert desk.answers == []  # it counts when it is named
     keep = desk.words("keep_checkpoint")[-1]
     desk.answer(keep)
-    assert desk.told == [{"clock": 7, "folder": f"/c/{name_of(7, JOB)}"}]
+    assert desk.answers == [{"clock": 7, "folder": f"/c/{name_of(7, JOB)}"}]
     desk.consistent(8)
     desk.look()
     assert len(desk.words("write_checkpoint")) == 2  # the wish is fulfilled
 
 
 def test_request_for_a_checkpoint_that_exists() -> None:
-    desk = Wishing()
-    desk.wish()
-    desk.kept()
-    desk.wish()
-    assert [messages["clock"] for messages in desk.told] == [7, 7, 7]
+    desk = RequestingDesk()
+    desk.request_checkpoint()
+    desk.confirm()
+    desk.request_checkpoint()
+    assert [messages["clock"] for messages in desk.answers] == [7, 7, 7]
     assert len(desk.words("write_checkpoint")) == 2
 
 
 def test_request_while_an_older_checkpoint_is_written() -> None:
-    desk = Wishing()
+    desk = RequestingDesk()
     desk.consistent(9)
-    desk.wish()
-    desk.kept()
-    assert [messages["clock"] for messages in desk.told] == [7]
+    desk.request_checkpoint()
+    desk.confirm()
+    assert [messages["clock"] for messages in desk.answers] == [7]
     desk.look()
-    desk.kept()
-    assert [messages["clock"] for messages in desk.told] == [7, 9]
+    desk.confirm()
+    assert [messages["clock"] for messages in desk.answers] == [7, 9]
 
 
 def test_failed_checkpoint_answers_its_requests() -> None:
-    desk = Wishing()
+    desk = RequestingDesk()
     desk.written("disk full", "OSError")
-    assert desk.told == [{"error": "no checkpoint could be written in /c: disk full"}]
+    assert desk.answers == [{"error": "no checkpoint could be written in /c: disk full"}]
     desk.look()
     assert len(desk.words("write_checkpoint")) == 2  # and is not tried again
 
@@ -238,30 +238,30 @@ def test_one_that_is_due_outlives_a_partition_that_moved_meanwhile_too() -> None
         desk.consistent(7)
         desk.job.checkpointing = replace(desk.saving, urgent=True)
         desk.look(left_s=left_s)
-        desk.written("partition 1 is not here", "Refused")
+        desk.written("partition 1 is not here", "RejectedRequest")
         desk.look(left_s=left_s)
         assert len(desk.words("write_checkpoint")) == 2
         desk.now += 0.3
         desk.look(left_s=left_s)
         assert (len(desk.words("write_checkpoint")), desk.notes) == (4, [])
-        desk.kept()
+        desk.confirm()
         assert not desk.saving.urgent
 
 
 @pytest.mark.parametrize("back", [True, False])
 def test_request_outlives_a_host_and_a_roll_back(back: bool) -> None:
     """To a clock before that of the wish, which all may never see again as it was."""
-    desk = Wishing()
+    desk = RequestingDesk()
     if back:
         desk.rolled_back(3)
         desk.written()
         desk.consistent(4)
     else:
         desk.written("the host is gone", "Gone")
-    assert desk.told == []
+    assert desk.answers == []
     desk.look()
-    desk.kept()
-    assert [messages["clock"] for messages in desk.told] == [4 if back else 7]
+    desk.confirm()
+    assert [messages["clock"] for messages in desk.answers] == [4 if back else 7]
 
 
 def test_a_job_ends_though_its_last_clock_cannot_be_written() -> None:
@@ -277,7 +277,7 @@ def test_a_job_ends_though_its_last_clock_cannot_be_written() -> None:
     assert len(desk.notes) == 2
 
 
-def test_a_job_does_not_wait_for_ever_for_backups_at_its_end() -> None:
+def test_a_job_does_not_wait_for_ever_for_replicas_at_its_end() -> None:
     """One that is being written it does wait for."""
     desk = Desk(every_s=1e9)
     nowhere = replace(desk.state, partitions=(replace(desk.state.partitions[0], safe=False),))

@@ -1,0 +1,89 @@
+"""Write the measured tiers of a network as switches: for Slurm's ``topology/tree`` (topology.conf(5),
+topology.yaml(5)) and as Topograph's graph."""
+
+from dataclasses import dataclass
+
+from plink.errors import NoAnswer
+from plink.model.hostlist import fold_hostlist
+from plink.model.network import Network
+from plink.model.storage import render_document
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A switch: names of the switches right below it, or of the nodes of a leaf."""
+
+    name: str
+    children: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+
+
+def switches_of(network: Network) -> list[Switch]:
+    """Return a switch for each group of each tier, leaves first, and one over all; a host in no group is its own leaf.
+
+    A group of one group of the tier below is no switch of its own. Groups that overlap others of their tier, or have
+    hosts that the network lacks, are skipped.
+
+    :raises NoAnswer: when the network has no shared links.
+    """
+    if not network.shared_links:
+        raise NoAnswer(f"{network.location}: it has no tiers of shared links; `plink probe HOSTS` measures them")
+    names = network.hosts.names
+    tiers = [_groups([row["members"] for row in tier["groups"]], names) for tier in network.shared_links]
+    alone = set(names).difference(*tiers[0])
+    leaves = sorted([*tiers[0], *([name] for name in alone)], key=lambda group: names.index(group[0]))
+    switches = [Switch(f"leaf{number}", (), tuple(leaf)) for number, leaf in enumerate(leaves, 1)]
+    tops = {switch.name: set(switch.nodes) for switch in switches}
+    for level, groups in enumerate(tiers[1:], 2):
+        number = 0
+        for group in groups:
+            children = [name for name, nodes in tops.items() if nodes <= set(group)]
+            if len(children) > 1:
+                number += 1
+                switches.append(Switch(f"tier{level}-{number}", tuple(children)))
+                tops[switches[-1].name] = set().union(*(tops.pop(child) for child in children))
+    if len(tops) > 1:
+        switches.append(Switch("root", tuple(tops)))
+    return switches
+
+
+def _groups(groups: list[list[str]], names: list[str]) -> list[list[str]]:
+    """Return the groups of a tier that do not overlap, hosts in the order of the network."""
+    place = {name: number for number, name in enumerate(names)}
+    taken: set[str] = set()
+    results = []
+    for group in groups:
+        if place.keys() >= set(group) and taken.isdisjoint(group):
+            taken |= set(group)
+            results.append(sorted(set(group), key=place.__getitem__))
+    return results
+
+
+def slurm_conf(switches: list[Switch]) -> str:
+    """Return the text of a topology.conf."""
+    lines = []
+    for switch in switches:
+        key, below = ("Nodes", switch.nodes) if switch.nodes else ("Switches", switch.children)
+        lines.append(f"SwitchName={switch.name} {key}={fold_hostlist(below)}\n")
+    return "".join(lines)
+
+
+def slurm_yaml(switches: list[Switch]) -> str:
+    """Return the text of a topology.yaml with one topology."""
+    lines = ["- topology: plink\n", "  cluster_default: true\n", "  tree:\n", "    switches:\n"]
+    for switch in switches:
+        key, below = ("nodes", switch.nodes) if switch.nodes else ("children", switch.children)
+        lines += [f"    - switch: {switch.name}\n", f"      {key}: {fold_hostlist(below)}\n"]
+    return "".join(lines)
+
+
+def topograph_json(switches: list[Switch]) -> str:
+    """Return the text that Topograph's ``graph`` engine has of the same: layers of each host, the closest first."""
+    above = {child: switch.name for switch in switches for child in switch.children}
+    instances = []
+    for leaf in switches:
+        layers = [leaf.name]
+        while layers[-1] in above:
+            layers.append(above[layers[-1]])
+        instances += [{"id": node, "network_layers": layers} for node in leaf.nodes]
+    return render_document({"instances": instances})
