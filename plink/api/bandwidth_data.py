@@ -14,6 +14,7 @@ from solvers.costs.fabric import BYTES_PER_US, Fabric, fabric_of, shared_rows
 from solvers.costs.host_flows import best_rates, flows_of
 from solvers.costs.loads import link_bytes
 
+Rows = list[tuple[list[int], Mapping[str, Any]]]  # the groups of a tier, as (indices, row)
 _METHOD_NAMES = {"stamp": "STAMP", "icmp": "ICMP", "tcp": "TCP"}
 
 
@@ -23,25 +24,19 @@ def bandwidths_of(network: Network, work: CollectiveWork | None) -> Bandwidths:
     :raises InputError: when the file's ``shared_links`` or ``host_flows`` cannot be read.
     """
     names = network.hosts.names
-    tiers = [rows for rows in (shared_rows(tier, names) for tier in _tiers(network)) if rows]
-    fabric = fabric_of(network) if tiers else None
+    tiers = [shared_rows(tier["groups"], names) for tier in network.shared_links]
+    fabric = fabric_of(network) if any(tiers) else None
     out_gbps, in_gbps = _host_rates(network)
     pair = network.bandwidth_gbps
     cached = pair is not None and bool(np.isfinite(pair[~np.eye(len(names), dtype=bool)]).any())
     return Bandwidths(
         tuple(_tier(tiers, number, fabric, work) for number in range(len(tiers))) if fabric else (),
-        "" if tiers else _no_tiers(network),
+        "" if any(tiers) else _no_tiers(network),
         None if work is None else work.size_bytes,
         pair if cached else None,
         out_gbps,
         in_gbps,
     )
-
-
-def _tiers(network: Network) -> list[Sequence[Mapping[str, Any]]]:
-    """Return the rows of each tier, the innermost first."""
-    links: list[Any] = list(network.shared_links)
-    return [tier["groups"] for tier in links] if links and "groups" in links[0] else [links]
 
 
 def _no_tiers(network: Network) -> str:
@@ -50,11 +45,8 @@ def _no_tiers(network: Network) -> str:
     return "No shared links were measured: no groups stood out, or `plink probe` ran with `--no-shared-links`."
 
 
-def _tier(
-    tiers: list[list[tuple[list[int], Mapping[str, Any]]]], number: int, fabric: Fabric, work: CollectiveWork | None
-) -> tuple[SharedLink, ...]:
+def _tier(tiers: Sequence[Rows], number: int, fabric: Fabric, work: CollectiveWork | None) -> tuple[SharedLink, ...]:
     rows, n = tiers[number], len(fabric.names)
-    above = [set(members) for members, _ in tiers[number + 1]] if number + 1 < len(tiers) else []
     loads: tuple[Floats, Floats] | None = None
     capacities = _model_capacities(fabric, number, len(rows))
     if work is not None:
@@ -65,7 +57,7 @@ def _tier(
     return tuple(
         SharedLink(
             tuple(members),
-            next((parent for parent, hosts in enumerate(above) if hosts.issuperset(members)), None),
+            _parent(tiers, number, members),
             _direction(row, "out", float(capacities[0][group]), None if loads is None else float(loads[0][group])),
             _direction(row, "in", float(capacities[1][group]), None if loads is None else float(loads[1][group])),
             row.get("why") or "",
@@ -74,12 +66,22 @@ def _tier(
     )
 
 
+def _parent(tiers: Sequence[Rows], number: int, members: Sequence[int]) -> tuple[int, int] | None:
+    """Return the tier and the number of the nearest group above that holds these hosts of a group of a tier."""
+    for tier in range(number + 1, len(tiers)):
+        for group, (hosts, _) in enumerate(tiers[tier]):
+            if set(hosts).issuperset(members):
+                return tier, group
+    return None
+
+
 def _model_capacities(fabric: Fabric, tier: int, groups: int) -> tuple[Floats, Floats]:
     """Return what the cost model takes as the capacity of each group's link, out and in, two of shape (G,), Gbit/s;
     infinite where it takes none."""
     if not fabric.measured:  # its groups are others then, those of the latencies
         return np.full(groups, np.inf), np.full(groups, np.inf)
-    return fabric.group_out_gbps[:groups], fabric.group_in_gbps[:groups]
+    links = fabric.tiers[tier]
+    return links.out_gbps[:groups], links.in_gbps[:groups]
 
 
 def _direction(row: Mapping[str, Any], way: str, capacity_gbps: float, load_bytes: float | None) -> LinkDirection:

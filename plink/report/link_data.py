@@ -29,11 +29,11 @@ class LinkDirection:
 
 @dataclass(frozen=True)
 class SharedLink:
-    """The link of one group. ``members``: its hosts; ``parent``: the group of the tier above that holds it, None for
-    the outermost and for what is in none; ``reason``: why something was not measured."""
+    """The link of one group. ``members``: its hosts; ``parent``: the tier and the number of the nearest group above
+    that holds it, None where there is none; ``reason``: why something was not measured."""
 
     members: tuple[int, ...]
-    parent: int | None
+    parent: tuple[int, int] | None
     out: LinkDirection
     into: LinkDirection
     reason: str = ""

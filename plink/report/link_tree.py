@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 MAX_DRAWN_GROUPS = 40  # groups without others inside: rows of the drawing
 _ROW, _TOP, _BOTTOM = 0.62, 0.55, 0.1  # inches
-_LINK_INCHES = {1: 4.0, 2: 3.5}  # length of a link by the number of tiers
+_LINK_INCHES = {1: 4.0, 2: 3.9}  # length of a link by the number of tiers
+_MAX_LARGE_TIERS = 2  # tiers with room for larger texts
 _MIN_LINK_INCHES, _ROOT_INCHES, _NODE_INCHES = 2.7, 0.2, 0.18
-_POINTS, _CHARACTER_WIDTH = 8.0, 0.58  # a character's width is a share of the text's size
+_POINTS, _SMALL_POINTS, _CHARACTER_WIDTH = 8.0, 7.0, 0.55  # a character's width is a share of the text's size
 _THIN, _THICK = 0.8, 4.5  # points: of a link that is never busy, and of the busiest
 _BESIDE = 0.045  # inches from the middle of a link to the line of each direction
 
@@ -60,19 +61,13 @@ def link_tree(data: ReportData, palette: Palette) -> Picture:
 
 def _roots(data: ReportData) -> list[_Node]:
     """Return the outermost groups with all inside them, in the order in which hosts are shown."""
-    place = np.argsort(data.shown_order())
-    inside: dict[int, list[_Node]] = {}
-    roots: list[_Node] = []
+    place = np.argsort(data.shown_order()).tolist()
+    children: dict[tuple[int, int] | None, list[_Node]] = {}
     for tier, links in enumerate(data.bandwidths.tiers):
-        outside: dict[int, list[_Node]] = {}
         for number, link in enumerate(links):
-            node = _Node(tier, number, link, tuple(_sorted(inside.get(number, []), place.tolist())))
-            if link.parent is None:
-                roots.append(node)
-            else:
-                outside.setdefault(link.parent, []).append(node)
-        inside = outside
-    return _sorted(roots, place.tolist())
+            inside = _sorted(children.get((tier, number), []), place)
+            children.setdefault(link.parent, []).append(_Node(tier, number, link, tuple(inside)))
+    return _sorted(children[None], place)
 
 
 def _sorted(nodes: Sequence[_Node], place: Sequence[int]) -> list[_Node]:
@@ -119,12 +114,12 @@ def _subtitle(data: ReportData, omitted: int) -> str:
 
 
 def capacity(way: LinkDirection) -> str:
-    """Return what one direction of a link can carry: ``1.03 Gbit/s (0.98 to 1.05)``, ``≥ 2 Gbit/s (hosts are the
-    limit)``."""
+    """Return what one direction of a link can carry: ``1.03 Gbit/s (0.98 to 1.05)``, ``≥ 2 Gbit/s (limit: its
+    hosts)``."""
     if way.gbps is None:
         return "not measured" if way.assumed_gbps is None else f"not measured, assumed {rate(way.assumed_gbps)}"
     if way.limited_by in ("hosts", "groups"):
-        return f"≥ {rate(way.gbps)} ({'its hosts' if way.limited_by == 'hosts' else 'links below'} are the limit)"
+        return f"≥ {rate(way.gbps)} (limit: {'its hosts' if way.limited_by == 'hosts' else 'links below'})"
     if way.low is None or way.high is None:
         return f"{rate(way.gbps)} (interval unknown)"
     if way.low >= way.high:
@@ -152,6 +147,11 @@ class _Drawing:
     palette: Palette
     depth: int
     length: float
+
+    @property
+    def points(self) -> float:
+        """Size of the texts."""
+        return _POINTS if self.depth <= _MAX_LARGE_TIERS else _SMALL_POINTS
 
     def draw(self, roots: Sequence[_Node]) -> None:
         """Draw all of it."""
@@ -195,10 +195,10 @@ class _Drawing:
             at = y + side * (_BESIDE + width / 144)
             self.ax.plot([left, right], [at, at], color=colour, linewidth=width, linestyle=style, zorder=2)
             texts = [f"{name} {capacity(way)}", load(way)]
-            room = int((right - left - 0.2) * 72 / (_POINTS * _CHARACTER_WIDTH))
+            room = int((right - left - 0.2) * 72 / (self.points * _CHARACTER_WIDTH))
             text = " · ".join(part for part in texts if part)
             self.ax.text(
-                left + 0.1, y + side * (_BESIDE + width / 72 + 0.03), short_end(text, room), size=_POINTS,
+                left + 0.1, y + side * (_BESIDE + width / 72 + 0.03), short_end(text, room), size=self.points,
                 color=colour if is_blamed else self.palette.ink,
                 ha="left", va="bottom" if side < 0 else "top",
             )  # fmt: skip
@@ -212,17 +212,17 @@ class _Drawing:
             color=self.palette.muted if group is None else group_colour(group),
             markeredgecolor=self.palette.ink, markeredgewidth=0.5, linestyle="none",
         )  # fmt: skip
-        room = int((PAGE_INCHES - x - _NODE_INCHES) * 72 / (_POINTS * _CHARACTER_WIDTH))
+        room = int((PAGE_INCHES - x - _NODE_INCHES) * 72 / (self.points * _CHARACTER_WIDTH))
         names = fold_hostlist([self.data.names[host] for host in link.members], ", ")
         text = f"{count(len(link.members), 'host')}: {names}"
         above = 0.08 if link.reason else 0.0
         self.ax.text(
-            x + _NODE_INCHES, y - above, short_end(text, room), size=_POINTS, color=self.palette.ink, ha="left",
+            x + _NODE_INCHES, y - above, short_end(text, room), size=self.points, color=self.palette.ink, ha="left",
             va="center_baseline",
         )  # fmt: skip
         if link.reason:
             self.ax.text(
-                x + _NODE_INCHES, y + above, short_end(link.reason, room), size=_POINTS, color=self.palette.muted,
+                x + _NODE_INCHES, y + above, short_end(link.reason, room), size=self.points, color=self.palette.muted,
                 ha="left", va="center_baseline",
             )  # fmt: skip
 

@@ -177,8 +177,7 @@ def resource_loads(fabric: Fabric, transfers: Transfers, model: str) -> list[tup
 
     :raises NoAnswer: when the bandwidth of a pair that is used was not measured.
     """
-    loads = _pair_loads if model == "alpha-beta" else _shared_loads
-    return loads(fabric, transfers.round, transfers.rounds, transfers.source, transfers.target, transfers.moved)
+    return (_pair_loads if model == "alpha-beta" else _shared_loads)(fabric, transfers)
 
 
 def crossing_bytes(transfers: Transfers, group_of: npt.NDArray[np.intp], groups: int) -> tuple[Vector, Vector]:
@@ -197,11 +196,9 @@ def _binned(rounds: npt.NDArray[np.int64], number: int, key: npt.NDArray[np.intp
     return np.bincount(rounds * n + key, weight, number * n).reshape(number, n).astype(np.float64)
 
 
-def _pair_loads(
-    fabric: Fabric, rounds: npt.NDArray[np.int64], number: int, source: npt.NDArray[np.intp],
-    target: npt.NDArray[np.intp], moved: Vector,
-) -> _Loads:  # fmt: skip
+def _pair_loads(fabric: Fabric, transfers: Transfers) -> _Loads:
     """Microseconds for which every host is busy in every round, sending and receiving."""
+    number, rounds, source, target, moved = transfers
     rate = pair_rates(fabric)[source, target]
     fabric.require(np.where(moved > 0, rate, 0.0), source, target, " --bandwidth")
     busy = np.divide(moved, rate * BYTES_PER_US, out=np.zeros_like(moved), where=moved > 0)
@@ -239,20 +236,16 @@ def latest(load: Vector) -> Vector:
     return late
 
 
-def _shared_loads(
-    fabric: Fabric, rounds: npt.NDArray[np.int64], number: int, source: npt.NDArray[np.intp],
-    target: npt.NDArray[np.intp], moved: Vector,
-) -> _Loads:  # fmt: skip
+def _shared_loads(fabric: Fabric, transfers: Transfers) -> _Loads:
     """Microseconds that every resource needs for what every round puts on it; what groups share is stretched so that
     the busiest ends when the latest does."""
+    number, rounds, source, target, moved = transfers
     n = len(fabric.names)
     group_loads: _Loads = []
     for number_of_tier, tier in enumerate(fabric.tiers, 1):
-        groups = len(tier.out_gbps)
-        leaves, enters = tier.group_of[source], tier.group_of[target]
-        crossing = np.where(leaves != enters, moved, 0.0)
-        for way, ends, gbps in (("out of", leaves, tier.out_gbps), ("into", enters, tier.in_gbps)):
-            load = _binned(rounds, number, ends, groups, crossing) / (gbps * BYTES_PER_US)
+        out, into = crossing_bytes(transfers, tier.group_of, len(tier.out_gbps))
+        for way, crossing, gbps in (("out of", out, tier.out_gbps), ("into", into, tier.in_gbps)):
+            load = crossing / (gbps * BYTES_PER_US)
             group_loads.append((tier.link_names(fabric.names, number_of_tier, way), load))
     shared = np.hstack([load for _, load in group_loads])
     most = shared.max(axis=1)

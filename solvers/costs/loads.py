@@ -107,7 +107,7 @@ def bottleneck_of(
             continue
         tier, is_out = (block - _HOST_BLOCKS) // 2, block % 2 == 0
         links.append((tier, column, is_out))
-        inside = _tier_groups(fabric)[tier] == column
+        inside = fabric.tiers[tier].group_of == column
         hosts.update(np.flatnonzero(inside).tolist())
         ours, others = (transfers.source, transfers.target) if is_out else (transfers.target, transfers.source)
         crosses |= inside[ours] & ~inside[others]
@@ -115,8 +115,3 @@ def bottleneck_of(
     hops = np.unique(np.stack([transfers.source, transfers.target], axis=1)[crosses], axis=0)
     resources = tuple(names[k] for k in busiest.tolist())
     return Bottleneck(kind, resources, tuple(sorted(hosts)), tuple(links), hops, during, cost)
-
-
-def _tier_groups(fabric: Fabric) -> list[Ranks]:
-    """Return the group of each host in every tier, the innermost first."""
-    return [fabric.group_of]

@@ -104,7 +104,7 @@ def linked(hosts: int = 16, racks: int = 4, pods: int = 1, **changes: Any) -> Re
     ]
     inner = tuple(
         SharedLink(
-            tuple(np.flatnonzero(rack_of == rack).tolist()), rack % pods if pods > 1 else None, *ways[rack % 4],
+            tuple(np.flatnonzero(rack_of == rack).tolist()), (1, rack % pods) if pods > 1 else None, *ways[rack % 4],
             NASTY if rack == 2 else "",
         )
         for rack in range(racks)

@@ -11,14 +11,13 @@ from solvers.costs.fabric import BYTES_PER_US, fabric_of
 from solvers.costs.loads import bottleneck_of, link_bytes
 from solvers.schedules.catalogue import Options, schedule_for
 from tests.solvers.costs.test_fabric import network, row
-from tests.solvers.costs.tiers import tier
 
 ORDER = np.array([0, 1, 2, 3, 4, 5, 6, 7])
 SIZE = 8e6
 
 
 def fabric_of_racks(**changes: Any) -> Any:
-    links = tier([row([0, 1, 2, 3], **changes), row([4, 5, 6, 7])])
+    links = [{"groups": [row([0, 1, 2, 3], **changes), row([4, 5, 6, 7])]}]
     return fabric_of(network([4, 4], shared_links=links)[0])
 
 
@@ -57,6 +56,17 @@ def test_slow_uplink_is_blamed_with_the_hops_over_it() -> None:
     assert result.hops.tolist() == [[3, 4]]
     sent = SIZE * 2 * 7 / 8
     assert result.time_us == pytest.approx(sent / (0.5 * BYTES_PER_US))
+
+
+def test_slow_uplink_of_a_pod_is_blamed() -> None:
+    racks = {"groups": [row([2 * k, 2 * k + 1]) for k in range(4)]}
+    pods = {"groups": [row([0, 1, 2, 3], in_gbps=0.25), row([4, 5, 6, 7])]}
+    fabric = fabric_of(network([2, 2, 2, 2], shared_links=[racks, pods])[0])
+    result = bottleneck_of(patterns_for("ring"), fabric, ORDER, SIZE, "contention")
+    assert result is not None
+    assert (result.hosts, result.links) == ((0, 1, 2, 3), ((1, 0, False),))
+    assert result.resources == ("the way into the tier-2 group of h0",)
+    assert result.hops.tolist() == [[7, 0]]
 
 
 def test_equal_hosts_are_blamed_together() -> None:
