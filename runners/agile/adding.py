@@ -1,4 +1,4 @@
-"""Hosts for a job that runs: they are started, make the program, and then the controller hears of them."""
+"""Adding hosts to a job that runs: they are started, load the program, and then the controller is notified."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -71,7 +71,7 @@ class Adding:
     def until_it_comes(self, host: Host, wait_s: float | None = None, noted: str = "") -> None:
         """Try a lost host again and again, more and more seldom, whatever becomes of others.
 
-        :param wait_s: before the next attempt. :param noted: why the last one failed, which need not be said again.
+        :param wait_s: before the next attempt. :param noted: why the last one failed, which need not be repeated.
         """
         after_s = wait_s or _FIRST_RETRY_S
         if self.over() or host.name in {member.name for member in self.members.values()}:

@@ -1,4 +1,4 @@
-"""Whether hosts can do a job together at all, by what they said first."""
+"""Check whether hosts can do a job together, by their first messages."""
 
 from collections.abc import Sequence
 

@@ -13,7 +13,7 @@ from plink.remote.json_lines import decode_line, encode_line, is_own_user
 
 _REPLY_TIMEOUT_S = 120.0
 _LONG_REPLY_TIMEOUT_S = 900.0  # to add hosts, which have ten minutes to make the program, and to write a checkpoint
-_REPLY_MARGIN_S = 5.0  # who asks is the first to have waited long enough, and says so
+_REPLY_MARGIN_S = 5.0  # the client times out first, and reports it
 _MAX_LINE_BYTES = 1 << 22
 _ACCEPT_RETRY_S = 0.05
 

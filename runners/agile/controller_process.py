@@ -1,6 +1,6 @@
 """The controller as its supervisor sees it: a child that may die, or stand still, and is then started anew.
 
-Nobody waits for it: what it is told is queued, for a thread that writes it.
+Nobody waits for it: messages to it are queued, for a thread that writes them.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from runners.
 class ControllerProcess:
     """Child process of the controller.
 
-    :param on_message: gets what it says, and None when it is gone; from a thread of its own.
+    :param on_message: gets its messages, and None when it is gone; from a thread of its own.
     :param errors: a file for what it prints.
     """
 

@@ -26,7 +26,7 @@ from solvers.elastic.crash_loop import ENDED
 
 _POLL_INTERVAL_S = 0.5
 
-# number of the host, what its node says; None: it is gone, and why
+# number of the host, message of its node (None: it is gone), and the reason
 OnMessage = Callable[[int, NodeMessage | None, str], None]
 
 

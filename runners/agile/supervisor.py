@@ -99,7 +99,7 @@ class Supervisor:
         self._groups: dict[int, Group] = {}
         self._members: dict[int, Member] = {}
         self._warned: dict[int, tuple[float, str]] = {}
-        self._failed: dict[int, Failed] = {}  # what no controller may have heard yet
+        self._failed: dict[int, Failed] = {}  # messages that may not have reached a controller yet
         self._next_number = 0
         self._controller: ControllerProcess | None = None
         self._term = 0

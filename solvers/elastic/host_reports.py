@@ -10,7 +10,7 @@ Reports = Mapping[int, HostReport]
 
 
 def workers_of(reports: Reports) -> tuple[dict[int, WorkerAssignment], int]:
-    """Return who works on what by the latest map that any host was told, and the first number that no worker had."""
+    """Return who works on what by the latest map that any host has, and the first number that no worker had."""
     workers = {
         worker: WorkerAssignment(host, shards, first)
         for worker, (host, shards, first) in _latest_map(reports).everywhere.items()

@@ -1,11 +1,11 @@
 """One host of an elastic job: ``python -m plink.runtime.agileml.node APP.py ARGUMENTS``.
 
-It has a parameter server and workers, and does what the controller says over the agent's line; it decides nothing.
-What takes long runs in threads of its own and is answered when it is done; everything else is done in the order in
-which it was said.
+It has a parameter server and workers, and executes the controller's requests from the agent's channel; it decides
+nothing. What takes long runs in threads of its own and is answered when it is done; everything else is done in the
+order in which it was received.
 
 Every request that wants an answer has an ``id``, which the answer repeats; every one has the term of the controller
-that sent it, and those of an older term than was received already are refused: two controllers never both rule.
+that sent it, and those of an older term than was received already are refused (fencing).
 """
 
 import base64
@@ -194,7 +194,7 @@ class Node:
             raise RejectedRequest("nothing has begun here")
         return self._workers
 
-    # What the controller says, in its words.
+    # Requests of the controller.
 
     def begin(self, request: r.Begin) -> Begun:
         """Start a server that listens, and workers that have nothing to do; once."""
@@ -203,7 +203,7 @@ class Node:
             keys = RunKeys(base64.b64decode(request.keys))
             config = StoreConfig(job_layout(self._app, request.partitions), keys, rule)
             self._server = Server(config, host=request.address, timeout_s=_SERVER_WAIT_S, refused=self._refused)
-            self._server.replicate_up_to(-1)  # in rounds, as the controller says
+            self._server.replicate_up_to(-1)  # in rounds, on request of the controller
 
             def client(number: int, clock: int, generation: int) -> Client:
                 return Client(config, number, self._primaries, clock=clock, generation=generation, timeouts=_TIMEOUTS)

@@ -12,7 +12,7 @@ _HOUR_S = 3600.0
 
 @dataclass(frozen=True)
 class Held:
-    """Time for which a host was rented. ``price``: money per hour, None where nobody said; ``stretches``: from when
+    """Time for which a host was rented. ``price``: money per hour, None where it is not known; ``stretches``: from when
     until when it was held, seconds, in any order; where two overlap it was still one host.
 
     :raises UsageError: for numbers that cannot be.

@@ -82,7 +82,7 @@ def resume(
     step = Step(cluster, "the controller started again")
     step.act(act.ForgetMoves(step.next(), f"{step.cause}: moves that were under way are off"))
     working.without(step, {_NOBODY})
-    # A member that has not heard of the last roll-back has what the others went back from.
+    # A member that did not receive the last roll-back has what the others went back from.
     recover(step, {_NOBODY}, effective=again or len({report.generation for report in reports}) > 1)
     if not step.state.halted:
         for index, partition in enumerate(step.state.partitions):

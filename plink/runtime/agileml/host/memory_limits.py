@@ -1,4 +1,4 @@
-"""What the kernel says of the memory of this host."""
+"""Memory limits of this host, from the kernel."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ def memory(root: Path = _ROOT) -> Memory | None:
     """Return the least of what the machine has (proc(5), MemAvailable) and what the control groups of this process may
     still take: a container's limit, that of a Slurm job.
 
-    :param root: of the file system. :returns: None where nobody says.
+    :param root: of the file system. :returns: None where it is not known.
     """
     machine = _text(root / "proc/sys/kernel/random/boot_id").strip()
     result = [Memory(room, machine and f"{machine}/{group}") for room, group in _of_its_groups(root)]

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException
 from typing import Any, Protocol
 
-_TIMEOUT_S = 2.0  # for a connection, and for an answer where nothing else is said
+_TIMEOUT_S = 2.0  # for a connection, and for an answer unless given
 _AZURE_HEADERS = {"Metadata": "true"}
 _MAX_RESPONSE_BYTES = 1 << 18  # bytes of an answer
 _AWS_MAX_NOTICE_S, _GCP_MAX_NOTICE_S, _AZURE_MAX_NOTICE_S = 120.0, 30.0, 900.0

@@ -77,7 +77,7 @@ class Notices:
         self._every_s = usual_s if every_s is None else every_s
         self._client = MetadataClient(source.host, source.port)
         self._closed = threading.Event()
-        self._callback_lock = threading.RLock()  # whoever is told may close
+        self._callback_lock = threading.RLock()  # a callback may close
         self._reported: set[str] = set()
         self._in_trouble = False
         self._thread = threading.Thread(target=self._run, args=[make()], daemon=True, name="plink-notices")

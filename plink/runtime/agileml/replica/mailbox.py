@@ -1,5 +1,5 @@
-"""A thread that something belongs to: all who want it changed put their requests in its queue. While that thread has
-nothing to do, others may look at what it owns in its place."""
+"""Actor thread: all changes to what it owns go through its mailbox. While it is idle, other threads may read what it
+owns in its place."""
 
 import threading
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class ActorThread:
 
     :param do: one request; the result goes into the box, some time. It does not raise.
     :param due: seconds until ``overdue`` is to be done if no request comes before; None: it need not.
-    :param ended: what is left to be said when the thread ends.
+    :param ended: is called when the thread ends, to answer what is left.
     """
 
     def __init__(

@@ -126,7 +126,7 @@ def _drain(actor: PartitionReplica, move: Outgoing, agreed: int | None) -> None:
 def resolve(actor: PartitionReplica, connection: Connection) -> None:
     """Resolve an :class:`InDoubt` move, in the actor's thread: order the new primary again.
 
-    :raises InDoubt: it is not heard of. :raises RejectedRequest: it has not begun and will not.
+    :raises InDoubt: it does not answer. :raises RejectedRequest: it has not begun and will not.
     """
     if actor.role is not Role.IN_DOUBT or actor.in_doubt is None:
         raise RejectedRequest("it is known who has this partition")
@@ -156,7 +156,7 @@ def cancel(actor: PartitionReplica, term: int) -> bool:
 def tell_until_answered(connection: Connection, message: Message) -> None:
     """Send a message until it is answered; a repeat does no harm.
 
-    :raises InDoubt: whether it was heard is not known.
+    :raises InDoubt: whether it was received is not known.
     :raises RejectedRequest: it was not.
     """
     reason: PlinkError | None = None

@@ -76,8 +76,8 @@ class PartitionReplica:
         self.least_generation = least_generation
         self.generation = self.generation_clock = self.term = 0
         self.address = ""  # of who has it now, when it is gone
-        self.in_doubt: Message | None = None  # what the new primary was told without being heard of
-        self.stays = False  # as its replica, once it is heard of
+        self.in_doubt: Message | None = None  # the order to begin that the new primary did not answer
+        self.stays = False  # as its replica, once it has answered
         self.restoring: tuple[str, Message] | None = None  # whom a replica told to serve, and what
         self.ended = False  # a replica that had its last push
         self.outgoing: Outgoing | None = None  # the move that is under way
@@ -119,7 +119,7 @@ class PartitionReplica:
         return self._partition
 
     def place(self, partition: Partition | None, role: Role, term: int) -> None:
-        """Have it from now on, or have it no more. Whoever waits is told."""
+        """Set the partition, role and term, and notify waiting readers."""
         self._partition, self.role, self.term = partition, role, term
         self.call_off("the partition moved meanwhile")
         if role is not Role.IN_DOUBT:
@@ -313,7 +313,7 @@ class PartitionReplica:
             try:
                 result = self._answer(request) if isinstance(request, Message) else request()
             finally:
-                self.publish()  # before anybody hears of it
+                self.publish()  # before anybody is notified
             box.put(result)
         except RejectedRequest as error:
             box.put(
@@ -430,7 +430,7 @@ class PartitionReplica:
 
     def _activate(self, message: Message) -> Message:
         if message.sequence == self._begun:
-            return self._answer_with(Status.OK)  # told twice
+            return self._answer_with(Status.OK)  # a repeat
         self._in_time(message)
         if self.role not in (Role.ARRIVING, Role.REPLICA):
             raise RejectedRequest(f"partition {self._number} has not arrived here")
@@ -448,7 +448,7 @@ class PartitionReplica:
         self.partition.replicas = replicas
         if role is Role.SERVING:
             self.partition.advance()  # a sum that was too large where it was before is so here
-        # Nothing before this said that it has begun: it may lack memory for that, and be told again.
+        # Nothing before this reported that it has begun: it may lack memory for that, and be ordered again.
         self._attempt, self._begun = None, message.sequence
         if role is Role.SERVING:
             self.completed_moves.add(message.term)

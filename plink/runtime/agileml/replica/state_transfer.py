@@ -122,7 +122,7 @@ def restore_to(
     parts, earlier = actor.call(begin)
     if not parts:
         return
-    if earlier is not None:  # perhaps it was heard
+    if earlier is not None:  # perhaps it was received
         try:
             tell_until_answered(connection, earlier)
         except RejectedRequest:

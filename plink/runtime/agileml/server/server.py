@@ -1,7 +1,7 @@
 """A parameter server: the partitions of one host, a thread each, and what the elasticity controller has done with them.
 
 What a server is to a partition is decided by whoever calls its methods: nothing here chooses roles. A controller that
-was started anew may say everything twice. Numbers of terms rise: what is said of an earlier one changes nothing.
+was started anew may repeat every request. Numbers of terms rise: a request of an earlier one changes nothing.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ class Server:
     :param host: the address to listen on, at any port that is free.
     :param timeout_s: for handshakes and for what other servers answer.
     :param read_wait_s: how long a read waits for its state before the client is told to ask again.
-    :param refused: hears why a connection was closed that made no sense, or could not be had; from any thread.
+    :param refused: is called with the reason why a connection was closed or refused; from any thread.
     :raises OSError: the address cannot be had.
     """
 
@@ -138,7 +138,7 @@ class Server:
 
         def begin() -> None:
             if actor.role is Role.SERVING and actor.term == term:
-                return  # said twice
+                return  # a repeat
             if generation < actor.least_generation:
                 raise RejectedRequest(
                     f"partition {partition.number} is of generation {generation}; all began anew in "

@@ -26,7 +26,7 @@ class Listener:
     :param host: the address to listen on, at any port that is free.
     :param answer: to a message, with the connections of its connection.
     :param timeout_s: for handshakes.
-    :param refused: hears who was not listened to, and why; from any thread.
+    :param refused: is called with the address and the reason of a refused connection; from any thread.
     :raises OSError: the address cannot be had.
     """
 

@@ -1,7 +1,7 @@
-"""Which shards a worker has at which clock, as told by others: from some clock on, in some generation.
+"""Assignment of shards to a worker: from some clock on, in some generation.
 
 Who changes the shards of several workers must know a clock that none of them has begun: :meth:`Assigned.pause` lets
-none begin, :meth:`Assigned.add` says what is to be done at it, :meth:`Assigned.resume` ends the wait.
+none begin, :meth:`Assigned.add` assigns what is to be done at it, :meth:`Assigned.resume` ends the wait.
 """
 
 import threading

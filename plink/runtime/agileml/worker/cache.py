@@ -106,7 +106,7 @@ class Cache:
             least, most = int(result.min()), int(result.max())
             if least < np.iinfo(kind).min or most > np.iinfo(kind).max:
                 raise InputError(where, f"numbers from {least} to {most}, for which {kind} has no room")
-        with np.errstate(over="ignore"):  # said below
+        with np.errstate(over="ignore"):  # checked below
             cast: Values = result.astype(kind, copy=False)
             # One pass: the sum is no number if any is none (or overflows, which is no better).
             if kind.kind == "f" and not np.isfinite(cast.sum()) and not np.isfinite(cast).all():

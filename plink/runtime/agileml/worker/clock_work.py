@@ -45,7 +45,7 @@ class ClockWork(Generic[Items]):
     def work_off(self) -> None:
         """Work on what is left, from the front.
 
-        :raises AppError: the program made a mistake. :raises PlinkError: what the servers said.
+        :raises AppError: the program made a mistake. :raises PlinkError: a server's error.
         """
         while self._grains:
             self._work(self._grains.popleft())
@@ -78,7 +78,7 @@ class ClockWork(Generic[Items]):
             score = self._app.process(items, params)
         except Exception as raised_there:
             error = raised_there
-        # First what the servers said, whatever the program made of it: it may be that all is to be done again.
+        # Errors of servers come first, whatever the program made of them: it may be that all is to be done again.
         if params.failed is not None and not isinstance(params.failed, InputError):
             raise params.failed
         if error is not None:

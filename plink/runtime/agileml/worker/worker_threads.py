@@ -1,4 +1,4 @@
-"""The workers of one host: a thread each, told from outside what to work on (Harlap thesis, 4.2.1).
+"""The workers of one host: a thread each, with assignments from outside (Harlap thesis, 4.2.1).
 
 Beside its own workers a host may stand in for one of another host that was lost, in its name, until others have its
 shards.
