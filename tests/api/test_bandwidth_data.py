@@ -44,7 +44,7 @@ def test_tiers_are_a_tree_with_the_load_of_the_order() -> None:
 
 def test_what_limits_a_link_and_what_was_not_measured() -> None:
     tier = bandwidths_of(pods(out_limited_by="hosts", in_gbps=None, why="timed out"), None).tiers[0]
-    assert tier[0].why == "timed out"
+    assert tier[0].reason == "timed out"
     assert (tier[0].out.limited_by, tier[0].out.busy_us, tier[0].out.load_bytes) == ("hosts", None, None)
     assert tier[0].into.gbps is None
     assert tier[0].into.assumed_gbps is not None  # by the latencies
@@ -82,30 +82,30 @@ def test_shared_links_of_which_none_was_measured() -> None:
 
 def test_host_rates_are_the_best_of_flows_and_pairs() -> None:
     flows = [{"from": "h0", "to": "h1", "gbps": 0.5, "both_ways": False}]
-    found = bandwidths_of(network([2, 2], host_flows=flows)[0], None)
-    assert found.out_gbps is not None
-    assert found.in_gbps is not None
-    assert np.nan_to_num(found.out_gbps).tolist() == [0.5, 0, 0, 0]
+    result = bandwidths_of(network([2, 2], host_flows=flows)[0], None)
+    assert result.out_gbps is not None
+    assert result.in_gbps is not None
+    assert np.nan_to_num(result.out_gbps).tolist() == [0.5, 0, 0, 0]
     pair = np.full((4, 4), np.nan)
     pair[0, 2], pair[2, 0], pair[0, 0] = 0.7, 0.0, 9.0
-    found = bandwidths_of(network([2, 2], pair, host_flows=flows)[0], None)
-    assert found.out_gbps is not None
-    assert np.nan_to_num(found.out_gbps).tolist() == [0.7, 0, 0, 0]
-    assert found.pair_gbps is not None
+    result = bandwidths_of(network([2, 2], pair, host_flows=flows)[0], None)
+    assert result.out_gbps is not None
+    assert np.nan_to_num(result.out_gbps).tolist() == [0.7, 0, 0, 0]
+    assert result.pair_gbps is not None
 
 
 def test_bandwidths_that_are_all_missing_are_none() -> None:
-    found = bandwidths_of(network([2, 2], np.full((4, 4), np.nan))[0], None)
-    assert (found.pair_gbps, found.out_gbps) == (None, None)
+    result = bandwidths_of(network([2, 2], np.full((4, 4), np.nan))[0], None)
+    assert (result.pair_gbps, result.out_gbps) == (None, None)
 
 
 def test_probes_are_counted_by_the_answers() -> None:
     samples = (np.arange(16).reshape(4, 4) + 200).tolist()
     used = [[0, 0, 0, 1], [0, 0, 0, 1], [0, 0, 0, 1], [1, 1, 1, 0]]
     details = {"samples": samples, "count": 10_000, "methods": ["stamp", "mine"], "method_used": used}
-    found = probe_summary_of(network([2, 2], measured_at="2026-11-24T09:12:33Z", **details)[0])
-    assert found.probes == (201, 207, 214)
-    assert found.methods == (("STAMP", 6), ("mine", 6))
+    result = probe_summary_of(network([2, 2], measured_at="2026-11-24T09:12:33Z", **details)[0])
+    assert result.probes == (201, 207, 214)
+    assert result.methods == (("STAMP", 6), ("mine", 6))
     assert probe_summary_of(network([2, 2], count=100, method="icmp")[0]).probes == (100, 100, 100)
     assert probe_summary_of(network([2, 2])[0]).methods == ()
 
