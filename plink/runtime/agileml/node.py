@@ -136,7 +136,7 @@ class Node:
 
     def _execute(self, envelope: Envelope) -> None:
         if envelope.term < self._term:
-            error = f"the controller of term {self._term} rules, not that of term {envelope.term}"
+            error = f"the controller of term {envelope.term} is stale: term {self._term} is current"
             self._answer(envelope, error, "StaleTerm")
             return
         self._term = envelope.term

@@ -19,7 +19,8 @@ from tests.runtime.agileml.stores import PATIENT, Store, store, wait_for
 ROWS, SERVERS = 6, 4
 COUNTS = Layout((Table("n", ROWS, 1, "int64"),), 1)
 ORDERS = (
-    "prepare", "prepare", "commit", "cancel", "back_up", "push_to", "stop_pushing", "workers", "roll_back", "release",
+    "prepare", "prepare", "commit", "cancel", "add_replica", "set_replica", "stop_replicating", "workers", "roll_back",
+    "truncate",
 )  # fmt: skip
 
 
@@ -104,17 +105,21 @@ class Course:
         elif what == "cancel" and self.prepared:
             (target, term), self.prepared = self.prepared, None
             assert [server.cancel(0, term) for server in (self.primary, target) * 2] == [True] * 4
-        elif what == "back_up" and target is not self.primary and (not self.prepared or self.prepared[0] is not target):
+        elif (
+            what == "add_replica"
+            and target is not self.primary
+            and (not self.prepared or self.prepared[0] is not target)
+        ):
             twice(lambda: self.primary.add_replica(0, target.address))
-        elif what == "push_to" and target in replicas:
+        elif what == "set_replica" and target in replicas:
             twice(lambda: self.primary.set_replica(0, target.address))
-        elif what == "stop_pushing":
+        elif what == "stop_replicating":
             twice(lambda: self.primary.stop_replicating(0, target.address))
         elif what == "workers":
             self.change_workers()
         elif what == "roll_back":
             self.roll_back(to)
-        elif what == "release":
+        elif what == "truncate":
             status = seen(self.primary)
             for server in self.run.servers:
                 server.truncate(status.replicated)
@@ -148,8 +153,8 @@ class Course:
         return [worker for worker, (_, until) in self.spans.items() if until is None]
 
     def roll_back(self, which: int) -> None:
-        """Owner and replicas, to one of the clocks that they have in common."""
-        self.limit = -1
+        """Roll back the primary and its replicas to one of the clocks that they have in common."""
+        limit, self.limit = self.limit, -1
         for server in self.run.servers:
             status = seen(server)
             if status.role == "replica" and server not in self.replicas():
@@ -157,6 +162,9 @@ class Course:
                 twice(lambda server=server: server.drop(0, self.term))  # type: ignore[misc]
         has = [set(seen(server).clocks) for server in (self.primary, *self.replicas())]
         common = sorted(set.intersection(*has))
+        if not common:  # two replicas that are replicated to without rounds, whose undo logs were truncated
+            self.limit = limit
+            return
         clock, generation, self.prepared = common[which * len(common) // SERVERS], self.back[1] + 1, None
         for server in self.run.servers * 2:
             server.roll_back(clock, generation)
