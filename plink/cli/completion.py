@@ -32,7 +32,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "--collective": ("all-reduce", "reduce-scatter", "all-gather", "reduce", "broadcast"),
     "--device": ("auto", "cpu", "cuda"),
     "--format": FORMATS,
-    "topology export --format": ("slurm-conf", "slurm-yaml", "topograph"),
+    "topology export --format": ("slurm-conf", "slurm-yaml", "topograph", "kubectl"),
     "--loss": ("auto", "relative", "absolute"),
     "--method": ("stamp", "icmp", "tcp", "iperf3", "auto"),
     "--model": ("auto", "latency", "alpha-beta", "contention"),

@@ -1,5 +1,6 @@
 """Measured tiers as Slurm's switches, which plink reads back as they were."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from plink.errors import NoAnswer
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
 from plink.model.topology import parse_topology
-from plink.model.topology.export import Switch, slurm_conf, slurm_yaml, switches_of, topograph_json
+from plink.model.topology.export import Switch, kubectl_commands, slurm_conf, slurm_yaml, switches_of, topograph_json
 from tests.cli.files import refusal, write
 from tests.conftest import typed
 
@@ -43,6 +44,20 @@ def test_racks_are_leaves_below_pods_below_a_root() -> None:
 @pytest.mark.parametrize("writer", [slurm_conf, slurm_yaml, topograph_json])
 def test_what_is_written_is_read_again(writer: Any) -> None:
     paths = parse_topology(writer(switches_of(network(RACKS, PODS))), "a file").paths
+    assert paths["node03"] == ("root", "tier2-1", "leaf2")
+    assert paths["node09"] == ("root", "leaf5")
+    assert len(paths) == 9
+
+
+def test_labels_of_kubernetes_are_read_again() -> None:
+    """Of each node those that its command gives it."""
+    items = []
+    for line in kubectl_commands(switches_of(network(RACKS, PODS))).splitlines():
+        *command, name = line.split()[:5]
+        assert command == ["kubectl", "label", "--overwrite", "node"]
+        labels = dict(word.split("=") for word in line.split()[5:])
+        items.append({"kind": "Node", "metadata": {"name": name, "labels": labels}})
+    paths = parse_topology(json.dumps({"items": items}), "a file").paths
     assert paths["node03"] == ("root", "tier2-1", "leaf2")
     assert paths["node09"] == ("root", "leaf5")
     assert len(paths) == 9

@@ -1,6 +1,7 @@
 """Write the measured tiers of a network as switches: for Slurm's ``topology/tree`` (topology.conf(5),
-topology.yaml(5)) and as Topograph's graph."""
+topology.yaml(5)), as Topograph's graph, and as labels of Kubernetes' nodes."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from plink.errors import NoAnswer
@@ -79,11 +80,25 @@ def slurm_yaml(switches: list[Switch]) -> str:
 
 def topograph_json(switches: list[Switch]) -> str:
     """Return the text that Topograph's ``graph`` engine has of the same: layers of each host, the closest first."""
+    instances = [{"id": node, "network_layers": layers} for node, layers in _layers(switches)]
+    return render_document({"instances": instances})
+
+
+def kubectl_commands(switches: list[Switch]) -> str:
+    """Return shell commands that give Kubernetes' nodes the labels of Topograph 1.0; tier 0 is the closest."""
+    lines = []
+    for node, layers in _layers(switches):
+        labels = " ".join(f"fabric.topograph.run/tier-{tier}={name}" for tier, name in enumerate(layers))
+        lines.append(f"kubectl label --overwrite node {node} {labels}\n")
+    return "".join(lines)
+
+
+def _layers(switches: list[Switch]) -> Iterator[tuple[str, list[str]]]:
+    """Yield each node with the switches above it, the closest first."""
     above = {child: switch.name for switch in switches for child in switch.children}
-    instances = []
     for leaf in switches:
         layers = [leaf.name]
         while layers[-1] in above:
             layers.append(above[layers[-1]])
-        instances += [{"id": node, "network_layers": layers} for node in leaf.nodes]
-    return render_document({"instances": instances})
+        for node in leaf.nodes:
+            yield node, layers

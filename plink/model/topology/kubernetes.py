@@ -2,7 +2,8 @@
 
 Each provider has labels of its own, outermost first here: Amazon numbers its layers from the top
 (``network-node-layer-1``), Google and Oracle name theirs (OKE's ``rdma`` labels: HPC island, network block, local
-block). ``nvidia.com/gpu.clique`` is the NVLink domain a node's GPUs are in, the innermost of all.
+block), Topograph 1.0 numbers its fabric tiers from the node (``tier-0``), with the accelerator domain inside.
+``nvidia.com/gpu.clique`` is the NVLink domain a node's GPUs are in, the innermost of all.
 """
 
 from typing import Any
@@ -11,11 +12,18 @@ from plink.model.topology.fields import list_of, object_of, text_of
 from plink.model.topology.paths import Topology, TopologyBuilder, path_of
 
 _OUTER = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
+_MAX_FABRIC_TIERS = 10  # Topograph has no limit; this and the other levels stay below MAX_LEVELS
+_TOPOGRAPH = (
+    *(f"fabric.topograph.run/tier-{tier}" for tier in reversed(range(_MAX_FABRIC_TIERS))),
+    "accelerator.topograph.run/domain",
+    "accelerator.topograph.run/sub-domain",
+)
 _PROVIDERS: tuple[tuple[str, ...], ...] = (
     tuple(f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 3, 4)),
     tuple(f"cloud.google.com/gce-topology-{level}" for level in ("block", "subblock", "host")),
     tuple(f"oci.oraclecloud.com/rdma.{level}_id" for level in ("hpc_island", "network_block", "local_block")),
     tuple(f"oci.oraclecloud.com/host.{level}_id" for level in ("hpc_island", "network_block", "rack")),
+    _TOPOGRAPH,
 )
 _CLIQUE = "nvidia.com/gpu.clique"
 
@@ -56,6 +64,8 @@ def _inner(node_labels: dict[str, str | None], used: set[str]) -> list[str | Non
         levels = [node_labels[label] for label in provider if label in used]
         while levels and levels[-1] is None:
             levels.pop()
+        while provider is _TOPOGRAPH and levels and levels[0] is None:
+            del levels[0]  # its tiers are numbered from the node: there are fewer above this one
         if levels:
             break
     if not levels and any(label in used for provider in _PROVIDERS for label in provider):
