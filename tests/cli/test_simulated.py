@@ -115,6 +115,35 @@ def test_advice_is_interpolated_between_simulated_sizes(here: Path, capsys: pyte
     assert row["time_us"] < 0.5 * 14 * (4 * 16_000 + 40)
 
 
+def test_check_measures_orders_by_their_simulated_costs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Chosen by `contention`, costed by simulation: each as by `plink cost`, the cheapest first."""
+    words = ("--measure", "--dry-run", "--algo", "ring", "--size", "8MB", "--orders", "4")
+    rows = run(capsys, "check", "plain.json", *words)["orders"]
+    costs = [row["predicted_us"] for row in rows]
+    assert len(costs) == 4
+    assert costs == sorted(costs)
+    assert costs[0] < 0.5 * costs[-1]
+    for row in rows:
+        (here / "order.txt").write_text("\n".join(row["hosts"]))
+        costed = run(capsys, "cost", "plain.json", "--size", "8MB", "--order", "order.txt", "--random", "0")
+        assert costed["cost_us"] == pytest.approx(row["predicted_us"], abs=0.01)
+
+
+def test_check_computes_the_costs_of_recorded_runs_again(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """abcdefgh leaves its rack with every hop; acegbdfh twice, and takes about a quarter of the time."""
+    runs = [
+        {"order": name, "hosts": list(name), "predicted_us": 1.0, "achieved_s": [seconds]}
+        for name, seconds in (("acegbdfh", 0.1), ("acegbdhf", 0.11), ("aecgbfdh", 0.12), ("abcdefgh", 0.4))
+    ]
+    entry = {"algo": "ring", "model": "contention", "size_bytes": 8_000_000, "options": [], "runs": runs}
+    write(here / "runs.json", {"schema": "plink.check/1", "network": None, "ok": True, "checks": [entry]})
+    (checked,) = run(capsys, "check", "plain.json", "--results", "runs.json")["checks"]
+    assert checked["model"] == "simulated"
+    predicted = {row["order"]: row["predicted_us"] for row in checked["runs"]}
+    assert predicted["abcdefgh"] == pytest.approx(14 * (4 * 8000 + 40), rel=1e-6)
+    assert predicted["acegbdfh"] < 0.3 * predicted["abcdefgh"]
+
+
 @pytest.mark.parametrize(
     ("words", "names"),
     [
