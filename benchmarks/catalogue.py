@@ -33,6 +33,7 @@ ENTRIES = (
     Entry("orders", "other collectives against plain annealing (--seeds 1: 6 minutes)", 10),
     Entry("parameter_server", "what goes through a server of AgileML's store", 3),
     Entry("cost_time", "time to compute a cost", 2),
+    Entry("simulation", "whether the fast cost models rank orders as the simulator does (--seeds 2: a minute)", 4),
     Entry("advice", "faults that the doctor names, and false alarms", 17),
     Entry("probing", "time and accuracy of the probe", 9),
     Entry("spot", "BidBrain against other strategies on made prices (Harlap Figures 4.7 to 4.9)", 4),

@@ -2,11 +2,13 @@
 
 Under ``alpha-beta`` and ``contention`` a cost is a line in the size: every round takes its longest latency, and the
 size times the seconds per byte of its busiest resource. So two sizes determine the cost at all sizes, and the cheapest
-of many lines changes at points that can be computed.
+of many lines changes at points that can be computed. Simulated times are no line: they are computed at several sizes,
+with lines between them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +35,21 @@ class CostLine:
     def at(self, size_bytes: float) -> float:
         """Return the cost at a size, microseconds."""
         return self.start_us + self.us_per_byte * size_bytes
+
+
+@dataclass(frozen=True)
+class SimulatedLine(CostLine):
+    """Simulated times ``times_us`` at ``sizes_bytes``, rising, and lines between them.
+
+    ``start_us`` and ``us_per_byte`` are of the line through the first and the last.
+    """
+
+    sizes_bytes: tuple[float, ...]
+    times_us: tuple[float, ...]
+
+    def at(self, size_bytes: float) -> float:
+        """Return the time at a size, microseconds."""
+        return float(np.interp(size_bytes, self.sizes_bytes, self.times_us))
 
 
 @dataclass(frozen=True)
@@ -74,6 +91,35 @@ def line_of(algo: str, family: str, cost_of: Callable[[float], float]) -> CostLi
     small_us, large_us = cost_of(small), cost_of(large)
     slope = max(0.0, (large_us - small_us) / (large - small))
     return CostLine(algo, family, max(0.0, small_us - slope * small), slope)
+
+
+def simulated_line(
+    algo: str, family: str, cost_of: Callable[[float], float], sizes_bytes: Sequence[float]
+) -> SimulatedLine:
+    """Return the line through the costs, in microseconds, of two sizes or more, rising, in bytes."""
+    times = tuple(cost_of(size) for size in sizes_bytes)
+    slope = max(0.0, (times[-1] - times[0]) / (sizes_bytes[-1] - sizes_bytes[0]))
+    start_us = max(0.0, times[0] - slope * sizes_bytes[0])
+    return SimulatedLine(algo, family, start_us, slope, tuple(sizes_bytes), times)
+
+
+def simulated_envelope(candidates: Sequence[SimulatedLine], from_bytes: float, to_bytes: float) -> list[SizeInterval]:
+    """Return the fastest candidate at every size, as :func:`envelope`; all have times at the same sizes."""
+    ends = sorted({from_bytes, to_bytes, *(s for s in candidates[0].sizes_bytes if from_bytes < s < to_bytes)})
+    intervals: list[SizeInterval] = []
+    for low, high in pairwise(ends) if len(ends) > 1 else [(from_bytes, to_bytes)]:
+        lines = {}
+        for candidate in candidates:
+            slope = (candidate.at(high) - candidate.at(low)) / (high - low) if high > low else candidate.us_per_byte
+            line = CostLine(candidate.algo, candidate.family, candidate.at(low) - slope * low, slope)
+            lines[line] = candidate
+        for piece in envelope(list(lines), low, high):
+            line = lines[piece.line]
+            if intervals and intervals[-1].line is line:
+                intervals[-1] = SizeInterval(line, intervals[-1].from_bytes, piece.to_bytes)
+            else:
+                intervals.append(SizeInterval(line, piece.from_bytes, piece.to_bytes))
+    return intervals
 
 
 def envelope(candidates: Sequence[CostLine], from_bytes: float, to_bytes: float) -> list[SizeInterval]:

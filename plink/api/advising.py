@@ -3,8 +3,9 @@
 import logging
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,27 +14,39 @@ from plink.api.algorithms import OptionValues, fabric_from, options_of, order_fr
 from plink.errors import NoAnswer, UsageError
 from plink.model.network import Network
 from plink.model.units import format_bytes
-from solvers.advice import CostLine, Order, SizeInterval, cost_lines, envelope
-from solvers.costs.by_name import model_for
+from solvers.advice import (
+    CostLine,
+    Order,
+    SimulatedLine,
+    SizeInterval,
+    cost_lines,
+    envelope,
+    simulated_envelope,
+    simulated_line,
+)
+from solvers.costs.by_name import SIMULATED, model_for, search_model_for
 from solvers.costs.fabric import Fabric
 from solvers.ordering.progress import SearchBudget
 from solvers.ordering.ring import search_ring
 from solvers.schedules.catalogue import ALGORITHMS
+from solvers.simulation.cost import SimulatedCost
 
 # The algorithms as such; what libraries run are cases of these.
 _ALGORITHMS = (
     "ring", "halving-doubling", "recursive-doubling", "tree", "double-binary-tree", "bcube", "2lha", "flat",
 )  # fmt: skip
 _SEARCH_S = 5.0
+_SIMULATION_S = 30.0
+_SIMULATED_EACH = 3  # of the fastest by the fast model, at each size
 _EVALUATIONS_PER_HOST = 1000
 _log = logging.getLogger("plink.advise")
 
 
 @dataclass(frozen=True)
 class AdviseRequest:
-    """A request for advice sizes from ``min_bytes`` to ``max_bytes``, by ``model`` (``alpha-beta``, ``contention`` or
-    ``auto``), of these ``algorithms`` with these ``options`` (``{"base": 4}``). ``seed``: of the search for a ring;
-    ``smooth_latencies``: round trips as an embedding fits them."""
+    """A request for advice sizes from ``min_bytes`` to ``max_bytes``, by ``model`` (``alpha-beta``, ``contention``,
+    ``simulated`` or ``auto``), of these ``algorithms`` with these ``options`` (``{"base": 4}``). ``seed``: of the
+    search for a ring; ``smooth_latencies``: round trips as an embedding fits them."""
 
     min_bytes: float = 1e3
     max_bytes: float = 1e9
@@ -55,7 +68,7 @@ class AdviseRequest:
         if unknown or not self.algorithms:
             raise UsageError(f"--algos {','.join(unknown)}: choose some of {', '.join(ALGORITHMS)}")
         if self.model == "latency":
-            raise UsageError("--model latency knows no sizes; alpha-beta and contention do")
+            raise UsageError("--model latency knows no sizes; alpha-beta, contention and simulated do")
         if self.seed < 0:
             raise UsageError(f"--seed {self.seed}: cannot be negative")
 
@@ -81,10 +94,7 @@ class Advice:
     @property
     def sizes(self) -> list[float]:
         """Round sizes from the smallest to the largest: 1, 4, 16, ... times the first."""
-        low, high = self.request.min_bytes, self.request.max_bytes
-        number = math.floor(math.log(high / low, 4) + 1e-9) + 1
-        sizes = [low * 4**k for k in range(number)]
-        return sizes if math.isclose(sizes[-1], high) else [*sizes, high]
+        return _sizes_of(self.request)
 
     def to_json(self) -> dict[str, Any]:
         """Return the document ``plink.advice/1``."""
@@ -118,13 +128,16 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
     request.check()
     fabric = fabric_from(network, request.smooth_latencies)
     model = model_for(request.model, fabric, timed=True)
+    simulated = model == SIMULATED
+    model = search_model_for(model)
     if model == "latency":
         model = "contention"
         _log.info("no rates were measured; capacities are %s", fabric.capacities)
     cost_lines_of_all: list[CostLine] = []
     left_out: dict[str, str] = {}
     unmeasured: NoAnswer | None = None
-    for family, order in _orders(fabric, order_from(network, None), request.seed).items():
+    orders = _orders(fabric, order_from(network, None), request.seed)
+    for family, order in orders.items():
         options = options_of(request.options, request.algorithms, rank_groups(fabric, order))
         for algo in request.algorithms:
             try:
@@ -137,8 +150,55 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
     left_out = {algo: reason for algo, reason in left_out.items() if algo not in costed_algorithms}
     if not cost_lines_of_all:
         raise unmeasured or UsageError(f"none of the algorithms fits: {next(iter(left_out.values()))}")
+    if simulated:
+        lines = _simulated_lines(request, fabric, orders, cost_lines_of_all, model)
+        left_out |= dict.fromkeys(
+            sorted(costed_algorithms - {line.algo for line in lines}),
+            f"not simulated: not among the fastest by {model}, or no time was left",
+        )
+        pieces = simulated_envelope(lines, request.min_bytes, request.max_bytes)
+        return Advice(request, network, SIMULATED, fabric.capacities, tuple(lines), tuple(pieces), left_out)
     stretches = envelope(cost_lines_of_all, request.min_bytes, request.max_bytes)
     return Advice(request, network, model, fabric.capacities, tuple(cost_lines_of_all), tuple(stretches), left_out)
+
+
+def _sizes_of(request: AdviseRequest) -> list[float]:
+    low, high = request.min_bytes, request.max_bytes
+    number = math.floor(math.log(high / low, 4) + 1e-9) + 1
+    sizes = [low * 4**k for k in range(number)]
+    return sizes if math.isclose(sizes[-1], high) else [*sizes, high]
+
+
+def _simulated_lines(
+    request: AdviseRequest, fabric: Fabric, orders: Mapping[str, Order], fast_lines: Sequence[CostLine], model: str
+) -> list[SimulatedLine]:
+    """Simulate at each size the algorithms and orders that are among the three fastest of some size by the fast model;
+    those first that are so most often. At least one is simulated, others as long as there is time.
+
+    :raises NoAnswer: when the first is too large to simulate.
+    """
+    sizes = _sizes_of(request)
+    best = [sorted(fast_lines, key=lambda line, size=size: line.at(size))[:_SIMULATED_EACH] for size in sizes]  # type: ignore[misc]
+    places = Counter(line for row in best for line in row)
+    sizes = sizes if len(sizes) > 1 else [sizes[0], 2 * sizes[0]]
+    started, candidates = time.monotonic(), [line for line, _ in places.most_common()]
+    lines: list[SimulatedLine] = []
+    for fast in candidates:
+        if lines and time.monotonic() > started + _SIMULATION_S:
+            break
+        order = orders[fast.family]
+        options = options_of(request.options, request.algorithms, rank_groups(fabric, order))
+        cost = SimulatedCost.of(fast.algo, len(order), options, fabric, sizes[0])
+        lines.append(simulated_line(fast.algo, fast.family, _at_sizes(cost, order), sizes))
+    _log.info(
+        "%d of %d candidates by %s were simulated in %.1f s", len(lines), len(candidates), model,
+        time.monotonic() - started,
+    )  # fmt: skip
+    return lines
+
+
+def _at_sizes(cost: SimulatedCost, order: Order) -> Callable[[float], float]:
+    return lambda size_bytes: replace(cost, size_bytes=size_bytes)(order)
 
 
 def _orders(fabric: Fabric, baseline: Order, seed: int) -> dict[str, Order]:

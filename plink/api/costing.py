@@ -10,10 +10,11 @@ import numpy.typing as npt
 from plink.api.algorithms import OptionValues, fabric_from, groups_in, options_in, options_of, order_from, rank_groups
 from plink.model.network import Network
 from plink.model.order import RankOrder
-from solvers.costs.by_name import cost_function_for, model_for, parts_of
+from solvers.costs.by_name import SIMULATED, cost_function_for, model_for, parts_of
 from solvers.costs.evaluator import CostBreakdown, evaluate
 from solvers.costs.fabric import Fabric
 from solvers.schedules.catalogue import schedule_for
+from solvers.simulation.cost import SimulatedCost
 
 _MAX_RANKS_WITH_ROUNDS = 1024  # of more ranks the cost is known without the transfers
 _log = logging.getLogger("plink.cost")
@@ -71,6 +72,11 @@ def cost(
         {**options_in(order, request.order_source, request.algo), **request.options}, [request.algo], groups
     )
     model = model_for(request.model, fabric, timed=True)
+    if model == SIMULATED:
+        simulated = SimulatedCost.of(request.algo, len(ranks), options, fabric, request.size_bytes)
+        breakdowns = simulated.breakdowns(ranks)
+        total = sum(weight * part.cost_us for weight, _, part in breakdowns)
+        return CollectiveCost(request, model, total, ranks, fabric, tuple(breakdowns), simulated)
     cost_of = cost_function_for(request.algo, len(ranks), options, fabric, request.size_bytes, model)
     total = cost_of(ranks)
     parts: list[tuple[float, str, CostBreakdown]] = []

@@ -16,11 +16,12 @@ from plink.api.search_data import (
     recompute_costs_without_guesses,
     unknown_pairs,
     with_farthest_for_unknown,
+    without_unmeasured_bound,
 )
 from plink.errors import UsageError
 from plink.model.network import Network
 from plink.model.topology import Topology
-from solvers.costs.by_name import MIXED, NAMES, model_for, parts_of, pattern_for
+from solvers.costs.by_name import MIXED, NAMES, SIMULATED, model_for, parts_of, pattern_for, search_model_for
 from solvers.costs.fabric import Fabric
 from solvers.ordering.constraints import FeasibleOrders
 from solvers.ordering.cross_validation import CostModel, ValidatedGain, cross_validate
@@ -28,6 +29,13 @@ from solvers.ordering.exact import EXACT_MAX_RANKS, ExactBudget, is_optimal, sol
 from solvers.ordering.problem import OBJECTIVES, OrderingProblem, OrderingResult
 from solvers.ordering.progress import ProgressCallback, SearchBudget, SearchProgress
 from solvers.ordering.search import search
+from solvers.ordering.simulated_choice import (
+    SimulatedChoice,
+    candidate_orders,
+    choose_by_simulation,
+    simulated_gain,
+)
+from solvers.simulation.cost import SimulatedCost
 
 if TYPE_CHECKING:
     from plink.api.smoothing import SmoothedLatencies
@@ -36,6 +44,8 @@ _log = logging.getLogger("plink.reorder")
 _UNLIMITED_MOVES = 1 << 50
 _LIMIT_S = 10.0
 _PROOF_S = 60.0
+_SIMULATED_SEARCH_SHARE = 0.6  # of the time with simulations: what the main search may take
+_CANDIDATES_SHARE = 0.8  # what the searches for more candidates end at; the rest is for simulations
 _PROOF_SHARE = 0.5  # of the time with proofs: what the search before them may take
 CONFIDENCE = 0.95
 
@@ -76,6 +86,10 @@ class OrderRequest:
             raise UsageError(f"--objective {self.objective}: choose one of {', '.join(OBJECTIVES)}")
         if self.max_moves is not None and self.time_limit_s is not None:
             raise UsageError("--max-moves replaces the time limit; omit --time-limit")
+        if self.model == SIMULATED and self.objective in ("sum", "bottleneck"):
+            raise UsageError(f"--objective {self.objective} uses round trips only; omit --model {SIMULATED}")
+        if self.model == SIMULATED and self.prove:
+            raise UsageError(f"--prove: no exact method knows --model {SIMULATED}; omit one of the two")
         for option, number, minimum in (
             ("max-moves", self.max_moves, 1),
             ("time-limit", self.time_limit_s, 0),
@@ -97,7 +111,7 @@ class Solved:
     given order stays; ``baseline_problem``: why it cannot. ``notes``: further remarks. ``sparse``: the bound is only
     for orders of measured pairs; ``estimated``: it rests on predicted pairs, so it is no bound. ``needs_unmeasured``:
     the order uses pairs of which nothing is known. ``smoothing``: how round trips were smoothed, if they were.
-    ``interrupted``: the search was stopped early.
+    ``interrupted``: the search was stopped early. ``choice``: how the order was chosen by simulation, None without.
     """
 
     task: OrderingProblem
@@ -111,6 +125,7 @@ class Solved:
     baseline_problem: str | None = None
     smoothing: "SmoothedLatencies | None" = None
     interrupted: bool = False
+    choice: SimulatedChoice | None = None
 
     @property
     def changed(self) -> bool:
@@ -147,7 +162,10 @@ def solve(
     started = time.monotonic()
     limit = request.time_limit_s if request.time_limit_s is not None else _PROOF_S if request.prove else _LIMIT_S
     timed = request.max_moves is None
-    search_deadline = started + limit * (_PROOF_SHARE if request.prove else 1.0) if timed else None
+    simulated = request.model == SIMULATED
+    judge = _simulated_cost(task, data) if simulated else None  # refused before a search, not after
+    search_share = _SIMULATED_SEARCH_SHARE if simulated else _PROOF_SHARE if request.prove else 1.0
+    search_deadline = started + limit * search_share if timed else None
     patient = not timed or (request.time_limit_s is not None and not request.prove)
     budget = SearchBudget(
         _UNLIMITED_MOVES if timed else request.max_moves or 0, _watch(show, search_deadline, stopped), patient
@@ -156,27 +174,59 @@ def solve(
     _log.debug(
         "%s: %.6g after %d moves, %.2f s", result.objective, result.cost, result.moves, time.monotonic() - started
     )
-    if request.prove or (len(task.baseline) <= EXACT_MAX_RANKS and not task.is_latency_ring):  # takes a moment
+    notes: list[str] = []
+    choice = None
+    if judge is not None:
+        other_deadline = started + limit * _CANDIDATES_SHARE if timed else None
+        other_budget = replace(budget, keep_going=_watch(show, other_deadline, stopped))
+        orders = candidate_orders(task, result, request.seed, other_budget)
+        simulation_started = time.monotonic()
+        end = max(started + limit, simulation_started + limit * (1 - _CANDIDATES_SHARE))
+        choice = choose_by_simulation(
+            task, result, orders, judge, request.seed, lambda: not stopped() and (not timed or time.monotonic() < end)
+        )
+        result = choice.result
+        notes.append(_choice_note(choice, time.monotonic() - simulation_started))
+    elif request.prove or (len(task.baseline) <= EXACT_MAX_RANKS and not task.is_latency_ring):  # takes a moment
         result = _prove(task, result, request, started + limit if timed else None, stopped)
     interrupted = stopped()
-    validation = _validate(task, result, data, request.seed)
+    validation = _validate(task, result, data, request.seed, judge)
     changed = not np.array_equal(task.baseline, result.order)
     problem = _baseline_problem(task, result, data)
     baseline_kept = (
         validation is not None and not validation.is_significant and changed and problem is None and not request.force
     )
-    notes: list[str] = []
     if data.unknown is not None:
-        result, note = recompute_costs_without_guesses(task, result, data.unknown, request.seed)
+        if judge is None:  # simulated costs are without guesses already
+            result = recompute_costs_without_guesses(task, result, data.unknown, request.seed)
+        result, note = without_unmeasured_bound(task, result, data.unknown)
         notes.append(note)
     if request.prove and not is_optimal(result) and not interrupted:
         finished_early = timed and time.monotonic() < started + limit
         notes.append(_no_proof(task, result, data, limit if timed else None, finished_early))
     return Solved(
-        task, result, validation, baseline_kept, tuple(notes), data.unknown is not None, data.has_predictions,
+        replace(task, model=SIMULATED) if simulated else task, result, validation, baseline_kept, tuple(notes),
+        data.unknown is not None, data.has_predictions,
         data.unknown is not None and bool(unknown_pairs(task, result.order, data.unknown)), problem,
-        data.smoothing, interrupted,
+        data.smoothing, interrupted, choice,
     )  # fmt: skip
+
+
+def _simulated_cost(task: OrderingProblem, data: SearchData) -> SimulatedCost:
+    """Return the simulated cost of orders; pairs without any data are as far as the farthest known one."""
+    fabric = task.fabric if data.unknown is None else with_farthest_for_unknown(task.fabric, data.unknown)
+    return SimulatedCost.of(task.algo, len(task.baseline), task.options, fabric, task.size_bytes)
+
+
+def _choice_note(choice: SimulatedChoice, seconds: float) -> str:
+    number = (
+        f"all {choice.candidates}" if choice.simulated == choice.candidates
+        else f"{choice.simulated} of {choice.candidates}"
+    )  # fmt: skip
+    return (
+        f"the search went by {choice.search_model}; {number} candidate orders were simulated in "
+        f"{seconds:.1f} s, and the fastest is taken"
+    )
 
 
 def _task(network: Network, fabric: Fabric, request: OrderRequest) -> OrderingProblem:
@@ -189,7 +239,7 @@ def _task(network: Network, fabric: Fabric, request: OrderRequest) -> OrderingPr
         groups = [[rank for rank, group in enumerate(group_of) if group == k] for k in dict.fromkeys(group_of)]
     options = options_of(request.options, [request.algo], groups)
     hops = request.objective in ("sum", "bottleneck") and request.model == "auto"
-    model = "latency" if hops else model_for(request.model, fabric)
+    model = "latency" if hops else search_model_for(model_for(request.model, fabric))
     return OrderingProblem(
         fabric, baseline, request.algo, options, request.size_bytes, model, request.objective, constraints
     )
@@ -222,7 +272,9 @@ def _prove(
     )
 
 
-def _validate(task: OrderingProblem, result: OrderingResult, data: SearchData, seed: int) -> ValidatedGain | None:
+def _validate(
+    task: OrderingProblem, result: OrderingResult, data: SearchData, seed: int, judge: SimulatedCost | None
+) -> ValidatedGain | None:
     if data.held_out_us is None:
         return None
     fabric = task.fabric if data.unknown is None else with_farthest_for_unknown(task.fabric, data.unknown)
@@ -231,7 +283,11 @@ def _validate(task: OrderingProblem, result: OrderingResult, data: SearchData, s
     if result.objective == "bottleneck":  # the longest hop, not their sum
         patterns = [(weight, replace(pattern, timing="rounds")) for weight, pattern in patterns]
     cost_model = CostModel(patterns, fabric, task.size_bytes, task.model)
-    return cross_validate(cost_model, result.order, task.baseline, data.held_out_us, seed, CONFIDENCE)
+    gain = cross_validate(cost_model, result.order, task.baseline, data.held_out_us, seed, CONFIDENCE)
+    if judge is None:
+        return gain
+    held_out = replace(fabric, rtt_us=np.where(data.held_out_us > 0, data.held_out_us, fabric.rtt_us))
+    return simulated_gain(result, task.baseline, judge, held_out, gain)
 
 
 def _no_proof(

@@ -15,17 +15,17 @@ from plink.model.network import Network
 from plink.model.order import RankOrder
 from plink.model.plan import Masters, Plan
 from plink.model.schedule import Indices, Schedule
-from solvers.costs.by_name import model_for, pattern_for
-from solvers.costs.closed_forms import closed_form
+from solvers.costs.by_name import SIMULATED, model_for, pattern_for
 from solvers.costs.fabric import Fabric
 from solvers.costs.master_patterns import masters_pattern
-from solvers.costs.patterns import Pattern, all_to_all_pattern
+from solvers.costs.patterns import Pattern
 from solvers.grouping.cluster import cluster
 from solvers.ordering.problem import expand_slots
 from solvers.planning.costing import WEIGHTS, AllReduce, random_groups_median, two_level_cost, weights_by
 from solvers.planning.schedules import schedule_of
-from solvers.schedules.catalogue import ALGORITHMS
+from solvers.schedules.catalogue import ALGORITHMS, Options
 from solvers.schedules.masters import equal_chunks
+from solvers.simulation.cost import cost_by_model, transfers_of
 
 MAX_CHUNKS = 100_000
 _log = logging.getLogger("plink.plan")
@@ -33,6 +33,7 @@ _MAX_NAMED_HOSTS = 4
 MAX_TRANSFERS = 100_000  # of a schedule that a plan's file holds: 8 MB
 # Chunks a rank where weights differ: numbers of chunks are whole, so that a rank's part is right to an eighth.
 _CHUNKS_PER_RANK = 8
+_RANDOM_DRAWS, _SIMULATED_DRAWS = 20, 5  # of random groups; a simulation takes longer than a closed form
 _MPI = "OMPI_MCA_coll_tuned_"
 # What makes the library that an algorithm is named after run that algorithm.
 LIBRARY_ENVIRONMENT = {
@@ -122,7 +123,7 @@ def _one_level(
     option_values = {**options_in(order, request.order_source, request.algo), **request.options}
     options = options_of(option_values, [request.algo])
     pattern = pattern_for(request.algo, len(ranks), options)
-    cost_of = closed_form(pattern, fabric, request.size_bytes, model)
+    cost_of = cost_by_model(request.algo, len(ranks), options, fabric, request.size_bytes, model)
     baseline = _available_costs(
         {"given": lambda: cost_of(order_from(network, None)), "flat": _flat(fabric, ranks, request, model)}
     )
@@ -154,7 +155,8 @@ def _two_level(
     all_reduce = AllReduce(fabric, ranks, request.size_bytes, model)
     cost = two_level_cost(groups, masters, all_reduce)
     random_chunks = min(chunks, len(ranks) * _CHUNKS_PER_RANK)  # finer ones change the cost by next to nothing
-    random = random_groups_median(groups, random_chunks, by, all_reduce, request.seed)
+    draws = _SIMULATED_DRAWS if model == SIMULATED else _RANDOM_DRAWS
+    random = random_groups_median(groups, random_chunks, by, all_reduce, request.seed, draws)
     baseline = _available_costs({"flat": _flat(fabric, ranks, request, model)})
     if by != "sizes":
         plain = equal_chunks(groups, chunks)
@@ -204,7 +206,7 @@ def _groups_of_hosts(network: Network, fabric: Fabric, request: PlanRequest) -> 
 
 
 def _flat(fabric: Fabric, ranks: Ranks, request: PlanRequest, model: str) -> Callable[[], float]:
-    return lambda: closed_form(all_to_all_pattern(len(ranks)), fabric, request.size_bytes, model)(ranks)
+    return lambda: cost_by_model("flat", len(ranks), Options(), fabric, request.size_bytes, model)(ranks)
 
 
 def _available_costs(cost_functions: Mapping[str, Callable[[], float]]) -> dict[str, float]:
@@ -225,8 +227,5 @@ def masters_of(plan: Plan) -> tuple[Indices, Indices]:
 
 def _small_schedule(plan: Plan, pattern: Pattern) -> Schedule | None:
     """Return the plan's schedule, None where it is too large for a file (hops of a pattern are transfers, or more)."""
-    hops = np.bincount(pattern.round, minlength=len(pattern.repeat)) if len(pattern.round) else 0.0
-    if pattern.all_to_all_share:
-        hops = np.full(len(pattern.repeat), float(plan.ranks * (plan.ranks - 1)))
-    schedule = schedule_of(plan) if float(np.sum(hops * pattern.repeat)) <= MAX_TRANSFERS else None
+    schedule = schedule_of(plan) if transfers_of(pattern) <= MAX_TRANSFERS else None
     return None if schedule is None or len(schedule) > MAX_TRANSFERS else schedule

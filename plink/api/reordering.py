@@ -73,6 +73,8 @@ def order_of(network: Network, solved: Solved, request: OrderRequest) -> RankOrd
             if not solved.baseline_kept or key not in _WHAT
         },
     }
+    if solved.choice is not None:
+        details |= {"search_model": solved.choice.search_model, "simulated_orders": solved.choice.simulated}
     if solved.smoothing is not None:
         details["smoothing"] = solved.smoothing.to_json()
     if solved.validation is not None:

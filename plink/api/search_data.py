@@ -88,13 +88,19 @@ def with_farthest_for_unknown(fabric: Fabric, unknown: npt.NDArray[np.bool_]) ->
 
 def recompute_costs_without_guesses(
     task: OrderingProblem, result: OrderingResult, unknown: npt.NDArray[np.bool_], seed: int
-) -> tuple[OrderingResult, str]:
-    """Return the result with unknown pairs as far as the farthest known one, and a note about them."""
+) -> OrderingResult:
+    """Return the result with unknown pairs as far as the farthest known one."""
     fabric = with_farthest_for_unknown(task.fabric, unknown)
     model_cost = cost_function_for(task.algo, len(task.baseline), task.options, fabric, task.size_bytes, task.model)
     cost_of = model_cost if result.objective != "bottleneck" else lambda order: longest_hop(fabric.rtt_us, order)
     median = median_of_random(task, cost_of, seed)
-    result = replace(result, baseline_cost=cost_of(task.baseline), cost=cost_of(result.order), random_median=median)
+    return replace(result, baseline_cost=cost_of(task.baseline), cost=cost_of(result.order), random_median=median)
+
+
+def without_unmeasured_bound(
+    task: OrderingProblem, result: OrderingResult, unknown: npt.NDArray[np.bool_]
+) -> tuple[OrderingResult, str]:
+    """Return the result, without a bound where its order needs unknown pairs, and a note about them."""
     unknown_used = unknown_pairs(task, result.order, unknown)
     if not unknown_used:
         return result, f"{int(unknown.sum()) // 2} pairs were not measured; the order needs none of them"

@@ -1,6 +1,7 @@
 """``plink cost``."""
 
 import contextlib
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,8 @@ from plink.model.units import format_bytes, format_us, parse_bytes
 
 if TYPE_CHECKING:
     from solvers.costs.evaluator import CostBreakdown
+
+_SIMULATION_S = 10.0  # for random orders
 
 
 def cost(
@@ -51,6 +54,7 @@ def cost(
     from plink.cli.inputs import network_from
     from plink.cli.set_options import parse_set_options
     from plink.model.order import read_order
+    from solvers.costs.by_name import SIMULATED
     from solvers.ordering.problem import expand_slots
 
     size_bytes, options = parse_bytes(size), parse_set_options(set_ or [])
@@ -61,8 +65,9 @@ def cost(
     ranks, fabric, model_name, total, detail = result.order, result.fabric, result.model, result.cost_us, result.parts
     rng = np.random.default_rng(seed)
     hosts, slots = np.unique(ranks), np.bincount(ranks, minlength=len(fabric.names))
+    limit_s = _SIMULATION_S if model_name == SIMULATED else None
     random_costs = _costs_of_measured(
-        result.cost_of, (expand_slots(rng.permutation(hosts), slots) for _ in range(random))
+        result.cost_of, (expand_slots(rng.permutation(hosts), slots) for _ in range(random)), random, limit_s
     )
     document: dict[str, Any] = {
         "schema": "plink.cost/1",
@@ -100,16 +105,19 @@ def cost(
             f"random orders ({sample['orders']}): {format_us(sample['min_us'])} to {format_us(sample['max_us'])}, "
             f"median {format_us(sample['median_us'])}; {sample['more_expensive']:.0%} of them cost more than this one"
         )
-    if model_name == "contention" and not fabric.measured:
+    if model_name in ("contention", SIMULATED) and not fabric.measured:
         say(f"shared capacities were not measured; they are {fabric.capacities}")
 
 
-def _costs_of_measured(cost_function: Any, orders: Any) -> Any:
-    """Return the costs of those orders that use measured pairs only."""
+def _costs_of_measured(cost_function: Any, orders: Any, number: int, limit_s: float | None) -> Any:
+    """Return the costs of those orders that use measured pairs only, of as many as the time allows."""
     import numpy as np
 
-    costs, order_count = [], 0
+    costs, order_count, started = [], 0, time.monotonic()
     for order in orders:
+        if limit_s is not None and time.monotonic() > started + limit_s:
+            say(f"{order_count} of {number} random orders were simulated in {limit_s:g} s")
+            break
         order_count += 1
         with contextlib.suppress(NoAnswer):
             costs.append(cost_function(order))
@@ -123,6 +131,9 @@ def _explain(name: str, weight: float, breakdown: "CostBreakdown") -> None:
     if name:
         print(f"  {name}, which counts {weight:.0%}: {format_us(breakdown.cost_us)}")
     print(f"  slowest pair used: {breakdown.slowest[0]} - {breakdown.slowest[1]}")
+    if breakdown.bottleneck is not None:
+        link, share = breakdown.bottleneck
+        print(f"  busiest link: {link}, in use {share:.0%} of the time")
     if breakdown.model == "latency" and breakdown.cost_us != breakdown.latency_us.sum():
         chain = "the sum of all hops" if breakdown.cost_us > breakdown.latency_us.sum() else "the longest chain of hops"
         print(f"  the cost is {chain}, not of the rounds:")

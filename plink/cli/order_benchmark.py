@@ -28,8 +28,9 @@ from plink.model.units import format_bytes, format_us
 from runners.job.job import Job
 from runners.job.runner import RunContext, Runner, RunObserver
 from solvers.checking.orders import Order, orders_between
-from solvers.costs.by_name import cost_function_for, model_for
+from solvers.costs.by_name import cost_function_for, model_for, search_model_for
 from solvers.schedules.catalogue import ALGORITHMS, schedule_for
+from solvers.simulation.cost import cost_by_model
 
 _SEARCH_MOVES = (
     20_000  # of the search for the cheapest order: with moves instead of seconds a seed gives the same orders
@@ -80,8 +81,9 @@ def check_runnable(algo: str) -> None:
 
 
 def plan_orders(network: Network, algo: str, config: BenchmarkConfig) -> PlannedBenchmark:
-    """Choose orders at even steps of the predicted cost. None of them uses an unmeasured pair, whose cost is only a
-    guess. Costs are by all samples, as in :func:`recompute_costs`.
+    """Choose orders at even steps of the predicted cost (for ``simulated`` that of the model that searches go by).
+    None of them uses an unmeasured pair, whose cost is only a guess. Costs are by all samples, as in
+    :func:`recompute_costs`.
 
     :raises PlinkError: as :func:`solve` and :func:`orders_between`.
     """
@@ -93,9 +95,13 @@ def plan_orders(network: Network, algo: str, config: BenchmarkConfig) -> Planned
     ranks = len(task.baseline)
     fabric = fabric_from(network)
     model = model_for(config.model, fabric)
-    cost_of = cost_function_for(algo, ranks, task.options, fabric, config.size_bytes, model)
+    search_model = search_model_for(model)
+    cost_of = cost_function_for(algo, ranks, task.options, fabric, config.size_bytes, search_model)
     slots = np.bincount(task.baseline, minlength=len(network.hosts))
     orders = orders_between(solved.result.order, slots, cost_of, config.orders, config.seed)
+    if search_model != model:
+        simulated = cost_by_model(algo, ranks, task.options, fabric, config.size_bytes, model)
+        orders = sorted(((order, simulated(order)) for order, _ in orders), key=lambda entry: entry[1])
     groups = task.options.groups if "groups" in ALGORITHMS[algo].options else None
     return PlannedBenchmark(
         algo,
@@ -133,7 +139,7 @@ def recompute_costs(series: BenchmarkRun, network: Network, model_name: str | No
             raise NoAnswer(f"--results: order {timing.order} is not one of the hosts in {network.location}")
         hosts = np.array([index_of[name] for name in timing.hosts], dtype=np.intp)
         order = np.repeat(hosts, slots[hosts])
-        cost_of = cost_of or cost_function_for(series.algo, len(order), options, fabric, series.size_bytes, model)
+        cost_of = cost_of or cost_by_model(series.algo, len(order), options, fabric, series.size_bytes, model)
         costs.append(float(cost_of(order)))
     return model, costs
 

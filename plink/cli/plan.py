@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _MAX_NAMED_HOSTS = 6
 _MAX_GROUPS = 40
+_NOT_COMPARED = ("latency", "simulated")  # models: one without sizes, one that takes long for all algorithms
 _MAX_COMPARED_HOSTS = 256  # above, all algorithms take longer to compare than a plan to make
 _CHEAPER = 0.95  # times the plan's cost: less is worth a line
 
@@ -124,7 +125,7 @@ def _cheaper_algorithm(network: "Network", job_plan: "Plan") -> str | None:
     """Return which other algorithm costs less at this size, in the best order that is known for it; None: no other."""
     from plink.api.advising import AdviseRequest, advise
 
-    if job_plan.cost_us is None or job_plan.model == "latency" or len(network.hosts) > _MAX_COMPARED_HOSTS:
+    if job_plan.cost_us is None or job_plan.model in _NOT_COMPARED or len(network.hosts) > _MAX_COMPARED_HOSTS:
         return None
     try:
         advice = advise(network, AdviseRequest(job_plan.size_bytes, job_plan.size_bytes, job_plan.model))

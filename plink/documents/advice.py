@@ -8,7 +8,8 @@ from plink.documents.types import Count, Fingerprint, NonNegative, PositiveInt
 
 
 class LineInSize(TypedDict):
-    """The time of an algorithm in an order: a line in the size."""
+    """The time of an algorithm in an order: a line in the size; under simulated the line through its times at the
+    smallest and the largest size."""
 
     algo: str
     """The algorithm."""
@@ -46,7 +47,7 @@ class AdviceDocument(TypedDict):
 
     schema: Literal["plink.advice/1"]
     """Kind and version of this file."""
-    model: Literal["alpha-beta", "contention"]
+    model: Literal["alpha-beta", "contention", "simulated"]
     """The cost model."""
     capacities: str
     """Where the capacities come from: measured, or how they were inferred."""

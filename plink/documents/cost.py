@@ -42,14 +42,19 @@ class PartEntry(TypedDict):
     """Name in the catalogue."""
     weight: Share
     """Its share of the cost, 0 to 1."""
-    model: Literal["latency", "alpha-beta", "contention"]
+    model: Literal["latency", "alpha-beta", "contention", "simulated"]
     """The cost model."""
     cost_us: NonNegative
     """Its own cost, microseconds."""
     slowest_pair: Annotated[list[str], Meta(min_length=2, max_length=2)]
-    """The two hosts farthest from each other among the pairs that are used."""
+    """The two hosts farthest from each other among the pairs that are used; under simulated those of the transfer that
+    took longest."""
     rounds: list[RoundEntry]
-    """The rounds (under latency those of the way there)."""
+    """The rounds (under latency those of the way there); empty under simulated, where rounds overlap."""
+    busiest_link: NotRequired[str]
+    """Under simulated: the link that was in use for the largest share of the time."""
+    busiest_share: NotRequired[Share]
+    """What it carried over what it could have carried, 0 to 1."""
 
 
 class CostDocument(TypedDict):
@@ -62,7 +67,7 @@ class CostDocument(TypedDict):
     """Kind and version of this file."""
     algo: str
     """The algorithm, or what a library runs."""
-    model: Literal["latency", "alpha-beta", "contention"]
+    model: Literal["latency", "alpha-beta", "contention", "simulated"]
     """The cost model."""
     size_bytes: PositiveInt
     """Bytes that are reduced."""

@@ -95,6 +95,10 @@ class OrderDocument(TypedDict):
     trip first, the sum second)."""
     model: NotRequired[str]
     """The cost model, like latency."""
+    search_model: NotRequired[str]
+    """With the model simulated: the model that the search went by before its best orders were simulated."""
+    simulated_orders: NotRequired[PositiveInt]
+    """With the model simulated: how many orders were; the cheapest of them is this one."""
     seed: NotRequired[int | None]
     """What makes the search reproducible."""
     network: NotRequired[Fingerprint | None]

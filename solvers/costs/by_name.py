@@ -18,6 +18,7 @@ from solvers.schedules.ring import check_pieces
 _TREE_UP_TO, _RING_FROM = 1e6, 16e6
 MIXED = {"nccl": ("nccl-tree", "nccl-ring")}
 NAMES = (*ALGORITHMS, *MIXED)
+SIMULATED = "simulated"  # solvers.simulation.cost: no closed form
 
 
 def parts_of(algo: str, size_bytes: float) -> list[tuple[float, str]]:
@@ -93,12 +94,18 @@ def model_for(name: str, fabric: Fabric, timed: bool = False) -> str:
     That is ``contention`` when shared links were measured, else ``alpha-beta`` when bandwidths were, else ``latency``.
 
     :param timed: a time is wanted, not a ranking of orders: rates of hosts are enough for ``contention``.
+    :returns: one of the closed forms, or ``simulated``.
     :raises UsageError: for an unknown name.
     """
     if name == "auto":
         if fabric.measured or (timed and fabric.has_host_rates):
             return "contention"
         return "latency" if fabric.pair_gbps is None else "alpha-beta"
-    if name not in MODELS:
-        raise UsageError(f"--model {name}: choose one of auto, {', '.join(MODELS)}")
+    if name not in (*MODELS, SIMULATED):
+        raise UsageError(f"--model {name}: choose one of auto, {', '.join((*MODELS, SIMULATED))}")
     return name
+
+
+def search_model_for(model: str) -> str:
+    """Return the model that a search goes by: a closed form, for ``simulated`` that which sees shared links."""
+    return "contention" if model == SIMULATED else model

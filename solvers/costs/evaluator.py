@@ -40,7 +40,8 @@ class CostBreakdown:
 
     ``latency_us`` and ``transfer_us``, shape (R,), are its parts (under ``latency`` with a timing model other than
     ``rounds`` they do not add up to it). ``busiest[r]``: the bottleneck of round r. ``slowest``: names of the hosts of
-    the transfer that takes longest alone.
+    the transfer that takes longest alone. Under ``simulated`` there are no rounds: ``slowest`` is of the transfer that
+    took longest, ``bottleneck`` the link that was busiest and the share of the time that it was.
     """
 
     model: str
@@ -49,6 +50,7 @@ class CostBreakdown:
     transfer_us: Vector
     busiest: tuple[str, ...]
     slowest: tuple[str, str]
+    bottleneck: tuple[str, float] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the document that ``plink cost`` prints."""
@@ -60,6 +62,11 @@ class CostBreakdown:
                 {"latency_us": round(a, 3), "transfer_us": round(b, 3), "busiest": what}
                 for a, b, what in zip(self.latency_us.tolist(), self.transfer_us.tolist(), self.busiest, strict=True)
             ],
+            **(
+                {}
+                if self.bottleneck is None
+                else {"busiest_link": self.bottleneck[0], "busiest_share": round(self.bottleneck[1], 4)}
+            ),
         }
 
 

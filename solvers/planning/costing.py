@@ -7,11 +7,17 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import NoAnswer
+from plink.model.schedule import forward_and_reverse
+from solvers.costs.by_name import SIMULATED
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.fabric import Fabric
 from solvers.costs.master_patterns import masters_pattern
 from solvers.planning.bandwidth import bandwidth_weights
+from solvers.schedules.hierarchical import two_level_reduce_scatter
 from solvers.schedules.masters import Groups, Indices, Weights, equal_chunks, size_weights
+from solvers.simulation.collective import PreparedCollective
+from solvers.simulation.cost import check_transfers
+from solvers.simulation.network import SimulatedNetwork
 
 WEIGHTS = ("sizes", "bandwidth")
 
@@ -41,9 +47,13 @@ def two_level_cost(groups: Groups, masters: tuple[Indices, Indices], request: Al
     :raises UsageError: for an unknown model or a size that is not positive.
     :raises NoAnswer: when a pair that is used was not measured.
     """
-    return closed_form(masters_pattern(groups, *masters), request.fabric, request.size_bytes, request.model)(
-        request.order
-    )
+    pattern = masters_pattern(groups, *masters)
+    if request.model == SIMULATED:
+        check_transfers("2lha", pattern)
+        schedule = forward_and_reverse(two_level_reduce_scatter(groups, *masters))
+        network = SimulatedNetwork.of(request.fabric)
+        return PreparedCollective.of(schedule).run(network, request.order, request.size_bytes).makespan_us
+    return closed_form(pattern, request.fabric, request.size_bytes, request.model)(request.order)
 
 
 def random_groups_median(

@@ -1,13 +1,90 @@
 """A collective's schedule as a job of transfers on a network."""
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
 from plink.errors import UsageError
 from plink.model.schedule import Schedule, dependencies
-from solvers.simulation.engine import Timeline, simulate
 from solvers.simulation.job import Integers, Resources, Tasks
 from solvers.simulation.network import SimulatedNetwork, resources_between
+
+if TYPE_CHECKING:
+    from solvers.simulation.engine import Timeline
+
+MAX_SIMULATED_US = 86_400e6  # a day: no collective that anybody waits for takes longer
+
+
+@dataclass(frozen=True)
+class PreparedCollective:
+    """What of a collective's job does not depend on the order: ``after``, the transfers that each one waits for, as
+    (offsets of shape (M + 1,), transfers); ``source``, ``target``, shape (C,): the ranks of each connection;
+    ``connection``, shape (M,): that of each transfer."""
+
+    schedule: Schedule
+    after: tuple[Integers, Integers]
+    source: Integers
+    target: Integers
+    connection: Integers
+
+    @classmethod
+    def of(cls, schedule: Schedule, lockstep: bool = False) -> "PreparedCollective":
+        """Prepare a schedule.
+
+        :param lockstep: a rank begins a round only when all that it sent and received in the round before is done, as
+            with blocking ``MPI_Sendrecv``.
+        :raises UsageError: for a transfer from or to a rank that does not exist.
+        """
+        for ends in (schedule.source, schedule.target):
+            strange = np.flatnonzero((ends < 0) | (ends >= schedule.ranks))
+            if len(strange):
+                reason = f"there are ranks 0 to {schedule.ranks - 1}"
+                raise UsageError(f"{schedule.describe(int(strange[0]))}: {reason}")
+        explicit = schedule.after is not None
+        after = schedule.after if schedule.after is not None else dependencies(schedule)
+        offsets, needed = (part.astype(np.int64) for part in after)
+        if explicit and len(needed) and not (needed.min() >= 0 and needed.max() < len(schedule)):
+            raise UsageError(f"{schedule.algo}: a transfer waits for one that does not exist")
+        if lockstep:
+            offsets, needed = _joined(len(schedule), (offsets, needed), _previous_rounds(schedule))
+        keys, connection = np.unique(
+            schedule.source.astype(np.int64) * schedule.ranks + schedule.target, return_inverse=True
+        )
+        return cls(
+            schedule, (offsets, needed), keys // schedule.ranks, keys % schedule.ranks, connection.astype(np.int64)
+        )
+
+    def job(self, network: SimulatedNetwork, order: npt.NDArray[np.intp], size_bytes: float) -> tuple[Resources, Tasks]:
+        """Return the transfers as tasks, one each, in the schedule's order; see :func:`collective_job`."""
+        schedule, hosts = self.schedule, len(network.names)
+        if len(order) != schedule.ranks:
+            raise UsageError(f"the order has {len(order)} ranks, the schedule {schedule.ranks}")
+        if len(order) and not 0 <= order.min() <= order.max() < hosts:
+            rank = int(np.argmax((order < 0) | (order >= hosts)))
+            raise UsageError(f"the order has host {order[rank]} at rank {rank}; there are hosts 0 to {hosts - 1}")
+        if not 0 < size_bytes < float("inf"):
+            raise UsageError(f"--size {size_bytes:g}: give more than 0 bytes")
+        source, target = order[self.source], order[self.target]
+        resources, route, latency = resources_between(network, source, target)
+        within_host = (source == target)[self.connection]
+        amount = np.where(within_host, 0.0, schedule.count * (size_bytes / schedule.chunks))
+        tasks = Tasks(
+            route[self.connection], amount, np.zeros(len(schedule)), latency[self.connection], self.after,
+            self.connection, schedule.round.astype(np.int64), schedule.describe,
+        )  # fmt: skip
+        return resources, tasks
+
+    def run(self, network: SimulatedNetwork, order: npt.NDArray[np.intp], size_bytes: float) -> "Timeline":
+        """Simulate the collective in an order.
+
+        :raises UsageError, NoAnswer: as :func:`collective_job` and :func:`solvers.simulation.engine.simulate`; also
+            when it takes more than a day of simulated time.
+        """
+        from solvers.simulation.engine import simulate  # compiled, and imported, only when it is used
+
+        return simulate(*self.job(network, order, size_bytes), limit_us=MAX_SIMULATED_US)
 
 
 def collective_job(
@@ -16,39 +93,23 @@ def collective_job(
 ) -> tuple[Resources, Tasks]:  # fmt: skip
     """The transfers of a schedule as tasks, one each, in the schedule's order.
 
-    A transfer waits for those that wrote what it carries; two transfers of one connection (source, target) follow each
-    other. Each takes half a round trip longer than its bytes.
+    A transfer waits for those that wrote what it carries (or that its file lists); two transfers of one connection
+    (source, target) follow each other. Each takes half a round trip longer than its bytes.
 
     :param order: shape (N,), the host at each rank; ranks of one host exchange for nothing.
-    :param lockstep: a rank begins a round only when all that it sent and received in the round before is done, as with
-        blocking ``MPI_Sendrecv``.
-    :raises UsageError: for another number of ranks, or a size that is not positive.
+    :param lockstep: as for :meth:`PreparedCollective.of`.
+    :raises UsageError: for another number of ranks, unknown ranks or hosts, or a size that is not positive.
     :raises NoAnswer: when a round trip that is used is not known.
     """
-    if len(order) != schedule.ranks:
-        raise UsageError(f"the order has {len(order)} ranks, the schedule {schedule.ranks}")
-    if not 0 < size_bytes < float("inf"):
-        raise UsageError(f"--size {size_bytes:g}: give more than 0 bytes")
-    source, target = order[schedule.source], order[schedule.target]
-    resources, route, latency = resources_between(network, source, target)
-    amount = np.where(source == target, 0.0, schedule.count * (size_bytes / schedule.chunks))
-    offsets, needed = (part.astype(np.int64) for part in dependencies(schedule))
-    if lockstep:
-        offsets, needed = _joined(len(schedule), (offsets, needed), _previous_rounds(schedule))
-    _, queue = np.unique(schedule.source.astype(np.int64) * schedule.ranks + schedule.target, return_inverse=True)
-    nothing = np.zeros(len(schedule))
-    tasks = Tasks(
-        route, amount, nothing, latency, (offsets, needed), queue.astype(np.int64), schedule.round.astype(np.int64)
-    )
-    return resources, tasks
+    return PreparedCollective.of(schedule, lockstep).job(network, order, size_bytes)
 
 
 def simulate_collective(
     schedule: Schedule, network: SimulatedNetwork, order: npt.NDArray[np.intp], size_bytes: float,
     lockstep: bool = False,
-) -> Timeline:  # fmt: skip
-    """Run one collective; parameters and errors as :func:`collective_job`."""
-    return simulate(*collective_job(schedule, network, order, size_bytes, lockstep))
+) -> "Timeline":  # fmt: skip
+    """Run one collective; parameters and errors as :func:`collective_job` and :meth:`PreparedCollective.run`."""
+    return PreparedCollective.of(schedule, lockstep).run(network, order, size_bytes)
 
 
 def _previous_rounds(schedule: Schedule) -> tuple[Integers, Integers]:

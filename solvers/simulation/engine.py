@@ -23,7 +23,8 @@ _BEGINS, _COMPLETES = 0, 1
 _SAME_TIME = 1e-12  # of the present time, in which events count as simultaneous
 _WAITING, _QUEUED, _LEADING, _FLOWING, _LAGGING, _DONE = range(6)
 _STATES = ("waits for others", "is queued", "is about to begin", "is under way", "is arriving", "is done")
-_FINISHED, _STUCK, _TOO_LONG = 0, 1, 2
+_FINISHED, _STUCK, _TOO_LONG, _TOO_MANY_EVENTS = 0, 1, 2, 3
+_UNLIMITED_EVENTS = 1 << 62
 _MAX_SHOWN_TASKS = 3
 
 
@@ -58,13 +59,15 @@ class _Problem(NamedTuple):
 
 
 def simulate(
-    resources: Resources, tasks: Tasks, changes: CapacityChanges | None = None, limit_us: float = float("inf")
-) -> Timeline:
+    resources: Resources, tasks: Tasks, changes: CapacityChanges | None = None, limit_us: float = float("inf"),
+    max_events: int = _UNLIMITED_EVENTS,
+) -> Timeline:  # fmt: skip
     """Run a job.
 
-    :param limit_us: simulated time at which it is given up.
+    :param limit_us: simulated time at which it is given up. :param max_events: how many times at which anything begins
+        or ends are simulated before it is given up.
     :raises UsageError: as :func:`solvers.simulation.job.check`, and for tasks that wait for each other in a circle.
-    :raises NoAnswer: when the limit is reached, or a flow can never end; says what was waiting for what.
+    :raises NoAnswer: when a limit is reached, or a flow can never end; says what was waiting for what.
     """
     changes = changes or CapacityChanges()
     check(resources, tasks, changes)
@@ -80,14 +83,15 @@ def simulate(
     begin, end, moved = np.full(m, np.nan), np.full(m, np.nan), np.zeros(len(resources.capacity))
     state = np.zeros(m, dtype=np.int8)
     flows_at_once = max(1, int((tasks.queue < 0).sum()) + queues)
-    outcome, now = _run(problem, waits_for, (begin, end, moved, state), flows_at_once, queues, limit_us)
+    limits = limit_us, max_events
+    outcome, now = _run(problem, waits_for, (begin, end, moved, state), flows_at_once, queues, limits)
     if outcome != _FINISHED:
-        reason = (
-            f"after {limit_us:g} us of simulated time"
-            if outcome == _TOO_LONG
-            else f"nothing can happen after {now:g} us"
-        )
-        raise NoAnswer(f"the job is not done: {reason}; {_stuck(resources, tasks, state)}")
+        reason = {
+            _TOO_LONG: f"it is not done after {limit_us:g} us of simulated time",
+            _TOO_MANY_EVENTS: f"it is not done after {max_events} events ({now:g} us of simulated time)",
+            _STUCK: f"nothing can happen after {now:g} us of simulated time",
+        }[outcome]
+        raise NoAnswer(f"simulation stopped: {reason}; {_stuck(resources, tasks, state)}")
     return Timeline(begin, end, float(end.max()) if m else 0.0, moved)
 
 
@@ -110,7 +114,8 @@ def _circle(tasks: Tasks) -> str:
     while task not in path:
         path.append(task)
         task = next(int(t) for t in needed[offsets[task] : offsets[task + 1]] if left[t] > 0)
-    return " -> ".join(map(str, [*path[path.index(task) :][:_MAX_SHOWN_TASKS], "..."]))
+    shown = path[path.index(task) :][:_MAX_SHOWN_TASKS]
+    return " -> ".join([*map(tasks.describe, shown), "..."])
 
 
 def _stuck(resources: Resources, tasks: Tasks, state: npt.NDArray[np.int8]) -> str:
@@ -120,13 +125,13 @@ def _stuck(resources: Resources, tasks: Tasks, state: npt.NDArray[np.int8]) -> s
         route = resources.routes[tasks.route[task]]
         offsets, needed = tasks.after
         others = [int(t) for t in needed[offsets[task] : offsets[task + 1]] if state[t] != _DONE]
-        reason = f" (task {others[0]})" if state[task] == _WAITING and others else ""
+        reason = f" ({tasks.describe(others[0])})" if state[task] == _WAITING and others else ""
         over = (
             f" over {', '.join(resources.name(int(link)) for link in route if link >= 0)}"
             if state[task] == _FLOWING
             else ""
         )
-        lines.append(f"task {task} {_STATES[state[task]]}{reason}{over}")
+        lines.append(f"{tasks.describe(task)} {_STATES[state[task]]}{reason}{over}")
     return "; ".join([*lines, *(["..."] if int((state != _DONE).sum()) > _MAX_SHOWN_TASKS else [])])
 
 
@@ -200,6 +205,23 @@ def _sift(order: Any, place_of: Any, due: Any, size: int, at: int) -> None:
         order[at] = order[(at - 1) // 2]
         place_of[order[at]] = at
         at = (at - 1) // 2
+    order[at] = slot
+    _sift_down(order, place_of, due, size, at)
+
+
+@njit(cache=True)
+def _heapify(order: Any, place_of: Any, due: Any, size: int) -> None:
+    """Make a heap of the flows again after most of their ends have changed."""
+    for at in range(size):
+        place_of[order[at]] = at
+    for at in range(size // 2 - 1, -1, -1):
+        _sift_down(order, place_of, due, size, at)
+
+
+@njit(cache=True)
+def _sift_down(order: Any, place_of: Any, due: Any, size: int, at: int) -> None:
+    """Move the flow at a place of the heap of ends down to where its time belongs."""
+    slot = order[at]
     while True:
         child = 2 * at + 1
         if child >= size:
@@ -213,31 +235,6 @@ def _sift(order: Any, place_of: Any, due: Any, size: int, at: int) -> None:
         at = child
     order[at] = slot
     place_of[slot] = at
-
-
-@njit(cache=True)
-def _heapify(order: Any, place_of: Any, due: Any, size: int) -> None:
-    """Make a heap of the flows again after most of their ends have changed."""
-    for at in range(size // 2 - 1, -1, -1):
-        _sift_down(order, due, size, at)
-    for at in range(size):
-        place_of[order[at]] = at
-
-
-@njit(cache=True)
-def _sift_down(order: Any, due: Any, size: int, at: int) -> None:
-    slot = order[at]
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            break
-        if child + 1 < size and due[order[child + 1]] < due[order[child]]:
-            child += 1
-        if due[order[child]] >= due[slot]:
-            break
-        order[at] = order[child]
-        at = child
-    order[at] = slot
 
 
 @njit(cache=True)
@@ -282,11 +279,12 @@ def _without_first(priority: Any, child: Any, sibling: Any, root: int) -> int:
 
 
 @njit(cache=True)
-def _run(problem: Any, waits_for: Any, results: Any, slots: int, queues: int, limit_us: float) -> Any:
+def _run(problem: Any, waits_for: Any, results: Any, slots: int, queues: int, limits_of_run: Any) -> Any:
     """Handle all events of one time, work out rates anew, go on to the next time; returns (outcome, time)."""
     capacity, routes, limits, route_of, amount, lead_us, lag_us, queue_of, priority = problem[:9]
     offsets, waiting, change_us, change_resource, change_capacity = problem[9:]
     begin_us, end_us, moved, state = results
+    limit_us, max_events = limits_of_run
     m, longest, links = len(route_of), routes.shape[1], len(capacity)
     table = flow_table(slots, links, longest)
     # Flows that are under way, the one that ends first on top; the slots from `used` on are free.
@@ -307,7 +305,7 @@ def _run(problem: Any, waits_for: Any, results: Any, slots: int, queues: int, li
         if waits_for[task] == 0:
             ready[ready_end] = task
             ready_end += 1
-    now, next_change = 0.0, 0
+    now, next_change, event_count = 0.0, 0, 0
     while True:
         # All that begins, ends and completes at this time, until nothing follows from it any more.
         while True:
@@ -420,6 +418,9 @@ def _run(problem: Any, waits_for: Any, results: Any, slots: int, queues: int, li
             return _STUCK, now
         if upcoming > limit_us:
             return _TOO_LONG, limit_us
+        event_count += 1
+        if event_count > max_events:
+            return _TOO_MANY_EVENTS, now
         now = upcoming
         while next_change < len(change_us) and change_us[next_change] <= now:
             link = change_resource[next_change]

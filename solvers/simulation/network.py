@@ -35,7 +35,8 @@ class SimulatedNetwork:
 def resources_between(network: SimulatedNetwork, source: Hosts, target: Hosts) -> tuple[Resources, Integers, Vector]:
     """The resources that flows from source to target use.
 
-    :param source: shape (M,), the host that each flow comes from, ``target`` where it goes; the same for none.
+    :param source: shape (M,), the host that each flow comes from, ``target`` where it goes; flows within a host use
+        none.
     :returns: resources in bytes per microsecond; the route of each flow, shape (M,); its latency, shape (M,).
     :raises NoAnswer: when a round trip is not known.
     """

@@ -1,0 +1,103 @@
+"""Choose among the best orders of a search by simulation (``--model simulated``).
+
+A search evaluates millions of orders, and a simulation takes milliseconds or seconds. So the search goes by a closed
+form; then its best orders, those of other searches, the start orders and the baseline are simulated, and the cheapest
+of them is taken.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from solvers.costs.fabric import Fabric
+from solvers.ordering.cross_validation import ValidatedGain
+from solvers.ordering.initial import initial_orders
+from solvers.ordering.problem import Order, OrderingProblem, OrderingResult, expand_slots
+from solvers.ordering.progress import SearchBudget
+from solvers.ordering.search import search
+from solvers.simulation.cost import SimulatedCost
+
+MAX_CANDIDATES = 8
+_RANDOM_ORDERS = 11
+_OTHER_SEARCH_SHARE = 4  # another search has one of so many parts of the moves
+
+
+@dataclass(frozen=True)
+class SimulatedChoice:
+    """``result``: the cheapest order, its costs simulated, without a bound. ``simulated`` of ``candidates`` orders were
+    simulated before the time was over. ``search_model``: what the search went by."""
+
+    result: OrderingResult
+    simulated: int
+    candidates: int
+    search_model: str
+
+
+def candidate_orders(problem: OrderingProblem, result: OrderingResult, seed: int, budget: SearchBudget) -> list[Order]:
+    """Return up to 8 different feasible orders: the result, the baseline, the results of another seed and of the model
+    ``latency``, then the start orders.
+
+    :param problem: by the model that the search went by, ``result``: of that search.
+    """
+    other_budget = replace(budget, max_moves=max(1, budget.max_moves // _OTHER_SEARCH_SHARE), exhaustive=False)
+    feasible = problem.feasible
+    orders = [result.order]
+    if np.array_equal(feasible.materialise(problem.hosts.tolist()), problem.baseline):
+        orders.append(problem.baseline)
+    orders.append(search(problem, seed + 1, other_budget).order)
+    orders.append(search(replace(problem, model="latency"), seed, other_budget).order)
+    for start in initial_orders(problem.fabric, problem.baseline):
+        orders.append(feasible.materialise(list(dict.fromkeys(start.tolist()))))
+    return list({order.tobytes(): order for order in orders}.values())[:MAX_CANDIDATES]
+
+
+def choose_by_simulation(
+    problem: OrderingProblem, result: OrderingResult, orders: Sequence[Order], cost_of: SimulatedCost, seed: int,
+    keep_going: Callable[[], bool],
+) -> SimulatedChoice:  # fmt: skip
+    """Simulate the orders and return the cheapest; of equal ones the first.
+
+    The first order and the baseline are simulated whatever the time; then the others, then random orders for their
+    median, of which at least one is.
+
+    :param keep_going: whether there is time for one more. :raises NoAnswer: as :class:`SimulatedCost`.
+    """
+    costs: dict[bytes, float] = {problem.baseline.tobytes(): cost_of(problem.baseline)}
+    chosen, chosen_cost, simulated = result.order, np.inf, 0
+    for k, order in enumerate(orders):
+        if k and not keep_going():
+            break
+        key = order.tobytes()
+        if key not in costs:
+            costs[key] = cost_of(order)
+        simulated += 1
+        if costs[key] < chosen_cost:
+            chosen, chosen_cost = order, costs[key]
+    slots = np.bincount(problem.baseline, minlength=len(problem.fabric.names))
+    rng, random_costs = np.random.default_rng(seed), []
+    for k in range(_RANDOM_ORDERS):
+        if k and not keep_going():
+            break
+        random_costs.append(cost_of(expand_slots(rng.permutation(problem.hosts), slots)))
+    chosen_result = replace(
+        result, order=chosen, cost=chosen_cost, lower_bound=None, bound_by=None, metrics={},
+        baseline_cost=costs[problem.baseline.tobytes()], random_median=float(np.median(random_costs)),
+    )  # fmt: skip
+    return SimulatedChoice(chosen_result, simulated, len(orders), problem.model)
+
+
+def simulated_gain(
+    result: OrderingResult, baseline: Order, cost_of: SimulatedCost, held_out: Fabric, searched: ValidatedGain
+) -> ValidatedGain:
+    """Return the gain of a simulated order: simulated on the held-out round trips, with the interval's width by the
+    model that the search went by (``searched``): hundreds of draws are too many to simulate."""
+    if np.array_equal(result.order, baseline):
+        return searched
+    validated = replace(cost_of, fabric=held_out)
+    baseline_us = validated(baseline)
+    gain = 1 - validated(result.order) / baseline_us if baseline_us > 0 else 0.0
+    predicted = 1 - result.cost / result.baseline_cost if result.baseline_cost > 0 else 0.0
+    half_width = searched.high - searched.gain
+    low = gain - half_width
+    return ValidatedGain(gain, low if searched.pairs else min(0.0, low), gain + half_width, predicted, searched.pairs)

@@ -1,0 +1,158 @@
+"""``--model simulated``: cost, reorder, plan and advise on hosts in two racks, and what is refused."""
+
+import json
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plink.cli import cost as cost_command
+from plink.cli import verbosity
+from plink.cli.app import command
+from plink.errors import PlinkError
+from tests.cli.files import network, write
+
+NAMES = list("abcdefgh")
+HOSTS: list[dict[str, Any]] = [{"name": name, "address": f"10.0.0.{i}"} for i, name in enumerate(NAMES, start=1)]
+RTT = np.where(np.add.outer(range(8), range(8)) % 2 == 0, 20.0, 80.0) * ~np.eye(8, dtype=bool)
+LINK = {"out_gbps": 1, "in_gbps": 1, "out_limited_by": "link", "in_limited_by": "link"}
+LINK |= {"out_one_flow_gbps": 1, "in_one_flow_gbps": 1}
+RACKS = [{"groups": [{"members": list("aceg"), **LINK}, {"members": list("bdfh"), **LINK}]}]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with two racks of hosts in turns, with and without halves of the samples, and an unmeasured pair."""
+    rng = np.random.default_rng(1)
+    noise = [np.triu(rng.lognormal(0, 0.03, (8, 8)), 1) for _ in range(2)]
+    halves = [(RTT * (half + half.T)).round(3).tolist() for half in noise]
+    known: dict[str, Any] = {"hosts": HOSTS, "latency_us": RTT.tolist(), "shared_links": RACKS}
+    holes = RTT.tolist()
+    holes[0][1] = holes[1][0] = None
+    write(tmp_path / "plain.json", network(**known))
+    write(tmp_path / "n.json", network(**known, halves_us=halves))
+    write(tmp_path / "holes.json", network(**(known | {"latency_us": holes})))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    """What the command prints as JSON, without a process of its own."""
+    capsys.readouterr()
+    verbosity.begin()
+    code = command().main(args=[*words, "--model", "simulated", "--json"], prog_name="plink", standalone_mode=False)
+    assert code in (None, 0)
+    return json.loads(capsys.readouterr().out)
+
+
+def test_cost_of_a_ring_through_one_uplink(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """a, b, c, ... alternates between racks: four flows share each uplink, all 14 rounds take four times as long."""
+    document = run(capsys, "cost", "plain.json", "--size", "8MB", "--random", "3")
+    assert document["model"] == "simulated"
+    assert document["cost_us"] == pytest.approx(14 * (4 * 8000 + 40), rel=1e-6)
+    (part,) = document["parts"]
+    assert (part["rounds"], part["busiest_link"]) == ([], "the way out of the group of a")
+    assert 0.99 < part["busiest_share"] <= 1
+    assert document["random"]["orders"] == 3
+
+
+def test_random_orders_end_with_the_time(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cost_command, "_SIMULATION_S", -1.0)
+    monkeypatch.setattr(time, "monotonic", lambda: 5.0)
+    assert command().main(
+        args=["cost", "plain.json", "--model", "simulated", "--json"], prog_name="plink", standalone_mode=False
+    ) in (None, 0)
+    done = capsys.readouterr()
+    assert json.loads(done.out)["random"] is None
+    assert "0 of 200 random orders were simulated" in done.err
+
+
+def test_reorder_takes_the_fastest_simulated_order(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Racks kept together are four times as fast. The same seed gives the same order; its cost is that of `cost`."""
+    words = ("reorder", "n.json", "--algo", "ring", "--size", "8MB", "--max-moves", "2000")
+    order = run(capsys, *words)
+    assert (order["model"], order["search_model"], order["lower_bound"]) == ("simulated", "contention", None)
+    assert 2 <= order["simulated_orders"] <= 8
+    assert not order["proven"]
+    racks = [NAMES.index(name) % 2 for name in order["hosts"]]
+    assert sum(a != b for a, b in pairwise([*racks, racks[0]])) == 2
+    assert order["cost"] < 0.3 * order["baseline"]["given"]
+    assert order["judged"]["low"] > 0
+    assert run(capsys, *words) == order
+    write(here / "order.json", order)
+    costed = run(capsys, "cost", "n.json", "--size", "8MB", "--order", "order.json", "--random", "0")
+    assert costed["cost_us"] == pytest.approx(order["cost"], rel=0.01)  # by all samples, not by half of them
+
+
+def test_reorder_with_an_unmeasured_pair(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    order = run(capsys, "reorder", "holes.json", "--size", "8MB", "--max-moves", "2000")
+    assert order["model"] == "simulated"
+    assert {"a", "b"} not in [{a, b} for a, b in pairwise(order["hosts"])]
+
+
+@pytest.mark.parametrize("algo", ["ring", "2lha"])
+def test_plan_has_simulated_costs(here: Path, capsys: pytest.CaptureFixture[str], algo: str) -> None:
+    document = run(capsys, "plan", "plain.json", "--algo", algo, "--size", "8MB")
+    assert document["model"] == "simulated"
+    assert document["cost_us"] > 0
+    assert document["baseline"]["flat"] > 0
+
+
+def test_advice_is_interpolated_between_simulated_sizes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = run(capsys, "advise", "plain.json", "--size", "1KB..16MB", "--algos", "ring,recursive-doubling")
+    assert document["model"] == "simulated"
+    assert document["best"][0]["from_bytes"] == 1000
+    assert document["best"][-1]["to_bytes"] == 16_000_000
+    assert document["sizes"][0]["algo"] == "recursive-doubling"
+    assert document["sizes"][-1]["algo"] == "ring"
+    row = document["sizes"][-1]
+    assert row["order"] != "given"
+    assert row["time_us"] < 0.5 * 14 * (4 * 16_000 + 40)
+
+
+def test_check_measures_orders_by_their_simulated_costs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Chosen by `contention`, costed by simulation: each as by `plink cost`, the cheapest first."""
+    words = ("--measure", "--dry-run", "--algo", "ring", "--size", "8MB", "--orders", "4")
+    rows = run(capsys, "check", "plain.json", *words)["orders"]
+    costs = [row["predicted_us"] for row in rows]
+    assert len(costs) == 4
+    assert costs == sorted(costs)
+    assert costs[0] < 0.5 * costs[-1]
+    for row in rows:
+        (here / "order.txt").write_text("\n".join(row["hosts"]))
+        costed = run(capsys, "cost", "plain.json", "--size", "8MB", "--order", "order.txt", "--random", "0")
+        assert costed["cost_us"] == pytest.approx(row["predicted_us"], abs=0.01)
+
+
+def test_check_computes_the_costs_of_recorded_runs_again(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """abcdefgh leaves its rack with every hop; acegbdfh twice, and takes about a quarter of the time."""
+    runs = [
+        {"order": name, "hosts": list(name), "predicted_us": 1.0, "achieved_s": [seconds]}
+        for name, seconds in (("acegbdfh", 0.1), ("acegbdhf", 0.11), ("aecgbfdh", 0.12), ("abcdefgh", 0.4))
+    ]
+    entry = {"algo": "ring", "model": "contention", "size_bytes": 8_000_000, "options": [], "runs": runs}
+    write(here / "runs.json", {"schema": "plink.check/1", "network": None, "ok": True, "checks": [entry]})
+    (checked,) = run(capsys, "check", "plain.json", "--results", "runs.json")["checks"]
+    assert checked["model"] == "simulated"
+    predicted = {row["order"]: row["predicted_us"] for row in checked["runs"]}
+    assert predicted["abcdefgh"] == pytest.approx(14 * (4 * 8000 + 40), rel=1e-6)
+    assert predicted["acegbdfh"] < 0.3 * predicted["abcdefgh"]
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("reorder n.json --prove", "--prove: no exact method knows --model simulated"),
+        ("reorder n.json --objective sum", "--objective sum uses round trips only; omit --model simulated"),
+        ("reorder n.json --objective bottleneck", "--objective bottleneck uses round trips only"),
+        ("cost holes.json", "the round trip a - b is needed and was not measured"),
+    ],
+)
+def test_what_the_simulator_cannot_do_is_refused(here: Path, words: str, names: str) -> None:
+    with pytest.raises(PlinkError, match=names):
+        command().main(args=[*words.split(), "--model", "simulated"], prog_name="plink", standalone_mode=False)

@@ -1,0 +1,87 @@
+"""The best orders of a search, chosen by simulation."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from solvers.costs.fabric import Fabric
+from solvers.ordering.cross_validation import ValidatedGain
+from solvers.ordering.problem import OrderingProblem, OrderingResult
+from solvers.ordering.progress import SearchBudget
+from solvers.ordering.simulated_choice import MAX_CANDIDATES, candidate_orders, choose_by_simulation, simulated_gain
+from solvers.schedules.catalogue import Options
+from solvers.simulation.cost import SimulatedCost
+
+N, SIZE = 12, 4e6
+
+
+def problem(algo: str = "ring") -> OrderingProblem:
+    """Hosts of three racks in turns."""
+    rack = np.arange(N) % 3
+    rtt = np.where(rack[:, None] == rack, 20.0, 80.0)
+    np.fill_diagonal(rtt, 0.0)
+    rates, uplinks = np.full(N, 10.0), np.full(3, 10.0)
+    fabric = Fabric(tuple(map(str, range(N))), rtt, None, rates, rates, rack, uplinks, uplinks, "measured")
+    return OrderingProblem(fabric, np.arange(N), algo, Options(), SIZE, "contention")
+
+
+def simulated(task: OrderingProblem) -> SimulatedCost:
+    return SimulatedCost.of(task.algo, N, task.options, task.fabric, SIZE)
+
+
+def result_of(order: np.ndarray) -> OrderingResult:
+    return OrderingResult(order, 1.0, 0.5, "rounds", 2.0, 3.0, 7, metrics={"sum": 1.0})
+
+
+@pytest.mark.parametrize("algo", ["ring", "halving-doubling", "flat", "nccl"])
+def test_candidates_are_few_different_orders_with_result_and_baseline(algo: str) -> None:
+    task = problem(algo)
+    best = np.argsort(task.fabric.group_of, kind="stable")
+    orders = candidate_orders(task, result_of(best), 3, SearchBudget(400))
+    assert 2 <= len(orders) <= MAX_CANDIDATES
+    assert len({order.tobytes() for order in orders}) == len(orders)
+    assert np.array_equal(orders[0], best)
+    assert any(np.array_equal(order, task.baseline) for order in orders)
+    assert all(sorted(order.tolist()) == list(range(N)) for order in orders)
+
+
+def test_fastest_simulated_order_is_taken_whatever_the_search_says() -> None:
+    """The search's result alternates between racks; another candidate keeps them together."""
+    task, cost_of = problem(), simulated(problem())
+    good = np.argsort(task.fabric.group_of, kind="stable")
+    other = np.random.default_rng(1).permutation(N)
+    choice = choose_by_simulation(task, result_of(other), [other, task.baseline, good], cost_of, 1, lambda: True)
+    assert np.array_equal(choice.result.order, good)
+    assert choice.result.cost == cost_of(good)
+    assert choice.result.baseline_cost == cost_of(task.baseline)
+    assert good.tobytes() != other.tobytes()
+    assert (choice.result.lower_bound, choice.result.bound_by, choice.result.metrics) == (None, None, {})
+    assert (choice.simulated, choice.candidates, choice.search_model) == (3, 3, "contention")
+    assert choice.result.cost < choice.result.random_median
+
+
+def test_without_time_the_result_and_the_baseline_are_still_simulated() -> None:
+    task, cost_of = problem(), simulated(problem())
+    good = np.argsort(task.fabric.group_of, kind="stable")
+    choice = choose_by_simulation(task, result_of(task.baseline), [task.baseline, good], cost_of, 1, lambda: False)
+    assert np.array_equal(choice.result.order, task.baseline)
+    assert choice.result.cost == choice.result.baseline_cost == cost_of(task.baseline)
+    assert (choice.simulated, choice.candidates) == (1, 2)
+
+
+def test_gain_is_simulated_on_held_out_round_trips() -> None:
+    """At almost no bytes the gain is that of latencies, which are turned around in the held-out half."""
+    task = problem()
+    cost_of = replace(simulated(task), size_bytes=1.0)
+    good = np.argsort(task.fabric.group_of, kind="stable")
+    result = replace(result_of(good), cost=cost_of(good), baseline_cost=cost_of(task.baseline))
+    searched = ValidatedGain(0.1, 0.05, 0.15, 0.1, 20)
+    far = replace(task.fabric, rtt_us=2 * task.fabric.rtt_us)
+    gain = simulated_gain(result, task.baseline, cost_of, far, searched)
+    validated = replace(cost_of, fabric=far)
+    assert gain.gain == pytest.approx(1 - validated(good) / validated(task.baseline))
+    assert gain.high - gain.gain == pytest.approx(0.05)
+    assert gain.gain - gain.low == pytest.approx(0.05)
+    assert simulated_gain(result, task.baseline, cost_of, far, replace(searched, pairs=0)).low <= 0
+    assert simulated_gain(result, good, cost_of, far, searched) is searched

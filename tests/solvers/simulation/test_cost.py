@@ -1,0 +1,120 @@
+"""The model ``simulated``: what can be worked out by hand, beside the closed forms, and what is refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from plink.errors import NoAnswer, UsageError
+from plink.model.schedule import make_schedule
+from solvers.costs.by_name import model_for, parts_of, search_model_for
+from solvers.costs.fabric import BYTES_PER_US, Fabric, TierLinks
+from solvers.schedules.catalogue import Options, schedule_for
+from solvers.simulation import collective, cost
+from solvers.simulation.collective import PreparedCollective, simulate_collective
+from solvers.simulation.cost import SimulatedCost, cost_by_model, transfers_of
+from solvers.simulation.network import SimulatedNetwork
+
+SIZE, GBPS, RTT_US = 8e6, 2.0, 20.0
+
+
+def fabric(hosts: int, uplink_gbps: float = np.inf) -> Fabric:
+    """Two racks of equal hosts."""
+    rtt = np.full((hosts, hosts), RTT_US)
+    np.fill_diagonal(rtt, 0.0)
+    rates, uplinks = np.full(hosts, GBPS), np.full(2, uplink_gbps)
+    names = tuple(f"h{host}" for host in range(hosts))
+    return Fabric(names, rtt, None, rates, rates, np.arange(hosts) * 2 // hosts, uplinks, uplinks, "measured")
+
+
+@pytest.mark.parametrize("algo", ["ring", "halving-doubling", "recursive-doubling", "bcube", "flat", "gloo"])
+def test_symmetric_collective_costs_as_by_contention(algo: str) -> None:
+    """Equal hosts without shared links: all rounds are in step, so there is nothing that rounds could overlap."""
+    args = algo, 8, Options(), fabric(8), SIZE
+    expected = cost_by_model(*args, "contention")(np.arange(8))
+    assert cost_by_model(*args, "simulated")(np.arange(8)) == pytest.approx(expected, rel=1e-9)
+
+
+def test_nccl_is_the_weighted_mean_of_its_parts() -> None:
+    size, order = 4e6, np.random.default_rng(1).permutation(8)
+    parts = [
+        (w, SimulatedCost.of(name, 8, Options(), fabric(8, 1.0), size)(order)) for w, name in parts_of("nccl", size)
+    ]
+    assert len(parts) == 2
+    mixed = SimulatedCost.of("nccl", 8, Options(), fabric(8, 1.0), size)
+    assert mixed(order) == pytest.approx(sum(weight * us for weight, us in parts), rel=1e-12)
+    assert [part.cost_us for _, _, part in mixed.breakdowns(order)] == pytest.approx([us for _, us in parts])
+
+
+def test_breakdown_names_the_busiest_link() -> None:
+    """Four hosts of each rack send around a ring that alternates: eight flows over uplinks that carry half a host."""
+    order = np.arange(8).reshape(2, 4).T.ravel()
+    ((_, name, part),) = SimulatedCost.of("ring", 8, Options(), fabric(8, GBPS / 2), SIZE).breakdowns(order)
+    assert name == "ring"
+    assert part.bottleneck is not None
+    assert part.bottleneck[0] == "the way out of the group of h0"
+    assert part.bottleneck[1] == pytest.approx(1.0, abs=1e-3)
+    assert part.to_json()["busiest_link"] == part.bottleneck[0]
+    assert part.to_json()["rounds"] == []
+
+
+def test_cost_on_another_fabric_and_of_another_size() -> None:
+    base = SimulatedCost.of("ring", 8, Options(), fabric(8), SIZE)
+    order = np.arange(8)
+    rounds_us = 14 * (SIZE / 8 / (GBPS * BYTES_PER_US))
+    assert base(order) == pytest.approx(rounds_us + 14 * RTT_US / 2)
+    assert replace(base, size_bytes=2 * SIZE)(order) == pytest.approx(2 * rounds_us + 14 * RTT_US / 2)
+    far = replace(base, fabric=replace(base.fabric, rtt_us=base.fabric.rtt_us * 2))
+    assert far(order) == pytest.approx(rounds_us + 14 * RTT_US)
+
+
+def test_simulated_is_a_model_that_searches_do_not_go_by() -> None:
+    assert model_for("simulated", fabric(4)) == "simulated"
+    assert search_model_for("simulated") == "contention"
+    assert search_model_for("latency") == "latency"
+
+
+def test_too_large_a_collective_is_refused_before_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost, "MAX_SIMULATED_TRANSFERS", 100)
+    with pytest.raises(NoAnswer, match=r"--model simulated: ring of 16 ranks has .* use --model contention"):
+        SimulatedCost.of("ring", 16, Options(), fabric(16), SIZE)
+    assert transfers_of(cost.pattern_for("flat", 8, Options())) == 2 * 8 * 7
+
+
+def test_collective_that_takes_too_long_says_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collective, "MAX_SIMULATED_US", 100.0)
+    with pytest.raises(NoAnswer, match=r"after 100 us.*transfer 0 \(round 0, .* is under way over h0, out"):
+        SimulatedCost.of("ring", 4, Options(), fabric(4), SIZE)(np.arange(4))
+
+
+def test_transfer_to_nobody_and_unknown_host_are_refused() -> None:
+    schedule = make_schedule("wrong", 2, 1, [[0, 0, 2, 0, 1, 1]], "broadcast")
+    with pytest.raises(UsageError, match=r"transfer 0 \(round 0, rank 0 -> 2.*there are ranks 0 to 1"):
+        PreparedCollective.of(schedule)
+    with pytest.raises(UsageError, match="host 7 at rank 1"):
+        simulate_collective(schedule_for("ring", 2), SimulatedNetwork.of(fabric(2)), np.array([0, 7]), SIZE)
+
+
+def test_cycle_in_what_a_schedule_lists_is_refused() -> None:
+    rows = [[0, 0, 1, 0, 1, 1], [1, 1, 0, 0, 1, 1]]
+    schedule = make_schedule("circle", 2, 1, rows, "broadcast")
+    waiting = np.array([0, 1, 2]), np.array([1, 0], dtype=np.int32)
+    with pytest.raises(UsageError, match=r"circle, among them transfer 0 .* -> transfer 1"):
+        simulate_collective(replace(schedule, after=waiting), SimulatedNetwork.of(fabric(2)), np.arange(2), SIZE)
+    with pytest.raises(UsageError, match="does not exist"):
+        PreparedCollective.of(replace(schedule, after=(waiting[0], np.array([1, 5], dtype=np.int32))))
+
+
+def test_dependencies_that_a_schedule_lists_are_kept() -> None:
+    """Two transfers of unrelated ranks: in one file the second waits for the first."""
+    schedule = make_schedule("pair", 4, 1, [[0, 0, 1, 0, 1, 1], [0, 2, 3, 0, 1, 1]], "broadcast")
+    network, alone_us = SimulatedNetwork.of(fabric(4)), SIZE / (GBPS * BYTES_PER_US) + RTT_US / 2
+    listed = replace(schedule, after=(np.array([0, 0, 1]), np.array([0], dtype=np.int32)))
+    for case, expected in ((schedule, alone_us), (listed, 2 * alone_us)):
+        assert simulate_collective(case, network, np.arange(4), SIZE).makespan_us == pytest.approx(expected)
+
+
+def test_link_without_capacity_is_named() -> None:
+    dead = replace(fabric(4), outer_tiers=(TierLinks(np.arange(4) // 2, np.array([1.0, 0.0]), np.ones(2)),))
+    with pytest.raises(UsageError, match="the way out of the tier-2 group of h2 has no capacity"):
+        SimulatedCost.of("ring", 4, Options(), dead, SIZE)(np.arange(4))
