@@ -29,12 +29,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     rng = np.random.default_rng(1)
     noise = [np.triu(rng.lognormal(0, 0.03, (8, 8)), 1) for _ in range(2)]
     halves = [(RTT * (half + half.T)).round(3).tolist() for half in noise]
-    known: dict[str, Any] = {"hosts": HOSTS, "latency_us": RTT.tolist(), "shared_links": RACKS}
+    details: dict[str, Any] = {"hosts": HOSTS, "latency_us": RTT.tolist(), "shared_links": RACKS}
     holes = RTT.tolist()
     holes[0][1] = holes[1][0] = None
-    write(tmp_path / "plain.json", network(**known))
-    write(tmp_path / "n.json", network(**known, halves_us=halves))
-    write(tmp_path / "holes.json", network(**(known | {"latency_us": holes})))
+    write(tmp_path / "plain.json", network(**details))
+    write(tmp_path / "n.json", network(**details, halves_us=halves))
+    write(tmp_path / "holes.json", network(**(details | {"latency_us": holes})))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
