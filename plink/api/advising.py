@@ -154,7 +154,7 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
         lines = _simulated_lines(request, fabric, orders, cost_lines_of_all, model)
         left_out |= dict.fromkeys(
             sorted(costed_algorithms - {line.algo for line in lines}),
-            f"not simulated: not among the fastest by {model}, or no time was left",
+            f"not simulated: not among the fastest by {model}, too large, or no time was left",
         )
         pieces = simulated_envelope(lines, request.min_bytes, request.max_bytes)
         return Advice(request, network, SIMULATED, fabric.capacities, tuple(lines), tuple(pieces), left_out)
@@ -175,7 +175,7 @@ def _simulated_lines(
     """Simulate at each size the algorithms and orders that are among the three fastest of some size by the fast model;
     those first that are so most often. At least one is simulated, others as long as there is time.
 
-    :raises NoAnswer: when the first is too large to simulate.
+    :raises NoAnswer: when none can be simulated, as all are too large.
     """
     sizes = _sizes_of(request)
     best = [sorted(fast_lines, key=lambda line, size=size: line.at(size))[:_SIMULATED_EACH] for size in sizes]  # type: ignore[misc]
@@ -183,13 +183,19 @@ def _simulated_lines(
     sizes = sizes if len(sizes) > 1 else [sizes[0], 2 * sizes[0]]
     started, candidates = time.monotonic(), [line for line, _ in places.most_common()]
     lines: list[SimulatedLine] = []
+    failure: NoAnswer | None = None
     for fast in candidates:
         if lines and time.monotonic() > started + _SIMULATION_S:
             break
         order = orders[fast.family]
         options = options_of(request.options, request.algorithms, rank_groups(fabric, order))
-        cost = SimulatedCost.of(fast.algo, len(order), options, fabric, sizes[0])
-        lines.append(simulated_line(fast.algo, fast.family, _at_sizes(cost, order), sizes))
+        try:
+            cost = SimulatedCost.of(fast.algo, len(order), options, fabric, sizes[0])
+            lines.append(simulated_line(fast.algo, fast.family, _at_sizes(cost, order), sizes))
+        except NoAnswer as error:  # too large, or it takes too long
+            failure = error
+    if failure is not None and not lines:
+        raise failure
     _log.info(
         "%d of %d candidates by %s were simulated in %.1f s", len(lines), len(candidates), model,
         time.monotonic() - started,

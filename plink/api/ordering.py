@@ -52,7 +52,8 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class OrderRequest:
-    """A request for an order. ``options``: of the algorithm (``{"base": 4}``). ``pins``: first ranks of hosts, by
+    """A request for an order. ``model`` ``simulated``: the search goes by ``contention``, and its best orders are
+    simulated. ``options``: of the algorithm (``{"base": 4}``). ``pins``: first ranks of hosts, by
     name. ``groups``: hosts kept together, by name, or how many groups to form; ``groups_source`` names them in errors.
     ``prior``: how near hosts are that were not measured. ``time_limit_s`` None: until nothing has come of the search
     for long, 10 s at most (60 s with ``prove``). ``max_moves``: with them no clock is looked at, so that a seed gives

@@ -42,11 +42,13 @@ class PreparedCollective:
             if len(strange):
                 reason = f"there are ranks 0 to {schedule.ranks - 1}"
                 raise UsageError(f"{schedule.describe(int(strange[0]))}: {reason}")
-        explicit = schedule.after is not None
-        after = schedule.after if schedule.after is not None else dependencies(schedule)
-        offsets, needed = (part.astype(np.int64) for part in after)
-        if explicit and len(needed) and not (needed.min() >= 0 and needed.max() < len(schedule)):
-            raise UsageError(f"{schedule.algo}: a transfer waits for one that does not exist")
+        offsets, needed = (part.astype(np.int64) for part in dependencies(schedule))
+        if schedule.after is not None:
+            listed_offsets, listed = schedule.after
+            if len(listed) and not 0 <= listed.min() <= listed.max() < len(schedule):
+                raise UsageError(f"{schedule.algo}: a transfer waits for one that does not exist")
+            later = np.repeat(np.arange(len(schedule)), np.diff(listed_offsets))
+            offsets, needed = _joined(len(schedule), (offsets, needed), (later, listed.astype(np.int64)))
         if lockstep:
             offsets, needed = _joined(len(schedule), (offsets, needed), _previous_rounds(schedule))
         keys, connection = np.unique(
@@ -93,8 +95,8 @@ def collective_job(
 ) -> tuple[Resources, Tasks]:  # fmt: skip
     """The transfers of a schedule as tasks, one each, in the schedule's order.
 
-    A transfer waits for those that wrote what it carries (or that its file lists); two transfers of one connection
-    (source, target) follow each other. Each takes half a round trip longer than its bytes.
+    A transfer waits for those that wrote what it carries, and for those that its file lists; two transfers of one
+    connection (source, target) follow each other. Each takes half a round trip longer than its bytes.
 
     :param order: shape (N,), the host at each rank; ranks of one host exchange for nothing.
     :param lockstep: as for :meth:`PreparedCollective.of`.

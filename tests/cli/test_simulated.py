@@ -12,7 +12,8 @@ import pytest
 from plink.cli import cost as cost_command
 from plink.cli import verbosity
 from plink.cli.app import command
-from plink.errors import PlinkError
+from plink.errors import NoAnswer, PlinkError
+from solvers.simulation import cost as simulated_costs
 from tests.cli.files import network, write
 
 NAMES = list("abcdefgh")
@@ -142,6 +143,20 @@ def test_check_computes_the_costs_of_recorded_runs_again(here: Path, capsys: pyt
     predicted = {row["order"]: row["predicted_us"] for row in checked["runs"]}
     assert predicted["abcdefgh"] == pytest.approx(14 * (4 * 8000 + 40), rel=1e-6)
     assert predicted["acegbdfh"] < 0.3 * predicted["abcdefgh"]
+
+
+def test_advice_without_what_is_too_large_to_simulate(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ring of eight has 112 transfers, recursive doubling 24."""
+    words = ("advise", "plain.json", "--size", "1KB..16MB", "--algos", "ring,recursive-doubling")
+    monkeypatch.setattr(simulated_costs, "MAX_SIMULATED_TRANSFERS", 50)
+    document = run(capsys, *words)
+    assert {line["algo"] for line in document["lines"]} == {"recursive-doubling"}
+    assert "too large" in document["left_out"]["ring"]
+    monkeypatch.setattr(simulated_costs, "MAX_SIMULATED_TRANSFERS", 10)
+    with pytest.raises(NoAnswer, match="million can be simulated"):
+        run(capsys, *words)
 
 
 @pytest.mark.parametrize(

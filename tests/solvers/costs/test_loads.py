@@ -18,7 +18,7 @@ SIZE = 8e6
 
 def fabric_of_racks(**changes: Any) -> Any:
     links = [{"groups": [row([0, 1, 2, 3], **changes), row([4, 5, 6, 7])]}]
-    return fabric_of(network([4, 4], shared_links=[{"groups": links}])[0])
+    return fabric_of(network([4, 4], shared_links=links)[0])
 
 
 def patterns_for(algo: str) -> Any:
