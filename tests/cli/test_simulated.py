@@ -83,7 +83,7 @@ def test_reorder_takes_the_fastest_simulated_order(here: Path, capsys: pytest.Ca
     racks = [NAMES.index(name) % 2 for name in order["hosts"]]
     assert sum(a != b for a, b in pairwise([*racks, racks[0]])) == 2
     assert order["cost"] < 0.3 * order["baseline"]["given"]
-    assert order["judged"]["low"] > 0
+    assert order["validation"]["low"] > 0
     assert run(capsys, *words) == order
     write(here / "order.json", order)
     costed = run(capsys, "cost", "n.json", "--size", "8MB", "--order", "order.json", "--random", "0")
