@@ -10,7 +10,7 @@ DEBIAN := openssh-server iproute2 iperf3 fping python3-venv iputils-ping tcpdump
 # For `make bench` only; a benchmark that misses them says so.
 BENCHED := openmpi-bin libopenmpi-dev gcc libc6-dev
 # For `make test` only: tests of what they read are skipped where they are missing.
-LAUNCHERS := openmpi-bin mpich slurmctld slurmd slurm-client munge libgomp1
+LAUNCHERS := openmpi-bin mpich slurmctld slurmd slurm-client munge libgomp1 python3-simgrid
 BROWSER := chromium
 
 # Of each target under `make fuzz`.

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from plink.api.connecting import Progress, connector_for
 from plink.api.host_rates import measure_host_rates
-from plink.api.probing import label_groups, measure_shared_links
+from plink.api.shared_links import label_groups, measure_shared_links
 from plink.errors import UsageError
 from plink.model.hosts import Hosts
 from plink.model.network import Network

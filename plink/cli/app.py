@@ -18,6 +18,7 @@ from plink.cli import (
     diff,
     doctor,
     embed,
+    export,
     file_defaults,
     info,
     lab,
@@ -43,8 +44,8 @@ from plink.cli.spot import app as spot
 # As one goes from measuring to running; Typer lists groups of commands after all others.
 _COMMAND_ORDER = (
     "probe", "doctor", "diff", "embed", "cluster", "reorder", "cost", "advise", "plan", "schedule", "topology",
-    "report", "show", "check", "launch", "submit", "compare", "manifests", "runs", "autotune", "elastic", "spot",
-    "reflector", "stamp", "demo", "lab", "info",
+    "export", "report", "show", "check", "launch", "submit", "compare", "manifests", "runs", "autotune", "elastic",
+    "spot", "reflector", "stamp", "demo", "lab", "info",
 )  # fmt: skip
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
@@ -99,6 +100,7 @@ def command() -> Any:
     app.command("show")(show.show)
     app.add_typer(schedule.app, name="schedule")
     app.add_typer(topology.app, name="topology")
+    app.add_typer(export.app, name="export")
     app.command("check")(check.check)
     app.command("launch", context_settings=PROGRAM_FIRST)(launch.launch)
     app.command("submit", context_settings=PROGRAM_FIRST)(submit.submit)

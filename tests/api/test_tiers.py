@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import probes.shared_links
-from plink.api.probing import find_tiers, measure_shared_links
+from plink.api.shared_links import find_tiers, measure_shared_links
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix
 from probes.measurements import Measurements

@@ -1,0 +1,120 @@
+"""What groups of hosts share: tiers of groups by the latencies, and the capacity of each group's link."""
+
+import dataclasses
+import functools
+import itertools
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plink.model.network import Matrix, symmetrised
+from probes.measurements import Measurements
+from probes.plan import LinkLimit
+from probes.session import ProbeSession
+from probes.shared_links import SharedLinkSettings, TierGroups, shared_links
+from solvers.hierarchy.shared_tiers import HostGroups, candidate_tiers, confirmed_rows, doubtful_members, with_larger
+from solvers.hierarchy.tiers import completed_far, nearest_tier
+from solvers.prediction.tiered import predict_tiered
+
+Labels = npt.NDArray[np.intp]
+_FLOW_TOLERANCE = 0.15  # of a flow: 1.9 flows fit two
+_log = logging.getLogger("plink.probe")
+
+
+def measure_shared_links(
+    session: ProbeSession,
+    settings: SharedLinkSettings,
+    advance: Callable[[int, int], None] = lambda done, total: None,
+    keep_going: Callable[[], bool] = lambda: True,
+) -> None:
+    """Find tiers of groups by the latencies, measure the capacity that each group shares, and add it to the
+    measurements' details: from the innermost tier out, those above only where groups have a bottleneck of their own."""
+    measurements = session.measurements
+    tiers = find_tiers(measurements)
+    if len(tiers[0]) < 2:
+        _log.info("no groups stand out in the latencies: no shared links to measure")
+        return
+    names, measured, below = measurements.hosts.names, list[dict[str, Any]](), list[dict[str, Any]]()
+    part_of = dict[int, int]()
+    ends = np.cumsum([0, *map(len, tiers)]).tolist()
+    for groups, outer, first in zip(tiers, [*tiers[1:], None], ends[:-1], strict=True):
+        tier = TierGroups(groups, None if outer is None else _families(groups, outer), part_of)
+        if part_of:  # the link of a group of one part is that of the part
+            several = [group for group in groups if len(set(map(tier.part, group))) > 1]
+            tier = dataclasses.replace(tier, measured=frozenset(itertools.chain(*several)))
+        on_done = functools.partial(_advance_from, advance, first, ends[-1])
+        rows = shared_links(session, tier, settings, on_done, keep_going)
+        on_done(len(groups), len(groups))
+        families = [[names[host] for host in group] for group in outer or []]
+        if doubted := doubtful_members(rows, families):
+            hosts = frozenset(names.index(name) for name in doubted)
+            everywhere = dataclasses.replace(tier, family_of=None, measured=hosts)
+            rows = with_larger(rows, shared_links(session, everywhere, settings, lambda *_: None, keep_going))
+        if below:
+            rows = confirmed_rows(rows, below)
+        if rows:
+            measured.append({"groups": rows})
+            measurements.details["shared_links"] = measured
+            inside = {name for row in rows for name in row["members"]}
+            below = rows + [row for row in below if not inside.issuperset(row["members"])]
+            part_of = {host: part for part, group in enumerate(groups) for host in group}
+
+
+def _advance_from(advance: Callable[[int, int], None], first: int, total: int, done: int, _: int) -> None:
+    advance(first + done, total)
+
+
+def _families(groups: HostGroups, outer: HostGroups) -> list[int]:
+    """Return the outer group of each group."""
+    outer_of = {host: number for number, group in enumerate(outer) for host in group}
+    return [outer_of[group[0]] for group in groups]
+
+
+def find_tiers(measurements: Measurements) -> list[HostGroups]:
+    """Return groups of hosts near each other, then those of candidates for tiers above them, without hosts that have
+    no measurement.
+
+    The groups are those of the nearest tier, or finer ones, if both halves of the samples have them too.
+    """
+    latency = measurements.latency
+    sparse = measurements.details.get("plan") == "adaptive"
+    labels = label_groups(latency, sparse)
+    halves = () if sparse else measurements.network().half_rtts_us
+    if halves and len(labels) > 2:
+        rtt = completed_far(symmetrised(latency))
+        finer = nearest_tier(rtt, halves=[np.where(np.isnan(half), rtt, half) for half in halves])
+        if len(np.unique(np.stack([labels, finer]), axis=1).T) == finer.max() + 1:
+            labels = finer
+    responding = np.isfinite(latency).sum(axis=1) > 1
+    groups = [np.flatnonzero((labels == label) & responding).tolist() for label in range(labels.max() + 1)]
+    groups = [group for group in groups if group]
+    return [groups, *candidate_tiers(symmetrised(latency), groups)]
+
+
+def label_groups(latency_us: Matrix, sparse: bool = False) -> Labels:
+    """Return each host's group by the latencies, shape (N,); unmeasured pairs count as far, or are predicted where
+    most are unmeasured (``sparse``)."""
+    if sparse:
+        return predict_tiered(latency_us).groups
+    cost = symmetrised(latency_us)
+    return nearest_tier(np.where(np.isnan(cost), np.nanmax(cost), cost))
+
+
+def link_limits(names: Sequence[str], tiers: Sequence[Mapping[str, Any]]) -> list[LinkLimit]:
+    """Return how many flows the links that groups share carry at a time, each at the rate that it has alone.
+
+    A link that was not the limit itself carries all of them; one that could not be measured is taken to carry one flow.
+    """
+    limits = []
+    for row in (row for tier in tiers for row in tier["groups"]):
+        flows = [
+            (row.get(f"{direction}_gbps") or 1.0) / (row.get(f"{direction}_one_flow_gbps") or np.inf)
+            for direction in ("out", "in")
+            if row.get(f"{direction}_limited_by") not in ("hosts", "groups")
+        ]
+        if flows:
+            limits.append(LinkLimit(np.isin(names, row["members"]), max(1, int(min(flows) + _FLOW_TOLERANCE))))
+    return limits

@@ -1,0 +1,141 @@
+"""Platforms for SimGrid, and plink's simulator compared with it where it is installed (Debian: python3-simgrid)."""
+
+import itertools
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from benchmarks.clouds import three_tier
+from plink.errors import NoAnswer
+from solvers.schedules.catalogue import Options, schedule_for
+from solvers.simulation.collective import PreparedCollective, simulate_collective
+from solvers.simulation.network import SimulatedNetwork, TierLinks
+from solvers.simulation.simgrid import OPTIONS, deployment_xml, platform_xml
+from tests.cli.files import refusal, write
+from tests.conftest import typed
+from tests.solvers.simulation.test_collective import network, racks
+
+_PYTHON = shutil.which("python3", path="/usr/bin:/bin")
+_RUNNER = Path(__file__).with_name("simgrid_job.py")
+
+
+def _has_simgrid() -> bool:
+    return _PYTHON is not None and not subprocess.run([_PYTHON, "-c", "import simgrid"], capture_output=True).returncode
+
+
+needs_simgrid = pytest.mark.skipif(not _has_simgrid(), reason="needs SimGrid's Python bindings (python3-simgrid)")
+
+
+def simgrid_us(
+    folder: Path, values: SimulatedNetwork, collective: PreparedCollective, order: Any, size: float
+) -> float:
+    """Return the time that a collective takes by SimGrid, microseconds."""
+    (folder / "platform.xml").write_text(platform_xml(values))
+    _, tasks = collective.job(values, order, size)
+    offsets, needed = tasks.after
+    after = [set(needed[a:b].tolist()) for a, b in itertools.pairwise(offsets)]
+    for queue in range(int(tasks.queue.max()) + 1):  # transfers of one connection follow each other
+        members = np.flatnonzero(tasks.queue == queue)
+        members = members[np.lexsort((members, tasks.priority[members]))].tolist()
+        for sooner, later in itertools.pairwise(members):
+            after[later].add(sooner)
+    schedule = collective.schedule
+    job = {
+        "source": [values.names[order[rank]] for rank in schedule.source],
+        "target": [values.names[order[rank]] for rank in schedule.target],
+        "bytes": tasks.amount.tolist(),
+        "after": [sorted(needed_by) for needed_by in after],
+    }
+    (folder / "job.json").write_text(json.dumps(job))
+    argv = [str(_PYTHON), str(_RUNNER), str(folder / "platform.xml"), str(folder / "job.json"), *OPTIONS]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return 1e6 * float(done.stdout)
+
+
+@needs_simgrid
+@pytest.mark.parametrize("algo", ["ring", "halving-doubling", "double-binary-tree", "2lha", "bcube"])
+def test_simgrid_takes_as_long(algo: str, tmp_path: Path) -> None:
+    """Eight hosts in two racks whose uplinks have half of what their hosts send, in a random order."""
+    values = network(8, racks(8, 2, 4.0), latency_us=20.0)
+    options = Options(groups=[[0, 1, 2, 3], [4, 5, 6, 7]]) if algo == "2lha" else Options()
+    order, size = np.random.default_rng(1).permutation(8), 1e8
+    schedule = schedule_for(algo, 8, options)
+    simulated = simulate_collective(schedule, values, order, size).makespan_us
+    by_simgrid = simgrid_us(tmp_path, values, PreparedCollective.of(schedule), order, size)
+    assert simulated == pytest.approx(by_simgrid, rel=0.05)
+
+
+@needs_simgrid
+def test_simgrid_ranks_orders_alike(tmp_path: Path) -> None:
+    """Rings of 16 hosts in racks under pods, of the order by racks and random ones."""
+    cloud, rates = three_tier(16, 1), np.full(16, 2.0)
+    tiers = tuple(
+        TierLinks(np.unique(group, return_inverse=True)[1], *[np.full(len(np.unique(group)), gbps)] * 2)
+        for group, gbps in ((cloud.rack_of, 3.0), (cloud.pod_of, 4.0))
+    )
+    names = tuple(f"h{k}" for k in range(16))
+    values = SimulatedNetwork(names, np.full((16, 16), 20.0), None, rates, rates, tiers)
+    rng, schedule = np.random.default_rng(0), schedule_for("ring", 16)
+    orders = [np.lexsort((cloud.rack_of, cloud.pod_of)), *(rng.permutation(16) for _ in range(5))]
+    collective = PreparedCollective.of(schedule)
+    ours = [collective.run(values, order, 1e8).makespan_us for order in orders]
+    theirs = [simgrid_us(tmp_path, values, collective, order, 1e8) for order in orders]
+    assert np.array(ours) == pytest.approx(np.array(theirs), rel=0.05)
+
+
+def test_a_route_uses_the_links_of_the_simulator() -> None:
+    """Out of a host and its rack, into the other rack and host; then the pair's own latency."""
+    platform = ElementTree.fromstring(platform_xml(network(4, racks(4, 2, 1.0), latency_us=12.5)))
+    (route,) = platform.findall("./zone/route[@src='h0'][@dst='h3']")
+    *shared, own = [link.attrib["id"] for link in route]
+    assert len(shared) == 4
+    links = {link.attrib["id"]: link.attrib for link in platform.findall("./zone/link")}
+    assert [float(links[name]["bandwidth"].removesuffix("Bps")) for name in shared] == [2.5e8, 2.5e8, 1.25e8, 1.25e8]
+    assert (links[own]["latency"], links[own]["sharing_policy"]) == ("12.500000us", "FATPIPE")
+    (inside,) = platform.findall("./zone/route[@src='h0'][@dst='h1']")
+    assert len(list(inside)) == 3
+    assert len(platform.findall("./zone/route")) == 16
+
+
+def test_a_deployment_has_the_ranks_in_order() -> None:
+    actors = ElementTree.fromstring(deployment_xml(["b", "a"])).findall("actor")
+    assert [(actor.attrib["host"], actor[0].attrib["value"]) for actor in actors] == [("b", "0"), ("a", "1")]
+
+
+def test_a_pair_without_a_round_trip_is_named() -> None:
+    values = network(2)
+    values.latency_us[0, 1] = np.nan
+    with pytest.raises(NoAnswer, match="h0 - h1"):
+        platform_xml(values)
+
+
+def test_the_command_writes_both_files(tmp_path: Path) -> None:
+    rows = [[0.0, 20.0, 50.0], [20.0, 0.0, 50.0], [50.0, 50.0, 0.0]]
+    write(
+        tmp_path / "n.json",
+        {"schema": "plink.network/1", "hosts": [{"name": name} for name in "abc"], "latency_us": rows},
+    )
+    write(tmp_path / "o.json", {"schema": "plink.order/1", "algo": "ring", "hosts": list("cab")})
+    done = typed("export", "simgrid", "n.json", "--order", "o.json", "--deployment", "d.xml", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "")
+    actors = ElementTree.parse(tmp_path / "d.xml").getroot().findall("actor")
+    assert [actor.attrib["host"] for actor in actors] == list("cab")
+    assert len(ElementTree.parse(tmp_path / "platform.xml").getroot().findall("./zone/host")) == 3
+    assert "--cfg=network/model:CM02" in done.stderr
+
+
+def test_the_platform_does_not_overwrite_the_network(tmp_path: Path) -> None:
+    write(
+        tmp_path / "n.json",
+        {"schema": "plink.network/1", "hosts": [{"name": "a"}, {"name": "b"}], "latency_us": [[0, 1], [1, 0]]},
+    )
+    before = (tmp_path / "n.json").read_text()
+    assert "n.json" in refusal(typed("export", "simgrid", "n.json", "-o", "n.json", cwd=tmp_path))
+    assert (tmp_path / "n.json").read_text() == before
