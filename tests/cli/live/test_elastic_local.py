@@ -216,7 +216,7 @@ def test_the_live_view_of_a_terminal(tmp_path: Path) -> None:
         os.close(reading)
         assert process.wait(20) == 0, shown
     text = shown.decode()
-    assert "\x1b[32mpiece 2\x1b[0m" in text
+    assert "\x1b[32mshard 2\x1b[0m" in text
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
     lines = [line.strip() for line in re.split(r"[\r\n]+", plain)]
     title = re.compile(r"stage 1  iteration \d+  clock \d+  .+ an iteration  objective .+")

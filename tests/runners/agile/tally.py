@@ -49,7 +49,7 @@ class Tally(App[int]):
         if items == self.options.invalid_message and params.clock == 10:
             send_invalid_message(Path(self.options.out).with_suffix(".said"))
         if self.options.say:
-            print(f"\x1b[32mpiece {items}\x1b[0m at clock {params.clock}{', and on' * 12}", flush=True)
+            print(f"\x1b[32mshard {items}\x1b[0m at clock {params.clock}{', and on' * 12}", flush=True)
         time.sleep(self.options.work_s)
         params.update("n", [items], [[1]])
         rows = params.random.integers(0, ROWS, 3)
