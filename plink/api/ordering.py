@@ -240,7 +240,7 @@ def _task(network: Network, fabric: Fabric, request: OrderRequest) -> OrderingPr
         groups = [[rank for rank, group in enumerate(group_of) if group == k] for k in dict.fromkeys(group_of)]
     options = options_of(request.options, [request.algo], groups)
     hops = request.objective in ("sum", "bottleneck") and request.model == "auto"
-    model = "latency" if hops else search_model_for(model_for(request.model, fabric))
+    model = "latency" if hops else search_model_for(model_for(request.model, fabric, algo=request.algo))
     return OrderingProblem(
         fabric, baseline, request.algo, options, request.size_bytes, model, request.objective, constraints
     )

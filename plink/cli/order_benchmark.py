@@ -94,7 +94,7 @@ def plan_orders(network: Network, algo: str, config: BenchmarkConfig) -> Planned
     task = solved.task
     ranks = len(task.baseline)
     fabric = fabric_from(network)
-    model = model_for(config.model, fabric)
+    model = model_for(config.model, fabric, algo=algo)
     search_model = search_model_for(model)
     cost_of = cost_function_for(algo, ranks, task.options, fabric, config.size_bytes, search_model)
     slots = np.bincount(task.baseline, minlength=len(network.hosts))
@@ -124,7 +124,7 @@ def recompute_costs(series: BenchmarkRun, network: Network, model_name: str | No
     index_of = {name: k for k, name in enumerate(network.hosts.names)}
     fabric = fabric_from(network)
     slots = np.array([host.slots for host in network.hosts], dtype=np.intp)
-    model = model_for((series.model or "auto") if model_name is None else model_name, fabric)
+    model = model_for((series.model or "auto") if model_name is None else model_name, fabric, algo=series.algo)
     if series.ranks not in (None, slots.sum()):
         raise NoAnswer(
             f"--results: {series.algo} was run by {series.ranks} ranks, and the hosts in {network.location} have "

@@ -18,6 +18,7 @@ from solvers.schedules.ring import check_pieces
 _TREE_UP_TO, _RING_FROM = 1e6, 16e6
 MIXED = {"nccl": ("nccl-tree", "nccl-ring")}
 NAMES = (*ALGORITHMS, *MIXED)
+_CONTENDING = ("halving-doubling", "recursive-doubling", "bcube", "openmpi-recursive-doubling", "openmpi-rabenseifner")
 SIMULATED = "simulated"  # solvers.simulation.cost: no closed form
 
 
@@ -88,19 +89,25 @@ def cost_function_for(
     return blended
 
 
-def model_for(name: str, fabric: Fabric, timed: bool = False) -> str:
+def model_for(name: str, fabric: Fabric, timed: bool = False, algo: str = "") -> str:
     """Return the model of that name; ``auto`` is the most accurate that the network allows.
 
     That is ``contention`` when shared links were measured, else ``alpha-beta`` when bandwidths were, else ``latency``.
+    Algorithms with all flows of a round on few links at once need ``contention`` in any case, by inferred capacities:
+    orders by round trips alone are up to 1.3 times slower (32 hosts in racks under pods, simulated).
 
     :param timed: a time is wanted, not a ranking of orders: rates of hosts are enough for ``contention``.
+    :param algo: the algorithm whose orders are ranked.
     :returns: one of the closed forms, or ``simulated``.
     :raises UsageError: for an unknown name.
     """
     if name == "auto":
         if fabric.measured or (timed and fabric.has_host_rates):
             return "contention"
-        return "latency" if fabric.pair_gbps is None else "alpha-beta"
+        if fabric.pair_gbps is not None:
+            return "alpha-beta"
+        has_groups = bool(np.isfinite(fabric.group_out_gbps).any())
+        return "contention" if algo in _CONTENDING and has_groups else "latency"
     if name not in (*MODELS, SIMULATED):
         raise UsageError(f"--model {name}: choose one of auto, {', '.join((*MODELS, SIMULATED))}")
     return name

@@ -64,3 +64,13 @@ def test_the_model_is_the_most_accurate_that_the_network_allows() -> None:
         assert model_for(name, shared) == name
     with pytest.raises(UsageError, match="--model best: choose one of auto, latency, alpha-beta, contention"):
         model_for("best", shared)
+
+
+def test_orders_of_contending_algorithms_infer_capacities() -> None:
+    """Not where there is one group, nor where pairs' rates are known."""
+    inferred = dataclasses.replace(fabric(4), capacities="inferred from the latency tiers")
+    one_group = dataclasses.replace(inferred, group_out_gbps=np.full(len(inferred.group_out_gbps), np.inf))
+    assert model_for("auto", inferred, algo="bcube") == "contention"
+    assert model_for("auto", inferred, algo="ring") == "latency"
+    assert model_for("latency", inferred, algo="bcube") == "latency"
+    assert model_for("auto", one_group, algo="bcube") == "latency"
