@@ -11,7 +11,7 @@ import numpy as np
 
 from plink.errors import UsageError
 from plink.model.network import Matrix
-from solvers.costs.by_name import MIXED, cost_function_for, pattern_for
+from solvers.costs.by_name import MIXED, cost_function_for, parts_of, pattern_for
 from solvers.costs.closed_forms import CostFunction
 from solvers.costs.patterns import Pattern
 from solvers.latency import require_complete
@@ -28,6 +28,7 @@ _HYPERCUBES = ("halving-doubling", "bcube", "openmpi-rabenseifner", "recursive-d
 _RANDOM_ORDERS = 201
 _EXHAUSTIVE_SEARCH_MAX_HOSTS = 7
 _EXHAUSTIVE_SEARCH_MAX_RANKS = 64  # with more of them on few hosts one evaluation takes long
+_MAX_EXCHANGES, _EXCHANGES_BETWEEN_CHECKS = 20_000, 256
 _MIN_EVALUATED_ROTATIONS = 1024  # even after the deadline
 _START_PERTURBATIONS_PER_HOST = 100  # for a ring that only is a start order
 _EPSILON = 1e-9
@@ -119,24 +120,49 @@ def _search_mixed(
 ) -> OrderingResult:
     """Search for the order of an algorithm that uses a tree for small and a ring for large messages.
 
-    The best ring costs the same in all its 2N rotations and reflections. The tree does not, so that the rotation or
-    reflection with the lowest cost of both together is taken.
+    Where only one of them has a weight, the search is for that one. Else the best order of each is a candidate, and so
+    are the rotations and reflections of the ring, which cost the ring the same and the tree not; the candidate of the
+    lowest cost of both together is improved by exchanges of two hosts.
     """
-    ring = search(replace(problem, algo=MIXED[problem.algo][1]), seed, budget)
-    hosts = np.array(list(dict.fromkeys(ring.order.tolist())), dtype=np.intp)
-    rotations = [np.roll(direction, -k) for direction in (hosts, hosts[::-1]) for k in range(len(hosts))]
-    materialise = problem.feasible.materialise
+    names = [name for _, name in parts_of(problem.algo, problem.size_bytes)]
+    if len(names) == 1:
+        return replace(search(replace(problem, algo=names[0]), seed, budget), objective=start.objective)
+    each = replace(budget, max_moves=max(1, budget.max_moves // len(names)))
+    results = [search(replace(problem, algo=name), seed, each) for name in names]
+    moves, materialise = sum(result.moves for result in results), problem.feasible.materialise
+    ring = np.array(list(dict.fromkeys(results[-1].order.tolist())), dtype=np.intp)
+    rotations = [np.roll(direction, -k) for direction in (ring, ring[::-1]) for k in range(len(ring))]
     best = materialise(problem.hosts.tolist())
     best_cost = cost_of(best)
-    for k, order in enumerate((ring.order, *(materialise(rotation.tolist()) for rotation in rotations))):
-        # The search for the ring may have used all the time; a second for the rotations is worth it.
-        progress = SearchProgress(best_cost, None, ring.moves)
-        if k >= _MIN_EVALUATED_ROTATIONS and not budget.keep_going(progress):
+    orders = [result.order for result in reversed(results)]
+    for k, order in enumerate((*orders, *(materialise(rotation.tolist()) for rotation in rotations))):
+        # The searches may have used all the time; a second for the rotations is worth it.
+        if k >= _MIN_EVALUATED_ROTATIONS and not budget.keep_going(SearchProgress(best_cost, None, moves)):
             break
         cost = cost_of(order)
         if cost < best_cost:
             best, best_cost = order, cost
-    return replace(start, order=best, cost=best_cost, moves=ring.moves)
+    if problem.feasible.unconstrained and len(problem.hosts) == len(best):
+        best, best_cost = _exchanged(best, best_cost, cost_of, budget)
+    return replace(start, order=best, cost=best_cost, moves=moves)
+
+
+def _exchanged(order: Order, cost: float, cost_of: CostFunction, budget: SearchBudget) -> tuple[Order, float]:
+    """Exchange pairs of hosts as long as that lowers the cost, with a bounded number of evaluations."""
+    pairs, left = list(itertools.combinations(range(len(order)), 2)), _MAX_EXCHANGES
+    improved = True
+    while improved and left > 0:
+        improved = False
+        for a, b in pairs:
+            left -= 1
+            if left < 0 or not (left % _EXCHANGES_BETWEEN_CHECKS or budget.keep_going(SearchProgress(cost, None, 0))):
+                return order, cost
+            candidate = order.copy()
+            candidate[[a, b]] = candidate[[b, a]]
+            candidate_cost = cost_of(candidate)
+            if candidate_cost < cost * (1 - _EPSILON):
+                order, cost, improved = candidate, candidate_cost, True
+    return order, cost
 
 
 def _anneal(

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from benchmarks.clouds import three_tier
 from plink.errors import NoAnswer, UsageError
 from solvers.costs.by_name import cost_function_for, pattern_for
 from solvers.costs.evaluator import reduce_phase
@@ -349,3 +350,16 @@ def test_where_nothing_is_reduced_all_transfers_are_the_way_there() -> None:
     gathered = dataclasses.replace(ring, copies=np.ones(len(ring), dtype=bool))
     assert reduce_phase(gathered) == slice(0, len(ring))
     assert reduce_phase(ring) == slice(0, len(ring) // 2)
+
+
+@pytest.mark.parametrize("size", [64e3, 1e6, 4e6, 100e6])
+@pytest.mark.parametrize("model", ["latency", "contention"])
+def test_a_mix_costs_no_more_than_the_order_of_either_part(size: float, model: str) -> None:
+    """NCCL: a tree up to 1 MB, a ring from 16 MB, both in between."""
+    cloud, baseline = three_tier(12, 3).fabric(), np.arange(12)
+    cost_of = cost_function_for("nccl", 12, Options(), cloud, size, model)
+    costs = [
+        cost_of(search(OrderingProblem(cloud, baseline, algo, Options(), size, model), 0, SearchBudget(20_000)).order)
+        for algo in ("nccl", "nccl-tree", "nccl-ring")
+    ]
+    assert costs[0] <= min(costs[1:]) * (1 + 1e-9)
