@@ -271,7 +271,7 @@ def hidden(lab: Lab, host: str, *files: str) -> Iterator[None]:
 
 def test_a_host_without_iperf3_says_so_and_its_round_trips_are_there(small_lab: Lab, tmp_path: Path) -> None:
     a, b = small_lab.hosts.names[:2]
-    words = (*QUICK, "--bandwidth", "--bandwidth-bytes", "5MB")
+    words = (*QUICK, "--bandwidth", "--streams", "2", "--bandwidth-bytes", "5MB")
     with hidden(small_lab, b, program("iperf3")):
         partly(probe(small_lab, tmp_path, *words, names=[a, b]))
     network_document = document(tmp_path)
