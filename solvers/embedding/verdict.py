@@ -52,7 +52,7 @@ class Verdict:
         return "helps" if self.gain > 0 else "hurts"
 
 
-def judge_halves(
+def validate_halves(
     halves: Sequence[Matrix],
     like: Embedding,
     seed: int = 0,
@@ -78,7 +78,7 @@ def judge_halves(
     return _verdict(fitted - apart / 2, apart / (4 if whole else 2), i, j, len(halves[0]), "halves")
 
 
-def judge_held_out(
+def validate_held_out(
     measured_us: Matrix,
     like: Embedding,
     seed: int = 0,

@@ -82,7 +82,7 @@ def test_the_schedule_follows_from_the_masters_and_is_proven(groups: list[list[i
 
 @pytest.mark.parametrize("algo", ["ring", "ring-chunked", "tree", "bcube"])
 def test_without_masters_the_schedule_is_the_algorithm_s(algo: str) -> None:
-    options = {"pieces": 2} if algo == "ring-chunked" else {}
+    options = {"segments": 2} if algo == "ring-chunked" else {}
     hosts = Hosts((Host("a", "a", 3), Host("b", "b")))
     plan = Plan(algo, "latency", 100, RankOrder("given", ("a", "b")), hosts, None, options=options)
     made = schedule_of(again(plan))

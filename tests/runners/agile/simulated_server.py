@@ -20,7 +20,7 @@ from plink.runtime.agileml.partition.partition import RejectedRequest
 from plink.runtime.agileml.replica import migration
 from plink.runtime.agileml.replica.outgoing import Outgoing
 from plink.runtime.agileml.replica.partition_replica import PartitionReplica
-from plink.runtime.agileml.replica.replicator import Replicator, _Lane
+from plink.runtime.agileml.replica.replicator import Replicator, _Channel
 from plink.runtime.agileml.server.server import Server
 from plink.runtime.agileml.transport.connection import Connection
 from plink.runtime.agileml.transport.records import ConnectionLost
@@ -132,39 +132,39 @@ class SimulatedPusher(Replicator):
 
     def advanced(self, replicas: Any) -> None:
         for address in replicas:
-            if address not in self._lanes:
-                self._lanes[address] = _Lane(self._connection(address))
+            if address not in self._channels:
+                self._channels[address] = _Channel(self._connection(address))
             self._soon(address, self._net.delay(0.001, 0.02))
 
     def _soon(self, address: str, seconds: float) -> None:
         if address not in self._due:
             self._due.add(address)
-            self._net.later(seconds, lambda: self._take_turn(self._lanes[address]))
+            self._net.later(seconds, lambda: self._take_turn(self._channels[address]))
 
-    def _take_turn(self, lane: _Lane) -> None:
-        self._due.discard(lane.connection.address)
-        lane.due.clear()
+    def _take_turn(self, channel: _Channel) -> None:
+        self._due.discard(channel.connection.address)
+        channel.due.clear()
         if self._end.is_set():
             return
         primaries = {
             number: primary
             for number, primary in self._actors().items()
-            if lane.connection.address in primary.snapshot.replicas
+            if channel.connection.address in primary.snapshot.replicas
         }
         for number, primary in primaries.items():
             try:
-                self._push(primary, lane)
-                lane.trouble.pop(number, None)
+                self._push(primary, channel)
+                channel.trouble.pop(number, None)
             except Exception as error:
-                if number in lane.trouble:
-                    self._lose(primary, lane.connection.address, error)
-                lane.trouble[number] = str(error)
-        for number in lane.trouble.keys() - primaries.keys():
-            del lane.trouble[number]
-        if lane.trouble:
-            self._soon(lane.connection.address, 0.2)
-        elif lane.due.is_set():
-            self._soon(lane.connection.address, self._net.delay(0.001, 0.02))
+                if number in channel.trouble:
+                    self._lose(primary, channel.connection.address, error)
+                channel.trouble[number] = str(error)
+        for number in channel.trouble.keys() - primaries.keys():
+            del channel.trouble[number]
+        if channel.trouble:
+            self._soon(channel.connection.address, 0.2)
+        elif channel.due.is_set():
+            self._soon(channel.connection.address, self._net.delay(0.001, 0.02))
 
 
 class SimulatedServer(Server):

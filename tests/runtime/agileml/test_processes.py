@@ -89,7 +89,7 @@ def test_a_frozen_server_is_left_as_soon_as_another_is_named(met: bool, processe
         wait_for(lambda: is_stopped(frozen[0].pid))  # or it may answer the next read yet
 
         def name_another() -> None:
-            wait_for(lambda: any(line._meeting or line._ticket > 1 for line in client._connections.values()))
+            wait_for(lambda: any(line._pending or line._ticket > 1 for line in client._connections.values()))
             for partition in range(4):
                 client.set_primary(partition, PrimaryAddress(addresses[1], 1))
 

@@ -17,7 +17,7 @@ from tests.solvers.elastic.placement.world import World, hosts, of, warn
 
 def test_in_a_quiet_moment_nothing_moves_and_everybody_is_told_again() -> None:
     world = World.of(hosts(2, 6), 4, 24)
-    world.settle()
+    world.converge()
     before = world.state
     actions = world.restart(())
     assert {type(action) for action in actions} == {act.ForgetMoves, act.ReplicateTo, act.PointWorkers, act.Work}
@@ -33,18 +33,18 @@ def test_in_a_quiet_moment_nothing_moves_and_everybody_is_told_again() -> None:
 
 def test_who_died_with_the_controller_has_failed() -> None:
     world = World.of(hosts(1, 4), 4, 24)
-    world.settle()
+    world.converge()
     for index in range(4):
         world.push(index, 5)
     actions = world.restart((1,))
     assert of(act.RollBackAll, actions)[0].clock == 5
     assert {action.to for action in of(act.RestorePartition, actions)} == {3}
-    world.settle()
+    world.converge()
 
 
 def test_a_move_that_was_done_before_the_old_controller_knew_counts() -> None:
     world = World.of(hosts(1, 4), 2, 24)
-    world.settle()
+    world.converge()
     warn(world, 1)
     (move,) = world.moves
     world.holds[move.partition][move.to] = move.term
@@ -70,7 +70,7 @@ def test_a_roll_back_that_not_everybody_heard_of_is_done_again() -> None:
 
 def test_state_that_nobody_reports_is_lost() -> None:
     world = World.of(hosts(1, 2), 2, 4)
-    world.settle()
+    world.converge()
     world.tell(HostsFailed((2,)))
     reports = [MemberReport(host, 99, 0) for host in world.state.hosts]
     state, (halt,) = resume(reports, [1.0, 1.0], 4)

@@ -132,7 +132,7 @@ class World:
             check(self, actions, old.number)
         return actions
 
-    def settle(self) -> None:
+    def converge(self) -> None:
         """All that is under way is done, and all that follows from it; what is left must be as the stage asks for."""
         for _ in range(10_000):
             if self.state.halted or not (self.moves or self.loads):
@@ -144,7 +144,7 @@ class World:
         else:
             raise AssertionError("it never settles")
         if not self.state.halted:
-            check_settled(self.state)
+            check_converged(self.state)
 
     def tier(self, host: int) -> Tier:
         """Of a member."""
@@ -268,7 +268,7 @@ def check_partition(world: World, index: int, item: PartitionPlacement) -> None:
     assert bound in state.servers
 
 
-def check_settled(state: Cluster) -> None:
+def check_converged(state: Cluster) -> None:
     """What must hold when nothing is under way any more."""
     assert not [
         partition
