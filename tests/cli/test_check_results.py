@@ -134,7 +134,7 @@ def test_what_few_orders_say_is_not_passed(orders: int, here: Path) -> None:
     assert typed("check", "--results", "few.json", cwd=here).returncode == 0
 
 
-def test_what_stands_in_a_file_is_shown_and_not_obeyed(here: Path) -> None:
+def test_file_content_is_escaped(here: Path) -> None:
     odd = series([[1.0], [2.0], [3.0], [4.0]], algo="[/x]\x1b[31m")
     odd["runs"][0]["order"] = "[/y] [bold]z\x1b[2J"
     write(here / "odd.json", checked(odd))

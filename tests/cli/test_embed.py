@@ -47,7 +47,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_an_embedding_is_left_and_told(here: Path) -> None:
+def test_embedding_is_written_and_reported(here: Path) -> None:
     done = typed("embed", "noisy.json", cwd=here)
     assert (done.returncode, done.stderr) == (0, "plink: embedding -> .plink/embedding.json\n")
     first, second, third, last = done.stdout.splitlines()
@@ -145,7 +145,7 @@ def test_costs_of_fitted_distances(here: Path) -> None:
     assert costs[0] != pytest.approx(costs[2], rel=1e-2)
 
 
-def test_fitted_distances_stand_for_pairs_that_were_not_measured(here: Path) -> None:
+def test_fitted_distances_replace_unmeasured_pairs(here: Path) -> None:
     document = json.loads((here / "noisy.json").read_text())
     del document["halves_us"]
     for k in range(N):

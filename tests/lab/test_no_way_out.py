@@ -113,7 +113,7 @@ def test_hosts_reach_nothing_but_the_lab(lab: Lab, sniffer: Sniffer) -> None:
     assert sniffer.seen() == (0, True)
 
 
-def test_no_interface_of_a_lab_stands_in_the_machine_itself(lab: Lab) -> None:
+def test_lab_interfaces_are_not_in_the_root_namespace(lab: Lab) -> None:
     """Every link of a veth pair is in a namespace of the lab."""
     ours = {name for _, name in socket.if_nameindex()}
     assert not ours & {"up0", "br0", "ctl", "r0", "h0"}

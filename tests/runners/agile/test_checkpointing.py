@@ -135,7 +135,7 @@ def test_none_is_written(reason: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "notes"), [("OSError", ["no checkpoint could be written in /c: disk full"]), ("Gone", [])]
 )
-def test_one_that_fails_is_given_up(kind: str, notes: list[str]) -> None:
+def test_failed_checkpoint_is_abandoned(kind: str, notes: list[str]) -> None:
     desk = Desk()
     desk.consistent(7)
     desk.advance()

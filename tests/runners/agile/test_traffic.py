@@ -66,7 +66,7 @@ class Road:
         return [(line["host"], line["sent"], line["received"]) for line in lines]
 
 
-def test_a_line_is_told_of_what_has_changed() -> None:
+def test_changed_threshold_is_logged() -> None:
     road = Road()
     road.advance(100.0, TWO, 1)
     assert road.logged_since() == [("h0", 0, 0), ("h1", 0, 0), ("h2", 0, 0)]
@@ -124,7 +124,7 @@ def stages_of(course: Sequence[tuple[int, float]], replica: float) -> list[Stage
     ("transient", "worker", "replica"),
     [(1, 7e5, 3e5), (3, 7e5, 1.9e5), (12, 1e5, 7e4)],
 )
-def test_the_stage_settles(transient: int, worker: float, replica: float) -> None:
+def test_stage_converges(transient: int, worker: float, replica: float) -> None:
     """Where it does not if traffic of another stage counts."""
     stages = stages_of([(transient, worker)] * 40, replica)
     assert len(set(stages[12:])) == 1

@@ -94,7 +94,7 @@ def test_an_address_of_a_family_that_the_kernel_lacks_is_passed_over(monkeypatch
             Connection(f"anybody:{port}", KEYS, LAYOUT, 0.3).ask(Message(Kind.READ, 0))
 
 
-def test_who_asks_after_that_connects_again() -> None:
+def test_next_request_reconnects() -> None:
     """A word to wake is for those who wait then."""
     with that_says_nothing() as port:
         line = Connection(f"127.0.0.1:{port}", KEYS, LAYOUT, 0.3)

@@ -47,7 +47,7 @@ def test_a_move_to_a_dead_server_changes_nothing() -> None:
         assert np.array_equal(run.state(), counted(1, 4))
 
 
-def test_mistakes_are_said() -> None:
+def test_configuration_errors_are_reported() -> None:
     with store(COUNTS, BSP(), servers=2) as run:
         run.open(1, servers=1)
         client = run.client(0)

@@ -185,7 +185,7 @@ def test_after_a_roll_back_shards_are_as_they_were_unless_the_new_generation_say
         same(made, app, train(app))
 
 
-def test_a_wait_that_was_too_long_may_be_taken_up_again() -> None:
+def test_timed_out_wait_can_be_resumed() -> None:
     app = Means(stop=StoppingCriterion(clocks=4))
     with store(job_layout(app, 2)) as made:
         made.open(2)

@@ -79,7 +79,7 @@ def test_a_steady_network_is_left_alone() -> None:
     assert (decision.moved, decision.step) == ((), FinetuneState())
 
 
-def test_the_same_rank_again_loses_twice_as_many() -> None:
+def test_repeatedly_blamed_rank_loses_twice_as_many() -> None:
     rates = np.full(16, RATE)
     rates[2] /= 10
     assignment, step, numbers = dealt(GROUPS, 256), FinetuneState(), []
@@ -162,7 +162,7 @@ def test_blame_is_load_and_time() -> None:
         ([0.0] * 10, False),
     ],
 )
-def test_when_to_look_again(throughputs: list[float], expected: bool) -> None:
+def test_next_check_time(throughputs: list[float], expected: bool) -> None:
     assert changed(throughputs) is expected
 
 

@@ -52,7 +52,7 @@ def test_masters_move_when_the_most_blame_is_more_than_epsilon_times_the_least(m
     ("step", "number"),
     [(FinetuneState(), 1), (FinetuneState(1, 8), 1), (FinetuneState(0, 3), 6), (FinetuneState(0, 1 << 16), 1 << 16)],
 )
-def test_the_same_rank_to_blame_again_loses_twice_as_many_up_to_a_limit(step: FinetuneState, number: int) -> None:
+def test_repeatedly_blamed_rank_loses_more_up_to_a_limit(step: FinetuneState, number: int) -> None:
     assignment = masters([[0, 1]], [[0]] * 8, [0] * 8)
     decision = finetune(assignment, sending([3.0, 1.0]), step)
     assert decision.step == FinetuneState(0, number)
@@ -109,7 +109,7 @@ def test_rates_within_a_share_of_their_median_are_taken_for_it(alike: float, few
     assert chunks == ([4, 8, 8, 8] if fewer else [7] * 4)
 
 
-def test_groups_weigh_what_their_members_carry_together() -> None:
+def test_group_weight_is_the_sum_of_member_rates() -> None:
     """Ranks that carry 1 and 2, 3 and 6: a quarter and three quarters of the chunks, and these one to two."""
     rates = np.array([1.0, 2.0, 3.0, 6.0])
     between = np.outer(rates, rates) / rates.sum()

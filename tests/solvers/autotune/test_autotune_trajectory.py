@@ -197,7 +197,7 @@ def test_noise_is_no_reason_to_go_on_tuning(groups: list[list[int]], seed: int) 
     assert sum(decision.assignment is not None for decision in decisions) <= 15
 
 
-def test_what_did_not_arrive_is_sent_again() -> None:
+def test_lost_update_is_resent() -> None:
     """An answer was lost, or the script made its group anew: ranks still have the masters of before."""
     run = Run(dealt(GROUPS, 64))
     list(run.go(EVEN, 10))

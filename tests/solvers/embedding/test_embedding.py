@@ -38,7 +38,7 @@ def off(fitted: Matrix, true: Matrix) -> float:
 
 
 @pytest.mark.parametrize(("dimension", "alpha", "relative"), [(2, 1.0, False), (3, 1.5, True), (3, 2.0, False)])
-def test_distances_without_noise_are_found_again(dimension: int, alpha: float, relative: bool) -> None:
+def test_noiseless_distances_are_recovered(dimension: int, alpha: float, relative: bool) -> None:
     true = points(24, dimension, alpha)
     result = embed(true, EmbeddingConstraints(dimension, alpha, heights=False, relative=relative))
     assert off(result.fitted_us, true) < 0.03

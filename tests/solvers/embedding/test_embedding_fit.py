@@ -122,7 +122,7 @@ def test_a_batch_of_fits_is_what_adam_makes_of_each_of_them(steps: int, alphas: 
     assert result.checks.tolist() == [steps]
 
 
-def test_lanes_give_each_setting_the_fit_of_its_own_lane() -> None:
+def test_parallel_fits_match_their_own_thread() -> None:
     """Every other setting is one batch, from a seed of its own; in the end all stand in the order they were given in,
     with as many coordinates as the widest has."""
     pairs = measured(9)
@@ -151,7 +151,7 @@ def test_no_two_seeds_begin_alike() -> None:
     assert len(set(begun)) == 16
 
 
-def test_pytorch_has_one_thread_while_lanes_run_and_as_many_as_before_then() -> None:
+def test_parallel_fits_use_one_pytorch_thread_and_restore_it() -> None:
     during: set[int] = set()
 
     def look() -> bool:
@@ -184,7 +184,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_ctrl_c_ends_the_lanes() -> None:
+def test_ctrl_c_ends_parallel_fits() -> None:
     """In a process of its own: it arrives in the main thread, which waits for the lanes."""
     child = subprocess.run(
         [sys.executable, "-c", CTRL_C], cwd=Path(__file__).parents[3], capture_output=True, text=True, timeout=120
@@ -192,7 +192,7 @@ def test_ctrl_c_ends_the_lanes() -> None:
     assert child.stdout == "interrupted True\n", child.stderr
 
 
-def test_lanes_that_were_stopped_tell_as_many_checks_as_the_one_that_came_least_far() -> None:
+def test_stopped_fits_have_the_fewest_common_checks() -> None:
     request = itertools.count()
     result = fit_all(measured(6), trials(SETTINGS[:2], FOLDS_OF_SIX), 0, 300, keep_going=lambda: next(request) < 250)
     assert result.held_out.shape == (2, len(result.checks), 1)

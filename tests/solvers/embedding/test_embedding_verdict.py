@@ -63,7 +63,7 @@ def test_the_standard_error_leaves_out_one_host_after_the_other() -> None:
     assert (result.basis, result.pairs) == ("halves", 7)
 
 
-def test_halves_are_judged_by_each_other_pair_by_pair() -> None:
+def test_halves_validate_each_other_pair_by_pair() -> None:
     """With logarithms a and b of both, f and g of their fits: the fit is off by half of
     (f - b)^2 + (g - a)^2 - (a - b)^2, both halves together by (a - b)^2 / 4, and one alone by twice that."""
     halves = plane(14, noise=0.2), plane(14, noise=0.0)
@@ -91,7 +91,7 @@ def test_it_does_not_matter_which_half_is_which() -> None:
     assert (item.gain, item.standard_error) == pytest.approx((other.gain, other.standard_error))
 
 
-def test_pairs_held_out_are_judged_by_a_fit_that_has_not_seen_them() -> None:
+def test_held_out_pairs_are_validated_by_a_fit_without_them() -> None:
     rtt = plane(16, noise=0.2)
     pairs = reachable(rtt).pairs
     drawn = held_out_of(pairs, 4)
@@ -108,7 +108,7 @@ def test_pairs_held_out_are_judged_by_a_fit_that_has_not_seen_them() -> None:
 
 
 @pytest.mark.parametrize(("gone", "enough"), [(5, True), (6, False)])
-def test_ten_pairs_are_enough_to_judge_by(gone: int, enough: bool) -> None:
+def test_ten_pairs_are_enough_to_validate(gone: int, enough: bool) -> None:
     """Of 11 hosts' 55 pairs, less some, a fifth is held out: 10, or 9."""
     rtt = plane(11)
     for k in range(gone):

@@ -156,7 +156,7 @@ def test_problems_without_constraints() -> None:
         ([1] * 2, {}, [[0, 1], []], UsageError, "--groups"),
     ],
 )
-def test_what_does_not_fit_is_said_in_one_line(
+def test_infeasible_constraint_is_one_line(
     slots: Sequence[int],
     pins: Mapping[int, int],
     groups: Sequence[Sequence[int]] | None,

@@ -211,7 +211,7 @@ def test_pairs_without_both_halves_are_as_fitted_and_not_counted() -> None:
     assert message.pairs == sum(0 not in pair and pair != {1, 2} for pair in used)
 
 
-def test_an_order_of_which_no_pair_was_judged_is_within_the_noise() -> None:
+def test_order_without_validated_pairs_is_within_the_noise() -> None:
     cloud, ring = three_tier(8, 2), np.arange(8)
     fit, held_out = _halves(cloud, np.random.default_rng(0))
     order = ring * 3 % 8
@@ -234,7 +234,7 @@ def test_an_order_of_which_no_pair_was_judged_is_within_the_noise() -> None:
     assert (nothing.pairs, nothing.is_significant) == (0, False)
 
 
-def test_of_very_many_pairs_some_are_looked_at() -> None:
+def test_many_pairs_are_sampled() -> None:
     """400 hosts make 79,800 pairs, all off by the same: as for fewer hosts the interval holds the gain."""
     n = 400
     fit = random_costs(n, 1, 100, 200)

@@ -339,7 +339,7 @@ def test_equal_groups_send_what_goes_together_together() -> None:
     assert np.bincount(schedule.round, schedule.count).tolist() == [192, 48, 48, 192]
 
 
-def test_masters_can_be_given() -> None:
+def test_explicit_masters() -> None:
     local_masters = np.array([[1, 2], [0, 3]], dtype=np.int32)
     schedule = two_level_reduce_scatter([[0, 1], [2, 3, 4]], local_masters, np.array([1, 0], dtype=np.int32))
     assert schedule.owners is not None
@@ -367,7 +367,7 @@ def test_flat_aggregation_is_one_group_and_the_sharded_server() -> None:
 
 
 @given(st.integers(3, 40))
-def test_what_a_server_has_to_carry(ranks: int) -> None:
+def test_server_load(ranks: int) -> None:
     central = sent(parameter_server(ranks, sharded=False, root=2))
     assert central == [ranks - 1 if rank == 2 else 1 for rank in range(ranks)]
     apart = parameter_server(ranks, sharded=False, colocated=False)
@@ -416,7 +416,7 @@ def test_a_thousand_ranks(algo: str, options: Options, transfers: int) -> None:
 # What names stand for.
 
 
-def test_every_name_stands_for_its_generator() -> None:
+def test_every_name_maps_to_its_generator() -> None:
     groups = ((0, 1, 2), (3, 4), (5, 6, 7))
     options = Options(fan_out=3, base=2, segments=3, groups=groups, sharded=False, root=5)
     expected = {

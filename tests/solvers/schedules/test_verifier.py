@@ -123,7 +123,7 @@ def changed(draw: st.DrawFn) -> Schedule:
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(changed())
-def test_changed_schedules_are_judged_as_the_simulator_does(schedule: Schedule) -> None:
+def test_mutated_schedules_verify_as_simulated(schedule: Schedule) -> None:
     possible = all(row[4] >= 1 for row in rows_of(schedule))  # what moves nothing does nothing, and is no transfer
     errors = verify(schedule)
     assert (errors == []) == (possible and is_right(schedule)), errors
@@ -246,7 +246,7 @@ def test_a_missing_one_is_not_put_down_to_a_harmless_other() -> None:
     ]
 
 
-def test_few_errors_tell_as_much_as_many() -> None:
+def test_few_errors_are_as_informative_as_many() -> None:
     assert len(verify(make_schedule("mine", 50, 1, []))) == 20
 
 
@@ -279,7 +279,7 @@ def test_too_many_ranks_are_refused() -> None:
 
 
 @pytest.mark.parametrize(("algo", "ranks"), [("flat", 32), ("ring", 40)])
-def test_a_long_file_whose_waits_are_roundabout_is_judged_too(algo: str, ranks: int) -> None:
+def test_long_file_with_circuitous_waits_is_verified(algo: str, ranks: int) -> None:
     """Each transfer after the one before it: right, though no wait is direct; and one link of the chain less
     is found out."""
     document = schedule_for(algo, ranks).to_json()

@@ -164,7 +164,7 @@ def test_a_move_target_that_fails_costs_no_roll_back_and_another_one_is_found() 
     world.converge()
 
 
-def test_who_was_to_send_a_replica_to_a_host_that_fails_is_told_to_stop() -> None:
+def test_copy_to_a_failed_host_is_cancelled() -> None:
     world = running(2, 6, partitions=4)
     world.join(1, 0)
     under_way = {(action.source, action.partition, action.term) for action in of(act.Replicate, world.moves)}
@@ -185,7 +185,7 @@ def test_copies_to_a_warned_host_are_cancelled() -> None:
     assert {partition.replica for partition in world.state.partitions} == {0, 1}
 
 
-def test_what_was_under_way_at_a_roll_back_starts_again_under_another_term() -> None:
+def test_pending_moves_restart_under_a_new_term() -> None:
     world = running(1, 4, partitions=4)
     warn(world, 1)
     old = {move.term for move in world.moves}
@@ -279,7 +279,7 @@ def test_a_new_primary_sends_the_copy_that_the_old_one_had_begun_to_send() -> No
 # Leaving one after the other
 
 
-def test_a_replica_without_a_copy_lacks_all_whatever_was_said_of_the_old_one() -> None:
+def test_new_replica_lacks_all_whatever_the_old_one_had() -> None:
     world = running(2, 6, partitions=1, bytes_per_s=1e6)
     world.tell(HostsFailed((world.state.partitions[0].replica,)))
     assert not world.state.partitions[0].safe
@@ -388,7 +388,7 @@ def test_a_job_that_cannot_be_is_refused(members: tuple[JobHost, ...], partition
         start(members, [1.0] * partitions, shards)
 
 
-def test_a_job_begun_again_from_a_checkpoint_takes_nothing_stale_for_its_own() -> None:
+def test_resumed_job_ignores_stale_state() -> None:
     old = running(2, 1, partitions=4)
     old.tell(HostsFailed((1,)))
     state, actions = start(old.state.hosts, [1e6] * 4, 24, clock=30, number=old.state.number)
@@ -410,7 +410,7 @@ def test_in_stage_one_reliable_hosts_serve_what_they_back_up() -> None:
     assert of(act.PointWorkers, actions)[0].primaries == (0, 0, 1)
 
 
-def test_hosts_that_are_not_told_apart_are_refused_and_the_least_job_is_not() -> None:
+def test_duplicate_hosts_are_refused_and_the_smallest_job_is_not() -> None:
     for other in (JobHost(0, "b", Tier.TRANSIENT), JobHost(1, "a", Tier.TRANSIENT)):
         with pytest.raises(UsageError, match="two hosts of one name or number"):
             start((JobHost(0, "a", Tier.RELIABLE), other), [1.0], 1)
@@ -511,7 +511,7 @@ def test_of_several_warned_those_without_time_have_failed_and_the_others_leave()
     assert "h6 leaves in 0.001 s" in world.actions[-1].reason
 
 
-def test_a_job_that_is_given_up_says_so_alone_and_nothing_follows_any_more() -> None:
+def test_halted_job_reports_only_that() -> None:
     world = running(1, 4, partitions=4)
     (halt,) = world.tell(HostsFailed((0, 1)))
     assert isinstance(halt, act.Halt)

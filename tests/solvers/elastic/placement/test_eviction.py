@@ -55,7 +55,7 @@ def test_as_many_get_out_of_one_host_as_any_choice_brings_out(
 
 
 @given(Jobs, st.lists(st.integers(0, 9), min_size=4, max_size=4), st.integers(1, 5), st.integers(1, 5))
-def test_no_line_is_given_more_than_it_carries_until_each_deadline(
+def test_no_link_is_overcommitted_before_any_deadline(
     jobs: list[tuple[int, int, int]], deadlines: list[int], narrow: int, wide: int
 ) -> None:
     rates = {0: narrow, 1: wide, 3: wide, REPLICA: wide, TARGET: narrow}
@@ -76,7 +76,7 @@ def test_no_line_is_given_more_than_it_carries_until_each_deadline(
             assert load <= rates.get(line, math.inf) * deadline or not load
 
 
-def test_the_order_is_by_deadline_then_by_size_and_what_is_given_up_comes_last() -> None:
+def test_evacuation_order_is_deadline_size_then_failures() -> None:
     jobs = [(0, 5, 0), (1, 3, 0), (0, 2, 0), (1, 9, 0)]
     plan = plan_evacuation(at_risk(jobs), {0: 60.0, 1: 4.0}, {1: 1.0})
     assert [rescued.partition for rescued in plan] == [1, 2, 0, 3]
