@@ -135,8 +135,8 @@ def test_autotune_s_recorded_figures_and_bars_are_those_of_its_recorded_steps() 
     document = json.loads((RESULTS / "autotune.json").read_text())
     row = document["figures"]["2lha"]
     tuned, without = ({"steps": row["steps_s"][name]} for name in ("with", "without"))
-    judged = autotune._judge({**tuned, "stretches": row["stretches"]}, without)
-    assert judged == {key: row[key] for key in judged}
+    validated = autotune._validate({**tuned, "stretches": row["stretches"]}, without)
+    assert validated == {key: row[key] for key in validated}
     assert [bar.to_json() for bar in autotune._bars(document["figures"])] == document["bars"]
 
 

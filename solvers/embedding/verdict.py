@@ -104,7 +104,7 @@ def validate_held_out(
 
 def _require_pairs(pairs: int) -> None:
     if pairs < _MIN_PAIRS:
-        raise NoAnswer(f"{pairs} pairs are too few to judge fitted distances by: probe more hosts, or more samples")
+        raise NoAnswer(f"{pairs} pairs are too few to validate fitted distances: probe more hosts, or more samples")
 
 
 def _by_neighbours(rtt_us: Matrix, i: npt.NDArray[np.intp], j: npt.NDArray[np.intp]) -> Floats:

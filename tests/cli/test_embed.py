@@ -55,7 +55,7 @@ def test_embedding_is_written_and_reported(here: Path) -> None:
     assert first.endswith(" settings)")
     assert " off; " in second
     assert third.startswith("farthest from the fit: h")
-    assert last.startswith("judged by the halves of the samples fitted distances are ")
+    assert last.startswith("validated by the halves of the samples: fitted distances are ")
     document = json.loads((here / ".plink/embedding.json").read_text())
     verdict = document["verdict"]
     ends = {
@@ -114,7 +114,7 @@ def test_what_cannot_be_is_refused(words: list[str], code: int, message: str, he
 def test_an_order_rests_on_fitted_distances_of_one_half(here: Path) -> None:
     done = typed("reorder", "noisy.json", "--smooth-latencies", *SEARCH, cwd=here)
     assert done.returncode == 0
-    assert "judged by the halves" in done.stderr
+    assert "validated by the halves" in done.stderr
     order = json.loads(done.stdout)
     assert order["smoothing"]["verdict"]["raw_error"] > order["smoothing"]["verdict"]["fitted_error"]
     assert order["network"] == read_network(here / "noisy.json").fingerprint()

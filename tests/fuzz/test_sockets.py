@@ -55,7 +55,7 @@ def pod(group: int) -> dict[str, Any]:
 @pytest.mark.parametrize("words", INVALID, ids=range(len(INVALID)))
 def test_pods_rendezvous_despite_unauthenticated_clients(words: bytes) -> None:
     bootstrap = Bootstrap("this", "127.0.0.1", free_port(), 30.0, True)
-    meeting = RendezvousServer(["a", "b"], bootstrap)
+    server = RendezvousServer(["a", "b"], bootstrap)
     with socket.create_connection((bootstrap.host, bootstrap.port)) as client:
         with contextlib.suppress(OSError):  # it was hung up on already
             client.sendall(words)
@@ -65,7 +65,7 @@ def test_pods_rendezvous_despite_unauthenticated_clients(words: bytes) -> None:
         ]
         for thread in places:
             thread.start()
-        reports, refused = meeting.finish()
+        reports, refused = server.finish()
         for thread in places:
             thread.join()
         assert receive_all(client) == b""

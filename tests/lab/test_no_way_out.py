@@ -82,10 +82,10 @@ def assert_refused_here(address: str) -> None:
 def test_the_sniffer_sees_lab_packets_where_there_are_any(lab: Lab) -> None:
     """The judge of this file works: in the controller's namespace it does see a ping."""
     with kernel.inside(lab.blueprint.namespace("ctl")):
-        judge = Sniffer()
+        control_sniffer = Sniffer()
         subprocess.run(["ping", "-c1", "-W2", lab.hosts.members[0].address], check=True, capture_output=True)
-        count, control = judge.seen()
-        judge.close()
+        count, control = control_sniffer.seen()
+        control_sniffer.close()
     assert count >= 2
     assert control
 

@@ -132,7 +132,7 @@ def test_the_first_folder_and_interpreter_that_are_there_are_taken(jobs: ChildJo
     assert jobs.lines(0) == [f"{jobs.folder} {sys.executable}"]
 
 
-@pytest.mark.skipif(not local_addresses(), reason="a machine without an address cannot be told from another")
+@pytest.mark.skipif(not local_addresses(), reason="a machine without an address cannot be distinguished from another")
 def test_nothing_runs_when_two_hosts_are_one_machine(jobs: ChildJobs) -> None:
     two = Hosts((Host("a", "127.0.0.1"), Host("b", "127.0.0.1")))
     job = jobs.job(sys.executable, "-c", "open('ran', 'w')")

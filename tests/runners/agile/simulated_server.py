@@ -139,9 +139,9 @@ class SimulatedPusher(Replicator):
     def _soon(self, address: str, seconds: float) -> None:
         if address not in self._due:
             self._due.add(address)
-            self._net.later(seconds, lambda: self._take_turn(self._channels[address]))
+            self._net.later(seconds, lambda: self._run_next(self._channels[address]))
 
-    def _take_turn(self, channel: _Channel) -> None:
+    def _run_next(self, channel: _Channel) -> None:
         self._due.discard(channel.connection.address)
         channel.due.clear()
         if self._end.is_set():

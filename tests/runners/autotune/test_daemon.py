@@ -14,7 +14,7 @@ from runners.autotune.daemon import Daemon, schedule_for
 from runners.autotune.log import NAME, TuningLog, read_log, stretch_from
 from solvers.autotune.trajectory import AutotuneSettings, TuningTrajectory, decide
 from solvers.schedules.verifier import verify
-from tests.solvers.ranks_on_paper import CHUNK, GROUPS, RATE, dealt, seen
+from tests.solvers.ranks_on_paper import CHUNK, GROUPS, RATE, equal_assignment, seen
 
 NODES = [f"node-{rank}" for rank in range(16)]
 
@@ -24,7 +24,7 @@ class Job:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / NAME
-        self.assignment = dealt(GROUPS, 64)
+        self.assignment = equal_assignment(GROUPS, 64)
         self.printed: list[str] = []
         self.daemon = Daemon(
             self.assignment,

@@ -107,7 +107,7 @@ def test_workers_that_join_and_leave_change_nothing() -> None:
             return third.run()
 
         ended = together(first.run, second.run, join)
-        assert ended[1] == Finished(7, "told to leave")
+        assert ended[1] == Finished(7, "released")
         assert ended[0] == ended[2] == Finished(13, "12 clocks are done")
         assert loaded == 4
         assert sorted(app.loads) == sorted([*range(8), 4, 5, 6, 7])

@@ -28,7 +28,7 @@ from solvers.autotune.trajectory import (
     decide,
 )
 from solvers.autotune.trigger import changed
-from tests.solvers.ranks_on_paper import dealt
+from tests.solvers.ranks_on_paper import equal_assignment
 
 Rates = npt.NDArray[np.float64]
 RANKS, CHUNKS = 4, 64
@@ -53,7 +53,7 @@ def mastering(*chunks: int) -> MasterAssignment:
     return MasterAssignment([[0, 1, 2, 3]], local, np.zeros(len(local), np.int32))
 
 
-FAIR = dealt([[0, 1, 2, 3]], CHUNKS)
+FAIR = equal_assignment([[0, 1, 2, 3]], CHUNKS)
 RELIEVED = quicktune(FAIR, carrying(rank_0_at(0.5)), 0.3)
 
 

@@ -223,11 +223,11 @@ def test_fitting_helps_where_noise_is_large_and_hurts_where_it_is_small() -> Non
     quiet = three_tier(24, 0, "powers", noise_sigma=0.4, sample_sigma=0.01)
     constraints = EmbeddingConstraints(8, 1.0, heights=False, relative=True)
 
-    def judged(cloud: Cloud) -> Verdict:
+    def validated(cloud: Cloud) -> Verdict:
         halves = cloud.halves(np.random.default_rng(1))
         return validate_halves(halves, embed(np.sqrt(halves[0] * halves[1]), constraints))
 
-    helps, hurts = judged(noisy), judged(quiet)
+    helps, hurts = validated(noisy), validated(quiet)
     assert (helps.word, helps.basis, helps.pairs) == ("helps", "halves", 64 * 63 // 2)
     assert hurts.word == "hurts"
     assert hurts.raw_error < 0.05 < hurts.fitted_error

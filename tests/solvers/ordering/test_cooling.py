@@ -65,8 +65,8 @@ def test_short_runs_start_hot_enough_to_leave_a_site() -> None:
 @pytest.mark.parametrize(("what", "ranks"), [("hops", 8), ("hops", 64), ("loads", 64)])
 def test_runs_cycle_through_all_plans(what: str, ranks: int) -> None:
     cooling = CoolingSchedules(what, 50.0, noisy(ranks), ranks)
-    lanes = [plan for run in range(6) for plan in cooling.schedules(run, 2, 1000)]
-    turns = list(dict.fromkeys(lanes))
-    assert len(turns) > 1
-    assert lanes == [turns[k % len(turns)] for k in range(12)]
-    assert all(0 < plan.initial <= 50.0 and plan.final == pytest.approx(plan.initial / 1000) for plan in turns)
+    plans = [plan for run in range(6) for plan in cooling.schedules(run, 2, 1000)]
+    cycle = list(dict.fromkeys(plans))
+    assert len(cycle) > 1
+    assert plans == [cycle[k % len(cycle)] for k in range(12)]
+    assert all(0 < plan.initial <= 50.0 and plan.final == pytest.approx(plan.initial / 1000) for plan in cycle)

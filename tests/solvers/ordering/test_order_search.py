@@ -291,9 +291,9 @@ def test_all_to_all_orders_cost_the_same() -> None:
     assert untried(fabric(9, 2), list(range(9)), "flat").bound_by == "all orders cost the same"
     several = untried(fabric(9, 2), np.repeat(np.arange(9), 2).tolist(), "flat")
     assert (several.lower_bound, several.bound_by) == (None, None)
-    wished = untried(fabric(9, 2), list(range(9)), "flat", PlacementConstraints({5: 0}))
-    assert wished.order.tolist() == [5, 0, 1, 2, 3, 4, 6, 7, 8]
-    assert wished.cost == wished.lower_bound == wished.baseline_cost
+    constrained = untried(fabric(9, 2), list(range(9)), "flat", PlacementConstraints({5: 0}))
+    assert constrained.order.tolist() == [5, 0, 1, 2, 3, 4, 6, 7, 8]
+    assert constrained.cost == constrained.lower_bound == constrained.baseline_cost
 
 
 @pytest.mark.parametrize(

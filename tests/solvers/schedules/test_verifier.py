@@ -167,10 +167,10 @@ def test_entries_of_after_are_missed_only_when_nothing_else_implies_them(
     errors = verify(dataclasses.replace(schedule, after=after))
     assert (errors == []) == (missed == [])
     first, carries = dependencies(schedule)
-    carried = set(zip(np.repeat(np.arange(len(schedule)), np.diff(first)).tolist(), carries.tolist(), strict=True))
+    contribution = set(zip(np.repeat(np.arange(len(schedule)), np.diff(first)).tolist(), carries.tolist(), strict=True))
     for m, k in missed:
         message = f"{schedule.describe(m)} sends what transfer {k} writes and does not wait for it"
-        if (m, k) not in carried:
+        if (m, k) not in contribution:
             message = f"{schedule.describe(m)} and transfer {k} write the same chunk in no order: one of them copies"
         assert message in errors or len(errors) == 20
 

@@ -58,7 +58,7 @@ class World:
             self._gone(event.hosts)
         self.state, actions = apply(before, event)
         again, nothing = apply(self.state, event)
-        assert not nothing, f"told twice: {event} -> {nothing}"
+        assert not nothing, f"sent twice: {event} -> {nothing}"
         assert again == self.state
         alive = {host.number for host in self.state.hosts}
         self._gone([host.number for host in before.hosts if host.number not in alive])
@@ -142,7 +142,7 @@ class World:
             else:
                 self.loaded(0)
         else:
-            raise AssertionError("it never settles")
+            raise AssertionError("it never converges")
         if not self.state.halted:
             check_converged(self.state)
 
@@ -238,7 +238,7 @@ def check(world: World, actions: Iterable[act.Action], number: int) -> None:
         assert shard.near & {host.number for host in state.hosts if host.tier is Tier.RELIABLE}, "no home"
         if shard.owner in shard.loaded:
             owned.setdefault(shard.owner, set()).add(index)
-    assert world.working == owned, "who was told to work on what"
+    assert world.working == owned, "which host has which work"
     maps = [action for action in world.actions if isinstance(action, act.PointWorkers)]
     assert [m.version for m in maps] == sorted({m.version for m in maps})
     assert maps[-1].primaries == tuple(partition.primary for partition in state.partitions)
