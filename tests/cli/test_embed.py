@@ -64,7 +64,7 @@ def test_embedding_is_written_and_reported(here: Path) -> None:
         "no difference": "no difference",
     }
     assert last.endswith(f"(120 pairs): {ends[verdict['word']]}")
-    assert f"{verdict['fitted_error']:.1%} off, measured ones {verdict['raw_error']:.1%}" in last
+    assert f"{verdict['fitted_error']:.1%} off, measured {verdict['raw_error']:.1%}" in last
     assert document["network"] == read_network(here / "noisy.json").fingerprint()
     assert len(document["coordinates"]) == len(document["fitted_us"]) == len(document["hosts"]) == N
     assert {len(row) for row in document["coordinates"]} == {document["dimension"]}
