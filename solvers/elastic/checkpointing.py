@@ -61,8 +61,10 @@ def request(ctx: Context, request_id: int) -> None:
 
 
 def consistent(ctx: Context, clock: int) -> None:
-    """Note the clock that all replicas have. Undo records before it are not needed any more, unless a checkpoint is
-    being written."""
+    """Note the clock that all replicas have.
+
+    Undo records before it are not needed any more, unless a checkpoint is being written.
+    """
     if ctx.state.checkpointing.attempt is None:
         ctx.send_all(Truncate(clock))
     ctx.state.checkpointing = replace(ctx.state.checkpointing, clock=clock)
@@ -138,8 +140,11 @@ def last_reliable_s(ctx: Context) -> float | None:
 
 @on_answer(CheckpointPart)
 def part_written(ctx: Context, purpose: CheckpointPart, answer: Answer, result: Result | None) -> None:
-    """Handle a written part, or an error. The attempt ends, whole or removed, when all hosts have answered: a file that
-    is still being written must not fall into the next attempt's folder."""
+    """Handle a written part, or an error.
+
+    The attempt ends, whole or removed, when all hosts have answered: a file that is still being written must not fall
+    into the next attempt's folder.
+    """
     attempt = ctx.state.checkpointing.attempt
     if attempt is None or purpose.host not in attempt.waiting:
         return

@@ -14,8 +14,11 @@ from solvers.elastic.state import State
 
 @dataclass
 class Context:
-    """Context of one step. ``state``: replace its values freely, never what they hold. ``emitted``: events that follow
-    from this one, which are handled after it and before anything else. ``now``: seconds, monotonic."""
+    """Context of one step.
+
+    ``state``: replace its values freely, never what they hold. ``emitted``: events that follow from this one, which are
+    handled after it and before anything else. ``now``: seconds, monotonic.
+    """
 
     state: State
     now: float

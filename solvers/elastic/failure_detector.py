@@ -28,8 +28,11 @@ def message_received(detector: FailureDetector, host: int) -> FailureDetector:
 
 
 def silent(detector: FailureDetector, hosts: Iterable[int], timeout_s: float) -> list[int]:
-    """Return the hosts that are as good as gone. Where most of them are silent at once it is more likely that something
-    lies between them and here, or that this machine is overrun: they get :data:`_MAJORITY_FACTOR` times as long."""
+    """Return the hosts that are as good as gone.
+
+    Where most of them are silent at once it is more likely that something lies between them and here, or that this
+    machine is overrun: they get :data:`_MAJORITY_FACTOR` times as long.
+    """
     silences = {host: detector.now_s - detector.last_heartbeat_s.get(host, 0.0) for host in hosts}
     quiet = [host for host, silence in silences.items() if silence > timeout_s]
     if len(silences) > _MIN_MAJORITY_HOSTS and 2 * len(quiet) > len(silences):

@@ -168,8 +168,10 @@ def _started(ctx: Context, number: int) -> None:
 
 
 def arrive(ctx: Context, members: tuple[Member, ...], bulk: bool, *, first: bool = False) -> None:
-    """Start hosts that join a job that runs; :func:`take_ready` returns them when they may join. ``first``: before
-    others."""
+    """Start hosts that join a job that runs; :func:`take_ready` returns them when they may join.
+
+    ``first``: before others.
+    """
     number = ctx.state.joining.next_number
     arrival = Arrival(number, members, bulk)
     queue = ctx.state.joining.arrivals

@@ -37,8 +37,10 @@ def unfit(ctx: Context, event: HostUnfit) -> None:
 
 
 def lost(ctx: Context, event: HostsLost) -> None:
-    """Go on without hosts. Those lost at once, as a rack is, are decided on as one: nothing is to be moved from
-    one of them to another."""
+    """Go on without hosts.
+
+    Those lost at once, as a rack is, are decided on as one: nothing is to be moved from one of them to another.
+    """
     left, failed = list[int](), list[int]()
     for number in event.hosts:
         member = ctx.state.members.get(number)

@@ -9,8 +9,10 @@ from solvers.elastic.placement.hosts import JobHost, Tier
 
 @dataclass(frozen=True)
 class Member:
-    """Host of a job. ``at``: its address. ``hello``: the first message of its node. ``address``: of its server, once
-    that listens."""
+    """Host of a job.
+
+    ``at``: its address. ``hello``: the first message of its node. ``address``: of its server, once that listens.
+    """
 
     number: int
     name: str

@@ -1,5 +1,7 @@
-"""Migration: partitions move from server to server, and get other replicas. Each action of the placement becomes a
-request, and its answer becomes an event for the placement."""
+"""Migration: partitions move from server to server, and get other replicas.
+
+Each action of the placement becomes a request, and its answer becomes an event for the placement.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -282,8 +284,11 @@ def _replica_set(ctx: Context, purpose: ReplicaSet, answer: Answer, result: Resu
 
 
 def commit(ctx: Context, before: Cluster, after: Cluster, event: Moved) -> None:
-    """Commit a move that was decided: the target begins, and the source ends. Where a lost connection or a roll-back
-    has cancelled the move the source has everything still: it is prepared once more."""
+    """Commit a move that was decided: the target begins, and the source ends.
+
+    Where a lost connection or a roll-back has cancelled the move the source has everything still: it is prepared once
+    more.
+    """
     number, term, members = event.partition, event.term, ctx.state.members
     partition = before.partitions[number]
     if not partition.move or partition.move.term != term or after.partitions[number].term != term:

@@ -97,8 +97,10 @@ def _next(barrier: Barrier, clock: int, ahead: int, waiting: Iterable[int] = ())
 
 
 def _possible(state: State) -> bool:
-    """Return whether every shard has a host that has it in memory. Where a wanted host is gone, what follows from that
-    is yet to be decided."""
+    """Return whether every shard has a host that has it in memory.
+
+    Where a wanted host is gone, what follows from that is yet to be decided.
+    """
     if state.placement is None:
         return False
     wanted = state.rebalancing.wanted

@@ -47,8 +47,11 @@ def rolled_back(ctx: Context, clock: int) -> None:
 
 
 def _count(ctx: Context, number: int) -> None:
-    """Count the replica of a partition as far as the watermark. One that was added at a clock between two watermarks
-    has that clock, but others go past it in one push, and could not go back to it."""
+    """Count the replica of a partition as far as the watermark.
+
+    One that was added at a clock between two watermarks has that clock, but others go past it in one push, and could
+    not go back to it.
+    """
     primary, replicated = ctx.state.replication.replicated[number]
     cluster, watermark = ctx.state.cluster, ctx.state.replication.watermark
     partition = cluster.partitions[number]

@@ -7,8 +7,10 @@ from solvers.elastic.context import Context
 
 
 def roll_back(ctx: Context, clock: int, generation: int, *, anew: bool) -> None:
-    """Reset everything to the state of a clock, in a new generation. ``anew``: hosts have nothing but a checkpoint's
-    state."""
+    """Reset everything to the state of a clock, in a new generation.
+
+    ``anew``: hosts have nothing but a checkpoint's state.
+    """
     state = ctx.state
     state.ending = replace(state.ending, finished={})
     state.migration = migration.rolled_back(state.migration, anew=anew)

@@ -24,8 +24,10 @@ ShardNumbers = tuple[int, ...]
 
 @dataclass(frozen=True)
 class FailureDetector:
-    """State of the failure detector. ``now_s``: seconds in which the controller listened. ``last_heartbeat_s``: the
-    last heartbeat of each host, by it."""
+    """State of the failure detector.
+
+    ``now_s``: seconds in which the controller listened. ``last_heartbeat_s``: the last heartbeat of each host, by it.
+    """
 
     last_event_s: float | None = None
     now_s: float = 0.0
@@ -54,9 +56,12 @@ class StartGroup:
 
 @dataclass(frozen=True)
 class Joining:
-    """Hosts on their way in. ``starting``: those that have not answered yet. ``refused``: errors of those that could
-    not begin. ``saved``: a checkpoint found where the job was told to look, ``own``: the latest of this very job.
-    ``reporting``, ``reports``, ``unbegun``: of hosts that another controller began."""
+    """Hosts on their way in.
+
+    ``starting``: those that have not answered yet. ``refused``: errors of those that could not begin. ``saved``: a
+    checkpoint found where the job was told to look, ``own``: the latest of this very job. ``reporting``, ``reports``,
+    ``unbegun``: of hosts that another controller began.
+    """
 
     starting: Mapping[int, Member] = field(default_factory=dict)
     refused: tuple[str, ...] = ()
@@ -73,8 +78,11 @@ class Joining:
 
 @dataclass(frozen=True)
 class Draining:
-    """Hosts on their way out. ``deadlines``: of those that were warned. ``free``: those that may go as soon as they
-    hold nothing. ``released``: those that were told to. ``early``: warnings of hosts on their way in."""
+    """Hosts on their way out.
+
+    ``deadlines``: of those that were warned. ``free``: those that may go as soon as they hold nothing. ``released``:
+    those that were told to. ``early``: warnings of hosts on their way in.
+    """
 
     deadlines: Mapping[int, float] = field(default_factory=dict)
     free: frozenset[int] = frozenset()
@@ -111,9 +119,11 @@ class Phase(Enum):
 
 @dataclass(frozen=True)
 class Barrier:
-    """Barrier at which shards change hands. ``number``: of the last barrier. At ``clock`` the work changes hands,
-    ``ahead`` clocks after it was chosen; ``waiting``: hosts, or partitions, that have not answered; ``begun``: the
-    latest clock that a host has begun."""
+    """Barrier at which shards change hands.
+
+    ``number``: of the last barrier. At ``clock`` the work changes hands, ``ahead`` clocks after it was chosen;
+    ``waiting``: hosts, or partitions, that have not answered; ``begun``: the latest clock that a host has begun.
+    """
 
     phase: Phase = Phase.IDLE
     number: int = 0
@@ -125,10 +135,13 @@ class Barrier:
 
 @dataclass(frozen=True)
 class Rebalancing:
-    """State of rebalancing. ``wanted``: shards by host, as decided. ``pending``: clocks of lost workers, by worker;
-    ``leaving``: of workers that were told to leave. ``frozen``: the job is about to end. ``start_at``: the clock of a
-    barrier that no worker has to be paused for. ``after_rollback``: hosts of workers that leave after a roll-back.
-    ``history``: shards of each worker since a clock, in this generation."""
+    """State of rebalancing.
+
+    ``wanted``: shards by host, as decided. ``pending``: clocks of lost workers, by worker; ``leaving``: of workers that
+    were told to leave. ``frozen``: the job is about to end. ``start_at``: the clock of a barrier that no worker has to
+    be paused for. ``after_rollback``: hosts of workers that leave after a roll-back. ``history``: shards of each worker
+    since a clock, in this generation.
+    """
 
     wanted: Mapping[int, ShardNumbers] = field(default_factory=dict)
     workers: Mapping[int, WorkerAssignment] = field(default_factory=dict)
@@ -158,8 +171,11 @@ class Rebalancing:
 
 @dataclass(frozen=True)
 class Replication:
-    """State of replication. ``clocks``: of each partition. ``replicated``: the primary of each, and the clock that its
-    replicas have. ``watermark``: up to which they are replicated to now."""
+    """State of replication.
+
+    ``clocks``: of each partition. ``replicated``: the primary of each, and the clock that its replicas have.
+    ``watermark``: up to which they are replicated to now.
+    """
 
     clocks: Mapping[int, int] = field(default_factory=dict)
     replicated: Mapping[int, tuple[int, int]] = field(default_factory=dict)
@@ -172,10 +188,13 @@ class Replication:
 
 @dataclass(frozen=True)
 class Migration:
-    """State of moves. ``opening``: terms of partitions that nobody serves yet. ``commits``: (term, source) of moves
-    whose new primary is to begin. ``restore_from``: a checkpoint's folder and clock. ``replicas``: address of a new
-    replica by partition and term. ``in_transit``: both hosts of a move by these. ``resting``: hosts that are left to
-    the job for a while, until when."""
+    """State of moves.
+
+    ``opening``: terms of partitions that nobody serves yet. ``commits``: (term, source) of moves whose new primary is
+    to begin. ``restore_from``: a checkpoint's folder and clock. ``replicas``: address of a new replica by partition and
+    term. ``in_transit``: both hosts of a move by these. ``resting``: hosts that are left to the job for a while, until
+    when.
+    """
 
     opening: Mapping[int, int] = field(default_factory=dict)
     commits: Mapping[int, tuple[int, int]] = field(default_factory=dict)
@@ -242,9 +261,11 @@ class IterationEnd:
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """Progress of a job. ``took``: seconds by iteration and clock. ``over``: iterations whose line is not written yet;
-    ``objectives``: of these. ``evaluated``: the latest iteration whose objective is known. ``batches``: clocks of an
-    iteration."""
+    """Progress of a job.
+
+    ``took``: seconds by iteration and clock. ``over``: iterations whose line is not written yet; ``objectives``: of
+    these. ``evaluated``: the latest iteration whose objective is known. ``batches``: clocks of an iteration.
+    """
 
     iteration: int = -1
     clock_done: int = -1
@@ -270,8 +291,10 @@ class Wait:
 
 @dataclass(frozen=True)
 class Stragglers:
-    """State of straggler detection. ``done``: workers that have done a clock, by clock and host. ``noted``: the last
-    wait that was noted."""
+    """State of straggler detection.
+
+    ``done``: workers that have done a clock, by clock and host. ``noted``: the last wait that was noted.
+    """
 
     first: int | None = None
     newest: int = -1
@@ -283,8 +306,10 @@ class Stragglers:
 
 @dataclass(frozen=True)
 class TrafficMonitor:
-    """State of traffic measurement. ``counters``: of each host. ``before``: at the last measure. ``stages``: seen since
-    then. ``worker``: as measured last while reliable hosts had workers. ``logged``: counters in the log, by name.
+    """State of traffic measurement.
+
+    ``counters``: of each host. ``before``: at the last measure. ``stages``: seen since then. ``worker``: as measured
+    last while reliable hosts had workers. ``logged``: counters in the log, by name.
     """
 
     counters: Mapping[int, TrafficCounters] = field(default_factory=dict)
@@ -298,9 +323,12 @@ class TrafficMonitor:
 
 @dataclass(frozen=True)
 class CrashLoop:
-    """State of crash loop detection. Deaths of nodes' processes since the job last got on: ``codes`` of those that
-    count, ``all``: with those that may have been lost together. ``last_request``: the latest at the last that counts;
-    ``answered``: the latest request that a host answered."""
+    """State of crash loop detection.
+
+    Deaths of nodes' processes since the job last got on: ``codes`` of those that count, ``all``: with those that may
+    have been lost together. ``last_request``: the latest at the last that counts; ``answered``: the latest request that
+    a host answered.
+    """
 
     clock: int = -1
     codes: tuple[int, ...] = ()
@@ -312,8 +340,11 @@ class CrashLoop:
 
 @dataclass(frozen=True)
 class Ending:
-    """State of the job's end. ``finished``: the clock at which a worker had nothing left to do. ``over``: the job has
-    ended. ``writing``: the program writes its result."""
+    """State of the job's end.
+
+    ``finished``: the clock at which a worker had nothing left to do. ``over``: the job has ended. ``writing``: the
+    program writes its result.
+    """
 
     finished: Mapping[int, int] = field(default_factory=dict)
     over: bool = False
@@ -322,9 +353,11 @@ class Ending:
 
 @dataclass(frozen=True)
 class Resuming:
-    """State of how the job begins. ``waits``: for a reliable host to begin with, with this number. ``lost``: what only
-    a checkpoint brings back. ``searched``: a host has looked for checkpoints that can read them. ``early``: clocks done
-    while hosts reported."""
+    """State of how the job begins.
+
+    ``waits``: for a reliable host to begin with, with this number. ``lost``: what only a checkpoint brings back.
+    ``searched``: a host has looked for checkpoints that can read them. ``early``: clocks done while hosts reported.
+    """
 
     waits: int | None = None
     lost: str = ""
@@ -334,8 +367,10 @@ class Resuming:
 
 @dataclass
 class State:
-    """All that a controller knows. Every value in it is frozen: :func:`solvers.elastic.step.step` works on a shallow
-    copy and replaces values, so a state that was given away never changes.
+    """All that a controller knows.
+
+    Every value in it is frozen: :func:`solvers.elastic.step.step` works on a shallow copy and replaces values, so a
+    state that was given away never changes.
 
     ``welcomed``: members whose coming is in the log. ``undecided``: events for the placement. ``latest_request``: the
     number of the last request. ``sizes``: workers, and hosts that have some, as the user was last told.

@@ -47,8 +47,10 @@ _MAX_PAUSE_S = 1.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of a step. ``entries`` are to be logged before the ``commands`` are carried out; ``wait_s``: after which
-    a tick is due."""
+    """Outcome of a step.
+
+    ``entries`` are to be logged before the ``commands`` are carried out; ``wait_s``: after which a tick is due.
+    """
 
     state: State
     commands: tuple[Command, ...]

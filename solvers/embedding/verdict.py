@@ -32,10 +32,12 @@ _MIN_PAIRS = 10  # pairs
 
 @dataclass(frozen=True)
 class Verdict:
-    """Root mean squares of ``log(said / true)`` over the same pairs: ``fitted_error`` and ``raw_error``. By ``halves``
-    the truth is free of noise, and ``raw_error`` that of the samples which the fitted distances are to stand for; where
-    pairs were ``held-out`` it is one measurement, whose noise is in both. ``gain``: of the squares, and its
-    ``standard_error``. ``pairs``: so many."""
+    """Root mean squares of ``log(said / true)`` over the same pairs: ``fitted_error`` and ``raw_error``.
+
+    By ``halves`` the truth is free of noise, and ``raw_error`` that of the samples which the fitted distances are to
+    stand for; where pairs were ``held-out`` it is one measurement, whose noise is in both. ``gain``: of the squares,
+    and its ``standard_error``. ``pairs``: so many.
+    """
 
     fitted_error: float
     raw_error: float
@@ -132,8 +134,10 @@ def _verdict(
     n: int,
     basis: Literal["halves", "held-out"],
 ) -> Verdict:
-    """Of squares, shape (M,). The standard error leaves out one host after the other (jackknife): pairs of one host err
-    together."""
+    """Of squares, shape (M,).
+
+    The standard error leaves out one host after the other (jackknife): pairs of one host err together.
+    """
     difference = raw - fitted
     count = np.bincount(i, minlength=n) + np.bincount(j, minlength=n)
     own = np.bincount(i, difference, n) + np.bincount(j, difference, n)

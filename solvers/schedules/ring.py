@@ -19,8 +19,10 @@ def ring(ranks: int, step: int = 1, start: int = 0) -> Schedule:
 
 
 def ring_reduce_scatter(ranks: int, step: int = 1, start: int = 0, segments: int = 1) -> Schedule:
-    """N-1 rounds; rank r ends with chunk r + ``start`` + ``step`` (modulo N). In every round each rank passes one
-    chunk, of 1/N of the vector, to its neighbour, which adds its own. For ``segments`` see :func:`ring_chunked`.
+    """N-1 rounds; rank r ends with chunk r + ``start`` + ``step`` (modulo N).
+
+    In every round each rank passes one chunk, of 1/N of the vector, to its neighbour, which adds its own. For
+    ``segments`` see :func:`ring_chunked`.
 
     :raises UsageError: for fewer than two ranks, or no segments.
     """

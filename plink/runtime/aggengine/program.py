@@ -27,8 +27,9 @@ _SEND_AHEAD = 64
 
 @dataclass(frozen=True)
 class ProgramStep:
-    """One step. ``kind``: SEND, ADD (receive and add) or COPY (receive in place) the elements from ``start`` to
-    ``stop``.
+    """One step.
+
+    ``kind``: SEND, ADD (receive and add) or COPY (receive in place) the elements from ``start`` to ``stop``.
 
     ``after_sends``: the sends, by their index among the sends of this channel, that must have left before these
     elements are written. ``early``: whether a COPY may be posted as soon as the limits allow, since it cannot arrive

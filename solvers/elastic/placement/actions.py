@@ -99,8 +99,10 @@ class ReplicateTo:
 
 @dataclass(frozen=True)
 class RestorePartition:
-    """The replica sends its state at ``clock`` to ``to``, which serves the partition from there on. Answered by
-    ``Moved``."""
+    """The replica sends its state at ``clock`` to ``to``, which serves the partition from there on.
+
+    Answered by ``Moved``.
+    """
 
     source: int
     to: int
@@ -130,8 +132,10 @@ class ForgetMoves:
 
 @dataclass(frozen=True)
 class RollBackAll:
-    """Servers and replicas go back to ``clock`` and forget what came after it; workers do again what did. Messages of
-    an earlier generation change nothing any more."""
+    """Servers and replicas go back to ``clock`` and forget what came after it; workers do again what did.
+
+    Messages of an earlier generation change nothing any more.
+    """
 
     clock: int
     generation: int
@@ -148,8 +152,10 @@ class Consistent:
 
 @dataclass(frozen=True)
 class PointWorkers:
-    """Workers address partition p to ``primaries[p]``. A server that the map does not name for a partition sends on
-    what still comes in."""
+    """Workers address partition p to ``primaries[p]``.
+
+    A server that the map does not name for a partition sends on what still comes in.
+    """
 
     version: int
     primaries: tuple[int, ...]

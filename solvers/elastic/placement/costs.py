@@ -12,8 +12,10 @@ _HOUR_S = 3600.0
 
 @dataclass(frozen=True)
 class Held:
-    """Time for which a host was rented. ``price``: money per hour, None where it is not known; ``stretches``: from when
-    until when it was held, seconds, in any order; where two overlap it was still one host.
+    """Time for which a host was rented.
+
+    ``price``: money per hour, None where it is not known; ``stretches``: from when until when it was held, seconds, in
+    any order; where two overlap it was still one host.
 
     :raises UsageError: for numbers that cannot be.
     """
@@ -41,8 +43,11 @@ class Held:
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of a run. ``total``: of the hosts that have a price, None when none has; ``per_unit``: of work, None when
-    none was done; ``by_host``: those with a price; ``without_price``: those left out, by name."""
+    """Cost of a run.
+
+    ``total``: of the hosts that have a price, None when none has; ``per_unit``: of work, None when none was done;
+    ``by_host``: those with a price; ``without_price``: those left out, by name.
+    """
 
     total: float | None
     per_unit: float | None
@@ -51,8 +56,10 @@ class Cost:
 
 
 def cost_of(hosts: Iterable[Held], work: float) -> Cost:
-    """Return the cost, to the second. ``work``: units done (iterations); a host that is given twice, as one that came
-    back under its old name is, counts for both.
+    """Return the cost, to the second.
+
+    ``work``: units done (iterations); a host that is given twice, as one that came back under its old name is, counts
+    for both.
 
     :raises UsageError: for an amount of work that cannot be.
     """

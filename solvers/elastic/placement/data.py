@@ -19,9 +19,12 @@ class Loading:
 
 @dataclass(frozen=True)
 class Shard:
-    """Shard of the input data. ``owner``: works on it, or will once it is loaded. ``previous``: who did before and
-    still has it, the latest last. ``loaded``: who has it in memory; ``loading``: who soon will. ``next_owner``: who
-    works on it once it is loaded there; the owner does until then."""
+    """Shard of the input data.
+
+    ``owner``: works on it, or will once it is loaded. ``previous``: who did before and still has it, the latest last.
+    ``loaded``: who has it in memory; ``loading``: who soon will. ``next_owner``: who works on it once it is loaded
+    there; the owner does until then.
+    """
 
     owner: int
     previous: tuple[int, ...] = ()

@@ -9,8 +9,11 @@ from solvers.elastic.placement.stages import MeasuredTraffic
 
 @dataclass(frozen=True)
 class Joined:
-    """Hosts are there and run. ``bulk``: they were rented together and take over together, when the last one of them
-    has loaded its data; else each when it has its own."""
+    """Hosts are there and run.
+
+    ``bulk``: they were rented together and take over together, when the last one of them has loaded its data; else each
+    when it has its own.
+    """
 
     hosts: tuple[JobHost, ...]
     bulk: bool = False
@@ -26,9 +29,11 @@ class Ready:
 
 @dataclass(frozen=True)
 class Warned:
-    """Hosts are to be taken away, each in so many seconds. ``unreplicated``: bytes by partition that its replica lacks,
-    where that is known; else it is taken to lack all of it. ``others``: seconds that those have left by now who were
-    warned before."""
+    """Hosts are to be taken away, each in so many seconds.
+
+    ``unreplicated``: bytes by partition that its replica lacks, where that is known; else it is taken to lack all of
+    it. ``others``: seconds that those have left by now who were warned before.
+    """
 
     deadlines: Mapping[int, float]
     unreplicated: Mapping[int, float] = field(default_factory=dict)

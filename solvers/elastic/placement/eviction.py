@@ -11,8 +11,11 @@ _ROUNDING = 1 + 1e-9
 
 
 class EvacuationKind(StrEnum):
-    """Outcome of a partition at risk. MOVE: as a whole to a host that survives. DRAIN: what its replica lacks goes
-    there, as a last message. FAIL: neither can be done in time."""
+    """Outcome of a partition at risk.
+
+    MOVE: as a whole to a host that survives. DRAIN: what its replica lacks goes there, as a last message. FAIL: neither
+    can be done in time.
+    """
 
     MOVE = "move"
     DRAIN = "drain"
@@ -50,8 +53,10 @@ class _Transfer:
 
     @property
     def ends(self) -> tuple[tuple[int, str], tuple[int, str]]:
-        """Return the links it takes: out of one host and into another. They are full-duplex, so these are two
-        things."""
+        """Return the links it takes: out of one host and into another.
+
+        They are full-duplex, so these are two things.
+        """
         return (self.what.host, "out"), (self.to, "in")
 
 

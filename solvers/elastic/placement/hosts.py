@@ -16,10 +16,12 @@ class Tier(StrEnum):
 
 @dataclass(frozen=True)
 class JobHost:
-    """A member. ``number``: of its joining, never given twice, so that the smaller one has been running longer and a
-    host that comes back under its old name is another one. ``slots``: workers on it; its share of the input data goes
-    by them. ``bytes_per_s``: what it carries in either direction, None where nobody has measured it. ``rack``: hosts of
-    one name may be lost together; empty where it is not known.
+    """A member.
+
+    ``number``: of its joining, never given twice, so that the smaller one has been running longer and a host that comes
+    back under its old name is another one. ``slots``: workers on it; its share of the input data goes by them.
+    ``bytes_per_s``: what it carries in either direction, None where nobody has measured it. ``rack``: hosts of one name
+    may be lost together; empty where it is not known.
 
     :raises UsageError: for numbers that cannot be.
     """

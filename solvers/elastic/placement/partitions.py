@@ -10,8 +10,10 @@ from solvers.elastic.placement.stages import Stage
 
 @dataclass(frozen=True)
 class Move:
-    """State under way to host ``to``; ``term`` tells it from moves before. ``drain``: to the replica, which needs only
-    what has not been pushed yet, because the primary is to leave."""
+    """State under way to host ``to``; ``term`` tells it from moves before.
+
+    ``drain``: to the replica, which needs only what has not been pushed yet, because the primary is to leave.
+    """
 
     to: int
     term: int

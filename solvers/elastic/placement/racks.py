@@ -49,8 +49,10 @@ def place_replicas(
 
 
 def racks_at_risk(state: Cluster) -> list[list[str]]:
-    """Return the hosts of each rack that has primaries and their only replicas: state is lost with it. Empty in stage
-    1, where there are no replicas at all."""
+    """Return the hosts of each rack that has primaries and their only replicas: state is lost with it.
+
+    Empty in stage 1, where there are no replicas at all.
+    """
     if state.stage is Stage.PARAMETER_SERVERS:
         return []
     hosts = state.members

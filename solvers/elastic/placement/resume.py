@@ -20,11 +20,14 @@ Clocks = tuple[int, ...]  # that a partition can go back to, rising; the last is
 
 @dataclass(frozen=True)
 class MemberReport:
-    """Report of a member. What a member has. ``serves``: partitions whose state it has as their server, with the term
-    of that; ``replicas``: those that it is the replica of and has a whole copy of. ``loaded`` and ``works``: shards of
-    the input data. ``number``: the largest term, version, ticket or generation it was ever told; ``generation``: of the
-    last roll-back. ``in_doubt``: those whose state it has still because it does not know whether the member that it
-    gave them to has begun to serve them."""
+    """Report of a member.
+
+    What a member has. ``serves``: partitions whose state it has as their server, with the term of that; ``replicas``:
+    those that it is the replica of and has a whole copy of. ``loaded`` and ``works``: shards of the input data.
+    ``number``: the largest term, version, ticket or generation it was ever told; ``generation``: of the last roll-back.
+    ``in_doubt``: those whose state it has still because it does not know whether the member that it gave them to has
+    begun to serve them.
+    """
 
     host: JobHost
     number: int

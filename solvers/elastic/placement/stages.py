@@ -76,10 +76,11 @@ def check_reliable(reliable: int) -> None:
 
 @dataclass(frozen=True)
 class MeasuredTraffic:
-    """Of the reliable hosts, as measured, in bytes a second of the busier direction. ``worker``: what one host's
-    workers exchange with the servers. ``replica``: what replicas receive in all, by transient host; None while there
-    are no replicas. ``capacity``: what a reliable host carries. ``load``: share of it that may be used before it
-    queues.
+    """Of the reliable hosts, as measured, in bytes a second of the busier direction.
+
+    ``worker``: what one host's workers exchange with the servers. ``replica``: what replicas receive in all, by
+    transient host; None while there are no replicas. ``capacity``: what a reliable host carries. ``load``: share of it
+    that may be used before it queues.
     """
 
     worker: float

@@ -10,8 +10,9 @@ from solvers.elastic.placement.state import Step
 
 
 def evacuate(step: Step, unreplicated: Mapping[int, float]) -> None:
-    """Begin to move or drain partitions of the leaving transient hosts, in the order that brings most to safety. Where
-    one cannot be in time it is an effective failure: nobody waits for the deadline to roll back.
+    """Begin to move or drain partitions of the leaving transient hosts, in the order that brings most to safety.
+
+    Where one cannot be in time it is an effective failure: nobody waits for the deadline to roll back.
 
     :param unreplicated: bytes by partition that its replica lacks; of others, all of it. Transfers may be kept back for
         a part of the warning, so that what is planned fits into the rest of it.
