@@ -1,5 +1,6 @@
-"""Supervisor of a rank under an external launcher: runs the user's program as a child, sends its output and its exit
-code in frames, and leaves no process behind.
+"""Supervisor of a rank under an external launcher.
+
+It runs the user's program as a child, sends its output and exit code in frames, and leaves no process behind.
 
 Runs on the hosts: standard library only.
 """

@@ -79,8 +79,10 @@ def rolled_back(now: Checkpointing, clock: int) -> Checkpointing:
 
 
 def finished(ctx: Context, clock: int) -> bool:
-    """Return whether a finished job may end: its last clock is on disk, so that another job can go on from there, or
-    cannot be."""
+    """Return whether a finished job may end.
+
+    Its last clock is on disk, so that another job can go on from there, or cannot be.
+    """
     now = ctx.state.checkpointing
     if not ctx.state.settings.checkpoints or (now.last is not None and now.last.clock >= clock):
         return True

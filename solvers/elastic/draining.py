@@ -25,8 +25,10 @@ def _decide_due(ctx: Context, due: WarnedHostsDue) -> None:
 
 
 def warn(ctx: Context, seconds: Mapping[int, float], reason: str) -> None:
-    """Warn hosts that will be taken away, each after so many seconds; of those that have not joined yet it is
-    remembered."""
+    """Warn hosts that will be taken away, each after so many seconds.
+
+    Warnings of hosts that have not joined yet are remembered.
+    """
     joined = () if ctx.state.placement is None else ctx.state.cluster.members
     members, draining = [], ctx.state.draining
     for number, left in seconds.items():
@@ -42,8 +44,10 @@ def warn(ctx: Context, seconds: Mapping[int, float], reason: str) -> None:
 
 
 def decide(ctx: Context, hosts: Collection[int]) -> None:
-    """Decide on hosts that are to be taken away, once every replica has something: for one without time all would go
-    back to what replicas have."""
+    """Decide on hosts that are to be taken away, once every replica has something.
+
+    For a host without time left, all would go back to what replicas have.
+    """
     if ctx.state.placement is not None and ctx.state.migration.opening:
         ctx.later(_RETRY_S, WarnedHostsDue(tuple(hosts)))
         return

@@ -41,8 +41,10 @@ def silent(detector: FailureDetector, hosts: Iterable[int], timeout_s: float) ->
 
 
 def _may_grow(silences: Mapping[int, float], timeout_s: float) -> bool:
-    """Return whether hosts that may have fallen silent together are about to time out: a rack that is lost takes all of
-    its hosts, whose last heartbeats differ by an interval."""
+    """Return whether hosts that may have fallen silent together are about to time out.
+
+    A rack that is lost takes all of its hosts, whose last heartbeats differ by an interval.
+    """
     longest = max(silences.values(), default=0.0)
     nearly = any(longest - _TOGETHER_S < silence <= timeout_s for silence in silences.values())
     return nearly and longest < timeout_s + _TOGETHER_S

@@ -33,8 +33,10 @@ def leaving_workers(reports: Reports, workers: Mapping[int, WorkerAssignment]) -
 
 
 def something_was_under_way(reports: Reports) -> bool:
-    """Return whether something was under way of which no host can tell the end: a barrier, a roll-back, a lost host, a
-    takeover."""
+    """Return whether something was under way of which no host can report the end.
+
+    That is a barrier, a roll-back, a lost host, or a takeover.
+    """
     latest = _latest_map(reports)
     if any(report.generation > latest.generation for report in reports.values()):
         return True

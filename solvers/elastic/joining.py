@@ -1,5 +1,7 @@
-"""Hosts on their way into a job: their servers start, in a job that runs they join in their order, and to a restarted
-controller they report what they have."""
+"""Hosts on their way into a job.
+
+Their servers start, they join a running job in their order, and to a restarted controller they report what they have.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -102,8 +104,10 @@ def _reject(ctx: Context, member: Member, error: str) -> None:
 
 
 def _check_folder(ctx: Context, number: int, *, just_marked: bool) -> None:
-    """Check that reliable newcomers see the same folder for checkpoints as the others: an earlier member marks it, or
-    else the first newcomer."""
+    """Check that reliable newcomers see the same folder for checkpoints as the others.
+
+    An earlier member marks it, or else the first newcomer.
+    """
     group, members = ctx.state.joining.groups[number], ctx.state.members
     everybody = {host for host, member in members.items() if member.reliable}
     reliable = [member.number for member in group.members if member.number in everybody]
@@ -168,7 +172,9 @@ def _started(ctx: Context, number: int) -> None:
 
 
 def arrive(ctx: Context, members: tuple[Member, ...], bulk: bool, *, first: bool = False) -> None:
-    """Start hosts that join a job that runs; :func:`take_ready` returns them when they may join.
+    """Start hosts that join a running job.
+
+    ``first``: before others. :func:`take_ready` returns them when they may join.
 
     ``first``: before others.
     """

@@ -187,8 +187,10 @@ def _has_to_wait(ctx: Context, due: StateTransferred, source: int, target: int) 
 
 
 def _max_wait_s(ctx: Context, waited_s: float) -> float:
-    """Return the longest wait of a move that has waited for so long: a part of the time that the leaving hosts had left
-    when it began to."""
+    """Return how long a move may wait that has waited for so long.
+
+    It is a part of the time that the leaving hosts had left when the wait began.
+    """
     deadlines = ctx.state.draining.deadlines
     times = [deadlines[host] - ctx.now for host in ctx.state.cluster.leaving if host in deadlines]
     return WAIT_SHARE * (min(times) + waited_s) if times else _MAX_WAIT_S
@@ -211,8 +213,10 @@ def _new_replica(state: State, number: int, target: int) -> str:
 
 
 def _is_replica(state: State, number: int, address: str) -> bool:
-    """Return whether a server is a partition's replica, or becomes one: it may have been added in another term
-    since."""
+    """Return whether a server is a partition's replica, or becomes one.
+
+    It may have been added in another term since.
+    """
     partition = state.cluster.partitions[number]
     hosts = (partition.replica, partition.copy.to) if partition.copy else (partition.replica,)
     return not state.cluster.halted and address in map(state.address, hosts)

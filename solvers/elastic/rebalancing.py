@@ -1,5 +1,6 @@
-"""Rebalancing: shards change hands at a barrier, a clock that no worker has begun, everywhere the same one (Harlap
-thesis, 4.2.3).
+"""Rebalancing: shards change hands at a barrier (Harlap thesis, 4.2.3).
+
+The barrier is a clock that no worker has begun, everywhere the same one.
 
 It has three steps. Workers are paused before a clock C in the near future, which none of them may have begun; every
 server is told who takes part in its partitions from C on; and workers are told what they work on from C on, and go on.
@@ -270,8 +271,10 @@ def _assign(ctx: Context) -> None:
 
 
 def _assign_pending(ctx: Context) -> None:
-    """Have hosts do what lost workers left pending: each the one that has most of their shards in memory, and least to
-    do."""
+    """Assign what lost workers left pending to other hosts.
+
+    Each clock goes to the host that has most of their shards in memory, and least to do.
+    """
     members, now = ctx.state.members, ctx.state.rebalancing
     for worker, left in now.leaving.items():
         if left.host not in members:

@@ -64,8 +64,11 @@ class Settings:
 
     @property
     def partition_bytes(self) -> tuple[float, ...]:
-        """Return the bytes of each partition, as ``plink.runtime.agileml.arrays.layout`` assigns rows: of a table with
-        fewer rows than partitions, the last ones have none."""
+        """Return the bytes of each partition.
+
+        Rows are assigned as in ``plink.runtime.agileml.arrays.layout``: of a table with fewer rows than partitions, the
+        last ones have none.
+        """
         return tuple(
             float(sum(len(range(number, rows, self.partitions)) * size for rows, size in self.shapes))
             for number in range(self.partitions)

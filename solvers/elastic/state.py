@@ -367,7 +367,10 @@ class Resuming:
 
 @dataclass
 class State:
-    """All that a controller knows.
+    """State of the controller. Every value in it is frozen.
+
+    So :func:`solvers.elastic.step.step` works on a shallow copy and replaces values: a state that was returned never
+    changes.
 
     Every value in it is frozen: :func:`solvers.elastic.step.step` works on a shallow copy and replaces values, so a
     state that was given away never changes.

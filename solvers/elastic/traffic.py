@@ -1,5 +1,7 @@
-"""What the hosts of a job carry: logged, and measured for the thresholds of its stages (Harlap thesis, future work
-6.2.2)."""
+"""Traffic of the hosts of a job: logged, and measured for the stage thresholds.
+
+See Harlap thesis, future work 6.2.2.
+"""
 
 from dataclasses import replace
 

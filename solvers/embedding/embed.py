@@ -107,8 +107,9 @@ def refitted(
     device: str = "cpu",
     keep_going: Callable[[], bool] = lambda: True,
 ) -> Matrix:
-    """Fitted distances of other measurements of the same hosts, shape (N, N), NaN for those that cannot be placed, by
-    the setting and the steps that were chosen for ``like``: a small part of the time that choosing takes.
+    """Return fitted distances of other measurements of the same hosts, shape (N, N).
+
+    NaN for hosts that cannot be placed. Setting and steps are those chosen for ``like``, which saves most of the time.
 
     :raises NoAnswer: as :func:`embed`.
     """

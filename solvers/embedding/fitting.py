@@ -34,9 +34,12 @@ _MIN_ROWS = 16
 
 @dataclass(frozen=True)
 class Fits:
-    """B fits in microseconds: ``coordinates`` (B, N, D) in units in which ``||v_i - v_j||^alpha`` is microseconds,
-    ``heights_us`` (B, N), ``loss`` (B,), the mean over the pairs fitted, ``checks`` (C,), numbers of steps, and
-    ``held_out`` (B, C, M), the ``|log(fitted / measured)|`` of each pair held out, after so many."""
+    """B fits in microseconds.
+
+    ``coordinates`` (B, N, D) in units in which ``||v_i - v_j||^alpha`` is microseconds, ``heights_us`` (B, N), ``loss``
+    (B,), the mean over the pairs fitted, ``checks`` (C,), numbers of steps, and ``held_out`` (B, C, M), the
+    ``|log(fitted / measured)|`` of each pair held out, after so many.
+    """
 
     coordinates: Floats
     heights_us: Floats

@@ -134,8 +134,10 @@ class Problem:
         return by_place, by_height
 
     def _off(self, place: Tensor, height: Tensor, rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """How far the distances of ``rows`` to all hosts are off, over delta, and by how much they grow with their
-        squares; both (B, R, N)."""
+        """Return the errors of the distances of ``rows`` to all hosts, over delta.
+
+        Also by how much they grow with the squares of the distances; both (B, R, N).
+        """
         square = (place * place).sum(dim=2)
         apart = torch.baddbmm(square[:, None, :], place[:, rows], place.transpose(1, 2), alpha=-2)
         apart = apart.add_(square[:, rows, None]).clamp_(min=0.0).add_(_MIN_DISTANCE**2)

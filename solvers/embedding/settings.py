@@ -14,8 +14,10 @@ MAX_DIMENSIONS = 64
 
 @dataclass(frozen=True)
 class Setting:
-    """One way to fit: ``||v_i - v_j||^alpha + h_i + h_j`` in ``dimension`` dimensions, with or without ``heights`` h,
-    errors in microseconds or ``relative`` to what was measured.
+    """One way to fit distances: ``||v_i - v_j||^alpha + h_i + h_j``.
+
+    In ``dimension`` dimensions, with or without ``heights`` h; errors in microseconds or ``relative`` to the
+    measurement.
 
     :raises UsageError: when dimension or alpha is out of range.
     """

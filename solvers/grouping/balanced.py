@@ -27,9 +27,12 @@ _MIN_DISTANCE_SHARE = 0.01  # of the median: the smallest distance between two h
 
 @dataclass(frozen=True)
 class Balanced:
-    """``label``, shape (N,): the group of each host, numbered by first appearance. ``agreement``: the mean adjusted
-    mutual information between any two of the ``runs`` clusterings it was chosen from, 1 where they are all the same and
-    0 where they agree by chance only."""
+    """Balanced groups, and how well repeated runs agree.
+
+    ``label``, shape (N,): the group of each host, numbered by first appearance. ``agreement``: the mean adjusted mutual
+    information between any two of the ``runs`` clusterings it was chosen from, 1 where they are all the same and 0
+    where they agree by chance only.
+    """
 
     label: Labels
     agreement: float
@@ -37,8 +40,9 @@ class Balanced:
 
 
 def evidence_us(measured_us: Matrix, fitted_us: Matrix) -> Matrix:
-    """How far hosts are from each other by what was measured between them and by what everybody else says of them: the
-    geometric mean of measured and fitted, fitted where nothing was measured.
+    """Return distances by what was measured between hosts and by what all others imply.
+
+    The geometric mean of measured and fitted distances; the fitted one where nothing was measured.
 
     An embedding smooths away noise and some of the truth. Either alone makes worse groups: 64 hosts in racks of eight,
     25 us, measured with much noise, come to 28 us within groups by the measured ones, 32 to 36 by the fitted ones, 27

@@ -29,10 +29,13 @@ class Apart:
 
 @dataclass(frozen=True)
 class Clustering:
-    """``groups``: hosts by their number, in order of their first ones. ``rtt``: their round trips, ``random``: the
-    mean of those of balanced random groups. ``agreement``: the mean adjusted mutual information of any two of ``runs``
+    """Groups of hosts near each other.
+
+    ``groups``: hosts by their number, in order of their first ones. ``rtt``: their round trips, ``random``: the mean of
+    those of balanced random groups. ``agreement``: the mean adjusted mutual information of any two of ``runs``
     clusterings. ``hierarchy``, innermost first: the natural tiers, whose labels are of the hosts that are not left out;
-    ``tiers``: the same as lists of hosts. ``left_out``: hosts of which nothing was measured. ``method``: in words."""
+    ``tiers``: the same as lists of hosts. ``left_out``: hosts of which nothing was measured. ``method``: in words.
+    """
 
     groups: list[list[int]]
     sizes: Sizes

@@ -10,8 +10,9 @@ _OPTIMAL_UP_TO = 600  # hosts: ordering the leaves takes the cube of their numbe
 
 
 def leaves(rtt_us: Matrix) -> npt.NDArray[np.intp]:
-    """Hosts as the leaves of their hierarchy follow each other (average linkage), turned so that neighbours are near
-    each other (Bar-Joseph, Gifford and Jaakkola 2001); shape (N,).
+    """Return hosts as the leaves of their hierarchy, rotated so that neighbours are near; shape (N,).
+
+    Average linkage; rotations by Bar-Joseph, Gifford and Jaakkola 2001.
 
     :param rtt_us: shape (N, N), symmetric, complete, N at least 2.
     """
@@ -26,8 +27,9 @@ def leaves(rtt_us: Matrix) -> npt.NDArray[np.intp]:
 
 
 def even_groups(rtt_us: Matrix, number: int) -> list[list[int]]:
-    """So many groups of hosts, their sizes one apart at most: the leaves of the hierarchy, cut, then exchanged between
-    groups until nothing comes of it.
+    """Return so many groups of hosts, whose sizes are one apart at most.
+
+    They are the leaves of the hierarchy, cut, then exchanged between groups until nothing comes of it.
 
     :param rtt_us: as in :func:`leaves`; ``number`` at most N.
     """

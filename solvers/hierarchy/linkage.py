@@ -17,15 +17,20 @@ Labels = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Tree:
-    """N - 1 merges, the nearest first: ``pairs``, shape (N - 1, 2), a host of either cluster; ``heights``, shape
-    (N - 1,): how far these are apart, on average over the pairs between them."""
+    """Cluster tree of N - 1 merges, the nearest first.
+
+    ``pairs``, shape (N - 1, 2): a host of either cluster; ``heights``, shape (N - 1,): how far these are apart, on
+    average over the pairs between them.
+    """
 
     pairs: Labels
     heights: npt.NDArray[np.float64]
 
     def cut(self, height: float) -> Labels:
-        """The cluster of each host when those that are farther apart stay apart, shape (N,), numbered by first
-        appearance."""
+        """Return the cluster of each host when those farther apart are not merged, shape (N,).
+
+        Numbered by first appearance.
+        """
         label = np.arange(len(self.pairs) + 1)
         for a, b in self.pairs[self.heights <= height].tolist():
             label[label == label[b]] = label[a]

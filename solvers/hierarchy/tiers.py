@@ -31,10 +31,13 @@ _MAX_RESAMPLED_HOSTS = 512  # linkage takes memory in the square of their number
 
 @dataclass(frozen=True)
 class HierarchyTier:
-    """``label``, shape (N,): the group of every host, numbered by first appearance. ``within_us``: the median round
-    trip between hosts that are in one group of this tier and not of a tier inside it; ``next_us``: the same of the next
+    """Tier of the hierarchy.
+
+    ``label``, shape (N,): the group of every host, numbered by first appearance. ``within_us``: the median round trip
+    between hosts that are in one group of this tier and not of a tier inside it; ``next_us``: the same of the next
     tier, or of all else where this is the outermost. NaN where there is no such pair. ``ratio``: how far the step in
-    the tree stands out. ``confidence``: as above."""
+    the tree stands out. ``confidence``: as above.
+    """
 
     label: Labels
     within_us: float
@@ -108,8 +111,10 @@ def completed_far(cost: Matrix) -> Matrix:
 
 
 def _tree(cost: Matrix) -> Tree:
-    """Average linkage; one pair that is out of all proportion (a rate limit, a queue) is no tier: what counts as that
-    goes by the host that is farthest from the others."""
+    """Return the tree of average linkage, in which single outlying pairs make no tier.
+
+    A pair out of all proportion (a rate limit, a queue) is capped by the host that is farthest from the others.
+    """
     n = len(cost)
     usual = float(np.median(cost[~np.eye(n, dtype=bool)].reshape(n, n - 1), axis=1).max())
     return average_linkage(np.minimum(cost, _MAX_OVER_USUAL * usual))
@@ -148,8 +153,10 @@ def _confidence(cut: _Cut, trials: list[Matrix], whole: bool, seed: int = 0) -> 
 
 
 def _agreement(cut: _Cut, trials: Sequence[Matrix]) -> float:
-    """As ``_confidence`` on all hosts of every trial, by the adjusted Rand index (Hubert and Arabie 1985): this is on
-    the way of every order, and mutual information would bring scikit-learn, a second."""
+    """Return the confidence on all hosts of every trial, by the adjusted Rand index (Hubert and Arabie 1985).
+
+    As ``_confidence``; this is on the way of every order, and mutual information would bring scikit-learn, a second.
+    """
     again = [adjusted_rand(cut.label, _tree(trial).cut(cut.height)) for trial in trials]
     return float(np.mean(again))
 

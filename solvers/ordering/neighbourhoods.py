@@ -43,8 +43,9 @@ def improve(
     seed: int,
     max_queries: int,
 ) -> ImprovedOrder:
-    """Improve an order by Z3 queries for ``cost < current``: of the whole order while that is small enough, else of
-    windows. Never worse than ``order``.
+    """Improve an order by Z3 queries for ``cost < current``; never worse than ``order``.
+
+    Queries are of the whole order while that is small enough, else of windows.
 
     :param order: shape (N,), the host at each rank.
     :param classes: of units that may be exchanged. Each is a list of units (lists of ranks, all of one length) whose

@@ -25,8 +25,11 @@ _OTHER_SEARCH_SHARE = 4  # another search has one of so many parts of the moves
 
 @dataclass(frozen=True)
 class SimulatedChoice:
-    """``result``: the cheapest order, its costs simulated, without a bound. ``simulated`` of ``candidates`` orders were
-    simulated before the time was over. ``search_model``: what the search went by."""
+    """Result of the choice among simulated orders.
+
+    ``result``: the cheapest order, its costs simulated, without a bound. ``simulated`` of ``candidates`` orders were
+    simulated before the time was over. ``search_model``: the model of the search.
+    """
 
     result: OrderingResult
     simulated: int
@@ -35,8 +38,9 @@ class SimulatedChoice:
 
 
 def candidate_orders(problem: OrderingProblem, result: OrderingResult, seed: int, budget: SearchBudget) -> list[Order]:
-    """Return up to 8 different feasible orders: the result, the baseline, the results of another seed and of the model
-    ``latency``, then the start orders.
+    """Return up to 8 different feasible orders.
+
+    The result, the baseline, the results of another seed and of the model ``latency``, then the start orders.
 
     :param problem: by the model that the search went by, ``result``: of that search.
     """
@@ -90,8 +94,10 @@ def choose_by_simulation(
 def simulated_gain(
     result: OrderingResult, baseline: Order, cost_of: SimulatedCost, held_out: Fabric, searched: ValidatedGain
 ) -> ValidatedGain:
-    """Return the gain of a simulated order: simulated on the held-out round trips, with the interval's width by the
-    model that the search went by (``searched``): hundreds of draws are too many to simulate."""
+    """Return the gain of a simulated order on the held-out round trips.
+
+    The interval's width is that of the search's model (``searched``): hundreds of draws are too many to simulate.
+    """
     if np.array_equal(result.order, baseline):
         return searched
     validated = replace(cost_of, fabric=held_out)

@@ -17,9 +17,12 @@ _MERGE_BAND = 1.05
 
 @dataclass(frozen=True)
 class ClusterTree:
-    """``order``, shape (N,): hosts as the leaves from left to right. ``height_us``, shape (N-1,): between each two
-    leaves next to each other, the distance at which their clusters merged; two hosts anywhere in the order met at the
-    highest of those between them."""
+    """Dendrogram of the hosts.
+
+    ``order``, shape (N,): hosts as the leaves from left to right. ``height_us``, shape (N-1,): between each two leaves
+    next to each other, the distance at which their clusters merged; two hosts anywhere in the order met at the highest
+    of those between them.
+    """
 
     order: Integers
     height_us: Floats

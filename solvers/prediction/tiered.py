@@ -43,8 +43,11 @@ class TieredPrediction:
         return self._rows(hosts, doubt=0.0)
 
     def lower_bound_us(self, hosts: Integers) -> Matrix:
-        """The same where what is not known may be better: groups with c measured pairs between them are taken to be
-        0.3 / (1 + c) nearer than expected, a bonus for trying as bandit methods give it."""
+        """Return optimistic round trips: what is not known may be better.
+
+        Groups with c measured pairs between them are taken to be 0.3 / (1 + c) nearer than expected, a bonus for trying
+        as bandit methods give it.
+        """
         return self._rows(hosts, doubt=_EXPLORATION_BONUS)
 
     def _rows(self, hosts: Integers, doubt: float) -> Matrix:

@@ -80,8 +80,9 @@ class Aggregation:
         return next(fits, self.classes[-1])
 
     def for_members(self, members: Sequence[int]) -> "Aggregation":
-        """Return the aggregation of a group of some of its ranks, numbered from 0 in the given order; checked, and
-        never tuned.
+        """Return the aggregation of a group of some of its ranks, checked and never tuned.
+
+        The members are numbered from 0 in the order of the argument.
 
         :raises InputError: for a schedule that gives wrong sums; no such case is known.
         """

@@ -1,5 +1,6 @@
-"""Algorithm selection: from which size on the engine is faster than Gloo, measured when a group or its schedule
-changes.
+"""Algorithm selection: the message size from which on the engine is faster than Gloo.
+
+It is measured when a group or its schedule changes.
 """
 
 import time
@@ -120,8 +121,9 @@ def measure_size_range(rivals: Candidates, repeats: int = REPEATS, eager_max_byt
 
 
 def measure_delegation(other: AllReduce, present: AllReduce, gloo: AllReduce) -> int:
-    """Return the smallest large size, bytes, from which on ``other`` was faster than ``present`` at every measured
-    size.
+    """Return the size from which on ``other`` was faster than ``present``, bytes.
+
+    At every measured size from there on it was.
 
     :data:`NEVER` where it is not at the largest. The same on all ranks.
     """

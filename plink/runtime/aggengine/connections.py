@@ -90,8 +90,9 @@ class PeerConnections:
         return len(set(self._peer_of.values())) == self._ranks - 1
 
     def collect(self) -> Vector:
-        """Return the traffic to each rank since the last call, shape (N, 3): bytes, busy seconds, round trip in
-        seconds.
+        """Return the traffic to each rank since the last call, shape (N, 3).
+
+        Columns: bytes, busy seconds, round trip in seconds.
 
         Busy seconds, with any bytes in flight, are summed over parallel connections. The round trip is the kernel's
         current one, NaN for none.

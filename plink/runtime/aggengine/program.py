@@ -1,5 +1,6 @@
-"""Compiled collective program of one rank for one vector: a schedule's transfers over cells, in an order free of
-deadlock.
+"""Compiled collective program of one rank for one vector.
+
+It holds a schedule's transfers over cells, in an order free of deadlock.
 
 The thesis's actions (PLink thesis, 4.2.2) for each cell: Fetch, ReceiveFrom, SendTo, Deliver. Dependencies within a
 cell form a DAG; cells are independent, so local and global phases of different cells overlap. All ranks execute

@@ -1,5 +1,6 @@
-"""Autotune in the ranks: sends each rank's measurements to rank 0 and the launcher, and applies the launcher's
-decisions.
+"""Autotune in the ranks.
+
+Sends each rank's measurements to rank 0 and the launcher, and applies the launcher's decisions.
 
 Ranks synchronise between two all-reduces whose number all know: the first channel of each rank does so before it begins
 the next one, over the same connections, and the other channels wait. So every all-reduce before it used the old

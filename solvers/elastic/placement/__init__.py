@@ -1,2 +1,4 @@
-"""What AgileML's elasticity controller decides (Harlap thesis, 4.2): who serves, who works, what to do when hosts come
-and go."""
+"""Decisions of AgileML's elasticity controller (Harlap thesis, 4.2).
+
+Who serves, who works, what to do when hosts come and go.
+"""

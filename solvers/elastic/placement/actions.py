@@ -28,8 +28,10 @@ class ChangeStage:
 
 @dataclass(frozen=True)
 class Serve:
-    """``host`` serves a partition of which there is no state yet (or that of a checkpoint), and pushes to ``replica``
-    (itself, where it is a ParamServ)."""
+    """Serve a partition that has no state yet, or that of a checkpoint.
+
+    ``host`` pushes to ``replica`` (itself, where it is a ParamServ).
+    """
 
     host: int
     partition: int
@@ -40,9 +42,11 @@ class Serve:
 
 @dataclass(frozen=True)
 class HandOver:
-    """``source`` sends a partition to ``to``: its state and the updates since the clock that all replicas have, so that
-    ``to`` can go back to it too. ``source`` serves on, applies and forwards every update, until the next map names
-    ``to``. Answered by ``Moved``."""
+    """Migrate a partition from ``source`` to ``to``. Answered by ``Moved``.
+
+    ``source`` sends its state and the updates since the clock that all replicas have, so that ``to`` can roll back to
+    it too. ``source`` serves on, and applies and forwards every update, until the next map names ``to``.
+    """
 
     source: int
     to: int
@@ -53,8 +57,10 @@ class HandOver:
 
 @dataclass(frozen=True)
 class Drain:
-    """``source`` pushes what the replica ``to`` lacks, as its last message (end of life); until the next map names
-    ``to``, as a ParamServ, it applies and forwards what still comes in. Answered by ``Moved``."""
+    """Push what the replica ``to`` lacks, as the last message of ``source``. Answered by ``Moved``.
+
+    Until the next map names ``to``, as a ParamServ, ``source`` applies and forwards what still comes in.
+    """
 
     source: int
     to: int
@@ -65,8 +71,10 @@ class Drain:
 
 @dataclass(frozen=True)
 class CancelMove:
-    """The move of that term is off: ``hosts`` (those that are left of its two ends) forget it, the primary serves
-    on."""
+    """Cancel the move of that term.
+
+    ``hosts`` (those that are left of its two ends) forget it; the primary serves on.
+    """
 
     hosts: tuple[int, ...]
     partition: int
@@ -76,9 +84,11 @@ class CancelMove:
 
 @dataclass(frozen=True)
 class Replicate:
-    """``host`` becomes a partition's replica: ``source``, who serves it, sends its state and what followed the common
-    clock, and pushes to it beside the old replica, if there is one, until :class:`ReplicateTo`. Answered by
-    ``Moved``."""
+    """Make ``host`` a partition's replica. Answered by ``Moved``.
+
+    ``source``, which serves it, sends its state and what followed the common clock. It pushes to ``host`` beside the
+    old replica, if there is one, until :class:`ReplicateTo`.
+    """
 
     host: int
     partition: int
@@ -99,7 +109,9 @@ class ReplicateTo:
 
 @dataclass(frozen=True)
 class RestorePartition:
-    """The replica sends its state at ``clock`` to ``to``, which serves the partition from there on.
+    """Restore a partition from its replica. Answered by ``Moved``.
+
+    The replica sends its state at ``clock`` to ``to``, which serves the partition from there on.
 
     Answered by ``Moved``.
     """
@@ -152,7 +164,9 @@ class Consistent:
 
 @dataclass(frozen=True)
 class PointWorkers:
-    """Workers address partition p to ``primaries[p]``.
+    """Address partition p of all workers to ``primaries[p]``.
+
+    A server that the map does not name for a partition forwards what still comes in.
 
     A server that the map does not name for a partition sends on what still comes in.
     """
@@ -164,8 +178,10 @@ class PointWorkers:
 
 @dataclass(frozen=True)
 class Load:
-    """``host`` loads shards of the input data; ``ahead``: without haste, nobody waits for them. Answered by
-    ``Ready``."""
+    """Load shards of the input data. Answered by ``Ready``.
+
+    ``ahead``: without haste, nobody waits for them.
+    """
 
     host: int
     shards: tuple[int, ...]
@@ -210,8 +226,10 @@ class UrgentCheckpoint:
 
 @dataclass(frozen=True)
 class Halt:
-    """The state of these partitions is lost: nothing goes on without a checkpoint (:func:`.start.start`
-    with the hosts that are left, a reliable one among them)."""
+    """Halt: the state of these partitions is lost.
+
+    Nothing goes on without a checkpoint (:func:`.start.start` with the hosts that are left, a reliable one among them).
+    """
 
     lost: tuple[int, ...]
     reason: str

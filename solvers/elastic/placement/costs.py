@@ -1,5 +1,7 @@
-"""What a run cost: each host's price for as long as it was held, and that by unit of work, which is what a mix of
-reliable and transient machines is chosen by (Harlap thesis, 4.3)."""
+"""Cost of a run: each host's price for as long as it was held, in all and by unit of work.
+
+The cost by unit of work is what a mix of reliable and transient machines is chosen by (Harlap thesis, 4.3).
+"""
 
 import math
 from collections.abc import Iterable

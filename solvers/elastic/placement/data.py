@@ -42,8 +42,10 @@ Shards = tuple[Shard, ...]
 
 
 def proportions(number: int, slots: Mapping[int, int], held: Mapping[int, int]) -> dict[int, int]:
-    """Return how many shards each host is due: in proportion to its slots, off by less than one; the odd ones to who is
-    due the most of one, then to who holds most."""
+    """Return how many shards each host is due, in proportion to its slots, off by less than one.
+
+    The odd shards go to the hosts that are due the most of one, then to those that hold most.
+    """
     total = sum(slots.values())
     due = {host: number * count // total for host, count in slots.items()}
     rest = sorted(slots, key=lambda host: (-(number * slots[host] % total), -held.get(host, 0), host))
@@ -59,8 +61,11 @@ def first_assignment(number: int, slots: Mapping[int, int]) -> Shards:
 
 
 def without(shards: Shards, gone: Collection[int], slots: Mapping[int, int]) -> Shards:
-    """Reassign the shards of hosts that are gone: to the previous owner that is still there, the latest first; else to
-    one that has it in memory, else to one that is loading it, else to the one with the least to do, who must."""
+    """Reassign the shards of hosts that are gone.
+
+    First choice is the latest previous owner that is still there. Else a host that has the shard in memory, else one
+    that is loading it, else the host with the least to do, which must load it.
+    """
     shards = tuple(_forget(shard, gone) for shard in shards)
     held = Counter(shard.owner for shard in shards)
     results = []
@@ -97,8 +102,10 @@ def _successor(shard: Shard, slots: Mapping[int, int], held: Mapping[int, int]) 
 
 
 def rebalanced(shards: Shards, slots: Mapping[int, int]) -> Shards:
-    """Name next owners so that every host gets its share and the fewest shards change hands, among these those first
-    that need not be loaded. An owner that is not among ``slots`` gives up all."""
+    """Name next owners so that every host gets its share and the fewest shards change hands.
+
+    Among these, shards that need not be loaded come first. An owner that is not among ``slots`` gives up all.
+    """
     now = [_bound_for(shard, slots) for shard in shards]
     held = Counter(host for host in now if host is not None)
     due = proportions(len(shards), slots, held)
@@ -132,8 +139,10 @@ def _bound_for(shard: Shard, slots: Mapping[int, int]) -> int | None:
 
 
 def taken_over(shards: Shards, able: Collection[int]) -> Shards:
-    """Make next owners that are ``able`` to work and have loaded their shards the owners, and those of shards that the
-    owner has not even begun to load; who owned a shard is a previous owner."""
+    """Make next owners the owners of shards that they have loaded and are ``able`` to work on.
+
+    So it is with shards that the owner has not even begun to load. The former owner becomes a previous owner.
+    """
     return tuple(
         _taken(shard)
         if shard.next_owner in able and (shard.next_owner in shard.loaded or shard.owner not in shard.near)

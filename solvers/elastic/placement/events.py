@@ -81,8 +81,11 @@ class Measured:
 
 @dataclass(frozen=True)
 class Unserved:
-    """The primary that took the partition over in that term does not have it after all: who sent it was lost before its
-    last word. ``has_replica``: the partition's replica has what everybody can go back to."""
+    """The primary that took the partition over in that term does not have it after all.
+
+    Its source was lost before the last message. ``has_replica``: the partition's replica has the clock that all can
+    roll back to.
+    """
 
     partition: int
     term: int

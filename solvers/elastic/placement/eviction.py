@@ -63,8 +63,9 @@ class _Transfer:
 def plan_evacuation(
     at_risk: Sequence[AtRiskPartition], deadlines: Mapping[int, float], rates: Mapping[int, float]
 ) -> tuple[Evacuation, ...]:
-    """Plan the outcome of each partition, in the order in which to send them: earliest deadline first, then the
-    smallest.
+    """Plan the outcome of each partition, in the order in which to send them.
+
+    The earliest deadline comes first, then the smallest.
 
     As many as possible get through, which is what decides whether the job has to be rolled back: first all as drains,
     the cheaper way, where of a line that cannot carry all of them in time the largest are given up (Moore, 1968, "An n
@@ -112,8 +113,10 @@ def _order(
 
 
 def _late(going: Sequence[_Transfer], rates: Mapping[int, float]) -> tuple[int, str] | None:
-    """Return a link on which a transfer is late when they go in the order of their deadlines; None where all are in
-    time."""
+    """Return a link on which a transfer is late when they go in the order of their deadlines.
+
+    None where all are in time.
+    """
     sent: dict[tuple[int, str], float] = defaultdict(float)
     for transfer in sorted(going, key=_send_order):
         for line in transfer.ends:

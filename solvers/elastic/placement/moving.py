@@ -11,8 +11,10 @@ _MAX_PASSES = 4  # a copy cancelled for a move leaves other hosts short of repli
 
 
 def plan_moves(step: Step) -> None:
-    """Begin every move that brings servers and replicas nearer to what the stage asks for, and call off those that no
-    longer do. What has to wait for another move is begun when that one has been answered: this is called again then.
+    """Begin the moves that bring servers and replicas nearer to what the stage needs.
+
+    Moves that no longer do are cancelled. A move that has to wait for another is begun when that one has been answered:
+    this is called anew then.
     """
     for _ in range(_MAX_PASSES):
         before = step.state

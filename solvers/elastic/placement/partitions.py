@@ -10,7 +10,9 @@ from solvers.elastic.placement.stages import Stage
 
 @dataclass(frozen=True)
 class Move:
-    """State under way to host ``to``; ``term`` tells it from moves before.
+    """State under way to host ``to``, in term ``term``.
+
+    ``drain``: to the replica, which needs only what has not been pushed yet, because the primary is to leave.
 
     ``drain``: to the replica, which needs only what has not been pushed yet, because the primary is to leave.
     """
@@ -46,8 +48,11 @@ def partition_count(most_hosts: int) -> int:
 
 
 def serving(stage: Stage, hosts: Iterable[JobHost], partitions: int) -> tuple[int, ...]:
-    """Return the hosts that serve in a stage: all reliable ones, or half of the transient ones (rounded up), those that
-    have been running longest, and never more than there are partitions."""
+    """Return the hosts that serve in a stage.
+
+    These are all reliable ones, or half of the transient ones (rounded up): those that have been running longest, and
+    never more than there are partitions.
+    """
     members = sorted(hosts, key=lambda host: host.number)
     if stage is Stage.PARAMETER_SERVERS:
         return tuple(host.number for host in members if host.tier is Tier.RELIABLE)
@@ -56,8 +61,10 @@ def serving(stage: Stage, hosts: Iterable[JobHost], partitions: int) -> tuple[in
 
 
 def balanced(current: Sequence[int | None], servers: Sequence[int]) -> tuple[int, ...]:
-    """Assign every entry a server, their numbers of entries within one of each other, so that no other such assignment
-    changes fewer of ``current``."""
+    """Assign every entry a server, their numbers of entries within one of each other.
+
+    No other such assignment changes fewer of ``current``.
+    """
     held = Counter(primary for primary in current if primary in servers)
     least, more = divmod(len(current), len(servers))
     # The odd ones stay with those that have most: each then keeps min(held, quota), which is the most that can stay.

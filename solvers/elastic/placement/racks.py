@@ -17,8 +17,10 @@ def share_rack(first: JobHost, second: JobHost) -> bool:
 def place_replicas(
     current: Sequence[int | None], primaries: Sequence[int], reliable: Sequence[JobHost], hosts: Mapping[int, JobHost]
 ) -> tuple[int, ...]:
-    """Assign each partition a reliable host: outside the rack of its primary where there is one, as evenly as that
-    allows, and with few changes. Where no rack is in the way this is :func:`.partitions.balanced`.
+    """Assign each partition a reliable host, outside the rack of its primary where there is one.
+
+    Numbers are as even as that allows, and changes few. Where no rack is in the way this is
+    :func:`.partitions.balanced`.
 
     :param current: replica of each partition, None for none yet. :param primaries: who is to serve each partition.
     :param hosts: all of them, by number.

@@ -9,8 +9,9 @@ from solvers.elastic.placement.state import Step
 
 
 def recover(step: Step, gone: Collection[int], *, effective: bool = False) -> None:
-    """Recover from hosts that are gone from the state's members already; ``effective``: those that are leaving have as
-    good as failed.
+    """Recover from hosts that are gone from the state's members already.
+
+    ``effective``: those that are leaving have as good as failed.
 
     Replicas that are gone are made anew from the primaries. Where a primary is gone everybody goes back to the clock
     that all replicas have, and its partitions start from there: on other transient hosts, in stage 1 where the replicas

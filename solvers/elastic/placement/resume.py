@@ -47,8 +47,10 @@ def resume(
     *,
     again: bool = False,
 ) -> tuple[Cluster, tuple[act.Action, ...]]:
-    """Return the state that the reports are of, and what to do from there: moves that were under way are off, and what
-    only members had that do not report is recovered as after their failure.
+    """Return the state that the reports are of, and what to do from there.
+
+    Moves that were under way are cancelled. What only members had that do not report is recovered as after their
+    failure.
 
     Of two servers of a partition the later one is right: until a map names it, everything reaches it through the other.
     What nobody remembers is lost: warnings (they are asked for again), and who had which shard when (reliable hosts
@@ -138,8 +140,10 @@ def _partition(reports: Sequence[MemberReport], index: int) -> PartitionPlacemen
 
 
 def _common_clock(reports: Sequence[MemberReport], partitions: Sequence[PartitionPlacement]) -> int:
-    """Return the latest clock that all replicas can go back to: of some that have a later one, a push may have gone
-    past it."""
+    """Return the latest clock that all replicas can go back to.
+
+    Of replicas with a later one, a push may have gone past it.
+    """
     by_host = {report.host.number: {**report.in_doubt, **report.replicas} for report in reports}
     has_replica = [(index, partition) for index, partition in enumerate(partitions) if partition.safe]
     clocks = [by_host[partition.replica].get(index, (partition.clock,)) for index, partition in has_replica]
@@ -148,8 +152,10 @@ def _common_clock(reports: Sequence[MemberReport], partitions: Sequence[Partitio
 
 
 def _latest(clocks: Mapping[JobHost, Mapping[int, Clocks]], index: int) -> tuple[int, int] | None:
-    """Return the clock of the reliable host that has the latest state of a partition, and its number, negative; of
-    several the first. None where none has any."""
+    """Return the clock of the reliable host with the latest state of a partition, and its number, negative.
+
+    Of several hosts it is the first; None where none has any.
+    """
     return max(
         (
             (clocks_by_partition[index][-1], -host.number)

@@ -20,8 +20,9 @@ class Stage(IntEnum):
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Ratios of transient hosts to a reliable one, over which stage 2 and stage 3 begin (1:1 and 15:1: Harlap thesis,
-    4.5.3).
+    """Ratios of transient hosts to a reliable one, over which stage 2 and stage 3 begin.
+
+    Defaults: 1:1 and 15:1 (Harlap thesis, 4.5.3).
 
     :raises UsageError: for ratios that are none, or in the wrong order.
     """

@@ -73,8 +73,10 @@ class Cluster:
         return stage_for(len(self.reliable), len(self.transient), self.thresholds, self.stage)
 
     def workers(self, *, newcomers: bool) -> dict[int, int]:
-        """Return slots of the hosts that work on data in this stage; ``newcomers``: and of those that will, once
-        ready."""
+        """Return the slots of the hosts that work on data in this stage.
+
+        ``newcomers``: and of those that will, once ready.
+        """
         hosts: Iterable[JobHost] = self.transient
         if self.stage is not Stage.BACKUP_ONLY:
             hosts = (*self.reliable, *self.transient)

@@ -10,7 +10,10 @@ from solvers.elastic.placement.state import Step
 
 
 def evacuate(step: Step, unreplicated: Mapping[int, float]) -> None:
-    """Begin to move or drain partitions of the leaving transient hosts, in the order that brings most to safety.
+    """Begin to move or drain partitions of the leaving transient hosts.
+
+    The order is the one that brings most to safety. Where one cannot be in time it is an effective failure: nobody
+    waits for the deadline to roll back.
 
     Where one cannot be in time it is an effective failure: nobody waits for the deadline to roll back.
 

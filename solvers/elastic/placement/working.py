@@ -9,8 +9,10 @@ from solvers.elastic.placement.state import Step
 
 
 def assign(step: Step) -> None:
-    """Decide the stage, everybody's share in it, and the newcomers that have loaded theirs, until nothing follows any
-    more."""
+    """Assign the stage, everybody's share in it, and the newcomers that have loaded theirs.
+
+    It repeats until nothing follows any more.
+    """
     while True:
         step.change(stage=step.state.wanted_stage())
         shards = data.rebalanced(step.state.shards, step.state.workers(newcomers=True))
