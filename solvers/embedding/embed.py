@@ -139,7 +139,7 @@ def _distances(n: int, hosts: Integers, fits: Fits, best: int, setting: Setting)
 def _chosen(
     pairs: ObservedPairs, settings: list[Setting], seed: int, device: str, keep_going: Callable[[], bool]
 ) -> tuple[Setting, int, float]:
-    """The setting, how many steps it takes, and its held-out error then.
+    """Return the setting, how many steps it takes, and its held-out error then.
 
     Of settings that cannot be told from the best one, by two standard errors of the difference, the most expressive.
     """
@@ -160,5 +160,5 @@ def _chosen(
 
 
 def held_out_of(pairs: ObservedPairs, seed: int) -> Integers:
-    """The pairs to judge an embedding on, drawn otherwise than those its setting is chosen by."""
+    """Draw the pairs to validate an embedding on, otherwise than those its setting is chosen by."""
     return folds(pairs, np.random.default_rng((seed, 1)))[0]

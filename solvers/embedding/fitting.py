@@ -49,7 +49,7 @@ class Fits:
 
 
 def distances_us(coordinates: Floats, heights_us: Floats, alpha: float) -> Matrix:
-    """``||v_i - v_j||^alpha + h_i + h_j``, shape (N, N), 0 on the diagonal; (N, D) and (N,) as in ``Fits``."""
+    """Return ``||v_i - v_j||^alpha + h_i + h_j``, shape (N, N), 0 on the diagonal; (N, D) and (N,) as in ``Fits``."""
     square = (coordinates**2).sum(axis=1)
     apart = np.maximum(square[:, None] + square - 2 * coordinates @ coordinates.T, 0.0)
     fitted = apart ** (alpha / 2) + heights_us[:, None] + heights_us
@@ -58,7 +58,7 @@ def distances_us(coordinates: Floats, heights_us: Floats, alpha: float) -> Matri
 
 
 def median_us(pairs: ObservedPairs) -> float:
-    """The unit of a network: the median of its positive distances, 1 where all are zero."""
+    """Return the unit of a network: the median of its positive distances, 1 where all are zero."""
     positive = pairs.rtt_us[pairs.rtt_us > 0]
     return float(np.median(positive)) if len(positive) else 1.0
 
@@ -129,7 +129,7 @@ class _Adam:
         self._values, self._mean, self._square = values, torch.zeros_like(values), torch.zeros_like(values)
 
     def step(self, gradient: Tensor, number: int, rate: float) -> None:
-        """The step of this ``number``, from 1 on."""
+        """Return the step of this ``number``, from 1 on."""
         first, second = _BETAS
         self._mean.lerp_(gradient, 1 - first)
         self._square.mul_(second).addcmul_(gradient, gradient, value=1 - second)

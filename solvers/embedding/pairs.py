@@ -30,7 +30,7 @@ class Reachable:
 
 
 def reachable(measured: Matrix, names: Sequence[str] | None = None) -> Reachable:
-    """The hosts of ``measured``, shape (N, N), microseconds, NaN where unmeasured, that can be placed.
+    """Return the hosts of ``measured``, shape (N, N), microseconds, NaN where unmeasured, that can be placed.
 
     :param names: of the hosts, for errors; their numbers when not given.
     :raises NoAnswer: when there are fewer than four, or when no chain of measured pairs joins them.
@@ -57,7 +57,7 @@ def reachable(measured: Matrix, names: Sequence[str] | None = None) -> Reachable
 
 
 def folds(pairs: ObservedPairs, rng: np.random.Generator) -> list[Integers]:
-    """Which pairs to hold out, once or several times: each a list of places in ``pairs``, disjoint.
+    """Return which pairs to hold out, once or several times: each a list of places in ``pairs``, disjoint.
 
     A tree that joins all hosts, drawn at random for each fold, is never held out, so that what is left still places
     every host. Small clouds have few pairs, so they are given several folds.

@@ -54,7 +54,7 @@ def fit_all(
 
 
 def _padded(coordinates: Floats, parts: Sequence[Fits]) -> Floats:
-    """With zeros up to the largest dimension of all parts."""
+    """Pad with zeros up to the largest dimension of all parts."""
     widest = max(part.coordinates.shape[2] for part in parts)
     return np.pad(coordinates, ((0, 0), (0, 0), (0, widest - coordinates.shape[2])))
 

@@ -35,7 +35,7 @@ _FIRST_HEIGHT = 0.05
 
 
 def log_error(fitted: Floats, measured: Floats, median: float) -> Floats:
-    """``|log(fitted / measured)|``, any shape; what is below a hundredth of the ``median`` counts as that."""
+    """Return ``|log(fitted / measured)|``, any shape; what is below a hundredth of the ``median`` counts as that."""
     least = _MIN_ERROR_SCALE * median
     return np.asarray(np.abs(np.log(np.maximum(fitted, least) / np.maximum(measured, least))))
 
@@ -103,7 +103,7 @@ class Problem:
         return torch.from_numpy(array).to(self.device)
 
     def start(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Random coordinates, (B, N, D), about one unit from each other, and small heights, (B, N)."""
+        """Return random coordinates, (B, N, D), about one unit from each other, and small heights, (B, N)."""
         fits, n = len(self._dimensions), self._target.shape[0]
         width = torch.tensor([(2.0 * dimension) ** -0.5 for dimension in self._dimensions])
         drawn = torch.randn(fits, n, max(self._dimensions), generator=generator) * width[:, None, None]
@@ -112,12 +112,12 @@ class Problem:
         )
 
     def loss(self, place: Tensor, height: Tensor, rows: Tensor) -> Tensor:
-        """The sum of the loss over the distances of ``rows``, shape (R,), to all hosts, shape (B,)."""
+        """Return the sum of the loss over the distances of ``rows``, shape (R,), to all hosts, shape (B,)."""
         off, _ = self._off(place, height, rows, self._weight(rows))
         return ((1 + off * off).sqrt() - 1).sum(dim=(1, 2)) * _DELTA**2
 
     def gradient(self, place: Tensor, height: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """By how much the loss of ``rows`` grows with each coordinate, (B, N, D), and each height, (B, N)."""
+        """Return by how much the loss of ``rows`` grows with each coordinate, (B, N, D), and each height, (B, N)."""
         weight = self._weight(rows)
         off, slope = self._off(place, height, rows, weight)
         by_distance = (weight * off).div_((off * off).add_(1).sqrt_()).mul_(_DELTA**2)
@@ -147,7 +147,7 @@ class Problem:
         return off.mul_(weight), slope
 
     def _weight(self, rows: Tensor) -> Tensor:
-        """What errors count for, over delta, (B, R, N); kept where all rows are looked at."""
+        """Return what errors count for, over delta, (B, R, N); kept where all rows are looked at."""
         if len(rows) < len(self._target):
             return self._weights[:, rows][self._kind]
         if self._everyone is None:
@@ -155,14 +155,14 @@ class Problem:
         return self._everyone
 
     def held_out_error(self, place: Tensor, height: Tensor) -> Floats:
-        """The ``|log(fitted / measured)|`` of the pairs held out, shape (B, M)."""
+        """Return the ``|log(fitted / measured)|`` of the pairs held out, shape (B, M)."""
         if not self._held_out.measured.size:
             return np.full(len(self._dimensions), np.nan)
         fitted = self._between(place, height, self._held_out) * self.scale(place, height)[:, None]
         return log_error(fitted, self._held_out.measured, 1.0)
 
     def scale(self, place: Tensor, height: Tensor) -> Floats:
-        """By how much to multiply fitted distances, shape (B,): the median of measured by fitted, of pairs seen."""
+        """Return the factor of fitted distances, shape (B,): the median of measured by fitted, of pairs seen."""
         fitted = self._between(place, height, self._sampled)
         return np.asarray(
             np.median(np.maximum(self._sampled.measured, _MIN_DISTANCE) / np.maximum(fitted, _MIN_DISTANCE), axis=1)
@@ -179,7 +179,7 @@ class Problem:
         return np.asarray(fitted.cpu().double().numpy())
 
     def _bent(self, square: Tensor, alpha: Tensor) -> Tensor:
-        """``d^alpha`` of squared distances, none of them 0; a general power takes several times as long as a root."""
+        """Return ``d^alpha`` of squared distances, none of them 0; a root is several times as fast as a power."""
         if self._alphas == {2.0}:
             return square
         if self._alphas <= {1.0, 2.0}:

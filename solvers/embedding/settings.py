@@ -44,7 +44,7 @@ class EmbeddingConstraints:
     relative: bool | None = None
 
     def settings(self, hosts: int) -> list[Setting]:
-        """All that remain to be tried for so many hosts, the plainest first.
+        """Return all that remain to be tried for so many hosts, the plainest first.
 
         Of dimensions are tried those below N / 2, so that pairs outnumber coordinates, and where there are many hosts
         not the fewest: the far pairs are so many that a flat map leaves the near ones no place (2 dimensions had 0.6

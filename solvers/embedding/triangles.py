@@ -8,7 +8,7 @@ _THIRD_HOSTS = 256  # drawn when there are more: all N^3 triangles would say the
 
 
 def triangle_violations(rtt_us: Matrix, seed: int = 0) -> float:
-    """The share of (i, j; k), i < j, all three pairs measured, with ``p_ij > p_ik + p_kj``; NaN without any.
+    """Return the share of (i, j; k), i < j, all three pairs measured, with ``p_ij > p_ik + p_kj``; NaN without any.
 
     :param rtt_us: shape (N, N), symmetric, NaN where unmeasured.
     :param seed: which hosts k are looked at where there are more than 256.

@@ -110,8 +110,11 @@ def _require_pairs(pairs: int) -> None:
 
 
 def _by_neighbours(rtt_us: Matrix, i: npt.NDArray[np.intp], j: npt.NDArray[np.intp]) -> Floats:
-    """Of pairs that are NaN in ``rtt_us``, shape (N, N): the median of what the hosts nearest to one end measured to
-    the other end, from both ends; the median of all where none of them measured it."""
+    """Predict pairs that are NaN in ``rtt_us``, shape (N, N), by the hosts nearest to either end.
+
+    The prediction is the median of what those hosts measured to the other end, from both ends; the median of all where
+    none of them measured it.
+    """
     far = np.where(np.isfinite(rtt_us) & ~np.eye(len(rtt_us), dtype=bool), rtt_us, np.inf)
     by_neighbours = np.full((len(i), 2 * _NEIGHBOURS_PER_END), np.nan)
     for row, (a, b) in enumerate(zip(i, j, strict=True)):
@@ -134,7 +137,7 @@ def _verdict(
     n: int,
     basis: Literal["halves", "held-out"],
 ) -> Verdict:
-    """Of squares, shape (M,).
+    """Return the verdict on squared errors, shape (M,).
 
     The standard error leaves out one host after the other (jackknife): pairs of one host err together.
     """

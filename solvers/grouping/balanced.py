@@ -67,7 +67,7 @@ def balanced_groups(
     seed: int,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> Balanced:
-    """The most even of several clusterings; of those the one whose members are nearest to each other.
+    """Return the most even of several clusterings; of those the one whose members are nearest to each other.
 
     :param coordinates: shape (N, D); k-means starts from these.
     :param distances_us: shape (N, N), symmetric, complete, 0 on the diagonal: what exchanges make less of.
@@ -87,12 +87,12 @@ def balanced_groups(
 
 
 def effort(hosts: int) -> tuple[int, int]:
-    """How many clusterings are made of so many hosts, and from how many starts each."""
+    """Return how many clusterings are made of so many hosts, and from how many starts each."""
     return next(((runs, starts) for most, runs, starts in _EFFORT if hosts <= most), _EFFORT_ABOVE)
 
 
 def clustering(coordinates: Matrix, distances_us: Matrix, sizes: Sizes, seed: int, starts: int) -> tuple[Labels, float]:
-    """One clustering, the best of some starts, and its objective; arguments as in :func:`balanced_groups`."""
+    """Return one clustering, the best of some starts, and its objective; arguments as in :func:`balanced_groups`."""
     if sizes.number in (1, sizes.hosts):
         label = np.arange(sizes.hosts) if sizes.number > 1 else np.zeros(sizes.hosts, dtype=np.intp)
         return refined(label.astype(np.intp), distances_us, sizes)
@@ -102,7 +102,7 @@ def clustering(coordinates: Matrix, distances_us: Matrix, sizes: Sizes, seed: in
 
 
 def k_means(coordinates: Matrix, sizes: Sizes, seed: int) -> Labels:
-    """One start of constrained k-means, shape (N,); coordinates as in :func:`balanced_groups`."""
+    """Return one start of constrained k-means, shape (N,); coordinates as in :func:`balanced_groups`."""
     from k_means_constrained import KMeansConstrained
 
     reach = float(np.abs(coordinates - coordinates.mean(axis=0)).max())
@@ -114,7 +114,7 @@ def k_means(coordinates: Matrix, sizes: Sizes, seed: int) -> Labels:
 
 
 def agreement(result: list[Labels]) -> float:
-    """The mean adjusted mutual information between any two clusterings (Vinh, Epps and Bailey 2010)."""
+    """Return the mean adjusted mutual information between any two clusterings (Vinh, Epps and Bailey 2010)."""
     from sklearn.metrics import adjusted_mutual_info_score
 
     distinct, index = np.unique(np.stack([by_appearance(label) for label in result]), axis=0, return_inverse=True)
@@ -127,16 +127,16 @@ def agreement(result: list[Labels]) -> float:
 
 
 def by_appearance(label: Labels) -> Labels:
-    """The same groups numbered as they appear."""
+    """Return the same groups numbered as they appear."""
     _, first, inverse = np.unique(label, return_index=True, return_inverse=True)
     return np.asarray(np.argsort(np.argsort(first))[inverse], dtype=np.intp)
 
 
 def random_groups(sizes: Sizes, rng: np.random.Generator) -> Labels:
-    """Balanced Random of the thesis: groups as even as can be, drawn without looking at any distance."""
+    """Draw groups as even as can be without looking at any distance: Balanced Random of the thesis."""
     return np.asarray(rng.permutation(np.arange(sizes.hosts) % sizes.number), dtype=np.intp)
 
 
 def _unevenness(label: Labels, sizes: Sizes) -> int:
-    """The sum of squared sizes: least when they are even."""
+    """Return the sum of squared sizes: least when they are even."""
     return int((np.bincount(label, minlength=sizes.number) ** 2).sum())

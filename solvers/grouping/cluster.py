@@ -58,7 +58,7 @@ def cluster(
     keep_going: Callable[[], bool] = lambda: True,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> Clustering:
-    """Groups for 2LHA, and the tiers there are.
+    """Return groups for 2LHA, and the tiers there are.
 
     Fewer than four hosts cannot be embedded; their groups are the leaves of their hierarchy, cut.
 
@@ -109,13 +109,13 @@ def cluster(
 
 
 def measured_hosts(rtt_us: Matrix) -> Labels:
-    """The hosts of which something was measured, of shape (N, N) with NaN elsewhere; a host alone counts."""
+    """Return the hosts of which something was measured, of shape (N, N) with NaN elsewhere; a host alone counts."""
     finite = np.isfinite(rtt_us) & ~np.eye(len(rtt_us), dtype=bool)
     return np.flatnonzero(finite.any(axis=1)) if len(rtt_us) > 1 else np.zeros(len(rtt_us), dtype=np.intp)
 
 
 def apart(rtt_us: Matrix, label: Labels) -> Apart:
-    """Mean round trips within and across groups, of pairs that were measured; shapes (N, N), (N,)."""
+    """Return mean round trips within and across groups, of pairs that were measured; shapes (N, N), (N,)."""
     pairs = np.isfinite(rtt_us) & ~np.eye(len(rtt_us), dtype=bool)
     same = label[:, None] == label
     means = [float(rtt_us[pairs & side].mean()) if (pairs & side).any() else float("nan") for side in (same, ~same)]
@@ -123,7 +123,7 @@ def apart(rtt_us: Matrix, label: Labels) -> Apart:
 
 
 def longest_within(rtt_us: Matrix, members: Sequence[int]) -> tuple[float, float]:
-    """(mean, longest) measured round trip between ``members``, of shape (N, N); NaN without a measured pair."""
+    """Return (mean, longest) measured round trip between ``members``, of shape (N, N); NaN without a measured pair."""
     inside = rtt_us[np.ix_(members, members)][~np.eye(len(members), dtype=bool)]
     finite = inside[np.isfinite(inside)]
     return (float(finite.mean()), float(finite.max())) if len(finite) else (float("nan"), float("nan"))

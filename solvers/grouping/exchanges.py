@@ -18,7 +18,7 @@ _GAIN = 1e-9  # of the mean distance: less is rounding
 
 
 def refined(label: Labels, distances: Matrix, sizes: Sizes) -> tuple[Labels, float]:
-    """The groups when no exchange makes them better, and their objective.
+    """Return the groups when no exchange makes them better, and their objective.
 
     :param label: shape (N,), the group of each host, 0 to ``sizes.number`` - 1, of sizes that are allowed.
     :param distances: shape (N, N), symmetric, complete, 0 on the diagonal.
@@ -31,7 +31,7 @@ def refined(label: Labels, distances: Matrix, sizes: Sizes) -> tuple[Labels, flo
 
 @njit(cache=True)
 def _exchange(distances: Any, label: Any, number: int, least: int, most: int, gain: float) -> float:
-    """Hosts in turn, each with the best partner or group it finds, until a whole round changes nothing."""
+    """Exchange each host in turn with the best partner or group it finds, until a whole round changes nothing."""
     n = len(label)
     size = np.zeros(number)
     to = np.zeros((n, number))  # what a host has to a group's members in all

@@ -22,7 +22,7 @@ class Sizes:
 
 
 def sizes_for(hosts: int, number: int | None = None, elasticity: float = 1.0) -> Sizes:
-    """round(sqrt(n)) groups, or so many as are given, of n/k/elasticity to n/k*elasticity hosts.
+    """Return round(sqrt(n)) groups, or so many as are given, of n/k/elasticity to n/k*elasticity hosts.
 
     The thesis names the least size for k = sqrt(n), sqrt(n)/elasticity; for any k that is n/k/elasticity, rounded down.
     A group that is twice as large as the others is as bad as one that is half as large is wasteful, so the most is

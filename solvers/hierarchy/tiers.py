@@ -59,7 +59,7 @@ class _Cut:
 
 
 def nearest_tier(cost: Matrix, min_ratio: float = MIN_RATIO, halves: Sequence[Matrix] = ()) -> Labels:
-    """The group of every host, shape (N,), numbered by first appearance; all one group when no tier stands out.
+    """Return the group of every host, shape (N,), numbered by first appearance; all one group when no tier stands out.
 
     :param cost: shape (N, N), symmetric, complete.
     :param halves: the same of other samples, complete: with these a tier counts only if they confirm it. Then it is the
@@ -76,7 +76,7 @@ def nearest_tier(cost: Matrix, min_ratio: float = MIN_RATIO, halves: Sequence[Ma
 
 
 def tiers(cost: Matrix, halves: Sequence[Matrix] = (), seed: int = 0) -> list[HierarchyTier]:
-    """All tiers that stand out and are confirmed, from the innermost out; none where there is nothing but noise.
+    """Return all tiers that stand out and are confirmed, from the innermost out; none where there is nothing but noise.
 
     :param cost: shape (N, N), symmetric, complete.
     :param halves: the same, of either half of the samples.
@@ -105,7 +105,7 @@ def groupings(cost: Matrix, most: int = 3) -> list[Labels]:
 
 
 def completed_far(cost: Matrix) -> Matrix:
-    """Unmeasured pairs (NaN) as far as the farthest measured one; shape (N, N)."""
+    """Fill unmeasured pairs (NaN) with the farthest measured one; shape (N, N)."""
     measured = cost[~np.eye(len(cost), dtype=bool) & np.isfinite(cost)]
     return np.asarray(np.where(np.isfinite(cost), cost, measured.max() if len(measured) else 1.0))
 
@@ -113,7 +113,7 @@ def completed_far(cost: Matrix) -> Matrix:
 def _tree(cost: Matrix) -> Tree:
     """Return the tree of average linkage, in which single outlying pairs make no tier.
 
-    A pair out of all proportion (a rate limit, a queue) is capped by the host that is farthest from the others.
+    A cost out of all proportion (a rate limit, a queue) is capped, by the host that is farthest from the others.
     """
     n = len(cost)
     usual = float(np.median(cost[~np.eye(n, dtype=bool)].reshape(n, n - 1), axis=1).max())
@@ -121,7 +121,7 @@ def _tree(cost: Matrix) -> Tree:
 
 
 def _cuts(cost: Matrix, min_ratio: float) -> list[_Cut]:
-    """Where the tree steps up by the least ratio or more."""
+    """Return where the tree steps up by the least ratio or more."""
     if len(cost) < 3:
         return []
     tree = _tree(cost)
@@ -135,7 +135,7 @@ def _cuts(cost: Matrix, min_ratio: float) -> list[_Cut]:
 
 
 def _confidence(cut: _Cut, trials: list[Matrix], whole: bool, seed: int = 0) -> float:
-    """How well the cut's groups are found again: on all hosts of every trial, or on some hosts of one after the other.
+    """Return how well the cut's groups are found in all trials: on all hosts, or on some after others.
 
     Hosts are drawn from all of them, so that a group may lose some; the tree of what is left is cut at the same height.
     """
@@ -175,13 +175,13 @@ def adjusted_rand(a: Labels, b: Labels) -> float:
 
 
 def _required_confidence(cut: _Cut) -> float:
-    """The confidence from which on a cut is a tier."""
+    """Return the confidence from which on a cut is a tier."""
     sizes = np.bincount(cut.label)
     return MIN_CONFIDENCE if 2 * int((sizes == 1).sum()) <= len(cut.label) else _MIN_CONFIDENCE_MOSTLY_ALONE
 
 
 def _latencies(cost: Matrix, cuts: list[_Cut], k: int) -> tuple[float, float]:
-    """The median round trip that tier k adds, and that of what lies beyond it."""
+    """Return the median round trip that tier k adds, and that of what lies beyond it."""
     apart = [np.ones(cost.shape, dtype=bool), *(cut.label[:, None] != cut.label for cut in cuts[k : k + 2])]
     inner = cuts[k - 1].label[:, None] != cuts[k - 1].label if k else ~np.eye(len(cost), dtype=bool)
     beyond = apart[1] if len(apart) == 2 else apart[1] & ~apart[2]

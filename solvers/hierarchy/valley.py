@@ -10,7 +10,7 @@ _MIN_PAIRS = 5  # on either side of a valley
 
 
 def innermost_tier_us(height_us: npt.NDArray[np.float64], bandwidth: float = 0.04) -> float:
-    """The height that separates the nearest tier from the rest; 0 where no tier stands out: all hosts apart.
+    """Return the height that separates the nearest tier from the rest; 0 where no tier stands out: all hosts apart.
 
     The heights' logarithms are smoothed with a Gaussian kernel; a valley counts when its density is no more than half
     that of the peaks on both sides, and five pairs at least (one in a thousand) lie below it, and above. A largest-gap

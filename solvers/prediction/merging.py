@@ -28,7 +28,7 @@ class ClusterTree:
     height_us: Floats
 
     def highest_us(self, i: Integers, j: Integers) -> Floats:
-        """The distance at which hosts ``i`` and ``j``, each of shape (M,), i != j, met, shape (M,)."""
+        """Return the distance at which hosts ``i`` and ``j``, each of shape (M,), i != j, met, shape (M,)."""
         place = np.empty(len(self.order), dtype=np.intp)
         place[self.order] = np.arange(len(self.order))
         start, stop = np.minimum(place[i], place[j]), np.maximum(place[i], place[j])
@@ -41,7 +41,7 @@ class ClusterTree:
         return heights
 
     def cut(self, height_us: float) -> Integers:
-        """The cluster of every host, shape (N,), when all merges above ``height_us`` are undone."""
+        """Return the cluster of every host, shape (N,), when all merges above ``height_us`` are undone."""
         labels = np.empty(len(self.order), dtype=np.intp)
         labels[self.order] = np.concatenate([[0], np.cumsum(self.height_us > height_us)])
         return labels
@@ -85,7 +85,7 @@ def merge_tree(pairs: ObservedPairs) -> ClusterTree:
 
 
 def _disjoint(a: Integers, b: Integers, n: int) -> tuple[Integers, Integers]:
-    """Of the pairs (a, b) those that share no end with an earlier one kept (ties make them share)."""
+    """Keep of the pairs (a, b) those that share no end with an earlier one kept (ties make them share)."""
     place = np.arange(len(a))
     owner = np.full(n, len(a), dtype=np.intp)
     np.minimum.at(owner, a, place)
@@ -97,7 +97,7 @@ def _disjoint(a: Integers, b: Integers, n: int) -> tuple[Integers, Integers]:
 def _joined(
     a: Integers, b: Integers, total: Floats, count: Floats, n: int
 ) -> tuple[Integers, Integers, Floats, Floats]:
-    """Pairs of clusters after merging: those inside one are dropped, those between the same two added up."""
+    """Join pairs of clusters after merging: drop those inside one, add up those between the same two."""
     apart = a != b
     low, high = np.minimum(a, b)[apart], np.maximum(a, b)[apart]
     totals = coo_array((total[apart], (low, high)), shape=(n, n)).tocsr().tocoo()  # sums entries of the same place

@@ -24,11 +24,11 @@ class ObservedPairs:
         return len(self.i)
 
     def take(self, chosen: npt.NDArray[np.bool_]) -> "ObservedPairs":
-        """Only the pairs ``chosen``, shape (M,)."""
+        """Return only the pairs ``chosen``, shape (M,)."""
         return ObservedPairs(self.n, self.i[chosen], self.j[chosen], self.rtt_us[chosen])
 
     def with_rtt(self, rtt_us: Floats) -> "ObservedPairs":
-        """The same pairs with other times."""
+        """Return the same pairs with other times."""
         return ObservedPairs(self.n, self.i, self.j, rtt_us)
 
 

@@ -39,7 +39,7 @@ class TieredPrediction:
     prior: float
 
     def rtt_us(self, hosts: Integers) -> Matrix:
-        """Expected round trips from ``hosts``, shape (H,), to all hosts, shape (H, N); 0 to themselves."""
+        """Return expected round trips from ``hosts``, shape (H,), to all hosts, shape (H, N); 0 to themselves."""
         return self._rows(hosts, doubt=0.0)
 
     def lower_bound_us(self, hosts: Integers) -> Matrix:
@@ -61,7 +61,7 @@ class TieredPrediction:
         return rows
 
     def _group_row(self, group: int, doubt: float) -> Floats:
-        """From one group to all, shape (K,)."""
+        """Return the times from one group to all, shape (K,)."""
         heights, k = self.height_us, len(self.height_us) + 1
         row, count = np.empty(k), np.zeros(k)
         row[:group] = np.maximum.accumulate(heights[:group][::-1])[::-1]
@@ -76,7 +76,7 @@ class TieredPrediction:
 
 
 def predict_tiered(measured: Matrix) -> TieredPrediction:
-    """A prediction from ``measured``, shape (N, N), microseconds, NaN where unmeasured.
+    """Return a prediction from ``measured``, shape (N, N), microseconds, NaN where unmeasured.
 
     Tree, tiers and offsets are found in turns, three times: an offset shifts a host in the tree, and its place in the
     tree says what of its times is offset.
@@ -98,7 +98,7 @@ def predict_tiered(measured: Matrix) -> TieredPrediction:
 
 
 def _blocks(pairs: ObservedPairs, tree: ClusterTree, offset_us: Floats) -> TieredPrediction:
-    """The block model of ``pairs``, offsets taken off, on the tree's innermost tier."""
+    """Return the block model of ``pairs``, offsets taken off, on the tree's innermost tier."""
     join_us = tree.highest_us(pairs.i, pairs.j)
     cut = innermost_tier_us(join_us)
     groups = tree.cut(cut)
@@ -120,7 +120,7 @@ def _blocks(pairs: ObservedPairs, tree: ClusterTree, offset_us: Floats) -> Tiere
 
 
 def _prior(ratio: Floats, block: Integers) -> float:
-    """Variance within blocks over variance between them: method of moments, kept in [1, 100].
+    """Return variance within blocks over variance between them: method of moments, kept in [1, 100].
 
     :param ratio: shape (M,), the relative deviation of each pair from the tree.
     :param block: shape (M,), the pair of groups it belongs to.

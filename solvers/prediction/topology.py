@@ -28,7 +28,7 @@ _UNNAMED, _ENDED = -1, -2
 
 
 def levels_apart(paths: Sequence[Path | None]) -> Levels:
-    """How many levels up from the leaf each two hosts meet, shape (N, N), symmetric, 0 on the diagonal.
+    """Return how many levels up from the leaf each two hosts meet, shape (N, N), symmetric, 0 on the diagonal.
 
     :param paths: of each host what it hangs under, top first; None for a level that is not named, and in place of the
         path of a host that nothing is said about.
@@ -64,7 +64,7 @@ def levels_apart(paths: Sequence[Path | None]) -> Levels:
 
 
 def latencies_of(levels: Levels) -> Matrix:
-    """Round trips to assume where nothing was measured, shape (N, N), microseconds, 0 on the diagonal.
+    """Return round trips to assume where nothing was measured, shape (N, N), microseconds, 0 on the diagonal.
 
     25, 60 and 120 us for hosts 0, 1 and 2 levels apart and twice as much for each level above: only that farther is
     longer can be relied on. Unknown pairs are taken to be as far as the farthest known one.
@@ -76,7 +76,7 @@ def latencies_of(levels: Levels) -> Matrix:
 
 
 def filled(rtt_us: Matrix, levels: Levels) -> Matrix:
-    """``rtt_us``, shape (N, N), microseconds, NaN where unmeasured, with all gaps filled; what was measured stays.
+    """Fill all gaps (NaN) of ``rtt_us``, shape (N, N), microseconds; what was measured stays.
 
     A pair measured in one direction has that time in the other. A pair without gets the median of the measured pairs
     (the worse of both directions) as many levels apart, made to grow with the level by weighted isotonic regression
@@ -104,7 +104,7 @@ def filled(rtt_us: Matrix, levels: Levels) -> Matrix:
 
 
 def assumed_network(topology: Topology, hosts: Hosts | None = None) -> Network:
-    """A network in which nothing was measured: assumed round trips, and in ``details`` the format they are from.
+    """Return a network in which nothing was measured: assumed round trips, and in ``details`` the format they are from.
 
     :param hosts: those of the job where the file lists more; None: all hosts of the file, in its order.
     :raises InputError: when the file has none of them, or there are too many for a matrix of their pairs.
@@ -123,13 +123,13 @@ def assumed_network(topology: Topology, hosts: Hosts | None = None) -> Network:
 
 
 def _assumed_us(farthest: int) -> Floats:
-    """The assumed round trip of each level from 0 to ``farthest``, shape (farthest + 1,)."""
+    """Return the assumed round trip of each level from 0 to ``farthest``, shape (farthest + 1,)."""
     doubled = _ASSUMED_US[-1] * 2.0 ** np.arange(1, max(farthest - 1, 1))
     return np.array([*_ASSUMED_US, *doubled])[: farthest + 1]
 
 
 def _growing(values: Floats, weight: npt.NDArray[np.intp]) -> Floats:
-    """The nearest values, shape (K,), by weighted squares, that do not fall: pool adjacent violators."""
+    """Return the nearest values, shape (K,), by weighted squares, that do not fall: pool adjacent violators."""
     pools: list[tuple[float, int, int]] = []  # mean, weight, how many values
     for value, count in zip(values.tolist(), weight.tolist(), strict=True):
         pool = (value, count, 1)
@@ -142,7 +142,7 @@ def _growing(values: Floats, weight: npt.NDArray[np.intp]) -> Floats:
 
 
 def _through(x: Floats, y: Floats, x_new: Floats) -> Floats:
-    """The line through the points (x, y), each of shape (K,), at ``x_new``; in proportion beyond its ends."""
+    """Return the line through the points (x, y), each of shape (K,), at ``x_new``; in proportion beyond its ends."""
     between = np.interp(x_new, x, y)
     beyond = np.where(x_new < x[0], x_new / x[0] * y[0], x_new / x[-1] * y[-1])
     return np.where((x_new < x[0]) | (x_new > x[-1]), beyond, between)
