@@ -107,11 +107,11 @@ def _validate(with_it: dict[str, Any], without: dict[str, Any]) -> dict[str, Any
             k - begun for k, (at, rate) in enumerate(rates) if k > begun and at < _RESTORED_S and rate >= _GAIN * slow
         ]
         result["steps_to_gain"] = reached[0] if reached else None
-        again = [
+        retuned = [
             k for k, row in enumerate(with_it["stretches"]) if row["action"] == "quicktune" and row["at"] > _RESTORED_S
         ]
-        later = range(again[0], len(rates)) if again else range(0)
-        even = [k - again[0] for k in later if all(row["imbalance"] < _EVEN for row in with_it["stretches"][k:])]
+        later = range(retuned[0], len(rates)) if retuned else range(0)
+        even = [k - retuned[0] for k in later if all(row["imbalance"] < _EVEN for row in with_it["stretches"][k:])]
         result["steps_to_even"] = even[0] if even else None
         result["recovered_MB_s"] = round(_throughput(with_it, _END_S - 15, _END_S), 3)
     return result

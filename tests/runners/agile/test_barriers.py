@@ -13,7 +13,7 @@ def two() -> Table:
 
 def test_first_barrier_pauses_nobody() -> None:
     table = Table({0: 1, 1: 2}, {0: (0,), 1: (1, 2, 3)}, serves=(1, 0))
-    table.look()
+    table.advance()
     assert [(word["to"], word["partitions"], word["workers"], word["first"]) for word in table.sent] == [
         (1, [0], [0, 1, 2], 0),
         (0, [1], [0, 1, 2], 0),
@@ -31,7 +31,7 @@ def test_nothing_begins_before_all_is_there(missing: str) -> None:
     table = Table({0: 1}, {0: (0, 1)}, served=missing != "a server")
     if missing == "a shard":
         table.set(wanted={0: (0,)})
-    table.look()
+    table.advance()
     assert not table.sent
 
 
@@ -146,7 +146,7 @@ def test_roll_back_ends_a_barrier(step: str) -> None:
     for word in late:
         table.answer(word, **({"begun": 9} if step == "pause" else {"elsewhere": []}))
     assert len(table.words("assign_shards")) == assigned
-    table.look()
+    table.advance()
     assert not table.open("pause")
     table.part()
     assert [(word["clock"], word["generation"]) for word in table.words("assign_shards")[assigned:]] == [
@@ -167,7 +167,7 @@ def test_going_on_where_another_left_off() -> None:
     workers = dict(table.turns.workers)
     other = Table({0: 1, 1: 1}, {0: (0, 1), 1: (2, 3)})
     other.set(workers=workers, generation=3, next_worker=9, begun=20, start_at=None)
-    other.look()
+    other.advance()
     assert not other.sent
     other.want({0: (0, 1, 2, 3), 1: ()})
     assert other.open("pause")[0]["clock"] == 22

@@ -42,7 +42,7 @@ class Turning(RuleBasedStateMachine):
         self.parts: list[tuple[int, tuple[int, ...]]] = []
         self.done: dict[int, dict[int, tuple[int, ...]]] = {}  # by clock and worker
         self.generation, self.back, self.used = 0, -1, set[int]()
-        self.table.look()
+        self.table.advance()
 
     def _receive(self) -> None:
         for word in self.table.sent[self.read :]:
@@ -197,7 +197,7 @@ class Turning(RuleBasedStateMachine):
                 for word in [request for request in self.inbox[host] if request["do"] == "set_participants"]:
                     self.inbox[host].remove(word)
         self.table.roll_back(self.back, self.generation)
-        self.table.look()
+        self.table.advance()
 
     @rule()
     def wait(self) -> None:

@@ -100,12 +100,12 @@ def test_a_program_that_slows_down_is_what_is_usual_from_then_on() -> None:
 
 
 def test_slow_rank_reassigns_all_masters() -> None:
-    course, _ = after(TuningTrajectory(FAIR, epoch=7, again=True), [100.0] * 6)
+    course, _ = after(TuningTrajectory(FAIR, epoch=7, retuned=True), [100.0] * 6)
     course, decision = after(course, [50.0, 48.0], rank_0_at(0.5))
     assert decision.action == QUICKTUNE
     assert decision.assignment is course.assignment
     assert np.array_equal(course.assignment.local_masters, RELIEVED.local_masters)
-    assert (course.state, course.epoch, course.again) == (TUNING, 8, False)
+    assert (course.state, course.epoch, course.retuned) == (TUNING, 8, False)
     assert course.best == (FAIR, 48e6)
     assert (course.peak, course.idle, course.tuned) == (48e6, 0, 0)
     assert course.throughputs == course.rates == ()
@@ -127,16 +127,16 @@ def test_tuning_that_did_not_last_is_repeated(mega: float, begins: bool) -> None
     course, decision = after(course, [mega])
     if begins:
         assert decision.action == QUICKTUNE
-        assert (course.again, course.expected, course.state) == (True, None, TUNING)
+        assert (course.retuned, course.expected, course.state) == (True, None, TUNING)
     else:
-        assert (decision.reason, course.again, course.expected) == (KNOWING, False, 100e6)
+        assert (decision.reason, course.retuned, course.expected) == (KNOWING, False, 100e6)
 
 
 def test_but_only_once() -> None:
-    course, decision = after(TuningTrajectory(RELIEVED, expected=100e6, again=True), [50.0] * 5)
+    course, decision = after(TuningTrajectory(RELIEVED, expected=100e6, retuned=True), [50.0] * 5)
     assert (decision.reason, course.expected) == (KNOWING, 100e6)
     course, decision = after(course, [50.0])
-    assert (decision.reason, course.expected, course.again) == (SAME, None, True)
+    assert (decision.reason, course.expected, course.retuned) == (SAME, None, True)
 
 
 def test_what_did_not_arrive_is_waited_for_five_times() -> None:

@@ -205,10 +205,10 @@ def test_lost_update_is_resent() -> None:
         next(run.go(slowed(2), 1))
     lost, run._upcoming = run._upcoming[1], run._at_work
     decisions = [decision for decision, _ in run.go(slowed(2), 8)]
-    again = next(decision for decision in decisions if decision.action != WAIT)
-    assert again.action == RESEND
-    assert again.assignment is not None
-    assert np.array_equal(again.assignment.local_masters, lost.local_masters)
+    retuned = next(decision for decision in decisions if decision.action != WAIT)
+    assert retuned.action == RESEND
+    assert retuned.assignment is not None
+    assert np.array_equal(retuned.assignment.local_masters, lost.local_masters)
     list(run.go(slowed(2), 40))
     assert run.course.state == STEADY
     assert run._at_work[0] == run.course.epoch
