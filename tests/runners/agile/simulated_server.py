@@ -20,7 +20,7 @@ from plink.runtime.agileml.partition.partition import RejectedRequest
 from plink.runtime.agileml.replica import migration
 from plink.runtime.agileml.replica.outgoing import Outgoing
 from plink.runtime.agileml.replica.partition_replica import PartitionReplica
-from plink.runtime.agileml.replica.replicator import Replicator, _Lane
+from plink.runtime.agileml.replica.replicator import RETRY_S, Replicator, _Lane
 from plink.runtime.agileml.server.server import Server
 from plink.runtime.agileml.transport.connection import Connection
 from plink.runtime.agileml.transport.records import ConnectionLost
@@ -144,25 +144,9 @@ class SimulatedPusher(Replicator):
     def _take_turn(self, lane: _Lane) -> None:
         self._due.discard(lane.connection.address)
         lane.due.clear()
-        if self._end.is_set():
-            return
-        primaries = {
-            number: primary
-            for number, primary in self._actors().items()
-            if lane.connection.address in primary.snapshot.replicas
-        }
-        for number, primary in primaries.items():
-            try:
-                self._push(primary, lane)
-                lane.trouble.pop(number, None)
-            except Exception as error:
-                if number in lane.trouble:
-                    self._lose(primary, lane.connection.address, error)
-                lane.trouble[number] = str(error)
-        for number in lane.trouble.keys() - primaries.keys():
-            del lane.trouble[number]
+        self._push_all(lane)
         if lane.trouble:
-            self._soon(lane.connection.address, 0.2)
+            self._soon(lane.connection.address, RETRY_S)
         elif lane.due.is_set():
             self._soon(lane.connection.address, self._net.delay(0.001, 0.02))
 
@@ -197,16 +181,8 @@ class SimulatedServer(Server):
         self.net.servers.pop(self.address, None)
         self._pusher._end.set()
 
-    def begin_move(self, number: int, address: str, term: int, replica: str) -> Outgoing | None:
-        """The first half of :meth:`prepare`; the move has come far enough when it says that it is ``caught_up``."""
-        actor, connection = self.actor(number), self.connection(address)
-        move = actor.call(lambda: migration.prepared(actor, connection, term, replica, self.address))
-        if move is not None and move.connection is connection:
-            if move.drains:
-                self._pusher.advanced([address])
-            else:
-                self.net.later(self.net.delay(0.0, 0.1), lambda: self._send(actor, move))
-        return move
+    def _send_copy(self, actor: PartitionReplica, move: Outgoing) -> None:
+        self.net.later(self.net.delay(0.0, 0.1), lambda: self._send(actor, move))
 
     def _send(self, actor: PartitionReplica, move: Outgoing) -> None:
         if self.closed or self.address not in self.net.servers or move.over:

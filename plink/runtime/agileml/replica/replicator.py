@@ -16,7 +16,7 @@ from plink.runtime.agileml.replica.partition_replica import PartitionReplica, Ro
 from plink.runtime.agileml.transport.connection import Connection
 from plink.runtime.agileml.transport.wire import LAST, Kind, Message, Status
 
-_RETRY_S = 0.2
+RETRY_S = 0.2
 
 
 class _Lane:
@@ -114,34 +114,38 @@ class Replicator:
         while not self._end.is_set():
             lane.due.wait()
             lane.due.clear()
-            actors = {
-                number: actor
-                for number, actor in self._actors().items()
-                if lane.connection.address in actor.snapshot.replicas
-            }
-            for number, actor in actors.items():
-                with self._state:
-                    if self._paused[number] or self._end.is_set():
-                        continue
-                    lane.pushing = number
-                try:
-                    self._push(actor, lane)
-                    lane.trouble.pop(number, None)
-                except (PlinkError, MemoryError) as error:
-                    if number in lane.trouble:  # not for the first time: the connection may have been an old one
-                        self._lose(actor, lane.connection.address, error)
-                    lane.trouble[number] = str(error)
-                finally:
-                    with self._state:
-                        lane.pushing = None
-                        self._state.notify_all()
-            for number in lane.trouble.keys() - actors.keys():
-                del lane.trouble[number]
-            if not actors:
-                lane.connection.close()
-            if lane.trouble and not self._end.wait(_RETRY_S):
+            self._push_all(lane)
+            if lane.trouble and not self._end.wait(RETRY_S):
                 lane.due.set()
         lane.connection.close()
+
+    def _push_all(self, lane: _Lane) -> None:
+        """Push what one replica lacks of each partition, once."""
+        actors = {
+            number: actor
+            for number, actor in self._actors().items()
+            if lane.connection.address in actor.snapshot.replicas
+        }
+        for number, actor in actors.items():
+            with self._state:
+                if self._paused[number] or self._end.is_set():
+                    continue
+                lane.pushing = number
+            try:
+                self._push(actor, lane)
+                lane.trouble.pop(number, None)
+            except (PlinkError, MemoryError) as error:
+                if number in lane.trouble:  # not for the first time: the connection may have been an old one
+                    self._lose(actor, lane.connection.address, error)
+                lane.trouble[number] = str(error)
+            finally:
+                with self._state:
+                    lane.pushing = None
+                    self._state.notify_all()
+        for number in lane.trouble.keys() - actors.keys():
+            del lane.trouble[number]
+        if not actors:
+            lane.connection.close()
 
     def _push(self, actor: PartitionReplica, lane: _Lane) -> None:
         taken = actor.call(lambda: self._take(actor, lane.connection.address))
