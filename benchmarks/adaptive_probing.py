@@ -129,7 +129,7 @@ def figures(name: str, seed: int, settings: AdaptiveSettings) -> dict[str, Any]:
     return {
         "seed": seed,
         "rounds": rounds,
-        "settled": plan.converged,
+        "converged": plan.converged,
         "probed": float(measured_pairs.sum() / (HOSTS * (HOSTS - 1))),
         **neighbours(fabric, np.where(measured_pairs, complete, predicted), prediction.groups, alive),
         "found_nearest_if_all_measured": neighbours(fabric, complete, prediction.groups, alive)["found_nearest"],
@@ -208,7 +208,7 @@ def schedule_adaptive(n: int) -> dict[str, Any]:
         "rounds": rounds,
         "pairs": int(np.isfinite(measured).sum()) // 2,
         "probed": float(np.isfinite(measured).sum() / (n * (n - 1))),
-        "settled": plan.converged,
+        "converged": plan.converged,
         "seconds": seconds,
         "peak_rss_gb": peak,
         "found_in_group": float(np.mean(((both[cell] - 1) / np.maximum(size, 1))[size > 0])),
@@ -233,7 +233,7 @@ def main() -> int:
     results: dict[str, Any] = {"variants": {}}
     for name, parameters in VARIANTS.items():
         results["variants"][name] = {"fabric": parameters}
-        for when, settings in (("settled", AdaptiveSettings()), ("budget spent", TO_THE_END)):
+        for when, settings in (("converged", AdaptiveSettings()), ("budget spent", TO_THE_END)):
             runs = [figures(name, seed, settings) for seed in range(1, options.seeds + 1)]
             results["variants"][name][when] = runs
             print(f"{name}, {when}: " + summary(runs), flush=True)
@@ -250,8 +250,8 @@ def main() -> int:
 
 def bars_of(recorded: dict[str, Any]) -> list[Bar]:
     """Return what is wanted of 1,024 hosts on the base fabric (the worst seed), and of 10,000."""
-    base = recorded["variants"]["base"]["settled"]
-    one_way = recorded["variants"]["noise of each direction"]["settled"]
+    base = recorded["variants"]["base"]["converged"]
+    one_way = recorded["variants"]["noise of each direction"]["converged"]
     bars = [
         Bar("share of the pairs probed", max(run["probed"] for run in base), at_most=0.10),
         Bar("rack neighbours found, nearest", min(run["found_nearest"] for run in base), at_least=0.95),

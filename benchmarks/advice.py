@@ -155,7 +155,7 @@ def _findings(bench: BenchLab, hosts: str) -> list[dict[str, Any]]:
     return findings
 
 
-def _judged(fault: Fault, bench: BenchLab, findings: list[dict[str, Any]]) -> dict[str, Any]:
+def _score(fault: Fault, bench: BenchLab, findings: list[dict[str, Any]]) -> dict[str, Any]:
     """Return whether the fault is named, and what else is said."""
     hosts = fault.hosts(bench)
     named = [row for row in findings if row["kind"] in fault.kinds and set(row["hosts"]) == hosts]
@@ -187,7 +187,7 @@ def main() -> int:
         for _ in range(_ROUNDS):
             for name, fault in FAULTS.items():
                 with fault.make(bench) as hosts:
-                    rounds[name].append(_judged(fault, bench, _findings(bench, hosts)))
+                    rounds[name].append(_score(fault, bench, _findings(bench, hosts)))
                 print(name, rounds[name][-1], flush=True)
     figures = {name: _figures(runs) for name, runs in rounds.items()}
     configuration = {"racks": _RACKS, "hosts_per_rack": _HOSTS_PER_RACK, "host_rate": _HOST_RATE, "rounds": _ROUNDS}

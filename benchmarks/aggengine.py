@@ -205,8 +205,9 @@ def _loopback() -> dict[str, Any]:
 
         def timed(ranks: int, algo: str, options: Options, request: dict[str, Any], *ways: str) -> list[dict[str, Any]]:
             classes = (SizeClass(None, algo, schedule_for(algo, ranks, options)),)
-            paced = replace(aggregation_for_rate(classes, math.inf), smallest_bytes=0)  # as launch has it for one host
-            plan = _write(folder, f"{algo}.json", aggregation_to_json(paced))
+            # As launch has it for one host.
+            by_rate = replace(aggregation_for_rate(classes, math.inf), smallest_bytes=0)
+            plan = _write(folder, f"{algo}.json", aggregation_to_json(by_rate))
             groups = {way: {"kind": "plink", "order": None, "plan": plan, "eager": way != "by gloo"} for way in ways}
             whole = {**request, "groups": {"gloo": {"kind": "gloo", "order": None}, **groups}}
             rows_printed = _launch(

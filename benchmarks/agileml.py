@@ -260,15 +260,15 @@ def _come_and_go(bench: BenchLab, scenario: _Scenario, *more: str) -> dict[str, 
         )
     usual = statistics.median(seconds[number] for number in range(3, scenario.add + 1))
     adding = [seconds[number] for number in range(scenario.add + 1, took_over + 1)]
-    settling = [seconds[number] for number in range(took_over + 1, took_over + 6)]
+    afterwards = [seconds[number] for number in range(took_over + 1, took_over + 6)]
     large = statistics.median(seconds[number] for number in range(scenario.evict - 4, scenario.evict))
     after = statistics.median(seconds[number] for number in range(gone + 3, scenario.clocks - 1))
     worst = max((seconds[number], number) for number in range(scenario.evict, gone + 3))
     return {
         "seconds": seconds, "events": summary["events"], "took_over": took_over, "left": gone, "usual_s": usual,
         "worst_while_adding": round(max(adding, default=usual) / usual, 3),
-        "worst_afterwards": round(max(settling) / large, 3),
-        "afterwards_beside_before": round(max(settling) / usual, 3), "with_16_s": large,
+        "worst_afterwards": round(max(afterwards) / large, 3),
+        "afterwards_beside_before": round(max(afterwards) / usual, 3), "with_16_s": large,
         "after_s": after, "eviction_s": worst[0], "eviction_iteration": worst[1],
         "eviction": round(worst[0] / max(large, after), 3),
         "rolled_back": sum(line["what"] == "rolled back" for line in job.log),

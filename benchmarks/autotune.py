@@ -43,7 +43,7 @@ def _run(bench: BenchLab, algo: str, more: tuple[str, ...], seconds: float, faul
         cwd=bench.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     steps: list[tuple[float, float]] = []
-    coming = [(_CUT_S, "shape"), (_RESTORED_S, "heal")] if faults else []
+    upcoming = [(_CUT_S, "shape"), (_RESTORED_S, "heal")] if faults else []
     assert job.stdout is not None
     for line in job.stdout:
         text = line.partition("] ")[2]
@@ -51,8 +51,8 @@ def _run(bench: BenchLab, algo: str, more: tuple[str, ...], seconds: float, faul
             continue
         row = json.loads(text)
         steps.append((row["at_s"], row["s"]))
-        if coming and row["at_s"] >= coming[0][0]:
-            what = coming.pop(0)[1]
+        if upcoming and row["at_s"] >= upcoming[0][0]:
+            what = upcoming.pop(0)[1]
             done = bench.plink(
                 "lab", what, *((_victim(bench), "--rate", _SLOW) if what == "shape" else ()), "--name", bench.name
             )
@@ -91,7 +91,7 @@ def _throughput(run: dict[str, Any], begin: float, end: float) -> float:
     return _SIZE / 1e6 / statistics.median(s for at, s in run["steps"] if begin <= at < end)
 
 
-def _judge(with_it: dict[str, Any], without: dict[str, Any]) -> dict[str, Any]:
+def _validate(with_it: dict[str, Any], without: dict[str, Any]) -> dict[str, Any]:
     slow = _throughput(without, _CUT_S + 5, _RESTORED_S)
     rates = [(row["at"], row["MB_s"]) for row in with_it["stretches"]]
     begun = next((k for k, row in enumerate(with_it["stretches"]) if row["action"] == "quicktune"), None)
@@ -191,10 +191,10 @@ def main() -> int:
             tuned["stretches"] = _stretches(tuned)
             steady = _run(bench, algo, _TUNED, _STEADY_S, False)
             cost = _cost(bench, algo) if full else {}
-        judged = _judge(tuned, without) | cost
-        judged["steady_changes"] = sum(row["action"] not in ("watch", "wait") for row in steady["log"])
-        print(algo, judged, flush=True)
-        figures[algo] = judged | {
+        validated = _validate(tuned, without) | cost
+        validated["steady_changes"] = sum(row["action"] not in ("watch", "wait") for row in steady["log"])
+        print(algo, validated, flush=True)
+        figures[algo] = validated | {
             "stretches": tuned["stretches"],
             "steps_s": {"with": tuned["steps"], "without": without["steps"]},
             "steady": [round(row["bytes"] / row["seconds"] / 1e6, 3) for row in steady["log"]],

@@ -77,8 +77,8 @@ def three_tier(
         raise ValueError(f"rack_sizes {rack_sizes!r}: there are uneven, powers")
     rng = np.random.default_rng(seed)
     even = rack_sizes == "powers"
-    rack_of = _dealt(hosts, (8, 8) if even else _RACK, rng)
-    pod_of = _dealt(int(rack_of.max()) + 1, (4, 4) if even else _PODS, rng)[rack_of]
+    rack_of = _random_labels(hosts, (8, 8) if even else _RACK, rng)
+    pod_of = _random_labels(int(rack_of.max()) + 1, (4, 4) if even else _PODS, rng)[rack_of]
     place = rng.permutation(hosts)
     rack_of, pod_of = rack_of[place], pod_of[place]
     same_rack, same_pod = (labels[:, None] == labels[None, :] for labels in (rack_of, pod_of))
@@ -98,7 +98,7 @@ def alike(hosts: int, seed: int, sample_sigma: float = 0.05, rtt_us: float = 60.
     return Cloud(rtt, nothing, nothing, sample_sigma)
 
 
-def _dealt(members: int, between: tuple[int, int], rng: np.random.Generator) -> Labels:
+def _random_labels(members: int, between: tuple[int, int], rng: np.random.Generator) -> Labels:
     """Return the group of each member, shape (members,), groups of random sizes one after the other."""
     sizes: list[int] = []
     while sum(sizes) < members:

@@ -34,7 +34,7 @@ _KINDS: dict[str, Callable[[int], Cloud]] = {
 }
 
 
-def judged_and_fresh(cloud: Cloud, algo: str, seed: int) -> tuple[ValidatedGain, float]:
+def validated_and_fresh(cloud: Cloud, algo: str, seed: int) -> tuple[ValidatedGain, float]:
     """Return what is said of the order that was found, and the gain that fresh samples show."""
     rng = np.random.default_rng((seed, 1))
     halves = cloud.halves(rng)
@@ -54,12 +54,12 @@ def judged_and_fresh(cloud: Cloud, algo: str, seed: int) -> tuple[ValidatedGain,
 
 def figures_of(kind: str, algo: str) -> dict[str, Any]:
     """Counts over all clouds, and means of the gains."""
-    pairs = [judged_and_fresh(_KINDS[kind](seed), algo, seed) for seed in range(_CLOUDS)]
+    pairs = [validated_and_fresh(_KINDS[kind](seed), algo, seed) for seed in range(_CLOUDS)]
     return {
         "kept": sum(not judgement.is_significant for judgement, _ in pairs),
         "held": sum(judgement.low <= fresh <= judgement.high for judgement, fresh in pairs),
         "predicted": round(statistics.mean(judgement.predicted for judgement, _ in pairs), 4),
-        "judged": round(statistics.mean(judgement.gain for judgement, _ in pairs), 4),
+        "validated": round(statistics.mean(judgement.gain for judgement, _ in pairs), 4),
         "fresh": round(statistics.mean(fresh for _, fresh in pairs), 4),
         "width": round(statistics.mean(judgement.high - judgement.low for judgement, _ in pairs), 4),
         "not_held": [

@@ -57,7 +57,7 @@ class _Stream:
         self._sock.close()
 
 
-def _meet(way: str, keys: RunKeys, sock: socket.socket, accepted: bool) -> Channel:
+def _handshake(way: str, keys: RunKeys, sock: socket.socket, accepted: bool) -> Channel:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if way == "sealed records":
         return keys.accept(sock) if accepted else keys.connect(sock)
@@ -84,7 +84,7 @@ def _echo(pipe: Connection, way: str, pem: bytes) -> None:
     content, length = memoryview(bytearray(_BYTES)), memoryview(bytearray(8))
 
     def serve(sock: socket.socket) -> None:
-        channel = _meet(way, keys, sock, True)
+        channel = _handshake(way, keys, sock, True)
         while True:
             channel.receive_into(length)
             part = content[: int.from_bytes(length, "big")]
@@ -144,7 +144,7 @@ def _transport(way: str, keys: RunKeys) -> dict[str, Any]:
     """16 MB there and then back, and 64 bytes, without a parameter server."""
     content = memoryview(bytearray(_BYTES))
     with _child(_echo, way, keys.pem) as port:
-        channel = _meet(way, keys, socket.create_connection(("127.0.0.1", port)), False)
+        channel = _handshake(way, keys, socket.create_connection(("127.0.0.1", port)), False)
 
         def talk(part: memoryview) -> None:
             channel.send([memoryview(part.nbytes.to_bytes(8, "big")), part])
@@ -188,7 +188,8 @@ def main() -> int:
         Bar("small read at the median, us", max(row["small_us"] for row in stores.values()), at_most=300.0),
     ]
     configuration = {
-        "bytes": _BYTES, "rows": _ROWS, "width": _WIDTH, "lanes": MAX_CONNECTIONS, "repeats": _REPEATS, "reads": _READS,
+        "bytes": _BYTES, "rows": _ROWS, "width": _WIDTH, "connections": MAX_CONNECTIONS,
+        "repeats": _REPEATS, "reads": _READS,
         "openssl of ssl": ssl.OPENSSL_VERSION, "processor": platform.processor() or platform.machine(),
         "load at the end": os.getloadavg(),
     }  # fmt: skip

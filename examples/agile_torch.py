@@ -3,7 +3,7 @@
     python examples/agile_torch.py --workers 2
     python examples/agile_torch.py --images train-images-idx3-ubyte.gz --labels train-labels-idx1-ubyte.gz --batches 60
 
-A tenth of the images is held out, and at the end it is said how many of them are told rightly. The step is the same
+A tenth of the images is held out; at the end it prints how many of them are classified correctly. The step is the same
 however many workers there are: one on the global mini-batch. Without --images they are made here.
 """
 
@@ -131,7 +131,7 @@ class ConvNet(TorchApp[Batch]):
 
     def keep(self, model: nn.Module) -> None:
         """Say how well it tells the images held out; keep its state in a file, if one was named."""
-        print(f"{self.right(model):.4f} of the images held out are told rightly", flush=True)
+        print(f"{self.right(model):.4f} of the images held out are classified correctly", flush=True)
         if self.result_file:
             state = io.BytesIO()
             torch.save(model.state_dict(), state)

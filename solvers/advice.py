@@ -113,12 +113,12 @@ def simulated_envelope(candidates: Sequence[SimulatedLine], from_bytes: float, t
             slope = (candidate.at(high) - candidate.at(low)) / (high - low) if high > low else candidate.us_per_byte
             line = CostLine(candidate.algo, candidate.family, candidate.at(low) - slope * low, slope)
             lines[line] = candidate
-        for piece in envelope(list(lines), low, high):
-            line = lines[piece.line]
+        for interval in envelope(list(lines), low, high):
+            line = lines[interval.line]
             if intervals and intervals[-1].line is line:
-                intervals[-1] = SizeInterval(line, intervals[-1].from_bytes, piece.to_bytes)
+                intervals[-1] = SizeInterval(line, intervals[-1].from_bytes, interval.to_bytes)
             else:
-                intervals.append(SizeInterval(line, piece.from_bytes, piece.to_bytes))
+                intervals.append(SizeInterval(line, interval.from_bytes, interval.to_bytes))
     return intervals
 
 

@@ -23,7 +23,7 @@ from benchmarks.stale import forget_stale
 from plink.report.colours import PAGE
 
 
-def test_a_figure_meets_its_bar_or_not() -> None:
+def test_metric_passes_or_misses_its_bar() -> None:
     assert Bar("x", 2.0, at_most=2.0).met
     assert Bar("x", 2.0, at_least=2.0).met
     assert not Bar("x", 2.1, at_most=2.0).met
@@ -50,7 +50,7 @@ def test_a_missed_bar_is_written_and_printed_and_is_the_exit_code(
     ]
 
 
-def test_every_benchmark_stands_in_the_catalogue() -> None:
+def test_every_benchmark_is_in_the_catalogue() -> None:
     folder = Path(benchmarks.record.__file__).parent
     programs = {path.stem for path in folder.glob("*.py") if "def main() -> int:" in path.read_text()}
     assert programs - {"run", "theses"} == set(NAMES)
@@ -135,8 +135,8 @@ def test_autotune_s_recorded_figures_and_bars_are_those_of_its_recorded_steps() 
     document = json.loads((RESULTS / "autotune.json").read_text())
     row = document["figures"]["2lha"]
     tuned, without = ({"steps": row["steps_s"][name]} for name in ("with", "without"))
-    judged = autotune._judge({**tuned, "stretches": row["stretches"]}, without)
-    assert judged == {key: row[key] for key in judged}
+    validated = autotune._validate({**tuned, "stretches": row["stretches"]}, without)
+    assert validated == {key: row[key] for key in validated}
     assert [bar.to_json() for bar in autotune._bars(document["figures"])] == document["bars"]
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.retired_words import problems_in, shared_class_names, words_of
+from tools.retired_words import ALONE, ANYWHERE, problems_in, shared_class_names, words_of
 
 
 @pytest.mark.parametrize(
@@ -15,6 +15,7 @@ from tools.retired_words import problems_in, shared_class_names, words_of
         ("call(why=1)\n", "why"),
         ("print('no such errand')\n", "errand"),
         ("import json as found\n", "found"),
+        ("print('hosts that have settled')\n", "settled"),
     ],
 )
 def test_retired_words_are_reported(source: str, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,6 +24,10 @@ def test_retired_words_are_reported(source: str, word: str, tmp_path: Path, monk
     (line,) = problems_in("module.py")
     assert line.startswith("module.py:1: ")
     assert repr(word) in line or word in line
+
+
+def test_at_most_40_words() -> None:
+    assert len(ANYWHERE) + len(ALONE) <= 40
 
 
 def test_words_within_words_and_docstrings_are_no_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

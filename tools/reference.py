@@ -7,6 +7,7 @@ tests/docs/pages.py). A test compares docs/reference.md with the output.
 import re
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -95,6 +96,13 @@ _NEEDS = {
     "runs": "prepared",
     "submit": "cluster",
 }
+_MIN_COMMON_COMMANDS = 3
+_COMMON = """\
+### Common options
+
+Arguments and options that mean the same in several commands; each command's section names those that it has. A value
+in parentheses is the default.
+"""
 _VALUES = {"int": "N", "float": "X", "str": "TEXT", "Path": "FILE"}
 
 
@@ -102,14 +110,52 @@ def reference() -> str:
     """Return the page."""
     from plink.cli.app import command
 
-    top = command()
-    listed = ["| command | what it does |", "|---|---|"]
-    sections: list[str] = []
-    for words, node in _commands(top, []):
-        name = " ".join(words)
-        listed.append(f"| [`plink {name}`](#plink-{'-'.join(words)}) | {_cell(_paragraphs(node)[0])} |")
-        sections.append(_section(words, node))
-    return "\n".join([_HEAD, *listed, "", "\n".join(sections)])
+    nodes = list(_commands(command(), []))
+    links = ", ".join(f"[`{' '.join(words)}`](#plink-{'-'.join(words)})" for words, _ in nodes)
+    common = _common_items([node for _, node in nodes])
+    return "\n".join(
+        [
+            _HEAD,
+            *_wrapped(f"Commands: {links}."),
+            "",
+            _COMMON,
+            *sorted(common, key=lambda row: row.lstrip("- `[")),
+            "",
+            "\n".join(_section(words, node, common) for words, node in nodes),
+        ]
+    )
+
+
+def _common_items(nodes: list[Any]) -> list[str]:
+    """Return the list items that several commands have, one for each name: the most frequent."""
+    counts = Counter(entry for node in nodes for entry in (_arguments(node) | _options(node)).items())
+    by_name = {name: row for (name, row), count in reversed(counts.most_common()) if count >= _MIN_COMMON_COMMANDS}
+    return list(by_name.values())
+
+
+def _arguments(node: Any) -> dict[str, str]:
+    """Return the list item of each argument, by what the usage line says."""
+    entries = [entry for entry in node.params if entry.param_type_name == "argument"]
+    return {_place(entry): _item(f"`{_place(entry)}`", "", entry.help or "") for entry in entries}
+
+
+def _options(node: Any) -> dict[str, str]:
+    """Return the list item of each option that not every command has, by its longest name."""
+    entries = [
+        entry
+        for entry in node.params
+        if entry.param_type_name == "option" and not entry.hidden and entry.rich_help_panel != PANEL
+    ]
+    return {
+        max(entry.opts, key=len): _item(_spelt(entry), _default(entry), f"{entry.help or ''}{_range(entry)}")
+        for entry in entries
+    }
+
+
+def _item(name: str, default: str, text: str) -> str:
+    text = " ".join(text.split())
+    value = f" ({default})" if default else ""
+    return "\n".join(_wrapped(f"- {name}{value}: {text}" if text else f"- {name}{value}", indent="  "))
 
 
 def _commands(node: Any, words: list[str]) -> Iterator[tuple[list[str], Any]]:
@@ -130,33 +176,22 @@ def _example(node: Any) -> str:
     return " ".join(match[1].split()) if match else ""
 
 
-def _section(words: list[str], node: Any) -> str:
+def _section(words: list[str], node: Any, common: list[str]) -> str:
     name = " ".join(words)
-    arguments = [entry for entry in node.params if entry.param_type_name == "argument"]
-    options = [
-        entry
-        for entry in node.params
-        if entry.param_type_name == "option" and not entry.hidden and entry.rich_help_panel != PANEL
-    ]
-    pieces = ["plink", name, "[OPTIONS]" if options else "", *map(_place, arguments)]
-    pieces += ["COMMAND ..."] if hasattr(node, "commands") else []
-    lines = [f"## plink {name}", "", *_joined(_paragraphs(node)), f"Usage: `{' '.join(filter(None, pieces))}`", ""]
+    arguments, options = _arguments(node), _options(node)
+    usage = ["plink", name, "[OPTIONS]" if options else "", *arguments]
+    usage += ["COMMAND ..."] if hasattr(node, "commands") else []
+    lines = [f"## plink {name}", "", *_joined(_paragraphs(node)), f"Usage: `{' '.join(filter(None, usage))}`", ""]
     example = _example(node)
     if example:
         need = _NEEDS.get(name, _NEEDS.get(words[0], ""))
         lines += [f"<!-- needs: {need} -->", ""] if need else []
         lines += [f"    {example}", ""]
-    if arguments:
-        lines += ["| argument | |", "|---|---|"]
-        lines += [f"| `{_cell(_place(entry))}` | {_cell(entry.help or '')} |" for entry in arguments]
-        lines += [""]
-    if options:
-        lines += ["| option | default | |", "|---|---|---|"]
-        lines += [
-            f"| {_cell(_spelt(entry))} | {_default(entry)} | {_cell(entry.help or '')}{_range(entry)} |"
-            for entry in options
-        ]
-        lines += [""]
+    entries = arguments | options
+    own = [row for row in entries.values() if row not in common]
+    lines += [*own, ""] if own else []
+    shared = [f"`{key}`" for key, row in entries.items() if row in common]
+    lines += [*_wrapped(f"[Common](#common-options): {', '.join(shared)}."), ""] if shared else []
     if name in _CODES:
         lines += [f"Exit codes: {_CODES[name]}.", ""]
     return "\n".join(lines)
@@ -164,8 +199,15 @@ def _section(words: list[str], node: Any) -> str:
 
 def _joined(paragraphs: list[str]) -> Iterator[str]:
     for paragraph in paragraphs:
-        yield textwrap.fill(paragraph, 120, break_long_words=False, break_on_hyphens=False)
+        yield from _wrapped(paragraph)
         yield ""
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    """Return the text in lines of at most 120 columns, none of which ends within a code span."""
+    whole = re.sub(r"`[^`]*`", lambda code: code[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
+    lines = textwrap.wrap(whole, 120, break_long_words=False, break_on_hyphens=False, subsequent_indent=indent)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
 def _place(argument: Any) -> str:
@@ -218,10 +260,6 @@ def _range(option: Any) -> str:
     if option.max is None or option.max >= 1 << 31:
         return f" At least {option.min}."
     return f" {option.min} to {option.max:.12g}."
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
 
 
 if __name__ == "__main__":

@@ -12,21 +12,22 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-# Retired wherever it is a part of a name, as in ``SeatMap`` or ``next_seat``, and as a word of a message.
+# Retired, with their inflections, wherever they are a part of a name, as in ``SeatMap`` or ``next_seat``, and as words
+# of a message. At most 40 words with those below: a longer list would be a dictionary again.
 ANYWHERE = {
-    "accused": "blamed", "album": "figures", "conductor": "scheduler", "crew": "pool", "dearest": "highest cost",
-    "deposed": "fenced", "errand": "task", "gentle": "low priority", "heir": "migration target",
-    "hub": "supervisor", "innocent": "exonerated", "keeper": "supervisor", "laggard": "straggler",
-    "lifeline": "channel", "nonsense": "protocol error", "owed": "pending", "pace": "timing",
-    "preflight": "method selection", "rehearsal": "dry run", "rehearse": "dry run", "seat": "assignment",
-    "spared": "unaffected", "stranger": "unauthenticated client", "survey": "session", "telling": "explanation",
-    "toll": "penalty", "unsure": "in doubt", "wander": "drift", "wish": "constraint or request",
-    "workplace": "environment",
+    "conductor": "scheduler", "crew": "pool", "dealt": "assigned", "dearest": "highest cost", "door": "listener",
+    "errand": "task", "gentle": "low priority", "heir": "migration target", "hub": "supervisor",
+    "judge": "validate", "keeper": "supervisor", "laggard": "straggler", "lane": "channel", "lifeline": "channel",
+    "nonsense": "protocol error", "owed": "pending", "pace": "timing", "preflight": "method selection",
+    "rehearsal": "dry run", "rehearse": "dry run", "rescue": "evacuate", "seat": "assignment",
+    "settle": "converge or resolve", "stranger": "unauthenticated client", "survey": "session",
+    "told": "notified or reported", "toll": "penalty", "unsure": "in doubt", "wander": "drift",
+    "wish": "constraint or request", "workplace": "environment",
 }  # fmt: skip
 # Retired as a whole name: it does not say what the value is.
 ALONE = {
     "asked": "request", "found": "result", "given": "argument", "heard": "output", "kept": "kept_hosts",
-    "known": "cache", "one": "item", "said": "message", "told": "informed", "why": "error or reason",
+    "known": "cache", "one": "item", "said": "message", "why": "error or reason",
 }  # fmt: skip
 # Names that others give, or that a file format has, by path: with the reason.
 ALLOWED: dict[tuple[str, str], str] = {
@@ -81,6 +82,15 @@ def words_of(name: str) -> list[str]:
     return [word.removesuffix("es") if word in ("wishes",) else word.removesuffix("s") for word in words]
 
 
+def _inflections(word: str) -> set[str]:
+    """Return a word and its forms: settle, settles, settled, settling."""
+    stem = word.removesuffix("e")
+    return {word, f"{word}s", f"{stem}ed", f"{stem}ing"}
+
+
+RETIRED = {form: word for word in ANYWHERE for form in _inflections(word)}
+
+
 def shared_class_names(paths: list[str]) -> Iterator[str]:
     """Yield a line for each name that two public classes of the product have."""
     places: dict[str, list[str]] = {}
@@ -98,8 +108,8 @@ def problems_in(path: str) -> Iterator[str]:
     """Yield a line for each retired word of a file."""
     if path.endswith(".py"):
         stem = Path(path).stem
-        for word in ANYWHERE.keys() & set(words_of(stem)):
-            yield f"{path}: file name: {word!r}: say {ANYWHERE[word]}"
+        for word in RETIRED.keys() & set(words_of(stem)):
+            yield f"{path}: file name: {word!r}: say {ANYWHERE[RETIRED[word]]}"
         tree = ast.parse(Path(path).read_text(encoding="utf-8"), path)
         for line, name in sorted(set(defined_names(tree))):
             if (path, name) in ALLOWED:
@@ -107,11 +117,11 @@ def problems_in(path: str) -> Iterator[str]:
             whole = name.strip("_").lower()
             if whole in ALONE:
                 yield f"{path}:{line}: name {name!r}: say {ALONE[whole]}, or what it is"
-            for word in ANYWHERE.keys() & set(words_of(name)):
-                yield f"{path}:{line}: name {name!r}: say {ANYWHERE[word]}"
+            for word in RETIRED.keys() & set(words_of(name)):
+                yield f"{path}:{line}: name {name!r}: say {ANYWHERE[RETIRED[word]]}"
         for line, text in shown_texts(tree):
-            for word in ANYWHERE.keys() & set(re.findall(r"[a-z]+", text.lower())):
-                yield f"{path}:{line}: text with {word!r}: say {ANYWHERE[word]}"
+            for word in RETIRED.keys() & set(re.findall(r"[a-z]+", text.lower())):
+                yield f"{path}:{line}: text with {word!r}: say {ANYWHERE[RETIRED[word]]}"
 
 
 def main() -> int:

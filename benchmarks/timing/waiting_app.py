@@ -1,8 +1,8 @@
 """Work of a fixed length instead of learning, for ``plink elastic run``: how a job scales on hosts with
 cores of their own, told by hosts that share two.
 
-Each of 240 pieces reads half of 4,000 vectors at every clock, waits, and adds to them: the parameters go to real
-servers on real connections, only the computing is a wait. Options: ``--clocks``, ``--wait`` (seconds of a piece).
+Each of 240 shards reads half of 4,000 vectors at every clock, waits, and adds to them: the parameters go to real
+servers on real connections, only the computing is a wait. Options: ``--clocks``, ``--wait`` (seconds of a shard).
 """
 
 import argparse
@@ -12,7 +12,7 @@ import numpy as np
 
 from plink.elastic import App, Objective, Params, StoppingCriterion, Table
 
-_PIECES, _ROWS, _WIDTH = 240, 4000, 31
+_SHARDS, _ROWS, _WIDTH = 240, 4000, 31
 
 
 class Waiting(App[range]):
@@ -20,11 +20,11 @@ class Waiting(App[range]):
 
     def __init__(self, clocks: int, wait_s: float) -> None:
         self.tables = (Table("counts", _ROWS, _WIDTH),)
-        self.pieces, self.stop, self._wait_s = _PIECES, StoppingCriterion(clocks=clocks), wait_s
+        self.shards, self.stop, self._wait_s = _SHARDS, StoppingCriterion(clocks=clocks), wait_s
 
-    def load(self, piece: int) -> list[range]:
+    def load(self, shard: int) -> list[range]:
         """Return every second row, the even ones or the odd."""
-        return [range(piece % 2, _ROWS, 2)]
+        return [range(shard % 2, _ROWS, 2)]
 
     def process(self, items: range, params: Params) -> Objective:
         """Read, wait, add."""

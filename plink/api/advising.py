@@ -156,8 +156,8 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
             sorted(costed_algorithms - {line.algo for line in lines}),
             f"not simulated: not among the fastest by {model}, too large, or no time was left",
         )
-        pieces = simulated_envelope(lines, request.min_bytes, request.max_bytes)
-        return Advice(request, network, SIMULATED, fabric.capacities, tuple(lines), tuple(pieces), left_out)
+        intervals = simulated_envelope(lines, request.min_bytes, request.max_bytes)
+        return Advice(request, network, SIMULATED, fabric.capacities, tuple(lines), tuple(intervals), left_out)
     stretches = envelope(cost_lines_of_all, request.min_bytes, request.max_bytes)
     return Advice(request, network, model, fabric.capacities, tuple(cost_lines_of_all), tuple(stretches), left_out)
 

@@ -49,7 +49,7 @@ def options_of(values: OptionValues, algorithms: Sequence[str], groups: list[lis
         if type(value) is not kind_of[name] or value < 0:
             expected = "yes or no" if kind_of[name] is bool else "a whole number"
             raise UsageError(f"--set {name}={value}: {name} is {expected}")
-        if value == 0 and name in ("fan_out", "base", "levels", "pieces", "servers"):
+        if value == 0 and name in ("fan_out", "base", "levels", "segments", "servers"):
             raise UsageError(f"--set {name}=0: at least 1 is needed")
     arguments: dict[str, Any] = dict(values)
     return Options(**arguments, groups=groups)

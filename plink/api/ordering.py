@@ -164,7 +164,7 @@ def solve(
     limit = request.time_limit_s if request.time_limit_s is not None else _PROOF_S if request.prove else _LIMIT_S
     timed = request.max_moves is None
     simulated = request.model == SIMULATED
-    judge = _simulated_cost(task, data) if simulated else None  # refused before a search, not after
+    simulated_cost = _simulated_cost(task, data) if simulated else None  # refused before a search, not after
     search_share = _SIMULATED_SEARCH_SHARE if simulated else _PROOF_SHARE if request.prove else 1.0
     search_deadline = started + limit * search_share if timed else None
     patient = not timed or (request.time_limit_s is not None and not request.prove)
@@ -177,28 +177,33 @@ def solve(
     )
     notes: list[str] = []
     choice = None
-    if judge is not None:
+    if simulated_cost is not None:
         other_deadline = started + limit * _CANDIDATES_SHARE if timed else None
         other_budget = replace(budget, keep_going=_watch(show, other_deadline, stopped))
         orders = candidate_orders(task, result, request.seed, other_budget)
         simulation_started = time.monotonic()
         end = max(started + limit, simulation_started + limit * (1 - _CANDIDATES_SHARE))
         choice = choose_by_simulation(
-            task, result, orders, judge, request.seed, lambda: not stopped() and (not timed or time.monotonic() < end)
+            task,
+            result,
+            orders,
+            simulated_cost,
+            request.seed,
+            lambda: not stopped() and (not timed or time.monotonic() < end),
         )
         result = choice.result
         notes.append(_choice_note(choice, time.monotonic() - simulation_started))
     elif request.prove or (len(task.baseline) <= EXACT_MAX_RANKS and not task.is_latency_ring):  # takes a moment
         result = _prove(task, result, request, started + limit if timed else None, stopped)
     interrupted = stopped()
-    validation = _validate(task, result, data, request.seed, judge)
+    validation = _validate(task, result, data, request.seed, simulated_cost)
     changed = not np.array_equal(task.baseline, result.order)
     problem = _baseline_problem(task, result, data)
     baseline_kept = (
         validation is not None and not validation.is_significant and changed and problem is None and not request.force
     )
     if data.unknown is not None:
-        if judge is None:  # simulated costs are without guesses already
+        if simulated_cost is None:  # simulated costs are without guesses already
             result = recompute_costs_without_guesses(task, result, data.unknown, request.seed)
         result, note = without_unmeasured_bound(task, result, data.unknown)
         notes.append(note)
@@ -274,7 +279,7 @@ def _prove(
 
 
 def _validate(
-    task: OrderingProblem, result: OrderingResult, data: SearchData, seed: int, judge: SimulatedCost | None
+    task: OrderingProblem, result: OrderingResult, data: SearchData, seed: int, simulated_cost: SimulatedCost | None
 ) -> ValidatedGain | None:
     if data.held_out_us is None:
         return None
@@ -285,10 +290,10 @@ def _validate(
         patterns = [(weight, replace(pattern, timing="rounds")) for weight, pattern in patterns]
     cost_model = CostModel(patterns, fabric, task.size_bytes, task.model)
     gain = cross_validate(cost_model, result.order, task.baseline, data.held_out_us, seed, CONFIDENCE)
-    if judge is None:
+    if simulated_cost is None:
         return gain
     held_out = replace(fabric, rtt_us=np.where(data.held_out_us > 0, data.held_out_us, fabric.rtt_us))
-    return simulated_gain(result, task.baseline, judge, held_out, gain)
+    return simulated_gain(result, task.baseline, simulated_cost, held_out, gain)
 
 
 def _no_proof(

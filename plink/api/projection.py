@@ -124,8 +124,8 @@ def _separating(centred: Floats, group_of: Indices) -> Floats:
         if rank < best_rank:
             best, best_rank = basis, rank
     # Turned so that the first direction is the one of more spread.
-    _, _, turn = np.linalg.svd(centred @ best, full_matrices=False)
-    return np.asarray(best @ turn.T, dtype=np.float64)
+    _, _, rotation = np.linalg.svd(centred @ best, full_matrices=False)
+    return np.asarray(best @ rotation.T, dtype=np.float64)
 
 
 def _majorised(points: Floats, start: Floats) -> Floats:

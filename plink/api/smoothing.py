@@ -8,7 +8,7 @@ from plink.errors import NoAnswer
 from plink.model.network import Network
 from solvers.embedding.embed import Embedding, embed
 from solvers.embedding.settings import Setting
-from solvers.embedding.verdict import Verdict, judge_halves, judge_held_out
+from solvers.embedding.verdict import Verdict, validate_halves, validate_held_out
 
 _log = logging.getLogger("plink.embed")
 _MIN_GPU_HOSTS = 256  # hosts from which on a GPU is worth the trip
@@ -61,11 +61,11 @@ def verdict_on(network: Network, embedding: Embedding, seed: int, all_samples: b
     halves = network.half_rtts_us
     if halves:
         try:
-            return judge_halves(halves, embedding, seed, device, whole=all_samples)
+            return validate_halves(halves, embedding, seed, device, whole=all_samples)
         except NoAnswer:
             pass  # a half may lack pairs that the whole has
     try:
-        return judge_held_out(network.latency_us, embedding, seed, device, names=network.hosts.names)
+        return validate_held_out(network.latency_us, embedding, seed, device, names=network.hosts.names)
     except NoAnswer:
         return None
 
@@ -76,7 +76,9 @@ def verdict_text(verdict: Verdict | None) -> str:
         return "whether fitted distances help cannot be said: too few pairs to hold some out"
     fitted, raw, pairs = f"{verdict.fitted_error:.1%}", f"{verdict.raw_error:.1%}", f"{verdict.pairs} pairs"
     if verdict.basis == "halves":
-        line = f"judged by the halves of the samples fitted distances are {fitted} off, measured ones {raw} ({pairs})"
+        line = (
+            f"validated by the halves of the samples: fitted distances are {fitted} off, measured ones {raw} ({pairs})"
+        )
     else:
         line = f"of {pairs} held out the fit is {fitted} off, a guess from the nearest hosts {raw}"
     advice = {"helps": "--smooth-latencies helps", "hurts": "omit --smooth-latencies, it hurts"}

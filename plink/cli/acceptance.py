@@ -126,9 +126,7 @@ def _spearman_case(series: BenchmarkRun, correlation: Correlation, minimum: floa
     if minimum is None:
         return Case(suite, "spearman", True, text, seconds)
     if correlation.low is None:
-        text_without_verdict = (
-            f"{text}: too few for --min-spearman {minimum:g} to be judged by, which takes {MIN_ORDERS} or more"
-        )
+        text_without_verdict = f"{text}: too few for --min-spearman {minimum:g}, which needs {MIN_ORDERS} or more"
         return Case(suite, "spearman", None, text_without_verdict, seconds)
     if correlation.spearman < minimum:
         return Case(suite, "spearman", False, f"{text}, below --min-spearman {minimum:g}", seconds)

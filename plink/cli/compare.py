@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from plink.cli.job_options import GIVEN_ORDER, Arguments, JobOptions, Program, option, takes
+from plink.cli.job_options import KEEP_HOSTS_ORDER, Arguments, JobOptions, Program, option, takes
 from plink.cli.screen import say
 from plink.errors import UsageError
 
@@ -42,8 +42,8 @@ def compare(
     from plink.cli.job_setup import new_job
     from plink.cli.metrics import metric_from
 
-    if options.order == GIVEN_ORDER:
-        raise UsageError(f"--order {GIVEN_ORDER}: both orders are run; omit the option")
+    if options.order == KEEP_HOSTS_ORDER:
+        raise UsageError(f"--order {KEEP_HOSTS_ORDER}: both orders are run; omit the option")
     if higher_is_better and metric is None:
         raise UsageError("--higher-is-better goes with --metric")
     if metric is not None:

@@ -40,7 +40,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "--preemption-source": ("aws", "gcp", "azure"),
     "--objective": ("auto", "sum", "bottleneck"),
     "--pairs": ("all", "adaptive"),
-    "--set": ("fan-out=", "base=", "levels=", "pieces=", "sharded=", "colocated=", "servers=", "root="),
+    "--set": ("fan-out=", "base=", "levels=", "segments=", "sharded=", "colocated=", "servers=", "root="),
     **{f"{command} --set": _SETTINGS for command in _JOB_COMMANDS},
     "--weights": ("sizes", "bandwidth"),
 }

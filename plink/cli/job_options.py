@@ -19,7 +19,7 @@ RUN_PANEL = "Execution"
 AGILEML = "agileml"  # a backend that is no algorithm: an elastic job
 _RARE = "Rare settings"
 _OUTPUT = "Output"
-GIVEN_ORDER = "given"  # of --order: as the hosts file has them; a file of that name is ./given
+KEEP_HOSTS_ORDER = "given"  # of --order: as the hosts file has them; a file of that name is ./given
 PROGRAM_FIRST = {"help_option_names": ["-h", "--help"], "allow_interspersed_args": False}
 
 # External launchers start the ranks: no agent of plink runs on the hosts.

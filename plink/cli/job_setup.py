@@ -7,7 +7,7 @@ from pathlib import Path
 
 from plink.api.launching import AutotuneRequest, LaunchRequest
 from plink.api.recording import RecordRequest
-from plink.cli.job_options import GIVEN_ORDER, JobOptions, LaunchSettings, launch_settings
+from plink.cli.job_options import KEEP_HOSTS_ORDER, JobOptions, LaunchSettings, launch_settings
 from plink.cli.job_order import JobOrder, Sources, job_order
 from plink.cli.launching import JobSetup, dry_run_shown
 from plink.errors import UsageError
@@ -96,13 +96,13 @@ def with_options(job: Job, options: JobOptions, settings: LaunchSettings) -> Job
 
 
 def _sources(options: JobOptions, settings: LaunchSettings) -> Sources:
-    order = None if options.order in (None, GIVEN_ORDER) else Path(str(options.order))
+    order = None if options.order in (None, KEEP_HOSTS_ORDER) else Path(str(options.order))
     planned = order is not None and is_plan(order)
     return Sources(
         hosts_file=options.hosts_file,
         order_file=None if planned else order,
         plan_file=order if planned else None,
-        keep_order=options.order == GIVEN_ORDER,
+        keep_order=options.order == KEEP_HOSTS_ORDER,
         max_age_s=settings.max_network_age_s,
         algo=options.algo,
         accept_new_host_keys=options.accept_new_host_keys,

@@ -112,8 +112,8 @@ def status(
     for rack in racks:
         table.add_row(rack.name, "", "up" if rack.connected else "cut", _rate(rack.rate))
     for host in hosts:
-        stands = "dead" if not host.alive else "up" if host.connected else "cut"
-        table.add_row(host.name, host.address, stands, _rate(host.rate))
+        status = "dead" if not host.alive else "up" if host.connected else "cut"
+        table.add_row(host.name, host.address, status, _rate(host.rate))
     Console().print(table)
 
 

@@ -62,7 +62,11 @@ def schedule(
     if groups is not None and algo in ALGORITHMS and "groups" not in ALGORITHMS[algo].options:
         raise UsageError(f"--groups {groups}: {algo} takes no groups")
     options = options_from(set_ or [], [algo], _groups(groups, ranks))
-    if algo in ALGORITHMS and algo not in _LOG_ALGORITHMS and 2 * ranks * ranks * options.pieces > _MAX_BUILT_TRANSFERS:
+    if (
+        algo in ALGORITHMS
+        and algo not in _LOG_ALGORITHMS
+        and 2 * ranks * ranks * options.segments > _MAX_BUILT_TRANSFERS
+    ):
         raise UsageError(f"{algo} among {ranks} ranks has too many transfers to make; `plink cost` needs none")
     workspace.check_output(output, None)
     built = schedule_for(algo, ranks, options, collective)

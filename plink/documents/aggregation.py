@@ -1,4 +1,4 @@
-"""``plink.aggregation/1``: by which schedule ranks all-reduce which messages."""
+"""``plink.aggregation/2``: by which schedule ranks all-reduce which messages."""
 
 from typing import Annotated, Literal, NotRequired, TypedDict
 
@@ -28,19 +28,18 @@ class AggregationDocument(TypedDict):
     PLINK_PLAN names it.
     """
 
-    schema: Literal["plink.aggregation/1"]
+    schema: Literal["plink.aggregation/2"]
     """Which document this is."""
-    lanes: NotRequired[Annotated[int, Meta(ge=1, le=16)]]
-    """Threads a rank, each with connections of its own to the other ranks, between which an all-reduce is divided; 2
-    unless said."""
+    channels: NotRequired[Annotated[int, Meta(ge=1, le=16)]]
+    """Channels per rank, each a thread with its own connections, that share an all-reduce; default 2."""
     chunk_bytes: NotRequired[ByteCount]
-    """No chunk of the schedule is smaller while a message has several; 16384 unless said."""
-    piece_bytes: NotRequired[ByteCount]
-    """So much of a large message is one piece of all its chunks; 1048576 unless said."""
-    pieces: NotRequired[Annotated[int, Meta(ge=1, le=1048576)]]
-    """Into how many pieces a smaller message is cut while each has least_bytes; 8 unless said."""
-    least_bytes: NotRequired[ByteCount]
-    """What each piece of such a message has at least; 262144 unless said."""
+    """Minimum bytes of a chunk of the schedule while a message has several; default 16384."""
+    segment_bytes: NotRequired[ByteCount]
+    """Bytes of a large message in one segment of all its chunks; default 1048576."""
+    segments: NotRequired[Annotated[int, Meta(ge=1, le=1048576)]]
+    """Segments of a smaller message, while each has min_segment_bytes; default 8."""
+    min_segment_bytes: NotRequired[ByteCount]
+    """Minimum bytes of each segment of such a message; default 262144."""
     smallest_bytes: NotRequired[Annotated[int, Meta(ge=0, le=1 << 62)] | None]
     """Smaller messages go to Gloo. Null, or not there: from which size on the schedules are faster is measured when a
     group begins."""

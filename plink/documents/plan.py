@@ -49,7 +49,7 @@ class PlanDocument(TypedDict):
     """Fingerprint of the network it was made for."""
     rate_gbps: NotRequired[Positive | None]
     """What a host in the middle of its hosts sends and receives, in Gbit/s; null where nobody measured rates. Pieces
-    and lanes of the plink backend follow from it."""
+    and channels of the plink backend follow from it."""
     algo: Name
     """The collective's algorithm, like 2lha."""
     options: NotRequired[dict[str, int | bool]]

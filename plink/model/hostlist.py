@@ -70,19 +70,19 @@ def _expand_item(item: str, max_names: int, location: str) -> list[str]:
         raise InputError(location, f"{item[:80]!r} makes more than {MAX_HOSTS} hosts of one file")
     numbers = [[f"{k:0{width}d}" for first, last, width in group for k in range(first, last + 1)] for group in groups]
     texts = [[part] for part in parts[::2]]
-    pieces = [piece for pair in itertools.zip_longest(texts, numbers, fillvalue=[""]) for piece in pair]
-    return ["".join(chosen) for chosen in itertools.product(*pieces)]
+    choices = [choice for pair in itertools.zip_longest(texts, numbers, fillvalue=[""]) for choice in pair]
+    return ["".join(chosen) for chosen in itertools.product(*choices)]
 
 
 def _ranges(group: str, location: str) -> list[tuple[int, int, int]]:
     """Parse ``1-4,7,09-12`` as first, last and width of each range."""
     ranges = []
-    for piece in group.split(","):
-        match = _RANGE.fullmatch(piece)
+    for part in group.split(","):
+        match = _RANGE.fullmatch(part)
         if match is None:
-            raise InputError(location, f"{piece[:80]!r} in brackets is neither a number nor a range like 1-4")
+            raise InputError(location, f"{part[:80]!r} in brackets is neither a number nor a range like 1-4")
         low, high = match.group(1), match.group(2) or match.group(1)
         if int(high) < int(low):
-            raise InputError(location, f"the range {piece} ends before it begins")
+            raise InputError(location, f"the range {part} ends before it begins")
         ranges.append((int(low), int(high), len(low)))
     return ranges

@@ -177,8 +177,8 @@ def _missing(data: ReportData) -> tuple[str, str]:
 
 def _wrong(data: ReportData) -> tuple[str, str]:
     if not data.remarks:
-        return "Nothing, judged from the measurements.", ""
-    return "Judged from the measurements alone; `plink doctor` with the hosts file measures suspects again.", (
+        return "Nothing, going by the measurements.", ""
+    return "From the measurements alone; `plink doctor` with the hosts file measures suspects again.", (
         tables.remarks(data)
     )
 

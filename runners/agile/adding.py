@@ -54,8 +54,10 @@ class Adding:
         names = [host.name for host in hosts]
         if there := set(names) & {member.name for member in self.members.values()}:
             raise UsageError(f"{', '.join(sorted(there))}: in the job already")
-        if coming := set(names) & self._names:
-            raise UsageError(f"{', '.join(sorted(coming))}: being added already; `plink elastic status` shows hosts")
+        if duplicates := set(names) & self._names:
+            raise UsageError(
+                f"{', '.join(sorted(duplicates))}: being added already; `plink elastic status` shows hosts"
+            )
         if len(names) > len(set(names)):
             raise UsageError(f"{', '.join(sorted({name for name in names if names.count(name) > 1}))}: named twice")
         self._names |= set(names)

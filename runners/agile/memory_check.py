@@ -40,18 +40,18 @@ class _Pool:
         return [member for member, need in zip(self.members, self.needs, strict=True) if need.state]
 
 
-def warning(judged: Sequence[Member], members: Sequence[Member], settings: Settings) -> str | None:
+def warning(subjects: Sequence[Member], members: Sequence[Member], settings: Settings) -> str | None:
     """Return a warning where some of these hosts may have too little memory in a job of ``members``, the worst case, or
     where others of these would certainly have; None where none may.
 
     :raises PlinkError: some of those that are judged cannot do without more than they have.
     """
     need = memory_needs(members, settings)
-    pools = _pools(judged, need)
+    pools = _pools(subjects, need)
     for pool in pools:
         if pool.need.state > pool.room:
             raise PlinkError(_refusal(pool))
-    others = _pools([member for member in members if member not in judged], need)
+    others = _pools([member for member in members if member not in subjects], need)
     short = [pool for pool in others if pool.need.state > pool.room]
     tight = [pool for pool in pools if pool.need.most > pool.room]
     texts = [f"memory will run short once they have come: {_refusal(pool)}" for pool in short[:1]]
@@ -82,10 +82,10 @@ def _warned(tight: Sequence[_Pool]) -> str:
     )
 
 
-def _pools(judged: Sequence[Member], need: Mapping[int, MemoryNeed]) -> list[_Pool]:
+def _pools(subjects: Sequence[Member], need: Mapping[int, MemoryNeed]) -> list[_Pool]:
     """Return the pools of hosts that know what they have."""
     together: dict[str | int, list[Member]] = {}
-    for member in judged:
+    for member in subjects:
         if member.program.memory is not None:
             together.setdefault(member.program.pool or member.number, []).append(member)
     return [_Pool(tuple(members), tuple(need[member.number] for member in members)) for members in together.values()]

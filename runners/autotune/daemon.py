@@ -32,7 +32,7 @@ class Daemon:
         settings: AutotuneSettings | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._course, self._settings = TuningTrajectory(assignment), settings or AutotuneSettings()
+        self._trajectory, self._settings = TuningTrajectory(assignment), settings or AutotuneSettings()
         self._log, self._say, self._clock, self._began = log, say, clock, clock()
         self._has_warned = False
 
@@ -40,8 +40,8 @@ class Daemon:
         """Return the answers to a line of rank 0. Warns once of an invalid line, which changes nothing."""
         try:
             report = json.loads(text)
-            stretch = stretch_from(report, self._course.assignment.ranks, "stretch")
-            self._course, decision = decide(self._course, stretch, self._settings)
+            stretch = stretch_from(report, self._trajectory.assignment.ranks, "stretch")
+            self._trajectory, decision = decide(self._trajectory, stretch, self._settings)
         except (ValueError, RecursionError, PlinkError) as error:
             if not self._has_warned:
                 self._say(f"autotune: {PlinkError(str(error))}")
@@ -56,7 +56,7 @@ class Daemon:
     def _answer(self, assignment: MasterAssignment) -> str:
         schedule = schedule_for(assignment)
         data = Aggregation((SizeClass(None, schedule.algo, schedule),)).to_bytes()
-        return json.dumps({"epoch": self._course.epoch, "plan": base64.b64encode(data).decode()})
+        return json.dumps({"epoch": self._trajectory.epoch, "plan": base64.b64encode(data).decode()})
 
     def _add_to_log(self, entry: dict[str, Any], decision: TuningDecision) -> None:
         """Add to the log while it can be written: the job matters more."""

@@ -93,29 +93,33 @@ def finetune(
 
 
 def _move(
-    assignment: MasterAssignment, worst: int, blamed: Vector, turn: int
+    assignment: MasterAssignment, worst: int, blamed: Vector, offset: int
 ) -> tuple[MasterAssignment, tuple[int, int, int, str]] | None:
     """Return the assignment with one master of that rank moved; None when it has none that can move."""
     own_group = next(g for g, members in enumerate(assignment.groups) if worst in members)
     local, global_group = assignment.local_masters.copy(), assignment.global_group.copy()
     if (chunks := np.flatnonzero(assignment.global_masters == worst)).size:
-        chunk, receiver, kind = int(chunks[0]), _less_blamed(blamed, range(len(blamed)), worst, turn), "global"
+        chunk, receiver, kind = int(chunks[0]), _less_blamed(blamed, range(len(blamed)), worst, offset), "global"
         group = next(g for g, members in enumerate(assignment.groups) if receiver in members)
         local[chunk, group], global_group[chunk] = receiver, group
     else:
         chunks = np.flatnonzero(assignment.local_masters[:, own_group] == worst)
         if len(assignment.groups[own_group]) < 2 or not chunks.size:
             return None
-        chunk, receiver, kind = int(chunks[0]), _less_blamed(blamed, assignment.groups[own_group], worst, turn), "local"
+        chunk, receiver, kind = (
+            int(chunks[0]),
+            _less_blamed(blamed, assignment.groups[own_group], worst, offset),
+            "local",
+        )
         local[chunk, own_group] = receiver
     return replace(assignment, local_masters=local, global_group=global_group), (chunk, worst, receiver, kind)
 
 
-def _less_blamed(blamed: Vector, ranks: Sequence[int], excluded: int, turn: int) -> int:
+def _less_blamed(blamed: Vector, ranks: Sequence[int], excluded: int, offset: int) -> int:
     """Return the least blamed rank, or the next ones below the mean where several masters move in one step.
 
     All of them on one rank would make it the most blamed next.
     """
     candidates = sorted((rank for rank in ranks if rank != excluded), key=lambda rank: float(blamed[rank]))
     below = [rank for rank in candidates if blamed[rank] <= blamed[candidates].mean()]
-    return (below or candidates)[turn % len(below or candidates)]
+    return (below or candidates)[offset % len(below or candidates)]

@@ -73,7 +73,7 @@ class TuningTrajectory:
 
     Steady: ``throughputs`` and ``rates`` (of each rank) of the last intervals; ``expected``: the throughput that tuning
     had reached. Tuning: ``best``, the best assignment with its throughput; ``peak``, the highest throughput; ``idle``
-    and ``tuned``, intervals without a gain, and of tuning; ``again``: it is tuned a second time, as the first did not
+    and ``tuned``, intervals without a gain, and of tuning; ``retuned``: it is tuned a second time, as the first did not
     last.
     """
 
@@ -89,7 +89,7 @@ class TuningTrajectory:
     step: FinetuneState = field(default_factory=FinetuneState)
     idle: int = 0
     tuned: int = 0
-    again: bool = False
+    retuned: bool = False
 
 
 @dataclass(frozen=True)
@@ -141,9 +141,9 @@ def _monitor(
         # Tuning takes the highest of some intervals for the best, so later ones are lower by chance. And the network
         # may be changing now, which makes this interval no measure of later ones.
         now = _median(throughputs[-settings.window :])
-        if not previous.again and abs(now / previous.expected - 1) > 1.5 * settings.change:
+        if not previous.retuned and abs(now / previous.expected - 1) > 1.5 * settings.change:
             reason = f"{_mb(now)} MB/s and not {_mb(previous.expected)} as when it was tuned"
-            return _begin(replace(trajectory, again=True), interval, settings, reason)
+            return _begin(replace(trajectory, retuned=True), interval, settings, reason)
         if len(throughputs) >= 2 * settings.window:
             trajectory = replace(trajectory, expected=None)
     if not changed(throughputs, settings.window, settings.change):
@@ -160,7 +160,7 @@ def _monitor(
         # The ranks' relative rates are unchanged: the cause is the program, or the network as a whole.
         trajectory = replace(trajectory, throughputs=throughputs[-settings.window :], rates=rates[-settings.window :])
         return trajectory, TuningDecision(WATCH, f"{reason}, and the ranks' relative rates are unchanged")
-    return _begin(replace(trajectory, again=False), interval, settings, reason)
+    return _begin(replace(trajectory, retuned=False), interval, settings, reason)
 
 
 def _begin(

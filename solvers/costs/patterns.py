@@ -67,23 +67,23 @@ def pattern_of(schedule: Schedule) -> Pattern:
     ends = np.searchsorted(when, np.arange(schedule.rounds + 1))
     last_reduce_round = schedule.round[reduce_phase(schedule)][-1] if len(schedule) else -1
     distinct: dict[bytes, int] = {}
-    pieces: list[slice] = []
+    steps: list[slice] = []
     repeat: list[int] = []
     reduce_repeat: list[int] = []
     for number in range(schedule.rounds):
         part = slice(int(ends[number]), int(ends[number + 1]))
         k = distinct.setdefault(pair[part].tobytes() + share[part].tobytes(), len(distinct))
-        if k == len(pieces):
-            pieces.append(part)
+        if k == len(steps):
+            steps.append(part)
             repeat.append(0)
             reduce_repeat.append(0)
         repeat[k] += 1
         reduce_repeat[k] += int(number <= last_reduce_round)
-    chosen = np.concatenate([np.arange(part.start, part.stop) for part in pieces]) if pieces else np.zeros(0, np.intp)
-    lengths = np.array([part.stop - part.start for part in pieces], dtype=np.intp)
+    chosen = np.concatenate([np.arange(part.start, part.stop) for part in steps]) if steps else np.zeros(0, np.intp)
+    lengths = np.array([part.stop - part.start for part in steps], dtype=np.intp)
     return Pattern(
         ranks,
-        np.repeat(np.arange(len(pieces)), lengths),
+        np.repeat(np.arange(len(steps)), lengths),
         (pair[chosen] // ranks).astype(np.intp),
         (pair[chosen] % ranks).astype(np.intp),
         share[chosen],
@@ -130,23 +130,23 @@ def ring_pattern(ranks: int, step: int = 1) -> Pattern:
     )
 
 
-def chunked_ring_pattern(ranks: int, pieces: int) -> Pattern:
+def chunked_ring_pattern(ranks: int, segments: int) -> Pattern:
     """Return the pattern of :func:`solvers.schedules.ring.ring_chunked`.
 
-    In round t every rank sends as many pieces as there are ways to write t as a hop (below 2(N-1)) plus a piece (below
-    P); fewer in the first and last rounds.
+    In round t every rank sends as many segments as there are ways to write t as a hop (below 2(N-1)) plus a segment
+    (below P); fewer in the first and last rounds.
     """
     whole = ring_pattern(ranks)
-    sent = np.convolve(np.ones(2 * (ranks - 1), dtype=np.int64), np.ones(pieces, dtype=np.int64))
-    # The last piece is reduced for the last time in round (N - 2) + (P - 1).
-    reduce_repeat = sent[: ranks - 2 + pieces]
+    sent = np.convolve(np.ones(2 * (ranks - 1), dtype=np.int64), np.ones(segments, dtype=np.int64))
+    # The last segment is reduced for the last time in round (N - 2) + (P - 1).
+    reduce_repeat = sent[: ranks - 2 + segments]
     kinds = np.unique(sent)
     return Pattern(
         ranks,
         np.repeat(np.arange(len(kinds)), ranks),
         np.tile(whole.source, len(kinds)),
         np.tile(whole.target, len(kinds)),
-        np.repeat(kinds / (ranks * pieces), ranks),
+        np.repeat(kinds / (ranks * segments), ranks),
         np.array([(sent == kind).sum() for kind in kinds], dtype=np.float64),
         np.array([(reduce_repeat == kind).sum() for kind in kinds], dtype=np.float64),
         "pipeline",

@@ -90,11 +90,11 @@ def finished(ctx: Context, clock: int) -> bool:
         return False
     if now.clock >= clock:
         ctx.state.checkpointing = replace(now, urgent=True)
-        look(ctx)
+        advance(ctx)
     return ctx.state.checkpointing.attempt is None and ctx.now - since > _MAX_WAIT_AT_END_S
 
 
-def look(ctx: Context, left_s: float | None = None) -> None:
+def advance(ctx: Context, left_s: float | None = None) -> None:
     """Begin one, if it is due and everything is where it belongs.
 
     :param left_s: for how long a reliable host will still be there; None: the last one is not warned. What is done

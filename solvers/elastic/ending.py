@@ -30,7 +30,7 @@ def worker_finished(ctx: Context, report: WorkerFinished) -> None:
         ctx.state.rebalancing = replace(ctx.state.rebalancing, frozen=True)
 
 
-def look(ctx: Context) -> None:
+def advance(ctx: Context) -> None:
     """Write the result once all have finished and what they did is safe."""
     now, ending = ctx.state.rebalancing, ctx.state.ending
     if not ending.finished or now.barrier.phase is not Phase.IDLE or now.pending:

@@ -6,6 +6,7 @@ from plink.model.elastic.reports import Answer
 from plink.model.elastic.requests import ReplicateUpTo
 from plink.model.elastic.results import Result
 from solvers.elastic import crash_loop, dispatch, draining, joining, resuming
+from solvers.elastic.advance import advance
 from solvers.elastic.commands import DropHost
 from solvers.elastic.context import Context
 from solvers.elastic.events import HostsLost, HostUnfit
@@ -13,7 +14,6 @@ from solvers.elastic.finish import fail
 from solvers.elastic.member import Member
 from solvers.elastic.pending import GONE
 from solvers.elastic.placement.events import HostsFailed, HostsLeft
-from solvers.elastic.settle import settle
 
 _HANDOVER_S = 60.0  # within which a host that cannot load its data hands over what it serves
 
@@ -64,7 +64,7 @@ def lost(ctx: Context, event: HostsLost) -> None:
             ctx.state.undecided = (*ctx.state.undecided, HostsLeft(tuple(left)))
         if failed:
             ctx.state.undecided = (*ctx.state.undecided, HostsFailed(tuple(failed)))
-        settle(ctx)
+        advance(ctx)
     for number in gone:
         _answer_all(ctx, number)  # whoever waited for its answer finds things as they are without it
 

@@ -43,7 +43,7 @@ class ParticipantsUpdate:
     partitions: tuple[int, ...]
 
 
-def look(ctx: Context) -> None:
+def advance(ctx: Context) -> None:
     """Begin a barrier if one is due and nothing is in its way."""
     _assign_pending(ctx)
     now = ctx.state.rebalancing
@@ -79,7 +79,7 @@ def worker_ended(ctx: Context, worker: int, until: int | None = None) -> None:
     ctx.state.rebalancing = replace(
         now, leaving=_without(now.leaving, worker), after_rollback=_without(now.after_rollback, worker)
     )
-    look(ctx)
+    advance(ctx)
 
 
 def clock_begun(ctx: Context, clock: int) -> None:
@@ -264,7 +264,7 @@ def _assign(ctx: Context) -> None:
     )
     ctx.state.progress = replace(ctx.state.progress, workers=len(workers))
     resizing.reassigned(ctx, clock)
-    look(ctx)
+    advance(ctx)
 
 
 def _assign_pending(ctx: Context) -> None:

@@ -20,7 +20,7 @@ def reassigned(ctx: Context, clock: int) -> None:
     """Tell the user when the number of workers has changed, from this clock on."""
     state = ctx.state
     before, workers = state.sizes, state.rebalancing.workers
-    if before is not None and not _settled(workers, state.cluster):
+    if before is not None and not _is_stable(workers, state.cluster):
         return
     now = state.sizes = sizes_of(workers)
     if before is None or before == now:
@@ -33,7 +33,7 @@ def reassigned(ctx: Context, clock: int) -> None:
     )
 
 
-def _settled(workers: Mapping[int, WorkerAssignment], cluster: Cluster) -> bool:
+def _is_stable(workers: Mapping[int, WorkerAssignment], cluster: Cluster) -> bool:
     """Return whether no other barrier is due, but for hosts that are still loading."""
     have: dict[int, ShardNumbers] = {}
     for worker in workers.values():

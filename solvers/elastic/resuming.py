@@ -104,7 +104,7 @@ def _restore_from(ctx: Context, saved: Checkpoint | None) -> None:
         ctx.note(f"goes on from the checkpoint of clock {saved.clock} in {saved.folder}")
 
 
-def look(ctx: Context) -> None:
+def advance(ctx: Context) -> None:
     """Begin the job where it waits for a reliable host to begin with, and one has joined."""
     number = ctx.state.resuming.waits
     if number is None:
@@ -128,10 +128,10 @@ def halted(ctx: Context, halt: act.Halt) -> None:
     if ctx.state.checkpointing.last is None and (ctx.state.resuming.searched or not _folders(ctx)):
         _no_checkpoint(ctx)
     else:
-        start_again(ctx)
+        restart(ctx)
 
 
-def start_again(ctx: Context) -> None:
+def restart(ctx: Context) -> None:
     """Begin from the last checkpoint, with the hosts that are left; without a reliable one it is waited for."""
     if not ctx.state.any_reliable:
         ctx.command(StartReliableHosts())

@@ -35,10 +35,10 @@ from solvers.elastic import (
     resuming,
     stragglers,
 )  # fmt: skip
+from solvers.elastic.advance import advance, time_passed
 from solvers.elastic.commands import Command, LogEntry, StatusAnswer
 from solvers.elastic.context import Context
 from solvers.elastic.finish import fail
-from solvers.elastic.settle import settle, time_passed
 from solvers.elastic.state import State
 from solvers.elastic.status import status
 
@@ -65,7 +65,7 @@ def step(state: State, event: Any, now: float) -> Outcome:
         ctx.state.detector = failure_detector.pass_time(ctx.state.detector, now)
         _handle_all(ctx, event)
         if not _is_heartbeat(event):  # of which a thousand hosts send three thousand a second
-            settle(ctx)
+            advance(ctx)
     first = ctx.state.timers[0].at_s - now if ctx.state.timers else _MAX_PAUSE_S
     return Outcome(ctx.state, tuple(ctx.commands), tuple(ctx.entries), max(0.0, first))
 
@@ -73,13 +73,13 @@ def step(state: State, event: Any, now: float) -> Outcome:
 def _tick(ctx: Context) -> None:
     while dispatch.run_next_timer(ctx):
         _handle_emitted(ctx)
-        settle(ctx)
+        advance(ctx)
     if not ctx.state.ending.over:
         hosts = [*ctx.state.members, *ctx.state.joining.starting]
         timeout_s = ctx.state.settings.silence_s
         if silent := failure_detector.silent(ctx.state.detector, hosts, timeout_s):
             _handle_all(ctx, events.HostsLost(tuple(silent), f"no heartbeat for {timeout_s:g} s"))
-            settle(ctx)
+            advance(ctx)
     time_passed(ctx)
 
 

@@ -13,7 +13,7 @@ from solvers.elastic.placement.stages import Stage, Thresholds
 MEASURE_EVERY_S = 5.0
 
 
-def look(ctx: Context) -> None:
+def advance(ctx: Context) -> None:
     """Measure what was carried since the last time, if it is time again and there is a rate to hold it against.
 
     Nothing of a time in which the stage changed, whose traffic is of neither, or in which no worker worked, since the

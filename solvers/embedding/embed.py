@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from plink.model.network import Matrix, symmetrised
 from solvers.embedding.fitting import STEPS, Fits, Trial, distances_us
-from solvers.embedding.lanes import fit_all
 from solvers.embedding.pairs import Integers, folds, reachable
+from solvers.embedding.parallel import fit_all
 from solvers.embedding.settings import EmbeddingConstraints, Setting
 from solvers.embedding.triangles import triangle_violations
 from solvers.prediction.observed import ObservedPairs

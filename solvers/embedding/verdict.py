@@ -52,7 +52,7 @@ class Verdict:
         return "helps" if self.gain > 0 else "hurts"
 
 
-def judge_halves(
+def validate_halves(
     halves: Sequence[Matrix],
     like: Embedding,
     seed: int = 0,
@@ -78,7 +78,7 @@ def judge_halves(
     return _verdict(fitted - apart / 2, apart / (4 if whole else 2), i, j, len(halves[0]), "halves")
 
 
-def judge_held_out(
+def validate_held_out(
     measured_us: Matrix,
     like: Embedding,
     seed: int = 0,
@@ -104,7 +104,7 @@ def judge_held_out(
 
 def _require_pairs(pairs: int) -> None:
     if pairs < _MIN_PAIRS:
-        raise NoAnswer(f"{pairs} pairs are too few to judge fitted distances by: probe more hosts, or more samples")
+        raise NoAnswer(f"{pairs} pairs are too few to validate fitted distances: probe more hosts, or more samples")
 
 
 def _by_neighbours(rtt_us: Matrix, i: npt.NDArray[np.intp], j: npt.NDArray[np.intp]) -> Floats:

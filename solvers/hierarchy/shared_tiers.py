@@ -18,7 +18,7 @@ HostGroups = list[list[int]]
 Row = Mapping[str, Any]  # of a tier of `Network.shared_links`
 
 MIN_RATIO = 1.1  # of a merge to the one before it; medians of many pairs vary by less
-MAX_CARRIED_SHARE = 0.8  # of what the links below carry: with more these are the limit
+MAX_LINK_SHARE = 0.8  # of what the links below carry: with more these are the limit
 _MAX_TIERS = 2  # above the groups
 
 
@@ -70,10 +70,10 @@ def confirmed_rows(rows: Sequence[Row], below: Sequence[Row]) -> list[dict[str, 
         limits, members = {}, set(row["members"])
         parts = [part for part in below if not members.isdisjoint(part["members"])]
         for way, other_way in (("out", "in"), ("in", "out")):
-            own = _carried(parts, way)
-            others = _carried([part for part in below if members.isdisjoint(part["members"])], other_way)
+            own = _total_rate(parts, way)
+            others = _total_rate([part for part in below if members.isdisjoint(part["members"])], other_way)
             limit = row.get(f"{way}_limited_by")
-            if limit == "link" and not row[f"{way}_gbps"] < MAX_CARRIED_SHARE * min(own, others):
+            if limit == "link" and not row[f"{way}_gbps"] < MAX_LINK_SHARE * min(own, others):
                 limit = "groups"
             limits[f"{way}_limited_by"] = limit
         has_bottleneck |= "link" in limits.values()
@@ -98,7 +98,7 @@ def doubtful_members(rows: Sequence[Row], families: Sequence[Sequence[str]]) -> 
     for family in map(set, families):
         inside = [row for row in rows if family.issuperset(row["members"])]
         slow = any(
-            (row.get(f"{way}_gbps") or 0.0) < MAX_CARRIED_SHARE * usual[way] for row in inside for way in ("out", "in")
+            (row.get(f"{way}_gbps") or 0.0) < MAX_LINK_SHARE * usual[way] for row in inside for way in ("out", "in")
         )
         if len(inside) == 2 and slow:
             doubted += [name for row in inside for name in row["members"]]
@@ -126,7 +126,7 @@ def with_larger(rows: Sequence[Row], again: Sequence[Row]) -> list[dict[str, Any
     return results
 
 
-def _carried(parts: list[Row], way: str) -> float:
+def _total_rate(parts: list[Row], way: str) -> float:
     """Return what all parts carry together, Gbit/s; 0 where that of one is not known, so that nothing is less."""
     rates = [part.get(f"{way}_gbps") for part in parts]
     return 0.0 if None in rates else float(sum(rate or 0.0 for rate in rates))

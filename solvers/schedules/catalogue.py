@@ -22,7 +22,7 @@ class Options:
     """What an algorithm can be told; each takes the options that its :class:`Algorithm` names and no others.
 
     ``fan_out``: children of a tree's node. ``base``: ranks that exchange at a time in a BCube, whose number of
-    ``levels`` follows from it; with ``levels`` the base follows. ``pieces``: into how many a ring's blocks are cut.
+    ``levels`` follows from it; with ``levels`` the base follows. ``segments``: into how many a ring's blocks are cut.
     ``groups``: the ranks of each group, for 2LHA. ``sharded``, ``colocated``, ``servers`` (how many, when not
     colocated) and ``root`` (who, when neither sharded nor apart): the form of the parameter server.
     """
@@ -30,7 +30,7 @@ class Options:
     fan_out: int = 2
     base: int = 2
     levels: int | None = None
-    pieces: int = 4
+    segments: int = 4
     groups: Sequence[Sequence[int]] | None = None
     sharded: bool = True
     colocated: bool = True
@@ -122,11 +122,11 @@ ALGORITHMS: Mapping[str, Algorithm] = {
             },
         ),
         Algorithm(
-            "ring-chunked", "the ring with its blocks cut into pieces that follow each other",
-            lambda n, o: ring_chunked(n, o.pieces), ("pieces",),
+            "ring-chunked", "the ring with its blocks cut into segments that follow each other",
+            lambda n, o: ring_chunked(n, o.segments), ("segments",),
             {
-                "reduce-scatter": lambda n, o: ring_reduce_scatter(n, pieces=o.pieces),
-                "all-gather": lambda n, o: ring_all_gather(n, pieces=o.pieces),
+                "reduce-scatter": lambda n, o: ring_reduce_scatter(n, segments=o.segments),
+                "all-gather": lambda n, o: ring_all_gather(n, segments=o.segments),
             },
         ),
         Algorithm(

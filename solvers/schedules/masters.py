@@ -57,17 +57,17 @@ def equal_chunks(groups: Groups, chunks: int, weights: Weights | None = None) ->
     if chunks < 1:
         raise UsageError(f"{chunks} chunks: at least 1 is needed")
     number = apportioned(chunks, weights.groups)
-    dealt = [
+    counts = [
         nested(int(own), chunks, weights.ranks[np.asarray(line)]) for own, line in zip(number, groups, strict=True)
     ]
     # Where the middle of what each chunk's global master masters lies, from 0 to 1 in every group.
     middle = [
-        np.repeat((np.cumsum(globally) - globally / 2) / max(1, globally.sum()), globally) for globally, _ in dealt
+        np.repeat((np.cumsum(globally) - globally / 2) / max(1, globally.sum()), globally) for globally, _ in counts
     ]
     group = np.repeat(np.arange(len(groups)), number)
     global_group = group[np.lexsort((group, np.concatenate(middle)))].astype(np.int32)
     local_masters = np.empty((chunks, len(groups)), dtype=np.int32)
-    for g, (line, (globally, locally)) in enumerate(zip(groups, dealt, strict=True)):
+    for g, (line, (globally, locally)) in enumerate(zip(groups, counts, strict=True)):
         own = global_group == g
         local_masters[own, g] = np.repeat(np.asarray(line), globally)
         local_masters[~own, g] = np.repeat(np.asarray(line), locally - globally)

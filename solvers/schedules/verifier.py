@@ -206,8 +206,8 @@ class _Run:
     def _round(self, transfer: Places, chunk: Places) -> None:
         schedule = self.schedule
         source, target = schedule.source[transfer], schedule.target[transfer]
-        carried = self.state[source, chunk]
-        empty = np.flatnonzero(~carried.any(axis=1))
+        contributions = self.state[source, chunk]
+        empty = np.flatnonzero(~contributions.any(axis=1))
         if len(empty):
             self._blame(transfer[empty], chunk[empty], "sends chunk {chunk} before it is there")
             return
@@ -227,13 +227,13 @@ class _Run:
                 self._blame(transfer[absent], chunk[absent], "adds to chunk {chunk} before it is there")
                 return
         if len(adds) == len(transfer):
-            self._add(transfer, target, chunk, carried)
+            self._add(transfer, target, chunk, contributions)
         else:
-            self._add(transfer[adds], target[adds], chunk[adds], carried[adds])
-            self.state[target[copies], chunk[copies]] = carried[copies]
+            self._add(transfer[adds], target[adds], chunk[adds], contributions[adds])
+            self.state[target[copies], chunk[copies]] = contributions[copies]
         self.written[target, chunk] = transfer
 
-    def _add(self, transfer: Places, target: npt.NDArray[np.int32], chunk: Places, carried: Counts) -> None:
+    def _add(self, transfer: Places, target: npt.NDArray[np.int32], chunk: Places, contributions: Counts) -> None:
         """Add up what comes to each chunk; two stands for any number above one."""
         if not len(transfer):
             return
@@ -245,13 +245,13 @@ class _Run:
         if alone:
             first = last = np.arange(len(transfer))
         else:
-            transfer, target, chunk, carried = transfer[order], target[order], chunk[order], carried[order]
+            transfer, target, chunk, contributions = transfer[order], target[order], chunk[order], contributions[order]
         where = target[first], chunk[first]
         before = self.state[where]
         wide = np.uint16 if (last - first).max() < 1 << 14 else np.uint32  # far more than N may come at once
-        after = before + (carried if alone else np.add.reduceat(carried, first, axis=0, dtype=wide))
+        after = before + (contributions if alone else np.add.reduceat(contributions, first, axis=0, dtype=wide))
         if (after > 1).any():
-            most = np.maximum(before, np.maximum.reduceat(carried, first, axis=0))
+            most = np.maximum(before, np.maximum.reduceat(contributions, first, axis=0))
             # Of several that came at once the last is told: with the ones before it, it is one too many.
             for k in np.flatnonzero(((after > 1) & (most < 2)).any(axis=1))[:_MAX_REPORTED_ERRORS].tolist():
                 m, which = int(transfer[last[k]]), int(np.argmax((after[k] > 1) & (most[k] < 2)))

@@ -57,7 +57,7 @@ def test_data_centre_is_predicted_as_well_as_by_groups() -> None:
     assert median_error(best.rtt_us, truth, latency) <= 1.1 * median_error(quick.rtt_us, truth, latency)
 
 
-def test_nothing_to_judge_by_gives_groups() -> None:
+def test_no_validation_pairs_gives_groups() -> None:
     latency = sparse(wide_area(20, 1), 0.5, 1)
     prediction = predict_pairs(latency, np.zeros((0, 2), dtype=np.intp), 1)
     assert prediction.method == "tiers"

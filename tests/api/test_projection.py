@@ -35,7 +35,7 @@ def test_many_racks_do_not_overlap(groups: int, kind: str) -> None:
     assert np.isnan(plane.kept_variance) == (kind == "moved")
 
 
-def test_two_racks_behind_each_other_are_told_apart() -> None:
+def test_overlapping_racks_are_separated() -> None:
     """Three pods far apart span the plane of most spread; the racks of a pod differ in a third direction only."""
     pod, group_of = np.repeat([0, 0, 1, 2], 4), np.repeat([0, 1, 2, 3], 4)
     xy = np.hstack([50 * np.array([[0.0, 0], [1, 0], [0, 1]])[pod], 8.0 * (group_of == 1)[:, None]])

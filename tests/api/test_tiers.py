@@ -121,7 +121,7 @@ def test_racks_and_pods_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(fabric.runs) == (7 + 2) + (5 + 2)
 
 
-def test_pods_that_carry_all_of_their_racks_are_no_tier(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nonblocking_pods_are_no_tier(monkeypatch: pytest.MonkeyPatch) -> None:
     racks = {f"r{name}": 2.0 for name in "abcd"}
     fabric = tree("aaaabbbbccccdddd", "xxxxxxxxyyyyyyyy", **racks, px=4.0, py=4.0)
     (inner,), _ = measured(fabric, monkeypatch)

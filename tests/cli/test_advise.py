@@ -103,7 +103,7 @@ def test_the_best_order_keeps_racks_together(here: Path, capsys: pytest.CaptureF
     assert (best["order"], best["from_bytes"], best["to_bytes"]) == ("grouped", 10**9, 10**9)
 
 
-def test_what_does_not_fit_is_left_out_and_said(here: Path) -> None:
+def test_inapplicable_algorithm_is_left_out_and_reported(here: Path) -> None:
     done = typed("advise", "even.json", "--algos", "ring,bcube", "--set", "base=3", "--size", "1MB", cwd=here)
     assert done.returncode == 0
     assert done.stderr == "plink: bcube is left out: bcube of base 3 needs a power of 3 ranks, not 4; nearest: 3 or 9\n"

@@ -62,13 +62,13 @@ def test_three_hosts_have_triplets_and_no_embedding(here: Path) -> None:
     [
         (["right.json"], 2, "--truth FILE"),
         (["right.json", "--truth", "nowhere"], 2, "nowhere: no such file"),
-        (["right.json", "--truth", "strangers"], 2, "none of the hosts"),
+        (["right.json", "--truth", "unrelated"], 2, "none of the hosts"),
         (["right.json", "--truth", "truth", "--min-paia", "1.5"], 2, "--min-paia 1.5: give a share, 0 to 1"),
         (["right.json", "--truth", "one"], 4, "nothing to tell apart"),
         (["nowhere.json", "--truth", "truth"], 2, "nowhere.json: no such file"),
     ],
 )
 def test_what_cannot_be_is_refused(words: list[str], code: int, message: str, here: Path) -> None:
-    (here / "strangers").write_text("x y\n")
+    (here / "unrelated").write_text("x y\n")
     (here / "one").write_text("a b c d\n")
     assert message in refusal(typed("check", *words, cwd=here), code)

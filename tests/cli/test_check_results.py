@@ -120,21 +120,19 @@ def test_what_few_orders_say_is_not_passed(orders: int, here: Path) -> None:
     done = typed(*words, cwd=here)
     top = ElementTree.parse(here / "out.xml").getroot()
     if orders < 4:
-        message = (
-            f"Spearman's rank correlation of {orders} orders is 1.000: too few for --min-spearman 0.9 to be judged by"
-        )
-        assert (done.returncode, done.stderr) == (4, f"plink: error: {message}, which takes 4 or more\n")
+        message = f"Spearman's rank correlation of {orders} orders is 1.000: too few for --min-spearman 0.9"
+        assert (done.returncode, done.stderr) == (4, f"plink: error: {message}, which needs 4 or more\n")
         assert (top.get("failures"), top.get("errors")) == ("0", "1")
         error = top.find(".//testcase[@name='spearman']/error")
         assert error is not None
         assert str(error.get("message")).startswith(message)
-        assert json.loads(done.stdout)["failures"] == [f"{message}, which takes 4 or more"]
+        assert json.loads(done.stdout)["failures"] == [f"{message}, which needs 4 or more"]
     else:
         assert (done.returncode, done.stderr, top.get("errors")) == (0, "", "0")
     assert typed("check", "--results", "few.json", cwd=here).returncode == 0
 
 
-def test_what_stands_in_a_file_is_shown_and_not_obeyed(here: Path) -> None:
+def test_file_content_is_escaped(here: Path) -> None:
     odd = series([[1.0], [2.0], [3.0], [4.0]], algo="[/x]\x1b[31m")
     odd["runs"][0]["order"] = "[/y] [bold]z\x1b[2J"
     write(here / "odd.json", checked(odd))
@@ -170,7 +168,7 @@ def test_what_stands_in_a_file_is_shown_and_not_obeyed(here: Path) -> None:
             "--orders 3: 4 at least are needed for --min-spearman",
         ),
         (["--measure", "cloud.json", "--size", "3"], 2, "an element has 4 bytes"),
-        (["cloud.json", "--results", "strangers.json"], 4, "is not one of the hosts in cloud.json"),
+        (["cloud.json", "--results", "unrelated.json"], 4, "is not one of the hosts in cloud.json"),
         (["--results", "none.json"], 2, "checks[0].ranks: expected a whole number >= 1"),
         (["cloud.json", "--results", "plain.json"], 2, "omit NETWORK"),
         (["--results", "unpredicted.json"], 4, "of order 1 of 4; give the NETWORK that it was run on"),
@@ -186,7 +184,7 @@ def test_what_cannot_be_is_refused(words: list[str], code: int, message: str, he
     write(here / "none.json", checked(series([[1.0], [2.0], [3.0], [4.0]], ranks=0)))
     strange = series([[1.0], [2.0], [3.0], [4.0]])
     strange["runs"][2]["hosts"] = list("abcx")
-    write(here / "strangers.json", checked(strange))
+    write(here / "unrelated.json", checked(strange))
     unpredicted = series([[1.0], [2.0], [3.0], [4.0]])
     del unpredicted["runs"][0]["predicted_us"]
     write(here / "unpredicted.json", checked(unpredicted))

@@ -96,7 +96,7 @@ def test_groups_are_those_that_reorder_takes(here: Path, capsys: pytest.CaptureF
     assert {frozenset(order[:4]), frozenset(order[4:])} == {frozenset(group) for group in RACKS}
 
 
-def test_a_host_nobody_heard_of_is_left_out_and_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unmeasured_host_is_left_out_and_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(PartlyDone, match="nothing was measured of these hosts, they are left out: node3"):
         run("deaf.json", "--groups", "2", "--json")
     document = json.loads(capsys.readouterr().out)

@@ -32,7 +32,7 @@ def test_no_change_is_reported_as_such(tmp_path: Path) -> None:
     assert (document["schema"], document["ok"], document["findings"]) == ("plink.diff/1", True, [])
 
 
-def test_what_got_worse_is_a_line_and_the_exit_code_tells(tmp_path: Path) -> None:
+def test_regression_is_a_line_and_an_exit_code(tmp_path: Path) -> None:
     write(tmp_path / "a.json", network())
     write(tmp_path / "b.json", network(slow=4))
     done = typed("diff", "a.json", "b.json", cwd=tmp_path)
@@ -119,7 +119,7 @@ def test_one_host_and_one_standard_input_are_too_few(tmp_path: Path) -> None:
     assert refusal(typed("diff", "nan.json", "a.json", cwd=tmp_path)).startswith("nan.json")
 
 
-def test_ci_is_told_what_got_worse_by_kinds(tmp_path: Path) -> None:
+def test_ci_annotations_by_kind_of_regression(tmp_path: Path) -> None:
     write(tmp_path / "a.json", network())
     write(tmp_path / "b.json", network(slow=4))
     for new, failures in (("a.json", 0), ("b.json", 1)):
@@ -134,7 +134,7 @@ def test_ci_is_told_what_got_worse_by_kinds(tmp_path: Path) -> None:
     assert failure.text == "node-04 round trip 90.0 us -> 270.0 us 3.00 x, 11 pairs"
 
 
-def test_ci_is_told_that_nothing_could_be_compared(tmp_path: Path) -> None:
+def test_ci_annotation_of_an_empty_comparison(tmp_path: Path) -> None:
     """The file of an earlier day must not stay there and say that all is well."""
     (tmp_path / "out.xml").write_text("of yesterday")
     done = typed("diff", "a.json", "nowhere.json", "--junit", "out.xml", cwd=tmp_path)
@@ -174,7 +174,7 @@ def test_a_shared_link_that_nobody_could_measure_is_mentioned(tmp_path: Path) ->
     assert "4 Gbit/s  0 Gbit/s" in done.stdout
 
 
-def test_what_stands_in_the_files_does_nothing_to_the_terminal(tmp_path: Path) -> None:
+def test_compared_files_content_is_escaped(tmp_path: Path) -> None:
     mixed = [[int(i < 6 and j < 6) for j in range(12)] for i in range(12)]
     methods = ["\x1b]0;x\x07", "\x1b[31m"]
     write(tmp_path / "a.json", network(measured_at="\x1b[2J2026", methods=methods, method_used=[[0] * 12] * 12))

@@ -47,7 +47,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_an_embedding_is_left_and_told(here: Path) -> None:
+def test_embedding_is_written_and_reported(here: Path) -> None:
     done = typed("embed", "noisy.json", cwd=here)
     assert (done.returncode, done.stderr) == (0, "plink: embedding -> .plink/embedding.json\n")
     first, second, third, last = done.stdout.splitlines()
@@ -55,7 +55,7 @@ def test_an_embedding_is_left_and_told(here: Path) -> None:
     assert first.endswith(" settings)")
     assert " off; " in second
     assert third.startswith("farthest from the fit: h")
-    assert last.startswith("judged by the halves of the samples fitted distances are ")
+    assert last.startswith("validated by the halves of the samples: fitted distances are ")
     document = json.loads((here / ".plink/embedding.json").read_text())
     verdict = document["verdict"]
     ends = {
@@ -64,7 +64,7 @@ def test_an_embedding_is_left_and_told(here: Path) -> None:
         "no difference": "no difference",
     }
     assert last.endswith(f"(120 pairs): {ends[verdict['word']]}")
-    assert f"{verdict['fitted_error']:.1%} off, measured ones {verdict['raw_error']:.1%}" in last
+    assert f"{verdict['fitted_error']:.1%} off, measured {verdict['raw_error']:.1%}" in last
     assert document["network"] == read_network(here / "noisy.json").fingerprint()
     assert len(document["coordinates"]) == len(document["fitted_us"]) == len(document["hosts"]) == N
     assert {len(row) for row in document["coordinates"]} == {document["dimension"]}
@@ -114,7 +114,7 @@ def test_what_cannot_be_is_refused(words: list[str], code: int, message: str, he
 def test_an_order_rests_on_fitted_distances_of_one_half(here: Path) -> None:
     done = typed("reorder", "noisy.json", "--smooth-latencies", *SEARCH, cwd=here)
     assert done.returncode == 0
-    assert "judged by the halves" in done.stderr
+    assert "validated by the halves" in done.stderr
     order = json.loads(done.stdout)
     assert order["smoothing"]["verdict"]["raw_error"] > order["smoothing"]["verdict"]["fitted_error"]
     assert order["network"] == read_network(here / "noisy.json").fingerprint()
@@ -145,7 +145,7 @@ def test_costs_of_fitted_distances(here: Path) -> None:
     assert costs[0] != pytest.approx(costs[2], rel=1e-2)
 
 
-def test_fitted_distances_stand_for_pairs_that_were_not_measured(here: Path) -> None:
+def test_fitted_distances_replace_unmeasured_pairs(here: Path) -> None:
     document = json.loads((here / "noisy.json").read_text())
     del document["halves_us"]
     for k in range(N):

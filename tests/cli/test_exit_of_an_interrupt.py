@@ -41,7 +41,7 @@ raise SystemExit(entry.run([]))
 """
 
 
-def test_an_error_that_came_of_one_is_told_and_is_still_an_interrupt(tmp_path: Path) -> None:
+def test_error_caused_by_an_interrupt_is_an_interrupt(tmp_path: Path) -> None:
     (tmp_path / "struck.py").write_text(FAILS_WHEN_STRUCK)
     words = [sys.executable, str(tmp_path / "struck.py")]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)

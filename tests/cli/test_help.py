@@ -131,7 +131,7 @@ def test_pages_of_80_columns_are_whole_and_say_what_a_value_is() -> None:
                 assert re.search(rf"(^|\s){re.escape(name)}(\s|$)", page, re.MULTILINE), name
 
 
-def test_many_options_stand_in_panels() -> None:
+def test_many_options_are_in_panels() -> None:
     """More than a dozen without a heading are not read."""
     from plink.cli.app import command
 

@@ -89,7 +89,7 @@ def test_the_commit_of_a_checkout(tmp_path: Path) -> None:
         assert head.stdout.startswith(document["commit"])
 
 
-def test_who_and_where_is_not_told(tmp_path: Path) -> None:
+def test_report_names_no_user_or_host(tmp_path: Path) -> None:
     """Not even by a program that names them when it is asked for its version, nor by an error."""
     home = tmp_path / "home" / "gertrude"
     (home / "cluster").mkdir(parents=True)
@@ -128,7 +128,7 @@ def test_values_of_variables_that_are_known_to_be_harmless(tmp_path: Path) -> No
     assert "HOME_NCCL" not in document
 
 
-def test_what_stands_in_the_workspace(tmp_path: Path) -> None:
+def test_workspace_contents(tmp_path: Path) -> None:
     folder = tmp_path / ".plink"
     (folder / "runs" / "secret-run").mkdir(parents=True)
     (folder / "runs" / "secret-run" / "run.json").write_text("{}")

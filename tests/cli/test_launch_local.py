@@ -57,7 +57,7 @@ def test_failed_rank_exception_is_reported_last(tmp_path: Path) -> None:
     assert err.splitlines()[-1].endswith("with exit code 1: ValueError: rank 0 did not take part")
 
 
-def test_again_is_all_of_it_again(tmp_path: Path) -> None:
+def test_rerun_repeats_all_options(tmp_path: Path) -> None:
     """Folder, time, interface and environment too; what is typed beside it wins."""
     (tmp_path / "there").mkdir()
     text = "import os; print(os.getcwd(), os.environ['A'], os.environ['B'], os.environ['GLOO_SOCKET_IFNAME'])"

@@ -160,7 +160,7 @@ def test_json_beside_a_file_means_one_thing(line: str, measured: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [("--algo", "ring"), ("--algo", "2lha")])
-def test_a_schedule_for_people_is_told_from_one_for_programs(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_schedule_text_is_distinguished_from_schedule_json(words: tuple[str, ...], tmp_path: Path) -> None:
     made = typed("schedule", *words, "--ranks", "4", cwd=tmp_path)
     (tmp_path / "x.json").write_text(made.stdout)
     message = refusal(typed("schedule", "verify", "x.json", cwd=tmp_path))
@@ -170,7 +170,7 @@ def test_a_schedule_for_people_is_told_from_one_for_programs(words: tuple[str, .
     assert typed("schedule", "verify", "y.json", cwd=tmp_path).returncode == 0
 
 
-def test_a_plan_for_people_is_told_from_one_for_programs(tmp_path: Path) -> None:
+def test_plan_text_is_distinguished_from_plan_json(tmp_path: Path) -> None:
     write(tmp_path / "n.json", network())
     for_people = typed("plan", "n.json", "--algo", "ring", cwd=tmp_path).stdout
     (tmp_path / "text.json").write_text(for_people)

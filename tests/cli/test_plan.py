@@ -41,7 +41,7 @@ def groups_of(plan: Plan) -> list[list[str]]:
     return [sorted({host_of_rank[rank] for rank in group}) for group in plan.groups or ()]
 
 
-def test_a_plan_is_left_here_and_told(here: Path) -> None:
+def test_plan_is_written_here_and_reported(here: Path) -> None:
     done = typed("plan", "n.json", "--size", "1MB", "--model", "contention", cwd=here)
     assert (done.returncode, done.stderr.splitlines()) == (
         0,

@@ -159,7 +159,7 @@ def test_a_proof_or_exit_code_3(here: Path, capsys: pytest.CaptureFixture[str]) 
     assert (document["proven"], document["lower_bound"]) == (False, None)
 
 
-def test_noise_keeps_the_given_order_unless_forced(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_noise_keeps_the_baseline_unless_forced(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     without_force = order(capsys, "alike.json", "--prove")
     assert (without_force["hosts"], without_force["proven"], without_force["cost"]) == (
         NAMES,
@@ -183,7 +183,7 @@ def test_noise_does_not_keep_an_infeasible_order(here: Path, capsys: pytest.Capt
     assert printed.err.endswith(": within the noise; the given order is not kept, for it violates the constraints\n")
 
 
-def test_what_was_not_measured_is_not_judged(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unmeasured_pairs_are_not_validated(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The search pays ten times the farthest round trip for such a pair; people are told no such gain."""
     rows = [[None if {i, j} == {0, 1} else ROWS[i][j] for j in range(8)] for i in range(8)]
     write(here / "n.json", network(hosts=HOSTS, latency_us=rows, halves_us=[rows, rows]))

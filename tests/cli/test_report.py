@@ -141,7 +141,7 @@ def test_results_that_are_none_are_refused(document: dict[str, Any], message: st
         (["--png", "nowhere"], "there is no such folder"),
         (["--png", "x.jpg"], "name a file that ends in .png or .svg"),
         (["--order", "o.json"], "the order leaves out hosts of the hosts list: c"),
-        (["--order", "judged.json"], "judged.json: validation: expected an object"),
+        (["--order", "validated.json"], "validated.json: validation: expected an object"),
         (["--order", "none.json"], "none.json: no such file"),
     ],
 )
@@ -149,7 +149,8 @@ def test_what_cannot_be_is_refused(words: list[str], message: str, tmp_path: Pat
     write(tmp_path / "n.json", three())
     write(tmp_path / "o.json", {"schema": "plink.order/1", "algo": "ring", "hosts": ["a", "b"]})
     write(
-        tmp_path / "judged.json", {"schema": "plink.order/1", "algo": "ring", "hosts": list("abc"), "validation": [1]}
+        tmp_path / "validated.json",
+        {"schema": "plink.order/1", "algo": "ring", "hosts": list("abc"), "validation": [1]},
     )
     before = listing(tmp_path)
     assert message in refusal(typed("report", "n.json", *words, cwd=tmp_path))

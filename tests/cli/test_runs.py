@@ -20,7 +20,7 @@ def write_run(folder: Path, **changes: Any) -> None:
     write(place / "run.json", run | changes)
 
 
-def test_what_stands_in_a_run_does_nothing_to_the_terminal(tmp_path: Path) -> None:
+def test_run_content_is_escaped(tmp_path: Path) -> None:
     write_run(
         tmp_path, program=f"train{CLEAR}.py", started=f"{CLEAR}2026", logs=f"h{CLEAR}",
         proof={"ranks": [{"rank": 0, "host": "a", "hostname": f"b{CLEAR}", "wrong": f"not a{CLEAR}"}]},
@@ -50,7 +50,7 @@ def test_an_exit_code_may_be_any_text(tmp_path: Path) -> None:
     assert "\\x1b[2J" in done.stdout
 
 
-def test_a_job_that_never_began_says_why(tmp_path: Path) -> None:
+def test_job_that_never_began_reports_the_reason(tmp_path: Path) -> None:
     write_run(tmp_path, exit_code=2, seconds=None, error="a: no route to host")
     shown = typed("runs", "show", "last", cwd=tmp_path).stdout.splitlines()
     assert shown[1] == "1 hosts; exit code 2: a: no route to host"

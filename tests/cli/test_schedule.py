@@ -104,7 +104,7 @@ def test_a_wrong_schedule_fails_and_names_the_transfer(here: Path) -> None:
     assert done.stderr == "plink: error: standard input is not a correct all-reduce\n"
 
 
-def test_groups_are_those_given_or_neighbours(here: Path) -> None:
+def test_groups_are_explicit_or_contiguous(here: Path) -> None:
     def groups(*words: str) -> Any:
         path = here / "s.json"
         command().main(

@@ -130,7 +130,7 @@ def test_check_measures_orders_by_their_simulated_costs(here: Path, capsys: pyte
         assert costed["cost_us"] == pytest.approx(row["predicted_us"], abs=0.01)
 
 
-def test_check_computes_the_costs_of_recorded_runs_again(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_recomputes_the_costs_of_recorded_runs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """abcdefgh leaves its rack with every hop; acegbdfh twice, and takes about a quarter of the time."""
     runs = [
         {"order": name, "hosts": list(name), "predicted_us": 1.0, "achieved_s": [seconds]}

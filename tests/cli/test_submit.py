@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> str:
     return f"{tmp_path}/bin:{os.environ['PATH']}"
 
 
-def test_a_secret_stands_in_no_command(tmp_path: Path, path: str) -> None:
+def test_secret_is_in_no_command(tmp_path: Path, path: str) -> None:
     """It lies in a file for its owner alone, as all the folder does, and comes back from there as it was."""
     done = typed(*LAUNCH, "--env", f"SECRET={SECRET}", "train.py", "--", "-x", cwd=tmp_path, PATH=path)
     assert done.returncode == 0, done.stderr

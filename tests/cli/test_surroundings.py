@@ -37,7 +37,7 @@ def in_shell(line: str, words: str, folder: Path) -> "subprocess.CompletedProces
 
 @pytest.mark.parametrize("words", COMMANDS)
 @pytest.mark.parametrize("stream", [">&-", ">/dev/full"])
-def test_output_that_cannot_be_written_is_told_once(words: str, stream: str, here: Path) -> None:
+def test_unwritable_output_is_reported_once(words: str, stream: str, here: Path) -> None:
     done = in_shell(f"{{}} {stream}", words, here)
     assert done.returncode == 1
     errors = [line for line in done.stderr.splitlines() if "error" in line]
@@ -127,7 +127,7 @@ def test_reader_of_errors_that_goes_away_changes_no_exit_code(here: Path) -> Non
     assert done.returncode == 2
 
 
-def test_folder_that_is_swept_before_it_is_held_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_swept_folder_is_recreated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another plink may look just after it was made."""
     made: list[str] = []
     mkdtemp = tempfile.mkdtemp

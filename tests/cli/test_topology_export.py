@@ -42,14 +42,14 @@ def test_racks_are_leaves_below_pods_below_a_root() -> None:
 
 
 @pytest.mark.parametrize("writer", [slurm_conf, slurm_yaml, topograph_json])
-def test_what_is_written_is_read_again(writer: Any) -> None:
+def test_topology_export_round_trip(writer: Any) -> None:
     paths = parse_topology(writer(switches_of(network(RACKS, PODS))), "a file").paths
     assert paths["node03"] == ("root", "tier2-1", "leaf2")
     assert paths["node09"] == ("root", "leaf5")
     assert len(paths) == 9
 
 
-def test_labels_of_kubernetes_are_read_again() -> None:
+def test_kubernetes_labels_round_trip() -> None:
     """Of each node those that its command gives it."""
     items = []
     for line in kubectl_commands(switches_of(network(RACKS, PODS))).splitlines():

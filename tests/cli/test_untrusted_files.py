@@ -37,7 +37,7 @@ def test_modules_of_the_folder_are_not_ours(trapped: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_checkout_runs_where_it_stands(tmp_path: Path) -> None:
+def test_checkout_runs_in_place(tmp_path: Path) -> None:
     """The folder counts where plink itself is found in it."""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(

@@ -64,12 +64,12 @@ def test_examples_about_an_elastic_job(tmp_path: Path) -> None:
         checkpoint = f"--checkpoint {tmp_path}/kept"
         shell.begin(f"plink elastic run --runner local --slots 2 {checkpoint} {words}", lines=4)
         for line in _of("elastic"):
-            until(lambda: _settled(shell), 60, "hosts at work")
+            until(lambda: _is_ready(shell), 60, "hosts at work")
             assert _type(shell, line)
         assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
 
 
-def _settled(shell: Shell) -> bool:
+def _is_ready(shell: Shell) -> bool:
     """Whether all that the job has is at work or gone."""
     done = shell.run("plink elastic status last --json")
     status = json.loads(done.stdout) if done.returncode == 0 else {}

@@ -16,7 +16,7 @@ from tests.docs.pages import PAGES, ROOT, Block, Typed, blocks
 from tests.docs.samples import write_samples
 from tests.docs.shell import Shell
 
-_SETTLED_S = 120
+_JOB_READY_S = 120
 _CODE = re.compile(r"# exit code (\d+)")
 _HERE = ("", "terminal")
 
@@ -75,7 +75,7 @@ def _follow(page: Path, stretch: list[Block], needs: tuple[str, ...], shell: She
             code = _CODE.search(typed.line)
             assert done.returncode == (int(code[1]) if code else 0), f"{where}\n{done.stdout}{done.stderr}"
             if compared and _prompted(block):
-                until = time.monotonic() + (_SETTLED_S if " status " in typed.line else 0)
+                until = time.monotonic() + (_JOB_READY_S if " status " in typed.line else 0)
                 while missing := _missing(typed, done):
                     # How a job stands that has just begun may be something else for a while.
                     assert time.monotonic() < until, f"{where}\n{missing}\nis not in\n{done.stdout}{done.stderr}"

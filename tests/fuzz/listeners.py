@@ -195,7 +195,7 @@ def handshake(data: bytes) -> None:
     from plink.runtime.agileml.transport.keys import Unauthenticated
     from plink.runtime.agileml.transport.records import ConnectionLost
 
-    for meet in (_keys().accept, _keys().connect):
+    for handshake in (_keys().accept, _keys().connect):
         here, there = socket.socketpair()
         with there:
             there.sendall(data[: 1 << 15])
@@ -203,7 +203,7 @@ def handshake(data: bytes) -> None:
             here.settimeout(_WITHIN_S)
             with _local():
                 try:
-                    meet(here)
+                    handshake(here)
                 except (Unauthenticated, ConnectionLost):
                     continue
             raise AssertionError("an unauthenticated client was accepted")

@@ -99,9 +99,9 @@ def tune_by_rank(data: bytes) -> None:
 
 @cache
 def _assignment() -> Any:
-    from tests.solvers.ranks_on_paper import GROUPS, dealt
+    from tests.solvers.ranks_on_paper import GROUPS, equal_assignment
 
-    return dealt(GROUPS, 16)
+    return equal_assignment(GROUPS, 16)
 
 
 def serve_peer(data: bytes) -> None:

@@ -85,7 +85,7 @@ def seeds() -> dict[str, Sequence[bytes]]:
         "aggregation": _json(
             *_plans(),
             {
-                "schema": "plink.aggregation/1",
+                "schema": "plink.aggregation/2",
                 "classes": [
                     {"up_to_bytes": 1000, "algo": "gloo", "schedule": None},
                     {"up_to_bytes": None, "algo": "ring", "schedule": schedules[0]},
@@ -227,13 +227,13 @@ def _autotune_log(stretch: dict[str, Any]) -> bytes:
 
     from runners.autotune.log import SCHEMA, assignment_to_json
     from solvers.autotune.trajectory import AutotuneSettings
-    from tests.solvers.ranks_on_paper import GROUPS, dealt
+    from tests.solvers.ranks_on_paper import GROUPS, equal_assignment
 
     head = {
         "schema": SCHEMA,
         "hosts": ["n"] * 16,
         "settings": asdict(AutotuneSettings()),
-        **assignment_to_json(dealt(GROUPS, 16)),
+        **assignment_to_json(equal_assignment(GROUPS, 16)),
     }
     return _lines(head, *({"at_s": float(k), **stretch, "action": "watch", "reason": ""} for k in range(3)))
 

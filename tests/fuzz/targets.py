@@ -157,7 +157,7 @@ def schedule(data: bytes) -> None:
 
 
 def aggregation(data: bytes) -> None:
-    """``plink.aggregation/1``, and plans that ranks aggregate by; run on random numbers before they are believed."""
+    """``plink.aggregation/2``, and plans that ranks aggregate by; run on random numbers before they are believed."""
     from plink.runtime.aggengine.aggregation import from_bytes, read_aggregation
 
     aggregation = read_aggregation(_file(data, "aggregation.json"))

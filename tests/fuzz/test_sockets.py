@@ -53,9 +53,9 @@ def pod(group: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("words", INVALID, ids=range(len(INVALID)))
-def test_pods_meet_despite_any_unauthenticated_client(words: bytes) -> None:
+def test_pods_rendezvous_despite_unauthenticated_clients(words: bytes) -> None:
     bootstrap = Bootstrap("this", "127.0.0.1", free_port(), 30.0, True)
-    meeting = RendezvousServer(["a", "b"], bootstrap)
+    server = RendezvousServer(["a", "b"], bootstrap)
     with socket.create_connection((bootstrap.host, bootstrap.port)) as client:
         with contextlib.suppress(OSError):  # it was hung up on already
             client.sendall(words)
@@ -65,7 +65,7 @@ def test_pods_meet_despite_any_unauthenticated_client(words: bytes) -> None:
         ]
         for thread in places:
             thread.start()
-        reports, refused = meeting.finish()
+        reports, refused = server.finish()
         for thread in places:
             thread.join()
         assert receive_all(client) == b""
@@ -153,7 +153,7 @@ def test_a_job_that_ends_closes_waiting_requests() -> None:
     assert result == ["the job ended before it answered"]
 
 
-def test_a_job_answers_again_after_running_out_of_files(job_socket: str) -> None:
+def test_job_answers_after_running_out_of_file_descriptors(job_socket: str) -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     # A call that is waited for has its file already: the first one takes it, and holds it.
     with socket.socket(socket.AF_UNIX) as first, socket.socket(socket.AF_UNIX) as line:

@@ -43,7 +43,7 @@ def reordered(probed: Path) -> Path:
     return probed
 
 
-def test_every_racks_hosts_stand_together_in_the_order(lab: Lab, reordered: Path) -> None:
+def test_hosts_of_a_rack_are_contiguous_in_the_order(lab: Lab, reordered: Path) -> None:
     """The ring leaves each of the four racks once, and costs less than the order the hosts were given in."""
     order = json.loads((reordered / ".plink/order.json").read_text())
     assert order["schema"] == "plink.order/1"

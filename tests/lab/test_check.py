@@ -70,7 +70,7 @@ def test_the_model_ranks_orders_as_the_clock_does(hosts: str, algo: str, request
     assert json.loads(anew.stdout)["checks"][0]["spearman"] == entry["spearman"]
 
 
-def test_a_job_that_fails_is_told_in_one_line_and_to_ci(probed: Path) -> None:
+def test_failed_job_is_one_line_and_a_ci_annotation(probed: Path) -> None:
     words = ("check", "cloud.json", "--measure", *SMALL, "--junit", "failed.xml", "-o", "failed.json")
     done = plink(*words, "--env", "MASTER_PORT=nothing", cwd=probed, timeout=120)
     assert done.returncode == 1

@@ -121,7 +121,7 @@ def test_a_run_that_fails_is_named(measured: Path) -> None:
 
 
 @pytest.mark.parametrize("figure", ["minutes", "took ([0-9]+) s"])
-def test_a_figure_that_no_rank_prints_is_told_after_the_first_run(measured: Path, figure: str) -> None:
+def test_missing_metric_is_reported_after_the_first_run(measured: Path, figure: str) -> None:
     code, _, err = compare(measured, figure)
     assert code == 1
     (run,) = json.loads(plink("runs", "--json", cwd=measured).stdout)["runs"]

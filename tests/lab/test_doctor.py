@@ -73,7 +73,7 @@ def test_another_mtu_is_named_with_the_command_that_sets_it(small_lab: Lab, tmp_
     assert "ip link set" in finding["advice"]
 
 
-def test_a_slow_host_is_named_and_was_measured_again(patient: Lab, tmp_path: Path) -> None:
+def test_slow_host_is_named_and_remeasured(patient: Lab, tmp_path: Path) -> None:
     slow = patient.hosts.names[0]
     # A burst lets one jumbo frame through and, for what is added to each, ten small packets: the tenth percentile of a
     # thousand is one that has waited.

@@ -61,7 +61,7 @@ def test_a_failing_ranks_exit_code_is_plinks(small_lab: Lab, tmp_path: Path) -> 
     assert not any(line == "[2] step 9" for line in shown)
 
 
-def test_json_tells_the_failure(small_lab: Lab, tmp_path: Path) -> None:
+def test_json_has_the_failure(small_lab: Lab, tmp_path: Path) -> None:
     """The same, for programs."""
     write_hosts(small_lab, tmp_path)
     words = ("launch", "--hosts", "hosts.txt", "--order", "given", "--json", "sh", "-c", "echo broken >&2; exit 5")

@@ -53,7 +53,7 @@ def reaches(lab: Lab, source: str, sink: str) -> bool:
     return inside(lab, source, "ping", "-c1", "-W1", address(lab, sink)).returncode == 0
 
 
-def test_status_tells_every_host_and_uplink(small_lab: Lab) -> None:
+def test_status_lists_every_host_and_uplink(small_lab: Lab) -> None:
     """Names, addresses and rates as set, and for a person the same in a table of at most 80 columns."""
     status = read_status(small_lab)
     assert [(row["name"], row["address"]) for row in status["hosts"]] == [(h.name, h.address) for h in small_lab.hosts]
@@ -80,7 +80,7 @@ def test_a_slow_rack_is_slow_to_others_only(patient: Lab) -> None:
     assert transfer(patient, a, b) > 150
 
 
-def test_a_cut_host_is_silent_and_nobody_is_told(patient: Lab) -> None:
+def test_partitioned_host_is_silent_without_a_notice(patient: Lab) -> None:
     """It is alive and cut; its rack mate still reaches the others; `heal` brings it back."""
     (a, b), (_, far) = pairs(patient)
     do(patient, "cut", a)

@@ -25,7 +25,7 @@ def launched(lab: Lab, folder: Path, start: Callable[..., Running], script: str)
     write_hosts(lab, folder)
     running = start("launch", "--hosts", "hosts.txt", "--order", "given", write_script(folder, script))
     running.await_lines(4, "begun")
-    assert len(guests(lab)) >= 8, "the judge of this file sees agents and ranks"
+    assert len(guests(lab)) >= 8, "this file counts agents and ranks"
     return running
 
 

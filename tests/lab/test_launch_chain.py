@@ -46,7 +46,7 @@ def test_what_is_measured_when(small_lab: Lab, tmp_path: Path) -> None:
     assert PROBED in too_old
 
 
-def test_missing_script_is_told_before_probing(small_lab: Lab, tmp_path: Path) -> None:
+def test_missing_script_is_reported_before_probing(small_lab: Lab, tmp_path: Path) -> None:
     """And before an order is searched for."""
     write_hosts(small_lab, tmp_path)
     done = plink("launch", "--hosts", "hosts.txt", "nosuch.py", cwd=tmp_path)

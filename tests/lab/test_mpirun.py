@@ -109,7 +109,7 @@ def test_environment_and_arguments(small_lab: Lab, runner: str, tmp_path: Path) 
 
 
 @each_runner
-def test_what_env_gives_stands_in_no_command(small_lab: Lab, runner: str, tmp_path: Path) -> None:
+def test_environment_values_are_in_no_command(small_lab: Lab, runner: str, tmp_path: Path) -> None:
     """Commands are for every user of a host to read; the lab's hosts share a process table with this test."""
     write_hosts(small_lab, tmp_path)
     text = (

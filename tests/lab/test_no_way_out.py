@@ -82,10 +82,10 @@ def assert_refused_here(address: str) -> None:
 def test_the_sniffer_sees_lab_packets_where_there_are_any(lab: Lab) -> None:
     """The judge of this file works: in the controller's namespace it does see a ping."""
     with kernel.inside(lab.blueprint.namespace("ctl")):
-        judge = Sniffer()
+        control_sniffer = Sniffer()
         subprocess.run(["ping", "-c1", "-W2", lab.hosts.members[0].address], check=True, capture_output=True)
-        count, control = judge.seen()
-        judge.close()
+        count, control = control_sniffer.seen()
+        control_sniffer.close()
     assert count >= 2
     assert control
 
@@ -113,7 +113,7 @@ def test_hosts_reach_nothing_but_the_lab(lab: Lab, sniffer: Sniffer) -> None:
     assert sniffer.seen() == (0, True)
 
 
-def test_no_interface_of_a_lab_stands_in_the_machine_itself(lab: Lab) -> None:
+def test_lab_interfaces_are_not_in_the_root_namespace(lab: Lab) -> None:
     """Every link of a veth pair is in a namespace of the lab."""
     ours = {name for _, name in socket.if_nameindex()}
     assert not ours & {"up0", "br0", "ctl", "r0", "h0"}

@@ -73,7 +73,7 @@ def test_directions_are_kept_apart_and_nothing_is_symmetrised(everything: Path) 
     assert not np.array_equal(latency, latency.T)
 
 
-def test_hops_and_distances_tell_the_racks(lab: Lab, everything: Path) -> None:
+def test_hops_and_distances_identify_the_racks(lab: Lab, everything: Path) -> None:
     measured = network(everything)
     truth = hops(lab, measured)
     assert np.array_equal(

@@ -54,7 +54,7 @@ def test_hosts_that_changed_places_since_they_were_probed(small_lab: Lab, measur
     assert ran(measured) == []
 
 
-def test_a_stopped_launch_is_told_to_programs_too(small_lab: Lab, measured: Path) -> None:
+def test_stopped_launch_is_reported_in_json(small_lab: Lab, measured: Path) -> None:
     """With --json the findings are on standard output, and the proof says that it did not hold."""
     path = write_hosts(small_lab, measured)
     swap(path, *(small_lab.hosts.members[k].address for k in (0, 1)))

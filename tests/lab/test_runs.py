@@ -26,7 +26,7 @@ def listed(folder: Path) -> list[dict[str, object]]:
     return rows
 
 
-def test_what_is_kept_of_a_job_and_running_it_again(small_lab: Lab, tmp_path: Path) -> None:
+def test_recorded_job_can_be_rerun(small_lab: Lab, tmp_path: Path) -> None:
     write_hosts(small_lab, tmp_path)
     order = list(reversed(small_lab.hosts.names))
     (tmp_path / "order.txt").write_text("\n".join(order) + "\n")
@@ -59,7 +59,7 @@ def test_what_is_kept_of_a_job_and_running_it_again(small_lab: Lab, tmp_path: Pa
     assert "'a b' '$(c)'" in table
 
 
-def test_a_job_that_could_not_be_run_says_why(small_lab: Lab, tmp_path: Path) -> None:
+def test_failed_start_reports_the_reason(small_lab: Lab, tmp_path: Path) -> None:
     write_hosts(small_lab, tmp_path)
     done = plink("launch", "--hosts", "hosts.txt", "--order", "given", "no-such-program", cwd=tmp_path)
     assert done.returncode != 0
@@ -69,6 +69,6 @@ def test_a_job_that_could_not_be_run_says_why(small_lab: Lab, tmp_path: Path) ->
     assert list(Draft202012Validator(read_document(SCHEMA)).iter_errors(run)) == []
 
 
-def test_what_cannot_be_run_again(tmp_path: Path) -> None:
+def test_not_repeatable_run(tmp_path: Path) -> None:
     for words, message in ((("last",), "no run last"), (("x", "train.py"), "unexpected extra argument"), ((), "ID")):
         assert message in refusal(typed("runs", "rerun", *words, cwd=tmp_path))

@@ -33,7 +33,7 @@ def test_groups_and_tiers_are_the_racks(lab: Lab, here: Path) -> None:
     assert document["cohesion_us"] < document["random"]["cohesion_us"]
 
 
-def test_distances_tell_who_is_nearer(lab: Lab, here: Path) -> None:
+def test_distances_rank_neighbours(lab: Lab, here: Path) -> None:
     done = typed("check", "n.json", "--truth", str(lab.state.truth_file), "--min-paia", "0.95", "--json", cwd=here)
     assert done.returncode == 0, done.stderr
     affinity = json.loads(done.stdout)["affinity"]

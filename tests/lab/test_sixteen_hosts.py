@@ -149,7 +149,7 @@ def test_torchruns_typed_on_every_host_keep_the_order(lab: Lab, torchruns: Torch
     assert reports == [list(pair) for pair in enumerate(addresses(lab, order))]
 
 
-def test_torchruns_that_were_given_another_order_are_caught(lab: Lab, torchruns: Torchruns, tmp_path: Path) -> None:
+def test_torchrun_with_another_order_is_detected(lab: Lab, torchruns: Torchruns, tmp_path: Path) -> None:
     """One host's order file has two hosts the other way round: all end with the same line, which says so."""
     order = prepared(lab, tmp_path)
     a, b = random.Random(SEED).sample(range(16), 2)

@@ -43,8 +43,8 @@ def test_slow_host_is_found_by_probe_and_doctor(nine_hosts: Lab, tmp_path: Path)
     assert fabric.host_out_gbps[index] == pytest.approx(SLOW_GBPS, rel=0.3)
     usual = [rate for host, rate in enumerate(fabric.host_out_gbps.tolist()) if host != index]
     assert usual == pytest.approx([USUAL_GBPS] * 8, rel=0.2)
-    judged = plink("doctor", "n.json", "--json", cwd=tmp_path)
-    assert slow_hosts(json.loads(judged.stdout)["findings"]) == [[slow]]
+    validated = plink("doctor", "n.json", "--json", cwd=tmp_path)
+    assert slow_hosts(json.loads(validated.stdout)["findings"]) == [[slow]]
     # In a process of its own: it enters the lab, and ends with it.
     examined = plink("doctor", str(nine_hosts.state.hosts_file), "--json", cwd=tmp_path)
     assert slow_hosts(json.loads(examined.stdout)["findings"]) == [[slow]]

@@ -97,7 +97,7 @@ def test_the_hosts_file_does_not_give_the_racks_away(lab: Lab, tmp_path: Path) -
     assert truth == {"schema": "plink.truth/1", "racks": lab.racks}
 
 
-def test_the_same_seed_deals_the_same_lab_and_another_seed_another(lab: Lab) -> None:
+def test_lab_layout_depends_on_the_seed(lab: Lab) -> None:
     """What a lab is follows from its settings."""
     from dataclasses import replace
 

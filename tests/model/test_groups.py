@@ -58,7 +58,7 @@ def test_what_is_no_list_of_groups_is_refused_where_it_is(tmp_path: Path, text: 
     assert "\n" not in str(raised.value)
 
 
-def test_groups_that_were_found_are_written_and_read_again(tmp_path: Path) -> None:
+def test_groups_round_trip(tmp_path: Path) -> None:
     tier = NamedTier((("a", "b"), ("c",)), 20.5, None, 4.2, 0.97)
     random = {"cohesion_us": 44.0, "across_us": None}
     groups = Groups("sha256:0", (("a", "b"), ("c",)), 1.5, "k-means", 20.5, 90.0, random, 0.8, 10, (tier,), ("d",), 3)

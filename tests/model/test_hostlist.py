@@ -21,7 +21,7 @@ from plink.model.hostlist import expand_hostlist, fold_hostlist
         ("tux[0-3,12,18-20]", "tux0 tux1 tux2 tux3 tux12 tux18 tux19 tux20"),  # topology.conf(5)
     ],
 )
-def test_lists_stand_for_these_names(text: str, names: str) -> None:
+def test_host_lists_expand_to_names(text: str, names: str) -> None:
     assert expand_hostlist(text, "t") == names.split()
 
 

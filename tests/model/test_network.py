@@ -124,7 +124,7 @@ def test_round_trips_as_algorithms_take_them() -> None:
         network.rtt_us[0, 1] = 3.0
 
 
-def test_a_fingerprint_tells_measurements_and_names_apart() -> None:
+def test_fingerprint_depends_on_measurements_and_names() -> None:
     first = network_from_json(document(), "n")
     assert first.fingerprint() != network_from_json(document(latency_us=[[0, 2], [1, 0]]), "n").fingerprint()
     assert first.fingerprint() != network_from_json(document(hosts=[{"name": "a"}, {"name": "c"}]), "n").fingerprint()

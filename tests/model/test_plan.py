@@ -52,7 +52,7 @@ def again(plan: Plan) -> Plan:
 
 
 @st.composite
-def dealt(draw: Any) -> list[list[int]]:
+def random_groups(draw: Any) -> list[list[int]]:
     """Ranks in groups."""
     ranks = draw(st.integers(2, 9))
     label = draw(st.lists(st.integers(0, 3), min_size=ranks, max_size=ranks))
@@ -60,7 +60,7 @@ def dealt(draw: Any) -> list[list[int]]:
 
 
 @settings(max_examples=25)
-@given(dealt(), st.integers(1, 30), st.booleans())
+@given(random_groups(), st.integers(1, 30), st.booleans())
 def test_what_was_written_is_read(groups: list[list[int]], chunks: int, with_schedule: bool) -> None:
     plan = two_level(groups, chunks, with_schedule)
     read = again(plan)
@@ -70,7 +70,7 @@ def test_what_was_written_is_read(groups: list[list[int]], chunks: int, with_sch
 
 
 @settings(max_examples=25)
-@given(dealt(), st.integers(1, 30))
+@given(random_groups(), st.integers(1, 30))
 def test_the_schedule_follows_from_the_masters_and_is_proven(groups: list[list[int]], chunks: int) -> None:
     """The one in the file, and the one that is made when there is none, are the same."""
     plan = again(two_level(groups, chunks))
@@ -82,7 +82,7 @@ def test_the_schedule_follows_from_the_masters_and_is_proven(groups: list[list[i
 
 @pytest.mark.parametrize("algo", ["ring", "ring-chunked", "tree", "bcube"])
 def test_without_masters_the_schedule_is_the_algorithm_s(algo: str) -> None:
-    options = {"pieces": 2} if algo == "ring-chunked" else {}
+    options = {"segments": 2} if algo == "ring-chunked" else {}
     hosts = Hosts((Host("a", "a", 3), Host("b", "b")))
     plan = Plan(algo, "latency", 100, RankOrder("given", ("a", "b")), hosts, None, options=options)
     made = schedule_of(again(plan))

@@ -170,7 +170,7 @@ def test_one_rank_is_no_collective() -> None:
         make_schedule("any", 1, 1, [])
 
 
-def test_transfers_are_told_in_words() -> None:
+def test_transfers_are_described_in_text() -> None:
     schedule = make_schedule("any", 3, 4, [(0, 0, 1, 2, 1, 0), (1, 1, 2, 0, 4, 1)])
     assert schedule.describe(0) == "transfer 0 (round 0, rank 0 -> 1, chunk 2, reduce)"
     assert schedule.describe(1) == "transfer 1 (round 1, rank 1 -> 2, chunks 0-3, copy)"
@@ -192,7 +192,7 @@ def test_the_way_back_is_the_mirror_image(schedule: Schedule) -> None:
     ]
 
 
-def test_another_way_back_can_be_given() -> None:
+def test_custom_broadcast_phase() -> None:
     there = make_schedule("any", 2, 1, [(0, 1, 0, 0, 1, 0)], "reduce", np.array([0], dtype=np.int32))
     back = make_schedule("any", 2, 1, [(3, 0, 1, 0, 1, 1)], "broadcast", np.array([0], dtype=np.int32))
     assert rows_of(forward_and_reverse(there, back)) == [(0, 1, 0, 0, 1, False), (4, 0, 1, 0, 1, True)]

@@ -121,7 +121,7 @@ def test_an_order(measured: Network) -> None:
         ({"algo": "tree", "prove": True, "force": True}, {"questions"}),
         ({"algo": "bcube", "options": {"base": 6}}, {"options"}),
     ],
-    ids=lambda value: " ".join(sorted(value)) or "nothing wished",
+    ids=lambda value: " ".join(sorted(value)) or "no options",
 )
 def test_orders_of_every_kind(options: Document, written: set[str]) -> None:
     """All keys that ``reorder`` writes are described; ``kept_baseline`` is there where nothing differs but noise."""

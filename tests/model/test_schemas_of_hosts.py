@@ -234,7 +234,7 @@ def stages(tmp_path_factory: pytest.TempPathFactory) -> list[Document]:
     return seen(job)
 
 
-def test_how_a_job_stands(
+def test_job_status(
     stages: list[Document], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any
 ) -> None:
     """At every moment; and as the command prints it, that asks where the run listens."""

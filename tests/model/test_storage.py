@@ -37,7 +37,7 @@ def test_a_document_is_read_as_it_was_rendered(document: dict[str, object]) -> N
     assert json.loads(render_document(document)) == document
 
 
-def test_rows_of_a_matrix_stand_one_a_line() -> None:
+def test_matrix_rows_are_one_a_line() -> None:
     text = render_document({"hosts": [{"name": "a", "slots": 1}, {"name": "b"}], "m": [[0, 1], [None, 0]], "e": {}})
     assert text == (
         '{\n  "hosts": [\n    {"name": "a", "slots": 1},\n    {"name": "b"}\n  ],\n'
@@ -185,7 +185,7 @@ def test_a_number_that_would_be_infinite_is_none(number: str) -> None:
         parse_document(f'{{"a": [{number}]}}', "x.json")
 
 
-def test_a_message_is_one_short_line_whatever_stands_in_the_file() -> None:
+def test_message_is_one_short_line_whatever_the_file_holds() -> None:
     error = InputError("x.json: \x1b[31m\n", "\u2028" + "a" * 5000)
     assert str(error).isprintable()
     assert len(str(error)) < 600

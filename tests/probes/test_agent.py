@@ -128,7 +128,7 @@ def test_it_says_what_its_host_is_like(agent: AgentUnderTest) -> None:
     assert result["counters"] == {}
 
 
-def test_its_reflector_answers_the_pair_it_was_told_of(agent: AgentUnderTest) -> None:
+def test_reflector_answers_its_registered_pair(agent: AgentUnderTest) -> None:
     with udp("127.0.0.2") as peer:
         peer.settimeout(WAIT_S)
         task = {"ssid_out": 1, "ssid_in": 2, "count": 10, "window": 4, "timeout_s": 0.2, "task": 10_000}

@@ -39,7 +39,7 @@ def test_two_ends_measure_each_other_at_the_same_time() -> None:
         assert result["jitter_us"] >= 0
 
 
-def test_a_result_is_told_once_and_the_reflector_goes_on() -> None:
+def test_result_is_reported_once_and_the_reflector_continues() -> None:
     """One end may be through before the other."""
     a, b = Echo(KEY, HERE, source_ports=1), Echo(KEY, THERE, source_ports=1)
     with Running(a, b) as running:

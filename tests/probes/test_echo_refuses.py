@@ -66,7 +66,7 @@ def reflector() -> Iterator[ReflectorUnderTest]:
     reflector.close()
 
 
-def test_a_replay_of_everything_heard_so_far_is_not_answered(reflector: ReflectorUnderTest) -> None:
+def test_replayed_messages_are_not_answered(reflector: ReflectorUnderTest) -> None:
     packets = [probe(KEY, next(reflector.numbers), SSID) for _ in range(50)]
     for packet in packets:
         reflector.send(packet)

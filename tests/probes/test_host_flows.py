@@ -25,7 +25,7 @@ def racks(hosts: int, per_rack: int) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 
 @pytest.mark.parametrize("hosts", [2, 3, 5, 16, 100])
-def test_pairs_of_a_round_are_disjoint_and_none_meets_twice(hosts: int) -> None:
+def test_round_robin_pairs_are_disjoint_and_unique(hosts: int) -> None:
     rounds = partner_rounds(racks(hosts, 4), FlowSettings(rounds=3))
     for pairs in rounds:
         assert len(set(itertools.chain(*pairs))) == 2 * len(pairs)

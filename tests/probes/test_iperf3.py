@@ -64,7 +64,7 @@ def test_an_error_in_the_report_is_an_error_whatever_the_exit_status(document: d
 
 
 @pytest.mark.parametrize("text", ["", "iperf3: error - unable to connect", "[]", '{"end": []}'])
-def test_what_is_no_report_is_said_to_be_none(text: str) -> None:
+def test_invalid_report_is_refused(text: str) -> None:
     assert read_iperf3(text)["error"].startswith("unreadable report: ")
 
 

@@ -84,7 +84,7 @@ def test_every_hole_of_a_tried_pair_has_a_reason(measurements: Measurements) -> 
                 assert value > 0
 
 
-def test_loss_is_told_by_direction_where_the_reflector_numbers_its_answers() -> None:
+def test_loss_by_direction_where_answers_are_numbered() -> None:
     measurements = Measurements(hosts(3))
     measurements.record(0, 1, "stamp", result([30_000] * 72, 100, reflected=90))
     measurements.record(0, 2, "icmp", result([30_000] * 72, 100))
@@ -94,7 +94,7 @@ def test_loss_is_told_by_direction_where_the_reflector_numbers_its_answers() -> 
     assert np.isnan(measurements.loss_back[0, 2])
 
 
-def test_a_pair_that_nothing_came_back_from_says_why_until_it_does() -> None:
+def test_unanswered_pair_has_an_error_until_it_answers() -> None:
     measurements = Measurements(hosts(2))
     measurements.record(0, 1, "stamp", result([], 0, reflected=0))
     measurements.record(1, 0, "icmp", result([], 20, error="fping: no route to host"))
@@ -154,7 +154,7 @@ def test_a_summary_is_the_nearest_rank_of_the_positive_ones(times: list[int]) ->
             assert sum(time < value * 1000 - 0.5 for time in good) * 100 < p * len(good)
 
 
-def test_what_a_file_holds_can_be_measured_again() -> None:
+def test_measurements_of_a_file_can_be_repeated() -> None:
     two = hosts(2)
     measurements = measurements_from(Network(two, np.zeros((2, 2)), np.ones((2, 2))))
     measurements.latency[0, 1] = 3.0

@@ -86,7 +86,7 @@ def test_a_pair_that_answers_one_way_only_has_not_answered(odd: int) -> None:
     assert remeasure(session, [(0, 1)], 20) == {}
 
 
-def test_measuring_again_changes_nothing_that_was_found() -> None:
+def test_remeasuring_keeps_earlier_results() -> None:
     session = fabric(3, {})
     session.measurements.latency[0, 1] = 70.0
     before = session.measurements.latency.copy()
@@ -97,7 +97,7 @@ def test_measuring_again_changes_nothing_that_was_found() -> None:
     assert session.measurements.errors == {}
 
 
-def test_measuring_again_goes_on_with_the_session_numbers() -> None:
+def test_remeasuring_continues_session_numbers() -> None:
     """An agent that saw a number in an earlier session must not see it again."""
     session = fabric(2, {})
     first = next(session.context.ssids)

@@ -23,7 +23,7 @@ def one_sided(host: str, body: dict[str, Any]) -> tuple[float, dict[str, Any]]:
     return 1.0, round_trips(30.0 if host == "h0" else 50.0)
 
 
-def test_both_ends_of_a_stamp_pair_are_told_the_same_at_the_same_time() -> None:
+def test_both_ends_of_a_timestamp_pair_get_the_same_request() -> None:
     settings = ProbeSettings(count=1000, window=16, timeout_s=0.5)
     fleet, session = measured(one_sided, "stamp", settings)
     (at_a, a, to_a), (at_b, b, to_b) = fleet.sent

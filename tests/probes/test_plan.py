@@ -161,7 +161,7 @@ def test_adaptive_resumes_within_the_same_budget(n: int, seed: int, after: int) 
     assert sum(map(len, done + rounds)) <= first.max_pairs
 
 
-def test_a_dead_host_is_given_up_and_its_partners_are_not() -> None:
+def test_dead_host_is_evicted_and_its_partners_are_not() -> None:
     """Twenty rounds on, nobody waits for it any more."""
     n, dead = 64, frozenset({3, 17})
     plan = AdaptivePlan(n, 5, Guesser(5), AdaptiveSettings(budget=0.5))
@@ -198,7 +198,7 @@ def test_adaptive_finds_the_racks_of_64_hosts(seed: int, offset_us: float) -> No
     assert plan.held_out_error < 0.12
 
 
-def test_adaptive_meets_the_bars_at_256_hosts_and_stops_early() -> None:
+def test_adaptive_passes_the_bars_at_256_hosts_and_stops_early() -> None:
     """A quarter of the pairs is allowed, fewer are taken (at 1,024 hosts: benchmarks/adaptive_probing.py)."""
     fabric = three_tier(256, 1, uneven=True)
     plan = AdaptivePlan(256, 1, predict_tiered, AdaptiveSettings(budget=0.25))
@@ -232,7 +232,7 @@ def test_matching_takes_the_nearest_first_and_whoever_is_left(n: int, seed: int)
         assert distance[tuple(priority[0])] <= distance[open_].min() * 1.011
 
 
-def test_groups_settle_when_they_stay_the_same_for_long_enough() -> None:
+def test_groups_converge_when_unchanged_for_long_enough() -> None:
     """Not before, not while all hosts stand alone, and again only after a change."""
     apart, halves = np.arange(8), np.repeat([0, 1], 4)
     convergence = GroupConvergence(rounds=4, min_overlap=0.99)
@@ -248,7 +248,7 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, float]) -> Non
 
 
 @pytest.mark.parametrize(("racks", "per_rack", "max_flows"), [(4, 4, 2), (2, 8, 1), (3, 5, 2), (4, 4, 4)])
-def test_shared_links_carry_no_more_flows_than_their_limit(racks: int, per_rack: int, max_flows: int) -> None:
+def test_shared_links_respect_their_flow_limit(racks: int, per_rack: int, max_flows: int) -> None:
     n, rack = racks * per_rack, np.arange(racks * per_rack) // per_rack
     plan = LinkAwarePlan(n, 1, [LinkLimit(rack == label, max_flows) for label in range(racks)])
     rounds, _ = carry_out(plan, n)

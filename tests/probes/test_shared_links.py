@@ -68,7 +68,7 @@ def test_flows_are_disjoint_and_cross_the_boundary(
     st.sampled_from([0.2, 1.0, 25.0]),
     st.tuples(st.floats(0.1, 20.0), st.floats(0.1, 20.0)),
 )
-def test_the_capacity_is_what_the_link_or_all_hosts_can_carry(
+def test_capacity_is_limited_by_the_link_or_its_hosts(
     sizes: tuple[int, int], host: float, times: tuple[float, float]
 ) -> None:
     _, session = two_groups(sizes, host, (host * times[0], host * times[1]))

@@ -47,7 +47,7 @@ def test_a_packet_leaves_and_arrives_by_the_kernels_clock() -> None:
             assert before <= left <= arrived <= time.time_ns()
 
 
-def test_numbers_begin_anew_when_stamps_are_asked_for_again() -> None:
+def test_sequence_numbers_restart_with_a_new_request() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind(("127.0.0.1", 0))
         sock.setblocking(False)

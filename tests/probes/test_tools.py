@@ -149,7 +149,7 @@ def test_handshakes_leave_no_connection_waiting() -> None:
     assert ends == [ConnectionResetError] * 4
 
 
-def test_programs_are_found_where_a_bare_login_does_not_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_outside_the_login_path_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     assert shutil.which("sh") is None
     assert which("sh") in ("/usr/bin/sh", "/bin/sh")

@@ -22,7 +22,7 @@ def host(at: float, name: str, number: int, event: str) -> HostEvent:
     return HostEvent(at, name, number, "transient", 1, event, 0.5)  # type: ignore[arg-type]
 
 
-def test_iterations_after_the_clock_of_a_roll_back_are_lost_and_done_again() -> None:
+def test_iterations_after_a_roll_back_are_redone() -> None:
     entries = [done(1, 1), done(2, 2), done(3, 3), RollBackLogEntry(3.5, 1, 1, 2), done(2, 5), done(3, 6), done(4, 7)]
     history = history_of(entries)
     assert [(s.iteration.iteration, s.rolled_back, s.repeated) for s in history.steps] == [
@@ -32,7 +32,7 @@ def test_iterations_after_the_clock_of_a_roll_back_are_lost_and_done_again() -> 
     assert [each.at for each in history.completed] == [1, 5, 6, 7]
 
 
-def test_what_was_done_again_may_be_lost_again() -> None:
+def test_redone_iterations_can_be_lost() -> None:
     entries = [
         done(1, 1),
         done(2, 2),
@@ -51,7 +51,7 @@ def test_what_was_done_again_may_be_lost_again() -> None:
     assert [each.at for each in history.completed] == [6]
 
 
-def test_what_was_lost_may_be_told_after_the_roll_back() -> None:
+def test_lost_iterations_may_be_logged_after_the_roll_back() -> None:
     history = history_of([done(1, 1), RollBackLogEntry(3, 1, 1, 1), done(2, 3), done(2, 5), done(3, 6)])
     assert [(s.rolled_back, s.repeated) for s in history.steps] == [
         (False, False),

@@ -99,7 +99,7 @@ def test_an_objective_that_diverged_is_null(tmp_path: Path) -> None:
     assert read_elastic_log(path) == (Iteration(1.0, 1, 1.0, 1, 1, 1, None),)
 
 
-def test_a_controller_that_begins_again_goes_on_after_the_last_whole_line(tmp_path: Path) -> None:
+def test_restarted_controller_appends_after_the_last_whole_line(tmp_path: Path) -> None:
     path = written(tmp_path / "log", STARTED)
     with path.open("a") as file:
         file.write('{"at": 1.0, "what": "iter')
@@ -117,7 +117,7 @@ def test_a_log_without_a_head_or_with_more_than_is_known(tmp_path: Path) -> None
     assert read_elastic_log(path) == (ControllerEvent(2, "started"),)
 
 
-def test_what_cannot_be_written_is_told_once(tmp_path: Path) -> None:
+def test_unwritable_entry_is_reported_once(tmp_path: Path) -> None:
     with pytest.raises(PlinkError, match="cannot write"):
         ElasticLog(tmp_path / "nowhere" / "log")
     log = ElasticLog(tmp_path / "log")

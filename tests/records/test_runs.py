@@ -45,7 +45,7 @@ def test_every_line_of_many_ranks_is_kept_in_order(tmp_path: Path) -> None:
     assert everything == [b"[%d] line %d \xff" % (rank, k) for k in range(3) for rank in range(300)]
 
 
-def test_a_full_disk_is_told_once_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_full_disk_is_reported_once_and_the_rest_continues(tmp_path: Path) -> None:
     record = Record(tmp_path / "r", request())
     (record.logs / "rank-0.out").symlink_to("/dev/full")
     for _ in range(100_000):

@@ -59,7 +59,7 @@ def test_no_complaint_and_no_request(browser: Chromium, tmp_path: Path, hosts: i
     assert text == ("rgb(163, 173, 185)" if dark else "rgb(89, 98, 109)")
 
 
-def test_the_pair_under_the_pointer_is_told(browser: Chromium, written: Path) -> None:
+def test_pair_under_the_pointer_is_shown(browser: Chromium, written: Path) -> None:
     subject = troubled()
     browser.open(written)
     box = frame(browser, 'data-rows="given"')
@@ -77,7 +77,7 @@ def test_the_pair_under_the_pointer_is_told(browser: Chromium, written: Path) ->
     assert hovered(browser)[0] == "host5 → host0"
 
 
-def test_the_host_under_the_pointer_is_told(browser: Chromium, written: Path) -> None:
+def test_host_under_the_pointer_is_shown(browser: Chromium, written: Path) -> None:
     browser.open(written)
     box = frame(browser, "data-map")
     x, y = browser.value("JSON.parse(document.getElementById('data').textContent).points[7]")
@@ -122,7 +122,7 @@ def test_nothing_sticks_out_of_the_window(browser: Chromium, written: Path) -> N
         assert browser.value("document.documentElement.scrollWidth") <= width
 
 
-def test_many_hosts_are_told_by_block(browser: Chromium, tmp_path: Path) -> None:
+def test_many_hosts_are_reported_by_block(browser: Chromium, tmp_path: Path) -> None:
     browser.console_messages.clear()
     subject = facts(700, 20)
     (tmp_path / "report.html").write_text(page(subject))

@@ -125,7 +125,7 @@ def test_few_hosts_have_fewer_pictures() -> None:
 
 
 @pytest.mark.parametrize(("hosts", "named"), [(16, True), (64, True), (65, False)])
-def test_names_stand_on_both_axes_of_up_to_64_hosts(hosts: int, named: bool) -> None:
+def test_names_on_both_axes_up_to_64_hosts(hosts: int, named: bool) -> None:
     ax = figures(facts(hosts, 4), PAPER)["order"].figure.axes[0]
     order = [f"host{k}" for k in facts(hosts, 4).shown_order().tolist()]
     for axis in (ax.xaxis, ax.yaxis):
@@ -145,7 +145,7 @@ def test_names_stand_on_both_axes_of_up_to_64_hosts(hosts: int, named: bool) -> 
         ([".example-domain.org.", "b.example-domain.org."], [".exam…omain.org.", "b.exa…omain.org."]),
     ],
 )
-def test_long_names_keep_what_tells_them_apart(names: list[str], shown: list[str]) -> None:
+def test_shortened_names_stay_distinct(names: list[str], shown: list[str]) -> None:
     assert short_names(names, 16) == shown
 
 

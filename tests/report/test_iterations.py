@@ -108,7 +108,7 @@ def test_over_seconds() -> None:
     assert "seconds since the run began" in texts(picture)
 
 
-def test_what_was_lost_and_done_again_has_marks_of_its_own() -> None:
+def test_lost_and_redone_iterations_are_marked() -> None:
     picture = iterations(rolled_back(), PAPER)
     up = 1.0
     assert points(picture, "lost") == [(3, 1.0 * up), (4, 1.0 * up)]
@@ -123,7 +123,7 @@ def test_what_was_lost_and_done_again_has_marks_of_its_own() -> None:
     assert "two iterations lost to roll-backs" in picture.alt
 
 
-def test_events_stand_at_the_iteration_that_was_under_way() -> None:
+def test_events_are_at_the_iteration_under_way() -> None:
     history = rolled_back()
     drawn = iterations(history, PAPER).figure.axes[2]
     where = {line.get_marker(): float(line.get_xdata()[0]) for line in drawn.lines}

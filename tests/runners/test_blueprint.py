@@ -82,7 +82,7 @@ def test_neither_name_nor_address_gives_a_rack_away() -> None:
     assert statistics.mean(by_address) == pytest.approx(3, abs=0.4)
 
 
-def test_a_hosts_file_tells_names_and_addresses_and_nothing_more() -> None:
+def test_hosts_file_holds_names_and_addresses_only() -> None:
     blueprint = draw(LabSettings("t", racks=2, hosts_per_rack=2))
     text = render_hosts(blueprint.hosts())
     assert parse_hosts(text, "h") == blueprint.hosts()
@@ -128,7 +128,7 @@ def test_a_name_that_cannot_be_one_of_a_namespace_is_refused() -> None:
             LabSettings(name)
 
 
-def test_lab_addresses_are_told_from_others() -> None:
+def test_lab_addresses_are_recognised() -> None:
     inside = {"198.18.0.0": True, "198.19.255.255": True, "198.17.255.255": False, "198.20.0.0": False,
               "node-1": False, "::1": False}  # fmt: skip
     assert {address: is_lab_address(address) for address in inside} == inside

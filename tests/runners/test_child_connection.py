@@ -118,7 +118,7 @@ def test_a_pod_without_python(calls: Path) -> None:
     assert str(answers(ExecConnector(), "bare")["bare"]).endswith("could be started: sh: python3: not found")
 
 
-def test_a_command_that_hears_nothing_is_ended(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_without_input_is_ended(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither its silence nor a full pipe keeps plink waiting, and nothing of it stays."""
     monkeypatch.setattr("plink.remote.fleet.HELLO_S", 1.0)
     monkeypatch.setattr("runners.kubernetes.exec._END_TIMEOUT_S", 1.0)

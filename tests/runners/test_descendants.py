@@ -46,7 +46,7 @@ def test_detached_process_ends_with_a_successful_job(jobs: ChildJobs, marked: Ma
     assert marked.gone()
 
 
-def test_nothing_is_said_where_nothing_is_left(jobs: ChildJobs) -> None:
+def test_no_descendants_no_report(jobs: ChildJobs) -> None:
     assert jobs.launch(jobs.job("sh", "-c", "sleep 0.1 & wait")).exit_code == 0
     assert jobs.printed == []
 

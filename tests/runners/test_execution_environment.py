@@ -61,7 +61,7 @@ def test_others_whose_names_mean_nothing_here() -> None:
     assert here["problems"] == ["no route to nobody-0: Name or service not known"]
 
 
-def test_an_interpreter_stands_in_the_folder_of_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interpreter_is_in_the_folder_of_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not where the report is made; and also where that folder is named from there."""
     (tmp_path / "work").mkdir()
     (tmp_path / "work/py").symlink_to(sys.executable)

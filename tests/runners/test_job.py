@@ -53,7 +53,7 @@ def test_arguments_reach_a_python_file_unchanged(jobs: ChildJobs) -> None:
     assert os.listdir(jobs.folder) == [script.name]
 
 
-def test_ranks_are_given_what_torchrun_gives(jobs: ChildJobs) -> None:
+def test_ranks_get_torchruns_environment(jobs: ChildJobs) -> None:
     assert jobs.python(PRINT_ENVIRONMENT, slots=3).exit_code == 0
     result = [json.loads(jobs.lines(rank)[0]) for rank in range(3)]
     for rank, env in enumerate(result):
@@ -66,7 +66,7 @@ def test_ranks_are_given_what_torchrun_gives(jobs: ChildJobs) -> None:
         rendezvous.bind(("127.0.0.1", int(port)))
 
 
-def test_no_rank_can_be_told_that_it_is_another(jobs: ChildJobs) -> None:
+def test_rank_identity_cannot_be_overridden(jobs: ChildJobs) -> None:
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK"):
         with pytest.raises(UsageError, match=f"--env {name}=5: "):
             jobs.job("true", env={name: "5"})
@@ -80,7 +80,7 @@ def test_the_proof_is_the_very_process_that_runs(jobs: ChildJobs) -> None:
     assert jobs.placements == [list(result.locations)]
 
 
-def test_output_is_told_by_rank_and_stream(jobs: ChildJobs) -> None:
+def test_output_is_labelled_by_rank_and_stream(jobs: ChildJobs) -> None:
     code = "import os, sys; r = os.environ['RANK']; print('out', r); print('err', r, file=sys.stderr, end='')"
     jobs.python(code, slots=3)
     assert sorted(jobs.printed) == [(r, s, f"{s} {r}") for r in range(3) for s in ("err", "out")]
@@ -132,7 +132,7 @@ def test_the_first_folder_and_interpreter_that_are_there_are_taken(jobs: ChildJo
     assert jobs.lines(0) == [f"{jobs.folder} {sys.executable}"]
 
 
-@pytest.mark.skipif(not local_addresses(), reason="a machine without an address cannot be told from another")
+@pytest.mark.skipif(not local_addresses(), reason="a machine without an address cannot be distinguished from another")
 def test_nothing_runs_when_two_hosts_are_one_machine(jobs: ChildJobs) -> None:
     two = Hosts((Host("a", "127.0.0.1"), Host("b", "127.0.0.1")))
     job = jobs.job(sys.executable, "-c", "open('ran', 'w')")

@@ -31,7 +31,7 @@ def test_a_job_within_its_time_is_left_alone(jobs: ChildJobs) -> None:
     assert (result.exit_code, result.timed_out, result.failure) == (0, False, None)
 
 
-def test_ranks_that_fail_together_are_all_told(jobs: ChildJobs) -> None:
+def test_simultaneous_failures_are_all_reported(jobs: ChildJobs) -> None:
     """Each its own code, though the first of them ends the others; one that was ended is not among them."""
     code = "import os, sys, threading; r = int(os.environ['RANK']); sys.exit(3) if r else threading.Event().wait()"
     result = jobs.python(code, slots=4)
@@ -53,7 +53,7 @@ def test_a_rank_that_ends_before_the_gate_opens_is_named(jobs: ChildJobs) -> Non
     assert (result.failure.rank, result.exit_code) == (1, 137)
 
 
-def test_a_port_in_use_is_told_before_anything_is_run(jobs: ChildJobs) -> None:
+def test_port_in_use_is_reported_before_the_start(jobs: ChildJobs) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

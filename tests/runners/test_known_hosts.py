@@ -59,7 +59,7 @@ def test_all_keys_of_a_host_count(tmp_path: Path) -> None:
     assert noted("node1", text, tmp_path) == KEYS[:2]
 
 
-def test_a_key_that_came_to_be_known_meanwhile_is_not_noted_again(tmp_path: Path) -> None:
+def test_concurrently_added_host_key_is_not_added_twice(tmp_path: Path) -> None:
     """Two hosts under one name (HostKeyAlias), connected to side by side: the second must show the first one's key."""
     settings = SshSettings("10.0.0.7", 22, "ann", known_hosts=(tmp_path / "known",), host_key_alias="Gate")
     checks = [HostKeyCheck(settings, True, threading.Lock()) for _ in range(3)]

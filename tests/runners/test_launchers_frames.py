@@ -33,7 +33,7 @@ def test_a_frame_holds_nothing_that_a_launcher_would_read(data: bytes) -> None:
     assert len(frame) > 40
 
 
-def test_what_stands_outside_of_frames_is_told_as_such() -> None:
+def test_output_outside_of_frames_is_labelled() -> None:
     """An interpreter that is not there says so by itself."""
     assert FrameDecoder().add("sh: python3: not found") == [("", "sh: python3: not found")]
     assert FrameDecoder().add(encode_frame(OUT, b"a").decode().rstrip(" \n") + " oops") == [(OUT, "a"), ("", " oops")]

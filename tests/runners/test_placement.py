@@ -88,7 +88,7 @@ def test_two_names_of_one_machine() -> None:
     assert problems(hosts, {}, reports) == [None, "is the same machine as a"]
 
 
-def test_containers_with_one_private_address_are_told_apart_by_name() -> None:
+def test_containers_with_one_private_address_differ_by_name() -> None:
     """Docker gives every host's containers 172.17.0.2: the same address on machines of different names is no proof."""
     hosts = Hosts((Host("a", "node-a"), Host("b", "node-b")))
     reports = {0: ("a", report("ip-1", "172.17.0.2")), 1: ("b", report("ip-2", "172.17.0.2"))}

@@ -41,8 +41,8 @@ def test_lines_both_ways() -> None:
     rank = LauncherChannel(line.name)
     assert rank.connected
     for k in (1, 2):
-        rank.send(lambda k=k: {"told": k, "much": "x" * 1_000_000})
-    assert [json.loads(text)["told"] for text in turn(line, 2)] == [1, 2]
+        rank.send(lambda k=k: {"count": k, "much": "x" * 1_000_000})
+    assert [json.loads(text)["count"] for text in turn(line, 2)] == [1, 2]
     line.send(json.dumps({"late": "y" * 1_000_000}))
     line.send("no JSON")
     line.send("[5]")
@@ -86,8 +86,8 @@ def test_whoever_takes_its_place_is_answered() -> None:
     line = RankChannel()
     for _ in range(2):
         rank = LauncherChannel(line.name)
-        rank.send(lambda: {"told": 1})
-        assert turn(line, 1) == ['{"told": 1}']
+        rank.send(lambda: {"count": 1})
+        assert turn(line, 1) == ['{"count": 1}']
         rank.close()
         line.poll()
     line.close()
@@ -115,7 +115,7 @@ def test_without_a_line() -> None:
     for name in ("", "plink-line-nobody"):
         line = LauncherChannel(name)
         assert not line.connected
-        line.send(lambda: {"told": 1})
+        line.send(lambda: {"count": 1})
         assert line.received() == []
         line.close()
 

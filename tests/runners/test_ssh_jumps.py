@@ -71,7 +71,7 @@ def test_two_jump_hosts_end_with_the_last_that_is_behind_them_innermost_first() 
         assert world.log[4:] == ["+outer through None"]
 
 
-def test_a_jump_host_that_broke_is_logged_in_to_again() -> None:
+def test_broken_jump_host_is_reconnected() -> None:
     world = World()
     with ExitStack() as first, ExitStack() as second, ExitStack() as third:
         world.jumps.tunnel((OUTER,), TARGET, first)

@@ -142,7 +142,7 @@ def test_where_a_jump_leads(jump: str, where: tuple[str, int]) -> None:
     assert (result.hostname, result.port) == where
 
 
-def test_launchers_of_others_are_told_the_name_of_the_host_key_too(home: Path) -> None:
+def test_external_launchers_get_the_host_key_name(home: Path) -> None:
     (home / ".ssh").mkdir()
     (home / ".ssh" / "config").write_text("Host a\n HostKeyAlias Cluster-A\n IdentitiesOnly yes\n")
     text = ssh_config(Hosts((Host("a", "10.0.0.7"), Host("b", "10.0.0.8"))), SshConnector())

@@ -11,7 +11,7 @@ CHUNK = 65536.0
 RATE = 25e6
 
 
-def dealt(groups: list[list[int]], chunks: int) -> MasterAssignment:
+def equal_assignment(groups: list[list[int]], chunks: int) -> MasterAssignment:
     """Masters by size."""
     return MasterAssignment(groups, *equal_chunks(groups, chunks))
 

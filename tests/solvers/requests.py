@@ -29,4 +29,4 @@ def requests(draw: st.DrawFn, algo: str, most: int = 40) -> tuple[int, Options]:
         root = draw(st.integers(0, ranks - 1))
         return ranks, Options(sharded=sharded, colocated=colocated, servers=servers, root=root)
     groups = draw(partitions(ranks)) if algo == "2lha" else None
-    return ranks, Options(fan_out=draw(st.integers(1, 8)), pieces=draw(st.integers(1, 4)), groups=groups)
+    return ranks, Options(fan_out=draw(st.integers(1, 8)), segments=draw(st.integers(1, 4)), groups=groups)

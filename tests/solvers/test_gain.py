@@ -19,7 +19,7 @@ def test_twice_as_fast_every_time() -> None:
     assert paired_gain([4.0, 6.0], [2.0, 3.0], higher_is_better=True).gain == pytest.approx(0.5)
 
 
-def test_one_pair_tells_nothing_of_the_spread() -> None:
+def test_one_pair_has_no_spread() -> None:
     result = paired_gain([3.0], [2.0])
     assert (result.gain, result.low, result.high) == (pytest.approx(1.5), None, None)
 

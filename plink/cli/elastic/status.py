@@ -45,6 +45,6 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         ]
         doing += [f"{host['shards']} shards"] if host["shards"] else []
         state = "" if host["state"] == "there" else f", {host['state']}"
-        carried = f"{format_bytes(host['sent'])} sent, {format_bytes(host['received'])} received"
-        lines.append(f"{host['name']:{width}}  {host['tier']:9}  {', '.join(doing) or 'nothing'}{state}  ({carried})")
+        traffic = f"{format_bytes(host['sent'])} sent, {format_bytes(host['received'])} received"
+        lines.append(f"{host['name']:{width}}  {host['tier']:9}  {', '.join(doing) or 'nothing'}{state}  ({traffic})")
     return lines

@@ -1,6 +1,6 @@
 """Aggregation plan of a group: a schedule for each range of message sizes, read by rank 0 and broadcast to all.
 
-Documents: ``plink.plan/1``, for all sizes alike, and ``plink.aggregation/1``.
+Documents: ``plink.plan/1``, for all sizes alike, and ``plink.aggregation/2``.
 """
 
 import base64
@@ -112,13 +112,13 @@ class Aggregation:
     def to_bytes(self) -> bytes:
         """Return the serialised form that ranks exchange."""
         head = {
-            "lanes": self.channels,
+            "channels": self.channels,
             "smallest_bytes": self.smallest_bytes,
             "tuned": self.tuned,
             "every_s": self.every_s,
             "ring": self.ring,
             "staged": self.staged,
-            "cutting": list(astuple(self.segmentation)),
+            "segmentation": list(astuple(self.segmentation)),
             "classes": [
                 [entry.up_to_bytes, entry.algo, *((s.ranks, s.chunks) if (s := entry.schedule) is not None else ())]
                 for entry in self.classes
@@ -147,8 +147,8 @@ def from_bytes(data: bytes) -> Aggregation:
             schedule = make_schedule(algo, shape[0], shape[1], file[f"class{k}"]) if shape else None
             classes.append(SizeClass(limit, algo, schedule))
     return Aggregation(
-        tuple(classes), head["lanes"], SegmentationConfig(*head["cutting"]), head["smallest_bytes"], head["tuned"],
-        head["every_s"], tuple(head["ring"]), head["staged"],
+        tuple(classes), head["channels"], SegmentationConfig(*head["segmentation"]), head["smallest_bytes"],
+        head["tuned"], head["every_s"], tuple(head["ring"]), head["staged"],
     )  # fmt: skip
 
 
@@ -203,13 +203,13 @@ def aggregation_from_json(document: dict[str, Any], where: str) -> Aggregation:
     default = Aggregation(classes)
     segmentation = SegmentationConfig(
         checked.get("chunk_bytes", default.segmentation.chunk_bytes),
-        checked.get("piece_bytes", default.segmentation.segment_bytes),
-        checked.get("pieces", default.segmentation.segments),
-        checked.get("least_bytes", default.segmentation.min_segment_bytes),
+        checked.get("segment_bytes", default.segmentation.segment_bytes),
+        checked.get("segments", default.segmentation.segments),
+        checked.get("min_segment_bytes", default.segmentation.min_segment_bytes),
     )
     return Aggregation(
         classes,
-        checked.get("lanes", default.channels),
+        checked.get("channels", default.channels),
         segmentation,
         checked.get("smallest_bytes"),
         ring=_ring(checked.get("ring", []), max(ranks, default=0), where),
@@ -220,11 +220,11 @@ def aggregation_to_json(aggregation: Aggregation, **details: Any) -> dict[str, A
     """Return the document as written to disk."""
     return {
         "schema": SCHEMA,
-        "lanes": aggregation.channels,
+        "channels": aggregation.channels,
         "chunk_bytes": aggregation.segmentation.chunk_bytes,
-        "piece_bytes": aggregation.segmentation.segment_bytes,
-        "pieces": aggregation.segmentation.segments,
-        "least_bytes": aggregation.segmentation.min_segment_bytes,
+        "segment_bytes": aggregation.segmentation.segment_bytes,
+        "segments": aggregation.segmentation.segments,
+        "min_segment_bytes": aggregation.segmentation.min_segment_bytes,
         "smallest_bytes": aggregation.smallest_bytes,
         "ring": list(aggregation.ring),
         **details,

@@ -1,7 +1,7 @@
 """Events that were added to the state machine: each module of this package is one, taken up by itself.
 
 A module has an ``EVENT``, the class of its event, and ``handle(context, event)``; if it wants to act whenever something
-has become possible, ``look(context)``. Its own sub-state is ``context.state.extensions[NAME]``, under a name of its
+has become possible, ``advance(context)``. Its own sub-state is ``context.state.extensions[NAME]``, under a name of its
 choice: a frozen value, replaced like all others. See docs/architecture.md.
 """
 
@@ -27,8 +27,8 @@ def handle(ctx: Context, event: Any) -> bool:
     return module is not None
 
 
-def look(ctx: Context) -> None:
+def advance(ctx: Context) -> None:
     """Let every added module do what has become possible."""
     for module in _MODULES:
         if hasattr(module, "look"):
-            module.look(ctx)
+            module.advance(ctx)

@@ -50,7 +50,7 @@ def apply(cluster: Cluster, event: Event) -> tuple[Cluster, tuple[act.Action, ..
             step.change(thresholds=measured_thresholds(event.traffic, cluster.thresholds))
             if step.state.thresholds != cluster.thresholds:
                 step.cause = "the reliable hosts' traffic was measured"
-                _settle(step)
+                _replan(step)
     return step.state, tuple(step.actions)
 
 
@@ -69,7 +69,7 @@ def _joined(step: Step, event: Joined) -> None:
     else:
         _admit(step, hosts, event.bulk)
     step.cause = f"{', '.join(host.name for host in hosts)} joined"
-    _settle(step)
+    _replan(step)
     working.load_spares(step, [host.number for host in hosts])
 
 
@@ -90,7 +90,7 @@ def _ready(step: Step, event: Ready) -> None:
         return
     step.change(shards=shards)
     step.cause = f"{step.state.name(event.host)} has loaded"
-    _settle(step)
+    _replan(step)
 
 
 def _warned(step: Step, event: Warned) -> None:
@@ -108,9 +108,9 @@ def _warned(step: Step, event: Warned) -> None:
         reliable = {host.number for host in step.state.hosts if host.tier is Tier.RELIABLE}
         if reliable <= set(step.state.leaving) and reliable - set(step.before.leaving):
             step.act(act.UrgentCheckpoint(f"{step.cause}, and no reliable host stays: write a checkpoint or add one"))
-        working.settle(step)
+        working.assign(step)
         warning.evacuate(step, event.unreplicated)
-    _settle(step)
+    _replan(step)
 
 
 def _gone(step: Step, event: HostsLeft | HostsFailed) -> None:
@@ -120,7 +120,7 @@ def _gone(step: Step, event: HostsLeft | HostsFailed) -> None:
     step.cause = f"{_named(step, gone)} {'left' if isinstance(event, HostsLeft) else 'failed'}"
     _remove(step, gone)
     if not step.state.halted:
-        _settle(step)
+        _replan(step)
 
 
 def _remove(step: Step, gone: tuple[int, ...]) -> None:
@@ -131,7 +131,7 @@ def _remove(step: Step, gone: tuple[int, ...]) -> None:
 def _moved(step: Step, partition: int, term: int) -> None:
     if 0 <= partition < len(step.state.partitions) and moving.moved(step, partition, term):
         step.cause = f"partition {partition} has moved"
-        _settle(step)
+        _replan(step)
 
 
 def _pushed(step: Step, event: Replicated) -> None:
@@ -157,13 +157,13 @@ def _unserved(step: Step, event: Unserved) -> None:
     step.partition(event.partition, waiting=True, safe=event.has_replica)
     recovery.recover(step, (), effective=True)
     if not step.state.halted:
-        _settle(step)
+        _replan(step)
 
 
-def _settle(step: Step) -> None:
+def _replan(step: Step) -> None:
     """Decide all that members and moves under way allow, and notify those whom it concerns."""
-    working.settle(step)
-    moving.settle(step)
+    working.assign(step)
+    moving.plan_moves(step)
     _finish(step)
 
 

@@ -89,7 +89,9 @@ def plan_evacuation(
             going = tried
     transfers = {transfer.what.partition: transfer for transfer in going}
     order = sorted(at_risk, key=lambda threat: _order(threat, transfers.get(threat.partition), deadlines))
-    return tuple(_rescue_of(threat, transfers.get(threat.partition), deadlines[threat.host], rates) for threat in order)
+    return tuple(
+        _evacuation_of(threat, transfers.get(threat.partition), deadlines[threat.host], rates) for threat in order
+    )
 
 
 def _send_order(transfer: _Transfer) -> tuple[float, float, int]:
@@ -116,7 +118,7 @@ def _late(going: Sequence[_Transfer], rates: Mapping[int, float]) -> tuple[int, 
     return None
 
 
-def _rescue_of(
+def _evacuation_of(
     threat: AtRiskPartition, transfer: _Transfer | None, deadline: float, rates: Mapping[int, float]
 ) -> Evacuation:
     if transfer is None:

@@ -10,7 +10,7 @@ from solvers.elastic.placement.state import Cluster, Step
 _MAX_PASSES = 4  # a copy cancelled for a move leaves other hosts short of replicas: once or twice, as seen in many runs
 
 
-def settle(step: Step) -> None:
+def plan_moves(step: Step) -> None:
     """Begin every move that brings servers and replicas nearer to what the stage asks for, and call off those that no
     longer do. What has to wait for another move is begun when that one has been answered: this is called again then.
     """
@@ -36,7 +36,7 @@ def _pass(step: Step) -> None:
         if partition.primary != primaries[index]:
             begin(step, index, primaries[index], step.cause)
         elif partition.primary != partition.replica:
-            _settle_replica(step, index, replicas[index])
+            _plan_replica(step, index, replicas[index])
 
 
 def primary_targets(state: Cluster) -> tuple[int, ...]:
@@ -123,7 +123,7 @@ def add_replica(step: Step, index: int, to: int, reason: str) -> None:
     step.act(act.Replicate(to, index, term, primary, text))
 
 
-def _settle_replica(step: Step, index: int, to: int) -> None:
+def _plan_replica(step: Step, index: int, to: int) -> None:
     partition = step.state.partitions[index]
     if partition.copy and (partition.copy.to == to or not partition.safe):
         return

@@ -95,8 +95,8 @@ def resume(
                         f"{step.cause}: who serves what and where it is safe",
                     )
                 )
-        working.settle(step)
-        moving.settle(step)
+        working.assign(step)
+        moving.plan_moves(step)
         step.change(version=step.next())
         primaries = tuple(partition.primary for partition in step.state.partitions)
         step.act(act.PointWorkers(step.state.version, primaries, f"{step.cause}: its map of primaries"))

@@ -8,7 +8,7 @@ from solvers.elastic.placement.hosts import Tier
 from solvers.elastic.placement.state import Step
 
 
-def settle(step: Step) -> None:
+def assign(step: Step) -> None:
     """Decide the stage, everybody's share in it, and the newcomers that have loaded theirs, until nothing follows any
     more."""
     while True:

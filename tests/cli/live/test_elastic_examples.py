@@ -91,7 +91,7 @@ def test_a_network(tmp_path: Path) -> None:
     model = app.trained(train(app, workers=3).tables)
     for name, values in model.state_dict().items():
         np.testing.assert_allclose(result[name], values, rtol=1e-2, atol=1e-3)
-    right = re.fullmatch(r"(0\.\d{4}) of the images held out are told rightly", printed[0])
+    right = re.fullmatch(r"(0\.\d{4}) of the images held out are classified correctly", printed[0])
     assert right is not None
     assert float(right[1]) == pytest.approx(app.right(model), abs=0.05)
 

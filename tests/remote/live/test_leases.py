@@ -63,7 +63,7 @@ def test_agents_keep_while_other_hosts_are_connected_to(children: Callable[..., 
         assert sorted(fleet.alive) == ["a", "b"]
 
 
-def test_a_renewal_never_stands_in_the_middle_of_a_message(children: Callable[..., ChildHosts]) -> None:
+def test_lease_renewal_never_splits_a_message(children: Callable[..., ChildHosts]) -> None:
     """A long message goes out piece by piece, while the renewals come from a thread of their own."""
     connector = children()
 

@@ -113,9 +113,9 @@ class Table:
         self.state = ctx.state
         self.sent += requests_in(ctx.commands)
 
-    def look(self) -> None:
+    def advance(self) -> None:
         """Something has become possible."""
-        self.act(rebalancing.look)
+        self.act(rebalancing.advance)
 
     def roll_back(self, clock: int, generation: int) -> None:
         """All are back at a clock."""
@@ -150,14 +150,14 @@ class Table:
 
     def first(self) -> "Table":
         """The first barrier is over."""
-        self.look()
+        self.advance()
         self.part()
         return self
 
     def want(self, wanted: Mapping[int, ShardNumbers]) -> None:
         """Something was decided."""
         self.set(wanted=dict(wanted))
-        self.look()
+        self.advance()
 
     def die(self, *hosts: int, wanted: Mapping[int, ShardNumbers] | None = None) -> None:
         """Some are gone at once; ``wanted``: what is decided then."""
@@ -168,7 +168,7 @@ class Table:
             if request.host in hosts:
                 answer = Answer(number, "the host is gone", GONE)
                 self.act(lambda ctx, host=request.host, answer=answer: dispatch.answered(ctx, host, answer))  # type: ignore[misc]
-        self.look()
+        self.advance()
 
     def wait(self) -> None:
         """What was put off is done."""

@@ -95,9 +95,9 @@ class SimulatedWorker:
         self._soon(0.0)
 
     def _soon(self, seconds: float) -> None:
-        self._host.later(seconds, self._take_turn)
+        self._host.later(seconds, self._run_next)
 
-    def _take_turn(self) -> None:
+    def _run_next(self) -> None:
         if self._running.ended and (self._client.given_up or self._does == self._begin):
             self._finished(RELEASED)
             return
@@ -266,9 +266,9 @@ class SimulatedHost(Node):
     def hear(self, body: dict[str, Any]) -> None:
         """Of the controller's."""
         self._inbox.append(decode_request(body))
-        self._take_turn()
+        self._run_next()
 
-    def _take_turn(self) -> None:
+    def _run_next(self) -> None:
         while self._inbox and not self._busy and self.alive:
             self._execute(self._inbox.pop(0))
 
@@ -316,12 +316,12 @@ class SimulatedHost(Node):
                 self.later(0.05, lambda: self._roll_back(envelope, request, times + 1))
             else:
                 self._answer(envelope, str(error), "RejectedRequest")
-                self._take_turn()
+                self._run_next()
             return
         self.workers.rolled_back(request.clock, request.generation)
         self._answer(envelope)
         self._busy = False
-        self._take_turn()
+        self._run_next()
 
     def _queue_move(self, envelope: Envelope) -> None:
         self._moving.append(lambda: self._move(envelope))

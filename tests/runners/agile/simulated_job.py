@@ -58,7 +58,7 @@ class SimulatedJob:
         self._term = 0
         self._out: list[dict[str, Any]] = []
         self._in: list[dict[str, Any]] | None = None
-        self._clock_at, self.clock, self._next_turn = 0.0, -1, 0
+        self._clock_at, self.clock, self._next_barrier = 0.0, -1, 0
         self._settings = Settings(
             keys="", partitions=self.partitions, shards=self.shards, shapes=((1 << 10, 1 << 10),),
             started=0.0, began=0.0, **self.settings,
@@ -165,7 +165,7 @@ class SimulatedJob:
         if by != self._term or self._in is None:
             return
         self._controller = Controller(self._written, self._settings, by, lambda: self.now)
-        self._take_turn(by)
+        self._run_next(by)
 
     def kill_controller(self) -> None:
         """Of its last words some are lost, and what it was told; another one begins."""
@@ -186,18 +186,18 @@ class SimulatedJob:
         if self._in is not None:
             self._in.append(json.loads(json.dumps(encode(event))))
             by = self._term
-            self.later(0.0, lambda: self._take_turn(by))
+            self.later(0.0, lambda: self._run_next(by))
 
-    def _take_turn(self, by: int) -> None:
+    def _run_next(self, by: int) -> None:
         if by != self._term or self._controller is None or self._in is None:
             return
         messages, self._in = self._in, []
         for message in messages:
             self._controller.handle(decode(message))
         wait_s = min(max(self._controller.tick(), 0.0005), 0.5)
-        self._next_turn += 1
-        mine = self._next_turn
-        self.later(wait_s, lambda: self._take_turn(by) if mine == self._next_turn else None)
+        self._next_barrier += 1
+        mine = self._next_barrier
+        self.later(wait_s, lambda: self._run_next(by) if mine == self._next_barrier else None)
 
     def _tick(self) -> None:
         self._tell(events.SupervisorAlive())  # so that it knows that it is the hosts that are silent

@@ -20,7 +20,7 @@ from plink.runtime.agileml.partition.partition import RejectedRequest
 from plink.runtime.agileml.replica import migration
 from plink.runtime.agileml.replica.outgoing import Outgoing
 from plink.runtime.agileml.replica.partition_replica import PartitionReplica
-from plink.runtime.agileml.replica.replicator import RETRY_S, Replicator, _Lane
+from plink.runtime.agileml.replica.replicator import RETRY_S, Replicator, _Channel
 from plink.runtime.agileml.server.server import Server
 from plink.runtime.agileml.transport.connection import Connection
 from plink.runtime.agileml.transport.records import ConnectionLost
@@ -132,23 +132,23 @@ class SimulatedPusher(Replicator):
 
     def advanced(self, replicas: Any) -> None:
         for address in replicas:
-            if address not in self._lanes:
-                self._lanes[address] = _Lane(self._connection(address))
+            if address not in self._channels:
+                self._channels[address] = _Channel(self._connection(address))
             self._soon(address, self._net.delay(0.001, 0.02))
 
     def _soon(self, address: str, seconds: float) -> None:
         if address not in self._due:
             self._due.add(address)
-            self._net.later(seconds, lambda: self._take_turn(self._lanes[address]))
+            self._net.later(seconds, lambda: self._run_next(self._channels[address]))
 
-    def _take_turn(self, lane: _Lane) -> None:
-        self._due.discard(lane.connection.address)
-        lane.due.clear()
-        self._push_all(lane)
-        if lane.trouble:
-            self._soon(lane.connection.address, RETRY_S)
-        elif lane.due.is_set():
-            self._soon(lane.connection.address, self._net.delay(0.001, 0.02))
+    def _run_next(self, channel: _Channel) -> None:
+        self._due.discard(channel.connection.address)
+        channel.due.clear()
+        self._push_all(channel)
+        if channel.trouble:
+            self._soon(channel.connection.address, RETRY_S)
+        elif channel.due.is_set():
+            self._soon(channel.connection.address, self._net.delay(0.001, 0.02))
 
 
 class SimulatedServer(Server):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plink.errors import PlinkError
-from runners.agile import adding, control_socket
+from runners.agile import adding
 from runners.agile.control_socket import Answer, ControlSocket, ask
 from runners.agile.supervisor import Supervisor
 from solvers.elastic import commands
@@ -79,7 +79,7 @@ def test_hosts_that_end_after_their_first_message(paper: Paper, hello: dict[str,
         paper.run("rttt")
 
 
-def test_an_answer_that_takes_long_is_waited_for_and_then_said_to_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_answer_is_reported_missing_after_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """To add a host takes longer than all else. Nobody says that the job has ended while it goes on."""
 
     def hear(request: dict[str, Any], answer: Answer) -> None:
@@ -87,17 +87,17 @@ def test_an_answer_that_takes_long_is_waited_for_and_then_said_to_be_missing(mon
             time.sleep(0.5)  # longer than all else may take
             answer({"added": ["n0"]})
 
-    door = ControlSocket(hear)
+    control_socket = ControlSocket(hear)
     try:
         monkeypatch.setattr(control_socket, "_REPLY_TIMEOUT_S", 0.2)
         with pytest.raises(PlinkError, match=r"has not answered within 0\.2 s, and may still do it"):
-            ask(door.name, {"method": "status"})
-        assert ask(door.name, {"method": "add", "silently": False}) == {"added": ["n0"]}
+            ask(control_socket.name, {"method": "status"})
+        assert ask(control_socket.name, {"method": "add", "silently": False}) == {"added": ["n0"]}
         monkeypatch.setattr(control_socket, "_LONG_REPLY_TIMEOUT_S", 0.2)
         with pytest.raises(PlinkError, match=r"has not answered within 0\.2 s, and may still do it"):
-            ask(door.name, {"method": "add", "silently": True})
+            ask(control_socket.name, {"method": "add", "silently": True})
     finally:
-        door.close()
+        control_socket.close()
 
 
 def test_a_lost_reliable_host_comes_back_while_another_stays_away(
@@ -121,7 +121,7 @@ def test_a_lost_reliable_host_comes_back_while_another_stays_away(
     assert {member.name for member in supervisor._members.values()} == {"h0", "h1", "h2"}
 
 
-def test_a_lost_reliable_host_that_somebody_added_is_not_tried_again(
+def test_lost_added_reliable_host_is_not_retried(
     paper: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
     monkeypatch.setattr(adding, "_FIRST_RETRY_S", 0.05)
@@ -145,7 +145,7 @@ def test_a_lost_reliable_host_that_somebody_added_is_not_tried_again(
     ("folder", "expected"),
     [("", "the job ends with it, for want of a checkpoint"), ("/c", "the job goes on from its last checkpoint when")],
 )
-def test_who_evicts_the_last_reliable_host_is_told_what_comes_of_it(paper: Paper, folder: str, expected: str) -> None:
+def test_evicting_the_last_reliable_host_is_explained(paper: Paper, folder: str, expected: str) -> None:
     supervisor, answers = paper.supervisor("rrt"), list[dict[str, Any]]()
     assert supervisor._settings is not None
     supervisor._settings = replace(supervisor._settings, checkpoints=folder)

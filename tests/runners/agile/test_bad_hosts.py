@@ -208,6 +208,6 @@ def test_a_worker_that_hangs_is_named() -> None:
     assert (seen[-1]["clock"], seen[-1]["hosts"]) == (15, ["h2"])
 
 
-def test_a_program_that_only_tells_its_options_is_not_blamed_with_the_last_of_them() -> None:
+def test_usage_text_is_not_reported_as_the_error() -> None:
     assert last_word(["usage: app.py", "  --work WORK"], f"{ENDED} 0").startswith("the program ended of its own accord")
     assert last_word(["usage: app.py", "app.py: error: no such thing"], f"{ENDED} 2") == "no such thing"

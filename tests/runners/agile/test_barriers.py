@@ -11,7 +11,7 @@ def two() -> Table:
     return Table({0: 1, 1: 1}, {0: (0, 1), 1: (2, 3)}).first()
 
 
-def test_the_first_turn_holds_nobody() -> None:
+def test_first_barrier_pauses_nobody() -> None:
     table = Table({0: 1, 1: 2}, {0: (0,), 1: (1, 2, 3)}, serves=(1, 0))
     table.look()
     assert [(word["to"], word["partitions"], word["workers"], word["first"]) for word in table.sent] == [
@@ -35,7 +35,7 @@ def test_nothing_begins_before_all_is_there(missing: str) -> None:
     assert not table.sent
 
 
-def test_a_turn_is_at_a_clock_that_nobody_has_begun() -> None:
+def test_barrier_is_at_a_clock_nobody_has_begun() -> None:
     table = two()
     table.set(begun=5)
     table.clock = 4
@@ -71,7 +71,7 @@ def test_a_hold_that_is_refused_holds_up_nobody() -> None:
     assert table.open("set_participants")
 
 
-def test_primaries_that_change_meanwhile_are_asked_again() -> None:
+def test_changed_primaries_are_asked_anew() -> None:
     table = two()
     table.serve(0, 1)
     table.want({0: (0, 1, 2), 1: (3,)})
@@ -87,7 +87,7 @@ def test_primaries_that_change_meanwhile_are_asked_again() -> None:
     assert not table.turning
 
 
-def test_who_is_lost_is_stood_in_for_by_who_has_its_shards() -> None:
+def test_lost_worker_is_taken_over_by_the_holder_of_its_shards() -> None:
     table = Table({0: 1, 1: 1, 2: 1}, {0: (0,), 1: (1,), 2: (2,)}, clock=3).first()
     table.load({0: {0, 1}, 2: {0, 1, 2}})
     table.set(begun=4)
@@ -101,7 +101,7 @@ def test_who_is_lost_is_stood_in_for_by_who_has_its_shards() -> None:
     assert not table.turns.pending
 
 
-def test_a_stand_in_that_dies_is_replaced() -> None:
+def test_dead_takeover_worker_is_replaced() -> None:
     table = Table({0: 1, 1: 1, 2: 1}, {0: (0,), 1: (1,), 2: (2,)}).first()
     table.die(2, wanted={0: (0, 2), 1: (1,)})
     table.pause()
@@ -133,7 +133,7 @@ def test_pending_clocks_end_with_the_last() -> None:
 
 
 @pytest.mark.parametrize("step", ["pause", "set_participants"])
-def test_a_roll_back_ends_a_turn(step: str) -> None:
+def test_roll_back_ends_a_barrier(step: str) -> None:
     table = two()
     table.want({0: (0, 1, 2), 1: (3,)})
     late = table.open("pause")

@@ -151,30 +151,32 @@ class Turning(RuleBasedStateMachine):
             assert result == list(range(SHARDS)), f"shards of clock {clock}: {done}"
             self.table.clock = clock
 
-    @rule(deal=st.lists(st.integers(0, 9), min_size=SHARDS, max_size=SHARDS))
-    def decide(self, deal: list[int]) -> None:
+    @rule(places=st.lists(st.integers(0, 9), min_size=SHARDS, max_size=SHARDS))
+    def decide(self, places: list[int]) -> None:
         """Who is to work on what is another."""
         hosts = self.table.hosts
-        self.table.want(self._next_assignment(hosts, deal))
+        self.table.want(self._next_assignment(hosts, places))
 
-    def _next_assignment(self, hosts: list[int], deal: list[int]) -> dict[int, tuple[int, ...]]:
+    def _next_assignment(self, hosts: list[int], places: list[int]) -> dict[int, tuple[int, ...]]:
         result: dict[int, list[int]] = {}
-        for shard, place in enumerate(deal):
+        for shard, place in enumerate(places):
             result.setdefault(hosts[place % len(hosts)], []).append(shard)
         return {host: tuple(result[host]) for host in sorted(result)}
 
     @precondition(lambda self: len(self.table.hosts) > 1)
     @rule(
-        place=st.integers(0, 99), some=st.booleans(), deal=st.lists(st.integers(0, 9), min_size=SHARDS, max_size=SHARDS)
+        place=st.integers(0, 99),
+        some=st.booleans(),
+        places=st.lists(st.integers(0, 9), min_size=SHARDS, max_size=SHARDS),
     )
-    def lose(self, place: int, some: bool, deal: list[int]) -> None:
+    def lose(self, place: int, some: bool, places: list[int]) -> None:
         """A host is lost; its shards are others', at once or when those have loaded them."""
         hosts = sorted(set(self.table.hosts) - {SERVER})
         host = hosts[place % len(hosts)]
         self.workers = {number: worker for number, worker in self.workers.items() if worker.host != host}
         left = sorted(set(self.table.hosts) - {host})
         wanted = {other: shards for other, shards in self.table.turns.wanted.items() if other != host}
-        self.table.die(host, wanted=wanted if some else self._next_assignment(left, deal))
+        self.table.die(host, wanted=wanted if some else self._next_assignment(left, places))
 
     @rule(slots=st.integers(1, 3))
     def join(self, slots: int) -> None:
@@ -203,7 +205,7 @@ class Turning(RuleBasedStateMachine):
         self.table.wait()
 
     @invariant()
-    def who_takes_part_is_told_what_to_do(self) -> None:
+    def check_participants(self) -> None:
         """What servers and hosts are told agree."""
         words = self.table.words("assign_shards")
         if words:

@@ -21,7 +21,7 @@ def ends(paper: Paper, name: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("reason", ["SIGTERM", "aws"])
-def test_notices_are_sent_again(paper: Paper, reason: str) -> None:
+def test_notices_are_resent(paper: Paper, reason: str) -> None:
     """Providers and SIGTERM say them once; the last word of each host counts."""
     supervisor = paper.supervisor("rtt")
     supervisor._handle_message(1, Notice(90.0, "before"), "")
@@ -34,7 +34,7 @@ def test_notices_are_sent_again(paper: Paper, reason: str) -> None:
     assert 20 < messages["seconds"] <= 30
 
 
-def test_a_worker_that_failed_is_told_again(paper: Paper) -> None:
+def test_failed_worker_is_reported_to_the_next_controller(paper: Paper) -> None:
     """After the members, without whom it would be nobody's word; not of a host that is gone since."""
     supervisor = paper.supervisor("rtt")
     supervisor._handle_message(1, FAILED, "")
@@ -47,7 +47,7 @@ def test_a_worker_that_failed_is_told_again(paper: Paper) -> None:
     assert [message["type"] for message in paper.sent[-1]] == ["settings", "restart", "host_message"]
 
 
-def test_what_nodes_say_for_whoever_looks_is_noted_without_a_controller(paper: Paper) -> None:
+def test_node_logs_are_recorded_without_a_controller(paper: Paper) -> None:
     paper.supervisor("rt")._handle_message(1, Log("no notices for now"), "")
     assert paper.notes == ["h1: no notices for now"]
 
@@ -66,7 +66,7 @@ def test_a_host_that_is_lost_between_two_controllers_is_in_the_log(paper: Paper)
     assert ends(paper, "h2") == ends(paper, "h0") == []
 
 
-def test_a_host_that_a_controller_has_logged_is_not_logged_again(paper: Paper) -> None:
+def test_host_is_logged_once_across_controllers(paper: Paper) -> None:
     supervisor = paper.supervisor("rtt")
     member = lose(supervisor, 1, "no power")
     paper.says(commands.LogLine(member.line("failed", "no power")))

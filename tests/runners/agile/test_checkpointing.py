@@ -56,9 +56,9 @@ class Desk:
         self.lines += [dict(entry.fields) for entry in ctx.entries if isinstance(entry, LogLine)]
         return result
 
-    def look(self, cluster: Cluster | None = None, left_s: float | None = None) -> None:
+    def advance(self, cluster: Cluster | None = None, left_s: float | None = None) -> None:
         """Begin one if it is due."""
-        self.act(lambda ctx: checkpointing.look(ctx, left_s), cluster)
+        self.act(lambda ctx: checkpointing.advance(ctx, left_s), cluster)
 
     def consistent(self, clock: int) -> None:
         """All replicas have that clock."""
@@ -98,8 +98,8 @@ class Desk:
 def test_one_is_written_and_then_it_is_the_latest() -> None:
     desk = Desk()
     desk.consistent(7)
-    desk.look()
-    desk.look()
+    desk.advance()
+    desk.advance()
     assert [(word["to"], word["partitions"], word["folder"]) for word in desk.sent] == [
         (0, [0, 1], f"/c/{name_of(7, JOB)}"),
         (1, [2], f"/c/{name_of(7, JOB)}"),
@@ -114,7 +114,7 @@ def test_one_is_written_and_then_it_is_the_latest() -> None:
     assert desk.saving.last == Checkpoint(f"/c/{name_of(7, JOB)}", 7)
     assert desk.lines == [{"what": "checkpoint", "clock": 7, "seconds": 1.5, "bytes": 20}]
     assert [(word["to"], word["clock"]) for word in desk.words("truncate")] == [(0, 7), (1, 7)]
-    desk.look()  # of the same clock there is one
+    desk.advance()  # of the same clock there is one
     assert len(desk.words("write_checkpoint")) == 2
 
 
@@ -128,17 +128,17 @@ def test_none_is_written(reason: str) -> None:
         state = replace(state, partitions=(replace(item, safe=False), *state.partitions[1:]))
     if reason == "unknown host":
         state = replace(state, partitions=(replace(item, replica=9), *state.partitions[1:]))
-    desk.look(replace(state, halted=reason == "halted"))
+    desk.advance(replace(state, halted=reason == "halted"))
     assert not desk.sent
 
 
 @pytest.mark.parametrize(
     ("kind", "notes"), [("OSError", ["no checkpoint could be written in /c: disk full"]), ("Gone", [])]
 )
-def test_one_that_fails_is_given_up(kind: str, notes: list[str]) -> None:
+def test_failed_checkpoint_is_abandoned(kind: str, notes: list[str]) -> None:
     desk = Desk()
     desk.consistent(7)
-    desk.look()
+    desk.advance()
     desk.written("disk full", kind)
     assert desk.notes == notes
     assert not desk.saving.attempt
@@ -149,11 +149,11 @@ def test_one_that_fails_is_given_up(kind: str, notes: list[str]) -> None:
 def test_a_failed_checkpoint_is_removed_once_all_hosts_have_answered() -> None:
     desk = Desk()
     desk.consistent(7)
-    desk.look()
+    desk.advance()
     desk.written("disk full", "OSError", by=(0,))
     assert not desk.words("discard_checkpoint")
     desk.consistent(8)
-    desk.look()
+    desk.advance()
     assert len(desk.words("write_checkpoint")) == 2  # the other host may still be writing
     desk.written(by=(1,))
     assert [(word["to"], word["folder"]) for word in desk.words("discard_checkpoint")] == [
@@ -161,14 +161,14 @@ def test_a_failed_checkpoint_is_removed_once_all_hosts_have_answered() -> None:
         (1, f"/c/{name_of(7, JOB)}"),
     ]
     assert len(desk.notes) == 1
-    desk.look()
+    desk.advance()
     assert len(desk.words("write_checkpoint")) == 4
 
 
 def test_a_roll_back_gives_one_up() -> None:
     desk = Desk()
     desk.consistent(7)
-    desk.look()
+    desk.advance()
     desk.rolled_back(3)
     desk.written()
     assert not desk.words("keep_checkpoint")
@@ -186,12 +186,12 @@ class RequestingDesk(Desk):
     def request_checkpoint(self) -> None:
         """For one now."""
         self.act(lambda ctx: checkpointing.request(ctx, 0))
-        self.look()
+        self.advance()
 
 
 def test_requested_checkpoint_is_written_at_once() -> None:
     desk = RequestingDesk()
-    desk.look()
+    desk.advance()
     assert [word["folder"] for word in desk.words("write_checkpoint")] == [f"/c/{name_of(7, JOB)}"] * 2
     desk.written()
     assert desk.answers == []  # it counts when it is named
@@ -199,7 +199,7 @@ def test_requested_checkpoint_is_written_at_once() -> None:
     desk.answer(keep)
     assert desk.answers == [{"clock": 7, "folder": f"/c/{name_of(7, JOB)}"}]
     desk.consistent(8)
-    desk.look()
+    desk.advance()
     assert len(desk.words("write_checkpoint")) == 2  # the wish is fulfilled
 
 
@@ -218,7 +218,7 @@ def test_request_while_an_older_checkpoint_is_written() -> None:
     desk.request_checkpoint()
     desk.confirm()
     assert [messages["clock"] for messages in desk.answers] == [7]
-    desk.look()
+    desk.advance()
     desk.confirm()
     assert [messages["clock"] for messages in desk.answers] == [7, 9]
 
@@ -227,7 +227,7 @@ def test_failed_checkpoint_answers_its_requests() -> None:
     desk = RequestingDesk()
     desk.written("disk full", "OSError")
     assert desk.answers == [{"error": "no checkpoint could be written in /c: disk full"}]
-    desk.look()
+    desk.advance()
     assert len(desk.words("write_checkpoint")) == 2  # and is not tried again
 
 
@@ -237,12 +237,12 @@ def test_one_that_is_due_outlives_a_partition_that_moved_meanwhile_too() -> None
         desk = Desk(every_s=60.0)
         desk.consistent(7)
         desk.job.checkpointing = replace(desk.saving, urgent=True)
-        desk.look(left_s=left_s)
+        desk.advance(left_s=left_s)
         desk.written("partition 1 is not here", "RejectedRequest")
-        desk.look(left_s=left_s)
+        desk.advance(left_s=left_s)
         assert len(desk.words("write_checkpoint")) == 2
         desk.now += 0.3
-        desk.look(left_s=left_s)
+        desk.advance(left_s=left_s)
         assert (len(desk.words("write_checkpoint")), desk.notes) == (4, [])
         desk.confirm()
         assert not desk.saving.urgent
@@ -259,7 +259,7 @@ def test_request_outlives_a_host_and_a_roll_back(back: bool) -> None:
     else:
         desk.written("the host is gone", "Gone")
     assert desk.answers == []
-    desk.look()
+    desk.advance()
     desk.confirm()
     assert [messages["clock"] for messages in desk.answers] == [4 if back else 7]
 
@@ -268,7 +268,7 @@ def test_a_job_ends_though_its_last_clock_cannot_be_written() -> None:
     """It is said; what failed before does not count."""
     desk = Desk()
     desk.consistent(39)
-    desk.look()
+    desk.advance()
     desk.written("disk full", "OSError")
     desk.consistent(40)
     assert not desk.finished(40)

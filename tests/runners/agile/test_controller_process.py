@@ -44,7 +44,7 @@ def in_time(does: Any, *arguments: Any) -> None:
     assert not thread.is_alive()
 
 
-def test_who_tells_one_that_stands_still_sees_that_it_does(frozen: ControllerProcess, gone: threading.Event) -> None:
+def test_sending_to_a_stopped_controller_fails(frozen: ControllerProcess, gone: threading.Event) -> None:
     """However much it is told: a pipe takes 64 KB."""
 
     def tell() -> None:
@@ -59,7 +59,7 @@ def test_who_tells_one_that_stands_still_sees_that_it_does(frozen: ControllerPro
     in_time(frozen.close)
 
 
-def test_one_that_stands_still_is_closed_with_words_on_their_way(
+def test_stopped_controller_is_closed_with_messages_queued(
     frozen: ControllerProcess, gone: threading.Event
 ) -> None:  # fmt: skip
     in_time(lambda: [frozen.tell(WORD) for _ in range(1000)])

@@ -71,7 +71,7 @@ def test_it_is_what_the_log_comes_to(calls: list[Any]) -> None:
     assert result == (None if afterwards["total"] is None else afterwards)
 
 
-def test_the_status_has_it_whichever_controller_told_of_hosts_and_iterations(paper: Paper) -> None:
+def test_status_survives_a_change_of_controller(paper: Paper) -> None:
     supervisor = paper.supervisor("rt")
     assert answered(paper)["cost"] is None
     gone = Member(2, "h2", "transient", 1, 3600.0)

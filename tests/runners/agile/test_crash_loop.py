@@ -84,7 +84,7 @@ def test_a_job_that_was_rolled_back_has_not_got_on() -> None:
 
 
 @pytest.mark.parametrize("reason", [f"{ENDED} 143", "nothing was heard of it for 1.6 s", "the connection was lost"])
-def test_a_host_that_was_told_to_go_or_is_cut_off_does_not_count(reason: str) -> None:
+def test_released_or_partitioned_host_does_not_count(reason: str) -> None:
     deaths = Deaths()
     assert one_after_another(deaths, 9, reason) == [None] * 9
     assert deaths.suspicion is None

@@ -98,7 +98,7 @@ def test_a_controller_that_is_lost_while_partitions_are_read() -> None:
     assert job.restored() == {"/shared/before/clock-40-5f3"}
 
 
-def test_a_checkpoint_that_nobody_finds_is_said() -> None:
+def test_missing_checkpoint_is_reported() -> None:
     job = Resumed(NOBODY_WORKS, restore="/shared/before")
     (end,) = job.says("end")
     assert end["reason"] == "--restore /shared/before: none of the reliable hosts finds a checkpoint there"
@@ -112,7 +112,7 @@ def test_only_its_own_are_counted(own: dict[str, int] | None, saved: Checkpoint 
     assert status(job.controller.state, 0.0)["checkpoint"] == (saved.clock if saved else None)
 
 
-def test_before_its_own_first_one_it_goes_on_from_what_it_was_given() -> None:
+def test_resumes_from_the_supplied_checkpoint_before_its_own() -> None:
     values = {"restore": "/shared/before", "checkpoints": "/shared/c"}
     job = Resumed(AT_WORK | {"saved": on_disk(4)}, **values)
     job.lose_and_return(saved=on_disk(4))

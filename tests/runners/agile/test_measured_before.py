@@ -73,7 +73,7 @@ def test_thresholds_hold_when_all_goes_on_from_a_checkpoint_too() -> None:
     assert job.controller.state.cluster.thresholds == Thresholds(0.5, 3.0)
 
 
-def test_what_was_carried_before_is_not_measured() -> None:
+def test_earlier_traffic_is_not_measured() -> None:
     """Nobody has said that it is alive yet when the first look is taken."""
     traffic = TrafficCounters(10**9, 10**9, 10**9, 10**9)
     job = Resumed(AT_WORK | {"traffic": structs.asdict(traffic)}, **MEASURED)

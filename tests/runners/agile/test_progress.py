@@ -84,7 +84,7 @@ def test_an_iteration_has_the_time_of_its_clocks_and_the_objective_that_comes_la
     assert messages.iterations == [(0, 2.0, 0.0), (1, 2.0, None)]
 
 
-def test_after_a_roll_back_iterations_are_told_again() -> None:
+def test_iterations_are_reported_anew_after_a_roll_back() -> None:
     messages = RecordedProgress()
     messages.clocks(1, 4)
     messages.rolled_back(2)
@@ -95,7 +95,7 @@ def test_after_a_roll_back_iterations_are_told_again() -> None:
 
 
 @pytest.mark.parametrize("done", [99, 101])
-def test_a_roll_back_into_the_midst_of_an_iteration_takes_no_more_than_what_is_done_again(done: int) -> None:
+def test_roll_back_within_an_iteration_removes_only_redone_clocks(done: int) -> None:
     """Whether it had come to its end, and had been told, or not."""
     messages = RecordedProgress(batches=100)
     messages.clocks(1, done)
@@ -136,7 +136,7 @@ class Counts(App[int]):
 
 @pytest.mark.parametrize("rule", [BSP(), SSP(3)], ids=str)
 @pytest.mark.parametrize("batches", [1, 2])
-def test_an_objective_is_told_of_its_own_iteration(rule: Rule, batches: int) -> None:
+def test_objective_gets_its_own_iteration(rule: Rule, batches: int) -> None:
     """With staleness it is known later, and those of the last iterations not any more."""
     messages = RecordedProgress(batches)
 

@@ -46,7 +46,7 @@ def test_a_line_for_a_host_that_fails() -> None:
     assert (now, before) == (3, 4)
 
 
-def test_nothing_is_said_where_nothing_changes() -> None:
+def test_unchanged_size_is_not_reported() -> None:
     job = SimulatedJob(1, "rrtt", shards=24, clocks=60)
     job.later(1.5, job.kill_controller)
     finish(job)

@@ -72,7 +72,7 @@ def refuse(*arguments: object) -> None:
     raise RejectedRequest("no")
 
 
-def test_host_that_cannot_roll_back_is_given_up() -> None:
+def test_host_that_cannot_roll_back_is_evicted() -> None:
     job = SimulatedJob(3, "rtttt", clocks=60)
     job.later(1.9, lambda: setattr(job.hosts[2].server, "roll_back", refuse))
     job.later(2.0, lambda: job.kill(1))
@@ -80,7 +80,7 @@ def test_host_that_cannot_roll_back_is_given_up() -> None:
     assert [line for line in job.log if "it cannot roll back to clock" in line]
 
 
-def test_replica_that_refuses_is_given_up_for_a_checkpoint(tmp_path: Path) -> None:
+def test_refusing_replica_falls_back_to_a_checkpoint(tmp_path: Path) -> None:
     job = SimulatedJob(3, "rtttt", clocks=60, settings={"checkpoints": str(tmp_path), "checkpoint_every_s": 0.0})
     job.later(1.9, lambda: setattr(job.hosts[0].server, "restore_to", refuse))
     job.later(2.0, lambda: job.kill(1))
@@ -90,7 +90,7 @@ def test_replica_that_refuses_is_given_up_for_a_checkpoint(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_second_worker_may_be_lost_while_the_turn_for_the_first_is_under_way(seed: int) -> None:
+def test_second_worker_lost_during_the_first_ones_barrier(seed: int) -> None:
     """It still takes part from that turn on, and is stood in for up to the next."""
     job = SimulatedJob(seed, "rtttt", clocks=60, settings=STAGE_1)
     lost: list[int] = []
@@ -210,7 +210,7 @@ def test_a_job_that_ends_leaves_a_checkpoint_of_its_last_clock(tiers: str, tmp_p
     assert result["clock"] == job.clocks
 
 
-def test_the_last_reliable_host_is_warned_and_little_is_done_again(tmp_path: Path) -> None:
+def test_last_reliable_hosts_notice_loses_little_work(tmp_path: Path) -> None:
     """There is a checkpoint of shortly before it goes."""
     remaining = {"checkpoints": str(tmp_path), "checkpoint_every_s": 1e9}
     job = SimulatedJob(1, "rtt", clocks=150, settings=remaining)

@@ -136,7 +136,7 @@ def test_a_host_is_silent_only_while_somebody_listens() -> None:
     assert hearing.now_s == pytest.approx(1.8)
 
 
-def test_hosts_that_fall_silent_together_are_given_up_together() -> None:
+def test_hosts_silent_together_are_evicted_together() -> None:
     """A rack's heartbeats do not come at the same moment; one host that is late only does not delay the rest."""
     hearing, hosts, late = Hearing(1.6), [member(number) for number in range(7)], member(7)
     hearing.pass_time(0.0)

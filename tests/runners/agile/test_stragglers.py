@@ -58,7 +58,7 @@ def test_where_clocks_take_long_nobody_is_late_so_soon() -> None:
     assert waiting.now(60.0 + 61.0) == Wait(4, (4, 5, 6), 61.0)
 
 
-def test_of_the_first_clock_that_is_heard_of_and_after_a_roll_back_nothing_is_known() -> None:
+def test_no_durations_for_the_first_clock_and_after_a_roll_back() -> None:
     """Some may have told it to the controller before."""
     waiting = Waiting()
     report_clocks(waiting, range(7, 8), (4,))

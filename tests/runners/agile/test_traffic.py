@@ -41,12 +41,12 @@ class Road:
             self.job.traffic, counters={**self.job.traffic.counters, host: TrafficCounters(*counters)}
         )
 
-    def look(self, now: float, stage: Stage, transient: int) -> Measure | None:
+    def advance(self, now: float, stage: Stage, transient: int) -> Measure | None:
         """What was measured."""
         hosts = [JobHost(0, "h0", Tier.RELIABLE), *(JobHost(9 + n, f"t{n}", Tier.TRANSIENT) for n in range(transient))]
         cluster, _ = start(hosts, (1.0,), 4)
         self.job.placement = replace(cluster, stage=stage)
-        self._act(traffic.look, now)
+        self._act(traffic.advance, now)
         events, self.job.undecided = self.job.undecided, ()
         return next((event.traffic for event in events if isinstance(event, Measured)), None)
 
@@ -66,14 +66,14 @@ class Road:
         return [(line["host"], line["sent"], line["received"]) for line in lines]
 
 
-def test_a_line_is_told_of_what_has_changed() -> None:
+def test_changed_threshold_is_logged() -> None:
     road = Road()
-    road.look(100.0, TWO, 1)
+    road.advance(100.0, TWO, 1)
     assert road.logged_since() == [("h0", 0, 0), ("h1", 0, 0), ("h2", 0, 0)]
     road.traffic(1, 1, 20, 300, 4000)
-    road.look(104.9, TWO, 1)
+    road.advance(104.9, TWO, 1)
     assert not road.logged_since()  # it is not time
-    road.look(105.0, TWO, 1)
+    road.advance(105.0, TWO, 1)
     assert road.logged_since() == [("h1", 301, 4020)]
     road.tell()
     assert not road.logged_since()
@@ -81,19 +81,19 @@ def test_a_line_is_told_of_what_has_changed() -> None:
 
 def test_the_busiest_reliable_host_counts_and_all_replicas() -> None:
     road = Road()
-    assert road.look(0.0, TWO, 4) is None
+    assert road.advance(0.0, TWO, 4) is None
     road.traffic(0, 100, 5000, 0, 2000)
     road.traffic(1, 10000, 7, 0, 6000)
     road.traffic(2, 10**9, 10**9, 10**9, 10**9)
-    assert road.look(10.0, TWO, 4) == Measure(worker=1000.0, capacity=1e6, replica=200.0)
-    assert road.look(20.0, TWO, 4) == Measure(worker=0.0, capacity=1e6, replica=0.0)
+    assert road.advance(10.0, TWO, 4) == Measure(worker=1000.0, capacity=1e6, replica=200.0)
+    assert road.advance(20.0, TWO, 4) == Measure(worker=0.0, capacity=1e6, replica=0.0)
 
 
 @pytest.mark.parametrize(("stage", "transient"), [(Stage.PARAMETER_SERVERS, 4), (TWO, 0)])
 def test_without_replicas_none_are_measured(stage: Stage, transient: int) -> None:
     road = Road()
-    road.look(0.0, stage, transient)
-    measured = road.look(10.0, stage, transient)
+    road.advance(0.0, stage, transient)
+    measured = road.advance(10.0, stage, transient)
     assert measured is not None
     assert measured.replica is None
 
@@ -107,7 +107,7 @@ def stages_of(course: Sequence[tuple[int, float]], replica: float) -> list[Stage
     road, stage = Road(1e6, hosts=1), stage_for(1, course[0][0], thresholds)
     request, served, stages = 0, 0, [stage]
     for turn, (transient, worker) in enumerate(course):
-        measured = road.look(5.0 * turn, stage, transient)
+        measured = road.advance(5.0 * turn, stage, transient)
         if measured is not None:
             thresholds = measured_thresholds(measured, thresholds)
         stage = stage_for(1, transient, thresholds, stage)
@@ -124,7 +124,7 @@ def stages_of(course: Sequence[tuple[int, float]], replica: float) -> list[Stage
     ("transient", "worker", "replica"),
     [(1, 7e5, 3e5), (3, 7e5, 1.9e5), (12, 1e5, 7e4)],
 )
-def test_the_stage_settles(transient: int, worker: float, replica: float) -> None:
+def test_stage_converges(transient: int, worker: float, replica: float) -> None:
     """Where it does not if traffic of another stage counts."""
     stages = stages_of([(transient, worker)] * 40, replica)
     assert len(set(stages[12:])) == 1

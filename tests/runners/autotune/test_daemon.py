@@ -14,7 +14,7 @@ from runners.autotune.daemon import Daemon, schedule_for
 from runners.autotune.log import NAME, TuningLog, read_log, stretch_from
 from solvers.autotune.trajectory import AutotuneSettings, TuningTrajectory, decide
 from solvers.schedules.verifier import verify
-from tests.solvers.ranks_on_paper import CHUNK, GROUPS, RATE, dealt, seen
+from tests.solvers.ranks_on_paper import CHUNK, GROUPS, RATE, equal_assignment, seen
 
 NODES = [f"node-{rank}" for rank in range(16)]
 
@@ -24,7 +24,7 @@ class Job:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / NAME
-        self.assignment = dealt(GROUPS, 64)
+        self.assignment = equal_assignment(GROUPS, 64)
         self.printed: list[str] = []
         self.daemon = Daemon(
             self.assignment,
@@ -77,7 +77,7 @@ def test_a_slow_rank_gets_less_to_do(tmp_path: Path) -> None:
     assert "rank 6 is to blame most" in job.printed[1]
 
 
-def test_the_log_gives_the_same_decisions_again(tmp_path: Path) -> None:
+def test_log_replays_the_same_decisions(tmp_path: Path) -> None:
     job, _ = tuned(tmp_path)
     assignment, settings, lines = read_log(job.path)
     assert settings == AutotuneSettings()
@@ -100,7 +100,7 @@ def test_the_log_gives_the_same_decisions_again(tmp_path: Path) -> None:
      '{"epoch": 0, "jobs": 1, "bytes": 5, "seconds": 1, "seen": [[0, 1, 1e999, 1, 1]]}',
      '{"epoch": 0, "jobs": 1, "bytes": 5, "seconds": 1, "seen": [[0, 1]]}'],
 )  # fmt: skip
-def test_what_is_not_understood_is_told_once_and_changes_nothing(text: str, tmp_path: Path) -> None:
+def test_unknown_report_is_reported_once_and_ignored(text: str, tmp_path: Path) -> None:
     job = Job(tmp_path)
     assert [job.daemon.answer_line(text) for _ in range(3)] == [[], [], []]
     assert len(job.printed) == 1
@@ -109,7 +109,7 @@ def test_what_is_not_understood_is_told_once_and_changes_nothing(text: str, tmp_
     assert len(job.path.read_text().splitlines()) == 1
 
 
-def test_a_clock_too_coarse_to_see_anything_tells_nothing() -> None:
+def test_coarse_clock_gives_no_result() -> None:
     """Short messages: the kernel counts in its ticks."""
     stretch = stretch_from({"epoch": 0, "jobs": 1, "bytes": 5, "seconds": 1, "seen": [[0, 1, 80, 0.0, 0.1]]}, 2, "x")
     assert not stretch.observed.sent_bytes.any()

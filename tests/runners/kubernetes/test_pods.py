@@ -63,14 +63,14 @@ def test_a_pod_that_never_comes_is_named(tmp_path: Path) -> None:
     assert pod.err == "plink: 1 of 2 nodes have no pod that reports: node-a; nothing was run\n"
 
 
-def test_a_pod_that_is_not_told_its_node_refuses(tmp_path: Path) -> None:
+def test_pod_without_a_node_name_refuses(tmp_path: Path) -> None:
     with Kubelet(written(job("true"), TWO), tmp_path, wait_s=1.0) as kubelet:
         pod = ended(kubelet.start("Job", "pod-0", "", JOB_COMPLETION_INDEX="0"))
     assert pod.code == 125
     assert "does not know its node" in pod.err
 
 
-def test_what_the_image_lacks_is_said_before_anything_runs(tmp_path: Path) -> None:
+def test_missing_program_in_the_image_is_reported_first(tmp_path: Path) -> None:
     with Kubelet(written(job("no-such-program"), TWO), tmp_path) as kubelet:
         pods = kubelet.job("node-b", "node-a")
     assert [pod.code for pod in pods] == [125, 125]
@@ -91,7 +91,7 @@ def test_arguments_and_environment_arrive_unchanged(tmp_path: Path) -> None:
         assert json.loads(pod.lines[0]) == [ODD, odd], pod.err
 
 
-def test_a_rank_is_given_what_every_runner_gives(tmp_path: Path) -> None:
+def test_rank_environment_is_that_of_every_runner(tmp_path: Path) -> None:
     show = "import json, os; print(json.dumps(dict(os.environ)))"
     with Kubelet(written(job(sys.executable, "-c", show, env={"MINE": "x"}), TWO), tmp_path) as kubelet:
         pods = kubelet.job("node-a", "node-b")

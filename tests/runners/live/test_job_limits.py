@@ -61,7 +61,7 @@ def test_a_job_that_hangs_shows_its_stacks_and_ends(
     assert all(ends(finding.pid, within_s=0) for finding in result.locations)
 
 
-def test_all_stacks_are_looked_for_in_the_time_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_stacks_are_collected_in_the_time_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A py-spy that never answers holds nobody up more than once."""
     (tmp_path / "python").symlink_to(Path(sys.executable).resolve())
     (tmp_path / "py-spy").write_text("#!/bin/sh\nexec sleep 60\n")

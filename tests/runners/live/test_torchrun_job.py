@@ -64,7 +64,7 @@ def test_the_first_worker_that_fails_is_named(jobs: Jobs, end: str, code: int) -
         assert ends(child)
 
 
-def test_a_torchrun_that_cannot_start_says_why(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_torchrun_reports_the_reason(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torchrun_runner, "_TORCHRUN", ("-m", "torch.distributed.run", "--no-such-option"))
     with pytest.raises(
         PlinkError, match=r"here: torchrun ended with exit code 2 before its workers connected: .*no-such"

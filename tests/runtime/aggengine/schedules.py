@@ -23,8 +23,8 @@ def schedules(draw: st.DrawFn, most_ranks: int = 16) -> Schedule:
             st.sampled_from([(b, k) for b in range(2, 6) for k in range(1, 5) if b**k <= most_ranks])
         )
         ranks = options["base"] ** levels
-    if "pieces" in taken:
-        options["pieces"] = draw(st.integers(1, 5))
+    if "segments" in taken:
+        options["segments"] = draw(st.integers(1, 5))
     if "sharded" in taken:
         options["sharded"] = draw(st.booleans())
         options["colocated"] = True

@@ -73,14 +73,14 @@ def test_a_document_comes_back_as_it_was(two_sizes: Aggregation, tmp_path: Path)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema": "plink.order/1"}, "f: schema: expected 'plink.plan/1' or 'plink.aggregation/1', got"),
+        ({"schema": "plink.order/1"}, "f: schema: expected 'plink.plan/1' or 'plink.aggregation/2', got"),
         ({"classes": []}, "f: classes: expected a list of 1 or more"),
         ({"classes": [{"up_to_bytes": None, "algo": "ring"}]}, "f: classes[0]: schedule: missing"),
         ({"classes": [{"up_to_bytes": 5, "algo": "gloo"}]}, "f: classes: expected increasing limits"),
         ({"classes": [{"up_to_bytes": 0, "algo": "gloo"}]}, "f: classes[0].up_to_bytes: expected a whole number >= 1"),
-        ({"lanes": None}, "f: lanes: expected a whole number"),
-        ({"lanes": 99}, "f: lanes: expected a whole number <= 16"),
-        ({"pieces": "3"}, "f: pieces: expected a whole number"),
+        ({"channels": None}, "f: channels: expected a whole number"),
+        ({"channels": 99}, "f: channels: expected a whole number <= 16"),
+        ({"segments": "3"}, "f: segments: expected a whole number"),
         ({"smallest_bytes": -1}, "f: smallest_bytes: expected a whole number >= 0"),
         ({"ring": 3}, "f: ring: expected a list"),
         ({"ring": [0, 1, True, 3]}, "f: ring[2]: expected a whole number, got true"),
@@ -129,12 +129,12 @@ def test_a_plan_is_read_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan))
     assert read_aggregation(path).ranks == 4
-    paced = {}
+    by_rate = {}
     for rate in (None, 0.2, 1.0, 25.0):
-        (tmp_path / "paced.json").write_text(json.dumps(plan | {"rate_gbps": rate}))
-        first = read_aggregation(tmp_path / "paced.json")
-        paced[rate] = first.channels, first.segmentation.segment_bytes >> 10
-    assert paced == {None: (2, 1024), 0.2: (1, 640), 1.0: (2, 1408), 25.0: (2, 4096)}
+        (tmp_path / "by_rate.json").write_text(json.dumps(plan | {"rate_gbps": rate}))
+        first = read_aggregation(tmp_path / "by_rate.json")
+        by_rate[rate] = first.channels, first.segmentation.segment_bytes >> 10
+    assert by_rate == {None: (2, 1024), 0.2: (1, 640), 1.0: (2, 1408), 25.0: (2, 4096)}
     read = plan_from_json(plan, "f")
     rings = {
         groups: aggregation_for_plan(first.classes, replace(read, groups=groups)).ring

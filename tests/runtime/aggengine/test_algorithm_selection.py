@@ -71,7 +71,7 @@ def test_all_ranks_take_the_slowest_of_them(slower_below: int, slow_rank: int, e
         (0, 1 << 20, SizeRange(NEVER), [False] * 4),
     ],
 )
-def test_large_messages_that_go_another_way_are_looked_at_too(
+def test_large_messages_by_another_path_are_validated(
     slower_from: int, eager_max_bytes: int | None, expected: SizeRange, used: list[bool], clock: Clock
 ) -> None:
     """What is found of short ones says nothing of them."""
@@ -108,7 +108,7 @@ def test_gloo_does_not_answer_for_ranks_that_the_engine_left_late() -> None:
 
 
 @pytest.mark.parametrize("schedules_from", [100_000, 8 << 20])
-def test_sizes_without_a_schedule_are_not_looked_at(schedules_from: int, clock: Clock) -> None:
+def test_sizes_without_a_schedule_are_skipped(schedules_from: int, clock: Clock) -> None:
     """Gloo against itself would tell nothing, and could keep the schedules of larger sizes from being used."""
 
     def gloo(data: torch.Tensor, op: object) -> Done:

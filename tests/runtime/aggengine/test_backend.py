@@ -221,8 +221,8 @@ def init_only() -> str:
         return ""
     except Exception as error:
         # Those who are told last still need the connections of the one who is told first.
-        Path(f"told-{os.environ['RANK']}").touch()
-        wait_until(lambda: len(list(Path().glob("told-*"))) == int(os.environ["WORLD_SIZE"]))
+        Path(f"done-{os.environ['RANK']}").touch()
+        wait_until(lambda: len(list(Path().glob("done-*"))) == int(os.environ["WORLD_SIZE"]))
         return str(error)
 
 

@@ -5,7 +5,7 @@ import torch
 from plink.runtime.aggengine.channel import MergeBuffers
 
 
-def test_they_are_used_again_where_they_are_large_enough() -> None:
+def test_large_enough_buffers_are_reused() -> None:
     """Of the same type only; a smaller one makes way."""
     buffers, like = MergeBuffers(), torch.empty(0)
     buffer = buffers.take(like, 100)

@@ -112,7 +112,7 @@ def test_clients_without_the_secret_are_closed(monkeypatch: pytest.MonkeyPatch) 
         transport.release()
 
 
-def test_many_who_say_nothing_keep_nobody_from_meeting() -> None:
+def test_silent_clients_do_not_block_rendezvous() -> None:
     """They are heard beside the others, not before them."""
     store, made = dist.HashStore(), list[EagerTransport]()
     first = threading.Thread(target=lambda: made.append(join(store, 0, 2)))
@@ -228,7 +228,7 @@ def test_closing_wakes_whoever_waits() -> None:
                 begin(torch.zeros(1), 1, 0, 1)
 
 
-def test_what_is_none_of_what_was_expected_is_never_given() -> None:
+def test_unexpected_message_is_never_delivered() -> None:
     """Another meaning, or another length: who waits for it goes on waiting, until somebody finds out why."""
     with ranks(2, timeout_s=1.0) as made:
         made[1].send(torch.ones(3), 0, 0, 5)

@@ -129,7 +129,7 @@ def test_every_rank_ends_with_the_sum(
 
 @pytest.mark.parametrize("givers", [3, 70])
 @pytest.mark.parametrize("eager", [False, True])
-def test_what_is_sent_in_a_round_is_what_stood_there_before_it(givers: int, eager: bool) -> None:
+def test_round_sends_the_values_before_it(givers: int, eager: bool) -> None:
     """Rank 0 sends on the last chunk in the round in which rank 1 sends it all chunks, however many others do too."""
     ranks, last = givers + 3, givers + 1
     others = range(3, ranks)

@@ -180,7 +180,7 @@ def test_all_reduces_that_are_not_waited_for_change_schedules_at_the_same_one() 
 
 
 @pytest.mark.parametrize(("slow", "before", "after"), [("gloo", 1 << 20, 0), ("schedule", 4096, 1 << 20)])
-def test_a_new_schedule_is_compared_with_gloo_again(
+def test_new_schedule_is_compared_with_gloo(
     slow: str, before: int, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All ranks go to Gloo, and no longer, from the same all-reduce on; it is enough that one rank finds so."""
@@ -232,7 +232,7 @@ def test_a_new_schedule_is_compared_with_gloo_again(
 
 
 @pytest.mark.parametrize("gone", [0, 2])
-def test_a_rank_that_goes_before_a_meeting_ends_the_others(gone: int) -> None:
+def test_rank_lost_before_rendezvous_ends_the_others(gone: int) -> None:
     """They wait for it in the meeting, not in an all-reduce; nobody waits for ever, other lanes included."""
 
     def work(rank: int) -> str | None:
@@ -251,7 +251,7 @@ def test_a_rank_that_goes_before_a_meeting_ends_the_others(gone: int) -> None:
         assert all(error for rank, error in enumerate(results) if rank != gone)
 
 
-def test_a_group_that_is_closed_while_it_waits_in_a_meeting() -> None:
+def test_group_closed_while_it_waits_in_rendezvous() -> None:
     def work(rank: int) -> None:
         member = members.members[rank]
         tuned(member, launcher.line.name)

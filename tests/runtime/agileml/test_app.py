@@ -171,6 +171,6 @@ def test_a_bad_file_is_not_called_a_mistake_of_the_program() -> None:
         train(Wrong("file"))
 
 
-def test_one_workers_mistake_ends_the_job_and_is_what_is_said() -> None:
+def test_worker_error_ends_the_job_and_is_reported() -> None:
     with pytest.raises(AppError, match="shard 3 at clock 2"):
         train(Wrong("raises"), workers=2)

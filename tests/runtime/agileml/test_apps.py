@@ -84,7 +84,7 @@ def test_factors_explain_all_but_the_noise() -> None:
     assert (2 * trained.objectives[0]) ** 0.5 > 2 * app.data.floor
 
 
-def test_classes_are_told_apart_as_well_as_can_be() -> None:
+def test_classes_are_separated_near_the_optimum() -> None:
     app = classes()
     trained = train(app, workers=2)
     right = (agile_mlr.probabilities(trained.tables["weights"], app.data.x).argmax(axis=1) == app.data.y).mean()

@@ -85,7 +85,7 @@ def test_who_ends_waits_for_nothing() -> None:
     assert result == [None]
 
 
-def test_in_a_new_generation_nothing_is_begun_before_something_was_said() -> None:
+def test_new_generation_waits_for_an_assignment() -> None:
     item = Assigned([1], generation=0, every_generation=True)
     assert item.begin(5, 0) == (1,)
     item.rolled_back(2, 8)

@@ -53,7 +53,7 @@ def test_who_still_connects_is_woken(vanished: "type[contextlib.AbstractContextM
         asking = threading.Thread(target=ask)
         asking.start()
         deadline = time.monotonic() + WAIT_S
-        while line._meeting is None and time.monotonic() < deadline:
+        while line._pending is None and time.monotonic() < deadline:
             time.sleep(0.01)
         time.sleep(0.3)  # it waits now
         line.wake()
@@ -79,7 +79,7 @@ def test_who_is_woken_just_before_it_connects(monkeypatch: pytest.MonkeyPatch) -
         patched.setattr(socket, "socket", Waking)
         with pytest.raises(ConnectionLost, match="nobody waits for it any more"):
             line.ask(Message(Kind.READ, 0))
-        assert line._meeting is None
+        assert line._pending is None
 
 
 def test_an_address_of_a_family_that_the_kernel_lacks_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ def test_an_address_of_a_family_that_the_kernel_lacks_is_passed_over(monkeypatch
             Connection(f"anybody:{port}", KEYS, LAYOUT, 0.3).ask(Message(Kind.READ, 0))
 
 
-def test_who_asks_after_that_connects_again() -> None:
+def test_next_request_reconnects() -> None:
     """A word to wake is for those who wait then."""
     with that_says_nothing() as port:
         line = Connection(f"127.0.0.1:{port}", KEYS, LAYOUT, 0.3)

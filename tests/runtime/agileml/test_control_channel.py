@@ -70,7 +70,7 @@ def test_what_is_no_message_is_passed_over(agent: RankChannel, words: str) -> No
     line.close()
 
 
-def test_when_the_agent_is_gone_nothing_more_is_heard(agent: RankChannel) -> None:
+def test_no_messages_after_the_agent_is_gone(agent: RankChannel) -> None:
     line = ControlChannel(agent.name)
     line.send({"type": "hello"})
     received(agent, 1)

@@ -125,13 +125,13 @@ def test_keys_of_another_run_are_refused_by_both() -> None:
     with sockets() as (item, other):
         errors = []
 
-        def meet(keys: RunKeys, accept: bool, sock: socket.socket) -> None:
+        def handshake(keys: RunKeys, accept: bool, sock: socket.socket) -> None:
             try:
                 (keys.accept if accept else keys.connect)(sock)
             except PlinkError as error:
                 errors.append(error)
 
-        together(lambda: meet(OTHERS, False, item), lambda: meet(KEYS, True, other))
+        together(lambda: handshake(OTHERS, False, item), lambda: handshake(KEYS, True, other))
     assert len(errors) == 2
     assert any(isinstance(error, Unauthenticated) for error in errors)
 

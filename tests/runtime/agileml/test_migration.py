@@ -64,7 +64,7 @@ def fails(error: Exception) -> Callable[[], None]:
     return fail
 
 
-def test_what_a_move_that_was_given_up_delivers_late_is_refused() -> None:
+def test_late_delivery_of_a_cancelled_move_is_refused() -> None:
     """It comes over a connection that the mover has left, when the next attempt has brought all there is."""
     with store(LAYOUT, SSP(9), servers=2) as run:
         run.open(2, servers=1, history=True)

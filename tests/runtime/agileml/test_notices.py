@@ -71,7 +71,7 @@ class Ec2:
         return self.action or text("<html>404 - Not Found</html>", 404)
 
 
-def test_aws_tells_when_the_instance_goes_and_tells_it_once() -> None:
+def test_aws_notice_has_a_deadline_and_comes_once() -> None:
     ec2 = Ec2()
     with metadata(ec2) as service, listening("aws", service.port) as output:
         asked_again(service)
@@ -121,7 +121,7 @@ def test_a_token_that_expires_is_had_anew() -> None:
     assert output.troubles == []
 
 
-def test_another_eviction_is_told_too() -> None:
+def test_second_eviction_is_reported() -> None:
     """A machine that hibernated wakes with its programs, and may be taken away again."""
     ec2 = Ec2()
     ec2.mark("hibernate", 10)
@@ -133,7 +133,7 @@ def test_another_eviction_is_told_too() -> None:
         wait_until(lambda: len(output.notices) == 2)
 
 
-def test_gcp_tells_how_much_of_the_thirty_seconds_is_left() -> None:
+def test_gcp_notice_has_the_rest_of_thirty_seconds() -> None:
     now, state = [100.0], ["FALSE"]
 
     def answer(method: str, path: str, headers: dict[str, str]) -> Reply:
@@ -181,7 +181,7 @@ def http_date(seconds: float) -> str:
     return format_datetime(NOW + timedelta(seconds=seconds), usegmt=True)
 
 
-def test_azure_tells_evictions_of_this_machine_only() -> None:
+def test_azure_notice_is_of_this_machine_only() -> None:
     vm = Vm()
     vm.add("1", "Preempt", ["spot_4"], http_date(20))
     for kind in ("Reboot", "Redeploy", "Freeze"):
@@ -246,7 +246,7 @@ SILLY = {
     [("aws", "500"), ("aws", "garbage"), ("aws", "another action"), ("aws", "redirect"), ("gcp", "403"),
      ("gcp", "long"), ("azure", "no object"), ("azure", "deep"), ("azure", "events"), ("azure", "event")],
 )  # fmt: skip
-def test_what_makes_no_sense_is_said_once_and_asking_goes_on(provider: str, kind: str) -> None:
+def test_invalid_answer_is_reported_once_and_polling_continues(provider: str, kind: str) -> None:
     reply, silly = SILLY[kind], [True]
     good = {"aws": Ec2(), "gcp": lambda *_: text("TRUE"), "azure": Vm()}[provider]
     if isinstance(good, Ec2):
@@ -281,7 +281,7 @@ def test_a_token_that_is_none(reply: Reply) -> None:
     assert {method for method, _ in service.requests} == {"PUT"}
 
 
-def test_a_slow_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_answer_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte now and then keeps any socket's own time-out from passing."""
     monkeypatch.setattr(asking, "_TIMEOUT_S", 0.3)
     drops = Reply(200, tuple(b"F" for _ in range(100)), {}, 0.1)
@@ -312,7 +312,7 @@ def test_closing_ends_a_question_under_way() -> None:
     assert output.notices == output.troubles == []
 
 
-def test_whoever_is_told_may_close() -> None:
+def test_notice_listener_can_close() -> None:
     holder: list[Notices] = []
     there, messages = threading.Event(), []
 
@@ -328,7 +328,7 @@ def test_whoever_is_told_may_close() -> None:
     assert len(messages) == 1
 
 
-def test_nobody_there_is_said_once() -> None:
+def test_missing_service_is_reported_once() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
         with listening("gcp", taken.getsockname()[1]) as output:

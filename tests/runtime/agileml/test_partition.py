@@ -161,7 +161,7 @@ def test_workers_come_and_go() -> None:
 
 
 @given(st.integers(0, 1000), st.integers(0, 2), st.booleans(), st.booleans())
-def test_what_one_sent_who_was_given_up_counts_up_to_where_others_go_on(
+def test_lost_workers_updates_count_up_to_the_takeover(
     seed: int, gone: int, sees_ahead: bool, all_before: bool
 ) -> None:
     """It did not know that it was, and has begun the clock at which its work changes hands; the same wherever the

@@ -282,7 +282,7 @@ def test_a_commit_that_is_not_answered_is_repeated(executed: bool) -> None:
 
 
 @pytest.mark.parametrize("serves", ["itself", "another"])
-def test_one_who_died_as_it_was_told_to_begin_is_done_without(serves: str) -> None:
+def test_host_lost_at_the_start_is_dropped(serves: str) -> None:
     """The old primary, which was to be its replica, has the state and the way back, though it was never told that it is
     one: as after any loss all go back to the clock that is safe, and the partition begins from there."""
     with store(LAYOUT, servers=3) as run:

@@ -89,7 +89,7 @@ def test_a_frozen_server_is_left_as_soon_as_another_is_named(met: bool, processe
         wait_for(lambda: is_stopped(frozen[0].pid))  # or it may answer the next read yet
 
         def name_another() -> None:
-            wait_for(lambda: any(line._meeting or line._ticket > 1 for line in client._connections.values()))
+            wait_for(lambda: any(line._pending or line._ticket > 1 for line in client._connections.values()))
             for partition in range(4):
                 client.set_primary(partition, PrimaryAddress(addresses[1], 1))
 
@@ -99,7 +99,7 @@ def test_a_frozen_server_is_left_as_soon_as_another_is_named(met: bool, processe
         assert {address for address, _ in client._connections} == {addresses[1]}
 
 
-def test_a_server_that_dies_in_the_handshake_is_asked_again() -> None:
+def test_handshake_with_a_dying_server_is_retried() -> None:
     """Or another that is there by then, at its address."""
     with store(LAYOUT) as run, socket.create_server(("127.0.0.1", 0)) as listening:
         run.open(1)

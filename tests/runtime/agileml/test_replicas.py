@@ -87,7 +87,7 @@ def test_no_clock_counts_as_pushed_that_a_replica_lacks() -> None:
 
 
 @pytest.mark.parametrize("how", ["stopped", "lost", "moved"])
-def test_a_copy_that_is_given_up_keeps_nothing_back(how: str) -> None:
+def test_cancelled_copy_delays_nothing(how: str) -> None:
     with store(LAYOUT, servers=3) as run:
         run.open(1, servers=1, history=True)
         primary, item, two = run.servers
@@ -235,7 +235,7 @@ def test_a_restore_that_is_not_answered_is_repeated(executed: bool) -> None:
         assert value(target) == value(replica) == 3
 
 
-def test_who_hears_late_that_all_begin_anew_keeps_what_has_come_of_the_new_generation() -> None:
+def test_late_reset_keeps_messages_of_the_new_generation() -> None:
     """Nobody would send it again; and what is of the generation before goes."""
     with store(Layout(LAYOUT.tables, 2), servers=2) as run:
         first, second = run.servers

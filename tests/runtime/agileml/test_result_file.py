@@ -23,7 +23,7 @@ def test_a_path_from_here_and_nothing_left_of_the_trial(tmp_path: Path, monkeypa
     assert unwritable("kept") is None
 
 
-def test_why_it_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_result_file_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where that is stands there in full: it is another host's."""
     monkeypatch.chdir(tmp_path)
     assert unwritable("no/kept") == f"{tmp_path}/no/kept: there is no folder {tmp_path}/no"

@@ -47,7 +47,7 @@ def test_a_move_to_a_dead_server_changes_nothing() -> None:
         assert np.array_equal(run.state(), counted(1, 4))
 
 
-def test_mistakes_are_said() -> None:
+def test_configuration_errors_are_reported() -> None:
     with store(COUNTS, BSP(), servers=2) as run:
         run.open(1, servers=1)
         client = run.client(0)
@@ -135,7 +135,7 @@ def test_a_server_goes_on_accepting_after_it_could_not(monkeypatch: pytest.Monke
         real = listener._serve
 
         def accept() -> tuple[socket.socket, tuple[str, int]]:
-            result = door.accept()
+            result = server_socket.accept()
             if errors and isinstance(errors[0], OSError):
                 result[0].close()
                 raise errors.pop(0)
@@ -147,7 +147,7 @@ def test_a_server_goes_on_accepting_after_it_could_not(monkeypatch: pytest.Monke
                     raise errors.pop(0)
                 super().start()
 
-        door = listener._listening
+        server_socket = listener._listening
         monkeypatch.setattr(listener, "_serve", real)
         monkeypatch.setattr(listener_module.threading, "Thread", Thread)
         monkeypatch.setattr(listener, "_listening", type("Tap", (), {"accept": staticmethod(accept)})())

@@ -33,7 +33,7 @@ def test_integers_that_wrap_around_are_found_and_no_others(data: st.DataObject, 
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
-def test_integers_are_looked_at_to_the_last(dtype: str) -> None:
+def test_integers_are_compared_to_the_last(dtype: str) -> None:
     """They are so block by block."""
     for rows, width in ((1, 3), (70_000, 3), (3, 70_000), (257, 1024)):
         first, second = np.zeros((rows, width), dtype), np.ones((rows, width), dtype)

@@ -208,7 +208,7 @@ def test_what_waits_and_what_is_summed_stays_as_it_was_sent(dtype: str) -> None:
     assert not other.values[0].any()
 
 
-def test_a_worker_that_was_given_up_takes_what_was_too_large_along() -> None:
+def test_lost_worker_takes_its_oversized_reads_along() -> None:
     """What counts no more is in no sum."""
     for rule in RULES:
         partition = Partition(layout("int32"), 1, history=True, sees_ahead=rule.sees_ahead)
@@ -225,9 +225,7 @@ def test_a_worker_that_was_given_up_takes_what_was_too_large_along() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "taken_away"), [("int32", True), ("int64", False), ("float64", False)])
-def test_what_one_may_read_again_under_staleness_is_asked_for_where_it_would_be_too_large(
-    dtype: str, taken_away: bool
-) -> None:
+def test_oversized_rereads_under_staleness_are_requested(dtype: str, taken_away: bool) -> None:
     """Where another worker took something away meanwhile there is nothing wrong."""
     with store(layout(dtype), SSP(5)) as run:
         run.open(2)

@@ -389,7 +389,7 @@ def test_running_statistics_are_refused(norm: Callable[[int], nn.Module]) -> Non
         train(CustomNet(make=lambda: nn.Sequential(norm(6), nn.Flatten(), nn.Linear(24, CLASSES)), loss=images))
 
 
-def test_a_mistake_in_load_is_told_with_its_line() -> None:
+def test_error_in_load_is_reported_with_its_line() -> None:
     class Lost(CustomNet):
         def load(self, shard: int) -> list[Batch]:
             raise OSError("no such disk")
@@ -486,7 +486,7 @@ def test_an_app_that_cannot_be(attribute: str, value: object, expected: str) -> 
         check_app(app)
 
 
-def test_the_example_learns_to_tell_images() -> None:
+def test_example_learns_to_classify_images() -> None:
     app, _ = agile_torch.make(["--items=600", "--clocks=40", "--side=8", "--classes=4", "--batches=5", "--shards=4"])
     trained = train(app, workers=2)
     assert trained.objectives[-1] < 0.5 * trained.objectives[0]

@@ -106,7 +106,7 @@ def test_a_message_with_one_byte_changed_or_cut_is_a_message_or_refused(place: i
         receive(Pipe(pipe.content[:place]), LAYOUT)
 
 
-def test_what_is_wrong_is_said() -> None:
+def test_invalid_message_is_named() -> None:
     pipe = Pipe()
     wanted = Wanted(0, range(0, 5))
     send(pipe, Message(Kind.READ, 1, wanted=(wanted,)), LAYOUT)

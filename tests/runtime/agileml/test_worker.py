@@ -107,7 +107,7 @@ def test_workers_that_join_and_leave_change_nothing() -> None:
             return third.run()
 
         ended = together(first.run, second.run, join)
-        assert ended[1] == Finished(7, "told to leave")
+        assert ended[1] == Finished(7, "released")
         assert ended[0] == ended[2] == Finished(13, "12 clocks are done")
         assert loaded == 4
         assert sorted(app.loads) == sorted([*range(8), 4, 5, 6, 7])
@@ -185,7 +185,7 @@ def test_after_a_roll_back_shards_are_as_they_were_unless_the_new_generation_say
         same(made, app, train(app))
 
 
-def test_a_wait_that_was_too_long_may_be_taken_up_again() -> None:
+def test_timed_out_wait_can_be_resumed() -> None:
     app = Means(stop=StoppingCriterion(clocks=4))
     with store(job_layout(app, 2)) as made:
         made.open(2)

@@ -32,7 +32,7 @@ class RecordedThreads(WorkerThreads):
         self.begun_as.append((clock, until, self._running[number]))
 
 
-def test_who_is_to_stand_in_for_longer_does() -> None:
+def test_longer_takeover() -> None:
     workers = RecordedThreads()
     workers.take_over(4, [(0, [1])], 2, 5, 0)
     workers.take_over(4, [(0, [1])], 2, 5, 0)  # said twice
@@ -46,7 +46,7 @@ def test_who_is_to_stand_in_for_longer_does() -> None:
     assert workers.takeovers() == {4: 9}
 
 
-def test_who_stood_in_before_a_roll_back_does_so_again() -> None:
+def test_takeover_continues_after_a_roll_back() -> None:
     """Before its thread has noticed that it was ended."""
     workers = RecordedThreads()
     workers.take_over(4, [(0, [1])], 2, 5, 0)
@@ -55,7 +55,7 @@ def test_who_stood_in_before_a_roll_back_does_so_again() -> None:
     assert [until for _, until, _ in workers.begun_as] == [5, 4]
 
 
-def test_a_worker_of_its_own_is_not_stood_in_for() -> None:
+def test_independent_worker_is_not_taken_over() -> None:
     workers = RecordedThreads()
     workers.assign({4: [1]}, 0, 0)
     workers.take_over(4, [(0, [1])], 2, 9, 0)

@@ -14,7 +14,7 @@ from solvers.autotune.finetune import FinetuneSettings, FinetuneState, blame, fi
 from solvers.autotune.observed import MasterAssignment, ObservedTraffic, sent_bytes
 from solvers.autotune.quicktune import quicktune
 from solvers.autotune.trigger import changed
-from tests.solvers.ranks_on_paper import CHUNK, GROUPS, RATE, dealt, seen
+from tests.solvers.ranks_on_paper import CHUNK, GROUPS, RATE, equal_assignment, seen
 
 
 def balance(assignment: MasterAssignment) -> float:
@@ -52,8 +52,8 @@ def test_a_rank_at_a_quarter_of_its_rate(slow: int) -> None:
     """Within 12 steps at least 1.27 times as fast as the masters by size (Figure 6.15), on other ranks too."""
     rates = np.full(16, RATE)
     rates[slow] /= 4
-    static = seen(dealt(GROUPS, 64), rates)[1]
-    tuned = steps(dealt(GROUPS, 64), rates, 11)
+    static = seen(equal_assignment(GROUPS, 64), rates)[1]
+    tuned = steps(equal_assignment(GROUPS, 64), rates, 11)
     assert min(seconds for _, seconds in tuned) < static / 1.27
     assert tuned[0][1] < static, "Quicktune alone helps"
 
@@ -63,7 +63,7 @@ def test_after_it_has_recovered(slow: int) -> None:
     """Loads within 1.05 of each other in 15 steps, and left there."""
     rates = np.full(16, RATE)
     rates[slow] /= 4
-    uneven = steps(dealt(GROUPS, 64), rates, 11)[-1][0]
+    uneven = steps(equal_assignment(GROUPS, 64), rates, 11)[-1][0]
     assert balance(uneven) > 1.2
     rates[slow] *= 4
     tuned = [item for item, _ in steps(uneven, rates, 15)]
@@ -73,16 +73,16 @@ def test_after_it_has_recovered(slow: int) -> None:
 
 
 def test_a_steady_network_is_left_alone() -> None:
-    assignment = dealt(GROUPS, 64)
+    assignment = equal_assignment(GROUPS, 64)
     decision = finetune(assignment, seen(assignment, np.full(16, RATE))[0], FinetuneState(3, 8))
     assert decision.assignment is assignment
     assert (decision.moved, decision.step) == ((), FinetuneState())
 
 
-def test_the_same_rank_again_loses_twice_as_many() -> None:
+def test_repeatedly_blamed_rank_loses_twice_as_many() -> None:
     rates = np.full(16, RATE)
     rates[2] /= 10
-    assignment, step, numbers = dealt(GROUPS, 256), FinetuneState(), []
+    assignment, step, numbers = equal_assignment(GROUPS, 256), FinetuneState(), []
     for _ in range(4):
         decision = finetune(assignment, seen(assignment, rates)[0], step)
         assert decision.step.blamed == 2
@@ -95,7 +95,7 @@ def test_the_same_rank_again_loses_twice_as_many() -> None:
 def test_global_masters_go_first_and_local_ones_stay_in_their_group() -> None:
     rates = np.full(16, RATE)
     rates[5] /= 10
-    assignment, step, kinds = dealt(GROUPS, 64), FinetuneState(), []
+    assignment, step, kinds = equal_assignment(GROUPS, 64), FinetuneState(), []
     for _ in range(8):
         decision = finetune(assignment, seen(assignment, rates)[0], step)
         if decision.step.blamed != 5:
@@ -125,7 +125,7 @@ def test_whatever_is_seen_masters_stay_masters(data: st.DataObject) -> None:
     sizes = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=4).filter(lambda s: sum(s) > 1))
     bounds = np.cumsum([0, *sizes])
     groups = [list(range(a, b)) for a, b in itertools.pairwise(bounds)]
-    assignment = dealt(groups, data.draw(st.integers(1, 20)))
+    assignment = equal_assignment(groups, data.draw(st.integers(1, 20)))
     n = sum(sizes)
     random_rates = random.lognormal(0, 1, n) * RATE
     step = FinetuneState()
@@ -162,7 +162,7 @@ def test_blame_is_load_and_time() -> None:
         ([0.0] * 10, False),
     ],
 )
-def test_when_to_look_again(throughputs: list[float], expected: bool) -> None:
+def test_next_check_time(throughputs: list[float], expected: bool) -> None:
     assert changed(throughputs) is expected
 
 
@@ -195,7 +195,7 @@ def test_a_rank_carries_what_its_slower_direction_does_and_a_silent_one_what_oth
 
 def test_nothing_was_seen() -> None:
     with pytest.raises(UsageError, match="nothing was observed"):
-        quicktune(dealt([[0, 1]], 4), broken("sent_bytes", np.zeros((2, 2))))
+        quicktune(equal_assignment([[0, 1]], 4), broken("sent_bytes", np.zeros((2, 2))))
 
 
 @pytest.mark.parametrize(

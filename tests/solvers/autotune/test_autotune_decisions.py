@@ -28,7 +28,7 @@ from solvers.autotune.trajectory import (
     decide,
 )
 from solvers.autotune.trigger import changed
-from tests.solvers.ranks_on_paper import dealt
+from tests.solvers.ranks_on_paper import equal_assignment
 
 Rates = npt.NDArray[np.float64]
 RANKS, CHUNKS = 4, 64
@@ -53,7 +53,7 @@ def mastering(*chunks: int) -> MasterAssignment:
     return MasterAssignment([[0, 1, 2, 3]], local, np.zeros(len(local), np.int32))
 
 
-FAIR = dealt([[0, 1, 2, 3]], CHUNKS)
+FAIR = equal_assignment([[0, 1, 2, 3]], CHUNKS)
 RELIEVED = quicktune(FAIR, carrying(rank_0_at(0.5)), 0.3)
 
 
@@ -99,7 +99,7 @@ def test_a_program_that_slows_down_is_what_is_usual_from_then_on() -> None:
     assert [after(course, [50.0] * k)[1].reason for k in (1, 2, 3)] == [KNOWING, KNOWING, SAME]
 
 
-def test_when_a_rank_slows_down_all_masters_are_dealt_anew() -> None:
+def test_slow_rank_reassigns_all_masters() -> None:
     course, _ = after(TuningTrajectory(FAIR, epoch=7, again=True), [100.0] * 6)
     course, decision = after(course, [50.0, 48.0], rank_0_at(0.5))
     assert decision.action == QUICKTUNE
@@ -111,7 +111,7 @@ def test_when_a_rank_slows_down_all_masters_are_dealt_anew() -> None:
     assert course.throughputs == course.rates == ()
 
 
-def test_where_masters_are_in_proportion_already_nothing_is_dealt() -> None:
+def test_proportional_masters_are_kept() -> None:
     course, _ = after(TuningTrajectory(RELIEVED), [100.0] * 6)
     course, decision = after(course, [50.0, 50.0], rank_0_at(0.5))
     assert decision.action == WATCH
@@ -119,7 +119,7 @@ def test_where_masters_are_in_proportion_already_nothing_is_dealt() -> None:
 
 
 @pytest.mark.parametrize(("mega", "begins"), [(70.0, False), (69.0, True), (130.0, False), (131.0, True)])
-def test_after_tuning_it_is_tuned_again_if_that_did_not_last(mega: float, begins: bool) -> None:
+def test_tuning_that_did_not_last_is_repeated(mega: float, begins: bool) -> None:
     """By one and a half times what is a change, three tenths, over one window."""
     begun = TuningTrajectory(RELIEVED, expected=100e6)
     course, decision = after(begun, [mega] * 2)
@@ -188,7 +188,7 @@ def test_there_is_no_going_back_to_what_was_no_faster_and_is_uneven_too(mega: fl
     assert course.expected == (100.0 if goes_back else mega) * 1e6
 
 
-def test_where_ranks_carry_alike_uneven_masters_are_dealt_anew() -> None:
+def test_equal_rates_rebalance_uneven_masters() -> None:
     begun = replace(tuned(RELIEVED, RELIEVED, idle=1), step=fine.FinetuneState(2, 8))
     course, decision = after(begun, [100.0])
     assert (decision.action, course.step) == (QUICKTUNE, fine.FinetuneState())

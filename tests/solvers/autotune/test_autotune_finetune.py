@@ -6,7 +6,7 @@ import pytest
 from solvers.autotune.finetune import FinetuneSettings, FinetuneState, blame, finetune
 from solvers.autotune.observed import MasterAssignment, ObservedTraffic, sent_bytes
 from solvers.autotune.quicktune import quicktune
-from tests.solvers.ranks_on_paper import dealt
+from tests.solvers.ranks_on_paper import equal_assignment
 
 
 def masters(groups: list[list[int]], local: list[list[int]], of_all: list[int]) -> MasterAssignment:
@@ -42,7 +42,7 @@ def test_blame_is_as_it_is_defined_rank_by_rank() -> None:
 def test_masters_move_when_the_most_blame_is_more_than_epsilon_times_the_least(most: float, moves: bool) -> None:
     """By time alone: twice the load at the same rate is twice the blame."""
     settings = FinetuneSettings(beta=0.0, epsilon=1.5)
-    decision = finetune(dealt([[0, 1]], 4), sending([most, 1.0]), FinetuneState(0, 2), settings)
+    decision = finetune(equal_assignment([[0, 1]], 4), sending([most, 1.0]), FinetuneState(0, 2), settings)
     assert bool(decision.moved) == moves
     assert decision.step == (FinetuneState(0, 4) if moves else FinetuneState())
     assert ("rank 0" in decision.reason) == moves
@@ -52,7 +52,7 @@ def test_masters_move_when_the_most_blame_is_more_than_epsilon_times_the_least(m
     ("step", "number"),
     [(FinetuneState(), 1), (FinetuneState(1, 8), 1), (FinetuneState(0, 3), 6), (FinetuneState(0, 1 << 16), 1 << 16)],
 )
-def test_the_same_rank_to_blame_again_loses_twice_as_many_up_to_a_limit(step: FinetuneState, number: int) -> None:
+def test_repeatedly_blamed_rank_loses_more_up_to_a_limit(step: FinetuneState, number: int) -> None:
     assignment = masters([[0, 1]], [[0]] * 8, [0] * 8)
     decision = finetune(assignment, sending([3.0, 1.0]), step)
     assert decision.step == FinetuneState(0, number)
@@ -104,16 +104,16 @@ def test_rates_within_a_share_of_their_median_are_taken_for_it(alike: float, few
     """One rank at half of what the others carry; the rest as much as each other."""
     rates = np.array([0.5, 1.0, 1.0, 1.0])
     between = np.outer(rates, rates) / rates.sum()
-    result = quicktune(dealt([[0, 1, 2, 3]], 28), ObservedTraffic(between, between, between), alike)
+    result = quicktune(equal_assignment([[0, 1, 2, 3]], 28), ObservedTraffic(between, between, between), alike)
     chunks = np.bincount(result.local_masters.ravel(), minlength=4).tolist()
     assert chunks == ([4, 8, 8, 8] if fewer else [7] * 4)
 
 
-def test_groups_weigh_what_their_members_carry_together() -> None:
+def test_group_weight_is_the_sum_of_member_rates() -> None:
     """Ranks that carry 1 and 2, 3 and 6: a quarter and three quarters of the chunks, and these one to two."""
     rates = np.array([1.0, 2.0, 3.0, 6.0])
     between = np.outer(rates, rates) / rates.sum()
-    result = quicktune(dealt([[0, 1], [2, 3]], 24), ObservedTraffic(between, between, between))
+    result = quicktune(equal_assignment([[0, 1], [2, 3]], 24), ObservedTraffic(between, between, between))
     assert np.bincount(result.global_group).tolist() == [6, 18]
     assert np.bincount(result.local_masters.ravel()).tolist() == [8, 16, 8, 16]
     assert np.bincount(result.global_masters).tolist() == [2, 4, 6, 12]

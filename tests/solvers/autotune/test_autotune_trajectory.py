@@ -26,7 +26,7 @@ from solvers.autotune.trajectory import (
     decide,
     imbalance,
 )
-from tests.solvers.ranks_on_paper import CHUNK, GROUPS, RATE, dealt, seen
+from tests.solvers.ranks_on_paper import CHUNK, GROUPS, RATE, equal_assignment, seen
 
 EVEN = np.full(16, RATE)
 FLAT = [list(range(16))]
@@ -40,7 +40,7 @@ class Run:
 
     def __init__(self, assignment: MasterAssignment, seed: int = 0, noise: float = 0.03) -> None:
         self.course, self.settings = TuningTrajectory(assignment), AutotuneSettings()
-        self._at_work, self._coming = (0, assignment), (0, assignment)
+        self._at_work, self._upcoming = (0, assignment), (0, assignment)
         self._random, self._noise = np.random.default_rng(seed), noise
         self.decisions: list[TuningDecision] = []
 
@@ -55,12 +55,12 @@ class Run:
             messages = ObservedTraffic(observed.sent_bytes, blurred, observed.rtt_s)
             size = int(CHUNK) * len(assignment.global_group)
             taken = (seconds + compute_s) * float(self._blur(()))
-            self._at_work = self._coming
+            self._at_work = self._upcoming
             self.course, decision = decide(
                 self.course, ObservedInterval(epoch, 1, size, taken, messages), self.settings
             )
             if decision.assignment is not None:
-                self._coming = (self.course.epoch, decision.assignment)
+                self._upcoming = (self.course.epoch, decision.assignment)
             self.decisions.append(decision)
             yield decision, size / (seconds + compute_s)
 
@@ -78,7 +78,7 @@ def slowed(rank: int) -> npt.NDArray[np.float64]:
 @pytest.mark.parametrize("groups", [GROUPS, FLAT], ids=["2lha", "flat"])
 @pytest.mark.parametrize("seed", range(2))
 def test_a_steady_network_is_left_alone(groups: list[list[int]], seed: int) -> None:
-    run = Run(dealt(groups, 64), seed)
+    run = Run(equal_assignment(groups, 64), seed)
     assert {decision.action for decision, _ in run.go(EVEN, 300)} == {WATCH}
 
 
@@ -86,7 +86,7 @@ def test_a_steady_network_is_left_alone(groups: list[list[int]], seed: int) -> N
 @pytest.mark.parametrize(("slow", "seed"), [(0, 0), (7, 1), (15, 2)])
 def test_a_rank_slows_down_and_recovers(groups: list[list[int]], slow: int, seed: int) -> None:
     """Figure 6.15: 1.27 times as fast as without within 12 stretches, and even again within 15 of its recovery."""
-    run = Run(dealt(groups, 64), seed)
+    run = Run(equal_assignment(groups, 64), seed)
     list(run.go(EVEN, 20))
     without = next(run.go(slowed(slow), 1))[1]
     reached = [throughput for _, throughput in run.go(slowed(slow), 40)]
@@ -106,7 +106,7 @@ def test_a_rank_slows_down_and_recovers(groups: list[list[int]], slow: int, seed
 
 
 def test_no_masters_move_when_the_program_itself_slows_down() -> None:
-    run = Run(dealt(GROUPS, 64))
+    run = Run(equal_assignment(GROUPS, 64))
     list(run.go(EVEN, 10))
     decisions = [decision for decision, _ in run.go(EVEN, 30, compute_s=1.0)]
     assert {decision.action for decision in decisions} == {WATCH}
@@ -117,7 +117,7 @@ def test_no_masters_move_when_the_program_itself_slows_down() -> None:
 @pytest.mark.parametrize("seed", range(2))
 def test_a_change_in_the_middle_of_a_stretch_is_noticed(groups: list[list[int]], seed: int) -> None:
     """That stretch is slower, and yet its rates are still those of before: ranks seem to be slower all together."""
-    run = Run(dealt(groups, 64), seed)
+    run = Run(equal_assignment(groups, 64), seed)
     list(run.go(EVEN, 10))
     fast, slow = (seen(run.course.assignment, rates)[1] for rates in (EVEN, slowed(2)))
     list(run.go(EVEN, 1, compute_s=(slow - fast) / 2))
@@ -129,7 +129,7 @@ def test_a_change_in_the_middle_of_a_stretch_is_noticed(groups: list[list[int]],
 
 def test_a_network_that_recovers_little_by_little_just_after_it_was_tuned() -> None:
     """As once on the lab: what is seen meanwhile is no measure of what is usual, and masters are dealt anew."""
-    uneven = quicktune(dealt(FLAT, 64), seen(dealt(FLAT, 64), slowed(2))[0], 0.3)
+    uneven = quicktune(equal_assignment(FLAT, 64), seen(equal_assignment(FLAT, 64), slowed(2))[0], 0.3)
     assert imbalance(uneven) > 1.5
     course, settings = TuningTrajectory(uneven, expected=3.806e6), AutotuneSettings()
     observed, _ = seen(uneven, EVEN)
@@ -143,7 +143,7 @@ def test_a_network_that_recovers_little_by_little_just_after_it_was_tuned() -> N
 
 def test_a_network_that_changes_while_it_is_being_tuned() -> None:
     """The second rank slows down two stretches after the first one was noticed; both are relieved in the end."""
-    run = Run(dealt(GROUPS, 64), 3)
+    run = Run(equal_assignment(GROUPS, 64), 3)
     list(run.go(EVEN, 10))
     while run.course.state != TUNING:
         next(run.go(slowed(2), 1))
@@ -159,7 +159,7 @@ def test_a_network_that_changes_while_it_is_being_tuned() -> None:
 
 def test_what_was_decided_is_waited_for() -> None:
     """A stretch under the masters of before says nothing about the new ones."""
-    run = Run(dealt(GROUPS, 64))
+    run = Run(equal_assignment(GROUPS, 64))
     list(run.go(EVEN, 10))
     decisions = [decision.action for decision, _ in run.go(slowed(1), 12)]
     for k, action in enumerate(decisions[:-1]):
@@ -168,7 +168,7 @@ def test_what_was_decided_is_waited_for() -> None:
 
 
 def test_it_ends_with_the_best_that_was_seen() -> None:
-    run = Run(dealt(FLAT, 64), 1, noise=0.0)
+    run = Run(equal_assignment(FLAT, 64), 1, noise=0.0)
     list(run.go(EVEN, 10))
     stretches = list(run.go(slowed(4), 60))
     assert run.decisions[-1].action == WATCH
@@ -178,7 +178,7 @@ def test_it_ends_with_the_best_that_was_seen() -> None:
 
 def test_a_stretch_in_which_nothing_was_sent() -> None:
     """A pause is no reason to move anything."""
-    run = Run(dealt(GROUPS, 64))
+    run = Run(equal_assignment(GROUPS, 64))
     list(run.go(EVEN, 10))
     nothing = ObservedTraffic(np.zeros((16, 16)), np.full((16, 16), np.nan), np.full((16, 16), np.nan))
     for _ in range(5):
@@ -190,20 +190,20 @@ def test_a_stretch_in_which_nothing_was_sent() -> None:
 @pytest.mark.parametrize("seed", range(2))
 def test_noise_is_no_reason_to_go_on_tuning(groups: list[list[int]], seed: int) -> None:
     """Stretches that differ by a tenth, a rank that stays slow: masters are moved, and then left alone."""
-    run = Run(dealt(groups, 64), seed, noise=0.1)
+    run = Run(equal_assignment(groups, 64), seed, noise=0.1)
     list(run.go(EVEN, 20))
     list(run.go(slowed(3), 60))
     decisions = [decision for decision, _ in run.go(slowed(3), 150)]
     assert sum(decision.assignment is not None for decision in decisions) <= 15
 
 
-def test_what_did_not_arrive_is_sent_again() -> None:
+def test_lost_update_is_resent() -> None:
     """An answer was lost, or the script made its group anew: ranks still have the masters of before."""
-    run = Run(dealt(GROUPS, 64))
+    run = Run(equal_assignment(GROUPS, 64))
     list(run.go(EVEN, 10))
     while run.course.state != TUNING:
         next(run.go(slowed(2), 1))
-    lost, run._coming = run._coming[1], run._at_work
+    lost, run._upcoming = run._upcoming[1], run._at_work
     decisions = [decision for decision, _ in run.go(slowed(2), 8)]
     again = next(decision for decision in decisions if decision.action != WAIT)
     assert again.action == RESEND

@@ -64,7 +64,7 @@ def test_what_a_machine_says_of_its_address_goes_before_the_hosts_file() -> None
     assert align(old, found_at("10.0.0.1", "10.0.0.2", "10.0.0.3", machines=message[:2])).moved == ()
 
 
-def test_what_a_machine_says_is_looked_up_by_its_place_in_its_own_file() -> None:
+def test_machine_output_is_matched_by_position() -> None:
     machines = [{"hostname": "h", "address": f"10.0.0.{k}"} for k in range(3)]
     old, new = found_at("a", "b", "c", machines=machines), found_at("a", "b", "c", machines=machines[::-1])
     assert align(old, new).moved == ("a", "c")

@@ -257,7 +257,7 @@ def test_a_shared_capacity_fell_when_its_runs_are_apart(low: float, high: float,
     assert other.notes == ("1 groups' shared links are of other hosts now: not compared",)
 
 
-def test_missing_pairs_are_reported_by_host_and_found_again() -> None:
+def test_missing_pairs_are_reported_by_host() -> None:
     gone = flat()
     gone[2, :2] = gone[:2, 2] = gone[2, 3:] = gone[3:, 2] = np.nan
     assert kinds_of(compare(plain(flat()), plain(gone), LIMITS)) == [("unmeasured", "worse", "host", ("h2",))]

@@ -127,7 +127,7 @@ def test_a_pair_without_the_network_s_change_is_not_better(now: float, named: bo
     ]
 
 
-def test_the_drift_is_taken_out_before_a_pair_is_judged() -> None:
+def test_drift_is_removed_before_a_pair_is_tested() -> None:
     """All take 1.2 times as long, one pair 1.45 times: 1.208 times what is usual now; or 1.6: 1.33 times."""
     for times, worse in ((1.45, 0), (1.6, 1)):
         new = 1.2 * flat(6, 1000.0)

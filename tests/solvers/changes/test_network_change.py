@@ -99,7 +99,7 @@ def test_a_finding_has_names_and_nothing_where_there_is_no_matrix() -> None:
     assert describe(lone, list("wxyz"), "hops", CHANGED, (rows, rows, rows)).new == 13
 
 
-def test_before_and_after_are_of_the_pair_by_whose_change_it_was_judged() -> None:
+def test_before_and_after_are_of_the_deciding_pair() -> None:
     """Not of the one whose difference is the median: by 3, 1 and 2 as it is judged, by 60, 7 and 2 us."""
     old = np.array([[0.0, 100.0, 7.0, 5.0]])
     new, by = old + np.array([[0.0, 60.0, 7.0, 2.0]]), np.array([[0.0, 3.0, 1.0, 2.0]])

@@ -80,7 +80,7 @@ def test_places_are_different_and_in_order(costs: list[float], number: int) -> N
     assert [costs[place] for place in chosen] == sorted(costs[place] for place in chosen)
 
 
-def test_places_stand_at_even_steps_of_the_cost() -> None:
+def test_positions_are_at_even_steps_of_the_cost() -> None:
     costs = np.random.default_rng(0).permutation(np.concatenate([np.linspace(1, 5, 41), np.full(1000, 5.0)]))
     chosen = spread(costs, 5, np.random.default_rng(0))
     assert costs[chosen].tolist() == pytest.approx([1, 2, 3, 4, 5])

@@ -43,8 +43,8 @@ def fabric(n: int, seed: int = 0, groups: int = 3, pairs: bool = False) -> Fabri
 def options_for(algo: str, n: int, seed: int) -> Options:
     """Options that fit: groups dealt at random, of whatever sizes."""
     groups = np.random.default_rng(seed).integers(0, max(1, n // 3), n)
-    dealt = tuple(tuple(int(rank) for rank in np.flatnonzero(groups == g)) for g in np.unique(groups))
-    return Options(fan_out=2 + seed % 3, pieces=1 + seed % 4, groups=dealt)
+    groups_of_ranks = tuple(tuple(int(rank) for rank in np.flatnonzero(groups == g)) for g in np.unique(groups))
+    return Options(fan_out=2 + seed % 3, segments=1 + seed % 4, groups=groups_of_ranks)
 
 
 def fitting(algo: str, n: int) -> int:

@@ -21,7 +21,7 @@ def test_the_cost_is_the_sum_of_the_hops(n: int, seed: int) -> None:
 
 
 @given(st.integers(3, 12), SEED, st.integers(0, 11))
-def test_a_ring_costs_the_same_turned_or_mirrored(n: int, seed: int, turn: int) -> None:
+def test_ring_cost_is_invariant_under_rotation_and_mirroring(n: int, seed: int, turn: int) -> None:
     cost = random_costs(n, seed)
     order = np.random.default_rng(seed).permutation(n)
     assert ring_cost(cost, np.roll(order, turn)) == ring_cost(cost, order)

@@ -73,9 +73,7 @@ def test_a_slow_host_is_named_and_its_links_are_not(
 
 @some
 @given(st.lists(st.integers(4, 5), min_size=3, max_size=4), SEEDS, st.floats(60.0, 400.0), st.data())
-def test_a_slow_host_is_named_though_it_stands_in_a_group_of_its_own(
-    sizes: list[int], seed: int, us: float, data: st.DataObject
-) -> None:
+def test_slow_host_in_its_own_group_is_named(sizes: list[int], seed: int, us: float, data: st.DataObject) -> None:
     """Which is where clustering by latency puts it: it must not become its own standard."""
     latency, rack_of = measured(sizes, seed)
     host = data.draw(st.integers(0, len(latency) - 1))
@@ -128,7 +126,7 @@ def test_a_pair_whose_directions_differ_is_named_slow_direction_first(
     assert len(findings) == 2
 
 
-def test_in_racks_of_four_a_slow_host_stands_out_too() -> None:
+def test_slow_host_in_racks_of_four_is_found() -> None:
     latency, rack_of = measured([4, 4, 4, 4], 7)
     for host in range(16):
         assert kinds_of(diagnose(network(slow(latency, host, 60.0)), rack_of, {})) == [("slow host", [f"h{host}"])]
@@ -152,7 +150,7 @@ def test_a_suspicion_that_a_second_measurement_does_not_bear_out_is_dropped(seco
     assert all("120.0 us when measured again" in finding.evidence for finding in result)
 
 
-def test_losses_are_told_by_direction() -> None:
+def test_losses_are_reported_by_direction() -> None:
     latency, rack_of = measured([3, 3], 1)
     forward, back = np.zeros((6, 6)), np.full((6, 6), np.nan)
     forward[0, 1], forward[1, 0], back[2, 3] = 0.005, 0.0005, 0.25
@@ -231,7 +229,7 @@ def test_few_hosts_give_no_suspicion() -> None:
         assert diagnose(network(latency), rack_of, {}) == []
 
 
-def test_nothing_measured_is_all_that_is_said() -> None:
+def test_unmeasured_network_has_one_finding() -> None:
     latency = np.full((5, 5), np.nan)
     np.fill_diagonal(latency, 0.0)
     assert [finding.kind for finding in diagnose(network(latency), np.zeros(5, dtype=np.intp), {})] == ["unmeasured"]

@@ -49,7 +49,7 @@ def test_the_same_events_give_the_same_commands(seed: int) -> None:
     ]
 
 
-def test_a_state_that_was_given_away_does_not_change() -> None:
+def test_returned_state_does_not_change() -> None:
     job, events = history(SEEDS[0])
     state = initial(job, 1, events[0][0])
     for now, event in events[:400]:
@@ -115,7 +115,7 @@ def test_strange_messages_change_nothing(host: int, message: NodeMessage) -> Non
     assert outcome.state.members == state.members
 
 
-def test_a_host_that_was_given_up_is_not_heard() -> None:
+def test_messages_of_an_evicted_host_are_ignored() -> None:
     job, events = history(SEEDS[0])
     middle = len(events) // 2
     state, _ = play(job, events[:middle])

@@ -15,7 +15,7 @@ from solvers.embedding.fitting import distances_us
 from solvers.embedding.pairs import folds, reachable
 from solvers.embedding.settings import EmbeddingConstraints
 from solvers.embedding.triangles import triangle_violations
-from solvers.embedding.verdict import Verdict, judge_halves, judge_held_out
+from solvers.embedding.verdict import Verdict, validate_halves, validate_held_out
 
 
 def points(n: int, dimension: int, alpha: float = 1.0, seed: int = 0) -> Matrix:
@@ -38,7 +38,7 @@ def off(fitted: Matrix, true: Matrix) -> float:
 
 
 @pytest.mark.parametrize(("dimension", "alpha", "relative"), [(2, 1.0, False), (3, 1.5, True), (3, 2.0, False)])
-def test_distances_without_noise_are_found_again(dimension: int, alpha: float, relative: bool) -> None:
+def test_noiseless_distances_are_recovered(dimension: int, alpha: float, relative: bool) -> None:
     true = points(24, dimension, alpha)
     result = embed(true, EmbeddingConstraints(dimension, alpha, heights=False, relative=relative))
     assert off(result.fitted_us, true) < 0.03
@@ -223,11 +223,11 @@ def test_fitting_helps_where_noise_is_large_and_hurts_where_it_is_small() -> Non
     quiet = three_tier(24, 0, "powers", noise_sigma=0.4, sample_sigma=0.01)
     constraints = EmbeddingConstraints(8, 1.0, heights=False, relative=True)
 
-    def judged(cloud: Cloud) -> Verdict:
+    def validated(cloud: Cloud) -> Verdict:
         halves = cloud.halves(np.random.default_rng(1))
-        return judge_halves(halves, embed(np.sqrt(halves[0] * halves[1]), constraints))
+        return validate_halves(halves, embed(np.sqrt(halves[0] * halves[1]), constraints))
 
-    helps, hurts = judged(noisy), judged(quiet)
+    helps, hurts = validated(noisy), validated(quiet)
     assert (helps.word, helps.basis, helps.pairs) == ("helps", "halves", 64 * 63 // 2)
     assert hurts.word == "hurts"
     assert hurts.raw_error < 0.05 < hurts.fitted_error
@@ -246,7 +246,7 @@ def test_errors_by_halves_are_those_to_the_truth() -> None:
     def off(message: Matrix) -> float:
         return float(np.sqrt((np.log(message[upper] / true[upper]) ** 2).mean()))
 
-    verdict, of_half = judge_halves(halves, result), judge_halves(halves, result, whole=False)
+    verdict, of_half = validate_halves(halves, result), validate_halves(halves, result, whole=False)
     assert verdict.raw_error == pytest.approx(off(both), rel=0.15)
     assert of_half.raw_error == pytest.approx(off(halves[0]), rel=0.15)
     assert off(result.fitted_us) * 0.9 < verdict.fitted_error < off(result.fitted_us) * 1.6
@@ -255,18 +255,19 @@ def test_errors_by_halves_are_those_to_the_truth() -> None:
 def test_held_out_errors_are_those_of_the_fit() -> None:
     """Root mean squares: in a plane, where nothing is noise, next to none; else what the measurements are off by."""
     true, constraints = points(32, 2), EmbeddingConstraints(dimension=2, alpha=1.0, heights=False)
-    verdict = judge_held_out(true, embed(true, constraints))
+    verdict = validate_held_out(true, embed(true, constraints))
     assert verdict.fitted_error < 0.02 < verdict.raw_error < 0.6
     noise = np.triu(np.random.default_rng(3).normal(0, 0.2, true.shape), 1)
     measured = true * np.exp(noise + noise.T)
-    assert 0.15 < judge_held_out(measured, embed(measured, constraints)).fitted_error < 0.35
+    assert 0.15 < validate_held_out(measured, embed(measured, constraints)).fitted_error < 0.35
 
 
 def test_without_halves_pairs_are_held_out() -> None:
     true = points(24, 2)
-    verdict = judge_held_out(true, embed(true, EmbeddingConstraints(dimension=2, alpha=1.0, heights=False)))
+    verdict = validate_held_out(true, embed(true, EmbeddingConstraints(dimension=2, alpha=1.0, heights=False)))
     assert (verdict.word, verdict.basis) == ("helps", "held-out")
     alike = np.full((24, 24), 60.0) * np.random.default_rng(0).lognormal(0, 0.1, (24, 24))
     assert (
-        judge_held_out(alike, embed(alike, EmbeddingConstraints(dimension=8, alpha=2.0, heights=False))).word != "helps"
+        validate_held_out(alike, embed(alike, EmbeddingConstraints(dimension=8, alpha=2.0, heights=False))).word
+        != "helps"
     )

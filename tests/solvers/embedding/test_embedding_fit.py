@@ -13,8 +13,8 @@ import torch
 
 import solvers.embedding.fitting
 from solvers.embedding.fitting import Fits, Trial, distances_us, fit, median_us
-from solvers.embedding.lanes import fit_all
 from solvers.embedding.pairs import Integers
+from solvers.embedding.parallel import fit_all
 from solvers.embedding.problem import Problem, log_error
 from solvers.embedding.settings import Setting
 from solvers.prediction.observed import ObservedPairs, observed
@@ -122,20 +122,20 @@ def test_a_batch_of_fits_is_what_adam_makes_of_each_of_them(steps: int, alphas: 
     assert result.checks.tolist() == [steps]
 
 
-def test_lanes_give_each_setting_the_fit_of_its_own_lane() -> None:
+def test_parallel_fits_match_their_own_thread() -> None:
     """Every other setting is one batch, from a seed of its own; in the end all stand in the order they were given in,
     with as many coordinates as the widest has."""
     pairs = measured(9)
-    lanes = [fit(pairs, trials(SETTINGS[k::2], FOLDS[k::2]), 2 * 3 + k, 5) for k in (0, 1)]
+    workers = [fit(pairs, trials(SETTINGS[k::2], FOLDS[k::2]), 2 * 3 + k, 5) for k in (0, 1)]
     result = fit_all(pairs, trials(SETTINGS, FOLDS), 3, 5)
     for at in range(4):
-        lane, row = lanes[at % 2], at // 2
-        width = lane.coordinates.shape[2]
-        np.testing.assert_array_equal(result.coordinates[at, :, :width], lane.coordinates[row])
+        worker, row = workers[at % 2], at // 2
+        width = worker.coordinates.shape[2]
+        np.testing.assert_array_equal(result.coordinates[at, :, :width], worker.coordinates[row])
         assert not result.coordinates[at, :, width:].any()
-        np.testing.assert_array_equal(result.heights_us[at], lane.heights_us[row])
-        np.testing.assert_array_equal(result.held_out[at], lane.held_out[row])
-        assert result.loss[at] == lane.loss[row]
+        np.testing.assert_array_equal(result.heights_us[at], worker.heights_us[row])
+        np.testing.assert_array_equal(result.held_out[at], worker.held_out[row])
+        assert result.loss[at] == worker.loss[row]
     assert result.coordinates.shape == (4, 9, 3)
     assert result.checks.tolist() == [5]
     assert [int((coordinate != 0).any(axis=0).sum()) for coordinate in result.coordinates] == [3, 1, 2, 2]
@@ -151,7 +151,7 @@ def test_no_two_seeds_begin_alike() -> None:
     assert len(set(begun)) == 16
 
 
-def test_pytorch_has_one_thread_while_lanes_run_and_as_many_as_before_then() -> None:
+def test_parallel_fits_use_one_pytorch_thread_and_restore_it() -> None:
     during: set[int] = set()
 
     def look() -> bool:
@@ -166,7 +166,7 @@ def test_pytorch_has_one_thread_while_lanes_run_and_as_many_as_before_then() -> 
 
 CTRL_C = """
 import itertools, signal, threading
-from solvers.embedding.lanes import fit_all
+from solvers.embedding.parallel import fit_all
 from tests.solvers.embedding.test_embedding_fit import FOLDS_OF_SIX, SETTINGS, measured, trials
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -184,7 +184,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_ctrl_c_ends_the_lanes() -> None:
+def test_ctrl_c_ends_parallel_fits() -> None:
     """In a process of its own: it arrives in the main thread, which waits for the lanes."""
     child = subprocess.run(
         [sys.executable, "-c", CTRL_C], cwd=Path(__file__).parents[3], capture_output=True, text=True, timeout=120
@@ -192,7 +192,7 @@ def test_ctrl_c_ends_the_lanes() -> None:
     assert child.stdout == "interrupted True\n", child.stderr
 
 
-def test_lanes_that_were_stopped_tell_as_many_checks_as_the_one_that_came_least_far() -> None:
+def test_stopped_fits_have_the_fewest_common_checks() -> None:
     request = itertools.count()
     result = fit_all(measured(6), trials(SETTINGS[:2], FOLDS_OF_SIX), 0, 300, keep_going=lambda: next(request) < 250)
     assert result.held_out.shape == (2, len(result.checks), 1)

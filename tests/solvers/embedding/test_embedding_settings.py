@@ -28,7 +28,7 @@ def test_the_plainest_setting_comes_first_and_all_others_once() -> None:
     assert {item.alpha for item in result} == {1.0, 2.0}
 
 
-def test_given_settings_are_not_varied() -> None:
+def test_fixed_settings_are_not_varied() -> None:
     """A wish for no heights is a wish."""
     for constraints, number in (
         (EmbeddingConstraints(dimension=3), 8),

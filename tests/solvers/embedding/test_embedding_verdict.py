@@ -10,11 +10,11 @@ from plink.errors import NoAnswer
 from plink.model.network import Matrix
 from solvers.embedding.embed import Embedding, _chosen, embed, held_out_of, refitted
 from solvers.embedding.fitting import Fits, Trial
-from solvers.embedding.lanes import fit_all
 from solvers.embedding.pairs import reachable
+from solvers.embedding.parallel import fit_all
 from solvers.embedding.settings import EmbeddingConstraints, Setting
 from solvers.embedding.triangles import triangle_violations
-from solvers.embedding.verdict import Verdict, _by_neighbours, _verdict, judge_halves, judge_held_out
+from solvers.embedding.verdict import Verdict, _by_neighbours, _verdict, validate_halves, validate_held_out
 from solvers.prediction.observed import observed
 
 PLAIN = EmbeddingConstraints(dimension=2, alpha=1.0, heights=False, relative=False)
@@ -63,7 +63,7 @@ def test_the_standard_error_leaves_out_one_host_after_the_other() -> None:
     assert (result.basis, result.pairs) == ("halves", 7)
 
 
-def test_halves_are_judged_by_each_other_pair_by_pair() -> None:
+def test_halves_validate_each_other_pair_by_pair() -> None:
     """With logarithms a and b of both, f and g of their fits: the fit is off by half of
     (f - b)^2 + (g - a)^2 - (a - b)^2, both halves together by (a - b)^2 / 4, and one alone by twice that."""
     halves = plane(14, noise=0.2), plane(14, noise=0.0)
@@ -77,7 +77,7 @@ def test_halves_are_judged_by_each_other_pair_by_pair() -> None:
                 a, b, f, g = (math.log(item[i, j]) for item in (*halves, *fits))
                 fitted.append(((f - b) ** 2 + (g - a) ** 2 - (a - b) ** 2) / 2)
                 apart.append((a - b) ** 2)
-    whole, half = (judge_halves(halves, LIKE, 3, whole=item) for item in (True, False))
+    whole, half = (validate_halves(halves, LIKE, 3, whole=item) for item in (True, False))
     assert whole.pairs == half.pairs == 14 * 13 // 2 - 2
     assert whole.fitted_error == half.fitted_error == pytest.approx(math.sqrt(max(0.0, sum(fitted) / len(fitted))))
     assert whole.raw_error == pytest.approx(math.sqrt(np.mean(apart) / 4))
@@ -87,11 +87,11 @@ def test_halves_are_judged_by_each_other_pair_by_pair() -> None:
 
 def test_it_does_not_matter_which_half_is_which() -> None:
     halves = plane(10, noise=0.2), plane(10, noise=0.1)
-    item, other = judge_halves(halves, LIKE), judge_halves(halves[::-1], LIKE)
+    item, other = validate_halves(halves, LIKE), validate_halves(halves[::-1], LIKE)
     assert (item.gain, item.standard_error) == pytest.approx((other.gain, other.standard_error))
 
 
-def test_pairs_held_out_are_judged_by_a_fit_that_has_not_seen_them() -> None:
+def test_held_out_pairs_are_validated_by_a_fit_without_them() -> None:
     rtt = plane(16, noise=0.2)
     pairs = reachable(rtt).pairs
     drawn = held_out_of(pairs, 4)
@@ -99,7 +99,7 @@ def test_pairs_held_out_are_judged_by_a_fit_that_has_not_seen_them() -> None:
     rest = rtt.copy()
     rest[i, j] = rest[j, i] = NAN
     fitted = refitted(rest, LIKE, 4)
-    verdict = judge_held_out(rtt, LIKE, 4)
+    verdict = validate_held_out(rtt, LIKE, 4)
     assert verdict.pairs == len(drawn) == 24
     assert verdict.fitted_error == pytest.approx(math.sqrt((np.log(fitted[i, j] / rtt[i, j]) ** 2).mean()))
     neighbours = _by_neighbours(rest, i, j)
@@ -108,16 +108,16 @@ def test_pairs_held_out_are_judged_by_a_fit_that_has_not_seen_them() -> None:
 
 
 @pytest.mark.parametrize(("gone", "enough"), [(5, True), (6, False)])
-def test_ten_pairs_are_enough_to_judge_by(gone: int, enough: bool) -> None:
+def test_ten_pairs_are_enough_to_validate(gone: int, enough: bool) -> None:
     """Of 11 hosts' 55 pairs, less some, a fifth is held out: 10, or 9."""
     rtt = plane(11)
     for k in range(gone):
         rtt[k, k + 1] = rtt[k + 1, k] = NAN
     if enough:
-        assert judge_held_out(rtt, LIKE).pairs == 10
+        assert validate_held_out(rtt, LIKE).pairs == 10
     else:
         with pytest.raises(NoAnswer, match="9 pairs are too few"):
-            judge_held_out(rtt, LIKE)
+            validate_held_out(rtt, LIKE)
 
 
 @pytest.mark.parametrize(("common", "enough"), [(10, True), (9, False)])
@@ -132,10 +132,10 @@ def test_ten_pairs_in_common_are_enough(common: int, enough: bool) -> None:
         for k in ring[:common] + rest[half * 17 : half * 17 + 17]:
             part[i[k], j[k]] = part[j[k], i[k]] = rtt[i[k], j[k]]
     if enough:
-        assert judge_halves(parts, LIKE).pairs == 10
+        assert validate_halves(parts, LIKE).pairs == 10
     else:
         with pytest.raises(NoAnswer, match="9 pairs are too few"):
-            judge_halves(parts, LIKE)
+            validate_halves(parts, LIKE)
 
 
 def test_an_unmeasured_pair_is_what_the_three_hosts_nearest_to_either_end_say_of_the_other() -> None:

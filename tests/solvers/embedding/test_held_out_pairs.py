@@ -114,11 +114,11 @@ def test_all_pairs_are_held_out_as_often_as_others() -> None:
     assert times.max() < 130
 
 
-def test_an_embedding_is_judged_by_other_pairs_than_its_setting_was_chosen_by() -> None:
+def test_embedding_is_validated_on_other_pairs_than_its_setting() -> None:
     pairs = observed(complete(30))
     for seed in range(3):
-        judged = held_out_of(pairs, seed)
-        assert len(judged) == 87
-        assert judged.tolist() == held_out_of(pairs, seed).tolist()
-        assert judged.tolist() not in [fold.tolist() for fold in folds(pairs, np.random.default_rng(seed))]
+        validated = held_out_of(pairs, seed)
+        assert len(validated) == 87
+        assert validated.tolist() == held_out_of(pairs, seed).tolist()
+        assert validated.tolist() not in [fold.tolist() for fold in folds(pairs, np.random.default_rng(seed))]
     assert held_out_of(pairs, 0).tolist() != held_out_of(pairs, 1).tolist()

@@ -60,7 +60,7 @@ def test_racks_and_pods_follow_each_other(n: int) -> None:
     assert blocks(pod_of[order]) == -(-n // 12)
 
 
-def test_hosts_on_a_line_are_turned_so_that_neighbours_are_near() -> None:
+def test_hosts_on_a_line_are_rotated_to_near_neighbours() -> None:
     place = np.random.default_rng(1).permutation(16).astype(float)
     order = place[leaves(np.abs(place[:, None] - place))]
     assert order.tolist() in (sorted(order.tolist()), sorted(order.tolist(), reverse=True))

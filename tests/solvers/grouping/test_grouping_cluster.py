@@ -131,7 +131,7 @@ def test_random_groups_are_as_far_apart_inside_as_all_hosts_are() -> None:
     assert (result.within_us, result.across_us) == pytest.approx((mean, mean), rel=0.05)
 
 
-def test_tiers_have_to_stand_out_in_both_halves_of_the_samples() -> None:
+def test_tiers_must_be_distinct_in_both_halves() -> None:
     """Of three hosts, of which two are near each other; a pair that a half lacks is as in the whole."""
     rtt = np.array([[0, 10, 90], [10, 0, 90], [90, 90, 0.0]])
     assert cluster(of(rtt, rtt, rtt), 2).tiers == [[[0, 1], [2]]]

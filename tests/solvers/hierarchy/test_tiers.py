@@ -42,7 +42,7 @@ def test_racks_are_found_exactly(sizes: list[int], seed: int) -> None:
     assert list(dict.fromkeys(groups.tolist())) == list(range(len(sizes)))
 
 
-def test_the_nearest_tier_is_the_one_that_stands_out_most() -> None:
+def test_nearest_tier_is_the_most_distinct() -> None:
     """Racks in pods: the step from 20 to 80 is the larger ratio, so racks are told apart and pods are not."""
     assert nearest_tier(nested([3, 6, 12], [20.0, 80.0, 100.0])).tolist() == row(12, 3)
 
@@ -93,7 +93,7 @@ def test_a_single_outlier_pair_is_no_tier_but_a_far_host_is() -> None:
     assert nearest_tier(cost).tolist() == [0] + [1] * 11
 
 
-def test_at_most_four_tiers_those_that_stand_out_most() -> None:
+def test_at_most_four_most_distinct_tiers() -> None:
     """Of five steps the least one, from 1000 to 1400, is left out; then of three and of two."""
     cost = nested([2, 4, 8, 16, 32, 64], [10.0, 20.0, 60.0, 300.0, 1000.0, 1400.0])
     assert [tier.label.tolist() for tier in tiers(cost, [cost, cost])] == [row(64, size) for size in (2, 4, 8, 16)]
@@ -123,7 +123,7 @@ def test_all_levels_of_a_hierarchy_are_found_from_the_innermost_out() -> None:
     assert result[0].groups[0] == [0, 1]
 
 
-def test_in_noise_no_tier_stands_out() -> None:
+def test_noise_has_no_tier() -> None:
     """Small groups do by chance, but the halves of the samples do not confirm them."""
     chance = 0
     for seed in range(0, 30, 3):
@@ -142,7 +142,7 @@ def test_with_halves_the_innermost_of_similar_tiers_is_the_nearest(middle: float
     assert nearest_tier(cost, halves=[cost, cost]).tolist() == row(48, 3 if innermost else 12)
 
 
-def test_halves_that_tell_another_network_confirm_nothing() -> None:
+def test_halves_of_another_network_confirm_nothing() -> None:
     cost, other = nested([4, 16], [10.0, 40.0]), nested([16], [40.0])
     order = np.random.default_rng(0).permutation(16)
     for half in (other, cost[np.ix_(order, order)]):

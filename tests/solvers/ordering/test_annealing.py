@@ -92,7 +92,7 @@ def test_it_ends_where_the_bound_is_met_and_not_before() -> None:
     assert annealer.search([dear], moves, 3, SearchBudget(500), 0.0).moves == 500
 
 
-def test_a_run_ends_when_it_is_told() -> None:
+def test_run_stops_on_request() -> None:
     """Before the first move, after the first slice of a run, before the next one."""
     annealer, moves = annealer_of(fabric(6, 2), 6)
     ends = [annealer.search([np.arange(6)], moves, 3, SearchBudget(10**9, until(calls))).moves for calls in range(5)]

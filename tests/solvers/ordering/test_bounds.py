@@ -219,7 +219,7 @@ def test_a_chain_takes_as_many_of_the_nearest_hops_as_it_is_deep_or_one_long_one
 
 
 @pytest.mark.parametrize("algo", ["halving-doubling", "2lha", "tree"])
-def test_what_stands_for_a_host_with_itself_does_not_count(algo: str) -> None:
+def test_diagonal_does_not_count(algo: str) -> None:
     result = fabric(8, 1, pairs=True)
     pattern = pattern_for(algo, 8, Options(groups=[list(range(3)), list(range(3, 8))]))
     bound = pattern_bound(pattern, result, SIZE, "alpha-beta", np.arange(8))

@@ -134,7 +134,7 @@ def test_the_shortest_longest_hop_under_constraints() -> None:
 
 
 @pytest.mark.parametrize("algo", ["ring", "halving-doubling"])
-def test_constraints_that_the_best_order_meets_cost_nothing(algo: str) -> None:
+def test_satisfied_constraints_cost_nothing(algo: str) -> None:
     """Racks as groups: the order without constraints would keep them together too."""
     rtt, rack_of = racks([8] * 4, 6)
     groups = [np.flatnonzero(rack_of == rack).tolist() for rack in range(4)]

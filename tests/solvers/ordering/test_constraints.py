@@ -22,7 +22,7 @@ def made(slots: Sequence[int], constraints: PlacementConstraints) -> FeasibleOrd
     return FeasibleOrders(np.repeat(np.arange(len(slots)), slots), _NAMES, constraints)
 
 
-def dealt(hosts: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
+def random_groups(hosts: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
     """Groups of those sizes, of hosts one after the other."""
     ends = np.cumsum(sizes).tolist()
     return [list(hosts[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
@@ -35,7 +35,7 @@ def even_constraints(draw: st.DrawFn) -> tuple[list[int], PlacementConstraints]:
     number, size = draw(st.integers(1, 4)), draw(st.integers(1, 3))
     each = draw(st.integers(1, 3))
     hosts = draw(st.permutations(range(number * size)))
-    groups = dealt(hosts, [size] * number) if draw(st.booleans()) else None
+    groups = random_groups(hosts, [size] * number) if draw(st.booleans()) else None
     pinned = draw(st.sets(st.sampled_from(hosts)))
     pins = {host: place * each for place, host in enumerate(hosts) if host in pinned}
     return [each] * len(hosts), PlacementConstraints(pins, None if groups is None else draw(st.permutations(groups)))
@@ -48,7 +48,7 @@ def uneven_constraints(draw: st.DrawFn) -> tuple[list[int], PlacementConstraints
     hosts = draw(st.permutations(range(sum(sizes))))
     slots = draw(st.lists(st.integers(1, 3), min_size=len(hosts), max_size=len(hosts)))
     pins = {draw(st.sampled_from(hosts)): 0} if draw(st.booleans()) else {}
-    return slots, PlacementConstraints(pins, dealt(hosts, sizes) if draw(st.booleans()) else None)
+    return slots, PlacementConstraints(pins, random_groups(hosts, sizes) if draw(st.booleans()) else None)
 
 
 def exchanged(feasible: FeasibleOrders, order: Tour, seed: int) -> list[Tour]:
@@ -156,7 +156,7 @@ def test_problems_without_constraints() -> None:
         ([1] * 2, {}, [[0, 1], []], UsageError, "--groups"),
     ],
 )
-def test_what_does_not_fit_is_said_in_one_line(
+def test_infeasible_constraint_is_one_line(
     slots: Sequence[int],
     pins: Mapping[int, int],
     groups: Sequence[Sequence[int]] | None,

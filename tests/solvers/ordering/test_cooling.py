@@ -50,7 +50,7 @@ def test_round_trips_that_do_not_differ_still_have_a_spread_beside_a_host_itself
     assert spread_nearby(np.zeros((1, 1))) == 0
 
 
-def test_short_runs_of_one_lane_are_hot_enough_to_leave_a_site_and_long_ones_are_not() -> None:
+def test_short_runs_start_hot_enough_to_leave_a_site() -> None:
     rtt = sites([16, 48], 10_000.0)
     cooling = CoolingSchedules("chain", 1.0, rtt, 64)
     warm, hot = cooling.schedules(0, 2, 20_000)
@@ -63,10 +63,10 @@ def test_short_runs_of_one_lane_are_hot_enough_to_leave_a_site_and_long_ones_are
 
 
 @pytest.mark.parametrize(("what", "ranks"), [("hops", 8), ("hops", 64), ("loads", 64)])
-def test_lanes_take_turns_through_all_plans(what: str, ranks: int) -> None:
+def test_runs_cycle_through_all_plans(what: str, ranks: int) -> None:
     cooling = CoolingSchedules(what, 50.0, noisy(ranks), ranks)
-    lanes = [plan for run in range(6) for plan in cooling.schedules(run, 2, 1000)]
-    turns = list(dict.fromkeys(lanes))
-    assert len(turns) > 1
-    assert lanes == [turns[k % len(turns)] for k in range(12)]
-    assert all(0 < plan.initial <= 50.0 and plan.final == pytest.approx(plan.initial / 1000) for plan in turns)
+    plans = [plan for run in range(6) for plan in cooling.schedules(run, 2, 1000)]
+    cycle = list(dict.fromkeys(plans))
+    assert len(cycle) > 1
+    assert plans == [cycle[k % len(cycle)] for k in range(12)]
+    assert all(0 < plan.initial <= 50.0 and plan.final == pytest.approx(plan.initial / 1000) for plan in cycle)

@@ -55,7 +55,7 @@ def _greedy(rtt_us: Matrix) -> Order:
     return np.array(order)
 
 
-def _judged(cloud: Cloud, algo: str, seed: int) -> tuple[ValidatedGain, float]:
+def _validated(cloud: Cloud, algo: str, seed: int) -> tuple[ValidatedGain, float]:
     """What is said of a greedy order, and what it gains on fresh samples."""
     rng, n = np.random.default_rng(seed), len(cloud)
     fit, held_out = _halves(cloud, rng)
@@ -70,7 +70,7 @@ def _judged(cloud: Cloud, algo: str, seed: int) -> tuple[ValidatedGain, float]:
 
 @pytest.mark.parametrize("algo", ["ring", "nccl"])
 def test_intervals_hold_the_gain_of_fresh_samples_as_often_as_they_say(algo: str) -> None:
-    result = [_judged(three_tier(16, seed), algo, seed) for seed in range(300)]
+    result = [_validated(three_tier(16, seed), algo, seed) for seed in range(300)]
     assert sum(message.low <= fresh <= message.high for message, fresh in result) >= 270
     # Right for being wide would be no use.
     assert np.mean([message.high - message.low for message, _ in result]) < 6 * np.std(
@@ -101,7 +101,7 @@ def test_intervals_cover_the_noise_of_rates() -> None:
 
 
 def test_orders_of_alike_hosts_are_within_the_noise_whatever_was_predicted() -> None:
-    result = [_judged(alike(24, seed), "ring", seed)[0] for seed in range(100)]
+    result = [_validated(alike(24, seed), "ring", seed)[0] for seed in range(100)]
     assert sum(not message.is_significant for message in result) >= 95
     assert np.mean([message.predicted for message in result]) > 0.05
     assert abs(np.mean([message.gain for message in result])) < 0.01
@@ -211,7 +211,7 @@ def test_pairs_without_both_halves_are_as_fitted_and_not_counted() -> None:
     assert message.pairs == sum(0 not in pair and pair != {1, 2} for pair in used)
 
 
-def test_an_order_of_which_no_pair_was_judged_is_within_the_noise() -> None:
+def test_order_without_validated_pairs_is_within_the_noise() -> None:
     cloud, ring = three_tier(8, 2), np.arange(8)
     fit, held_out = _halves(cloud, np.random.default_rng(0))
     order = ring * 3 % 8
@@ -234,7 +234,7 @@ def test_an_order_of_which_no_pair_was_judged_is_within_the_noise() -> None:
     assert (nothing.pairs, nothing.is_significant) == (0, False)
 
 
-def test_of_very_many_pairs_some_are_looked_at() -> None:
+def test_many_pairs_are_sampled() -> None:
     """400 hosts make 79,800 pairs, all off by the same: as for fewer hosts the interval holds the gain."""
     n = 400
     fit = random_costs(n, 1, 100, 200)

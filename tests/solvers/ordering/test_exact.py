@@ -103,7 +103,7 @@ def test_the_worst_start_becomes_the_proven_best(algo: str, model: str) -> None:
         ([2] * 4, PlacementConstraints({1: 2}), True, "ring", "contention"),
     ],
 )
-def test_proofs_are_of_orders_that_meet_the_constraints(
+def test_certificates_are_of_feasible_orders(
     slots: list[int], constraints: PlacementConstraints, provable: bool, algo: str, model: str
 ) -> None:
     task = task_of(slots, constraints, algo, model, 7)
@@ -309,7 +309,7 @@ def test_time_that_is_not_needed_changes_no_proof(objective: str) -> None:
     assert result.cost == solve_exactly(task, start, 1, SAME_WORK).cost
 
 
-def test_the_longest_hop_of_a_ring_that_cannot_be_turned_is_left() -> None:
+def test_longest_hop_of_a_fixed_ring_is_left() -> None:
     task = ring_task(PlacementConstraints({0: 0, 3: 1}), "bottleneck")
     start = found_of(task, np.array([0, 3, 1, 2, 4, 5]))
     assert solve_exactly(task, start, 1, SAME_WORK) is start

@@ -38,7 +38,7 @@ def test_orders_to_begin_with_are_orders(n: int, seed: int, several: bool) -> No
     assert min(1 + int((np.diff(result.group_of[order]) != 0).sum()) for order in orders) == len(set(group.tolist()))
 
 
-def test_groups_with_more_ranks_come_first_and_of_those_with_as_many_the_one_that_the_hierarchy_meets_first() -> None:
+def test_groups_are_sorted_by_size_then_hierarchy() -> None:
     """Hosts 0 to 7 on a line; groups of 1, 3, 2 and 2 of them, as they update_chain each other."""
     result = dataclasses.replace(
         fabric(8), rtt_us=on_a_line([0, 10, 21, 33, 46, 60, 75, 91]), group_of=np.array([0, 1, 1, 1, 2, 2, 3, 3])

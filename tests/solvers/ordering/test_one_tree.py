@@ -112,7 +112,7 @@ def test_penalties_raise_the_bound() -> None:
     assert 0.95 * ring < all_ <= ring * (1 + 1e-12)
 
 
-def test_it_ends_when_it_is_told() -> None:
+def test_stops_on_request() -> None:
     """The bound of fewer steps is no better, and as sound."""
     cost = random_costs(300, 1, 500, 1000)
     request = iter([True, False])

@@ -106,7 +106,7 @@ def test_it_stops_on_request_and_is_never_worse_than_the_baseline() -> None:
         assert result.cost <= result.baseline_cost
 
 
-def test_the_given_order_is_kept_where_none_is_better() -> None:
+def test_baseline_is_kept_where_none_is_better() -> None:
     order = np.random.default_rng(2).permutation(16)
     for algo in ("ring", "halving-doubling", "nccl"):
         result = found_by(alike(racks([16], 0)[0]), order, algo, "latency")
@@ -208,7 +208,7 @@ def test_one_order_for_nccls_tree_and_ring(model: str) -> None:
             assert mixed.cost == pytest.approx(ring.cost)
 
 
-def test_the_turns_are_looked_at_though_the_ring_took_all_the_time() -> None:
+def test_rotations_are_tried_after_the_time_limit() -> None:
     result, order = fabric(40, 4), np.random.default_rng(4).permutation(40)
     mixed = search(OrderingProblem(result, order, "nccl", Options(), 1e5, "latency"), 1, SearchBudget(10**9, until(3)))
     cost_of = cost_function_for("nccl", 40, Options(), result, 1e5, "latency")
@@ -291,9 +291,9 @@ def test_all_to_all_orders_cost_the_same() -> None:
     assert untried(fabric(9, 2), list(range(9)), "flat").bound_by == "all orders cost the same"
     several = untried(fabric(9, 2), np.repeat(np.arange(9), 2).tolist(), "flat")
     assert (several.lower_bound, several.bound_by) == (None, None)
-    wished = untried(fabric(9, 2), list(range(9)), "flat", PlacementConstraints({5: 0}))
-    assert wished.order.tolist() == [5, 0, 1, 2, 3, 4, 6, 7, 8]
-    assert wished.cost == wished.lower_bound == wished.baseline_cost
+    constrained = untried(fabric(9, 2), list(range(9)), "flat", PlacementConstraints({5: 0}))
+    assert constrained.order.tolist() == [5, 0, 1, 2, 3, 4, 6, 7, 8]
+    assert constrained.cost == constrained.lower_bound == constrained.baseline_cost
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def task_of(
     return OrderingProblem(result, np.array(values), "ring", Options(), SIZE, "latency", objective, constraints)
 
 
-def test_a_ring_can_be_turned_to_groups_alone_or_to_one_pin_alone() -> None:
+def test_ring_rotates_to_groups_or_to_one_pin() -> None:
     pairs = [[0, 1], [2, 3]]
     for values, constraints, can in (
         ([0, 1, 2, 2], PlacementConstraints(), True),
@@ -148,7 +148,7 @@ def test_one_more_host_is_bounded_by_trees() -> None:
     assert longest.metrics["sum"] == pytest.approx(ring_cost_of(task, longest.order))
 
 
-def test_the_given_order_stays_where_no_ring_is_cheaper_and_it_is_allowed() -> None:
+def test_feasible_baseline_stays_where_no_ring_is_cheaper() -> None:
     """All hops cost the same; a pin that the given order does not have is kept all the same."""
     values = [3, 1, 4, 0, 2, 5, 8, 7, 6]
     for constraints, same in (

@@ -97,9 +97,7 @@ def test_the_longest_hop_beyond_those_is_the_shortest_too(n: int, seed: int, hig
 
 @settings(max_examples=30)
 @given(st.integers(1, 24), SEED, st.integers(0, 4), st.booleans())
-def test_a_time_limit_never_makes_it_worse_than_the_given_order(
-    n: int, seed: int, calls: int, bottleneck: bool
-) -> None:
+def test_time_limit_is_never_worse_than_the_baseline(n: int, seed: int, calls: int, bottleneck: bool) -> None:
     cost = random_costs(n, seed)
     result = (search_bottleneck if bottleneck else search_ring)(cost, seed, SearchBudget(10**9, until(calls)))
     is_sound(result, cost)
@@ -149,7 +147,7 @@ def test_the_same_seed_gives_the_same_result(search: Callable[..., Ring]) -> Non
 
 
 @pytest.mark.parametrize("sizes", [[4, 4, 4, 4], [1, 2, 5, 8], [16], [1] * 6, [20] * 5])
-def test_racks_stand_in_one_block_each(sizes: list[int]) -> None:
+def test_each_rack_is_one_block(sizes: list[int]) -> None:
     """Noise-free: the cheapest ring leaves every rack once, whatever the shuffle."""
     for seed in range(3):
         cost, rack_of = racks(sizes, seed)

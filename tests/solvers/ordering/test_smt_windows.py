@@ -128,7 +128,7 @@ def test_tables_match_the_cost_of_every_choice(algo: str, model: str, slots: int
     n = 6
     result = narrow(n, slots, slots == 2)
     order = np.repeat(np.random.default_rng(slots).permutation(n)[: n // slots], slots)
-    pattern = pattern_for(algo, n, Options(groups=[[0, 1], [2, 3, 4], [5]], pieces=2))
+    pattern = pattern_for(algo, n, Options(groups=[[0, 1], [2, 3, 4], [5]], segments=2))
     cost_of = closed_form(pattern, result, SIZE, model)
     most = 3 * float(pattern.repeat.sum()) * (len(pattern.source) + n)
     for units in windows(order, 1)[1:3]:

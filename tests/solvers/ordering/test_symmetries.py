@@ -82,7 +82,7 @@ def made_of(ranks: int, hops: list[tuple[int, int]], shares: list[float], timing
     return Pattern(ranks, zeros, ends[:, 0], ends[:, 1], np.array(shares), once, once, timing)
 
 
-def test_none_are_looked_for_in_chains_under_latency_and_where_everyone_sends_to_everyone() -> None:
+def test_no_symmetries_for_latency_chains_and_all_to_all() -> None:
     tree, flat = pattern_for("tree", 6, Options()), pattern_for("flat", 6, Options())
     assert symmetries(tree, "latency") == []
     assert [move.tolist() for move in symmetries(tree, "contention")] == [list(range(6))]
@@ -102,7 +102,7 @@ def test_of_a_ring_of_so_many_half_of_the_factorial_of_one_fewer_is_left() -> No
         assert len(left_over(pattern_for("ring", n, Options()), n)) == left
 
 
-def test_a_path_that_has_a_mirror_and_no_turns_loses_no_order_that_is_cheapest() -> None:
+def test_mirrored_path_keeps_a_cheapest_order() -> None:
     """2 - 1 - 0 - 4 - 3, the same from either end: every cost is the cost of one that is left."""
     path = made_of(5, [(2, 1), (1, 0), (0, 4), (4, 3)], [1.0] * 4, "pipeline")
     rtt = random_costs(5, 1, 1)

@@ -64,7 +64,7 @@ def heaviest(takers: tuple[int, ...], sizes: list[int], weights: list[int]) -> F
     return max(Fraction(load, weight) for load, weight in zip(loads, weights, strict=True))
 
 
-def dealt(sizes: list[int], weights: list[int]) -> tuple[int, ...]:
+def apportioned_sizes(sizes: list[int], weights: list[int]) -> tuple[int, ...]:
     """What the approximation says."""
     return tuple(partition(np.array(sizes, dtype=np.float64), np.array(weights, dtype=np.float64)).tolist())
 
@@ -75,7 +75,7 @@ def test_unequal_chunks_keep_to_the_bounds_of_lpt(sizes: list[int], weights: lis
     """Against the best of all ways to deal them out."""
     number = len(weights)
     best = min(heaviest(way, sizes, weights) for way in itertools.product(range(number), repeat=len(sizes)))
-    result = heaviest(dealt(sizes, weights), sizes, weights)
+    result = heaviest(apportioned_sizes(sizes, weights), sizes, weights)
     assert best <= result <= Fraction(2 * number, number + 1) * best
     if len(set(weights)) == 1:
         assert result <= (Fraction(4, 3) - Fraction(1, 3 * number)) * best
@@ -84,14 +84,14 @@ def test_unequal_chunks_keep_to_the_bounds_of_lpt(sizes: list[int], weights: lis
 @CALM
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=80), WEIGHTS)
 def test_nobody_is_far_above_the_proportion(sizes: list[int], weights: list[int]) -> None:
-    result = heaviest(dealt(sizes, weights), sizes, weights)
+    result = heaviest(apportioned_sizes(sizes, weights), sizes, weights)
     assert result <= Fraction(sum(sizes) + (len(weights) - 1) * max(sizes), sum(weights))
-    assert dealt(sizes, weights) == dealt(sizes, weights)
+    assert apportioned_sizes(sizes, weights) == apportioned_sizes(sizes, weights)
 
 
 def test_the_textbook_s_worst_case() -> None:
     """Two machines, 3 3 2 2 2: LPT needs 7 where 6 is possible, 4/3 - 1/6 of it."""
-    assert heaviest(dealt([3, 3, 2, 2, 2], [1, 1]), [3, 3, 2, 2, 2], [1, 1]) == 7
+    assert heaviest(apportioned_sizes([3, 3, 2, 2, 2], [1, 1]), [3, 3, 2, 2, 2], [1, 1]) == 7
 
 
 def test_loads_that_are_there_already_count() -> None:

@@ -238,10 +238,10 @@ def ways(slots: int) -> list[float]:
     costs = []
     for first in itertools.combinations(range(4), 2):
         hosts = [first, [host for host in range(4) if host not in first]]
-        dealt = [[slots * host + k for host in some for k in range(slots)] for some in hosts]
-        masters = equal_chunks(dealt, 4 * slots)
+        random_groups = [[slots * host + k for host in some for k in range(slots)] for some in hosts]
+        masters = equal_chunks(random_groups, 4 * slots)
         costs.append(
-            two_level_cost(dealt, masters, AllReduce(PAIRS, np.repeat(np.arange(4), slots), 1e6, "alpha-beta"))
+            two_level_cost(random_groups, masters, AllReduce(PAIRS, np.repeat(np.arange(4), slots), 1e6, "alpha-beta"))
         )
     return sorted(costs)
 

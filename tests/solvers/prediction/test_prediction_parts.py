@@ -23,7 +23,7 @@ def racks_and_pods() -> Matrix:
 
 
 @given(st.integers(2, 40), st.integers(0, 999))
-def test_two_hosts_meet_at_the_highest_place_between_them(n: int, seed: int) -> None:
+def test_two_hosts_merge_at_the_maximum_between_them(n: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     tree = ClusterTree(rng.permutation(n), rng.integers(0, 1000, n - 1).astype(float))
     i, j = np.triu_indices(n, 1)
@@ -44,7 +44,7 @@ def test_cut_hosts_are_together_where_no_higher_place_is_between_them(n: int, se
         assert label[host] == group
 
 
-def test_hosts_that_no_chain_joins_meet_as_far_as_the_farthest_pair() -> None:
+def test_unconnected_hosts_merge_at_the_farthest_pair() -> None:
     rtt = np.full((6, 6), NAN)
     rtt[0, 4], rtt[1, 5], rtt[4, 2] = 7.0, 50.0, 20.0
     tree = merge_tree(observed(rtt))
@@ -55,7 +55,7 @@ def test_hosts_that_no_chain_joins_meet_as_far_as_the_farthest_pair() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_hosts_in_racks_and_pods_meet_there_though_half_of_the_pairs_are_missing(seed: int) -> None:
+def test_racks_and_pods_merge_with_half_of_the_pairs_missing(seed: int) -> None:
     """As long as chains within racks join their hosts, and pairs between join racks."""
     rng = np.random.default_rng(seed)
     full = racks_and_pods()

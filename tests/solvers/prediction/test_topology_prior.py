@@ -50,7 +50,7 @@ def test_hosts_are_as_far_apart_as_their_nearest_common_ancestor_is_high(paths: 
     assert levels_apart(paths).tolist() == expected
 
 
-def test_hosts_are_as_far_apart_as_the_height_they_meet_at() -> None:
+def test_host_distance_is_the_merge_height() -> None:
     assert levels_apart(racks(2, 1, 1)).tolist() == [[0, 0, 1, 2], [0, 0, 1, 2], [1, 1, 0, 2], [2, 2, 2, 0]]
 
 
@@ -82,7 +82,7 @@ def test_levels_of_full_paths_are_an_ultrametric(paths: list[Path]) -> None:
 
 @settings(max_examples=50)
 @given(FULL, st.data())
-def test_a_gap_hides_a_level_and_never_tells_another(paths: list[Path], data: st.DataObject) -> None:
+def test_gap_hides_a_level_and_never_invents_one(paths: list[Path], data: st.DataObject) -> None:
     """Names taken out, tails included: a pair is as far apart as before, or unknown."""
     remaining = [data.draw(st.lists(st.booleans(), min_size=len(path), max_size=len(path))) for path in paths]
     gapped = [
@@ -190,7 +190,7 @@ def test_a_network_of_some_hosts_of_a_file() -> None:
         assumed_network(topology, Hosts((Host("z", "z"),)))
 
 
-def test_a_file_that_tells_no_two_hosts_apart_is_no_answer() -> None:
+def test_file_without_distinct_hosts_is_no_answer() -> None:
     with pytest.raises(NoAnswer, match="t says of no two hosts how far apart they are; measure them: plink probe"):
         assumed_network(Topology({"a": ("z", None), "b": ("z", None)}, "aws", location="t"))
 
@@ -208,6 +208,6 @@ def test_the_median_of_a_level_is_of_pairs_and_not_of_directions() -> None:
     assert whole.tolist() == [[0, 10, 50, 50], [30, 0, 50, 50], [50, 50, 0, 90], [50, 50, 90, 0]]
 
 
-def test_one_pair_that_is_told_apart_is_enough() -> None:
+def test_one_distinct_pair_is_enough() -> None:
     network = assumed_network(Topology({"a": ("z", None), "b": ("z", None), "c": ("y", None)}, "aws", location="t"))
     assert network.latency_us.tolist() == [[0, 120, 120], [120, 0, 120], [120, 120, 0]]

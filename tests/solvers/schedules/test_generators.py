@@ -110,26 +110,26 @@ def test_numbers_that_are_no_power_are_refused(ranks: int, options: Options, mes
             schedule_for(algo, ranks, options)
 
 
-def test_pieces_that_no_block_has_are_refused_before_they_are_made() -> None:
+def test_impossible_segment_count_is_refused() -> None:
     """As a schedule and as a pattern for costs; a file of recorded runs may name them."""
-    for make, pieces in product((schedule_for, pattern_for), (0, 4097, 999_999_999)):
-        with pytest.raises(UsageError, match=f"cut into {pieces} pieces: 1 to 4096"):
-            make("ring-chunked", 4, Options(pieces=pieces))
+    for make, segments in product((schedule_for, pattern_for), (0, 4097, 999_999_999)):
+        with pytest.raises(UsageError, match=f"cut into {segments} segments: 1 to 4096"):
+            make("ring-chunked", 4, Options(segments=segments))
 
 
 # The ring.
 
 
 @given(RANKS, st.integers(1, 5))
-def test_a_ring_in_pieces_takes_so_many_rounds_and_no_more_bytes(ranks: int, pieces: int) -> None:
-    schedule = ring_chunked(ranks, pieces)
-    assert schedule.rounds == 2 * (ranks - 1) + pieces - 1
+def test_segmented_ring_rounds_and_bytes(ranks: int, segments: int) -> None:
+    schedule = ring_chunked(ranks, segments)
+    assert schedule.rounds == 2 * (ranks - 1) + segments - 1
     assert sent(schedule) == pytest.approx([2 * (ranks - 1) / ranks] * ranks)
 
 
-def test_a_ring_in_one_piece_is_the_ring() -> None:
+def test_ring_of_one_segment_is_the_ring() -> None:
     assert moves(ring_chunked(7, 1)) == moves(ring(7))
-    with pytest.raises(UsageError, match="0 pieces"):
+    with pytest.raises(UsageError, match="0 segments"):
         ring_chunked(4, 0)
 
 
@@ -339,7 +339,7 @@ def test_equal_groups_send_what_goes_together_together() -> None:
     assert np.bincount(schedule.round, schedule.count).tolist() == [192, 48, 48, 192]
 
 
-def test_masters_can_be_given() -> None:
+def test_explicit_masters() -> None:
     local_masters = np.array([[1, 2], [0, 3]], dtype=np.int32)
     schedule = two_level_reduce_scatter([[0, 1], [2, 3, 4]], local_masters, np.array([1, 0], dtype=np.int32))
     assert schedule.owners is not None
@@ -367,7 +367,7 @@ def test_flat_aggregation_is_one_group_and_the_sharded_server() -> None:
 
 
 @given(st.integers(3, 40))
-def test_what_a_server_has_to_carry(ranks: int) -> None:
+def test_server_load(ranks: int) -> None:
     central = sent(parameter_server(ranks, sharded=False, root=2))
     assert central == [ranks - 1 if rank == 2 else 1 for rank in range(ranks)]
     apart = parameter_server(ranks, sharded=False, colocated=False)
@@ -416,9 +416,9 @@ def test_a_thousand_ranks(algo: str, options: Options, transfers: int) -> None:
 # What names stand for.
 
 
-def test_every_name_stands_for_its_generator() -> None:
+def test_every_name_maps_to_its_generator() -> None:
     groups = ((0, 1, 2), (3, 4), (5, 6, 7))
-    options = Options(fan_out=3, base=2, pieces=3, groups=groups, sharded=False, root=5)
+    options = Options(fan_out=3, base=2, segments=3, groups=groups, sharded=False, root=5)
     expected = {
         "ring": ring(8),
         "ring-chunked": ring_chunked(8, 3),

@@ -68,9 +68,9 @@ def test_the_ring(n: int, c: int) -> None:
     """
     whole = n * c
     assert columns("ring", n, c) == pytest.approx((2 * (whole - 1), 2 * (whole - 1), 2 * c - 2 / n))
-    for pieces in (1, 4):
-        rounds, *moved = columns("ring-chunked", n, c, pieces=pieces)
-        assert rounds == 2 * (whole - 1) + pieces - 1
+    for segments in (1, 4):
+        rounds, *moved = columns("ring-chunked", n, c, segments=segments)
+        assert rounds == 2 * (whole - 1) + segments - 1
         assert moved == pytest.approx(columns("ring", n, c)[1:])
 
 

@@ -123,7 +123,7 @@ def changed(draw: st.DrawFn) -> Schedule:
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(changed())
-def test_changed_schedules_are_judged_as_the_simulator_does(schedule: Schedule) -> None:
+def test_mutated_schedules_verify_as_simulated(schedule: Schedule) -> None:
     possible = all(row[4] >= 1 for row in rows_of(schedule))  # what moves nothing does nothing, and is no transfer
     errors = verify(schedule)
     assert (errors == []) == (possible and is_right(schedule)), errors
@@ -167,10 +167,10 @@ def test_entries_of_after_are_missed_only_when_nothing_else_implies_them(
     errors = verify(dataclasses.replace(schedule, after=after))
     assert (errors == []) == (missed == [])
     first, carries = dependencies(schedule)
-    carried = set(zip(np.repeat(np.arange(len(schedule)), np.diff(first)).tolist(), carries.tolist(), strict=True))
+    contribution = set(zip(np.repeat(np.arange(len(schedule)), np.diff(first)).tolist(), carries.tolist(), strict=True))
     for m, k in missed:
         message = f"{schedule.describe(m)} sends what transfer {k} writes and does not wait for it"
-        if (m, k) not in carried:
+        if (m, k) not in contribution:
             message = f"{schedule.describe(m)} and transfer {k} write the same chunk in no order: one of them copies"
         assert message in errors or len(errors) == 20
 
@@ -246,7 +246,7 @@ def test_a_missing_one_is_not_put_down_to_a_harmless_other() -> None:
     ]
 
 
-def test_few_errors_tell_as_much_as_many() -> None:
+def test_few_errors_are_as_informative_as_many() -> None:
     assert len(verify(make_schedule("mine", 50, 1, []))) == 20
 
 
@@ -279,7 +279,7 @@ def test_too_many_ranks_are_refused() -> None:
 
 
 @pytest.mark.parametrize(("algo", "ranks"), [("flat", 32), ("ring", 40)])
-def test_a_long_file_whose_waits_are_roundabout_is_judged_too(algo: str, ranks: int) -> None:
+def test_long_file_with_circuitous_waits_is_verified(algo: str, ranks: int) -> None:
     """Each transfer after the one before it: right, though no wait is direct; and one link of the chain less
     is found out."""
     document = schedule_for(algo, ranks).to_json()

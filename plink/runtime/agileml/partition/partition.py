@@ -351,7 +351,7 @@ class Partition:
             if member.until is None or member.until > least or member.finished < member.until
         }
 
-    def stand_by(self) -> None:
+    def demote(self) -> None:
         """Keep only what a replica needs: the consistent state and the undo log."""
         self.members.clear()
         self.replicas.clear()

@@ -55,13 +55,13 @@ class ActorThread:
             raise result.error
         return result
 
-    def run_inline(self, look: Callable[[Argument], Result], at: Argument) -> Result | None:
+    def run_inline(self, read: Callable[[Argument], Result], at: Argument) -> Result | None:
         """Run a read in the calling thread, because handing it to another thread and back takes longer than the read.
         None where the actor's thread is busy, which comes first, or has ended."""
         if not self.idle or not self._queue.empty() or not self._state_lock.acquire(blocking=False):
             return None
         try:
-            return None if self._closed else look(at)
+            return None if self._closed else read(at)
         finally:
             self._state_lock.release()
 

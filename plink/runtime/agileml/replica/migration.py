@@ -184,7 +184,7 @@ def _tell_to_begin(actor: PartitionReplica, connection: Connection, message: Mes
     actor.completed_moves.add(message.term)
     actor.address = connection.address
     if stays:
-        actor.partition.stand_by()
+        actor.partition.demote()
         actor.place(actor.partition, Role.REPLICA, message.term)
     else:
         actor.place(None, Role.MOVED, message.term)
@@ -193,10 +193,10 @@ def _tell_to_begin(actor: PartitionReplica, connection: Connection, message: Mes
 def give_up(actor: PartitionReplica, move: Outgoing, error: BaseException) -> None:
     """Give up a move that has not taken place, from any thread."""
 
-    def given_up() -> None:
+    def clear_outgoing() -> None:
         if actor.outgoing is move:
             actor.outgoing = None
 
     move.end(error)
     with contextlib.suppress(RejectedRequest):  # the server was closed meanwhile
-        actor.call(given_up)
+        actor.call(clear_outgoing)

@@ -128,9 +128,9 @@ class PartitionReplica:
             self.address = ""
         self.changed()
 
-    def stand_back(self) -> None:
+    def demote(self) -> None:
         """Become a replica with the same state, from serving, or not knowing who does."""
-        self.partition.stand_by()
+        self.partition.demote()
         self.address = ""  # of one that may never have begun
         self.place(self.partition, Role.REPLICA, self.term)
 
@@ -285,16 +285,16 @@ class PartitionReplica:
         if self.partition.clock < message.before:
             return None
         member = self.partition.members.get(message.worker)
-        again = member is not None and message.clock <= member.finished
+        is_reread = member is not None and message.clock <= member.finished
         clock = self.partition.clock
-        if again and not self._sees_ahead:  # a successor sees what its predecessor saw
+        if is_reread and not self._sees_ahead:  # a successor sees what its predecessor saw
             # What is not kept all have gone beyond: the update that it is for counts nowhere any more.
             clock = max(message.before, self.partition.earliest)
         blocks = tuple(
             RowBlock(wanted.table, wanted.rows, self.partition.read(wanted.table, wanted.rows, clock))
             for wanted in message.wanted
         )
-        flags = INCLUDED * (again and self._sees_ahead)
+        flags = INCLUDED * (is_reread and self._sees_ahead)
         return self._answer_with(Status.OK, clock=clock, flags=flags, blocks=blocks)
 
     def _due(self) -> float | None:

@@ -19,7 +19,7 @@ from plink.runtime.agileml.transport.wire import LAST, Kind, Message, Status
 RETRY_S = 0.2
 
 
-class _Lane:
+class _Channel:
     """Channel to one replica: its thread, and the partition that it pushes just now."""
 
     def __init__(self, connection: Connection) -> None:
@@ -56,9 +56,9 @@ class Replicator:
         self, actors: Callable[[], Mapping[int, PartitionReplica]], connection: Callable[[str], Connection]
     ) -> None:
         self._actors, self._connection = actors, connection
-        self._lanes: dict[str, _Lane] = {}
+        self._channels: dict[str, _Channel] = {}
         self._paused: Counter[int] = Counter()
-        self._state = threading.Condition()  # of lanes and what they push
+        self._state = threading.Condition()  # of channels and what they push
         self._end = threading.Event()
         self.agreed: int | None = None
 
@@ -66,97 +66,99 @@ class Replicator:
         """Notify that there may be something to push to these replicas."""
         for address in replicas:
             with self._state:
-                lane = self._lanes.get(address)
-                if lane is None and not self._end.is_set():
-                    lane = self._lanes[address] = _Lane(self._connection(address))
-                    lane.thread = threading.Thread(target=self._run, args=(lane,), name="plink-pusher", daemon=True)
-                    lane.thread.start()
-            if lane is not None:
-                lane.due.set()
+                channel = self._channels.get(address)
+                if channel is None and not self._end.is_set():
+                    channel = self._channels[address] = _Channel(self._connection(address))
+                    channel.thread = threading.Thread(
+                        target=self._run, args=(channel,), name="plink-replicator", daemon=True
+                    )
+                    channel.thread.start()
+            if channel is not None:
+                channel.due.set()
 
     def trouble(self, number: int, replicas: Collection[str]) -> str:
         """Return why the last pushes did not arrive; empty if they did."""
-        lanes = [self._lanes.get(address) for address in replicas]
-        return "; ".join(filter(None, (lane.trouble.get(number) for lane in lanes if lane)))
+        channels = [self._channels.get(address) for address in replicas]
+        return "; ".join(filter(None, (channel.trouble.get(number) for channel in channels if channel)))
 
     def limit(self, clock: int | None) -> None:
         """Push no clock after this one. Replicas that are pushed to one agreed clock after the other have a clock in
         common to go back to; without a limit each gets what there is."""
         self.agreed = clock
-        self.advanced(list(self._lanes))
+        self.advanced(list(self._channels))
 
     @contextmanager
     def paused(self, number: int) -> Iterator[None]:
         """Pause pushes of a partition in a context."""
         with self._state:
             self._paused[number] += 1
-            self._state.wait_for(lambda: all(lane.pushing != number for lane in self._lanes.values()))
+            self._state.wait_for(lambda: all(channel.pushing != number for channel in self._channels.values()))
         try:
             yield
         finally:
             with self._state:
                 self._paused[number] -= 1
-            self.advanced(list(self._lanes))
+            self.advanced(list(self._channels))
 
     def close(self) -> None:
         """End the threads; a push that is under way is cut off."""
         with self._state:
             self._end.set()
-            lanes = list(self._lanes.values())
-        for lane in lanes:
-            lane.due.set()
-            lane.connection.wake()
-        for lane in lanes:
-            assert lane.thread is not None
-            lane.thread.join()
+            channels = list(self._channels.values())
+        for channel in channels:
+            channel.due.set()
+            channel.connection.wake()
+        for channel in channels:
+            assert channel.thread is not None
+            channel.thread.join()
 
-    def _run(self, lane: _Lane) -> None:
+    def _run(self, channel: _Channel) -> None:
         while not self._end.is_set():
-            lane.due.wait()
-            lane.due.clear()
-            self._push_all(lane)
-            if lane.trouble and not self._end.wait(RETRY_S):
-                lane.due.set()
-        lane.connection.close()
+            channel.due.wait()
+            channel.due.clear()
+            self._push_all(channel)
+            if channel.trouble and not self._end.wait(RETRY_S):
+                channel.due.set()
+        channel.connection.close()
 
-    def _push_all(self, lane: _Lane) -> None:
+    def _push_all(self, channel: _Channel) -> None:
         """Push what one replica lacks of each partition, once."""
         actors = {
             number: actor
             for number, actor in self._actors().items()
-            if lane.connection.address in actor.snapshot.replicas
+            if channel.connection.address in actor.snapshot.replicas
         }
         for number, actor in actors.items():
             with self._state:
                 if self._paused[number] or self._end.is_set():
                     continue
-                lane.pushing = number
+                channel.pushing = number
             try:
-                self._push(actor, lane)
-                lane.trouble.pop(number, None)
+                self._push(actor, channel)
+                channel.trouble.pop(number, None)
             except (PlinkError, MemoryError) as error:
-                if number in lane.trouble:  # not for the first time: the connection may have been an old one
-                    self._lose(actor, lane.connection.address, error)
-                lane.trouble[number] = str(error)
+                if number in channel.trouble:  # not for the first time: the connection may have been an old one
+                    self._lose(actor, channel.connection.address, error)
+                channel.trouble[number] = str(error)
             finally:
                 with self._state:
-                    lane.pushing = None
+                    channel.pushing = None
                     self._state.notify_all()
-        for number in lane.trouble.keys() - actors.keys():
-            del lane.trouble[number]
+        for number in channel.trouble.keys() - actors.keys():
+            del channel.trouble[number]
         if not actors:
-            lane.connection.close()
+            channel.connection.close()
 
-    def _push(self, actor: PartitionReplica, lane: _Lane) -> None:
-        taken = actor.call(lambda: self._take(actor, lane.connection.address))
+    def _push(self, actor: PartitionReplica, channel: _Channel) -> None:
+        taken = actor.call(lambda: self._take(actor, channel.connection.address))
         if taken is None:
             return
         push, message = taken
-        answer = lane.connection.ask(message)
+        answer = channel.connection.ask(message)
         if answer.status is not Status.OK:
-            raise PlinkError(f"{lane.connection.address} answers {answer.status.name} {answer.text}".rstrip())
-        actor.call(lambda: self._arrived(actor, lane.connection.address, push, message.generation))
-        lane.due.set()
+            raise PlinkError(f"{channel.connection.address} answers {answer.status.name} {answer.text}".rstrip())
+        actor.call(lambda: self._arrived(actor, channel.connection.address, push, message.generation))
+        channel.due.set()
 
     def _take(self, actor: PartitionReplica, to: str) -> tuple[ReplicationDelta, Message] | None:
         """Return the next push, in the actor's thread."""

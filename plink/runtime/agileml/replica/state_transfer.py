@@ -81,7 +81,7 @@ def restore_to(
 
     def begin() -> tuple[list[Message], Message | None]:
         if actor.role in (Role.SERVING, Role.IN_DOUBT) and term > actor.term:
-            actor.stand_back()
+            actor.demote()
         if actor.role is not Role.REPLICA:
             raise RejectedRequest("a partition that is not backed up here cannot be restored from here")
         if term < actor.term:
@@ -93,15 +93,15 @@ def restore_to(
                 f"no worker can begin at clock {first}: the state is of clock {actor.partition.clock}"
             )
         actor.term = term  # who pushed before pushes no more
-        to, told_before = actor.restoring or ("", None)
-        same = told_before and (to, told_before.term, told_before.generation) == (
+        to, previous_order = actor.restoring or ("", None)
+        same = previous_order and (to, previous_order.term, previous_order.generation) == (
             connection.address,
             term,
             actor.generation,
         )
         parts = [*parts_of(actor.partition, ahead=False), workers_part(actor.partition.number, workers, first)]
         attempt = Attempt(number, term, actor.generation, actor.generation_clock)
-        return [attempt.addressed(part) for part in parts], told_before if same else None
+        return [attempt.addressed(part) for part in parts], previous_order if same else None
 
     def begin_order() -> Message:
         """Return the order to begin; from here on the new primary may begin at any time."""

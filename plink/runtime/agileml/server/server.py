@@ -129,7 +129,7 @@ class Server:
             raise RejectedRequest(f"{path} has partition {partition.number}, not {number}")
         if clock is not None:
             partition.roll_back(clock)
-        partition.stand_by()
+        partition.demote()
         partition.admit(dict.fromkeys(workers, partition.clock + 1))
         self._serve_new(partition, generation, term)
         return partition.clock
@@ -287,7 +287,7 @@ class Server:
                 actor.term = term  # the workers may be others by now, if this comes late
                 return
             if actor.role is Role.IN_DOUBT and term > actor.term:
-                actor.stand_back()
+                actor.demote()
             if actor.role is not Role.REPLICA:
                 raise RejectedRequest(f"partition {number} has no replica here")
             if term <= actor.term:
@@ -298,7 +298,7 @@ class Server:
                 raise RejectedRequest(
                     f"no worker can begin at clock {first}: the state is of clock {actor.partition.clock}"
                 )
-            actor.partition.stand_by()
+            actor.partition.demote()
             actor.partition.workers_from(workers, first)
             actor.place(actor.partition, Role.SERVING, term)
 
@@ -378,7 +378,7 @@ class Server:
         if self.closed:
             return
         self.closed = True
-        self.listener.close_door()
+        self.listener.stop_accepting()
         for actor in self._present().values():
             if (move := actor.outgoing) is not None:
                 move.end(RejectedRequest("the server is closed"))

@@ -43,7 +43,7 @@ class Connection:
         self.address = address
         self._keys, self._layout, self._timeout_s = keys, layout, timeout_s
         self._channel: SealedChannel | None = None
-        self._meeting: socket.socket | None = None  # another handle of the socket, while the channel is not made
+        self._pending: socket.socket | None = None  # another handle of the socket, while the channel is not made
         self._woken = False  # since it began to connect
         self._request, self._ticket = Message(Kind.READ, 0), 0
 
@@ -80,8 +80,8 @@ class Connection:
     def wake(self) -> None:
         """Wake whoever waits for this server, from any thread: the connection counts as lost."""
         self._woken = True
-        channel, meeting = self._channel, self._meeting
-        for sock in (channel.socket if channel else None, meeting):
+        channel, pending = self._channel, self._pending
+        for sock in (channel.socket if channel else None, pending):
             if sock is not None:
                 with contextlib.suppress(OSError):  # it was not connected any more
                     sock.shutdown(socket.SHUT_RDWR)
@@ -93,7 +93,7 @@ class Connection:
             try:
                 self._channel = self._keys.connect(sock)
             finally:
-                self._forget_meeting()
+                self._close_pending()
             if self._woken:  # while the one handle took the place of the other
                 raise ConnectionLost("nobody waits for it any more")
         return self._channel
@@ -119,7 +119,7 @@ class Connection:
         sock = socket.socket(family, kind, protocol)
         try:
             sock.setblocking(False)
-            self._meeting = sock.dup()
+            self._pending = sock.dup()
             begun = sock.connect_ex(where)
             # Only what has begun can be shut down: who woke us before is seen here, who does so later ends the wait.
             if self._woken:
@@ -130,15 +130,15 @@ class Connection:
                 raise OSError(begun, os.strerror(begun))
             sock.settimeout(self._timeout_s)
         except BaseException:
-            self._forget_meeting()
+            self._close_pending()
             sock.close()
             raise
         return sock
 
-    def _forget_meeting(self) -> None:
-        meeting, self._meeting = self._meeting, None
-        if meeting is not None:
-            meeting.close()
+    def _close_pending(self) -> None:
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.close()
 
     def close(self) -> None:
         """Close; the next request connects again."""

@@ -94,13 +94,13 @@ class RunKeys:
 
         :raises Unauthenticated: it has no key of the run. :raises ConnectionLost: it went away.
         """
-        return self._meet(sock, accepted=True)
+        return self._handshake(sock, accepted=True)
 
     def connect(self, sock: socket.socket) -> SealedChannel:
         """Authenticate a server. :raises Unauthenticated, ConnectionLost: as for :meth:`accept`."""
-        return self._meet(sock, accepted=False)
+        return self._handshake(sock, accepted=False)
 
-    def _meet(self, sock: socket.socket, *, accepted: bool) -> SealedChannel:
+    def _handshake(self, sock: socket.socket, *, accepted: bool) -> SealedChannel:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         mine = os.urandom(_RANDOM_BYTES)
         try:

@@ -47,7 +47,7 @@ class Listener:
         """Accept connections."""
         threading.Thread(target=self._accept, name="plink-parameter-server", daemon=True).start()
 
-    def close_door(self) -> None:
+    def stop_accepting(self) -> None:
         """Accept no more."""
         self.closed = True
         with contextlib.suppress(OSError):

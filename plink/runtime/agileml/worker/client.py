@@ -97,7 +97,7 @@ class Client:
         self._caches = [Cache(table) for table in layout.tables]
         self._connections: dict[tuple[str, int], Connection] = {}
         self._met: dict[str, int] = {}  # the clock in which the last line to a server was made
-        self._given_up = self._renamed = False
+        self._cancelled = self._renamed = False
         self._unsent: dict[int, Message] | None = None  # the updates of a step that is not over yet
         self._least_state = -1  # that may be read, whatever the rule
         self._included = False  # whether what was given at this clock has this worker's update of it
@@ -216,7 +216,7 @@ class Client:
 
     def give_up(self) -> None:
         """End what is under way with :class:`Unanswered`, from any thread, once the servers answer or are lost."""
-        self._given_up = True
+        self._cancelled = True
 
     def close(self) -> None:
         """Close all connections."""
@@ -262,7 +262,7 @@ class Client:
         begun = time.monotonic()
         trouble: dict[int, _Trouble] = {}
         while len(answers) < len(messages):
-            if self._given_up:
+            if self._cancelled:
                 raise Unanswered("given up, as was asked for")
             for batch in self._batches(partition for partition in messages if partition not in answers):
                 for partition, answer in self._ask_batch(batch, messages, trouble).items():
@@ -308,22 +308,22 @@ class Client:
         by_address: dict[str, list[int]] = {}
         for partition in partitions:
             by_address.setdefault(primaries[partition].address, []).append(partition)
-        lanes: list[list[tuple[Connection, int]]] = []
+        queues: list[list[tuple[Connection, int]]] = []
         for address, theirs in by_address.items():
             some = self._some_connections(address, len(theirs))
-            lanes += [
-                [(connection, partition) for partition in theirs[lane :: len(some)]]
-                for lane, connection in enumerate(some)
+            queues += [
+                [(connection, partition) for partition in theirs[index :: len(some)]]
+                for index, connection in enumerate(some)
             ]
-        longest = max(map(len, lanes))
-        return [[lane[batch] for lane in lanes if batch < len(lane)] for batch in range(longest)]
+        longest = max(map(len, queues))
+        return [[queue[batch] for queue in queues if batch < len(queue)] for batch in range(longest)]
 
     def _some_connections(self, address: str, partitions: int) -> list[Connection]:
         """Return connections to a server that has so many of the requested partitions. A new one is made once in a
         clock, because all workers connect in the same."""
         large = partitions * self._partition_bytes > _ONE_CONNECTION_BYTES
         wanted = min(MAX_CONNECTIONS, partitions) if large else 1
-        some = [self._connections[address, lane] for lane in range(wanted) if (address, lane) in self._connections]
+        some = [self._connections[address, index] for index in range(wanted) if (address, index) in self._connections]
         if not some or (len(some) < wanted and self._met[address] != self.now):
             connection = Connection(address, self._keys, self.layout, self._timeouts.primary_s)
             with self._pointing:

@@ -21,7 +21,7 @@ from plink.runtime.agileml.worker.clock_work import ClockWork
 from plink.runtime.agileml.worker.loaded_shards import LoadedShards
 from plink.runtime.agileml.worker.progress import Progress
 
-RELEASED = "told to leave"
+RELEASED = "released"
 Say = Callable[[str], None]
 
 

@@ -36,7 +36,7 @@ def test_a_controller_that_was_replaced_is_not_obeyed(tmp_path: Path) -> None:
     assert not any(line["generation"] == 1000 for line in job.events("rolled back"))
 
 
-def test_a_program_that_raises_while_the_controller_stands_still(tmp_path: Path) -> None:
+def test_program_that_raises_while_the_controller_is_stopped(tmp_path: Path) -> None:
     """The next one ends the job; without it the others would wait for that worker for ever."""
     now = tmp_path / "now"
     with Elastic(tmp_path, "rttt", clocks=10_000, more=("--fail-once", str(now), "--work-s", "0.02")) as job:
@@ -64,7 +64,7 @@ def test_a_host_and_the_controller_are_killed_at_once(tmp_path: Path) -> None:
     assert events == ["joined", "failed"]
 
 
-def test_a_real_job_settles_and_stays_where_it_was_when_its_controller_is_killed(tmp_path: Path) -> None:
+def test_stage_survives_a_killed_controller(tmp_path: Path) -> None:
     """Whose hosts are said to carry next to nothing: so the reliable one is to keep replicas only."""
     settings = {"measured": True, "host_rate": 1e3, "silence_s": 10.0}
     with Elastic(tmp_path, "rttt", clocks=400, settings=settings, more=("--work-s", "0.02")) as job:

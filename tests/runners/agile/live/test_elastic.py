@@ -100,7 +100,7 @@ def test_transient_hosts_are_killed(tmp_path: Path, who: str) -> None:
     assert len([line for line in job.events("host") if line["event"] == "failed"]) == (4 if who == "all" else 1)
 
 
-def test_a_host_that_is_frozen_is_given_up(tmp_path: Path) -> None:
+def test_frozen_host_is_evicted(tmp_path: Path) -> None:
     """Within two seconds; and when it comes to again it changes nothing."""
     with Elastic(tmp_path, "rttt", clocks=400) as job:
         status = job.clock(20)

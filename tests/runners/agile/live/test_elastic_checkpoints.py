@@ -56,7 +56,7 @@ def test_a_parameter_server_of_two_is_killed(tmp_path: Path) -> None:
     assert job.events("rolled back")
 
 
-def test_without_a_checkpoint_the_loss_is_said(tmp_path: Path) -> None:
+def test_loss_without_a_checkpoint_is_reported(tmp_path: Path) -> None:
     """In one line, with what would have helped."""
     with Elastic(tmp_path, "rr", clocks=400) as job:
         job.clock(10)

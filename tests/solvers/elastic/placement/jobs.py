@@ -7,7 +7,7 @@ from tests.solvers.elastic.placement.world import World, hosts
 def running(reliable: int, transient: int, partitions: int = 8, shards: int = 24, **more: float) -> World:
     """A job whose hosts have loaded what they were told to."""
     world = World.of(hosts(reliable, transient, **more), partitions, shards)
-    world.settle()
+    world.converge()
     world.actions.clear()
     # What was said since the start is what a test looks at; the last map is still in force.
     state = world.state

@@ -39,7 +39,7 @@ def test_hosts_that_join_move_no_more_partitions_than_the_new_servers_need(
     world = running(1, transient, partitions)
     before = primaries(world)
     world.join(0, joining, bulk=bulk)
-    world.settle()
+    world.converge()
     if not bulk:
         return  # each newcomer is a change of its own; balance after every one is checked elsewhere
     servers = world.state.servers
@@ -72,7 +72,7 @@ def test_hosts_that_join_in_bulk_take_over_together_and_others_one_by_one() -> N
         newcomer = world.loads[first].host
         world.loaded(first)
         assert (newcomer in world.working) is not bulk
-        world.settle()
+        world.converge()
         assert {3, 4, 5} <= set(world.working)
 
 
@@ -140,7 +140,7 @@ def test_in_stage_one_nothing_is_lost_with_transient_hosts() -> None:
 
 def test_when_all_transient_hosts_fail_replicas_serve_and_reliable_hosts_work() -> None:
     world = World.of(hosts(1, 16), 8, 68)
-    world.settle()
+    world.converge()
     assert world.state.stage is STAGE_3
     assert 0 not in world.working
     push_all(world, 3)
@@ -161,10 +161,10 @@ def test_a_move_target_that_fails_costs_no_roll_back_and_another_one_is_found() 
     assert not of(act.RollBackAll, actions)
     assert {cancelled.hosts for cancelled in of(act.CancelMove, actions)} == {(1,)}
     assert {move.to for move in of(act.HandOver, actions)} <= {2, 4}
-    world.settle()
+    world.converge()
 
 
-def test_who_was_to_send_a_replica_to_a_host_that_fails_is_told_to_stop() -> None:
+def test_copy_to_a_failed_host_is_cancelled() -> None:
     world = running(2, 6, partitions=4)
     world.join(1, 0)
     under_way = {(action.source, action.partition, action.term) for action in of(act.Replicate, world.moves)}
@@ -185,7 +185,7 @@ def test_copies_to_a_warned_host_are_cancelled() -> None:
     assert {partition.replica for partition in world.state.partitions} == {0, 1}
 
 
-def test_what_was_under_way_at_a_roll_back_starts_again_under_another_term() -> None:
+def test_pending_moves_restart_under_a_new_term() -> None:
     world = running(1, 4, partitions=4)
     warn(world, 1)
     old = {move.term for move in world.moves}
@@ -211,7 +211,7 @@ def test_when_a_reliable_host_fails_its_replicas_are_made_anew_from_those_who_se
     assert all(action.source == primaries(world)[action.partition] for action in made)
     push_all(world, 9)
     assert world.state.consistent == 0, "replicas without a copy have nothing"
-    world.settle()
+    world.converge()
     push_all(world, 9)
     assert world.state.consistent == 9
 
@@ -238,11 +238,11 @@ def test_a_reliable_host_that_joins_in_time_takes_over_from_the_last_one() -> No
     world = running(1, 4, partitions=4)
     warn(world, 0)
     world.join(1, 0)
-    world.settle()
+    world.converge()
     assert {partition.replica for partition in world.state.partitions} == {5}
     world.tell(HostsLeft((0,)))
     assert not world.state.halted
-    world.settle()
+    world.converge()
 
 
 def test_a_new_primary_sends_the_copy_that_the_old_one_had_begun_to_send() -> None:
@@ -259,13 +259,13 @@ def test_a_new_primary_sends_the_copy_that_the_old_one_had_begun_to_send() -> No
     assert not world.tell(Moved(index, term))
     (again,) = [move for move in world.moves if isinstance(move, act.Replicate) and move.partition == index]
     assert again.source == primaries(world)[index] != primary
-    world.settle()
+    world.converge()
 
 
 # Leaving one after the other
 
 
-def test_a_replica_without_a_copy_lacks_all_whatever_was_said_of_the_old_one() -> None:
+def test_new_replica_lacks_all_whatever_the_old_one_had() -> None:
     world = running(2, 6, partitions=1, bytes_per_s=1e6)
     world.tell(HostsFailed((world.state.partitions[0].replica,)))
     assert not world.state.partitions[0].safe
@@ -279,7 +279,7 @@ def test_a_replica_without_a_copy_lacks_all_whatever_was_said_of_the_old_one() -
 def test_reliable_hosts_that_leave_one_after_the_other_give_nothing_back_to_the_first() -> None:
     world = running(2, 6, partitions=4)
     warn(world, 0)
-    world.settle()
+    world.converge()
     assert {action.host for action in of(act.Release, world.actions)} == {0}
     actions = warn(world, 1)
     assert of(act.UrgentCheckpoint, actions)
@@ -298,7 +298,7 @@ def test_a_host_that_comes_back_under_its_name_is_another_member() -> None:
     assert 9 in world.state.joining
     assert not world.tell(HostsFailed((1,)))
     assert not world.tell(Joined((JobHost(9, "h1", Tier.TRANSIENT),)))
-    world.settle()
+    world.converge()
     assert primaries(world).count(9) == 0, "others have been running longer"
 
 
@@ -329,9 +329,9 @@ def test_a_host_that_flaps_at_a_threshold_moves_the_stage_once() -> None:
     changes = 0
     for _ in range(5):
         world.join(0, 1)
-        world.settle()
+        world.converge()
         world.tell(HostsFailed((world.state.newest,)))
-        world.settle()
+        world.converge()
     changes = len(of(act.ChangeStage, world.actions))
     assert changes == 1
 
@@ -341,7 +341,7 @@ def test_measured_traffic_moves_the_stage() -> None:
     assert world.state.stage is STAGE_2
     world.tell(Measured(MeasuredTraffic(worker=40.0, capacity=100.0, replica=20.0)))
     assert world.state.stage is STAGE_3
-    world.settle()
+    world.converge()
     assert 0 not in world.working
 
 
@@ -361,7 +361,7 @@ def test_a_job_that_cannot_be_is_refused(members: tuple[JobHost, ...], partition
         start(members, [1.0] * partitions, shards)
 
 
-def test_a_job_begun_again_from_a_checkpoint_takes_nothing_stale_for_its_own() -> None:
+def test_resumed_job_ignores_stale_state() -> None:
     old = running(2, 1, partitions=4)
     old.tell(HostsFailed((1,)))
     state, actions = start(old.state.hosts, [1e6] * 4, 24, clock=30, number=old.state.number)
@@ -383,7 +383,7 @@ def test_in_stage_one_reliable_hosts_serve_what_they_back_up() -> None:
     assert of(act.PointWorkers, actions)[0].primaries == (0, 0, 1)
 
 
-def test_hosts_that_are_not_told_apart_are_refused_and_the_least_job_is_not() -> None:
+def test_duplicate_hosts_are_refused_and_the_smallest_job_is_not() -> None:
     for other in (JobHost(0, "b", Tier.TRANSIENT), JobHost(1, "a", Tier.TRANSIENT)):
         with pytest.raises(UsageError, match="two hosts of one name or number"):
             start((JobHost(0, "a", Tier.RELIABLE), other), [1.0], 1)
@@ -408,7 +408,7 @@ def test_a_partition_that_was_lost_on_its_way_is_restored_from_its_replica_and_n
     assert "partition 1 was lost on its way to h2" in of(act.RollBackAll, actions)[0].reason
     assert world.state.generation > generation
     assert [partition.waiting for partition in world.state.partitions] == [False, True, False, False]
-    world.settle()
+    world.converge()
 
 
 def test_a_partition_that_was_lost_on_its_way_and_has_no_replica_is_lost() -> None:
@@ -466,11 +466,11 @@ def test_a_newcomer_loads_as_many_spares_as_it_has_to_do() -> None:
 def test_warned_host_is_released_once() -> None:
     world = running(1, 4, partitions=2, shards=8)
     warn(world, 4)
-    world.settle()
+    world.converge()
     assert [action.host for action in of(act.Release, world.actions)] == [4]
     assert world.state.released == {4}
     warn(world, 3)
-    world.settle()
+    world.converge()
     assert [action.host for action in of(act.Release, world.actions)] == [4, 3]
     world.tell(HostsLeft((4,)))
     assert world.state.released == {3}
@@ -484,7 +484,7 @@ def test_of_several_warned_those_without_time_have_failed_and_the_others_leave()
     assert "h6 leaves in 0.001 s" in world.actions[-1].reason
 
 
-def test_a_job_that_is_given_up_says_so_alone_and_nothing_follows_any_more() -> None:
+def test_halted_job_reports_only_that() -> None:
     world = running(1, 4, partitions=4)
     (halt,) = world.tell(HostsFailed((0, 1)))
     assert isinstance(halt, act.Halt)

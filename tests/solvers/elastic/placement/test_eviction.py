@@ -28,7 +28,7 @@ def most(sizes: list[tuple[float, float]], rate: float) -> int:
 
 
 def saved(plan: tuple[Evacuation, ...]) -> int:
-    return sum(rescued.kind is not EvacuationKind.FAIL for rescued in plan)
+    return sum(evacuated.kind is not EvacuationKind.FAIL for evacuated in plan)
 
 
 @given(Jobs, st.lists(st.integers(1, 9), min_size=4, max_size=4), st.integers(1, 3))
@@ -37,7 +37,7 @@ def test_as_many_get_through_a_replicas_line_as_any_choice_brings_through(
 ) -> None:
     plan = plan_evacuation(at_risk(jobs, target=None), dict(enumerate(deadlines)), {REPLICA: rate})
     assert saved(plan) == most([(deadlines[host], lacks) for host, lacks, _ in jobs], rate)
-    assert {rescued.kind for rescued in plan} <= {EvacuationKind.DRAIN, EvacuationKind.FAIL}
+    assert {evacuated.kind for evacuated in plan} <= {EvacuationKind.DRAIN, EvacuationKind.FAIL}
 
 
 @given(Jobs, st.integers(1, 9), st.integers(1, 3))
@@ -48,39 +48,39 @@ def test_as_many_get_out_of_one_host_as_any_choice_brings_out(
     plan = plan_evacuation(at_risk(jobs), {0: deadline}, {0: rate})
     assert saved(plan) == most([(deadline, lacks) for _, lacks, _ in jobs], rate)
     sent = 0
-    for rescued in plan:
-        _, lacks, has = jobs[rescued.partition]
-        sent += {EvacuationKind.MOVE: lacks + has, EvacuationKind.DRAIN: lacks, EvacuationKind.FAIL: 0}[rescued.kind]
+    for evacuated in plan:
+        _, lacks, has = jobs[evacuated.partition]
+        sent += {EvacuationKind.MOVE: lacks + has, EvacuationKind.DRAIN: lacks, EvacuationKind.FAIL: 0}[evacuated.kind]
     assert sent <= rate * deadline
 
 
 @given(Jobs, st.lists(st.integers(0, 9), min_size=4, max_size=4), st.integers(1, 5), st.integers(1, 5))
-def test_no_line_is_given_more_than_it_carries_until_each_deadline(
+def test_no_link_is_overcommitted_before_any_deadline(
     jobs: list[tuple[int, int, int]], deadlines: list[int], narrow: int, wide: int
 ) -> None:
     rates = {0: narrow, 1: wide, 3: wide, REPLICA: wide, TARGET: narrow}
     partitions = at_risk(jobs)
     sent = [
-        (partitions[rescued.partition], rescued)
-        for rescued in plan_evacuation(partitions, dict(enumerate(deadlines)), rates)
+        (partitions[evacuated.partition], evacuated)
+        for evacuated in plan_evacuation(partitions, dict(enumerate(deadlines)), rates)
     ]
     for line in (0, 1, 2, 3, REPLICA, TARGET):
         for deadline in deadlines:
             load = sum(
-                what.move_bytes if rescued.kind is EvacuationKind.MOVE else what.drain_bytes
-                for what, rescued in sent
-                if line in (what.host, rescued.to)
-                and rescued.kind is not EvacuationKind.FAIL
+                what.move_bytes if evacuated.kind is EvacuationKind.MOVE else what.drain_bytes
+                for what, evacuated in sent
+                if line in (what.host, evacuated.to)
+                and evacuated.kind is not EvacuationKind.FAIL
                 and deadlines[what.host] <= deadline
             )
             assert load <= rates.get(line, math.inf) * deadline or not load
 
 
-def test_the_order_is_by_deadline_then_by_size_and_what_is_given_up_comes_last() -> None:
+def test_evacuation_order_is_deadline_size_then_failures() -> None:
     jobs = [(0, 5, 0), (1, 3, 0), (0, 2, 0), (1, 9, 0)]
     plan = plan_evacuation(at_risk(jobs), {0: 60.0, 1: 4.0}, {1: 1.0})
-    assert [rescued.partition for rescued in plan] == [1, 2, 0, 3]
-    assert [rescued.kind for rescued in plan] == [
+    assert [evacuated.partition for evacuated in plan] == [1, 2, 0, 3]
+    assert [evacuated.kind for evacuated in plan] == [
         EvacuationKind.MOVE,
         EvacuationKind.MOVE,
         EvacuationKind.MOVE,
@@ -89,18 +89,18 @@ def test_the_order_is_by_deadline_then_by_size_and_what_is_given_up_comes_last()
 
 
 def test_what_cannot_move_as_a_whole_drains_to_its_replica() -> None:
-    (rescued_partition,) = plan_evacuation(at_risk([(0, 2, 8)]), {0: 3.0}, {0: 1.0})
-    assert (rescued_partition.kind, rescued_partition.to) == (EvacuationKind.DRAIN, REPLICA)
-    assert "not enough to move" in rescued_partition.reason
+    (evacuated_partition,) = plan_evacuation(at_risk([(0, 2, 8)]), {0: 3.0}, {0: 1.0})
+    assert (evacuated_partition.kind, evacuated_partition.to) == (EvacuationKind.DRAIN, REPLICA)
+    assert "not enough to move" in evacuated_partition.reason
 
 
 def test_a_deadline_of_nothing_saves_nothing() -> None:
-    (rescued_partition,) = plan_evacuation(at_risk([(0, 0, 0)]), {0: 0.0}, {})
-    assert (rescued_partition.kind, rescued_partition.to) == (EvacuationKind.FAIL, None)
+    (evacuated_partition,) = plan_evacuation(at_risk([(0, 0, 0)]), {0: 0.0}, {})
+    assert (evacuated_partition.kind, evacuated_partition.to) == (EvacuationKind.FAIL, None)
 
 
 def test_hosts_whose_rate_nobody_knows_are_fast_enough() -> None:
-    assert [rescued.kind for rescued in plan_evacuation(at_risk([(0, 9, 9), (1, 9, 9)]), {0: 1e-3, 1: 30}, {})] == [
+    assert [evacuated.kind for evacuated in plan_evacuation(at_risk([(0, 9, 9), (1, 9, 9)]), {0: 1e-3, 1: 30}, {})] == [
         EvacuationKind.MOVE
     ] * 2
 

@@ -15,7 +15,7 @@ def test_forty_shards_go_to_the_newcomers_and_stay_with_them_when_the_others_are
     # Machine 0 keeps the replicas only, as drawn: for that stage 3 has to begin at such a small ratio.
     world = World.of(hosts(1, 2), 2, 40, thresholds=Thresholds(1, 1))
     assert world.state.stage is Stage.BACKUP_ONLY
-    world.settle()
+    world.converge()
     assert owned(world) == {1: 20, 2: 20}
     assert {partition.primary for partition in world.state.partitions} == {1}
     assert {partition.replica for partition in world.state.partitions} == {0}
@@ -29,7 +29,7 @@ def test_forty_shards_go_to_the_newcomers_and_stay_with_them_when_the_others_are
         assert (len(first.shards), first.ahead) == (10, False)
         assert (len(spare.shards), spare.ahead) == (10, True)
     assert owned(world) == {1: 20, 2: 20}
-    world.settle()
+    world.converge()
     assert owned(world) == {1: 10, 2: 10, 3: 10, 4: 10}
     assert {partition.primary for partition in world.state.partitions} == {1, 2}
 
@@ -39,10 +39,10 @@ def test_forty_shards_go_to_the_newcomers_and_stay_with_them_when_the_others_are
     assert owned(world) == {3: 20, 4: 20}
     moves = of(act.HandOver, world.actions[done:])
     assert [(move.source, move.to) for move in moves] == [(1, 3), (2, 3)]
-    world.settle()
+    world.converge()
     assert {1, 2} == {action.host for action in of(act.Release, world.actions[done:])}
     assert not of(act.Load, world.actions[done:])
     assert not of(act.RollBackAll, world.actions)
     assert not of(act.RollBackAll, world.tell(HostsLeft((1, 2))))
-    world.settle()
+    world.converge()
     assert {partition.primary for partition in world.state.partitions} == {3}

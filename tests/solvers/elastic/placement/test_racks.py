@@ -50,7 +50,7 @@ def test_losing_a_rack_at_once_loses_no_state(reliable: list[str], transient: li
     assert not state.halted
 
 
-def test_racks_at_risk_are_told() -> None:
+def test_racks_at_risk_are_reported() -> None:
     state = cluster(["a"], ["a", "b", "a", "b"])
     (names,) = racks_at_risk(state)
     assert names == ["h0", "h1", "h3"]

@@ -85,7 +85,7 @@ def test_whatever_happens_everything_has_a_primary_a_replica_and_a_way_there(
             event("halted")
             return
     event(f"stage {world.state.stage}")
-    world.settle()
+    world.converge()
 
 
 @settings(max_examples=60)
@@ -102,4 +102,4 @@ def test_all_transient_hosts_at_once_may_go_at_any_time(
     assert not world.state.halted
     assert world.state.stage is Stage.PARAMETER_SERVERS
     assert {partition.primary for partition in world.state.partitions} <= set(range(reliable))
-    world.settle()
+    world.converge()

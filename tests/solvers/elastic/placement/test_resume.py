@@ -15,9 +15,9 @@ from solvers.elastic.placement.state import Cluster
 from tests.solvers.elastic.placement.world import World, hosts, of, warn
 
 
-def test_in_a_quiet_moment_nothing_moves_and_everybody_is_told_again() -> None:
+def test_idle_restart_moves_nothing_and_reassigns_all() -> None:
     world = World.of(hosts(2, 6), 4, 24)
-    world.settle()
+    world.converge()
     before = world.state
     actions = world.restart(())
     assert {type(action) for action in actions} == {act.ForgetMoves, act.ReplicateTo, act.PointWorkers, act.Work}
@@ -33,18 +33,18 @@ def test_in_a_quiet_moment_nothing_moves_and_everybody_is_told_again() -> None:
 
 def test_who_died_with_the_controller_has_failed() -> None:
     world = World.of(hosts(1, 4), 4, 24)
-    world.settle()
+    world.converge()
     for index in range(4):
         world.push(index, 5)
     actions = world.restart((1,))
     assert of(act.RollBackAll, actions)[0].clock == 5
     assert {action.to for action in of(act.RestorePartition, actions)} == {3}
-    world.settle()
+    world.converge()
 
 
 def test_a_move_that_was_done_before_the_old_controller_knew_counts() -> None:
     world = World.of(hosts(1, 4), 2, 24)
-    world.settle()
+    world.converge()
     warn(world, 1)
     (move,) = world.moves
     world.holds[move.partition][move.to] = move.term
@@ -53,7 +53,7 @@ def test_a_move_that_was_done_before_the_old_controller_knew_counts() -> None:
     assert not of(act.RollBackAll, world.actions)
 
 
-def test_a_roll_back_that_not_everybody_heard_of_is_done_again() -> None:
+def test_incomplete_roll_back_is_repeated() -> None:
     world = World.of(hosts(1, 2), 1, 4)
     members = world.state.hosts
     clock = {0: (3,)}
@@ -70,7 +70,7 @@ def test_a_roll_back_that_not_everybody_heard_of_is_done_again() -> None:
 
 def test_state_that_nobody_reports_is_lost() -> None:
     world = World.of(hosts(1, 2), 2, 4)
-    world.settle()
+    world.converge()
     world.tell(HostsFailed((2,)))
     reports = [MemberReport(host, 99, 0) for host in world.state.hosts]
     state, (halt,) = resume(reports, [1.0, 1.0], 4)
@@ -172,7 +172,7 @@ def test_a_partition_that_nobody_serves_is_restored_from_its_replica() -> None:
     assert [push.partition for push in of(act.ReplicateTo, actions)] == [0], "what is on its way is not pushed yet"
 
 
-def test_everybody_goes_back_where_it_is_asked_for_or_not_all_heard_of_the_last_time() -> None:
+def test_all_roll_back_on_request_or_if_the_last_was_incomplete() -> None:
     for some, more in ((reports(), {"again": True}), (reports(h5={"generation": 3}), {})):
         state, actions = resumed(some, **more)
         assert of(act.RollBackAll, actions)[0].clock == 7
@@ -187,7 +187,7 @@ def test_a_transient_host_that_neither_works_nor_serves_is_a_newcomer() -> None:
     assert state.joining == {}, "a reliable host is none"
 
 
-def test_a_partition_that_was_given_to_who_is_gone_is_where_it_was() -> None:
+def test_partition_moved_to_a_lost_host_stays_at_its_source() -> None:
     """Its old primary did not hear whether the new one had begun, when that one and the controller were lost."""
     in_doubt = {"replicas": {}, "in_doubt": {0: (8,)}}
     state, actions = resumed(reports(h0=in_doubt, h2=None))

@@ -17,7 +17,7 @@ def test_when_all_transient_hosts_are_warned_they_drain_to_the_replicas_and_noth
     assert world.state.stage is STAGE_1
     assert {(action.source, action.to) for action in of(act.Drain, actions)} == {(1, 0), (2, 0)}
     assert set(world.working) == {0}, "its homes are loaded: it works at once"
-    world.settle()
+    world.converge()
     assert primaries(world) == [0] * 4
     assert {action.host for action in of(act.PromoteReplica, world.actions)} == {0}
     assert {action.host for action in of(act.Release, world.actions)} == {1, 2, 3, 4}
@@ -47,7 +47,7 @@ def test_a_warning_that_leaves_too_little_time_to_move_drains_and_moves_on_from_
     assert primaries(world) == [0, 2]
     (move,) = of(act.HandOver, world.actions)
     assert (move.source, move.to) == (0, 3)
-    world.settle()
+    world.converge()
     assert not of(act.RollBackAll, world.actions)
 
 
@@ -70,7 +70,7 @@ def test_partitions_are_bound_for_all_servers_alike_though_what_was_under_way_wa
     assert world.state.stage is STAGE_1
     bound = [partition.move.to for partition in world.state.partitions if partition.move]
     assert sorted(bound.count(server) for server in (0, 1, 7)) == [1, 1, 2]
-    world.settle()
+    world.converge()
 
 
 def test_a_warning_of_no_seconds_is_a_failure() -> None:
@@ -96,5 +96,5 @@ def test_a_warned_worker_works_on_until_those_who_have_to_load_its_shards_have_t
     actions = warn(world, 1)
     assert not of(act.Work, actions)
     assert [(load.host, load.ahead) for load in of(act.Load, actions)] == [(2, False)]
-    world.settle()
+    world.converge()
     assert set(world.working) == {2}

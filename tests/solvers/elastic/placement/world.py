@@ -58,7 +58,7 @@ class World:
             self._gone(event.hosts)
         self.state, actions = apply(before, event)
         again, nothing = apply(self.state, event)
-        assert not nothing, f"told twice: {event} -> {nothing}"
+        assert not nothing, f"sent twice: {event} -> {nothing}"
         assert again == self.state
         alive = {host.number for host in self.state.hosts}
         self._gone([host.number for host in before.hosts if host.number not in alive])
@@ -132,7 +132,7 @@ class World:
             check(self, actions, old.number)
         return actions
 
-    def settle(self) -> None:
+    def converge(self) -> None:
         """All that is under way is done, and all that follows from it; what is left must be as the stage asks for."""
         for _ in range(10_000):
             if self.state.halted or not (self.moves or self.loads):
@@ -142,9 +142,9 @@ class World:
             else:
                 self.loaded(0)
         else:
-            raise AssertionError("it never settles")
+            raise AssertionError("it never converges")
         if not self.state.halted:
-            check_settled(self.state)
+            check_converged(self.state)
 
     def tier(self, host: int) -> Tier:
         """Of a member."""
@@ -238,7 +238,7 @@ def check(world: World, actions: Iterable[act.Action], number: int) -> None:
         assert shard.near & {host.number for host in state.hosts if host.tier is Tier.RELIABLE}, "no home"
         if shard.owner in shard.loaded:
             owned.setdefault(shard.owner, set()).add(index)
-    assert world.working == owned, "who was told to work on what"
+    assert world.working == owned, "which host has which work"
     maps = [action for action in world.actions if isinstance(action, act.PointWorkers)]
     assert [m.version for m in maps] == sorted({m.version for m in maps})
     assert maps[-1].primaries == tuple(partition.primary for partition in state.partitions)
@@ -268,7 +268,7 @@ def check_partition(world: World, index: int, item: PartitionPlacement) -> None:
     assert bound in state.servers
 
 
-def check_settled(state: Cluster) -> None:
+def check_converged(state: Cluster) -> None:
     """What must hold when nothing is under way any more."""
     assert not [
         partition

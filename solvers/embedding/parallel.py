@@ -16,7 +16,7 @@ import torch
 from solvers.embedding.fitting import STEPS, Fits, Floats, Trial, fit
 from solvers.prediction.observed import ObservedPairs
 
-_LANES = 2  # always: what is found must not depend on how many cores there are
+_WORKERS = 2  # always: what is found must not depend on how many cores there are
 
 
 def fit_all(
@@ -28,22 +28,22 @@ def fit_all(
     keep_going: Callable[[], bool] = lambda: True,
 ) -> Fits:
     """:func:`solvers.embedding.fitting.fit`, faster; a GPU takes all fits as one batch."""
-    lanes = 1 if device != "cpu" else min(_LANES, len(trials))
+    workers = 1 if device != "cpu" else min(_WORKERS, len(trials))
     stopped = Event()
 
-    def lane(k: int) -> Fits:
+    def fit_part(k: int) -> Fits:
         going = lambda: keep_going() and not stopped.is_set()  # noqa: E731
-        own = _LANES * seed + k  # no other seed's lane draws the same
-        return fit(pairs, trials[k::lanes], own, steps, device, going)
+        own = _WORKERS * seed + k  # no other seed's thread draws the same
+        return fit(pairs, trials[k::workers], own, steps, device, going)
 
-    with _one_thread(), ThreadPoolExecutor(lanes) as pool:
+    with _single_thread(), ThreadPoolExecutor(workers) as pool:
         try:
-            parts = list(pool.map(lane, range(lanes)))
+            parts = list(pool.map(fit_part, range(workers)))
         except BaseException:
             stopped.set()  # Ctrl-C: the pool waits for its threads
             raise
-    checks = min(len(part.checks) for part in parts)  # a lane that was stopped may have come less far
-    order = np.argsort(np.concatenate([np.arange(len(trials))[k::lanes] for k in range(lanes)]))
+    checks = min(len(part.checks) for part in parts)  # a thread that was stopped may have come less far
+    order = np.argsort(np.concatenate([np.arange(len(trials))[k::workers] for k in range(workers)]))
     return Fits(
         np.concatenate([_padded(part.coordinates, parts) for part in parts])[order],
         np.concatenate([part.heights_us for part in parts])[order],
@@ -60,7 +60,7 @@ def _padded(coordinates: Floats, parts: Sequence[Fits]) -> Floats:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def _single_thread() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

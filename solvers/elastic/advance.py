@@ -19,46 +19,46 @@ from solvers.elastic.member import Member
 from solvers.elastic.placement.events import Joined
 
 
-def settle(ctx: Context) -> None:
+def advance(ctx: Context) -> None:
     """Decide on what has happened, then do what has become possible."""
     while ctx.state.undecided and ctx.state.placement is not None and not ctx.state.ending.over:
         if (halt := decisions.decide(ctx)) is not None:
             resuming.halted(ctx, halt)
     if ctx.state.placement is not None and not ctx.state.ending.over:
         replication.advance(ctx)
-        _look(ctx)
+        _advance_modules(ctx)
 
 
 def time_passed(ctx: Context) -> None:
     """Do what follows from nothing but time."""
     if ctx.state.placement is None:
-        resuming.look(ctx)
+        resuming.advance(ctx)
     if not ctx.state.ending.over and ctx.state.placement is not None:
         draining.release_overdue(ctx)
         stragglers.note(ctx)
-        _look(ctx)
-        settle(ctx)
+        _advance_modules(ctx)
+        advance(ctx)
 
 
-def _look(ctx: Context) -> None:
+def _advance_modules(ctx: Context) -> None:
     while (arrival := joining.take_ready(ctx)) is not None:
         _join(ctx, *arrival)
     draining.apply_early_warnings(ctx)
     if ctx.state.cluster.halted:
         return
-    rebalancing.look(ctx)
+    rebalancing.advance(ctx)
     draining.release_free(ctx)
-    checkpointing.look(ctx, checkpointing.last_reliable_s(ctx))
-    traffic.look(ctx)
-    ending.look(ctx)
-    extensions.look(ctx)
+    checkpointing.advance(ctx, checkpointing.last_reliable_s(ctx))
+    traffic.advance(ctx)
+    ending.advance(ctx)
+    extensions.advance(ctx)
 
 
 def _join(ctx: Context, members: list[Member], bulk: bool) -> None:
     cluster = ctx.state.cluster
     new = [member for member in members if member.number not in cluster.members]
     if cluster.halted:
-        resuming.start_again(ctx)
+        resuming.restart(ctx)
         return
     for member in new:
         if member.number <= cluster.newest:  # it fell between two controllers

@@ -36,7 +36,7 @@ def received() -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def door(received: list[dict[str, Any]]) -> Iterator[ControlSocket]:
+def control_socket(received: list[dict[str, Any]]) -> Iterator[ControlSocket]:
     def hear(request: dict[str, Any], answer: Answer) -> None:
         received.append(request)
         answer({"ok": True})
@@ -57,22 +57,26 @@ def call(name: str) -> bytes:
             return b""
 
 
-def test_request_of_the_same_user_is_answered(door: ControlSocket, received: list[dict[str, Any]]) -> None:
-    assert b"ok" in call(door.name)
+def test_request_of_the_same_user_is_answered(control_socket: ControlSocket, received: list[dict[str, Any]]) -> None:
+    assert b"ok" in call(control_socket.name)
     assert received == [{"method": "status"}]
 
 
-def test_nobody_else_gets_to_the_socket(door: ControlSocket) -> None:
-    assert stat.S_IMODE(Path(door.name).parent.stat().st_mode) == 0o700
+def test_nobody_else_gets_to_the_socket(control_socket: ControlSocket) -> None:
+    assert stat.S_IMODE(Path(control_socket.name).parent.stat().st_mode) == 0o700
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
-def test_another_user_is_hung_up_on(door: ControlSocket, received: list[dict[str, Any]]) -> None:
+def test_another_user_is_hung_up_on(control_socket: ControlSocket, received: list[dict[str, Any]]) -> None:
     """Should the folder's mode not hold them, by the kernel's word for who called."""
-    Path(door.name).parent.chmod(0o755)
-    Path(door.name).chmod(0o777)
+    Path(control_socket.name).parent.chmod(0o755)
+    Path(control_socket.name).chmod(0o777)
     done = subprocess.run(
-        [sys.executable, "-c", OTHER_USER_CLIENT, door.name], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", OTHER_USER_CLIENT, control_socket.name],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (0, "b''\n"), done.stderr
     assert received == []
