@@ -57,7 +57,7 @@ def test_rounded_down_depths_lock() -> None:
     assert not [replicas for replicas in locked if max(replicas) == 1 or len(replicas) < 3]
 
 
-def test_a_lock_is_told_as_a_circle() -> None:
+def test_a_deadlock_is_reported_as_a_cycle() -> None:
     (error,) = verify_actions(PipelineShape("1f1b", (3, 1, 1), (1, 2, 1)), 12, ranks=((4, 5, 6), (7,), (8,)))
     assert error == (
         "deadlock: rank 4 in REDUCE 0 of stage 0 waits for B 2 of stage 0 by rank 6, which waits: "
