@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from plink.api.bandwidth_time import ROUND_DRAIN_S, bandwidth_rounds, round_seconds
 from plink.api.connecting import Progress, connector_for
 from plink.api.host_rates import measure_host_rates
 from plink.api.predicting import PairPrediction, predict_pairs, unmeasured_ring_pairs
@@ -15,8 +16,10 @@ from plink.api.shared_links import link_limits, measure_shared_links
 from plink.errors import UsageError
 from plink.model.hosts import Hosts
 from plink.model.network import Matrix, Network
+from plink.model.units import format_duration
 from probes.adaptive import AdaptivePlan, AdaptiveSettings
-from probes.host_flows import DRAIN_S, FlowSettings
+from probes.flow_reference import FlowReference
+from probes.host_flows import FlowSettings
 from probes.measurements import Measurements
 from probes.method_selection import select_methods
 from probes.methods import BANDWIDTH_METHODS, ProbeSettings
@@ -127,6 +130,13 @@ class _Rounds:
         if method == "auto":
             method_for = select_methods(self.session)
             _log.info("--method auto: %s", method_for.summary)
+        if method == "flow":
+            self.session.context.flow_reference = FlowReference(measurements)
+            planned = bandwidth_rounds(
+                measurements.hosts.names, measurements.details.get("shared_links", ()), self.seed
+            )
+            seconds = planned * round_seconds(self.session.context.settings.bandwidth_s, both_at_once=True)
+            _log.info("bandwidths in %d rounds: about %s", planned, format_duration(seconds))
         done = 0
 
         def on_done() -> None:
@@ -137,7 +147,7 @@ class _Rounds:
         def measure_round(pairs: list[Pair]) -> None:
             started = time.monotonic()
             if method == "flow":
-                time.sleep(DRAIN_S)
+                time.sleep(ROUND_DRAIN_S)
             self.session.measure(pairs, method_for, on_done)
             _log.debug("%d pairs by %s in %.2f s", len(pairs), method, time.monotonic() - started)
             self.round_done()

@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.network import Matrix, symmetrised
+from probes.boundary_pairs import TierGroups
 from probes.measurements import Measurements
 from probes.plan import LinkLimit
 from probes.session import ProbeSession
-from probes.shared_links import SharedLinkSettings, TierGroups, shared_links
+from probes.shared_links import SharedLinkSettings, shared_links
 from solvers.hierarchy.shared_tiers import HostGroups, candidate_tiers, confirmed_rows, doubtful_members, with_larger
 from solvers.hierarchy.tiers import completed_far, nearest_tier
 from solvers.prediction.tiered import predict_tiered
@@ -48,6 +49,11 @@ def measure_shared_links(
         on_done = functools.partial(_advance_from, advance, first, ends[-1])
         rows = shared_links(session, tier, settings, on_done, keep_going)
         on_done(len(groups), len(groups))
+        several_parts = [group for group in groups if tier.measured is None or not tier.measured.isdisjoint(group)]
+        if len(rows) < len(several_parts) and not keep_going():
+            size = f" of {len(several_parts[0])} hosts" if len({*map(len, several_parts)}) == 1 else ""
+            unknown = len(several_parts) - len(rows)
+            _log.info(f"what {unknown} groups{size} share is not known: the budget was spent")
         families = [[names[host] for host in group] for group in outer or []]
         if doubted := doubtful_members(rows, families):
             hosts = frozenset(names.index(name) for name in doubted)

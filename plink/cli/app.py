@@ -1,52 +1,99 @@
-"""The commands by name. Importing this imports Typer and the commands' signatures, nothing heavy."""
+"""The commands by name. The module of a command is imported only where the command is needed: all of them together take
+as long as many a command."""
 
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from plink import __version__
-from plink.cli import (
-    advise,
-    autotune,
-    check,
-    cluster,
-    compare,
-    completion,
-    cost,
-    demo,
-    diff,
-    doctor,
-    embed,
-    export,
-    file_defaults,
-    info,
-    lab,
-    launch,
-    manifests,
-    metavars,
-    plan,
-    probe,
-    reflector,
-    reorder,
-    report,
-    runs,
-    schedule,
-    show,
-    submit,
-    topology,
-    verbosity,
-)
-from plink.cli.elastic import app as elastic
-from plink.cli.job_options import PROGRAM_FIRST
-from plink.cli.spot import app as spot
+from plink.cli import completion, file_defaults, metavars, verbosity
 
-# As one goes from measuring to running; Typer lists groups of commands after all others.
-_COMMAND_ORDER = (
-    "probe", "doctor", "diff", "embed", "cluster", "reorder", "cost", "advise", "plan", "schedule", "topology",
-    "export", "report", "show", "check", "launch", "submit", "compare", "manifests", "runs", "autotune", "elastic",
-    "spot", "reflector", "stamp", "demo", "lab", "info",
-)  # fmt: skip
+# Where each command is, and what the list of commands says of it. As one goes from measuring to running.
+COMMANDS = {
+    "probe": (
+        "probe:probe",
+        "Measure the network between the hosts: round trips, loss, hops, and the capacity of what groups of hosts "
+        "share.",
+    ),
+    "doctor": (
+        "doctor:doctor",
+        "Diagnose hosts and the network between them, with the evidence and what to do (exit code 1 on findings).",
+    ),
+    "diff": (
+        "diff:diff",
+        "Compare two probes: which hosts and links got slower beyond noise (exit code 1 on regressions).",
+    ),
+    "embed": ("embed:embed", "Embed the hosts in a space whose distances are the round trips without their noise."),
+    "cluster": ("cluster:cluster", "Cluster hosts near each other into balanced groups for hierarchical aggregation."),
+    "reorder": ("reorder:reorder", "Find the rank order that is cheapest for a collective on the measured network."),
+    "cost": ("cost:cost", "Show what a collective costs on the measured network, by round and bottleneck."),
+    "advise": (
+        "advise:advise",
+        "Recommend the fastest algorithm and rank order for each message size on the measured network.",
+    ),
+    "plan": ("plan:plan", "Plan a job: order, groups, who aggregates which chunk, schedule and environment."),
+    "schedule": ("schedule:app", "Make a collective's schedule: which rank sends what to which rank in which round."),
+    "topology": ("topology:app", "Where the hosts are in the network, for those who place jobs."),
+    "export": ("export:app", "Write a measured network for other programs."),
+    "report": ("report:report", "Render the network as an HTML page: one file that opens offline."),
+    "show": (
+        "show:show",
+        "Draw the network in the terminal: heat maps as given and in plink's order, tiers, how round trips spread.",
+    ),
+    "check": (
+        "check:check",
+        "Validate the cost model against measured times, and measured distances against true locations.",
+    ),
+    "launch": (
+        "launch:launch",
+        "Run a program as the ranks of a job, in plink's order, and verify the placement of every rank first.",
+    ),
+    "submit": (
+        "submit:submit",
+        "Submit a job to Slurm (sbatch): `plink launch --runner slurm` with today's hosts and order.",
+    ),
+    "compare": (
+        "compare:compare",
+        "Run a program in the given order and in plink's, alternately, and report the speed-up (an A/B test).",
+    ),
+    "manifests": (
+        "manifests:manifests",
+        "Write Kubernetes objects that run a program as the ranks of a job, in plink's order; start nothing.",
+    ),
+    "runs": ("runs:app", "List the jobs that `plink launch` ran here, the latest first."),
+    "autotune": ("autotune:app", "Show what `plink launch --autotune` measured and decided."),
+    "elastic": (
+        "elastic.app:app",
+        "Train on machines that may be taken away (AgileML): run a job, see and steer it, draw and sum up what it did.",
+    ),
+    "spot": (
+        "spot.app:app",
+        "Decide which transient (spot) machines to take and to give up, by cost per work (BidBrain).",
+    ),
+    "reflector": (
+        "reflector:reflector",
+        "Answer STAMP probes (RFC 8762, unauthenticated), never with more bytes than were received.",
+    ),
+    "stamp": ("reflector:stamp", "Measure the round trip to any STAMP reflector (RFC 8762, unauthenticated)."),
+    "demo": (
+        "demo:demo",
+        "Emulate a cloud on this machine, probe it, reorder, and time a PyTorch all-reduce in both orders (needs "
+        "root).",
+    ),
+    "lab": (
+        "lab:app",
+        "An emulated cloud on this machine: racks of real hosts (namespaces with an sshd each) behind routers.",
+    ),
+    "info": (
+        "info:info",
+        "Print what a bug report needs: versions of plink, Python, libraries and launchers, capabilities of this "
+        "machine.",
+    ),
+}
+_GROUP = "app"
+_PROGRAM_FIRST = {"launch", "submit", "compare", "manifests"}
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
@@ -78,47 +125,47 @@ def _main(
     from plink.cli.config import defaults_from
 
     if not verbosity.helping():
-        context.default_map = defaults_from(config, context.command)
+        context.default_map = defaults_from(config, command)
 
 
-def command() -> Any:
-    """Return the whole command line, to be called with ``main(args=..., standalone_mode=False)``."""
+def command(requested: str | None = None) -> Any:
+    """Return the command line, to be called with ``main(args=..., standalone_mode=False)``.
+
+    :param requested: the only command that will be run or asked for help: of the others only names and summaries are
+        there, and their modules are not imported. None: all commands are complete.
+    """
     app = typer.Typer(
         no_args_is_help=True, pretty_exceptions_enable=False, context_settings=_CONTEXT, add_completion=True
     )
     app.callback()(_main)
-    app.command("probe")(probe.probe)
-    app.command("doctor")(doctor.doctor)
-    app.command("diff")(diff.diff)
-    app.command("embed")(embed.embed)
-    app.command("cluster")(cluster.cluster)
-    app.command("reorder")(reorder.reorder)
-    app.command("cost")(cost.cost)
-    app.command("advise")(advise.advise)
-    app.command("plan")(plan.plan)
-    app.command("report")(report.report)
-    app.command("show")(show.show)
-    app.add_typer(schedule.app, name="schedule")
-    app.add_typer(topology.app, name="topology")
-    app.add_typer(export.app, name="export")
-    app.command("check")(check.check)
-    app.command("launch", context_settings=PROGRAM_FIRST)(launch.launch)
-    app.command("submit", context_settings=PROGRAM_FIRST)(submit.submit)
-    app.command("compare", context_settings=PROGRAM_FIRST)(compare.compare)
-    app.command("manifests", context_settings=PROGRAM_FIRST)(manifests.manifests)
-    app.add_typer(runs.app, name="runs")
-    app.add_typer(autotune.app, name="autotune")
-    app.add_typer(elastic.app, name="elastic")
-    app.add_typer(spot.app, name="spot")
-    app.command("reflector")(reflector.reflector)
-    app.command("stamp")(reflector.stamp)
-    app.command("demo")(demo.demo)
-    app.add_typer(lab.app, name="lab")
-    app.command("info")(info.info)
+    for name, (location, summary) in COMMANDS.items():
+        if requested in (None, name):
+            _add(app, name, location)
+        else:
+            app.command(name, help=summary)(_not_requested)
     group: Any = typer.main.get_command(app)
-    group.commands = dict(sorted(group.commands.items(), key=lambda entry: _COMMAND_ORDER.index(entry[0])))
+    group.commands = {name: group.commands[name] for name in COMMANDS}  # Typer lists groups after all others
     file_defaults.attach(group)
     verbosity.attach(group)
     completion.attach(group)
     metavars.attach(group)
     return group
+
+
+def _add(app: typer.Typer, name: str, location: str) -> None:
+    """Add a command or a group of commands."""
+    module, _, attribute = location.partition(":")
+    target = getattr(import_module(f"plink.cli.{module}"), attribute)
+    if attribute == _GROUP:
+        app.add_typer(target, name=name)
+    elif name in _PROGRAM_FIRST:
+        from plink.cli.job_options import PROGRAM_FIRST
+
+        app.command(name, context_settings=PROGRAM_FIRST)(target)
+    else:
+        app.command(name)(target)
+
+
+def _not_requested() -> None:
+    """Stand for a command that is only listed."""
+    raise AssertionError("a command that was not requested is run")

@@ -32,23 +32,24 @@ _EXPLICIT_FILE_ONLY = {"accept-new-host-keys"}  # not for a file that may have c
 _LINES: dict[tuple[str, str], str] = {}  # where the value of a parameter stands, by the command's words and its name
 
 
-def defaults_from(path: Path | None, root: Any) -> Table:
+def defaults_from(path: Path | None, command_line: Callable[[], Any]) -> Table:
     """Return the file's defaults by command and parameter, as Click's ``default_map``; empty without a file.
 
     Values are judged by the command that takes them.
 
-    :param path: None: the file of this folder, if there is one. :param root: the whole command line.
+    :param path: None: the file of this folder, if there is one.
+    :param command_line: makes the whole command line, whose names the file has to use.
     :raises InputError: for what is no TOML, no command, no option of the command, or no value, naming the line.
     :raises PlinkError: when the file cannot be read, or is one of this folder that others may write.
     """
     _LINES.clear()
     if path is not None:
-        return _File(path, ()).commands(root)
+        return _File(path, ()).commands(command_line())
     for candidate, prefix in ((_PLINK_TOML, ()), (_PYPROJECT_TOML, ("tool", "plink"))):
         if candidate.is_file() and (not prefix or _mentions_plink(candidate)):
             file = _File(candidate, prefix, implicit=True)
             if file.table:
-                return file.commands(root)
+                return file.commands(command_line())
     return {}
 
 

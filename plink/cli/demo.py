@@ -63,7 +63,7 @@ def demo(
     if as_json:
         print_json(result)
     else:
-        _show(result, f"{len(result['hosts'])} hosts, all-reduce of {format_bytes(size_bytes)}")
+        print_result(result, f"{len(result['hosts'])} hosts, all-reduce of {format_bytes(size_bytes)}")
 
 
 def _measure(
@@ -163,12 +163,13 @@ def _benchmark(ordered: "Hosts", connector: "Connector", network: "Network", siz
     return [float(value) for value in json.loads(printed[-1])["seconds"]]
 
 
-def _show(result: dict[str, Any], title: str) -> None:
+def print_result(result: dict[str, Any], title: str) -> None:
+    """Print a ``plink.demo`` document as a table."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table("order", "round trips", "predicted", "measured", "of bound", title=title)
-    for order_name, label in (("given", "given"), ("plink", "plink's")):
+    for order_name, label in (("baseline", "given"), ("plink", "plink's")):
         table.add_row(
             label,
             f"{result[f'cost_{order_name}_us']:.0f} us",

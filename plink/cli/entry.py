@@ -39,7 +39,9 @@ def run(words: list[str]) -> int:
             limits.check_memory()
             workspace.check_trusted()
             remove_abandoned()
-        code = command().main(args=words, prog_name="plink", standalone_mode=False)
+        completing = "_PLINK_COMPLETE" in os.environ  # the line to complete is not among the words
+        line = command(None if completing else name)
+        code = line.main(args=words, prog_name="plink", standalone_mode=False)
         sys.stdout.flush()
         if stop.number:  # Typer makes 130 of every interrupt, whichever signal it was
             return stop.exit_code

@@ -8,11 +8,12 @@ import typer
 
 from plink.api.probe_request import COUNT, SOURCE_PORTS, STREAMS, ProbeRequest
 from plink.cli.screen import progress, say
-from plink.errors import PartlyDone, UsageError
+from plink.errors import PartlyDone, PlinkError, UsageError
 from plink.records import workspace
 
 if TYPE_CHECKING:
     from plink.model.hosts import Hosts
+    from plink.model.network import Network
     from probes.measurements import Measurements
 
 _WRITE_INTERVAL_S = 5.0
@@ -130,13 +131,26 @@ def probe(
     if dry_run:
         from plink.cli.probe_dry_run import dry_run_lines
 
-        for line in dry_run_lines(hosts, request):
+        for line in dry_run_lines(hosts, request, _earlier(hosts, target)):
             print(line)
         return
     from probes.measurements import Measurements
 
     measurements = _resumed(hosts, target) if resume else Measurements(hosts)
     measure_into(target, measurements, request)
+
+
+def _earlier(hosts: "Hosts", target: Path) -> "Network | None":
+    """Return what the file has of these hosts, if it has shared links."""
+    from plink.model.network import read_network
+
+    if str(target) == "-" or not target.exists():
+        return None
+    try:
+        network = read_network(target)
+    except PlinkError:
+        return None  # it will be replaced
+    return network if network.shared_links and set(network.hosts.names) == set(hosts.names) else None
 
 
 def measure_into(target: Path, measurements: "Measurements", request: ProbeRequest) -> None:

@@ -2,19 +2,24 @@
 
 from collections.abc import Iterator
 
+from plink.api.bandwidth_time import bandwidth_rounds, round_seconds
 from plink.api.probe_request import ProbeRequest
 from plink.api.probing import settings_of
 from plink.model.hosts import Hosts
+from plink.model.network import Network
 from plink.model.units import format_bytes, format_duration, format_time
-from probes.host_flows import DRAIN_S, FlowSettings
+from probes.host_flows import FlowSettings
 from probes.methods import MIN_COUNT, ProbeSettings
 from probes.shared_links import SharedLinkSettings
 
 _PROBE_WIRE_BYTES = 154  # bytes: a probe or its answer has 112, in an Ethernet frame more
 
 
-def dry_run_lines(hosts: Hosts, request: ProbeRequest) -> Iterator[str]:
-    """Yield the lines of the dry run."""
+def dry_run_lines(hosts: Hosts, request: ProbeRequest, network: Network | None = None) -> Iterator[str]:
+    """Yield the lines of the dry run.
+
+    :param network: of an earlier probe of these hosts, with shared links.
+    """
     n, method, settings = len(hosts), request.method, settings_of(request)
     adaptive = request.adaptive(n)  # of round trips only; bandwidths are those of all pairs
     pairs, rounds = n * (n - 1) // 2, n - 1 + n % 2
@@ -23,7 +28,7 @@ def dry_run_lines(hosts: Hosts, request: ProbeRequest) -> Iterator[str]:
         pairs_text = f"about a tenth of {pairs} pairs" if adaptive else f"{pairs} pairs in {rounds} rounds"
         yield f"measure {pairs_text} by {method}, {_probes(method, settings, 0 if adaptive else pairs)}"
     if method == "iperf3":
-        yield _bandwidth(request, settings, pairs, rounds)
+        yield _bandwidth(request, settings, hosts, network)
     if request.host_rates and method != "iperf3":
         flows = FlowSettings()
         yield (
@@ -37,7 +42,7 @@ def dry_run_lines(hosts: Hosts, request: ProbeRequest) -> Iterator[str]:
             f"and into each, {format_time(SharedLinkSettings().seconds)} a run; --no-shared-links omits this"
         )
     if request.bandwidth and method != "iperf3":
-        yield _bandwidth(request, settings, pairs, rounds)
+        yield _bandwidth(request, settings, hosts, network)
     for host in hosts:
         user, port = f"{host.user}@" if host.user else "", f" -p {host.port}" if host.port else ""
         yield f"  ssh {user}{host.address}{port}  # {host.name}"
@@ -54,9 +59,13 @@ def _probes(method: str, settings: ProbeSettings, pairs: int) -> str:
     return f"{counts} probes a pair{total}"
 
 
-def _bandwidth(request: ProbeRequest, settings: ProbeSettings, pairs: int, rounds: int) -> str:
-    """Describe the bandwidth tests. Where shared links carry few flows at a time there are more rounds."""
+def _bandwidth(request: ProbeRequest, settings: ProbeSettings, hosts: Hosts, network: Network | None) -> str:
+    """Describe the bandwidth tests: more rounds where shared links, of an earlier file, carry few flows at a time."""
+    n = len(hosts)
+    pairs, rounds = n * (n - 1) // 2, n - 1 + n % 2
     by_iperf3 = request.bandwidth_method == "iperf3"
+    if network is not None:
+        rounds = bandwidth_rounds(hosts.names, network.shared_links, settings.seed)
     streams = "" if settings.streams == 1 else f" with {settings.streams} streams"
     test = "an iperf3 test" if by_iperf3 else "a TCP flow"
     begins = f"measure the bandwidth of {pairs} pairs in {rounds} rounds, {test} of"
@@ -64,8 +73,13 @@ def _bandwidth(request: ProbeRequest, settings: ProbeSettings, pairs: int, round
         total = format_bytes(2 * pairs * settings.bandwidth_bytes)
         return f"{begins} {format_bytes(settings.bandwidth_bytes)} each way{streams}: {total}"
     seconds = max(1.0, settings.bandwidth_s) if by_iperf3 else settings.bandwidth_s
-    round_s = 2 * (seconds + 1.1) if by_iperf3 else 2 * seconds + DRAIN_S + 0.1  # iperf3 runs a second uncounted
+    # iperf3 runs a second uncounted
+    round_s = 2 * (seconds + 1.1) if by_iperf3 else round_seconds(seconds, request.host_rates)
+    if network is not None:
+        limits = ", by the shared links of the file"
+    else:
+        limits = ", longer where groups of hosts share links that carry few flows at a time"
     return (
         f"{begins} {format_time(seconds)} each way{streams}, as fast as the network is: "
-        f"{format_duration(rounds * round_s)}, longer where groups of hosts share links that carry few flows at a time"
+        f"{format_duration(rounds * round_s)}{limits}"
     )

@@ -33,10 +33,14 @@ def debugging() -> bool:
 
 
 def attach(command: Any) -> None:
-    """Add the options to the command and all its subcommands."""
+    """Add the options to the command and all its subcommands, which share them."""
+    _add(command, _options())
+
+
+def _add(command: Any, options: list[Any]) -> None:
     for child in getattr(command, "commands", {}).values():
-        attach(child)
-    command.params += _options()
+        _add(child, options)
+    command.params += options
 
 
 def _options() -> list[Any]:

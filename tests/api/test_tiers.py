@@ -1,7 +1,7 @@
 """Tiers of shared links, found and measured: by simulated flows that share the links of racks and pods evenly."""
 
 import math
-from collections.abc import Iterator
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,15 +50,15 @@ class Tree:
         """What a link carries, Gbit/s; a router that nothing is said of carries all."""
         return HOST_GBPS if link.startswith("host") else self.gbps.get(link, math.inf)
 
-    def flows(
-        self, context: Any, pairs: list[tuple[int, int]], seconds: float, rates: list[float], reasons: list[str]
-    ) -> Iterator[Any]:
+    def flow_rates(
+        self, session: ProbeSession, flows: list[tuple[int, int]], seconds: float
+    ) -> tuple[dict[tuple[int, int], float], dict[tuple[int, int], str]]:
         """Instead of flows between hosts."""
-        self.runs.append(pairs)
-        used = [self.links(*pair) for pair in pairs]
-        load = {link: sum(link in links for links in used) for links in used for link in links}
-        rates += [min(self.rate(link) / load[link] for link in links) for links in used]
-        yield from ()
+        self.runs.append(flows)
+        used = [self.links(*flow) for flow in flows]
+        load = Counter(link for links in used for link in links)
+        shares = [min(self.rate(link) / load[link] for link in links) for links in used]
+        return dict(zip(flows, shares, strict=True)), {}
 
 
 def tree(racks: str, pods: str, **gbps: float) -> Tree:
@@ -69,7 +69,7 @@ def tree(racks: str, pods: str, **gbps: float) -> Tree:
 
 def session_on(fabric: Tree, monkeypatch: pytest.MonkeyPatch) -> ProbeSession:
     """Round trips are measured, and flows go through the links of the tree."""
-    monkeypatch.setattr(probes.shared_links, "_flows", fabric.flows)
+    monkeypatch.setattr(probes.shared_links, "flow_rates", fabric.flow_rates)
     session = session_of(FakeFleet(lambda host, body: None), len(fabric.racks))
     for matrix in (session.measurements.latency, *session.measurements.halves):
         matrix[:] = fabric.latency_us()
@@ -117,8 +117,8 @@ def test_racks_and_pods_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rates(inner) == {f"h{host}+4": (2.0, "link") for host in (0, 4, 8, 12)}
     assert rates(outer) == {f"h{host}+8": (3.0, "link") for host in (0, 8)}
     assert len(result.network().shared_links) == 2
-    # Racks of a pod, and of the other at the same time: out of, and into; then the pods.
-    assert len(fabric.runs) == 2 * 2 * 5 + 2 * 6
+    # All racks at the same time, each with the other of its pod; then the pods. Two runs verify each tier.
+    assert len(fabric.runs) == (7 + 2) + (5 + 2)
 
 
 def test_nonblocking_pods_are_no_tier(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,16 +145,74 @@ def test_a_rack_alone_in_its_pod_has_no_second_row(monkeypatch: pytest.MonkeyPat
     assert rates(inner)["h0+4"] == (2.0, "link")
 
 
-def test_an_interrupted_probe_keeps_the_tiers_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_probe_keeps_the_tiers_it_has(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     racks = {f"r{name}": 2.0 for name in "abcd"}
     fabric = tree("aaaabbbbccccdddd", "xxxxxxxxyyyyyyyy", **racks, px=3.0, py=3.0)
     session = session_on(fabric, monkeypatch)
     messages: list[tuple[int, int]] = []
-    measure_shared_links(
-        session, SharedLinkSettings(), lambda *done: messages.append(done), lambda: len(fabric.runs) < 20
-    )
+    with caplog.at_level("INFO", "plink.probe"):
+        measure_shared_links(
+            session, SharedLinkSettings(), lambda *done: messages.append(done), lambda: len(fabric.runs) < 11
+        )
     assert len(session.measurements.details["shared_links"]) == 1
     assert messages[-1] == (6, 6)
+    assert "what 2 groups of 8 hosts share is not known: the budget was spent" in caplog.text
+
+
+def test_up_and_down_may_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    fabric = tree("aaaabbbbcccc", "xxxxxxxxxxxx", ra=2.0, rb=2.0, rc=2.0)
+    fabric.gbps["ra out"] = 1.0
+    (inner,), _ = measured(fabric, monkeypatch)
+    assert [(row["out_gbps"], row["in_gbps"]) for row in inner["groups"]] == [
+        (1.0, pytest.approx(2.0)), (2.0, pytest.approx(2.0)), (2.0, pytest.approx(2.0))
+    ]  # fmt: skip
+
+
+def test_groups_that_disturb_each_other_are_measured_by_themselves(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A core that carries what two racks send, below four racks: by itself each gets its uplink's rate."""
+    fabric = tree("aaaabbbbccccdddd", "wxyz" * 4, **{f"r{name}": 2.0 for name in "abcd"})
+    links = fabric.links
+    monkeypatch.setattr(
+        fabric, "links", lambda a, b: [*links(a, b), *(["core"] if fabric.racks[a] != fabric.racks[b] else [])]
+    )
+    fabric.gbps["core"] = 4.0
+    fabric.pods = ["px"] * 16
+    with caplog.at_level("INFO", "plink.probe"):
+        (inner,), _ = measured(fabric, monkeypatch)
+    assert set(rates(inner).values()) == {(2.0, "link")}
+    assert "disturb each other" in caplog.text
+
+
+def test_a_link_at_half_duplex_is_measured_one_way_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    fabric = tree("aaaabbbbccccdddd", "x" * 16, **{f"r{name}": 2.0 for name in "bcd"})
+    links = fabric.links
+    monkeypatch.setattr(fabric, "links", lambda a, b: [link.replace("ra out", "ra in") for link in links(a, b)])
+    fabric.gbps["ra in"] = 2.0
+    (inner,), _ = measured(fabric, monkeypatch)
+    assert (inner["groups"][0]["out_gbps"], inner["groups"][0]["in_gbps"]) == (2.0, 2.0)
+    assert all(row["out_gbps"] > 1.7 for row in inner["groups"])
+
+
+def test_groups_that_send_to_a_slow_one_are_measured_again_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    fabric = tree("aaaabbbbccccdddd", "x" * 16, ra=0.2)
+    (inner,), _ = measured(fabric, monkeypatch)
+    assert rates(inner)["h0+4"] == (pytest.approx(0.2), "link")
+    assert [rates(inner)[f"h{host}+4"] for host in (4, 8, 12)] == [(4.0, "hosts")] * 3
+
+
+def test_hosts_that_disagree_about_the_tree_are_outvoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One host finds all as near as its own rack; what the others find of it counts, too."""
+    fabric = tree("aaaabbbbcccc", "x" * 12, ra=2.0, rb=2.0, rc=2.0)
+    session = session_on(fabric, monkeypatch)
+    for matrix in (session.measurements.latency, *session.measurements.halves):
+        matrix[1, [0, *range(2, 12)]] = 40.0
+    measure_shared_links(session, SharedLinkSettings())
+    (inner,) = session.measurements.details["shared_links"]
+    assert [len(row["members"]) for row in inner["groups"]] == [4, 4, 4]
 
 
 def test_a_slow_uplink_is_not_its_sibling_s(monkeypatch: pytest.MonkeyPatch) -> None:

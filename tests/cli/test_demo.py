@@ -1,11 +1,13 @@
-"""What `plink demo` cannot show is refused before a lab is brought up."""
+"""What `plink demo` refuses before a lab is brought up, and what it prints."""
 
 from pathlib import Path
 
 import pytest
 
+from plink.cli.demo import print_result
+from plink.model.storage import read_document
 from tests.cli.files import refusal
-from tests.conftest import typed
+from tests.conftest import TESTS, typed
 
 
 @pytest.mark.parametrize(
@@ -20,3 +22,19 @@ from tests.conftest import typed
 )
 def test_what_cannot_be_shown_is_refused(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
     assert refusal(typed("demo", *words, cwd=tmp_path)).startswith(message)
+
+
+def test_the_table_has_both_orders_and_the_bound(capsys: pytest.CaptureFixture[str]) -> None:
+    """Made of the document that ``--json`` prints."""
+    document = {
+        "baseline_s": 2.5, "plink_s": 0.625, "bound_s": 0.5, "speedup": 4.0, "racks_recovered": True,
+        "predicted_baseline_s": 2.4, "predicted_plink_s": 0.6, "cost_baseline_us": 5000.0, "cost_plink_us": 1250.0,
+    }  # fmt: skip
+    assert set(document) <= set(read_document(TESTS.parent / "docs/schemas/demo.schema.json")["properties"])
+    print_result(document, "16 hosts")
+    rows = [line.split("│") for line in capsys.readouterr().out.splitlines() if "│" in line]
+    assert [[cell.strip() for cell in row[1:-1]] for row in rows] == [
+        ["given", "5000 us", "2.400 s", "2.500 s", "20%"],
+        ["plink's", "1250 us", "0.600 s", "0.625 s", "80%"],
+        ["bound (link rates)", "", "", "0.500 s", "100%"],
+    ]

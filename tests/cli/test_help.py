@@ -13,7 +13,7 @@ import pytest
 import plink
 from tests.conftest import typed as typed_here
 
-HEAVY = {"numpy", "torch", "z3", "scapy", "paramiko", "scipy", "sklearn", "matplotlib", "msgspec"}
+HEAVY = {"numpy", "torch", "z3", "scapy", "paramiko", "scipy", "sklearn", "matplotlib", "msgspec", "numba"}
 OURS = {"probes", "solvers", "runners"}
 
 
@@ -66,6 +66,23 @@ def test_help_imports_nothing_heavy() -> None:
     assert [words for words, _ in pages] == PAGES
     assert "plink" in pages[0][1]
     assert [words for words, loaded in pages if set(loaded) & (HEAVY | OURS)] == []
+
+
+def test_main_help_imports_no_command_and_a_command_only_its_own() -> None:
+    code = "import sys; from plink.cli.entry import run; run(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
+    loaded: dict[str, set[str]] = {}
+    for words in (["--help"], ["--version"], ["cost", "--help"]):
+        done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
+        loaded[words[0]] = set(done.stderr.split()) & {f"plink.cli.{words[0]}" for words in PAGES if words}
+    assert loaded == {"--help": set(), "--version": set(), "cost": {"plink.cli.cost"}}
+
+
+def test_summaries_are_those_of_the_commands() -> None:
+    from plink.cli.app import COMMANDS, command
+
+    own = {name: " ".join(each.help.partition("\n\n")[0].split()) for name, each in command().commands.items()}
+    assert {name: summary for name, (_, summary) in COMMANDS.items()} == own
+    assert list(COMMANDS) == list(own)
 
 
 def test_examples_can_be_typed() -> None:

@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from plink.model.hosts import read_hosts
+from plink.model.network import Network
 from tests.conftest import typed
 
 STAMP = "measure 6 pairs in 3 rounds by stamp, 500 to 10000 probes a pair: at most 18 MB"
@@ -23,7 +26,7 @@ TESTS = "measure the bandwidth of 6 pairs in 3 rounds, "
     ),
     (
         "--bandwidth --bandwidth-time 250ms",
-        [STAMP, FLOWS, SHARED, f"{TESTS}a TCP flow of 0.25 s each way, as fast as the network is: 3 s, longer"],
+        [STAMP, FLOWS, SHARED, f"{TESTS}a TCP flow of 0.25 s each way, as fast as the network is: 1 s, longer"],
     ),
     ("--method tcp --count 400", ["measure 6 pairs in 3 rounds by tcp, 400 probes a pair at most", FLOWS, SHARED]),
     ("--pairs adaptive", ["measure about a tenth of 6 pairs by stamp, 500 to 10000 probes a pair", FLOWS, SHARED]),
@@ -38,6 +41,20 @@ def test_a_dry_run_lists_the_traffic(options: str, lines: list[str], tmp_path: P
     assert len(printed[:-4]) == len(lines)
     for line, begins in zip(printed[:-4], lines, strict=True):
         assert line.startswith(begins)
+
+
+def test_an_earlier_file_says_how_many_flows_links_carry(tmp_path: Path) -> None:
+    """Two racks of two whose uplinks carry one flow: four of six pairs cross, one at a time."""
+    (tmp_path / "hosts").write_text("a\nb\nc\nd\n")
+    rates = dict.fromkeys(("out_gbps", "in_gbps", "out_one_flow_gbps", "in_one_flow_gbps"), 0.2)
+    groups = [{"members": members, **rates} for members in (["a", "b"], ["c", "d"])]
+    network = Network(read_hosts(tmp_path / "hosts"), 1 - np.eye(4), details={"shared_links": [{"groups": groups}]})
+    network.write(tmp_path / "cloud.json")
+    options = ("--bandwidth", "--no-shared-links", "--no-host-rates", "-o", "cloud.json")
+    done = typed("probe", "hosts", "--dry-run", *options, cwd=tmp_path)
+    assert "6 pairs in 5 rounds, " in done.stdout
+    (tmp_path / "cloud.json").write_text("{")
+    assert "6 pairs in 3 rounds, " in typed("probe", "hosts", "--dry-run", *options, cwd=tmp_path).stdout
 
 
 @pytest.mark.parametrize("option", ["--timeout", "--bandwidth-time"])

@@ -103,7 +103,7 @@ def seeds() -> dict[str, Sequence[bytes]]:
         "embedding": _json(embedding),
         "quantities": (b"64KiB", b"200mbit", b"1.5h", b" 10 Gbps "),
         "checkpoint": _partition(),
-        "latest_checkpoint": _json({"clock": 3, "partitions": 2}),
+        "latest_checkpoint": _json({"clock": 3, "partitions": 2, "folder": "clock-3-a1"}),
         "lab": _json(_lab()),
         "known_hosts": (
             b"a,b ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHYYxTTvBFTjfDPdVBDhFjyHhFbsd5dUpyvbZvNqGgiT c\n"

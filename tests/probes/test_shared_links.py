@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from probes.boundary_pairs import TierGroups, pairs_across, pairs_between
 from probes.session import ProbeSession
-from probes.shared_links import SharedLinkSettings, TierGroups, _batches, _pairs, shared_links
+from probes.shared_links import SharedLinkSettings, shared_links
 from tests.probes.fake_fleet import FakeFleet, session_of
 
 GROUPS = st.lists(st.integers(1, 6), min_size=2, max_size=5)
@@ -27,34 +28,35 @@ def groups_of(sizes: list[int]) -> list[list[int]]:
 
 def two_groups(sizes: tuple[int, int], host: float, into: tuple[float, float]) -> tuple[FakeFleet, ProbeSession]:
     """Hosts that send ``host`` Gbit/s at most and groups that take ``into`` Gbit/s in all."""
-    flows: list[str] = []
+    listening: list[tuple[float, int]] = []
 
     def behave(name: str, body: dict[str, Any]) -> tuple[float, dict[str, Any]]:
-        if body["method"] == "flow_listen":
-            flows.append(name)
-            return 0.01, {"port": 7000}
-        if "send_token" in body:
-            flows.clear()
-            return body["seconds"], {"sent_bytes": 1}
         group = 0 if int(name[1:]) < sizes[0] else 1
-        return body["seconds"], {"gbps": min(host, into[group] / len(flows))}
+        if body["method"] == "flow_listen":
+            if listening and listening[-1][0] != fleet.now:
+                listening.clear()
+            listening.append((fleet.now, group))
+            return 0.01, {"port": 7000}
+        if "receive_token" not in body:
+            return body["seconds"], {"sent_bytes": 1}
+        return body["seconds"], {"gbps": min(host, into[group] / sum(other == group for _, other in listening))}
 
     fleet = FakeFleet(behave)
     return fleet, session_of(fleet, sum(sizes))
 
 
-@given(GROUPS, st.integers(1, 8), st.booleans(), st.integers(0, 99), st.data())
+@given(GROUPS, st.integers(1, 8), st.integers(0, 99), st.data())
 def test_flows_are_disjoint_and_cross_the_boundary(
-    sizes: list[int], flows: int, outwards: bool, seed: int, data: st.DataObject
+    sizes: list[int], flows: int, seed: int, data: st.DataObject
 ) -> None:
     groups = groups_of(sizes)
     group = data.draw(st.sampled_from(groups))
     far_groups = [other for other in groups if other is not group]
-    pairs = _pairs(TierGroups(groups), (group, far_groups), flows, outwards, random.Random(seed))
+    pairs = pairs_across(TierGroups(groups), group, far_groups, flows, random.Random(seed))
     assert len(pairs) == min(flows, len(group), sum(map(len, far_groups)))
     hosts = [host for pair in pairs for host in pair]
     assert len(hosts) == len(set(hosts))
-    near, far = ([pair[side] for pair in pairs] for side in ((0, 1) if outwards else (1, 0)))
+    near, far = ([pair[side] for pair in pairs] for side in (0, 1))
     assert set(near) <= set(group)
     far_indices = [next(k for k, other in enumerate(far_groups) if host in other) for host in far]
     # Spread: no group is reached twice while another with hosts left was not reached at all.
@@ -84,27 +86,29 @@ def test_capacity_is_limited_by_the_link_or_its_hosts(
                 assert row[f"{direction}_limited_by"] == "link"
 
 
-@given(GROUPS | st.lists(st.integers(1, 3), min_size=6, max_size=40), st.integers(0, 99))
-def test_groups_measured_side_by_side_share_no_group(sizes: list[int], seed: int) -> None:
-    """Every group once; each reaches as many groups as it has hosts, or all there are when it is measured alone."""
+@given(GROUPS | st.lists(st.integers(1, 3), min_size=6, max_size=40), st.integers(1, 6), st.integers(0, 99))
+def test_groups_send_to_each_other_at_once(sizes: list[int], flows: int, seed: int) -> None:
+    """No host twice, no pair within a group, and only one group is left with hosts that have no partner."""
     groups = groups_of(sizes)
-    measured = []
-    for batch in _batches(groups, random.Random(seed)):
-        used = [host for group, far_groups in batch for part in (group, *far_groups) for host in part]
-        assert len(used) == len(set(used))
-        for group, far_groups in batch:
-            assert len(far_groups) >= len(group) or len(batch) == 1
-            assert len(batch) > 1 or len(far_groups) == len(groups) - 1
-        measured += [group for group, _ in batch]
-    assert measured == groups
+    pairs = pairs_between(TierGroups(groups), groups, flows, random.Random(seed), seed)
+    hosts = [host for pair in pairs for host in pair]
+    assert len(hosts) == len(set(hosts))
+    group_of = {host: k for k, group in enumerate(groups) for host in group}
+    assert all(group_of[a] != group_of[b] for a, b in pairs)
+    used = Counter(group_of[host] for host in hosts)
+    short = [min(flows, size) - used[k] for k, size in enumerate(sizes)]
+    most = max(min(flows, size) for size in sizes)
+    total = sum(min(flows, size) for size in sizes)
+    assert sum(short) <= max(total % 2, 2 * most - total + 1)
 
 
 def test_the_number_of_flows_grows_only_while_it_helps() -> None:
-    """A link of 2.5 hosts: 8 flows bring no more than 4 did, so those are run twice more; each way, for both."""
+    """A link of 2.5 hosts: 8 flows bring no more than 4 did, so those are run twice more, and once each way to verify
+    them."""
     fleet, session = two_groups((8, 8), 1.0, (2.5, 2.5))
     shared_links(session, TierGroups(groups_of([8, 8])), SETTINGS, lambda done, total: None)
     runs = Counter(when for when, _, body in fleet.sent if body["method"] == "flow_listen")
-    assert list(runs.values()) == [1, 2, 4, 8, 4, 4] * 2
+    assert list(runs.values()) == [2, 4, 8, 16, 8, 8, 8, 8]
 
 
 @pytest.mark.parametrize("groups", [[], [[0, 1, 2, 3, 4]], [[0, 1], []]])

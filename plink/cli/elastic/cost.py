@@ -11,7 +11,7 @@ def format_cost(cost: dict[str, Any]) -> str:
 
 def cost_so_far(status: dict[str, Any]) -> str | None:
     """Return the cost so far of a running job; None where no host has a price."""
-    cost = status.get("cost")  # a job of an earlier plink does not report it
+    cost = status["cost"]
     if cost is None:
         return None
     left_out = len(cost["without_price"])

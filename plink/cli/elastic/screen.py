@@ -99,7 +99,7 @@ def view(status: dict[str, Any], events: list[str]) -> Any:
     )
     if cost := cost_so_far(status):
         title.append(f"  cost {cost}")
-    if waits := status.get("waits"):
+    if waits := status["waits"]:
         title.append(f"  waits for {', '.join(waits['hosts'])} since {waits['seconds']:.0f} s")
     table = Table(box=None, pad_edge=False)
     for name in ("host", "tier", "serves", "backs up", "shards", "sent", "received", ""):

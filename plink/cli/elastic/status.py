@@ -34,7 +34,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
     ]
     if cost := cost_so_far(status):
         lines.append(f"cost so far: {cost}")
-    if waits := status.get("waits"):  # a job of an earlier plink has none
+    if waits := status["waits"]:
         lines.append(f"clock {waits['clock']} waits for {', '.join(waits['hosts'])} since {waits['seconds']:.0f} s")
     width = max(len(host["name"]) for host in status["hosts"])
     for host in status["hosts"]:

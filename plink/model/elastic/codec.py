@@ -59,7 +59,7 @@ def decode_message(body: Any) -> NodeMessage:
     """Return the node's message of a JSON object. :raises ProtocolError: it is none."""
     if not isinstance(body, dict):
         raise ProtocolError("a message is an object")
-    kind = body.get("type", body.get("is"))  # older nodes said "is"
+    kind = body.get("type")
     if kind == "hello" and body.get("version") != VERSION:
         return OtherVersion(plink=str(body.get("plink", "an older version"))[:40])
     if not isinstance(kind, str) or kind not in MESSAGES:
@@ -77,7 +77,7 @@ def parse_message(line: bytes | str) -> NodeMessage | None:
         body = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(body, dict) or not {"type", "is"} & body.keys():
+    if not isinstance(body, dict) or "type" not in body:
         return None
     return decode_message(body)
 

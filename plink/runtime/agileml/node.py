@@ -143,7 +143,11 @@ class Node:
         request = envelope.request
         numbers = [getattr(request, name) for name in ("term", "generation", "count") if hasattr(request, name)]
         self._number = max([self._number, *numbers])
-        kind = type(request)
+        self._dispatch(envelope)
+
+    def _dispatch(self, envelope: Envelope) -> None:
+        """Run a request's handler: here, or in a thread where it takes long."""
+        kind = type(envelope.request)
         if self._low_priority and kind not in _LOW_PRIORITY_REQUESTS:
             self._raise_priority()
         if kind in _LONG_HANDLERS:
@@ -366,16 +370,19 @@ class Node:
         return TRAFFIC.total()
 
     def _watch_partitions(self) -> None:
-        """Report what has changed of partitions."""
         while not self._ending:
-            changed = {}
-            for item in self.server.status():
-                now = (item.role, item.generation, item.term, item.clocks[-1] if item.clocks else -1, item.replicated)
-                if self._reported.get(item.partition) != now:
-                    self._reported[item.partition] = changed[item.partition] = now
-            if changed:
-                self._send(PartitionsChanged(changed))
+            self._report_changes()
             time.sleep(_POLL_INTERVAL_S)
+
+    def _report_changes(self) -> None:
+        """Report what has changed of partitions."""
+        changed = {}
+        for item in self.server.status():
+            now = (item.role, item.generation, item.term, item.clocks[-1] if item.clocks else -1, item.replicated)
+            if self._reported.get(item.partition) != now:
+                self._reported[item.partition] = changed[item.partition] = now
+        if changed:
+            self._send(PartitionsChanged(changed))
 
     def _close(self) -> None:
         self._ending = True

@@ -12,7 +12,7 @@ from plink.model.consistency import BSP
 from plink.model.elastic import requests as r
 from plink.model.elastic.codec import Envelope, decode_request, encode_message
 from plink.model.elastic.fields import TrafficCounters
-from plink.model.elastic.reports import Alive, Failed, PartitionsChanged, WorkerFinished
+from plink.model.elastic.reports import Alive, Failed, WorkerFinished
 from plink.model.elastic.results import Begun
 from plink.runtime.agileml.arrays.layout import run_of
 from plink.runtime.agileml.arrays.row_blocks import RowBlock
@@ -272,14 +272,8 @@ class SimulatedHost(Node):
         while self._inbox and not self._busy and self.alive:
             self._execute(self._inbox.pop(0))
 
-    def _execute(self, envelope: Envelope) -> None:
+    def _dispatch(self, envelope: Envelope) -> None:
         request, kind = envelope.request, type(envelope.request)
-        if envelope.term < self._term or (kind not in _LONG_HANDLERS and kind not in (r.Begin, r.RollBack, r.Bye)):
-            super()._execute(envelope)
-            return
-        self._term = envelope.term
-        numbers = [getattr(request, name) for name in ("term", "generation", "version") if hasattr(request, name)]
-        self._number = max([self._number, *numbers])
         if isinstance(request, r.Begin):
             self._do(envelope, SimulatedHost.begin)
         elif isinstance(request, r.Bye):
@@ -292,8 +286,10 @@ class SimulatedHost(Node):
             self.later(self.net.delay(0.001, 0.03), lambda: self._commit(envelope, request))
         elif isinstance(request, r.WriteResult):
             self._result(envelope, request, 0)
-        else:
+        elif kind in _LONG_HANDLERS:
             self.later(self.net.delay(0.001, 0.2), lambda: self._do(envelope, _LONG_HANDLERS[kind]))
+        else:
+            super()._dispatch(envelope)
 
     leave: Callable[[], None]
     noted: Callable[[str], None]
@@ -347,7 +343,7 @@ class SimulatedHost(Node):
             if isinstance(request, r.Prepare):
                 server = self.server
                 assert isinstance(server, SimulatedServer)
-                move = server.begin_move(
+                move = server._begin_move(
                     request.partition, request.address, request.term, request.replica
                 )  # fmt: skip
                 self._await_move(envelope, move)
@@ -410,19 +406,7 @@ class SimulatedHost(Node):
         return self.net.traffic[self.address]
 
     def _watch(self) -> None:
-        changed = {}
-        for status in self.server.status():
-            now = (
-                status.role,
-                status.generation,
-                status.term,
-                status.clocks[-1] if status.clocks else -1,
-                status.replicated,
-            )
-            if self._reported.get(status.partition) != now:
-                self._reported[status.partition] = changed[status.partition] = now
-        if changed:
-            self._send(PartitionsChanged(changed))
+        self._report_changes()
         self.later(0.05, self._watch)
 
     def _stay(self) -> None:

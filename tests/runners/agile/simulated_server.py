@@ -20,7 +20,7 @@ from plink.runtime.agileml.partition.partition import RejectedRequest
 from plink.runtime.agileml.replica import migration
 from plink.runtime.agileml.replica.outgoing import Outgoing
 from plink.runtime.agileml.replica.partition_replica import PartitionReplica
-from plink.runtime.agileml.replica.replicator import Replicator, _Channel
+from plink.runtime.agileml.replica.replicator import RETRY_S, Replicator, _Channel
 from plink.runtime.agileml.server.server import Server
 from plink.runtime.agileml.transport.connection import Connection
 from plink.runtime.agileml.transport.records import ConnectionLost
@@ -144,25 +144,9 @@ class SimulatedPusher(Replicator):
     def _run_next(self, channel: _Channel) -> None:
         self._due.discard(channel.connection.address)
         channel.due.clear()
-        if self._end.is_set():
-            return
-        primaries = {
-            number: primary
-            for number, primary in self._actors().items()
-            if channel.connection.address in primary.snapshot.replicas
-        }
-        for number, primary in primaries.items():
-            try:
-                self._push(primary, channel)
-                channel.trouble.pop(number, None)
-            except Exception as error:
-                if number in channel.trouble:
-                    self._lose(primary, channel.connection.address, error)
-                channel.trouble[number] = str(error)
-        for number in channel.trouble.keys() - primaries.keys():
-            del channel.trouble[number]
+        self._push_all(channel)
         if channel.trouble:
-            self._soon(channel.connection.address, 0.2)
+            self._soon(channel.connection.address, RETRY_S)
         elif channel.due.is_set():
             self._soon(channel.connection.address, self._net.delay(0.001, 0.02))
 
@@ -197,16 +181,8 @@ class SimulatedServer(Server):
         self.net.servers.pop(self.address, None)
         self._pusher._end.set()
 
-    def begin_move(self, number: int, address: str, term: int, replica: str) -> Outgoing | None:
-        """The first half of :meth:`prepare`; the move has come far enough when it says that it is ``caught_up``."""
-        actor, connection = self.actor(number), self.connection(address)
-        move = actor.call(lambda: migration.prepared(actor, connection, term, replica, self.address))
-        if move is not None and move.connection is connection:
-            if move.drains:
-                self._pusher.advanced([address])
-            else:
-                self.net.later(self.net.delay(0.0, 0.1), lambda: self._send(actor, move))
-        return move
+    def _send_copy(self, actor: PartitionReplica, move: Outgoing) -> None:
+        self.net.later(self.net.delay(0.0, 0.1), lambda: self._send(actor, move))
 
     def _send(self, actor: PartitionReplica, move: Outgoing) -> None:
         if self.closed or self.address not in self.net.servers or move.over:

@@ -178,7 +178,7 @@ def test_where_most_are_silent_at_once_it_is_somebody_elses_fault_for_a_while() 
     assert hearing.silent(three) == three
 
 
-OLDER = decode_message({"is": "hello", "tables": 1})  # before version 6
+OLDER = decode_message({"type": "hello", "tables": 1})
 assert isinstance(OLDER, OtherVersion)
 
 

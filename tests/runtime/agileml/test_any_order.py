@@ -20,7 +20,7 @@ ROWS, SERVERS = 6, 4
 COUNTS = Layout((Table("n", ROWS, 1, "int64"),), 1)
 ORDERS = (
     "prepare", "prepare", "commit", "cancel", "add_replica", "set_replica", "stop_replicating", "workers", "roll_back",
-    "truncate",
+    "replicate", "replicate", "truncate",
 )  # fmt: skip
 
 
@@ -38,17 +38,23 @@ def twice(order: Callable[[], object]) -> None:
 
 
 class Course:
-    """A controller that says things, and the workers: who works at which clocks, and how far they may go."""
+    """A controller that says things, and the workers: who works at which clocks, and how far they may go.
+
+    As a real one it replicates in rounds: ``watermark`` is the clock of the last, ``consistent`` that of the last which
+    all replicas have, to which everybody can go back.
+    """
 
     def __init__(self, run: Store) -> None:
         self.run, self.primary, self.term = run, run.servers[0], 0
         self.prepared: tuple[Server, int] | None = None
         self.back = (-1, 0)  # to which clock, in which generation
+        self.watermark = self.consistent = -1
         self.limit = 3
         self.spans: dict[int, tuple[int, int | None]] = {0: (0, None), 1: (0, None)}
         self.ended, self.failed = threading.Event(), list[BaseException]()
         self.clients: dict[int, Client] = {}
         self.threads: list[threading.Thread] = []
+        self.replicate_up_to(-1)
         for worker in self.spans:
             self.join(worker)
 
@@ -119,10 +125,25 @@ class Course:
             self.change_workers()
         elif what == "roll_back":
             self.roll_back(to)
+        elif what == "replicate":
+            self.count()
+            if self.consistent == self.watermark:
+                self.replicate_up_to(seen(self.primary).clocks[-1])
         elif what == "truncate":
-            status = seen(self.primary)
+            self.count()
             for server in self.run.servers:
-                server.truncate(status.replicated)
+                server.truncate(self.consistent)
+
+    def replicate_up_to(self, clock: int) -> None:
+        """Begin a round."""
+        self.watermark = clock
+        for server in self.run.servers:
+            server.replicate_up_to(clock)
+
+    def count(self) -> None:
+        """End the round, if all replicas have all of it."""
+        if seen(self.primary).replicated >= self.watermark:
+            self.consistent = self.watermark
 
     def commit(self, target: Server, term: int) -> None:
         source, self.prepared = self.primary, None
@@ -154,7 +175,7 @@ class Course:
 
     def roll_back(self, which: int) -> None:
         """Roll back the primary and its replicas to one of the clocks that they have in common."""
-        limit, self.limit = self.limit, -1
+        self.limit = -1
         for server in self.run.servers:
             status = seen(server)
             if status.role == "replica" and server not in self.replicas():
@@ -162,12 +183,12 @@ class Course:
                 twice(lambda server=server: server.drop(0, self.term))  # type: ignore[misc]
         has = [set(seen(server).clocks) for server in (self.primary, *self.replicas())]
         common = sorted(set.intersection(*has))
-        if not common:  # two replicas that are replicated to without rounds, whose undo logs were truncated
-            self.limit = limit
-            return
+        assert self.consistent in common
         clock, generation, self.prepared = common[which * len(common) // SERVERS], self.back[1] + 1, None
         for server in self.run.servers * 2:
             server.roll_back(clock, generation)
+        self.consistent = clock
+        self.replicate_up_to(clock)
         twice(lambda: self.primary.workers_from(0, self.present(), clock + 1))
         for worker, (first, until) in self.spans.items():
             self.spans[worker] = (min(first, clock + 1), None) if until is None else (first, min(until, clock))
@@ -178,6 +199,7 @@ class Course:
         last = self.limit
         wait_for(lambda: self.failed or seen(self.primary).clocks[-1] == last)
         self.close()
+        self.replicate_up_to(last)
         assert not self.failed
         spans = ((worker, first, last if until is None else until) for worker, (first, until) in self.spans.items())
         return sum((worker + 1) * max(0, until - first + 1) for worker, first, until in spans)

@@ -174,26 +174,3 @@ def test_a_bad_file_is_not_called_a_mistake_of_the_program() -> None:
 def test_worker_error_ends_the_job_and_is_reported() -> None:
     with pytest.raises(AppError, match="shard 3 at clock 2"):
         train(Wrong("raises"), workers=2)
-
-
-class Narrow(Means):
-    """Adds numbers that its tables are too narrow for."""
-
-    tables = (Table("f", 1, 1, "float32"), Table("i", 1, 1, "int32"))
-
-    def __init__(self, table: str, delta: object) -> None:
-        super().__init__(shards=1, batches=1)
-        self.table, self.delta = table, delta
-
-    def process(self, items: Any, params: Params) -> None:  # type: ignore[override]
-        params.update(self.table, [0], self.delta)
-
-
-@pytest.mark.parametrize(("table", "delta"), [("f", [[1e39]]), ("i", [[1 << 40]]), ("i", [[-(1 << 31) - 1]])])
-def test_numbers_that_a_narrower_table_cannot_hold(table: str, delta: object) -> None:
-    with pytest.raises(AppError, match=f"update of table '{table}'"):
-        train(Narrow(table, delta))
-
-
-def test_numbers_that_it_can_hold() -> None:
-    assert train(Narrow("i", [[-7]])).tables["i"] == -70

@@ -53,13 +53,12 @@ def test_one_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_those_of_other_jobs_are_left_alone(tmp_path: Path) -> None:
-    """Also of one whose name ends alike, and such as an earlier plink wrote."""
+    """Also of one whose name ends alike."""
     written(tmp_path, 1, 2, 3)
     written(tmp_path, 1, 2, job="b2")
     written(tmp_path, 1, job="b2-a1")
-    (tmp_path / "clock-1").mkdir()
     keep(tmp_path, saved(3), "a1")
-    assert names(tmp_path) == ["clock-1", "clock-1-b2", "clock-1-b2-a1", "clock-2-a1", "clock-2-b2", "clock-3-a1"]
+    assert names(tmp_path) == ["clock-1-b2", "clock-1-b2-a1", "clock-2-a1", "clock-2-b2", "clock-3-a1"]
 
 
 def test_two_jobs_in_one_folder(tmp_path: Path) -> None:
@@ -122,11 +121,6 @@ def test_mark_of_a_shared_folder(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(InputError, match="must share one"):
         check_mark(tmp_path, "a1")
-
-
-def test_one_that_an_earlier_plink_wrote(tmp_path: Path) -> None:
-    (tmp_path / "latest.json").write_text(json.dumps({"clock": 7, "partitions": 1, "job": "a1"}))
-    assert latest(tmp_path) == {"clock": 7, "partitions": 1, "folder": "clock-7"}
 
 
 @pytest.mark.parametrize("name", ["clock-70-a1", "../clock-7", "clock-7-/x", "", 7, None])

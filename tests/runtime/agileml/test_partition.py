@@ -1,4 +1,4 @@
-"""One partition: sums, clocks, pushes, roll-backs, and being taken apart."""
+"""One partition: clocks, pushes, roll-backs, and who takes part; sums and parts are in test_steps."""
 
 import itertools
 
@@ -74,28 +74,6 @@ def equal(partition: Partition, wanted: list[Values]) -> bool:
     return all(np.array_equal(result, array) for result, array in zip(partition.values, wanted, strict=True))
 
 
-@given(arrivals(), st.integers(0, 1000), st.booleans())
-def test_the_state_is_the_same_to_the_bit_whatever_the_order_of_arrival(
-    order: list[tuple[int, int]], seed: int, sees_ahead: bool
-) -> None:
-    partition, wanted = made(sees_ahead=sees_ahead), states(seed)
-    finished = dict.fromkeys(range(WORKERS), -1)
-    for worker, clock in order:
-        assert partition.update(worker, clock, 0, True, blocks_of(seed, worker, clock))
-        assert not partition.update(worker, clock, 0, True, blocks_of(seed, worker, clock))  # twice counts once
-        finished[worker] = clock
-        assert partition.clock == min(finished.values())
-        assert equal(partition, wanted[partition.clock + 1])
-        if sees_ahead:
-            arrived = sum(
-                np.bincount(np.asarray(block.rows), block.values[:, 0], ROWS)
-                for other in range(WORKERS)
-                for at in range(finished[other] + 1)
-                for block in blocks_of(seed, other, at)[1:]
-            )
-            assert np.array_equal(partition.read(1, range(ROWS))[:, 0], arrived)
-
-
 @given(arrivals(), st.integers(0, 1000), st.data())
 def test_pushes_and_roll_backs(order: list[tuple[int, int]], seed: int, data: st.DataObject) -> None:
     """A replica has exactly the state of a clock, however pushes are lost, come late or twice, and both
@@ -131,30 +109,6 @@ def test_pushes_and_roll_backs(order: list[tuple[int, int]], seed: int, data: st
     assert equal(active, wanted[-1])
     assert replica.apply_delta(active.take_delta(TO, last=True))
     assert equal(replica, wanted[-1])
-
-
-@given(arrivals(), st.integers(0, 1000), st.integers(0, WORKERS * CLOCKS), st.booleans())
-def test_reassembled_partition_continues_unchanged(
-    order: list[tuple[int, int]], seed: int, when: int, sees_ahead: bool
-) -> None:
-    """State, steps back, sums and waiting updates; the first one's arrays may change meanwhile."""
-    partition, wanted = made(history=True, sees_ahead=sees_ahead), states(seed)
-    for worker, clock in order[:when]:
-        partition.update(worker, clock, 0, True, blocks_of(seed, worker, clock))
-    first, *parts = parts_of(partition)
-    other = begun(LAYOUT, first, sees_ahead=sees_ahead)
-    for values in partition.values:
-        values += 7
-    for part in parts:
-        take(other, part)
-    for worker, clock in order:
-        assert other.update(worker, clock, 0, True, blocks_of(seed, worker, clock)) == ((worker, clock) in order[when:])
-    assert equal(other, wanted[-1])
-    assert other.can_roll_back() == list(range(-1, CLOCKS))
-    if sees_ahead:
-        np.testing.assert_allclose(other.read(0, range(ROWS)), wanted[-1][0], rtol=1e-4, atol=1e-5)
-    other.roll_back(-1)
-    assert equal(other, wanted[0])
 
 
 def test_released_clocks_are_gone_but_not_before_they_were_pushed() -> None:

@@ -139,28 +139,6 @@ def test_partitions_move_under_load_and_nothing_is_lost_or_doubled(rule: BSP | S
         assert not run.refused
 
 
-def test_partitions_drain_to_their_replicas_under_load() -> None:
-    """All active servers are taken away with a warning: the replicas serve, with all that was acknowledged."""
-    with store(COUNTS, BSP(), servers=3) as run:
-        run.open(2, servers=2)
-        for partition in range(4):
-            run.servers[partition % 2].add_replica(partition, run.servers[2].address)
-        clients = [run.client(worker) for worker in range(2)]
-
-        def evict() -> None:
-            wait_for(lambda: clients[0].now > 10)
-            for partition in range(4):
-                move = run.servers[partition % 2]
-                hand_over(move, partition, run.servers[2].address, 1)
-            wait_for(lambda: all(primary.term == 1 for client in clients for primary in client.primaries().values()))
-            for server in run.servers[:2]:
-                server.close()
-
-        together(evict, *(lambda client=client: count(client, 60) for client in clients))
-        assert np.array_equal(run.state(), counted(2, 60))
-        assert all(status.ended for status in run.servers[2].status())
-
-
 def test_a_lost_server_costs_the_clocks_since_the_last_common_push() -> None:
     """An active server dies; replicas take over at the clock that all have, the other one goes back, work is redone."""
     with store(COUNTS, BSP(), servers=3) as run:
@@ -199,21 +177,6 @@ def test_a_lost_server_costs_the_clocks_since_the_last_common_push() -> None:
         wait_for(lambda: all(status.clocks[-1] == 59 for status in run.servers[2].status()))
 
 
-def test_pushes_to_an_agreed_clock_give_replicas_that_clock_in_common() -> None:
-    with store(COUNTS, BSP(), servers=2) as run:
-        run.open(1, servers=1)
-        for partition in range(4):
-            run.servers[0].add_replica(partition, run.servers[1].address)
-        client = run.client(0)
-        for agreed in (4, 9):
-            run.servers[0].replicate_up_to(agreed)
-            count(client, agreed + 5)
-            wait_for(lambda agreed=agreed: all(status.clocks[-1] == agreed for status in run.servers[1].status()))
-            assert all(status.replicated == agreed for status in run.servers[0].status())
-        run.servers[1].truncate(9)
-        assert all(status.clocks == (9,) for status in run.servers[1].status())
-
-
 def test_a_successor_finishes_the_clock_of_a_lost_worker() -> None:
     """Its update reached some partitions and not others: in its name the work is done again, and counts once."""
     with store(COUNTS, BSP()) as run:
@@ -227,23 +190,3 @@ def test_a_successor_finishes_the_clock_of_a_lost_worker() -> None:
         successor = run.client(1)
         together(lambda: count(whole, 3), lambda: count(successor, 3))
         assert np.array_equal(run.state(), counted(2, 3))
-
-
-def test_workers_join_and_leave_in_mid_run() -> None:
-    with store(COUNTS, BSP(), servers=2) as run:
-        run.open(1)
-
-        def come_and_go() -> None:
-            for partition in range(4):
-                run.holding(partition).workers_from(partition, [0, 1], 20)
-                run.holding(partition).workers_from(partition, [0], 40)  # said before anybody can have begun it
-            count(run.client(1, clock=20), 40)
-
-        first = run.client(0)
-        together(
-            lambda: count(first, 60, lambda clock: wait_for(lambda: clock < 15 or len(run.clients) > 1)), come_and_go
-        )
-        wanted = counted(1, 60)
-        for clock in range(20, 40):
-            np.add.at(wanted, *deltas(1, clock))
-        assert np.array_equal(run.state(), wanted)

@@ -1,13 +1,13 @@
 """The loop of a worker: the same result however the shards are spread, move and are redone."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from plink.elastic import App, Objective, Params, StoppingCriterion, Table, TrainingResult, train
+from plink.elastic import App, Objective, Params, StoppingCriterion, TrainingResult, train
 from plink.errors import PlinkError
 from plink.model.consistency import BSP, SSP, Rule
 from plink.runtime.agileml.worker.assignments import Assignment
@@ -250,38 +250,3 @@ def test_shards_that_are_none() -> None:
 def test_runs_are_folded() -> None:
     assert folded([]) == "none"
     assert folded([0, 1, 2, 5, 7, 8]) == "0-2,5,7-8"
-
-
-class OwnCounts(App[int]):
-    """Every shard counts its clocks in a row of its own, and must find there what it left."""
-
-    def __init__(self, clocks: int) -> None:
-        self.shards, self.batches, self.seed, self.stop = 2, 1, 1, StoppingCriterion(clocks=clocks)
-        self.tables = (Table("clocks", 2, 1, "int64"),)
-        self.read_by_new_primary = threading.Event()
-
-    def load(self, shard: int) -> Sequence[int]:
-        return [shard]
-
-    def process(self, shard: int, params: Params) -> Objective | None:
-        if (shard, params.clock) == (1, 5):  # its last clock with the slow worker
-            self.read_by_new_primary.wait(1.0)
-        count = int(params.read("clocks", [shard])[0, 0])
-        if (shard, params.clock) == (1, 6):
-            self.read_by_new_primary.set()
-        assert count == params.clock - 1, f"shard {shard} at clock {params.clock} finds {count}"
-        params.update("clocks", [shard], [[1]])
-        return None
-
-
-@pytest.mark.parametrize("staleness", [0, 1, 3])
-def test_shard_changes_hands_under_staleness(staleness: int) -> None:
-    """The new primary waits for what the slow one still owes, or state of the shard's own would be lost or doubled."""
-    app = OwnCounts(clocks=12)
-    with store(job_layout(app, 2), SSP(staleness)) as made:
-        made.open(2)
-        fast, slow = worker(made, app, 0, [0]), worker(made, app, 1, [1])
-        fast.assigned.add(Assignment(6, 0, (1,)))
-        slow.assigned.add(Assignment(6, 0, (0,)))
-        together(fast.run, slow.run)
-        assert made.state(0).ravel().tolist() == [12, 12]

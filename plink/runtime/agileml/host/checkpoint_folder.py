@@ -66,9 +66,8 @@ def latest(folder: Path, job: str | None = None) -> dict[str, Any] | None:
         return None
     if job is not None and saved.get(_JOB) != job:
         return None
-    unnamed = f"clock-{saved['clock']}"  # as an earlier plink called it
-    name = saved.get(_FOLDER, unnamed)
-    if not isinstance(name, str) or "/" in name or not f"{name}-".startswith(f"{unnamed}-"):
+    name = saved.get(_FOLDER)
+    if not isinstance(name, str) or "/" in name or not name.startswith(name_of(saved["clock"], "")):
         return None
     return {**{key: saved[key] for key in _SAVED}, _FOLDER: name}
 

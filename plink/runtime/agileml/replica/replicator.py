@@ -16,7 +16,7 @@ from plink.runtime.agileml.replica.partition_replica import PartitionReplica, Ro
 from plink.runtime.agileml.transport.connection import Connection
 from plink.runtime.agileml.transport.wire import LAST, Kind, Message, Status
 
-_RETRY_S = 0.2
+RETRY_S = 0.2
 
 
 class _Channel:
@@ -58,7 +58,7 @@ class Replicator:
         self._actors, self._connection = actors, connection
         self._channels: dict[str, _Channel] = {}
         self._paused: Counter[int] = Counter()
-        self._state = threading.Condition()  # of lanes and what they push
+        self._state = threading.Condition()  # of channels and what they push
         self._end = threading.Event()
         self.agreed: int | None = None
 
@@ -116,34 +116,38 @@ class Replicator:
         while not self._end.is_set():
             channel.due.wait()
             channel.due.clear()
-            actors = {
-                number: actor
-                for number, actor in self._actors().items()
-                if channel.connection.address in actor.snapshot.replicas
-            }
-            for number, actor in actors.items():
-                with self._state:
-                    if self._paused[number] or self._end.is_set():
-                        continue
-                    channel.pushing = number
-                try:
-                    self._push(actor, channel)
-                    channel.trouble.pop(number, None)
-                except (PlinkError, MemoryError) as error:
-                    if number in channel.trouble:  # not for the first time: the connection may have been an old one
-                        self._lose(actor, channel.connection.address, error)
-                    channel.trouble[number] = str(error)
-                finally:
-                    with self._state:
-                        channel.pushing = None
-                        self._state.notify_all()
-            for number in channel.trouble.keys() - actors.keys():
-                del channel.trouble[number]
-            if not actors:
-                channel.connection.close()
-            if channel.trouble and not self._end.wait(_RETRY_S):
+            self._push_all(channel)
+            if channel.trouble and not self._end.wait(RETRY_S):
                 channel.due.set()
         channel.connection.close()
+
+    def _push_all(self, channel: _Channel) -> None:
+        """Push what one replica lacks of each partition, once."""
+        actors = {
+            number: actor
+            for number, actor in self._actors().items()
+            if channel.connection.address in actor.snapshot.replicas
+        }
+        for number, actor in actors.items():
+            with self._state:
+                if self._paused[number] or self._end.is_set():
+                    continue
+                channel.pushing = number
+            try:
+                self._push(actor, channel)
+                channel.trouble.pop(number, None)
+            except (PlinkError, MemoryError) as error:
+                if number in channel.trouble:  # not for the first time: the connection may have been an old one
+                    self._lose(actor, channel.connection.address, error)
+                channel.trouble[number] = str(error)
+            finally:
+                with self._state:
+                    channel.pushing = None
+                    self._state.notify_all()
+        for number in channel.trouble.keys() - actors.keys():
+            del channel.trouble[number]
+        if not actors:
+            channel.connection.close()
 
     def _push(self, actor: PartitionReplica, channel: _Channel) -> None:
         taken = actor.call(lambda: self._take(actor, channel.connection.address))

@@ -15,6 +15,7 @@ from plink.runtime.agileml.partition.checkpoint_file import read_partition, writ
 from plink.runtime.agileml.partition.partition import Partition, RejectedRequest
 from plink.runtime.agileml.partition.serialization import parts_of
 from plink.runtime.agileml.replica import migration, state_transfer
+from plink.runtime.agileml.replica.outgoing import Outgoing
 from plink.runtime.agileml.replica.partition_replica import PartitionReplica, Role
 from plink.runtime.agileml.replica.replicator import Replicator
 from plink.runtime.agileml.transport.connection import Connection
@@ -174,16 +175,23 @@ class Server:
             time of the commit, or none ("").
         :raises PlinkError: the move is off: the other one cannot be reached, there was a roll-back, :meth:`cancel`...
         """
-        actor, connection, address_here = self.actor(number), self.connection(address), self.address
-        move = actor.call(lambda: migration.prepared(actor, connection, term, replica, address_here))
-        if move is None:
-            return
-        if move.connection is connection:
+        move = self._begin_move(number, address, term, replica)
+        if move is not None:
+            move.wait_until_caught_up()
+
+    def _begin_move(self, number: int, address: str, term: int, replica: str) -> Outgoing | None:
+        """Begin a move, and return it; None if it has taken place."""
+        actor, connection = self.actor(number), self.connection(address)
+        move = actor.call(lambda: migration.prepared(actor, connection, term, replica, self.address))
+        if move is not None and move.connection is connection:
             if move.drains:
                 self._pusher.advanced([address])
             else:
-                move.begin(lambda error: migration.give_up(actor, move, error))
-        move.wait_until_caught_up()
+                self._send_copy(actor, move)
+        return move
+
+    def _send_copy(self, actor: PartitionReplica, move: Outgoing) -> None:
+        move.begin(lambda error: migration.give_up(actor, move, error))
 
     def commit(self, number: int, term: int) -> None:
         """Commit a prepared move: the target begins, with all that was acknowledged here, and clients are redirected.
@@ -342,7 +350,11 @@ class Server:
             actor.call(lambda actor=actor: actor.reset(generation))  # type: ignore[misc]
 
     def truncate(self, clock: int) -> None:
-        """Truncate undo logs: all replicas have a clock, and nobody rolls back to before it."""
+        """Truncate undo logs: nobody rolls back to before a clock.
+
+        :param clock: one at which a round of replication ended, and that all replicas have (:meth:`replicate_up_to`).
+            What a replica merely went past in one push it cannot go back to.
+        """
         for actor in self._present().values():
             actor.call(lambda actor=actor: actor.truncate(clock))  # type: ignore[misc]
 

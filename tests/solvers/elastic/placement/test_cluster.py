@@ -245,20 +245,6 @@ def test_a_reliable_host_that_joins_in_time_takes_over_from_the_last_one() -> No
     world.converge()
 
 
-def test_a_primary_that_waits_for_a_replica_that_fails_has_nothing() -> None:
-    world = running(2, 6, partitions=4)
-    lost = {
-        index
-        for index, partition in enumerate(world.state.partitions)
-        if partition.primary == 2 and partition.replica == 1
-    }
-    assert lost
-    world.tell(HostsFailed((2,)))
-    (halt,) = world.tell(HostsFailed((1,)))
-    assert isinstance(halt, act.Halt)
-    assert set(halt.lost) == lost
-
-
 def test_a_new_primary_sends_the_copy_that_the_old_one_had_begun_to_send() -> None:
     world = running(2, 6, partitions=3)
     world.tell(HostsFailed((1,)))
@@ -336,19 +322,6 @@ def test_messages_of_an_generation_that_is_over_change_nothing() -> None:
         assert not world.tell(Replicated(partition, 9, generation))
     assert world.state == before
     assert not world.tell(Ready(2, 10**6))
-
-
-def test_the_same_events_give_the_same_decisions() -> None:
-    def course() -> list[act.Action]:
-        world = World.of(hosts(2, 9), 6, 40)
-        world.join(1, 7, bulk=True)
-        world.converge()
-        warn(world, 2, 5)
-        world.tell(HostsFailed((4, 1)))
-        world.converge()
-        return world.actions
-
-    assert course() == course()
 
 
 def test_a_host_that_flaps_at_a_threshold_moves_the_stage_once() -> None:

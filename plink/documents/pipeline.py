@@ -1,0 +1,191 @@
+"""``plink.pipeline/1``: which hosts train which layers, and how."""
+
+from typing import Annotated, Literal, NotRequired, TypedDict
+
+from msgspec import Meta
+
+from plink.documents.network import HostEntry
+from plink.documents.profile import ByteCount, CrossingTensor, Seconds
+from plink.documents.types import Count, HostName, LabName, Name, NonNegative, Positive, PositiveInt, Share
+
+Kind = Literal["1f1b", "2bw", "1f1b-flush", "gpipe", "data-parallel", "model-parallel"]
+ReduceMode = Literal["wait", "late"]
+MAX_MINIBATCHES_IN_FLIGHT = 65536
+Digest = Annotated[str, Meta(title="a digest (sha256:...)", pattern=r"^sha256:[0-9a-f]+(?!\n)$")]
+Depth = Annotated[int, Meta(ge=1, le=MAX_MINIBATCHES_IN_FLIGHT)]
+
+
+class StageAllReduce(TypedDict):
+    """How replicas of a stage add up their gradients."""
+
+    algo: Name
+    """The algorithm, like ring."""
+    bucket_bytes: NotRequired[Annotated[int, Meta(ge=1, le=1 << 40)]]
+    """Gradients are reduced in buckets of this size."""
+
+
+class StageMemory(TypedDict):
+    """Bytes that one replica of a stage needs."""
+
+    weights: ByteCount
+    """Current parameters."""
+    versions: ByteCount
+    """Older versions of the parameters."""
+    optimiser: ByteCount
+    """State of the optimiser."""
+    gradients: ByteCount
+    """Gradients of the parameters."""
+    activations: ByteCount
+    """What autograd keeps, and inputs, of minibatches in flight."""
+    buffers: ByteCount
+    """Messages sent and received, buckets of gradients."""
+    all: ByteCount
+    """The sum."""
+
+
+class StagePrediction(TypedDict):
+    """What a stage is predicted to do, in seconds for a minibatch of the pipeline."""
+
+    compute_s: NonNegative
+    """Computing, divided by the replicas."""
+    network_s: NonNegative
+    """Sending and receiving."""
+    reduce_exposed_s: NotRequired[NonNegative]
+    """The part of the all-reduce that its own backward pass does not hide."""
+    busy_share: NotRequired[Share]
+    """Share of time in which a replica computes."""
+
+
+class StageEntry(TypedDict):
+    """One stage."""
+
+    layers: Annotated[list[Count], Meta(min_length=2, max_length=2)]
+    """Numbers of its first and last layer in the profile, from 0."""
+    names: NotRequired[Annotated[list[str], Meta(min_length=2, max_length=2)]]
+    """Names of these layers."""
+    ranks: Annotated[list[Count], Meta(min_length=1)]
+    """The ranks of its replicas: replica q processes the minibatches b with b mod (number of replicas) = q."""
+    depth: Depth
+    """Minibatches that a replica has in flight at most: one more than its warm-up forward passes."""
+    delay: Count
+    """By how many updates the parameters that a minibatch uses are older than the update that it makes."""
+    lr_scale: NotRequired[Annotated[float, Meta(gt=0, le=1e6)]]
+    """Factor of the learning rate; 1 when missing."""
+    all_reduce: NotRequired[StageAllReduce | None]
+    """How replicas add up gradients; null or missing for a stage of one replica."""
+    memory_bytes: NotRequired[StageMemory]
+    """What a replica needs."""
+    predicted: NotRequired[StagePrediction]
+    """What the stage is predicted to do."""
+
+
+class BoundaryEntry(TypedDict):
+    """What crosses from one stage to the next, for one minibatch."""
+
+    after: Count
+    """Number of the last layer before it."""
+    tensors: NotRequired[list[CrossingTensor]]
+    """The tensors, where the profile names them."""
+    forward_bytes: ByteCount
+    """Bytes of activations."""
+    backward_bytes: ByteCount
+    """Bytes of gradients; 0 where none comes back, because nothing before it is trained."""
+
+
+class PipelinePrediction(TypedDict):
+    """What the whole pipeline is predicted to do in its steady state."""
+
+    minibatch_s: Positive
+    """Seconds per minibatch."""
+    items_per_s: Positive
+    """Items per second."""
+    fill_s: NotRequired[Seconds]
+    """Seconds until the pipeline is full."""
+    bytes_per_item: NotRequired[NonNegative]
+    """Bytes that all hosts send, per item."""
+    limited_by: NotRequired[str]
+    """What limits it, like compute of node-07."""
+    by: NotRequired[Literal["model", "simulator"]]
+    """Who predicts it: the cost model's formula or the simulator."""
+
+
+class ComparedWay(TypedDict):
+    """Another way to train on the same hosts."""
+
+    what: Name
+    """Its kind or replicas, like data-parallel or straight."""
+    minibatch_s: Positive
+    """Seconds per minibatch."""
+    delay: Count
+    """The largest delay of its stages, in updates."""
+    items_per_update: NotRequired[Positive]
+    """Items that an update averages, least over its stages."""
+    fits: NotRequired[bool | None]
+    """Whether it fits in memory; null where no limit is known."""
+
+
+class PipelineConstraints(TypedDict):
+    """What the user required."""
+
+    stages: NotRequired[str | None]
+    """Requested stages, like 0-30x15,31-39x1."""
+    straight: NotRequired[bool]
+    """Whether every stage was to have one replica."""
+
+
+class PipelineDocument(TypedDict):
+    """Which hosts train which layers, and how.
+
+    Written by `plink pipeline plan`, read by `plink pipeline show` and `verify`. The actions of each rank follow from
+    kind, replicas, depths and the number of minibatches; a file may bring its own, which are verified. Layers, ranks,
+    stages and minibatches count from 0.
+    """
+
+    schema: Literal["plink.pipeline/1"]
+    """Kind and version of this file."""
+    profile: NotRequired[Digest | None]
+    """Digest of the profile that it was made for."""
+    network: NotRequired[Digest | None]
+    """Fingerprint of the network that it was made for; null for even hosts."""
+    model: NotRequired[Name]
+    """The cost model that times are by, like thesis."""
+    seed: NotRequired[Count]
+    """Seed of the search."""
+    kind: Kind
+    """When minibatches are processed and parameters are updated."""
+    vertical_sync: NotRequired[bool]
+    """Whether a minibatch uses the same version at every stage; false when missing."""
+    reduce: NotRequired[ReduceMode]
+    """Whether the next forward pass waits for an all-reduce, or the one after it does; wait when missing."""
+    accumulate: NotRequired[PositiveInt]
+    """Minibatches of the whole pipeline that one update averages, for gpipe, 1f1b-flush and 2bw; 1 when missing."""
+    recompute: NotRequired[bool]
+    """Whether a backward pass computes activations again instead of keeping them; false when missing."""
+    minibatch: PositiveInt
+    """Items in a minibatch."""
+    hosts: Annotated[list[HostEntry], Meta(min_length=1)]
+    """The hosts in rank order: the first takes ranks 0 to slots-1, the next those that follow."""
+    idle: NotRequired[list[HostName]]
+    """Hosts that were offered and are not used."""
+    lab: NotRequired[LabName]
+    """The emulated lab that the hosts live in; absent for real hosts."""
+    stages: Annotated[list[StageEntry], Meta(min_length=1)]
+    """The stages, first to last."""
+    boundaries: list[BoundaryEntry]
+    """What crosses between neighbouring stages."""
+    predicted: NotRequired[PipelinePrediction | None]
+    """What it is predicted to do."""
+    lower_bound_s: NotRequired[NonNegative | None]
+    """No plan takes less per minibatch, by the same model; null when no bound is known."""
+    gap: NotRequired[NonNegative | None]
+    """By what share the plan takes longer than that bound."""
+    proven: NotRequired[bool]
+    """Whether no plan is better by the same model."""
+    compared: NotRequired[list[ComparedWay]]
+    """Other ways to train on the same hosts."""
+    constraints: NotRequired[PipelineConstraints]
+    """What the user required."""
+    environment: NotRequired[dict[Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(?!\n)$")], str]]
+    """Variables that every process of the job is started with."""
+    actions: NotRequired[list[list[str]] | None]
+    """The actions of each rank in torch's notation, like 0F0; null or missing: they follow from the rest."""

@@ -1,0 +1,94 @@
+"""Versions as a function of the minibatch's number, and who processes it. No numpy: every rank imports it.
+
+A version is a count of updates. So training repeats to the bit, one process can rerun it, and a checkpoint resumes
+without a barrier. The thesis gives versions of straight pipelines (5.3.3); replicas and other depths are plink's.
+"""
+
+from plink.model.pipeline.shape import ACCUMULATING, PipelineShape
+
+
+def replica_of(shape: PipelineShape, stage: int, minibatch: int) -> int:
+    """Return the replica of a stage that processes a minibatch, forward and backward."""
+    return minibatch % shape.replicas[stage]
+
+
+def update_of(shape: PipelineShape, stage: int, minibatch: int) -> int:
+    """Return the number of the update of a stage that takes in the gradient of a minibatch."""
+    return minibatch // minibatches_per_update(shape, stage)
+
+
+def minibatches_per_update(shape: PipelineShape, stage: int) -> int:
+    """Return how many minibatches an update averages; the last one may have fewer."""
+    return shape.accumulate if shape.kind in ACCUMULATING else shape.replicas[stage]
+
+
+def updates_of(shape: PipelineShape, stage: int, minibatches: int) -> int:
+    """Return how many updates a stage makes for that many minibatches; none if it is frozen."""
+    return 0 if stage < shape.frozen else -(-minibatches // minibatches_per_update(shape, stage))
+
+
+def version_of(shape: PipelineShape, stage: int, minibatch: int) -> int:
+    """Return the version that a minibatch uses at a stage, in both passes.
+
+    1f1b: v_s(b) = max(0, floor(b / r_s) - W_s), one less in replicated stages with a late reduce; with vertical sync
+    floor(r_0 v_0(b) / r_s), the updates of the minibatches that the first stage had taken in. 2bw: one batch behind.
+    """
+    if stage < shape.frozen:
+        return 0
+    if shape.kind == "2bw":
+        return max(0, minibatch // shape.accumulate - 1)
+    if shape.kind in ACCUMULATING:
+        return minibatch // shape.accumulate
+    if shape.vertical_sync and stage > shape.frozen:
+        first = shape.frozen
+        return shape.replicas[first] * _stashed(shape, first, minibatch) // shape.replicas[stage]
+    return _stashed(shape, stage, minibatch)
+
+
+def _stashed(shape: PipelineShape, stage: int, minibatch: int) -> int:
+    late = shape.reduce == "late" and shape.replicas[stage] > 1
+    return max(0, minibatch // shape.replicas[stage] - shape.warm_up(stage) - late)
+
+
+def minibatches_of_update(shape: PipelineShape, stage: int, update: int, minibatches: int) -> range:
+    """Return the minibatches whose gradients an update averages; the last update of a job may have fewer."""
+    size = minibatches_per_update(shape, stage)
+    return range(update * size, min(minibatches, (update + 1) * size))
+
+
+def own_of_update(shape: PipelineShape, place: tuple[int, int], update: int, minibatches: int) -> range:
+    """Return those of an update that one (stage, replica) processes; it may have none of a short last update."""
+    stage, replica = place
+    numbers = minibatches_of_update(shape, stage, update, minibatches)
+    count = shape.replicas[stage]
+    return range(numbers.start + (replica - numbers.start) % count, numbers.stop, count)
+
+
+def delay_of(shape: PipelineShape, stage: int) -> int:
+    """Return by how many updates the version that a minibatch uses is behind its own update, at most."""
+    if stage < shape.frozen:
+        return 0
+    # Far enough into the job for every version to be above 0.
+    begin = 2 * (max(shape.depths) * max(shape.replicas) + 2 * shape.cycle)
+    begin += -begin % shape.cycle
+    return max(update_of(shape, stage, b) - version_of(shape, stage, b) for b in range(begin, begin + shape.cycle))
+
+
+def forward_peer(shape: PipelineShape, stage: int, minibatch: int) -> tuple[int, int] | None:
+    """Return the (stage, replica) that a stage sends the activations of a minibatch to; None from the last stage."""
+    return (stage + 1, replica_of(shape, stage + 1, minibatch)) if stage + 1 < shape.stages else None
+
+
+def backward_peer(shape: PipelineShape, stage: int, minibatch: int) -> tuple[int, int] | None:
+    """Return the (stage, replica) that a stage sends the gradients of a minibatch to; None where nobody wants them."""
+    return (stage - 1, replica_of(shape, stage - 1, minibatch)) if stage > shape.frozen else None
+
+
+def learning_rate_scale(shape: PipelineShape, stage: int) -> float:
+    """Return the factor of a stage's learning rate: a stage that averages more minibatches updates less often.
+
+    Source: ``get_adjusted_learning_rate`` of the published runtime, which scales by r_s / r_0.
+    """
+    if shape.kind in ACCUMULATING:
+        return 1.0
+    return shape.replicas[stage] / shape.replicas[0]
