@@ -45,7 +45,7 @@ class Job:
         answers = self.daemon.answer_line(json.dumps(messages))
         if answers:
             self.epoch = json.loads(answers[-1])["epoch"]
-            self.assignment = self.daemon._course.assignment
+            self.assignment = self.daemon._trajectory.assignment
         return answers
 
 
