@@ -1,7 +1,6 @@
 """The generators: what they make is right by a simulator that knows only the definition of a schedule, and it is the
 algorithm of that name."""
 
-import math
 from collections import Counter
 from itertools import product
 
@@ -11,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plink.errors import UsageError
-from plink.model.schedule import Schedule, forward_and_reverse
+from plink.model.schedule import forward_and_reverse
 from solvers.costs.by_name import pattern_for
 from solvers.schedules.bcube import bcube
-from solvers.schedules.bml import bml, bml_reduce_scatter
+from solvers.schedules.bml import bml
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 from solvers.schedules.halving_doubling import halving_doubling
 from solvers.schedules.hierarchical import balanced_masters, flat, two_level, two_level_reduce_scatter
@@ -23,31 +22,16 @@ from solvers.schedules.parameter_server import parameter_server, push
 from solvers.schedules.recursive_doubling import recursive_doubling
 from solvers.schedules.ring import ring, ring_chunked
 from solvers.schedules.trees import (
-    bitwise_parents,
     double_binary_tree,
-    heap_parents,
-    heights,
-    midpoint_parents,
     nccl_tree,
-    shifted,
     tree,
 )
 from tests.solvers.requests import RANKS, partitions, requests
+from tests.solvers.schedules.transfers import moves, sent
 from tests.solvers.simulator import simulate
 
 CALM = settings(max_examples=30, deadline=None)
 PARTS = [(algo, part) for algo, entry in ALGORITHMS.items() for part in entry.parts]
-
-
-def sent(schedule: Schedule) -> list[float]:
-    """The vectors that each rank sends."""
-    return (np.bincount(schedule.source, schedule.count, schedule.ranks) / schedule.chunks).tolist()  # type: ignore[no-any-return]
-
-
-def moves(schedule: Schedule) -> set[tuple[int, ...]]:
-    """(round, source, target, first, count, copies) of all transfers."""
-    columns = (schedule.round, schedule.source, schedule.target, schedule.first, schedule.count, schedule.copies)
-    return set(zip(*(np.asarray(a).astype(int).tolist() for a in columns), strict=True))
 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)
@@ -180,123 +164,6 @@ def test_recursive_doubling_on_seven_ranks() -> None:
 
 def test_bcube_of_base_two_is_halving_and_doubling() -> None:
     assert moves(bcube(16, 2)) == moves(halving_doubling(16))
-
-
-# Trees.
-
-
-def test_the_heap() -> None:
-    assert heap_parents(8, 3).tolist() == [-1, 0, 0, 0, 1, 1, 1, 2]
-    assert heights(heap_parents(8, 3)).tolist() == [2, 1, 1, 0, 0, 0, 0, 0]
-    assert heap_parents(4, 1).tolist() == [-1, 0, 1, 2]
-    with pytest.raises(UsageError, match="fan-out of one or more"):
-        tree(4, 0)
-
-
-@given(RANKS, st.integers(2, 6))
-def test_a_tree_takes_twice_its_height(ranks: int, fan_out: int) -> None:
-    levels = math.ceil(round(math.log(ranks * (fan_out - 1) + 1, fan_out), 9)) - 1
-    schedule = tree(ranks, fan_out)
-    assert schedule.rounds == 2 * levels
-    assert sum(sent(schedule)) == 2 * (ranks - 1)
-    assert np.bincount(schedule.target[~schedule.copies]).max() <= fan_out
-
-
-@pytest.mark.parametrize(
-    ("ranks", "first", "second"),
-    [
-        (4, [-1, 2, 0, 2], [1, 3, 1, -1]),
-        (5, [-1, 2, 4, 2, 0], [1, -1, 3, 0, 3]),
-        (8, [-1, 2, 4, 2, 0, 6, 4, 6], [1, 3, 1, 7, 5, 3, 5, -1]),
-        # The pictures in trees.cc, of 14 ranks, and of 12 and 13 for the second tree.
-        (14, [-1, 2, 4, 2, 8, 6, 4, 6, 0, 10, 12, 10, 8, 12], None),
-        (12, None, [1, 3, 1, 11, 5, 7, 5, 3, 9, 7, 9, -1]),
-        (13, None, [9, -1, 3, 5, 3, 9, 7, 5, 7, 1, 11, 0, 11]),
-    ],
-)
-def test_the_trees_of_nccl(ranks: int, first: list[int] | None, second: list[int] | None) -> None:
-    schedule = nccl_tree(ranks)
-    for chunk, parents in ((0, first), (1, second)):
-        up = ~schedule.copies & (schedule.first == chunk)
-        result = dict(zip(schedule.source[up].tolist(), schedule.target[up].tolist(), strict=True))
-        if parents is not None:
-            assert [result.get(rank, -1) for rank in range(ranks)] == parents
-
-
-@given(RANKS)
-def test_nobody_has_more_than_two_children_in_any_tree(ranks: int) -> None:
-    for parents in (midpoint_parents(ranks), bitwise_parents(ranks)):
-        assert np.count_nonzero(parents < 0) == 1
-        assert np.bincount(parents[parents >= 0]).max() <= 2
-        assert heights(parents).max() <= math.ceil(math.log2(ranks))
-
-
-@given(st.integers(1, 7).map(lambda k: 2**k - 1).filter(lambda n: n > 1))
-def test_inner_nodes_of_one_tree_are_leaves_of_the_other(ranks: int) -> None:
-    first = midpoint_parents(ranks)
-    inner = [set(parents.tolist()) - {-1} for parents in (first, shifted(first, -1))]
-    assert not inner[0] & inner[1]
-
-
-def test_the_trees_of_the_thesis() -> None:
-    """Eight ranks: 3 above 1 and 5, and the second tree one rank lower everywhere."""
-    first = midpoint_parents(8)
-    assert first.tolist() == [1, 3, 1, -1, 5, 3, 5, 6]
-    assert shifted(first, -1).tolist() == [2, 0, -1, 4, 2, 4, 5, 0]
-    schedule = double_binary_tree(8)
-    assert (schedule.chunks, schedule.rounds) == (2, 6)
-    assert sum(sent(schedule)) == 2 * 7
-
-
-# BCube and BML.
-
-
-@given(st.sampled_from([(2, 1), (2, 5), (3, 3), (4, 2), (6, 2), (40, 1)]))
-def test_bcube_sends_the_thesis_s_parts(shape: tuple[int, int]) -> None:
-    """Round i: S / B^(i+1) to each of the B - 1 ranks at a distance of multiples of B^i."""
-    base, levels = shape
-    ranks = base**levels
-    schedule = bcube(ranks, base)
-    assert schedule.rounds == 2 * levels
-    assert sent(schedule) == pytest.approx([2 * (ranks - 1) / ranks] * ranks)
-    for t, a, b, _, count, copies in moves(schedule):
-        i = 2 * levels - 1 - t if copies else t
-        assert count == ranks // base ** (i + 1)
-        assert abs(a - b) % base**i == 0
-        assert a // base ** (i + 1) == b // base ** (i + 1)
-
-
-def test_bml_on_bcube_3_2_is_the_example_of_the_paper() -> None:
-    """18 pieces; each interface sends 6, 2, 2 and 6 of them, and thread 0 begins on level 0, thread 1 on level 1."""
-    schedule = bml(9, 3)
-    assert (schedule.chunks, schedule.rounds) == (18, 4)
-    used: Counter[tuple[int, int, int]] = Counter()
-    for t, a, b, first, count, _ in moves(schedule):
-        level = 0 if a // 3 == b // 3 else 1
-        thread = 0 if first + count <= 9 else 1
-        assert level == (thread + (t if t < 2 else 3 - t)) % 2
-        used[t, a, level] += count
-    assert used == {(t, a, level): (6, 2, 2, 6)[t] for t in range(4) for a in range(9) for level in range(2)}
-
-
-@given(st.sampled_from([(2, 1), (2, 2), (2, 4), (2, 5), (3, 2), (3, 3), (5, 2)]))
-def test_every_interface_of_bml_is_busy_for_2_n_minus_1_over_kn(shape: tuple[int, int]) -> None:
-    base, levels = shape
-    ranks = base**levels
-    schedule = bml(ranks, base)
-    busy: Counter[tuple[int, int]] = Counter()
-    for _, a, b, _, count, _ in moves(schedule):
-        level = next(i for i in range(levels) if a // base**i % base != b // base**i % base)
-        busy[a, level] += count
-    assert set(busy.values()) == {2 * (ranks - 1)}  # of kN pieces
-    assert len(busy) == ranks * levels
-
-
-def test_bml_leaves_every_rank_one_chunk_of_each_thread() -> None:
-    owners = bml_reduce_scatter(27, 3).owners
-    assert owners is not None
-    for thread in range(3):
-        assert sorted(owners[27 * thread : 27 * thread + 27].tolist()) == list(range(27))
 
 
 # Masters and servers.
