@@ -131,16 +131,16 @@ def _separating(centred: Floats, group_of: Indices) -> Floats:
 def _majorised(points: Floats, start: Floats) -> Floats:
     """Return points of the plane, shape (K, 2), whose distances are those of ``points``, shape (K, D), as nearly as can
     be; relative errors count, so that what is near stays near."""
-    wanted = np.linalg.norm(points[:, None] - points[None, :], axis=2)
-    np.fill_diagonal(wanted, 1.0)
-    weight = wanted**-2.0
+    distances = np.linalg.norm(points[:, None] - points[None, :], axis=2)
+    np.fill_diagonal(distances, 1.0)
+    weight = distances**-2.0
     np.fill_diagonal(weight, 0.0)
     laplacian = np.diag(weight.sum(axis=1)) - weight
     inverse = np.linalg.pinv(laplacian)
     xy = start + np.random.default_rng(0).normal(0, 1e-3 * float(np.ptp(start) or 1.0), start.shape)
     for _ in range(_MAJORISATIONS):
         apart = np.linalg.norm(xy[:, None] - xy[None, :], axis=2)
-        pull = -weight * wanted / np.where(apart > 0, apart, np.inf)
+        pull = -weight * distances / np.where(apart > 0, apart, np.inf)
         np.fill_diagonal(pull, 0.0)
         np.fill_diagonal(pull, -pull.sum(axis=1))
         xy = inverse @ (pull @ xy)

@@ -214,8 +214,8 @@ def _held(market_file: MarketFile, offers: Sequence[Offer], prices: Prices, now:
     allocations = []
     for number, entry in enumerate(market_file.held):
         if (entry["zone"], entry["type"]) not in names:
-            where = f"{market_file.path}: held[{number}]"
-            raise InputError(where, f"the histories have no prices of {entry['type']} in {entry['zone']}")
+            location = f"{market_file.path}: held[{number}]"
+            raise InputError(location, f"the histories have no prices of {entry['type']} in {entry['zone']}")
         place = names.index((entry["zone"], entry["type"]))
         start = now - entry["held_s"]
         hour = start + entry["held_s"] // HOUR_S * HOUR_S

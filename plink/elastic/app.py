@@ -79,25 +79,25 @@ def check_app(app: App[Items]) -> None:
 
     :raises InputError: the program asks for something that cannot be.
     """
-    where = f"app {app.name}"
+    location = f"app {app.name}"
     for attribute in ("tables", "shards", "stop"):
         if not hasattr(app, attribute):
-            raise InputError(where, f"it gives no {attribute!r}")
+            raise InputError(location, f"it gives no {attribute!r}")
     for count, what in ((app.shards, "shards"), (app.batches, "batches"), (app.grains, "grains")):
         if not isinstance(count, int) or count < 1:
-            raise InputError(where, f"{what} is {count!r}, which must be a whole number above 0")
+            raise InputError(location, f"{what} is {count!r}, which must be a whole number above 0")
     if app.grains > 1 and type(app).part is App.part:
         raise InputError(
-            where, f"grains is {app.grains}: give part(items, grain), or each would be the whole mini-batch"
+            location, f"grains is {app.grains}: give part(items, grain), or each would be the whole mini-batch"
         )
     if not isinstance(app.seed, int) or app.seed < 0:
-        raise InputError(where, f"the seed is {app.seed!r}, which must be a whole number, 0 or above")
+        raise InputError(location, f"the seed is {app.seed!r}, which must be a whole number, 0 or above")
     if app.result_file is not None and not isinstance(app.result_file, str):
-        raise InputError(where, f"result_file is {app.result_file!r}, which must be a path or None")
+        raise InputError(location, f"result_file is {app.result_file!r}, which must be a path or None")
     if not isinstance(app.stop, StoppingCriterion):
-        raise InputError(where, f"stop is {app.stop!r}, which must be a StoppingCriterion")
+        raise InputError(location, f"stop is {app.stop!r}, which must be a StoppingCriterion")
     for table in app.tables:
         if not isinstance(table, Table):
-            raise InputError(where, f"one of the tables is {table!r}, which must be a Table")
+            raise InputError(location, f"one of the tables is {table!r}, which must be a Table")
         if table.name.startswith(RESERVED):
-            raise InputError(where, f"table {table.name!r}: names that begin with {RESERVED!r} are plink's own")
+            raise InputError(location, f"table {table.name!r}: names that begin with {RESERVED!r} are plink's own")

@@ -35,7 +35,7 @@ class Params:
         self.failed: PlinkError | None = None  # the last one, also if the program caught it
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         """Return the location for messages: ``shard 3 at clock 2``."""
         return f"shard {self.shard}{'' if self._grain is None else f', grain {self._grain},'} at clock {self.clock}"
 

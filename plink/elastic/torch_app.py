@@ -73,19 +73,19 @@ class TorchApp(App[Items]):
 
         :raises InputError: it has others, or the tables are of another model.
         """
-        where = f"app {self.name}: into()"
+        location = f"app {self.name}: into()"
         try:
             unlike = self._slots.differ(Slots.of(model))
         except InputError as error:
-            raise InputError(where, str(error)) from error
+            raise InputError(location, str(error)) from error
         if unlike:
-            raise InputError(where, f"the model has {unlike}")
+            raise InputError(location, f"the model has {unlike}")
         result = {}
         for dtype in self._slots.dtypes:
-            wanted = self._slots.table(WEIGHTS, dtype)
-            values = tables.get(wanted.name)
-            if values is None or values.shape != (wanted.rows, wanted.width) or values.dtype != dtype:
-                raise InputError(where, f"there is no table {wanted.name!r} of {wanted.rows} x {wanted.width} numbers")
+            table = self._slots.table(WEIGHTS, dtype)
+            values = tables.get(table.name)
+            if values is None or values.shape != (table.rows, table.width) or values.dtype != dtype:
+                raise InputError(location, f"there is no table {table.name!r} of {table.rows} x {table.width} numbers")
             result[dtype] = np.ascontiguousarray(values)
         self._slots.put(model, result)
         return model
@@ -194,27 +194,27 @@ class TorchApp(App[Items]):
         return size, float(message.sum())
 
     def _checked_sizes(self, shard: int) -> Sequence[float]:
-        where = f"app {self.name}: sizes({shard})"
-        result = _called(where, self.sizes, shard)
+        location = f"app {self.name}: sizes({shard})"
+        result = _called(location, self.sizes, shard)
         if len(result) != self.batches or not all(0 <= each < math.inf for each in result):
             reason = f"{list(result)}, which must be {self.batches} finite numbers, 0 or above, one for each mini-batch"
-            raise AppError(f"{where} gave {reason}")
+            raise AppError(f"{location} gave {reason}")
         return result
 
     def _try(self, params: Params, what: str, method: Callable[..., Result], *values: object) -> Result:
         try:
-            return _called(f"{self._where(params)}: {what}", method, *values)
+            return _called(f"{self._location(params)}: {what}", method, *values)
         except PlinkError as error:
             params.failed = error  # the worker says it as it is
             raise
 
     def _mistake(self, params: Params, reason: str) -> AppError:
-        error = AppError(f"{self._where(params)}: {reason}")
+        error = AppError(f"{self._location(params)}: {reason}")
         params.failed = error
         return error
 
-    def _where(self, params: Params) -> str:
-        return f"app {self.name}: process() of {params.where}"
+    def _location(self, params: Params) -> str:
+        return f"app {self.name}: process() of {params.location}"
 
     @cached_property
     def _models(self) -> Models:
@@ -230,13 +230,13 @@ class TorchApp(App[Items]):
         return {}
 
 
-def _called(where: str, method: Callable[..., Result], *values: object) -> Result:
+def _called(location: str, method: Callable[..., Result], *values: object) -> Result:
     """Call a method of the program; its mistakes are reported with their line of the program."""
     try:
         return method(*values)
     except InputError as error:
-        raise AppError(f"{where}: {error}") from error
+        raise AppError(f"{location}: {error}") from error
     except PlinkError:
         raise
     except Exception as error:
-        raise app_error(where, error) from error
+        raise app_error(location, error) from error

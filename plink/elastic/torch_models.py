@@ -61,21 +61,21 @@ def _bytes(tensor: torch.Tensor) -> torch.Tensor:
 class Models:
     """Models of all threads of a process; for any thread.
 
-    :param where: the program's method, for messages.
+    :param location: the program's method, for messages.
     :param make: it.
 
     :raises AppError: it raised something, or gave what cannot be. :raises InputError: what tables cannot hold.
     """
 
-    def __init__(self, where: str, make: Callable[[], object], seed: int) -> None:
-        self._where, self._make, self._seed = where, make, seed
+    def __init__(self, location: str, make: Callable[[], object], seed: int) -> None:
+        self._location, self._make, self._seed = location, make, seed
         self._parameters_in_use: list[weakref.ref[nn.Parameter]] = []
         self._mine = threading.local()
         first = self._made()
         try:
             self.slots = Slots.of(first)
         except InputError as error:
-            raise InputError(where, str(error)) from error
+            raise InputError(location, str(error)) from error
         self._checksum = checksum(self.slots.flat(first))
 
     def new(self) -> nn.Module:
@@ -83,10 +83,10 @@ class Models:
         made = self._made()
         unlike = self.slots.differ(Slots.of(made))
         if unlike:
-            raise AppError(f"{self._where} gave another model than before, with {unlike}")
+            raise AppError(f"{self._location} gave another model than before, with {unlike}")
         if checksum(self.slots.flat(made)) != self._checksum:
             reason = "they must come from a file, or from torch's generator, which load() must not use"
-            raise AppError(f"{self._where} gave parameters of other values than before: {reason}")
+            raise AppError(f"{self._location} gave parameters of other values than before: {reason}")
         return made
 
     def replica(self) -> Replica:
@@ -109,12 +109,12 @@ class Models:
             try:
                 made = self._make()
             except Exception as error:
-                raise app_error(self._where, error) from error
+                raise app_error(self._location, error) from error
             if not isinstance(made, nn.Module):
-                raise AppError(f"{self._where} gave {type(made).__name__}, which must be a torch.nn.Module")
+                raise AppError(f"{self._location} gave {type(made).__name__}, which must be a torch.nn.Module")
             self._parameters_in_use = [reference for reference in self._parameters_in_use if reference() is not None]
             others = {id(reference()) for reference in self._parameters_in_use}
             if any(id(parameter) in others for _, parameter in trained(made)):
-                raise AppError(f"{self._where} gave the same parameters again: it must make new ones at every call")
+                raise AppError(f"{self._location} gave the same parameters again: it must make new ones at every call")
             self._parameters_in_use += [weakref.ref(parameter) for _, parameter in trained(made)]
             return made

@@ -72,14 +72,14 @@ class Slots:
 
     def differ(self, other: "Slots") -> str:
         """Return the first difference to another module's parameters, in words; empty: there is none."""
-        for mine, theirs in zip(self.slots, other.slots, strict=False):
-            if mine != theirs:
+        for own, peer in zip(self.slots, other.slots, strict=False):
+            if own != peer:
                 return (
-                    f"parameter {theirs.name!r} of shape {theirs.shape} and type {theirs.dtype}, "
-                    f"not {mine.name!r} of shape {mine.shape} and type {mine.dtype}"
+                    f"parameter {peer.name!r} of shape {peer.shape} and type {peer.dtype}, "
+                    f"not {own.name!r} of shape {own.shape} and type {own.dtype}"
                 )
-        mine_too, theirs_too = len(self.slots), len(other.slots)
-        return "" if mine_too == theirs_too else f"{theirs_too} parameters, not {mine_too}"
+        own_count, peer_count = len(self.slots), len(other.slots)
+        return "" if own_count == peer_count else f"{peer_count} parameters, not {own_count}"
 
     @property
     def dtypes(self) -> tuple[str, ...]:

@@ -24,26 +24,26 @@ def read_roster(order: str | Path, hosts: str | Path | None) -> tuple[Host, ...]
     :param hosts: a hosts file or a file with ``hosts`` (a network), for the addresses and slots that ``order`` lacks.
     :raises InputError: when one cannot be read, or a host of the order is not among the hosts.
     """
-    where, text = name_of(order), read_text(order)
-    if _is_json(where, text):
-        members = tuple(Host(name, name) for name in order_from_json(parse_document(text, where), where).hosts)
+    location, text = name_of(order), read_text(order)
+    if _is_json(location, text):
+        members = tuple(Host(name, name) for name in order_from_json(parse_document(text, location), location).hosts)
     else:
-        members = parse_hosts(text, where).members
+        members = parse_hosts(text, location).members
     if hosts is None:
         return members
-    hosts_where, text = name_of(hosts), read_text(hosts)
-    if _is_json(hosts_where, text):
-        by_name = hosts_from_json(parse_document(text, hosts_where).get("hosts"), None, hosts_where).by_name()
+    hosts_location, text = name_of(hosts), read_text(hosts)
+    if _is_json(hosts_location, text):
+        by_name = hosts_from_json(parse_document(text, hosts_location).get("hosts"), None, hosts_location).by_name()
     else:
-        by_name = parse_hosts(text, hosts_where).by_name()
+        by_name = parse_hosts(text, hosts_location).by_name()
     for host in members:
         if host.name not in by_name:
-            raise InputError(hosts_where, f"no host {host.name!r}, which is in {where}")
+            raise InputError(hosts_location, f"no host {host.name!r}, which is in {location}")
     return tuple(replace(host, address=by_name[host.name].address, slots=by_name[host.name].slots) for host in members)
 
 
-def _is_json(where: str, text: str) -> bool:
-    return where.endswith((".json", ".json.gz")) or text.lstrip().startswith("{")
+def _is_json(location: str, text: str) -> bool:
+    return location.endswith((".json", ".json.gz")) or text.lstrip().startswith("{")
 
 
 def _names(host: Host) -> list[str]:

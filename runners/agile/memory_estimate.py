@@ -37,7 +37,7 @@ class MemoryNeed:
     pooled: float = 0.0
 
     def __add__(self, other: "MemoryNeed") -> "MemoryNeed":
-        return MemoryNeed(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+        return MemoryNeed(*(first + second for first, second in zip(astuple(self), astuple(other), strict=True)))
 
     @property
     def most(self) -> float:

@@ -88,17 +88,17 @@ def assignment_to_json(assignment: MasterAssignment) -> dict[str, Any]:
     }
 
 
-def stretch_from(value: object, ranks: int, where: str) -> ObservedInterval:
+def stretch_from(value: object, ranks: int, location: str) -> ObservedInterval:
     """What rank 0 reports of one stretch.
 
     :raises InputError: when it is no such report. :raises UsageError: when the rates are no measurements.
     """
-    report = convert(StretchEntry, value, where)
+    report = convert(StretchEntry, value, location)
     sent, busy = np.zeros((ranks, ranks)), np.zeros((ranks, ranks))
     rtt = np.full((ranks, ranks), np.nan)
     for i, j, *figures in report["seen"]:
         if max(i, j) >= ranks:
-            raise InputError(f"{where}: seen", f"expected ranks from 0 to {ranks - 1}, got {max(i, j)}")
+            raise InputError(f"{location}: seen", f"expected ranks from 0 to {ranks - 1}, got {max(i, j)}")
         sent[i, j], busy[i, j], rtt[i, j] = figures
     # Unknown where the kernel's clock is too coarse to see anything under way.
     rate = np.divide(sent, busy, out=np.full((ranks, ranks), np.nan), where=busy > 0)
@@ -114,17 +114,17 @@ def read_log(
     :raises InputError: naming the invalid line.
     """
     lines = _lines(path)
-    where = f"{path}: line 1"
+    location = f"{path}: line 1"
     head = next(lines, None)
     if head is None or head.get("schema") != SCHEMA:
-        raise InputError(where, f"not the first line of an Autotune log ({SCHEMA})")
-    settings = convert(AutotuneSettings, head.get("settings"), where, "settings")
-    masters = convert(MastersEntry, head, where)
+        raise InputError(location, f"not the first line of an Autotune log ({SCHEMA})")
+    settings = convert(AutotuneSettings, head.get("settings"), location, "settings")
+    masters = convert(MastersEntry, head, location)
     try:
         local, of_chunk = (np.array(masters[key], dtype=np.int32) for key in ("local_masters", "global_group"))
         assignment = MasterAssignment(masters["groups"], local, of_chunk)
     except (ValueError, UsageError) as error:
-        raise InputError(where, str(error)) from None
+        raise InputError(location, str(error)) from None
     return assignment, settings, _stretches(path, lines, assignment.ranks)
 
 
@@ -132,12 +132,12 @@ def _stretches(
     path: Path, lines: Iterator[dict[str, Any]], ranks: int
 ) -> Iterator[tuple[dict[str, Any], ObservedInterval]]:
     for number, line in enumerate(lines, 2):
-        where = f"{path}: line {number}"
-        convert(float, line.get("at_s", 0.0), where, "at_s")
+        location = f"{path}: line {number}"
+        convert(float, line.get("at_s", 0.0), location, "at_s")
         try:
-            yield line, stretch_from(line, ranks, where)
+            yield line, stretch_from(line, ranks, location)
         except UsageError as error:
-            raise InputError(where, str(error)) from None
+            raise InputError(location, str(error)) from None
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -161,16 +161,16 @@ def draw(settings: LabSettings) -> Blueprint:
     )
 
 
-def from_json(document: dict[str, Any], where: str) -> Blueprint:
-    """The blueprint that :meth:`Blueprint.to_json` wrote; ``where`` names its file.
+def from_json(document: dict[str, Any], location: str) -> Blueprint:
+    """The blueprint that :meth:`Blueprint.to_json` wrote; ``location`` names its file.
 
     :raises InputError: when it is damaged.
     """
     try:
-        settings = convert(LabSettings, document.get("settings"), where)
-        return Blueprint(settings, tuple(convert(list[Place], document.get("places"), where)))
+        settings = convert(LabSettings, document.get("settings"), location)
+        return Blueprint(settings, tuple(convert(list[Place], document.get("places"), location)))
     except (InputError, UsageError):
-        raise InputError(where, "it is damaged; run `plink lab down` and `plink lab up`") from None
+        raise InputError(location, "it is damaged; run `plink lab down` and `plink lab up`") from None
 
 
 def is_lab_address(address: str) -> bool:

@@ -100,11 +100,11 @@ def evaluate(
     transfer, busiest = np.zeros(number), np.zeros(number, dtype=np.intp)
     names: list[str] = []
     for resource_names, load in resource_loads(fabric, transfers, model):
-        where = load.argmax(axis=1)
-        most = load[np.arange(number), where]
+        index = load.argmax(axis=1)
+        most = load[np.arange(number), index]
         better = most > transfer
         transfer[better] = most[better]
-        busiest[better] = len(names) + where[better]
+        busiest[better] = len(names) + index[better]
         names += resource_names
     latency = longest / 2
     what = tuple(

@@ -55,8 +55,8 @@ def request(ctx: Context, request_id: int) -> None:
     """Request a checkpoint of the clock that all replicas have, or of a later one, whatever the time."""
     now, last = ctx.state.checkpointing, _own(ctx.state)
     least = 0 if last is None else last.clock + 1  # where it is not known yet which clock that is
-    wanted = now.clock if now.clock >= 0 else least
-    ctx.state.checkpointing = replace(now, requests=(*now.requests, (wanted, request_id)))
+    requested = now.clock if now.clock >= 0 else least
+    ctx.state.checkpointing = replace(now, requests=(*now.requests, (requested, request_id)))
     _answer_requests(ctx)
 
 
@@ -74,7 +74,7 @@ def rolled_back(now: Checkpointing, clock: int) -> Checkpointing:
     """Reset after a roll-back: an attempt under way may be of a state that no host has any more."""
     return replace(
         now, clock=clock, ending=None, attempt=None if now.attempt is None else replace(now.attempt, abandoned=True),
-        requests=tuple((min(wanted, max(0, clock)), request_id) for wanted, request_id in now.requests),
+        requests=tuple((min(requested, max(0, clock)), request_id) for requested, request_id in now.requests),
     )  # fmt: skip
 
 
@@ -242,8 +242,8 @@ def _answer_requests(ctx: Context) -> None:
         return
     pending = tuple(request for request in now.requests if request[0] > last.clock)
     ctx.state.checkpointing = replace(now, requests=pending)
-    for wanted, request_id in now.requests:
-        if wanted <= last.clock:
+    for requested, request_id in now.requests:
+        if requested <= last.clock:
             ctx.command(CheckpointAnswer(request_id, {"clock": last.clock, "folder": last.folder}))
 
 

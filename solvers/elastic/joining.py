@@ -76,8 +76,8 @@ def server_started(ctx: Context, purpose: ServerStarted, answer: Answer, result:
     if isinstance(result, Begun):
         _admit(ctx, member, result)
         if result.unwritable:
-            where = f"--checkpoint {ctx.state.settings.checkpoints}"
-            _refuse_job(ctx, group, f"{where}: it cannot be written on {member.name}: {result.unwritable}")
+            option = f"--checkpoint {ctx.state.settings.checkpoints}"
+            _refuse_job(ctx, group, f"{option}: it cannot be written on {member.name}: {result.unwritable}")
         if result.unsaved:
             _refuse_job(ctx, group, f"{member.name}: what is learnt could not be kept: {result.unsaved}")
     elif member.number in joining.starting:
@@ -109,12 +109,12 @@ def _check_folder(ctx: Context, number: int, *, just_marked: bool) -> None:
     An earlier member marks it, or else the first newcomer.
     """
     group, members = ctx.state.joining.groups[number], ctx.state.members
-    everybody = {host for host, member in members.items() if member.reliable}
-    reliable = [member.number for member in group.members if member.number in everybody]
+    reliable_members = {host for host, member in members.items() if member.reliable}
+    reliable = [member.number for member in group.members if member.number in reliable_members]
     if not ctx.state.settings.checkpoints or not reliable:
         _started(ctx, number)
         return
-    there = everybody - set(reliable)
+    there = reliable_members - set(reliable)
     if not ctx.state.joining.folder_marked or (there and not just_marked):  # who marked it first may have left
         first = min(there or reliable)
         ctx.request(first, MarkFolder(), FolderMarked(first, number))

@@ -206,9 +206,9 @@ def _tell_servers(ctx: Context, partitions: Iterable[int]) -> None:
     now, by_primary = ctx.state.rebalancing, dict[int, list[int]]()
     for partition in sorted(partitions):
         by_primary.setdefault(ctx.state.cluster.partitions[partition].primary, []).append(partition)
-    for primary, theirs in by_primary.items():
-        request = SetParticipants(tuple(theirs), tuple(sorted(now.next_workers)), now.barrier.clock)
-        ctx.request(primary, request, ParticipantsUpdate(now.barrier.number, tuple(theirs)))
+    for primary, served in by_primary.items():
+        request = SetParticipants(tuple(served), tuple(sorted(now.next_workers)), now.barrier.clock)
+        ctx.request(primary, request, ParticipantsUpdate(now.barrier.number, tuple(served)))
 
 
 @on_answer(ParticipantsUpdate)

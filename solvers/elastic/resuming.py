@@ -156,8 +156,8 @@ def _folders(ctx: Context) -> bool:
 
 def _no_checkpoint(ctx: Context) -> None:
     folder = ctx.state.settings.checkpoints
-    where = f" in {folder} yet" if folder else ": --checkpoint DIR"
-    fail(ctx, f"{ctx.state.resuming.lost} (no checkpoint was written{where})")
+    place = f" in {folder} yet" if folder else ": --checkpoint DIR"
+    fail(ctx, f"{ctx.state.resuming.lost} (no checkpoint was written{place})")
 
 
 def _wait(ctx: Context, what: str, number: int) -> None:

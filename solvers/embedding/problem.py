@@ -122,12 +122,12 @@ class Problem:
         off, slope = self._off(place, height, rows, weight)
         by_distance = (weight * off).div_((off * off).add_(1).sqrt_()).mul_(_DELTA**2)
         pull = slope.mul_(by_distance).mul_(2)
-        mine = place[:, rows]
-        of_rows = pull.sum(dim=2)[:, :, None] * mine - pull @ place
+        own_place = place[:, rows]
+        of_rows = pull.sum(dim=2)[:, :, None] * own_place - pull @ place
         heights_of_rows = by_distance.sum(dim=2)
         if len(rows) == len(self._target):  # each pair counts once from either end
             return of_rows.mul_(2), heights_of_rows.mul_(2)
-        by_place = pull.sum(dim=1)[:, :, None] * place - pull.transpose(1, 2) @ mine
+        by_place = pull.sum(dim=1)[:, :, None] * place - pull.transpose(1, 2) @ own_place
         by_height = by_distance.sum(dim=1)
         by_place[:, rows] += of_rows
         by_height[:, rows] += heights_of_rows

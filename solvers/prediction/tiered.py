@@ -51,8 +51,8 @@ class TieredPrediction:
         return self._rows(hosts, doubt=_EXPLORATION_BONUS)
 
     def _rows(self, hosts: Integers, doubt: float) -> Matrix:
-        mine, row = np.unique(self.groups[hosts], return_inverse=True)
-        blocks = np.stack([self._group_row(int(group), doubt) for group in mine])
+        own_groups, row = np.unique(self.groups[hosts], return_inverse=True)
+        blocks = np.stack([self._group_row(int(group), doubt) for group in own_groups])
         rows = np.asarray(blocks[row[:, None], self.groups], dtype=np.float64)
         if self.offset_us.any():
             rows += self.offset_us[hosts, None]

@@ -246,8 +246,8 @@ class _Run:
             first = last = np.arange(len(transfer))
         else:
             transfer, target, chunk, contributions = transfer[order], target[order], chunk[order], contributions[order]
-        where = target[first], chunk[first]
-        before = self.state[where]
+        cells = target[first], chunk[first]
+        before = self.state[cells]
         wide = np.uint16 if (last - first).max() < 1 << 14 else np.uint32  # far more than N may come at once
         after = before + (contributions if alone else np.add.reduceat(contributions, first, axis=0, dtype=wide))
         if (after > 1).any():
@@ -259,12 +259,12 @@ class _Run:
                 name = int(self.named[int(chunk[first[k]])])
                 self.twice.setdefault(m, f"{self.describe(m)} adds {of} to chunk {name} a second time")
             after = np.minimum(after, 2)
-        self.state[where] = after
+        self.state[cells] = after
 
     def _blame(self, transfer: Places, chunk: Places, what: str) -> None:
         for m in np.unique(transfer)[:_MAX_REPORTED_ERRORS].tolist():
-            where = int(self.named[int(chunk[np.flatnonzero(transfer == m)[0]])])
-            self.errors.append(f"{self.describe(m)} {what.format(chunk=where)}")
+            cells = int(self.named[int(chunk[np.flatnonzero(transfer == m)[0]])])
+            self.errors.append(f"{self.describe(m)} {what.format(chunk=cells)}")
 
     def results(self) -> list[str]:
         """What is not where it should be in the end, or is there twice."""

@@ -49,10 +49,10 @@ def prior(rate: float) -> Interruptions:
     return Interruptions(rate * PRIOR_HOURS, PRIOR_HOURS)
 
 
-def observed(trace: AvailabilityTrace, wanted: int | None = None) -> Interruptions:
-    """Return the interruptions in an availability history of those who hold all that there is, up to ``wanted``
+def observed(trace: AvailabilityTrace, instances: int | None = None) -> Interruptions:
+    """Return the interruptions in an availability history of those who hold all that there is, up to ``instances``
     instances: each fall of the count takes that many."""
-    counts = trace.counts if wanted is None else np.minimum(trace.counts, wanted)
+    counts = trace.counts if instances is None else np.minimum(trace.counts, instances)
     falls = np.maximum(0, -np.diff(counts)).sum()
     return Interruptions(float(falls), float(counts[:-1].sum()) * trace.gap_s / HOUR_S)
 
@@ -65,12 +65,12 @@ class Spells:
     hours: tuple[float, ...]
 
 
-def spells(trace: AvailabilityTrace, wanted: int = 1) -> Spells:
-    """Return the spells in which ``wanted`` instances could be held, the unfinished last one included."""
-    held = np.concatenate([[False], trace.counts >= wanted, [False]])
+def spells(trace: AvailabilityTrace, instances: int = 1) -> Spells:
+    """Return the spells in which ``instances`` instances could be held, the unfinished last one included."""
+    held = np.concatenate([[False], trace.counts >= instances, [False]])
     edges = np.flatnonzero(held[1:] != held[:-1])
     lengths = (edges[1::2] - edges[::2]) * trace.gap_s / HOUR_S
-    return Spells(float((trace.counts >= wanted).mean()), tuple(lengths.tolist()))
+    return Spells(float((trace.counts >= instances).mean()), tuple(lengths.tolist()))
 
 
 @dataclass(frozen=True)

@@ -50,22 +50,22 @@ def is_availability(document: Any) -> bool:
     return isinstance(document, dict) and (document.get("schema") == SCHEMA or "metadata" in document)
 
 
-def availability_from_json(document: Any, where: str) -> Iterator[tuple[Market, AvailabilityTrace]]:
+def availability_from_json(document: Any, location: str) -> Iterator[tuple[Market, AvailabilityTrace]]:
     """Yield the markets of one document. Where it does not name its market, the file's name does, as in
     ``us-east-1a_v100_1.json``.
 
     :raises InputError: naming the key that is wrong.
     """
     if document.get("schema") == SCHEMA:
-        checked = decode(SpotAvailabilityDocument, document, where)
+        checked = decode(SpotAvailabilityDocument, document, location)
         for entry in checked["zones"]:
             trace = _trace(checked["gap_seconds"], entry["counts"], checked.get("start_s", 0.0))
             yield Market(entry["zone"], entry["type"]), trace
         return
-    sampled = convert(_Sampled, document, where)
-    zone, _, kind = PurePath(where).name.split(".")[0].partition("_")
+    sampled = convert(_Sampled, document, location)
+    zone, _, kind = PurePath(location).name.split(".")[0].partition("_")
     if not zone or not kind:
-        raise InputError(where, "the name of the file says which market it is, like us-east-1a_v100_1.json")
+        raise InputError(location, "the name of the file says which market it is, like us-east-1a_v100_1.json")
     metadata = sampled["metadata"]
     yield Market(zone, kind), _trace(metadata["gap_seconds"], sampled["data"], metadata.get("start_s", 0.0))
 

@@ -93,26 +93,26 @@ def read_market_file(path: str | Path) -> MarketFile:
 
     :raises InputError: naming the key that is wrong or not known.
     """
-    where = name_of(path)
+    location = name_of(path)
     try:
         document = tomllib.loads(read_text(path))
     except tomllib.TOMLDecodeError as error:
-        raise InputError(where, f"not TOML: {error}") from None
-    return market_file_from(document, where)
+        raise InputError(location, f"not TOML: {error}") from None
+    return market_file_from(document, location)
 
 
-def market_file_from(document: dict[str, Any], where: str) -> MarketFile:
+def market_file_from(document: dict[str, Any], location: str) -> MarketFile:
     """Return a market file from its table.
 
     :raises InputError: as :func:`read_market_file`.
     """
     if unknown := sorted(document.keys() - MarketFileEntries.__annotations__.keys()):
         choices = ", ".join(sorted(MarketFileEntries.__annotations__))
-        raise InputError(where, f"{unknown[0]!r} is no key of a market file; choose one of {choices}")
-    checked: MarketFileEntries = convert(MarketFileEntries, document, where)
+        raise InputError(location, f"{unknown[0]!r} is no key of a market file; choose one of {choices}")
+    checked: MarketFileEntries = convert(MarketFileEntries, document, location)
     types: dict[str, InstanceType] = {}
     for number, entry in enumerate(checked["types"]):
-        at = f"{where}: types[{number}]"
+        at = f"{location}: types[{number}]"
         for key in _NEEDED:
             if key not in entry:
                 price = "; each type needs its on-demand price" if key == "on_demand" else ""
@@ -125,20 +125,20 @@ def market_file_from(document: dict[str, Any], where: str) -> MarketFile:
 
     def machines(key: str, name: str, count: int) -> Machines:
         if name not in types:
-            raise InputError(f"{where}: {key}.type", f"{name} is none of types: {', '.join(types)}")
+            raise InputError(f"{location}: {key}.type", f"{name} is none of types: {', '.join(types)}")
         return Machines(types[name], count)
 
     limits = checked["limits"]
     chunk = limits.get("chunk_cores", limits["max_cores"] / _CHUNKS)
     if chunk > limits["max_cores"]:
-        raise InputError(f"{where}: limits.chunk_cores", f"is more than max_cores, {limits['max_cores']:g}")
+        raise InputError(f"{location}: limits.chunk_cores", f"is more than max_cores, {limits['max_cores']:g}")
     if all(kind.cores > chunk for kind in types.values()):
-        raise InputError(f"{where}: limits.chunk_cores", f"no type is that small: {chunk:g} cores")
+        raise InputError(f"{location}: limits.chunk_cores", f"no type is that small: {chunk:g} cores")
     anchors, application = checked.get("anchors"), checked.get("application", {})
     for number, held in enumerate(checked.get("held", ())):
         machines(f"held[{number}]", held["type"], held["count"])
     return MarketFile(
-        where,
+        location,
         tuple(types.values()),
         Limits(limits["max_cores"], chunk, limits.get("max_hourly", math.inf), limits.get("budget", math.inf)),
         machines("reference", checked["reference"]["type"], checked["reference"]["count"]),

@@ -64,13 +64,13 @@ class _Rows:
         """Take one price."""
         self.by_market.setdefault(market, []).append((time, price))
 
-    def set_currency(self, currency: str, where: str) -> None:
+    def set_currency(self, currency: str, location: str) -> None:
         """Check that all prices are in one currency.
 
         :raises InputError: for a second one.
         """
         if self.currency not in (None, currency):
-            raise InputError(where, f"prices in {currency}, after others in {self.currency}; convert them first")
+            raise InputError(location, f"prices in {currency}, after others in {self.currency}; convert them first")
         self.currency = currency
 
 
@@ -83,12 +83,12 @@ def read_histories(paths: Iterable[str | Path]) -> Histories:
     complete: Prices = {}
     availability: dict[Market, AvailabilityTrace] = {}
     for path in paths:
-        where, text = name_of(path), read_text(path)
+        location, text = name_of(path), read_text(path)
         if text.lstrip()[:1] not in ("{", "["):
-            _read_lines(text, where, rows)
+            _read_lines(text, location, rows)
             continue
-        for number, document in enumerate(_json_values(text, where)):
-            at = where if not number else f"{where} (document {number + 1})"
+        for number, document in enumerate(_json_values(text, location)):
+            at = location if not number else f"{location} (document {number + 1})"
             if is_availability(document):
                 availability.update(availability_from_json(document, at))
             elif isinstance(document, dict) and "schema" in document:
@@ -124,7 +124,7 @@ def prices_to_json(prices: Prices, currency: str, made: str = "") -> dict[str, A
     }
 
 
-def _json_values(text: str, where: str) -> Iterator[Any]:
+def _json_values(text: str, location: str) -> Iterator[Any]:
     """Yield the JSON documents of a text, one after the other: pages may have been put into one file."""
     decoder = json.JSONDecoder(parse_constant=_refuse_constant)
     place = 0
@@ -135,9 +135,9 @@ def _json_values(text: str, where: str) -> Iterator[Any]:
         try:
             value, place = decoder.raw_decode(text, place)
         except json.JSONDecodeError as error:
-            raise InputError(f"{where}:{error.lineno}", f"not JSON: {error.msg}") from None
+            raise InputError(f"{location}:{error.lineno}", f"not JSON: {error.msg}") from None
         except (ValueError, RecursionError) as error:
-            raise InputError(where, f"not JSON: {error}") from None
+            raise InputError(location, f"not JSON: {error}") from None
         yield value
 
 
@@ -145,12 +145,12 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _from_document(document: dict[str, Any], where: str, rows: _Rows) -> Iterator[tuple[Market, PriceTrace]]:
-    checked = decode(SpotPricesDocument, document, where)
-    rows.set_currency(checked["currency"], f"{where}: currency")
+def _from_document(document: dict[str, Any], location: str, rows: _Rows) -> Iterator[tuple[Market, PriceTrace]]:
+    checked = decode(SpotPricesDocument, document, location)
+    rows.set_currency(checked["currency"], f"{location}: currency")
     markets: set[Market] = set()
     for number, entry in enumerate(checked["markets"]):
-        market, at = Market(entry["zone"], entry["type"], entry["product"]), f"{where}: markets[{number}]"
+        market, at = Market(entry["zone"], entry["type"], entry["product"]), f"{location}: markets[{number}]"
         times, prices = np.array(entry["times_s"], dtype=float), np.array(entry["prices"], dtype=float)
         holes = tuple((float(a), float(b)) for a, b in entry.get("holes_s", ()))
         if market in markets:
@@ -171,16 +171,16 @@ def _from_document(document: dict[str, Any], where: str, rows: _Rows) -> Iterato
         yield market, PriceTrace(times, prices, float(entry["until_s"]), holes)
 
 
-def _read_aws(document: Any, where: str, rows: _Rows) -> None:
+def _read_aws(document: Any, location: str, rows: _Rows) -> None:
     """Take the entries of one page."""
     entries, key = document, ""
     if isinstance(document, dict):
         key = "SpotPriceHistory"
         entries = [document] if "SpotPrice" in document else document.get(key)
     if not isinstance(entries, list):
-        raise InputError(where, 'no price history: expected "schema", "SpotPriceHistory" or "metadata" in it')
+        raise InputError(location, 'no price history: expected "schema", "SpotPriceHistory" or "metadata" in it')
     for number, entry in enumerate(entries):
-        at = f"{where}: {key}[{number}]"
+        at = f"{location}: {key}[{number}]"
         if not isinstance(entry, dict):
             raise InputError(at, "expected an object")
         for name in _AWS_KEYS:
@@ -195,7 +195,7 @@ def _read_aws(document: Any, where: str, rows: _Rows) -> None:
         )
 
 
-def _read_lines(text: str, where: str, rows: _Rows) -> None:
+def _read_lines(text: str, location: str, rows: _Rows) -> None:
     """Take the lines of ``aws --output text`` or of CSV."""
     lines = text.splitlines()
     if any(line.startswith("SPOTPRICEHISTORY\t") for line in lines):
@@ -203,9 +203,9 @@ def _read_lines(text: str, where: str, rows: _Rows) -> None:
             if line.startswith("SPOTPRICEHISTORY\t"):
                 cells = line.split("\t")
                 if len(cells) != 6:
-                    raise InputError(f"{where}:{number}", f"6 columns were expected, this line has {len(cells)}")
+                    raise InputError(f"{location}:{number}", f"6 columns were expected, this line has {len(cells)}")
                 _, zone, kind, product, price, time = cells
-                at = f"{where}:{number}"
+                at = f"{location}:{number}"
                 rows.add(Market(zone, kind, product), _time(time, at), _price(price, at))
         return
     table = csv.reader(lines)
@@ -213,7 +213,7 @@ def _read_lines(text: str, where: str, rows: _Rows) -> None:
     for cells in table:
         if not any(cell.strip() for cell in cells):
             continue
-        at = f"{where}:{table.line_num}"
+        at = f"{location}:{table.line_num}"
         if not columns:
             columns, is_header = _columns(cells, at)
             if is_header:
@@ -229,17 +229,17 @@ def _read_lines(text: str, where: str, rows: _Rows) -> None:
         rows.add(market, _time(row["time"], at), _price(row["price"], at))
 
 
-def _columns(cells: Sequence[str], where: str) -> tuple[list[str], bool]:
+def _columns(cells: Sequence[str], location: str) -> tuple[list[str], bool]:
     """Return what each column is, and whether this line is a header; without one: zone, type, timestamp, price."""
     names = [_COLUMNS.get("".join(c for c in cell.lower() if c.isalpha()), cell) for cell in cells]
     if {"zone", "type", "time", "price"} <= set(names):
         return names, True
     if len(cells) == 4 and not names[3].isalpha():
         return ["zone", "type", "time", "price"], False
-    raise InputError(where, "not a price history: expected JSON, or CSV with the columns zone,type,timestamp,price")
+    raise InputError(location, "not a price history: expected JSON, or CSV with the columns zone,type,timestamp,price")
 
 
-def _time(value: Any, where: str) -> float:
+def _time(value: Any, location: str) -> float:
     """Return seconds since 1970; without a time zone it is UTC."""
     time: float | None = None
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -254,17 +254,17 @@ def _time(value: Any, where: str) -> float:
             except ValueError:
                 time = None
     if time is None or not 0 <= time < _MAX_TIME_S:
-        raise InputError(where, f"expected a time like 2016-06-11T00:00:01Z, got {_shown(value)}")
+        raise InputError(location, f"expected a time like 2016-06-11T00:00:01Z, got {_shown(value)}")
     return time
 
 
-def _price(value: Any, where: str) -> float:
+def _price(value: Any, location: str) -> float:
     try:
         price = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
     except (ValueError, OverflowError):
         price = math.nan
     if not 0 < price < 1e9:
-        raise InputError(where, f"expected a price above 0, like 0.0311, got {_shown(value)}")
+        raise InputError(location, f"expected a price above 0, like 0.0311, got {_shown(value)}")
     return price
 
 

@@ -180,27 +180,27 @@ def parse_replacement(data: bytes, ranks: int) -> Schedule | None:
     return entry.schedule
 
 
-def aggregation_from_json(document: dict[str, Any], where: str) -> Aggregation:
+def aggregation_from_json(document: dict[str, Any], location: str) -> Aggregation:
     """Return the aggregation of a plan or of an aggregation document.
 
     :raises InputError: naming the key that is wrong.
     """
     if document.get("schema") == PLAN:
-        plan = plan_from_json(document, where)
+        plan = plan_from_json(document, location)
         if plan.schedule is None:
-            raise InputError(f"{where}: schedule", "missing: it was too large for the plan's file")
-        _check_sums(plan.schedule, f"{where}: schedule")
+            raise InputError(f"{location}: schedule", "missing: it was too large for the plan's file")
+        _check_sums(plan.schedule, f"{location}: schedule")
         return aggregation_for_plan((SizeClass(None, plan.algo, plan.schedule),), plan)
     if document.get("schema") != SCHEMA:
-        raise InputError(f"{where}: schema", f"expected {PLAN!r} or {SCHEMA!r}, got {document.get('schema')!r}")
-    checked = decode(AggregationDocument, document, where)
-    classes = tuple(_class(row, f"{where}: classes[{k}]") for k, row in enumerate(checked["classes"]))
+        raise InputError(f"{location}: schema", f"expected {PLAN!r} or {SCHEMA!r}, got {document.get('schema')!r}")
+    checked = decode(AggregationDocument, document, location)
+    classes = tuple(_class(row, f"{location}: classes[{k}]") for k, row in enumerate(checked["classes"]))
     limits = [entry.up_to_bytes for entry in classes]
     if limits[-1] is not None or None in limits[:-1] or sorted(set(limits[:-1])) != limits[:-1]:  # type: ignore[type-var]
-        raise InputError(f"{where}: classes", "expected increasing limits, and null for the last class")
+        raise InputError(f"{location}: classes", "expected increasing limits, and null for the last class")
     ranks = {entry.schedule.ranks for entry in classes if entry.schedule is not None}
     if len(ranks) > 1:
-        raise InputError(f"{where}: classes", f"schedules for {' and '.join(map(str, sorted(ranks)))} ranks")
+        raise InputError(f"{location}: classes", f"schedules for {' and '.join(map(str, sorted(ranks)))} ranks")
     default = Aggregation(classes)
     segmentation = SegmentationConfig(
         checked.get("chunk_bytes", default.segmentation.chunk_bytes),
@@ -213,7 +213,7 @@ def aggregation_from_json(document: dict[str, Any], where: str) -> Aggregation:
         checked.get("channels", default.channels),
         segmentation,
         checked.get("smallest_bytes"),
-        ring=_ring(checked.get("ring", []), max(ranks, default=0), where),
+        ring=_ring(checked.get("ring", []), max(ranks, default=0), location),
     )
 
 
@@ -248,33 +248,33 @@ def read_aggregation(path: str | Path) -> Aggregation:
     return aggregation_from_json(read_document(path), name_of(path))
 
 
-def _class(row: SizeClassEntry, where: str) -> SizeClass:
+def _class(row: SizeClassEntry, location: str) -> SizeClass:
     limit, entry = row["up_to_bytes"], row.get("schedule")
     if entry is None:
         if row["algo"] != _GLOO:
-            raise InputError(f"{where}: schedule", f"missing, and the algorithm is not {_GLOO}")
+            raise InputError(f"{location}: schedule", f"missing, and the algorithm is not {_GLOO}")
         return SizeClass(limit, _GLOO, None)
-    schedule = schedule_from_json(entry, f"{where}: schedule")
+    schedule = schedule_from_json(entry, f"{location}: schedule")
     if schedule.collective != "all-reduce":
-        raise InputError(f"{where}: schedule", f"expected an all-reduce, got {schedule.collective}")
-    _check_sums(schedule, f"{where}: schedule")
+        raise InputError(f"{location}: schedule", f"expected an all-reduce, got {schedule.collective}")
+    _check_sums(schedule, f"{location}: schedule")
     return SizeClass(limit, row["algo"], schedule)
 
 
-def _ring(ring: list[int], ranks: int, where: str) -> tuple[int, ...]:
+def _ring(ring: list[int], ranks: int, location: str) -> tuple[int, ...]:
     if ring and sorted(ring) != list(range(ranks)):
-        raise InputError(f"{where}: ring", f"expected every rank from 0 to {ranks - 1}, once")
+        raise InputError(f"{location}: ring", f"expected every rank from 0 to {ranks - 1}, once")
     return tuple(ring)
 
 
-def _check_sums(schedule: Schedule, where: str) -> None:
+def _check_sums(schedule: Schedule, location: str) -> None:
     """Check a schedule by running it on one random number per rank and chunk, modulo 2 ** 64.
 
     This is faster than a proof (`plink schedule verify FILE` gives one), and misses an error with a probability of 2 **
     -64.
     """
     if schedule.ranks * schedule.chunks > _MAX_CHECKED_CELLS:
-        raise InputError(where, f"too large: {schedule.ranks} ranks and {schedule.chunks} chunks")
+        raise InputError(location, f"too large: {schedule.ranks} ranks and {schedule.chunks} chunks")
     values = np.random.default_rng().integers(0, 1 << 64, (schedule.ranks, schedule.chunks), dtype=np.uint64)
     state = values.copy()
     transfer, chunk = expanded(schedule)
@@ -290,7 +290,7 @@ def _check_sums(schedule: Schedule, where: str) -> None:
     wrong = np.argwhere(state != values.sum(axis=0, dtype=np.uint64)[None, :])
     if len(wrong):
         rank, chunks = wrong[0].tolist()
-        raise InputError(where, f"rank {rank} does not end with the sum of chunk {chunks}")
+        raise InputError(location, f"rank {rank} does not end with the sum of chunk {chunks}")
 
 
 def aggregation_from_environment() -> Aggregation | None:

@@ -29,20 +29,20 @@ def place_replicas(
     allowed = [
         [host.number for host in reliable if not share_rack(host, hosts[primary])] or numbers for primary in primaries
     ]  # fmt: skip
-    if all(len(theirs) == len(numbers) for theirs in allowed):
+    if all(len(candidates) == len(numbers) for candidates in allowed):
         return balanced(current, numbers)
-    load = Counter(replica for replica, theirs in zip(current, allowed, strict=True) if replica in theirs)
+    load = Counter(replica for replica, candidates in zip(current, allowed, strict=True) if replica in candidates)
     replicas: list[int] = []
-    for replica, theirs in zip(current, allowed, strict=True):
-        if replica is None or replica not in theirs:
-            replica = min(theirs, key=lambda host: (load[host], host))
+    for replica, candidates in zip(current, allowed, strict=True):
+        if replica is None or replica not in candidates:
+            replica = min(candidates, key=lambda host: (load[host], host))
             load[replica] += 1
         replicas.append(replica)
     changed = True
     while changed:  # each change makes loads more even, so this ends
         changed = False
-        for index, theirs in enumerate(allowed):
-            least = min(theirs, key=lambda host: (load[host], host))
+        for index, candidates in enumerate(allowed):
+            least = min(candidates, key=lambda host: (load[host], host))
             if load[replicas[index]] - load[least] > 1:
                 load[replicas[index]] -= 1
                 load[least] += 1

@@ -106,7 +106,7 @@ def resume(
         primaries = tuple(partition.primary for partition in step.state.partitions)
         step.act(act.PointWorkers(step.state.version, primaries, f"{step.cause}: its map of primaries"))
         working.load(step)
-        working.tell(step, everybody=True)
+        working.tell(step, notify_all=True)
     return step.state, tuple(step.actions)
 
 

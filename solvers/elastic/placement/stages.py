@@ -52,15 +52,15 @@ def stage_for(reliable: int, transient: int, thresholds: Thresholds, now: Stage 
     check_reliable(reliable)
     if not transient:
         return Stage.PARAMETER_SERVERS
-    wanted = Stage(1 + sum(transient > ratio * reliable for ratio in (thresholds.active, thresholds.backup_only)))
-    if now is None or wanted >= now:
-        return wanted
+    target = Stage(1 + sum(transient > ratio * reliable for ratio in (thresholds.active, thresholds.backup_only)))
+    if now is None or target >= now:
+        return target
     # Each threshold between the stage that is and the one that is wanted must be clearly undercut.
     for stage, ratio in ((Stage.BACKUP_ONLY, thresholds.backup_only), (Stage.ACTIVE_AND_BACKUP, thresholds.active)):
         edge = ratio * reliable
-        if wanted < stage <= now and transient + max(1.0, HYSTERESIS_SHARE * edge) > edge:
+        if target < stage <= now and transient + max(1.0, HYSTERESIS_SHARE * edge) > edge:
             return stage
-    return wanted
+    return target
 
 
 def check_reliable(reliable: int) -> None:

@@ -38,12 +38,12 @@ def start(
     thresholds = thresholds or Thresholds()
     reliable = [host.number for host in members if host.tier is Tier.RELIABLE]
     stage = stage_for(len(reliable), len(members) - len(reliable), thresholds)
-    nobody = [None] * len(partition_bytes)
-    primaries = balanced(nobody, serving(stage, members, len(nobody)))
+    unplaced = [None] * len(partition_bytes)
+    primaries = balanced(unplaced, serving(stage, members, len(unplaced)))
     replicas = primaries
     if stage is not Stage.PARAMETER_SERVERS:
         by_number = {host.number: host for host in members}
-        replicas = place_replicas(nobody, primaries, [by_number[number] for number in reliable], by_number)
+        replicas = place_replicas(unplaced, primaries, [by_number[number] for number in reliable], by_number)
     cluster = Cluster(members, tuple(partition_bytes), thresholds, stage, (), (), number=number + 2)
     step = Step(cluster, "start")
     term = step.state.number  # the number before it is free: a replica reads its checkpoint in that term

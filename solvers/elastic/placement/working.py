@@ -69,10 +69,10 @@ def _order(step: Step, host: int, which: tuple[int, ...], ahead: bool, reason: s
     step.act(act.Load(host, which, ticket, ahead, reason))
 
 
-def tell(step: Step, *, everybody: bool = False) -> None:
+def tell(step: Step, *, notify_all: bool = False) -> None:
     """Notify members whose work has changed in this step, or all, those first that give some up."""
     had, have = data.worked_on(step.before.shards), data.worked_on(step.state.shards)
-    changed = [host for host in step.state.members if everybody or had.get(host) != have.get(host)]
+    changed = [host for host in step.state.members if notify_all or had.get(host) != have.get(host)]
     if not changed:
         return
     version = step.next()

@@ -445,12 +445,12 @@ class Partition:
     def _as_of(self, clock: int, table: int, rows: Rows, steps: Sequence[Undo]) -> Values:
         """Return some vectors as of a clock, shape (len(rows), width)."""
         result: Values = copied(self.values[table], index(rows), len(rows))
-        wanted = np.asarray(rows)
+        requested = np.asarray(rows)
         for step in reversed(steps):
             for block in step.blocks if step.after > clock else ():
                 if block.table == table:
                     _, here, there = np.intersect1d(
-                        wanted, np.asarray(block.rows), assume_unique=True, return_indices=True
+                        requested, np.asarray(block.rows), assume_unique=True, return_indices=True
                     )
                     result[here] = block.values[there]
         return result

@@ -104,23 +104,23 @@ class Connection:
         host, _, port = self.address.rpartition(":")
         trouble: OSError = OSError("no address")
         try:
-            for family, kind, protocol, _, where in socket.getaddrinfo(
+            for family, kind, protocol, _, address in socket.getaddrinfo(
                 host.strip("[]"), int(port), type=socket.SOCK_STREAM
             ):
                 try:
-                    return self._reached_at(where, family, kind, protocol)
+                    return self._reached_at(address, family, kind, protocol)
                 except OSError as error:  # of a family that this kernel lacks, too
                     trouble = error
         except OSError as error:  # of the name
             trouble = error
         raise ConnectionLost(f"cannot connect: {trouble}") from trouble
 
-    def _reached_at(self, where: tuple[Any, ...], family: int, kind: int, protocol: int) -> socket.socket:
+    def _reached_at(self, address: tuple[Any, ...], family: int, kind: int, protocol: int) -> socket.socket:
         sock = socket.socket(family, kind, protocol)
         try:
             sock.setblocking(False)
             self._pending = sock.dup()
-            begun = sock.connect_ex(where)
+            begun = sock.connect_ex(address)
             # Only what has begun can be shut down: who woke us before is seen here, who does so later ends the wait.
             if self._woken:
                 raise ConnectionResetError("nobody waits for it any more")

@@ -102,7 +102,7 @@ class RunKeys:
 
     def _handshake(self, sock: socket.socket, *, accepted: bool) -> SealedChannel:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        mine = os.urandom(_RANDOM_BYTES)
+        own = os.urandom(_RANDOM_BYTES)
         try:
             context = self._accepting if accepted else self._connecting
             met = context.wrap_socket(sock, server_side=accepted)
@@ -112,11 +112,11 @@ class RunKeys:
         try:
             # The one who connected gives first and is answered when its certificate has been found good.
             if accepted:
-                theirs = _exactly(met)
-                met.sendall(mine)
+                peer = _exactly(met)
+                met.sendall(own)
             else:
-                met.sendall(mine)
-                theirs = _exactly(met)
+                met.sendall(own)
+                peer = _exactly(met)
         except OSError as error:
             met.close()
             raise _handshake_error(error) from error
@@ -124,7 +124,7 @@ class RunKeys:
         # OpenSSL reads record by record, and both have read the last one there is: the stream goes on without TLS.
         plain = socket.socket(fileno=met.detach())
         plain.settimeout(timeout)
-        return SealedChannel(plain, theirs + mine if accepted else mine + theirs, accepted=accepted)
+        return SealedChannel(plain, peer + own if accepted else own + peer, accepted=accepted)
 
 
 def _exactly(met: ssl.SSLSocket) -> bytes:

@@ -45,8 +45,8 @@ class Cache:
         each once, rising."""
         if len(rows) == 1:  # as fast as it can be: nothing is looked up that often
             return rows[:0] if self._state[rows[0]] >= least else rows
-        wanted = rows[self._state[rows] < least]
-        return wanted if rising(wanted) else np.unique(wanted)
+        requested = rows[self._state[rows] < least]
+        return requested if rising(requested) else np.unique(requested)
 
     def give(self, rows: Indices, values: Values, state: int) -> None:
         """Keep vectors of the state of a clock, shape (len(rows), width)."""
@@ -80,10 +80,10 @@ class Cache:
             are none. Floats are rounded to the table's.
         :raises Overflow: with what was added before there is a sum that it has no room for. Nothing was added then.
         """
-        result, where = np.asarray(deltas), f"update of table {self.table.name!r}"
+        result, location = np.asarray(deltas), f"update of table {self.table.name!r}"
         if result.shape != (len(rows), self.table.width):
-            raise InputError(where, f"shape {result.shape}, which must be {(len(rows), self.table.width)}")
-        result = self._as_the_table(result, where)
+            raise InputError(location, f"shape {result.shape}, which must be {(len(rows), self.table.width)}")
+        result = self._as_the_table(result, location)
         places = _places(rows)
         once = isinstance(places, slice) or rising(rows)
         if once and not self._touched[places].any():
@@ -97,20 +97,20 @@ class Cache:
                 add_at(self._added, rows, result)
         self._touched[places] = True
 
-    def _as_the_table(self, result: Values, where: str) -> Values:
+    def _as_the_table(self, result: Values, location: str) -> Values:
         """Convert to the table's type, which must hold every number."""
         kind = np.dtype(self.table.dtype)
         if not np.can_cast(result.dtype, kind, "same_kind"):
-            raise InputError(where, f"type {result.dtype}, the table has {kind}")
+            raise InputError(location, f"type {result.dtype}, the table has {kind}")
         if kind.kind == "i" and result.size and not np.can_cast(result.dtype, kind):
             least, most = int(result.min()), int(result.max())
             if least < np.iinfo(kind).min or most > np.iinfo(kind).max:
-                raise InputError(where, f"numbers from {least} to {most}, for which {kind} has no room")
+                raise InputError(location, f"numbers from {least} to {most}, for which {kind} has no room")
         with np.errstate(over="ignore"):  # checked below
             cast: Values = result.astype(kind, copy=False)
             # One pass: the sum is no number if any is none (or overflows, which is no better).
             if kind.kind == "f" and not np.isfinite(cast.sum()) and not np.isfinite(cast).all():
-                raise InputError(where, f"it has infinities or numbers that are none (NaN) in {kind}")
+                raise InputError(location, f"it has infinities or numbers that are none (NaN) in {kind}")
         return cast
 
     def added_to(self) -> Indices:

@@ -67,12 +67,12 @@ class ClockWork(Generic[Items]):
             try:
                 items = app.part(items, grain.number)
             except Exception as error:
-                raise app_error(f"app {app.name}: part() of {params.where}", error) from error
-        score = self._processed(f"app {app.name}: process() of {params.where}", items, params)
+                raise app_error(f"app {app.name}: part() of {params.location}", error) from error
+        score = self._processed(f"app {app.name}: process() of {params.location}", items, params)
         if score is not None:
             self.scores.append(score)
 
-    def _processed(self, where: str, items: Items, params: Params) -> Objective | None:
+    def _processed(self, location: str, items: Items, params: Params) -> Objective | None:
         score, error = None, None
         try:
             score = self._app.process(items, params)
@@ -82,20 +82,20 @@ class ClockWork(Generic[Items]):
         if params.failed is not None and not isinstance(params.failed, InputError):
             raise params.failed
         if error is not None:
-            raise app_error(where, error) from error
+            raise app_error(location, error) from error
         if params.failed is not None:
-            raise AppError(f"{where}: {params.failed}")
-        return None if score is None else _checked(where, score)
+            raise AppError(f"{location}: {params.failed}")
+        return None if score is None else _checked(location, score)
 
 
-def _checked(where: str, score: object) -> Objective:
+def _checked(location: str, score: object) -> Objective:
     if not isinstance(score, Objective):
-        raise AppError(f"{where} returned {type(score).__name__}, which must be an Objective or None")
+        raise AppError(f"{location} returned {type(score).__name__}, which must be an Objective or None")
     message = " ".join(str(score).split())
     try:
         finite = math.isfinite(score.total) and 0 <= score.weight < math.inf
     except (TypeError, ValueError) as error:
-        raise AppError(f"{where} returned {message}: an objective and its weight must be numbers") from error
+        raise AppError(f"{location} returned {message}: an objective and its weight must be numbers") from error
     if not finite:
-        raise AppError(f"{where} returned {message}: an objective must be finite (smaller steps may help)")
+        raise AppError(f"{location} returned {message}: an objective must be finite (smaller steps may help)")
     return score

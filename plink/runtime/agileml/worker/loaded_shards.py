@@ -39,14 +39,14 @@ class LoadedShards(Generic[Items]):
         return sorted(self._shards)
 
     def _load(self, shard: int) -> Sequence[Items]:
-        where = f"app {self.app.name}: load({shard})"
+        location = f"app {self.app.name}: load({shard})"
         try:
             batches = self.app.load(shard)
             number = len(batches)
         except PlinkError:
             raise
         except Exception as error:
-            raise app_error(where, error) from error
+            raise app_error(location, error) from error
         if number != self.app.batches:
-            raise AppError(f"{where} gave {number} mini-batches, not {self.app.batches}")
+            raise AppError(f"{location} gave {number} mini-batches, not {self.app.batches}")
         return batches

@@ -149,25 +149,25 @@ class Worker(Generic[Items]):
             params = Params(self._client, self._app.seed, shard, 0)
             for table in self._app.tables:
                 rows = range(shard, table.rows, self._app.shards)
-                where = f"app {self._app.name}: initial({table.name!r})"
+                location = f"app {self._app.name}: initial({table.name!r})"
                 if not rows:
                     continue
                 try:
                     values = self._app.initial(table.name, rows, params.random)
                 except Exception as error:
-                    raise app_error(where, error) from error
+                    raise app_error(location, error) from error
                 if values is not None:
                     try:
                         params.update(table.name, rows, values)
                     except InputError as error:
-                        raise AppError(f"{where}: {error}") from error
+                        raise AppError(f"{location}: {error}") from error
 
     def _score_all(self, scores: Iterable[Objective]) -> None:
         try:
             self._progress.add(scores)
         except InputError as error:
-            whose = f"the objectives of worker {self._client.worker} at clock {self._client.now}"
-            raise AppError(f"app {self._app.name}: {whose}: {error}") from error
+            subject = f"the objectives of worker {self._client.worker} at clock {self._client.now}"
+            raise AppError(f"app {self._app.name}: {subject}: {error}") from error
 
     def _decide(self) -> tuple[int | None, float | None]:
         """Decide for all, as the worker that has shard 0, when to stop; once an iteration return the latest one that is
