@@ -66,8 +66,8 @@ class PairChanges:
         """Return the causes of what got worse (``sign`` 1) or better (-1); single pairs come last, largest first."""
         by = sign * self.by
         signs = self.noise.signs(by, self.least)
-        result, left = explain(self.measured, signs, groupings, lambda pairs: self._holds(by, pairs))
-        single = np.triu(left & (by > self.least) & self.matters & self.noise.beyond(self.by), 1)
+        result, unexplained = explain(self.measured, signs, groupings, lambda pairs: self._holds(by, pairs))
+        single = np.triu(unexplained & (by > self.least) & self.matters & self.noise.beyond(self.by), 1)
         return result + pairs_of(single, by)
 
     def _holds(self, by: Matrix, pairs: Pairs) -> bool:

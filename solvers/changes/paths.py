@@ -50,8 +50,8 @@ def _findings(
     moved = measured & moved
     if not moved.any():
         return []
-    result, left = explain(measured, moved, groupings, lambda pairs: bool(moved[pairs].all()))
-    result += pairs_of(np.triu(left & moved, 1), moved.astype(float))
+    result, unexplained = explain(measured, moved, groupings, lambda pairs: bool(moved[pairs].all()))
+    result += pairs_of(np.triu(unexplained & moved, 1), moved.astype(float))
     return [tell(cause) for cause in result]
 
 

@@ -31,13 +31,13 @@ def warn(ctx: Context, seconds: Mapping[int, float], reason: str) -> None:
     """
     joined = () if ctx.state.placement is None else ctx.state.cluster.members
     members, draining = [], ctx.state.draining
-    for number, left in seconds.items():
+    for number, remaining_s in seconds.items():
         if number not in joined:
-            draining = replace(draining, early={**draining.early, number: (ctx.now + left, reason)})
+            draining = replace(draining, early={**draining.early, number: (ctx.now + remaining_s, reason)})
         elif number in ctx.state.members:
             members.append(number)
-            draining = replace(draining, deadlines={**draining.deadlines, number: ctx.now + left})
-            ctx.log(**ctx.state.members[number].line("warned", reason, left))
+            draining = replace(draining, deadlines={**draining.deadlines, number: ctx.now + remaining_s})
+            ctx.log(**ctx.state.members[number].line("warned", reason, remaining_s))
     ctx.state.draining = draining
     if members:
         decide(ctx, members)
@@ -51,9 +51,11 @@ def decide(ctx: Context, hosts: Collection[int]) -> None:
     if ctx.state.placement is not None and ctx.state.migration.opening:
         ctx.later(_RETRY_S, WarnedHostsDue(tuple(hosts)))
         return
-    left = {number: max(0.0, at - ctx.now) for number, at in ctx.state.draining.deadlines.items()}
-    if deadlines := {number: left[number] for number in hosts if number in left and number in ctx.state.members}:
-        ctx.state.undecided = (*ctx.state.undecided, Warned(deadlines, others=left))
+    remaining_s = {number: max(0.0, at - ctx.now) for number, at in ctx.state.draining.deadlines.items()}
+    if deadlines := {
+        number: remaining_s[number] for number in hosts if number in remaining_s and number in ctx.state.members
+    }:
+        ctx.state.undecided = (*ctx.state.undecided, Warned(deadlines, others=remaining_s))
 
 
 def apply_early_warnings(ctx: Context) -> None:
@@ -78,10 +80,10 @@ def release_free(ctx: Context) -> None:
     """Release those that are free to go and have ended what they did."""
     state = ctx.state
     for number in sorted(state.draining.free):
-        gone = number not in state.members
-        if gone or not (state.rebalancing.works(number) or state.migration.sends(number)):
+        is_lost = number not in state.members
+        if is_lost or not (state.rebalancing.works(number) or state.migration.sends(number)):
             state.draining = replace(state.draining, free=state.draining.free - {number})
-        if not gone and number not in state.draining.free:
+        if not is_lost and number not in state.draining.free:
             release(ctx, number, "it has nothing left that anybody needs")
 
 
@@ -94,7 +96,7 @@ def release(ctx: Context, number: int, reason: str) -> None:
         ctx.send(number, Bye())
 
 
-def gone(ctx: Context, number: int) -> bool:
+def was_leaving(ctx: Context, number: int) -> bool:
     """Return whether a member that is no longer there was released before."""
     draining = ctx.state.draining
     deadlines = {host: at for host, at in draining.deadlines.items() if host != number}

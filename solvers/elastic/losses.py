@@ -41,7 +41,7 @@ def lost(ctx: Context, event: HostsLost) -> None:
 
     Those lost at once, as a rack is, are decided on as one: nothing is to be moved from one of them to another.
     """
-    left, failed = list[int](), list[int]()
+    leaving, failed = list[int](), list[int]()
     for number in event.hosts:
         member = ctx.state.members.get(number)
         if member is None:
@@ -50,24 +50,24 @@ def lost(ctx: Context, event: HostsLost) -> None:
             _answer_all(ctx, number)
             continue
         warned = number in ctx.state.draining.deadlines
-        (left if draining.gone(ctx, number) else failed).append(number)
-        ctx.log(**member.line("left" if number in left else "failed", event.reason))
+        (leaving if draining.was_leaving(ctx, number) else failed).append(number)
+        ctx.log(**member.line("left" if number in leaving else "failed", event.reason))
         ctx.state.members = {host: member for host, member in ctx.state.members.items() if host != number}
         ctx.command(DropHost(number, event.reason))  # it may come to again
         if number in failed and not warned and _ends_the_job(ctx, member, event.reason):
             return
-    gone = [*left, *failed]
+    removed = [*leaving, *failed]
     unbegun = ctx.state.rebalancing.begun < 0  # then there is nothing that could be lost
-    anew = ctx.state.migration.opening or (unbegun and any(_holds_state(ctx, host) for host in gone))
-    if gone and ctx.state.placement is not None and anew:
+    anew = ctx.state.migration.opening or (unbegun and any(_holds_state(ctx, host) for host in removed))
+    if removed and ctx.state.placement is not None and anew:
         resuming.start_anew(ctx, ctx.state.checkpointing.last)  # its replicas may not have anything yet
-    elif gone:
-        if left:
-            ctx.state.undecided = (*ctx.state.undecided, HostsLeft(tuple(left)))
+    elif removed:
+        if leaving:
+            ctx.state.undecided = (*ctx.state.undecided, HostsLeft(tuple(leaving)))
         if failed:
             ctx.state.undecided = (*ctx.state.undecided, HostsFailed(tuple(failed)))
         advance(ctx)
-    for number in gone:
+    for number in removed:
         _answer_all(ctx, number)  # whoever waited for its answer finds things as they are without it
 
 

@@ -365,8 +365,8 @@ def forget_replicas(ctx: Context, before: Cluster) -> None:
     """Drop states of former replicas, which could not roll back with the others."""
     for number, (partition, now) in enumerate(zip(before.partitions, ctx.state.cluster.partitions, strict=True)):
         _, source = ctx.state.migration.commits.get(number, (0, None))  # who still gives it away
-        gone = partition.replica not in ctx.state.members
-        if partition.replica != now.replica and not gone and partition.replica not in (now.primary, source):
+        is_lost = partition.replica not in ctx.state.members
+        if partition.replica != now.replica and not is_lost and partition.replica not in (now.primary, source):
             ctx.send(partition.replica, Drop(number, now.term + 1))
 
 

@@ -45,10 +45,10 @@ def clock_done(ctx: Context, report: ClockDone, workers: int) -> None:
         _log_iteration(ctx, over)
     now, oldest = ctx.state.progress, iteration - _KEPT_ITERATIONS
     if any(number <= oldest for number in now.took):
-        gone = {number for number in now.took if number <= oldest}
+        dropped = {number for number in now.took if number <= oldest}
         ctx.state.progress = replace(
-            now, took=_without(now.took, gone), over=_without(now.over, gone),
-            objectives=_without(now.objectives, gone),
+            now, took=_without(now.took, dropped), over=_without(now.over, dropped),
+            objectives=_without(now.objectives, dropped),
         )  # fmt: skip
 
 
@@ -97,5 +97,5 @@ def _log_iteration(ctx: Context, iteration: int) -> None:
     )  # fmt: skip
 
 
-def _without(numbers: Mapping[int, Any], gone: set[int]) -> dict[int, Any]:
-    return {number: value for number, value in numbers.items() if number not in gone}
+def _without(numbers: Mapping[int, Any], dropped: set[int]) -> dict[int, Any]:
+    return {number: value for number, value in numbers.items() if number not in dropped}

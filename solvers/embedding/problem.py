@@ -78,9 +78,9 @@ class Problem:
         kinds = {key: k for k, key in enumerate(dict.fromkeys(request))}
         weight = np.zeros((len(kinds), n, n), dtype=np.float32)
         for counts, (key, relative) in zip(weight, kinds, strict=True):
-            left = np.ones(len(pairs), dtype=bool)
-            left[folds[key]] = False
-            i, j = pairs.i[left], pairs.j[left]
+            unused = np.ones(len(pairs), dtype=bool)
+            unused[folds[key]] = False
+            i, j = pairs.i[unused], pairs.j[unused]
             counts[i, j] = counts[j, i] = (
                 1 / np.maximum(target[i, j], _MIN_ERROR_SCALE) / _DELTA if relative else 1 / _DELTA
             )

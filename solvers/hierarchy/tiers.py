@@ -143,10 +143,10 @@ def _confidence(cut: _Cut, trials: list[Matrix], whole: bool, seed: int = 0) -> 
 
     n = len(cut.label)
     rng = np.random.default_rng(seed)
-    some = min(max(3, int(np.ceil(_RESAMPLED_SHARE * n))), _MAX_RESAMPLED_HOSTS, n)
+    sampled_hosts = min(max(3, int(np.ceil(_RESAMPLED_SHARE * n))), _MAX_RESAMPLED_HOSTS, n)
     again = []
     for k in range(len(trials) if whole else _RESAMPLES):
-        hosts = np.arange(n) if whole else np.sort(rng.permutation(n)[:some])
+        hosts = np.arange(n) if whole else np.sort(rng.permutation(n)[:sampled_hosts])
         label = _tree(trials[k % len(trials)][np.ix_(hosts, hosts)]).cut(cut.height)
         again.append(float(adjusted_mutual_info_score(cut.label[hosts], label)))
     return float(np.clip(np.mean(again), 0.0, 1.0))

@@ -149,13 +149,15 @@ def _search_mixed(
 
 def _exchanged(order: Order, cost: float, cost_of: CostFunction, budget: SearchBudget) -> tuple[Order, float]:
     """Exchange pairs of hosts as long as that lowers the cost, with a bounded number of evaluations."""
-    pairs, left = list(itertools.combinations(range(len(order)), 2)), _MAX_EXCHANGES
+    pairs, remaining = list(itertools.combinations(range(len(order)), 2)), _MAX_EXCHANGES
     improved = True
-    while improved and left > 0:
+    while improved and remaining > 0:
         improved = False
         for a, b in pairs:
-            left -= 1
-            if left < 0 or not (left % _EXCHANGES_BETWEEN_CHECKS or budget.keep_going(SearchProgress(cost, None, 0))):
+            remaining -= 1
+            if remaining < 0 or not (
+                remaining % _EXCHANGES_BETWEEN_CHECKS or budget.keep_going(SearchProgress(cost, None, 0))
+            ):
                 return order, cost
             candidate = order.copy()
             candidate[[a, b]] = candidate[[b, a]]

@@ -101,13 +101,13 @@ def midpoint_parents(ranks: int) -> Indices:
     its recursion asks for, is half of that.)
     """
     parents = np.full(max(0, ranks), -1, dtype=np.int32)
-    left = [(0, ranks - 1, -1)]
-    while left:
-        first, last, above = left.pop()
+    remaining = [(0, ranks - 1, -1)]
+    while remaining:
+        first, last, above = remaining.pop()
         if first <= last:
             middle = (first + last) // 2
             parents[middle] = above
-            left += [(first, middle - 1, middle), (middle + 1, last, middle)]
+            remaining += [(first, middle - 1, middle), (middle + 1, last, middle)]
     return parents
 
 

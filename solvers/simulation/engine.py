@@ -107,13 +107,13 @@ def _dependents(tasks: Tasks) -> tuple[Integers, Integers]:
 def _circle(tasks: Tasks) -> str:
     """One circle of tasks that wait for each other, as text."""
     offsets, needed = tasks.after
-    left = np.diff(offsets).astype(np.int64)
-    _circular(left, *_dependents(tasks))
-    task = int(np.flatnonzero(left > 0)[0])
+    remaining = np.diff(offsets).astype(np.int64)
+    _circular(remaining, *_dependents(tasks))
+    task = int(np.flatnonzero(remaining > 0)[0])
     path: list[int] = []
     while task not in path:
         path.append(task)
-        task = next(int(t) for t in needed[offsets[task] : offsets[task + 1]] if left[t] > 0)
+        task = next(int(t) for t in needed[offsets[task] : offsets[task + 1]] if remaining[t] > 0)
     shown = path[path.index(task) :][:_MAX_SHOWN_TASKS]
     return " -> ".join([*map(tasks.describe, shown), "..."])
 

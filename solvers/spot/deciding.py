@@ -146,8 +146,8 @@ def prospects_of(footprint: Footprint, book: OfferBook, prices: Sequence[float],
     :param prices: of each offer's market now.
     """
     anchors = footprint.anchors
-    left = 1 - ((now - anchors.start) / HOUR_S) % 1
-    prospects = [reliable(anchors.price, left, anchors.count, anchors.cores)] if anchors.count else []
+    remaining = 1 - ((now - anchors.start) / HOUR_S) % 1
+    prospects = [reliable(anchors.price, remaining, anchors.count, anchors.cores)] if anchors.count else []
     return prospects + [held_prospect(each, book, prices[each.offer], now) for each in footprint.allocations]
 
 
@@ -155,9 +155,9 @@ def held_prospect(held: Allocation, book: OfferBook, price: float, now: float) -
     """Return what is expected of an allocation in what is left of its hour: by the bid's distance from the price now,
     not from that at which it was acquired."""
     age = (now - held.start) / HOUR_S
-    left = 1 - age % 1
+    remaining = 1 - age % 1
     offer, start_h = book.offers[held.offer], book.application.start_s / HOUR_S
-    unit = book.outlook.prospect(held.hour_price, age, left, offer.evictions(held.bid - price))
+    unit = book.outlook.prospect(held.hour_price, age, remaining, offer.evictions(held.bid - price))
     if age < start_h:  # it does not work yet
         unit = replace(unit, hours=max(0.0, unit.hours - (start_h - age)))
     return unit.times(held.count, offer.cores)

@@ -114,18 +114,18 @@ def _warned(step: Step, event: Warned) -> None:
 
 
 def _gone(step: Step, event: HostsLeft | HostsFailed) -> None:
-    gone = tuple(sorted(set(event.hosts) & set(step.state.members)))
-    if not gone:
+    lost = tuple(sorted(set(event.hosts) & set(step.state.members)))
+    if not lost:
         return
-    step.cause = f"{_named(step, gone)} {'left' if isinstance(event, HostsLeft) else 'failed'}"
-    _remove(step, gone)
+    step.cause = f"{_named(step, lost)} {'left' if isinstance(event, HostsLeft) else 'failed'}"
+    _remove(step, lost)
     if not step.state.halted:
         _replan(step)
 
 
-def _remove(step: Step, gone: tuple[int, ...]) -> None:
-    working.without(step, gone)
-    recovery.recover(step, gone)
+def _remove(step: Step, lost: tuple[int, ...]) -> None:
+    working.without(step, lost)
+    recovery.recover(step, lost)
 
 
 def _moved(step: Step, partition: int, term: int) -> None:

@@ -60,17 +60,17 @@ def first_assignment(number: int, slots: Mapping[int, int]) -> Shards:
     return tuple(Shard(host) for host in sorted(due) for _ in range(due[host]))
 
 
-def without(shards: Shards, gone: Collection[int], slots: Mapping[int, int]) -> Shards:
+def without(shards: Shards, lost: Collection[int], slots: Mapping[int, int]) -> Shards:
     """Reassign the shards of hosts that are gone.
 
     First choice is the latest previous owner that is still there. Else a host that has the shard in memory, else one
     that is loading it, else the host with the least to do, which must load it.
     """
-    shards = tuple(_forget(shard, gone) for shard in shards)
+    shards = tuple(_forget(shard, lost) for shard in shards)
     held = Counter(shard.owner for shard in shards)
     results = []
     for shard in shards:
-        if shard.owner in gone:
+        if shard.owner in lost:
             next_owner = _successor(shard, slots, held)
             held[next_owner] += 1
             previous = tuple(host for host in shard.previous if host != next_owner)
@@ -79,15 +79,15 @@ def without(shards: Shards, gone: Collection[int], slots: Mapping[int, int]) -> 
     return tuple(results)
 
 
-def _forget(shard: Shard, gone: Collection[int]) -> Shard:
-    if not ({*shard.previous, *shard.near, shard.next_owner} & set(gone)):
+def _forget(shard: Shard, lost: Collection[int]) -> Shard:
+    if not ({*shard.previous, *shard.near, shard.next_owner} & set(lost)):
         return shard
     return replace(
         shard,
-        previous=tuple(host for host in shard.previous if host not in gone),
-        loaded=shard.loaded - frozenset(gone),
-        loading={host: loading for host, loading in shard.loading.items() if host not in gone},
-        next_owner=None if shard.next_owner in gone else shard.next_owner,
+        previous=tuple(host for host in shard.previous if host not in lost),
+        loaded=shard.loaded - frozenset(lost),
+        loading={host: loading for host, loading in shard.loading.items() if host not in lost},
+        next_owner=None if shard.next_owner in lost else shard.next_owner,
     )
 
 
@@ -95,8 +95,8 @@ def _successor(shard: Shard, slots: Mapping[int, int], held: Mapping[int, int]) 
     for host in reversed(shard.previous):
         if host in slots and host in shard.loaded:
             return host
-    for some in (shard.loaded, shard.loading, slots):
-        if able := [host for host in some if host in slots]:
+    for owners in (shard.loaded, shard.loading, slots):
+        if able := [host for host in owners if host in slots]:
             return min(able, key=lambda host: (held[host] / slots[host], host))
     raise AssertionError("shards without anybody who works")
 

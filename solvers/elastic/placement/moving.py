@@ -112,9 +112,9 @@ def cancel_all(step: Step, index: int, reason: str) -> None:
 
 def _tell(step: Step, index: int, move: Move, reason: str) -> None:
     ends = (step.state.partitions[index].primary, move.to)
-    left = tuple(host for host in ends if host in step.state.members)
-    if left:
-        step.act(act.CancelMove(left, index, move.term, reason))
+    members = tuple(host for host in ends if host in step.state.members)
+    if members:
+        step.act(act.CancelMove(members, index, move.term, reason))
 
 
 def add_replica(step: Step, index: int, to: int, reason: str) -> None:

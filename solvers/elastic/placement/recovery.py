@@ -8,58 +8,58 @@ from solvers.elastic.placement.stages import Stage
 from solvers.elastic.placement.state import Step
 
 
-def recover(step: Step, gone: Collection[int], *, effective: bool = False) -> None:
+def recover(step: Step, lost: Collection[int], *, effective: bool = False) -> None:
     """Recover from hosts that are gone from the state's members already.
 
     ``effective``: those that are leaving have as good as failed.
 
-    Replicas that are gone are made anew from the primaries. Where a primary is gone everybody goes back to the clock
+    Lost replicas are made anew from the primaries. Where a primary is lost everybody goes back to the clock
     that all replicas have, and its partitions start from there: on other transient hosts, in stage 1 where the replicas
     are.
     """
     partitions = step.state.partitions
-    lost = tuple(
+    lost_partitions = tuple(
         index
         for index, partition in enumerate(partitions)
-        if (partition.primary in gone or partition.waiting) and (partition.replica in gone or not partition.safe)
+        if (partition.primary in lost or partition.waiting) and (partition.replica in lost or not partition.safe)
     )
-    if lost or not step.state.reliable:
-        _halt(step, lost)
+    if lost_partitions or not step.state.reliable:
+        _halt(step, lost_partitions)
         return
     for index, partition in enumerate(partitions):
-        if partition.move and partition.move.to in gone and partition.primary not in gone:
+        if partition.move and partition.move.to in lost and partition.primary not in lost:
             cancel(step, index, f"{step.cause}: who was to take partition {index} is gone")
-        if partition.replica in gone or (partition.copy and partition.copy.to in gone):
-            _mend_replica(step, index, gone)
-    if effective or any(partition.primary in gone for partition in partitions):
-        _roll_back(step, gone)
+        if partition.replica in lost or (partition.copy and partition.copy.to in lost):
+            _mend_replica(step, index, lost)
+    if effective or any(partition.primary in lost for partition in partitions):
+        _roll_back(step, lost)
 
 
-def _halt(step: Step, lost: tuple[int, ...]) -> None:
-    what = f"the state of {len(lost)} partitions" if lost else "the last reliable host"
+def _halt(step: Step, lost_partitions: tuple[int, ...]) -> None:
+    what = f"the state of {len(lost_partitions)} partitions" if lost_partitions else "the last reliable host"
     reason = f"{step.cause}: {what} is gone; start again from a checkpoint, with a reliable host"
-    step.actions = [act.Halt(lost, reason)]
+    step.actions = [act.Halt(lost_partitions, reason)]
     step.change(halted=True)
 
 
-def _mend_replica(step: Step, index: int, gone: Collection[int]) -> None:
+def _mend_replica(step: Step, index: int, lost: Collection[int]) -> None:
     """Replace a replica that is gone, or was to become one, of a partition whose primary is alive."""
     partition = step.state.partitions[index]
-    if partition.copy and partition.copy.to not in gone:
+    if partition.copy and partition.copy.to not in lost:
         # The copy that was under way is now the only one.
         step.partition(index, replica=partition.copy.to, safe=False)
         return
-    if partition.copy and partition.primary not in gone:
+    if partition.copy and partition.primary not in lost:
         reason = f"{step.cause}: who was to be the replica of partition {index} is gone"
         step.act(act.CancelMove((partition.primary,), index, partition.copy.term, reason))
     step.partition(index, copy=None)
-    if partition.replica in gone:
+    if partition.replica in lost:
         to = replica_targets(step.state)[index]
         step.partition(index, replica=to, safe=False)
         add_replica(step, index, to, step.cause)
 
 
-def _roll_back(step: Step, gone: Collection[int]) -> None:
+def _roll_back(step: Step, lost: Collection[int]) -> None:
     state, generation = step.state, step.next()
     step.change(generation=generation)
     reason = f"{step.cause}: what came after clock {state.consistent} has to be done again"
@@ -74,7 +74,7 @@ def _roll_back(step: Step, gone: Collection[int]) -> None:
     if step.state.stage is Stage.PARAMETER_SERVERS:
         _promote(step)
     else:
-        _restore(step, gone)
+        _restore(step, lost)
 
 
 def _promote(step: Step) -> None:
@@ -90,10 +90,10 @@ def _promote(step: Step) -> None:
         step.act(act.PromoteReplica(host, tuple(which), term, reason))
 
 
-def _restore(step: Step, gone: Collection[int]) -> None:
+def _restore(step: Step, lost: Collection[int]) -> None:
     targets = primary_targets(step.state)
     for index, partition in enumerate(step.state.partitions):
-        needed = partition.primary in gone or partition.primary in step.state.leaving or partition.waiting
+        needed = partition.primary in lost or partition.primary in step.state.leaving or partition.waiting
         if not needed or not partition.safe:
             continue
         to, term = targets[index], step.next()

@@ -34,17 +34,17 @@ def _ready_groups(step: Step) -> set[int]:
     }
 
 
-def without(step: Step, gone: Collection[int]) -> None:
+def without(step: Step, lost: Collection[int]) -> None:
     """Remove members that are gone: their work goes back to those who did it before."""
     step.change(
-        hosts=tuple(host for host in step.state.hosts if host.number not in gone),
-        joining={host: group for host, group in step.state.joining.items() if host not in gone},
-        leaving={host: seconds for host, seconds in step.state.leaving.items() if host not in gone},
+        hosts=tuple(host for host in step.state.hosts if host.number not in lost),
+        joining={host: group for host, group in step.state.joining.items() if host not in lost},
+        leaving={host: seconds for host, seconds in step.state.leaving.items() if host not in lost},
     )
     if not step.state.reliable:
         return  # there is nothing to go on with
     step.change(stage=step.state.wanted_stage())
-    step.change(shards=data.without(step.state.shards, gone, step.state.workers(newcomers=False)))
+    step.change(shards=data.without(step.state.shards, lost, step.state.workers(newcomers=False)))
 
 
 def load(step: Step) -> None:

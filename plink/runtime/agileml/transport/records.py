@@ -172,9 +172,9 @@ class SealedChannel:
     def _want(self, count: int) -> None:
         """Have so many sealed bytes, and not many more, for what is left over of them is moved to the front."""
         if self._end - self._start < count and self._start:
-            left = self._end - self._start
-            self._arrived[:left] = bytes(self._arrived[self._start : self._end])
-            self._start, self._end = 0, left
+            remaining = self._end - self._start
+            self._arrived[:remaining] = bytes(self._arrived[self._start : self._end])
+            self._start, self._end = 0, remaining
         while self._end - self._start < count:
             room = max(count + _LENGTH.size, self._end + _GATHER_BYTES)
             try:

@@ -310,10 +310,10 @@ class Client:
             by_address.setdefault(primaries[partition].address, []).append(partition)
         queues: list[list[tuple[Connection, int]]] = []
         for address, theirs in by_address.items():
-            some = self._some_connections(address, len(theirs))
+            connections = self._some_connections(address, len(theirs))
             queues += [
-                [(connection, partition) for partition in theirs[index :: len(some)]]
-                for index, connection in enumerate(some)
+                [(connection, partition) for partition in theirs[index :: len(connections)]]
+                for index, connection in enumerate(connections)
             ]
         longest = max(map(len, queues))
         return [[queue[batch] for queue in queues if batch < len(queue)] for batch in range(longest)]
@@ -323,21 +323,23 @@ class Client:
         clock, because all workers connect in the same."""
         large = partitions * self._partition_bytes > _ONE_CONNECTION_BYTES
         wanted = min(MAX_CONNECTIONS, partitions) if large else 1
-        some = [self._connections[address, index] for index in range(wanted) if (address, index) in self._connections]
-        if not some or (len(some) < wanted and self._met[address] != self.now):
+        connections = [
+            self._connections[address, index] for index in range(wanted) if (address, index) in self._connections
+        ]
+        if not connections or (len(connections) < wanted and self._met[address] != self.now):
             connection = Connection(address, self._keys, self.layout, self._timeouts.primary_s)
             with self._pointing:
-                self._connections[address, len(some)] = connection
+                self._connections[address, len(connections)] = connection
             self._met[address] = self.now
-            some.append(connection)
-        return some
+            connections.append(connection)
+        return connections
 
     def _leave_unused(self) -> None:
         """Close connections to servers that are no primary any more."""
         with self._pointing:
             self._renamed, addresses = False, {primary.address for primary in self._primaries.values()}
-            left = [key for key in self._connections if key[0] not in addresses]
-            for key in left:
+            unused = [key for key in self._connections if key[0] not in addresses]
+            for key in unused:
                 self._connections.pop(key).close()
 
     def _ask_batch(
