@@ -88,13 +88,13 @@ def run_elastic(
         supervisor = Supervisor(
             connector, node, overrides, _report(observer, events, current, notes), identities, time.monotonic
         )
-        job = {
+        entry = {
             "socket": supervisor.control_socket.name,
             "pid": os.getpid(),
             "lab": hosts.lab,
             "runner": options.runner,
         }
-        write_document(current.folder / SOCKET, {"schema": "plink.elastic-job/1", **job})
+        write_document(current.folder / SOCKET, {"schema": "plink.elastic-job/1", **entry})
         ended = supervisor.run(hosts)
         current.outcome = {"exit_code": ended.code, "seconds": ended.seconds, "why": ended.reason}
     return _result(run.id, ended, events)

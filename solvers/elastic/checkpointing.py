@@ -53,10 +53,10 @@ def note_saved(ctx: Context, saved: SavedCheckpoint | None, folder: str) -> Chec
 
 def request(ctx: Context, request_id: int) -> None:
     """Request a checkpoint of the clock that all replicas have, or of a later one, whatever the time."""
-    now, last = ctx.state.checkpointing, _own(ctx.state)
+    current, last = ctx.state.checkpointing, _own(ctx.state)
     least = 0 if last is None else last.clock + 1  # where it is not known yet which clock that is
-    requested = now.clock if now.clock >= 0 else least
-    ctx.state.checkpointing = replace(now, requests=(*now.requests, (requested, request_id)))
+    requested = current.clock if current.clock >= 0 else least
+    ctx.state.checkpointing = replace(current, requests=(*current.requests, (requested, request_id)))
     _answer_requests(ctx)
 
 
@@ -70,11 +70,12 @@ def consistent(ctx: Context, clock: int) -> None:
     ctx.state.checkpointing = replace(ctx.state.checkpointing, clock=clock)
 
 
-def rolled_back(now: Checkpointing, clock: int) -> Checkpointing:
+def rolled_back(current: Checkpointing, clock: int) -> Checkpointing:
     """Reset after a roll-back: an attempt under way may be of a state that no host has any more."""
     return replace(
-        now, clock=clock, ending=None, attempt=None if now.attempt is None else replace(now.attempt, abandoned=True),
-        requests=tuple((min(requested, max(0, clock)), request_id) for requested, request_id in now.requests),
+        current, clock=clock, ending=None,
+        attempt=None if current.attempt is None else replace(current.attempt, abandoned=True),
+        requests=tuple((min(requested, max(0, clock)), request_id) for requested, request_id in current.requests),
     )  # fmt: skip
 
 
@@ -83,17 +84,17 @@ def finished(ctx: Context, clock: int) -> bool:
 
     Its last clock is on disk, so that another job can go on from there, or cannot be.
     """
-    now = ctx.state.checkpointing
-    if not ctx.state.settings.checkpoints or (now.last is not None and now.last.clock >= clock):
+    current = ctx.state.checkpointing
+    if not ctx.state.settings.checkpoints or (current.last is not None and current.last.clock >= clock):
         return True
-    since, failures = now.ending or (ctx.now, now.failures)
-    now = ctx.state.checkpointing = replace(now, ending=(since, failures))
-    if now.failures > failures:
+    since, failures = current.ending or (ctx.now, current.failures)
+    current = ctx.state.checkpointing = replace(current, ending=(since, failures))
+    if current.failures > failures:
         return True
-    if now.attempt is not None:
+    if current.attempt is not None:
         return False
-    if now.clock >= clock:
-        ctx.state.checkpointing = replace(now, urgent=True)
+    if current.clock >= clock:
+        ctx.state.checkpointing = replace(current, urgent=True)
         advance(ctx)
     return ctx.state.checkpointing.attempt is None and ctx.now - since > _MAX_WAIT_AT_END_S
 
@@ -104,17 +105,17 @@ def advance(ctx: Context, left_s: float | None = None) -> None:
     :param left_s: for how long a reliable host will still be there; None: the last one is not warned. What is done
         after the last checkpoint is lost with it: they follow each other the faster the less is left.
     """
-    now, settings, cluster = ctx.state.checkpointing, ctx.state.settings, ctx.state.cluster
-    next_s = now.next_s
+    current, settings, cluster = ctx.state.checkpointing, ctx.state.settings, ctx.state.cluster
+    next_s = current.next_s
     if left_s is not None:
-        next_s = min(next_s, now.over_s + max(_MIN_INTERVAL_S, _DUE_SHARE * left_s))
-    may = ctx.now >= now.retry_s
-    requested, urgent = bool(now.requests) and may, now.urgent and may
+        next_s = min(next_s, current.over_s + max(_MIN_INTERVAL_S, _DUE_SHARE * left_s))
+    may = ctx.now >= current.retry_s
+    requested, urgent = bool(current.requests) and may, current.urgent and may
     due = settings.checkpoints and (urgent or requested or ctx.now >= next_s)
-    if not due or now.attempt is not None or now.clock < 0 or cluster.halted:
+    if not due or current.attempt is not None or current.clock < 0 or cluster.halted:
         return
-    last = _own(ctx.state) if requested else now.last
-    newer = last is None or now.clock > last.clock
+    last = _own(ctx.state) if requested else current.last
+    newer = last is None or current.clock > last.clock
     members = ctx.state.members
     safe = (
         partition.safe and not partition.waiting and partition.replica in members for partition in cluster.partitions
@@ -124,9 +125,9 @@ def advance(ctx: Context, left_s: float | None = None) -> None:
     by_host: dict[int, list[int]] = {}
     for index, partition in enumerate(cluster.partitions):
         by_host.setdefault(partition.replica, []).append(index)
-    checkpoint = Checkpoint(f"{settings.checkpoints}/{name_of(now.clock, settings.job)}", now.clock)
+    checkpoint = Checkpoint(f"{settings.checkpoints}/{name_of(current.clock, settings.job)}", current.clock)
     attempt = CheckpointAttempt(checkpoint, urgent, tuple(by_host), frozenset(by_host))
-    ctx.state.checkpointing = replace(now, urgent=False, attempt=attempt)
+    ctx.state.checkpointing = replace(current, urgent=False, attempt=attempt)
     for host, partitions in by_host.items():
         ctx.request(host, WriteCheckpoint(checkpoint.folder, tuple(partitions)), CheckpointPart(host))
 
@@ -214,17 +215,17 @@ def _failed(ctx: Context) -> None:
     attempt = ctx.state.checkpointing.attempt
     assert attempt is not None
     _over(ctx)
-    now = ctx.state.checkpointing
+    current = ctx.state.checkpointing
     if attempt.abandoned or attempt.error is None:
         return
     if attempt.kind == REFUSED:  # a partition has moved meanwhile
-        urgent = now.urgent or attempt.urgent
-        ctx.state.checkpointing = replace(now, retry_s=ctx.now + _MIN_INTERVAL_S, urgent=urgent)
+        urgent = current.urgent or attempt.urgent
+        ctx.state.checkpointing = replace(current, retry_s=ctx.now + _MIN_INTERVAL_S, urgent=urgent)
     elif attempt.kind != GONE:
         text = f"no checkpoint could be written in {ctx.state.settings.checkpoints}: {attempt.error}"
-        ctx.state.checkpointing = replace(now, failures=now.failures + 1, requests=())
+        ctx.state.checkpointing = replace(current, failures=current.failures + 1, requests=())
         ctx.say(text)
-        for _, request_id in now.requests:
+        for _, request_id in current.requests:
             ctx.command(CheckpointAnswer(request_id, {"error": text}))
 
 
@@ -237,18 +238,18 @@ def _own(state: State) -> Checkpoint | None:
 
 def _answer_requests(ctx: Context) -> None:
     """Answer the requests that what is on disk fulfils."""
-    now, last = ctx.state.checkpointing, _own(ctx.state)
+    current, last = ctx.state.checkpointing, _own(ctx.state)
     if last is None:
         return
-    pending = tuple(request for request in now.requests if request[0] > last.clock)
-    ctx.state.checkpointing = replace(now, requests=pending)
-    for requested, request_id in now.requests:
+    pending = tuple(request for request in current.requests if request[0] > last.clock)
+    ctx.state.checkpointing = replace(current, requests=pending)
+    for requested, request_id in current.requests:
         if requested <= last.clock:
             ctx.command(CheckpointAnswer(request_id, {"clock": last.clock, "folder": last.folder}))
 
 
 def _over(ctx: Context) -> None:
-    now = ctx.state.checkpointing
+    current = ctx.state.checkpointing
     next_s = ctx.now + ctx.state.settings.checkpoint_every_s
-    ctx.state.checkpointing = replace(now, attempt=None, over_s=ctx.now, next_s=next_s)
-    ctx.send_all(Truncate(now.clock))
+    ctx.state.checkpointing = replace(current, attempt=None, over_s=ctx.now, next_s=next_s)
+    ctx.send_all(Truncate(current.clock))

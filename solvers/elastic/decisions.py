@@ -56,7 +56,7 @@ def execute(ctx: Context, after: Cluster, actions: tuple[act.Action, ...]) -> ac
         _execute_action(ctx, action)
     if before is not None and not rolls_back:
         migration.forget_replicas(ctx, before)
-    ctx.state.rebalancing = replace(ctx.state.rebalancing, wanted=worked_on(after.shards))
+    ctx.state.rebalancing = replace(ctx.state.rebalancing, target=worked_on(after.shards))
     rebalancing.advance(ctx)
     return next((action for action in actions if isinstance(action, act.Halt)), None)
 

@@ -32,11 +32,11 @@ def worker_finished(ctx: Context, report: WorkerFinished) -> None:
 
 def advance(ctx: Context) -> None:
     """Write the result once all have finished and what they did is safe."""
-    now, ending = ctx.state.rebalancing, ctx.state.ending
-    if not ending.finished or now.barrier.phase is not Phase.IDLE or now.pending:
+    current, ending = ctx.state.rebalancing, ctx.state.ending
+    if not ending.finished or current.barrier.phase is not Phase.IDLE or current.pending:
         return
     last = min(ending.finished.values())
-    done = all(number in ending.finished for number, worker in now.workers.items() if worker.first <= last)
+    done = all(number in ending.finished for number, worker in current.workers.items() if worker.first <= last)
     if done and checkpointing.finished(ctx, last - CLOCK_SHIFT):
         _write_result(ctx, last)
 

@@ -20,35 +20,35 @@ _KEPT_ITERATIONS = 64  # whose clocks are known one by one, should a roll-back l
 def clock_done(ctx: Context, report: ClockDone, workers: int) -> None:
     """Handle a clock that a worker has done."""
     clock, iteration = report.clock, report.iteration
-    now = replace(
+    current = replace(
         ctx.state.progress, batches=report.batches, clock_done=max(ctx.state.progress.clock_done, clock),
         workers=workers,
     )  # fmt: skip
-    ctx.state.progress = now
+    ctx.state.progress = current
     if not report.is_leader or clock == 0:  # which is before the first
         return
-    took = now.took.get(iteration, {})
+    took = current.took.get(iteration, {})
     if clock in took:
         return  # who stands in for another does again what that one had done
-    now = replace(now, took={**now.took, iteration: {**took, clock: report.seconds}})
+    current = replace(current, took={**current.took, iteration: {**took, clock: report.seconds}})
     if clock == (iteration + 1) * report.batches:
-        end = IterationEnd(clock, now.stage, workers, ctx.now - ctx.state.settings.began)
-        now = replace(now, over={**now.over, iteration: end})
+        end = IterationEnd(clock, current.stage, workers, ctx.now - ctx.state.settings.began)
+        current = replace(current, over={**current.over, iteration: end})
     if report.evaluated_iteration is not None:
-        now = replace(
-            now, evaluated=max(now.evaluated, report.evaluated_iteration),
-            objectives={**now.objectives, report.evaluated_iteration: report.objective},
-            objective=now.objective if report.objective is None else report.objective,
+        current = replace(
+            current, evaluated=max(current.evaluated, report.evaluated_iteration),
+            objectives={**current.objectives, report.evaluated_iteration: report.objective},
+            objective=current.objective if report.objective is None else report.objective,
         )  # fmt: skip
-    ctx.state.progress = now
-    for over in sorted(number for number in now.over if number <= now.evaluated):
+    ctx.state.progress = current
+    for over in sorted(number for number in current.over if number <= current.evaluated):
         _log_iteration(ctx, over)
-    now, oldest = ctx.state.progress, iteration - _KEPT_ITERATIONS
-    if any(number <= oldest for number in now.took):
-        dropped = {number for number in now.took if number <= oldest}
+    current, oldest = ctx.state.progress, iteration - _KEPT_ITERATIONS
+    if any(number <= oldest for number in current.took):
+        dropped = {number for number in current.took if number <= oldest}
         ctx.state.progress = replace(
-            now, took=_without(now.took, dropped), over=_without(now.over, dropped),
-            objectives=_without(now.objectives, dropped),
+            current, took=_without(current.took, dropped), over=_without(current.over, dropped),
+            objectives=_without(current.objectives, dropped),
         )  # fmt: skip
 
 
@@ -56,17 +56,17 @@ def rolled_back(ctx: Context, clock: int) -> None:
     """Reset after a roll-back: what came after a clock is done again."""
     for iteration in sorted(number for number, over in ctx.state.progress.over.items() if over.clock > clock):
         _log_iteration(ctx, iteration)
-    now = ctx.state.progress
-    evaluated = min(now.evaluated, clock // now.batches - 1)  # of those whose last clock is still done
+    current = ctx.state.progress
+    evaluated = min(current.evaluated, clock // current.batches - 1)  # of those whose last clock is still done
     ctx.state.progress = replace(
-        now,
+        current,
         took={
             number: {done: seconds for done, seconds in took.items() if done <= clock}
-            for number, took in now.took.items()
+            for number, took in current.took.items()
         },
         evaluated=evaluated,
-        objectives={number: value for number, value in now.objectives.items() if number <= evaluated},
-        clock_done=min(now.clock_done, clock),
+        objectives={number: value for number, value in current.objectives.items() if number <= evaluated},
+        clock_done=min(current.clock_done, clock),
     )
 
 
@@ -85,15 +85,16 @@ def status(progress: TrainingProgress) -> dict[str, Any]:
 
 
 def _log_iteration(ctx: Context, iteration: int) -> None:
-    now = ctx.state.progress
-    over, seconds = now.over[iteration], fmean(now.took[iteration].values()) * now.batches
+    current = ctx.state.progress
+    over, seconds = current.over[iteration], fmean(current.took[iteration].values()) * current.batches
     ctx.state.progress = replace(
-        now, iteration=iteration, seconds=seconds, over=_without(now.over, {iteration}),
-        objectives=_without(now.objectives, {iteration}),
+        current, iteration=iteration, seconds=seconds, over=_without(current.over, {iteration}),
+        objectives=_without(current.objectives, {iteration}),
     )  # fmt: skip
     ctx.log(
         at=round(over.at, 3), what="iteration", iteration=iteration, seconds=round(seconds, 6),
-        objective=now.objectives.get(iteration), stage=over.stage or now.stage, workers=over.workers, clock=over.clock,
+        objective=current.objectives.get(iteration), stage=over.stage or current.stage, workers=over.workers,
+        clock=over.clock,
     )  # fmt: skip
 
 

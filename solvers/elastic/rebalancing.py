@@ -47,24 +47,25 @@ class ParticipantsUpdate:
 def advance(ctx: Context) -> None:
     """Begin a barrier if one is due and nothing is in its way."""
     _assign_pending(ctx)
-    now = ctx.state.rebalancing
-    if now.barrier.phase is not Phase.IDLE or not _possible(ctx.state):
+    current = ctx.state.rebalancing
+    if current.barrier.phase is not Phase.IDLE or not _possible(ctx.state):
         return
-    if now.start_at is not None:
-        ctx.state.rebalancing = replace(now, barrier=_next(now.barrier, now.start_at, 0))
+    if current.start_at is not None:
+        ctx.state.rebalancing = replace(current, barrier=_next(current.barrier, current.start_at, 0))
         _set_participants(ctx)
-    elif _lost(ctx.state) or (not now.frozen and _next_assignment(ctx.state) != _current(now)):
-        _pause(ctx, max(now.begun, ctx.state.clock + 1) + _AHEAD, _AHEAD)
+    elif _lost(ctx.state) or (not current.frozen and _next_assignment(ctx.state) != _assignments(current)):
+        _pause(ctx, max(current.begun, ctx.state.clock + 1) + _AHEAD, _AHEAD)
 
 
 def rolled_back(ctx: Context, clock: int, generation: int) -> None:
     """Reset after a roll-back: whatever was under way is off, and assignments are made anew."""
     _abandon(ctx)
-    now, members = ctx.state.rebalancing, ctx.state.members
+    current, members = ctx.state.rebalancing, ctx.state.members
     ctx.state.rebalancing = replace(
-        now, generation=generation, start_at=clock + 1, frozen=False, begun=clock, history={}, pending={}, leaving={},
-        after_rollback={**now.after_rollback, **{worker: left.host for worker, left in now.leaving.items()}},
-        workers={number: worker for number, worker in now.workers.items() if worker.host in members},
+        current, generation=generation, start_at=clock + 1, frozen=False, begun=clock, history={}, pending={},
+        leaving={},
+        after_rollback={**current.after_rollback, **{worker: left.host for worker, left in current.leaving.items()}},
+        workers={number: worker for number, worker in current.workers.items() if worker.host in members},
     )  # fmt: skip
 
 
@@ -73,12 +74,12 @@ def worker_ended(ctx: Context, worker: int, until: int | None = None) -> None:
 
     :param until: the clock at which it was told to; None: the job is over. What is pending beyond it stays so.
     """
-    now = ctx.state.rebalancing
-    left = now.pending.get(worker)
+    current = ctx.state.rebalancing
+    left = current.pending.get(worker)
     if left is not None and (until is None or until >= left.until):
-        now = replace(now, pending=_without(now.pending, worker))
+        current = replace(current, pending=_without(current.pending, worker))
     ctx.state.rebalancing = replace(
-        now, leaving=_without(now.leaving, worker), after_rollback=_without(now.after_rollback, worker)
+        current, leaving=_without(current.leaving, worker), after_rollback=_without(current.after_rollback, worker)
     )
     advance(ctx)
 
@@ -100,33 +101,33 @@ def _next(barrier: Barrier, clock: int, ahead: int, waiting: Iterable[int] = ())
 def _possible(state: State) -> bool:
     """Return whether every shard has a host that has it in memory.
 
-    Where a wanted host is gone, what follows from that is yet to be decided.
+    Where a target host is lost, what follows from that is yet to be decided.
     """
     if state.placement is None:
         return False
-    wanted = state.rebalancing.wanted
-    covered = sum(len(shards) for shards in wanted.values())
+    target = state.rebalancing.target
+    covered = sum(len(shards) for shards in target.values())
     ready = not state.migration.opening and not state.cluster.halted
-    return covered == state.settings.shards and all(host in state.members for host in wanted) and ready
+    return covered == state.settings.shards and all(host in state.members for host in target) and ready
 
 
 def _lost(state: State) -> bool:
     return any(worker.host not in state.members for worker in state.rebalancing.workers.values())
 
 
-def _current(now: Rebalancing) -> dict[int, tuple[int, ShardNumbers]]:
-    return {number: (worker.host, worker.shards) for number, worker in now.workers.items()}
+def _assignments(current: Rebalancing) -> dict[int, tuple[int, ShardNumbers]]:
+    return {number: (worker.host, worker.shards) for number, worker in current.workers.items()}
 
 
 def _next_assignment(state: State) -> dict[int, tuple[int, ShardNumbers]]:
     """Return who is to do what, host and shards by worker, of workers that there are and new ones."""
-    now = state.rebalancing
+    current = state.rebalancing
     at_host: dict[int, list[int]] = {}
-    for number, worker in sorted(now.workers.items()):
+    for number, worker in sorted(current.workers.items()):
         at_host.setdefault(worker.host, []).append(number)
     first_assignment: dict[int, tuple[int, ShardNumbers]] = {}
-    new = itertools.count(now.next_worker)
-    for host, shards in sorted(now.wanted.items()):
+    new = itertools.count(current.next_worker)
+    for host, shards in sorted(current.target.items()):
         slots = max(1, min(state.members[host].slots, len(shards)))
         there = at_host.get(host, [])
         for slot in range(slots):
@@ -140,10 +141,10 @@ def _pause(ctx: Context, clock: int, ahead: int) -> None:
 
     :param ahead: how many clocks ``clock`` is off; twice as many each time that a worker was faster.
     """
-    now, members = ctx.state.rebalancing, ctx.state.members
-    hosts = sorted({worker.host for worker in now.workers.values() if worker.host in members})
-    barrier = _next(now.barrier, clock, ahead, hosts)
-    ctx.state.rebalancing = replace(now, barrier=barrier)
+    current, members = ctx.state.rebalancing, ctx.state.members
+    hosts = sorted({worker.host for worker in current.workers.values() if worker.host in members})
+    barrier = _next(current.barrier, clock, ahead, hosts)
+    ctx.state.rebalancing = replace(current, barrier=barrier)
     for host in hosts:
         ctx.request(host, Pause(clock), WorkersPaused(barrier.number, host))
     if not hosts:
@@ -153,13 +154,13 @@ def _pause(ctx: Context, clock: int, ahead: int) -> None:
 @on_answer(WorkersPaused)
 def paused(ctx: Context, purpose: WorkersPaused, answer: Answer, result: Result | None) -> None:
     """Handle paused workers of a host, or an error."""
-    now = ctx.state.rebalancing
-    barrier = now.barrier
+    current = ctx.state.rebalancing
+    barrier = current.barrier
     if purpose.barrier != barrier.number or barrier.phase is not Phase.PAUSING:
         return
     begun = max(barrier.begun, result.begun) if isinstance(result, Paused) else barrier.begun
     barrier = replace(barrier, waiting=barrier.waiting - {purpose.host}, begun=begun)
-    ctx.state.rebalancing = replace(now, barrier=barrier)
+    ctx.state.rebalancing = replace(current, barrier=barrier)
     if barrier.waiting:
         return
     if not _possible(ctx.state):  # a host was lost meanwhile
@@ -178,50 +179,50 @@ def _resume_workers(ctx: Context) -> None:
 
 
 def _abandon(ctx: Context) -> None:
-    now = ctx.state.rebalancing
-    if now.barrier.phase is not Phase.IDLE:
-        ctx.state.rebalancing = replace(now, barrier=Barrier(number=now.barrier.number + 1), next_workers={})
+    current = ctx.state.rebalancing
+    if current.barrier.phase is not Phase.IDLE:
+        ctx.state.rebalancing = replace(current, barrier=Barrier(number=current.barrier.number + 1), next_workers={})
         _resume_workers(ctx)
 
 
 def _set_participants(ctx: Context) -> None:
-    now = ctx.state.rebalancing
-    clock = now.barrier.clock
+    current = ctx.state.rebalancing
+    clock = current.barrier.clock
     next_workers = {
         number: WorkerAssignment(
-            host, shards, min(now.workers[number].first, clock) if number in now.workers else clock
+            host, shards, min(current.workers[number].first, clock) if number in current.workers else clock
         )
         for number, (host, shards) in _next_assignment(ctx.state).items()
     }
     partitions = range(len(ctx.state.cluster.partitions))
     ctx.state.rebalancing = replace(
-        now, next_workers=next_workers,
-        next_worker=max(now.next_worker, *(number + 1 for number in next_workers)),
-        barrier=replace(now.barrier, phase=Phase.SETTING_PARTICIPANTS, waiting=frozenset(partitions)),
+        current, next_workers=next_workers,
+        next_worker=max(current.next_worker, *(number + 1 for number in next_workers)),
+        barrier=replace(current.barrier, phase=Phase.SETTING_PARTICIPANTS, waiting=frozenset(partitions)),
     )  # fmt: skip
     _tell_servers(ctx, partitions)
 
 
 def _tell_servers(ctx: Context, partitions: Iterable[int]) -> None:
-    now, by_primary = ctx.state.rebalancing, dict[int, list[int]]()
+    current, by_primary = ctx.state.rebalancing, dict[int, list[int]]()
     for partition in sorted(partitions):
         by_primary.setdefault(ctx.state.cluster.partitions[partition].primary, []).append(partition)
     for primary, served in by_primary.items():
-        request = SetParticipants(tuple(served), tuple(sorted(now.next_workers)), now.barrier.clock)
-        ctx.request(primary, request, ParticipantsUpdate(now.barrier.number, tuple(served)))
+        request = SetParticipants(tuple(served), tuple(sorted(current.next_workers)), current.barrier.clock)
+        ctx.request(primary, request, ParticipantsUpdate(current.barrier.number, tuple(served)))
 
 
 @on_answer(ParticipantsUpdate)
 def participants_set(ctx: Context, purpose: ParticipantsUpdate, answer: Answer, result: Result | None) -> None:
     """Handle a server's new participants, but for partitions that it does not serve."""
-    now = ctx.state.rebalancing
-    if purpose.barrier != now.barrier.number or now.barrier.phase is not Phase.SETTING_PARTICIPANTS:
+    current = ctx.state.rebalancing
+    if purpose.barrier != current.barrier.number or current.barrier.phase is not Phase.SETTING_PARTICIPANTS:
         return
     elsewhere = set(purpose.partitions)
     if isinstance(result, ParticipantsSet):
         elsewhere = {number for number, _ in result.elsewhere}
-    waiting = now.barrier.waiting - (set(purpose.partitions) - elsewhere)
-    ctx.state.rebalancing = replace(now, barrier=replace(now.barrier, waiting=waiting))
+    waiting = current.barrier.waiting - (set(purpose.partitions) - elsewhere)
+    ctx.state.rebalancing = replace(current, barrier=replace(current.barrier, waiting=waiting))
     if elsewhere:
         ctx.later(_RETRY_S, replace(purpose, partitions=tuple(sorted(elsewhere))))
     elif not waiting:
@@ -275,26 +276,28 @@ def _assign_pending(ctx: Context) -> None:
 
     Each clock goes to the host that has most of their shards in memory, and least to do.
     """
-    members, now = ctx.state.members, ctx.state.rebalancing
-    for worker, left in now.leaving.items():
+    members, current = ctx.state.members, ctx.state.rebalancing
+    for worker, left in current.leaving.items():
         if left.host not in members:
-            now = replace(
-                now, leaving=_without(now.leaving, worker), pending={**now.pending, worker: replace(left, host=-1)}
+            current = replace(
+                current,
+                leaving=_without(current.leaving, worker),
+                pending={**current.pending, worker: replace(left, host=-1)},
             )
-    for worker, left in now.pending.items():
+    for worker, left in current.pending.items():
         if left.host >= 0 and left.host in members:
             continue
-        hosts = sorted({worker.host for worker in now.workers.values() if worker.host in members})
+        hosts = sorted({worker.host for worker in current.workers.values() if worker.host in members})
         if not hosts:
             continue
-        busy, shards = [other.host for other in now.pending.values()], set(left.shards)
+        busy, shards = [other.host for other in current.pending.values()], set(left.shards)
         loaded = {host: _loaded(ctx.state, host) for host in hosts}
         host = min(hosts, key=lambda host: (-len(shards & loaded[host]), busy.count(host), host))
-        now = replace(now, pending={**now.pending, worker: replace(left, host=host)})
-        had = now.history.get(worker, ((left.first, left.shards),))
+        current = replace(current, pending={**current.pending, worker: replace(left, host=host)})
+        had = current.history.get(worker, ((left.first, left.shards),))
         first = max(left.first, ctx.state.clock + 1)
-        ctx.send(host, TakeOver(worker, had, first, left.until, now.generation))
-    ctx.state.rebalancing = now
+        ctx.send(host, TakeOver(worker, had, first, left.until, current.generation))
+    ctx.state.rebalancing = current
 
 
 def _loaded(state: State, host: int) -> frozenset[int]:

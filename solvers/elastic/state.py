@@ -137,13 +137,13 @@ class Barrier:
 class Rebalancing:
     """State of rebalancing.
 
-    ``wanted``: shards by host, as decided. ``pending``: clocks of lost workers, by worker; ``leaving``: of workers that
+    ``target``: shards by host, as decided. ``pending``: clocks of lost workers, by worker; ``leaving``: of workers that
     were told to leave. ``frozen``: the job is about to end. ``start_at``: the clock of a barrier that no worker has to
     be paused for. ``after_rollback``: hosts of workers that leave after a roll-back. ``history``: shards of each worker
     since a clock, in this generation.
     """
 
-    wanted: Mapping[int, ShardNumbers] = field(default_factory=dict)
+    target: Mapping[int, ShardNumbers] = field(default_factory=dict)
     workers: Mapping[int, WorkerAssignment] = field(default_factory=dict)
     pending: Mapping[int, PendingClocks] = field(default_factory=dict)
     leaving: Mapping[int, PendingClocks] = field(default_factory=dict)

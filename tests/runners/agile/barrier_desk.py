@@ -39,11 +39,11 @@ class Table:
     """A job whose hosts, by number, have so many slots; what is put off is done when a test says so."""
 
     def __init__(
-        self, hosts: Mapping[int, int], wanted: Mapping[int, ShardNumbers], *, serves: tuple[int, ...] = (0, 0),
+        self, hosts: Mapping[int, int], target: Mapping[int, ShardNumbers], *, serves: tuple[int, ...] = (0, 0),
         clock: int = -1, served: bool = True,
     ) -> None:  # fmt: skip
         self.sent: list[dict[str, Any]] = []
-        shards = sum(len(theirs) for theirs in wanted.values())
+        shards = sum(len(theirs) for theirs in target.values())
         settings = Settings("", len(serves), shards, ((8, 8),), 0.0, 0.0)
         self.state = initial(settings, 1, 0.0)
         self.state.members = {number: self._member(number, slots) for number, slots in hosts.items()}
@@ -53,21 +53,21 @@ class Table:
             tuple(Shard(0) for _ in range(shards)),
         )  # fmt: skip
         self.state.migration = Migration(opening={} if served else {0: 1})
-        self.set(wanted=dict(wanted))
+        self.set(target=dict(target))
         self.clock = clock
 
     def _member(self, number: int, slots: int) -> Member:
         return Member(number, f"h{number}", Tier.RELIABLE.value, slots)
 
     @property
-    def turns(self) -> Rebalancing:
+    def rebalancing(self) -> Rebalancing:
         """The sub-state that is tried."""
         return self.state.rebalancing
 
     @property
     def turning(self) -> bool:
         """Whether shards are about to change hands."""
-        return self.turns.barrier.phase is not Phase.IDLE
+        return self.rebalancing.barrier.phase is not Phase.IDLE
 
     def set(self, **values: Any) -> None:
         """Replace some of it."""
@@ -154,16 +154,16 @@ class Table:
         self.part()
         return self
 
-    def want(self, wanted: Mapping[int, ShardNumbers]) -> None:
+    def want(self, target: Mapping[int, ShardNumbers]) -> None:
         """Something was decided."""
-        self.set(wanted=dict(wanted))
+        self.set(target=dict(target))
         self.advance()
 
-    def die(self, *hosts: int, wanted: Mapping[int, ShardNumbers] | None = None) -> None:
-        """Some are gone at once; ``wanted``: what is decided then."""
+    def die(self, *hosts: int, target: Mapping[int, ShardNumbers] | None = None) -> None:
+        """Some are gone at once; ``target``: what is decided then."""
         self.state.members = {number: member for number, member in self.state.members.items() if number not in hosts}
-        if wanted is not None:
-            self.set(wanted=dict(wanted))
+        if target is not None:
+            self.set(target=dict(target))
         for number, request in self.state.requests.items():
             if request.host in hosts:
                 answer = Answer(number, "the host is gone", GONE)

@@ -23,14 +23,14 @@ def test_first_barrier_pauses_nobody() -> None:
     assert [word["workers"] for word in table.words("assign_shards")] == [{0: [0]}, {1: [1, 3], 2: [2]}]
     assert table.words("assign_shards")[0]["everywhere"] == {0: [0, [0], 0], 1: [1, [1, 3], 0], 2: [1, [2], 0]}
     assert not table.turning
-    assert table.turns.assigned
+    assert table.rebalancing.assigned
 
 
 @pytest.mark.parametrize("missing", ["a shard", "a server"])
 def test_nothing_begins_before_all_is_there(missing: str) -> None:
     table = Table({0: 1}, {0: (0, 1)}, served=missing != "a server")
     if missing == "a shard":
-        table.set(wanted={0: (0,)})
+        table.set(target={0: (0,)})
     table.advance()
     assert not table.sent
 
@@ -45,7 +45,7 @@ def test_barrier_is_at_a_clock_nobody_has_begun() -> None:
     table.part()
     assert [word["first"] for word in table.words("set_participants")[1:]] == [7]
     assert [word["clock"] for word in table.words("assign_shards")[2:]] == [7, 7]
-    assert table.turns.workers[0].first == 0  # it goes on with what it has, and with more
+    assert table.rebalancing.workers[0].first == 0  # it goes on with what it has, and with more
 
 
 def test_if_somebody_has_begun_it_is_later() -> None:
@@ -91,45 +91,45 @@ def test_lost_worker_is_taken_over_by_the_holder_of_its_shards() -> None:
     table = Table({0: 1, 1: 1, 2: 1}, {0: (0,), 1: (1,), 2: (2,)}, clock=3).first()
     table.load({0: {0, 1}, 2: {0, 1, 2}})
     table.set(begun=4)
-    table.die(2, wanted={0: (0, 2), 1: (1,)})
+    table.die(2, target={0: (0, 2), 1: (1,)})
     table.pause(begun=4)
     table.part()
-    assert table.turns.pending == {2: PendingClocks((2,), 0, 6, 0)}
+    assert table.rebalancing.pending == {2: PendingClocks((2,), 0, 6, 0)}
     word = table.words("take_over")[0]
     assert (word["to"], word["worker"], word["clock"], word["until"]) == (0, 2, 4, 6)
     table.ended(2)
-    assert not table.turns.pending
+    assert not table.rebalancing.pending
 
 
 def test_dead_takeover_worker_is_replaced() -> None:
     table = Table({0: 1, 1: 1, 2: 1}, {0: (0,), 1: (1,), 2: (2,)}).first()
-    table.die(2, wanted={0: (0, 2), 1: (1,)})
+    table.die(2, target={0: (0, 2), 1: (1,)})
     table.pause()
     table.part()
-    gone = table.turns.pending[2].host
+    gone = table.rebalancing.pending[2].host
     left = 1 - gone
-    table.die(gone, wanted={left: (0, 1, 2)})
+    table.die(gone, target={left: (0, 1, 2)})
     assert table.words("take_over")[-1]["to"] == left
     table.pause()
     table.part()
-    assert set(table.turns.pending) == {2, gone}
-    assert {pending.host for pending in table.turns.pending.values()} == {left}
+    assert set(table.rebalancing.pending) == {2, gone}
+    assert {pending.host for pending in table.rebalancing.pending.values()} == {left}
 
 
 def test_pending_clocks_end_with_the_last() -> None:
     """Who was told to stand in for longer says that it has done the less that it was told first."""
     table = two()
-    table.die(1, wanted={0: (0, 1, 2, 3)})
+    table.die(1, target={0: (0, 1, 2, 3)})
     table.pause()
     table.part()
-    until = table.turns.pending[1].until
+    until = table.rebalancing.pending[1].until
     table.ended(1, until - 1)
-    assert set(table.turns.pending) == {1}
+    assert set(table.rebalancing.pending) == {1}
     table.ended(1, until)
-    assert not table.turns.pending
+    assert not table.rebalancing.pending
     table.set(pending={1: PendingClocks((2, 3), 0, 9, 0)})
     table.ended(1)  # the job is over before that
-    assert not table.turns.pending
+    assert not table.rebalancing.pending
 
 
 @pytest.mark.parametrize("step", ["pause", "set_participants"])
@@ -164,7 +164,7 @@ def test_nothing_changes_hands_at_the_end_of_the_job() -> None:
 
 def test_going_on_where_another_left_off() -> None:
     table = two()
-    workers = dict(table.turns.workers)
+    workers = dict(table.rebalancing.workers)
     other = Table({0: 1, 1: 1}, {0: (0, 1), 1: (2, 3)})
     other.set(workers=workers, generation=3, next_worker=9, begun=20, start_at=None)
     other.advance()

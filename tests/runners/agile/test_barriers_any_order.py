@@ -123,7 +123,7 @@ class Turning(RuleBasedStateMachine):
         elif not item.begun:
             item.begun = True
             if item.until is None:
-                self.table.set(begun=max(self.table.turns.begun, item.next))
+                self.table.set(begun=max(self.table.rebalancing.begun, item.next))
         else:
             self.done.setdefault(item.next, {}).setdefault(number, shards)
             item.next, item.begun = item.next + 1, False
@@ -175,8 +175,8 @@ class Turning(RuleBasedStateMachine):
         host = hosts[place % len(hosts)]
         self.workers = {number: worker for number, worker in self.workers.items() if worker.host != host}
         left = sorted(set(self.table.hosts) - {host})
-        wanted = {other: shards for other, shards in self.table.turns.wanted.items() if other != host}
-        self.table.die(host, wanted=wanted if some else self._next_assignment(left, places))
+        target = {other: shards for other, shards in self.table.rebalancing.target.items() if other != host}
+        self.table.die(host, target=target if some else self._next_assignment(left, places))
 
     @rule(slots=st.integers(1, 3))
     def join(self, slots: int) -> None:
