@@ -25,20 +25,14 @@ from solvers.costs.by_name import MIXED, NAMES, SIMULATED, model_for, parts_of, 
 from solvers.costs.fabric import Fabric
 from solvers.ordering.constraints import FeasibleOrders
 from solvers.ordering.cross_validation import CostModel, ValidatedGain, cross_validate
-from solvers.ordering.exact import EXACT_MAX_RANKS, ExactBudget, is_optimal, solve_exactly
 from solvers.ordering.problem import OBJECTIVES, OrderingProblem, OrderingResult
 from solvers.ordering.progress import ProgressCallback, SearchBudget, SearchProgress
 from solvers.ordering.search import search
-from solvers.ordering.simulated_choice import (
-    SimulatedChoice,
-    candidate_orders,
-    choose_by_simulation,
-    simulated_gain,
-)
-from solvers.simulation.cost import SimulatedCost
 
 if TYPE_CHECKING:
     from plink.api.smoothing import SmoothedLatencies
+    from solvers.ordering.simulated_choice import SimulatedChoice
+    from solvers.simulation.cost import SimulatedCost
 
 _log = logging.getLogger("plink.reorder")
 _UNLIMITED_MOVES = 1 << 50
@@ -47,6 +41,7 @@ _PROOF_S = 60.0
 _SIMULATED_SEARCH_SHARE = 0.6  # of the time with simulations: what the main search may take
 _CANDIDATES_SHARE = 0.8  # what the searches for more candidates end at; the rest is for simulations
 _PROOF_SHARE = 0.5  # of the time with proofs: what the search before them may take
+_EXACT_MAX_RANKS = 10  # Z3 solves the whole order up to here
 CONFIDENCE = 0.95
 
 
@@ -126,7 +121,7 @@ class Solved:
     baseline_problem: str | None = None
     smoothing: "SmoothedLatencies | None" = None
     interrupted: bool = False
-    choice: SimulatedChoice | None = None
+    choice: "SimulatedChoice | None" = None
 
     @property
     def changed(self) -> bool:
@@ -178,6 +173,8 @@ def solve(
     notes: list[str] = []
     choice = None
     if simulated_cost is not None:
+        from solvers.ordering.simulated_choice import candidate_orders, choose_by_simulation
+
         other_deadline = started + limit * _CANDIDATES_SHARE if timed else None
         other_budget = replace(budget, keep_going=_watch(show, other_deadline, stopped))
         orders = candidate_orders(task, result, request.seed, other_budget)
@@ -193,7 +190,7 @@ def solve(
         )
         result = choice.result
         notes.append(_choice_note(choice, time.monotonic() - simulation_started))
-    elif request.prove or (len(task.baseline) <= EXACT_MAX_RANKS and not task.is_latency_ring):  # takes a moment
+    elif request.prove or (len(task.baseline) <= _EXACT_MAX_RANKS and not task.is_latency_ring):  # takes a moment
         result = _prove(task, result, request, started + limit if timed else None, stopped)
     interrupted = stopped()
     validation = _validate(task, result, data, request.seed, simulated_cost)
@@ -207,7 +204,7 @@ def solve(
             result = recompute_costs_without_guesses(task, result, data.unknown, request.seed)
         result, note = without_unmeasured_bound(task, result, data.unknown)
         notes.append(note)
-    if request.prove and not is_optimal(result) and not interrupted:
+    if request.prove and not result.is_optimal and not interrupted:
         finished_early = timed and time.monotonic() < started + limit
         notes.append(_no_proof(task, result, data, limit if timed else None, finished_early))
     return Solved(
@@ -218,13 +215,15 @@ def solve(
     )  # fmt: skip
 
 
-def _simulated_cost(task: OrderingProblem, data: SearchData) -> SimulatedCost:
+def _simulated_cost(task: OrderingProblem, data: SearchData) -> "SimulatedCost":
     """Return the simulated cost of orders; pairs without any data are as far as the farthest known one."""
+    from solvers.simulation.cost import SimulatedCost
+
     fabric = task.fabric if data.unknown is None else with_farthest_for_unknown(task.fabric, data.unknown)
     return SimulatedCost.of(task.algo, len(task.baseline), task.options, fabric, task.size_bytes)
 
 
-def _choice_note(choice: SimulatedChoice, seconds: float) -> str:
+def _choice_note(choice: "SimulatedChoice", seconds: float) -> str:
     number = (
         f"all {choice.candidates}" if choice.simulated == choice.candidates
         else f"{choice.simulated} of {choice.candidates}"
@@ -268,6 +267,8 @@ def _prove(
     deadline: float | None,
     stopped: Callable[[], bool],
 ) -> OrderingResult:
+    from solvers.ordering.exact import ExactBudget, solve_exactly  # brings solvers that most orders do without
+
     if deadline is None:
         return solve_exactly(task, result, request.seed, ExactBudget(None, lambda: not stopped()))
     remaining_s = deadline - time.monotonic()
@@ -279,7 +280,7 @@ def _prove(
 
 
 def _validate(
-    task: OrderingProblem, result: OrderingResult, data: SearchData, seed: int, simulated_cost: SimulatedCost | None
+    task: OrderingProblem, result: OrderingResult, data: SearchData, seed: int, simulated_cost: "SimulatedCost | None"
 ) -> ValidatedGain | None:
     if data.held_out_us is None:
         return None
@@ -292,6 +293,8 @@ def _validate(
     gain = cross_validate(cost_model, result.order, task.baseline, data.held_out_us, seed, CONFIDENCE)
     if simulated_cost is None:
         return gain
+    from solvers.ordering.simulated_choice import simulated_gain
+
     held_out = replace(fabric, rtt_us=np.where(data.held_out_us > 0, data.held_out_us, fabric.rtt_us))
     return simulated_gain(result, task.baseline, simulated_cost, held_out, gain)
 

@@ -7,7 +7,6 @@ from typing import Any
 from plink.api.ordering import CONFIDENCE, OrderRequest, Solved, check_alone, solve
 from plink.model.network import Network
 from plink.model.order import RankOrder
-from solvers.ordering.exact import is_optimal
 from solvers.ordering.problem import Order, OrderingProblem
 from solvers.ordering.progress import SearchProgress
 
@@ -62,7 +61,7 @@ def order_of(network: Network, solved: Solved, request: OrderRequest) -> RankOrd
         ),
         "gap": None if solved.baseline_kept or result.gap is None else round(result.gap, 6),
         "bound_by": result.bound_by,
-        "proven": is_optimal(result) and not solved.baseline_kept and not solved.estimated,
+        "proven": result.is_optimal and not solved.baseline_kept and not solved.estimated,
         "moves": result.moves,
         **({"estimated_bound": True} if solved.estimated else {}),
         **({"measured_pairs_only": True} if solved.sparse else {}),

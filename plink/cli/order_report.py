@@ -5,7 +5,6 @@ Imported by commands that solve, when they run: it needs the solvers.
 
 from plink.api.ordering import Solved
 from plink.model.units import format_us
-from solvers.ordering.exact import is_optimal
 
 _MAX_GAP = 1.0  # a bound that is further off says nothing
 _OBJECTIVE_TEXT = {"sum": "sum of round trips", "bottleneck": "longest round trip"}
@@ -25,7 +24,7 @@ def summary(solved: Solved) -> list[str]:
         line += (
             f"; estimated bound {bound}, from predicted pairs" if solved.estimated else f"; no order{of} under {bound}"
         )
-        if not solved.estimated and result.gap is not None and result.gap <= _MAX_GAP and not is_optimal(result):
+        if not solved.estimated and result.gap is not None and result.gap <= _MAX_GAP and not result.is_optimal:
             line += f" (found is at most {result.gap:.2%} above the best)"
     lines = [line, *solved.notes]
     validation = solved.validation

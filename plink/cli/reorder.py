@@ -246,7 +246,6 @@ def search_with_status(network: "Network", request: "OrderRequest", stopped: Cal
     from plink.api.ordering import check_alone, solve
     from plink.api.reordering import order_of, order_of_one
     from plink.cli.order_report import summary
-    from solvers.ordering.exact import is_optimal
 
     if len(network.hosts) == 1:
         check_alone(network, request)
@@ -255,7 +254,7 @@ def search_with_status(network: "Network", request: "OrderRequest", stopped: Cal
         )
     with search_status() as show:
         solved = solve(network, request, show, stopped)
-    complete = (not request.prove or is_optimal(solved.result)) and not solved.needs_unmeasured
+    complete = (not request.prove or solved.result.is_optimal) and not solved.needs_unmeasured
     return SearchOutcome(order_of(network, solved, request), summary(solved), complete, solved.interrupted)
 
 

@@ -20,19 +20,9 @@ def text(value: object) -> bool:
     return isinstance(value, str)
 
 
-def boolean(value: object) -> bool:
-    """Accept true and false."""
-    return isinstance(value, bool)
-
-
 def integer(value: object) -> bool:
     """Accept an integer of 64 bits."""
     return type(value) is int and -_INT64_LIMIT <= value < _INT64_LIMIT
-
-
-def non_negative(value: object) -> bool:
-    """Accept a finite number that is not negative."""
-    return type(value) in (int, float) and 0 <= value < _INT64_LIMIT  # type: ignore[operator]
 
 
 def optional(is_valid: Validator) -> Validator:
@@ -56,15 +46,6 @@ def non_empty_list_of(is_valid: Validator) -> Validator:
     return lambda value: bool(value) and is_valid_list(value)
 
 
-def tuple_of(*validators: Validator) -> Validator:
-    """Accept a list of that length, each item valid by its own validator."""
-    return lambda value: (
-        isinstance(value, list)
-        and len(value) == len(validators)
-        and all(is_valid(item) for is_valid, item in zip(validators, value, strict=True))
-    )
-
-
 def record(**fields: Validator) -> Validator:
     """Accept an object with these fields and no others."""
     return lambda value: (
@@ -77,15 +58,6 @@ def record(**fields: Validator) -> Validator:
 def object_of(is_valid: Validator) -> Validator:
     """Accept an object with valid values under any keys."""
     return lambda value: isinstance(value, dict) and all(map(is_valid, value.values()))
-
-
-def object_by_index(is_valid: Validator) -> Validator:
-    """Accept an object with valid values whose keys are numbers from 0."""
-    return lambda value: isinstance(value, dict) and all(map(_is_index, value)) and all(map(is_valid, value.values()))
-
-
-def _is_index(key: str) -> bool:
-    return len(key) < 19 and key.isascii() and key.isdigit()
 
 
 class MessageSchema:

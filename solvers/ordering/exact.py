@@ -20,8 +20,6 @@ from solvers.ordering.ring import least_sum, longest_hop
 from solvers.ordering.ring_orders import is_rotation_enough, penalised_costs, rotate_to_constraints
 from solvers.ordering.smt import SmtLimits
 
-EXACT_MAX_RANKS = 10  # Z3 solves the whole order up to here
-_OPTIMALITY_TOLERANCE = 1e-6  # gap up to which an order counts as optimal
 _PERTURBATIONS_PER_HOST = 1000
 _MAX_QUERIES = 40  # to Z3, where there is no time limit
 _QUERY_TIME_SHARE = 0.25  # of the time limit, for one query
@@ -36,15 +34,10 @@ class ExactBudget:
     keep_going: Callable[[], bool]
 
 
-def is_optimal(result: OrderingResult) -> bool:
-    """Return whether no order costs less by more than a millionth."""
-    return result.gap is not None and result.gap <= _OPTIMALITY_TOLERANCE
-
-
 def solve_exactly(problem: OrderingProblem, result: OrderingResult, seed: int, budget: ExactBudget) -> OrderingResult:
     """Return the same order or a cheaper one, with a higher lower bound where the solver of ``bound_by`` proved one."""
     feasible = problem.feasible
-    if is_optimal(result) or problem.algo in MIXED or len(problem.hosts) < 3:
+    if result.is_optimal or problem.algo in MIXED or len(problem.hosts) < 3:
         return result
     pattern = pattern_for(problem.algo, len(problem.baseline), problem.options)
     if pattern.all_to_all_share:

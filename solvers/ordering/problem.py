@@ -13,6 +13,7 @@ from solvers.schedules.catalogue import Options
 Order = npt.NDArray[np.intp]
 RINGS = ("ring", "ring-chunked", "gloo", "nccl-ring", "openmpi-ring")
 OBJECTIVES = ("auto", "time", "sum", "bottleneck")
+_OPTIMALITY_TOLERANCE = 1e-6  # gap up to which an order counts as optimal
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,11 @@ class OrderingResult:
         if self.lower_bound is None or (self.lower_bound <= 0 < self.cost):
             return None
         return max(0.0, self.cost / self.lower_bound - 1) if self.cost > 0 else 0.0
+
+    @property
+    def is_optimal(self) -> bool:
+        """Whether no order costs less by more than a millionth."""
+        return self.gap is not None and self.gap <= _OPTIMALITY_TOLERANCE
 
 
 def expand_slots(hosts: Order, slots: npt.NDArray[np.intp]) -> Order:

@@ -23,11 +23,6 @@ def advisor_rate(bucket: int) -> float:
     return -math.log1p(-ADVISOR_SHARES[bucket]) / HOURS_OF_MONTH
 
 
-def hourly_rate(share: float) -> float:
-    """Return the interruptions per instance-hour where a share of instances is evicted in an hour (Azure)."""
-    return -math.log1p(-share)
-
-
 @dataclass(frozen=True)
 class Interruptions:
     """How often instances were taken back: ``count`` in ``hours`` instance-hours."""

@@ -41,7 +41,6 @@ THESIS_OVERHEAD = 0.17
 CHECKPOINT_S = 60.0  # to write one
 JUST_ABOVE = 0.0001
 NO_ANCHORS = Anchors()
-MAX_CORES_RATIO = 1.5  # 189 + 3 machines instead of 128 (Harlap thesis, Figure 4.1)
 NAMES = (
     *("on-demand", "standard-checkpoint", "young-checkpoint", "standard-agile", "just-above"),
     *("bidbrain", "bidbrain-same-cores", "bidbrain-replacing", "clairvoyant"),

@@ -77,6 +77,22 @@ def test_main_help_imports_no_command_and_a_command_only_its_own() -> None:
     assert loaded == {"--help": set(), "--version": set(), "cost": {"plink.cli.cost"}}
 
 
+def test_a_common_order_needs_no_exact_solver_and_no_simulator(tmp_path: Path) -> None:
+    hosts = [{"name": f"h{k}"} for k in range(12)]
+    latency_us = [[0 if i == j else 50 + abs(i - j) * 7 % 11 for j in range(12)] for i in range(12)]
+    network = {"schema": "plink.network/1", "hosts": hosts, "latency_us": latency_us}
+    (tmp_path / "n.json").write_text(json.dumps(network))
+    code = "import sys; from plink.cli.entry import run; assert run(sys.argv[1:]) == 0; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "reorder", "n.json", "-o", "o.json", "--max-moves", "100"],
+        capture_output=True, text=True, check=True, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    loaded = set(done.stdout.split())
+    assert not loaded & {"z3", "ortools", "torch", "sklearn", "matplotlib", "scapy", "solvers.ordering.exact"}
+    assert not [name for name in loaded if name.startswith("solvers.simulation")]
+
+
 def test_summaries_are_those_of_the_commands() -> None:
     from plink.cli.app import COMMANDS, command
 

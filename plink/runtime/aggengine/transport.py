@@ -46,7 +46,6 @@ class Transport(Protocol):
 
 # Number of tags: Gloo's are integers below 2 ** 31, and combine a tag with a channel.
 TAGS = (1 << 27) - 1
-MAX_CHANNELS = 16
 
 
 class GlooTransport:

@@ -8,7 +8,7 @@ import pytest
 
 from solvers.costs.by_name import cost_function_for
 from solvers.ordering.constraints import PlacementConstraints
-from solvers.ordering.exact import ExactBudget, is_optimal, solve_exactly
+from solvers.ordering.exact import ExactBudget, solve_exactly
 from solvers.ordering.problem import OrderingProblem, OrderingResult
 from solvers.ordering.progress import SearchBudget
 from solvers.ordering.ring import longest_hop
@@ -60,7 +60,7 @@ def is_sound(result: OrderingResult, task: OrderingProblem, best: float) -> None
     assert result.cost == pytest.approx(cost_of(result.order), rel=1e-9)
     if result.lower_bound is not None:
         assert result.lower_bound <= best * (1 + 2 * EPSILON)
-    if is_optimal(result):
+    if result.is_optimal:
         assert result.cost <= best * (1 + 2 * EPSILON)
 
 
@@ -80,7 +80,7 @@ def test_the_worst_start_becomes_the_proven_best(algo: str, model: str) -> None:
         task = task_of([1] * n, PlacementConstraints(), algo, model, n)
         first, second = (solve_exactly(task, begun(task), 1, SAME_WORK) for _ in range(2))
         is_sound(first, task, least(task))
-        assert is_optimal(first)
+        assert first.is_optimal
         assert first.bound_by == ("cp-sat" if (algo, model) == ("ring", "latency") else "z3")
         assert first.order.tolist() == second.order.tolist()
         assert dataclasses.replace(first, order=task.baseline) == dataclasses.replace(second, order=task.baseline)
@@ -112,7 +112,7 @@ def test_certificates_are_of_feasible_orders(
     is_sound(result, task, least(task))
     assert result.cost <= start.cost
     if provable or (task.is_latency_ring and not constraints.pinned_ranks):
-        assert is_optimal(result)
+        assert result.is_optimal
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_the_longest_hop_is_proven_too(slots: list[int], constraints: PlacementC
     assert is_allowed(result.order, slots, constraints)
     assert result.cost == longest_hop(rtt, result.order)
     assert result.cost == min(longest_hop(rtt, order) for order in allowed_orders(slots, constraints))
-    assert is_optimal(result)
+    assert result.is_optimal
     assert result.metrics["sum"] == pytest.approx(loop_cost(rtt, result.order))
     shortest = min(
         loop_cost(rtt, order) for order in allowed_orders(slots, constraints) if longest_hop(rtt, order) <= result.cost
@@ -189,7 +189,7 @@ def test_with_time_enough_a_proof_is_the_one_that_a_fixed_amount_of_work_gives()
     first, second = (
         solve_exactly(task, begun(task), 1, budget) for budget in (SAME_WORK, ExactBudget(600.0, lambda: True))
     )
-    assert is_optimal(second)
+    assert second.is_optimal
     assert (second.order.tolist(), second.cost) == (first.order.tolist(), first.cost)
 
 
@@ -204,7 +204,7 @@ def test_proven_is_within_a_millionth() -> None:
     for cost, bound, is_so in (
         (100.0, 100.0, True), (100.0, 99.99995, True), (100.0, 99.9, False), (100.0, None, False), (0.0, 0.0, True),
     ):  # fmt: skip
-        assert is_optimal(OrderingResult(np.arange(2), cost, bound, None, cost, cost, 0)) is is_so, (cost, bound)
+        assert OrderingResult(np.arange(2), cost, bound, None, cost, cost, 0).is_optimal is is_so, (cost, bound)
 
 
 N = 6
@@ -248,7 +248,7 @@ def test_the_cheapest_ring_is_left_as_it_is_written_and_proven() -> None:
         result = solve_exactly(task, found_of(task, order), 1, SAME_WORK)
         assert result.order.tolist() == order.tolist()
         assert result.bound_by == "cp-sat"
-        assert is_optimal(result)
+        assert result.is_optimal
         assert result.lower_bound is not None
         assert result.cost * (1 - 1e-6) <= result.lower_bound <= result.cost == loop_cost(task.fabric.rtt_us, order)
 
@@ -260,7 +260,7 @@ def test_a_bound_as_good_as_the_proof_stays_and_one_that_is_not_is_raised(share:
     least = loop_cost(task.fabric.rtt_us, best)
     result = solve_exactly(task, found_of(task, worst, share * least), 1, SAME_WORK)
     assert result.cost == pytest.approx(least)
-    assert (result.bound_by, is_optimal(result)) == (by, True)
+    assert (result.bound_by, result.is_optimal) == (by, True)
     assert result.lower_bound == pytest.approx(least, rel=1e-6)
     assert result.metrics["bottleneck"] == longest_hop(task.fabric.rtt_us, result.order)
 
@@ -305,7 +305,7 @@ def test_time_that_is_not_needed_changes_no_proof(objective: str) -> None:
     task = ring_task(objective=objective)
     start = found_of(task, max(ORDERS, key=lambda order: longest_hop(task.fabric.rtt_us, order)))
     result = solve_exactly(task, start, 1, ExactBudget(600.0, lambda: True))
-    assert is_optimal(result)
+    assert result.is_optimal
     assert result.cost == solve_exactly(task, start, 1, SAME_WORK).cost
 
 

@@ -12,7 +12,6 @@ from solvers.spot.hazard import (
     ExponentialEvictions,
     Interruptions,
     advisor_rate,
-    hourly_rate,
     observed,
     prior,
     spells,
@@ -24,9 +23,8 @@ def availability(*counts: int, gap_s: float = 600) -> AvailabilityTrace:
 
 
 def test_published_rates() -> None:
-    """7.5 % of instances interrupted a month; 5 % an hour."""
+    """7.5 % of instances interrupted a month."""
     assert 1 - math.exp(-730 * advisor_rate(1)) == pytest.approx(0.075)
-    assert 1 - math.exp(-hourly_rate(0.05)) == pytest.approx(0.05)
     assert all(advisor_rate(bucket) < advisor_rate(bucket + 1) for bucket in range(4))
 
 
