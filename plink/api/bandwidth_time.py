@@ -8,8 +8,8 @@ import numpy as np
 from plink.api.shared_links import link_limits
 from probes.plan import LinkAwarePlan
 
-ROUND_DRAIN_S = 0.1  # what is still queued of one round; more is left out with the ramp of TCP
-_ROUND_OVERHEAD_S = 0.06
+ROUND_DRAIN_S = 0.05  # what is still queued of one round; more is left out with the ramp of TCP
+_ROUND_OVERHEAD_S = 0.03
 _MAX_SIMULATED_HOSTS = 64
 
 
