@@ -131,7 +131,7 @@ def test_compiled_loops_older_than_what_they_call_are_forgotten(tmp_path: Path) 
     assert sorted(path.name for path in folder.iterdir()) == ["new.nbi", "old.pyc"]
 
 
-def test_autotune_s_recorded_figures_and_bars_are_those_of_its_recorded_steps() -> None:
+def test_autotune_figures_follow_from_its_recorded_steps() -> None:
     document = json.loads((RESULTS / "autotune.json").read_text())
     row = document["figures"]["2lha"]
     tuned, without = ({"steps": row["steps_s"][name]} for name in ("with", "without"))

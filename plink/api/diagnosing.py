@@ -153,9 +153,9 @@ def _clock_offsets(before: dict[str, dict[str, Any]], after: dict[str, dict[str,
     offsets = {}
     for name, fact in before.items():
         # An answer that waited makes a clock look slow, so the larger of two offsets is the nearer.
-        seen = [facts["clock_offset_s"] for facts in (fact, after.get(name, {})) if "clock_offset_s" in facts]
-        if seen:
-            offsets[name] = max(seen)
+        clock_offsets = [facts["clock_offset_s"] for facts in (fact, after.get(name, {})) if "clock_offset_s" in facts]
+        if clock_offsets:
+            offsets[name] = max(clock_offsets)
     usual = statistics.median(offsets.values()) if len(offsets) > 2 else 0.0
     for name, offset in offsets.items():
         if abs(offset - usual) > _MAX_CLOCK_OFFSET_S:

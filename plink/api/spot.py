@@ -69,8 +69,9 @@ def market_rates(
     """
     rows = []
     for market, trace in sorted(availability.items()):
-        seen = observed(trace)
-        rows.append((market, seen, (prior(advisor_rate(DEFAULT_BUCKET if bucket is None else bucket)) + seen).rate))
+        interruptions = observed(trace)
+        before = prior(advisor_rate(DEFAULT_BUCKET if bucket is None else bucket))
+        rows.append((market, interruptions, (before + interruptions).rate))
     return rows
 
 

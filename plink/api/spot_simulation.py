@@ -132,5 +132,5 @@ def comparison_for(
 
 def markets_without_prices(market_file: MarketFile, prices: Prices) -> list[str]:
     """Return the types of a market file of which no prices are there."""
-    seen = {market.type for market in prices}
-    return [kind.name for kind in market_file.types if kind.name not in seen]
+    present = {market.type for market in prices}
+    return [kind.name for kind in market_file.types if kind.name not in present]

@@ -17,14 +17,14 @@ def check_spelling(form: str, hosts: Hosts, allowed: re.Pattern[str], takes: str
             raise UsageError(f"--format {form}: host {host.name} has the address {host.address}, but {takes}")
 
 
-def check_distinct(form: str, hosts: Hosts, seen_as: Callable[[Host], str], consequence: str) -> None:
+def check_distinct(form: str, hosts: Hosts, identity_of: Callable[[Host], str], consequence: str) -> None:
     """Check that no two hosts are the same to the launcher.
 
     :raises UsageError: naming the first two that do; ``consequence`` says what the launcher makes of it.
     """
     first: dict[str, Host] = {}
     for host in hosts:
-        text = seen_as(host)
+        text = identity_of(host)
         if text in first:
             raise UsageError(
                 f"--format {form}: hosts {first[text].name} and {host.name} are both {text}, and {consequence}"

@@ -78,8 +78,8 @@ class ObservedTraffic:
 
         :raises UsageError: where no rank has sent anything.
         """
-        seen = np.where(self.bytes_per_s > 0, self.bytes_per_s, 0.0)
-        sent, got = seen.sum(axis=1), seen.sum(axis=0)
+        measured = np.where(self.bytes_per_s > 0, self.bytes_per_s, 0.0)
+        sent, got = measured.sum(axis=1), measured.sum(axis=0)
         slower = np.where((sent > 0) & (got > 0), np.minimum(sent, got), np.maximum(sent, got))
         if not slower.any():
             raise UsageError("nothing was observed: no rank has sent anything")

@@ -14,7 +14,7 @@ from plink.model.elastic.reports import ClockDone
 from solvers.elastic.context import Context
 from solvers.elastic.state import IterationEnd, TrainingProgress
 
-_KEPT_ITERATIONS = 64  # whose clocks are known one by one, should a roll-back lead into the midst of one
+_HISTORY_ITERATIONS = 64  # whose clocks are known one by one, should a roll-back lead into the midst of one
 
 
 def clock_done(ctx: Context, report: ClockDone, workers: int) -> None:
@@ -43,7 +43,7 @@ def clock_done(ctx: Context, report: ClockDone, workers: int) -> None:
     ctx.state.progress = current
     for over in sorted(number for number in current.over if number <= current.evaluated):
         _log_iteration(ctx, over)
-    current, oldest = ctx.state.progress, iteration - _KEPT_ITERATIONS
+    current, oldest = ctx.state.progress, iteration - _HISTORY_ITERATIONS
     if any(number <= oldest for number in current.took):
         dropped = {number for number in current.took if number <= oldest}
         ctx.state.progress = replace(

@@ -11,7 +11,7 @@ from solvers.elastic.state import State, Stragglers, Wait
 
 LONG_WAIT_S = 10.0
 _LONGEST_FACTOR = 3  # times as long as any clock took so far
-_KEPT_CLOCKS = 64  # more than workers may be apart
+_HISTORY_CLOCKS = 64  # more than workers may be apart
 
 
 def clock_done(stragglers: Stragglers, host: int, clock: int, now: float) -> Stragglers:
@@ -24,7 +24,7 @@ def clock_done(stragglers: Stragglers, host: int, clock: int, now: float) -> Str
     newest = max(clock, stragglers.newest)
     hosts = stragglers.done.get(clock, {})
     done = {**stragglers.done, clock: {**hosts, host: hosts.get(host, 0) + 1}}
-    done.pop(newest - _KEPT_CLOCKS, None)
+    done.pop(newest - _HISTORY_CLOCKS, None)
     return replace(stragglers, first=first, newest=newest, done=done, at_s=now, longest_s=longest_s)
 
 

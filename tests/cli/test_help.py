@@ -160,7 +160,7 @@ def test_many_options_are_in_panels() -> None:
     visit(command(), "plink")
 
 
-def test_commands_are_listed_from_measuring_to_running_without_their_examples() -> None:
+def test_command_list_is_grouped_without_examples() -> None:
     page = typed_here("--help", cwd=Path.cwd(), COLUMNS="80").stdout
     listed = page.split("Commands", 1)[1]
     names = re.findall(r"^│ ([a-z]+) ", listed, re.MULTILINE)

@@ -183,7 +183,7 @@ def test_google_says_it_in_two_ways_or_not_at_all() -> None:
     assert topology.aliases["vm-1"] == ("3141592653589793238", "10.128.0.5", "203.0.113.7")
 
 
-def test_google_without_any_cluster_has_no_such_level_and_describe_prints_one_instance() -> None:
+def test_google_topology_without_a_cluster_and_of_one_instance() -> None:
     instance = {"name": "vm-1", "zone": "z", "resourceStatus": {"physicalHost": "/b/s/h"}}
     assert read(json.dumps(instance)).paths == {"vm-1": ("z", "b", "s", "h")}
     assert read(json.dumps([instance])) == read(json.dumps({"kind": "compute#instanceList", "items": [instance]}))

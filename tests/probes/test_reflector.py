@@ -60,7 +60,7 @@ def test_scapy_reads_the_senders_packet_field_by_field() -> None:
     assert bytes(again)[:4] + bytes(again)[12:] == packet[:4] + packet[12:]
 
 
-def test_packets_that_scapy_makes_are_answered_and_its_answers_are_understood() -> None:
+def test_scapy_packets_interoperate() -> None:
     """An independent sender with a TLV (extra padding) at our reflector, an independent reflector at our sender."""
     from scapy.contrib.stamp import STAMPSessionReflectorTestUnauthenticated as Reflector
     from scapy.contrib.stamp import STAMPSessionSenderTestUnauthenticated as Sender

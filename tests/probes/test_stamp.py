@@ -42,7 +42,7 @@ def test_the_senders_packet_is_laid_out_as_rfc_8762_4_2_2_and_rfc_8972_3_say() -
     assert packet[96:] == hmac.new(bytes(range(32)), packet[:96], hashlib.sha256).digest()[:16]
 
 
-def test_the_reflectors_packet_is_laid_out_as_rfc_8762_4_3_2_and_rfc_8972_3_say() -> None:
+def test_reflector_packet_layout_is_rfc_8762_4_3_2_and_rfc_8972_3() -> None:
     sender = (0x21222324, 0x3132333435363738, 0x4142, 0x5152)
     packet = pack_reflector(KEY, 0x01020304, 0x1112131415161718, 0x6162636465666768, sender, 0x7F)
     assert len(packet) == SIZE

@@ -58,7 +58,7 @@ def test_no_jump_host_is_no_tunnel() -> None:
         assert World().jumps.tunnel((), TARGET, ends) is None
 
 
-def test_two_jump_hosts_end_with_the_last_that_is_behind_them_innermost_first() -> None:
+def test_chained_jump_hosts_close_innermost_first() -> None:
     world = World()
     with ExitStack() as first:
         with ExitStack() as second:

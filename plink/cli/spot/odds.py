@@ -53,8 +53,8 @@ def odds(
     prices = {entry: trace for entry, trace in prices.items() if is_chosen(entry)}
     availability = {entry: trace for entry, trace in histories.availability.items() if is_chosen(entry)}
     if not prices and not availability:
-        seen = sorted({str(entry) for entry in (*histories.prices, *histories.availability)})
-        raise UsageError(f"no such market; choose one of {', '.join(seen[:8])}{'...' if len(seen) > 8 else ''}")
+        markets = sorted({str(entry) for entry in (*histories.prices, *histories.availability)})
+        raise UsageError(f"no such market; choose one of {', '.join(markets[:8])}{'...' if len(markets) > 8 else ''}")
     if limit is not None:
         prices = {
             entry: part for entry, trace in prices.items() if (part := trace.between(trace.start, limit)) is not None
@@ -70,8 +70,8 @@ def odds(
         "markets": [_market(row) for row in rows_of_odds],
         "rates": [
             {"zone": entry.zone, "type": entry.type, "per_hour": round(rate, 6),
-             "interruptions": seen.count, "instance_hours": round(seen.hours, 3)}
-            for entry, seen, rate in rates
+             "interruptions": interruptions.count, "instance_hours": round(interruptions.hours, 3)}
+            for entry, interruptions, rate in rates
         ],
     }  # fmt: skip
     if as_json:

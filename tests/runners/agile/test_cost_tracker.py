@@ -29,7 +29,7 @@ def live(entries: list[Entry], at: float) -> dict[str, Any] | None:
     return spending.so_far(at)
 
 
-def test_a_host_costs_from_joining_to_going_and_an_iteration_its_part_of_that() -> None:
+def test_host_and_iteration_costs() -> None:
     entries: list[Entry] = [host(0, "c", 0, "joined"), host(0, "a", 1, "joined"), host(1800, "a", 1, "left")]
     assert live(entries, 3600) == {"total": 3.25, "per_iteration": None, "without_price": []}
     entries += [Iteration(at, number, 1.0, 1, 2, number) for at, number in ((10, 0), (20, 1))]

@@ -66,7 +66,7 @@ def test_servers_and_replicas_must_have_room_for_their_share(
     assert refusal(job(tiers, None)) is None  # where nobody says how much there is
 
 
-def test_a_transient_host_needs_room_for_what_it_serves_and_none_for_what_it_does_not() -> None:
+def test_transient_host_needs_memory_for_served_partitions_only() -> None:
     """In stage 2 the one that was there first serves; in stage 1 none does."""
     small = job("rtt", 100)
     small[1:] = [having(item, memory=7 * GB) for item in small[1:]]

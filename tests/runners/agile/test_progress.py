@@ -69,7 +69,7 @@ class RecordedProgress:
         return [(line["iteration"], line["seconds"], line["objective"]) for line in self.lines]
 
 
-def test_an_iteration_has_the_time_of_its_clocks_and_the_objective_that_comes_later() -> None:
+def test_iteration_time_and_its_late_objective() -> None:
     messages = RecordedProgress(batches=2)
     messages.clock(0)
     messages.clock(1)

@@ -179,7 +179,7 @@ def orders_of(job: SimulatedJob, leaving: list[int], *warnings: float) -> list[O
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_partitions_leave_after_workers_and_one_at_a_time_where_there_is_time(seed: int) -> None:
+def test_partitions_migrate_after_workers_one_at_a_time(seed: int) -> None:
     """And hosts rest after each, for three times as long as it took."""
     orders = orders_of(SimulatedJob(seed, "rtttttt", partitions=12, clocks=80), [3, 4, 5], 60.0)
     assert not any(order.working or order.busy for order in orders)

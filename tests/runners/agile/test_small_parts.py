@@ -153,7 +153,7 @@ def test_hosts_silent_together_are_evicted_together() -> None:
     assert result[0] == [0, 1, 2]
 
 
-def test_where_most_are_silent_at_once_it_is_somebody_elses_fault_for_a_while() -> None:
+def test_silent_majority_gets_a_longer_timeout() -> None:
     """Of two it may be any; of three two are most."""
     hearing, three = Hearing(1.6), [member(number) for number in range(3)]
     seconds = 0.0

@@ -149,7 +149,7 @@ def test_a_launcher_that_hangs_up_ends_the_tuning_and_nothing_else() -> None:
         assert tuner._boundary == 1 << 62
 
 
-def test_all_reduces_that_are_not_waited_for_change_schedules_at_the_same_one() -> None:
+def test_async_all_reduces_change_schedules_at_the_same_one() -> None:
     """Hundreds under way at once, by some ranks more than by others; those of one element go inline in between."""
     new = uneven()
 

@@ -46,7 +46,7 @@ def test_without_limits_it_is_what_the_machine_has(machine: Path) -> None:
     assert measured(machine) == (64 * GIB, "b-1")
 
 
-def test_the_limit_of_a_group_around_it_counts_less_what_is_used_and_more_what_is_idle(machine: Path) -> None:
+def test_parent_cgroup_limit_counts_used_and_reclaimable_memory(machine: Path) -> None:
     """As of a Slurm job, in whose group each step has one of its own without a limit."""
     write(machine / "proc/self/cgroup", "0::/slurm/job_1/step_0\n")
     job = machine / "sys/fs/cgroup/slurm/job_1"

@@ -161,7 +161,7 @@ def test_a_program_cannot_hide_a_roll_back() -> None:
         same(made, app, train(Means(stop=StoppingCriterion(clocks=8))))
 
 
-def test_after_a_roll_back_shards_are_as_they_were_unless_the_new_generation_says_otherwise() -> None:
+def test_roll_back_restores_shards_unless_reassigned() -> None:
     app = Means(stop=StoppingCriterion(clocks=12))
     with store(job_layout(app, 4), servers=2) as made:
         made.open(2, history=True)

@@ -186,7 +186,7 @@ def test_what_is_no_observation(name: str, value: Any) -> None:
         broken(name, value)
 
 
-def test_a_rank_carries_what_its_slower_direction_does_and_a_silent_one_what_others_do() -> None:
+def test_rank_rate_is_its_slower_direction() -> None:
     """Rank 0 sends 60 and gets 10, rank 1 sends 10 and gets 20, rank 2 only gets, rank 3 does nothing."""
     rates = np.full((4, 4), np.nan)
     rates[0, 1], rates[1, 0], rates[0, 2] = 20.0, 10.0, 40.0

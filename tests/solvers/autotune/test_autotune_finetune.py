@@ -39,7 +39,7 @@ def test_blame_is_as_it_is_defined_rank_by_rank() -> None:
 
 
 @pytest.mark.parametrize(("most", "moves"), [(1.5, False), (1.51, True)])
-def test_masters_move_when_the_most_blame_is_more_than_epsilon_times_the_least(most: float, moves: bool) -> None:
+def test_masters_move_above_the_epsilon_ratio_of_blame(most: float, moves: bool) -> None:
     """By time alone: twice the load at the same rate is twice the blame."""
     settings = FinetuneSettings(beta=0.0, epsilon=1.5)
     decision = finetune(equal_assignment([[0, 1]], 4), sending([most, 1.0]), FinetuneState(0, 2), settings)
@@ -60,7 +60,7 @@ def test_repeatedly_blamed_rank_loses_more_up_to_a_limit(step: FinetuneState, nu
     assert decision.assignment.local_masters[:, 0].tolist() == [1] * min(8, number) + [0] * (8 - min(8, number))
 
 
-def test_a_global_master_goes_to_the_least_blamed_rank_of_all_and_takes_its_chunk_to_that_group() -> None:
+def test_global_master_moves_to_the_least_blamed_rank() -> None:
     assignment = masters([[0, 1], [2, 3]], [[1, 2], [0, 2], [0, 3]], [1, 0, 0])
     decision = finetune(assignment, sending([9.0, 4.0, 2.0, 1.0]), FinetuneState())
     assert decision.moved == ((1, 0, 3, "global"),)

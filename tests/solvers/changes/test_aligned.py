@@ -77,7 +77,7 @@ def ways(old: list[list[float | None]], new: list[list[float | None]], *words: s
     return np.argwhere(mask).tolist(), message
 
 
-def test_pairs_measured_otherwise_are_those_where_both_files_say_how_and_it_differs() -> None:
+def test_pairs_with_different_methods_are_found() -> None:
     """Number 0 is the unknown one here, and a missing number stands for it."""
     old = even(3, 1, x01=2, x02=0, x10=1, x12=float("nan"))
     new = even(3, 1, x01=1, x02=1, x10=0, x12=2)

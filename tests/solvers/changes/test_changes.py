@@ -148,7 +148,7 @@ def test_half_of_the_hosts_are_named_each() -> None:
 @pytest.mark.parametrize(("racks_of", "slow"), [
     ("00110011", "0123"), ("00010111", "0123"), ("00001111", "012"), ("00001111", "014"), ("00001111", "01245"),
 ])  # fmt: skip
-def test_hosts_that_halve_the_bandwidth_of_their_pairs_are_named_and_no_others(racks_of: str, slow: str) -> None:
+def test_only_hosts_that_halve_bandwidth_are_named(racks_of: str, slow: str) -> None:
     """A pair carries what its slower host does; of 20 such days 18 at least are told by exactly these hosts."""
     rack = np.array([int(item) for item in racks_of])
     rtt = np.where(rack[:, None] == rack, 30.0, 100.0) * ~np.eye(8, dtype=bool)
@@ -173,7 +173,7 @@ def test_a_slow_host_with_one_pair_that_is_not_is_named() -> None:
     assert kinds_of(compare(plain(rtt), plain(slow), LIMITS)) == [("latency", "worse", "host", ("h0",))]
 
 
-def test_a_host_that_halves_the_bandwidth_of_its_pairs_is_named_though_noise_hides_some() -> None:
+def test_host_that_halves_bandwidth_is_named_despite_noise() -> None:
     """Of 40 such days 38 at least are told by this host alone."""
     rack = np.arange(8) // 4
     rtt = np.where(rack[:, None] == rack, 60.0, 200.0) * ~np.eye(8, dtype=bool)

@@ -80,7 +80,7 @@ def test_a_change_is_worth_naming_beyond_the_share(times: float, named: int) -> 
     assert len(trips(*one_pair(6, 1000.0, 1000.0 * (times - 1))).findings) == named
 
 
-def test_all_that_take_longer_are_one_finding_of_the_network_with_that_of_the_median_pair() -> None:
+def test_global_slowdown_is_one_finding_of_the_median_pair() -> None:
     """Of ten pairs four take 100 us, two 200, and the four of neighbours 300."""
     apart = np.abs(np.arange(5)[:, None] - np.arange(5))
     old = np.where(apart == 1, 300.0, flat(5, 100.0))

@@ -55,7 +55,7 @@ def test_a_direction_without_a_figure_leaves_the_other_one_alone() -> None:
     assert item.new == pytest.approx(0.1)
 
 
-def test_neither_a_pair_that_is_missing_nor_one_measured_otherwise_is_compared() -> None:
+def test_missing_pairs_and_other_methods_are_not_compared() -> None:
     """Of a round trip that was not measured losses say nothing; nor do they where only one direction counts."""
     rows = flat(4)
     rows[0, 1] = rows[1, 0] = np.nan

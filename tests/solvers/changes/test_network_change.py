@@ -38,7 +38,7 @@ def test_a_cause_and_a_pair_are_named_beyond_the_least(value: float, named: bool
 
 
 @pytest.mark.parametrize(("signs", "named"), [(0.26, True), (0.25, False)])
-def test_half_of_the_least_counts_as_a_sign_of_a_cause_and_its_median_decides(signs: float, named: bool) -> None:
+def test_half_of_the_threshold_is_a_sign_and_the_median_decides(signs: float, named: bool) -> None:
     """Host 2 takes 0.6 more to four others, and a little to three."""
     change = by(*HOST, value=0.6)
     for j in (0, 1, 3):

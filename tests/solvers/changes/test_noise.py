@@ -27,7 +27,7 @@ def off(n: int) -> Mask:
     return ~np.eye(n, dtype=bool)
 
 
-def test_a_change_is_beyond_noise_where_it_is_more_than_so_many_standard_errors_either_way() -> None:
+def test_change_beyond_noise_exceeds_the_standard_errors() -> None:
     result = Noise(np.array([[0.5, 0.5], [0.5, 0.25]]), 4.0).beyond(np.array([[2.0, 2.1], [-2.1, -1.5]]))
     assert result.tolist() == [[False, True], [True, True]]
 

@@ -33,7 +33,7 @@ def lacks(old: Matrix, new: Matrix, **details: Any) -> list[tuple[str, str, tupl
     return [(item.verdict, item.where, item.hosts, item.others) for item in result]
 
 
-def test_a_pair_is_missing_where_a_file_lacks_both_directions_and_the_other_has_one() -> None:
+def test_pair_without_both_directions_is_missing() -> None:
     assert lacks(flat(4), without(4, (0, 1))) == []
     assert lacks(flat(4), without(4, *both((0, 1)))) == [("worse", "pair", ("a",), ("b",))]
     assert lacks(without(4, (0, 1)), without(4, *both((0, 1)))) == [("worse", "pair", ("a",), ("b",))]

@@ -52,7 +52,7 @@ def test_a_direction_counts_where_both_files_have_it() -> None:
     assert changed_rates(rates(r01=np.nan), rates(r10=np.nan)) == ([], 14, 0)
 
 
-def test_pairs_that_were_measured_and_are_not_now_are_counted_and_not_compared() -> None:
+def test_newly_unmeasured_pairs_are_counted_only() -> None:
     gone = rates(r01=np.nan, r10=np.nan, r23=np.nan, r32=np.nan, r45=np.nan)
     assert changed_rates(rates(), gone) == ([], 13, 2)
     assert changed_rates(gone, rates()) == ([], 13, 0)

@@ -206,7 +206,7 @@ def test_a_way_out_is_guessed_by_the_hosts_rates_either_way() -> None:
         assert result.group_in_gbps[group] == pytest.approx(gets[mine].sum() * 40 / 90)
 
 
-def test_a_guess_goes_by_the_middle_of_the_latencies_and_never_above_the_hosts() -> None:
+def test_guessed_rate_is_capped_by_the_hosts() -> None:
     """Of a rack of three (30, 40 and 50 us) in the middle 40, and to the four others 100, of which one is 1,000; the
     others, who could not be measured either, are farther from each other than from it: all their hosts together."""
     rtt = np.full((7, 7), 100.0)

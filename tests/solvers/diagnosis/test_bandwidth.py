@@ -43,7 +43,7 @@ def by_hand(gbps: Matrix, groups: npt.NDArray[np.intp]) -> list[SlowHost]:
     return sorted(result, key=lambda slow: min(rate for rate, _ in slow.rates.values()))
 
 
-def test_slow_hosts_are_those_whose_best_rate_is_less_than_half_of_what_is_usual() -> None:
+def test_slow_host_has_less_than_half_of_the_usual_rate() -> None:
     """Rates of 1, 2, 4 and 8 stand often exactly at a half; some are missing."""
     spoke = 0
     for seed in range(150):
@@ -88,7 +88,7 @@ def links_by_hand(rows: list[dict[str, Any]]) -> list[SlowLink]:
     return sorted(result, key=lambda link: link.gbps)
 
 
-def test_a_slow_link_is_less_than_half_of_the_others_in_all_and_for_each_host() -> None:
+def test_slow_link_is_less_than_half_in_all_and_for_each_host() -> None:
     spoke = 0
     for seed in range(200):
         rng = np.random.default_rng(seed)

@@ -51,9 +51,7 @@ def test_slow_host_and_slow_link_have_their_excess() -> None:
 
 
 @pytest.mark.parametrize(("rows", "other"), [(slow_host(), (0, 2)), (slow_link(), (1, 4))])
-def test_a_second_measurement_bears_a_suspicion_out_from_a_quarter_more_than_usual_on(
-    rows: Matrix, other: tuple[int, int]
-) -> None:
+def test_second_measurement_confirms_above_a_quarter(rows: Matrix, other: tuple[int, int]) -> None:
     assert findings_of(rows, {other: 124.9}) == []
     (item,) = findings_of(rows, {other: 125.0})
     assert item.evidence.endswith("; 125.0 us when measured again")

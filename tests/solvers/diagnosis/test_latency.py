@@ -163,7 +163,7 @@ def test_lopsided_pairs_differ_by_far_more_than_others_and_than_clocks_do(limits
 # Whom to measure a suspect against
 
 
-def test_a_suspect_is_measured_against_the_nearest_and_of_these_the_host_with_the_least_offset() -> None:
+def test_suspect_is_remeasured_against_a_near_healthy_host() -> None:
     cost = np.array([
         [0.0, 30.0, 20.0, 20.0, 90.0],
         [30.0, 0.0, 10.0, 10.0, 10.0],

@@ -138,7 +138,7 @@ def test_ten_pairs_in_common_are_enough(common: int, enough: bool) -> None:
             validate_halves(parts, LIKE)
 
 
-def test_an_unmeasured_pair_is_what_the_three_hosts_nearest_to_either_end_say_of_the_other() -> None:
+def test_unmeasured_pair_is_predicted_by_three_near_hosts() -> None:
     """Host 0 is nearest to 1, 2 and 3, in this order, then to 5; host 4 is nearest to 5, 1, 2. Of the pair (0, 4):
     1, 2, 3 measured 30, 40, 100 to 4, and 5, 1, 2 measured 25, 10, 11 to 0."""
     rtt = np.zeros((6, 6))
@@ -187,7 +187,7 @@ def setting(dimension: int, relative: bool = False, alpha: float = 1.0) -> Setti
     return Setting(dimension, alpha, False, relative)
 
 
-def test_the_setting_with_the_least_error_is_chosen_and_the_steps_at_which_it_was_least(
+def test_setting_and_steps_of_the_least_error_are_chosen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Though others would be more expressive, or better in the end, or worse at first."""

@@ -205,7 +205,7 @@ def deepest(algo: str, ranks: int) -> int:
 
 
 @pytest.mark.parametrize("algo", ["tree", "double-binary-tree"])
-def test_a_chain_takes_as_many_of_the_nearest_hops_as_it_is_deep_or_one_long_one(algo: str) -> None:
+def test_chain_bound_is_nearest_hops_or_one_long_hop(algo: str) -> None:
     for n in (2, 3, 5, 7, 12):
         pattern = pattern_for(algo, n, Options())
         apart = 10.0 * ~np.eye(n, dtype=bool)

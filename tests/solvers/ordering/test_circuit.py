@@ -60,9 +60,7 @@ def test_the_proven_ring_is_the_cheapest_of_all(n: int, seed: int, high: int, di
 
 @settings(max_examples=25)
 @given(st.integers(4, 7), st.integers(0, 999), st.booleans(), st.booleans())
-def test_bounds_hold_for_costs_that_are_not_whole_and_however_little_is_tried(
-    n: int, seed: int, directed: bool, bottleneck: bool
-) -> None:
+def test_bounds_hold_for_fractional_costs_and_few_steps(n: int, seed: int, directed: bool, bottleneck: bool) -> None:
     cost = np.random.default_rng(seed).lognormal(3, 2, (n, n))
     cost = cost if directed else np.maximum(cost, cost.T)
     start, best = np.arange(n), cheapest(cost, bottleneck)

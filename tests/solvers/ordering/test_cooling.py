@@ -44,7 +44,7 @@ def test_the_spread_nearby_is_that_of_the_hosts_of_one_place() -> None:
     assert sites([16, 48], 10_000.0).std() > 100 * alone
 
 
-def test_round_trips_that_do_not_differ_still_have_a_spread_beside_a_host_itself() -> None:
+def test_equal_round_trips_differ_from_a_host_itself() -> None:
     assert spread_nearby(np.where(np.eye(4, dtype=bool), 0.0, 100.0)) == pytest.approx(np.sqrt(3) * 25)
     assert spread_nearby(np.zeros((3, 3))) == 0
     assert spread_nearby(np.zeros((1, 1))) == 0

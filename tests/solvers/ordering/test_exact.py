@@ -183,7 +183,7 @@ def test_what_is_proven_or_has_no_exact_method_is_left_as_it_is() -> None:
     assert solve_exactly(two, start, 1, SAME_WORK) is start
 
 
-def test_with_time_enough_a_proof_is_the_one_that_a_fixed_amount_of_work_gives() -> None:
+def test_proof_is_the_same_by_time_or_by_work() -> None:
     """Seconds are a limit for Z3, which counts in milliseconds: ten minutes are none for six hosts."""
     task = task_of([1] * 6, PlacementConstraints(), "tree", "latency", 3)
     first, second = (

@@ -80,7 +80,7 @@ def test_hosts_at_no_distance_from_each_other_have_orders_too() -> None:
     assert any(order[-1] == 2 for order in initial_orders(result, np.arange(5)))
 
 
-def test_orders_to_begin_with_do_not_depend_on_the_library_that_finds_eigenvectors(
+def test_start_orders_do_not_depend_on_the_eigensolver(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A vector and its negative are the same answer, and libraries differ in which one they give."""

@@ -61,7 +61,7 @@ def test_every_rank_knows_its_host(classes: list[ExchangeClass]) -> None:
         assert list(result) == [expected.get(rank, (-1, -1, -1)) for rank in range(RANKS)]
 
 
-def test_hosts_are_drawn_by_their_number_and_blocks_a_tenth_as_often_as_all_of_them() -> None:
+def test_moves_draw_hosts_evenly_and_blocks_a_tenth_as_often() -> None:
     classes = [
         ExchangeClass(tuple(range(12)), 1, single_hosts=True),
         ExchangeClass((20, 22, 24, 26), 2, single_hosts=True),

@@ -104,7 +104,7 @@ def test_what_was_not_measured_is_not_used() -> None:
     assert np.isfinite(result.cost)
 
 
-def test_where_nothing_can_be_exchanged_the_order_is_the_best_without_a_question() -> None:
+def test_fixed_order_is_optimal_without_a_query() -> None:
     order = np.random.default_rng(1).permutation(6)
     for classes in ([], [[[0]], [[1, 2]]]):
         result = improve(

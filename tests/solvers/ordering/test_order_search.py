@@ -321,7 +321,7 @@ def test_rounds_are_bounded_by_their_pattern_and_cubes_by_their_blocks_too(
     assert (result.lower_bound, result.bound_by) == (bound, "rounds")
 
 
-def test_hosts_with_several_ranks_have_no_bound_of_rounds_but_rings_have_theirs() -> None:
+def test_several_ranks_a_host_have_a_bound_for_rings_only() -> None:
     twice = np.repeat(np.arange(9), 2).tolist()
     result = untried(fabric(9, 2), twice, "tree")
     assert (result.lower_bound, result.bound_by) == (None, None)

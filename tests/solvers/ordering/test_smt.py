@@ -175,7 +175,7 @@ def test_two_units_are_enough_to_exchange() -> None:
         )
 
 
-def test_what_groups_share_alike_is_proven_by_tangents_and_not_by_refusing_order_after_order() -> None:
+def test_shared_loads_are_proven_by_tangents() -> None:
     """Five racks of two whose ways out and in are all that counts: the 24 * 2^5 rings that leave each rack once cost
     the 16-norm of ten equal loads, a seventh more than the largest of them. More than may be refused one by one."""
     n = 10

@@ -117,7 +117,7 @@ def test_between_groups_a_few_pairs_are_held_against_the_tree() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_tree_counts_for_little_where_racks_differ_and_for_much_where_single_pairs_do(seed: int) -> None:
+def test_tree_weight_depends_on_the_source_of_variance(seed: int) -> None:
     """Times that differ from what the tree says by a fifth: by the racks, by the pairs, by both."""
     rng, rack = np.random.default_rng(seed), np.repeat(np.arange(8), 4)
 

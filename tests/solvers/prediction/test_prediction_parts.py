@@ -69,7 +69,7 @@ def test_racks_and_pods_merge_with_half_of_the_pairs_missing(seed: int) -> None:
     assert merge_tree(observed(measured)).highest_us(i, j).tolist() == full[order[i], order[j]].tolist()
 
 
-def test_two_clusters_are_as_far_apart_as_the_pairs_measured_between_them_in_the_mean() -> None:
+def test_cluster_distance_is_the_mean_of_measured_pairs() -> None:
     """0 and 1 merge, then 2 at (20 + 40) / 2; of 3 one pair is known, and with the others it meets at 70."""
     rtt = np.full((4, 4), NAN)
     rtt[0, 1], rtt[0, 2], rtt[1, 2], rtt[2, 3] = 10.0, 20.0, 40.0, 70.0
@@ -121,7 +121,7 @@ def blocks(count: Matrix, mean: Matrix, heights: list[float], prior: float) -> T
     )
 
 
-def test_groups_are_as_far_apart_as_their_pairs_and_the_highest_place_between_them_say() -> None:
+def test_group_distance_is_by_pairs_and_merge_height() -> None:
     """Each pair of four groups by hand: c pairs of mean m, and the tree's word h for p pairs: (c m + p h) / (c + p)."""
     heights, prior = [30.0, 90.0, 50.0], 2.0
     count = np.array([[1, 0, 2, 0], [0, 0, 3, 1], [2, 3, 0, 0], [0, 1, 0, 0]], dtype=float)

@@ -23,7 +23,7 @@ _JOB, _FOLDER = "job", "folder"
 _VISIBLE_S = 3.0  # after which a network file system shows what another host has written
 _POLL_S = 0.1
 _MARK_EXPIRY_S = 86400.0
-_KEPT_CHECKPOINTS = 2  # the latest and the one before, should somebody be reading that
+_RETAINED_CHECKPOINTS = 2  # the latest and the one before, should somebody be reading that
 
 
 def keep(folder: Path, saved: dict[str, Any], job: str) -> None:
@@ -49,7 +49,7 @@ def keep(folder: Path, saved: dict[str, Any], job: str) -> None:
     older = [path for clock, path in clocks if clock <= saved["clock"]]
     count = saved["partitions"]
     whole = [path for path in older if all((path / partition_file(number)).is_file() for number in range(count))]
-    for path in set(older) - set(whole[-_KEPT_CHECKPOINTS:]):
+    for path in set(older) - set(whole[-_RETAINED_CHECKPOINTS:]):
         shutil.rmtree(path, ignore_errors=True)
 
 

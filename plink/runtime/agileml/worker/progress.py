@@ -18,7 +18,7 @@ from plink.runtime.agileml.worker.client import Client
 # slowest worker has added to it. When to stop is one row, so that one message asks for it; the decision of clock c is
 # in column c mod 64, for under a rule with staleness two may decide before either sees it.
 _RING = 64
-KEPT_ITERATIONS = _RING // 2
+HISTORY_ITERATIONS = _RING // 2
 TABLES = (Table("plink.objective", _RING, 2, "float64"), Table("plink.stop", 1, _RING, "int64"))
 _OBJECTIVE, _STOP = (table.name for table in TABLES)
 
@@ -33,8 +33,8 @@ class Progress:
     """Shared progress of a job as one worker sees it; ``batches`` clocks are an iteration, the first at clock 1."""
 
     def __init__(self, client: Client, batches: int) -> None:
-        assert client.rule.apart <= KEPT_ITERATIONS - 2, (
-            f"workers may be {client.rule.apart} clocks apart, {KEPT_ITERATIONS} are kept"
+        assert client.rule.apart <= HISTORY_ITERATIONS - 2, (
+            f"workers may be {client.rule.apart} clocks apart, {HISTORY_ITERATIONS} are kept"
         )
         self._client, self._batches = client, batches
 
@@ -68,7 +68,7 @@ class Progress:
     def objectives(self) -> dict[int, float]:
         """Return the mean objectives of the latest iterations up to :attr:`evaluated_iteration`, in order; without
         those of no weight."""
-        iterations = np.arange(max(0, self.evaluated_iteration - KEPT_ITERATIONS + 2), self.evaluated_iteration + 1)
+        iterations = np.arange(max(0, self.evaluated_iteration - HISTORY_ITERATIONS + 2), self.evaluated_iteration + 1)
         result = self._client.read(_OBJECTIVE, iterations % _RING, own=False)
         return {
             int(iteration): float(total / weight)
@@ -78,7 +78,7 @@ class Progress:
 
     def make_room(self) -> None:
         """Clear the row of a coming iteration; once an iteration, by one worker, at its first clock."""
-        old = self.iteration(self._client.now) - KEPT_ITERATIONS
+        old = self.iteration(self._client.now) - HISTORY_ITERATIONS
         if old >= 0 and self.first_of_iteration:
             row = [old % _RING]
             self._client.update(_OBJECTIVE, row, -self._client.read(_OBJECTIVE, row, own=False))

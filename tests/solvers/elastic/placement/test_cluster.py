@@ -84,7 +84,7 @@ def test_a_bulk_does_not_wait_for_one_of_its_hosts_that_failed() -> None:
     assert 3 in world.working
 
 
-def test_going_to_stage_two_partitions_move_in_the_background_and_workers_follow_each() -> None:
+def test_stage_two_migrates_partitions_in_the_background() -> None:
     world = running(1, 2, partitions=2)
     assert primaries(world) == [1, 1]
     world = running(1, 1, partitions=2)
@@ -114,7 +114,7 @@ def test_new_replica_lacks_all_whatever_the_old_one_had() -> None:
     assert of(act.HandOver, actions), "it goes as far as it gets: nobody else has it"
 
 
-def test_reliable_hosts_that_leave_one_after_the_other_give_nothing_back_to_the_first() -> None:
+def test_successively_leaving_hosts_return_nothing_to_the_first() -> None:
     world = running(2, 6, partitions=4)
     warn(world, 0)
     world.converge()
@@ -186,7 +186,7 @@ def test_measured_traffic_moves_the_stage() -> None:
 # State lost on its way
 
 
-def test_a_partition_that_was_lost_on_its_way_is_restored_from_its_replica_and_no_other_is() -> None:
+def test_only_the_partition_lost_in_transit_is_restored() -> None:
     world = running(1, 4, partitions=4)
     assert primaries(world) == [1, 2, 1, 2]
     push_all(world, 3)
@@ -210,7 +210,7 @@ def test_a_partition_that_was_lost_on_its_way_and_has_no_replica_is_lost() -> No
     assert world.state.halted
 
 
-def test_the_last_word_of_an_earlier_primary_or_of_no_partition_changes_nothing() -> None:
+def test_stale_unserved_event_changes_nothing() -> None:
     world = running(1, 4, partitions=4)
     term = world.state.partitions[3].term
     for partition, of_term in ((3, term - 1), (3, term + 1), (-1, term), (4, term)):
@@ -267,7 +267,7 @@ def test_warned_host_is_released_once() -> None:
     assert world.state.released == {3}
 
 
-def test_of_several_warned_those_without_time_have_failed_and_the_others_leave() -> None:
+def test_warned_hosts_without_time_fail_and_the_others_leave() -> None:
     world = running(1, 6)
     world.tell(Warned({5: 0.0, 4: -1.0, 6: 1e-3}))
     assert set(world.state.members) == {0, 1, 2, 3, 6}

@@ -51,20 +51,20 @@ def test_equal_hosts_get_no_more_than_they_are_short_of(owners: list[int]) -> No
     assert sum(shard.next_owner is None for shard in shards) == stay
 
 
-def test_the_latest_previous_owner_that_is_still_there_takes_over_without_loading() -> None:
+def test_latest_previous_owner_takes_over_without_loading() -> None:
     (shard,) = data.without((has(3, 0, 1, 2, loaded=(4,)),), {3, 2}, {0: 1, 1: 1, 4: 1})
     assert (shard.owner, shard.previous) == (1, (0,))
     assert shard.loaded == {0, 1, 4}
 
 
-def test_without_a_previous_owner_one_that_has_it_takes_over_and_else_the_one_with_the_least_to_do() -> None:
+def test_takeover_without_a_previous_owner() -> None:
     shards = (has(1), has(1), has(3, loaded=(1,)), has(3))
     result = data.without(shards, {3}, {1: 1, 2: 1})
     assert [shard.owner for shard in result] == [1, 1, 1, 2]
     assert data.to_load(result) == {(2, False): (3,)}
 
 
-def test_a_previous_owner_that_does_not_work_in_this_stage_is_passed_over_and_stays_one() -> None:
+def test_idle_previous_owner_is_skipped_and_kept() -> None:
     (shard,) = data.without((has(3, 0, 1),), {3}, {1: 1, 2: 1})
     assert (shard.owner, shard.previous) == (1, (0,))
     (shard,) = data.without((shard,), {1}, {2: 1})
@@ -78,7 +78,7 @@ def test_shards_go_first_to_those_that_have_them_already() -> None:
     assert data.taken_over(result, {1, 2})[4].previous == (1,)
 
 
-def test_an_next_owner_works_on_a_shard_only_once_it_is_loaded_and_the_owner_does_until_then() -> None:
+def test_next_owner_works_once_the_shard_is_loaded() -> None:
     shards = data.rebalanced((has(1), has(1)), {1: 1, 2: 1})
     assert data.worked_on(data.taken_over(shards, {1, 2})) == {1: (0, 1)}
     ((host, ahead), which), *_ = data.to_load(shards).items()
@@ -95,13 +95,13 @@ def test_every_shard_has_a_home_on_a_reliable_host_loaded_ahead_of_need() -> Non
     assert data.to_load(shards) == {(0, True): (2,), (1, True): (0, 3)}
 
 
-def test_a_previous_owner_that_has_not_loaded_a_shard_yet_comes_after_one_that_has() -> None:
+def test_loaded_previous_owner_comes_first() -> None:
     home = data.Loading(1, ahead=True)
     (shard,) = data.without((Shard(3, (0,), frozenset({3, 2}), {0: home}),), {3}, {0: 1, 1: 1, 2: 1})
     assert shard.owner == 2
 
 
-def test_a_shard_that_its_owner_has_not_begun_to_load_is_the_next_owners_at_once() -> None:
+def test_unloaded_shard_changes_owner_at_once() -> None:
     (shard,) = data.taken_over((Shard(1, next_owner=2),), {2})
     assert (shard.owner, shard.previous, shard.next_owner) == (2, (), None)
     begun = Shard(1, loading={1: data.Loading(1, ahead=False)}, next_owner=2)
@@ -117,9 +117,7 @@ def test_a_host_gives_up_first_what_it_has_not_loaded_yet() -> None:
 
 @settings(max_examples=40)
 @given(st.integers(0, 60), Slots, st.dictionaries(st.integers(0, 9), st.integers(0, 9)))
-def test_shares_go_by_slots_and_odd_shards_by_what_is_due_and_then_by_what_is_held(
-    number: int, slots: dict[int, int], held: dict[int, int]
-) -> None:
+def test_shares_are_proportional_to_slots(number: int, slots: dict[int, int], held: dict[int, int]) -> None:
     exact = {host: Fraction(number * count, sum(slots.values())) for host, count in slots.items()}
     due = {host: math.floor(share) for host, share in exact.items()}
     order = sorted(slots, key=lambda host: (due[host] - exact[host], -held.get(host, 0), host))
@@ -139,7 +137,7 @@ def test_a_home_is_the_reliable_host_that_keeps_the_fewest() -> None:
     assert result[0] is shards[0]
 
 
-def test_spares_are_what_the_fewest_transient_hosts_have_and_then_what_the_givers_have() -> None:
+def test_spares_are_the_rarest_shards() -> None:
     transient = {2, 3, 4}
     shards = (
         has(2, 0), has(3, 0), has(2, loaded=(3,)), has(0), has(2, next_owner=4), has(0, loaded=(4,)),
@@ -152,7 +150,7 @@ def test_spares_are_what_the_fewest_transient_hosts_have_and_then_what_the_giver
     assert data.spares(shards, 4, 0, transient) == ()
 
 
-def test_everything_of_a_host_that_is_gone_is_forgotten_and_other_shards_stay_as_they_are() -> None:
+def test_lost_host_is_forgotten_and_other_shards_stay() -> None:
     touched = Shard(1, (2, 3), frozenset({1, 2, 3}), {4: SOON, 2: AHEAD}, next_owner=2)
     alone = Shard(1, (3,), frozenset({1, 3}), {4: SOON}, next_owner=4)
     result = data.without((touched, alone), {2}, {1: 1, 3: 1, 4: 1})

@@ -15,7 +15,7 @@ from tests.solvers.elastic.placement.world import World, hosts, of, warn
 STAGE_1, STAGE_3 = Stage.PARAMETER_SERVERS, Stage.BACKUP_ONLY
 
 
-def test_when_an_active_server_fails_its_replica_restores_it_and_all_go_back_to_what_every_replica_has() -> None:
+def test_failed_active_server_is_restored_and_all_roll_back() -> None:
     world = running(1, 4, partitions=4)
     assert primaries(world) == [1, 2, 1, 2]
     push_all(world, 5)
@@ -47,7 +47,7 @@ def test_in_stage_one_nothing_is_lost_with_transient_hosts() -> None:
     assert set(world.working) == {0, 1}
 
 
-def test_when_all_transient_hosts_fail_replicas_serve_and_reliable_hosts_work() -> None:
+def test_replicas_serve_when_all_transient_hosts_fail() -> None:
     world = World.of(hosts(1, 16), 8, 68)
     world.converge()
     assert world.state.stage is STAGE_3
@@ -62,7 +62,7 @@ def test_when_all_transient_hosts_fail_replicas_serve_and_reliable_hosts_work() 
     assert not world.moves
 
 
-def test_a_move_target_that_fails_costs_no_roll_back_and_another_one_is_found() -> None:
+def test_failed_migration_target_is_replaced_without_roll_back() -> None:
     world = running(1, 4, partitions=4)
     warn(world, 1)
     assert {move.to for move in world.moves} == {3}
@@ -109,7 +109,7 @@ def test_pending_moves_restart_under_a_new_term() -> None:
             assert not world.tell(Moved(partition, term))
 
 
-def test_when_a_reliable_host_fails_its_replicas_are_made_anew_from_those_who_serve() -> None:
+def test_failed_reliable_hosts_replicas_are_copied_anew() -> None:
     world = running(2, 6, partitions=6)
     replicas = [partition.replica for partition in world.state.partitions]
     assert sorted(replicas) == [0, 0, 0, 1, 1, 1]

@@ -11,7 +11,7 @@ def owned(world: World) -> dict[int, int]:
     return {host: len(which) for host, which in world.working.items()}
 
 
-def test_forty_shards_go_to_the_newcomers_and_stay_with_them_when_the_others_are_evicted() -> None:
+def test_forty_shards_move_to_newcomers_and_stay() -> None:
     # Machine 0 keeps the replicas only, as drawn: for that stage 3 has to begin at such a small ratio.
     world = World.of(hosts(1, 2), 2, 40, thresholds=Thresholds(1, 1))
     assert world.state.stage is Stage.BACKUP_ONLY

@@ -31,7 +31,7 @@ def recovered(
 SOUND = PartitionPlacement(4, 7, 1, 6)
 
 
-def test_a_replica_that_is_gone_is_made_anew_by_the_primary_and_nobody_goes_back() -> None:
+def test_lost_replica_is_copied_anew_without_roll_back() -> None:
     result, actions, step = recovered({0}, PartitionPlacement(3, 5, 0, 6), SOUND)
     assert result == (PartitionPlacement(3, 5, 2, 6, safe=False, copy=Move(2, 21)), SOUND)
     (copy,) = actions
@@ -70,7 +70,7 @@ def test_state_is_lost_where_neither_a_server_nor_a_whole_replica_has_it(
 # Going back
 
 
-def test_a_primary_that_is_gone_sends_all_back_and_its_partitions_start_from_their_replicas() -> None:
+def test_lost_primary_rolls_all_back_to_its_replicas() -> None:
     """Host 3 served the first; those whose primary leaves or waits are sent again too, others go on."""
     result, actions, step = recovered(
         {3}, PartitionPlacement(3, 5, 0, 6), PartitionPlacement(4, 7, 1, 5), PartitionPlacement(5, 8, 2, 4),

@@ -142,7 +142,7 @@ def test_a_quiet_moment_is_taken_for_what_it_is() -> None:
     assert not of(act.Load, actions)
 
 
-def test_of_two_servers_the_later_one_is_right_and_of_two_replicas_the_one_that_has_more() -> None:
+def test_later_server_and_fuller_replica_win() -> None:
     state, _ = resumed(reports(h3={"serves": {1: 6, 0: 9}}))
     assert (state.partitions[0].primary, state.partitions[0].term) == (3, 9)
     state, _ = resumed(reports(h1={"replicas": {1: (7,), 0: (9,)}}))
@@ -203,7 +203,7 @@ def test_partition_moved_to_a_lost_host_stays_at_its_source() -> None:
     assert resumed(reports(h0={"replicas": {}}, h2=None))[0].halted
 
 
-def test_a_job_whose_reliable_hosts_do_no_work_was_in_stage_3_and_its_slack_holds_it_there() -> None:
+def test_idle_reliable_hosts_imply_stage_3_with_hysteresis() -> None:
     """Four to two is at the threshold of 2, and less than one host under that of 2.4."""
     idle = {f"h{k}": {"works": frozenset()} for k in (0, 1)}
     theirs = {f"h{k}": {"serves": {k - 2: k + 3}, "works": frozenset({k, k - 2})} for k in (2, 3)}

@@ -31,7 +31,7 @@ def test_the_stage_goes_up_over_one_to_one_and_over_fifteen_to_one(reliable: int
     assert stage_for(reliable, transient, THESIS) is stage
 
 
-def test_the_stage_goes_down_only_where_the_ratio_is_clearly_under_the_threshold() -> None:
+def test_stage_falls_only_clearly_below_the_threshold() -> None:
     assert [stage_for(4, transient, THESIS, STAGE_2) for transient in (4, 3)] == [STAGE_2, STAGE_1]
     assert [stage_for(1, transient, THESIS, STAGE_3) for transient in (15, 14, 13, 2)] == [
         STAGE_3,

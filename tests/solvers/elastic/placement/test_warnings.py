@@ -11,7 +11,7 @@ from tests.solvers.elastic.placement.world import World, hosts, of, warn
 STAGE_1, STAGE_2, STAGE_3 = Stage.PARAMETER_SERVERS, Stage.ACTIVE_AND_BACKUP, Stage.BACKUP_ONLY
 
 
-def test_when_all_transient_hosts_are_warned_they_drain_to_the_replicas_and_nothing_is_rolled_back() -> None:
+def test_all_warned_hosts_drain_without_roll_back() -> None:
     world = running(1, 4, partitions=4)
     actions = warn(world, 1, 2, 3, 4)
     assert world.state.stage is STAGE_1
@@ -26,9 +26,7 @@ def test_when_all_transient_hosts_are_warned_they_drain_to_the_replicas_and_noth
 
 
 @pytest.mark.parametrize(("seconds", "what"), [(1.2, act.Drain), (1.4, act.HandOver)])
-def test_a_plan_leaves_room_for_the_part_of_a_warning_in_which_moves_may_wait(
-    seconds: float, what: type[act.Action]
-) -> None:
+def test_plan_reserves_the_waiting_part_of_a_warning(seconds: float, what: type[act.Action]) -> None:
     """A partition takes a second here, and may be kept back for a quarter of the time."""
     world = running(1, 4, partitions=2, bytes_per_s=1e6)
     moves = [
@@ -37,7 +35,7 @@ def test_a_plan_leaves_room_for_the_part_of_a_warning_in_which_moves_may_wait(
     assert [type(action) for action in moves] == [what]
 
 
-def test_a_warning_that_leaves_too_little_time_to_move_drains_and_moves_on_from_the_replica() -> None:
+def test_short_warning_drains_to_the_replica() -> None:
     world = running(1, 4, partitions=2, bytes_per_s=1e6)
     assert primaries(world) == [1, 2]
     actions = world.tell(Warned({1: 0.5}, {0: 1e5}))
@@ -60,7 +58,7 @@ def test_a_warning_too_late_even_for_that_is_an_effective_failure_at_once() -> N
     assert "cannot be saved" in of(act.RollBackAll, actions)[0].reason
 
 
-def test_partitions_are_bound_for_all_servers_alike_though_what_was_under_way_was_called_off() -> None:
+def test_partitions_stay_balanced_after_cancelled_moves() -> None:
     """Copies to a new replica and from one that leaves are under way; then the primaries are to serve no longer."""
     world = running(3, 4, partitions=4, shards=1)
     world.join(1, 0)
@@ -88,7 +86,7 @@ def test_who_leaves_before_its_partitions_have_moved_has_failed() -> None:
     assert [action.to for action in of(act.RestorePartition, actions)] == [3]
 
 
-def test_a_warned_worker_works_on_until_those_who_have_to_load_its_shards_have_them() -> None:
+def test_warned_worker_works_until_its_shards_are_loaded() -> None:
     world = World.of(hosts(1, 2), 1, 12, thresholds=Thresholds(1, 1))
     for load in [load for load in world.loads if not load.ahead]:
         world.loaded(world.loads.index(load))
