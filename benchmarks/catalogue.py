@@ -35,6 +35,8 @@ ENTRIES = (
     Entry("cost_time", "time to compute a cost", 2),
     Entry("simulation", "whether the fast cost models rank orders as the simulator does (--seeds 2: a minute)", 4),
     Entry("advice", "faults that the doctor names, and false alarms", 17),
+    Entry("tiers", "tiers of shared links: found, measured, and what orders by them gain", 5),
+    Entry("gain_coverage", "how often the interval of a predicted gain holds what another probe says", 6),
     Entry("probing", "time and accuracy of the probe", 9),
     Entry("spot", "BidBrain against other strategies on made prices (Harlap Figures 4.7 to 4.9)", 4),
     Entry("report", "size of the page, and how fast it opens", 2),

@@ -30,6 +30,7 @@ from probes.shared_links import SharedLinkSettings
 from solvers.prediction.tiered import predict_tiered
 
 NOT_TRIED = "not tried: the budget was spent"
+TCP_BLOCKED = "not tried: no TCP flow came through between any hosts"
 _PRECISION = 0.02  # of a round trip's 10th percentile: tiers differ by far more
 _ORDER_SEARCHES = 3  # after each, pairs of the best ring are measured: N at most
 _PREDICTORS = {"tiers": "groups of hosts", "embedding": "coordinates"}
@@ -104,9 +105,14 @@ def measure(
         in_time = rounds.run(request.method, "measuring", adaptive)
         if request.host_rates and in_time and request.method != "iperf3":
             rounds.host_rates()
-        if request.shared_links and in_time and request.method != "iperf3":
+        blocked = bool(measurements.details.get("host_flow_errors")) and not measurements.details.get("host_flows")
+        if blocked:
+            _log.warning("no TCP flow came through between any hosts: no shared links or bandwidths are measured")
+            if request.bandwidth:
+                _note_untried(measurements, "flow", TCP_BLOCKED)
+        if request.shared_links and in_time and request.method != "iperf3" and not blocked:
             rounds.shared_links()
-        if request.bandwidth and in_time:
+        if request.bandwidth and in_time and not blocked:
             # Last, for only now it is known how many flows the shared links carry at a time.
             in_time = rounds.run(request.bandwidth_method, "bandwidth", adaptive=False)
     return in_time
@@ -196,12 +202,12 @@ class _Rounds:
         )  # fmt: skip
 
 
-def _note_untried(measurements: Measurements, method: str) -> None:
-    """Record for pairs without a measurement that the budget was spent."""
+def _note_untried(measurements: Measurements, method: str, reason: str = NOT_TRIED) -> None:
+    """Record for pairs without a measurement why they were not tried."""
     errors = measurements.bandwidth_errors if method in BANDWIDTH_METHODS else measurements.errors
     for i, j in np.argwhere(np.isnan(_measured_so_far(measurements, method))).tolist():
         if i != j:
-            errors.setdefault((i, j), NOT_TRIED)
+            errors.setdefault((i, j), reason)
 
 
 def _measured_so_far(measurements: Measurements, method: str) -> Matrix:
