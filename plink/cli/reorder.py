@@ -277,4 +277,5 @@ def _network(network_file: Path | None, topology: Path | None, hosts_file: Path 
 
     assumed = assumed_network(read_topology(topology), None if hosts_file is None else read_hosts(hosts_file))
     say(f"round trips are assumed from {topology}, none was measured; only their order counts")
+    say("capacities of shared links are not in it; `plink probe` measures them")
     return assumed

@@ -14,6 +14,7 @@ from solvers.hierarchy.tiers import completed_far, nearest_tier
 
 MIN_RATE_SIGMA = 0.02  # relative: probes of one lab, minutes apart, differ by as much
 _RANGE_OF_THREE = 1.69  # expected range of three draws from a normal distribution, in standard deviations
+_MEDIAN_OF_THREE = 0.67  # standard deviation of the median of three such draws
 ASSUMED_GBPS = 10.0  # where nobody measured a rate: most clouds' smallest "up to" figure
 BYTES_PER_US = 125.0  # of one Gbit/s
 
@@ -206,14 +207,14 @@ def _is_measured(row: Row) -> bool:
 
 
 def rate_sigma(rows: Sequence[Row]) -> float:
-    """Return the relative standard deviation of a capacity, by the ranges of the runs of all groups."""
+    """Return the relative standard deviation of a capacity, the median of three runs, by the ranges of all groups'."""
     squares = [
         ((high - low) / _RANGE_OF_THREE / row[key]) ** 2
         for row in rows
         for key, (low, high) in ((key, ends) for key, ends in row.get("interval", {}).items() if ends)
         if row.get(key)
     ]
-    return max(MIN_RATE_SIGMA, float(np.sqrt(np.mean(squares)))) if squares else MIN_RATE_SIGMA
+    return max(MIN_RATE_SIGMA, _MEDIAN_OF_THREE * float(np.sqrt(np.mean(squares)))) if squares else MIN_RATE_SIGMA
 
 
 def _capacity(row: Row, way: str) -> float:
