@@ -51,9 +51,11 @@ def something_was_under_way(reports: Reports) -> bool:
 
 
 def shards_of(report: HostReport, workers: Mapping[int, WorkerAssignment]) -> frozenset[int]:
-    """Return what a host works on, or did until its workers had nothing left to do."""
+    """Return what a host works on, or did until its workers had nothing left to do; of those that were released since
+    others work on it."""
     running = {shard for shards in report.workers.values() for shard in shards}
-    return frozenset(running | {shard for worker in report.finished for shard in workers[worker].shards})
+    finished = report.finished.keys() & workers.keys()
+    return frozenset(running | {shard for worker in finished for shard in workers[worker].shards})
 
 
 def _latest_map(reports: Reports) -> ShardMap:

@@ -262,10 +262,6 @@ def _assign(ctx: Context) -> None:
     for host in sorted(host for host in hosts if host in members):
         own = {number: worker.shards for number, worker in workers.items() if worker.host == host}
         ctx.send(host, AssignShards(clock, before.generation, own, everywhere, left))
-    ending = ctx.state.ending
-    ctx.state.ending = replace(
-        ending, finished={worker: at for worker, at in ending.finished.items() if worker in workers}
-    )
     ctx.state.progress = replace(ctx.state.progress, workers=len(workers))
     resizing.reassigned(ctx, clock)
     advance(ctx)

@@ -2,6 +2,8 @@
 
 import pytest
 
+from plink.model.elastic.reports import WorkerFinished
+from solvers.elastic import ending
 from solvers.elastic.state import PendingClocks
 from tests.runners.agile.barrier_desk import Table
 
@@ -160,6 +162,18 @@ def test_nothing_changes_hands_at_the_end_of_the_job() -> None:
     table.set(frozen=True)
     table.want({0: (0, 1, 2), 1: (3,)})
     assert not table.open()
+
+
+def test_a_worker_that_has_finished_and_is_released_says_where_the_job_ended() -> None:
+    """The barrier is past the last clock: who takes part from there on has nothing to do, and says a later one."""
+    table = two()
+    table.want({0: (0, 1, 2, 3)})
+    table.pause()
+    table.act(lambda ctx: ending.worker_finished(ctx, WorkerFinished(1, 1, takeover=False, released=False)))
+    table.part()
+    assert table.words("set_participants")[-1]["first"] > 1
+    assert set(table.turns.workers) == {0}
+    assert table.state.ending.finished == {1: 1}
 
 
 def test_going_on_where_another_left_off() -> None:

@@ -152,6 +152,13 @@ def test_it_is_lost_with_the_controller_and_there_is_no_checkpoint() -> None:
     assert end["reason"].endswith("(no checkpoint was written in /shared/c yet)")
 
 
+def test_a_worker_had_finished_and_was_released() -> None:
+    """The map that hosts have does not name it any more."""
+    job = Resumed(AT_WORK | {"finished": {"7": 11}})
+    assert job.says("end") == []
+    assert job.controller.state.ending.finished in ({7: 11}, {})  # {}: all were rolled back
+
+
 def test_a_folder_that_cannot_be_written_is_refused_before_the_start() -> None:
     job = RecordedController(checkpoints="/proc/nope")
     job.controller.handle(

@@ -24,6 +24,7 @@ REGRESSION_SEEDS = (13, 18, 32, 46, 83, 104, 142, 217, 264, 1011)
 # in which the host that is unheard of was in time to begin a clock of others
 SILENT = ((0, "rtt"), (5, "rtttt"), (9, "rtttt"), (13, "rtt"), (34, "rtttt"))
 FOUND_ALL = (5, 51, 67, 134, 150)  # in which the last reliable host is lost with the controller, or before the start
+NEAR_THE_END = (920092, 920252)  # in which a barrier comes after the last clock
 ROUGH = (296,)  # in which a new replica had a clock that no round of replication ended with
 STAGE_1 = {"active": 100.0, "backup_only": 200.0}  # transient hosts only work
 
@@ -60,6 +61,12 @@ def test_all_reliable_hosts_may_be_lost_where_there_are_checkpoints(seed: int, t
     job = job_of(seed, str(tmp_path))
     job.run()
     assert job.ended == (0, "") or (job.ended and "no checkpoint was written" in job.ended[1])
+
+
+@pytest.mark.parametrize("seed", NEAR_THE_END)
+def test_shards_that_change_hands_after_the_last_clock(seed: int, tmp_path: Path) -> None:
+    """Who had the shards before says where the job ended, also to another controller."""
+    finish(job_of(seed, str(tmp_path)))
 
 
 @pytest.mark.parametrize("seed", ROUGH)
