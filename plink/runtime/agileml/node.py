@@ -207,7 +207,6 @@ class Node:
             keys = RunKeys(base64.b64decode(request.keys))
             config = StoreConfig(job_layout(self._app, request.partitions), keys, rule)
             self._server = Server(config, host=request.address, timeout_s=_SERVER_WAIT_S, refused=self._refused)
-            self._server.replicate_up_to(-1)  # in rounds, on request of the controller
 
             def client(number: int, clock: int, generation: int) -> Client:
                 return Client(config, number, self._primaries, clock=clock, generation=generation, timeouts=_TIMEOUTS)

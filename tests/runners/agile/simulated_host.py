@@ -299,7 +299,6 @@ class SimulatedHost(Node):
             nobody: Any = None  # no keys: nothing is sealed
             config = StoreConfig(job_layout(self.app, request.partitions), nobody, BSP())
             self._server = SimulatedServer(config, self.address, self.net)
-            self._server.replicate_up_to(-1)
             self._workers = SimulatedWorkers(self)
             self._checkpoints, self._job = request.checkpoints, request.job
             self._watch()

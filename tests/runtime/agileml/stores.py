@@ -17,6 +17,7 @@ from plink.runtime.agileml.worker.client import Client, PrimaryAddress, Timeouts
 
 KEYS = RunKeys.make()
 PATIENCE_S = 20.0  # no test waits so long unless something hangs
+NO_LIMIT = 10**9  # a clock that no test comes to
 PATIENT = Timeouts(PATIENCE_S, PATIENCE_S)
 
 
@@ -30,6 +31,8 @@ class Store:
             Server(self.config, read_wait_s=0.2, timeout_s=PATIENCE_S, refused=self.refused.append)
             for _ in range(servers)
         ]
+        for server in self.servers:
+            server.replicate_up_to(NO_LIMIT)
         self.primaries: dict[int, PrimaryAddress] = {}
         self.clients: list[Client] = []
 

@@ -11,7 +11,7 @@ from plink.runtime.agileml.replica import migration
 from plink.runtime.agileml.server.server import Server
 from plink.runtime.agileml.transport.records import ConnectionLost
 from plink.runtime.agileml.transport.wire import Kind, Message, Status
-from tests.runtime.agileml.stores import Store, store, wait_for
+from tests.runtime.agileml.stores import NO_LIMIT, Store, store, wait_for
 from tests.runtime.agileml.test_migration import fails, once, tapped
 from tests.runtime.agileml.test_prepared import status, working
 from tests.runtime.agileml.test_repeats import LAYOUT, update
@@ -49,7 +49,7 @@ def test_a_replica_beside_another_can_go_back_as_far_as_the_primary() -> None:
             primary.set_replica(partition, two.address)
             primary.stop_replicating(partition, three.address)
         assert {each.replicas for each in primary.status()} == {(two.address,)}
-        primary.replicate_up_to(None)
+        primary.replicate_up_to(NO_LIMIT)
         now = further()
         wait_for(lambda: all(each.clocks[-1] > now for each in two.status()))
         assert {each.clocks[-1] for each in item.status()} == {agreed}

@@ -78,11 +78,11 @@ def prepared(actor: PartitionReplica, connection: Connection, term: int, replica
     return result
 
 
-def finish(actor: PartitionReplica, move: Outgoing, here: str, agreed: int | None) -> None:
+def finish(actor: PartitionReplica, move: Outgoing, here: str, agreed: int) -> None:
     """Let the new primary begin, in the actor's thread, when nothing else uses the move's connection or pushes the
     partition.
 
-    :param agreed: the clock up to which replicas are pushed to, None for all that there is.
+    :param agreed: the clock up to which replicas are pushed to.
     :raises InDoubt: whether it has is not known. :raises PlinkError: it has not, and is served here on.
     """
     move.check()
@@ -108,7 +108,7 @@ def finish(actor: PartitionReplica, move: Outgoing, here: str, agreed: int | Non
     _tell_to_begin(actor, move.connection, begin, stays=move.replica == here)
 
 
-def _drain(actor: PartitionReplica, move: Outgoing, agreed: int | None) -> None:
+def _drain(actor: PartitionReplica, move: Outgoing, agreed: int) -> None:
     """Send a replica that is to serve its last pushes, the last with the end-of-life flag; then what is ahead of the
     state."""
     partition, to = actor.partition, move.connection.address

@@ -37,11 +37,9 @@ def delta_message(actor: PartitionReplica, push: ReplicationDelta) -> Message:
     )  # fmt: skip
 
 
-def next_replicated_clock(partition: Partition, to: str, agreed: int | None) -> int:
+def next_replicated_clock(partition: Partition, to: str, agreed: int) -> int:
     """Return the clock up to which a replica that is to serve is pushed next: to the agreed one, then clock by clock,
     so that it can roll back to whichever is agreed on later."""
-    if agreed is None:
-        return partition.clock
     return min(max(agreed, partition.replicas[to] + 1), partition.clock)
 
 
@@ -60,7 +58,7 @@ class Replicator:
         self._paused: Counter[int] = Counter()
         self._state = threading.Condition()  # of channels and what they push
         self._end = threading.Event()
-        self.agreed: int | None = None
+        self.agreed = -1
 
     def advanced(self, replicas: Collection[str]) -> None:
         """Notify that there may be something to push to these replicas."""
@@ -81,9 +79,9 @@ class Replicator:
         channels = [self._channels.get(address) for address in replicas]
         return "; ".join(filter(None, (channel.trouble.get(number) for channel in channels if channel)))
 
-    def limit(self, clock: int | None) -> None:
+    def limit(self, clock: int) -> None:
         """Push no clock after this one. Replicas that are pushed to one agreed clock after the other have a clock in
-        common to go back to; without a limit each gets what there is."""
+        common to go back to."""
         self.agreed = clock
         self.advanced(list(self._channels))
 
@@ -165,7 +163,7 @@ class Replicator:
         if actor.role is not Role.SERVING or to in actor.copying or to not in actor.partition.replicas:
             return None
         partition, drain = actor.partition, actor.outgoing
-        clock = partition.clock if self.agreed is None else min(self.agreed, partition.clock)
+        clock = min(self.agreed, partition.clock)
         if drain is not None and drain.drains and drain.connection.address == to:
             drain.replicated(partition.clock - partition.replicas[to])
             clock = next_replicated_clock(partition, to, self.agreed)

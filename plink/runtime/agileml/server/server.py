@@ -269,8 +269,9 @@ class Server:
 
         actor.call(stop)
 
-    def replicate_up_to(self, clock: int | None) -> None:
-        """Push no clock after this one to any replica, so that all have a clock in common; None: each what there is."""
+    def replicate_up_to(self, clock: int) -> None:
+        """Begin a round: push no clock after this one to any replica, so that all have a clock in common. Before the
+        first round nothing is pushed."""
         self._pusher.limit(clock)
 
     def promote(self, number: int, workers: Collection[int], first: int, term: int) -> None:
