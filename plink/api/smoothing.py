@@ -76,9 +76,7 @@ def verdict_text(verdict: Verdict | None) -> str:
         return "whether fitted distances help cannot be said: too few pairs to hold some out"
     fitted, raw, pairs = f"{verdict.fitted_error:.1%}", f"{verdict.raw_error:.1%}", f"{verdict.pairs} pairs"
     if verdict.basis == "halves":
-        line = (
-            f"validated by the halves of the samples: fitted distances are {fitted} off, measured ones {raw} ({pairs})"
-        )
+        line = f"validated by the halves of the samples: fitted distances are {fitted} off, measured {raw} ({pairs})"
     else:
         line = f"of {pairs} held out the fit is {fitted} off, a guess from the nearest hosts {raw}"
     advice = {"helps": "--smooth-latencies helps", "hurts": "omit --smooth-latencies, it hurts"}

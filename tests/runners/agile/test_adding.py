@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plink.errors import PlinkError
-from runners.agile import adding
+from runners.agile import adding, control_socket
 from runners.agile.control_socket import Answer, ControlSocket, ask
 from runners.agile.supervisor import Supervisor
 from solvers.elastic import commands
@@ -87,17 +87,17 @@ def test_late_answer_is_reported_missing_after_the_timeout(monkeypatch: pytest.M
             time.sleep(0.5)  # longer than all else may take
             answer({"added": ["n0"]})
 
-    control_socket = ControlSocket(hear)
+    server = ControlSocket(hear)
     try:
         monkeypatch.setattr(control_socket, "_REPLY_TIMEOUT_S", 0.2)
         with pytest.raises(PlinkError, match=r"has not answered within 0\.2 s, and may still do it"):
-            ask(control_socket.name, {"method": "status"})
-        assert ask(control_socket.name, {"method": "add", "silently": False}) == {"added": ["n0"]}
+            ask(server.name, {"method": "status"})
+        assert ask(server.name, {"method": "add", "silently": False}) == {"added": ["n0"]}
         monkeypatch.setattr(control_socket, "_LONG_REPLY_TIMEOUT_S", 0.2)
         with pytest.raises(PlinkError, match=r"has not answered within 0\.2 s, and may still do it"):
-            ask(control_socket.name, {"method": "add", "silently": True})
+            ask(server.name, {"method": "add", "silently": True})
     finally:
-        control_socket.close()
+        server.close()
 
 
 def test_a_lost_reliable_host_comes_back_while_another_stays_away(
