@@ -1,0 +1,55 @@
+"""A small network in two or more stages: ``plink launch --pipeline PLAN examples/pipeline_mlp.py``.
+
+Without a plan: ``plink pipeline rehearse examples/pipeline_mlp.py --plan PLAN`` trains it in one process. The data are
+made: points of ten groups, to be told apart.
+"""
+
+import argparse
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from plink.runtime.pipeline.app import PipelineApp
+
+INPUTS, CLASSES, SPREAD = 32, 10, 1.5
+
+
+class Points(PipelineApp):
+    """A multilayer perceptron of seven layers."""
+
+    def __init__(self, minibatches: int, items: int, width: int) -> None:
+        self.minibatches, self._items, self._width = minibatches, items, width
+        self._centres = torch.randn(CLASSES, INPUTS, generator=torch.Generator().manual_seed(1))
+
+    def model(self) -> nn.Module:
+        """Return the network."""
+        width = self._width
+        return nn.Sequential(
+            nn.Linear(INPUTS, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(),
+            nn.Linear(width, CLASSES),
+        )  # fmt: skip
+
+    def batch(self, number: int) -> tuple[tuple[Tensor, ...], Tensor]:
+        """Return points around the centres of their groups, and the groups' numbers."""
+        source = torch.Generator().manual_seed(number)
+        groups = torch.randint(CLASSES, (self._items,), generator=source)
+        return (self._centres[groups] + SPREAD * torch.randn(self._items, INPUTS, generator=source),), groups
+
+    def loss(self, output: Any, target: Tensor) -> Tensor:
+        """Return the cross entropy."""
+        return nn.functional.cross_entropy(output, target)
+
+    def optimiser(self, parameters: list[nn.Parameter], scale: float) -> torch.optim.Optimizer:
+        """Return stochastic gradient descent with momentum."""
+        return torch.optim.SGD(parameters, lr=0.02 * scale, momentum=0.9)
+
+
+def make(arguments: list[str]) -> PipelineApp:
+    """Return the app."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--minibatches", type=int, default=200)
+    parser.add_argument("--items", type=int, default=64, help="per minibatch")
+    parser.add_argument("--width", type=int, default=128)
+    options = parser.parse_args(arguments)
+    return Points(options.minibatches, options.items, options.width)

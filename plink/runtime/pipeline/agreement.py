@@ -1,0 +1,66 @@
+"""Proof at the start: all ranks have the same plan, program and model, or nothing runs."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed import Store  # type: ignore[attr-defined]
+
+from plink.errors import PlinkError
+from plink.model.pipeline.plan import PipelinePlan
+from plink.model.storage import render_document
+
+_ERROR = "error"
+
+
+def digest_of_plan(plan: PipelinePlan) -> str:
+    """Return a digest of all that a plan says."""
+    return hashlib.sha256(render_document(plan.to_json()).encode()).hexdigest()[:16]
+
+
+def digest_of_model(model: nn.Module) -> str:
+    """Return a digest of the names, shapes and types of a model's parameters and buffers."""
+    entries = [
+        [name, list(tensor.shape), str(tensor.dtype), tensor.requires_grad]
+        for name, tensor in [*model.named_parameters(), *model.named_buffers()]
+    ]
+    return hashlib.sha256(json.dumps(entries).encode()).hexdigest()[:16]
+
+
+def digest_of_values(module: nn.Module) -> str:
+    """Return a digest of the values of a module's parameters and buffers."""
+    digest = hashlib.sha256()
+    for tensor in [*module.parameters(), *module.buffers()]:
+        flat = tensor.detach().cpu().contiguous().view(-1)
+        digest.update(flat.view(dtype=torch.uint8).numpy().tobytes() if flat.numel() else b"")
+    return digest.hexdigest()[:16]
+
+
+def agree(store: Store, rank: int, names: Sequence[str], stages: Sequence[int], facts: Mapping[str, str]) -> None:
+    """Publish this rank's facts, wait for those of all others, and compare.
+
+    :param names: of the host of each rank. :param stages: of each rank. :param facts: by what they are of; one whose
+        name begins with ``stage`` must be the same among replicas of a stage, all others among all ranks. Or ``error``:
+        why this rank cannot take part.
+    :raises PlinkError: naming a rank that differs, or cannot take part; on every rank.
+    """
+    store.set(f"facts-{rank}", json.dumps(dict(facts)))
+    ranks = range(len(names))
+    known: list[dict[str, Any]] = [json.loads(store.get(f"facts-{other}")) for other in ranks]
+    for other in ranks:
+        if _ERROR in known[other]:
+            raise PlinkError(f"rank {other} ({names[other]}): {known[other][_ERROR]}")
+    for fact in known[0]:
+        groups = {stages[other] for other in ranks} if fact.startswith("stage") else {None}
+        for group in sorted(groups, key=str):
+            members = [other for other in ranks if group is None or stages[other] == group]
+            usual, _ = Counter(known[other].get(fact) for other in members).most_common(1)[0]
+            for other in members:
+                if known[other].get(fact) != usual:
+                    like = next(member for member in members if known[member].get(fact) == usual)
+                    ranks_named = f"rank {other} ({names[other]})", f"rank {like} ({names[like]})"
+                    raise PlinkError(f"{ranks_named[0]} has another {fact} than {ranks_named[1]}; nothing was run")

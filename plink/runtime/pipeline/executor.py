@@ -1,0 +1,147 @@
+"""Run the actions of one rank, in one thread."""
+
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from plink.errors import PlinkError
+from plink.model.pipeline.actions import PipelineAction
+from plink.model.pipeline.versions import backward_peer, own_of_update, update_of, version_of
+from plink.runtime.pipeline.app import PipelineApp
+from plink.runtime.pipeline.gradients import Gradients
+from plink.runtime.pipeline.stage import StagePlace, StageTrainer
+from plink.runtime.pipeline.transport import Transport
+from plink.runtime.users_file import line_of
+
+_PHASES = {"F": "forward", "B": "backward", "REDUCE": "all-reduce", "UPDATE": "update"}
+
+
+class StageError(PlinkError):
+    """A rank cannot go on; the message names its stage, what it was doing and why."""
+
+
+@dataclass
+class StageTimes:
+    """Seconds of each action of a rank: computing, and waiting for messages of other ranks."""
+
+    forward_s: list[float] = field(default_factory=list)
+    backward_s: list[float] = field(default_factory=list)
+    update_s: list[float] = field(default_factory=list)
+    wait_forward_s: list[float] = field(default_factory=list)
+    wait_backward_s: list[float] = field(default_factory=list)
+    wait_reduce_s: list[float] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, float]:
+        """Return the medians of what is computed, and the sums of waits."""
+        return {
+            name: round(
+                statistics.median(values) if name in ("forward_s", "backward_s", "update_s") else sum(values), 6
+            )
+            for name, values in vars(self).items()
+            if values
+        }
+
+
+class StageExecutor:
+    """One replica of a stage. ``transport`` is None where there is one stage."""
+
+    def __init__(
+        self, app: PipelineApp, trainer: StageTrainer, gradients: Gradients, transport: Transport | None, replica: int,
+        device: torch.device,
+    ) -> None:  # fmt: skip
+        self.times = StageTimes()
+        self.versions = 1
+        self._app, self._trainer, self._gradients, self._transport = app, trainer, gradients, transport
+        self._place: StagePlace = trainer.place
+        self._replica, self._device = replica, device
+        shape, stage = self._place.shape, self._place.stage
+        self._own = range(replica, self._place.minibatches, shape.replicas[stage])
+        self._forwards = 0
+        self._gradient_goes_back = backward_peer(shape, stage, 0) is not None
+
+    def run(self, actions: Iterable[PipelineAction], file: Path | None = None) -> None:
+        """Run them in sequence.
+
+        :param file: of the user's program, whose lines errors name.
+        :raises StageError: with the action that cannot be done.
+        """
+        steps: dict[str, Callable[[int], None]] = {
+            "F": self._forward, "B": self._backward, "REDUCE": self._reduce, "UPDATE": self._update,
+        }  # fmt: skip
+        for action in actions:
+            try:
+                steps[action.kind](action.number)
+            except Exception as error:
+                raise StageError(self._described(action, error, file)) from error
+        if self._transport is not None:
+            self._transport.finish()
+
+    def _described(self, action: PipelineAction, error: Exception, file: Path | None) -> str:
+        what = "minibatch" if action.kind in ("F", "B") else "update"
+        notes = "".join(f"{note}: " for note in getattr(error, "__notes__", []))
+        line = "" if file is None or isinstance(error, PlinkError) else line_of(error, file)
+        name = "" if isinstance(error, PlinkError) else f"{type(error).__name__}: "
+        place = f"stage {self._place.stage}, {what} {action.number}, {_PHASES[action.kind]}"
+        return f"{place}: {notes}{line}{name}{error}"
+
+    def _forward(self, minibatch: int) -> None:
+        self._forwards += 1
+        value: tuple[Any, ...] = ()
+        target: Tensor | None = None
+        if self._place.is_first or self._place.is_last:
+            inputs, read = self._app.batch(minibatch)
+            if self._place.is_first:
+                value = tuple(tensor.to(self._device) for tensor in inputs)
+            if self._place.is_last:
+                target = read.to(self._device)
+        if not self._place.is_first:
+            assert self._transport is not None
+            with _clock(self.times.wait_forward_s):
+                value = (self._transport.receive_forward(minibatch),)
+        with _clock(self.times.forward_s):
+            output = self._trainer.forward(minibatch, value, target)
+        if not self._place.is_last:
+            assert self._transport is not None
+            self._transport.send_forward(minibatch, output)
+
+    def _backward(self, minibatch: int) -> None:
+        gradients = None
+        if not self._place.is_last:
+            assert self._transport is not None
+            with _clock(self.times.wait_backward_s):
+                gradients = self._transport.receive_backward(minibatch)
+        shape, stage = self._place.shape, self._place.stage
+        number = update_of(shape, stage, minibatch)
+        own = own_of_update(shape, (stage, self._replica), number, self._place.minibatches)
+        with _clock(self.times.backward_s):
+            back = self._trainer.backward(minibatch, gradients, minibatch == own[-1])
+        if self._gradient_goes_back:
+            assert self._transport is not None
+            self._transport.send_backward(minibatch, back)
+
+    def _reduce(self, update: int) -> None:
+        with _clock(self.times.wait_reduce_s):
+            self._gradients.wait(update)
+
+    def _update(self, update: int) -> None:
+        oldest = self._place.minibatches + 1  # needed by nobody
+        if self._forwards < len(self._own):
+            oldest = version_of(self._place.shape, self._place.stage, self._own[self._forwards])
+        with _clock(self.times.update_s):
+            self._trainer.update(update, oldest)
+        self.versions = max(self.versions, self._trainer.versions.kept)
+
+
+@contextmanager
+def _clock(seconds: list[float]) -> Iterator[None]:
+    """Append how long something takes."""
+    begin = time.perf_counter()
+    yield
+    seconds.append(time.perf_counter() - begin)

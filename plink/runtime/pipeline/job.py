@@ -1,0 +1,199 @@
+"""One rank of a pipeline, from the program and the plan to the end of training."""
+
+import contextlib
+import hashlib
+import itertools
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed import PrefixStore  # type: ignore[attr-defined]
+
+from plink.errors import PlinkError
+from plink.model.pipeline.actions import actions_of
+from plink.model.pipeline.plan import PipelinePlan
+from plink.model.pipeline.shape import PipelineShape
+from plink.runtime.pipeline.agreement import agree, digest_of_model, digest_of_plan, digest_of_values
+from plink.runtime.pipeline.app import PipelineApp
+from plink.runtime.pipeline.executor import StageError, StageExecutor
+from plink.runtime.pipeline.gradients import Gradients, LocalGradients
+from plink.runtime.pipeline.parts import StageModule, build_model, stages_of
+from plink.runtime.pipeline.replicas import DEFAULT_BUCKET_BYTES, ReducedGradients
+from plink.runtime.pipeline.stage import StagePlace, StageTrainer
+from plink.runtime.pipeline.transport import PeerError, Transport
+
+DEFAULT_TIMEOUT_S = 300.0
+_STORE_TIMEOUT_S = 2.0  # the rank that serves it may be the one that is lost
+_UNSUPPORTED = "recompute: the runtime keeps activations; plan without it"
+_numbers = itertools.count()
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class PipelineProgram:
+    """A user's program: its app, and the file that it is from, where there is one."""
+
+    app: PipelineApp
+    file: Path | None = None
+
+    @property
+    def digest(self) -> str:
+        """Digest of the file."""
+        return "" if self.file is None else hashlib.sha256(self.file.read_bytes()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """What one rank ends with. ``state``: parameters and buffers; ``losses``: of the minibatches whose loss it has."""
+
+    stage: int
+    replica: int
+    state: dict[str, Tensor]
+    optimiser_state: dict[str, dict[str, Any]]
+    losses: dict[int, float]
+    versions: int = 1
+    times: dict[str, float] = field(default_factory=dict)
+
+
+def run_rank(
+    program: PipelineProgram, plan: PipelinePlan, location: str, timeout_s: float = DEFAULT_TIMEOUT_S
+) -> StageResult:
+    """Train as one rank of the default process group, which has the plan's ranks.
+
+    :param location: names the plan in errors.
+    :raises PlinkError: when ranks differ, or this one cannot go on.
+    """
+    rank, names = dist.get_rank(), plan.host_names()
+    if dist.get_world_size() != plan.ranks:
+        raise PlinkError(f"{location}: the plan has {plan.ranks} ranks, the job {dist.get_world_size()}")
+    prefix = f"pipeline-{next(_numbers)}/"  # the same on every rank
+    store = PrefixStore(prefix, dist.distributed_c10d._get_default_store())
+    stage, replica = plan.place_of(rank)
+    module = _agreed_module(program, plan, location, store)
+    device = _device(program.app)
+    module.to(device)
+    shape, timeout = plan.shape, timedelta(seconds=timeout_s)
+    place = StagePlace(shape, stage, program.app.minibatches, plan.stages[stage].lr_scale)
+    group = _own_group(plan, stage, timeout)
+    transport = None
+    if shape.stages > 1:
+        gloo = dist.ProcessGroupGloo(PrefixStore("transport/", store), rank, plan.ranks, timeout)
+        transport = Transport(gloo, place, replica, [list(entry.ranks) for entry in plan.stages], device)
+    gradients: Gradients = LocalGradients()
+    if group is not None:
+        trained = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
+        gradients = ReducedGradients(trained, group, _bucket_bytes(plan, stage))
+    trainer = StageTrainer(program.app, place, module, gradients, [replica])
+    executor = StageExecutor(program.app, trainer, gradients, transport, replica, device)
+    try:
+        executor.run(_own_actions(plan, shape, rank, program.app.minibatches), program.file)
+        dist.barrier()  # whoever serves the store, or a connection, stays for the others
+    except StageError as error:
+        raise PlinkError(_first_error(store, rank, names, error)) from error
+    finally:
+        if transport is not None:
+            transport.close()
+    if group is not None:
+        dist.destroy_process_group(group)
+    return StageResult(
+        stage, replica, trainer.state(replica), trainer.optimiser_state(), trainer.losses, executor.versions,
+        executor.times.to_json(),
+    )  # fmt: skip
+
+
+def check_supported(plan: PipelinePlan, minibatches: int) -> None:
+    """Refuse what the runtime cannot do.
+
+    :raises PlinkError: with what it is.
+    """
+    if plan.actions is not None:
+        planned = sum(action.kind == "F" for rank in plan.stages[0].ranks for action in plan.actions[rank])
+        if planned != minibatches:
+            raise PlinkError(f"the plan's own actions are of {planned} minibatches, the program has {minibatches}")
+    if plan.recompute:
+        raise PlinkError(_UNSUPPORTED)
+
+
+def _agreed_module(program: PipelineProgram, plan: PipelinePlan, location: str, store: Any) -> StageModule:
+    """Return this rank's stage, once all ranks have shown that they have the same plan, program and model."""
+    rank, names = dist.get_rank(), plan.host_names()
+    stages = [plan.place_of(other)[0] for other in range(plan.ranks)]
+    try:
+        check_supported(plan, program.app.minibatches)
+        model = build_model(program.app)
+        modules = stages_of(model, plan, location)
+        own = modules[stages[rank]]
+        facts = {
+            "plan": digest_of_plan(plan),
+            "program": program.digest,
+            "number of minibatches": str(program.app.minibatches),
+            "model (names and shapes of parameters)": digest_of_model(model),
+            "stage (values of parameters)": digest_of_values(own),
+        }
+    except Exception as error:
+        text = str(error) if isinstance(error, PlinkError) else f"{type(error).__name__}: {error}"
+        agree(store, rank, names, stages, {"error": text})
+        raise
+    agree(store, rank, names, stages, facts)
+    return own
+
+
+def _own_group(plan: PipelinePlan, stage: int, timeout: timedelta) -> Any:
+    """Return the group of the replicas of this rank's stage; None of one replica. All ranks create all groups."""
+    own = None
+    for number, entry in enumerate(plan.stages):
+        if len(entry.ranks) > 1 and number >= plan.shape.frozen:
+            group = dist.new_group(sorted(entry.ranks), timeout=timeout)
+            own = group if number == stage else own
+    return own
+
+
+def _bucket_bytes(plan: PipelinePlan, stage: int) -> int:
+    return int((plan.stages[stage].details.get("all_reduce") or {}).get("bucket_bytes", DEFAULT_BUCKET_BYTES))
+
+
+def _own_actions(plan: PipelinePlan, shape: PipelineShape, rank: int, minibatches: int) -> Any:
+    if plan.actions is not None:
+        return plan.actions[rank]
+    return actions_of(shape, *plan.place_of(rank), minibatches)
+
+
+def _device(app: PipelineApp) -> torch.device:
+    """Return the device of this process: with several GPUs, that of its local rank."""
+    device = torch.device(app.device)
+    if app.device == "cuda":
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % max(1, torch.cuda.device_count()))
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    return device
+
+
+def _first_error(store: Any, rank: int, names: Sequence[str], error: StageError) -> str:
+    """Return this rank's error with its host, and that of the rank that was the first to fail, where it is known."""
+    text = f"rank {rank} ({names[rank]}), {error}"
+    if isinstance(error.__cause__, PeerError):
+        peer = error.__cause__.peer
+        text = text.replace(f"waits for rank {peer}:", f"waits for rank {peer} ({names[peer]}):")
+    first = _in_time(lambda: store.compare_set("first-error", "", text).decode())
+    return text if first in (None, "", text) else f"{text}; the first error: {first}"
+
+
+def _in_time(request: Callable[[], Answer]) -> Answer | None:
+    """Return the store's answer; None when it does not answer soon, or is gone."""
+    answers: list[Answer] = []
+
+    def attempt() -> None:
+        with contextlib.suppress(Exception):
+            answers.append(request())
+
+    thread = threading.Thread(target=attempt, name="plink-ask", daemon=True)
+    thread.start()
+    thread.join(_STORE_TIMEOUT_S)
+    return answers[0] if answers else None

@@ -1,0 +1,72 @@
+"""A whole pipeline in one process: minibatch after minibatch, with the plan's versions, so the same bits come out.
+
+It shows what the plan's delays do to learning before any host is rented.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from plink.model.pipeline.plan import PipelinePlan
+from plink.model.pipeline.versions import minibatches_of_update, replica_of, update_of, version_of
+from plink.runtime.pipeline.gradients import LocalGradients
+from plink.runtime.pipeline.job import PipelineProgram, StageResult, check_supported
+from plink.runtime.pipeline.parts import build_model, stages_of
+from plink.runtime.pipeline.stage import StagePlace, StageTrainer, tensors_of
+
+
+def rehearse(
+    program: PipelineProgram,
+    plan: PipelinePlan,
+    location: str,
+    on_loss: Callable[[int, float], None] = lambda b, loss: None,
+) -> list[StageResult]:
+    """Train as all ranks of a plan would, and return each rank's result, by rank.
+
+    Equal to the bit where stages have at most two replicas; with more, an all-reduce adds in another sequence.
+
+    :raises PlinkError: as a rank of the pipeline does.
+    """
+    check_supported(plan, program.app.minibatches)
+    app, shape = program.app, plan.shape
+    device = torch.device(app.device)
+    stages = stages_of(build_model(app), plan, location)
+    trainers = []
+    for number, module in enumerate(stages):
+        place = StagePlace(shape, number, app.minibatches, plan.stages[number].lr_scale)
+        replicas = range(shape.replicas[number])
+        trainers.append(StageTrainer(app, place, module.to(device), LocalGradients(), replicas))
+    for minibatch in range(app.minibatches):
+        inputs, target = app.batch(minibatch)
+        value: Any = tuple(tensor.to(device) for tensor in inputs)
+        for trainer in trainers:
+            output = trainer.forward(minibatch, value, target.to(device))
+            value = (_received(output),)
+        on_loss(minibatch, trainers[-1].losses[minibatch])
+        gradients: list[Tensor] | None = None
+        for trainer in reversed(trainers[shape.frozen :]):
+            number = trainer.place.stage
+            update = update_of(shape, number, minibatch)
+            is_last = minibatch == minibatches_of_update(shape, number, update, app.minibatches)[-1]
+            gradients = [gradient.contiguous() for gradient in trainer.backward(minibatch, gradients, is_last)]
+            if is_last:
+                trainer.update(update, version_of(shape, number, minibatch + 1))
+    return [_result(trainers, plan, rank) for rank in range(plan.ranks)]
+
+
+def _received(output: Any) -> Any:
+    """Return what the next stage would receive: the same values in memory of their own."""
+    copies = tuple(
+        tensor.detach().clone(memory_format=torch.contiguous_format).requires_grad_(tensor.requires_grad)
+        for tensor in tensors_of(output)
+    )
+    return copies[0] if isinstance(output, Tensor) else copies
+
+
+def _result(trainers: list[StageTrainer], plan: PipelinePlan, rank: int) -> StageResult:
+    stage, replica = plan.place_of(rank)
+    trainer = trainers[stage]
+    losses = {b: loss for b, loss in trainer.losses.items() if replica_of(plan.shape, stage, b) == replica}
+    return StageResult(stage, replica, trainer.state(replica), trainer.optimiser_state(), losses)

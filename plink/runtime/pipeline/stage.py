@@ -1,0 +1,223 @@
+"""One stage's computing: forward passes, backward passes and updates, of minibatches by their numbers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from plink.errors import PlinkError
+from plink.model.pipeline.shape import PipelineShape
+from plink.model.pipeline.versions import (
+    minibatches_of_update,
+    minibatches_per_update,
+    replica_of,
+    update_of,
+    version_of,
+)
+from plink.runtime.pipeline.app import PipelineApp, random_seed
+from plink.runtime.pipeline.gradients import Gradients
+from plink.runtime.pipeline.parts import StageModule
+from plink.runtime.pipeline.versions import Leaves, StashedVersions
+
+Value = Tensor | tuple[Tensor, ...]
+"""What one layer hands to the next."""
+
+
+@dataclass(frozen=True)
+class StagePlace:
+    """Which stage of which pipeline; ``lr_scale``: factor of its learning rate."""
+
+    shape: PipelineShape
+    stage: int
+    minibatches: int
+    lr_scale: float = 1.0
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it reads inputs."""
+        return self.stage == 0
+
+    @property
+    def is_last(self) -> bool:
+        """Whether it computes the loss."""
+        return self.stage == self.shape.stages - 1
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether nothing is trained in it or before it."""
+        return self.stage < self.shape.frozen
+
+
+@dataclass
+class _InFlight:
+    """A minibatch between its passes."""
+
+    version: int
+    leaves: Leaves
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+
+
+class StageTrainer:
+    """The module, versions and optimiser of one stage, for some of its replicas.
+
+    Batch norm's running statistics and other buffers are each replica's own, and have no versions: they change in the
+    sequence of forward passes.
+    """
+
+    def __init__(
+        self, app: PipelineApp, place: StagePlace, module: StageModule, gradients: Gradients, replicas: Sequence[int]
+    ) -> None:
+        """:param replicas: those whose minibatches are processed here: one of them, or all in a rehearsal."""
+        self.place = place
+        self._app, self._module, self._gradients = app, module, gradients
+        self.losses: dict[int, float] = {}
+        self.parameters = {
+            name: parameter
+            for name, parameter in module.named_parameters()
+            if parameter.requires_grad and not place.is_frozen
+        }
+        # One replica's are the module's own; those of several take turns in it.
+        self._buffers = {replica: clone_buffers(module) for replica in replicas} if len(replicas) > 1 else {}
+        self.versions = StashedVersions(self.parameters, gradients.attach)
+        self.optimiser: torch.optim.Optimizer | None = None
+        self._rates: list[float] = []
+        if self.parameters:
+            self.optimiser = app.optimiser(list(self.parameters.values()), place.lr_scale)
+            self._rates = [group["lr"] for group in self.optimiser.param_groups]
+        self._in_flight: dict[int, _InFlight] = {}
+
+    def forward(self, minibatch: int, value: tuple[Any, ...], target: Tensor | None) -> Any:
+        """Compute a forward pass, and return its output; of the last stage it is the loss.
+
+        :param value: arguments of the first layer: the inputs of the minibatch, or what the stage before handed on.
+        """
+        shape, stage = self.place.shape, self.place.stage
+        torch.manual_seed(random_seed(self._app.seed, minibatch, stage))
+        if self.place.is_frozen:
+            with torch.no_grad(), self._own_buffers(minibatch):
+                return self._module(*value)
+        inputs: list[Tensor] = []
+        if not self.place.is_first:
+            value = (_with_leaves(value[0], inputs),)
+        number = version_of(shape, stage, minibatch)
+        leaves = self.versions.acquire(number)
+        with self._own_buffers(minibatch):
+            output = torch.func.functional_call(self._module, leaves, value)
+        if self.place.is_last:
+            output = self._app.loss(output, target)  # type: ignore[arg-type]
+            if not isinstance(output, Tensor) or output.numel() != 1:
+                raise PlinkError("loss() must return a tensor with one element")
+            self.losses[minibatch] = float(output.detach())
+            if self.losses[minibatch] != self.losses[minibatch]:
+                raise PlinkError("the loss is NaN")
+        self._in_flight[minibatch] = _InFlight(number, leaves, inputs, tensors_of(output))
+        return output
+
+    def backward(self, minibatch: int, gradients: Sequence[Tensor] | None, is_last: bool) -> list[Tensor]:
+        """Compute a backward pass, and return the gradients of what the stage before handed on.
+
+        :param gradients: of the outputs that have one; None from the loss. :param is_last: of its update in this
+            process.
+        """
+        shape, stage = self.place.shape, self.place.stage
+        flying = self._in_flight.pop(minibatch)
+        outputs = [output for output in flying.outputs if output.requires_grad]
+        if not outputs:
+            raise PlinkError("nothing that the stage returns depends on a parameter that is trained")
+        self._gradients.begin(update_of(shape, stage, minibatch), replica_of(shape, stage, minibatch), is_last)
+        torch.autograd.backward(outputs, gradients)
+        self._gradients.take(flying.leaves)
+        self.versions.release(flying.version)
+        return [torch.zeros_like(tensor) if tensor.grad is None else tensor.grad for tensor in flying.inputs]
+
+    def update(self, number: int, oldest_needed: int) -> None:
+        """Step the optimiser. ``oldest_needed``: the oldest version that a later forward pass uses."""
+        shape, stage = self.place.shape, self.place.stage
+        self.versions.advance(oldest_needed)
+        if self.optimiser is None:  # the stage has nothing to train, though stages before it have
+            return
+        size = len(minibatches_of_update(shape, stage, number, self.place.minibatches))
+        self._gradients.apply(number, size, self.parameters)
+        rate = self._app.rate(number * minibatches_per_update(shape, stage))
+        for group, base in zip(self.optimiser.param_groups, self._rates, strict=True):
+            group["lr"] = base * rate
+        self.optimiser.step()
+        for parameter in self.parameters.values():
+            parameter.grad = None
+        self._gradients.discard(number)
+
+    def state(self, replica: int) -> dict[str, Tensor]:
+        """Return all parameters and the buffers of one replica, by their names in the model."""
+        parameters = {name: parameter.detach() for name, parameter in self._module.named_parameters()}
+        return parameters | self._buffers.get(replica, dict(self._module.named_buffers()))
+
+    @contextmanager
+    def _own_buffers(self, minibatch: int) -> Iterator[None]:
+        """Give the module the buffers of the replica that processes a minibatch."""
+        if not self._buffers:
+            yield
+            return
+        own = self._buffers[replica_of(self.place.shape, self.place.stage, minibatch)]
+        set_buffers(self._module, own)
+        yield
+        own.update(self._module.named_buffers())
+
+    def optimiser_state(self) -> dict[str, dict[str, Any]]:
+        """Return what the optimiser keeps for each parameter, by its name in the model."""
+        if self.optimiser is None:
+            return {}
+        return {name: dict(self.optimiser.state[parameter]) for name, parameter in self.parameters.items()}
+
+
+def clone_buffers(module: nn.Module) -> dict[str, Tensor]:
+    """Return copies of a module's buffers, by name."""
+    return {name: buffer.clone() for name, buffer in module.named_buffers()}
+
+
+def set_buffers(module: nn.Module, buffers: Mapping[str, Tensor]) -> None:
+    """Make these tensors a module's buffers."""
+    for name, buffer in buffers.items():
+        owner, _, last = name.rpartition(".")
+        module.get_submodule(owner)._buffers[last] = buffer
+
+
+def tensors_of(value: Any) -> list[Tensor]:
+    """Return the tensors that a stage hands on.
+
+    :raises PlinkError: for what is no tensor and no tuple of tensors.
+    """
+    tensors = list(value) if isinstance(value, tuple | list) else [value]
+    for tensor in tensors:
+        if not isinstance(tensor, Tensor):
+            raise PlinkError(
+                f"the stage hands on {type(tensor).__name__}; a tensor, or a tuple of tensors, was expected"
+            )
+    return tensors
+
+
+class _Identity(torch.autograd.Function):
+    """The same values as another tensor of the graph, so that a layer may change its input in place."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor) -> Tensor:
+        return tensor.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return gradients[0]
+
+
+def _with_leaves(value: Value, leaves: list[Tensor]) -> Value:
+    """Return a value whose tensors with gradients depend on leaves, which are added to a list."""
+
+    def leaf(tensor: Tensor) -> Tensor:
+        if not tensor.requires_grad:
+            return tensor
+        leaves.append(tensor)
+        return _Identity.apply(tensor)  # type: ignore[no-any-return,no-untyped-call]
+
+    return leaf(value) if isinstance(value, Tensor) else tuple(leaf(tensor) for tensor in value)

@@ -1,0 +1,209 @@
+"""Mistakes in programs, ranks that differ, and ranks that are lost: named on every rank, and no rank waits for ever."""
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from plink.errors import PlinkError
+from plink.model.pipeline.plan import PipelinePlan
+from plink.runtime.pipeline.job import PipelineProgram, run_rank
+from plink.runtime.pipeline.rehearsal import rehearse
+from tests.runtime.pipeline.apps import SmallApp, mlp, plan_of
+from tests.runtime.ranks import results_of, run_ranks
+
+MINIBATCH = 5
+NAME = "plan.json"
+
+
+class Failing(nn.Module):
+    """A layer that fails at one call."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self._how, self._calls = how, 0
+
+    def forward(self, value: Tensor) -> Any:
+        self._calls += 1
+        if self._calls <= MINIBATCH:
+            return value
+        if self._how == "raise":
+            raise ValueError("no such value")
+        if self._how == "shape":
+            return value[1:]
+        if self._how == "kind":
+            return {"value": value}
+        if self._how == "detached":
+            return value.detach()
+        os.kill(os.getpid(), signal.SIGKILL)
+        return value
+
+
+class FailingApp(SmallApp):
+    """Fails in one of three stages."""
+
+    def __init__(self, stage: int, how: str) -> None:
+        super().__init__(mlp, "sgd")
+        self._stage, self._how = stage, how
+
+    def model(self) -> nn.Module:
+        layers: list[nn.Module] = [nn.Linear(6, 6), nn.Identity(), nn.Linear(6, 6), nn.Identity(), nn.Linear(6, 6)]
+        layers += [nn.Identity()]
+        layers[2 * self._stage + 1] = Failing(self._how)
+        return nn.Sequential(*layers)
+
+    def loss(self, output: Tensor, target: Tensor) -> Tensor:
+        if self._how == "loss":
+            return output
+        return output.square().mean() * (float("nan") if self._how == "nan" else 1.0)
+
+
+def three_stages() -> PipelinePlan:
+    return plan_of([1, 1, 1], 6)
+
+
+def train_until_it_fails(stage: int, how: str) -> tuple[str, float]:
+    """Be a rank; return the error and how long it took."""
+    dist.init_process_group("gloo")
+    begin = time.monotonic()
+    try:
+        run_rank(PipelineProgram(FailingApp(stage, how), Path(__file__)), three_stages(), NAME)
+    except PlinkError as error:
+        return str(error), time.monotonic() - begin
+    return "no error", 0
+
+
+# In plan_of stage 0 has the last rank.
+@pytest.mark.parametrize(
+    ("stage", "how", "message"),
+    [
+        (1, "raise", "rank 1 (here), stage 1, minibatch 5, forward: layer 3: line 37: ValueError: no such value"),
+        (0, "shape", "rank 2 (here), stage 0, minibatch 5, forward: the stage handed on float32[3, 6]; float32[4, 6]"),
+        (1, "kind", "rank 1 (here), stage 1, minibatch 5, forward: the stage hands on dict; a tensor, or a tuple of"),
+        (2, "detached", "rank 0 (here), stage 2, minibatch 5, backward: nothing that the stage returns depends on a"),
+        (2, "loss", "rank 0 (here), stage 2, minibatch 0, forward: loss() must return a tensor with one element"),
+        (2, "nan", "rank 0 (here), stage 2, minibatch 0, forward: the loss is NaN"),
+    ],
+)
+def test_mistake_is_named_with_stage_and_minibatch(stage: int, how: str, message: str) -> None:
+    results = results_of(run_ranks(train_until_it_fails, 3, stage, how))
+    assert results[2 - stage][0].startswith(message)
+    for rank, (error, seconds) in enumerate(results):
+        assert message in error or "waits for rank" in error, error
+        assert rank == 2 - stage or "waits for rank" in error
+        assert seconds < 10
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2])
+def test_killed_rank_ends_all_and_is_named(stage: int) -> None:
+    killed = 2 - stage
+    ended = run_ranks(train_until_it_fails, 3, stage, "kill", timeout_s=60)
+    assert ended[killed].code == -signal.SIGKILL
+    for rank in {0, 1, 2} - {killed}:
+        assert ended[rank].code == 0, ended[rank].err
+        error, seconds = ended[rank].result
+        assert seconds < 10
+        if abs(rank - killed) == 1:
+            assert f"waits for rank {killed} (here): connection closed" in error
+
+
+def train_differently(how: str) -> str:
+    """Be a rank of which one differs; return the error."""
+    dist.init_process_group("gloo")
+    is_other = dist.get_rank() == 1
+    plan, app = plan_of([2, 1], 6), SmallApp(mlp, "sgd")
+    if is_other and how == "plan":
+        plan = plan_of([2, 1], 6, cuts=[2])
+    if is_other and how == "model":
+        app.model = lambda: nn.Sequential(*[nn.Linear(6, 6) for _ in range(6)])  # type: ignore[method-assign]
+    if is_other and how == "number of minibatches":
+        app.minibatches = 12
+    if is_other and how == "stage":
+        app.seed = 4
+    if is_other and how == "error":
+        app.model = lambda: nn.Linear(6, 6)  # type: ignore[method-assign]
+    try:
+        run_rank(PipelineProgram(app), plan, NAME)
+    except PlinkError as error:
+        return str(error)
+    return "no error"
+
+
+@pytest.mark.parametrize("how", ["plan", "model", "number of minibatches", "stage", "error"])
+def test_rank_that_differs_is_named_and_nothing_runs(how: str) -> None:
+    for error in results_of(run_ranks(train_differently, 3, how)):
+        if how == "stage":  # its two replicas are ranks 1 and 2
+            assert error.startswith("rank 2 (here) has another stage (values of parameters) than rank 1 (here)")
+        elif how == "error":
+            assert "rank 1 (here): model(): an nn.Sequential (or a list of modules) was expected" in error
+        else:
+            assert error.startswith(f"rank 1 (here) has another {how}")
+            assert error.endswith("nothing was run")
+
+
+def test_tied_layers_in_two_stages_are_refused() -> None:
+    app = SmallApp(mlp, "sgd")
+
+    def model() -> nn.Module:
+        first, last = nn.Linear(6, 6), nn.Linear(6, 6)
+        last.weight = first.weight
+        return nn.Sequential(first, nn.ReLU(), last)
+
+    app.model = model  # type: ignore[method-assign]
+    with pytest.raises(PlinkError, match=r"plan.json: stages 0 and 1 share the parameter 2.weight"):
+        rehearse(PipelineProgram(app), plan_of([1, 1], 3), NAME)
+    rehearse(PipelineProgram(app), plan_of([1], 3), NAME)
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (plan_of([1, 1], 4), "plan.json: the plan has 4 layers, the program's model 6; profile it again"),
+        (plan_of([1, 1], 6, frozen=1), "the plan has 1 frozen first stages, the program's model no frozen stage"),
+        (plan_of([1, 1], 6, recompute=True), "recompute: the runtime keeps activations"),
+    ],
+)
+def test_plans_of_other_models_are_refused(plan: PipelinePlan, message: str) -> None:
+    with pytest.raises(PlinkError, match=message):
+        rehearse(PipelineProgram(FailingApp(0, "")), plan, NAME)
+
+
+def test_sync_batch_norm_is_refused() -> None:
+    app = SmallApp(mlp, "sgd")
+    app.model = lambda: nn.Sequential(nn.Linear(6, 6), nn.SyncBatchNorm(6))  # type: ignore[method-assign]
+    with pytest.raises(PlinkError, match="1 is a SyncBatchNorm"):
+        rehearse(PipelineProgram(app), plan_of([1, 1], 2), NAME)
+
+
+class FrozenApp(SmallApp):
+    """The first layers are not trained."""
+
+    def model(self) -> nn.Module:
+        model = mlp()
+        model[0].requires_grad_(False)
+        return model
+
+
+def train_frozen() -> tuple[list[float], dict[str, Tensor]]:
+    dist.init_process_group("gloo")
+    program = PipelineProgram(FrozenApp(mlp, "sgd", minibatches=30))
+    result = run_rank(program, plan_of([1, 2], 6, frozen=1, cuts=[2]), NAME)
+    return [result.losses[b] for b in sorted(result.losses)], result.state
+
+
+def test_no_gradients_go_back_to_frozen_layers() -> None:
+    plan, app = plan_of([1, 2], 6, frozen=1, cuts=[2]), FrozenApp(mlp, "sgd", minibatches=30)
+    assert plan.shape.frozen == 1
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    expected = rehearse(PipelineProgram(app), plan, NAME)
+    torch.set_num_threads(threads)
+    for (losses, state), result in zip(results_of(run_ranks(train_frozen, 3)), expected, strict=True):
+        assert losses == [result.losses[b] for b in sorted(result.losses)]
+        assert all(torch.equal(state[name], result.state[name]) for name in result.state)
