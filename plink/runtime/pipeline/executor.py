@@ -17,7 +17,7 @@ from plink.model.pipeline.versions import backward_peer, own_of_update, update_o
 from plink.runtime.pipeline.app import PipelineApp
 from plink.runtime.pipeline.gradients import Gradients
 from plink.runtime.pipeline.stage import StagePlace, StageTrainer
-from plink.runtime.pipeline.transport import Transport
+from plink.runtime.pipeline.transport import StageTransport
 from plink.runtime.users_file import line_of
 
 _PHASES = {"F": "forward", "B": "backward", "REDUCE": "all-reduce", "UPDATE": "update"}
@@ -53,7 +53,7 @@ class StageExecutor:
     """One replica of a stage. ``transport`` is None where there is one stage."""
 
     def __init__(
-        self, app: PipelineApp, trainer: StageTrainer, gradients: Gradients, transport: Transport | None, replica: int,
+        self, app: PipelineApp, trainer: StageTrainer, gradients: Gradients, transport: StageTransport | None, replica: int,
         device: torch.device,
     ) -> None:  # fmt: skip
         self.times = StageTimes()
@@ -136,7 +136,7 @@ class StageExecutor:
             oldest = version_of(self._place.shape, self._place.stage, self._own[self._forwards])
         with _clock(self.times.update_s):
             self._trainer.update(update, oldest)
-        self.versions = max(self.versions, self._trainer.versions.kept)
+        self.versions = max(self.versions, self._trainer.versions.count)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from plink.runtime.pipeline.gradients import Gradients, LocalGradients
 from plink.runtime.pipeline.parts import StageModule, build_model, stages_of
 from plink.runtime.pipeline.replicas import DEFAULT_BUCKET_BYTES, ReducedGradients
 from plink.runtime.pipeline.stage import StagePlace, StageTrainer
-from plink.runtime.pipeline.transport import PeerError, Transport
+from plink.runtime.pipeline.transport import PeerError, StageTransport
 
 DEFAULT_TIMEOUT_S = 300.0
 _STORE_TIMEOUT_S = 2.0  # the rank that serves it may be the one that is lost
@@ -85,7 +85,7 @@ def run_rank(
     transport = None
     if shape.stages > 1:
         gloo = dist.ProcessGroupGloo(PrefixStore("transport/", store), rank, plan.ranks, timeout)
-        transport = Transport(gloo, place, replica, [list(entry.ranks) for entry in plan.stages], device)
+        transport = StageTransport(gloo, place, replica, [list(entry.ranks) for entry in plan.stages], device)
     gradients: Gradients = LocalGradients()
     if group is not None:
         trained = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}

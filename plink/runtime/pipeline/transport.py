@@ -129,7 +129,7 @@ class _Sent:
             wait_for(work, self.peer)
 
 
-class Transport:
+class StageTransport:
     """One replica's messages with the replicas of the stages before and after it."""
 
     def __init__(

@@ -28,7 +28,7 @@ class StashedVersions:
         self._leaves = {0: self._make_leaves()}
 
     @property
-    def kept(self) -> int:
+    def count(self) -> int:
         """How many there are."""
         return len(self._leaves)
 

@@ -30,7 +30,7 @@ def train_on_gpu(replicas: list[int]) -> list[StageResult]:
 
 
 @pytest.mark.parametrize("replicas", [[1, 1], [1, 1, 1], [2, 1], [1, 2]])
-def test_pipeline_on_the_gpu_equals_its_rehearsal_there(replicas: list[int]) -> None:
+def test_pipeline_on_the_gpu_equals_one_process_there(replicas: list[int]) -> None:
     ranks = results_of(run_ranks(train_on_gpu, sum(replicas), replicas))
     for number, (model, layers) in enumerate(MODELS):
         app = SmallApp(model, "adam", minibatches=21, device="cuda:0")

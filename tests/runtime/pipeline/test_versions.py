@@ -27,9 +27,9 @@ def test_a_version_in_use_stays_as_it_is() -> None:
     step(versions, own, 1)
     assert values(first) == {0.0}
     assert values(versions.acquire(1)) == {1.0}
-    assert versions.kept == 2
+    assert versions.count == 2
     versions.release(0)
-    assert versions.kept == 1
+    assert versions.count == 1
 
 
 def test_memory_of_released_versions_is_used_again() -> None:
@@ -42,7 +42,7 @@ def test_memory_of_released_versions_is_used_again() -> None:
             versions.release(number - 2)
         step(versions, own, number + 1)
         addresses.add(own["a"].data_ptr())
-        assert versions.kept <= 3
+        assert versions.count <= 3
     assert len(addresses) == 3
 
 
@@ -65,11 +65,11 @@ def test_a_version_that_a_later_pass_uses_is_kept() -> None:
     versions = StashedVersions(own, lambda leaves: None)
     for _ in range(3):
         step(versions, own, 1)
-    assert versions.kept == 3
+    assert versions.count == 3
     assert values(versions.acquire(1)) == {1.0}
     step(versions, own, 3)
     versions.release(1)
-    assert versions.kept == 2
+    assert versions.count == 2
 
 
 def test_gradients_are_those_of_the_version_of_the_forward_pass() -> None:
