@@ -1,6 +1,6 @@
 """A small network in two or more stages: ``plink launch --pipeline PLAN examples/pipeline_mlp.py``.
 
-Without a plan: ``plink pipeline rehearse examples/pipeline_mlp.py --plan PLAN`` trains it in one process. The data are
+Without a plan: ``plink pipeline train examples/pipeline_mlp.py --plan PLAN`` trains it in one process. The data are
 made: points of ten groups, to be told apart.
 """
 

@@ -50,17 +50,17 @@ def agree(store: Store, rank: int, names: Sequence[str], stages: Sequence[int], 
     """
     store.set(f"facts-{rank}", json.dumps(dict(facts)))
     ranks = range(len(names))
-    known: list[dict[str, Any]] = [json.loads(store.get(f"facts-{other}")) for other in ranks]
+    published: list[dict[str, Any]] = [json.loads(store.get(f"facts-{other}")) for other in ranks]
     for other in ranks:
-        if _ERROR in known[other]:
-            raise PlinkError(f"rank {other} ({names[other]}): {known[other][_ERROR]}")
-    for fact in known[0]:
+        if _ERROR in published[other]:
+            raise PlinkError(f"rank {other} ({names[other]}): {published[other][_ERROR]}")
+    for fact in published[0]:
         groups = {stages[other] for other in ranks} if fact.startswith("stage") else {None}
         for group in sorted(groups, key=str):
             members = [other for other in ranks if group is None or stages[other] == group]
-            usual, _ = Counter(known[other].get(fact) for other in members).most_common(1)[0]
+            usual, _ = Counter(published[other].get(fact) for other in members).most_common(1)[0]
             for other in members:
-                if known[other].get(fact) != usual:
-                    like = next(member for member in members if known[member].get(fact) == usual)
+                if published[other].get(fact) != usual:
+                    like = next(member for member in members if published[member].get(fact) == usual)
                     ranks_named = f"rank {other} ({names[other]})", f"rank {like} ({names[like]})"
                     raise PlinkError(f"{ranks_named[0]} has another {fact} than {ranks_named[1]}; nothing was run")

@@ -53,8 +53,8 @@ class StageExecutor:
     """One replica of a stage. ``transport`` is None where there is one stage."""
 
     def __init__(
-        self, app: PipelineApp, trainer: StageTrainer, gradients: Gradients, transport: StageTransport | None, replica: int,
-        device: torch.device,
+        self, app: PipelineApp, trainer: StageTrainer, gradients: Gradients, transport: StageTransport | None,
+        replica: int, device: torch.device,
     ) -> None:  # fmt: skip
         self.times = StageTimes()
         self.versions = 1

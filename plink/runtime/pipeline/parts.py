@@ -128,8 +128,8 @@ def check_frozen(stages: Sequence[nn.Module], plan: PipelinePlan, location: str)
     if frozen == len(trained):
         raise UsageError("the model has no parameter that is trained")
     if frozen != shape.frozen:
-        planned, found = (f"{n} frozen first stages" if n else "no frozen stage" for n in (shape.frozen, frozen))
-        raise InputError(location, f"the plan has {planned}, the program's model {found}; profile it again")
+        in_plan, in_model = (f"{n} frozen first stages" if n else "no frozen stage" for n in (shape.frozen, frozen))
+        raise InputError(location, f"the plan has {in_plan}, the program's model {in_model}; profile it again")
 
 
 def _is_sequential(module: nn.Module) -> bool:

@@ -71,7 +71,7 @@ class StageTrainer:
     def __init__(
         self, app: PipelineApp, place: StagePlace, module: StageModule, gradients: Gradients, replicas: Sequence[int]
     ) -> None:
-        """:param replicas: those whose minibatches are processed here: one of them, or all in a rehearsal."""
+        """:param replicas: those whose minibatches are processed here: one of them, or all in a reference run."""
         self.place = place
         self._app, self._module, self._gradients = app, module, gradients
         self.losses: dict[int, float] = {}

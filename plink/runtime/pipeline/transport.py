@@ -149,7 +149,7 @@ class StageTransport:
         self._activations = _ReceiveQueue(self._post_activations, own if stage else range(0), window)
         self._gradients = _ReceiveQueue(self._post_gradients, own, window)
         self._expected: BoundaryForm | None = None  # of what is received forward
-        self._heard: set[int] = set()
+        self._peers_checked: set[int] = set()
 
     def peer(self, direction: Direction, minibatch: int) -> int:
         """Return the rank of the next stage (forward) or the one before that processes a minibatch."""
@@ -245,8 +245,8 @@ class StageTransport:
         """Post the receives of a minibatch's activations; None before it is known what they are."""
         peer = self.peer("backward", minibatch)
         header = None
-        if peer not in self._heard:
-            self._heard.add(peer)
+        if peer not in self._peers_checked:
+            self._peers_checked.add(peer)
             message = torch.empty(_HEADER_BYTES, dtype=torch.uint8)
             with _blaming(peer):
                 header = message, self._group.recv([message], peer, _HEADER_TAG)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from plink.model.pipeline.plan import PipelinePlan
 from plink.runtime.pipeline.job import PipelineProgram, StageResult, run_rank
-from plink.runtime.pipeline.rehearsal import rehearse
+from plink.runtime.pipeline.one_process import train_in_one_process
 from tests.runtime.pipeline.apps import SmallApp, attention, conv, dropout, lstm, mlp, plan_of
 from tests.runtime.ranks import results_of, run_ranks
 
@@ -225,4 +225,4 @@ def test_pipeline_equals_the_formula(name: str) -> None:
                 parameters = [key for key in state if "running" not in key and "batches" not in key]
                 assert all(torch.equal(state[key], rank[number].state[key]) for key in parameters)
         else:
-            compare(rehearse(PipelineProgram(app), plan, "plan.json"), reference)
+            compare(train_in_one_process(PipelineProgram(app), plan, "plan.json"), reference)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from plink.errors import PlinkError
 from plink.model.pipeline.plan import PipelinePlan
 from plink.runtime.pipeline.job import PipelineProgram, run_rank
-from plink.runtime.pipeline.rehearsal import rehearse
+from plink.runtime.pipeline.one_process import train_in_one_process
 from tests.runtime.pipeline.apps import SmallApp, mlp, plan_of
 from tests.runtime.ranks import results_of, run_ranks
 
@@ -157,8 +157,8 @@ def test_tied_layers_in_two_stages_are_refused() -> None:
 
     app.model = model  # type: ignore[method-assign]
     with pytest.raises(PlinkError, match=r"plan.json: stages 0 and 1 share the parameter 2.weight"):
-        rehearse(PipelineProgram(app), plan_of([1, 1], 3), NAME)
-    rehearse(PipelineProgram(app), plan_of([1], 3), NAME)
+        train_in_one_process(PipelineProgram(app), plan_of([1, 1], 3), NAME)
+    train_in_one_process(PipelineProgram(app), plan_of([1], 3), NAME)
 
 
 @pytest.mark.parametrize(
@@ -171,14 +171,14 @@ def test_tied_layers_in_two_stages_are_refused() -> None:
 )
 def test_plans_of_other_models_are_refused(plan: PipelinePlan, message: str) -> None:
     with pytest.raises(PlinkError, match=message):
-        rehearse(PipelineProgram(FailingApp(0, "")), plan, NAME)
+        train_in_one_process(PipelineProgram(FailingApp(0, "")), plan, NAME)
 
 
 def test_sync_batch_norm_is_refused() -> None:
     app = SmallApp(mlp, "sgd")
     app.model = lambda: nn.Sequential(nn.Linear(6, 6), nn.SyncBatchNorm(6))  # type: ignore[method-assign]
     with pytest.raises(PlinkError, match="1 is a SyncBatchNorm"):
-        rehearse(PipelineProgram(app), plan_of([1, 1], 2), NAME)
+        train_in_one_process(PipelineProgram(app), plan_of([1, 1], 2), NAME)
 
 
 class FrozenApp(SmallApp):
@@ -202,7 +202,7 @@ def test_no_gradients_go_back_to_frozen_layers() -> None:
     assert plan.shape.frozen == 1
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    expected = rehearse(PipelineProgram(app), plan, NAME)
+    expected = train_in_one_process(PipelineProgram(app), plan, NAME)
     torch.set_num_threads(threads)
     for (losses, state), result in zip(results_of(run_ranks(train_frozen, 3)), expected, strict=True):
         assert losses == [result.losses[b] for b in sorted(result.losses)]

@@ -5,7 +5,7 @@ import torch
 import torch.distributed as dist
 
 from plink.runtime.pipeline.job import PipelineProgram, StageResult, run_rank
-from plink.runtime.pipeline.rehearsal import rehearse
+from plink.runtime.pipeline.one_process import train_in_one_process
 from tests.runtime.pipeline.apps import SmallApp, attention, conv, mlp, plan_of
 from tests.runtime.ranks import results_of, run_ranks
 
@@ -34,7 +34,7 @@ def test_pipeline_on_the_gpu_equals_one_process_there(replicas: list[int]) -> No
     ranks = results_of(run_ranks(train_on_gpu, sum(replicas), replicas))
     for number, (model, layers) in enumerate(MODELS):
         app = SmallApp(model, "adam", minibatches=21, device="cuda:0")
-        expected = rehearse(PipelineProgram(app), plan_of(replicas, layers), "plan.json")
+        expected = train_in_one_process(PipelineProgram(app), plan_of(replicas, layers), "plan.json")
         for results, other in zip(ranks, expected, strict=True):
             for name, tensor in other.state.items():
                 torch.testing.assert_close(results[number].state[name], tensor.cpu(), rtol=1e-4, atol=1e-5)

@@ -11,7 +11,7 @@ from plink.model.pipeline.plan import PipelinePlan
 from plink.runtime.pipeline.__main__ import main
 from plink.runtime.pipeline.app import load_pipeline_app
 from plink.runtime.pipeline.job import PipelineProgram
-from plink.runtime.pipeline.rehearsal import rehearse
+from plink.runtime.pipeline.one_process import train_in_one_process
 from tests.runtime.pipeline.apps import plan_of
 from tests.runtime.ranks import Ended, Ranks, environment_of, free_port
 
@@ -54,7 +54,7 @@ def test_process_trains_and_reports(tmp_path: Path) -> None:
     assert [report["versions"] for report in reports] == [1, 2, 2]
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    expected = rehearse(PipelineProgram(load_pipeline_app(str(EXAMPLE), ARGUMENTS)), plan, "plan.json")
+    expected = train_in_one_process(PipelineProgram(load_pipeline_app(str(EXAMPLE), ARGUMENTS)), plan, "plan.json")
     torch.set_num_threads(threads)
     assert reports[0]["loss"] == expected[0].losses[29]
     for stage in (0, 1):
@@ -68,7 +68,7 @@ def test_delays_do_not_keep_the_example_from_learning() -> None:
     app = load_pipeline_app(str(EXAMPLE), ["--minibatches", "100", "--width", "32"])
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    results = rehearse(PipelineProgram(app), plan_of([1, 1, 1], 7), "plan.json")
+    results = train_in_one_process(PipelineProgram(app), plan_of([1, 1, 1], 7), "plan.json")
     torch.set_num_threads(threads)
     losses = next(result.losses for result in results if result.losses)
     assert sum(losses[b] for b in range(90, 100)) < 0.5 * sum(losses[b] for b in range(10))

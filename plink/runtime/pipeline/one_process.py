@@ -17,7 +17,7 @@ from plink.runtime.pipeline.parts import build_model, stages_of
 from plink.runtime.pipeline.stage import StagePlace, StageTrainer, tensors_of
 
 
-def rehearse(
+def train_in_one_process(
     program: PipelineProgram,
     plan: PipelinePlan,
     location: str,
