@@ -10,7 +10,7 @@ import numpy.typing as npt
 from plink.api.algorithms import OptionValues, fabric_from, groups_in, options_in, options_of, order_from, rank_groups
 from plink.model.network import Network
 from plink.model.order import RankOrder
-from solvers.costs.by_name import SIMULATED, cost_function_for, model_for, parts_of
+from solvers.costs.by_name import SIMULATED, cost_function_for, misranking_warning, model_for, parts_of
 from solvers.costs.evaluator import CostBreakdown, evaluate
 from solvers.costs.fabric import Fabric
 from solvers.schedules.catalogue import schedule_for
@@ -72,6 +72,9 @@ def cost(
         {**options_in(order, request.order_source, request.algo), **request.options}, [request.algo], groups
     )
     model = model_for(request.model, fabric, timed=True)
+    warning = misranking_warning(request.algo, request.model)
+    if warning:
+        _log.warning("%s", warning)
     if model == SIMULATED:
         simulated = SimulatedCost.of(request.algo, len(ranks), options, fabric, request.size_bytes)
         breakdowns = simulated.breakdowns(ranks)

@@ -21,7 +21,16 @@ from plink.api.search_data import (
 from plink.errors import UsageError
 from plink.model.network import Network
 from plink.model.topology import Topology
-from solvers.costs.by_name import MIXED, NAMES, SIMULATED, model_for, parts_of, pattern_for, search_model_for
+from solvers.costs.by_name import (
+    MIXED,
+    NAMES,
+    SIMULATED,
+    misranking_warning,
+    model_for,
+    parts_of,
+    pattern_for,
+    search_model_for,
+)
 from solvers.costs.fabric import Fabric
 from solvers.ordering.constraints import FeasibleOrders
 from solvers.ordering.cross_validation import CostModel, ValidatedGain, cross_validate
@@ -170,7 +179,8 @@ def solve(
     _log.debug(
         "%s: %.6g after %d moves, %.2f s", result.objective, result.cost, result.moves, time.monotonic() - started
     )
-    notes: list[str] = []
+    warning = misranking_warning(request.algo, task.model)
+    notes = [warning] if warning else []
     choice = None
     if simulated_cost is not None:
         from solvers.ordering.simulated_choice import candidate_orders, choose_by_simulation

@@ -18,7 +18,10 @@ from solvers.schedules.ring import check_segments
 _TREE_UP_TO, _RING_FROM = 1e6, 16e6
 MIXED = {"nccl": ("nccl-tree", "nccl-ring")}
 NAMES = (*ALGORITHMS, *MIXED)
-_CONTENDING = ("halving-doubling", "recursive-doubling", "bcube", "openmpi-recursive-doubling", "openmpi-rabenseifner")
+_TREES = ("tree", "double-binary-tree", "nccl-tree")
+_CONTENDING = (
+    "halving-doubling", "recursive-doubling", "bcube", "openmpi-recursive-doubling", "openmpi-rabenseifner", *_TREES,
+)  # fmt: skip
 SIMULATED = "simulated"  # solvers.simulation.cost: no closed form
 
 
@@ -111,6 +114,18 @@ def model_for(name: str, fabric: Fabric, timed: bool = False, algo: str = "") ->
     if name not in (*MODELS, SIMULATED):
         raise UsageError(f"--model {name}: choose one of auto, {', '.join((*MODELS, SIMULATED))}")
     return name
+
+
+def misranking_warning(algo: str, model: str) -> str | None:
+    """Return a warning where a model ranks the orders of an algorithm wrongly, else None.
+
+    Round trips alone put the near ends of a tree's longest chain together, whatever its flows share. Simulated at 1 MB
+    and more, orders of a single tree rank backwards (docs/results/simulation.md).
+    """
+    if model != "latency" or algo not in _TREES:
+        return None
+    how = "backwards" if algo == "tree" else "poorly"
+    return f"--model latency ranks orders of {algo} {how} from about 1 MB on: it ignores shared links; omit --model"
 
 
 def search_model_for(model: str) -> str:

@@ -136,7 +136,10 @@ def _alpha_beta(pattern: Pattern, fabric: Fabric, size_bytes: float) -> CostFunc
 
 def _contention(pattern: Pattern, fabric: Fabric, size_bytes: float) -> CostFunction:
     """``sum over rounds of repeat * (max c / 2 + max(hosts, groups))``: the largest of what hosts send or get over
-    their rates, and :func:`solvers.costs.evaluator.latest` of what crosses group boundaries over their capacities."""
+    their rates, and :func:`solvers.costs.evaluator.latest` of what crosses group boundaries over their capacities.
+
+    In a pipeline the mean of all c of a round counts: :func:`solvers.costs.evaluator.mean_latency`.
+    """
     n, rounds = len(fabric.names), len(pattern.repeat)
     longest, repeat = _Longest(pattern, fabric), pattern.repeat
     moved, by_host = pattern.share * size_bytes, pattern.round * n
@@ -145,6 +148,8 @@ def _contention(pattern: Pattern, fabric: Fabric, size_bytes: float) -> CostFunc
         (tier.group_of, pattern.round * len(tier.out_gbps), tier.out_gbps * BYTES_PER_US, tier.in_gbps * BYTES_PER_US)
         for tier in fabric.tiers
     ]
+    in_pipeline = pattern.timing == "pipeline"
+    hops = np.maximum(1, np.bincount(pattern.round, minlength=rounds))
 
     def loads(offset: Order, ends: Order, weight: Vector, rate: Vector) -> Vector:
         return np.bincount(offset + ends, weight, rounds * len(rate)).reshape(rounds, len(rate)) / rate
@@ -152,7 +157,6 @@ def _contention(pattern: Pattern, fabric: Fabric, size_bytes: float) -> CostFunc
     def cost_of(order: Order) -> float:
         source, target = order[pattern.source], order[pattern.target]
         away = np.where(source == target, 0.0, moved)
-        took = longest(order) / 2
         sending, receiving = loads(by_host, source, away, host_out), loads(by_host, target, away, host_in)
         shared = []
         for group_of, by_group, out_rate, in_rate in tiers:
@@ -161,7 +165,10 @@ def _contention(pattern: Pattern, fabric: Fabric, size_bytes: float) -> CostFunc
             shared += [loads(by_group, leaves, crossing, out_rate), loads(by_group, enters, crossing, in_rate)]
         worst = np.maximum(sending.max(axis=1), receiving.max(axis=1))
         np.maximum(worst, latest(np.hstack(shared)), out=worst)
-        return float((took + worst) @ repeat)
+        if in_pipeline:
+            waits = np.bincount(pattern.round, fabric.rtt_us[source, target] / 2, rounds)
+            return float((waits / hops + worst) @ repeat)
+        return float((longest(order) / 2 + worst) @ repeat)
 
     return cost_of
 

@@ -1,6 +1,7 @@
 """Cost of any schedule on a fabric, by three models.
 
-A round takes its longest latency plus the time of its busiest resource; rounds follow each other:
+A round takes its longest latency plus the time of its busiest resource; rounds follow each other (but those of a
+pipeline overlap, see :func:`mean_latency`):
 
 ``latency``
     Round trips alone, as in the PLink thesis (5.2.1), which counts the reduce phase and leaves out the broadcast phase,
@@ -107,6 +108,8 @@ def evaluate(
         busiest[better] = len(names) + index[better]
         names += resource_names
     latency = longest / 2
+    if model == "contention" and timing_of(schedule) == "pipeline":
+        latency = mean_latency(fabric, transfers, schedule.source.astype(np.int64) * schedule.ranks + schedule.target)
     what = tuple(
         names[k] if share > 0 else "latency" for k, share in zip(busiest.tolist(), transfer.tolist(), strict=True)
     )
@@ -176,6 +179,24 @@ class Transfers(NamedTuple):
     source: npt.NDArray[np.intp]
     target: npt.NDArray[np.intp]
     moved: Vector
+
+
+def mean_latency(fabric: Fabric, transfers: Transfers, pair: npt.NDArray[np.int64]) -> Vector:
+    """Return the mean of half the round trips of each round's hops, shape (R,): the latency of a pipeline's round.
+
+    In the steady state of a ring blocks do not wait for whole rounds, but a rank passes on one block at a time. A round
+    then takes, on average, the longer of two times: that of the busiest resource for all blocks that cross it, and the
+    mean over all hops of the time in which a block that waits for nothing gets to the next rank. These are the two
+    kinds of cycles of the event graph (Baccelli, Cohen, Olsder and Quadrat, Synchronization and Linearity, 1992,
+    2.5.3). The sum of mean latency and busiest resource is at least the longer one, near it where either is small, and
+    linear in the size.
+
+    :param pair: shape (E,), a number for each pair of ranks: its transfers in a round are one hop.
+    """
+    number, rounds, source, target, _ = transfers
+    _, first = np.unique(rounds * (1 + int(pair.max(initial=0))) + pair, return_index=True)
+    waits = np.bincount(rounds[first], fabric.rtt_us[source[first], target[first]] / 2, number)
+    return np.asarray(waits / np.maximum(np.bincount(rounds[first], minlength=number), 1))
 
 
 def resource_loads(fabric: Fabric, transfers: Transfers, model: str) -> list[tuple[list[str], Vector]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from solvers.costs.evaluator import Transfers, crossing_bytes, resource_loads
+from solvers.costs.evaluator import Transfers, crossing_bytes, mean_latency, resource_loads
 from solvers.costs.fabric import Fabric, Vector
 from solvers.costs.patterns import Pattern
 
@@ -88,6 +88,9 @@ def bottleneck_of(
     if not load.any():
         return None
     transfer, repeat = load.max(axis=1), pattern.repeat
+    if model == "contention" and pattern.timing == "pipeline":
+        pair = (pattern.source * pattern.ranks + pattern.target).astype(np.int64)
+        latency = mean_latency(fabric, transfers, pair)
     cost, waiting = float((latency + transfer) @ repeat), float(latency @ repeat)
     worst = int(np.argmax(transfer * repeat))
     busiest = np.flatnonzero(load[worst] >= _EQUAL_SHARE * transfer[worst])

@@ -98,6 +98,8 @@ def pattern_bound(
         # The largest loads on the fastest hosts: no assignment does better in the worst of the quotients.
         quotient = np.sort(load, axis=1) / (np.sort(rate)[None, :] * BYTES_PER_US)
         np.maximum(worst, quotient.max(axis=1), out=worst)
+    if model == "contention" and pattern.timing == "pipeline":
+        longest = np.full(rounds, nearest[:, 0].min())  # the mean of all hops counts
     return float((longest / 2 + worst) @ pattern.repeat)
 
 

@@ -1,14 +1,17 @@
-"""Solve rings exactly: CP-SAT with one circuit constraint gives the cheapest ring, or a lower bound within its limits.
+"""Solve rings exactly: the cheapest ring, or a lower bound within the limits.
+
+Symmetric sums go to branch and cut first (:func:`solvers.ordering.subtours.branch`), and what it does not solve, and
+all else, to CP-SAT with one circuit constraint.
 
 For the sum of the hops, edges are eliminated first. Where the 1-tree bound (:mod:`solvers.ordering.one_tree`) with an
-edge forced into it is more than the start order costs, no cheaper ring has that edge. On three tiers with noise and an
-order 1 to 2 % above the best, proofs took 0.05 s for 32 hosts, 0.5 s for 64 and 1 to 7 s for 100. With group-crossing
-penalties nearly all edges remain; proofs for 64 hosts took 0.4 to 6 s. For the longest hop CP-SAT decides by bisection
-which thresholds have a ring, from the least at which the pairs are 2-connected.
+edge forced into it is more than the start order costs, no cheaper ring has that edge; nor where the bound of the
+subtour relaxation (:mod:`solvers.ordering.subtours`) and the edge's reduced cost are. For the longest hop CP-SAT
+decides by bisection which thresholds have a ring, from the least at which the pairs are 2-connected.
 
 Costs are integers, rounded down, so that a bound in them is a bound in microseconds.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +23,7 @@ from plink.model.network import Matrix
 from solvers.ordering.biconnected import two_connected_threshold
 from solvers.ordering.interruptible import interruptible
 from solvers.ordering.one_tree import one_tree
+from solvers.ordering.subtours import BranchLimits, branch, subtour_bound
 
 Order = npt.NDArray[np.intp]
 IntegerCosts = npt.NDArray[np.int64]
@@ -27,6 +31,9 @@ Arcs = npt.NDArray[np.bool_]
 
 _EPSILON = 1e-6
 _COST_BITS = 30  # of the start order's cost, scaled; with 33 some proofs for 100 hosts took 3 to 5 times as long
+_SUBTOUR_MIN_HOSTS = 9  # of fewer CP-SAT has the answer at once
+_BRANCH_SHARE, _BRANCH_NODES = 0.6, 20_000  # of the time limit, and of each search tree, before CP-SAT
+_ROUNDING = 1e-9  # relative error of a bound in floating point
 _INFINITE_COST = 1 << 61  # twice that still fits 64 bits
 
 
@@ -107,6 +114,23 @@ def _minimise_sum(cost: Matrix, allowed: Arcs, order: Order, limits: CircuitLimi
     if np.array_equal(integer_costs, integer_costs.T):
         bound, useful = _bound_and_useful_arcs(integer_costs, limit)
         arcs &= useful
+        if len(cost) >= _SUBTOUR_MIN_HOSTS and limits.time_limit_s != 0:
+            began = time.monotonic()
+            subtours = subtour_bound(integer_costs.astype(float), order, limits.keep_going)
+            bound = max(bound, int(np.ceil(subtours.bound - _ROUNDING * limit)))
+            arcs &= subtours.reduced <= limit - subtours.bound + _ROUNDING * limit
+            deadline = None if limits.time_limit_s is None else began + limits.time_limit_s * _BRANCH_SHARE
+            tree_limits = BranchLimits(_BRANCH_NODES, deadline, limits.keep_going)
+            float_cost = _ring_cost(integer_costs.astype(float), order, False)
+            tour, branch_bound = branch(integer_costs.astype(float), float_cost, arcs & arcs.T, subtours, tree_limits)
+            bound = max(bound, int(np.floor(branch_bound)))
+            if limits.time_limit_s is not None:
+                limits = replace(limits, time_limit_s=max(0.1, limits.time_limit_s - (time.monotonic() - began)))
+            if tour is not None and _ring_cost(cost, tour, False) > start_cost / 2:
+                return tour, bound / scale
+            if tour is not None:  # far below the start order: again, with integer costs scaled to the new cost
+                again, second_bound = _minimise_sum(cost, allowed, tour, limits)
+                return again, max(bound / scale, second_bound)
     model, literals = _circuit_model(arcs, order)
     model.minimize(sum(int(integer_costs[i, j]) * literal for (i, j), literal in literals.items()))
     tour, solver_bound, remaining = _solve(model, literals, len(cost), limits)

@@ -237,6 +237,7 @@ class _Cost:
     def __init__(self, pattern: Pattern, fabric: Fabric, model: str, order: Order, total_us: float) -> None:
         n, ranks = len(fabric.names), pattern.ranks
         self._pattern, self._is_latency = pattern, model == "latency"
+        self._is_mean = model == "contention" and pattern.timing == "pipeline"
         edges = pattern.source * ranks + pattern.target
         if self._is_latency and pattern.timing == "chain":
             edges = np.concatenate([level.edges for level in pattern.chain])
@@ -257,6 +258,10 @@ class _Cost:
             return np.asarray(hops.sum(axis=1))
         if self._is_latency and pattern.timing == "chain":
             return self._longest_path(hops)
+        if self._is_mean:
+            number = np.diff(np.append(pattern.starts, hops.shape[1]))
+            mean = np.add.reduceat(hops, pattern.starts, axis=1) / number
+            return np.asarray(mean @ pattern.repeat / 2 + self._constant_us)
         longest = np.maximum.reduceat(hops, pattern.starts, axis=1)
         if self._is_latency:
             return np.asarray(longest @ pattern.reduce_repeat)

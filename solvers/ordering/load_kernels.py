@@ -23,7 +23,8 @@ class LoadState(NamedTuple):
     ``value``, shape (E,), and ``longest``, shape (R,): round trips in microseconds; ``stale``: rounds whose longest hop
     became shorter; ``touched``: rounds whose loads changed; ``moving``, shape (N,): ranks of the move; ``out`` and
     ``into``, shape (R, G): bytes that leave and enter a group; ``sending`` and ``receiving``, shape (R, H):
-    microseconds that a host is busy; ``host_part``, shape (R,): of the busiest host, where all orders have the same.
+    microseconds that a host is busy; ``host_part``, shape (R,): of the busiest host, where all orders have the same;
+    ``hop_sum``, shape (R,): of a pipeline, half the round trips of all hops together.
     """
 
     value: Any
@@ -36,6 +37,7 @@ class LoadState(NamedTuple):
     sending: Any
     receiving: Any
     host_part: Any
+    hop_sum: Any
 
 
 @njit_inner()
@@ -69,6 +71,8 @@ def _update_longest(starts: Any, state: Any) -> Any:
 def _add_load(e: Any, sign: Any, order: Any, loads: Any, state: Any, uniform: Any) -> Any:
     """Add (or, with sign -1, subtract) the load of a transfer: microseconds to its hosts, bytes to its groups."""
     x, y, r, moved = order[loads.source[e]], order[loads.target[e]], loads.round[e], sign * loads.bytes[e]
+    if loads.pipelined:
+        state.hop_sum[r] += sign * loads.hops.distances.rtt_us[x, y] / 2
     if x != y and loads.mode == ALPHA_BETA:
         state.sending[r, x] += moved * loads.slow[x, y]
         state.receiving[r, y] += moved * loads.slow[x, y]
@@ -122,9 +126,18 @@ def _busiest_resource(r: Any, loads: Any, state: Any, uniform: Any) -> Any:
     return max(maximum, state.host_part[r] if uniform else _busiest_host(r, state))
 
 
+@njit_inner()
+def _round_us(r: Any, busiest: Any, loads: Any, state: Any) -> Any:
+    """Return how many microseconds round r takes; ``busiest``: its busiest resource."""
+    if loads.pipelined:  # solvers.costs.evaluator.mean_latency
+        return state.hop_sum[r] / loads.hops_in[r] + busiest
+    return state.longest[r] / 2 + busiest
+
+
 @njit(cache=True, nogil=True)
 def anneal_loads(order: Any, moves: Any, count: Any, schedule: Any, seed: Any, loads: Any) -> Any:
-    """Anneal ``sum over r of weight[r] * (longest hop / 2 + busiest resource)``; return (best order, its cost).
+    """Anneal ``sum over r of weight[r] * (longest hop / 2 + busiest resource)``, of a pipeline with the
+    mean hop instead of the longest; return (best order, its cost).
 
     ``loads``: :class:`solvers.ordering.objectives.Loads`; the others as in
     :func:`solvers.ordering.hop_kernels.anneal_hops`.
@@ -143,7 +156,7 @@ def anneal_loads(order: Any, moves: Any, count: Any, schedule: Any, seed: Any, l
     state = LoadState(
         np.zeros(len(hops.low)), np.zeros(rounds), np.zeros(rounds, np.int8), np.zeros(rounds, np.int8),
         np.zeros(n, np.int8), np.zeros((rounds, width)), np.zeros((rounds, width)), np.zeros((rounds, len(rtt))),
-        np.zeros((rounds, len(rtt))), np.zeros(rounds),
+        np.zeros((rounds, len(rtt))), np.zeros(rounds), np.zeros(rounds),
     )  # fmt: skip
     worst, cost = np.zeros(rounds), 0.0
     for hop in range(len(hops.low)):
@@ -154,7 +167,7 @@ def anneal_loads(order: Any, moves: Any, count: Any, schedule: Any, seed: Any, l
     for r in range(rounds):
         state.host_part[r] = _busiest_host(r, state)
         worst[r] = _busiest_resource(r, loads, state, uniform)
-        cost += weight[r] * (state.longest[r] / 2 + worst[r])
+        cost += weight[r] * _round_us(r, worst[r], loads, state)
     best, best_cost, temperature = order.copy(), cost, schedule.initial
     cooling = (schedule.final / schedule.initial) ** (1.0 / max(1, count)) if schedule.initial > 0 else 1.0
     for _ in range(count):
@@ -162,8 +175,8 @@ def anneal_loads(order: Any, moves: Any, count: Any, schedule: Any, seed: Any, l
         moved = draw_move(walk, classes)
         if moved == 0:
             continue
-        loads_change = not uniform
-        if uniform:
+        loads_change = not uniform or loads.pipelined
+        if uniform and not loads_change:
             for k in range(moved):
                 for tier in range(len(loads.group_of)):
                     before, after = loads.group_of[tier, order[walk.ranks[k]]], loads.group_of[tier, walk.hosts[k]]
@@ -185,7 +198,7 @@ def anneal_loads(order: Any, moves: Any, count: Any, schedule: Any, seed: Any, l
                 if state.touched[r]:
                     worst[r] = _busiest_resource(r, loads, state, uniform)
                     state.touched[r] = 0
-                new += weight[r] * (state.longest[r] / 2 + worst[r])
+                new += weight[r] * _round_us(r, worst[r], loads, state)
             if attempt == 1:
                 break
             if new <= cost or random_unit(walk.random) < math.exp((cost - new) / temperature):

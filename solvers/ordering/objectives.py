@@ -71,7 +71,8 @@ class Loads(NamedTuple):
     ``mode``: 1 for ``contention``, 2 for ``alpha-beta``; ``source``, ``target``, ``round`` and ``bytes``, shape (T,);
     ``edge_ptr``, ``edge_of``: the transfers of each rank; ``group_of``, shape (T, H): groups by tiers, those of all
     tiers numbered through; ``out_rate`` and ``in_rate`` of groups, ``host_out`` and ``host_in`` of hosts: bytes per
-    microsecond; ``slow``, shape (H, H): microseconds per byte.
+    microsecond; ``slow``, shape (H, H): microseconds per byte; ``pipelined``: the mean of a
+    round's hops counts, not the longest; ``hops_in``, shape (R,): how many hops that is the mean of.
     """
 
     hops: Hops
@@ -88,6 +89,8 @@ class Loads(NamedTuple):
     slow: Matrix
     host_out: Vector
     host_in: Vector
+    pipelined: bool
+    hops_in: Vector
 
 
 def hops_of(pattern: Pattern, rtt_us: Matrix) -> Hops:
@@ -147,6 +150,8 @@ def loads_of(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str) ->
         np.ascontiguousarray(slow),
         fabric.host_out_gbps * BYTES_PER_US,
         fabric.host_in_gbps * BYTES_PER_US,
+        model == "contention" and pattern.timing == "pipeline",
+        np.maximum(1.0, np.bincount(pattern.round, minlength=len(pattern.repeat))),
     )
 
 

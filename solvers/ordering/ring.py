@@ -1,11 +1,12 @@
 """Search for the cheapest ring: a travelling salesman's tour, by the sum of its hops or by its longest hop first.
 
 Iterated local search: 2-opt and 3-opt moves over candidate lists, repeated after the tour was perturbed in one place
-(Martin, Otto and Felten 1991). Candidates come from 1-trees, which give the bound of the sum as well (Helsgaun 2000).
+(Martin, Otto and Felten 1991). Candidates come from 1-trees, which give a bound of the sum as well (Helsgaun 2000); up
+to 300 hosts the subtour relaxation, and a little branching, raise it (:mod:`solvers.ordering.subtours`).
 """
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,8 @@ _BATCH_PERTURBATIONS = 20_000  # between two calls of keep_going
 _INITIAL_TEMPERATURE = 0.3  # of the median hop: the mean increase of cost that is accepted when a series begins
 _MAX_IDLE_SERIES = 40  # without an improvement, unless the search is exhaustive
 _THRESHOLD_PENALTY = 10  # times the longest of all hops, added to hops above the threshold
+_MAX_SUBTOUR_HOSTS = 300  # one to three seconds; of 512 hosts ten
+_BRANCH_NODES, _BRANCH_IDLE_SERIES = 200, 2
 _EPSILON = 1e-9
 _ROUNDING = 1e-12  # relative error of a hop in other units
 
@@ -32,7 +35,7 @@ class Ring:
 
     ``order``, shape (N,); ``cost``: the sum of its hops; ``longest``: its longest hop. ``lower_bound``: no ring costs
     less (where the longest hop comes first: no ring with as short a longest hop). ``longest_bound``: no ring has only
-    hops below it. ``perturbations``: how many were tried.
+    hops below it. ``perturbations``: how many were tried. ``bound_by``: the method of the lower bound.
     """
 
     order: Tour
@@ -41,6 +44,7 @@ class Ring:
     lower_bound: float
     longest_bound: float
     perturbations: int
+    bound_by: str = "1-tree"
 
 
 def search_ring(cost: Matrix, seed: int, budget: SearchBudget) -> Ring:
@@ -54,8 +58,9 @@ def search_ring(cost: Matrix, seed: int, budget: SearchBudget) -> Ring:
         order = _search_all_rings(cost, longest_first=False)
         return _make_ring(cost, order, ring_cost(cost, order), longest_bound, 0)
     tour = _Tour(cost, np.arange(len(cost)), seed, budget.keep_going)
-    tour.improve(budget.max_moves, budget.exhaustive)
-    return _make_ring(cost, tour.order, tour.bound, longest_bound, tour.perturbations)
+    tour.improve(budget.max_moves, budget.exhaustive, raise_bound=len(cost) <= _MAX_SUBTOUR_HOSTS)
+    ring = _make_ring(cost, tour.order, tour.bound, longest_bound, tour.perturbations)
+    return replace(ring, bound_by=tour.bound_by)
 
 
 def search_bottleneck(cost: Matrix, seed: int, budget: SearchBudget) -> Ring:
@@ -137,14 +142,19 @@ class _Tour:
         self.order, self.perturbations, self._keep_going = start, 0, keep_going
         self._value, self._bound = ring_cost(self._cost, start), -np.inf
         tree = one_tree(self._cost, self._may_continue)
-        self._bound = tree.bound
+        self._bound, self.bound_by = tree.bound, "1-tree"
         near = candidates(self._cost, tree, _CANDIDATES)
         nearest_first = np.argsort(np.take_along_axis(self._cost, near, 1), axis=1, kind="stable")
         self._graph = Neighbours(self._cost, np.take_along_axis(near, nearest_first, 1).copy())
         self._state = np.array([seed], dtype=np.uint64)
 
-    def improve(self, max_perturbations: int, exhaustive: bool, target: float = -np.inf) -> None:
-        """Run series of perturbations until the bound is met, no hop is longer than ``target``, or the budget ends."""
+    def improve(
+        self, max_perturbations: int, exhaustive: bool, target: float = -np.inf, raise_bound: bool = False
+    ) -> None:
+        """Run series of perturbations until the bound is met, no hop is longer than ``target``, or the budget ends.
+
+        :param raise_bound: solve the subtour relaxation, and branch a little, once two series have brought nothing.
+        """
         from solvers.ordering.ring_kernels import Perturbations, perturb
 
         n, cost = len(self._cost), self._cost
@@ -165,6 +175,21 @@ class _Tour:
                 )
                 else idle_series + 1
             )
+            if raise_bound and idle_series >= _BRANCH_IDLE_SERIES and self._value > self._bound * (1 + _EPSILON):
+                raise_bound = False
+                self._raise_bound()
+
+    def _raise_bound(self) -> None:
+        from solvers.ordering.subtours import BranchLimits, branch, subtour_bound
+
+        relaxation = subtour_bound(self._cost, self.order, self._may_continue)
+        everywhere = np.ones(self._cost.shape, dtype=bool)
+        limits = BranchLimits(_BRANCH_NODES, None, self._may_continue)
+        tour, bound = branch(self._cost, self._value, everywhere, relaxation, limits)
+        if tour is not None:
+            self._accept_if_cheaper(tour.astype(np.int64))
+        if bound > self._bound:
+            self._bound, self.bound_by = bound, "subtours"
 
     def _run_series(self, perturbations: int, temperature: float) -> bool:
         """Perturb the best tour, at first accepting higher costs; return whether a cheaper tour was found."""

@@ -61,7 +61,7 @@ def _ring_bound(ring: Ring, bottleneck: bool, penalty: float) -> tuple[float, st
     exhaustive = len(ring.order) <= EXHAUSTIVE_SEARCH_MAX_HOSTS
     if bottleneck:
         return ring.longest_bound, "all rings" if exhaustive else "2-connected threshold"
-    return max(0.0, ring.lower_bound - penalty), "all rings" if exhaustive else "1-tree"
+    return max(0.0, ring.lower_bound - penalty), "all rings" if exhaustive else ring.bound_by
 
 
 def penalised_costs(problem: OrderingProblem) -> tuple[Matrix, float]:

@@ -33,14 +33,78 @@ _MIN_EVALUATED_ROTATIONS = 1024  # even after the deadline
 _START_PERTURBATIONS_PER_HOST = 100  # for a ring that only is a start order
 _EPSILON = 1e-9
 _SAME_COST = "all orders cost the same"
+_MAX_SIZE_SEQUENCES = 12  # of groups of different sizes, tried by a short search each
+_PERMUTED_GROUPS, _DRAWN_SEQUENCES = 6, 60  # of more groups, random sequences
+_SEQUENCE_MOVES, _SEQUENCE_SHARE = 20_000, 4  # of a short search at most; all together have one part in four
 
 
 def search(problem: OrderingProblem, seed: int, budget: SearchBudget) -> OrderingResult:
     """Search for the cheapest feasible order; the result is never worse than a feasible baseline.
 
+    Groups of different sizes may follow each other in any sequence: short searches choose one of up to 12 sequences of
+    sizes. Two-level aggregation keeps the baseline's, because its groups are groups of ranks.
+
     :raises UsageError: for an unknown algorithm, model or objective, or options that exclude each other.
     :raises NoAnswer: for a pair that was not measured, or constraints that no order meets.
     """
+    baselines = _baselines_by_size_sequence(problem, seed)
+    if len(baselines) == 1:
+        return _search_in_sequence(problem, seed, budget)
+    moves = max(1, min(_SEQUENCE_MOVES, budget.max_moves // (_SEQUENCE_SHARE * len(baselines))))
+    short = SearchBudget(moves, budget.keep_going, exhaustive=False)
+    problems = [replace(problem, baseline=baseline) for baseline in baselines]
+    tried = [_search_in_sequence(candidate, seed, short) for candidate in problems]
+    best = int(np.argmin([result.cost for result in tried]))
+    result, total = tried[best], sum(candidate.moves for candidate in tried)
+    if not _is_small(problem):
+        left = replace(budget, max_moves=max(1, budget.max_moves - total))
+        longer = _search_in_sequence(problems[best], seed, left)
+        total += longer.moves
+        is_better = longer.cost <= result.cost
+        result = longer if is_better else replace(result, lower_bound=longer.lower_bound, bound_by=longer.bound_by)
+    start = tried[0]  # of the baseline's own sequence
+    result = replace(result, baseline_cost=start.baseline_cost, random_median=start.random_median, moves=total)
+    is_feasible = np.array_equal(problem.feasible.materialise(problem.hosts.tolist()), problem.baseline)
+    if is_feasible and result.cost >= start.baseline_cost * (1 - _EPSILON):
+        return replace(result, order=problem.baseline, cost=start.baseline_cost)
+    return result
+
+
+def _is_small(problem: OrderingProblem) -> bool:
+    """Whether all orders of the hosts can be tried."""
+    few_hosts = len(problem.hosts) <= _EXHAUSTIVE_SEARCH_MAX_HOSTS
+    return few_hosts and len(problem.baseline) <= _EXHAUSTIVE_SEARCH_MAX_RANKS
+
+
+def _baselines_by_size_sequence(problem: OrderingProblem, seed: int) -> list[Order]:
+    """Return the baseline, and feasible orders in which groups of other sizes come first, for up to 12 sequences."""
+    feasible, algos = problem.feasible, [name for _, name in parts_of(problem.algo, problem.size_bytes)]
+    groups = feasible.host_groups
+    is_ring = problem.is_latency_ring and is_rotation_enough(feasible)
+    if groups is None or feasible.has_equal_groups or feasible.pinned_ranks or is_ring or "2lha" in algos:
+        return [problem.baseline]
+    sizes = [int(feasible.slots[group].sum()) for group in groups]
+    baseline_groups = list(dict.fromkeys(feasible.group_of[host] for host in feasible.hosts))
+    rng = np.random.default_rng(seed)
+    few = len(groups) <= _PERMUTED_GROUPS
+    others = (
+        itertools.permutations(baseline_groups)
+        if few
+        else (rng.permutation(baseline_groups).tolist() for _ in range(_DRAWN_SEQUENCES))
+    )
+    sequences = {tuple(sizes[group] for group in baseline_groups): problem.baseline}
+    for sequence in others:
+        key = tuple(sizes[group] for group in sequence)
+        if key not in sequences:
+            members = [host for group in sequence for host in feasible.hosts if feasible.group_of[host] == group]
+            sequences[key] = expand_slots(np.array(members, dtype=np.intp), feasible.slots)
+        if len(sequences) == _MAX_SIZE_SEQUENCES:
+            break
+    return list(sequences.values())
+
+
+def _search_in_sequence(problem: OrderingProblem, seed: int, budget: SearchBudget) -> OrderingResult:
+    """Search in which groups of different sizes keep the baseline's sequence of sizes; see :func:`search`."""
     objective = _resolve_objective(problem)
     feasible, hosts, baseline = problem.feasible, problem.hosts, problem.baseline
     require_complete(problem.fabric.rtt_us[np.ix_(hosts, hosts)], [problem.fabric.names[i] for i in hosts.tolist()])
@@ -49,8 +113,7 @@ def search(problem: OrderingProblem, seed: int, budget: SearchBudget) -> Orderin
     median = median_of_random(problem, cost_of, seed)
     start = OrderingResult(baseline, baseline_cost, None, None, baseline_cost, median, 0, objective)
     as_ring = problem.is_latency_ring and (feasible.unconstrained or is_rotation_enough(feasible))
-    small = len(hosts) <= _EXHAUSTIVE_SEARCH_MAX_HOSTS and len(baseline) <= _EXHAUSTIVE_SEARCH_MAX_RANKS
-    if small and not as_ring and objective != "bottleneck":
+    if _is_small(problem) and not as_ring and objective != "bottleneck":
         return _search_exhaustively(problem, start, cost_of)
     if problem.algo in MIXED:
         return _search_mixed(problem, start, cost_of, seed, budget)
@@ -127,7 +190,7 @@ def _search_mixed(
     names = [name for _, name in parts_of(problem.algo, problem.size_bytes)]
     if len(names) == 1:
         return replace(search(replace(problem, algo=names[0]), seed, budget), objective=start.objective)
-    each = replace(budget, max_moves=max(1, budget.max_moves // len(names)))
+    each = replace(budget, max_moves=max(1, budget.max_moves // (len(names) + 1)))  # the rest is for what follows
     results = [search(replace(problem, algo=name), seed, each) for name in names]
     moves, materialise = sum(result.moves for result in results), problem.feasible.materialise
     ring = np.array(list(dict.fromkeys(results[-1].order.tolist())), dtype=np.intp)
@@ -135,7 +198,12 @@ def _search_mixed(
     best = materialise(problem.hosts.tolist())
     best_cost = cost_of(best)
     orders = [result.order for result in reversed(results)]
+    searched = moves
     for k, order in enumerate((*orders, *(materialise(rotation.tolist()) for rotation in rotations))):
+        if k >= len(orders):
+            if moves >= budget.max_moves:
+                break
+            moves = searched + k - len(orders) + 1
         # The searches may have used all the time; a second for the rotations is worth it.
         if k >= _MIN_EVALUATED_ROTATIONS and not budget.keep_going(SearchProgress(best_cost, None, moves)):
             break
@@ -143,28 +211,31 @@ def _search_mixed(
         if cost < best_cost:
             best, best_cost = order, cost
     if problem.feasible.unconstrained and len(problem.hosts) == len(best):
-        best, best_cost = _exchanged(best, best_cost, cost_of, budget)
+        best, best_cost, tried = _exchanged(
+            best, best_cost, cost_of, replace(budget, max_moves=budget.max_moves - moves)
+        )
+        moves += tried
     return replace(start, order=best, cost=best_cost, moves=moves)
 
 
-def _exchanged(order: Order, cost: float, cost_of: CostFunction, budget: SearchBudget) -> tuple[Order, float]:
-    """Exchange pairs of hosts as long as that lowers the cost, with a bounded number of evaluations."""
-    pairs, remaining = list(itertools.combinations(range(len(order)), 2)), _MAX_EXCHANGES
+def _exchanged(order: Order, cost: float, cost_of: CostFunction, budget: SearchBudget) -> tuple[Order, float, int]:
+    """Exchange pairs of hosts as long as that lowers the cost, with a bounded number of evaluations; return the order,
+    its cost and that number."""
+    pairs, most, done = list(itertools.combinations(range(len(order)), 2)), min(_MAX_EXCHANGES, budget.max_moves), 0
     improved = True
-    while improved and remaining > 0:
+    while improved:
         improved = False
         for a, b in pairs:
-            remaining -= 1
-            if remaining < 0 or not (
-                remaining % _EXCHANGES_BETWEEN_CHECKS or budget.keep_going(SearchProgress(cost, None, 0))
-            ):
-                return order, cost
+            is_checked = done % _EXCHANGES_BETWEEN_CHECKS == 0
+            if done >= most or (is_checked and not budget.keep_going(SearchProgress(cost, None, done))):
+                return order, cost, done
+            done += 1
             candidate = order.copy()
             candidate[[a, b]] = candidate[[b, a]]
             candidate_cost = cost_of(candidate)
             if candidate_cost < cost * (1 - _EPSILON):
                 order, cost, improved = candidate, candidate_cost, True
-    return order, cost
+    return order, cost, done
 
 
 def _anneal(

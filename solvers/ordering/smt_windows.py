@@ -218,6 +218,12 @@ def longest_loads(window: Window, pattern: Pattern, fabric: Fabric, size_bytes: 
             continue
         pairs = np.unique(low[hops_of] * pattern.ranks + high[hops_of])
         a, b = pairs // pattern.ranks, pairs % pattern.ranks
+        if model == "contention" and pattern.timing == "pipeline":
+            source, target = pattern.source[hops_of], pattern.target[hops_of]
+            share = np.full(len(source), weight / 2 / len(source))  # the mean of all hops counts
+            parts.append(LongestLoad((window.load(source, target, share, lambda i, j: rtt[i, j]),)))
+            parts.append(_busiest_resource(window, pattern, fabric, hops_of, size_bytes * weight, model))
+            continue
         factor = weight if model == "latency" else weight / 2
         is_moving = (window.unit_of[a] >= 0) | (window.unit_of[b] >= 0)
         longest_fixed = rtt[window.order[a[~is_moving]], window.order[b[~is_moving]]].max(initial=0.0)

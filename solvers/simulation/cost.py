@@ -19,11 +19,16 @@ from solvers.costs.patterns import Pattern
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.simulation.collective import PreparedCollective
 from solvers.simulation.network import SimulatedNetwork
+from solvers.simulation.steady_ring import SteadyRing
 
 if TYPE_CHECKING:
     from solvers.simulation.engine import Timeline
 
-MAX_SIMULATED_TRANSFERS = 4_000_000  # about 1 GB; a ring of 1,400 ranks
+MAX_SIMULATED_TRANSFERS = 4_000_000  # about 1 GB
+_STEADY_RINGS = {"ring": 1, "nccl-ring": 1, "openmpi-ring": 1, "gloo": -1}  # the step to the next rank
+_STEADY_RING_MIN_RANKS = (
+    257  # 256 ranks in a random order take 2 to 5 s; four times as many take a hundred times as long
+)
 
 
 @dataclass(frozen=True)
@@ -32,10 +37,11 @@ class SimulatedCost:
     rank, shape (N,)).
 
     ``parts``: what the algorithm is made of, as (weight, name, job); each is simulated by itself, and their times are
-    weighted. :func:`dataclasses.replace` gives the costs on another fabric or of another size.
+    weighted. A ring of more than 256 ranks is no job but a :class:`SteadyRing`. :func:`dataclasses.replace` gives the
+    costs on another fabric or of another size.
     """
 
-    parts: tuple[tuple[float, str, PreparedCollective], ...]
+    parts: tuple[tuple[float, str, PreparedCollective | SteadyRing], ...]
     fabric: Fabric
     size_bytes: float
 
@@ -49,8 +55,7 @@ class SimulatedCost:
         _compile_simulator()  # not in the time that simulations may take
         parts = []
         for weight, name in parts_of(algo, size_bytes):
-            check_transfers(name, pattern_for(name, ranks, options))
-            parts.append((weight, name, PreparedCollective.of(schedule_for(name, ranks, options))))
+            parts.append((weight, name, _prepared(name, ranks, options)))
         return cls(tuple(parts), fabric, size_bytes)
 
     def __call__(self, order: Order) -> float:
@@ -66,10 +71,10 @@ class SimulatedCost:
             (weight, name, self._breakdown(part, self._run(part, order), order)) for weight, name, part in self.parts
         ]
 
-    def _run(self, part: PreparedCollective, order: Order) -> "Timeline":
+    def _run(self, part: PreparedCollective | SteadyRing, order: Order) -> "Timeline":
         return part.run(SimulatedNetwork.of(self.fabric), order, self.size_bytes)
 
-    def _breakdown(self, part: PreparedCollective, timeline: "Timeline", order: Order) -> CostBreakdown:
+    def _breakdown(self, part: PreparedCollective | SteadyRing, timeline: "Timeline", order: Order) -> CostBreakdown:
         slowest = int(part.connection[np.argmax(timeline.end_us - timeline.begin_us)])
         names = self.fabric.names
         ends = names[int(order[part.source[slowest]])], names[int(order[part.target[slowest]])]
@@ -81,6 +86,13 @@ class SimulatedCost:
             bottleneck = resources.name(busiest), min(1.0, float(busy[busiest]) / timeline.makespan_us)
         nothing = np.zeros(0)
         return CostBreakdown(SIMULATED, timeline.makespan_us, nothing, nothing, (), ends, bottleneck)
+
+
+def _prepared(name: str, ranks: int, options: Options) -> PreparedCollective | SteadyRing:
+    if name in _STEADY_RINGS and ranks >= _STEADY_RING_MIN_RANKS:
+        return SteadyRing.of(ranks, _STEADY_RINGS[name])
+    check_transfers(name, pattern_for(name, ranks, options))
+    return PreparedCollective.of(schedule_for(name, ranks, options))
 
 
 @functools.cache
@@ -109,7 +121,8 @@ def check_transfers(algo: str, pattern: Pattern) -> None:
     :raises NoAnswer: saying how large it is, and what to do.
     """
     transfers = transfers_of(pattern)
-    if transfers > MAX_SIMULATED_TRANSFERS:
+    is_steady = algo in _STEADY_RINGS and pattern.ranks >= _STEADY_RING_MIN_RANKS
+    if not is_steady and transfers > MAX_SIMULATED_TRANSFERS:
         raise NoAnswer(
             f"--model {SIMULATED}: {algo} of {pattern.ranks} ranks has {transfers / 1e6:.1f} million transfers; "
             f"at most {MAX_SIMULATED_TRANSFERS / 1e6:g} million can be simulated; use --model contention"

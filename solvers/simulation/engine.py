@@ -5,7 +5,9 @@ TCP flows get, whose windows have grown and whose round trips are alike (Bonald 
 are no packets, so losses and slow start are not seen.
 
 Events are the end of a flow, of a lead or of a lag, and changes of a capacity. Events of one time are handled together
-before rates are worked out anew, so that the rounds of a symmetric collective cost one filling each.
+before rates are worked out anew, so that the rounds of a symmetric collective cost one filling each. Where the next
+task of a queue takes the route of the one that has just ended, no rate changes and none is worked out. Large jobs may
+trade precision for speed: rates are then worked out at most once in ``refresh_us``.
 """
 
 from dataclasses import dataclass
@@ -58,14 +60,23 @@ class _Problem(NamedTuple):
     change_capacity: Vector
 
 
+class _Limits(NamedTuple):
+    """When a run is given up, and how often rates are worked out; see :func:`simulate`."""
+
+    time_us: float
+    events: int
+    refresh_us: float
+
+
 def simulate(
     resources: Resources, tasks: Tasks, changes: CapacityChanges | None = None, limit_us: float = float("inf"),
-    max_events: int = _UNLIMITED_EVENTS,
+    max_events: int = _UNLIMITED_EVENTS, refresh_us: float = 0.0,
 ) -> Timeline:  # fmt: skip
     """Run a job.
 
     :param limit_us: simulated time at which it is given up. :param max_events: how many times at which anything begins
-        or ends are simulated before it is given up.
+        or ends are simulated before it is given up. :param refresh_us: simulated time for which rates may be out of
+        date: what begins waits for so long at most, and what ended flows leave lies idle for as long. 0: exact.
     :raises UsageError: as :func:`solvers.simulation.job.check`, and for tasks that wait for each other in a circle.
     :raises NoAnswer: when a limit is reached, or a flow can never end; says what was waiting for what.
     """
@@ -76,15 +87,15 @@ def simulate(
         raise UsageError(f"tasks wait for each other in a circle, among them {_circle(tasks)}")
     m, queues = len(tasks), int(tasks.queue.max(initial=-1)) + 1
     problem = _Problem(
-        np.minimum(resources.capacity, UNLIMITED), np.ascontiguousarray(resources.routes, dtype=np.int64),
+        np.minimum(resources.capacity, UNLIMITED), _limiting(resources, changes),
         np.minimum(resources.limit, UNLIMITED), tasks.route, tasks.amount, tasks.lead_us, tasks.lag_us, tasks.queue,
         tasks.priority, *dependents, changes.at_us, changes.resource, np.minimum(changes.capacity, UNLIMITED),
     )  # fmt: skip
-    begin, end, moved = np.full(m, np.nan), np.full(m, np.nan), np.zeros(len(resources.capacity))
+    begin, end = np.full(m, np.nan), np.full(m, np.nan)
     state = np.zeros(m, dtype=np.int8)
-    flows_at_once = max(1, int((tasks.queue < 0).sum()) + queues)
-    limits = limit_us, max_events
-    outcome, now = _run(problem, waits_for, (begin, end, moved, state), flows_at_once, queues, limits)
+    flows_at_once = max(1, int((tasks.queue < 0).sum()) + min(m, 2 * queues))  # one that ends, one that begins
+    limits = _Limits(limit_us, max_events, refresh_us)
+    outcome, now = _run(problem, waits_for, (begin, end, state), flows_at_once, queues, limits)
     if outcome != _FINISHED:
         reason = {
             _TOO_LONG: f"it is not done after {limit_us:g} us of simulated time",
@@ -92,7 +103,35 @@ def simulate(
             _STUCK: f"nothing can happen after {now:g} us of simulated time",
         }[outcome]
         raise NoAnswer(f"simulation stopped: {reason}; {_stuck(resources, tasks, state)}")
-    return Timeline(begin, end, float(end.max()) if m else 0.0, moved)
+    return Timeline(begin, end, float(end.max()) if m else 0.0, amounts_moved(resources, tasks))
+
+
+def amounts_moved(resources: Resources, tasks: Tasks) -> Vector:
+    """Return the amount that each resource carries in the whole job, shape (L,)."""
+    by_route = np.bincount(tasks.route, tasks.amount, len(resources.routes))
+    used = resources.routes >= 0
+    weights = np.broadcast_to(by_route[:, None], used.shape)[used]
+    return np.bincount(resources.routes[used], weights, len(resources.capacity)).astype(np.float64)
+
+
+def _limiting(resources: Resources, changes: CapacityChanges) -> Integers:
+    """The routes without resources that never limit anything, the others moved to the front of each row."""
+    limits = np.isfinite(resources.capacity)
+    limits[changes.resource] = True
+    routes = np.where((resources.routes >= 0) & limits[resources.routes], resources.routes, NONE)
+    order = np.argsort(routes < 0, axis=1, kind="stable")
+    return np.ascontiguousarray(np.take_along_axis(routes, order, axis=1), dtype=np.int64)
+
+
+def longest_chain(tasks: Tasks) -> int:
+    """Return how many tasks the longest chain of tasks that wait for each other has.
+
+    :raises UsageError: for tasks that wait for each other in a circle.
+    """
+    chain = _chain(np.diff(tasks.after[0]).astype(np.int64), *_dependents(tasks))
+    if chain < 0:
+        raise UsageError(f"tasks wait for each other in a circle, among them {_circle(tasks)}")
+    return int(chain)
 
 
 def _dependents(tasks: Tasks) -> tuple[Integers, Integers]:
@@ -154,6 +193,29 @@ def _circular(waits_for: Any, offsets: Any, waiting: Any) -> bool:
                 ready[number] = waiting[k]
                 number += 1
     return number < m
+
+
+@njit(cache=True)
+def _chain(waits_for: Any, offsets: Any, waiting: Any) -> int:
+    """Length of the longest chain; -1 where some tasks can never begin."""
+    m = len(waits_for)
+    ready, length = np.empty(m, dtype=np.int64), np.ones(m, dtype=np.int64)
+    number, done, longest = 0, 0, 0
+    for task in range(m):
+        if waits_for[task] == 0:
+            ready[number] = task
+            number += 1
+    while done < number:
+        task = ready[done]
+        done += 1
+        longest = max(longest, length[task])
+        for k in range(offsets[task], offsets[task + 1]):
+            length[waiting[k]] = max(length[waiting[k]], length[task] + 1)
+            waits_for[waiting[k]] -= 1
+            if waits_for[waiting[k]] == 0:
+                ready[number] = waiting[k]
+                number += 1
+    return longest if number == m else -1
 
 
 @njit(cache=True)
@@ -283,8 +345,8 @@ def _run(problem: Any, waits_for: Any, results: Any, slots: int, queues: int, li
     """Handle all events of one time, work out rates anew, go on to the next time; returns (outcome, time)."""
     capacity, routes, limits, route_of, amount, lead_us, lag_us, queue_of, priority = problem[:9]
     offsets, waiting, change_us, change_resource, change_capacity = problem[9:]
-    begin_us, end_us, moved, state = results
-    limit_us, max_events = limits_of_run
+    begin_us, end_us, state = results
+    limit_us, max_events, refresh_us = limits_of_run
     m, longest, links = len(route_of), routes.shape[1], len(capacity)
     table = flow_table(slots, links, longest)
     # Flows that are under way, the one that ends first on top; the slots from `used` on are free.
@@ -299,6 +361,9 @@ def _run(problem: Any, waits_for: Any, results: Any, slots: int, queues: int, li
     ready_end, ready_done, complete_end, complete_done = 0, 0, 0, 0
     ended = np.empty(m, dtype=np.int64)  # flows that ended, in order
     ended_end, ended_done = 0, 0
+    # Slots of flows that ended at this time: the next task of the queue may take the slot over, with its rate.
+    ended_slots, ended_slots_end, slot_of_queue = np.empty(slots, dtype=np.int64), 0, np.full(queues, NONE)
+    fresh_until = -np.inf
     changed, is_changed, changed_end = np.empty(links, dtype=np.int64), np.zeros(links, dtype=np.bool_), 0
     filled, limited = np.empty(slots, dtype=np.int64), bool((limits < UNLIMITED).any())
     for task in range(m):
@@ -371,6 +436,15 @@ def _run(problem: Any, waits_for: Any, results: Any, slots: int, queues: int, li
                 ended_end += 1
                 continue
             state[starting] = _FLOWING
+            queue = queue_of[starting]
+            if queue >= 0 and slot_of_queue[queue] >= 0:
+                slot = slot_of_queue[queue]
+                if route_of[task_of[slot]] == route_of[starting] and rate[slot] > 0:
+                    slot_of_queue[queue] = NONE
+                    task_of[slot], remaining[slot], since[slot] = starting, amount[starting], now
+                    due[slot] = now + amount[starting] / rate[slot]
+                    _sift(order, place_of, due, used, place_of[slot])
+                    continue
             slot = order[used]
             place_of[slot] = used
             used += 1
@@ -392,7 +466,31 @@ def _run(problem: Any, waits_for: Any, results: Any, slots: int, queues: int, li
                 _sift(order, place_of, due, used, place_of[slot])
         if complete_end == m:
             return _FINISHED, now
-        if changed_end > 0:
+        for k in range(ended_slots_end):
+            slot = ended_slots[k]
+            if due[slot] < np.inf:  # taken over
+                continue
+            queue = queue_of[task_of[slot]]
+            if queue >= 0:
+                slot_of_queue[queue] = NONE
+            for position in range(longest):
+                link = routes[route_of[task_of[slot]], position]
+                if link < 0:
+                    break
+                if capacity[link] < UNLIMITED and not is_changed[link]:
+                    is_changed[link] = True
+                    changed[changed_end] = link
+                    changed_end += 1
+            remove(table, slot, longest)
+            used -= 1
+            place, last = place_of[slot], order[used]
+            order[place], order[used] = last, slot
+            place_of[last], place_of[slot] = place, used
+            if place < used:
+                _sift(order, place_of, due, used, place)
+        ended_slots_end = 0
+        if changed_end > 0 and now >= fresh_until:
+            fresh_until = now + refresh_us
             flows = refill(table, capacity, longest, changed[:changed_end], filled, limited)
             for k in range(changed_end):
                 is_changed[changed[k]] = False
@@ -414,6 +512,8 @@ def _run(problem: Any, waits_for: Any, results: Any, slots: int, queues: int, li
             upcoming = min(upcoming, due[order[0]])
         if next_change < len(change_us):
             upcoming = min(upcoming, max(now, change_us[next_change]))
+        if changed_end > 0:
+            upcoming = min(upcoming, fresh_until)
         if upcoming == np.inf:
             return _STUCK, now
         if upcoming > limit_us:
@@ -444,20 +544,12 @@ def _run(problem: Any, waits_for: Any, results: Any, slots: int, queues: int, li
         while used > 0 and due[order[0]] <= soon:
             slot = order[0]
             task = task_of[slot]
-            for position in range(longest):
-                link = routes[route_of[task], position]
-                if link >= 0:
-                    moved[link] += amount[task]
-                    if capacity[link] < UNLIMITED and not is_changed[link]:
-                        is_changed[link] = True
-                        changed[changed_end] = link
-                        changed_end += 1
-            remove(table, slot, longest)
-            used -= 1
-            order[0] = order[used]
-            order[used] = slot
-            if used > 0:
-                _sift(order, place_of, due, used, 0)
+            due[slot] = np.inf
+            _sift(order, place_of, due, used, 0)
+            ended_slots[ended_slots_end] = slot
+            ended_slots_end += 1
+            if queue_of[task] >= 0:
+                slot_of_queue[queue_of[task]] = slot
             ended[ended_end] = task
             ended_end += 1
         ended[first_ended:ended_end].sort()  # ties by number

@@ -75,7 +75,7 @@ def insert(table: Any, slot: int, route: Any, limit: float) -> None:
         place = slot * longest + position
         table.links[place] = link
         if link < 0:
-            continue
+            break
         head = table.first[link]
         table.following[place], table.preceding[place] = head, NONE
         if head >= 0:
@@ -89,7 +89,7 @@ def remove(table: Any, slot: int, longest: int) -> None:
     for place in range(slot * longest, (slot + 1) * longest):
         link = table.links[place]
         if link < 0:
-            continue
+            break
         before, after = table.preceding[place], table.following[place]
         if before >= 0:
             table.following[before] = after

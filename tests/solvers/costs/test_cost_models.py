@@ -157,10 +157,10 @@ LATER = (2 + 2 / 2**16) ** (1 / 16)  # of two ways out equally busy, and two way
 
 def test_a_ring_over_two_racks_by_hand() -> None:
     """4 MB: 1 MB a hop and round, 1,000 us on a host's link; one hop leaves each rack: 2,000 us, and a little more
-    because both have to; six rounds, and half of 50 us each."""
+    because both have to; six rounds, and the mean of half of 10 and 50 us each."""
     order = np.arange(4)
     cost = evaluate(schedule_for("ring", 4), two_racks(), order, 4e6, "contention")
-    assert cost.cost_us == pytest.approx(6 * (2000 * LATER + 25))
+    assert cost.cost_us == pytest.approx(6 * (2000 * LATER + 15))
     assert set(cost.busiest) == {"the way out of the group of a", "the way out of the group of c"} & set(cost.busiest)
     assert cost.slowest in (("b", "c"), ("d", "a"))
     apart = evaluate(schedule_for("ring", 4), two_racks(), np.array([0, 2, 1, 3]), 4e6, "contention")
@@ -184,12 +184,24 @@ def test_a_flow_loads_the_links_of_all_tiers_by_hand() -> None:
     fabric, schedule = two_pods(), schedule_for("ring", 4)
     together, apart = np.arange(4), np.array([0, 2, 1, 3])
     price = evaluate(schedule, fabric, together, 4e6, "contention")
-    assert price.cost_us == pytest.approx(6 * (4000 * (4 + 8 / 2**16) ** (1 / 16) + 25))
+    assert price.cost_us == pytest.approx(6 * (4000 * (4 + 8 / 2**16) ** (1 / 16) + 15))
     names = {f"the way {way} the tier-2 group of {host}" for way in ("out of", "into") for host in "ac"}
     assert set(price.busiest) <= names
     assert evaluate(schedule, fabric, apart, 4e6, "contention").cost_us == pytest.approx(
         6 * (8000 * (4 + 8 / 4**16) ** (1 / 16) + 25)
     )
+
+
+def test_a_ring_that_no_link_holds_takes_the_mean_of_its_hops() -> None:
+    """4 bytes: the mean of half of each hop's round trip, and next to nothing for 1 byte a hop."""
+    fabric, order = two_racks(), np.arange(4)
+    rtt = fabric.rtt_us.copy()
+    rtt[0, 1] = rtt[1, 0] = 90.0
+    uneven = replace(fabric, rtt_us=rtt)
+    hops = [rtt[k, (k + 1) % 4] / 2 for k in range(4)]
+    cost = evaluate(schedule_for("ring", 4), uneven, order, 4.0, "contention")
+    assert cost.cost_us == pytest.approx(6 * (np.mean(hops) + 2e-3 * LATER))
+    assert float((cost.latency_us + cost.transfer_us).sum()) == pytest.approx(cost.cost_us)
 
 
 @given(st.integers(0, 99), st.sampled_from(["ring", "halving-doubling", "tree", "flat"]))

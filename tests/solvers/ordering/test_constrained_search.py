@@ -1,5 +1,7 @@
 """Orders under constraints: pins, groups and hosts' blocks hold, and the result is the best of all allowed orders."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -182,3 +184,32 @@ def test_constraints_are_met_without_time() -> None:
                 fabric(40, 2), np.arange(40), algo, Options(), SIZE, "latency", constraints=constraints
             )
             assert is_allowed(search(task, 1, SearchBudget(10**9, lambda _: False)).order, [1] * 40, constraints)
+
+
+@pytest.mark.parametrize("algo", ["halving-doubling", "tree"])
+def test_groups_of_different_sizes_are_searched_in_any_sequence(algo: str) -> None:
+    """Eight hosts in groups of 4, 2, 1 and 1: what the best of all sequences costs is found."""
+    groups = [[0, 1, 2, 3], [4, 5], [6], [7]]
+    values, options = fabric(8, 5), Options()
+    problem = OrderingProblem(
+        values, np.arange(8), algo, options, SIZE, "contention", constraints=PlacementConstraints({}, groups)
+    )
+    cost_of = cost_function_for(algo, 8, options, values, SIZE, "contention")
+    costs: dict[tuple[int, ...], float] = {}
+    for sequence in itertools.permutations(groups):
+        orders = itertools.product(*(itertools.permutations(group) for group in sequence))
+        cheapest = min(cost_of(np.array([host for group in order for host in group])) for order in orders)
+        sizes = tuple(map(len, sequence))
+        costs[sizes] = min(cheapest, costs.get(sizes, np.inf))
+    result = search(problem, 0, SearchBudget(MOVES))
+    assert result.cost == pytest.approx(min(costs.values()))
+    assert result.cost == pytest.approx(cost_of(result.order))
+    assert result.cost < costs[4, 2, 1, 1]
+    assert result.baseline_cost == pytest.approx(cost_of(np.arange(8)))
+
+
+def test_the_mix_keeps_to_its_moves() -> None:
+    values = fabric(12, 3)
+    problem = OrderingProblem(values, np.arange(12), "nccl", Options(), SIZE, "contention")
+    for moves in (1, 30, 400):
+        assert search(problem, 0, SearchBudget(moves)).moves <= max(2, moves)

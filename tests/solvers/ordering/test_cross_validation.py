@@ -95,9 +95,9 @@ def _validated_with_rate_noise(cloud: Cloud, seed: int) -> tuple[ValidatedGain, 
 
 
 def test_intervals_cover_the_noise_of_rates() -> None:
-    """90 % intervals hold what another probe says in 85 to 95 of 100."""
-    results = [_validated_with_rate_noise(three_tier(16, seed), seed) for seed in range(200)]
-    assert 170 <= sum(gain.low <= fresh <= gain.high for gain, fresh in results) <= 192
+    """90 % intervals hold what another probe says in 85 to 96 of 100: they are rather too wide than too narrow."""
+    results = [_validated_with_rate_noise(three_tier(16, seed), seed) for seed in range(600)]
+    assert 510 <= sum(gain.low <= fresh <= gain.high for gain, fresh in results) <= 576
 
 
 def test_orders_of_alike_hosts_are_within_the_noise_whatever_was_predicted() -> None:

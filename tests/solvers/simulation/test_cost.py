@@ -76,9 +76,42 @@ def test_simulated_is_a_model_that_searches_do_not_go_by() -> None:
 
 def test_too_large_a_collective_is_refused_before_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cost, "MAX_SIMULATED_TRANSFERS", 100)
-    with pytest.raises(NoAnswer, match=r"--model simulated: ring of 16 ranks has .* use --model contention"):
-        SimulatedCost.of("ring", 16, Options(), fabric(16), SIZE)
+    with pytest.raises(NoAnswer, match=r"--model simulated: ring-chunked of 16 ranks has .* use --model contention"):
+        SimulatedCost.of("ring-chunked", 16, Options(), fabric(16), SIZE)
     assert transfers_of(cost.pattern_for("flat", 8, Options())) == 2 * 8 * 7
+
+
+@pytest.mark.parametrize("uplink_gbps", [np.inf, 0.5])
+@pytest.mark.parametrize("size", [1e4, 8e6])
+def test_steady_ring_takes_the_time_of_the_simulated_one(
+    monkeypatch: pytest.MonkeyPatch, uplink_gbps: float, size: float
+) -> None:
+    """Latency or the uplinks hold it; the rounds in which it begins and ends are what the steady state leaves out."""
+    args, order = ("gloo", 24, Options(), fabric(24, uplink_gbps), size), np.random.default_rng(2).permutation(24)
+    simulated = SimulatedCost.of(*args)
+    monkeypatch.setattr(cost, "_STEADY_RING_MIN_RANKS", 24)
+    steady = SimulatedCost.of(*args)
+    assert steady(order) == pytest.approx(simulated(order), rel=0.02)
+    ((_, _, part),) = steady.breakdowns(order)
+    assert part.bottleneck is not None
+
+
+def test_ring_of_4096_hosts_is_priced() -> None:
+    ring = SimulatedCost.of("ring", 4096, Options(), fabric(4096), SIZE)
+    hop_us = SIZE / 4096 / (GBPS * BYTES_PER_US) + RTT_US / 2
+    assert ring(np.arange(4096)) == pytest.approx(2 * 4095 * hop_us, rel=1e-9)
+
+
+def test_tolerance_of_wide_rounds_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2LHA of uneven racks, whose flows end one by one."""
+    groups = [list(range(10)), list(range(10, 40))]
+    args = "2lha", 40, Options(groups=groups), fabric(40, 1.5), SIZE
+    order = np.random.default_rng(3).permutation(40)
+    exact = SimulatedCost.of(*args)(order)
+    monkeypatch.setattr(collective, "_WIDE_TRANSFERS", 1)
+    quick = SimulatedCost.of(*args)(order)
+    assert quick != exact
+    assert quick == pytest.approx(exact, rel=0.01)
 
 
 def test_collective_that_takes_too_long_says_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,75 +1,39 @@
 """Platforms for SimGrid, and plink's simulator compared with it where it is installed (Debian: python3-simgrid)."""
 
-import itertools
-import json
-import shutil
-import subprocess
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 from benchmarks.clouds import three_tier
+from benchmarks.simgrid import has_simgrid, simgrid_us
 from plink.errors import NoAnswer
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.simulation.collective import PreparedCollective, simulate_collective
 from solvers.simulation.network import SimulatedNetwork, TierLinks
-from solvers.simulation.simgrid import OPTIONS, deployment_xml, platform_xml
+from solvers.simulation.simgrid import deployment_xml, platform_xml
 from tests.cli.files import refusal, write
 from tests.conftest import typed
 from tests.solvers.simulation.test_collective import network, racks
 
-_PYTHON = shutil.which("python3", path="/usr/bin:/bin")
-_RUNNER = Path(__file__).with_name("simgrid_job.py")
-
-
-def _has_simgrid() -> bool:
-    return _PYTHON is not None and not subprocess.run([_PYTHON, "-c", "import simgrid"], capture_output=True).returncode
-
-
-needs_simgrid = pytest.mark.skipif(not _has_simgrid(), reason="needs SimGrid's Python bindings (python3-simgrid)")
-
-
-def simgrid_us(
-    folder: Path, values: SimulatedNetwork, collective: PreparedCollective, order: Any, size: float
-) -> float:
-    """Return the time that a collective takes by SimGrid, microseconds."""
-    (folder / "platform.xml").write_text(platform_xml(values))
-    _, tasks = collective.job(values, order, size)
-    offsets, needed = tasks.after
-    after = [set(needed[a:b].tolist()) for a, b in itertools.pairwise(offsets)]
-    for queue in range(int(tasks.queue.max()) + 1):  # transfers of one connection follow each other
-        members = np.flatnonzero(tasks.queue == queue)
-        members = members[np.lexsort((members, tasks.priority[members]))].tolist()
-        for sooner, later in itertools.pairwise(members):
-            after[later].add(sooner)
-    schedule = collective.schedule
-    job = {
-        "source": [values.names[order[rank]] for rank in schedule.source],
-        "target": [values.names[order[rank]] for rank in schedule.target],
-        "bytes": tasks.amount.tolist(),
-        "after": [sorted(needed_by) for needed_by in after],
-    }
-    (folder / "job.json").write_text(json.dumps(job))
-    argv = [str(_PYTHON), str(_RUNNER), str(folder / "platform.xml"), str(folder / "job.json"), *OPTIONS]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0, done.stderr
-    return 1e6 * float(done.stdout)
+needs_simgrid = pytest.mark.skipif(not has_simgrid(), reason="needs SimGrid's Python bindings (python3-simgrid)")
 
 
 @needs_simgrid
 @pytest.mark.parametrize("algo", ["ring", "halving-doubling", "double-binary-tree", "2lha", "bcube"])
 def test_simgrid_takes_as_long(algo: str, tmp_path: Path) -> None:
-    """Eight hosts in two racks whose uplinks have half of what their hosts send, in a random order."""
-    values = network(8, racks(8, 2, 4.0), latency_us=20.0)
+    """Eight hosts in two racks whose uplinks have half of what their hosts send, in a random order; each pair has a
+    latency of its own."""
+    pairs = np.random.default_rng(4).uniform(5.0, 400.0, (8, 8))
+    values = replace(network(8, racks(8, 2, 4.0)), latency_us=np.where(np.eye(8, dtype=bool), 0.0, pairs + pairs.T))
     options = Options(groups=[[0, 1, 2, 3], [4, 5, 6, 7]]) if algo == "2lha" else Options()
     order, size = np.random.default_rng(1).permutation(8), 1e8
     schedule = schedule_for(algo, 8, options)
     simulated = simulate_collective(schedule, values, order, size).makespan_us
-    by_simgrid = simgrid_us(tmp_path, values, PreparedCollective.of(schedule), order, size)
-    assert simulated == pytest.approx(by_simgrid, rel=0.05)
+    (by_simgrid,) = simgrid_us(tmp_path, values, PreparedCollective.of(schedule), [order], size)
+    assert simulated == pytest.approx(by_simgrid, rel=1e-3)
 
 
 @needs_simgrid
@@ -86,8 +50,8 @@ def test_simgrid_ranks_orders_alike(tmp_path: Path) -> None:
     orders = [np.lexsort((cloud.rack_of, cloud.pod_of)), *(rng.permutation(16) for _ in range(5))]
     collective = PreparedCollective.of(schedule)
     ours = [collective.run(values, order, 1e8).makespan_us for order in orders]
-    theirs = [simgrid_us(tmp_path, values, collective, order, 1e8) for order in orders]
-    assert np.array(ours) == pytest.approx(np.array(theirs), rel=0.05)
+    theirs = simgrid_us(tmp_path, values, collective, orders, 1e8)
+    assert np.array(ours) == pytest.approx(np.array(theirs), rel=1e-3)
 
 
 def test_a_route_uses_the_links_of_the_simulator() -> None:

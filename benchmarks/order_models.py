@@ -1,0 +1,103 @@
+"""Orders by the model that ``auto`` selects, simulated: from round trips alone, and from a file with all capacities.
+
+Also NCCL's mix of a tree and a ring against the orders of either. ``--seeds N`` takes N clouds instead of 20.
+"""
+
+import sys
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from benchmarks.clouds import Cloud, three_tier
+from benchmarks.record import Bar, record, seeds_of
+from benchmarks.simulation import Order, fabric_of_cloud, options_for, orders_of
+from solvers.costs.by_name import cost_function_for, model_for
+from solvers.costs.fabric import Fabric
+from solvers.ordering.problem import OrderingProblem
+from solvers.ordering.progress import SearchBudget
+from solvers.ordering.search import search
+from solvers.schedules.catalogue import Options
+from solvers.simulation.cost import SimulatedCost
+
+HOSTS, CLOUDS = 64, 20
+ALGORITHMS = ("halving-doubling", "bcube", "2lha")
+SIZES = {100e6: CLOUDS, 1e6: 4, 64e3: 4}  # bytes, and of how many clouds
+NCCL_SIZES, NCCL_HOSTS, NCCL_SEEDS = (64e3, 1e6, 100e6), (9, 32), 4
+_MOVES = 60_000
+_RANDOM_ORDERS = 11
+
+
+def searched_order(fabric: Fabric, algo: str, options: Options, size_bytes: float, model: str) -> Order:
+    """Return the order of a search with a fixed number of moves; the baseline is random."""
+    hosts = np.random.default_rng(1).permutation(len(fabric.names))
+    problem = OrderingProblem(fabric, hosts, algo, options, size_bytes, model)
+    return search(problem, 0, SearchBudget(_MOVES)).order
+
+
+def simulated_orders(cloud: Cloud, seed: int, algo: str, size_bytes: float) -> dict[str, float]:
+    """Return simulated times over that of the true topology's order: of the orders by ``auto`` and by ``latency`` from
+    round trips alone, by ``auto`` from measured round trips and all capacities, and the median random order."""
+    fabric = fabric_of_cloud(cloud, seed)
+    measured = cloud.sample(np.random.default_rng((seed, 5)))
+    measured = np.sqrt(measured * measured.T)
+    rtt_only = cloud.fabric(measured)
+    together = orders_of(cloud, 1, np.random.default_rng((seed, 3)))[0]
+    options = options_for(algo, cloud, together)
+    simulated = SimulatedCost.of(algo, len(cloud), options, fabric, size_bytes)
+    best = simulated(searched_order(fabric, algo, options, size_bytes, "contention"))
+    orders = {
+        "auto": searched_order(rtt_only, algo, options, size_bytes, model_for("auto", rtt_only, algo=algo)),
+        "latency": searched_order(rtt_only, algo, options, size_bytes, "latency"),
+        "full": searched_order(replace(fabric, rtt_us=measured), algo, options, size_bytes, "contention"),
+    }
+    times = {name: round(simulated(order) / best, 4) for name, order in orders.items()}
+    rng = np.random.default_rng((seed, 6))
+    drawn = [simulated(rng.permutation(len(cloud))) for _ in range(_RANDOM_ORDERS)]
+    return times | {"random": round(float(np.median(drawn)) / best, 4)}
+
+
+def nccl_over_the_better(hosts: int, seed: int, size_bytes: float) -> float:
+    """Return what the order for ``nccl`` costs over the better of those for its tree and its ring, by its own cost."""
+    fabric = fabric_of_cloud(three_tier(hosts, seed), seed)
+    cost_of = cost_function_for("nccl", hosts, Options(), fabric, size_bytes, "contention")
+    costs = {
+        algo: cost_of(searched_order(fabric, algo, Options(), size_bytes, "contention"))
+        for algo in ("nccl", "nccl-tree", "nccl-ring")
+    }
+    return round(costs["nccl"] / min(costs["nccl-tree"], costs["nccl-ring"]), 4)
+
+
+def main() -> int:
+    """Run and record; the exit code."""
+    began, clouds = time.monotonic(), seeds_of({HOSTS: CLOUDS})[HOSTS]
+    figures: dict[str, Any] = {}
+    for size, number in SIZES.items():
+        for algo in ALGORITHMS:
+            rows = [
+                simulated_orders(three_tier(HOSTS, seed, ("powers", "uneven")[seed % 2]), seed, algo, size)
+                for seed in range(min(number, clouds))
+            ]
+            figures[f"{algo} {size:g}"] = {name: [row[name] for row in rows] for name in rows[0]}
+            most = {name: max(row[name] for row in rows) for name in rows[0]}
+            print(f"{algo}, {size:g} bytes: at most {most}, {time.monotonic() - began:.0f} s", flush=True)
+    nccl = {
+        f"{hosts} hosts, {size:g} bytes": [nccl_over_the_better(hosts, seed, size) for seed in range(NCCL_SEEDS)]
+        for hosts in NCCL_HOSTS
+        for size in NCCL_SIZES
+    }
+    bars = []
+    for algo in ALGORITHMS:
+        row = figures[f"{algo} {100e6:g}"]
+        bars.append(Bar(f"{algo}, round trips alone, over the true topology's order", max(row["auto"]), at_most=1.15))
+        bars.append(Bar(f"{algo}, full file, over the true topology's order", max(row["full"]), at_most=1.02))
+        worst = max(ours / random for ours, random in zip(row["full"], row["random"], strict=True))
+        bars.append(Bar(f"{algo}, full file, over the median random order", round(worst, 4), at_most=1.0))
+    bars += [Bar(f"nccl, {name}, over the better of both", max(values), at_most=1.0) for name, values in nccl.items()]
+    configuration = {"hosts": HOSTS, "clouds": clouds, "moves": _MOVES, "random_orders": _RANDOM_ORDERS}
+    return record("order-models", configuration, figures | {"nccl": nccl}, bars)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
