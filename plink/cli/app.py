@@ -39,13 +39,14 @@ from plink.cli import (
 )
 from plink.cli.elastic import app as elastic
 from plink.cli.job_options import PROGRAM_FIRST
+from plink.cli.pipeline import app as pipeline
 from plink.cli.spot import app as spot
 
 # As one goes from measuring to running; Typer lists groups of commands after all others.
 _COMMAND_ORDER = (
-    "probe", "doctor", "diff", "embed", "cluster", "reorder", "cost", "advise", "plan", "schedule", "topology",
-    "export", "report", "show", "check", "launch", "submit", "compare", "manifests", "runs", "autotune", "elastic",
-    "spot", "reflector", "stamp", "demo", "lab", "info",
+    "probe", "doctor", "diff", "embed", "cluster", "reorder", "cost", "advise", "plan", "pipeline", "schedule",
+    "topology", "export", "report", "show", "check", "launch", "submit", "compare", "manifests", "runs", "autotune",
+    "elastic", "spot", "reflector", "stamp", "demo", "lab", "info",
 )  # fmt: skip
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
@@ -96,6 +97,7 @@ def command() -> Any:
     app.command("cost")(cost.cost)
     app.command("advise")(advise.advise)
     app.command("plan")(plan.plan)
+    app.add_typer(pipeline.app, name="pipeline")
     app.command("report")(report.report)
     app.command("show")(show.show)
     app.add_typer(schedule.app, name="schedule")
