@@ -34,6 +34,10 @@ COMMANDS = {
         "Recommend the fastest algorithm and rank order for each message size on the measured network.",
     ),
     "plan": ("plan:plan", "Plan a job: order, groups, who aggregates which chunk, schedule and environment."),
+    "pipeline": (
+        "pipeline.app:app",
+        "Split a model over hosts as a pipeline: profile it, plan the stages, prove the plan.",
+    ),
     "schedule": ("schedule:app", "Make a collective's schedule: which rank sends what to which rank in which round."),
     "topology": ("topology:app", "Where the hosts are in the network, for those who place jobs."),
     "export": ("export:app", "Write a measured network for other programs."),

@@ -16,6 +16,8 @@ ORDER = FOLDER / "order.json"
 EMBEDDING = FOLDER / "embedding.json"
 GROUPS = FOLDER / "groups.json"
 PLAN = FOLDER / "plan.json"
+PROFILE = FOLDER / "profile.json"
+PIPELINE = FOLDER / "pipeline.json"
 RUNS = FOLDER / "runs"
 BATCH = FOLDER / "batch"
 

@@ -49,6 +49,18 @@ def write_samples(folder: Path) -> None:
     )
     _write_spot_samples(folder)
     (folder / "train.py").write_text('print("trained")\n')
+    (folder / "graph.txt").write_text(_pipedream_graph())
+
+
+def _pipedream_graph() -> str:
+    """A profile of PipeDream's profiler: four layers that compute, and one with nearly all parameters."""
+    costs = [(29, 53, 4e6, 5e5), (29, 53, 2e6, 5e5), (29, 53, 1e6, 6e5), (29, 54, 2e5, 0), (2, 5, 0, 1.3e7)]
+    nodes = [
+        f"node{k} -- Layer{k} -- forward_compute_time={forward}, backward_compute_time={backward}, "
+        f"activation_size={activation}, parameter_size={parameters}\n"
+        for k, (forward, backward, activation, parameters) in enumerate(costs)
+    ]
+    return "".join([*nodes, *(f"\tnode{k} -- node{k + 1}\n" for k in range(len(costs) - 1))])
 
 
 def _write_spot_samples(folder: Path) -> None:

@@ -1,0 +1,194 @@
+"""Plans of pipelines: from a profile and a description of an even network to a plan, and its proof."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from plink.documents.pipeline import Kind, ReduceMode
+from plink.errors import InputError, UsageError
+from plink.model.hosts import Host, Hosts, read_hosts
+from plink.model.pipeline.actions import PipelineAction
+from plink.model.pipeline.plan import PipelinePlan
+from plink.model.pipeline.profile import ModelProfile
+from plink.model.pipeline.shape import minibatches_to_prove
+from solvers.pipeline.even import PLANNED_KINDS, EvenRequest, plan_even
+from solvers.pipeline.levels import NetworkLevel, Watch
+from solvers.pipeline.requested_stages import requested_stages
+from solvers.pipeline.stage_times import EVEN_MODELS, EvenModel
+from solvers.pipeline.verifier import verify_actions
+
+BYTES_PER_S_OF_GBPS = 1e9 / 8
+UNLIMITED_GBPS = 1e7  # between slots of one host, where nobody says how fast they talk
+MAX_WORKERS = 4096
+_LEVELS = re.compile(r"[1-9]\d{0,5}(x[1-9]\d{0,5})*", re.ASCII)
+
+
+@dataclass(frozen=True)
+class EvenNetworkRequest:
+    """Workers that are alike. ``hosts``: their number or a hosts file; ``gbps``: of every level, innermost first.
+
+    ``levels``: components of each level, like ``4x4``; None: one level, or slots and hosts of a hosts file.
+    """
+
+    hosts: str
+    gbps: str
+    levels: str | None = None
+    local_gbps: float | None = None
+
+    def resolve(self) -> tuple[Hosts, tuple[NetworkLevel, ...]]:
+        """Return the hosts, and the levels that they make up.
+
+        :raises UsageError: when these do not fit together. :raises InputError: when the hosts file is wrong.
+        """
+        hosts = self._hosts()
+        slots = {host.slots for host in hosts}
+        workers = sum(host.slots for host in hosts)
+        if workers > MAX_WORKERS:
+            raise UsageError(f"{workers} workers are more than can be planned for ({MAX_WORKERS})")
+        rates = [_rate(text) for text in self.gbps.split(",")]
+        if self.levels is not None:
+            if self.local_gbps is not None:
+                raise UsageError(
+                    "--local-gbps goes without --levels: the first rate of --gbps is that of the innermost"
+                )
+            sizes = _sizes(self.levels)
+        elif len(slots) == 1 and max(slots) > 1:
+            sizes = [max(slots), len(hosts)]
+            rates = [self.local_gbps or UNLIMITED_GBPS, *rates]
+        else:
+            sizes = [workers]
+        if len(rates) != len(sizes):
+            raise UsageError(f"--gbps {self.gbps}: one rate for each of {len(sizes)} levels, innermost first")
+        product = 1
+        for size in sizes:
+            product *= size
+        if product != workers:
+            raise UsageError(f"--levels {self.levels} are {product} workers, but the hosts have {workers}")
+        return hosts, tuple(
+            NetworkLevel(size, rate * BYTES_PER_S_OF_GBPS) for size, rate in zip(sizes, rates, strict=True)
+        )
+
+    def _hosts(self) -> Hosts:
+        if not self.hosts.isdecimal():
+            return read_hosts(Path(self.hosts))
+        number = int(self.hosts[:9])
+        if not 1 <= number <= MAX_WORKERS:
+            raise UsageError(f"--hosts {self.hosts[:20]}: expected 1 to {MAX_WORKERS} hosts, or a hosts file")
+        width = len(str(number - 1))
+        return Hosts(tuple(Host(name, name) for name in (f"node-{k:0{width}d}" for k in range(number))))
+
+
+@dataclass(frozen=True)
+class PipelineRequest:
+    """How to train: as :class:`solvers.pipeline.even.EvenRequest`, with stages and depths as text."""
+
+    network: EvenNetworkRequest
+    model: str = "ring"
+    kind: str = "auto"
+    stages: str | None = None
+    depth: str = "noam"
+    microbatches: int | None = None
+    vertical_sync: bool = False
+    reduce: ReduceMode = "wait"
+    straight: bool = False
+    all_workers: bool = False
+
+    def check(self) -> None:
+        """Refuse what no file is needed to refuse.
+
+        :raises UsageError: naming the option.
+        """
+        if self.model not in EVEN_MODELS:
+            raise UsageError(f"--model {self.model}: choose one of {', '.join(EVEN_MODELS)}")
+        if self.kind not in ("auto", *PLANNED_KINDS):
+            raise UsageError(f"--kind {self.kind}: choose one of auto, {', '.join(PLANNED_KINDS)}")
+        if (self.kind == "2bw") != (self.microbatches is not None):
+            raise UsageError("--kind 2bw and --microbatches go together: how many minibatches an update averages")
+        if self.straight and self.stages is not None:
+            raise UsageError("--straight and --stages exclude each other")
+        self._depths()
+
+    def _depths(self) -> tuple[int, ...] | None:
+        if self.depth == "noam":
+            return None
+        parts = self.depth.split(",")
+        if not all(part.isdecimal() and 1 <= int(part[:9]) <= MAX_WORKERS for part in parts):
+            raise UsageError(f"--depth {self.depth[:40]}: noam, or minibatches in flight like 4 or 4,3,2,1")
+        return tuple(map(int, parts))
+
+    def even(self, profile: ModelProfile, workers: int) -> EvenRequest:
+        """Return the request of the planner.
+
+        :raises UsageError: when the stages do not fit the profile.
+        """
+        model: EvenModel = self.model  # type: ignore[assignment]
+        kind: Kind | None = None if self.kind == "auto" else self.kind  # type: ignore[assignment]
+        return EvenRequest(
+            model=model,
+            kind=kind,
+            stages=None if self.stages is None else requested_stages(self.stages, profile, workers),
+            depths=self._depths(),
+            accumulate=self.microbatches or 1,
+            vertical_sync=self.vertical_sync,
+            reduce=self.reduce,
+            straight=self.straight,
+            fewer_workers=not self.all_workers,
+        )
+
+
+def plan_pipeline(profile: ModelProfile, request: PipelineRequest, watch: Watch | None = None) -> PipelinePlan:
+    """Return the plan of least predicted seconds per minibatch; ``watch``: as of :func:`plan_even`.
+
+    :raises UsageError: when the request cannot be. :raises InputError: when the hosts file is wrong.
+    """
+    request.check()
+    hosts, levels = request.network.resolve()
+    workers = sum(host.slots for host in hosts)
+    return plan_even(profile, hosts, levels, request.even(profile, workers), watch)
+
+
+def check_profile(plan: PipelinePlan, profile: ModelProfile, location: str) -> None:
+    """Refuse a plan that was made for another profile.
+
+    :raises InputError: naming both digests, or the layer that is not there.
+    """
+    if plan.stages[-1].last != (last := len(profile.layers) - 1):
+        reason = f"the plan ends with layer {plan.stages[-1].last}, the profile with {last}"
+        raise InputError(f"{location}: stages", reason)
+    if plan.profile is not None and plan.profile != profile.digest():
+        reason = f"the plan was made for {plan.profile[:19]}, this profile is {profile.digest()[:19]}"
+        raise InputError(f"{location}: profile", reason)
+
+
+def prove_pipeline(plan: PipelinePlan, minibatches: int | None = None) -> tuple[list[str], int]:
+    """Return what is wrong with a plan's actions, and for how many minibatches that was looked at.
+
+    A plan's own actions are of as many minibatches as they have forward passes of the first stage.
+    """
+    shape = plan.shape
+    ranks = [stage.ranks for stage in plan.stages]
+    if plan.actions is None:
+        count = minibatches or minibatches_to_prove(shape)
+        return verify_actions(shape, count, ranks=ranks), count
+    lists: dict[tuple[int, int], list[PipelineAction]] = {
+        plan.place_of(rank): list(actions) for rank, actions in enumerate(plan.actions)
+    }
+    first = [action for rank in plan.stages[0].ranks for action in plan.actions[rank] if action.kind == "F"]
+    count = max(1, len(first))
+    return verify_actions(shape, count, lists, ranks), count
+
+
+def _rate(text: str) -> float:
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
+    if not 0 < rate < UNLIMITED_GBPS:
+        raise UsageError(f"--gbps: {text[:40]!r} is not a rate in Gbit/s above 0, like 10 or 0.2")
+    return rate
+
+
+def _sizes(text: str) -> list[int]:
+    if _LEVELS.fullmatch(text) is None:
+        raise UsageError(f"--levels {text[:40]}: components of each level, innermost first, like 4x4")
+    return [int(size) for size in text.split("x")]

@@ -1,0 +1,133 @@
+"""``plink pipeline plan``."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from plink.cli.screen import print_json, progress, say
+from plink.errors import UsageError
+from plink.records import workspace
+
+_NETWORK_PANEL, _TRAINING_PANEL = "Hosts and their network", "How they train"
+
+
+def plan(
+    profile_file: Annotated[
+        Path | None,
+        typer.Argument(metavar="PROFILE", help="A profile of layers; default .plink/profile.json."),
+    ] = None,
+    hosts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N", help="How many hosts with one worker each, or a hosts file.", rich_help_panel=_NETWORK_PANEL
+        ),
+    ] = None,
+    gbps: Annotated[
+        str | None,
+        typer.Option(
+            metavar="R,...",
+            help="Gbit/s of a worker's link; of each level, innermost first.",
+            rich_help_panel=_NETWORK_PANEL,
+        ),
+    ] = None,
+    levels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NxN", help="Workers per machine, machines per rack, ...: 4x4.", rich_help_panel=_NETWORK_PANEL
+        ),
+    ] = None,
+    local_gbps: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001, help="Gbit/s between slots of one host; default: no limit.", rich_help_panel=_NETWORK_PANEL
+        ),
+    ] = None,
+    kind: Annotated[
+        Literal["auto", "1f1b", "2bw", "data-parallel", "model-parallel"],
+        typer.Option(help="When minibatches are processed and parameters updated.", rich_help_panel=_TRAINING_PANEL),
+    ] = "auto",
+    model: Annotated[
+        Literal["ring", "thesis", "published"],
+        typer.Option(help="Cost model: a ring's, the thesis's as printed, or its authors' code's."),
+    ] = "ring",
+    stages: Annotated[
+        str | None, typer.Option(metavar="STAGES", help="The stages themselves, with replicas: 0-30x15,31-39x1.")
+    ] = None,
+    straight: Annotated[bool, typer.Option("--straight", help="One worker per stage.")] = False,
+    all_workers: Annotated[
+        bool,
+        typer.Option(
+            "--all-workers", help="Leave no worker idle, even where that is slower.", rich_help_panel=_NETWORK_PANEL
+        ),
+    ] = False,
+    depth: Annotated[
+        str,
+        typer.Option(
+            metavar="N,...",
+            help="Minibatches in flight per replica of each stage, or noam.",
+            rich_help_panel=_TRAINING_PANEL,
+        ),
+    ] = "noam",
+    microbatches: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="M", help="For 2bw: minibatches that an update averages.", rich_help_panel=_TRAINING_PANEL
+        ),
+    ] = None,
+    vertical_sync: Annotated[
+        bool,
+        typer.Option(
+            "--vertical-sync", help="A minibatch uses the same version at every stage.", rich_help_panel=_TRAINING_PANEL
+        ),
+    ] = False,
+    reduce: Annotated[
+        Literal["wait", "late"],
+        typer.Option(help="Whether the next forward pass waits for the all-reduce.", rich_help_panel=_TRAINING_PANEL),
+    ] = "wait",
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Where to write the plan, - for standard output.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
+) -> None:
+    """Plan a pipeline: which layers on which workers, how often replicated, how many minibatches in flight.
+
+    For hosts that are alike. The plan is the best one by the cost model, and its actions
+    are proven before it is written to .plink/pipeline.json; see docs/pipelines.md.
+
+    Example: plink pipeline plan profile.json --hosts 16 --levels 4x4 --gbps 80,10
+    """
+    if hosts is None or gbps is None:
+        raise UsageError("--hosts and --gbps are missing: plink pipeline plan --hosts 4 --gbps 10")
+    workspace.check_output(output, None if as_json else workspace.PIPELINE, (profile_file or workspace.PROFILE,))
+    from plink.api.pipelines import EvenNetworkRequest, PipelineRequest, plan_pipeline
+    from plink.cli.pipeline.inputs import profile_from
+    from plink.cli.pipeline.report import plan_lines
+    from plink.model.storage import STANDARD
+
+    request = PipelineRequest(
+        network=EvenNetworkRequest(hosts, gbps, levels, local_gbps),
+        model=model,
+        kind=kind,
+        stages=stages,
+        depth=depth,
+        microbatches=microbatches,
+        vertical_sync=vertical_sync,
+        reduce=reduce,
+        straight=straight,
+        all_workers=all_workers,
+    )
+    request.check()  # refuse before anything is read
+    profile = profile_from(profile_file)
+    with progress("planning") as bars:
+        made = plan_pipeline(profile, request, bars["planning"])
+    if output is None and not as_json:
+        workspace.prepare()
+        output = workspace.PIPELINE
+    if output is not None and str(output) != STANDARD:
+        made.write(output)
+        say(f"plan -> {output}")
+    if as_json or str(output) == STANDARD:
+        print_json(made.to_json())
+    else:
+        print("\n".join(plan_lines(made)))

@@ -1,0 +1,102 @@
+"""A plan of a pipeline in lines for people, and its first actions as a timeline in characters."""
+
+from itertools import islice
+from typing import Any
+
+from plink.model.hostlist import fold_hostlist
+from plink.model.pipeline.actions import actions_of
+from plink.model.pipeline.plan import PipelinePlan
+from plink.model.pipeline.versions import delay_of, minibatches_per_update
+from plink.model.units import format_bytes, format_time
+
+_MAX_HOSTS_CHARS = 40
+_MAX_TIMELINE_RANKS = 16
+_TIMELINE_ACTIONS = 24
+_MANY_MINIBATCHES = 1 << 16
+
+
+def plan_lines(plan: PipelinePlan) -> list[str]:
+    """Return the plan as a table, with what it is compared to."""
+    return [_head(plan), *_table(plan), *_compared(plan)]
+
+
+def _head(plan: PipelinePlan) -> str:
+    layers = plan.stages[-1].last + 1
+    hosts = len(plan.hosts)
+    text = f"pipeline {plan.label} of {hosts} host{'s' * (hosts != 1)}, {plan.kind}, {layers} layers, "
+    text += f"minibatch {plan.minibatch}"
+    predicted = plan.details.get("predicted")
+    if predicted:
+        text += f": {format_time(predicted['minibatch_s'])} a minibatch, {predicted['items_per_s']:,.0f} items/s"
+        if plan.details.get("proven"):
+            text += f" (the best by the model {plan.details.get('model')})"
+    idle = plan.details.get("idle") or []
+    return text + (f"; {len(idle)} host{'s' * (len(idle) != 1)} idle" if idle else "")
+
+
+def _table(plan: PipelinePlan) -> list[str]:
+    names, shape = plan.host_names(), plan.shape
+    rows: list[tuple[str, ...]] = [("stage", "layers", "hosts", "depth", "delay", "update", "compute", "network")]
+    for number, stage in enumerate(plan.stages):
+        hosts = fold_hostlist(list(dict.fromkeys(names[rank] for rank in stage.ranks)), " ")
+        if len(hosts) > _MAX_HOSTS_CHARS:
+            hosts = f"{names[stage.ranks[0]]} ... ({len(stage.ranks)})"
+        predicted: dict[str, Any] = stage.details.get("predicted", {})
+        label = " ".join([stage.label, *dict.fromkeys(stage.details.get("names", []))][:2])
+        rows.append(
+            (
+                str(number),
+                label,
+                hosts,
+                str(stage.depth),
+                str(delay_of(shape, number)),
+                f"{minibatches_per_update(shape, number) * plan.minibatch} items",
+                *(format_time(predicted[key]) if key in predicted else "-" for key in ("compute_s", "network_s")),
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    left = (1, 2)
+    return [
+        "  ".join(
+            text.ljust(width) if column in left else text.rjust(width)
+            for column, (text, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _compared(plan: PipelinePlan) -> list[str]:
+    lines = []
+    predicted = plan.details.get("predicted")
+    if predicted:
+        lines.append(f"limited by: {predicted.get('limited_by', '-')}")
+        if "bytes_per_item" in predicted:
+            lines.append(f"on the network: {format_bytes(predicted['bytes_per_item'])} an item")
+    ways = plan.details.get("compared") or []
+    if ways:
+        texts = [f"{way['what']} {format_time(way['minibatch_s'])}, delay {way['delay']}" for way in ways]
+        lines.append(f"compared: {'; '.join(texts)}")
+    return lines
+
+
+def timeline_lines(plan: PipelinePlan) -> list[str]:
+    """Return the first actions of each rank: forward passes as numbers, backward passes in brackets, + an update.
+
+    Columns are actions in sequence, not time.
+    """
+    shape = plan.shape
+    lines = ["first actions: 3 forward, (3) backward, + update"]
+    for rank in range(min(plan.ranks, _MAX_TIMELINE_RANKS)):
+        stage, replica = plan.place_of(rank)
+        words = []
+        for action in islice(actions_of(shape, stage, replica, _MANY_MINIBATCHES), _TIMELINE_ACTIONS):
+            if action.kind == "F":
+                words.append(str(action.number))
+            elif action.kind == "B":
+                words.append(f"({action.number})")
+            elif action.kind == "UPDATE":
+                words.append("+")
+        lines.append(f"rank {rank} stage {stage}: {' '.join(words)} ...")
+    if plan.ranks > _MAX_TIMELINE_RANKS:
+        lines.append(f"... and {plan.ranks - _MAX_TIMELINE_RANKS} more ranks")
+    return lines

@@ -1,0 +1,313 @@
+"""Profiler of a chain of layers: each is timed alone, with inputs cut off from what made them.
+
+Hooks charge one layer's backward pass to its neighbour, and asynchronous devices make everything look fast. So each
+layer runs by itself: forward on a detached input, backward from a gradient of ones, the device synchronised before
+every reading of the clock. Their sum is compared with the whole model, which is measured without any of that.
+"""
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from plink.errors import InputError
+from plink.model.pipeline.profile import ITEM_BYTES, CrossingActivation, LayerProfile, ModelProfile
+
+WARM_UP_MINIBATCHES = 5
+Progress = Callable[[int, int], None]
+
+
+class ProfiledUnit(Protocol):
+    """A layer: the name of a module in the model, and the module."""
+
+    @property
+    def name(self) -> str:
+        """Name of the module in the model."""
+
+    @property
+    def module(self) -> nn.Module:
+        """The module."""
+
+
+@dataclass(frozen=True)
+class ProfiledProgram:
+    """What is profiled: layers that are called one after the other, minibatches, and how they are trained.
+
+    ``batch`` gives the inputs and the target of minibatch number k; ``tied``: names of parameters that are one.
+    """
+
+    units: Sequence[ProfiledUnit]
+    batch: Callable[[int], tuple[tuple[Tensor, ...], Tensor]]
+    loss: Callable[[Any, Tensor], Tensor]
+    optimiser: Callable[[list[nn.Parameter], float], torch.optim.Optimizer]
+    tied: Sequence[Sequence[str]] = ()
+    device: str = "cpu"
+    seed: int = 0
+
+
+@dataclass
+class _Samples:
+    """Seconds of one layer, minibatch by minibatch, and what its last one had."""
+
+    forward_s: list[float]
+    backward_s: list[float]
+    saved_bytes: int = 0
+    output: Tensor | None = None
+    trains_behind: bool = False
+
+
+def profile_program(program: ProfiledProgram, minibatches: int, progress: Progress | None = None) -> ModelProfile:
+    """Return the profile of a program's layers: medians over ``minibatches``, after a warm-up.
+
+    :raises InputError: naming the layer that fails, returns no tensor, or a loss that is no finite scalar.
+    """
+    if not program.units:
+        raise InputError("model()", "it has no layer")
+    device = torch.device(program.device)
+    samples = [_Samples([], []) for _ in program.units]
+    for unit in program.units:
+        unit.module.to(device).train()
+    whole_model = _WholeModel(program)
+    items = 0
+    total = minibatches + WARM_UP_MINIBATCHES
+    for number in range(total):
+        inputs, target = _batch(program, number, device)
+        items = items or int(inputs[0].shape[0])
+        if int(inputs[0].shape[0]) != items:
+            raise InputError("batch()", f"minibatch {number} has {inputs[0].shape[0]} items, the first one {items}")
+        kept = number >= WARM_UP_MINIBATCHES
+        _one_minibatch(program, samples, (inputs, target, number), kept)
+        whole_model.run(inputs, target, kept)
+        if progress is not None:
+            progress(number + 1, total)
+    steps = [_step_s(program, unit, device) for unit in program.units]
+    layers = tuple(
+        _layer(unit, sample, step, last=k + 1 == len(samples))
+        for k, (unit, sample, step) in enumerate(zip(program.units, samples, steps, strict=True))
+    )
+    whole = whole_model.medians()
+    alone_s = sum(layer.compute_s for layer in layers)
+    first, _ = _batch(program, 0, device)
+    return ModelProfile(
+        minibatch=items,
+        layers=layers,
+        tied=tuple(tuple(names) for names in program.tied),
+        details={
+            "device": program.device,
+            "torch": str(torch.__version__),
+            "threads": torch.get_num_threads(),
+            "method": "sequential",
+            "minibatches": minibatches,
+            "seed": program.seed,
+            "input": [{"shape": list(tensor.shape), "dtype": _dtype(tensor)} for tensor in first],
+            "whole": whole | {"layers_over_whole": alone_s / max(1e-12, whole["forward_s"] + whole["backward_s"])},
+        },
+    )
+
+
+def _batch(program: ProfiledProgram, number: int, device: torch.device) -> tuple[tuple[Tensor, ...], Tensor]:
+    inputs, target = program.batch(number)
+    if not inputs or not all(isinstance(tensor, Tensor) for tensor in (*inputs, target)):
+        raise InputError("batch()", "a tuple of input tensors and a target tensor were expected")
+    if not inputs[0].dim():
+        raise InputError("batch()", "inputs have the minibatch's items in their first dimension; got a scalar")
+    return tuple(tensor.to(device) for tensor in inputs), target.to(device)
+
+
+def _one_minibatch(
+    program: ProfiledProgram, samples: list[_Samples], data: tuple[tuple[Tensor, ...], Tensor, int], kept: bool
+) -> None:
+    """Run each layer alone, forward and at once backward; the next one gets its output as a plain tensor."""
+    values, target, number = data
+    torch.manual_seed(program.seed + number)
+    gradient_flows = False
+    last = len(program.units) - 1
+    for k, (unit, sample) in enumerate(zip(program.units, samples, strict=True)):
+        values = tuple(value.detach().requires_grad_(gradient_flows and value.is_floating_point()) for value in values)
+        parameters = {id(parameter) for parameter in unit.module.parameters()}
+        # A layer that changes its input in place may not change a leaf.
+        copies = tuple(value.clone() if value.requires_grad else value for value in values)
+        # Counting slows every saved tensor down, so it is not done where seconds count.
+        with nullcontext() if kept else _saved_bytes(parameters, sample):
+            _synchronise(program.device)
+            begin = time.perf_counter()
+            output = _called(unit, copies)
+            result = program.loss(output, target) if k == last else output
+            _synchronise(program.device)
+            forward_s = time.perf_counter() - begin
+        if k == last and (result.numel() != 1 or not bool(torch.isfinite(result.detach()).all())):
+            raise InputError("loss()", f"a finite scalar was expected for minibatch {number}, got {_short(result)}")
+        backward_s = 0.0
+        gradient_flows = result.requires_grad
+        if gradient_flows:
+            ones = torch.ones_like(result)
+            _synchronise(program.device)
+            begin = time.perf_counter()
+            torch.autograd.backward(result, ones)
+            _synchronise(program.device)
+            backward_s = time.perf_counter() - begin
+            unit.module.zero_grad(set_to_none=True)
+        if kept:
+            sample.forward_s.append(forward_s)
+            sample.backward_s.append(backward_s)
+        sample.output, sample.trains_behind = output.detach(), output.requires_grad
+        values = (output,)
+    if not gradient_flows:
+        raise InputError("model()", "the loss depends on no parameter that is trained")
+
+
+def _called(unit: ProfiledUnit, values: tuple[Tensor, ...]) -> Tensor:
+    try:
+        output = unit.module(*values)
+    except Exception as error:
+        raise InputError(f"layer {unit.name}", f"{type(error).__name__}: {error}") from error
+    if not isinstance(output, Tensor):
+        raise InputError(f"layer {unit.name}", f"it returned {type(output).__name__}, a tensor was expected")
+    return output
+
+
+def _short(value: Tensor) -> str:
+    return f"a tensor of {value.numel()} elements" if value.numel() != 1 else str(value.item())
+
+
+@contextmanager
+def _saved_bytes(parameters: set[int], sample: _Samples) -> Iterator[None]:
+    """Count what autograd keeps for the backward pass: each storage once, parameters excepted."""
+    storages: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        if id(tensor) not in parameters and not isinstance(tensor, nn.Parameter):
+            storage = tensor.untyped_storage()
+            storages[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        yield
+    sample.saved_bytes = sum(storages.values())
+
+
+def _step_s(program: ProfiledProgram, unit: ProfiledUnit, device: torch.device) -> tuple[float, float, int]:
+    """Return the seconds of an optimiser's step and of a copy of the parameters, and the bytes of its state."""
+    parameters = [parameter for parameter in unit.module.parameters() if parameter.requires_grad]
+    if not parameters:
+        return 0.0, 0.0, 0
+    before = [parameter.detach().clone() for parameter in parameters]
+    optimiser = program.optimiser(parameters, 1.0)
+    steps, copies = [], []
+    for _ in range(7):
+        for parameter in parameters:
+            parameter.grad = torch.zeros_like(parameter)
+        _synchronise(program.device)
+        begin = time.perf_counter()
+        optimiser.step()
+        _synchronise(program.device)
+        steps.append(time.perf_counter() - begin)
+        begin = time.perf_counter()
+        with torch.no_grad():
+            torch._foreach_copy_([torch.empty_like(old) for old in before], [*parameters])
+        _synchronise(program.device)
+        copies.append(time.perf_counter() - begin)
+    size = sum(
+        value.numel() * value.element_size()
+        for state in optimiser.state.values()
+        for value in state.values()
+        if isinstance(value, Tensor)
+    )
+    with torch.no_grad():
+        for parameter, old in zip(parameters, before, strict=True):
+            parameter.copy_(old)
+    unit.module.zero_grad(set_to_none=True)
+    return statistics.median(steps), statistics.median(copies), size
+
+
+def _layer(unit: ProfiledUnit, sample: _Samples, step: tuple[float, float, int], last: bool) -> LayerProfile:
+    update_s, copy_s, optimiser_bytes = step
+    crossing: tuple[CrossingActivation, ...] = ()
+    if not last:
+        assert sample.output is not None
+        dtype = _dtype(sample.output)
+        crossing = (CrossingActivation(tuple(sample.output.shape), dtype, sample.trains_behind, unit.name),)
+    parameters = list(dict.fromkeys(unit.module.parameters()))
+    return LayerProfile(
+        name=unit.name,
+        kind=type(unit.module).__name__,
+        forward_s=statistics.median(sample.forward_s),
+        backward_s=statistics.median(sample.backward_s),
+        parameter_bytes=sum(parameter.numel() * parameter.element_size() for parameter in parameters),
+        crossing_bytes=sum(tensor.size_bytes for tensor in crossing),
+        crossing_back_bytes=sum(tensor.size_bytes for tensor in crossing if tensor.gradient),
+        crossing=crossing,
+        update_s=update_s,
+        copy_s=copy_s,
+        optimiser_bytes=optimiser_bytes,
+        saved_bytes=sample.saved_bytes,
+        buffers=next(unit.module.buffers(), None) is not None,
+        forward_iqr_s=_interquartile_range(sample.forward_s),
+        backward_iqr_s=_interquartile_range(sample.backward_s),
+    )
+
+
+class _WholeModel:
+    """The whole model with nothing between its layers, in turns with the layers: both meet the same other load."""
+
+    def __init__(self, program: ProfiledProgram) -> None:
+        self._program = program
+        modules = [unit.module for unit in program.units]
+        self._parameters = list(dict.fromkeys(p for module in modules for p in module.parameters() if p.requires_grad))
+        self._before = [parameter.detach().clone() for parameter in self._parameters]
+        self._optimiser = program.optimiser(self._parameters, 1.0) if self._parameters else None
+        self._seconds: list[tuple[float, float, float]] = []
+
+    def run(self, inputs: tuple[Tensor, ...], target: Tensor, kept: bool) -> None:
+        """Train on one minibatch."""
+        device, values = self._program.device, inputs
+        gc.collect(0)
+        _synchronise(device)
+        begin = time.perf_counter()
+        for unit in self._program.units:
+            values = (unit.module(*values),)
+        result = self._program.loss(values[0], target)
+        _synchronise(device)
+        forward = time.perf_counter()
+        torch.autograd.backward(result)
+        _synchronise(device)
+        backward = time.perf_counter()
+        if self._optimiser is not None:
+            self._optimiser.step()
+            self._optimiser.zero_grad(set_to_none=True)
+        _synchronise(device)
+        if kept:
+            self._seconds.append((forward - begin, backward - forward, time.perf_counter() - begin))
+
+    def medians(self) -> dict[str, float]:
+        """Return the medians, and give the parameters their first values back."""
+        with torch.no_grad():
+            for parameter, old in zip(self._parameters, self._before, strict=True):
+                parameter.copy_(old)
+        columns = zip(*self._seconds, strict=True)
+        return dict(zip(("forward_s", "backward_s", "step_s"), map(statistics.median, columns), strict=True))
+
+
+def _interquartile_range(values: list[float]) -> float:
+    if len(values) < 2:
+        return 0.0
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return high - low
+
+
+def _dtype(tensor: Tensor) -> str:
+    name = str(tensor.dtype).removeprefix("torch.")
+    if name not in ITEM_BYTES:
+        raise InputError("model()", f"tensors of {name} cannot cross from one stage to the next")
+    return name
+
+
+def _synchronise(device: str) -> None:
+    if device.startswith("cuda"):
+        torch.cuda.synchronize(device)

@@ -1,0 +1,152 @@
+"""The profiler: each layer gets its own seconds and bytes, and whatever cannot be profiled is named."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from plink.errors import InputError
+from plink.model.pipeline.profile_file import profile_from_json
+from plink.runtime.pipeline.profiler import ProfiledProgram, profile_program
+from tests.model.schemas import complaints
+
+
+@dataclass(frozen=True)
+class Named:
+    """A layer by its name."""
+
+    name: str
+    module: nn.Module
+
+
+class _Waiting(torch.autograd.Function):
+    """Waits in both passes, and hands its input on."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, weight: Tensor, forward_s: float, backward_s: float) -> Tensor:
+        ctx.backward_s = backward_s
+        time.sleep(forward_s)
+        return value + weight
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:  # type: ignore[override]
+        time.sleep(ctx.backward_s)
+        return gradient, gradient.sum(), None, None
+
+
+class Waiting(nn.Module):
+    """A layer with known seconds."""
+
+    def __init__(self, forward_s: float, backward_s: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(()))
+        self.seconds = (forward_s, backward_s)
+
+    def forward(self, value: Tensor) -> Tensor:
+        return _Waiting.apply(value, self.weight, *self.seconds)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def program_of(*modules: nn.Module, **options: Any) -> ProfiledProgram:
+    """A classifier of images of 3 x 8 x 8, in ten classes."""
+    units = [Named(str(k), module) for k, module in enumerate(modules)]
+    base = ProfiledProgram(
+        units,
+        lambda number: ((torch.randn(4, 3, 8, 8),), torch.randint(0, 10, (4,))),
+        nn.functional.cross_entropy,
+        lambda parameters, scale: torch.optim.SGD(parameters, lr=0.1 * scale, momentum=0.9),
+    )
+    return replace(base, **options)
+
+
+def convolution() -> list[nn.Module]:
+    return [
+        nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(inplace=True), nn.Flatten(),
+        nn.Dropout(0.1), nn.Linear(1024, 10),
+    ]  # fmt: skip
+
+
+def test_bytes_of_layers() -> None:
+    """Parameters, optimiser state, what crosses, and what autograd keeps, in-place layers once."""
+    torch.manual_seed(0)
+    profile = profile_program(program_of(*convolution()), 3)
+    image = 4 * 16 * 8 * 8 * 4
+    layers = {layer.kind: layer for layer in profile.layers}
+    assert [layer.name for layer in profile.layers] == list("012345")
+    assert layers["Conv2d"].parameter_bytes == layers["Conv2d"].optimiser_bytes == (16 * 27 + 16) * 4
+    assert layers["Conv2d"].saved_bytes == 4 * 3 * 8 * 8 * 4
+    assert layers["ReLU"].saved_bytes == image
+    assert (layers["Flatten"].saved_bytes, layers["BatchNorm2d"].buffers, layers["ReLU"].buffers) == (0, True, False)
+    assert [layer.crossing_bytes for layer in profile.layers] == [image] * 5 + [0]
+    assert profile.layers[3].crossing[0].shape == (4, 1024)
+    assert profile.minibatch == 4
+    document = profile.to_json()
+    assert complaints("profile", document) == []
+    assert profile_from_json(document, "p.json") == profile
+
+
+def test_seconds_are_charged_to_their_own_layer() -> None:
+    """Of both passes, and their sum is that of the whole."""
+    modules = [nn.Flatten(), Waiting(0.02, 0.06), Waiting(0.08, 0.01), nn.Linear(192, 10)]
+    profile = profile_program(program_of(*modules), 5)
+    _, first, second, last = profile.layers
+    assert 0.02 <= first.forward_s < 0.05
+    assert 0.06 <= first.backward_s < 0.1
+    assert 0.08 <= second.forward_s < 0.12
+    assert 0.01 <= second.backward_s < 0.05
+    assert last.compute_s < 0.05
+    assert 0.5 < profile.details["whole"]["layers_over_whole"] < 2
+
+
+def test_parameters_are_as_before() -> None:
+    modules = convolution()
+    before = [parameter.detach().clone() for module in modules for parameter in module.parameters()]
+    profile_program(program_of(*modules), 2)
+    after = [parameter for module in modules for parameter in module.parameters()]
+    assert all(torch.equal(old, new) for old, new in zip(before, after, strict=True))
+
+
+def test_no_gradient_crosses_behind_frozen_layers() -> None:
+    modules = convolution()
+    modules[0].requires_grad_(False)
+    modules[1].requires_grad_(False)
+    profile = profile_program(program_of(*modules), 2)
+    assert [layer.crossing_back_bytes > 0 for layer in profile.layers] == [False, False, False, False, False, False]
+    modules = convolution()
+    modules[0].requires_grad_(False)
+    profile = profile_program(program_of(*modules), 2)
+    assert [layer.crossing[0].gradient for layer in profile.layers[:-1]] == [False, True, True, True, True]
+    assert profile.layers[0].backward_s == 0.0
+
+
+class Pair(nn.Module):
+    """Returns no tensor."""
+
+    def forward(self, value: Tensor) -> tuple[Tensor, Tensor]:
+        return value, value
+
+
+def _other_sizes(number: int) -> tuple[tuple[Tensor, ...], Tensor]:
+    size = 4 + number // 3
+    return (torch.randn(size, 3, 8, 8),), torch.randint(0, 10, (size,))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda p: replace(p, units=[]), r"model\(\): it has no layer"),
+        (lambda p: replace(p, units=[Named("pair", Pair()), *p.units]), "layer pair: it returned tuple, a tensor was"),
+        (lambda p: replace(p, units=[Named("big", nn.Linear(7, 7)), *p.units]), "layer big: RuntimeError: mat1"),
+        (lambda p: replace(p, loss=lambda output, target: output), r"loss\(\): a finite scalar was expected for minib"),
+        (lambda p: replace(p, loss=lambda output, target: output.sum() * float("nan")), r"minibatch 0, got nan"),
+        (lambda p: replace(p, batch=_other_sizes), r"batch\(\): minibatch 3 has 5 items, the first one 4"),
+        (lambda p: replace(p, batch=lambda number: ((), torch.zeros(4))), r"batch\(\): a tuple of input tensors"),
+        (lambda p: [unit.module.requires_grad_(False) for unit in p.units] and p, "depends on no parameter"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_profiled_is_named(change: Callable[[ProfiledProgram], ProfiledProgram], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        profile_program(change(program_of(nn.Flatten(), nn.Linear(192, 10))), 3)

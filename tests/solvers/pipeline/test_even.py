@@ -1,0 +1,165 @@
+"""Plans for even networks: what was asked for, who is idle, what it predicts, and that it can be run."""
+
+import json
+from typing import Any
+
+import pytest
+
+from plink.errors import UsageError
+from plink.model.hosts import Host, Hosts
+from plink.model.pipeline.plan import PipelinePlan
+from plink.model.pipeline.plan_file import pipeline_from_json
+from plink.model.pipeline.profile import LayerProfile, ModelProfile
+from plink.model.storage import render_document
+from solvers.pipeline.even import EvenRequest, plan_even
+from solvers.pipeline.levels import NetworkLevel
+from solvers.pipeline.requested_stages import requested_stages
+from solvers.pipeline.verifier import verify_actions
+from tests.model.schemas import complaints
+
+
+def layer(name: str, seconds: float, weights: int, crossing: int) -> LayerProfile:
+    return LayerProfile(name, seconds / 3, seconds * 2 / 3, weights, crossing, crossing)
+
+
+def profile_of(*layers: LayerProfile, **options: Any) -> ModelProfile:
+    return ModelProfile(64, layers, **options)
+
+
+# The D.1 shapes: 336 ms of which 98 % first; weights 10.7 % first; large tensors inside the first part.
+VGG = profile_of(
+    layer("f0", 0.082, 500_000, 4_000_000), layer("f1", 0.082, 500_000, 2_000_000),
+    layer("f2", 0.082, 540_000, 1_000_000), layer("f3", 0.083, 0, 166_000), layer("head", 0.007, 12_860_000, 0),
+)  # fmt: skip
+GNMT = profile_of(*(layer(f"l{k}", 0.02, 960_000, 62_000) for k in range(7)), layer("l7", 0.02, 960_000, 0))
+RESNET = profile_of(
+    *(layer(f"r{k}", 0.04, 100_000, 8_000_000 - 600_000 * k) for k in range(10)), layer("fc", 0.04, 3_000_000, 0)
+)
+LAB = 25e6
+
+
+def hosts(number: int, slots: int = 1) -> Hosts:
+    return Hosts(tuple(Host(f"h{k}", f"10.0.0.{k}", slots) for k in range(number)))
+
+
+def planned(profile: ModelProfile, number: int, **options: Any) -> PipelinePlan:
+    plan = plan_even(profile, hosts(number), (NetworkLevel(number, LAB),), EvenRequest(**options))
+    document = plan.to_json()
+    assert complaints("pipeline", document) == []
+    assert pipeline_from_json(json.loads(render_document(document)), "p.json") == plan
+    assert verify_actions(plan.shape, ranks=[stage.ranks for stage in plan.stages]) == []
+    return plan
+
+
+def test_vgg_like_is_3_1() -> None:
+    plan = planned(VGG, 4)
+    assert (plan.label, plan.kind) == ("3-1", "1f1b")
+    assert [(stage.first, stage.last, stage.ranks, stage.depth) for stage in plan.stages] == [
+        (0, 2, (0, 1, 2), 2), (3, 4, (3,), 1),
+    ]  # fmt: skip
+    assert plan.details["predicted"]["minibatch_s"] == pytest.approx(0.083 + 0.007)
+    assert plan.details["predicted"]["limited_by"] == "compute of stage 1"
+    assert plan.details["proven"] is True
+    assert [way["what"] for way in plan.details["compared"]] == ["data-parallel", "straight", "model-parallel"]
+    assert [stage.lr_scale for stage in plan.stages] == [1.0, 1 / 3]
+
+
+def test_gnmt_like_is_straight() -> None:
+    plan = planned(GNMT, 4)
+    assert plan.label == "1-1-1-1"
+    assert [boundary.after for boundary in plan.boundaries] == [1, 3, 5]
+
+
+def test_resnet_like_is_data_parallel() -> None:
+    plan = planned(RESNET, 4)
+    assert (plan.label, plan.kind) == ("4", "data-parallel")
+    assert plan.boundaries == ()
+
+
+def test_slow_link_leaves_hosts_idle() -> None:
+    """One host alone is faster than two that wait for each other."""
+    plan = plan_even(GNMT, hosts(2), (NetworkLevel(2, 1e3),), EvenRequest())
+    assert plan.label == "1"
+    assert plan.details["idle"] == ["h1"]
+    assert [host.name for host in plan.hosts] == ["h0"]
+
+
+def test_a_machine_whose_slots_are_not_all_used_has_fewer() -> None:
+    plan = plan_even(
+        profile_of(layer("a", 1.0, 0, 10), layer("b", 1.0, 0, 0), tied=(), slowness={}),
+        hosts(1, slots=3), (NetworkLevel(3, 1e9),), EvenRequest(straight=False, stages=requested_stages(
+            "0,1", profile_of(layer("a", 1.0, 0, 10), layer("b", 1.0, 0, 0)), 3)),
+    )  # fmt: skip
+    assert [(host.name, host.slots) for host in plan.hosts] == [("h0", 2)]
+
+
+def test_two_levels_place_a_stage_on_whole_machines() -> None:
+    levels = (NetworkLevel(4, 1e9), NetworkLevel(4, LAB))
+    plan = plan_even(VGG, hosts(4, slots=4), levels, EvenRequest(model="thesis"))
+    ranks = sorted(rank for stage in plan.stages for rank in stage.ranks)
+    assert ranks == list(range(plan.ranks))
+    terms = [max(stage.details["predicted"]["compute_s"], 0) for stage in plan.stages]
+    assert max(terms) <= plan.details["predicted"]["minibatch_s"] * (1 + 1e-12)
+    assert pipeline_from_json(plan.to_json(), "p.json") == plan
+
+
+def test_model_parallel_takes_everything_in_turn() -> None:
+    plan = planned(GNMT, 4, kind="model-parallel")
+    assert plan.details["predicted"]["minibatch_s"] == pytest.approx(0.16 + 3 * 124_000 / LAB)
+    assert {stage.depth for stage in plan.stages} == {1}
+
+
+def test_data_parallel_on_request() -> None:
+    plan = planned(VGG, 4, kind="data-parallel")
+    assert plan.details["predicted"]["minibatch_s"] == pytest.approx(2 * 3 / 4 * 14.4e6 / LAB / 4)
+    assert plan.details["predicted"]["limited_by"] == "all-reduce of stage 0"
+    assert plan.details["proven"] is False
+
+
+def test_depths_of_the_request() -> None:
+    assert [stage.depth for stage in planned(GNMT, 4, depths=(5,)).stages] == [5, 3, 2, 1]
+    assert [stage.depth for stage in planned(GNMT, 4, depths=(2,)).stages] == [2, 2, 2, 1]
+    with pytest.raises(UsageError, match="depth 1,3 of 1-1: deadlock: rank 0 in B 0 of stage 0 waits for"):
+        planned(profile_of(layer("a", 1, 0, 10), layer("b", 1, 0, 0)), 2, depths=(1, 3), straight=True)
+    with pytest.raises(UsageError, match="2 numbers for 4 stages"):
+        planned(GNMT, 4, depths=(2, 1))
+
+
+def test_2bw_needs_minibatches_to_accumulate() -> None:
+    assert planned(GNMT, 4, kind="2bw", accumulate=4, straight=True).shape.accumulate == 4
+    with pytest.raises(UsageError, match="below the depth of stage 0"):
+        planned(GNMT, 4, kind="2bw", accumulate=2, straight=True)
+
+
+def test_more_stages_than_layers_are_refused() -> None:
+    with pytest.raises(UsageError, match="9 stages of one worker each need as many layers; the profile allows 8"):
+        planned(GNMT, 9, straight=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0-3x2,4-8x2", "layers 0 to 7, there is no layer 8"),
+        ("0-3x2", "leave out layers 4 to 7"),
+        ("0-3,5-7", "layer 4 comes next, but 5-7 begins with 5"),
+        ("0-3,3-7", "layer 4 comes next"),
+        ("1-7", "layer 0 comes next"),
+        ("0-3x3,4-7x2", "take 5 replicas, but there are 4 workers"),
+        ("0-3x0,4-7", "0-3x0 has no replicas"),
+        ("0-3,4-2", "ends before it begins"),
+        ("", "expected stages like"),
+        ("0-3;4-7", "expected stages like"),
+        ("0-1,2-3,4-5,6,7,8", "there is no layer 8"),
+    ],
+)
+def test_impossible_stages_are_refused(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        requested_stages(text, GNMT, 4)
+
+
+def test_tied_layers_forced_apart_are_refused() -> None:
+    tied = profile_of(*GNMT.layers, tied=(("l1.weight", "l6.weight"),))
+    with pytest.raises(UsageError, match=r"layers 1 and 6 share the parameter l1.weight"):
+        requested_stages("0-3,4-7", tied, 4)
+    assert len(requested_stages("0,1-7x2", tied, 4)) == 2
+    assert planned(tied, 4).label != planned(GNMT, 4).label
