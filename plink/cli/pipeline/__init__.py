@@ -1,0 +1,1 @@
+"""``plink pipeline`` and its commands."""
