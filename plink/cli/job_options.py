@@ -70,6 +70,9 @@ class JobOptions:
     order: Annotated[str | None, option(
         _ORDER, "Rank order: an order, a plan, or one host name per line; given: as in the hosts file. Default: "
         ".plink/order.json, else hosts are probed and ordered first.", metavar="[FILE|given]")] = None
+    pipeline: Annotated[Path | None, option(
+        _ORDER, "Plan of a pipeline: hosts, ranks and stages. The program defines make(arguments), which returns a "
+        "PipelineApp.", metavar="PLAN")] = None
     algo: Annotated[Algorithm | None, option(
         _ORDER, "Algorithm of the collective to order for; default: that of the last order, or ring.",
         metavar="[ring|2lha|...]")] = None

@@ -37,6 +37,13 @@ def new_job(program: str, args: list[str], options: JobOptions, runner: str) -> 
     )
     job = with_options(job, options, settings)
     request = launch_request(runner, options)
+    if options.pipeline is not None:
+        from plink.cli.pipeline.running import check_options, pipeline_order, pipelined
+
+        check_options(program, options)
+        plan, order = pipeline_order(options.pipeline, options, runner)
+        job = pipelined(replace(job, env=dict(order.environment)), plan)
+        return set_up(job, order, request, options)
     if runner == "local":
         return set_up(replace(job, env={}), _local(options), request, options)
     sources = _sources(options, settings)
@@ -51,7 +58,7 @@ def new_job(program: str, args: list[str], options: JobOptions, runner: str) -> 
 
 def launch_request(runner: str, options: JobOptions, autotune: AutotuneRequest | None = None) -> LaunchRequest:
     """Return how the job is started; its run is recorded."""
-    order = options.order or f"plink ({options.algo or 'ring'})"
+    order = options.pipeline or options.order or f"plink ({options.algo or 'ring'})"
     note = {"python": options.python, "order": str(order)}
     note |= {} if options.backend is None else {"backend": options.backend}
     record = RecordRequest(options.log_dir, note)

@@ -36,7 +36,7 @@ def launch_with_defaults(program: str, args: list[str], options: JobOptions) -> 
     runner = options.runner or "ssh"
     if runner not in _RUNNERS:
         raise UsageError(f"--backend {AGILEML}: choose --runner {', '.join(_RUNNERS)}, not {runner}")
-    for name in ("order", "algo", "autotune", "tail", "launcher_args"):
+    for name in ("order", "pipeline", "algo", "autotune", "tail", "launcher_args"):
         if (value := getattr(options, name)) is not None and value is not False:
             raise UsageError(f"--backend {AGILEML}: omit --{name.replace('_', '-')}, its hosts have no ranks")
     return run_job(program, args, runner, replace(options, backend=None), ElasticOptions())

@@ -1,0 +1,107 @@
+"""``plink launch --pipeline``: the ranks of a plan, each training its stage."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from plink.cli.job_options import JobOptions
+from plink.cli.job_order import JobOrder
+from plink.cli.screen import say
+from plink.errors import InputError, PlinkError, UsageError
+from plink.model.hosts import Host, Hosts, read_hosts
+from plink.model.pipeline.plan import PipelinePlan
+from plink.model.pipeline.plan_file import read_pipeline
+from runners.job.job import Job
+
+MODULE = "plink.runtime.pipeline"
+VARIABLE = "PLINK_PIPELINE"
+# A variable's value can have 128 KiB on Linux.
+_MAX_PLAN_BYTES = 120_000
+# What no rank needs to know.
+_DROPPED_KEYS = ("predicted", "compared", "constraints", "lower_bound_s", "gap", "proven", "idle", "environment")
+_DROPPED_STAGE_KEYS = ("predicted", "memory_bytes")
+
+
+def check_options(program: str, options: JobOptions) -> None:
+    """Refuse what a pipeline does not take.
+
+    :raises UsageError: for the first such thing.
+    """
+    if not program.endswith(".py"):
+        raise UsageError(f"--pipeline: {program} must be a .py file that defines make(arguments)")
+    for name in ("order", "algo", "autotune", "slots"):
+        if (value := getattr(options, name)) is not None and value is not False:
+            raise UsageError(f"--pipeline: omit --{name}; the plan has hosts and ranks")
+
+
+def pipeline_order(plan_file: Path, options: JobOptions, runner: str) -> tuple[PipelinePlan, JobOrder]:
+    """Return the plan, proven, and its hosts in rank order; hosts that it leaves idle take no part, and that is said.
+
+    :raises PlinkError: when it is not proven, or of other hosts.
+    """
+    plan = read_pipeline(plan_file)
+    if errors := _errors(plan):
+        raise InputError(str(plan_file), f"its actions are not correct: {errors[0]}")
+    if runner == "local":
+        if options.hosts_file is not None:
+            raise UsageError("--runner local runs every rank on this machine; omit --hosts")
+        hosts = Hosts((Host("localhost", "127.0.0.1", slots=plan.ranks),))
+        return plan, JobOrder(hosts, hosts, {}, plan.details.get("environment") or {})
+    baseline = plan.hosts if options.hosts_file is None else read_hosts(options.hosts_file)
+    hosts = _arranged(plan, baseline, str(plan_file))
+    idle = [host.name for host in baseline if host.name not in hosts.by_name()] or plan.details.get("idle") or []
+    if idle:
+        say(f"idle, as planned: {', '.join(idle)}")
+    return plan, JobOrder(hosts, hosts, {}, plan.details.get("environment") or {})
+
+
+def _errors(plan: PipelinePlan) -> list[str]:
+    """Return what is wrong with a plan's actions."""
+    from solvers.pipeline.verifier import verify_actions
+
+    ranks = [stage.ranks for stage in plan.stages]
+    if plan.actions is None:
+        return verify_actions(plan.shape, ranks=ranks)
+    minibatches = sum(action.kind == "F" for rank in plan.stages[0].ranks for action in plan.actions[rank])
+    own = {plan.place_of(rank): actions for rank, actions in enumerate(plan.actions)}
+    return verify_actions(plan.shape, max(1, minibatches), own, ranks)
+
+
+def _arranged(plan: PipelinePlan, baseline: Hosts, location: str) -> Hosts:
+    """Return the plan's hosts as the hosts file has them."""
+    known = baseline.by_name()
+    members = []
+    for planned in plan.hosts:
+        host = known.get(planned.name)
+        if host is None:
+            raise InputError(location, f"the plan's host {planned.name} is not in the hosts file; plan again")
+        if host.slots != planned.slots:
+            reason = f"the plan gives {host.name} {planned.slots} slots, the hosts file {host.slots}; plan again"
+            raise InputError(location, reason)
+        members.append(host)
+    return Hosts(tuple(members), baseline.lab)
+
+
+def pipelined(job: Job, plan: PipelinePlan) -> Job:
+    """Return the job whose ranks each train their stage of the user's program."""
+    return replace(
+        job,
+        program=job.pythons[0],
+        args=("-m", MODULE, job.program, *job.args),
+        env={**job.env, VARIABLE: plan_for_ranks(plan)},
+    )
+
+
+def plan_for_ranks(plan: PipelinePlan) -> str:
+    """Return what ranks need of a plan, in one line.
+
+    :raises PlinkError: when it is too long for a variable.
+    """
+    document = {key: value for key, value in plan.to_json().items() if key not in _DROPPED_KEYS}
+    document["stages"] = [
+        {key: value for key, value in stage.items() if key not in _DROPPED_STAGE_KEYS} for stage in document["stages"]
+    ]
+    text = json.dumps(document, separators=(",", ":"))
+    if len(text) > _MAX_PLAN_BYTES:
+        raise PlinkError(f"the plan has {len(text)} bytes, more than a variable can hold ({_MAX_PLAN_BYTES})")
+    return text

@@ -1,0 +1,93 @@
+"""``plink launch --pipeline``: its ranks train the stages of a plan."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from plink.model.hosts import Host, Hosts
+from plink.model.pipeline.plan_file import pipeline_from_json, read_pipeline
+from plink.runtime.pipeline.app import load_pipeline_app
+from plink.runtime.pipeline.job import PipelineProgram
+from plink.runtime.pipeline.rehearsal import rehearse
+from tests.conftest import typed
+from tests.runtime.pipeline.apps import plan_of
+
+EXAMPLE = str(Path(__file__).parents[2] / "examples" / "pipeline_mlp.py")
+SMALL = ("--minibatches", "20", "--items", "8", "--width", "8")
+
+
+@pytest.fixture(autouse=True)
+def _threads() -> Any:
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+def plan_in(folder: Path, replicas: list[int], **keys: Any) -> str:
+    plan_of(replicas, 7, **keys).write(folder / "plan.json")
+    return "plan.json"
+
+
+def test_launched_pipeline_ends_as_its_rehearsal(tmp_path: Path) -> None:
+    plan = plan_in(tmp_path, [1, 1])
+    torch.set_num_threads(1)
+    expected = rehearse(PipelineProgram(load_pipeline_app(EXAMPLE, SMALL)), read_pipeline(tmp_path / plan), plan)
+    words = ("launch", "--runner", "local", "--pipeline", plan, "--env", "OMP_NUM_THREADS=1", EXAMPLE, *SMALL)
+    done = typed(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    reports = [json.loads(line.partition("] ")[2]) for line in done.stdout.splitlines()]
+    assert {report["stage"] for report in reports} == {0, 1}
+    (loss,) = [report["loss"] for report in reports if "loss" in report]
+    assert loss == next(result.losses[19] for result in expected if result.losses)
+
+
+def test_ranks_get_what_they_need_of_the_plan(tmp_path: Path) -> None:
+    plan = plan_of([2, 1], 7)
+    plan.write(tmp_path / "plan.json")
+    done = typed("launch", "--runner", "local", "--dry-run", "--json", "--pipeline", "plan.json", EXAMPLE, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    commands = json.loads(done.stdout)["commands"]
+    assert all(command["argv"][1:4] == ["-m", "plink.runtime.pipeline", EXAMPLE] for command in commands)
+    sent = pipeline_from_json(json.loads(commands[0]["env"]["PLINK_PIPELINE"]), "PLINK_PIPELINE")
+    assert sent == plan
+
+
+def test_idle_hosts_are_left_out_and_named(tmp_path: Path) -> None:
+    from plink.cli.pipeline.running import _arranged
+
+    plan = plan_of([1, 1], 7)
+    hosts = Hosts((Host("other", "127.0.0.2"), Host("here", "127.0.0.3", slots=2)))
+    assert _arranged(plan, hosts, "plan.json").members == (hosts.members[1],)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--order", "given", EXAMPLE], "--pipeline: omit --order; the plan has hosts and ranks"),
+        (["--algo", "ring", EXAMPLE], "--pipeline: omit --algo"),
+        (["--runner", "local", "--slots", "3", EXAMPLE], "--pipeline: omit --slots"),
+        (["/bin/true"], "--pipeline: /bin/true must be a .py file that defines make(arguments)"),
+        (["--runner", "local", "--hosts", "hosts.txt", EXAMPLE], "--runner local runs every rank on this machine"),
+        (["--hosts", "hosts.txt", EXAMPLE], "plan.json: the plan's host here is not in the hosts file; plan again"),
+        (["--hosts", "slots.txt", EXAMPLE], "plan.json: the plan gives here 2 slots, the hosts file 1; plan again"),
+        (["--backend", "agileml", EXAMPLE], "--backend agileml: omit --pipeline"),
+    ],
+)
+def test_bad_requests_are_refused(words: list[str], message: str, tmp_path: Path) -> None:
+    plan = plan_in(tmp_path, [1, 1])
+    (tmp_path / "hosts.txt").write_text("other\n")
+    (tmp_path / "slots.txt").write_text("here address=127.0.0.1\n")
+    done = typed("launch", "--pipeline", plan, *words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_plan_that_is_not_proven_is_refused(tmp_path: Path) -> None:
+    document = plan_of([1, 1], 7).to_json() | {"actions": [["1F0", "1B0", "1UPDATE0"], ["0F0", "0UPDATE0", "0B0"]]}
+    (tmp_path / "plan.json").write_text(json.dumps(document))
+    done = typed("launch", "--runner", "local", "--pipeline", "plan.json", EXAMPLE, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "plan.json: its actions are not correct: rank 1: UPDATE 0 of stage 0 precedes B 0" in done.stderr
