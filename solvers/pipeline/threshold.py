@@ -30,7 +30,7 @@ class StageRange:
 
 
 @dataclass(frozen=True)
-class Partition:
+class LayerPartition:
     """Stages first to last, and the seconds per minibatch of the slowest stage or cut."""
 
     stages: tuple[StageRange, ...]
@@ -42,7 +42,7 @@ class Partition:
         return sum(stage.replicas for stage in self.stages)
 
 
-def best_partition(costs: LayerCosts, workers: int, bandwidth: float, model: EvenModel = "ring") -> Partition:
+def best_partition(costs: LayerCosts, workers: int, bandwidth: float, model: EvenModel = "ring") -> LayerPartition:
     """Return the partition of least bottleneck time over at most that many workers, those with fewest workers first.
 
     ``bandwidth``: bytes per second of each worker. ``model``: ``ring`` or ``thesis``; what ``published`` charges for a
@@ -55,7 +55,7 @@ def best_partition(costs: LayerCosts, workers: int, bandwidth: float, model: Eve
     code = EVEN_MODELS.index(model)
     weights_s, crossing_s = costs.weights / bandwidth, costs.crossing / bandwidth
 
-    def attempt(limit_s: float) -> Partition | None:
+    def attempt(limit_s: float) -> LayerPartition | None:
         fewest, cuts, replicas = fewest_workers(code, costs.seconds, weights_s, crossing_s, (limit_s, workers))
         if fewest[-1] > workers:
             return None
@@ -69,7 +69,7 @@ def best_partition(costs: LayerCosts, workers: int, bandwidth: float, model: Eve
             slowest = max(slowest, taken_s, float(crossing_s[begin]))
             stages.append(StageRange(begin, end - 1, count))
             end = begin
-        return Partition(tuple(reversed(stages)), slowest)
+        return LayerPartition(tuple(reversed(stages)), slowest)
 
     low, best = 0.0, attempt(float(costs.seconds[-1]))
     if best is None or best.minibatch_s <= 0:
@@ -89,7 +89,9 @@ def best_partition(costs: LayerCosts, workers: int, bandwidth: float, model: Eve
             low = middle
 
 
-def fixed_partition(costs: LayerCosts, stages: tuple[StageRange, ...], bandwidth: float, model: EvenModel) -> Partition:
+def fixed_partition(
+    costs: LayerCosts, stages: tuple[StageRange, ...], bandwidth: float, model: EvenModel
+) -> LayerPartition:
     """Return given stages with what they take; ``published`` without what its splits pay for their outputs."""
     code = EVEN_MODELS.index(model)
     slowest = 0.0
@@ -101,4 +103,4 @@ def fixed_partition(costs: LayerCosts, stages: tuple[StageRange, ...], bandwidth
         if model == "published":
             crossing_s /= stage.replicas
         slowest = max(slowest, float(taken_s), float(np.nan_to_num(crossing_s, nan=0.0)))
-    return Partition(stages, slowest)
+    return LayerPartition(stages, slowest)

@@ -9,10 +9,12 @@ import torch
 
 from plink.model.hosts import Host, Hosts
 from plink.model.pipeline.plan_file import pipeline_from_json, read_pipeline
+from plink.model.pipeline.profile_file import read_profile
 from plink.runtime.pipeline.app import load_pipeline_app
 from plink.runtime.pipeline.job import PipelineProgram
-from plink.runtime.pipeline.rehearsal import rehearse
+from plink.runtime.pipeline.one_process import train_in_one_process
 from tests.conftest import typed
+from tests.model.schemas import complaints
 from tests.runtime.pipeline.apps import plan_of
 
 EXAMPLE = str(Path(__file__).parents[2] / "examples" / "pipeline_mlp.py")
@@ -31,10 +33,12 @@ def plan_in(folder: Path, replicas: list[int], **keys: Any) -> str:
     return "plan.json"
 
 
-def test_launched_pipeline_ends_as_its_rehearsal(tmp_path: Path) -> None:
+def test_launched_pipeline_ends_as_one_process_does(tmp_path: Path) -> None:
     plan = plan_in(tmp_path, [1, 1])
     torch.set_num_threads(1)
-    expected = rehearse(PipelineProgram(load_pipeline_app(EXAMPLE, SMALL)), read_pipeline(tmp_path / plan), plan)
+    expected = train_in_one_process(
+        PipelineProgram(load_pipeline_app(EXAMPLE, SMALL)), read_pipeline(tmp_path / plan), plan
+    )
     words = ("launch", "--runner", "local", "--pipeline", plan, "--env", "OMP_NUM_THREADS=1", EXAMPLE, *SMALL)
     done = typed(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -91,3 +95,32 @@ def test_plan_that_is_not_proven_is_refused(tmp_path: Path) -> None:
     done = typed("launch", "--runner", "local", "--pipeline", "plan.json", EXAMPLE, cwd=tmp_path)
     assert done.returncode == 2
     assert "plan.json: its actions are not correct: rank 1: UPDATE 0 of stage 0 precedes B 0" in done.stderr
+
+
+def test_program_is_profiled_and_planned(tmp_path: Path) -> None:
+    done = typed("pipeline", "profile", "--minibatches", "3", EXAMPLE, *SMALL, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    profile = read_profile(tmp_path / ".plink/profile.json")
+    assert [layer.name for layer in profile.layers] == [str(k) for k in range(7)]
+    assert profile.details["program"] == EXAMPLE
+    assert profile.details["arguments"] == list(SMALL)
+    assert [layer.crossing_back_bytes for layer in profile.layers] == [8 * 8 * 4] * 6 + [0]
+    done = typed("pipeline", "plan", "--hosts", "2", "--gbps", "10", "--straight", "--all-workers", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    done = typed("pipeline", "train", EXAMPLE, *SMALL, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_training_shows_losses_beside_those_without_delays(tmp_path: Path) -> None:
+    plan = plan_in(tmp_path, [2, 1])
+    done = typed("pipeline", "train", "--plan", plan, "--beside", "--json", EXAMPLE, *SMALL, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert complaints("pipeline-training", document) == []
+    assert document["replicas"] == [2, 1]
+    assert len(document["losses"]) == len(document["sequential"]) == document["minibatches"] == 20
+    assert document["losses"][:2] != document["sequential"][:2]
+    words = ("pipeline", "train", "--plan", plan, "--minibatches", "11", EXAMPLE, *SMALL)
+    done = typed(*words, cwd=tmp_path)
+    assert done.stdout.splitlines()[0].split() == ["minibatches", "pipeline"]
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == ["0-1", "2-3", "4-5", "6-7", "8-9", "10-10"]

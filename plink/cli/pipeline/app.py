@@ -2,14 +2,14 @@
 
 import typer
 
-from plink.cli.pipeline import planning, profiling, showing
+from plink.cli.pipeline import planning, profiling, showing, training
 
 app = typer.Typer(no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
 
 
 @app.callback()
 def pipeline() -> None:
-    """Split a model over hosts as a pipeline: profile it, plan the stages, prove the plan.
+    """LayerPartition a model over hosts as a pipeline: profile it, plan the stages, prove the plan.
 
     Example: plink pipeline profile train.py && plink pipeline plan --hosts 4 --gbps 10
     """
@@ -20,3 +20,4 @@ app.command("import")(profiling.import_graph)
 app.command("plan")(planning.plan)
 app.command("show")(showing.show)
 app.command("verify")(showing.verify)
+app.command("train", context_settings={"allow_interspersed_args": False})(training.train)

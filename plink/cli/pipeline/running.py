@@ -69,10 +69,10 @@ def _errors(plan: PipelinePlan) -> list[str]:
 
 def _arranged(plan: PipelinePlan, baseline: Hosts, location: str) -> Hosts:
     """Return the plan's hosts as the hosts file has them."""
-    known = baseline.by_name()
+    members = baseline.by_name()
     members = []
     for planned in plan.hosts:
-        host = known.get(planned.name)
+        host = members.get(planned.name)
         if host is None:
             raise InputError(location, f"the plan's host {planned.name} is not in the hosts file; plan again")
         if host.slots != planned.slots:

@@ -81,9 +81,9 @@ def profile_program(program: ProfiledProgram, minibatches: int, progress: Progre
         items = items or int(inputs[0].shape[0])
         if int(inputs[0].shape[0]) != items:
             raise InputError("batch()", f"minibatch {number} has {inputs[0].shape[0]} items, the first one {items}")
-        kept = number >= WARM_UP_MINIBATCHES
-        _one_minibatch(program, samples, (inputs, target, number), kept)
-        whole_model.run(inputs, target, kept)
+        counts = number >= WARM_UP_MINIBATCHES
+        _one_minibatch(program, samples, (inputs, target, number), counts)
+        whole_model.run(inputs, target, counts)
         if progress is not None:
             progress(number + 1, total)
     steps = [_step_s(program, unit, device) for unit in program.units]
@@ -121,7 +121,7 @@ def _batch(program: ProfiledProgram, number: int, device: torch.device) -> tuple
 
 
 def _one_minibatch(
-    program: ProfiledProgram, samples: list[_Samples], data: tuple[tuple[Tensor, ...], Tensor, int], kept: bool
+    program: ProfiledProgram, samples: list[_Samples], data: tuple[tuple[Tensor, ...], Tensor, int], counts: bool
 ) -> None:
     """Run each layer alone, forward and at once backward; the next one gets its output as a plain tensor."""
     values, target, number = data
@@ -134,7 +134,7 @@ def _one_minibatch(
         # A layer that changes its input in place may not change a leaf.
         copies = tuple(value.clone() if value.requires_grad else value for value in values)
         # Counting slows every saved tensor down, so it is not done where seconds count.
-        with nullcontext() if kept else _saved_bytes(parameters, sample):
+        with nullcontext() if counts else _saved_bytes(parameters, sample):
             _synchronise(program.device)
             begin = time.perf_counter()
             output = _called(unit, copies)
@@ -153,7 +153,7 @@ def _one_minibatch(
             _synchronise(program.device)
             backward_s = time.perf_counter() - begin
             unit.module.zero_grad(set_to_none=True)
-        if kept:
+        if counts:
             sample.forward_s.append(forward_s)
             sample.backward_s.append(backward_s)
         sample.output, sample.trains_behind = output.detach(), output.requires_grad
@@ -264,7 +264,7 @@ class _WholeModel:
         self._optimiser = program.optimiser(self._parameters, 1.0) if self._parameters else None
         self._seconds: list[tuple[float, float, float]] = []
 
-    def run(self, inputs: tuple[Tensor, ...], target: Tensor, kept: bool) -> None:
+    def run(self, inputs: tuple[Tensor, ...], target: Tensor, counts: bool) -> None:
         """Train on one minibatch."""
         device, values = self._program.device, inputs
         gc.collect(0)
@@ -282,7 +282,7 @@ class _WholeModel:
             self._optimiser.step()
             self._optimiser.zero_grad(set_to_none=True)
         _synchronise(device)
-        if kept:
+        if counts:
             self._seconds.append((forward - begin, backward - forward, time.perf_counter() - begin))
 
     def medians(self) -> dict[str, float]:
