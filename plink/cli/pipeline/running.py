@@ -69,10 +69,10 @@ def _errors(plan: PipelinePlan) -> list[str]:
 
 def _arranged(plan: PipelinePlan, baseline: Hosts, location: str) -> Hosts:
     """Return the plan's hosts as the hosts file has them."""
-    members = baseline.by_name()
+    hosts_by_name = baseline.by_name()
     members = []
     for planned in plan.hosts:
-        host = members.get(planned.name)
+        host = hosts_by_name.get(planned.name)
         if host is None:
             raise InputError(location, f"the plan's host {planned.name} is not in the hosts file; plan again")
         if host.slots != planned.slots:
