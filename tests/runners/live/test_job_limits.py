@@ -1,5 +1,6 @@
 """Jobs that hang, against the clock: they end in time and show their stacks; agents keep ranks that say nothing."""
 
+import os
 import shutil
 import signal
 import subprocess
@@ -66,6 +67,7 @@ def test_all_stacks_are_collected_in_the_time_of_one(tmp_path: Path, monkeypatch
     (tmp_path / "python").symlink_to(Path(sys.executable).resolve())
     (tmp_path / "py-spy").write_text("#!/bin/sh\nexec sleep 60\n")
     (tmp_path / "py-spy").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)  # for a process whose command line is not there yet
     monkeypatch.setattr(stacks, "_SPY_TIMEOUT_S", 1.0)
     ranks = [subprocess.Popen([tmp_path / "python", "-c", "import time; time.sleep(60)"]) for _ in range(6)]
     began = time.monotonic()
@@ -76,6 +78,7 @@ def test_all_stacks_are_collected_in_the_time_of_one(tmp_path: Path, monkeypatch
     finally:
         for rank in ranks:
             rank.kill()
+            rank.wait()
 
 
 def test_ctrl_c_ends_the_ranks_also_where_nobody_reads_what_they_print(
