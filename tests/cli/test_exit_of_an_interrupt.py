@@ -30,6 +30,8 @@ import plink.cli.app
 from plink.cli import entry
 from plink.errors import PlinkError
 class Command:
+    def __init__(self, requested):
+        pass
     def main(self, **more):
         try:
             os.kill(os.getpid(), signal.SIGINT)

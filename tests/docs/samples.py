@@ -4,9 +4,14 @@ schedule."""
 
 import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
+from plink.model.pipeline.pipedream_graph import profile_from_graph
+from tests.runtime.pipeline.apps import plan_of
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 _RACKS = ("ace", "bdf")
 _ROWS = (
     (0, 81, 22, 79, 25, 84),
@@ -50,6 +55,9 @@ def write_samples(folder: Path) -> None:
     _write_spot_samples(folder)
     (folder / "train.py").write_text('print("trained")\n')
     (folder / "graph.txt").write_text(_pipedream_graph())
+    profile_from_graph(_pipedream_graph(), "graph.txt", 64).write(folder / "profile.json")
+    plan_of([2, 1], 7).write(folder / "pipeline.json")
+    shutil.copy(EXAMPLES / "pipeline_mlp.py", folder)
 
 
 def _pipedream_graph() -> str:

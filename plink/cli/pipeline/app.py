@@ -9,9 +9,9 @@ app = typer.Typer(no_args_is_help=True, context_settings={"help_option_names": [
 
 @app.callback()
 def pipeline() -> None:
-    """LayerPartition a model over hosts as a pipeline: profile it, plan the stages, prove the plan.
+    """Split a model over hosts as a pipeline: profile it, plan the stages, prove the plan.
 
-    Example: plink pipeline profile train.py && plink pipeline plan --hosts 4 --gbps 10
+    Example: plink pipeline import graph.txt && plink pipeline plan --hosts 4 --gbps 10
     """
 
 

@@ -32,7 +32,7 @@ def profile(
 
     The model is an nn.Sequential; each layer runs alone. Options come before PROGRAM.
 
-    Example: plink pipeline profile --minibatches 50 train.py --width 32
+    Example: plink pipeline profile --minibatches 50 pipeline_mlp.py --width 32
     """
     workspace.check_output(output, None if as_json else workspace.PROFILE, (program,))
     import dataclasses

@@ -17,7 +17,7 @@ _Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 def show(plan_file: _Plan = None, as_json: _Json = False) -> None:
     """Show a plan: stages, hosts, delays, what limits it, and the first actions of each rank.
 
-    Example: plink pipeline show
+    Example: plink pipeline show pipeline.json
     """
     from plink.cli.pipeline.inputs import plan_from
     from plink.cli.pipeline.report import plan_lines, timeline_lines
@@ -44,7 +44,7 @@ def verify(
     Every rank ends; every minibatch passes each stage once each way, on the replica that
     its neighbours send to; every pass uses the version that the plan says.
 
-    Example: plink pipeline verify mine.json
+    Example: plink pipeline verify pipeline.json
     """
     from plink.api.pipelines import check_profile, prove_pipeline
     from plink.cli.pipeline.inputs import plan_from

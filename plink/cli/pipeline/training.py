@@ -29,7 +29,7 @@ def train(
     It ends with the same bits as the pipeline where stages have one or two replicas, and
     shows what delays do to learning before hosts are rented.
 
-    Example: plink pipeline train train.py --plan pipeline.json --beside
+    Example: plink pipeline train --plan pipeline.json --beside pipeline_mlp.py
     """
     import torch
 

@@ -172,7 +172,7 @@ def test_a_worker_that_has_finished_and_is_released_says_where_the_job_ended() -
     table.act(lambda ctx: ending.worker_finished(ctx, WorkerFinished(1, 1, takeover=False, released=False)))
     table.part()
     assert table.words("set_participants")[-1]["first"] > 1
-    assert set(table.turns.workers) == {0}
+    assert set(table.rebalancing.workers) == {0}
     assert table.state.ending.finished == {1: 1}
 
 
