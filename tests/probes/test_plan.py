@@ -248,7 +248,7 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, float]) -> Non
 
 
 @pytest.mark.parametrize(("racks", "per_rack", "max_flows"), [(4, 4, 2), (2, 8, 1), (3, 5, 2), (4, 4, 4)])
-def test_shared_links_respect_their_flow_limit(racks: int, per_rack: int, max_flows: int) -> None:
+def test_flows_on_a_shared_link_are_limited(racks: int, per_rack: int, max_flows: int) -> None:
     n, rack = racks * per_rack, np.arange(racks * per_rack) // per_rack
     plan = LinkAwarePlan(n, 1, [LinkLimit(rack == label, max_flows) for label in range(racks)])
     rounds, _ = carry_out(plan, n)

@@ -88,7 +88,7 @@ def test_bytes_of_layers() -> None:
     assert profile_from_json(document, "p.json") == profile
 
 
-def test_seconds_are_charged_to_their_own_layer() -> None:
+def test_seconds_are_attributed_to_the_right_layer() -> None:
     """Of both passes, and their sum is that of the whole."""
     modules = [nn.Flatten(), Waiting(0.02, 0.06), Waiting(0.08, 0.01), nn.Linear(192, 10)]
     profile = profile_program(program_of(*modules), 5)

@@ -122,7 +122,7 @@ def test_a_batch_of_fits_is_what_adam_makes_of_each_of_them(steps: int, alphas: 
     assert result.checks.tolist() == [steps]
 
 
-def test_parallel_fits_match_their_own_thread() -> None:
+def test_parallel_fits_match_sequential_fits() -> None:
     """Every other setting is one batch, from a seed of its own; in the end all stand in the order they were given in,
     with as many coordinates as the widest has."""
     pairs = measured(9)
