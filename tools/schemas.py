@@ -52,7 +52,7 @@ _CONDITIONS: dict[str, dict[str, Any]] = {
         },
         "then": {"required": ["owners"]},
     },
-    "truth": {"anyOf": [{"required": ["positions"]}, {"required": ["racks"]}]},
+    "truth": {"anyOf": [{"required": [key]} for key in ("positions", "racks", "digits")]},
     "verification": {
         "if": {"properties": {"valid": {"const": True}}},
         "then": {"properties": {"errors": {"maxItems": 0}}},

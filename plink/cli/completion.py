@@ -93,7 +93,7 @@ def _offer(words: str, parameter: Any) -> Offer | None:
     if parameter.metavar in ("RUN", "ID", "LOG"):
         return lambda ctx, incomplete: _run_ids()
     if words.startswith("lab ") and parameter.metavar in ("HOST", "HOST|RACK", "FROM", "TO"):
-        return lambda ctx, incomplete: _lab_hosts(ctx, racks=parameter.metavar == "HOST|RACK")
+        return lambda ctx, incomplete: _lab_hosts(ctx, links=parameter.metavar == "TARGET")
     if words.startswith("lab ") and "--name" in parameter.opts:
         return lambda ctx, incomplete: sorted(path.name for path in _LABS.iterdir() if path.is_dir())
     if words.startswith("elastic ") and parameter.metavar == "HOST...":
@@ -135,15 +135,12 @@ def _hosts_of_run(ctx: Any) -> list[str]:
     return _read_names(run_named(workspace.RUNS, str(ctx.params.get("name") or "last")).folder / "run.json")
 
 
-def _lab_hosts(ctx: Any, racks: bool) -> list[str]:
-    """Return the lab's hosts in order, with its racks and pods where one is accepted."""
+def _lab_hosts(ctx: Any, links: bool) -> list[str]:
+    """Return the lab's hosts in order, with its racks, pods and switches where one is accepted."""
     from plink.model.storage import read_document
+    from runners.lab.blueprint import from_json
 
-    document = read_document(_LABS / str(ctx.params.get("name") or "lab") / "lab.json")
-    names = sorted(str(place["name"]) for place in document["places"])
-    if not racks:
-        return names
-    settings = document["settings"]
-    return [
-        *names, *(f"rack{k}" for k in range(settings["racks"])), *(f"pod{k}" for k in range(settings.get("pods", 0)))
-    ]  # fmt: skip
+    file = str(_LABS / str(ctx.params.get("name") or "lab") / "lab.json")
+    blueprint = from_json(read_document(file), file)
+    names = sorted(place.name for place in blueprint.places)
+    return [*names, *blueprint.racks, *blueprint.pods, *blueprint.switches] if links else names

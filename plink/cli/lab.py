@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 _DEFAULT = "lab"
 Name = Annotated[str, typer.Option("--name", help="Name of the lab; several can run at the same time.")]
-Target = Annotated[str, typer.Argument(metavar="HOST|RACK", help="A host (node-03), a rack (rack0) or a pod (pod0).")]
+Target = Annotated[
+    str,
+    typer.Argument(metavar="TARGET", help="A host, its interface (node-03/eth1), a rack, pod or switch."),
+]
 
 
 @app.command()
@@ -39,6 +42,12 @@ def up(
     ] = None,
     pods: Annotated[int, typer.Option(help="Divide the racks between so many pods, each with an uplink; 0: none.")] = 0,
     pod_rate: Annotated[str, typer.Option(help="What each pod can send, and receive.")] = "200mbit",
+    topology: Annotated[
+        str, typer.Option(metavar="[racks|bcube|rails]", help="Racks of hosts, or hosts with several interfaces.")
+    ] = "racks",
+    base: Annotated[int, typer.Option(help="Ports of a BCube's switches.")] = 3,
+    levels: Annotated[int, typer.Option(help="Levels of a BCube: the interfaces of a host.")] = 2,
+    rails: Annotated[int, typer.Option(help="Rails, each with an interface of all hosts (--hosts-per-rack).")] = 2,
 ) -> None:
     """Bring a lab up (needs root). A lab that is up already is left as it is.
 
@@ -60,11 +69,14 @@ def up(
         tuple(private_folder or ()),
         pods,
         parse_rate(pod_rate),
+        topology,  # type: ignore[arg-type]  # checked there
+        base,
+        levels,
+        rails,
     )
     blueprint, new = bring_up(settings)
     say(
-        f"lab {name!r} {'is up' if new else 'was up already'}: {len(blueprint.places)} hosts in {racks} racks"
-        f"{f' in {pods} pods' if pods else ''}; "
+        f"lab {name!r} {'is up' if new else 'was up already'}: {blueprint.summary()}; "
         f"next: plink lab hosts{_named(name)} > hosts.txt"
     )
 
@@ -100,17 +112,17 @@ def status(
 
     need_root("plink lab status")
     state = LabState(name)
-    racks, hosts = faults.status(state.blueprint(), state)
+    links, hosts = faults.status(state.blueprint(), state)
     if as_json:
-        rows = {"racks": [asdict(rack) for rack in racks], "hosts": [asdict(host) for host in hosts]}
+        rows = {"links": [asdict(link) for link in links], "hosts": [asdict(host) for host in hosts]}
         print_json({"schema": "plink.lab/1", "name": name, **rows})
         return
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("host or uplink", "address", "state", "rate", box=None)
-    for rack in racks:
-        table.add_row(rack.name, "", "up" if rack.connected else "cut", _rate(rack.rate))
+    table = Table("host or link", "address", "state", "rate", box=None)
+    for link in links:
+        table.add_row(link.name, "", "up" if link.connected else "cut", _rate(link.rate))
     for host in hosts:
         status = "dead" if not host.alive else "up" if host.connected else "cut"
         table.add_row(host.name, host.address, status, _rate(host.rate))
@@ -159,7 +171,7 @@ def execute(
 def shape(
     target: Target, rate: Annotated[str, typer.Option(help="The new rate, like 50mbit.")], name: Name = _DEFAULT
 ) -> None:
-    """Slow a host, or the uplink of a rack or pod, down, in both directions.
+    """Slow a host, one of its interfaces, a switch, or the uplink of a rack or pod down, in both directions.
 
     Example: plink lab shape node-03 --rate 50mbit
     """
@@ -178,7 +190,7 @@ def cut(
     ] = None,
     name: Name = _DEFAULT,
 ) -> None:
-    """Unplug a host, a rack or a pod: packets are dropped without an error.
+    """Unplug a host, one of its interfaces, a switch, a rack or a pod: packets are dropped without an error.
 
     Example: plink lab cut rack1
     """

@@ -7,15 +7,16 @@ from msgspec import Meta
 from plink.documents.types import Count, HostName, LabName
 
 
-class LabRack(TypedDict):
-    """One rack, or one pod of racks."""
+class LabLink(TypedDict):
+    """The uplink of a rack or pod, a switch, or an interface of a host that has several."""
 
-    name: Annotated[str, Meta(pattern=r"^(rack|pod)[0-9]+$")]
-    """rack0, rack1, ..., then pod0, pod1, ... where racks are in pods."""
+    name: Annotated[str, Meta(pattern=r"^((rack|pod|rail)[0-9]+|switch-[0-9]+-[0-9]+|.+/eth[0-9]+)$")]
+    """rack0, pod0, rail0, switch-LEVEL-NUMBER, or HOST/ethNUMBER."""
     connected: bool
-    """Its uplink is plugged in; false after `plink lab cut`."""
+    """It is plugged in; false after `plink lab cut`. A switch is where one of its ports is."""
     rate: Count
-    """What its uplink carries now in either direction, bits per second; 0 where nothing limits it."""
+    """What it carries now in either direction, bits per second (of a switch, its slowest port); 0 where nothing limits
+    it."""
 
 
 class LabHost(TypedDict):
@@ -28,9 +29,9 @@ class LabHost(TypedDict):
     alive: bool
     """Its sshd runs; false after `plink lab kill`."""
     connected: bool
-    """It is plugged into its rack; false after `plink lab cut` or `kill`."""
+    """One of its interfaces is plugged in; false after `plink lab cut` or `kill`."""
     rate: Count
-    """What it can send, and receive, now, bits per second; 0 where nothing limits it."""
+    """What each interface of it can send, and receive, now, bits per second; 0 where nothing limits it."""
 
 
 class LabDocument(TypedDict):
@@ -43,7 +44,7 @@ class LabDocument(TypedDict):
     """Kind and version of this document."""
     name: LabName
     """The lab's name."""
-    racks: Annotated[list[LabRack], Meta(min_length=1)]
-    """One entry a rack, then one a pod."""
+    links: Annotated[list[LabLink], Meta(min_length=1)]
+    """One entry a rack, then one a pod; or one a switch, then one an interface of a host."""
     hosts: Annotated[list[LabHost], Meta(min_length=1)]
     """One entry a host, in the order of the lab's hosts file."""

@@ -56,6 +56,8 @@ def _by_group(text: str, location: str) -> dict[str, Position]:
 
 def _positions(document: dict[str, object], location: str) -> dict[str, Position]:
     checked = decode(TruthDocument, document, location)
+    if "digits" in checked and not {"positions", "racks"} & set(checked):
+        raise InputError(f"{location}: digits", "are those of a BCube, which has no racks to compare with")
     if "positions" not in checked and "racks" not in checked:
         raise InputError(f"{location}: positions", "is missing: where each host is, from the top")
     levels: Mapping[str, str | int | list[str | int]] = checked.get("positions") or checked.get("racks") or {}

@@ -4,7 +4,8 @@ import ipaddress
 import os
 import random
 from dataclasses import asdict, dataclass
-from typing import Any
+from itertools import product
+from typing import Any, Literal, get_args
 
 from plink.documents.codec import convert
 from plink.errors import InputError, UsageError
@@ -15,13 +16,17 @@ NETWORK = ipaddress.ip_network("198.18.0.0/15")  # RFC 2544: benchmarking, never
 _HOSTS = ipaddress.ip_network("198.18.0.0/16")
 _GATEWAYS = int(ipaddress.ip_address("198.19.0.0"))
 _UPLINKS = int(ipaddress.ip_address("198.19.128.0"))
-_MAX_RACKS, _MAX_HOSTS = 64, 512
+_MAX_RACKS, _MAX_HOSTS, _MAX_INTERFACES = 64, 512, 6
 PREFIX = "plink."
+Topology = Literal["racks", "bcube", "rails"]
 
 
 @dataclass(frozen=True)
 class LabSettings:
     """Settings of ``plink lab up``. Rates in bits per second, ``uplink_delay_us`` one way.
+
+    ``topology``: racks behind routers; a BCube of ``base`` to the power of ``levels`` hosts with ``levels`` interfaces
+    of ``host_rate`` each; or ``hosts_per_rack`` hosts on ``rails`` switches, an interface on each.
 
     ``pods``: groups of as many racks each, behind routers of their own with an uplink of ``pod_rate``; 0 for none.
     ``private_folders``: ``PATH`` or ``PATH=HOSTS`` (as ``node-[01-03],node-07``), where all hosts, or these, each have
@@ -39,12 +44,37 @@ class LabSettings:
     private_folders: tuple[str, ...] = ()
     pods: int = 0
     pod_rate: int = 200_000_000
+    topology: Topology = "racks"
+    base: int = 3
+    levels: int = 2
+    rails: int = 2
+
+    @property
+    def interfaces(self) -> int:
+        """How many interfaces a host has, that for management left out."""
+        return {"racks": 1, "bcube": self.levels, "rails": self.rails}[self.topology]
+
+    @property
+    def host_count(self) -> int:
+        """How many hosts the lab has."""
+        if self.topology == "bcube":
+            return int(self.base**self.levels)
+        return self.hosts_per_rack * (self.racks if self.topology == "racks" else 1)
 
     def __post_init__(self) -> None:
         check_lab_name(self.name, "--name")
+        if self.topology not in get_args(Topology):
+            raise UsageError(f"--topology {self.topology}: choose one of {', '.join(get_args(Topology))}")
+        if not 1 <= self.interfaces <= _MAX_INTERFACES:
+            option = "--levels" if self.topology == "bcube" else "--rails"
+            raise UsageError(f"{option} {self.interfaces}: a host has 1 to {_MAX_INTERFACES} interfaces")
+        if self.topology == "bcube" and not (self.base >= 2 and self.host_count <= _MAX_HOSTS):
+            raise UsageError(f"--base {self.base} --levels {self.levels}: a BCube has 2 to {_MAX_HOSTS} hosts here")
+        if self.topology != "racks" and (self.pods or self.uplink_delay_us):
+            raise UsageError(f"--topology {self.topology} has no uplinks: omit --pods and --uplink-delay")
         if not 1 <= self.racks <= _MAX_RACKS:
             raise UsageError(f"--racks {self.racks}: a lab has 1 to {_MAX_RACKS} racks")
-        if not self.hosts_per_rack >= 1 or self.racks * self.hosts_per_rack > _MAX_HOSTS:
+        if not self.hosts_per_rack >= 1 or self.host_count > _MAX_HOSTS:
             raise UsageError(f"--hosts-per-rack {self.hosts_per_rack}: a lab has 1 to {_MAX_HOSTS} hosts in all")
         if self.pods < 0 or (self.pods and self.racks % self.pods):
             raise UsageError(f"--pods {self.pods}: {self.racks} racks cannot be divided evenly between them")
@@ -56,12 +86,22 @@ class LabSettings:
 
 @dataclass(frozen=True)
 class Place:
-    """One host of a lab: where it really is. ``port`` is the number of its port on the rack's bridge."""
+    """One host of a lab: where it really is.
+
+    ``port`` is the number of its port on the rack's bridge. In a BCube ``digits[level]`` is its port on the switch of
+    that level. On rails ``rail_addresses`` are those of its interfaces after the first.
+    """
 
     name: str
     address: str
     rack: int
     port: int
+    digits: tuple[int, ...] = ()
+    rail_addresses: tuple[str, ...] = ()
+
+    def on_rail(self, rail: int) -> str:
+        """Return its address on a rail."""
+        return (self.address, *self.rail_addresses)[rail]
 
 
 @dataclass(frozen=True)
@@ -72,13 +112,13 @@ class Blueprint:
     places: tuple[Place, ...]
 
     def namespace(self, part: str) -> str:
-        """The network namespace of ``core``, ``ctl``, a pod, a rack or a host; the dots keep labs apart."""
+        """Network namespace of ``core``, ``fabric``, ``ctl``, a pod, a rack or a host; the dots keep labs apart."""
         return f"{PREFIX}{self.settings.name}.{part}"
 
     @property
     def racks(self) -> list[str]:
-        """``rack0``, ``rack1``, ..."""
-        return [f"rack{rack}" for rack in range(self.settings.racks)]
+        """``rack0``, ``rack1``, ...; none where hosts are on switches."""
+        return [f"rack{rack}" for rack in range(self.settings.racks)] if self.settings.topology == "racks" else []
 
     @property
     def pods(self) -> list[str]:
@@ -88,6 +128,25 @@ class Blueprint:
     def pod_of(self, rack: int) -> int:
         """Return the pod of a rack, of a lab with pods."""
         return rack // (self.settings.racks // self.settings.pods)
+
+    @property
+    def switches(self) -> list[str]:
+        """The switches of a BCube, or rails, sorted; none of racks."""
+        if self.settings.topology == "racks":
+            return []
+        return sorted({switch for place in self.places for switch in self.switches_of(place)})
+
+    def switches_of(self, place: Place) -> list[str]:
+        """Return the switches that a host is on, by interface: ``switch-LEVEL-NUMBER`` of a BCube, ``rail0``, ..."""
+        if self.settings.topology == "rails":
+            return [f"rail{rail}" for rail in range(self.settings.rails)]
+        names = []
+        for level in range(len(place.digits)):
+            number = 0
+            for digit in place.digits[:level] + place.digits[level + 1 :]:
+                number = number * self.settings.base + digit
+            names.append(f"switch-{level}-{number}")
+        return names
 
     def above(self, rack: int) -> str:
         """Return the router that a rack's uplink leads to: ``core``, or its pod's."""
@@ -128,11 +187,22 @@ class Blueprint:
         return Hosts(tuple(Host(place.name, place.address, user="root") for place in self.places), self.settings.name)
 
     def truth(self) -> dict[str, Any]:
-        """Return the ground truth: the rack of every host, and its position where racks are in pods."""
+        """Return the ground truth: the rack of every host, its position where racks are in pods, or its digits."""
+        if self.settings.topology == "bcube":
+            return {"schema": "plink.truth/1", "digits": {place.name: list(place.digits) for place in self.places}}
         truth: dict[str, Any] = {"schema": "plink.truth/1", "racks": {place.name: place.rack for place in self.places}}
         if self.pods:
             truth["positions"] = {place.name: [self.above(place.rack), place.rack] for place in self.places}
         return truth
+
+    def summary(self) -> str:
+        """Return a few words on hosts and topology."""
+        settings, hosts = self.settings, f"{len(self.places)} hosts"
+        if settings.topology == "bcube":
+            return f"{hosts} of {settings.levels} interfaces in a BCube({settings.base},{settings.levels})"
+        if settings.topology == "rails":
+            return f"{hosts} on {settings.rails} rails"
+        return f"{hosts} in {settings.racks} racks{f' in {settings.pods} pods' if self.pods else ''}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the document for the lab's state folder."""
@@ -146,19 +216,29 @@ def draw(settings: LabSettings) -> Blueprint:
     ['node-01', 'node-02']
     """
     rng = random.Random(settings.seed)
-    n = settings.racks * settings.hosts_per_rack
-    ports = [(rack, port) for rack in range(settings.racks) for port in range(settings.hosts_per_rack)]
+    n = settings.host_count
+    per_rack = settings.hosts_per_rack if settings.topology == "racks" else n
+    ports = [divmod(index, per_rack) for index in range(n)]
     rng.shuffle(ports)
+    extra = settings.rails - 1 if settings.topology == "rails" else 0
     # .0.0 would be fine for a /32 but confuses people and some tools.
-    addresses = [str(_HOSTS[index]) for index in rng.sample(range(257, 257 + 4 * n), n)]
+    indices = rng.sample(range(257, 257 + 4 * n * (1 + extra)), n * (1 + extra))
+    addresses = [str(_HOSTS[index]) for index in indices]
+    digits: list[tuple[int, ...]] = [()] * n
+    if settings.topology == "bcube":
+        digits = list(product(range(settings.base), repeat=settings.levels))
+        rng.shuffle(digits)
     width = max(2, len(str(n)))
     return Blueprint(
         settings,
         tuple(
-            Place(f"node-{i + 1:0{width}d}", address, rack, port)
-            for i, ((rack, port), address) in enumerate(zip(ports, addresses, strict=True))
+            Place(
+                f"node-{i + 1:0{width}d}", addresses[i], *ports[i], digits[i],
+                tuple(addresses[n + extra * i : n + extra * (i + 1)]),
+            )
+            for i in range(n)
         ),
-    )
+    )  # fmt: skip
 
 
 def from_json(document: dict[str, Any], location: str) -> Blueprint:

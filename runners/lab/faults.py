@@ -9,8 +9,9 @@ import time
 from dataclasses import dataclass
 
 from plink.errors import PlinkError, UsageError
-from runners.lab import kernel, links, sshd
+from runners.lab import kernel, links, racks, sshd, switches
 from runners.lab.blueprint import Blueprint, Place
+from runners.lab.links import Cable
 from runners.lab.state import LabState
 
 MAX_LOAD_S = 600
@@ -29,82 +30,63 @@ class HostStatus:
 
 
 @dataclass(frozen=True)
-class RackStatus:
-    """Status of the uplink of one rack, or pod."""
+class LinkStatus:
+    """Status of the uplink of a rack or pod, of a switch, or of an interface of a host that has several.
+
+    A switch is connected when one of its ports is; its rate is that of its slowest port.
+    """
 
     name: str
     connected: bool
     rate: int
 
 
-@dataclass(frozen=True)
-class _Uplink:
-    """The uplink of a rack or pod: ``port`` of the router ``above`` it, ``routes`` of that router down to it."""
-
-    above: str
-    port: str
-    routes: list[str]
-    rate: int
-    delay_us: int = 0
+def _cables(blueprint: Blueprint) -> dict[str, list[Cable]]:
+    """Return the cables of each target of a fault, by name."""
+    return (racks.cables if blueprint.settings.topology == "racks" else switches.cables)(blueprint)
 
 
-def _uplinks(blueprint: Blueprint) -> dict[str, _Uplink]:
-    """Return the uplinks of racks, then of pods, by the name of the router below."""
-    settings = blueprint.settings
-    racks = {
-        name: _Uplink(
-            blueprint.namespace(blueprint.above(rack)), f"r{rack}", links.routes_down(blueprint, rack),
-            settings.uplink_rate, settings.uplink_delay_us,
-        )
-        for rack, name in enumerate(blueprint.racks)
-    }  # fmt: skip
-    core = blueprint.namespace("core")
-    return racks | {
-        name: _Uplink(core, f"p{pod}", links.routes_to_pod(blueprint, pod), settings.pod_rate)
-        for pod, name in enumerate(blueprint.pods)
-    }
+def _find(blueprint: Blueprint, target: str) -> list[Cable]:
+    """Return the cables of a host, an interface (``node-03/eth1``), a switch, or the uplink of a rack or pod.
 
-
-def _find(blueprint: Blueprint, target: str) -> Place | _Uplink:
-    """Return a host, or the uplink of a rack (``rack2``) or pod.
-
-    :raises UsageError: when the lab has neither.
+    :raises UsageError: when the lab has no such part.
     """
-    for place in blueprint.places:
-        if place.name == target:
-            return place
-    if uplink := _uplinks(blueprint).get(target):
-        return uplink
-    last = blueprint.places[-1].name
-    pods = f", pods pod0 to {blueprint.pods[-1]}" if blueprint.pods else ""
-    raise UsageError(
-        f"lab {blueprint.settings.name!r} has no {target!r}; hosts are {blueprint.places[0].name} to {last}, "
-        f"racks rack0 to {blueprint.racks[-1]}{pods}"
-    )
+    by_target = _cables(blueprint)
+    if cables := by_target.get(target):
+        return cables
+    kinds = [f"hosts are {blueprint.places[0].name} to {blueprint.places[-1].name}"]
+    for kind, names in (
+        ("racks", blueprint.racks), ("pods", blueprint.pods), ("switches", blueprint.switches),
+        ("interfaces", [name for name in by_target if "/" in name]),
+    ):  # fmt: skip
+        kinds += [f"{kind} {names[0]} to {names[-1]}"] if names else []
+    raise UsageError(f"lab {blueprint.settings.name!r} has no {target!r}; {', '.join(kinds)}")
 
 
-def _router(blueprint: Blueprint, place: Place) -> str:
-    return blueprint.namespace(f"rack{place.rack}")
+def _place(blueprint: Blueprint, target: str) -> Place | None:
+    """Return a host, None for another part of the lab.
+
+    :raises UsageError: when the lab has no such part.
+    """
+    _find(blueprint, target)
+    return next((place for place in blueprint.places if place.name == target), None)
 
 
 def shape(blueprint: Blueprint, target: str, rate: int) -> None:
-    """Limit what a host, or the uplink of a rack or pod, can send and receive."""
-    place = _find(blueprint, target)
-    if isinstance(place, Place):
-        kernel.tc(links.shape("eth0", rate), blueprint.namespace(place.name))
-        kernel.tc(links.shape(links.host_port(place), rate), _router(blueprint, place))
-    else:
-        kernel.tc(links.shape("up0", rate, place.delay_us), blueprint.namespace(target))
-        kernel.tc(links.shape(place.port, rate, place.delay_us), place.above)
+    """Limit what a host, an interface of it, a switch, or the uplink of a rack or pod, can send and receive."""
+    for cable in _find(blueprint, target):
+        _limit(cable, rate)
+
+
+def _limit(cable: Cable, rate: int) -> None:
+    for namespace, device in (cable.near, cable.far):
+        kernel.tc(links.shape(device, rate, cable.delay_us), namespace)
 
 
 def cut(blueprint: Blueprint, target: str) -> None:
-    """Unplug a host or the uplink of a rack or pod: packets vanish without an error."""
-    place = _find(blueprint, target)
-    if isinstance(place, Place):
-        kernel.ip([f"link set {links.host_port(place)} down"], _router(blueprint, place))
-    else:
-        kernel.ip([f"link set {place.port} down"], place.above)
+    """Unplug a host, an interface of it, a switch, or the uplink of a rack or pod: packets vanish without an error."""
+    for cable in _find(blueprint, target):
+        kernel.ip([f"link set {cable.far[1]} down"], cable.far[0])
 
 
 def part(blueprint: Blueprint, first: str, second: str) -> None:
@@ -113,8 +95,8 @@ def part(blueprint: Blueprint, first: str, second: str) -> None:
         _find(blueprint, target)
     if not {first, second} <= set(blueprint.racks) or first == second:
         raise UsageError(f"only two racks can be partitioned: not {first} and {second}")
-    racks = [blueprint.racks.index(first), blueprint.racks.index(second)]
-    for here, there in (racks, racks[::-1]):
+    numbers = [blueprint.racks.index(first), blueprint.racks.index(second)]
+    for here, there in (numbers, numbers[::-1]):
         away = [*(place.address for place in blueprint.in_rack(there)), blueprint.gateway(there)]
         lines = [f"route replace blackhole {address}/32" for address in away]
         kernel.ip(lines, blueprint.namespace(blueprint.racks[here]))
@@ -122,29 +104,22 @@ def part(blueprint: Blueprint, first: str, second: str) -> None:
 
 def kill(blueprint: Blueprint, target: str) -> None:
     """Power a host off: unplug it first, so that its connections do not end visibly, then kill every process."""
-    place = _find(blueprint, target)
-    if not isinstance(place, Place):
-        kind = "rack" if target in blueprint.racks else "pod"
-        raise UsageError(f"{target} is a {kind}: kill its hosts, or `cut {target}`")
+    if _place(blueprint, target) is None:
+        raise UsageError(f"{target} is no host: kill hosts, or `cut {target}`")
     cut(blueprint, target)
-    kernel.kill_all(blueprint.namespace(place.name))
+    kernel.kill_all(blueprint.namespace(target))
 
 
 def heal(blueprint: Blueprint, state: LabState) -> None:
     """Undo every fault: plug links in, reset rates, start dead hosts, end cross traffic."""
-    settings = blueprint.settings
-    for name, uplink in _uplinks(blueprint).items():
-        kernel.ip([f"link set {uplink.port} up", *uplink.routes], uplink.above)
-        shape(blueprint, name, uplink.rate)
-    for rack, name in enumerate(blueprint.racks):
-        kernel.ip(
-            ["route flush type blackhole"]
-            + [f"link set {links.host_port(place)} up" for place in blueprint.in_rack(rack)],
-            blueprint.namespace(name),
-        )
+    for cable in {cable for cables in _cables(blueprint).values() for cable in cables}:
+        namespace, device = cable.far
+        kernel.ip([f"link set {device} up", *cable.routes], namespace)
+        _limit(cable, cable.rate)
+    for name in blueprint.racks:
+        kernel.ip(["route flush type blackhole"], blueprint.namespace(name))
     for place in blueprint.places:
         _end_load(state, place)
-        shape(blueprint, place.name, settings.host_rate)
         if sshd.process(blueprint, place.name, state) is None:
             kernel.kill_all(blueprint.namespace(place.name))
             sshd.start(blueprint, place, state)
@@ -157,8 +132,8 @@ def load(blueprint: Blueprint, state: LabState, source: str, sink: str, rate: in
     """
     if not 1 <= seconds <= MAX_LOAD_S:
         raise UsageError(f"--duration: give 1 s to {MAX_LOAD_S} s")
-    here, there = (_find(blueprint, name) for name in (source, sink))
-    if not (isinstance(here, Place) and isinstance(there, Place)) or here == there:
+    here, there = (_place(blueprint, name) for name in (source, sink))
+    if here is None or there is None or here == there:
         raise UsageError("load runs from one host to another host")
     for place in (here, there):
         sshd.required_process(blueprint, place.name, state)
@@ -207,22 +182,25 @@ def _command(pid: int) -> str:
         return file.read()
 
 
-def status(blueprint: Blueprint, state: LabState) -> tuple[list[RackStatus], list[HostStatus]]:
-    """Return the status of racks (then pods) and hosts, as the kernel reports it."""
-    uplinks = _uplinks(blueprint)
-    devices = {above: _devices(above) for above in {uplink.above for uplink in uplinks.values()}}
-    racks = []
-    for name, uplink in uplinks.items():
-        up, rate = devices[uplink.above]
-        racks.append(RackStatus(name, uplink.port in up, rate.get(uplink.port, 0)))
-    ports = [_devices(blueprint.namespace(part)) for part in blueprint.racks]
+def status(blueprint: Blueprint, state: LabState) -> tuple[list[LinkStatus], list[HostStatus]]:
+    """Return the status of links (racks, pods, switches, then interfaces of hosts) and of hosts, as the kernel reports
+    it."""
+    by_target = _cables(blueprint)
+    namespaces = {cable.far[0] for cables in by_target.values() for cable in cables}
+    devices = {namespace: _devices(namespace) for namespace in namespaces}
+
+    def link(target: str) -> LinkStatus:
+        ports = [cable.far for cable in by_target[target]]
+        connected = any(device in devices[namespace][0] for namespace, device in ports)
+        return LinkStatus(target, connected, min(devices[namespace][1].get(device, 0) for namespace, device in ports))
+
     hosts = []
     for place in blueprint.places:
-        up, rate = ports[place.rack]
-        port = links.host_port(place)
-        alive = sshd.process(blueprint, place.name, state) is not None
-        hosts.append(HostStatus(place.name, place.address, alive, port in up, rate.get(port, 0)))
-    return racks, hosts
+        host, alive = link(place.name), sshd.process(blueprint, place.name, state) is not None
+        hosts.append(HostStatus(place.name, place.address, alive, host.connected, host.rate))
+    names = {place.name for place in blueprint.places}
+    targets = [target for target in by_target if target not in names]
+    return [link(target) for target in sorted(targets, key=lambda target: "/" in target)], hosts
 
 
 def _devices(namespace: str) -> tuple[set[str], dict[str, int]]:

@@ -1,19 +1,38 @@
-"""How packets flow in a lab: veth pairs, bridges, routes and rate limits, as batches of iproute2 commands."""
+"""Links of a lab: what a cable is, how it is limited, and which module lays the network of each topology."""
 
-from runners.lab.blueprint import NETWORK, Blueprint, Place
-from runners.lab.kernel import ip, sysctl, tc
+from dataclasses import dataclass
+
+from runners.lab.kernel import ip, sysctl
 
 # Deep enough that TCP fills the link, small enough that a queue is not seconds long; facts from trying it.
 _BURST_BYTES, _LIMIT = 32_000, "4mb"
 _TCP_BYTES = 65_536  # that TCP hands a veth at once, unless told to hand over less
 # Bridged packets are no business of iptables' here, whose look at each costs time.
-_ROUTER = {"ipv4/ip_forward": "1", "bridge/bridge-nf-call-iptables": "0"}
+ROUTER = {"ipv4/ip_forward": "1", "bridge/bridge-nf-call-iptables": "0"}
 _QUIET = {"ipv6/conf/all/disable_ipv6": "1", "ipv6/conf/default/disable_ipv6": "1"}
 
 
-def host_port(place: Place) -> str:
-    """The interface of a host's rack router that leads to the host."""
-    return f"h{place.port}"
+@dataclass(frozen=True)
+class Cable:
+    """A cable that faults act on: each end is a (namespace, device).
+
+    ``near`` is the end of the host, or of the router further from the core. ``far`` is set down to unplug the cable;
+    ``routes`` are the routes that its namespace then loses. ``rate`` in bits per second, ``delay_us`` one way.
+    """
+
+    near: tuple[str, str]
+    far: tuple[str, str]
+    rate: int
+    delay_us: int = 0
+    routes: tuple[str, ...] = ()
+
+
+def make_namespaces(namespaces: list[str], forwarding: set[str]) -> None:
+    """Make namespaces with loopback only; those in ``forwarding`` pass packets on."""
+    ip([f"netns add {namespace}" for namespace in namespaces])
+    for namespace in namespaces:
+        sysctl(namespace, _QUIET | (ROUTER if namespace in forwarding else {}))
+        ip(["link set lo up"], namespace)
 
 
 def shape(device: str, rate: int, delay_us: int = 0) -> list[str]:
@@ -28,105 +47,9 @@ def _burst(rate: int) -> int:
     return max(_BURST_BYTES, rate // 8 // 1000)
 
 
-def _whole(rate: int) -> int:
-    """What TCP may hand over at once so that a limit lets it through whole, headers of all frames included: what is
-    larger than the burst is cut into frames, three times the work for the kernel."""
-    return min(_TCP_BYTES, _burst(rate) * 15 // 16)
+def tcp_segment_bytes(rate: int) -> int:
+    """Return what TCP may hand over at once so that a limit lets it through whole, headers of all frames included.
 
-
-def routes_down(blueprint: Blueprint, rack: int) -> list[str]:
-    """Routes into one rack, of the router above it (they go when the uplink is cut, and come back with it)."""
-    outer, _ = blueprint.uplink(rack)
-    return [f"route replace {address}/32 via {outer} dev r{rack}" for address in _addresses(blueprint, rack)]
-
-
-def routes_to_pod(blueprint: Blueprint, pod: int) -> list[str]:
-    """Routes of the core router into one pod."""
-    outer, _ = blueprint.uplink(blueprint.settings.racks + 1 + pod)
-    racks = [rack for rack in range(blueprint.settings.racks) if blueprint.pod_of(rack) == pod]
-    addresses = [address for rack in racks for address in _addresses(blueprint, rack)]
-    return [f"route replace {address}/32 via {outer} dev p{pod}" for address in addresses]
-
-
-def _addresses(blueprint: Blueprint, rack: int) -> list[str]:
-    return [place.address for place in blueprint.in_rack(rack)] + [blueprint.gateway(rack)]
-
-
-def lay(blueprint: Blueprint) -> None:
-    """Make all namespaces and links of a lab.
-
-    :raises PlinkError: when the kernel or iproute2 refuses a step; what stands by then is for the caller to take down.
+    What is larger than the burst is cut into frames, three times the work for the kernel.
     """
-    settings, ns = blueprint.settings, blueprint.namespace
-    core, ctl = ns("core"), ns("ctl")
-    routers = ["core", *blueprint.pods, *blueprint.racks]
-    parts = [*routers, "ctl", *(place.name for place in blueprint.places)]
-    ip([f"netns add {ns(part)}" for part in parts])
-    for part in parts:
-        sysctl(ns(part), _QUIET | (_ROUTER if part in routers else {}))
-        ip(["link set lo up"], ns(part))
-    mtu = f"mtu {settings.mtu}"
-    ip([f"link add up0 {mtu} netns {ctl} type veth peer name ctl {mtu} netns {core}"])
-    outer, inner = blueprint.uplink(settings.racks)
-    ip([f"addr add {inner}/31 dev ctl", "link set ctl up"], core)
-    ip([f"addr add {outer}/31 dev up0", "link set up0 up", f"route add {NETWORK} via {inner}"], ctl)
-    for pod, part in enumerate(blueprint.pods):
-        _lay_pod(blueprint, pod, ns(part))
-    for rack, part in enumerate(blueprint.racks):
-        _lay_rack(blueprint, rack, ns(part))
-
-
-def _lay_pod(blueprint: Blueprint, pod: int, router: str) -> None:
-    settings, core = blueprint.settings, blueprint.namespace("core")
-    mtu = f"mtu {settings.mtu}"
-    outer, inner = blueprint.uplink(settings.racks + 1 + pod)
-    ip([f"link add up0 {mtu} netns {router} type veth peer name p{pod} {mtu} netns {core}"])
-    ip([f"addr add {inner}/31 dev p{pod}", f"link set p{pod} up", *routes_to_pod(blueprint, pod)], core)
-    ip([f"addr add {outer}/31 dev up0", "link set up0 up", f"route add {NETWORK} via {inner}"], router)
-    tc(shape("up0", settings.pod_rate), router)
-    tc(shape(f"p{pod}", settings.pod_rate), core)
-
-
-def _lay_rack(blueprint: Blueprint, rack: int, router: str) -> None:
-    settings, above = blueprint.settings, blueprint.namespace(blueprint.above(rack))
-    mtu = f"mtu {settings.mtu}"
-    outer, inner = blueprint.uplink(rack)
-    gateway, places = blueprint.gateway(rack), blueprint.in_rack(rack)
-    rates = [settings.host_rate, settings.uplink_rate, *([settings.pod_rate] if settings.pods else [])]
-    whole = _whole(min(rates))
-    ip(
-        [f"link add up0 {mtu} netns {router} type veth peer name r{rack} {mtu} netns {above}"]
-        + [
-            f"link add eth0 {mtu} gso_max_size {whole} netns {blueprint.namespace(place.name)} type veth "
-            f"peer name {host_port(place)} {mtu} netns {router}"
-            for place in places
-        ]
-    )
-    ip([f"addr add {inner}/31 dev r{rack}", f"link set r{rack} up", *routes_down(blueprint, rack)], above)
-    ip(
-        [f"link add br0 {mtu} type bridge", f"addr add {gateway}/32 dev br0", "link set br0 up"]
-        + [f"addr add {outer}/31 dev up0", "link set up0 up", f"route add {NETWORK} via {inner}"]
-        + [
-            line
-            for place in places
-            for line in (f"link set {host_port(place)} master br0", f"link set {host_port(place)} up")
-        ]
-        + [f"route add {place.address}/32 dev br0 src {gateway}" for place in places],
-        router,
-    )
-    tc(
-        shape("up0", settings.uplink_rate, settings.uplink_delay_us)
-        + [line for place in places for line in shape(host_port(place), settings.host_rate)],
-        router,
-    )
-    tc(shape(f"r{rack}", settings.uplink_rate, settings.uplink_delay_us), above)
-    for place in places:
-        # Every address is a /32 so that no prefix tells the rack; neighbours in the rack are reached over the bridge.
-        mates = [mate.address for mate in places if mate is not place]
-        ip(
-            [f"addr add {place.address}/32 dev eth0", "link set eth0 up"]
-            + [f"route add {address}/32 dev eth0 scope link" for address in [gateway, *mates]]
-            + [f"route add {NETWORK} via {gateway} dev eth0"],
-            blueprint.namespace(place.name),
-        )
-        tc(shape("eth0", settings.host_rate), blueprint.namespace(place.name))
+    return min(_TCP_BYTES, _burst(rate) * 15 // 16)

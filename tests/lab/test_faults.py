@@ -25,7 +25,7 @@ def patient(small_lab: Lab) -> Iterator[Lab]:
     assert healed.returncode == 0, healed.stderr
     status = read_status(small_lab)
     assert all(host["alive"] and host["connected"] for host in status["hosts"])
-    assert all(part["rate"] == 200_000_000 for part in status["hosts"] + status["racks"])
+    assert all(part["rate"] == 200_000_000 for part in status["hosts"] + status["links"])
 
 
 def read_status(lab: Lab) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def test_status_lists_every_host_and_uplink(small_lab: Lab) -> None:
     """Names, addresses and rates as set, and for a person the same in a table of at most 80 columns."""
     status = read_status(small_lab)
     assert [(row["name"], row["address"]) for row in status["hosts"]] == [(h.name, h.address) for h in small_lab.hosts]
-    assert [row["name"] for row in status["racks"]] == ["rack0", "rack1"]
+    assert [row["name"] for row in status["links"]] == ["rack0", "rack1"]
     table = small_lab.plink("status", cwd=HERE).stdout
     assert all(host.address in table for host in small_lab.hosts)
     assert max(map(len, table.splitlines())) <= 80
@@ -100,7 +100,7 @@ def test_a_cut_rack_still_talks_among_itself(patient: Lab) -> None:
     do(patient, "cut", rack)
     assert not reaches(patient, a, far)
     assert reaches(patient, a, b)
-    assert {row["name"]: row["connected"] for row in read_status(patient)["racks"]}[rack] is False
+    assert {row["name"]: row["connected"] for row in read_status(patient)["links"]}[rack] is False
     do(patient, "heal")
     until(lambda: reaches(patient, a, far), 5, "the rack to answer")
 
@@ -184,7 +184,7 @@ def test_heal_ends_load(patient: Lab) -> None:
         (("cut", "rack0", "--from", "node-01"), 2, "only two racks"),
         (("cut", "rack0", "--from", "rack0"), 2, "only two racks"),
         (("cut", "rack0", "--from", "rack9"), 2, "has no 'rack9'"),
-        (("kill", "rack0"), 2, "is a rack"),
+        (("kill", "rack0"), 2, "is no host"),
         (("shape", "node-01", "--rate", "quick"), 2, "quick"),
         (("shape", "node-01", "--rate", "0"), 2, "0"),
         (("shape", "node-01", "--rate", "-5mbit"), 2, "-5mbit"),

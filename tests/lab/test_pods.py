@@ -68,7 +68,7 @@ def test_orders_are_as_good_as_by_the_true_tree(algo: str, pods: Lab, measured: 
 def test_a_pod_is_cut_off_and_healed(pods: Lab) -> None:
     def uplinks() -> dict[str, tuple[bool, int]]:
         shown = json.loads(pods.plink("status", "--json", cwd=HERE).stdout)
-        return {rack["name"]: (rack["connected"], rack["rate"]) for rack in shown["racks"]}
+        return {rack["name"]: (rack["connected"], rack["rate"]) for rack in shown["links"]}
 
     before = uplinks()
     assert before["pod1"] == (True, 60_000_000)

@@ -171,10 +171,10 @@ def test_a_lab(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: 
     stands.file("node-01", "sshd.pid").write_text("7\n")
     document = printed(capsys, "lab", "status")
     assert described("lab", document)
-    for part in ("racks", "hosts"):
+    for part in ("links", "hosts"):
         assert {key for row in document[part] for key in row} == keys("lab", "properties", part, "items")
     assert {row["rate"] for row in document["hosts"]} == {200_000_000, 0}
-    assert [row["connected"] for row in document["racks"]] == [True, False]
+    assert [row["connected"] for row in document["links"]] == [True, False]
     assert [row["alive"] for row in document["hosts"]] == [True, False, False, False]
     assert complaints("lab", document | {"hosts": []}) == ["$.hosts"]
 

@@ -132,3 +132,41 @@ def test_lab_addresses_are_recognised() -> None:
     inside = {"198.18.0.0": True, "198.19.255.255": True, "198.17.255.255": False, "198.20.0.0": False,
               "node-1": False, "::1": False}  # fmt: skip
     assert {address: is_lab_address(address) for address in inside} == inside
+
+
+@settings(max_examples=25)
+@given(st.integers(2, 5), st.integers(1, 3), st.integers(0, 2**31))
+def test_bcube_has_every_combination_of_digits(base: int, levels: int, seed: int) -> None:
+    blueprint = draw(LabSettings("t", topology="bcube", base=base, levels=levels, seed=seed))
+    assert sorted(place.digits for place in blueprint.places) == list(itertools.product(range(base), repeat=levels))
+    assert len(blueprint.switches) == levels * base ** (levels - 1)
+    for place, other in itertools.combinations(blueprint.places, 2):
+        differing = sum(a != b for a, b in zip(place.digits, other.digits, strict=True))
+        shared = set(blueprint.switches_of(place)) & set(blueprint.switches_of(other))
+        assert len(shared) == (differing == 1)
+    assert blueprint.truth()["digits"] == {place.name: list(place.digits) for place in blueprint.places}
+    assert from_json(json.loads(json.dumps(blueprint.to_json())), "lab.json") == blueprint
+
+
+def test_rails_give_each_host_an_address_per_rail() -> None:
+    blueprint = draw(LabSettings("t", topology="rails", hosts_per_rack=5, rails=3))
+    addresses = [place.on_rail(rail) for place in blueprint.places for rail in range(3)]
+    assert len(set(addresses)) == 15
+    assert all(is_lab_address(address) for address in addresses)
+    assert blueprint.switches == ["rail0", "rail1", "rail2"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "option"),
+    [
+        ({"topology": "torus"}, "--topology"),
+        ({"topology": "bcube", "base": 1}, "--base"),
+        ({"topology": "bcube", "base": 8, "levels": 4}, "--base"),
+        ({"topology": "bcube", "levels": 7, "base": 2}, "--levels"),
+        ({"topology": "rails", "rails": 0}, "--rails"),
+        ({"topology": "bcube", "pods": 2}, "--pods"),
+    ],
+)
+def test_impossible_topologies_are_refused(wrong: dict[str, object], option: str) -> None:
+    with pytest.raises(UsageError, match=option):
+        LabSettings("t", **wrong)  # type: ignore[arg-type]

@@ -1,0 +1,88 @@
+"""Hosts with several interfaces: a BCube whose hosts pass packets on, and rails."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conftest import Lab, lab_up
+from tests.lab.test_faults import do, of_host, reaches, read_status
+from tests.lab.test_links import routers_between, transfer
+from tests.lab.traces import HERE, inside
+from tests.lab.waiting import until
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(scope="module")
+def cables() -> Iterator[Lab]:
+    """Four hosts in a square of cables, BCube(2,2): two interfaces of 60 Mbit/s each."""
+    lab = lab_up(f"q{os.getpid()}", "--topology", "bcube", "--base", "2", "--host-rate", "60mbit", "--seed", "3")
+    yield lab
+    lab.plink("down", cwd=HERE)
+
+
+def square(lab: Lab) -> tuple[str, str, str, str]:
+    """The first host, its neighbours by level, and the host across."""
+    digits = {place.name: place.digits for place in lab.blueprint.places}
+    name = lab.hosts.names[0]
+    low, high = digits[name]
+    by_digits = {value: name for name, value in digits.items()}
+    return name, by_digits[1 - low, high], by_digits[low, 1 - high], by_digits[1 - low, 1 - high]
+
+
+def test_a_neighbour_passes_packets_on_where_two_digits_differ(cables: Lab) -> None:
+    name, by_eth0, by_eth1, across = square(cables)
+    assert [routers_between(cables, name, other) for other in (by_eth0, by_eth1, across)] == [0, 0, 1]
+
+
+def test_each_interface_has_the_rate_of_its_own(cables: Lab) -> None:
+    """One that is slow leaves the other as it is."""
+    name, by_eth0, by_eth1, _ = square(cables)
+    do(cables, "shape", f"{name}/eth1", "--rate", "20mbit")
+    try:
+        assert 45 < transfer(cables, name, by_eth0) < 65
+        assert 14 < transfer(cables, by_eth1, name) < 22
+    finally:
+        do(cables, "heal")
+    assert 45 < transfer(cables, name, by_eth1) < 65
+
+
+def test_a_cut_interface_takes_its_own_neighbours_away(cables: Lab) -> None:
+    name, by_eth0, by_eth1, _ = square(cables)
+    before = read_status(cables)
+    do(cables, "cut", f"{name}/eth0")
+    assert not reaches(cables, name, by_eth0)
+    assert reaches(cables, name, by_eth1)
+    assert of_host(cables, name)["connected"]  # by its other interface
+    do(cables, "heal")
+    until(lambda: reaches(cables, name, by_eth0), 5, "the neighbour to answer")
+    assert read_status(cables) == before
+
+
+def test_a_switch_is_cut_off_and_healed(cables: Lab) -> None:
+    name, by_eth0, by_eth1, _ = square(cables)
+    place = next(place for place in cables.blueprint.places if place.name == name)
+    switch = cables.blueprint.switches_of(place)[1]
+    do(cables, "cut", switch)
+    assert reaches(cables, name, by_eth0)
+    assert not reaches(cables, name, by_eth1)
+    assert next(row["name"] for row in read_status(cables)["links"] if not row["connected"]) == switch
+    do(cables, "heal")
+    until(lambda: reaches(cables, name, by_eth1), 5, "the switch to carry packets")
+
+
+def test_no_host_of_rails_is_a_relay() -> None:
+    """Every pair is on every rail, by an address of its own; without a rail the other one still carries."""
+    lab = lab_up(f"r{os.getpid()}", "--topology", "rails", "--rails", "2", "--hosts-per-rack", "3", "--seed", "3")
+    try:
+        first, other = lab.blueprint.places[:2]
+        ping = ("ping", "-c1", "-W1")
+        for rail in range(2):
+            shown = inside(lab, first.name, *ping, "-I", first.on_rail(rail), other.on_rail(rail))
+            assert "ttl=64" in shown.stdout
+        do(lab, "cut", "rail0")
+        reached = [inside(lab, first.name, *ping, other.on_rail(rail)).returncode == 0 for rail in range(2)]
+        assert reached == [False, True]
+    finally:
+        lab.plink("down", cwd=HERE)
