@@ -20,4 +20,4 @@ class TruthDocument(TypedDict):
     racks: NotRequired[dict[str, str | int | Annotated[list[str | int], Meta(min_length=1)]]]
     """The rack of each host, by name or number."""
     digits: NotRequired[dict[str, list[Annotated[int, Meta(ge=0)]]]]
-    """Of each host in a BCube its port on the switch of each level, level 0 first. `plink check --truth` needs racks."""
+    """Of each host in a BCube its port on the switch of each level, level 0 first; `plink check` needs racks."""
