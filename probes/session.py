@@ -28,6 +28,7 @@ PROGRAM = AgentProgram(
         "probes.agent.tools",
         "probes.agent.flows",
         "probes.agent.inspection",
+        "probes.agent.routes",
         "probes.agent.main",
     )
 )

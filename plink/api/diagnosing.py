@@ -12,12 +12,14 @@ import numpy.typing as npt
 
 from plink.api.connecting import Progress, connector_for
 from plink.api.host_rates import measure_host_rates
+from plink.api.interfaces import interface_findings
 from plink.api.shared_links import label_groups, measure_shared_links
 from plink.errors import UsageError
 from plink.model.hosts import Hosts
 from plink.model.network import Network
 from probes.host_flows import FlowSettings
 from probes.inspection import inspect_all
+from probes.interfaces import find_interfaces
 from probes.measurements import Measurements
 from probes.method_selection import ORDER, reachable_hosts
 from probes.methods import ProbeSettings
@@ -55,7 +57,8 @@ def diagnose(network: Network, floor_us: float = FLOOR_US) -> list[Finding]:
     :param floor_us: a round trip's excess of fewer microseconds is not named.
     """
     labels = label_groups(network.latency_us, network.details.get("plan") == "adaptive")
-    return findings_of(network, labels, {}, DiagnosisThresholds(floor_us=floor_us))
+    findings = findings_of(network, labels, {}, DiagnosisThresholds(floor_us=floor_us))
+    return merged([*findings, *interface_findings(network)])
 
 
 def examine(
@@ -79,6 +82,8 @@ def examine(
     with ProbeSession(measurements, connector, ProbeSettings(count=_COUNT, handshakes=True), time.monotonic) as session:
         session.start(ProbeProgress(lambda done, total: progress("connecting", done, total)))
         facts = inspect_all(session)
+        if interfaces := find_interfaces(session):
+            measurements.details["interfaces"] = interfaces
         for method in ORDER:
             through = reachable_hosts(session, method, set())
             for host in session.agents.keys() - session.scheduler.lost_hosts.keys():
@@ -94,6 +99,7 @@ def examine(
         after = inspect_all(session)
         findings = list(_findings_from_facts(facts, after))
         network = measurements.network()
+        findings += interface_findings(network)
         measured = _pairs_measured(network)
         _log.info("%d hosts reached, %d of %d pairs measured", len(session.agents), measured, plan.max_pairs)
         limits = DiagnosisThresholds(floor_us=floor_us)

@@ -10,6 +10,7 @@ import numpy as np
 
 from plink.api.algorithms import OptionValues, fabric_from, options_of, order_from, rank_groups
 from plink.api.constraints import RequestedGroups, constraints_from
+from plink.api.interfaces import BCUBE_ALGORITHMS, interface_topology
 from plink.api.search_data import (
     SearchData,
     prepare_search_data,
@@ -25,6 +26,7 @@ from solvers.costs.by_name import (
     MIXED,
     NAMES,
     SIMULATED,
+    cost_function_for,
     misranking_warning,
     model_for,
     parts_of,
@@ -34,9 +36,10 @@ from solvers.costs.by_name import (
 from solvers.costs.fabric import Fabric
 from solvers.ordering.constraints import FeasibleOrders
 from solvers.ordering.cross_validation import CostModel, ValidatedGain, cross_validate
+from solvers.ordering.interfaces import BCube
 from solvers.ordering.problem import OBJECTIVES, OrderingProblem, OrderingResult
 from solvers.ordering.progress import ProgressCallback, SearchBudget, SearchProgress
-from solvers.ordering.search import search
+from solvers.ordering.search import median_of_random, search
 
 if TYPE_CHECKING:
     from plink.api.smoothing import SmoothedLatencies
@@ -164,6 +167,8 @@ def solve(
     request.check()
     data = prepare_search_data(network, request.prior, request.smooth_latencies)
     task = _task(network, data.fabric, request)
+    if (shape := _bcube_of(network, request)) is not None:
+        return _by_digits(task, shape, request.seed, stopped)
     started = time.monotonic()
     limit = request.time_limit_s if request.time_limit_s is not None else _PROOF_S if request.prove else _LIMIT_S
     timed = request.max_moves is None
@@ -225,6 +230,26 @@ def solve(
     )  # fmt: skip
 
 
+def _bcube_of(network: Network, request: OrderRequest) -> BCube | None:
+    """Return the BCube that hosts' interfaces form, None where the order has to be searched."""
+    topology = interface_topology(network) if request.algo in BCUBE_ALGORITHMS else None
+    shape = None if topology is None else topology.shape
+    searched = request.pins or request.groups or any(host.slots > 1 for host in network.hosts)
+    if searched or not isinstance(shape, BCube) or request.options.get("base", shape.base) != shape.base:
+        return None
+    return shape
+
+
+def _by_digits(task: OrderingProblem, shape: BCube, seed: int, stopped: Callable[[], bool]) -> Solved:
+    """Return the order in which ranks are the hosts' digits: every exchange is between hosts on one switch."""
+    order = np.array(shape.rank_order(), dtype=np.intp)
+    cost = cost_function_for(task.algo, len(order), task.options, task.fabric, task.size_bytes, task.model)
+    random_median = median_of_random(task, cost, seed)
+    result = OrderingResult(order, cost(order), None, None, cost(task.baseline), random_median, 0)
+    note = f"interfaces form a BCube({shape.base},{shape.levels}): ranks are the hosts' digits, without a search"
+    return Solved(task, result, None, False, (note,), interrupted=stopped())
+
+
 def _simulated_cost(task: OrderingProblem, data: SearchData) -> "SimulatedCost":
     """Return the simulated cost of orders; pairs without any data are as far as the farthest known one."""
     from solvers.simulation.cost import SimulatedCost
@@ -252,7 +277,9 @@ def _task(network: Network, fabric: Fabric, request: OrderRequest) -> OrderingPr
         assignment = FeasibleOrders(baseline, fabric.names, constraints)
         group_of = [assignment.group_of[host] for host in assignment.materialise(assignment.hosts).tolist()]
         groups = [[rank for rank, group in enumerate(group_of) if group == k] for k in dict.fromkeys(group_of)]
-    options = options_of(request.options, [request.algo], groups)
+    shape = _bcube_of(network, request)
+    values = request.options if shape is None else {"base": shape.base, **request.options}
+    options = options_of(values, [request.algo], groups)
     hops = request.objective in ("sum", "bottleneck") and request.model == "auto"
     model = "latency" if hops else search_model_for(model_for(request.model, fabric, algo=request.algo))
     return OrderingProblem(

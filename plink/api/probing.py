@@ -20,6 +20,7 @@ from plink.model.units import format_duration
 from probes.adaptive import AdaptivePlan, AdaptiveSettings
 from probes.flow_reference import FlowReference
 from probes.host_flows import FlowSettings
+from probes.interfaces import find_interfaces
 from probes.measurements import Measurements
 from probes.method_selection import select_methods
 from probes.methods import BANDWIDTH_METHODS, ProbeSettings
@@ -101,6 +102,8 @@ def measure(
         started = time.monotonic()
         session.start(ProbeProgress(lambda done, total: progress("connecting", done, total)))
         _log.debug("agents on %d hosts in %.1f s", len(session.agents), time.monotonic() - started)
+        if interfaces := find_interfaces(session):
+            measurements.details["interfaces"] = interfaces
         rounds = _Rounds(session, request.seed, progress, round_done, deadline)
         in_time = rounds.run(request.method, "measuring", adaptive)
         if request.host_rates and in_time and request.method != "iperf3":

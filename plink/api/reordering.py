@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from plink.api.interfaces import BCUBE_ALGORITHMS
 from plink.api.ordering import CONFIDENCE, OrderRequest, Solved, check_alone, solve
 from plink.model.network import Network
 from plink.model.order import RankOrder
@@ -49,10 +50,12 @@ def order_of(network: Network, solved: Solved, request: OrderRequest) -> RankOrd
     """Return the order to launch: the found one, or the given one where the gain is within noise."""
     task, result, names = solved.task, solved.result, network.hosts.names
     ranks = task.baseline if solved.baseline_kept else result.order
+    options = {"base": task.options.base} if task.algo in BCUBE_ALGORITHMS else {}
+    options |= request.options
     details: dict[str, Any] = {
         "model": task.model,
         **({} if task.model == "latency" else {"size_bytes": task.size_bytes, "capacities": task.fabric.capacities}),
-        **({"options": dict(request.options)} if request.options else {}),
+        **({"options": options} if options else {}),
         **_groups(task, ranks),
         **(
             {"pins": {names[host]: rank for host, rank in task.constraints.pinned_ranks.items()}}

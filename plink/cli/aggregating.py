@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from plink.api.algorithms import fabric_from
+from plink.api.interfaces import BCUBE_ALGORITHMS, interface_topology
 from plink.api.planning import PlanRequest, masters_of
 from plink.api.planning import plan as make_plan
 from plink.cli.inputs import last_groups
@@ -41,6 +42,7 @@ from runners.autotune.daemon import schedule_for as schedule_of_masters
 from solvers.advice import cost_lines, envelope, line_of
 from solvers.autotune.observed import MasterAssignment
 from solvers.costs.by_name import model_for
+from solvers.ordering.interfaces import BCube
 from solvers.ordering.problem import expand_slots
 from solvers.planning.costing import AllReduce, two_level_cost
 from solvers.planning.schedules import schedule_of
@@ -94,7 +96,7 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
         plan = _two_level_plan(_measured_network(backend, hosts), hosts)
         classes = [SizeClass(None, backend, schedule_of(plan))]
     else:
-        classes = [SizeClass(None, backend, schedule_for(backend, ranks))]
+        classes = [SizeClass(None, backend, schedule_for(backend, ranks, _options_for(backend, hosts, ranks)))]
     for entry in classes:
         if entry.schedule is not None and entry.schedule.ranks != ranks:
             raise UsageError(
@@ -220,6 +222,25 @@ def _measured_network(backend: str, hosts: Hosts) -> Network:
     # The slots are the job's: those of the network's file are from when it was measured.
     members = hosts.by_name()
     return replace(network, hosts=replace(network.hosts, members=tuple(members[name] for name in network.hosts.names)))
+
+
+def _options_for(backend: str, hosts: Hosts, ranks: int) -> Options:
+    """Return the algorithm's options: the base of the BCube that interfaces form, else one that fits the ranks."""
+    if backend not in BCUBE_ALGORITHMS:
+        return Options()
+    topology = None
+    with contextlib.suppress(NoAnswer):  # it runs without a measured network
+        topology = interface_topology(_measured_network(backend, hosts))
+    if (
+        topology is not None
+        and isinstance(topology.shape, BCube)
+        and topology.shape.base**topology.shape.levels == ranks
+    ):
+        return Options(base=topology.shape.base)
+    if backend == "bml":
+        say("bml: interfaces that form a BCube are not known (`plink probe`), and without them it gains nothing")
+    fitting = (base for base in range(2, math.isqrt(ranks) + 1) if base ** round(math.log(ranks, base)) == ranks)
+    return Options(base=next(fitting, 2))
 
 
 def _measured_rate_gbps(backend: str, hosts: Hosts) -> float | None:

@@ -214,18 +214,22 @@ def _resumed(hosts: "Hosts", target: Path) -> "Measurements":
 def _report_results(measurements: "Measurements", target: Path, seconds: float, in_time: bool) -> None:
     import numpy as np
 
+    from plink.api.interfaces import interface_topology
     from plink.api.probing import NOT_TRIED
     from solvers.diagnosis.findings import rate_findings
 
     n = len(measurements.hosts)
     measured = int(np.isfinite(measurements.latency).sum()) - n
     say(f"{measured} of {n * (n - 1)} round trips between {n} hosts in {seconds:.0f} s -> {target}")
+    network = measurements.network()
+    if topology := interface_topology(network):
+        say(topology.text)
     tiers = measurements.details.get("shared_links", [])
     for number, tier in enumerate(tiers, 1):
         for row in tier["groups"]:
             hosts = f"{'' if number == 1 else f'tier {number}: '}{len(row['members'])} hosts with {row['members'][0]}"
             say(f"{hosts} share {_rate(row, 'out')} out, {_rate(row, 'in')} in")
-    for finding in rate_findings(measurements.network()):
+    for finding in rate_findings(network):
         say(f"{finding.kind}: {', '.join(finding.hosts)}: {finding.evidence}; {finding.advice}")
     unmeasured_groups = [row for tier in tiers for row in tier["groups"] if row.get("why")]
     errors = measurements.errors or measurements.bandwidth_errors

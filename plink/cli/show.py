@@ -32,6 +32,7 @@ def show(
     """
     from rich.console import Console
 
+    from plink.api.interfaces import interface_topology
     from plink.api.report_data import report_data_of
     from plink.cli.report_inputs import network_to_draw, report_request
     from plink.report.terminal import terminal_lines
@@ -39,10 +40,13 @@ def show(
 
     network = network_to_draw(network_file)
     data = report_data_of(network, report_request(network, order, groups))
+    interfaces = interface_topology(network)
     if as_json:
-        print_json(_document(data))
+        print_json(_document(data) | {"interfaces": None if interfaces is None else interfaces.text})
         return
     console = Console(highlight=False, markup=False)
+    if interfaces is not None:
+        console.print(interfaces.text)
     colour = console.is_terminal and console.color_system is not None and not console.no_color
     ascii_only = console.options.ascii_only
     for line in terminal_lines(data, Ink(console.width, colour and not ascii_only, ascii_only)):

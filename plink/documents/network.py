@@ -115,6 +115,25 @@ FlowEntry = TypedDict(
 )
 
 
+PortEntry = Annotated[list[Count], Meta(min_length=2, max_length=2)]
+
+
+class InterfacesEntry(TypedDict):
+    """Which interface each host uses towards each other host, where hosts use several.
+
+    Rows and entries are in the order of `hosts`; an interface is an index into the host's `names`.
+    """
+
+    names: list[list[Name]]
+    """Of each host the interfaces by which it reaches others."""
+    used: CountMatrix
+    """The interface by which i sends to j; null where that is unknown, and on the diagonal."""
+    relays: CountMatrix
+    """The host that passes on what i sends to j, as an index into `hosts`; null where none does."""
+    switches: list[list[PortEntry]]
+    """What is on one switch (a cable is one, too): [host, interface] pairs that reach each other directly."""
+
+
 Halves = Annotated[list[Matrix], Meta(min_length=2, max_length=2)]
 
 
@@ -179,6 +198,8 @@ class NetworkDocument(TypedDict):
     """Bounded TCP flows of every host with a few partners: what it sends and receives by itself."""
     host_flow_errors: NotRequired[list[PairError]]
     """Partners between which no flow could be measured, and why."""
+    interfaces: NotRequired[InterfacesEntry]
+    """Which interfaces hosts use; missing where each uses one."""
     shared_links: NotRequired[list[SharedTierEntry]]
     """Capacity of what groups of hosts share, by tiers, the innermost first."""
     predicted_us: NotRequired[Matrix]

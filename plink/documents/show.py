@@ -50,6 +50,8 @@ class ShowDocument(TypedDict):
     """Kind and version of this file."""
     hosts: Annotated[int, Meta(ge=2)]
     """How many hosts."""
+    interfaces: str | None
+    """What the hosts' interfaces form; null where each uses one."""
     measured: PositiveInt
     """Round trips that were measured, each direction by itself."""
     possible: Annotated[int, Meta(ge=2)]

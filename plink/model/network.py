@@ -12,7 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.documents.codec import convert, decode, schema_name
-from plink.documents.network import FlowEntry, Halves, MachineIdentity, NetworkDocument, PairError, SharedTierEntry
+from plink.documents.network import (
+    FlowEntry,
+    Halves,
+    InterfacesEntry,
+    MachineIdentity,
+    NetworkDocument,
+    PairError,
+    SharedTierEntry,
+)
 from plink.errors import InputError
 from plink.model.hosts import Hosts, hosts_from_json
 from plink.model.storage import name_of, read_document, write_document
@@ -142,6 +150,32 @@ class Network:
                             f"{min(inside)} without {min(outside)}, which are in one group of a tier below",
                         )
         return tiers
+
+    @cached_property
+    def interfaces(self) -> InterfacesEntry | None:
+        """Which interface each host uses towards each other one; None where each uses one.
+
+        :raises InputError: when it is not so, or an interface or host is named that is not there.
+        """
+        if self.details.get("interfaces") is None:
+            return None
+        entry = convert(InterfacesEntry, self.details["interfaces"], self.location, "interfaces")
+        n, location = len(self.hosts), f"{self.location}: interfaces"
+        if len(entry["names"]) != n:
+            raise InputError(f"{location}.names", f"{len(entry['names'])} entries, one a host is expected: {n}")
+        limits = {"used": [len(names) for names in entry["names"]], "relays": [n] * n}
+        for key, limit in limits.items():
+            matrix = matrix_from_json(entry[key], n, f"{location}.{key}")  # type: ignore[literal-required]
+            for host in range(n):
+                if np.nanmax(np.nan_to_num(matrix[host], nan=-1.0)) >= limit[host]:
+                    raise InputError(f"{location}.{key}[{host}]", f"numbers below {limit[host]} are expected")
+        ports = [(host, interface) for switch in entry["switches"] for host, interface in switch]
+        for host, interface in ports:
+            if host >= n or interface >= len(entry["names"][host]):
+                raise InputError(f"{location}.switches", f"there is no interface {interface} of host {host}")
+        if len(set(ports)) != len(ports):
+            raise InputError(f"{location}.switches", "an interface is on two switches")
+        return entry
 
     @cached_property
     def machines(self) -> list[MachineIdentity | None]:

@@ -5,7 +5,8 @@ packet of the current measurement once; an answer is as long as the probe. It en
 
 ===================  ============================================================================================
 from the controller  ``begin`` · ``pair`` (STAMP with a peer, which gets the same) · ``icmp`` · ``tcp`` · ``iperf3``
-                     · ``iperf3_serve`` · ``flow_listen`` · ``flow_exchange`` · ``inspect`` · ``alive``
+                     · ``iperf3_serve`` · ``flow_listen`` · ``flow_exchange`` · ``inspect`` · ``routes``
+                     · ``alive``
 to the controller    ``ready`` · ``busy`` (another plink probe runs here) · ``done`` (with the task's number)
                      · ``alive`` (the answer to the same)
 ===================  ============================================================================================
@@ -22,11 +23,12 @@ import sys
 import time
 from typing import Any
 
-from plink.remote.addresses import family_of, host_identity, reachable_address
+from plink.remote.addresses import family_of, host_identity, interface_of, local_addresses, reachable_address
 from plink.remote.stdio_channel import AgentStdioChannel, ControllerLost
 from probes.agent import flows, tools
 from probes.agent.echo import Echo
 from probes.agent.inspection import inspect
+from probes.agent.routes import routes_to
 from probes.stamp import Key
 
 _BURST = 256  # handshakes accepted in one go
@@ -126,6 +128,11 @@ class ProbeAgent:
             return {"icmp": tools.icmp, "tcp": tools.tcp, "iperf3": tools.iperf3}[kind](message, renew)
         if kind == "inspect":
             return inspect(self._address, message["peers"], renew)
+        if kind == "routes":
+            return {
+                "routes": routes_to(message["addresses"]),
+                "own": {address: interface_of(address) for address in local_addresses()},
+            }
         if kind == "iperf3_serve":
             return self._iperf3.serve(self._address, message["limit_s"])
         if kind == "flow_listen":

@@ -1,11 +1,17 @@
 """Hosts with several interfaces: a BCube whose hosts pass packets on, and rails."""
 
+import itertools
+import json
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.conftest import Lab, lab_up
+from plink.api.interfaces import interface_topology
+from plink.model.order import read_order
+from tests.conftest import Lab, lab_up, plink
+from tests.lab.probing import network, probe, succeeded
 from tests.lab.test_faults import do, of_host, reaches, read_status
 from tests.lab.test_links import routers_between, transfer
 from tests.lab.traces import HERE, inside
@@ -70,6 +76,46 @@ def test_a_switch_is_cut_off_and_healed(cables: Lab) -> None:
     assert next(row["name"] for row in read_status(cables)["links"] if not row["connected"]) == switch
     do(cables, "heal")
     until(lambda: reaches(cables, name, by_eth1), 5, "the switch to carry packets")
+
+
+def test_interfaces_are_recognised_and_ordered(cables: Lab, tmp_path: Path) -> None:
+    """The ranks of a square: exchanges of one digit go over one cable."""
+    succeeded(probe(cables, tmp_path, "--count", "100"))
+    shape = interface_topology(network(tmp_path))
+    assert shape is not None
+    assert "BCube(2,2)" in shape.text
+    assert plink("reorder", "n.json", "--algo", "bml", "-o", "order.json", cwd=tmp_path).returncode == 0
+    hosts = read_order(tmp_path / "order.json").hosts
+    digits = {place.name: place.digits for place in cables.blueprint.places}
+    for rank, level in itertools.product(range(4), range(2)):
+        first, second = digits[hosts[rank]], digits[hosts[rank ^ (1 << level)]]
+        assert sum(a != b for a, b in zip(first, second, strict=True)) == 1
+
+
+def test_doctor_names_an_interface_that_reaches_nobody(cables: Lab, tmp_path: Path) -> None:
+    name = cables.hosts.names[0]
+    do(cables, "cut", f"{name}/eth1")
+    try:
+        done = plink("doctor", str(cables.hosts_file), "--json", cwd=tmp_path)
+    finally:
+        do(cables, "heal")
+    assert done.returncode == 1
+    findings = [row for row in json.loads(done.stdout)["findings"] if row["kind"] == "interface"]
+    assert any(f"{name}/eth1" in row["evidence"] for row in findings)
+
+
+def test_doctor_names_a_host_that_passes_nothing_on(cables: Lab, tmp_path: Path) -> None:
+    name, across = square(cables)[1:3]
+    forward = ("sysctl", "-qw")
+    inside(cables, name, *forward, "net.ipv4.ip_forward=0")
+    try:
+        done = plink("doctor", str(cables.hosts_file), "--json", cwd=tmp_path)
+    finally:
+        inside(cables, name, *forward, "net.ipv4.ip_forward=1")
+    findings = [row for row in json.loads(done.stdout)["findings"] if row["kind"] == "relay"]
+    (hosts,) = [row["hosts"] for row in findings]
+    assert name in hosts
+    assert set(hosts) <= {name, across}  # the way back may lead through the other one
 
 
 def test_no_host_of_rails_is_a_relay() -> None:

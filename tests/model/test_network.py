@@ -136,3 +136,34 @@ def test_a_file_is_read_as_it_was_written(name: str, tmp_path: Path) -> None:
     network = network_from_json(document(method="by hand"), "n")
     network.write(tmp_path / name)
     assert read_network(tmp_path / name).to_json() == network.to_json()
+
+
+def interfaces(**changes: object) -> dict[str, Any]:
+    """Two hosts with two interfaces each, and two cables."""
+    entry: dict[str, Any] = {
+        "names": [["a", "b"], ["a", "b"]],
+        "used": [[None, 0], [0, None]],
+        "relays": [[None, None], [None, None]],
+        "switches": [[[0, 0], [1, 0]], [[0, 1], [1, 1]]],
+    }
+    return entry | changes
+
+
+@pytest.mark.parametrize(
+    ("changes", "location"),
+    [
+        ({"names": [["a", "b"]]}, "n: interfaces.names"),
+        ({"used": [[None, 2], [0, None]]}, "n: interfaces.used[0]"),
+        ({"used": [[None, 0]]}, "n: interfaces.used"),
+        ({"relays": [[None, None], [2, None]]}, "n: interfaces.relays[1]"),
+        ({"switches": [[[0, 0], [1, 2]]]}, "n: interfaces.switches"),
+        ({"switches": [[[0, 0], [2, 0]]]}, "n: interfaces.switches"),
+        ({"switches": [[[0, 0], [1, 0]], [[0, 0], [1, 1]]]}, "n: interfaces.switches"),
+        ({"switches": [[[0]]]}, "n: interfaces.switches[0][0]"),
+    ],
+)
+def test_bad_interfaces_are_named(changes: dict[str, Any], location: str) -> None:
+    assert network_from_json(document(interfaces=interfaces()), "n").interfaces is not None
+    with pytest.raises(InputError) as caught:
+        network_from_json(document(interfaces=interfaces(**changes)), "n").interfaces  # noqa: B018
+    assert caught.value.location == location

@@ -1,0 +1,137 @@
+"""Find out which interface each host uses towards each other one, and what is on the same switch.
+
+Hosts are asked for their kernels' routes (:mod:`probes.agent.routes`); nothing is sent between them.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from plink.documents.network import InterfacesEntry
+from probes.scheduler import AgentRequest, ProbeTask, RequestBatches, TaskFailed
+from probes.session import ProbeSession
+
+_LIMIT_S = 30.0
+_MAX_ADDRESSES_PER_HOST = 8
+_Routes = dict[str, tuple[str | None, str | None]]  # by address: interface and gateway
+
+
+def find_interfaces(session: ProbeSession) -> InterfacesEntry | None:
+    """Return the interfaces that hosts use, None where no host uses more than one."""
+    answers: dict[int, dict[str, Any]] = {}
+    targets = _addresses(session.agents, session.context.address)
+    tasks = [ProbeTask((host,), _ask(host, list(targets), answers)) for host in session.agents]
+    session.scheduler.run(tasks, cores_per_task=1)
+    routes, own = {}, {}
+    for host, answer in answers.items():
+        if _is_valid(answer, len(targets)):
+            routes[host] = {
+                address: (pair[0], pair[1]) for address, pair in zip(targets, answer["routes"], strict=True)
+            }
+            own[host] = answer["own"]
+    main = {host: session.context.address(host) for host in session.agents}
+    return interfaces_from_routes(len(session.measurements.hosts), main, targets, routes, own)
+
+
+def _addresses(agents: Mapping[int, Mapping[str, Any]], main: Any) -> dict[str, int]:
+    """Return the host of each address by which another may reach it; those that several hosts have are left out."""
+    candidates = [
+        (address, host)
+        for host, report in agents.items()
+        for address in dict.fromkeys([main(host), *map(str, report["addresses"][:_MAX_ADDRESSES_PER_HOST])])
+    ]
+    owners = Counter(address for address, _ in candidates)
+    return {address: host for address, host in candidates if owners[address] == 1}
+
+
+def _ask(host: int, addresses: list[str], answers: dict[int, dict[str, Any]]) -> RequestBatches:
+    try:
+        (answer,) = yield [AgentRequest(host, {"method": "routes", "addresses": addresses}, _LIMIT_S)]
+    except TaskFailed:
+        return
+    answers[host] = answer
+
+
+def _is_valid(answer: Mapping[str, Any], count: int) -> bool:
+    routes, own = answer.get("routes"), answer.get("own")
+    return (
+        isinstance(routes, list)
+        and len(routes) == count
+        and all(isinstance(row, list) and len(row) == 2 for row in routes)
+        and all(item is None or isinstance(item, str) for row in routes for item in row)
+        and isinstance(own, dict)
+        and all(item is None or isinstance(item, str) for item in own.values())
+    )
+
+
+def interfaces_from_routes(
+    n_hosts: int,
+    main: Mapping[int, str],
+    owners: Mapping[str, int],
+    routes: Mapping[int, _Routes],
+    own: Mapping[int, Mapping[str, str | None]],
+) -> InterfacesEntry | None:
+    """Return what routes tell of interfaces; None where no host uses more than one.
+
+    :param main: by host, the address at which the others reach it.
+    :param owners: by address, its host.
+    :param routes: by host, its routes to these addresses.
+    :param own: by host, the interface that has each of its addresses.
+    """
+    used: dict[int, list[str]] = {}
+    for host, table in routes.items():
+        names = {interface for address, (interface, _) in table.items() if interface and owners[address] != host}
+        used[host] = sorted(names)
+    if max((len(names) for names in used.values()), default=0) < 2:
+        return None
+    by: list[list[int | None]] = [[None] * n_hosts for _ in range(n_hosts)]
+    relays: list[list[int | None]] = [[None] * n_hosts for _ in range(n_hosts)]
+    for host, table in routes.items():
+        for peer, address in main.items():
+            interface, gateway = table.get(address, (None, None))
+            if interface is not None and peer != host:
+                by[host][peer] = used[host].index(interface)
+                relays[host][peer] = owners.get(gateway) if gateway else None
+    return {
+        "names": [used.get(host, []) for host in range(n_hosts)],
+        "used": by,
+        "relays": relays,
+        "switches": _switches(main, owners, routes, own, used),
+    }
+
+
+def _switches(
+    main: Mapping[int, str],
+    owners: Mapping[str, int],
+    routes: Mapping[int, _Routes],
+    own: Mapping[int, Mapping[str, str | None]],
+    used: Mapping[int, list[str]],
+) -> list[list[list[int]]]:
+    """Return classes of [host, interface] that reach each other without a router or relay."""
+    ports = [(host, name) for host, names in sorted(used.items()) for name in names]
+    index = {port: k for k, port in enumerate(ports)}
+    edges = []
+    for host, table in routes.items():
+        for address, (interface, gateway) in table.items():
+            peer = owners[address]
+            if interface is None or gateway is not None or peer == host or peer not in routes:
+                continue
+            receiver = own[peer].get(address)
+            if receiver not in used[peer]:  # an address of no link: the peer answers by the link that it knows us on
+                back, router = routes[peer].get(main[host], (None, None))
+                receiver = back if router is None else None
+            if receiver is not None:
+                edges.append((index[host, interface], index[peer, receiver]))
+    if not edges:
+        return []
+    rows, columns = np.array(edges).T
+    graph = coo_array((np.ones(len(edges)), (rows, columns)), shape=(len(ports), len(ports)))
+    _, label = connected_components(graph, directed=False)
+    classes: dict[int, list[list[int]]] = {}
+    for (host, name), component in zip(ports, label.tolist(), strict=True):
+        classes.setdefault(component, []).append([host, used[host].index(name)])
+    return [ports for ports in classes.values() if len(ports) > 1]

@@ -1,0 +1,96 @@
+"""Kernels' routes say which interface leads to whom, and what is on one switch."""
+
+import itertools
+import random
+
+from probes.agent.routes import routes_to
+from probes.interfaces import interfaces_from_routes
+from runners.lab.blueprint import Blueprint, LabSettings, draw
+from solvers.ordering.interfaces import BCube, Rails, recognise
+
+Routes = dict[int, dict[str, tuple[str | None, str | None]]]
+
+
+def bcube_routes(blueprint: Blueprint) -> Routes:
+    """Routes of each host: by way of the neighbour with the lowest differing digit, as a BCube's hosts have them."""
+    by_digits = {place.digits: place for place in blueprint.places}
+    routes: Routes = {}
+    for host, place in enumerate(blueprint.places):
+        table: dict[str, tuple[str | None, str | None]] = {place.address: (None, None)}
+        for peer in blueprint.places:
+            differing = [level for level in range(len(place.digits)) if peer.digits[level] != place.digits[level]]
+            if differing:
+                level = differing[0]
+                by = by_digits[place.digits[:level] + peer.digits[level : level + 1] + place.digits[level + 1 :]]
+                table[peer.address] = (f"eth{level}", None if by is peer else by.address)
+        routes[host] = table
+    return routes
+
+
+def test_a_bcube_is_read_from_routes() -> None:
+    blueprint = draw(LabSettings("t", topology="bcube", base=3, levels=2, seed=5))
+    main = {host: place.address for host, place in enumerate(blueprint.places)}
+    owners = {address: host for host, address in main.items()}
+    own = {host: {address: "host0"} for host, address in main.items()}
+    found = interfaces_from_routes(9, main, owners, bcube_routes(blueprint), own)
+    assert found is not None
+    assert found["names"] == [["eth0", "eth1"]] * 9
+    switches = [[(host, interface) for host, interface in switch] for switch in found["switches"]]
+    shape = recognise(9, switches)
+    assert isinstance(shape, BCube)
+    assert (shape.base, shape.levels) == (3, 2)
+    for i, j in itertools.permutations(range(9), 2):
+        differing = [a != b for a, b in zip(blueprint.places[i].digits, blueprint.places[j].digits, strict=True)]
+        relay = found["relays"][i][j]
+        assert (relay is None) == (sum(differing) == 1)
+        assert found["used"][i][j] == differing.index(True)
+        if relay is not None:
+            assert found["relays"][i][relay] is None
+
+
+def test_rails_are_read_from_routes_to_all_addresses() -> None:
+    blueprint = draw(LabSettings("t", topology="rails", hosts_per_rack=4, rails=2, seed=5))
+    main = {host: place.address for host, place in enumerate(blueprint.places)}
+    owners = {place.on_rail(rail): host for host, place in enumerate(blueprint.places) for rail in range(2)}
+    own = {
+        host: {place.on_rail(rail): f"eth{rail}" for rail in range(2)} for host, place in enumerate(blueprint.places)
+    }
+    routes: Routes = {
+        host: {place.on_rail(rail): (f"eth{rail}", None) for place in blueprint.places for rail in range(2)}
+        for host in range(4)
+    }
+    found = interfaces_from_routes(4, main, owners, routes, own)
+    assert found is not None
+    shape = recognise(4, [[(host, interface) for host, interface in switch] for switch in found["switches"]])
+    assert isinstance(shape, Rails)
+    assert shape.interfaces.shape == (4, 2)
+
+
+def test_hosts_of_one_interface_are_not_described() -> None:
+    """Whether neighbours are on the link or behind a router."""
+    addresses = {host: f"10.0.0.{host + 1}" for host in range(3)}
+    owners = {address: host for host, address in addresses.items()}
+    for gateway in (None, "10.0.0.254"):
+        routes: Routes = {host: dict.fromkeys(owners, ("eth0", gateway)) for host in range(3)}
+        own = {host: {address: "eth0"} for host, address in addresses.items()}
+        assert interfaces_from_routes(3, addresses, owners, routes, own) is None
+
+
+def test_a_host_that_did_not_answer_is_left_out() -> None:
+    blueprint = draw(LabSettings("t", topology="bcube", base=3, levels=2, seed=5))
+    main = {host: place.address for host, place in enumerate(blueprint.places)}
+    owners = {address: host for host, address in main.items()}
+    routes = bcube_routes(blueprint)
+    missing = random.Random(1).randrange(9)
+    del routes[missing]
+    own = {host: {address: "host0"} for host, address in main.items()}
+    found = interfaces_from_routes(9, main, owners, routes, own)
+    assert found is not None
+    assert found["names"][missing] == []
+    assert all(host != missing for switch in found["switches"] for host, _ in switch)
+
+
+def test_the_kernel_is_asked_for_routes() -> None:
+    """Its own addresses, and what is no address, have none; the answers are in the order of the questions."""
+    answers = routes_to(["127.0.0.1", "not an address", "127.0.0.2", "::1", "10.0.0.300"])
+    assert answers == [(None, None)] * 5
