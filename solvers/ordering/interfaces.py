@@ -169,11 +169,11 @@ def _missing(n_hosts: int, members: list[list[Port]], called: list[str]) -> Defe
 def _exchanged(n_hosts: int, members: list[list[Port]], called: list[str]) -> Defect | None:
     """Return the exchanges of two cables that make a BCube; there may be several that serve equally well."""
     repairs = []
-    for (first, one), (second, other) in combinations(_suspects(n_hosts, members), 2):
-        if one == other or first[0] == second[0]:
+    for (first, switch), (second, other) in combinations(_suspects(n_hosts, members), 2):
+        if switch == other or first[0] == second[0]:
             continue
-        exchanged = [list(switch) for switch in members]
-        exchanged[one] = [second if port == first else port for port in members[one]]
+        exchanged = [list(ports) for ports in members]
+        exchanged[switch] = [second if port == first else port for port in members[switch]]
         exchanged[other] = [first if port == second else port for port in members[other]]
         if _is_bcube(n_hosts, exchanged):
             repairs.append((first, second))

@@ -32,20 +32,20 @@ def test_a_bcube_is_read_from_routes() -> None:
     main = {host: place.address for host, place in enumerate(blueprint.places)}
     owners = {address: host for host, address in main.items()}
     own = {host: {address: "host0"} for host, address in main.items()}
-    found = interfaces_from_routes(9, main, owners, bcube_routes(blueprint), own)
-    assert found is not None
-    assert found["names"] == [["eth0", "eth1"]] * 9
-    switches = [[(host, interface) for host, interface in switch] for switch in found["switches"]]
+    result = interfaces_from_routes(9, main, owners, bcube_routes(blueprint), own)
+    assert result is not None
+    assert result["names"] == [["eth0", "eth1"]] * 9
+    switches = [[(host, interface) for host, interface in switch] for switch in result["switches"]]
     shape = recognise(9, switches)
     assert isinstance(shape, BCube)
     assert (shape.base, shape.levels) == (3, 2)
     for i, j in itertools.permutations(range(9), 2):
         differing = [a != b for a, b in zip(blueprint.places[i].digits, blueprint.places[j].digits, strict=True)]
-        relay = found["relays"][i][j]
+        relay = result["relays"][i][j]
         assert (relay is None) == (sum(differing) == 1)
-        assert found["used"][i][j] == differing.index(True)
+        assert result["used"][i][j] == differing.index(True)
         if relay is not None:
-            assert found["relays"][i][relay] is None
+            assert result["relays"][i][relay] is None
 
 
 def test_rails_are_read_from_routes_to_all_addresses() -> None:
@@ -59,9 +59,9 @@ def test_rails_are_read_from_routes_to_all_addresses() -> None:
         host: {place.on_rail(rail): (f"eth{rail}", None) for place in blueprint.places for rail in range(2)}
         for host in range(4)
     }
-    found = interfaces_from_routes(4, main, owners, routes, own)
-    assert found is not None
-    shape = recognise(4, [[(host, interface) for host, interface in switch] for switch in found["switches"]])
+    result = interfaces_from_routes(4, main, owners, routes, own)
+    assert result is not None
+    shape = recognise(4, [[(host, interface) for host, interface in switch] for switch in result["switches"]])
     assert isinstance(shape, Rails)
     assert shape.interfaces.shape == (4, 2)
 
@@ -84,10 +84,10 @@ def test_a_host_that_did_not_answer_is_left_out() -> None:
     missing = random.Random(1).randrange(9)
     del routes[missing]
     own = {host: {address: "host0"} for host, address in main.items()}
-    found = interfaces_from_routes(9, main, owners, routes, own)
-    assert found is not None
-    assert found["names"][missing] == []
-    assert all(host != missing for switch in found["switches"] for host, _ in switch)
+    result = interfaces_from_routes(9, main, owners, routes, own)
+    assert result is not None
+    assert result["names"][missing] == []
+    assert all(host != missing for switch in result["switches"] for host, _ in switch)
 
 
 def test_the_kernel_is_asked_for_routes() -> None:

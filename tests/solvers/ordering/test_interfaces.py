@@ -72,10 +72,10 @@ def test_exchanged_cables_are_named(shape: tuple[int, int], seed: int) -> None:
     base, levels = shape
     rng = random.Random(seed)
     switches = made(base, levels, rng)
-    one, other = rng.sample(switches, 2)
+    switch, other = rng.sample(switches, 2)
     first, second = rng.randrange(base), rng.randrange(base)
-    ports = {one[first], other[second]}
-    one[first], other[second] = other[second], one[first]
+    ports = {switch[first], other[second]}
+    switch[first], other[second] = other[second], switch[first]
     blamed: set[Port] | None = None
     try:
         recognise(base**levels, switches)
