@@ -32,6 +32,7 @@ def bandwidths_of(network: Network, work: CollectiveWork | None) -> Bandwidths:
     return Bandwidths(
         tuple(_tier(tiers, number, fabric, work) for number in range(len(tiers))) if fabric else (),
         "" if any(tiers) else _no_tiers(network),
+        tuple(tier.get("confidence") for tier in network.shared_links) if fabric else (),
         None if work is None else work.size_bytes,
         pair if cached else None,
         out_gbps,
@@ -61,6 +62,7 @@ def _tier(tiers: Sequence[Rows], number: int, fabric: Fabric, work: CollectiveWo
             _direction(row, "out", float(capacities[0][group]), None if loads is None else float(loads[0][group])),
             _direction(row, "in", float(capacities[1][group]), None if loads is None else float(loads[1][group])),
             row.get("why") or "",
+            row.get("confidence"),
         )
         for group, (members, row) in enumerate(rows)
     )
