@@ -32,11 +32,11 @@ def bandwidths_of(network: Network, work: CollectiveWork | None) -> Bandwidths:
     return Bandwidths(
         tuple(_tier(tiers, number, fabric, work) for number in range(len(tiers))) if fabric else (),
         "" if any(tiers) else _no_tiers(network),
-        tuple(tier.get("confidence") for tier in network.shared_links) if fabric else (),
         None if work is None else work.size_bytes,
         pair if cached else None,
         out_gbps,
         in_gbps,
+        tuple(tier.get("confidence") for tier in network.shared_links) if fabric else (),
     )
 
 

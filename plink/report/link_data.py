@@ -44,17 +44,17 @@ class SharedLink:
 @dataclass(frozen=True)
 class Bandwidths:
     """Measured rates, Gbit/s. ``tiers``: shared links, the innermost tier first; empty where none were measured, with
-    ``no_tiers``, a sentence. ``confidences``: how sure each tier is, 0 to 1, None where unknown. ``size_bytes``: of the
-    vector that loads are for. ``pair_gbps``, shape (N, N), or None; ``out_gbps``, ``in_gbps``, shape (N,): the best
-    that each host sent and received, NaN where unknown; None where nothing was measured."""
+    ``no_tiers``, a sentence. ``size_bytes``: of the vector that loads are for. ``pair_gbps``, shape (N, N), or None;
+    ``out_gbps``, ``in_gbps``, shape (N,): the best that each host sent and received, NaN where unknown; None where
+    nothing was measured. ``confidences``: how sure each tier is, 0 to 1, None where unknown."""
 
     tiers: tuple[tuple[SharedLink, ...], ...] = ()
     no_tiers: str = ""
-    confidences: tuple[float | None, ...] = ()
     size_bytes: float | None = None
     pair_gbps: Matrix | None = None
     out_gbps: Floats | None = None
     in_gbps: Floats | None = None
+    confidences: tuple[float | None, ...] = ()
 
     @property
     def busiest_us(self) -> float:
