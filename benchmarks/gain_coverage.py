@@ -59,12 +59,12 @@ def coverage(probes: Sequence[Network], algo: str, seed: int) -> dict[str, float
     order = np.array([names.index(name) for name in plink.reorder(first, request).hosts])
     patterns = [(1.0, pattern_for(algo, len(first.hosts), Options()))]
     held, widths = 0, []
-    for network, again in zip(others, [*others[1:], others[0]], strict=True):
+    for probe, (network, again) in enumerate(zip(others, [*others[1:], others[0]], strict=True)):
         halves = split_halves(network.half_rtts_us, symmetrised(network.latency_us))
         assert halves is not None
         fabric = replace(fabric_of(network), rtt_us=halves[0])
         model = CostModel(patterns, fabric, _SIZE_BYTES, "contention")
-        validated = cross_validate(model, order, baseline, halves[1], seed, _CONFIDENCE)
+        validated = cross_validate(model, order, baseline, halves[1], probe, _CONFIDENCE)
         fresh = replace(fabric_of(again), rtt_us=symmetrised(again.half_rtts_us[0]))
         cost_of = cost_function_for(algo, len(first.hosts), Options(), fresh, _SIZE_BYTES, "contention")
         held += validated.low <= 1 - cost_of(order) / cost_of(baseline) <= validated.high

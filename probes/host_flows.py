@@ -77,7 +77,7 @@ def exchange_flows(
 ) -> list[dict[str, Any]]:
     """Measure disjoint pairs at the same time, and return rows of ``host_flows`` in the network file.
 
-    :param errors: receives why pairs could not be measured.
+    :param errors: receives why flows from the first host of a pair to the second could not be measured.
     """
     names, rows = session.measurements.hosts.names, list[dict[str, Any]]()
 
@@ -85,7 +85,7 @@ def exchange_flows(
         return ProbeTask(
             pair,
             _exchange(session, pair, settings, rows, errors),
-            lambda reason: errors.update({pair: reason}),
+            lambda reason: errors.update({pair: reason, pair[::-1]: reason}),
         )
 
     time.sleep(DRAIN_S)
@@ -97,16 +97,21 @@ def exchange_flows(
 def _exchange(
     session: ProbeSession, pair: Pair, settings: FlowSettings, rows: list[dict[str, Any]], errors: dict[Pair, str]
 ) -> RequestBatches:
-    """Measure one pair: a flow each way, then both at once."""
+    """Measure one pair: a flow each way, then both at once if both came through."""
     a, b = pair
     limits = FlowLimits(settings.seconds, settings.max_bytes)
-    try:
-        for senders in ((a,), (b,), (a, b)):
+    for senders in ((a,), (b,), (a, b)):
+        ways = [(sender, a + b - sender) for sender in senders]
+        if len(ways) == 2 and not errors.keys().isdisjoint(ways):
+            return
+        try:
             rates = yield from run_flows(session.context, pair, senders, limits)
-            rows += [
-                {"from": sender, "to": receiver, "gbps": round(rate, 6), "both_ways": len(senders) == 2}
-                for sender, receiver, rate in rates
-            ]
-        errors.pop(pair, None)
-    except TaskFailed as error:
-        errors[pair] = str(error)
+        except TaskFailed as error:
+            errors.update(dict.fromkeys(ways, str(error)))
+            continue
+        rows += [
+            {"from": sender, "to": receiver, "gbps": round(rate, 6), "both_ways": len(senders) == 2}
+            for sender, receiver, rate in rates
+        ]
+        for way in ways:
+            errors.pop(way, None)

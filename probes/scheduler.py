@@ -4,7 +4,8 @@ A :class:`ProbeTask` is a generator that yields batches of requests to agents an
 is lost or an answer is late, :class:`TaskFailed` is thrown into it, so that it records what it could not measure.
 """
 
-from collections.abc import Callable, Generator, Sequence
+import contextlib
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,6 +56,7 @@ class ProbeScheduler:
     def __init__(self, fleet: Fleet, names: Sequence[str], clock: Callable[[], float]) -> None:
         self.fleet, self.names, self.clock = fleet, list(names), clock
         self.lost_hosts: dict[int, str] = {}  # by index, with the reason
+        self._excluded: dict[int, str] = {}
         self._index = {name: i for i, name in enumerate(names)}
         self._machine: dict[int, tuple[str, int]] = {}
         self._requests = 0
@@ -66,6 +68,20 @@ class ProbeScheduler:
     def mark_lost(self, host: int, reason: str) -> None:
         """Exclude a host from all further tasks. The first reason is kept."""
         self.lost_hosts.setdefault(host, reason)
+
+    @contextlib.contextmanager
+    def excluding(self, hosts: Iterable[int], reason: str) -> Iterator[None]:
+        """Skip the tasks of these hosts for a while, for this reason."""
+        self._excluded = dict.fromkeys(hosts, reason)
+        try:
+            yield
+        finally:
+            self._excluded = {}
+
+    @property
+    def unavailable_hosts(self) -> dict[int, str]:
+        """Hosts that are lost or excluded, by index, with the reason."""
+        return self._excluded | self.lost_hosts
 
     def run(
         self, tasks: list[ProbeTask], on_done: Callable[[], None] = lambda: None, cores_per_task: int = CORES_PER_TASK
@@ -96,8 +112,9 @@ class ProbeScheduler:
 
     def _lost_host(self, task: ProbeTask) -> str | None:
         """Return which host of a task is lost, and why; None while all are there."""
-        lost = next((host for host in task.hosts if host in self.lost_hosts), None)
-        return None if lost is None else f"{self.names[lost]}: {self.lost_hosts[lost]}"
+        unavailable = self.unavailable_hosts
+        host = next((host for host in task.hosts if host in unavailable), None)
+        return None if host is None else f"{self.names[host]}: {unavailable[host]}"
 
     def _can_start(self, task: ProbeTask, active: list[ProbeTask], cores_per_task: int) -> bool:
         busy = {host for other in active for host in other.hosts}

@@ -419,5 +419,5 @@ def flow_rates(session: ProbeSession, flows: list[Pair], seconds: float) -> tupl
 
 
 def _remaining(session: ProbeSession, groups: Sequence[HostGroup]) -> list[HostGroup]:
-    remaining = [[host for host in group if host not in session.scheduler.lost_hosts] for group in groups]
+    remaining = [[host for host in group if host not in session.scheduler.unavailable_hosts] for group in groups]
     return [group for group in remaining if group]

@@ -28,7 +28,7 @@ from probes.remeasuring import remeasure
 from probes.session import ProbeProgress, ProbeSession
 from probes.shared_links import SharedLinkSettings
 from solvers.diagnosis.finding import FLOOR_US, Finding, Severity, merged
-from solvers.diagnosis.findings import Remeasured
+from solvers.diagnosis.findings import TCP_ADVICE, Remeasured
 from solvers.diagnosis.findings import diagnose as findings_of
 from solvers.diagnosis.latency import DiagnosisThresholds, asymmetric_pairs, known_good, slow_hosts, slow_links
 
@@ -132,6 +132,7 @@ def _findings_from_facts(before: dict[str, dict[str, Any]], after: dict[str, dic
             protocol, severity = _PROTOCOLS[method]
             if not through:
                 advice = "open it between the hosts (security group), or `plink probe --method auto`"
+                advice = TCP_ADVICE if method == "tcp" else advice
                 yield Finding("closed", severity, [name], f"{protocol} is blocked", advice)
         if not fact.get("stamps", True):
             evidence, advice = "the kernel stamps no packets", "latencies there are less exact"

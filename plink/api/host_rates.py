@@ -1,15 +1,17 @@
 """What every host sends and receives: flows between rotating partners, and suspects tried again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from plink.model.network import symmetrised
+from plink.model.network import Matrix, symmetrised
 from probes.host_flows import FlowSettings, exchange_flows, partner_rounds
+from probes.measurements import Measurements
 from probes.round_robin import Pair
 from probes.session import ProbeSession
-from solvers.costs.host_flows import Flow
+from solvers.costs.host_flows import Flow, unreached_hosts
 from solvers.diagnosis.host_rates import fast_partner, half_duplex, slow_by_flows
 
+TCP_BLOCKED = "TCP is blocked"
 _MAX_SUSPECTS = 16
 
 
@@ -21,13 +23,15 @@ def measure_host_rates(
 ) -> None:
     """Measure flows of every host and add them to the measurements' details.
 
-    Hosts that look slow, or half duplex, exchange flows with fast ones, while nothing else is sent.
+    Hosts that look slow, or half duplex, exchange flows with fast ones, while nothing else is sent; and so do hosts
+    that no flow reached, all at once. Where no flow of a round comes through, there is no further one.
 
     :param keep_going: asked before each round; what was measured until it says no is kept, and measured again by a
-        run that resumes.
+        run that resumes, as is all of it where flows failed.
     """
     measurements = session.measurements
-    if "host_flow_errors" in measurements.details:
+    if measurements.details.pop("host_flow_errors", None) == []:
+        measurements.details["host_flow_errors"] = []
         return  # all of an earlier run, which is resumed
     names, rtt = measurements.hosts.names, symmetrised(measurements.latency)
     index = {name: host for host, name in enumerate(names)}
@@ -40,7 +44,12 @@ def measure_host_rates(
             return
         rows += exchange_flows(session, pairs, settings, errors)
         advance(done, len(rounds))
-    flows = [Flow(index[row["from"]], index[row["to"]], row["gbps"], row["both_ways"]) for row in rows]
+        if errors and not rows:
+            break
+    retried = _again_with_fast(rows, errors, index, rtt)
+    if retried and keep_going():
+        rows += exchange_flows(session, retried, settings, errors)
+    flows = _flows(rows, index)
     suspects = [slow.host for slow in slow_by_flows(flows, len(names))]
     suspects += [host for host in half_duplex(flows, len(names), min_partners=1) if host not in suspects]
     for host in suspects[:_MAX_SUSPECTS]:
@@ -53,3 +62,31 @@ def measure_host_rates(
     measurements.details["host_flow_errors"] = [
         {"from": names[a], "to": names[b], "why": reason} for (a, b), reason in sorted(errors.items())
     ]
+
+
+def unreached_by_flows(measurements: Measurements) -> list[int]:
+    """Return the hosts that no flow reached or left; the flows say so, if there are any."""
+    index = {name: host for host, name in enumerate(measurements.hosts.names)}
+    failed = [(index[row["from"]], index[row["to"]]) for row in measurements.details.get("host_flow_errors", ())]
+    return unreached_hosts(_flows(measurements.details.get("host_flows", ()), index), failed)
+
+
+def _flows(rows: Sequence[dict[str, Any]], index: dict[str, int]) -> list[Flow]:
+    return [Flow(index[row["from"]], index[row["to"]], row["gbps"], row["both_ways"]) for row in rows]
+
+
+def _again_with_fast(
+    rows: Sequence[dict[str, Any]], errors: dict[Pair, str], index: dict[str, int], rtt_us: Matrix
+) -> list[Pair]:
+    """Return disjoint pairs of hosts that no flow reached, which may be their partners' fault, with fast ones."""
+    flows = _flows(rows, index)
+    unreached = unreached_hosts(flows, list(errors))
+    pairs: list[Pair] = []
+    excluded = list(unreached)
+    for host in unreached:
+        tried = [a + b - host for a, b in errors if host in (a, b)]
+        partner = fast_partner(flows, [*excluded, *tried], host, rtt_us)
+        if partner is not None:
+            excluded.append(partner)
+            pairs.append((min(host, partner), max(host, partner)))
+    return pairs

@@ -9,7 +9,7 @@ import numpy as np
 
 from plink.api.bandwidth_time import ROUND_DRAIN_S, bandwidth_rounds, round_seconds
 from plink.api.connecting import Progress, connector_for
-from plink.api.host_rates import measure_host_rates
+from plink.api.host_rates import TCP_BLOCKED, measure_host_rates, unreached_by_flows
 from plink.api.predicting import PairPrediction, predict_pairs, unmeasured_ring_pairs
 from plink.api.probe_request import MAX_COUNT, ProbeRequest
 from plink.api.shared_links import link_limits, measure_shared_links
@@ -31,7 +31,7 @@ from probes.shared_links import SharedLinkSettings
 from solvers.prediction.tiered import predict_tiered
 
 NOT_TRIED = "not tried: the budget was spent"
-TCP_BLOCKED = "not tried: no TCP flow came through between any hosts"
+NO_FLOW = "not tried: no TCP flow came through between any hosts"
 _PRECISION = 0.02  # of a round trip's 10th percentile: tiers differ by far more
 _ORDER_SEARCHES = 3  # after each, pairs of the best ring are measured: N at most
 _PREDICTORS = {"tiers": "groups of hosts", "embedding": "coordinates"}
@@ -112,12 +112,13 @@ def measure(
         if blocked:
             _log.warning("no TCP flow came through between any hosts: no shared links or bandwidths are measured")
             if request.bandwidth:
-                _note_untried(measurements, "flow", TCP_BLOCKED)
+                _note_untried(measurements, "flow", NO_FLOW)
         if request.shared_links and in_time and request.method != "iperf3" and not blocked:
             rounds.shared_links()
         if request.bandwidth and in_time and not blocked:
             # Last, for only now it is known how many flows the shared links carry at a time.
-            in_time = rounds.run(request.bandwidth_method, "bandwidth", adaptive=False)
+            with session.scheduler.excluding(unreached_by_flows(measurements), TCP_BLOCKED):
+                in_time = rounds.run(request.bandwidth_method, "bandwidth", adaptive=False)
     return in_time
 
 

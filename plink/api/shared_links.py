@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plink.api.host_rates import TCP_BLOCKED, unreached_by_flows
 from plink.model.network import Matrix, symmetrised
 from probes.boundary_pairs import TierGroups
 from probes.measurements import Measurements
@@ -17,6 +18,7 @@ from probes.plan import LinkLimit
 from probes.session import ProbeSession
 from probes.shared_links import SharedLinkSettings, shared_links
 from solvers.hierarchy.shared_tiers import HostGroups, candidate_tiers, confirmed_rows, doubtful_members, with_larger
+from solvers.hierarchy.tier_confidence import TierConfidence, tier_confidences
 from solvers.hierarchy.tiers import completed_far, nearest_tier
 from solvers.prediction.tiered import predict_tiered
 
@@ -39,15 +41,18 @@ def measure_shared_links(
         _log.info("no groups stand out in the latencies: no shared links to measure")
         return
     names, measured, below = measurements.hosts.names, list[dict[str, Any]](), list[dict[str, Any]]()
+    unreached = frozenset(unreached_by_flows(measurements))
     part_of = dict[int, int]()
+    confidences = _confidences(measurements, tiers)
     ends = np.cumsum([0, *map(len, tiers)]).tolist()
-    for groups, outer, first in zip(tiers, [*tiers[1:], None], ends[:-1], strict=True):
+    for number, (groups, outer, first) in enumerate(zip(tiers, [*tiers[1:], None], ends[:-1], strict=True)):
         tier = TierGroups(groups, None if outer is None else _families(groups, outer), part_of)
         if part_of:  # the link of a group of one part is that of the part
             several = [group for group in groups if len(set(map(tier.part, group))) > 1]
             tier = dataclasses.replace(tier, measured=frozenset(itertools.chain(*several)))
         on_done = functools.partial(_advance_from, advance, first, ends[-1])
-        rows = shared_links(session, tier, settings, on_done, keep_going)
+        with session.scheduler.excluding(unreached, TCP_BLOCKED):
+            rows = shared_links(session, tier, settings, on_done, keep_going)
         on_done(len(groups), len(groups))
         several_parts = [group for group in groups if tier.measured is None or not tier.measured.isdisjoint(group)]
         if len(rows) < len(several_parts) and not keep_going():
@@ -58,15 +63,45 @@ def measure_shared_links(
         if doubted := doubtful_members(rows, families):
             hosts = frozenset(names.index(name) for name in doubted)
             everywhere = dataclasses.replace(tier, family_of=None, measured=hosts)
-            rows = with_larger(rows, shared_links(session, everywhere, settings, lambda *_: None, keep_going))
+            with session.scheduler.excluding(unreached, TCP_BLOCKED):
+                again = shared_links(session, everywhere, settings, lambda *_: None, keep_going)
+            rows = with_larger(rows, again)
         if below:
             rows = confirmed_rows(rows, below)
+        else:
+            rows = [_with_unreached(row, groups, names, unreached) for row in rows]
         if rows:
-            measured.append({"groups": rows})
+            measured.append(_tier_entry(rows, groups, names, confidences[number] if confidences else None))
             measurements.details["shared_links"] = measured
             inside = {name for row in rows for name in row["members"]}
             below = rows + [row for row in below if not inside.issuperset(row["members"])]
             part_of = {host: part for part, group in enumerate(groups) for host in group}
+
+
+def _confidences(measurements: Measurements, tiers: Sequence[HostGroups]) -> list[TierConfidence]:
+    """Return how sure each tier is; empty where that is not known."""
+    sparse = measurements.details.get("plan") == "adaptive"
+    label = functools.partial(label_groups, sparse=True) if sparse else None
+    return tier_confidences(measurements.latency, measurements.halves, tiers, label)
+
+
+def _tier_entry(
+    rows: Sequence[dict[str, Any]], groups: HostGroups, names: Sequence[str], confidence: TierConfidence | None
+) -> dict[str, Any]:
+    """Return a tier as the file has it, with the confidence of the tier and of each group where they are known."""
+    if confidence is None:
+        return {"groups": [*rows]}
+    of_host = {names[host]: share for group, share in zip(groups, confidence.groups, strict=True) for host in group}
+    certain = [{**row, "confidence": round(of_host[row["members"][0]], 3)} for row in rows]
+    return {"confidence": round(confidence.tier, 3), "groups": certain}
+
+
+def _with_unreached(
+    row: dict[str, Any], groups: HostGroups, names: Sequence[str], unreached: frozenset[int]
+) -> dict[str, Any]:
+    """Return the row of a group with its hosts that took no part in flows, for they are behind the same link."""
+    group = next(group for group in groups if names.index(row["members"][0]) in group)
+    return {**row, "members": [*row["members"], *(names[host] for host in group if host in unreached)]}
 
 
 def _advance_from(advance: Callable[[int, int], None], first: int, total: int, done: int, _: int) -> None:

@@ -216,6 +216,7 @@ def _report_results(measurements: "Measurements", target: Path, seconds: float, 
 
     from plink.api.interfaces import interface_topology
     from plink.api.probing import NOT_TRIED
+    from plink.model.hostlist import fold_hostlist
     from solvers.diagnosis.findings import rate_findings
 
     n = len(measurements.hosts)
@@ -229,8 +230,10 @@ def _report_results(measurements: "Measurements", target: Path, seconds: float, 
         for row in tier["groups"]:
             hosts = f"{'' if number == 1 else f'tier {number}: '}{len(row['members'])} hosts with {row['members'][0]}"
             say(f"{hosts} share {_rate(row, 'out')} out, {_rate(row, 'in')} in")
-    for finding in rate_findings(network):
-        say(f"{finding.kind}: {', '.join(finding.hosts)}: {finding.evidence}; {finding.advice}")
+    findings = rate_findings(network)
+    for finding in findings:
+        say(f"{finding.kind}: {fold_hostlist(finding.hosts, ', ')}: {finding.evidence}; {finding.advice}")
+    closed = [host for finding in findings if finding.kind == "closed" for host in finding.hosts]
     unmeasured_groups = [row for tier in tiers for row in tier["groups"] if row.get("why")]
     errors = measurements.errors or measurements.bandwidth_errors
     kind = "round trips" if measurements.errors else "bandwidths"
@@ -247,6 +250,8 @@ def _report_results(measurements: "Measurements", target: Path, seconds: float, 
         raise PartlyDone(
             f"what {len(unmeasured_groups)} groups share could not be measured: {unmeasured_groups[0]['why']}"
         )
+    if closed:
+        raise PartlyDone(f"host rates are missing of {fold_hostlist(closed, ', ')}; --no-host-rates leaves them out")
     if not in_time:
         raise PartlyDone("the budget is spent; `plink probe ... --resume` continues")
 

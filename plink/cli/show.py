@@ -77,6 +77,10 @@ def _document(data: "ReportData") -> dict[str, Any]:
             }
             for tier in data.groups.tiers
         ],
+        "shared_tiers": [
+            {"groups": len(links), "confidence": confidence}
+            for links, confidence in zip(data.bandwidths.tiers, data.bandwidths.confidences, strict=True)
+        ],
         "order": None if route is None else [names[host] for host in route.order.tolist()],
         "bottleneck": None if route is None else _bottleneck(names, route.bottleneck),
         "left_out": list(data.left_out),

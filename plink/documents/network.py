@@ -14,6 +14,7 @@ from plink.documents.types import (
     NonNegative,
     PositiveInt,
     Quantity,
+    Share,
     ShareMatrix,
 )
 
@@ -95,11 +96,17 @@ class SharedLinkEntry(TypedDict):
     """Lowest and highest of the repeats, Gbit/s, under out_gbps and in_gbps; null where it could not be measured."""
     why: NotRequired[str]
     """Why a figure could not be measured."""
+    confidence: NotRequired[Share]
+    """How sure it is that these hosts, and no others, are a group: the share of resamples of the round trips in which
+    they are."""
 
 
 class SharedTierEntry(TypedDict):
     """Links of one tier of the network: racks' uplinks, pods' uplinks, ..."""
 
+    confidence: NotRequired[Share]
+    """How sure the tier is: the share of resamples of the round trips in which all its groups are found at once. Each
+    resample takes one of the two halves of a pair's samples; without halves it is not known."""
     groups: list[SharedLinkEntry]
     """What each group of the tier shares. A group holds whole groups of the tier below; groups do not overlap."""
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, TypedDict
 
 from msgspec import Meta
 
-from plink.documents.types import Count, NonNegative, PositiveInt
+from plink.documents.types import Count, NonNegative, PositiveInt, Share
 
 
 class TierSpread(TypedDict):
@@ -22,6 +22,16 @@ class TierSpread(TypedDict):
     """Their median, microseconds."""
     high_us: NonNegative | None
     """Their 90th percentile, microseconds."""
+
+
+class SharedTierSummary(TypedDict):
+    """A tier of links that groups of hosts share."""
+
+    groups: PositiveInt
+    """How many groups."""
+    confidence: Share | None
+    """How sure the tier is: the share of resamples of the round trips in which all its groups are found; null where
+    unknown."""
 
 
 class BottleneckEntry(TypedDict):
@@ -61,6 +71,8 @@ class ShowDocument(TypedDict):
     none stands out."""
     tiers: Annotated[list[TierSpread], Meta(min_length=1)]
     """Pairs that are about as far apart, from near to far."""
+    shared_tiers: list[SharedTierSummary]
+    """Tiers of measured shared links, the innermost first."""
     order: Annotated[list[str], Meta(min_length=2, extra_json_schema={"uniqueItems": True})] | None
     """Host names in plink's order; null where there is none for this network."""
     bottleneck: BottleneckEntry | None

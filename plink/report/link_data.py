@@ -30,13 +30,15 @@ class LinkDirection:
 @dataclass(frozen=True)
 class SharedLink:
     """The link of one group. ``members``: its hosts; ``parent``: the tier and the number of the nearest group above
-    that holds it, None where there is none; ``reason``: why something was not measured."""
+    that holds it, None where there is none; ``reason``: why something was not measured; ``confidence``: how sure it is
+    that these hosts are a group, 0 to 1, None where unknown."""
 
     members: tuple[int, ...]
     parent: tuple[int, int] | None
     out: LinkDirection
     into: LinkDirection
     reason: str = ""
+    confidence: float | None = None
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Bandwidths:
     """Measured rates, Gbit/s. ``tiers``: shared links, the innermost tier first; empty where none were measured, with
     ``no_tiers``, a sentence. ``size_bytes``: of the vector that loads are for. ``pair_gbps``, shape (N, N), or None;
     ``out_gbps``, ``in_gbps``, shape (N,): the best that each host sent and received, NaN where unknown; None where
-    nothing was measured."""
+    nothing was measured. ``confidences``: how sure each tier is, 0 to 1, None where unknown."""
 
     tiers: tuple[tuple[SharedLink, ...], ...] = ()
     no_tiers: str = ""
@@ -52,6 +54,7 @@ class Bandwidths:
     pair_gbps: Matrix | None = None
     out_gbps: Floats | None = None
     in_gbps: Floats | None = None
+    confidences: tuple[float | None, ...] = ()
 
     @property
     def busiest_us(self) -> float:

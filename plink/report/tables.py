@@ -113,16 +113,21 @@ def hosts(data: ReportData) -> str:
 def links(data: ReportData) -> str:
     """Return the table of shared links, the innermost tier first."""
     rows = []
+    is_known = any(link.confidence is not None for tier_links in data.bandwidths.tiers for link in tier_links)
     for tier, tier_links in enumerate(data.bandwidths.tiers, 1):
         for link in tier_links:
             names = fold_hostlist([data.names[host] for host in link.members], ", ")
             row = [tier, len(link.members), names, capacity(link.out), capacity(link.into)]
             if data.bandwidths.size_bytes is not None:
                 row += [load(link.out), load(link.into)]
-            rows.append([*row, link.reason or "–"])
+            rows.append([*row, *([_confidence(link.confidence)] if is_known else []), link.reason or "–"])
     loads = [] if data.bandwidths.size_bytes is None else ["load out", "load in"]
-    heads = ["tier", "hosts", "names", "out", "in", *loads, "note"]
+    heads = ["tier", "hosts", "names", "out", "in", *loads, *(["confidence"] if is_known else []), "note"]
     return table("Shared links (in brackets: lowest to highest of the repeats)", heads, rows)
+
+
+def _confidence(share: float | None) -> str:
+    return "–" if share is None else f"{share:.0%}"
 
 
 def rates(data: ReportData) -> str:

@@ -114,7 +114,10 @@ def _links(data: ReportData) -> list[str]:
     for number, tier in enumerate(tiers, 1):
         what = count(len(tier), "group") + ("" if len(tiers) == 1 else f" of tier {number}")
         unknown = sum(link.out.gbps is None or link.into.gbps is None for link in tier)
-        what += f" ({unknown} not measured)" if 0 < unknown < len(tier) else ""
+        remarks = [f"{unknown} not measured"] if 0 < unknown < len(tier) else []
+        confidence = data.bandwidths.confidences[number - 1] if data.bandwidths.confidences else None
+        remarks += [] if confidence is None else [f"confidence {confidence:.0%}"]
+        what += f" ({', '.join(remarks)})" if remarks else ""
         cached = [way.gbps for link in tier for way in (link.out, link.into) if way.gbps is not None]
         low, high = (rate(min(cached)), rate(max(cached))) if cached else ("", "")
         span = low if low == high else f"{low} to {high}"

@@ -13,7 +13,7 @@ from solvers.costs.host_flows import flows_of, usual_rates
 from solvers.hierarchy.tiers import completed_far, nearest_tier
 
 MIN_RATE_SIGMA = 0.02  # relative: probes of one lab, minutes apart, differ by as much
-_RANGE_OF_THREE = 1.69  # expected range of three draws from a normal distribution, in standard deviations
+_RMS_RANGE_OF_THREE = 1.912  # root mean square of the range of three normal draws, in standard deviations
 _MEDIAN_OF_THREE = 0.67  # standard deviation of the median of three such draws
 ASSUMED_GBPS = 10.0  # where nobody measured a rate: most clouds' smallest "up to" figure
 BYTES_PER_US = 125.0  # of one Gbit/s
@@ -209,7 +209,7 @@ def _is_measured(row: Row) -> bool:
 def rate_sigma(rows: Sequence[Row]) -> float:
     """Return the relative standard deviation of a capacity, the median of three runs, by the ranges of all groups'."""
     squares = [
-        ((high - low) / _RANGE_OF_THREE / row[key]) ** 2
+        ((high - low) / _RMS_RANGE_OF_THREE / row[key]) ** 2
         for row in rows
         for key, (low, high) in ((key, ends) for key, ends in row.get("interval", {}).items() if ends)
         if row.get(key)

@@ -36,6 +36,23 @@ def best_rates(flows: Sequence[Flow], hosts: int) -> tuple[Vector, Vector]:
     return sent, received
 
 
+def unreached_hosts(flows: Sequence[Flow], failed: Sequence[tuple[int, int]]) -> list[int]:
+    """Return the hosts that no flow reached, or that no flow left, though it was tried.
+
+    Of the two ends of a failed flow that is the one which fails with every other host. Where both do, and no other flow
+    says which it is, both are.
+
+    :param failed: (source, target) of flows that did not come through.
+    """
+    sources, targets = {flow.source for flow in flows}, {flow.target for flow in flows}
+    unreached = {source for source, target in failed if source not in sources and target in targets}
+    unreached |= {target for source, target in failed if target not in targets and source in sources}
+    unexplained = [
+        pair for pair in failed if pair[0] not in sources and pair[1] not in targets and unreached.isdisjoint(pair)
+    ]
+    return sorted(unreached.union(*unexplained))
+
+
 def flows_of(network: Network) -> list[Flow]:
     """Return the flows of a network file between hosts that it has.
 
@@ -45,6 +62,19 @@ def flows_of(network: Network) -> list[Flow]:
     return [
         Flow(index[row["from"]], index[row["to"]], row["gbps"], row["both_ways"])
         for row in network.host_flows
+        if row["from"] in index and row["to"] in index
+    ]
+
+
+def failed_flows_of(network: Network) -> list[tuple[int, int]]:
+    """Return (source, target) of the flows of a network file that did not come through, between hosts that it has.
+
+    :raises InputError: when its ``host_flow_errors`` are no such list.
+    """
+    index = {name: k for k, name in enumerate(network.hosts.names)}
+    return [
+        (index[row["from"]], index[row["to"]])
+        for row in network.host_flow_errors
         if row["from"] in index and row["to"] in index
     ]
 

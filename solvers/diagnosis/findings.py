@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from plink.model.network import Matrix, Network
 from solvers.changes.causes import explain
-from solvers.costs.host_flows import flows_of
+from solvers.costs.host_flows import failed_flows_of, flows_of, unreached_hosts
 from solvers.diagnosis.bandwidth import SlowHost, slow_rates, slow_shared_links
 from solvers.diagnosis.finding import (
     MIN_LOSS,
@@ -22,7 +22,9 @@ from solvers.diagnosis.finding import (
 from solvers.diagnosis.host_rates import half_duplex, slow_by_flows
 from solvers.diagnosis.latency import DiagnosisThresholds, Suspect, asymmetric_pairs, slow_hosts, slow_links
 
+_MIN_CONFIDENCE = 0.5  # of a group: with less it is rather another one
 _NOISE_SIGMAS = 4.0  # of a pair's own samples
+TCP_ADVICE = "open it between the hosts (security group): jobs and bandwidths need it"
 _SLOW_HOST_ADVICE = "exchange it, or look at its NIC and the limits of its instance"
 
 Groups = npt.NDArray[np.intp]
@@ -44,6 +46,7 @@ def diagnose(
         *_latencies(network, groups, remeasured, limits),
         *_rates(network, groups),
         *_losses(network, groups),
+        *_uncertain_groups(network),
         *_clock_steps(network),
         *_zeros(network),
         *_unmeasured(network),
@@ -164,17 +167,11 @@ def rate_findings(network: Network) -> list[Finding]:
 
 
 def _blocked(network: Network) -> list[Finding]:
-    """Return hosts of which no flow got through, though their round trips were measured."""
-    reached = {network.hosts.names[host] for flow in flows_of(network) for host in (flow.source, flow.target)}
-    measured = np.isfinite(network.rtt_us).sum(axis=1) > 1
-    responding = {name for name, has_rtt in zip(network.hosts.names, measured.tolist(), strict=True) if has_rtt}
-    tried = dict.fromkeys(name for row in network.host_flow_errors for name in (row["from"], row["to"]))
-    advice = "open it between the hosts (security group), or `plink probe --method auto`"
-    return [
-        Finding("closed", Severity.ERROR, [name], "TCP is blocked", advice)
-        for name in tried
-        if name in responding - reached
-    ]
+    """Return one finding of all hosts that no flow reached or left, though their round trips were measured."""
+    responding = np.isfinite(network.rtt_us).sum(axis=1) > 1
+    unreached = unreached_hosts(flows_of(network), failed_flows_of(network))
+    names = [network.hosts.names[host] for host in unreached if responding[host]]
+    return [Finding("closed", Severity.ERROR, names, "TCP is blocked", TCP_ADVICE)] if names else []
 
 
 def _slow_host(slow: SlowHost, names: Sequence[str], others: str) -> Finding:
@@ -199,6 +196,25 @@ def _rates(network: Network, groups: Groups) -> list[Finding]:
         hosts = _named(link.members, names)
         findings.append(Finding("slow shared link", Severity.ERROR, hosts, evidence, advice))
     return findings
+
+
+def _uncertain_groups(network: Network) -> list[Finding]:
+    """Return groups with shared links that are found in few resamples of the round trips."""
+    shares = {
+        tuple(row["members"]): row["confidence"]
+        for tier in network.shared_links
+        for row in tier["groups"]
+        if row.get("confidence", 1.0) < _MIN_CONFIDENCE
+    }
+    if not shares:
+        return []
+    low, high = f"{min(shares.values()):.0%}", f"{max(shares.values()):.0%}"
+    span = low if low == high else f"{low} to {high}"
+    groups = "a group" if len(shares) == 1 else f"{len(shares)} groups"
+    evidence = f"{groups} with shared links, found in {span} of the resamples of the round trips"
+    advice = "their shared links may be of others: probe again with a larger --count"
+    hosts = list(dict.fromkeys(name for members in shares for name in members))
+    return [Finding("uncertain group", Severity.INFO, hosts, evidence, advice)]
 
 
 def _gbps(rate: float) -> str:

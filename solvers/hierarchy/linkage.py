@@ -37,6 +37,12 @@ class Tree:
         _, first, inverse = np.unique(label, return_index=True, return_inverse=True)
         return np.asarray(np.argsort(np.argsort(first))[inverse], dtype=np.intp)
 
+    def height_of(self, clusters: int) -> float:
+        """Return the height at which the tree is cut into so many clusters: between two merges."""
+        merges = len(self.pairs) + 1 - clusters
+        below = float(self.heights[merges - 1]) if merges else 0.0
+        return (below + float(self.heights[merges])) / 2 if merges < len(self.heights) else below
+
 
 def average_linkage(cost: Matrix) -> Tree:
     """The tree of the hosts of ``cost``, shape (N, N), symmetric, complete; what is on its diagonal does not count."""

@@ -29,7 +29,7 @@ def candidate_tiers(rtt_us: Matrix, groups: HostGroups) -> list[HostGroups]:
     """
     if len(groups) < 3:
         return []
-    tree = average_linkage(_between(rtt_us, groups))
+    tree = average_linkage(median_between(rtt_us, groups))
     heights = np.maximum(tree.heights, 1e-9)
     ratios = heights[1:] / heights[:-1]
     steps = [k for k in np.argsort(-ratios, kind="stable").tolist() if ratios[k] >= MIN_RATIO][:_MAX_TIERS]
@@ -45,16 +45,22 @@ def candidate_tiers(rtt_us: Matrix, groups: HostGroups) -> list[HostGroups]:
     return tiers
 
 
-def _between(rtt_us: Matrix, groups: HostGroups) -> Matrix:
-    """Return the median round trip between each two groups, shape (G, G)."""
-    far = float(np.nanmax(rtt_us))
-    between = np.zeros((len(groups), len(groups)))
-    for a in range(len(groups)):
-        for b in range(a):
-            block = rtt_us[np.ix_(groups[a], groups[b])]
-            cached = block[np.isfinite(block)]
-            between[a, b] = between[b, a] = np.median(cached) if len(cached) else far
-    return between
+def median_between(rtt_us: Matrix, groups: HostGroups) -> Matrix:
+    """Return the median round trip between each two groups, shape (G, G), 0 on the diagonal; as far as the farthest
+    pair of hosts where none was measured."""
+    group_of = np.full(len(rtt_us), -1, dtype=np.intp)
+    for number, group in enumerate(groups):
+        group_of[group] = number
+    first, second = group_of[:, None], group_of
+    a, b = np.nonzero((first > second) & (second >= 0) & np.isfinite(rtt_us))
+    block, us = group_of[a] * len(groups) + group_of[b], rtt_us[a, b]
+    by_block = np.lexsort((us, block))
+    block, us = block[by_block], us[by_block]
+    number, start, count = np.unique(block, return_index=True, return_counts=True)
+    between = np.full((len(groups), len(groups)), float(np.nanmax(rtt_us)))
+    between.flat[number] = (us[start + (count - 1) // 2] + us[start + count // 2]) / 2
+    between = np.tril(between, -1)
+    return np.asarray(between + between.T)
 
 
 def confirmed_rows(rows: Sequence[Row], below: Sequence[Row]) -> list[dict[str, Any]]:

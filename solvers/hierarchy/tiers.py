@@ -110,7 +110,7 @@ def completed_far(cost: Matrix) -> Matrix:
     return np.asarray(np.where(np.isfinite(cost), cost, measured.max() if len(measured) else 1.0))
 
 
-def _tree(cost: Matrix) -> Tree:
+def robust_linkage(cost: Matrix) -> Tree:
     """Return the tree of average linkage, in which single outlying pairs make no tier.
 
     A cost out of all proportion (a rate limit, a queue) is capped, by the host that is farthest from the others.
@@ -124,7 +124,7 @@ def _cuts(cost: Matrix, min_ratio: float) -> list[_Cut]:
     """Return where the tree steps up by the least ratio or more."""
     if len(cost) < 3:
         return []
-    tree = _tree(cost)
+    tree = robust_linkage(cost)
     heights = np.maximum(tree.heights, 1e-9)
     ratios = heights[1:] / heights[:-1]
     result = []
@@ -147,7 +147,7 @@ def _confidence(cut: _Cut, trials: list[Matrix], whole: bool, seed: int = 0) -> 
     again = []
     for k in range(len(trials) if whole else _RESAMPLES):
         hosts = np.arange(n) if whole else np.sort(rng.permutation(n)[:sampled_hosts])
-        label = _tree(trials[k % len(trials)][np.ix_(hosts, hosts)]).cut(cut.height)
+        label = robust_linkage(trials[k % len(trials)][np.ix_(hosts, hosts)]).cut(cut.height)
         again.append(float(adjusted_mutual_info_score(cut.label[hosts], label)))
     return float(np.clip(np.mean(again), 0.0, 1.0))
 
@@ -157,7 +157,7 @@ def _agreement(cut: _Cut, trials: Sequence[Matrix]) -> float:
 
     As ``_confidence``; this is on the way of every order, and mutual information would bring scikit-learn, a second.
     """
-    again = [adjusted_rand(cut.label, _tree(trial).cut(cut.height)) for trial in trials]
+    again = [adjusted_rand(cut.label, robust_linkage(trial).cut(cut.height)) for trial in trials]
     return float(np.mean(again))
 
 

@@ -34,7 +34,8 @@ from solvers.costs.patterns import Pattern
 
 Order = npt.NDArray[np.intp]
 _DRAWS = 300
-_RATE_DRAWS = 60  # of all rates and capacities
+_MIN_RATE_DRAWS, _MAX_RATE_DRAWS = 60, 300  # of all rates and capacities
+_MAX_RATE_EDGES = 1 << 20  # of all these draws
 _MAX_SAMPLED_PAIRS = 1 << 16  # for the noise: more would not change the estimate
 _NEIGHBOUR_FRACTION = 8  # a pair draws from one in so many of the sampled pairs on either side, the nearest in length
 _MIN_NEIGHBOURS = 32  # fewer do not give the size of the noise
@@ -155,8 +156,9 @@ def _gains_by_rates(
     cost_model: CostModel, fabric: Fabric, order: Order, baseline: Order, rng: np.random.Generator
 ) -> Vector:
     """Return the gains, shape (D,), by draws of the fabric's rates and shared capacities."""
-    gains = np.zeros(_RATE_DRAWS)
-    for draw in range(_RATE_DRAWS):
+    edges = sum(len(pattern.source) for _, pattern in cost_model.patterns)
+    gains = np.zeros(int(np.clip(_MAX_RATE_EDGES // max(1, 2 * edges), _MIN_RATE_DRAWS, _MAX_RATE_DRAWS)))
+    for draw in range(len(gains)):
         drawn = fabric.with_rate_noise(rng)
         baseline_us, order_us = (
             sum(

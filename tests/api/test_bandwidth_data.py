@@ -42,6 +42,20 @@ def test_tiers_are_a_tree_with_the_load_of_the_order() -> None:
     assert "bottleneck" not in page(replace(data, route=replace(data.route, bottleneck=None))).split("<script")[0]
 
 
+def test_how_sure_tiers_and_groups_are_is_shown_where_it_is_known() -> None:
+    racks = {"confidence": 0.25, "groups": [row([2 * k, 2 * k + 1], confidence=0.25 + 0.1 * k) for k in range(4)]}
+    outer = {"groups": [row([0, 1, 2, 3]), row([4, 5, 6, 7])]}
+    data = report_data_of(network([2, 2, 2, 2], shared_links=[racks, outer])[0], ReportRequest())
+    assert data.bandwidths.confidences == (0.25, None)
+    assert [link.confidence for link in data.bandwidths.tiers[0]] == pytest.approx([0.25, 0.35, 0.45, 0.55])
+    assert [link.confidence for link in data.bandwidths.tiers[1]] == [None, None]
+    text = page(data)
+    assert "four groups of tier 1 (confidence 25%)" in text
+    for share in ("25%", "35%", "45%", "55%"):
+        assert f"<td>{share}</td>" in text
+    assert "confidence" not in page(report_data_of(pods(), ReportRequest()))
+
+
 def test_what_limits_a_link_and_what_was_not_measured() -> None:
     tier = bandwidths_of(pods(out_limited_by="hosts", in_gbps=None, why="timed out"), None).tiers[0]
     assert tier[0].reason == "timed out"

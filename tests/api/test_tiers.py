@@ -121,6 +121,38 @@ def test_racks_and_pods_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(fabric.runs) == (7 + 2) + (5 + 2)
 
 
+def test_tiers_are_as_sure_as_their_round_trips_are_precise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Racks and pods of 40, 90 and 130 us: certain at 3 % of noise, doubtful at 50 %."""
+    racks = {f"r{name}": 2.0 for name in "abcd"}
+    confidences = []
+    for sigma in (0.03, 0.5):
+        fabric = tree("aaaabbbbccccdddd", "xxxxxxxxyyyyyyyy", **racks, px=3.0, py=3.0)
+        session = session_on(fabric, monkeypatch)
+        rng = np.random.default_rng(4)
+        for half in session.measurements.halves:
+            half *= rng.lognormal(0, sigma, half.shape)
+        session.measurements.latency[:] = np.sqrt(session.measurements.halves[0] * session.measurements.halves[1])
+        measure_shared_links(session, SharedLinkSettings())
+        tiers = session.measurements.network().shared_links
+        confidences.append([tier["confidence"] for tier in tiers])
+        for tier in tiers:
+            assert all(tier["confidence"] <= row["confidence"] <= 1.0 for row in tier["groups"])
+    assert confidences[0] == [1.0, 1.0]
+    assert len(confidences[1]) == 2
+    assert max(confidences[1]) < 0.9
+
+
+def test_without_halves_tiers_have_no_confidence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after one probe a pair."""
+    session = session_on(tree("aaaabbbbcccc", "x" * 12, ra=2.0, rb=2.0, rc=2.0), monkeypatch)
+    for half in session.measurements.halves:
+        half[:] = np.nan
+    measure_shared_links(session, SharedLinkSettings())
+    (tier,) = session.measurements.network().shared_links
+    assert "confidence" not in tier
+    assert not any("confidence" in row for row in tier["groups"])
+
+
 def test_nonblocking_pods_are_no_tier(monkeypatch: pytest.MonkeyPatch) -> None:
     racks = {f"r{name}": 2.0 for name in "abcd"}
     fabric = tree("aaaabbbbccccdddd", "xxxxxxxxyyyyyyyy", **racks, px=4.0, py=4.0)
@@ -159,6 +191,42 @@ def test_an_interrupted_probe_keeps_the_tiers_it_has(
     assert len(session.measurements.details["shared_links"]) == 1
     assert messages[-1] == (6, 6)
     assert "what 2 groups of 8 hosts share is not known: the budget was spent" in caplog.text
+
+
+def test_ctrl_c_in_an_outer_tier_keeps_the_inner_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    racks = {f"r{name}": 2.0 for name in "abcd"}
+    fabric = tree("aaaabbbbccccdddd", "xxxxxxxxyyyyyyyy", **racks, px=3.0, py=3.0)
+    session, rates_of = session_on(fabric, monkeypatch), fabric.flow_rates
+
+    def interrupted(session: ProbeSession, flows: list[tuple[int, int]], seconds: float) -> Any:
+        if len(fabric.runs) == 11:
+            raise KeyboardInterrupt
+        return rates_of(session, flows, seconds)
+
+    monkeypatch.setattr(probes.shared_links, "flow_rates", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        measure_shared_links(session, SharedLinkSettings())
+    (inner,) = session.measurements.network().shared_links
+    assert [len(row["members"]) for row in inner["groups"]] == [4] * 4
+
+
+def test_traffic_of_others_in_one_run_is_repeated_and_the_best_counts(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Half of what the first rack's uplink carries is taken in the first of the repeats."""
+    fabric = tree("aaaabbbbcccc", "x" * 12, ra=2.0, rb=2.0, rc=2.0)
+    monkeypatch.setattr(fabric, "rate", lambda link: _busy(fabric, link))
+    with caplog.at_level("INFO", "plink.probe"):
+        (inner,), _ = measured(fabric, monkeypatch)
+    assert rates(inner) == {f"h{host}+4": (2.0, "link") for host in (0, 4, 8)}
+    assert inner["groups"][0]["interval"]["out_gbps"] == [1.0, 2.0]
+    assert "as if others sent meanwhile" in caplog.text
+
+
+def _busy(fabric: Tree, link: str) -> float:
+    """What a link carries: the first rack's uplink half as much in the sixth run."""
+    rate = Tree.rate(fabric, link)
+    return rate / 2 if link == "ra out" and len(fabric.runs) == 6 else rate
 
 
 def test_up_and_down_may_differ(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,6 +281,26 @@ def test_hosts_that_disagree_about_the_tree_are_outvoted(monkeypatch: pytest.Mon
     measure_shared_links(session, SharedLinkSettings())
     (inner,) = session.measurements.details["shared_links"]
     assert [len(row["members"]) for row in inner["groups"]] == [4, 4, 4]
+
+
+def test_hosts_without_tcp_take_no_part_and_stay_in_their_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flow that waits for a closed host would spoil its group's run."""
+    fabric = tree("aaaabbbbcccc", "x" * 12, ra=2.0, rb=2.0, rc=2.0)
+    session = session_on(fabric, monkeypatch)
+    names = session.measurements.hosts.names
+    session.measurements.details["host_flows"] = [
+        {"from": names[a], "to": names[b], "gbps": 1.0, "both_ways": False}
+        for a in range(12) for b in range(12) if a != b and b not in (1, 6)
+    ]  # fmt: skip
+    session.measurements.details["host_flow_errors"] = [
+        {"from": names[0], "to": names[closed], "why": "timed out"} for closed in (1, 6)
+    ]
+    measure_shared_links(session, SharedLinkSettings())
+    (inner,) = session.measurements.details["shared_links"]
+    assert {1, 6}.isdisjoint(host for flows in fabric.runs for flow in flows for host in flow)
+    assert rates(inner) == {f"h{host}+4": (2.0, "link") for host in (0, 4, 8)}
+    assert [sorted(row["members"]) for row in inner["groups"]] == [names[0:4], names[4:8], sorted(names[8:12])]
+    assert not session.scheduler.lost_hosts
 
 
 def test_a_slow_uplink_is_not_its_sibling_s(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,6 +77,30 @@ def test_pairs_that_were_not_measured_are_avoided(tmp_path: Path) -> None:
     ]
 
 
+def test_a_bound_by_predicted_pairs_is_an_estimate(tmp_path: Path) -> None:
+    rows = network()["latency_us"]
+    rows[0][2] = rows[2][0] = None
+    predicted = [[0 if i == j else 50 for j in range(4)] for i in range(4)]
+    write(tmp_path / "n.json", network(latency_us=rows, predicted_us=predicted, plan="adaptive"))
+    done = typed("reorder", "n.json", "--json", cwd=tmp_path)
+    assert "estimated bound" in done.stderr
+    assert "no order" not in done.stderr
+    assert json.loads(done.stdout)["estimated_bound"] is True
+    write(tmp_path / "whole.json", network())
+    assert "estimated_bound" not in json.loads(typed("reorder", "whole.json", "--json", cwd=tmp_path).stdout)
+
+
+def test_a_round_trip_of_zero_is_doubted_by_every_command(tmp_path: Path) -> None:
+    rows = network()["latency_us"]
+    rows[0][1] = rows[1][0] = 0
+    write(tmp_path / "n.json", network(latency_us=rows))
+    for words in ("reorder n.json", "cost n.json --algo ring", "show n.json"):
+        assert "a round trip of 0, first a and b" in typed(*words.split(), cwd=tmp_path).stderr
+    done = typed("doctor", "n.json", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "round trips of 0 us between different hosts" in done.stdout
+
+
 def test_pairs_that_were_not_measured_and_cannot_be_avoided_are_named(tmp_path: Path) -> None:
     """Nobody but a was measured against d."""
     rows = network()["latency_us"]

@@ -60,6 +60,17 @@ def test_plan_is_written_here_and_reported(here: Path) -> None:
         assert words in done.stdout
 
 
+def test_another_algorithm_that_is_cheaper_is_named(here: Path) -> None:
+    """100 MB over hosts and uplinks of 1 Gbit/s."""
+    capacity = {f"{way}_{what}": 1.0 for way in ("out", "in") for what in ("gbps", "one_flow_gbps")}
+    groups = [{"members": members, "out_limited_by": "link", "in_limited_by": "link", **capacity} for members in RACKS]
+    write(here / "links.json", network(shared_links=[{"groups": groups}]))
+    done = typed("plan", "links.json", "--size", "100MB", "--model", "contention", cwd=here)
+    assert "plink: ring costs" in done.stderr
+    done = typed("plan", "links.json", "--size", "100MB", "--model", "contention", "--algo", "ring", cwd=here)
+    assert "costs" not in done.stderr
+
+
 def test_the_last_network_and_order_are_taken(here: Path) -> None:
     (here / ".plink").mkdir()
     (here / "n.json").rename(here / ".plink" / "network.json")

@@ -29,7 +29,7 @@ def write_samples(folder: Path) -> None:
     rows: list[list[float | None]] = [[*row] for row in _ROWS]
     _write(folder / "cloud.json", _network(names, rows))
     shared = {"out_gbps": 2.0, "in_gbps": 2.0}
-    links = [{"groups": [{"members": list(rack), **shared} for rack in _RACKS]}]
+    links = [{"confidence": 1.0, "groups": [{"members": list(rack), **shared} for rack in _RACKS]}]
     _write(folder / "measured.json", _network(names, rows) | {"shared_links": links})
     part = [[*row] for row in rows]
     for other in (2, 3):

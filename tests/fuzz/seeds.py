@@ -139,14 +139,20 @@ def _measured() -> dict[str, Any]:
 
     latency = np.array([[0.0, 50.0, 90.5], [51.0, 0.0, 60.0], [90.0, 70.0, 0.0]])
     rows = latency.tolist()
-    shared = {"members": ["a", "b"], "out_gbps": 4.0, "in_gbps": 3, "interval": {"out_gbps": [3.9, 4.1]}}
+    shared = {
+        "members": ["a", "b"],
+        "out_gbps": 4.0,
+        "in_gbps": 3,
+        "confidence": 0.9,
+        "interval": {"out_gbps": [3.9, 4.1]},
+    }
     details = {
         "measured_at": "2026-11-24T12:00:00", "plan": "all", "halves_us": [rows, rows], "hops": [[0, 1, 2]] * 3,
         "methods": ["", "stamp"], "method_used": [[0, 1, 1]] * 3,
         "clocks": ["", "kernel"], "clock_used": [[0, 1, 1]] * 3,
         "loss_forward": [[0, 0.1, 0]] * 3, "loss_back": [[0, 0, 0.5]] * 3, "samples": [[0, 100, 50]] * 3,
         "machines": [{"hostname": "a", "address": "10.0.0.1"}, None, {"hostname": "c"}],
-        "shared_links": [{"groups": [shared]}],
+        "shared_links": [{"confidence": 0.9, "groups": [shared]}],
         "errors": [{"from": "a", "to": "b", "why": "a firewall"}],
     }  # fmt: skip
     return Network(THREE, latency, latency / 10, details).to_json()

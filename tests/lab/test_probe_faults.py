@@ -2,6 +2,7 @@
 completes it."""
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -104,6 +105,24 @@ def test_a_host_that_udp_does_not_reach_is_completed_by_another_method(small_lab
     network_document = document(tmp_path)
     assert holes(network_document) == set()
     assert {pair for pair, method in used(network_document, "method").items() if method == "icmp"} == of([odd], names)
+
+
+def test_hosts_that_tcp_does_not_reach_are_one_line(small_lab: Lab, tmp_path: Path) -> None:
+    """UDP and SSH get through: round trips are complete, and bandwidths are those of the other hosts."""
+    names = small_lab.hosts.names
+    closed, open_hosts = names[1], [name for name in names if name != names[1]]
+    with firewall(small_lab, closed, "ipproto tcp dport 1024-65535"):
+        done = probe(small_lab, tmp_path, "--count", "60", "--bandwidth", timeout=180)
+    partly(done)
+    (line,) = [line for line in done.stderr.splitlines() if "TCP is blocked;" in line]
+    assert f"closed: {closed}: " in line
+    measured = document(tmp_path)
+    assert holes(measured) == set()
+    missing = {(row["from"], row["to"]) for row in measured["bandwidth_errors"]}
+    assert missing == of([closed], names)
+    assert {row["to"] for row in measured["host_flows"]} == set(open_hosts)
+    findings = json.loads(plink("doctor", "n.json", "--json", cwd=tmp_path).stdout)["findings"]
+    assert [finding["hosts"] for finding in findings if finding["kind"] == "closed"] == [[closed]]
 
 
 def test_an_agent_that_is_killed_costs_its_pairs_only(patient: Lab, tmp_path: Path, start: Start) -> None:

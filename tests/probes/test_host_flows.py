@@ -98,8 +98,9 @@ def test_dead_host_costs_its_own_pair_only() -> None:
     fleet.lose("h1", 0.2)
     _, rows, errors = exchanged(fleet, 4, [(0, 1), (2, 3)])
     assert {row["from"] for row in rows} == {"h2", "h3"}
-    assert list(errors) == [(0, 1)]
-    assert "h1" in errors[0, 1]
+    assert set(errors) <= {(0, 1), (1, 0)}
+    assert errors
+    assert all("h1" in reason for reason in errors.values())
 
 
 @pytest.mark.parametrize("answer", [{}, {"gbps": "fast"}, {"gbps": -1.0}, {"gbps": float("nan")}, {"error": "refused"}])

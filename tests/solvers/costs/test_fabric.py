@@ -10,7 +10,7 @@ from plink.errors import NoAnswer
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
 from solvers.costs.by_name import model_for
-from solvers.costs.fabric import ASSUMED_GBPS, fabric_of, shared_rows
+from solvers.costs.fabric import ASSUMED_GBPS, fabric_of, rate_sigma, shared_rows
 from tests.solvers.synthetic import racks
 
 
@@ -234,3 +234,25 @@ def test_the_first_pair_that_was_not_measured_is_named() -> None:
         result.require(values, source, target, "")
     with pytest.raises(NoAnswer, match=r"^the bandwidth h3 - h0 is needed .* --resume --bandwidth` measures it$"):
         result.require(values[::-1].copy()[[0, 3, 3, 1]], source, target, " --bandwidth")
+
+
+def test_noise_of_capacities_is_that_of_medians_of_three_runs() -> None:
+    """Estimated from the ranges alone: as much as medians of three do spread."""
+    rng = np.random.default_rng(0)
+    rows, medians = [], []
+    for _ in range(2000):
+        low, middle, high = np.sort(rng.lognormal(0, 0.08, 3)).tolist()
+        rows.append({"members": ["h"], "out_gbps": middle, "interval": {"out_gbps": [low, high]}})
+        medians.append(middle)
+    assert rate_sigma(rows) == pytest.approx(float(np.std(np.log(medians))), rel=0.05)
+    assert rate_sigma([]) == rate_sigma([{"members": ["h"], "out_gbps": 1.0, "interval": {"out_gbps": [1.0, 1.0]}}])
+
+
+def test_two_hosts_have_the_rate_that_was_measured_between_them() -> None:
+    """Not the one that is assumed where nobody measured any."""
+    flows = [{"from": a, "to": b, "gbps": gbps, "both_ways": False} for a, b, gbps in
+             (("h0", "h1", 0.05), ("h1", "h0", 0.04))]  # fmt: skip
+    result = fabric_of(network([2], host_flows=flows)[0])
+    assert result.host_out_gbps.tolist() == pytest.approx([0.045, 0.045], rel=0.15)
+    assert result.rate_gbps == pytest.approx(0.045, rel=0.15)
+    assert fabric_of(network([2])[0]).rate_gbps is None
