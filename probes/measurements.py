@@ -171,7 +171,7 @@ def measurements_from(network: Network) -> Measurements:
     measurements.clock = np.nan_to_num(matrix("clock_used")).astype(np.int8)
     measurements.bandwidth = None if network.bandwidth_gbps is None else network.bandwidth_gbps.copy()
     measurements.details = {
-        key: details[key] for key in ("host_flows", "shared_links", "predicted_us") if key in details
+        key: details[key] for key in ("host_flows", "shared_links", "host_costs", "predicted_us") if key in details
     }
     measurements.machines = list(network.machines)
     index = {name: i for i, name in enumerate(network.hosts.names)}

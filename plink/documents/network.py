@@ -115,6 +115,30 @@ FlowEntry = TypedDict(
 )
 
 
+CostInterval = Annotated[list[NonNegative], Meta(min_length=2, max_length=2)]
+
+
+class HostCostsEntry(TypedDict):
+    """What a host itself takes for collectives, besides links and round trips (LogGP's o and G)."""
+
+    overhead_us: Quantity
+    """For each message, sender and receiver together, microseconds."""
+    overhead_interval_us: CostInterval | None
+    """Its interval of 95 %; null where the timings do not tell."""
+    byte_ns: Quantity
+    """For each byte that a host sends or receives, besides the link's time, nanoseconds."""
+    byte_interval_ns: CostInterval | None
+    """Its interval of 95 %; null where the timings do not tell."""
+    algorithms: Annotated[list[Name], Meta(min_length=1)]
+    """What was timed."""
+    timings: PositiveInt
+    """Sizes that were timed, of all algorithms together."""
+    error: NonNegative
+    """Median relative error of the fitted times."""
+    measured_at: Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+    """When they were fitted, UTC (RFC 3339)."""
+
+
 Halves = Annotated[list[Matrix], Meta(min_length=2, max_length=2)]
 
 
@@ -181,6 +205,8 @@ class NetworkDocument(TypedDict):
     """Partners between which no flow could be measured, and why."""
     shared_links: NotRequired[list[SharedTierEntry]]
     """Capacity of what groups of hosts share, by tiers, the innermost first."""
+    host_costs: NotRequired[HostCostsEntry]
+    """What `plink check --measure --calibrate` found that hosts take for each message and byte."""
     predicted_us: NotRequired[Matrix]
     """Adaptive probing: expected round trip from i to j in microseconds, for pairs that were not measured."""
     predicted_by: NotRequired[Literal["tiers", "embedding"]]

@@ -12,7 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.documents.codec import convert, decode, schema_name
-from plink.documents.network import FlowEntry, Halves, MachineIdentity, NetworkDocument, PairError, SharedTierEntry
+from plink.documents.network import (
+    FlowEntry,
+    Halves,
+    HostCostsEntry,
+    MachineIdentity,
+    NetworkDocument,
+    PairError,
+    SharedTierEntry,
+)
 from plink.errors import InputError
 from plink.model.hosts import Hosts, hosts_from_json
 from plink.model.storage import name_of, read_document, write_document
@@ -142,6 +150,15 @@ class Network:
                             f"{min(inside)} without {min(outside)}, which are in one group of a tier below",
                         )
         return tiers
+
+    @cached_property
+    def host_costs(self) -> HostCostsEntry | None:
+        """What hosts take for each message and byte; None where that was not fitted.
+
+        :raises InputError: when they are no such figures.
+        """
+        value = self.details.get("host_costs")
+        return None if value is None else convert(HostCostsEntry, value, self.location, "host_costs")
 
     @cached_property
     def machines(self) -> list[MachineIdentity | None]:
