@@ -138,16 +138,16 @@ def _intervals(
     from scipy.stats import t
 
     weighted = errors / np.sqrt(1 + (errors / _NOISE) ** 2) ** 0.5
-    known = np.abs(jacobian).max(axis=0) > _EPSILON
+    has_effect = np.abs(jacobian).max(axis=0) > _EPSILON
     intervals: list[tuple[float, float] | None] = [None] * len(x)
-    if not known.any():
+    if not has_effect.any():
         return intervals
-    freedom = len(errors) - int(known.sum())
+    freedom = len(errors) - int(has_effect.sum())
     variance = float((weighted**2).sum()) / freedom
-    covariance = np.linalg.pinv(jacobian[:, known].T @ jacobian[:, known]) * variance
+    covariance = np.linalg.pinv(jacobian[:, has_effect].T @ jacobian[:, has_effect]) * variance
     quantile = float(t.ppf((1 + CONFIDENCE) / 2, freedom))
     for k, width in zip(
-        np.flatnonzero(known).tolist(), (quantile * np.sqrt(np.diag(covariance))).tolist(), strict=True
+        np.flatnonzero(has_effect).tolist(), (quantile * np.sqrt(np.diag(covariance))).tolist(), strict=True
     ):
         intervals[k] = max(0.0, float(x[k]) - width), float(x[k]) + width
     return intervals
