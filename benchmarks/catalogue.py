@@ -30,6 +30,7 @@ ENTRIES = (
     Entry("launching", "what an order gains for real programs", 22),
     Entry("order_noise", "whether the gain that is promised is there", 5),
     Entry("order_rings", "rings against fast-tsp and their bounds (--seeds 1: 2 minutes)", 17),
+    Entry("order_tsplib", "rings of TSPLIB against fast-tsp in equal time (needs the instances: --folder DIR)", 9),
     Entry("orders", "other collectives against plain annealing (--seeds 1: 6 minutes)", 10),
     Entry("parameter_server", "what goes through a server of AgileML's store", 3),
     Entry("cost_time", "time to compute a cost", 2),

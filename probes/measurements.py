@@ -172,7 +172,7 @@ def measurements_from(network: Network) -> Measurements:
     measurements.bandwidth = None if network.bandwidth_gbps is None else network.bandwidth_gbps.copy()
     measurements.details = {
         key: details[key]
-        for key in ("host_flows", "host_flow_errors", "shared_links", "predicted_us")
+        for key in ("host_flows", "host_flow_errors", "interfaces", "shared_links", "host_costs", "predicted_us")
         if key in details
     }
     measurements.machines = list(network.machines)

@@ -56,17 +56,19 @@ def options_of(values: OptionValues, algorithms: Sequence[str], groups: list[lis
 
 
 def fabric_from(network: "Network", smooth_latencies: bool = False) -> "Fabric":
-    """Return the network as the cost models take it, with smoothed round trips if requested.
+    """Return the network as the cost models take it, with its hosts' own costs, and smoothed round trips if requested.
 
     :raises NoAnswer: when they are wished for and there is too little to fit.
     """
     from solvers.costs.fabric import fabric_of
+    from solvers.costs.host_costs import with_host_costs
 
     if smooth_latencies:
         from plink.api.smoothing import smooth
 
         network = smooth(network).network
-    return fabric_of(network)
+    fabric, costs = fabric_of(network), network.host_costs
+    return fabric if costs is None else with_host_costs(fabric, costs["overhead_us"], costs["byte_ns"])
 
 
 def order_from(network: "Network", order: "RankOrder | None", location: str = "order") -> "Ranks":

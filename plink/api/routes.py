@@ -4,14 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plink.api.algorithms import groups_in, options_in, options_of
+from plink.api.algorithms import fabric_from, groups_in, options_in, options_of
 from plink.errors import NoAnswer, PlinkError
 from plink.model.network import Network
 from plink.model.order import RankOrder
 from plink.report.report_data import GainEstimate, Indices, Route, RouteBottleneck
 from solvers.costs.by_name import NAMES, model_for, parts_of, pattern_for
 from solvers.costs.evaluator import MODELS
-from solvers.costs.fabric import fabric_of
 from solvers.costs.loads import bottleneck_of
 from solvers.costs.patterns import Pattern
 
@@ -98,7 +97,7 @@ def _bottleneck(network: Network, order: RankOrder, work: CollectiveWork, hops: 
     """
     if order.objective == "bottleneck":
         return _longest_hop(network, hops)
-    fabric = fabric_of(network)
+    fabric = fabric_from(network)
     named = order.details.get("model")
     model = named if named in MODELS else model_for("auto", fabric, timed=True)
     if model == "latency":

@@ -43,6 +43,9 @@ def check(
         int | None, option(_MEASURE_PANEL, "Number of orders, at even steps of the cost (10).", min=2, max=100)] = None,
     repeats: Annotated[
         int | None, option(_MEASURE_PANEL, "Timed all-reduces of each order (3).", min=1, max=100)] = None,
+    calibrate: Annotated[bool, option(
+        _MEASURE_PANEL, "Also time smaller sizes, and write what hosts take for each message and byte into NETWORK; "
+        "with --results from recorded runs of four sizes or more.", "--calibrate")] = False,
     seed: Annotated[
         int | None,
         option(_MEASURE_PANEL, "Of the orders, and of the embedding of --truth (0).", min=0, max=2**63 - 1)] = None,
@@ -74,11 +77,16 @@ def check(
     from plink.cli.acceptance import AcceptanceLimits
     from plink.cli.check_run import CheckRequest, run, target_of
     from plink.cli.order_benchmark import BenchmarkConfig, check_runnable
+    from plink.model.storage import STANDARD
     from plink.model.units import parse_bytes
     from solvers.checking.agreement import MIN_ORDERS
     from solvers.checking.regression import Tolerance
 
     _check_combination(measure, results, truth, min_spearman, max_regression, min_paia, output)
+    if calibrate and network_file is not None and str(network_file) == STANDARD:
+        raise UsageError("--calibrate writes into the network file, and standard input is none; name a file")
+    if calibrate and not measure and (network_file is None or results is None):
+        raise UsageError("--calibrate goes with --measure, or with NETWORK and --results")
     measure_options = {
         "--algo": algo, "--size": size, "--set": set_, "--orders": orders, "--repeats": repeats,
         "--dry-run": options.dry_run or None, "--python": options.python, "--env": options.env,
@@ -119,7 +127,7 @@ def check(
     run(
         CheckRequest(
             network_file, measure, results, truth, min_paia, algorithms, config, model, limits, max_regression,
-            options.dry_run, output, junit, options.as_json, options.accept_new_host_keys,
+            options.dry_run, output, junit, options.as_json, options.accept_new_host_keys, calibrate,
         )
     )  # fmt: skip
 

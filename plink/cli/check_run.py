@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from plink.api.connecting import connector_for
+from plink.cli import calibration
 from plink.cli.acceptance import AcceptanceLimits, baseline_from, evaluate, say_unknown_hosts, show_check, timed
 from plink.cli.affinity import affinity_of
 from plink.cli.inputs import network_from
@@ -55,6 +56,7 @@ class CheckRequest:
     junit: Path | None
     as_json: bool
     accept_new_host_keys: bool
+    calibrate: bool = False
 
 
 @dataclass
@@ -105,12 +107,23 @@ def run(request: CheckRequest) -> None:
                     series if request.network_file is None else _with_recomputed_costs(series, network, request.model),
                     request.limits,
                 )
+        if request.calibrate and request.measure:
+            calibration.sizes_of(request.config)  # refused before a run
+        if request.calibrate and not request.measure and network is not None and network_file is not None:
+            model = request.model or "auto"
+            timings = calibration.recorded_timings(network, recorded_runs)
+            report.document["host_costs"] = calibration.calibrate(network, network_file, timings, model)
         if request.measure and network is not None:
             plans = [plan_orders(network, algo, request.config) for algo in request.algorithms]  # refused before a run
             if request.dry_run:
+                if request.calibrate:
+                    for planned in plans:
+                        calibration.describe_timings(calibration.timing_plan(planned))
                 _show_dry_run(network, plans, request.as_json)
                 return
             _measure(report, network, plans, request)
+            if request.calibrate and network_file is not None:
+                _calibrate(report, network, network_file, plans, request)
     except (PlinkError, KeyboardInterrupt) as error:
         error_text = str(error) or "it was interrupted"
         if request.measure and report.document.get("checks"):  # what was run before took time, too
@@ -178,6 +191,21 @@ def _measure(report: _CheckReport, network: Network, plans: Sequence[PlannedBenc
         report.add(series, request.limits, seconds)
 
 
+def _calibrate(
+    report: _CheckReport, network: Network, network_file: Path, plans: Sequence[PlannedBenchmark], request: CheckRequest
+) -> None:
+    connector = connector_for(network.hosts, request.accept_new_host_keys)
+    timings = []
+    for planned in map(calibration.timing_plan, plans):
+        calibration.describe_timings(planned)
+        with scratch_folder() as folder:
+            series = run_orders(
+                network, planned, lambda name: runner_named(name, lambda: connector), network.host_identities, folder
+            )
+        timings += calibration.timings_from(planned, series)
+    report.document["host_costs"] = calibration.calibrate(network, network_file, timings, request.config.model)
+
+
 def _add_affinity(report: _CheckReport, network: Network, truth: Path, request: CheckRequest) -> None:
     paths = read_truth(truth, network.hosts)
     report.unknown_hosts = [name for name, path in zip(network.hosts.names, paths, strict=True) if path is None]
@@ -217,9 +245,13 @@ def _publish(report: _CheckReport, request: CheckRequest, target: Path) -> None:
             show_check(entry)
             for line in baseline_lines:
                 print(printable(line))
+        if (host_costs := document.get("host_costs")) is not None:
+            calibration.show_host_costs(host_costs)
     say_unknown_hosts(str(request.truth), report.unknown_hosts)
     if to_file:
         say(f"check -> {target}")
+    if request.calibrate:
+        say(f"host costs -> {request.network_file or workspace.NETWORK}")
     if failures:
         falls_short = any(case.ok is False for case in report.cases)
         raise (PlinkError if falls_short else NoAnswer)("; ".join(failures))

@@ -54,6 +54,7 @@ def cost(
     from plink.cli.inputs import network_from
     from plink.cli.set_options import parse_set_options
     from plink.model.order import read_order
+    from plink.report.words import host_costs
     from solvers.costs.by_name import SIMULATED
     from solvers.ordering.problem import expand_slots
 
@@ -79,6 +80,7 @@ def cost(
         "hosts": result.hosts,
         "cost_us": round(total, 3),
         "capacities": fabric.capacities,
+        **({} if network.host_costs is None else {"host_costs": network.host_costs}),
         "network": network.fingerprint(),
         **({"smoothed": True} if smooth_latencies else {}),
         "random": None
@@ -105,6 +107,8 @@ def cost(
             f"random orders ({sample['orders']}): {format_us(sample['min_us'])} to {format_us(sample['max_us'])}, "
             f"median {format_us(sample['median_us'])}; {sample['more_expensive']:.0%} of them cost more than this one"
         )
+    if network.host_costs is not None and model_name != "latency":
+        print(host_costs(network.host_costs))
     if model_name in ("contention", SIMULATED) and not fabric.measured:
         say(f"shared capacities were not measured; they are {fabric.capacities}")
 

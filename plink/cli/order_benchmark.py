@@ -60,7 +60,11 @@ class BenchmarkConfig:
 
 @dataclass(frozen=True)
 class PlannedBenchmark:
-    """Benchmark of one collective before it runs. ``orders``: the host at each rank, and the predicted cost."""
+    """Benchmark of one collective before it runs.
+
+    ``orders``: the host at each rank, and the predicted cost. ``sizes_bytes``: what each order reduces; empty: that of
+    the configuration.
+    """
 
     algo: str
     model: str
@@ -68,6 +72,7 @@ class PlannedBenchmark:
     options: tuple[str, ...]
     groups: tuple[tuple[int, ...], ...] | None
     config: BenchmarkConfig
+    sizes_bytes: tuple[int, ...] = ()
 
 
 def check_runnable(algo: str) -> None:
@@ -172,7 +177,7 @@ def run_orders(
     timing_request = {
         "kind": "gloo" if planned.algo == _GLOO else "plink",
         "places": [_positions(order, hosts) for order, _ in planned.orders],
-        "size_bytes": config.size_bytes,
+        "sizes_bytes": planned.sizes_bytes or [config.size_bytes] * len(planned.orders),
         "warm_up": _WARM_UP_ROUNDS,
         "repeats": config.repeats,
     }

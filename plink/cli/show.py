@@ -37,12 +37,14 @@ def show(
     from plink.cli.report_inputs import network_to_draw, report_request
     from plink.report.terminal import terminal_lines
     from plink.report.terminal_heat import Ink
+    from plink.report.words import date, host_costs
 
     network = network_to_draw(network_file)
     data = report_data_of(network, report_request(network, order, groups))
-    interfaces = interface_topology(network)
+    costs, interfaces = network.host_costs, interface_topology(network)
     if as_json:
-        print_json(_document(data) | {"interfaces": None if interfaces is None else interfaces.text})
+        interface_text = None if interfaces is None else interfaces.text
+        print_json(_document(data) | {"host_costs": costs, "interfaces": interface_text})
         return
     console = Console(highlight=False, markup=False)
     if interfaces is not None:
@@ -51,6 +53,8 @@ def show(
     ascii_only = console.options.ascii_only
     for line in terminal_lines(data, Ink(console.width, colour and not ascii_only, ascii_only)):
         console.print(line, no_wrap=True, overflow="ignore", crop=False)
+    if costs is not None:
+        console.print(f"\n{host_costs(costs)} ({date(costs['measured_at'])})", soft_wrap=True)
 
 
 def _document(data: "ReportData") -> dict[str, Any]:

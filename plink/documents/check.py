@@ -4,6 +4,7 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
+from plink.documents.network import HostCostsEntry
 from plink.documents.types import Count, NonNegative, PositiveInt, Quantity, Share
 
 
@@ -95,6 +96,28 @@ class CollectiveCheck(MeasuredBenchmark):
     correlation then; null where the baseline has no such run."""
 
 
+class FittedTiming(TypedDict):
+    """One collective that was timed for the hosts' own costs."""
+
+    algo: str
+    """What was run."""
+    size_bytes: Quantity
+    """Bytes that were reduced."""
+    measured_us: NonNegative
+    """Median time, microseconds."""
+    fitted_us: NonNegative
+    """Time by the cost model with the fitted costs, microseconds."""
+
+
+class CalibratedHosts(HostCostsEntry):
+    """With --calibrate: what hosts take for each message and byte, as written to the network file."""
+
+    model: Literal["alpha-beta", "contention"]
+    """The cost model of the fit."""
+    fitted: Annotated[list[FittedTiming], Meta(min_length=1)]
+    """The timings."""
+
+
 class MeasuredRuns(TypedDict):
     """What readers need of a check."""
 
@@ -129,6 +152,8 @@ class CheckDocument(TypedDict):
     """By hand: one series of measured orders."""
     spearman: NotRequired[Annotated[float, Meta(ge=-1, le=1)]]
     """The lowest of all checks."""
+    host_costs: NotRequired[CalibratedHosts]
+    """With --calibrate: what hosts take for each message and byte, as written to the network file."""
     failures: NotRequired[list[str]]
     """What falls short, or could not be judged, a sentence each."""
     checks: NotRequired[list[CollectiveCheck]]

@@ -4,6 +4,7 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
+from plink.documents.network import HostCostsEntry
 from plink.documents.types import Count, Fingerprint, NonNegative, PositiveInt, Share
 
 
@@ -81,6 +82,8 @@ class CostDocument(TypedDict):
     """Time of the collective, microseconds."""
     capacities: str
     """Where the capacities come from: measured, or how they were inferred."""
+    host_costs: NotRequired[HostCostsEntry]
+    """What hosts take for each message and byte, where `plink check --calibrate` fitted that; `latency` is without."""
     network: Fingerprint
     """Fingerprint of the network."""
     random: RandomOrdersEntry | None

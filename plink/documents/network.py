@@ -141,6 +141,30 @@ class InterfacesEntry(TypedDict):
     """What is on one switch (a cable is one, too): [host, interface] pairs that reach each other directly."""
 
 
+CostInterval = Annotated[list[NonNegative], Meta(min_length=2, max_length=2)]
+
+
+class HostCostsEntry(TypedDict):
+    """What a host itself takes for collectives, besides links and round trips (LogGP's o and G)."""
+
+    overhead_us: Quantity
+    """For each message, sender and receiver together, microseconds."""
+    overhead_interval_us: CostInterval | None
+    """Its interval of 95 %; null where the timings do not tell."""
+    byte_ns: Quantity
+    """For each byte that a host sends or receives, besides the link's time, nanoseconds."""
+    byte_interval_ns: CostInterval | None
+    """Its interval of 95 %; null where the timings do not tell."""
+    algorithms: Annotated[list[Name], Meta(min_length=1)]
+    """What was timed."""
+    timings: PositiveInt
+    """Sizes that were timed, of all algorithms together."""
+    error: NonNegative
+    """Median relative error of the fitted times."""
+    measured_at: Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+    """When they were fitted, UTC (RFC 3339)."""
+
+
 Halves = Annotated[list[Matrix], Meta(min_length=2, max_length=2)]
 
 
@@ -209,6 +233,8 @@ class NetworkDocument(TypedDict):
     """Which interfaces hosts use; missing where each uses one."""
     shared_links: NotRequired[list[SharedTierEntry]]
     """Capacity of what groups of hosts share, by tiers, the innermost first."""
+    host_costs: NotRequired[HostCostsEntry]
+    """What `plink check --measure --calibrate` found that hosts take for each message and byte."""
     predicted_us: NotRequired[Matrix]
     """Adaptive probing: expected round trip from i to j in microseconds, for pairs that were not measured."""
     predicted_by: NotRequired[Literal["tiers", "embedding"]]

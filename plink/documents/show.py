@@ -4,6 +4,7 @@ from typing import Annotated, Literal, TypedDict
 
 from msgspec import Meta
 
+from plink.documents.network import HostCostsEntry
 from plink.documents.types import Count, NonNegative, PositiveInt, Share
 
 
@@ -82,3 +83,5 @@ class ShowDocument(TypedDict):
     """Hosts of which no round trip was measured, either way."""
     suspects: Count
     """How many things look wrong; `plink doctor` lists them."""
+    host_costs: HostCostsEntry | None
+    """What hosts take for each message and byte; null where `plink check --calibrate` has not fitted that."""

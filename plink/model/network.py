@@ -15,6 +15,7 @@ from plink.documents.codec import convert, decode, schema_name
 from plink.documents.network import (
     FlowEntry,
     Halves,
+    HostCostsEntry,
     InterfacesEntry,
     MachineIdentity,
     NetworkDocument,
@@ -176,6 +177,15 @@ class Network:
         if len(set(ports)) != len(ports):
             raise InputError(f"{location}.switches", "an interface is on two switches")
         return entry
+
+    @cached_property
+    def host_costs(self) -> HostCostsEntry | None:
+        """What hosts take for each message and byte; None where that was not fitted.
+
+        :raises InputError: when they are no such figures.
+        """
+        value = self.details.get("host_costs")
+        return None if value is None else convert(HostCostsEntry, value, self.location, "host_costs")
 
     @cached_property
     def machines(self) -> list[MachineIdentity | None]:

@@ -2,6 +2,7 @@
 
 import datetime
 
+from plink.documents.network import HostCostsEntry
 from plink.report.link_data import ProbeSummary
 from plink.report.report_data import ReportData, Route, RouteBottleneck, TierStatistics
 
@@ -88,6 +89,18 @@ def _probed(probes: ProbeSummary) -> list[str]:
     if probes.plan == "adaptive":
         parts.append("pairs chosen adaptively")
     return [f"They were measured {', '.join(parts)}."] if parts else []
+
+
+def host_costs(entry: HostCostsEntry) -> str:
+    """Return what hosts take for each message and byte, in one line."""
+    parts = []
+    for value, interval, unit, what in (
+        (entry["overhead_us"], entry["overhead_interval_us"], "us", "message"),
+        (entry["byte_ns"], entry["byte_interval_ns"], "ns", "byte"),
+    ):
+        spread = "no interval" if interval is None else f"95 %: {interval[0]:.3g} to {interval[1]:.3g}"
+        parts.append(f"{value:.3g} {unit} a {what} ({spread})")
+    return f"hosts take {' and '.join(parts)}"
 
 
 def date(text: str) -> str:

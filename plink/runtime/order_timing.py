@@ -24,7 +24,7 @@ def pack_config(config: dict[str, Any]) -> str:
     """Return a configuration as one word.
 
     ``kind``: "gloo" or "plink"; ``places``, shape (orders, ranks): each rank's rank in the order's group;
-    ``size_bytes``, ``warm_up``, ``repeats``.
+    ``sizes_bytes``, shape (orders,): what each order reduces; ``warm_up``, ``repeats``.
     """
     return base64.urlsafe_b64encode(zlib.compress(json.dumps(config).encode(), 9)).decode()
 
@@ -67,10 +67,11 @@ def main() -> None:
             from plink.runtime.aggengine.backend import PlinkProcessGroup
 
             groups.append(PlinkProcessGroup(prefix, places[rank], world, _TIMEOUT))
-    data = torch.empty(max(1, config["size_bytes"] // 4), dtype=torch.float32)
+    largest = torch.empty(max(1, max(config["sizes_bytes"]) // 4), dtype=torch.float32)
     for repeat in range(-config["warm_up"], config["repeats"]):
         seconds = torch.zeros(len(groups), dtype=torch.float64)
-        for number, group in enumerate(groups):
+        for number, (group, size_bytes) in enumerate(zip(groups, config["sizes_bytes"], strict=True)):
+            data = largest[: max(1, size_bytes // 4)]
             data.fill_(rank + 1)
             base.barrier().wait()
             began = time.perf_counter()

@@ -13,16 +13,17 @@ from mpi4py import MPI
 def main(config: dict[str, object]) -> None:
     """Measure; rank 0 prints a JSON line a repetition."""
     world = MPI.COMM_WORLD
-    places, size_bytes, warm_up, repeats = (config[key] for key in ("places", "size_bytes", "warm_up", "repeats"))
+    places, sizes_bytes, warm_up, repeats = (config[key] for key in ("places", "sizes_bytes", "warm_up", "repeats"))
     assert isinstance(places, list)
-    assert isinstance(size_bytes, int)
+    assert isinstance(sizes_bytes, list)
     assert isinstance(warm_up, int)
     assert isinstance(repeats, int)
     orders = [world.Split(0, row[world.rank]) for row in places]
-    elements, expected = max(1, size_bytes // 4), world.size * (world.size + 1) / 2
+    expected = world.size * (world.size + 1) / 2
     for repeat in range(-warm_up, repeats):
         own_seconds = array("d")
-        for order in orders:
+        for order, size_bytes in zip(orders, sizes_bytes, strict=True):
+            elements = max(1, size_bytes // 4)
             data = array("f", [world.rank + 1]) * elements
             world.Barrier()
             began = MPI.Wtime()

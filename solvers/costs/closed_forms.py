@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from solvers.costs.evaluator import check, latest, pair_rates
 from solvers.costs.fabric import BYTES_PER_US, Fabric, Vector
+from solvers.costs.host_costs import messages_of_rounds
 from solvers.costs.patterns import Pattern
 
 _MAX_UNIQUE_HOPS = 1 << 18  # hops: finding the pairs that come twice would take longer than they do
@@ -37,8 +38,10 @@ def closed_form(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str)
     :raises UsageError: for an unknown model or a size that is not positive.
     """
     check(pattern.ranks, np.arange(pattern.ranks), size_bytes, model)
+    overhead_us = pattern_overhead_us(pattern, fabric.overhead_us, model)
     if pattern.all_to_all_share:
-        return _all_to_all(pattern, fabric, size_bytes, model)
+        all_to_all = _all_to_all(pattern, fabric, size_bytes, model)
+        return lambda order: all_to_all(order) + overhead_us
     cost_of = {"latency": _latency, "alpha-beta": _alpha_beta, "contention": _contention}[model](
         pattern, fabric, size_bytes
     )
@@ -48,9 +51,19 @@ def closed_form(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str)
         cost = cost_of(order)
         if cost != cost:
             _raise_missing(pattern, fabric, order, option)
-        return cost
+        return cost + overhead_us
 
     return checked_cost
+
+
+def pattern_overhead_us(pattern: Pattern, overhead_us: float, model: str) -> float:
+    """Return what the messages of a pattern add to its cost in any order, microseconds."""
+    if not overhead_us or model == "latency":
+        return 0.0
+    if pattern.all_to_all_share:
+        return overhead_us * (pattern.ranks - 1) * float(pattern.repeat.sum())
+    ends = (column.astype(np.int64) for column in (pattern.round, pattern.source, pattern.target))
+    return overhead_us * float(messages_of_rounds(len(pattern.repeat), *ends) @ pattern.repeat)
 
 
 def _raise_missing(pattern: Pattern, fabric: Fabric, order: Order, option: str) -> None:

@@ -29,6 +29,7 @@ import numpy.typing as npt
 from plink.errors import UsageError
 from plink.model.schedule import Schedule, dependencies
 from solvers.costs.fabric import BYTES_PER_US, Fabric, Vector
+from solvers.costs.host_costs import messages_of_rounds
 
 MODELS = ("latency", "alpha-beta", "contention")
 SQUARINGS = 4  # shape 2^4 = 16: see latest()
@@ -110,6 +111,9 @@ def evaluate(
     latency = longest / 2
     if model == "contention" and timing_of(schedule) == "pipeline":
         latency = mean_latency(fabric, transfers, schedule.source.astype(np.int64) * schedule.ranks + schedule.target)
+    if fabric.overhead_us:
+        ends = schedule.source[used].astype(np.int64), schedule.target[used].astype(np.int64)
+        latency = latency + fabric.overhead_us * messages_of_rounds(number, rounds, *ends)
     what = tuple(
         names[k] if share > 0 else "latency" for k, share in zip(busiest.tolist(), transfer.tolist(), strict=True)
     )

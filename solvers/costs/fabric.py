@@ -50,7 +50,8 @@ class Fabric:
     pair gets alone, from row to column. ``host_out_gbps``, ``host_in_gbps``, shape (N,): a host's own rates.
     ``group_of``, shape (N,); ``group_out_gbps``, ``group_in_gbps``, shape (G,): what a group shares, infinite where its
     hosts are the limit. ``capacities``: where these come from, for people. ``rate_sigma``: relative standard deviation
-    of a rate between probes. ``outer_tiers``: links above those of the groups, the innermost first.
+    of a rate between probes. ``outer_tiers``: links above those of the groups, the innermost first. ``overhead_us``:
+    what hosts take for each message (:mod:`solvers.costs.host_costs`).
     """
 
     names: tuple[str, ...]
@@ -65,6 +66,7 @@ class Fabric:
     has_host_rates: bool = False
     outer_tiers: tuple[TierLinks, ...] = ()
     rate_sigma: float = MIN_RATE_SIGMA
+    overhead_us: float = 0.0
 
     def with_rate_noise(self, rng: np.random.Generator) -> "Fabric":
         """Return the fabric as another probe might have measured its rates: each times a lognormal factor."""

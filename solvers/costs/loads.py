@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from solvers.costs.evaluator import Transfers, crossing_bytes, mean_latency, resource_loads
 from solvers.costs.fabric import Fabric, Vector
+from solvers.costs.host_costs import messages_of_rounds
 from solvers.costs.patterns import Pattern
 
 _EQUAL_SHARE = 0.99  # of the busiest resource's load: what is as busy is to blame as well
@@ -91,6 +92,9 @@ def bottleneck_of(
     if model == "contention" and pattern.timing == "pipeline":
         pair = (pattern.source * pattern.ranks + pattern.target).astype(np.int64)
         latency = mean_latency(fabric, transfers, pair)
+    if fabric.overhead_us:
+        pairs = transfers.source.astype(np.int64), transfers.target.astype(np.int64)
+        latency = latency + fabric.overhead_us * messages_of_rounds(transfers.rounds, transfers.round, *pairs)
     cost, waiting = float((latency + transfer) @ repeat), float(latency @ repeat)
     worst = int(np.argmax(transfer * repeat))
     busiest = np.flatnonzero(load[worst] >= _EQUAL_SHARE * transfer[worst])

@@ -1,11 +1,13 @@
 """The rank ordering problem and its solution."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from solvers.costs.by_name import parts_of, pattern_for
+from solvers.costs.closed_forms import pattern_overhead_us
 from solvers.costs.fabric import Fabric
 from solvers.ordering.constraints import FeasibleOrders, PlacementConstraints
 from solvers.schedules.catalogue import Options
@@ -48,6 +50,22 @@ class OrderingProblem:
         return FeasibleOrders(self.baseline, self.fabric.names, self.constraints)
 
     @property
+    def overhead_us(self) -> float:
+        """What hosts take for messages in any order, microseconds; see :mod:`solvers.costs.host_costs`."""
+        if not self.fabric.overhead_us or self.model == "latency":
+            return 0.0
+        return sum(
+            weight * pattern_overhead_us(
+                pattern_for(name, len(self.baseline), self.options), self.fabric.overhead_us, self.model
+            )
+            for weight, name in parts_of(self.algo, self.size_bytes)
+        )  # fmt: skip
+
+    def without_overhead(self) -> "OrderingProblem":
+        """Return the problem as searches take it: what all orders cost alike is left out."""
+        return replace(self, fabric=replace(self.fabric, overhead_us=0.0))
+
+    @property
     def is_latency_ring(self) -> bool:
         """Whether the cost depends on a ring's round trips alone, so that :mod:`solvers.ordering.ring` applies."""
         return self.model == "latency" and self.algo in RINGS
@@ -71,6 +89,18 @@ class OrderingResult:
     moves: int
     objective: str = "time"
     metrics: dict[str, float] = field(default_factory=dict)
+
+    def plus(self, overhead_us: float) -> "OrderingResult":
+        """Return the result with so much added to every cost."""
+        if not overhead_us:
+            return self
+        return replace(
+            self,
+            cost=self.cost + overhead_us,
+            lower_bound=None if self.lower_bound is None else self.lower_bound + overhead_us,
+            baseline_cost=self.baseline_cost + overhead_us,
+            random_median=self.random_median + overhead_us,
+        )
 
     @property
     def gap(self) -> float | None:

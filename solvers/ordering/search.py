@@ -47,6 +47,10 @@ def search(problem: OrderingProblem, seed: int, budget: SearchBudget) -> Orderin
     :raises UsageError: for an unknown algorithm, model or objective, or options that exclude each other.
     :raises NoAnswer: for a pair that was not measured, or constraints that no order meets.
     """
+    return _search(problem.without_overhead(), seed, budget).plus(problem.overhead_us)
+
+
+def _search(problem: OrderingProblem, seed: int, budget: SearchBudget) -> OrderingResult:
     baselines = _baselines_by_size_sequence(problem, seed)
     if len(baselines) == 1:
         return _search_in_sequence(problem, seed, budget)

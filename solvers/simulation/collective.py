@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from plink.errors import UsageError
 from plink.model.schedule import Schedule, dependencies
+from solvers.costs.host_costs import message_places
 from solvers.simulation.job import Integers, Resources, Tasks
 from solvers.simulation.network import SimulatedNetwork, resources_between
 
@@ -75,8 +76,13 @@ class PreparedCollective:
         resources, route, latency = resources_between(network, source, target)
         within_host = (source == target)[self.connection]
         amount = np.where(within_host, 0.0, schedule.count * (size_bytes / schedule.chunks))
+        lead_us, lag_us = np.zeros(len(schedule)), latency[self.connection]
+        if network.overhead_us:
+            ends = schedule.source.astype(np.int64), schedule.target.astype(np.int64)
+            place, begins = message_places(schedule.round.astype(np.int64), *ends)
+            lead_us, lag_us = network.overhead_us * np.where(begins, place, 0.0), lag_us + network.overhead_us
         tasks = Tasks(
-            route[self.connection], amount, np.zeros(len(schedule)), latency[self.connection], self.after,
+            route[self.connection], amount, lead_us, lag_us, self.after,
             self.connection, schedule.round.astype(np.int64), schedule.describe,
         )  # fmt: skip
         return resources, tasks

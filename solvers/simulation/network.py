@@ -15,7 +15,8 @@ Hosts = npt.NDArray[np.intp]
 @dataclass(frozen=True)
 class SimulatedNetwork:
     """N hosts under T tiers, the innermost first. ``latency_us``, shape (N, N): one way. ``pair_gbps``, same shape or
-    None: the most that one flow gets. ``out_gbps``, ``in_gbps``, shape (N,): a host's own rates."""
+    None: the most that one flow gets. ``out_gbps``, ``in_gbps``, shape (N,): a host's own rates. ``overhead_us``: what
+    hosts take for each message."""
 
     names: tuple[str, ...]
     latency_us: Vector
@@ -23,13 +24,15 @@ class SimulatedNetwork:
     out_gbps: Vector
     in_gbps: Vector
     tiers: tuple[TierLinks, ...]
+    overhead_us: float = 0.0
 
     @classmethod
     def of(cls, fabric: Fabric) -> "SimulatedNetwork":
         """As the cost models know it."""
         return cls(
-            fabric.names, fabric.rtt_us / 2, fabric.pair_gbps, fabric.host_out_gbps, fabric.host_in_gbps, fabric.tiers
-        )
+            fabric.names, fabric.rtt_us / 2, fabric.pair_gbps, fabric.host_out_gbps, fabric.host_in_gbps, fabric.tiers,
+            fabric.overhead_us,
+        )  # fmt: skip
 
 
 def resources_between(network: SimulatedNetwork, source: Hosts, target: Hosts) -> tuple[Resources, Integers, Vector]:

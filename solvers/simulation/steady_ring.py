@@ -47,7 +47,14 @@ class SteadyRing:
         nothing = np.zeros(self.ranks + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
         round_of = np.zeros(self.ranks, dtype=np.int64)
         return resources, Tasks(
-            route, amount, np.zeros(self.ranks), latency, nothing, self.connection, round_of, "hop {}".format
+            route,
+            amount,
+            np.zeros(self.ranks),
+            latency + network.overhead_us,
+            nothing,
+            self.connection,
+            round_of,
+            "hop {}".format,
         )
 
     def run(self, network: SimulatedNetwork, order: npt.NDArray[np.intp], size_bytes: float) -> "Timeline":

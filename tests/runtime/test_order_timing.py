@@ -17,7 +17,13 @@ def measure_with_few_files(word: str) -> None:
 
 def test_many_orders_are_not_kept_from_the_files_they_need() -> None:
     """A login has 1,024 open files as a rule, and each order takes some for every other rank."""
-    request = {"kind": "gloo", "places": [[0, 1], [1, 0]] * 10, "size_bytes": 400, "warm_up": 1, "repeats": 2}
+    request = {
+        "kind": "gloo",
+        "places": [[0, 1], [1, 0]] * 10,
+        "sizes_bytes": [400, 4000] * 10,
+        "warm_up": 1,
+        "repeats": 2,
+    }
     first, second = ended = run_ranks(measure_with_few_files, 2, pack_config(request))
     results_of(ended)
     rows = [json.loads(line)["seconds"] for line in first.out.splitlines()]
