@@ -2,7 +2,10 @@
 
 import contextlib
 import logging
+import os
+import select
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +29,7 @@ _SESSION_TIMEOUT_S = 30.0
 _LOGIN_TIMEOUT_S = 60.0
 _START_TIMEOUT_S = 30.0
 _KEEPALIVE_S = 15
+_PROXY_EXIT_TIMEOUT_S = 1.0
 _READ = 1 << 16
 
 
@@ -76,7 +80,15 @@ class SshConnection:
 
 
 class _ProxyCommand(paramiko.ProxyCommand):
-    """ProxyCommand that can be closed when it has ended already: Paramiko's raises, also in a thread of its own."""
+    """ProxyCommand that may end at any time: Paramiko's then cannot be closed, and reads for ever."""
+
+    def recv(self, size: int) -> bytes:
+        """Return up to ``size`` bytes, none when the command has ended. :raises TimeoutError: as set for sockets."""
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], self.timeout)
+        if not ready:
+            raise TimeoutError
+        return os.read(self.process.stdout.fileno(), size)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -216,9 +228,11 @@ class SshConnector:
                     auth_timeout=_LOGIN_TIMEOUT_S,
                     transport_factory=transport,
                 )
-        except (EOFError, paramiko.SSHException):
-            if isinstance(sock, paramiko.ProxyCommand) and sock.process.poll() is not None:
-                raise paramiko.SSHException(f"its ProxyCommand ended: {' '.join(sock.cmd)}") from None
+        except (EOFError, _StepTimeout, paramiko.SSHException):
+            if isinstance(sock, paramiko.ProxyCommand):
+                with contextlib.suppress(subprocess.TimeoutExpired):  # it may have closed its output a moment ago
+                    sock.process.wait(_PROXY_EXIT_TIMEOUT_S)
+                    raise paramiko.SSHException(f"its ProxyCommand ended: {' '.join(sock.cmd)}") from None
             raise
         return client
 
