@@ -13,6 +13,7 @@ from plink.api.recording import RecordRequest, RunDescription, recording
 from plink.errors import PlinkError
 from plink.model.hosts import Hosts
 from plink.model.order import RankOrder
+from plink.records.pipeline_log import PipelineLog
 from plink.records.scratch import scratch_folder
 from runners.choice import runner_named
 from runners.job.job import Job
@@ -45,6 +46,7 @@ class LaunchRequest:
     :param accept_new_host_keys: note unknown SSH host keys instead of refusing them.
     :param record: keep the run in ``.plink/runs``; None: nothing is written.
     :param autotune: as ``plink launch --autotune`` sets it; None: the masters stay.
+    :param pipeline_log: takes the reports of a pipeline's ranks out of the output; None: they stay in it.
     """
 
     runner: str = "ssh"
@@ -52,6 +54,7 @@ class LaunchRequest:
     accept_new_host_keys: bool = False
     record: RecordRequest | None = None
     autotune: AutotuneRequest | None = None
+    pipeline_log: PipelineLog | None = None
 
 
 def launch(
@@ -80,6 +83,8 @@ def launch(
     ):
 
         def on_line(rank: int | None, stream: str, line: str) -> None:
+            if request.pipeline_log is not None and request.pipeline_log.take(stream, line, current.folder):
+                return
             current.line(rank, stream, line)
             observer.on_line(rank, stream, line)
 

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from plink.documents.pipeline import Kind, ReduceMode
 from plink.errors import InputError, UsageError
@@ -11,6 +12,7 @@ from plink.model.pipeline.actions import PipelineAction
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.profile import ModelProfile
 from plink.model.pipeline.shape import minibatches_to_prove
+from plink.model.units import parse_duration
 from solvers.pipeline.even import PLANNED_KINDS, EvenRequest, plan_even
 from solvers.pipeline.levels import NetworkLevel, Watch
 from solvers.pipeline.requested_stages import requested_stages
@@ -27,13 +29,23 @@ _LEVELS = re.compile(r"[1-9]\d{0,5}(x[1-9]\d{0,5})*", re.ASCII)
 class EvenNetworkRequest:
     """Workers that are alike. ``hosts``: their number or a hosts file; ``gbps``: of every level, innermost first.
 
-    ``levels``: components of each level, like ``4x4``; None: one level, or slots and hosts of a hosts file.
+    ``levels``: components of each level, like ``4x4``; None: one level, or slots and hosts of a hosts file. ``rtt``: a
+    round trip between hosts, like ``0.5ms``; None: 0.
     """
 
     hosts: str
     gbps: str
     levels: str | None = None
     local_gbps: float | None = None
+    rtt: str | None = None
+
+    @property
+    def rtt_s(self) -> float:
+        """Seconds of a round trip between hosts.
+
+        :raises UsageError: for what is no time.
+        """
+        return 0.0 if self.rtt is None else parse_duration(self.rtt)
 
     def resolve(self) -> tuple[Hosts, tuple[NetworkLevel, ...]]:
         """Return the hosts, and the levels that they make up.
@@ -86,7 +98,7 @@ class PipelineRequest:
     model: str = "ring"
     kind: str = "auto"
     stages: str | None = None
-    depth: str = "noam"
+    depth: str = "auto"
     microbatches: int | None = None
     vertical_sync: bool = False
     reduce: ReduceMode = "wait"
@@ -107,13 +119,16 @@ class PipelineRequest:
         if self.straight and self.stages is not None:
             raise UsageError("--straight and --stages exclude each other")
         self._depths()
+        _ = self.network.rtt_s
 
-    def _depths(self) -> tuple[int, ...] | None:
-        if self.depth == "noam":
+    def _depths(self) -> tuple[int, ...] | Literal["noam"] | None:
+        if self.depth == "auto":
             return None
+        if self.depth == "noam":
+            return "noam"
         parts = self.depth.split(",")
         if not all(part.isdecimal() and 1 <= int(part[:9]) <= MAX_WORKERS for part in parts):
-            raise UsageError(f"--depth {self.depth[:40]}: noam, or minibatches in flight like 4 or 4,3,2,1")
+            raise UsageError(f"--depth {self.depth[:40]}: auto, noam, or minibatches in flight like 4 or 4,3,2,1")
         return tuple(map(int, parts))
 
     def even(self, profile: ModelProfile, workers: int) -> EvenRequest:
@@ -128,6 +143,7 @@ class PipelineRequest:
             kind=kind,
             stages=None if self.stages is None else requested_stages(self.stages, profile, workers),
             depths=self._depths(),
+            rtt_s=self.network.rtt_s,
             accumulate=self.microbatches or 1,
             vertical_sync=self.vertical_sync,
             reduce=self.reduce,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plink.cli.screen import print_json, progress, say
+from plink.cli.results import write_result
+from plink.cli.screen import progress
 from plink.errors import PartlyDone
 from plink.records import workspace
 
@@ -45,7 +46,6 @@ def cluster(
     from plink.api.clustering import ClusterRequest
     from plink.api.clustering import cluster as make_groups
     from plink.cli.inputs import network_from
-    from plink.model.storage import STANDARD
 
     request = ClusterRequest(groups, elasticity, seed)
     request.check()  # refuse before anything is read
@@ -53,15 +53,7 @@ def cluster(
     network = network_from(network_file)
     with progress("fitting", "clustering") as bars:
         grouping = make_groups(network, request, progress=lambda what, done, total: bars[what](done, total))
-    if output is None and not as_json:
-        workspace.prepare()
-        output = workspace.GROUPS
-    if output is not None and str(output) != STANDARD:
-        grouping.write(output)
-        say(f"groups -> {output}")
-    if as_json or str(output) == STANDARD:
-        print_json(grouping.to_json())
-    else:
+    if not write_result(grouping, "groups", workspace.GROUPS, output, as_json):
         _print(network, grouping)
     if grouping.left_out:
         names = ", ".join(grouping.left_out[:_MAX_NAMED_HOSTS]) + (

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plink.cli.screen import print_json, progress, say
+from plink.cli.results import write_result
+from plink.cli.screen import progress, say
 from plink.errors import PartlyDone
 from plink.records import workspace
 
@@ -66,14 +67,7 @@ def embed(
     network = network_from(network_file)
     with progress("fitting") as bars:
         embedding = make_embedding(network, request, progress=lambda what, done, total: bars[what](done, total))
-    if output is None and not as_json:
-        workspace.prepare()
-        output = workspace.EMBEDDING
-    if output is not None and str(output) != STANDARD:
-        embedding.write(output)
-        say(f"embedding -> {output}")
-    if as_json or str(output) == STANDARD:
-        print_json(embedding.to_json())
+    write_result(embedding, "embedding", workspace.EMBEDDING, output, as_json)
     lines = (*_lines(network, embedding.embedding), verdict_text(embedding.verdict))
     if str(output) == STANDARD:
         for line in lines:

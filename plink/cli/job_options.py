@@ -53,6 +53,7 @@ class LaunchSettings:
     allow_version_mismatch: bool = False
     autotune_every_s: float = 2.0
     autotune_threshold: float | None = None
+    message_timeout_s: float | None = None
 
 
 def option(panel: str, text: str, *names: str, **more: Any) -> Any:
@@ -105,8 +106,8 @@ class JobOptions:
     timeout: Annotated[str | None, option(
         RUN_PANEL, "Terminate the job after this time (2h) and print its ranks' stacks.")] = None
     settings: Annotated[list[str] | None, option(
-        _RARE, "max-network-age=24h, master-port=N, allow-version-mismatch=yes, autotune-every=2s or "
-        "autotune-threshold=0.2.", "--set")] = None
+        _RARE, "max-network-age=24h, master-port=N, allow-version-mismatch=yes, autotune-every=2s, "
+        "autotune-threshold=0.2, or message-timeout=5m (of a pipeline).", "--set")] = None
     accept_new_host_keys: Annotated[bool, option(
         _RARE, "Note unknown SSH host keys instead of refusing them.", "--accept-new-host-keys")] = False
     log_dir: Annotated[Path | None, option(
@@ -203,7 +204,7 @@ def launch_settings(words: list[str]) -> LaunchSettings:
 
     :raises UsageError: for a name that there is none of, or a value that cannot be.
     """
-    from plink.model.units import parse_duration
+    from plink.model.units import parse_duration, parse_limit
 
     readers: dict[str, tuple[str, Callable[[str], Any], str]] = {
         "max-network-age": ("max_network_age_s", parse_duration, "24h"),
@@ -211,6 +212,7 @@ def launch_settings(words: list[str]) -> LaunchSettings:
         "allow-version-mismatch": ("allow_version_mismatch", {"yes": True, "no": False}.__getitem__, "yes or no"),
         "autotune-every": ("autotune_every_s", parse_duration, "2s"),
         "autotune-threshold": ("autotune_threshold", _number(float, 0.01, 0.99), "a share, 0.01 to 0.99"),
+        "message-timeout": ("message_timeout_s", parse_limit, "5m"),
     }
     values = {}
     for word in words:

@@ -13,6 +13,7 @@ from plink.cli.launching import JobSetup, dry_run_shown
 from plink.errors import UsageError
 from plink.model.hosts import Host, Hosts
 from plink.model.plan_file import is_plan
+from plink.records.pipeline_log import PipelineLog
 from runners.choice import KUBERNETES
 from runners.job.job import Job
 
@@ -42,8 +43,12 @@ def new_job(program: str, args: list[str], options: JobOptions, runner: str) -> 
 
         check_options(program, options)
         plan, order = pipeline_order(options.pipeline, options, runner)
-        job = pipelined(replace(job, env=dict(order.environment)), plan)
-        return set_up(job, order, request, options)
+        job = pipelined(replace(job, env=dict(order.environment)), plan, settings.message_timeout_s)
+        request = replace(request, pipeline_log=PipelineLog())
+        predicted_s = (plan.details.get("predicted") or {}).get("minibatch_s")
+        return replace(set_up(job, order, request, options), predicted_s=predicted_s)
+    if settings.message_timeout_s is not None:
+        raise UsageError("--set message-timeout: goes with --pipeline")
     if runner == "local":
         return set_up(replace(job, env={}), _local(options), request, options)
     sources = _sources(options, settings)

@@ -20,13 +20,15 @@ _LAST_LINES = 10
 
 @dataclass(frozen=True)
 class JobSetup:
-    """A job that can be started. ``hosts``: in rank order; ``baseline``: in the order of the hosts file."""
+    """A job that can be started. ``hosts``: in rank order; ``baseline``: in the order of the hosts file;
+    ``predicted_s``: seconds of a minibatch, by the plan of a pipeline."""
 
     job: Job
     hosts: Hosts
     baseline: Hosts
     request: LaunchRequest
     options: JobOptions
+    predicted_s: float | None = None
 
 
 @dataclass
@@ -65,8 +67,13 @@ def start(setup: JobSetup) -> int:
         show_dry_run(dry_run_shown(setup.job, setup.hosts, setup.request), setup.options.as_json)
         return 0
     result = run(setup)
+    log = setup.request.pipeline_log
     if setup.options.as_json:
-        print_json(result.to_json())
+        print_json(result.to_json() | ({} if log is None else {"pipeline": log.reports}))
+    elif log is not None:
+        from plink.model.pipeline.rank_report import table_of_reports
+
+        print("".join(f"{line}\n" for line in table_of_reports(log.reports, setup.predicted_s)), end="")
     error = report_failure(result)
     if error is not None:
         say_error(f"error: {error}")

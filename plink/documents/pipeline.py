@@ -157,7 +157,7 @@ class PipelineDocument(TypedDict):
     """Whether a minibatch uses the same version at every stage; false when missing."""
     reduce: NotRequired[ReduceMode]
     """Whether the next forward pass waits for an all-reduce, or the one after it does; wait when missing."""
-    accumulate: NotRequired[PositiveInt]
+    accumulate: NotRequired[Depth]
     """Minibatches of the whole pipeline that one update averages, for gpipe, 1f1b-flush and 2bw; 1 when missing."""
     recompute: NotRequired[bool]
     """Whether a backward pass computes activations again instead of keeping them; false when missing."""

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
+from plink.documents.pipeline_log import PipelineLogDocument
 from plink.documents.types import Count, HostName, NonNegative, Positive, PositiveInt
 
 
@@ -67,6 +68,8 @@ class RunDocument(TypedDict):
     """Where every rank was before the program started. Null in the file of a run that did not come that far."""
     failure: FailureEntry | None
     """The rank that failed first; null when none did."""
+    pipeline: NotRequired[list[PipelineLogDocument]]
+    """Of a pipeline: the last report of each rank."""
     started: NotRequired[str]
     """When, in UTC (ISO 8601). This and what follows stands in .plink/runs/ID/run.json."""
     program: NotRequired[str]

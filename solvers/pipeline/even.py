@@ -4,8 +4,9 @@ Searches the partition of least seconds per minibatch by one of three cost model
 latencies and without shared links; memory is not looked at.
 """
 
+import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from plink.documents.pipeline import Kind, ReduceMode
 from plink.errors import UsageError
@@ -14,6 +15,7 @@ from plink.model.pipeline.plan import PipelinePlan, PipelineStage, StageBoundary
 from plink.model.pipeline.profile import ModelProfile
 from plink.model.pipeline.shape import PipelineShape, base_depths
 from plink.model.pipeline.versions import delay_of, learning_rate_scale, minibatches_per_update
+from solvers.pipeline.depths import MIN_GAIN, Depths, StageLoop, depths_of_network, loop_period_s
 from solvers.pipeline.layer_costs import LayerCosts, layer_costs
 from solvers.pipeline.levels import LevelPartition, NetworkLevel, PlacedStage, Watch, best_level_partition
 from solvers.pipeline.stage_times import EVEN_MODELS, EvenModel, reduce_s
@@ -25,7 +27,9 @@ PLANNED_KINDS: tuple[Kind, ...] = ("1f1b", "2bw", "data-parallel", "model-parall
 
 @dataclass(frozen=True)
 class EvenRequest:
-    """What is wanted: ``kind`` None leaves 1f1b or data parallelism to the planner; ``depths`` None: the thesis's.
+    """What is wanted: ``kind`` None leaves 1f1b or data parallelism to the planner; ``depths`` None: those that the
+    network needs, for the model ``ring``, and the thesis's for the others; ``noam``: the thesis's. ``rtt_s``: seconds
+    of a round trip between hosts.
 
     ``stages``: a given partition instead of a search. ``fewer_workers``: workers may stay idle.
     """
@@ -33,7 +37,8 @@ class EvenRequest:
     model: EvenModel = "ring"
     kind: Kind | None = None
     stages: tuple[StageRange, ...] | None = None
-    depths: tuple[int, ...] | None = None
+    depths: tuple[int, ...] | Literal["noam"] | None = None
+    rtt_s: float = 0.0
     accumulate: int = 1
     vertical_sync: bool = False
     reduce: ReduceMode = "wait"
@@ -57,12 +62,16 @@ def plan_even(
     workers = sum(host.slots for host in hosts)
     costs = layer_costs(profile, with_updates=request.model == "ring")
     partition = _partition(costs, levels, request, workers, watch)
+    if partition.minibatch_s == math.inf:  # stages of the user's own on several levels
+        priced = _Prediction(profile, costs, levels, request, partition, "1f1b")
+        partition = replace(partition, minibatch_s=priced.least_s)
     kind = request.kind
     if kind is None:
         kind = "data-parallel" if len(partition.stages) == 1 and not request.vertical_sync else "1f1b"
-    shape = _shape(partition, profile, kind, request)
+    prediction = _Prediction(profile, costs, levels, request, partition, kind)
+    shape = _shape(prediction)
+    prediction = replace(prediction, shape=shape)
     used, idle, numbers = _used_hosts(hosts, partition)
-    prediction = _Prediction(profile, costs, levels, request.model, partition, kind)
     stages = tuple(
         PipelineStage(
             stage.first,
@@ -93,9 +102,9 @@ def plan_even(
             "idle": idle,
             "predicted": prediction.of_pipeline(),
             "lower_bound_s": bound_s,
-            "gap": None if bound_s is None else 0.0,
-            "proven": bound_s is not None,
-            "compared": _compared(profile, costs, levels, request.model),
+            "gap": None if bound_s is None else prediction.minibatch_s / bound_s - 1,
+            "proven": bound_s is not None and prediction.minibatch_s == bound_s,
+            "compared": _compared(profile, costs, levels, request),
             "constraints": {"straight": request.straight} | _stages_text(request.stages),
         },
     )
@@ -117,7 +126,7 @@ def _partition(
         return _data_parallel(costs, levels, request.model, workers)
     if request.stages is not None:
         if len(levels) > 1:
-            raise UsageError("--stages go with a network of one level; give --gbps one rate and leave --levels out")
+            return LevelPartition(_consecutive(request.stages), math.inf)
         fixed = fixed_partition(costs, request.stages, levels[0].bandwidth, request.model)
         return LevelPartition(_consecutive(fixed.stages), fixed.minibatch_s)
     if request.straight or request.kind == "model-parallel":
@@ -155,17 +164,27 @@ def _data_parallel(
     return LevelPartition((PlacedStage(0, costs.layers - 1, tuple(range(workers))),), priced.minibatch_s)
 
 
-def _shape(partition: LevelPartition, profile: ModelProfile, kind: Kind, request: EvenRequest) -> PipelineShape:
+def _shape(prediction: "_Prediction") -> PipelineShape:
     """Return what the plan's actions follow from, proven to end."""
+    request, kind, partition = prediction.request, prediction.kind, prediction.partition
     replicas = tuple(len(stage.workers) for stage in partition.stages)
+    back = [boundary.backward_bytes for boundary in _boundaries(prediction.profile, partition)]
+    frozen = max((number + 1 for number, size in enumerate(back) if size == 0), default=0)
+
+    def shape_of(depths: Depths) -> PipelineShape:
+        options = request.accumulate, request.vertical_sync, request.reduce
+        return PipelineShape(kind, replicas, depths, *options, frozen)
+
     depths = base_depths(replicas) if kind in ("1f1b", "2bw") else (1,) * len(replicas)
-    if request.depths is not None:
+    if isinstance(request.depths, tuple):
         depths = request.depths if len(request.depths) > 1 else _from_first(replicas, request.depths[0])
         if len(depths) != len(replicas):
             raise UsageError(f"--depth has {len(depths)} numbers for {len(replicas)} stages")
-    back = [boundary.backward_bytes for boundary in _boundaries(profile, partition)]
-    frozen = max((number + 1 for number, size in enumerate(back) if size == 0), default=0)
-    shape = PipelineShape(kind, replicas, depths, request.accumulate, request.vertical_sync, request.reduce, frozen)
+    elif kind == "1f1b" and request.depths is None and request.model == "ring":
+        depths = depths_of_network(
+            prediction.loops, replicas, partition.minibatch_s, lambda tried: not verify_actions(shape_of(tried))
+        )
+    shape = shape_of(depths)
     errors = verify_actions(shape)
     if errors:
         raise UsageError(f"depth {','.join(map(str, depths))} of {'-'.join(map(str, replicas))}: {errors[0]}")
@@ -216,9 +235,27 @@ class _Prediction:
     profile: ModelProfile
     costs: LayerCosts
     levels: tuple[NetworkLevel, ...]
-    model: EvenModel
+    request: EvenRequest
     partition: LevelPartition
     kind: Kind
+    shape: PipelineShape | None = None
+
+    @property
+    def loops(self) -> tuple[StageLoop, ...]:
+        """What a minibatch takes from a stage on and back to it."""
+        loops = []
+        for number, stage in enumerate(self.partition.stages):
+            layers = self.profile.layers[stage.first : stage.last + 1]
+            reduce_s = self._reduce_s(stage) * len(stage.workers)
+            hidden_s = float("inf") if self.request.reduce == "late" else sum(layer.backward_s for layer in layers)
+            update_s = sum(layer.update_s + layer.copy_s for layer in layers)
+            transfers_s = 0.0
+            if number + 1 < len(self.partition.stages):
+                crossing = float(self.costs.crossing[stage.last + 1])
+                transfers_s = crossing / self._meeting(number)[0].bandwidth + self.request.rtt_s
+            passes_s = sum(layer.compute_s for layer in layers)
+            loops.append(StageLoop(passes_s, update_s + max(0.0, reduce_s - hidden_s), transfers_s))
+        return tuple(loops)
 
     def _compute_s(self, stage: PlacedStage) -> float:
         return float(self.costs.seconds[stage.last + 1] - self.costs.seconds[stage.first]) / len(stage.workers)
@@ -226,7 +263,7 @@ class _Prediction:
     def _reduce_s(self, stage: PlacedStage) -> float:
         """Return the all-reduce's seconds per minibatch: of the level at which it takes longest."""
         weights = float(self.costs.weights[stage.last + 1] - self.costs.weights[stage.first])
-        code = EVEN_MODELS.index(self.model)
+        code = EVEN_MODELS.index(self.request.model)
         longest_s, size, outside = 0.0, 1, len(stage.workers)
         for level in self.levels:
             components = len({worker // size for worker in stage.workers})
@@ -241,24 +278,47 @@ class _Prediction:
         stages = self.partition.stages
         if number + 1 == len(stages):
             return 0.0
-        stage, other = stages[number], stages[number + 1]
-        size, bandwidth = 1, self.levels[-1].bandwidth
+        level, size = self._meeting(number)
+        copies = len({worker // size for worker in stages[number].workers})
+        return float(self.costs.crossing[stages[number].last + 1]) / level.bandwidth / copies
+
+    def _meeting(self, number: int) -> tuple[NetworkLevel, int]:
+        """Return the level at which a stage and the next one meet, and the workers of one of its components."""
+        stage, other = self.partition.stages[number : number + 2]
+        size = 1
         for level in self.levels:
             size *= level.components
             if stage.workers[0] // size == other.workers[0] // size:
-                bandwidth = level.bandwidth
                 break
-        copies = len({worker // size for worker in stage.workers})
-        return float(self.costs.crossing[stage.last + 1]) / bandwidth / copies
+        return level, size
 
     @property
     def minibatch_s(self) -> float:
-        """Seconds per minibatch: of the slowest stage or cut; of everything in turn without a pipeline."""
+        """Seconds per minibatch: of the slowest stage or cut, or what the depths allow; of everything in turn without
+        a pipeline."""
         if self.kind != "model-parallel":
-            return self.partition.minibatch_s
+            return self._loop_s or self.partition.minibatch_s
         stages = self.partition.stages
         compute_s = sum(self._compute_s(stage) * len(stage.workers) for stage in stages)
         return (compute_s + sum(map(self._crossing_s, range(len(stages))))) / len(stages[0].workers)
+
+    @property
+    def least_s(self) -> float:
+        """Seconds per minibatch of the slowest stage or cut, each at the level whose links it uses."""
+        slowest_s = 0.0
+        for number, stage in enumerate(self.partition.stages):
+            compute_s, reduce_s = self._compute_s(stage), self._reduce_s(stage)
+            taken_s = compute_s + reduce_s if self.request.model == "published" else max(compute_s, reduce_s)
+            slowest_s = max(slowest_s, taken_s, self._crossing_s(number))
+        return slowest_s
+
+    @property
+    def _loop_s(self) -> float | None:
+        """Seconds per minibatch of depths that are too small for the network; None where they are not."""
+        if self.shape is None or self.kind != "1f1b" or self.request.model != "ring":
+            return None
+        period_s = loop_period_s(self.loops, self.shape.replicas, self.shape.depths)
+        return period_s if period_s > self.partition.minibatch_s * (1 + MIN_GAIN) else None
 
     def of_stage(self, number: int) -> dict[str, Any]:
         """Return the details of a stage."""
@@ -297,6 +357,8 @@ class _Prediction:
         """Return what takes longest."""
         if self.kind == "model-parallel":
             return "one minibatch in flight"
+        if self._loop_s is not None:
+            return "round trips: too few minibatches in flight"
         terms: dict[str, float] = {}
         for number, stage in enumerate(self.partition.stages):
             terms[f"compute of stage {number}"] = self._compute_s(stage)
@@ -306,12 +368,10 @@ class _Prediction:
 
 
 def _compared(
-    profile: ModelProfile, costs: LayerCosts, levels: tuple[NetworkLevel, ...], model: EvenModel
+    profile: ModelProfile, costs: LayerCosts, levels: tuple[NetworkLevel, ...], request: EvenRequest
 ) -> list[dict[str, Any]]:
     """Return other ways to use all workers: data parallelism, one worker a stage, and that without a pipeline."""
-    workers = 1
-    for level in levels:
-        workers *= level.components
+    workers, model = math.prod(level.components for level in levels), request.model
     ways: list[tuple[str, Kind, LevelPartition]] = [
         ("data-parallel", "data-parallel", _data_parallel(costs, levels, model, workers))
     ]
@@ -329,7 +389,7 @@ def _compared(
         rows.append(
             {
                 "what": name,
-                "minibatch_s": _Prediction(profile, costs, levels, model, partition, kind).minibatch_s,
+                "minibatch_s": _Prediction(profile, costs, levels, request, partition, kind).minibatch_s,
                 "delay": max(delay_of(shape, stage) for stage in range(shape.stages)),
                 "items_per_update": float(updates * profile.minibatch),
             }

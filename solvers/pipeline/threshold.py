@@ -13,11 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from plink.errors import NoAnswer
-from solvers.pipeline.layer_costs import LayerCosts
+from solvers.pipeline.layer_costs import LayerCosts, Seconds
 from solvers.pipeline.stage_times import EVEN_MODELS, EvenModel, stage_s
-from solvers.pipeline.threshold_kernels import fewest_workers
+from solvers.pipeline.threshold_kernels import fewest_replicas, fewest_workers, least_traffic
 
 _NEARLY_CLOSED = 1e-6  # relative distance of both ends from which on the exact end is tried
+_MAX_TIE_STEPS = 600_000_000  # about a second
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class LayerPartition:
 
 
 def best_partition(costs: LayerCosts, workers: int, bandwidth: float, model: EvenModel = "ring") -> LayerPartition:
-    """Return the partition of least bottleneck time over at most that many workers, those with fewest workers first.
+    """Return the partition of least bottleneck time over at most that many workers. Of equal ones it is one
+    stage, which has no delay; then that of least traffic, then of fewest workers, then of the earliest cuts.
 
     ``bandwidth``: bytes per second of each worker. ``model``: ``ring`` or ``thesis``; what ``published`` charges for a
     cut depends on replicas, see :mod:`solvers.pipeline.levels`.
@@ -78,15 +80,37 @@ def best_partition(costs: LayerCosts, workers: int, bandwidth: float, model: Eve
         high = best.minibatch_s
         closing = high - low <= _NEARLY_CLOSED * high
         middle = math.nextafter(high, 0.0) if closing else (low + high) / 2
-        if middle <= low:
-            return best
-        result = attempt(middle)
+        result = attempt(middle) if middle > low else None
         if result is not None:
             best = result
-        elif closing:
-            return best
+        elif closing or middle <= low:
+            return _least_traffic(best, code, (costs.seconds, weights_s, crossing_s), workers)
         else:
             low = middle
+
+
+def _least_traffic(
+    best: LayerPartition, model: int, costs: tuple[Seconds, Seconds, Seconds], workers: int
+) -> LayerPartition:
+    """Return one stage, or else the partition of least traffic, among those as fast as the best; for models too large
+    for that the best itself."""
+    seconds, weights_s, crossing_s = costs
+    whole = int(fewest_replicas(model, seconds[-1], weights_s[-1], best.minibatch_s))
+    if whole <= workers:
+        return LayerPartition((StageRange(0, len(seconds) - 2, whole),), best.minibatch_s)
+    if len(seconds) ** 2 * workers > _MAX_TIE_STEPS:
+        return best
+    traffic, cuts = least_traffic(model, seconds, weights_s, crossing_s, (best.minibatch_s, workers))
+    count = int(np.flatnonzero(traffic[-1] == traffic[-1, -1])[0])
+    stages: list[StageRange] = []
+    end = len(seconds) - 1
+    while end > 0:
+        begin = int(cuts[end, count])
+        compute_s, stage_weights_s = seconds[end] - seconds[begin], weights_s[end] - weights_s[begin]
+        replicas = int(fewest_replicas(model, compute_s, stage_weights_s, best.minibatch_s))
+        stages.append(StageRange(begin, end - 1, replicas))
+        end, count = begin, count - replicas
+    return LayerPartition(tuple(reversed(stages)), best.minibatch_s)
 
 
 def fixed_partition(

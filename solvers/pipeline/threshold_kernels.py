@@ -69,3 +69,33 @@ def fewest_workers(model: Any, seconds: Any, weights_s: Any, crossing_s: Any, li
                 cut[end] = begin
                 replicas[end] = needed
     return fewest, cut, replicas
+
+
+@njit(cache=True)
+def least_traffic(model: Any, seconds: Any, weights_s: Any, crossing_s: Any, limits: Any) -> Any:
+    """Return c and the cuts: c(j, k) is the least traffic of layers 0 to j - 1 on at most k workers, of stages and cuts
+    that take at most ``limits[0]`` seconds; infinite where there are none. Arguments as of :func:`fewest_workers`.
+
+    Traffic: what all workers send for a minibatch, over the bandwidth. It grows with a stage's replicas, so a stage has
+    the fewest that suffice. Of equal ones the earliest cut is kept.
+    """
+    limit_s, workers = limits
+    layers = len(seconds) - 1
+    traffic = np.full((layers + 1, workers + 1), np.inf)
+    cut = np.zeros((layers + 1, workers + 1), dtype=np.int32)
+    traffic[0, :] = 0.0
+    for end in range(1, layers + 1):
+        for begin in range(end):
+            if crossing_s[begin] > limit_s:
+                continue
+            stage_weights_s = weights_s[end] - weights_s[begin]
+            needed = fewest_replicas(model, seconds[end] - seconds[begin], stage_weights_s, limit_s)
+            if needed > workers:
+                continue
+            added = crossing_s[begin] + 2.0 * (needed - 1) / needed * stage_weights_s
+            for count in range(needed, workers + 1):
+                total = traffic[begin, count - needed] + added
+                if total < traffic[end, count]:
+                    traffic[end, count] = total
+                    cut[end, count] = begin
+    return traffic, cut

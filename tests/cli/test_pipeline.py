@@ -58,6 +58,25 @@ def test_plan_for_people(here: Path) -> None:
     assert done.stderr == "plink: plan -> .plink/pipeline.json\n"
 
 
+def test_slow_networks_get_more_minibatches_in_flight(here: Path) -> None:
+    words = ("plan", "p.json", "--hosts", "2", "--gbps", "10", "--stages", "0-1,2-4", "-o", "plan.json")
+
+    def planned(*more: str) -> tuple[tuple[int, ...], float]:
+        run(here, *words, *more)
+        plan = read_pipeline(here / "plan.json")
+        run(here, "verify", "plan.json")
+        return tuple(stage.depth for stage in plan.stages), plan.details["predicted"]["minibatch_s"]
+
+    near, far = planned(), planned("--rtt", "200ms")
+    assert near[0] == (2, 1)
+    assert far[0] == (4, 1)
+    assert near[1] == pytest.approx(far[1], rel=0.01)
+    depths, shallow_s = planned("--rtt", "200ms", "--depth", "noam")
+    assert depths == (2, 1)
+    assert shallow_s > 1.4 * far[1]
+    assert "limited by: round trips" in run(here, "show", "plan.json").stdout
+
+
 def test_plan_then_show_then_verify(here: Path) -> None:
     run(here, "plan", "p.json", "--hosts", "4", "--gbps", "0.2")
     shown = run(here, "show").stdout.splitlines()
@@ -87,6 +106,20 @@ def test_hosts_file_levels_and_models(here: Path) -> None:
         words = ("--hosts", "16", "--levels", "4x4", "--gbps", "80,0.2", "--model", model, "-o", "plan.json")
         run(here, "plan", "p.json", *words)
         run(here, "verify", "plan.json")
+
+
+def test_stages_of_your_own_on_machines_with_several_workers(here: Path) -> None:
+    """The first three workers and the last share a machine; the all-reduce of six crosses machines."""
+    words = ("plan", "p.json", "--hosts", "8", "--levels", "4x2", "--gbps", "100,0.2", "-o", "plan.json")
+    seconds = {}
+    for stages in ("0-3x3,4x1", "0-3x6,4x1"):
+        run(here, *words, "--stages", stages)
+        run(here, "verify", "plan.json")
+        plan = read_pipeline(here / "plan.json")
+        assert ",".join(f"{stage.label}x{len(stage.ranks)}" for stage in plan.stages) == stages.replace("4x1", "4-4x1")
+        seconds[stages] = plan.details["predicted"]["minibatch_s"]
+    assert seconds["0-3x3,4x1"] == pytest.approx(0.329 / 3)
+    assert seconds["0-3x6,4x1"] == pytest.approx(0.329 / 6)
 
 
 PROGRAM = """\
@@ -155,7 +188,8 @@ PLAN = ("plan", "p.json", "--hosts", "4", "--gbps", "0.2")
         ((*PLAN, "--stages", "0-4", "--straight"), "--straight and --stages exclude each other"),
         (("plan", "p.json", "--hosts", "6", "--gbps", "1", "--straight"), "6 stages of one worker each need as many"),
         ((*PLAN, "--straight", "--depth", "1,3,1,1"), "depth 1,3,1,1 of 1-1-1-1: deadlock: rank 0 in B 0 of stage 0"),
-        ((*PLAN, "--depth", "0"), "--depth 0: noam, or minibatches in flight"),
+        ((*PLAN, "--depth", "0"), "--depth 0: auto, noam, or minibatches in flight"),
+        ((*PLAN, "--rtt", "soon"), "'soon' is not a duration"),
         ((*PLAN, "--kind", "2bw"), "--kind 2bw and --microbatches go together"),
         ((*PLAN, "--kind", "2bw", "--microbatches", "4"), "accumulates a multiple of 3 minibatches, not 4"),
         ((*PLAN, "--kind", "2bw", "--microbatches", "3"), "below the depth of stage 0"),

@@ -1,6 +1,7 @@
 """``plink launch --pipeline``: its ranks train the stages of a plan."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,37 @@ def test_launched_pipeline_ends_as_one_process_does(tmp_path: Path) -> None:
     words = ("launch", "--runner", "local", "--pipeline", plan, "--env", "OMP_NUM_THREADS=1", EXAMPLE, *SMALL)
     done = typed(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    reports = [json.loads(line.partition("] ")[2]) for line in done.stdout.splitlines()]
+    table = done.stdout.splitlines()
+    loss = next(result.losses[19] for result in expected if result.losses)
+    assert table[0].startswith("pipeline 1-1, 20 minibatches in ")
+    assert table[0].endswith(f", loss {loss:.5g}")
+    assert [line.split()[0] for line in table[1:]] == ["stage", "0", "1"]
+    (log,) = (tmp_path / ".plink" / "runs").glob("*/pipeline.jsonl")
+    reports = [json.loads(line) for line in log.read_text().splitlines()]
     assert {report["stage"] for report in reports} == {0, 1}
-    (loss,) = [report["loss"] for report in reports if "loss" in report]
-    assert loss == next(result.losses[19] for result in expected if result.losses)
+    assert loss in [report.get("loss") for report in reports]
+
+
+def test_json_has_the_reports_of_all_ranks(tmp_path: Path) -> None:
+    plan = plan_in(tmp_path, [2, 1])
+    words = ("launch", "--runner", "local", "--json", "--set", "message-timeout=90s", "--pipeline", plan, EXAMPLE)
+    done = typed(*words, *SMALL, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert complaints("run", document) == []
+    reports = document["pipeline"]
+    assert [(report["rank"], report["type"], report["minibatches"]) for report in reports] == [
+        (0, "end", 20), (1, "end", 10), (2, "end", 10),
+    ]  # fmt: skip
+
+
+def test_ranks_wait_as_long_as_the_plan_needs() -> None:
+    from plink.cli.pipeline.running import message_timeout_s
+
+    plan = plan_of([1, 1], 7)
+    assert message_timeout_s(plan) == 300
+    slow = replace(plan, details={"predicted": {"minibatch_s": 100.0}})
+    assert message_timeout_s(slow) > 100 * sum(stage.depth for stage in plan.stages)
 
 
 def test_ranks_get_what_they_need_of_the_plan(tmp_path: Path) -> None:
@@ -73,6 +101,7 @@ def test_idle_hosts_are_left_out_and_named(tmp_path: Path) -> None:
         (["--order", "given", EXAMPLE], "--pipeline: omit --order; the plan has hosts and ranks"),
         (["--algo", "ring", EXAMPLE], "--pipeline: omit --algo"),
         (["--runner", "local", "--slots", "3", EXAMPLE], "--pipeline: omit --slots"),
+        (["--set", "message-timeout=0", EXAMPLE], "--set message-timeout=0: write message-timeout= and 5m"),
         (["/bin/true"], "--pipeline: /bin/true must be a .py file that defines make(arguments)"),
         (["--runner", "local", "--hosts", "hosts.txt", EXAMPLE], "--runner local runs every rank on this machine"),
         (["--hosts", "hosts.txt", EXAMPLE], "plan.json: the plan's host here is not in the hosts file; plan again"),

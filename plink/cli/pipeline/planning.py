@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from plink.cli.screen import print_json, progress, say
+from plink.cli.results import write_result
+from plink.cli.screen import progress
 from plink.errors import UsageError
 from plink.records import workspace
 
@@ -43,6 +44,10 @@ def plan(
             min=0.001, help="Gbit/s between slots of one host; default: no limit.", rich_help_panel=_NETWORK_PANEL
         ),
     ] = None,
+    rtt: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Round trip between hosts: 0.5ms.", rich_help_panel=_NETWORK_PANEL),
+    ] = None,
     kind: Annotated[
         Literal["auto", "1f1b", "2bw", "data-parallel", "model-parallel"],
         typer.Option(help="When minibatches are processed and parameters updated.", rich_help_panel=_TRAINING_PANEL),
@@ -64,11 +69,11 @@ def plan(
     depth: Annotated[
         str,
         typer.Option(
-            metavar="N,...",
-            help="Minibatches in flight per replica of each stage, or noam.",
+            metavar="[auto|noam|N,...]",
+            help="Minibatches in flight per replica of each stage; auto: as the network needs; noam: the thesis's.",
             rich_help_panel=_TRAINING_PANEL,
         ),
-    ] = "noam",
+    ] = "auto",
     microbatches: Annotated[
         int | None,
         typer.Option(
@@ -103,10 +108,9 @@ def plan(
     from plink.api.pipelines import EvenNetworkRequest, PipelineRequest, plan_pipeline
     from plink.cli.pipeline.inputs import profile_from
     from plink.cli.pipeline.report import plan_lines
-    from plink.model.storage import STANDARD
 
     request = PipelineRequest(
-        network=EvenNetworkRequest(hosts, gbps, levels, local_gbps),
+        network=EvenNetworkRequest(hosts, gbps, levels, local_gbps, rtt),
         model=model,
         kind=kind,
         stages=stages,
@@ -121,13 +125,5 @@ def plan(
     profile = profile_from(profile_file)
     with progress("planning") as bars:
         made = plan_pipeline(profile, request, bars["planning"])
-    if output is None and not as_json:
-        workspace.prepare()
-        output = workspace.PIPELINE
-    if output is not None and str(output) != STANDARD:
-        made.write(output)
-        say(f"plan -> {output}")
-    if as_json or str(output) == STANDARD:
-        print_json(made.to_json())
-    else:
+    if not write_result(made, "plan", workspace.PIPELINE, output, as_json):
         print("\n".join(plan_lines(made)))

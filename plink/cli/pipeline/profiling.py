@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plink.cli.screen import print_json, progress, say
+from plink.cli.results import write_result
+from plink.cli.screen import progress, say
 from plink.records import workspace
 
 if TYPE_CHECKING:
@@ -79,17 +80,9 @@ def import_graph(
 
 def write_profile(profile: "ModelProfile", output: Path | None, as_json: bool) -> None:
     """Write a profile where it goes, and print what matters of it."""
-    from plink.model.storage import STANDARD
     from plink.model.units import format_bytes, format_time
 
-    if output is None and not as_json:
-        workspace.prepare()
-        output = workspace.PROFILE
-    if output is not None and str(output) != STANDARD:
-        profile.write(output)
-        say(f"profile -> {output}")
-    if as_json or str(output) == STANDARD:
-        print_json(profile.to_json())
+    if write_result(profile, "profile", workspace.PROFILE, output, as_json):
         return
     longest = max(profile.layers, key=lambda layer: layer.compute_s)
     print(

@@ -15,6 +15,10 @@ from runners.job.job import Job
 
 MODULE = "plink.runtime.pipeline"
 VARIABLE = "PLINK_PIPELINE"
+REPORTS_VARIABLE = "PLINK_PIPELINE_REPORTS"
+TIMEOUT_VARIABLE = "PLINK_PIPELINE_TIMEOUT_S"
+_MIN_TIMEOUT_S = 300.0
+_TIMEOUT_PERIODS = 20  # of all minibatches in flight, before a rank that sends nothing is given up
 # A variable's value can have 128 KiB on Linux.
 _MAX_PLAN_BYTES = 120_000
 # What no rank needs to know.
@@ -82,14 +86,29 @@ def _arranged(plan: PipelinePlan, baseline: Hosts, location: str) -> Hosts:
     return Hosts(tuple(members), baseline.lab)
 
 
-def pipelined(job: Job, plan: PipelinePlan) -> Job:
-    """Return the job whose ranks each train their stage of the user's program."""
+def pipelined(job: Job, plan: PipelinePlan, timeout_s: float | None) -> Job:
+    """Return the job whose ranks each train their stage of the user's program.
+
+    :param timeout_s: how long a rank waits for a message; None: as follows from the plan.
+    """
+    variables = {
+        VARIABLE: plan_for_ranks(plan),
+        REPORTS_VARIABLE: "1",
+        TIMEOUT_VARIABLE: f"{message_timeout_s(plan) if timeout_s is None else timeout_s:g}",
+    }
     return replace(
         job,
         program=job.pythons[0],
         args=("-m", MODULE, job.program, *job.args),
-        env={**job.env, VARIABLE: plan_for_ranks(plan)},
+        env={**job.env, **variables},
     )
+
+
+def message_timeout_s(plan: PipelinePlan) -> float:
+    """Return how long a rank waits for a message: far more than a minibatch takes from the first stage and back."""
+    period_s = float((plan.details.get("predicted") or {}).get("minibatch_s", 0.0))
+    in_flight = sum(stage.depth * len(stage.ranks) for stage in plan.stages) * plan.accumulate
+    return max(_MIN_TIMEOUT_S, _TIMEOUT_PERIODS * period_s * in_flight)
 
 
 def plan_for_ranks(plan: PipelinePlan) -> str:

@@ -4,6 +4,8 @@ A version is a count of updates. So training repeats to the bit, one process can
 without a barrier. The thesis gives versions of straight pipelines (5.3.3); replicas and other depths are plink's.
 """
 
+import math
+
 from plink.model.pipeline.shape import ACCUMULATING, PipelineShape
 
 
@@ -68,10 +70,18 @@ def delay_of(shape: PipelineShape, stage: int) -> int:
     """Return by how many updates the version that a minibatch uses is behind its own update, at most."""
     if stage < shape.frozen:
         return 0
-    # Far enough into the job for every version to be above 0.
-    begin = 2 * (max(shape.depths) * max(shape.replicas) + 2 * shape.cycle)
-    begin += -begin % shape.cycle
-    return max(update_of(shape, stage, b) - version_of(shape, stage, b) for b in range(begin, begin + shape.cycle))
+    if shape.kind in ACCUMULATING:
+        return int(shape.kind == "2bw")
+    first = shape.frozen if shape.vertical_sync else stage
+    behind = shape.warm_up(first) + (shape.reduce == "late" and shape.replicas[first] > 1)
+    if first == stage:
+        return behind
+    # The last minibatch of each round of the first stage, until rounds of both stages begin together; far enough into
+    # the job for every version to be above 0.
+    size, own = shape.replicas[first], shape.replicas[stage]
+    begin = own * behind
+    rounds = range(begin, begin + own // math.gcd(size, own))
+    return max(((k + 1) * size - 1) // own - size * (k - behind) // own for k in rounds)
 
 
 def forward_peer(shape: PipelineShape, stage: int, minibatch: int) -> tuple[int, int] | None:

@@ -1,14 +1,16 @@
 """Process of one rank: ``python -m plink.runtime.pipeline PROGRAM ARGS``, started by ``plink launch --pipeline``.
 
 PLINK_PIPELINE has the plan: a file, or the document itself. Any launcher that sets RANK, WORLD_SIZE, MASTER_ADDR and
-MASTER_PORT as torchrun does can start it.
+MASTER_PORT as torchrun does can start it; rank 0 then prints a table at the end. With PLINK_PIPELINE_REPORTS=1, as
+``plink launch`` sets it, every rank prints its reports as lines of JSON instead. PLINK_PIPELINE_TIMEOUT_S: how long a
+rank waits for a message.
 """
 
 import json
 import os
 import sys
-import time
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -16,11 +18,16 @@ import torch.distributed as dist
 from plink.errors import PlinkError, UsageError
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.plan_file import pipeline_from_json, read_pipeline
+from plink.model.pipeline.rank_report import table_of_reports
 from plink.model.storage import parse_document
 from plink.runtime.pipeline.app import load_pipeline_app
-from plink.runtime.pipeline.job import PipelineProgram, StageResult, run_rank
+from plink.runtime.pipeline.job import DEFAULT_TIMEOUT_S, PipelineProgram, run_rank
+from plink.runtime.pipeline.rank_reporter import RankReport
 
 VARIABLE = "PLINK_PIPELINE"
+REPORTS_VARIABLE = "PLINK_PIPELINE_REPORTS"
+TIMEOUT_VARIABLE = "PLINK_PIPELINE_TIMEOUT_S"
+_MAX_TIMEOUT_S = 1e7
 
 
 def main(arguments: list[str]) -> int:
@@ -29,13 +36,25 @@ def main(arguments: list[str]) -> int:
         if not arguments:
             raise UsageError("usage: python -m plink.runtime.pipeline PROGRAM [ARGS]")
         plan, location = _plan()
+        timeout_s = _timeout_s()
         if "OMP_NUM_THREADS" not in os.environ:  # ranks of one host share its cores
             torch.set_num_threads(max(1, (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
         program = PipelineProgram(load_pipeline_app(arguments[0], arguments[1:]), Path(arguments[0]))
         dist.init_process_group("gloo")
-        begin = time.perf_counter()
-        result = run_rank(program, plan, location)
-        _report(result, plan, program.app.minibatches, time.perf_counter() - begin)
+        last: list[RankReport] = []
+
+        def on_report(report: RankReport) -> None:
+            if os.environ.get(REPORTS_VARIABLE):
+                print(json.dumps(report), flush=True)
+            elif report["type"] == "end":
+                _store().set(f"report-{dist.get_rank()}", json.dumps(report))
+                last.append(report)
+
+        result = run_rank(program, plan, location, timeout_s, on_report)
+        if last and dist.get_rank() == 0:
+            reports = [json.loads(_store().get(f"report-{rank}")) for rank in range(plan.ranks)]
+            predicted = (plan.details.get("predicted") or {}).get("minibatch_s")
+            print("\n".join(table_of_reports(reports, predicted)))
         if result.replica == 0:
             program.app.save(result.stage, result.state)
         dist.destroy_process_group()
@@ -59,15 +78,20 @@ def _plan() -> tuple[PipelinePlan, str]:
     return read_pipeline(text), text
 
 
-def _report(result: StageResult, plan: PipelinePlan, minibatches: int, seconds: float) -> None:
-    """Print what this rank did, as a line of JSON; the last stage adds its loss."""
-    document = {
-        "stage": result.stage, "replica": result.replica, "minibatches": minibatches, "seconds": round(seconds, 3),
-        "minibatch_s": round(seconds / minibatches, 6), "versions": result.versions, **result.times,
-    }  # fmt: skip
-    if result.losses:
-        document["loss"] = result.losses[max(result.losses)]
-    print(json.dumps({"pipeline": plan.label, **document}), flush=True)
+def _timeout_s() -> float:
+    """Return how long a rank waits for a message."""
+    text = os.environ.get(TIMEOUT_VARIABLE, "")
+    try:
+        seconds = float(text or DEFAULT_TIMEOUT_S)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= _MAX_TIMEOUT_S:
+        raise UsageError(f"{TIMEOUT_VARIABLE}: expected seconds above 0, like 300, got {text[:40]!r}")
+    return seconds
+
+
+def _store() -> Any:
+    return dist.distributed_c10d._get_default_store()
 
 
 if __name__ == "__main__":

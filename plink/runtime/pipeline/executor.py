@@ -20,7 +20,12 @@ from plink.runtime.pipeline.stage import StagePlace, StageTrainer
 from plink.runtime.pipeline.transport import StageTransport
 from plink.runtime.users_file import line_of
 
+_COMPUTING = ("forward_s", "backward_s", "update_s")
 _PHASES = {"F": "forward", "B": "backward", "REDUCE": "all-reduce", "UPDATE": "update"}
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 class StageError(PlinkError):
@@ -37,16 +42,23 @@ class StageTimes:
     wait_forward_s: list[float] = field(default_factory=list)
     wait_backward_s: list[float] = field(default_factory=list)
     wait_reduce_s: list[float] = field(default_factory=list)
+    ends: list[float] = field(default_factory=list)
+    """When its minibatches were finished."""
 
     def to_json(self) -> dict[str, float]:
         """Return the medians of what is computed, and the sums of waits."""
         return {
-            name: round(
-                statistics.median(values) if name in ("forward_s", "backward_s", "update_s") else sum(values), 6
-            )
+            name: round(statistics.median(values) if name in _COMPUTING else sum(values), 6)
             for name, values in vars(self).items()
-            if values
+            if name != "ends" and values
         }
+
+    def interval_s(self) -> float | None:
+        """Return the mean seconds between the ends of two minibatches, once the pipeline is full; None before."""
+        full = len(self.ends) // 4
+        if full < 1:
+            return None
+        return (self.ends[-1] - self.ends[full]) / (len(self.ends) - 1 - full)
 
 
 class StageExecutor:
@@ -66,10 +78,12 @@ class StageExecutor:
         self._forwards = 0
         self._gradient_goes_back = backward_peer(shape, stage, 0) is not None
 
-    def run(self, actions: Iterable[PipelineAction], file: Path | None = None) -> None:
+    def run(
+        self, actions: Iterable[PipelineAction], file: Path | None = None, after_action: Callable[[], None] = _nothing
+    ) -> None:
         """Run them in sequence.
 
-        :param file: of the user's program, whose lines errors name.
+        :param file: of the user's program, whose lines errors name. :param after_action: called after each.
         :raises StageError: with the action that cannot be done.
         """
         steps: dict[str, Callable[[int], None]] = {
@@ -80,6 +94,7 @@ class StageExecutor:
                 steps[action.kind](action.number)
             except Exception as error:
                 raise StageError(self._described(action, error, file)) from error
+            after_action()
         if self._transport is not None:
             self._transport.finish()
 
@@ -110,6 +125,8 @@ class StageExecutor:
         if not self._place.is_last:
             assert self._transport is not None
             self._transport.send_forward(minibatch, output)
+        if self._place.is_frozen:
+            self.times.ends.append(time.perf_counter())
 
     def _backward(self, minibatch: int) -> None:
         gradients = None
@@ -125,6 +142,7 @@ class StageExecutor:
         if self._gradient_goes_back:
             assert self._transport is not None
             self._transport.send_backward(minibatch, back)
+        self.times.ends.append(time.perf_counter())
 
     def _reduce(self, update: int) -> None:
         with _clock(self.times.wait_reduce_s):

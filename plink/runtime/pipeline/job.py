@@ -6,7 +6,7 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,6 +25,7 @@ from plink.runtime.pipeline.app import PipelineApp
 from plink.runtime.pipeline.executor import StageError, StageExecutor
 from plink.runtime.pipeline.gradients import Gradients, LocalGradients
 from plink.runtime.pipeline.parts import StageModule, build_model, stages_of
+from plink.runtime.pipeline.rank_reporter import RankReport, RankReporter
 from plink.runtime.pipeline.replicas import DEFAULT_BUCKET_BYTES, ReducedGradients
 from plink.runtime.pipeline.stage import StagePlace, StageTrainer
 from plink.runtime.pipeline.transport import PeerError, StageTransport
@@ -59,15 +60,19 @@ class StageResult:
     optimiser_state: dict[str, dict[str, Any]]
     losses: dict[int, float]
     versions: int = 1
-    times: dict[str, float] = field(default_factory=dict)
 
 
 def run_rank(
-    program: PipelineProgram, plan: PipelinePlan, location: str, timeout_s: float = DEFAULT_TIMEOUT_S
+    program: PipelineProgram,
+    plan: PipelinePlan,
+    location: str,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    on_report: Callable[[RankReport], None] = lambda report: None,
 ) -> StageResult:
     """Train as one rank of the default process group, which has the plan's ranks.
 
-    :param location: names the plan in errors.
+    :param location: names the plan in errors. :param timeout_s: of a message of another rank. :param on_report: called
+        with what the rank has done, from time to time and at its end.
     :raises PlinkError: when ranks differ, or this one cannot go on.
     """
     rank, names = dist.get_rank(), plan.host_names()
@@ -92,8 +97,10 @@ def run_rank(
         gradients = ReducedGradients(trained, group, _bucket_bytes(plan, stage))
     trainer = StageTrainer(program.app, place, module, gradients, [replica])
     executor = StageExecutor(program.app, trainer, gradients, transport, replica, device)
+    reporter = RankReporter(plan, rank, executor, transport, on_report)
     try:
-        executor.run(_own_actions(plan, shape, rank, program.app.minibatches), program.file)
+        executor.run(_own_actions(plan, shape, rank, program.app.minibatches), program.file, reporter.after_action)
+        reporter.end(trainer.losses)
         dist.barrier()  # whoever serves the store, or a connection, stays for the others
     except StageError as error:
         raise PlinkError(_first_error(store, rank, names, error)) from error
@@ -103,9 +110,8 @@ def run_rank(
     if group is not None:
         dist.destroy_process_group(group)
     return StageResult(
-        stage, replica, trainer.state(replica), trainer.optimiser_state(), trainer.losses, executor.versions,
-        executor.times.to_json(),
-    )  # fmt: skip
+        stage, replica, trainer.state(replica), trainer.optimiser_state(), trainer.losses, executor.versions
+    )
 
 
 def check_supported(plan: PipelinePlan, minibatches: int) -> None:

@@ -136,6 +136,7 @@ class StageTransport:
         self, group: Any, place: StagePlace, replica: int, ranks: Sequence[Sequence[int]], device: torch.device
     ) -> None:
         """:param group: a Gloo group of all ranks. :param ranks: of each stage's replicas."""
+        self.sent_bytes = self.received_bytes = 0
         self._group, self._place, self._device = group, place, device
         self._replica, self._ranks = replica, ranks
         shape, stage = place.shape, place.stage
@@ -250,6 +251,7 @@ class StageTransport:
             message = torch.empty(_HEADER_BYTES, dtype=torch.uint8)
             with _blaming(peer):
                 header = message, self._group.recv([message], peer, _HEADER_TAG)
+            self.received_bytes += message.nbytes
             if self._expected is None:
                 wait_for(header[1], peer)  # once: a second time it would wait for another message
                 self._expected = BoundaryForm.decode(message)
@@ -275,12 +277,14 @@ class StageTransport:
         # A gradient may become part of others without a copy, so buffers are new; torch keeps pinned ones.
         buffer = torch.empty(form.shape, dtype=form.dtype, pin_memory=self._device.type == "cuda")
         receive.buffers.append(buffer)
+        self.received_bytes += buffer.nbytes  # all that is posted comes, or the rank fails
         if buffer.numel():
             with _blaming(receive.peer):
                 receive.works.append(self._group.recv([buffer], receive.peer, tag))
 
     def _send(self, peer: int, messages: Sequence[tuple[Tensor, int]]) -> _Sent:
         messages = [(tensor, tag) for tensor, tag in messages if tensor.numel()]
+        self.sent_bytes += sum(tensor.nbytes for tensor, _ in messages)
         if self._sender is None:
             sent = _Sent(peer)
             for tensor, tag in messages:

@@ -216,3 +216,11 @@ def test_ranks_import_no_numpy() -> None:
 
 def test_actions_describe_themselves() -> None:
     assert PipelineAction("F", 0, 7).describe() == "F 7 of stage 0"
+
+
+def test_delays_of_replicas_without_a_common_factor_take_no_time() -> None:
+    """Who processes what repeats after ten million minibatches; delays do after one round of both stages."""
+    shape = PipelineShape("1f1b", (61, 59, 53, 47), base_depths((61, 59, 53, 47)), vertical_sync=True)
+    delays = [delay_of(shape, stage) for stage in range(4)]
+    assert delays[0] == shape.depths[0] - 1
+    assert all(0 < delay < 10 for delay in delays)

@@ -51,6 +51,35 @@ class Head(nn.Module):
         return self.linear(value[0][:, -1] + value[1])  # type: ignore[no-any-return]
 
 
+class Branch(nn.Module):
+    """Hands on its input beside what it computes, and integers, which have no gradient."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return torch.tanh(self.linear(value)), value, (value > 0).long()
+
+
+class Beside(nn.Module):
+    """Computes with one of the tensors; the others pass by."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, values: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        return torch.tanh(self.linear(values[0])), values[1], values[2]
+
+
+class Join(nn.Module):
+    """Adds what has passed by."""
+
+    def forward(self, values: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        return values[0] + values[1] * values[2]
+
+
 def mlp() -> nn.Sequential:
     """Six layers."""
     return nn.Sequential(
@@ -89,8 +118,13 @@ def lstm() -> nn.Sequential:
     return nn.Sequential(Recurrent(6), Recurrent(6), Recurrent(6), Head(6, 3))
 
 
+def skip() -> nn.Sequential:
+    """A skip connection over boundaries, and a tensor without gradient beside it."""
+    return nn.Sequential(nn.Linear(6, 8), Branch(8), Beside(8), Beside(8), Join(), nn.Linear(8, 3))
+
+
 INPUTS: dict[Any, tuple[int, ...]] = {
-    mlp: (6,), dropout: (6,), conv: (2, 6, 6), attention: (5,), lstm: (5, 6),
+    mlp: (6,), dropout: (6,), skip: (6,), conv: (2, 6, 6), attention: (5,), lstm: (5, 6),
 }  # fmt: skip
 
 

@@ -19,12 +19,12 @@ from torch import Tensor, nn
 from plink.model.pipeline.plan import PipelinePlan
 from plink.runtime.pipeline.job import PipelineProgram, StageResult, run_rank
 from plink.runtime.pipeline.one_process import train_in_one_process
-from tests.runtime.pipeline.apps import SmallApp, attention, conv, dropout, lstm, mlp, plan_of
+from tests.runtime.pipeline.apps import SmallApp, attention, conv, dropout, lstm, mlp, plan_of, skip
 from tests.runtime.ranks import results_of, run_ranks
 
 CASES: list[tuple[Any, str, bool]] = [
     (mlp, "sgd", False), (mlp, "adam", True), (conv, "momentum", False), (attention, "adam", False),
-    (lstm, "momentum", False), (dropout, "adam", False),
+    (lstm, "momentum", False), (dropout, "adam", False), (skip, "momentum", False),
 ]  # fmt: skip
 TOPOLOGIES: dict[str, dict[str, Any]] = {
     "1-1": {"replicas": [1, 1]},
@@ -45,7 +45,26 @@ TOPOLOGIES: dict[str, dict[str, Any]] = {
     "1-1 gpipe": {"replicas": [1, 1], "kind": "gpipe", "accumulate": 3},
     "1-1-1 flush": {"replicas": [1, 1, 1], "kind": "1f1b-flush", "accumulate": 4},
 }
-ROUNDING = {"3-1": {"replicas": [3, 1]}, "1-3 vertical": {"replicas": [1, 3], "vertical_sync": True}}
+EXTENDED: dict[str, dict[str, Any]] = {
+    "1-1-1 one deeper": {"replicas": [1, 1, 1], "deeper": [1, 1]},
+    "2-1 deeper": {"replicas": [2, 1], "deeper": [2]},
+    "1-1-1 deeper vertical": {"replicas": [1, 1, 1], "deeper": [2, 1], "vertical_sync": True},
+    "2-2 vertical": {"replicas": [2, 2], "vertical_sync": True},
+    "2-1-1 vertical": {"replicas": [2, 1, 1], "vertical_sync": True},
+    "1-2 late": {"replicas": [1, 2], "reduce": "late"},
+    "2-1 late vertical": {"replicas": [2, 1], "reduce": "late", "vertical_sync": True},
+}
+ROUNDING: dict[str, dict[str, Any]] = {
+    "3-1": {"replicas": [3, 1]},
+    "1-3 vertical": {"replicas": [1, 3], "vertical_sync": True},
+}
+EXTENDED_ROUNDING: dict[str, dict[str, Any]] = {
+    "2-1 2bw": {"replicas": [2, 1], "kind": "2bw", "accumulate": 4},
+    "2-1 gpipe": {"replicas": [2, 1], "kind": "gpipe", "accumulate": 4},
+    "1-2 flush": {"replicas": [1, 2], "kind": "1f1b-flush", "accumulate": 4},
+}
+
+LONG = [pytest.param(name, marks=pytest.mark.extended) for name in (*EXTENDED, *EXTENDED_ROUNDING)]
 
 
 @dataclass
@@ -208,10 +227,19 @@ def compare(results: list[StageResult], reference: Reference, tolerance: float =
 
 
 @pytest.mark.usefixtures("_one_thread")
-@pytest.mark.parametrize("name", [*TOPOLOGIES, *ROUNDING])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *TOPOLOGIES,
+        *ROUNDING,
+        *(pytest.param(name, marks=pytest.mark.extended) for name in (*EXTENDED, *EXTENDED_ROUNDING)),
+    ],
+)
 def test_pipeline_equals_the_formula(name: str) -> None:
-    """To the bit; within rounding with three replicas, whose sums Gloo adds in another sequence, but alike in each."""
-    topology, rounding = {**TOPOLOGIES, **ROUNDING}[name], name in ROUNDING
+    """To the bit; within rounding where sums are added in another sequence, but alike in each replica: Gloo's of three
+    replicas, and those of several minibatches, which each replica adds up first."""
+    inexact = ROUNDING | EXTENDED_ROUNDING
+    topology, rounding = {**TOPOLOGIES, **EXTENDED, **inexact}[name], name in inexact
     ranks = results_of(run_ranks(train_cases, sum(topology["replicas"]), topology, rounding))
     for number, (model, optimiser, double) in enumerate(CASES):
         app = SmallApp(model, optimiser, double=double or rounding)

@@ -12,6 +12,7 @@ from plink.runtime.pipeline.__main__ import main
 from plink.runtime.pipeline.app import load_pipeline_app
 from plink.runtime.pipeline.job import PipelineProgram
 from plink.runtime.pipeline.one_process import train_in_one_process
+from tests.model.schemas import complaints
 from tests.runtime.pipeline.apps import plan_of
 from tests.runtime.ranks import Ended, Ranks, environment_of, free_port
 
@@ -33,24 +34,27 @@ def make(arguments):
 """
 
 
-def run(folder: Path, plan: PipelinePlan, program: str, *arguments: str) -> list[Ended]:
+def run(folder: Path, plan: PipelinePlan, program: str, **more: str) -> list[Ended]:
     plan.write(folder / "plan.json")
     port = free_port()
     with Ranks(folder) as job:
         for rank in range(plan.ranks):
-            environment = {**environment_of(rank, plan.ranks, port), "PLINK_PIPELINE": str(folder / "plan.json")}
-            job.start(main, [program, *arguments], environment=environment)
+            variables = {"PLINK_PIPELINE": str(folder / "plan.json")} | more
+            environment = {**environment_of(rank, plan.ranks, port), **variables}
+            job.start(main, [program], environment=environment)
         return job.wait()
 
 
 def test_process_trains_and_reports(tmp_path: Path) -> None:
     plan, program = plan_of([2, 1], 7), tmp_path / "program.py"
     program.write_text(SAVING)
-    ended = run(tmp_path, plan, str(program))
+    ended = run(tmp_path, plan, str(program), PLINK_PIPELINE_REPORTS="1")
     assert [end.code for end in ended] == [0, 0, 0], ended
     reports = [json.loads(end.out) for end in ended]
+    assert [complaints("pipeline-log", report) for report in reports] == [[], [], []]
     assert [(report["stage"], report["replica"]) for report in reports] == [(1, 0), (0, 0), (0, 1)]
-    assert all(report["pipeline"] == "2-1" and report["minibatches"] == 30 for report in reports)
+    assert [report["minibatches"] for report in reports] == [30, 15, 15]
+    assert sum(report["sent_bytes"] for report in reports) == sum(report["received_bytes"] for report in reports)
     assert [report["versions"] for report in reports] == [1, 2, 2]
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -62,6 +66,17 @@ def test_process_trains_and_reports(tmp_path: Path) -> None:
         result = next(result for result in expected if result.stage == stage)
         assert state.keys() == result.state.keys()
         assert all(torch.equal(state[name], result.state[name]) for name in state)
+
+
+def test_rank_0_prints_a_table_under_any_launcher(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(SAVING)
+    ended = run(tmp_path, plan_of([1, 1], 7), str(program))
+    assert [end.code for end in ended] == [0, 0], ended
+    (table,) = [end.out.splitlines() for end in ended if end.out]
+    assert ended[0].out
+    assert table[0].startswith("pipeline 1-1, 30 minibatches in ")
+    assert [line.split()[:2] for line in table[1:]] == [["stage", "hosts"], ["0", "here"], ["1", "here"]]
 
 
 def test_delays_do_not_keep_the_example_from_learning() -> None:

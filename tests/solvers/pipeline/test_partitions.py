@@ -12,7 +12,7 @@ from plink.errors import NoAnswer
 from solvers.pipeline.layer_costs import LayerCosts
 from solvers.pipeline.levels import NetworkLevel, best_level_partition
 from solvers.pipeline.stage_times import EvenModel
-from solvers.pipeline.threshold import best_partition, fixed_partition
+from solvers.pipeline.threshold import StageRange, best_partition, fixed_partition
 
 MODELS: tuple[EvenModel, ...] = ("ring", "thesis", "published")
 
@@ -108,6 +108,25 @@ def test_two_levels_equal_exhaustive_search(model: EvenModel, inner: int, outer:
 
 
 @pytest.mark.parametrize("model", ["ring", "thesis"])
+def test_of_equally_fast_partitions_the_one_of_least_traffic_is_chosen(model: EvenModel) -> None:
+    """If not one stage; then the one of fewest workers, then of the earliest cuts, the last one first."""
+    for seed in range(60):
+        chain = Chain(seed, 1 + seed % 5)
+        workers = 1 + seed % 5
+        bandwidth = float(random.Random(seed).choice((16, 64, 256)))
+        result = best_partition(chain.costs(), workers, bandwidth, model)
+        ranked = []
+        for stages in splits(0, len(chain.seconds) - 1, workers, exactly=False):
+            ranges = tuple(StageRange(*stage) for stage in stages)
+            if fixed_partition(chain.costs(), ranges, bandwidth, model).minibatch_s <= result.minibatch_s:
+                sent = sum(chain.crossing[i - 1] for i, _, _ in stages[1:])
+                sent += sum(2 * (m - 1) / m * sum(chain.weights[i : j + 1]) for i, j, m in stages)
+                cuts = [i for i, _, _ in reversed(stages)]
+                ranked.append((len(stages) > 1, round(sent, 6), sum(m for _, _, m in stages), cuts, stages))
+        assert [(stage.first, stage.last, stage.replicas) for stage in result.stages] == min(ranked)[4], seed
+
+
+@pytest.mark.parametrize("model", ["ring", "thesis"])
 def test_threshold_equals_exhaustive_search(model: EvenModel) -> None:
     for seed in range(150):
         chain = Chain(seed, 1 + seed % 6)
@@ -129,7 +148,6 @@ def test_threshold_equals_the_table(model: EvenModel) -> None:
         table = best_level_partition(chain.costs(), (NetworkLevel(16, bandwidth),), model)
         threshold = best_partition(chain.costs(), 16, bandwidth, model)
         assert threshold.minibatch_s == table.minibatch_s, seed
-        assert threshold.workers <= table.workers
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -1,0 +1,55 @@
+"""``plink.pipeline-log/1``: what a rank of a pipeline has done so far; a line of a run's ``pipeline.jsonl``."""
+
+from typing import Literal, NotRequired, TypedDict
+
+from plink.documents.profile import ByteCount, Seconds
+from plink.documents.types import Count, Name, NonNegative, Positive, PositiveInt
+
+
+class PipelineLogDocument(TypedDict):
+    """What a rank of a pipeline has done so far.
+
+    Each rank of `plink launch --pipeline` writes a line every 10 seconds and one at its end; they are kept in
+    `.plink/runs/ID/pipeline.jsonl`. Seconds of passes and updates are medians, those of waits sums.
+    """
+
+    schema: Literal["plink.pipeline-log/1"]
+    """Kind and version of this line."""
+    type: Literal["progress", "end"]
+    """Whether the rank goes on."""
+    plan: Name
+    """Digest of the plan, the same on all ranks."""
+    rank: Count
+    """The rank."""
+    host: Name
+    """Its host in the plan."""
+    stage: Count
+    """Its stage."""
+    replica: Count
+    """Its number among the stage's replicas."""
+    at_s: NonNegative
+    """Seconds since its first action."""
+    minibatches: Count
+    """Minibatches that it has finished, of its own."""
+    minibatch_s: NotRequired[Positive]
+    """Seconds per minibatch of the whole pipeline, in the last three quarters of what was done; missing at first."""
+    forward_s: NotRequired[Seconds]
+    """Of a forward pass."""
+    backward_s: NotRequired[Seconds]
+    """Of a backward pass."""
+    update_s: NotRequired[Seconds]
+    """Of an update, with the copy of a version."""
+    wait_forward_s: NotRequired[Seconds]
+    """All waiting for activations."""
+    wait_backward_s: NotRequired[Seconds]
+    """All waiting for gradients of the next stage."""
+    wait_reduce_s: NotRequired[Seconds]
+    """All waiting for the gradients of other replicas."""
+    sent_bytes: ByteCount
+    """Bytes of messages to neighbouring stages."""
+    received_bytes: ByteCount
+    """Bytes of messages from these."""
+    versions: PositiveInt
+    """The most versions of its parameters that it had at once."""
+    loss: NotRequired[float]
+    """The last stage's latest loss."""

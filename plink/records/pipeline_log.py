@@ -1,0 +1,44 @@
+"""Log of a pipeline's run, ``pipeline.jsonl``: the lines that its ranks report (``plink.pipeline-log/1``)."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from plink.errors import PlinkError
+from plink.model.pipeline.rank_report import SCHEMA, rank_report_from_json
+
+NAME = "pipeline.jsonl"
+_BEGIN = f'{{"schema": "{SCHEMA}"'
+
+
+class PipelineLog:
+    """Take the ranks' reports out of a job's output, and keep them. ``latest``: by rank."""
+
+    def __init__(self) -> None:
+        self.latest: dict[int, dict[str, Any]] = {}
+        self.write_error: str | None = None
+
+    @property
+    def reports(self) -> list[dict[str, Any]]:
+        """The latest report of each rank, in rank order."""
+        return [self.latest[rank] for rank in sorted(self.latest)]
+
+    def take(self, stream: str, line: str, folder: Path) -> bool:
+        """Return whether a line of output is a report; then it is in the folder's log.
+
+        The first error of writing is kept; the run goes on without a log.
+        """
+        if stream != "out" or not line.startswith(_BEGIN):
+            return False
+        try:
+            report: dict[str, Any] = dict(rank_report_from_json(json.loads(line), NAME))
+        except (ValueError, RecursionError, PlinkError):
+            return False
+        self.latest[report["rank"]] = report
+        if self.write_error is None:
+            try:
+                with (folder / NAME).open("a") as file:
+                    file.write(f"{line}\n")
+            except OSError as error:
+                self.write_error = f"cannot write {folder / NAME}: {error.strerror}"
+        return True

@@ -1,0 +1,61 @@
+"""Reports of a rank while it trains: one every few seconds, and one at its end."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from plink.model.pipeline.plan import PipelinePlan
+from plink.model.pipeline.rank_report import SCHEMA
+from plink.runtime.pipeline.agreement import digest_of_plan
+from plink.runtime.pipeline.executor import StageExecutor
+from plink.runtime.pipeline.transport import StageTransport
+
+EVERY_S = 10.0
+RankReport = dict[str, Any]
+"""A document ``plink.pipeline-log/1``."""
+
+
+class RankReporter:
+    """What one rank has done since this was made."""
+
+    def __init__(
+        self,
+        plan: PipelinePlan,
+        rank: int,
+        executor: StageExecutor,
+        transport: StageTransport | None,
+        emit: Callable[[RankReport], None],
+    ) -> None:
+        stage, replica = plan.place_of(rank)
+        self._place = {"rank": rank, "host": plan.host_names()[rank], "stage": stage, "replica": replica}
+        self._plan, self._replicas = digest_of_plan(plan), plan.replicas[stage]
+        self._executor, self._transport, self._emit = executor, transport, emit
+        self._begin = self._reported = time.perf_counter()
+
+    def after_action(self) -> None:
+        """Emit a report if it is time for one."""
+        if time.perf_counter() - self._reported >= EVERY_S:
+            self._reported = time.perf_counter()
+            self._emit(self._report("progress"))
+
+    def end(self, losses: Mapping[int, float]) -> None:
+        """Emit the last report. ``losses``: by minibatch, of the last stage."""
+        loss = {"loss": losses[max(losses)]} if losses else {}
+        self._emit(self._report("end") | loss)
+
+    def _report(self, kind: str) -> RankReport:
+        times = self._executor.times
+        interval_s = times.interval_s()
+        return {
+            "schema": SCHEMA,
+            "type": kind,
+            "plan": self._plan,
+            **self._place,
+            "at_s": round(time.perf_counter() - self._begin, 3),
+            "minibatches": len(times.ends),
+            **({} if interval_s is None else {"minibatch_s": round(interval_s / self._replicas, 9)}),
+            **times.to_json(),
+            "sent_bytes": 0 if self._transport is None else self._transport.sent_bytes,
+            "received_bytes": 0 if self._transport is None else self._transport.received_bytes,
+            "versions": self._executor.versions,
+        }
