@@ -8,7 +8,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from plink.api.pipelines import EvenNetworkRequest, PipelineRequest, plan_pipeline
 from plink.model.pipeline.pipedream_graph import profile_from_graph
+from plink.model.pipeline.plan import PipelinePlan
 from tests.runtime.pipeline.apps import plan_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -57,7 +59,14 @@ def write_samples(folder: Path) -> None:
     (folder / "graph.txt").write_text(_pipedream_graph())
     profile_from_graph(_pipedream_graph(), "graph.txt", 64).write(folder / "profile.json")
     plan_of([2, 1], 7).write(folder / "pipeline.json")
+    _pipeline_of_hosts(folder).write(folder / "plan.json")
     shutil.copy(EXAMPLES / "pipeline_mlp.py", folder)
+
+
+def _pipeline_of_hosts(folder: Path) -> PipelinePlan:
+    """A plan of that profile for the six hosts."""
+    network = EvenNetworkRequest(str(folder / "hosts.txt"), "0.2")
+    return plan_pipeline(profile_from_graph(_pipedream_graph(), "graph.txt", 64), PipelineRequest(network))
 
 
 def _pipedream_graph() -> str:

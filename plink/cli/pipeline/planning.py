@@ -1,10 +1,11 @@
 """``plink pipeline plan``."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
+from plink.cli.pipeline.measured_planning import check_even_options, plan_measured_hosts
 from plink.cli.results import write_result
 from plink.cli.screen import progress
 from plink.errors import UsageError
@@ -48,6 +49,30 @@ def plan(
         str | None,
         typer.Option(metavar="TIME", help="Round trip between hosts: 0.5ms.", rich_help_panel=_NETWORK_PANEL),
     ] = None,
+    network_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--network",
+            metavar="NETWORK",
+            help="Plan for measured hosts: what `plink probe` wrote. --hosts then is a file of those to use.",
+            rich_help_panel=_NETWORK_PANEL,
+        ),
+    ] = None,
+    memory: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[HOST=]SIZE",
+            help="With --network: memory of every host, or of one; repeatable: 14GiB, node-3=6GiB.",
+            rich_help_panel=_NETWORK_PANEL,
+        ),
+    ] = None,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="With --network: also simulate other ways, and the given order.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of the search on a measured network.")] = 0,
+    max_moves: Annotated[
+        int, typer.Option(min=1, max=100_000_000, help="Of that search, where not everything can be tried.")
+    ] = 60_000,
     kind: Annotated[
         Literal["auto", "1f1b", "2bw", "data-parallel", "model-parallel"],
         typer.Option(help="When minibatches are processed and parameters updated.", rich_help_panel=_TRAINING_PANEL),
@@ -97,33 +122,48 @@ def plan(
 ) -> None:
     """Plan a pipeline: which layers on which workers, how often replicated, how many minibatches in flight.
 
-    For hosts that are alike. The plan is the best one by the cost model, and its actions
-    are proven before it is written to .plink/pipeline.json; see docs/pipelines.md.
+    For hosts that are alike the plan is the best one by the cost model. With --network it
+    is the fastest one that was simulated. Its actions are proven before it is written to
+    .plink/pipeline.json; see docs/pipelines.md.
 
     Example: plink pipeline plan profile.json --hosts 16 --levels 4x4 --gbps 80,10
     """
-    if hosts is None or gbps is None:
-        raise UsageError("--hosts and --gbps are missing: plink pipeline plan --hosts 4 --gbps 10")
+    check_even_options(
+        network_file,
+        memory,
+        compare,
+        {"--levels": levels, "--local-gbps": local_gbps, "--rtt": rtt, "--model": None if model == "ring" else model},
+    )
+    if network_file is None and (hosts is None or gbps is None):
+        raise UsageError(
+            "--hosts and --gbps are missing: plink pipeline plan --hosts 4 --gbps 10, "
+            "or --network FILE for measured hosts"
+        )
     workspace.check_output(output, None if as_json else workspace.PIPELINE, (profile_file or workspace.PROFILE,))
     from plink.api.pipelines import EvenNetworkRequest, PipelineRequest, plan_pipeline
     from plink.cli.pipeline.inputs import profile_from
     from plink.cli.pipeline.report import plan_lines
 
-    request = PipelineRequest(
-        network=EvenNetworkRequest(hosts, gbps, levels, local_gbps, rtt),
-        model=model,
-        kind=kind,
-        stages=stages,
-        depth=depth,
-        microbatches=microbatches,
-        vertical_sync=vertical_sync,
-        reduce=reduce,
-        straight=straight,
-        all_workers=all_workers,
-    )
-    request.check()  # refuse before anything is read
-    profile = profile_from(profile_file)
-    with progress("planning") as bars:
-        made = plan_pipeline(profile, request, bars["planning"])
+    training: dict[str, Any] = {
+        "kind": kind, "stages": stages, "depth": depth, "microbatches": microbatches, "vertical_sync": vertical_sync,
+        "reduce": reduce, "straight": straight, "all_workers": all_workers,
+    }  # fmt: skip
+    if network_file is not None:
+        profile = profile_from(profile_file)
+        options = training | {"hosts": hosts, "gbps": gbps, "memory": memory or [], "compare": compare}
+        with progress("planning") as bars:
+            made = plan_measured_hosts(
+                profile, network_file, options | {"seed": seed, "moves": max_moves}, bars["planning"]
+            )
+    else:
+        assert hosts is not None
+        assert gbps is not None
+        request = PipelineRequest(
+            network=EvenNetworkRequest(hosts, gbps, levels, local_gbps, rtt), model=model, **training
+        )
+        request.check()  # refuse before anything is read
+        profile = profile_from(profile_file)
+        with progress("planning") as bars:
+            made = plan_pipeline(profile, request, bars["planning"])
     if not write_result(made, "plan", workspace.PIPELINE, output, as_json):
         print("\n".join(plan_lines(made)))

@@ -30,6 +30,9 @@ def _head(plan: PipelinePlan) -> str:
         text += f": {format_time(predicted['minibatch_s'])} a minibatch, {predicted['items_per_s']:,.0f} items/s"
         if plan.details.get("proven"):
             text += f" (the best by the model {plan.details.get('model')})"
+        elif plan.details.get("lower_bound_s"):
+            bound, gap = plan.details["lower_bound_s"], plan.details["gap"]
+            text += f" (bound {format_time(bound)}, gap {gap:.0%})"
     idle = plan.details.get("idle") or []
     return text + (f"; {len(idle)} host{'s' * (len(idle) != 1)} idle" if idle else "")
 
@@ -37,6 +40,9 @@ def _head(plan: PipelinePlan) -> str:
 def _table(plan: PipelinePlan) -> list[str]:
     names, shape = plan.host_names(), plan.shape
     rows: list[tuple[str, ...]] = [("stage", "layers", "hosts", "depth", "delay", "update", "compute", "network")]
+    has_memory = any("memory_bytes" in stage.details for stage in plan.stages)
+    if has_memory:
+        rows = [(*rows[0], "memory")]
     for number, stage in enumerate(plan.stages):
         hosts = fold_hostlist(list(dict.fromkeys(names[rank] for rank in stage.ranks)), " ")
         if len(hosts) > _MAX_HOSTS_CHARS:
@@ -52,10 +58,15 @@ def _table(plan: PipelinePlan) -> list[str]:
                 str(delay_of(shape, number)),
                 f"{minibatches_per_update(shape, number) * plan.minibatch} items",
                 *(format_time(predicted[key]) if key in predicted else "-" for key in ("compute_s", "network_s")),
+                *([format_bytes(stage.details["memory_bytes"]["all"])] if has_memory else []),
             )
         )
+    return _aligned(rows, left=(1, 2))
+
+
+def _aligned(rows: list[tuple[str, ...]], left: tuple[int, ...]) -> list[str]:
+    """Return rows as lines, with the columns ``left`` flushed left and the others right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    left = (1, 2)
     return [
         "  ".join(
             text.ljust(width) if column in left else text.rjust(width)
@@ -73,10 +84,23 @@ def _compared(plan: PipelinePlan) -> list[str]:
         if "bytes_per_item" in predicted:
             lines.append(f"on the network: {format_bytes(predicted['bytes_per_item'])} an item")
     ways = plan.details.get("compared") or []
-    if ways:
+    if ways and predicted and predicted.get("by") == "simulator":
+        lines += _compared_table(ways, predicted["minibatch_s"])
+    elif ways:
         texts = [f"{way['what']} {format_time(way['minibatch_s'])}, delay {way['delay']}" for way in ways]
         lines.append(f"compared: {'; '.join(texts)}")
     return lines
+
+
+def _compared_table(ways: list[dict[str, Any]], minibatch_s: float) -> list[str]:
+    """Return other ways to train, simulated, and how many times as fast the plan is."""
+    rows: list[tuple[str, ...]] = [("compared", "a minibatch", "the plan's gain", "delay", "update", "memory")]
+    for way in ways:
+        gain = f"{way['minibatch_s'] / minibatch_s:.2f} times"
+        fits = {True: "fits", False: "does not fit", None: "-"}[way.get("fits")]
+        update = f"{way['items_per_update']:.0f} items" if "items_per_update" in way else "-"
+        rows.append((way["what"], format_time(way["minibatch_s"]), gain, str(way["delay"]), update, fits))
+    return _aligned(rows, left=(0, 5))
 
 
 def timeline_lines(plan: PipelinePlan) -> list[str]:

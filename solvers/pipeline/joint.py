@@ -1,0 +1,416 @@
+"""Planner for measured networks: partition, replication, placement and depths together.
+
+Candidates come from :mod:`solvers.pipeline.joint_search`, by formulas. The best few of them, data parallelism and one
+worker alone are then simulated, and the fastest is the plan: formulas do not see filling, replicas that wait for each
+other, or messages that meet.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from plink.documents.pipeline import Kind, ReduceMode
+from plink.errors import NoAnswer, UsageError
+from plink.model.hosts import Host, Hosts
+from plink.model.pipeline.plan import PipelinePlan, PipelineStage, StageBoundary
+from plink.model.pipeline.profile import ModelProfile
+from plink.model.pipeline.shape import PipelineShape, base_depths
+from plink.model.pipeline.versions import delay_of, learning_rate_scale, minibatches_per_update
+from plink.model.units import format_bytes
+from solvers.costs.fabric import Fabric
+from solvers.pipeline.joint_search import (
+    JointSearch,
+    PartitionCandidate,
+    SearchSpace,
+    Watch,
+    lower_bound_s,
+    search_partitions,
+    traffic_of,
+)
+from solvers.pipeline.period import ModelOptions, PeriodModel, PlacedPartition
+from solvers.pipeline.search_kernels import FIXED, FREE, ONE_STAGE, STRAIGHT
+from solvers.pipeline.simulator import PipelineSimulation, simulate_pipeline
+from solvers.pipeline.stage_costs import costs_of_plan
+from solvers.pipeline.threshold import StageRange
+from solvers.pipeline.training_job import PlacedPipeline
+from solvers.pipeline.verifier import verify_actions
+from solvers.simulation.network import SimulatedNetwork
+
+_JUDGED = 5
+_MANY_WORKERS = 64
+"""Above it fewer candidates are simulated, and depths are not varied."""
+_JUDGED_OF_MANY = 2
+_WORTH = 0.01  # minibatches in flight that gain less are not worth their memory and delay
+_TIE = 1e-3
+_LIMITING_SHARE = 0.9
+
+
+@dataclass(frozen=True)
+class JointRequest:
+    """What is wanted: ``kind`` None leaves 1f1b or data parallelism to the planner. ``depths`` None: what helps;
+    ``noam``: the thesis's. ``memory``: bytes of each host, infinite where nobody says. ``compare``: also plan data
+    parallelism, straight stages and model parallelism, and price the given order."""
+
+    kind: Kind | None = None
+    stages: tuple[StageRange, ...] | None = None
+    depths: tuple[int, ...] | str | None = None
+    accumulate: int = 1
+    vertical_sync: bool = False
+    reduce: ReduceMode = "wait"
+    straight: bool = False
+    all_workers: bool = False
+    memory: tuple[float, ...] | None = None
+    compare: bool = False
+    seed: int = 0
+    moves: int = 60_000
+
+
+@dataclass(frozen=True)
+class MeasuredHosts:
+    """The hosts of a network, in its order, as ``fabric`` has them. ``usable``: names of those that may be used; None:
+    all."""
+
+    hosts: Hosts
+    fabric: Fabric
+    usable: frozenset[str] | None = None
+
+    @property
+    def workers(self) -> tuple[int, ...]:
+        """Return the host of each slot that may be used."""
+        return tuple(number for number, host in enumerate(self.hosts) if self.may_use(host) for _ in range(host.slots))
+
+    def may_use(self, host: Host) -> bool:
+        """Whether a host may be used."""
+        return self.usable is None or host.name in self.usable
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """A way to train, simulated."""
+
+    what: str
+    plan: PipelinePlan
+    partition: PlacedPartition
+    result: PipelineSimulation
+    fits: bool
+
+    @property
+    def minibatch_s(self) -> float:
+        return self.result.minibatch_s
+
+
+def plan_measured(
+    profile: ModelProfile, measured: MeasuredHosts, request: JointRequest, watch: Watch | None = None
+) -> PipelinePlan:
+    """Return the plan of least simulated seconds per minibatch; ``watch``: called with searches done, and their number.
+
+    :raises UsageError: when the request cannot be. :raises NoAnswer: when nothing fits in the memory.
+    """
+    return _Planner(profile, measured, request, watch).plan()
+
+
+class _Planner:
+    def __init__(
+        self, profile: ModelProfile, measured: MeasuredHosts, request: JointRequest, watch: Watch | None
+    ) -> None:
+        self._profile, self._measured, self._request, self._watch = profile, measured, request, watch
+        names = measured.hosts.names
+        self._memory = request.memory or (float("inf"),) * len(names)
+        self._network = SimulatedNetwork.of(measured.fabric)
+        self._slowness = tuple(profile.slowness.get(name, 1.0) for name in names)
+        self._space = self._wanted_space()
+
+    def _wanted_space(self) -> SearchSpace:
+        request, workers = self._request, self._measured.workers
+        may_idle = not request.all_workers
+        if request.stages is not None:
+            if request.kind == "data-parallel" and len(request.stages) > 1:
+                raise UsageError("--kind data-parallel is one stage; omit --stages")
+            cuts = (0, *(stage.last + 1 for stage in request.stages))
+            return SearchSpace(workers, FIXED, True, (cuts, tuple(stage.replicas for stage in request.stages)))
+        if request.kind == "data-parallel":
+            return SearchSpace(workers, ONE_STAGE, may_idle)
+        if request.straight or request.kind == "model-parallel":
+            forbidden = sum(last - first for first, last, _ in self._profile.tied_spans())
+            most = max(1, len(self._profile.layers) - forbidden)
+            if request.all_workers and len(workers) > most:
+                raise UsageError(
+                    f"{len(workers)} stages of one worker each need as many layers; the profile allows {most}"
+                )
+            return SearchSpace(workers, STRAIGHT, may_idle)
+        return SearchSpace(workers, FREE, may_idle)
+
+    def _model(self, single: bool = False, memory: Sequence[float] | None = None) -> PeriodModel:
+        options = ModelOptions(self._request.reduce == "late", self._request.depths is None, single)
+        return PeriodModel(self._profile, self._measured.fabric, memory or self._memory, options)
+
+    def _search(self, space: SearchSpace, model: PeriodModel, moves: int | None = None) -> JointSearch:
+        return search_partitions(
+            model, space, self._request.seed, moves or self._request.moves,
+            watch=self._watch if moves is None else None,
+        )  # fmt: skip
+
+    def plan(self) -> PipelinePlan:
+        """Search, simulate, and describe the best."""
+        model = self._model(single=self._request.kind == "model-parallel")
+        found = self._search(self._space, model)
+        fitting = [item for item in found.candidates if model.period(item.partition).excess_bytes <= 0]
+        if not fitting:
+            raise NoAnswer(self._misses(model, found.candidates[0]))
+        judged = [self._judge(item.partition) for item in self._worth_judging(fitting)]
+        best = min(judged, key=lambda way: way.minibatch_s)
+        ties = [way for way in judged if way.minibatch_s <= best.minibatch_s * (1 + _TIE)]
+        best = min(ties, key=lambda way: (self._sent(way), way.plan.ranks))
+        if self._request.depths is None and best.plan.kind == "1f1b" and best.plan.ranks <= _MANY_WORKERS:
+            best = self._with_tried_depth(best)
+        return self._described(best, self._compared(best, judged))
+
+    def _sent(self, way: _Judged) -> float:
+        return float(traffic_of(self._model(), way.partition).share.sum())
+
+    def _worth_judging(self, fitting: Sequence[PartitionCandidate]) -> list[PartitionCandidate]:
+        """Return the best few, with the best single stage and the best single worker among them."""
+        few = _JUDGED if len(self._measured.workers) <= _MANY_WORKERS else _JUDGED_OF_MANY
+        chosen = list(fitting[:few])
+        one_stage = [item for item in fitting if item.partition.stages == 1]
+        alone = [item for item in one_stage if item.partition.replicas[0] == 1]
+        chosen += [items[0] for items in (one_stage, alone) if items]
+        return list({id(item): item for item in chosen}.values())
+
+    def _misses(self, model: PeriodModel, least: PartitionCandidate) -> str:
+        """Say which plan misses the memory by least, and what would fit."""
+        partition = least.partition
+        depths = model.period(partition).depths
+        needed = model.memory_of(partition, depths)
+        held: dict[int, float] = {}
+        for stage in range(partition.stages):
+            for host in partition.hosts(stage):
+                held[host] = held.get(host, 0.0) + needed[stage]["all"]
+        host = max(held, key=lambda number: held[number] - self._memory[number])
+        stage = max((s for s in range(partition.stages) if host in partition.hosts(s)), key=lambda s: needed[s]["all"])
+        label = "-".join(map(str, partition.replicas))
+        text = (
+            f"nothing fits in memory: {label} misses by least; stage {stage} needs {format_bytes(held[host])} on "
+            f"{self._measured.hosts.names[host]}, which has {format_bytes(self._memory[host])}"
+        )
+        if self._space.mode in (FREE, STRAIGHT) and self._request.kind != "model-parallel":
+            alone = self._model(single=True)
+            straight = search_partitions(alone, replace(self._space, mode=STRAIGHT), self._request.seed, 20_000)
+            if alone.period(straight.candidates[0].partition).excess_bytes <= 0:
+                text += "; --kind model-parallel, one minibatch in flight, fits"
+        return text
+
+    def _depths(self, partition: PlacedPartition, kind: Kind) -> tuple[int, ...]:
+        replicas = partition.replicas
+        if kind in ("data-parallel", "model-parallel"):
+            return (1,) * len(replicas)
+        wanted = self._request.depths
+        if wanted is None and kind == "1f1b":
+            return self._model().period(partition).depths
+        if wanted is None or isinstance(wanted, str):
+            return base_depths(replicas)
+        if len(wanted) == 1:
+            return depths_from(wanted[0], replicas)
+        if len(wanted) != len(replicas):
+            raise UsageError(f"--depth has {len(wanted)} numbers for {len(replicas)} stages")
+        return wanted
+
+    def _kind(self, partition: PlacedPartition) -> Kind:
+        if self._request.kind is not None:
+            return self._request.kind
+        return "data-parallel" if partition.stages == 1 and not self._request.vertical_sync else "1f1b"
+
+    def _judge(
+        self, partition: PlacedPartition, what: str = "plan", kind: Kind | None = None,
+        depths: tuple[int, ...] | None = None,
+    ) -> _Judged:  # fmt: skip
+        kind = kind or self._kind(partition)
+        plan = self._plan_of(partition, kind, depths or self._depths(partition, kind))
+        placed = PlacedPipeline.of(plan, costs_of_plan(plan, self._profile), self._network, self._slowness)
+        model = self._model(single=kind == "model-parallel")
+        fits = model.period(partition).excess_bytes <= 0
+        return _Judged(what, plan, partition, simulate_pipeline(placed), fits)
+
+    def _with_tried_depth(self, best: _Judged) -> _Judged:
+        """Return it with the thesis's depths, halfway to them, its own, or one more, the least that is as fast."""
+        replicas, deep = best.partition.replicas, best.plan.shape.depths
+        base = base_depths(replicas)
+        halfway = depths_from(
+            (base[0] + deep[0]) // 2, replicas, [(a + b) // 2 for a, b in zip(base, deep, strict=True)]
+        )
+        deeper = depths_from(deep[0] + 1, replicas, [depth + 1 for depth in deep])
+        ways = [best]
+        for depths in (base, halfway, deeper):
+            if depths not in {way.plan.shape.depths for way in ways} and self._has_room(best.partition, depths):
+                ways.append(self._judge(best.partition, depths=depths))
+        limit = min(way.minibatch_s for way in ways) * (1 + _WORTH)
+        return min((way for way in ways if way.minibatch_s <= limit), key=lambda way: sum(way.plan.shape.depths))
+
+    def _has_room(self, partition: PlacedPartition, depths: tuple[int, ...]) -> bool:
+        needed = self._model().memory_of(partition, depths)
+        held = dict.fromkeys(range(len(self._memory)), 0.0)
+        for stage in range(partition.stages):
+            for host in partition.hosts(stage):
+                held[host] += needed[stage]["all"]
+        return all(size <= self._memory[host] for host, size in held.items())
+
+    def _plan_of(self, partition: PlacedPartition, kind: Kind, depths: tuple[int, ...]) -> PipelinePlan:
+        request, profile = self._request, self._profile
+        boundaries = tuple(
+            StageBoundary(cut - 1, layer.crossing_bytes, layer.crossing_back_bytes, layer.crossing)
+            for cut in partition.cuts[1:-1].tolist()
+            for layer in (profile.layers[cut - 1],)
+        )
+        frozen = max((k + 1 for k, boundary in enumerate(boundaries) if boundary.backward_bytes == 0), default=0)
+        asynchronous = kind == "1f1b"
+        shape = PipelineShape(
+            kind, partition.replicas, depths, request.accumulate if kind == "2bw" else 1,
+            request.vertical_sync and asynchronous, request.reduce if asynchronous else "wait", frozen,
+        )  # fmt: skip
+        errors = verify_actions(shape)
+        if errors:
+            raise UsageError(f"depth {','.join(map(str, depths))} of {'-'.join(map(str, shape.replicas))}: {errors[0]}")
+        hosts, idle, ranks = self._used_hosts(partition)
+        stages = tuple(
+            PipelineStage(
+                int(partition.cuts[s]), int(partition.cuts[s + 1]) - 1, ranks[s], depths[s],
+                learning_rate_scale(shape, s),
+                {"names": [profile.layers[k].name for k in (partition.cuts[s], partition.cuts[s + 1] - 1)]}
+                | ({"all_reduce": {"algo": "ring"}} if len(ranks[s]) > 1 else {}),
+            )
+            for s in range(partition.stages)
+        )  # fmt: skip
+        return PipelinePlan(
+            kind, profile.minibatch, hosts, stages, boundaries, shape.accumulate, shape.vertical_sync, shape.reduce,
+            profile=profile.digest(), details={"idle": idle},
+        )  # fmt: skip
+
+    def _used_hosts(self, partition: PlacedPartition) -> tuple[Hosts, list[str], list[tuple[int, ...]]]:
+        """Return the used hosts with their used slots in the given order, the others' names, and ranks by stage."""
+        used = partition.order[: partition.starts[-1]].tolist()
+        members: list[Host] = []
+        next_rank: dict[int, int] = {}
+        count = 0
+        for number, host in enumerate(self._measured.hosts):
+            if slots := used.count(number):
+                members.append(replace(host, slots=slots))
+                next_rank[number] = count
+                count += slots
+        ranks: list[tuple[int, ...]] = []
+        for stage in range(partition.stages):
+            own = []
+            for host_number in partition.hosts(stage):
+                own.append(next_rank[host_number])
+                next_rank[host_number] += 1
+            ranks.append(tuple(own))
+        idle = [
+            host.name for number, host in enumerate(self._measured.hosts)
+            if number not in next_rank and self._measured.may_use(host)
+        ]  # fmt: skip
+        return Hosts(tuple(members), self._measured.hosts.lab), idle, ranks
+
+    # What the plan says of itself
+
+    def _compared(self, best: _Judged, judged: Sequence[_Judged]) -> list[_Judged]:
+        ways = [replace(way, what="data-parallel") for way in judged if way.plan.kind == "data-parallel"]
+        workers = self._measured.workers
+        everything = SearchSpace(workers, ONE_STAGE, may_idle=False)
+        layers = len(self._profile.layers)
+        if not self._request.compare or len(workers) < 2:
+            ranks = 0 if best.plan.kind == "data-parallel" or len(workers) < 2 else len(workers)
+            return [way for way in ways if way.plan.ranks == ranks][:1]
+        model = self._model()
+        moves = max(2000, self._request.moves // 4)
+        parallel = self._search(everything, model, moves).candidates[0].partition
+        rows = [
+            self._judge(parallel, "data-parallel", "data-parallel"),
+            self._judge(
+                PlacedPartition.of((0, layers), (len(workers),), workers), "data-parallel, given order", "data-parallel"
+            ),
+        ]
+        if layers > 1:
+            straight = self._search(SearchSpace(workers, STRAIGHT), model, moves).candidates[0].partition
+            if straight.stages > 1:
+                rows.append(self._judge(straight, "straight", "1f1b"))
+                rows.append(self._judge(straight, "model-parallel", "model-parallel"))
+        if best.plan.ranks > 1 and best.plan.kind != "data-parallel":
+            given = PlacedPartition(best.partition.cuts, best.partition.starts, np.array(workers, dtype=np.int64))
+            rows.append(self._judge(given, f"{best.plan.label}, given order", best.plan.kind, best.plan.shape.depths))
+        return rows
+
+    def _described(self, best: _Judged, ways: Sequence[_Judged]) -> PipelinePlan:
+        request, plan, result = self._request, best.plan, best.result
+        model = self._model(single=plan.kind == "model-parallel")
+        searched = self._space.mode in (FREE, ONE_STAGE) and plan.kind in ("1f1b", "data-parallel")
+        bound_s = lower_bound_s(model, self._measured.workers) if searched else None
+        needed = model.memory_of(best.partition, plan.shape.depths)
+        model.period(best.partition)
+        terms = model.scratch.stage[:, : best.partition.stages].copy()
+        stages = []
+        for number, stage in enumerate(plan.stages):
+            replicas = len(stage.ranks)
+            compute_s = float(terms[:3, number].sum()) / replicas
+            network_s = float(terms[4, number] + terms[6, number]) / replicas
+            predicted = {
+                "compute_s": compute_s, "network_s": network_s, "reduce_exposed_s": float(terms[4, number]),
+                "busy_share": min(1.0, max(share.busy for share in result.shares[number])),
+            }  # fmt: skip
+            details = dict(stage.details) | {"memory_bytes": needed[number], "predicted": predicted}
+            stages.append(replace(stage, details=details))
+        text = {} if request.stages is None else {
+            "stages": ",".join(f"{part.first}-{part.last}x{part.replicas}" for part in request.stages)
+        }  # fmt: skip
+        details = {
+            "model": "contention",
+            "seed": request.seed,
+            "idle": plan.details["idle"],
+            "predicted": {
+                "minibatch_s": result.minibatch_s,
+                "items_per_s": plan.minibatch / result.minibatch_s,
+                "fill_s": result.fill_s,
+                "bytes_per_item": self._sent(best) / plan.minibatch,
+                "limited_by": self._limit(best),
+                "by": "simulator",
+            },
+            "lower_bound_s": bound_s,
+            "gap": None if not bound_s else max(0.0, result.minibatch_s / bound_s - 1),
+            "proven": False,
+            "compared": [self._row(way) for way in ways],
+            "constraints": {"straight": request.straight} | text,
+        }
+        return replace(plan, stages=tuple(stages), details=details)
+
+    def _limit(self, best: _Judged) -> str:
+        stage, replica, busy = best.result.busiest
+        link, used = best.result.links[0] if best.result.links else ("", 0.0)
+        if max(busy, used) >= _LIMITING_SHARE:
+            host = best.partition.hosts(stage)[replica]
+            return f"compute of {self._measured.hosts.names[host]}" if busy >= used else link
+        return self._model().period(best.partition).limited_by
+
+    def _row(self, way: _Judged) -> dict[str, Any]:
+        shape = way.plan.shape
+        updates = min(minibatches_per_update(shape, stage) for stage in range(shape.stages))
+        known = any(np.isfinite(size) for size in self._memory)
+        return {
+            "what": way.what,
+            "minibatch_s": way.minibatch_s,
+            "delay": max(delay_of(shape, stage) for stage in range(shape.stages)),
+            "items_per_update": float(updates * way.plan.minibatch),
+            "fits": way.fits if known else None,
+        }
+
+
+def depths_from(first: int, replicas: tuple[int, ...], wanted: Sequence[int] | None = None) -> tuple[int, ...]:
+    """Return depths of all stages from that of the first: the thesis's, or ``wanted`` ones, as deep as cannot lock.
+
+    A stage deeper than what the one before it has in flight would wait for inputs that never come.
+    """
+    base, depths = base_depths(replicas), [first]
+    for stage in range(1, len(replicas)):
+        possible = (replicas[stage - 1] * (depths[-1] - 1) + 1) // replicas[stage]
+        want = base[stage] if wanted is None else max(base[stage], wanted[stage])
+        depths.append(max(1, min(want, possible)))
+    return tuple(depths)

@@ -1,0 +1,169 @@
+"""Seconds per minibatch of a placed partition, by formulas.
+
+For stages s of r_s replicas with d_s minibatches in flight each, seconds are the greatest of four:
+
+- computing: slow(h) (F_s + B_s + U_s) / r_s, U_s the optimiser's step with the copy of a version;
+- the network: bytes of a minibatch over the rate of each host, pair and group, boundaries and all-reduces added up
+  where they share it. Replica q of a stage meets replica p of the next one only if q = p mod gcd(r_s, r_s+1), and each
+  such pair carries 1/lcm of what crosses;
+- a round: slow (F_s + B_s + U_s + e_s) / r_s, e_s what the stage's own backward pass does not hide of its all-reduce:
+  buckets in the sequence in which gradients come, f_j = max(f_j-1, t_j) + D_j, e_s = max(0, f_last - B_s);
+- the loop: L_s / (r_s d_s), by Little's law, L_s the round trip of a minibatch from stage s on, messages included.
+
+Depths are the thesis's (workers from the stage on over its replicas), or what hides all messages at the pace tau of the
+first three: r_s d_s >= r_(s+1) d_(s+1) + (F_s + B_s + e_s + X_s + Y_s) / tau, X and Y both messages. That is Little's
+law for each boundary by itself: passes of a stage alternate in a fixed sequence, so what one boundary needs cannot be
+had from another. It is taken as far as it cannot lock: d_s <= (r_(s-1) (d_(s-1) - 1) + 1) / r_s. What needs more than
+the memory gets the thesis's.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from plink.errors import UsageError
+from plink.model.pipeline.profile import ModelProfile
+from solvers.costs.fabric import Fabric
+from solvers.pipeline.period_kernels import PlanModel, Scratch, evaluate, replica_memory, scratch_for
+from solvers.pipeline.stage_costs import DEFAULT_BUCKET_BYTES
+
+Integers = npt.NDArray[np.int64]
+BYTES_PER_S_OF_GBPS = 1.25e8
+UNLIMITED = 1e18
+TERMS = ("compute", "network", "all-reduce", "messages of a minibatch in turn")
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """How a plan trains: ``late``: the next forward pass does not wait for the all-reduce. ``deeper``: as many
+    minibatches in flight as help. ``single``: one in the whole pipeline."""
+
+    late: bool = False
+    deeper: bool = True
+    single: bool = False
+
+
+@dataclass(frozen=True)
+class PlacedPartition:
+    """S stages: layers ``cuts[s]`` to ``cuts[s + 1]`` - 1 on hosts ``order[starts[s] : starts[s + 1]]``; the rest of
+    ``order`` is idle."""
+
+    cuts: Integers
+    starts: Integers
+    order: Integers
+
+    @property
+    def stages(self) -> int:
+        """How many stages there are."""
+        return len(self.cuts) - 1
+
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        """Return the replicas of each stage."""
+        return tuple(np.diff(self.starts).tolist())
+
+    def hosts(self, stage: int) -> list[int]:
+        """Return the hosts of a stage's replicas."""
+        return [int(host) for host in self.order[self.starts[stage] : self.starts[stage + 1]]]
+
+    @classmethod
+    def of(cls, cuts: Sequence[int], replicas: Sequence[int], order: Sequence[int]) -> "PlacedPartition":
+        """Return the partition of boundaries, first and last included, and replicas."""
+        starts = np.concatenate([[0], np.cumsum(replicas)])
+        return cls(np.array(cuts, dtype=np.int64), starts.astype(np.int64), np.array(order, dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class PlanPeriod:
+    """What formulas say of a partition: seconds of the four terms, bytes over the memory, and the depths."""
+
+    terms: tuple[float, float, float, float]
+    excess_bytes: float
+    depths: tuple[int, ...]
+
+    @property
+    def minibatch_s(self) -> float:
+        """Return the greatest term."""
+        return max(self.terms)
+
+    @property
+    def limited_by(self) -> str:
+        """Name it."""
+        return TERMS[int(np.argmax(self.terms))]
+
+
+class PeriodModel:
+    """The formulas for a profile on a fabric, with the memory of their hosts."""
+
+    def __init__(
+        self, profile: ModelProfile, fabric: Fabric, memory: Sequence[float], options: ModelOptions | None = None
+    ) -> None:
+        """:param memory: bytes of each host, infinite where nobody says."""
+        self.profile, self.fabric, self.memory = profile, fabric, tuple(memory)
+        self.options = options or ModelOptions()
+        self.arrays = _arrays(profile, fabric, self.memory, self.options)
+        self._scratch = scratch_for(self.arrays, max(1, len(profile.layers)))
+
+    @property
+    def scratch(self) -> Scratch:
+        """Return memory for evaluations, of one thread."""
+        return self._scratch
+
+    def period(self, partition: PlacedPartition) -> PlanPeriod:
+        """Evaluate a partition."""
+        terms = evaluate(self.arrays, partition.cuts, partition.starts, partition.order, self._scratch)
+        depths = tuple(self._scratch.depths[: partition.stages].tolist())
+        return PlanPeriod(terms[:4], float(terms[4]), depths)
+
+    def memory_of(self, partition: PlacedPartition, depths: Sequence[int]) -> list[dict[str, int]]:
+        """Return what one replica of each stage needs, by parts."""
+        self.period(partition)
+        buckets = self._scratch.stage[5].copy()
+        parts = ("weights", "versions", "optimiser", "gradients", "activations", "buffers")
+        result = []
+        one = partition.stages == 1 or self.options.single
+        for stage, depth in enumerate(depths):
+            first, last = int(partition.cuts[stage]), int(partition.cuts[stage + 1]) - 1
+            sizes = replica_memory(self.arrays, first, last, depth, 1 if one else depth, buckets[stage])
+            needed = dict(zip(parts, (round(size) for size in sizes), strict=True))
+            result.append(needed | {"all": sum(needed.values())})
+        return result
+
+
+def _arrays(profile: ModelProfile, fabric: Fabric, memory: Sequence[float], options: ModelOptions) -> PlanModel:
+    layers, hosts = profile.layers, len(fabric.names)
+    if len(memory) != hosts:
+        raise UsageError(f"{hosts} hosts, but memory of {len(memory)}")
+
+    def column(values: Sequence[float]) -> npt.NDArray[np.float64]:
+        return np.array(values, dtype=np.float64)
+
+    ahead = column([0, *(layer.crossing_bytes for layer in layers[:-1]), 0])
+    back = column([0, *(layer.crossing_back_bytes for layer in layers[:-1]), 0])
+    allowed = np.ones(len(layers) + 1, dtype=np.bool_)
+    for first, last, _ in profile.tied_spans():
+        allowed[first + 1 : last + 1] = False
+    rtt = np.nan_to_num(fabric.rtt_us / 1e6, nan=float(np.nanmax(fabric.rtt_us, initial=0.0)) / 1e6)
+    pair = np.full((hosts, hosts), UNLIMITED)
+    if fabric.pair_gbps is not None:
+        pair = np.where(np.isfinite(fabric.pair_gbps), fabric.pair_gbps * BYTES_PER_S_OF_GBPS, UNLIMITED)
+    starts = np.cumsum([0, *(len(tier.out_gbps) for tier in fabric.tiers[:-1])])
+    groups = [first + tier.group_of for first, tier in zip(starts, fabric.tiers, strict=True)]
+    saved = [layer.crossing_bytes if layer.saved_bytes is None else layer.saved_bytes for layer in layers]
+
+    def rates(gbps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return np.minimum(gbps * BYTES_PER_S_OF_GBPS, UNLIMITED)
+
+    return PlanModel(
+        column([layer.forward_s for layer in layers]), column([layer.backward_s for layer in layers]),
+        column([layer.update_s for layer in layers]), column([layer.copy_s for layer in layers]),
+        column([layer.parameter_bytes for layer in layers]), column([layer.optimiser_bytes for layer in layers]),
+        column(saved), ahead, back, allowed, rates(fabric.host_out_gbps), rates(fabric.host_in_gbps),
+        np.ascontiguousarray(pair), np.ascontiguousarray(rtt), np.stack(groups).astype(np.int64),
+        rates(np.concatenate([tier.out_gbps for tier in fabric.tiers])),
+        rates(np.concatenate([tier.in_gbps for tier in fabric.tiers])),
+        column([profile.slowness.get(name, 1.0) for name in fabric.names]), column(memory),
+        float(DEFAULT_BUCKET_BYTES), options.late, options.deeper, options.single,
+    )  # fmt: skip

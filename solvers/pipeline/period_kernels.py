@@ -1,0 +1,323 @@
+"""Compiled seconds per minibatch of a placed partition by formulas, and memory of its replicas (Numba).
+
+The formulas are those of :mod:`solvers.pipeline.period`, which says what they mean. A partition of S stages is
+``cuts``, shape (S + 1,): stage s has layers cuts[s] to cuts[s + 1] - 1; ``starts``, shape (S + 1,): its replicas are
+``order[starts[s] : starts[s + 1]]``, hosts; what of ``order`` follows is idle.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+MAX_DEPTH = 4096
+POSTED = 3  # minibatches that receives are posted for
+COMPUTE, NETWORK, ROUND, LOOP, EXCESS = range(5)
+_TINY = 1e-12
+TRIFLE, TIE = 1e-4, 1e-9
+
+
+class PlanModel(NamedTuple):
+    """Layers and hosts as arrays.
+
+    ``forward``, ``backward``, ``update``, ``copy``: seconds of each of N layers; ``weights``, ``optimiser``, ``saved``:
+    bytes; shape (N,). ``ahead``, ``back``: bytes that cross before layer k, shape (N + 1,), 0 at both ends.
+    ``allowed``: whether a stage may begin with it. ``out``, ``into``: bytes per second of H hosts; ``pair``: of one
+    flow, shape (H, H); ``rtt``: seconds. ``group_of``, shape (T, H): groups by tiers, numbered through; ``group_out``,
+    ``group_into``: their bytes per second. ``slow``: times as long as a host computes; ``memory``: bytes of a host.
+    ``bucket``: bytes. ``late``: an all-reduce may take two passes more. ``deeper``: depths above the thesis's are
+    allowed. ``single``: one minibatch in flight.
+    """
+
+    forward: Any
+    backward: Any
+    update: Any
+    copy: Any
+    weights: Any
+    optimiser: Any
+    saved: Any
+    ahead: Any
+    back: Any
+    allowed: Any
+    out: Any
+    into: Any
+    pair: Any
+    rtt: Any
+    group_of: Any
+    group_out: Any
+    group_into: Any
+    slow: Any
+    memory: Any
+    bucket: float
+    late: bool
+    deeper: bool
+    single: bool
+
+
+class Scratch(NamedTuple):
+    """Memory that evaluations use: by host, by group, and by stage (rows of ``stage``: see :func:`evaluate`)."""
+
+    sending: Any
+    receiving: Any
+    leaving: Any
+    entering: Any
+    crossing_out: Any
+    crossing_into: Any
+    held: Any
+    stage: Any
+    depths: Any
+
+
+def scratch_for(model: PlanModel, stages: int) -> Scratch:
+    """Return memory for up to that many stages."""
+    hosts, groups = len(model.out), len(model.group_out)
+    return Scratch(
+        np.zeros(hosts), np.zeros(hosts), np.zeros(groups), np.zeros(groups), np.zeros(groups), np.zeros(groups),
+        np.zeros(hosts), np.zeros((8, stages + 1)), np.zeros(stages + 1, dtype=np.int64),
+    )  # fmt: skip
+
+
+@njit(cache=True)
+def _flow_rate(model: Any, a: Any, b: Any) -> Any:
+    """Return the bytes per second of one flow alone."""
+    rate = min(model.out[a], model.into[b], model.pair[a, b])
+    for tier in range(len(model.group_of)):
+        g, h = model.group_of[tier, a], model.group_of[tier, b]
+        if g != h:
+            rate = min(rate, model.group_out[g], model.group_into[h])
+    return rate
+
+
+@njit(cache=True)
+def _add_load(model: Any, scratch: Any, a: Any, b: Any, size: Any) -> None:
+    scratch.sending[a] += size
+    scratch.receiving[b] += size
+    for tier in range(len(model.group_of)):
+        g, h = model.group_of[tier, a], model.group_of[tier, b]
+        if g != h:
+            scratch.leaving[g] += size
+            scratch.entering[h] += size
+
+
+@njit(cache=True)
+def ring_costs(model: Any, order: Any, begin: Any, end: Any, scratch: Any) -> Any:
+    """Return the seconds per byte and the seconds of round trips of a ring all-reduce of ``order[begin:end]`` alone."""
+    count = end - begin
+    slowest, latency = 0.0, 0.0
+    groups_out, groups_into = scratch.crossing_out, scratch.crossing_into
+    for sign in range(2):  # the second time takes back what the first has counted
+        for k in range(count):
+            a, b = order[begin + k], order[begin + (k + 1) % count]
+            if sign == 0:
+                latency += model.rtt[a, b]
+                if a != b:
+                    slowest = max(slowest, 1.0 / _flow_rate(model, a, b))
+            if a == b:
+                continue
+            for tier in range(len(model.group_of)):
+                g, h = model.group_of[tier, a], model.group_of[tier, b]
+                if g != h:
+                    groups_out[g] += 1.0 - 2.0 * sign
+                    groups_into[h] += 1.0 - 2.0 * sign
+                    if sign == 0:
+                        slowest = max(slowest, groups_out[g] / model.group_out[g], groups_into[h] / model.group_into[h])
+    rounds = 2.0 * (count - 1)
+    return rounds / count * slowest, rounds / 2.0 * latency / count
+
+
+@njit(cache=True)
+def exposed_reduce(model: Any, first: Any, last: Any, slow: Any, ring: Any) -> Any:
+    """Return the seconds of a stage's all-reduce that its own backward pass does not hide, and its largest two
+    buckets. ``ring``: seconds per byte, and of round trips."""
+    done, finished, size = 0.0, 0.0, 0.0
+    largest, second = 0.0, 0.0
+    ready = 0.0
+    for k in range(last, first - 2, -1):
+        is_end = k < first
+        if (is_end or (model.weights[k] > 0 and size >= model.bucket)) and size > 0:
+            finished = max(finished, ready) + size * ring[0] + ring[1]
+            if size > largest:
+                largest, second = size, largest
+            elif size > second:
+                second = size
+            size = 0.0
+        if is_end:
+            break
+        done += model.backward[k] * slow
+        if model.weights[k] > 0:
+            size += model.weights[k]
+            ready = done
+    return max(0.0, finished - done), largest + second
+
+
+@njit(cache=True)
+def replica_memory(model: Any, first: Any, last: Any, depth: Any, versions: Any, buckets: Any) -> Any:
+    """Return the bytes of one replica: parameters, older versions, optimiser, gradients, activations, buffers."""
+    weights, optimiser, saved = 0.0, 0.0, 0.0
+    for k in range(first, last + 1):
+        weights += model.weights[k]
+        optimiser += model.optimiser[k]
+        saved += model.saved[k]
+    kept = depth * (saved + model.ahead[first])
+    buffers = min(depth, POSTED) * model.ahead[first] + POSTED * model.back[last + 1] + depth * model.ahead[last + 1]
+    return weights, (versions - 1) * weights, optimiser, weights, kept, buffers + buckets
+
+
+@njit(cache=True)
+def _loads(model: Any, scratch: Any, partition: Any, frozen: Any) -> Any:
+    """Fill the loads of a minibatch and the stages' (compute, reduce, message) rows; return the seconds of the busiest
+    resource and of the pair that takes longest."""
+    cuts, starts, order = partition
+    stages, busiest, stage = len(cuts) - 1, 0.0, scratch.stage
+    for s in range(stages):
+        begin, end = starts[s], starts[s + 1]
+        count, slow = end - begin, 0.0
+        for k in range(begin, end):
+            slow = max(slow, model.slow[order[k]])
+        forward, backward, update, copy, weights = 0.0, 0.0, 0.0, 0.0, 0.0
+        for k in range(cuts[s], cuts[s + 1]):
+            forward += model.forward[k]
+            backward += model.backward[k]
+            update += model.update[k]
+            copy += model.copy[k]
+            weights += model.weights[k]
+        if s < frozen:
+            backward, update, copy, weights = 0.0, 0.0, 0.0, 0.0
+        stage[0, s], stage[1, s], stage[2, s], stage[3, s] = slow * forward, slow * backward, slow * update, slow * copy
+        exposed, buckets = 0.0, 0.0
+        if count > 1 and weights > 0:
+            ring = ring_costs(model, order, begin, end, scratch)
+            exposed, buckets = exposed_reduce(model, cuts[s], cuts[s + 1] - 1, slow, ring)
+            if model.late:
+                exposed = max(0.0, exposed - slow * (forward + backward))
+            size = 2.0 * (count - 1) / count * weights / count
+            for k in range(count):
+                a, b = order[begin + k], order[begin + (k + 1) % count]
+                if a != b:
+                    _add_load(model, scratch, a, b, size)
+                    busiest = max(busiest, size / model.pair[a, b])
+        stage[4, s], stage[5, s], stage[6, s] = exposed, buckets, 0.0
+        if s + 1 == stages:
+            continue
+        other = starts[s + 2] - end
+        pairs = count // math.gcd(count, other) * other
+        ahead, back = model.ahead[cuts[s + 1]] / pairs, model.back[cuts[s + 1]] / pairs
+        for j in range(pairs):
+            a, b = order[begin + j % count], order[end + j % other]
+            if a == b:
+                continue
+            _add_load(model, scratch, a, b, ahead)
+            there = pairs * ahead / _flow_rate(model, a, b)
+            busiest = max(busiest, ahead / model.pair[a, b])
+            home = 0.0
+            if back > 0:
+                _add_load(model, scratch, b, a, back)
+                home = pairs * back / _flow_rate(model, b, a)
+                busiest = max(busiest, back / model.pair[b, a])
+            stage[6, s] = max(stage[6, s], model.rtt[a, b] + there + home)
+    for host in range(len(scratch.sending)):
+        busiest = max(busiest, scratch.sending[host] / model.out[host], scratch.receiving[host] / model.into[host])
+    for group in range(len(scratch.leaving)):
+        busiest = max(busiest, scratch.leaving[group] / model.group_out[group])
+        busiest = max(busiest, scratch.entering[group] / model.group_into[group])
+    return busiest
+
+
+@njit(cache=True)
+def choose_depths(replicas: Any, wanted: Any, deeper: Any, depths: Any) -> None:
+    """Set the depths: the thesis's, or deeper ones as far as they are wanted and cannot lock."""
+    stages, behind = len(replicas), 0
+    for s in range(stages - 1, -1, -1):
+        behind += replicas[s]
+        depths[s] = -(-behind // replicas[s])
+    if not deeper:
+        return
+    depths[0] = max(depths[0], min(wanted[0], MAX_DEPTH))
+    for s in range(1, stages):
+        possible = (replicas[s - 1] * (depths[s - 1] - 1) + 1) // replicas[s]
+        depths[s] = max(depths[s], min(wanted[s], possible))
+
+
+@njit(cache=True)
+def _round_trips(scratch: Any, stages: Any) -> None:
+    """Set row 7 of the stages: seconds from a minibatch's forward pass there until its gradient is applied there."""
+    total = 0.0
+    for s in range(stages - 1, -1, -1):
+        total += scratch.stage[0, s] + scratch.stage[1, s] + scratch.stage[6, s]
+        scratch.stage[7, s] = total + scratch.stage[4, s]
+
+
+@njit(cache=True)
+def evaluate(model: Any, cuts: Any, starts: Any, order: Any, scratch: Any) -> Any:
+    """Return the five terms: seconds of computing, of the network, of a round, of the loop; bytes over the memory.
+
+    ``scratch.depths``: the depths afterwards. ``scratch.stage``: by rows, seconds of F, B, update and copy on the
+    slowest replica, exposed all-reduce, bytes of the largest buckets, seconds of both messages, round trip.
+    """
+    stages = len(cuts) - 1
+    for array in (scratch.sending, scratch.receiving, scratch.leaving, scratch.entering, scratch.held):
+        array[:] = 0.0
+    frozen = 0
+    for s in range(stages - 1):
+        if model.back[cuts[s + 1]] == 0:
+            frozen = s + 1
+    network = _loads(model, scratch, (cuts, starts, order), frozen)
+    _round_trips(scratch, stages)
+    compute, rounds = 0.0, 0.0
+    replicas, wanted = np.zeros(stages, np.int64), np.zeros(stages, np.int64)
+    stage, one = scratch.stage, stages == 1 or model.single
+    for s in range(stages):
+        replicas[s] = starts[s + 1] - starts[s]
+        work = stage[0, s] + stage[1, s] + stage[2, s] + (0.0 if one or s == stages - 1 else stage[3, s])
+        compute = max(compute, work / replicas[s])
+        rounds = max(rounds, (work + stage[4, s]) / replicas[s])
+    least = max(compute, network, rounds)
+    in_flight = 0.0
+    for s in range(stages - 1, -1, -1):
+        own = stage[0, s] + stage[1, s] + stage[4, s] + stage[6, s]
+        wanted[s] = max(1, math.ceil((in_flight + own / max(least, _TINY)) / replicas[s] - 1e-9))
+        in_flight = float(wanted[s] * replicas[s])
+    loop, excess = 0.0, 0.0
+    for attempt in range(2):
+        if one:
+            scratch.depths[:stages] = 1
+        else:
+            choose_depths(replicas, wanted, model.deeper and attempt == 0, scratch.depths)
+        loop = 0.0
+        if stages > 1:
+            for s in range(frozen, stages):
+                loop = max(loop, (stage[7, s] + (stage[2, s] if one else 0.0)) / (replicas[s] * scratch.depths[s]))
+        excess = _excess(model, cuts, starts, order, scratch, one)
+        if excess <= 0 or not model.deeper:
+            break
+    return compute, network, rounds, loop, excess
+
+
+@njit(cache=True)
+def _excess(model: Any, cuts: Any, starts: Any, order: Any, scratch: Any, one: Any) -> Any:
+    """Return by how many bytes hosts exceed their memory, all together."""
+    scratch.held[:] = 0.0
+    for s in range(len(cuts) - 1):
+        depth = scratch.depths[s]
+        parts = replica_memory(model, cuts[s], cuts[s + 1] - 1, depth, 1 if one else depth, scratch.stage[5, s])
+        size = 0.0
+        for part in parts:
+            size += part
+        for k in range(starts[s], starts[s + 1]):
+            scratch.held[order[k]] += size
+    excess = 0.0
+    for host in range(len(scratch.held)):
+        excess += max(0.0, scratch.held[host] - model.memory[host])
+    return excess
+
+
+@njit(cache=True)
+def score_of(terms: Any, excess_scale: Any, trifle: Any) -> Any:
+    """Return what a search makes small: the longest term, with a trifle of all terms, so that it finds its way on
+    plateaus; partitions that exceed the memory come after all that do not."""
+    longest = max(terms[0], terms[1], terms[2], terms[3])
+    score = longest + trifle * (terms[0] + terms[1] + terms[2] + terms[3])
+    if terms[4] > 0:
+        return 1e6 * (1.0 + terms[4] / excess_scale) + score
+    return score

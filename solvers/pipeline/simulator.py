@@ -1,0 +1,142 @@
+"""Simulate a pipeline on a network: seconds per minibatch in steady state, and what each rank waits for.
+
+Runs the job of :mod:`solvers.pipeline.training_job`, whose messages share links max-min fairly. It knows none of the
+planner's formulas: filling, replicas that wait for each other and flows that meet come out of the events.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from plink.model.pipeline.shape import PipelineShape
+from solvers.pipeline.training_job import PlacedPipeline, TrainingJob
+from solvers.simulation.job import Vector
+
+_SAME_TIME = 1e-9  # relative: minibatches that repeat so exactly are in steady state
+_MAX_REPEATS = 12  # cycles after which a steady state may repeat
+_WAITS = {"F": "activations", "B": "gradients", "REDUCE": "all_reduce", "UPDATE": "all_reduce"}
+
+
+@dataclass(frozen=True)
+class RankShares:
+    """Shares of a rank's time in steady state: computing, and waiting for messages of others."""
+
+    busy: float
+    activations: float
+    gradients: float
+    all_reduce: float
+
+
+@dataclass(frozen=True)
+class PipelineSimulation:
+    """What a simulated job does.
+
+    ``minibatch_s``: seconds per minibatch in steady state. ``is_periodic``: it repeats exactly, so that this is no
+    mean. ``fill_s``: by how much longer all minibatches take than their number times that, at the beginning.
+    ``makespan_s``: all of them, with the last ones drained. ``shares[s][q]``: of replica q of stage s. ``links``: the
+    busiest resources of the network with the share of time that their bytes take, the busiest first.
+    """
+
+    minibatch_s: float
+    is_periodic: bool
+    fill_s: float
+    makespan_s: float
+    minibatches: int
+    shares: tuple[tuple[RankShares, ...], ...]
+    links: tuple[tuple[str, float], ...]
+
+    @property
+    def busiest(self) -> tuple[int, int, float]:
+        """Return the stage, replica and share of the rank that computes most of the time."""
+        ranks = [(s, q, share.busy) for s, stage in enumerate(self.shares) for q, share in enumerate(stage)]
+        return max(ranks, key=lambda rank: rank[2])
+
+
+def default_minibatches(shape: PipelineShape) -> int:
+    """Return how many minibatches show the steady state."""
+    filling = 2 * max(depth * count for depth, count in zip(shape.depths, shape.replicas, strict=True))
+    cycles = max(8, -(-64 // shape.cycle)) * min(shape.cycle, 128)
+    return 3 * filling + cycles
+
+
+def simulate_pipeline(pipeline: PlacedPipeline, minibatches: int | None = None) -> PipelineSimulation:
+    """Run a job of that many minibatches; enough for a steady state by default.
+
+    :raises NoAnswer: when a round trip that is used was not measured.
+    """
+    from solvers.simulation.engine import simulate  # compiled, and imported, only when it is used
+
+    count = minibatches or default_minibatches(pipeline.shape)
+    job = TrainingJob(pipeline, count)
+    timeline = simulate(job.resources, job.tasks)
+    end_us = timeline.end_us
+    done_us = _completed_us(job, end_us)
+    begin, end, is_periodic = steady_window(done_us, pipeline.shape.cycle)
+    period_us = float(done_us[end] - done_us[begin]) / (end - begin) if end > begin else timeline.makespan_us / count
+    fill_us = float(done_us[end]) - (end + 1) * period_us
+    shares = _shares(job, end_us, (float(done_us[begin]), float(done_us[end])))
+    limited = np.isfinite(job.resources.capacity)
+    load = np.where(limited, timeline.moved / np.where(limited, job.resources.capacity, 1.0), 0.0) / count / period_us
+    links = [(job.resources.name(k), float(load[k])) for k in np.argsort(-load, kind="stable")[:5] if load[k] > 0]
+    return PipelineSimulation(
+        period_us / 1e6, is_periodic, max(0.0, fill_us / 1e6), timeline.makespan_us / 1e6, count, shares, tuple(links)
+    )
+
+
+def steady_window(done_us: Vector, cycle: int) -> tuple[int, int, bool]:
+    """Return two minibatches between which the job is in steady state, and whether it repeats exactly.
+
+    ``done_us``, shape (M,): when each minibatch is complete. A static schedule on fixed times becomes periodic, after
+    some cycles (Baccelli, Cohen, Olsder and Quadrat, Synchronization and Linearity, 1992, 3.7); the last minibatches
+    of a job drain, and are left out.
+    """
+    count = len(done_us)
+    end = max(0, count - 1 - min(count // 4, max(2 * cycle, count // 8)))
+    for repeats in range(1, _MAX_REPEATS + 1):
+        step = repeats * cycle
+        if end - 3 * step < 0:
+            break
+        window = done_us[end - 3 * step : end + 1]
+        differences = window[step:] - window[:-step]
+        if np.ptp(differences) <= _SAME_TIME * differences.max():
+            return end - 2 * step, end, True
+    begin = min(count // 3, max(0, end - 1))
+    whole = (end - begin) // cycle * cycle
+    return (end - whole if whole else begin), end, False
+
+
+def _completed_us(job: TrainingJob, end_us: Vector) -> Vector:
+    """Return when each minibatch has passed all stages both ways; never before those that precede it."""
+    done = np.zeros(job.minibatches)
+    for steps in job.steps.values():
+        for action, step in steps:
+            if action.kind in ("F", "B"):
+                done[action.number] = max(done[action.number], end_us[step.last])
+    return np.maximum.accumulate(done)
+
+
+def _shares(job: TrainingJob, end_us: Vector, window: tuple[float, float]) -> tuple[tuple[RankShares, ...], ...]:
+    """Return the shares of each rank's time between two moments."""
+    begin, end = window
+    length = max(end - begin, 1e-12)
+    shape, lead_us = job.pipeline.shape, job.tasks.lead_us
+    stages = []
+    for stage in range(shape.stages):
+        ranks = []
+        for replica in range(shape.replicas[stage]):
+            spent = {"busy": 0.0, "activations": 0.0, "gradients": 0.0, "all_reduce": 0.0}
+            previous = 0.0
+            for action, step in job.steps[stage, replica]:
+                started = float(end_us[step.first] - lead_us[step.first])
+                ended = float(end_us[step.last])
+                spent[_WAITS[action.kind]] += _overlap((previous, started), window)
+                spent["busy"] += _overlap((started, ended), window)
+                previous = ended
+            ranks.append(RankShares(**{name: value / length for name, value in spent.items()}))
+        stages.append(tuple(ranks))
+    return tuple(stages)
+
+
+def _overlap(part: Sequence[float], window: Sequence[float]) -> float:
+    return max(0.0, min(part[1], window[1]) - max(part[0], window[0]))

@@ -1,0 +1,63 @@
+"""``plink pipeline simulate`` as it is typed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.files import refusal
+from tests.conftest import typed
+from tests.docs.samples import write_samples
+from tests.model.schemas import complaints
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a profile, a plan of hosts a to f for it, and networks of these hosts."""
+    folder = tmp_path_factory.mktemp("simulated")
+    write_samples(folder)
+    return folder
+
+
+def run(here: Path, *words: str) -> Any:
+    return typed("pipeline", "simulate", "plan.json", "--profile", "profile.json", *words, cwd=here)
+
+
+def test_simulation_for_people(here: Path) -> None:
+    done = run(here, "--network", "measured.json")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("5-1, 1f1b: 67")
+    assert lines[2] == "limited by: compute of a"
+    assert lines[4].split() == ["0", "a", "0", "98%", "0%", "0%", "2%"]
+    assert lines[-1] == "rates: measured"
+
+
+def test_simulation_document(here: Path) -> None:
+    done = run(here, "--gbps", "0.2", "--minibatches", "60", "--json")
+    document = json.loads(done.stdout)
+    assert complaints("pipeline-simulation", document) == []
+    assert (document["minibatches"], document["network"], document["replicas"]) == (60, None, [5, 1])
+    assert [rank["host"] for rank in document["ranks"]] == list("abcdef")
+
+
+def test_network_of_other_hosts(here: Path) -> None:
+    done = run(here, "--network", "alike.json")
+    assert done.returncode == 2
+    assert refusal(done).startswith("alike.json is of other hosts: it does not have a, b, c and 3 more")
+
+
+def test_network_without_rates(here: Path) -> None:
+    done = run(here, "--network", "cloud.json")
+    assert done.returncode == 4
+    assert "cloud.json has no rates; `plink probe HOSTS --bandwidth` measures them" in done.stderr
+    assert run(here, "--network", "cloud.json", "--gbps", "2").returncode == 0
+
+
+def test_plan_of_another_profile(here: Path) -> None:
+    changed = json.loads((here / "profile.json").read_text())
+    changed["layers"][0]["forward_s"] *= 2
+    (here / "other.json").write_text(json.dumps(changed))
+    done = typed("pipeline", "simulate", "plan.json", "--profile", "other.json", "--gbps", "2", cwd=here)
+    assert refusal(done).startswith("plan.json: profile: the plan was made for sha256:")

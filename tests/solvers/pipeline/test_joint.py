@@ -1,0 +1,236 @@
+"""Plans for measured networks: shapes with a known answer, placement, memory, and the search against brute force."""
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.pipeline_brute_force import best_by_trying_all, small_problem
+from plink.errors import NoAnswer, UsageError
+from plink.model.hosts import Host, Hosts
+from plink.model.pipeline.plan import PipelinePlan
+from plink.model.pipeline.plan_file import pipeline_from_json
+from plink.model.pipeline.profile import LayerProfile, ModelProfile
+from plink.model.storage import render_document
+from solvers.costs.fabric import Fabric
+from solvers.pipeline.joint import JointRequest, MeasuredHosts, plan_measured
+from solvers.pipeline.joint_search import JointSearch, SearchSpace, lower_bound_s, search_partitions, traffic_of
+from solvers.pipeline.period import PeriodModel, PlacedPartition
+from solvers.pipeline.threshold import StageRange
+from solvers.pipeline.verifier import verify_actions
+from tests.model.schemas import complaints
+from tests.solvers.pipeline.test_even import GNMT, RESNET, VGG, layer, profile_of
+
+LAB = 0.2
+
+
+def fabric_of_racks(hosts: int, size: int, uplink: float = LAB, seed: int = 0) -> Fabric:
+    """Hosts in racks, handed out mixed."""
+    group_of = np.random.default_rng(seed).permutation(np.arange(hosts) // size)
+    rtt = np.where(group_of[:, None] == group_of[None], 200.0, 400.0)
+    np.fill_diagonal(rtt, 0)
+    rates, uplinks = np.full(hosts, LAB), np.full(int(group_of.max()) + 1, uplink)
+    names = tuple(f"h{k}" for k in range(hosts))
+    return Fabric(names, rtt, None, rates, rates, group_of, uplinks, uplinks, "measured")
+
+
+def planned(profile: ModelProfile, fabric: Fabric, slots: int = 1, **options: Any) -> PipelinePlan:
+    hosts = Hosts(tuple(Host(name, name, slots) for name in fabric.names))
+    options.setdefault("moves", 5000)
+    plan = plan_measured(profile, MeasuredHosts(hosts, fabric), JointRequest(**options))
+    document = plan.to_json()
+    assert complaints("pipeline", document) == []
+    assert pipeline_from_json(json.loads(render_document(document)), "p.json") == plan
+    assert verify_actions(plan.shape, ranks=[stage.ranks for stage in plan.stages]) == []
+    bound_s = plan.details["lower_bound_s"]
+    assert bound_s is None or bound_s <= plan.details["predicted"]["minibatch_s"] * (1 + 1e-9)
+    return plan
+
+
+def seconds(plan: PipelinePlan) -> float:
+    return float(plan.details["predicted"]["minibatch_s"])
+
+
+def test_vgg_like_is_3_1() -> None:
+    plan = planned(VGG, fabric_of_racks(4, 4), compare=True)
+    assert (plan.label, plan.kind) == ("3-1", "1f1b")
+    ways = {way["what"]: way for way in plan.details["compared"]}
+    assert list(ways) == [
+        "data-parallel", "data-parallel, given order", "straight", "model-parallel", "3-1, given order",
+    ]  # fmt: skip
+    assert ways["data-parallel"]["minibatch_s"] >= 1.8 * seconds(plan)
+    assert ways["model-parallel"]["minibatch_s"] >= 3 * seconds(plan)
+
+
+def test_gnmt_like_is_straight() -> None:
+    """Messages take 5 ms, passes 40: the thesis's depths hide no message, two more in flight do."""
+    plan = planned(GNMT, fabric_of_racks(4, 4))
+    assert plan.label == "1-1-1-1"
+    assert seconds(plan) == pytest.approx(0.04, rel=0.02)
+    thesis = planned(GNMT, fabric_of_racks(4, 4), depths="noam")
+    assert [stage.depth for stage in thesis.stages] == [4, 3, 2, 1]
+    assert seconds(thesis) > 1.05 * seconds(plan)
+
+
+def test_resnet_like_is_data_parallel() -> None:
+    plan = planned(RESNET, fabric_of_racks(4, 4))
+    assert (plan.label, plan.kind) == ("4", "data-parallel")
+
+
+def test_one_host_has_nothing_to_plan() -> None:
+    plan = planned(VGG, fabric_of_racks(1, 1), compare=True)
+    assert (plan.label, plan.details["compared"]) == ("1", [])
+    assert seconds(plan) == pytest.approx(VGG.compute_s)
+
+
+def test_slow_link_leaves_a_host_alone() -> None:
+    fabric = fabric_of_racks(2, 1, uplink=0.001)
+    plan = planned(RESNET, fabric)
+    assert (plan.label, plan.details["idle"]) == ("1", ["h1"])
+    everybody = planned(RESNET, fabric, all_workers=True)
+    assert everybody.ranks == 2
+    assert seconds(everybody) > seconds(plan)
+
+
+def test_replicas_are_placed_by_racks() -> None:
+    """The ring of 15 crosses each uplink once a way: hosts of a rack are neighbours."""
+    fabric = fabric_of_racks(16, 4)
+    plan = planned(VGG, fabric, compare=True, moves=20_000)
+    assert plan.label == "15-1"
+    names = plan.host_names()
+    ring = fabric.group_of[[fabric.names.index(names[rank]) for rank in plan.stages[0].ranks]]
+    assert (ring != np.roll(ring, 1)).sum() == 4
+    given = next(way for way in plan.details["compared"] if way["what"] == "15-1, given order")
+    assert given["minibatch_s"] > 1.3 * seconds(plan)
+
+
+def test_slow_host_gets_the_small_stage() -> None:
+    slow = ModelProfile(VGG.minibatch, VGG.layers, slowness={"h1": 3.0})
+    plan = planned(slow, fabric_of_racks(4, 4))
+    last = plan.host_names()[plan.stages[-1].ranks[0]]
+    assert plan.label == "3-1"
+    assert last == "h1"
+
+
+def test_memory_decides_the_partition() -> None:
+    """Data parallelism is fastest, but needs all parameters on every host."""
+    profile = profile_of(*(layer(f"l{k}", 2.0, 5_000_000, 10_000 * (k < 5)) for k in range(6)))
+    free = planned(profile, fabric_of_racks(4, 4))
+    assert free.label == "4"
+    need = 0.95 * max(stage.details["memory_bytes"]["all"] for stage in free.stages)
+    limited = planned(profile, fabric_of_racks(4, 4), memory=(need,) * 4)
+    assert len(limited.stages) > 1
+    assert all(stage.details["memory_bytes"]["all"] <= need for stage in limited.stages)
+
+
+def test_memory_of_one_host_decides_the_placement() -> None:
+    need = [stage.details["memory_bytes"]["all"] for stage in planned(VGG, fabric_of_racks(4, 4)).stages]
+    small = min(need) * 1.01
+    plan = planned(VGG, fabric_of_racks(4, 4), memory=(small, *(max(need) * 1.01,) * 3))
+    names = plan.host_names()
+    for stage in plan.stages:
+        assert "h0" not in {names[rank] for rank in stage.ranks} or stage.details["memory_bytes"]["all"] <= small
+
+
+def test_nothing_fits_in_memory() -> None:
+    with pytest.raises(NoAnswer, match=r"nothing fits in memory: .* stage \d+ needs .* on h\d, which has 1 MB"):
+        planned(VGG, fabric_of_racks(2, 2), memory=(1e6, 1e6))
+
+
+def test_one_minibatch_in_flight_would_fit() -> None:
+    """Older versions of 100 MB of parameters do not fit, all layers on one host neither."""
+    profile = profile_of(*(layer(f"l{k}", 0.1, 100_000_000, 1000 * (k < 3)) for k in range(4)))
+    with pytest.raises(NoAnswer, match="--kind model-parallel, one minibatch in flight, fits"):
+        planned(profile, fabric_of_racks(4, 4), memory=(210e6,) * 4)
+
+
+@pytest.mark.parametrize("kind", ["1f1b", "2bw", "data-parallel", "model-parallel"])
+def test_kinds(kind: Any) -> None:
+    plan = planned(VGG, fabric_of_racks(4, 4), kind=kind, accumulate=12)
+    assert plan.kind == kind
+    assert len(plan.stages) == 1 or kind != "data-parallel"
+
+
+def test_given_stages_are_placed() -> None:
+    stages = (StageRange(0, 2, 2), StageRange(3, 4, 1))
+    plan = planned(VGG, fabric_of_racks(4, 2, uplink=0.02), stages=stages)
+    assert [(stage.first, stage.last, len(stage.ranks)) for stage in plan.stages] == [(0, 2, 2), (3, 4, 1)]
+    assert len(plan.details["idle"]) == 1
+    assert plan.details["constraints"]["stages"] == "0-2x2,3-4x1"
+
+
+def test_given_depths() -> None:
+    assert [stage.depth for stage in planned(GNMT, fabric_of_racks(2, 2), depths=(5, 1)).stages] == [5, 1]
+    with pytest.raises(UsageError, match="deadlock: rank"):
+        planned(GNMT, fabric_of_racks(2, 2), depths=(2, 4), straight=True, all_workers=True)
+    with pytest.raises(UsageError, match="--depth has 3 numbers for 2 stages"):
+        planned(GNMT, fabric_of_racks(2, 2), depths=(3, 2, 1))
+
+
+def test_more_hosts_than_layers() -> None:
+    with pytest.raises(UsageError, match="8 stages of one worker each need as many layers; the profile allows 5"):
+        planned(VGG, fabric_of_racks(8, 4), straight=True, all_workers=True)
+
+
+def test_slots_of_a_host_are_workers() -> None:
+    plan = planned(VGG, fabric_of_racks(2, 2), slots=2)
+    assert sum(len(stage.ranks) for stage in plan.stages) == plan.ranks
+    assert set(plan.host_names()) <= {"h0", "h1"}
+    assert plan.ranks > 2
+
+
+def test_tied_layers_stay_together() -> None:
+    tied = ModelProfile(GNMT.minibatch, GNMT.layers, tied=(("l2.weight", "l5.weight"),))
+    for plan in (planned(tied, fabric_of_racks(4, 4)), planned(tied, fabric_of_racks(12, 4), moves=2000)):
+        assert not {stage.first for stage in plan.stages} & {3, 4, 5}
+
+
+def test_traffic_is_what_a_minibatch_sends() -> None:
+    """2-2 with 1 MB across: replica q meets replica q only; each ring moves half its parameters a minibatch."""
+    profile = profile_of(layer("a", 0.1, 4_000_000, 1_000_000), layer("b", 0.1, 8_000_000, 0))
+    model = PeriodModel(profile, fabric_of_racks(4, 4), [math.inf] * 4)
+    pattern = traffic_of(model, PlacedPartition.of((0, 1, 2), (2, 2), (0, 1, 2, 3)))
+    hops = dict(zip(zip(pattern.source.tolist(), pattern.target.tolist(), strict=True), pattern.share, strict=True))
+    assert hops == {
+        (0, 1): 2e6, (1, 0): 2e6, (2, 3): 4e6, (3, 2): 4e6,
+        (0, 2): 5e5, (2, 0): 5e5, (1, 3): 5e5, (3, 1): 5e5,
+    }  # fmt: skip
+
+
+def value(model: PeriodModel, found: JointSearch) -> float:
+    period = model.period(found.candidates[0].partition)
+    return math.inf if period.excess_bytes > 0 else period.minibatch_s
+
+
+@pytest.mark.parametrize("seed", range(1000, 1012))
+def test_exhaustive_search_equals_brute_force(seed: int) -> None:
+    problem = small_problem(seed, most_layers=5, most_hosts=4)
+    model = PeriodModel(problem.profile, problem.fabric, problem.memory)
+    space = SearchSpace(tuple(range(len(problem.memory))))
+    found = search_partitions(model, space)
+    assert found.proven
+    best = best_by_trying_all(problem)
+    assert value(model, found) == pytest.approx(best, rel=1e-7)
+    if best < math.inf:
+        assert lower_bound_s(model, space.workers) <= best * (1 + 1e-9)
+        annealed = search_partitions(model, space, exhaustive=False, moves=4000)
+        assert value(model, annealed) <= 1.1 * best
+
+
+def test_search_repeats_by_its_seed() -> None:
+    model = PeriodModel(VGG, fabric_of_racks(12, 4), [math.inf] * 12)
+    first, second = (
+        search_partitions(model, SearchSpace(tuple(range(12))), seed=3, moves=3000).candidates[0] for _ in range(2)
+    )
+    assert first.score == second.score
+    assert first.partition.order.tolist() == second.partition.order.tolist()
+
+
+def test_unmeasured_layers_are_no_layers() -> None:
+    """A layer without time, bytes or parameters changes nothing."""
+    empty = LayerProfile("relu", 0.0, 0.0, 0, 166_000, 166_000)
+    longer = ModelProfile(64, (*VGG.layers[:4], empty, *VGG.layers[4:]))
+    fabric = fabric_of_racks(4, 4)
+    assert seconds(planned(longer, fabric)) == pytest.approx(seconds(planned(VGG, fabric)))
