@@ -199,8 +199,8 @@ def test_traffic_is_what_a_minibatch_sends() -> None:
     }  # fmt: skip
 
 
-def value(model: PeriodModel, found: JointSearch) -> float:
-    period = model.period(found.candidates[0].partition)
+def value(model: PeriodModel, result: JointSearch) -> float:
+    period = model.period(result.candidates[0].partition)
     return math.inf if period.excess_bytes > 0 else period.minibatch_s
 
 
@@ -209,10 +209,10 @@ def test_exhaustive_search_equals_brute_force(seed: int) -> None:
     problem = small_problem(seed, most_layers=5, most_hosts=4)
     model = PeriodModel(problem.profile, problem.fabric, problem.memory)
     space = SearchSpace(tuple(range(len(problem.memory))))
-    found = search_partitions(model, space)
-    assert found.proven
+    result = search_partitions(model, space)
+    assert result.proven
     best = best_by_trying_all(problem)
-    assert value(model, found) == pytest.approx(best, rel=1e-7)
+    assert value(model, result) == pytest.approx(best, rel=1e-7)
     if best < math.inf:
         assert lower_bound_s(model, space.workers) <= best * (1 + 1e-9)
         annealed = search_partitions(model, space, exhaustive=False, moves=4000)
