@@ -102,9 +102,8 @@ def main() -> int:
         faster = {way: row["median_s"] / bml["median_s"] for way, row in largest.items()}
         if name == "BCube(3,2)":
             bars.append(Bar("BML over its bound", bml["median_s"] / bml["bml_bound_s"], at_most=1.09))
-            bars += [
-                Bar(f"BML against {algo} on a star", faster["star", algo], at_least=1.85) for algo in ("flat", GLOO)
-            ]
+            for algo in ("flat", GLOO):
+                bars.append(Bar(f"BML against {algo} on a star", faster["star", algo], at_least=1.85))
             bars.append(Bar("BML against flat on the BCube", faster["bcube", "flat"], at_least=1.35))
             bars.append(Bar("BML against bcube", faster["bcube", "bcube"], at_least=1.35))
         else:
