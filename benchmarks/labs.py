@@ -61,9 +61,9 @@ def plink(*words: str, cwd: Path) -> CommandRun:
 
 
 @contextlib.contextmanager
-def lab(*options: str) -> Iterator[BenchLab]:
-    """Yield a lab with these options of ``plink lab up``, taken down afterwards."""
-    name = f"bench-{os.getpid()}"
+def lab(*options: str, suffix: str = "") -> Iterator[BenchLab]:
+    """Yield a lab with these options of ``plink lab up``, taken down afterwards. ``suffix``: of a second lab's name."""
+    name = f"bench-{os.getpid()}{suffix}"
     with tempfile.TemporaryDirectory() as folder:
         up = plink("lab", "up", "--name", name, *options, cwd=Path(folder))
         if up.code:
