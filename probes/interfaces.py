@@ -3,6 +3,7 @@
 Hosts are asked for their kernels' routes (:mod:`probes.agent.routes`); nothing is sent between them.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -12,11 +13,13 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from plink.documents.network import InterfacesEntry
+from probes.agent.routes import MAX_ADDRESSES
 from probes.scheduler import AgentRequest, ProbeTask, RequestBatches, TaskFailed
 from probes.session import ProbeSession
 
 _LIMIT_S = 30.0
 _MAX_ADDRESSES_PER_HOST = 8
+_log = logging.getLogger("plink.probe")
 _Routes = dict[str, tuple[str | None, str | None]]  # by address: interface and gateway
 
 
@@ -38,14 +41,19 @@ def find_interfaces(session: ProbeSession) -> InterfacesEntry | None:
 
 
 def _addresses(agents: Mapping[int, Mapping[str, Any]], main: Any) -> dict[str, int]:
-    """Return the host of each address by which another may reach it; those that several hosts have are left out."""
-    candidates = [
-        (address, host)
-        for host, report in agents.items()
-        for address in dict.fromkeys([main(host), *map(str, report["addresses"][:_MAX_ADDRESSES_PER_HOST])])
-    ]
-    owners = Counter(address for address, _ in candidates)
-    return {address: host for address, host in candidates if owners[address] == 1}
+    """Return the host of each address by which another may reach it, its main one first.
+
+    Addresses that several hosts have (containers' bridges) are left out, and what one host has in excess.
+    """
+    candidates = {
+        host: list(dict.fromkeys([main(host), *map(str, report["addresses"])])) for host, report in agents.items()
+    }
+    owners = Counter(address for addresses in candidates.values() for address in addresses)
+    limit = min(_MAX_ADDRESSES_PER_HOST, max(1, MAX_ADDRESSES // len(candidates))) if candidates else 0
+    unique = {host: [address for address in own if owners[address] == 1] for host, own in candidates.items()}
+    if dropped := sum(max(0, len(addresses) - limit) for addresses in unique.values()):
+        _log.info("%d addresses are not asked for: %d a host at most", dropped, limit)
+    return {address: host for host, addresses in unique.items() for address in addresses[:limit]}
 
 
 def _ask(host: int, addresses: list[str], answers: dict[int, dict[str, Any]]) -> RequestBatches:

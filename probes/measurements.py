@@ -15,6 +15,7 @@ _MAIN = PERCENTILES.index(10)
 # How a pair was measured: indices in a matrix; the file has these names.
 METHODS = ("", "stamp", "icmp", "tcp")
 CLOCKS = ("", "user", "kernel")
+NOT_TRIED = "not tried: the budget was spent"
 _MAX_VALUE = 1 << 53  # microseconds, or packets: an agent's number above it is invalid
 
 

@@ -1,16 +1,15 @@
 """What the interfaces of a network's hosts form: a BCube, rails, or neither."""
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from plink.documents.network import InterfacesEntry
 from plink.model.network import Network
+from probes.measurements import NOT_TRIED
 from solvers.diagnosis.finding import Finding, Severity
-from solvers.ordering.interfaces import BCube, Defect, Rails, recognise
+from solvers.ordering.interfaces import MISSING, BCube, Defect, Rails, recognise
 
 BCUBE_ALGORITHMS = ("bml", "bcube")
 
@@ -42,7 +41,7 @@ def interface_topology(network: Network) -> InterfaceTopology | None:
         shape = recognise(len(names), switches, names)
     except Defect as defect:
         faulty = [
-            f"{names[host]}/{entry['names'][host][interface]}" if interface < len(entry["names"][host]) else names[host]
+            f"{names[host]}/{entry['names'][host][interface]}" if interface != MISSING else names[host]
             for host, interface in defect.ports
         ]
         return InterfaceTopology(None, f"{prefix}neither BCube nor rails: {defect}", tuple(dict.fromkeys(faulty)))
@@ -51,8 +50,22 @@ def interface_topology(network: Network) -> InterfaceTopology | None:
     return InterfaceTopology(shape, f"{prefix}{shape.interfaces.shape[1]} rails")
 
 
+def exchanges_on_switches(shape: BCube, hosts: Sequence[int]) -> bool:
+    """Return whether ranks that differ in one digit are on one switch; ``hosts``: the host of each rank."""
+    digits, ranks = shape.digits[np.asarray(hosts)], np.arange(len(hosts))
+    for step in (shape.base**level for level in range(shape.levels)):
+        last = ranks // step % shape.base == shape.base - 1
+        partners = np.where(last, ranks - (shape.base - 1) * step, ranks + step)
+        if ((digits != digits[partners]).sum(axis=1) != 1).any():
+            return False
+    return True
+
+
 def interface_findings(network: Network) -> Iterator[Finding]:
-    """Yield interfaces with the wrong cable or none, and hosts that do not pass on what others send through them."""
+    """Yield interfaces with the wrong cable or none, and hosts that do not pass on what others send through them.
+
+    Only pairs that were tried count. Hosts that answer nobody are left out: they have findings of their own.
+    """
     topology, entry = interface_topology(network), network.interfaces
     if topology is None or entry is None:
         return
@@ -60,29 +73,48 @@ def interface_findings(network: Network) -> Iterator[Finding]:
         names = list(dict.fromkeys(interface.partition("/")[0] for interface in topology.faulty))
         advice = f"look at {', '.join(topology.faulty)}: `ip link`, and the cable"
         yield Finding("interface", Severity.ERROR, names, topology.text, advice)
-    unreached = np.isnan(network.latency_us)
-    dead = _dead_interfaces(entry, unreached)
-    for host, interface in dead:
-        name, device = network.hosts.names[host], entry["names"][host][interface]
-        advice = f"there: `ip link show {device}`, and the cable"
-        yield Finding("interface", Severity.ERROR, [name], f"{name}/{device} reaches none of its neighbours", advice)
+    silent = _silent_pairs(network)
+    answering = np.isfinite(network.rtt_us) & ~np.eye(len(silent), dtype=bool)
+    lost: npt.NDArray[np.bool_] = np.logical_and(silent.any(axis=1), ~answering.any(axis=1))
+    silent[lost] = silent[:, lost] = False
+    dead = [ports for switch in entry["switches"] if (ports := _dead_ports(switch, silent, answering, lost))]
+    for ports in dead:
+        devices = [f"{network.hosts.names[host]}/{entry['names'][host][interface]}" for host, interface in ports]
+        hosts = [network.hosts.names[host] for host, _ in ports]
+        evidence = (
+            f"{devices[0]} reaches none of its neighbours" if len(ports) == 1
+            else f"{' and '.join(devices)} do not reach each other"
+        )  # fmt: skip
+        yield Finding("interface", Severity.ERROR, hosts, evidence, "look at `ip link` there, the cable and the switch")
+    blamed = {host for ports in dead for host, _ in ports}
     for relay, name in enumerate(network.hosts.names):
         pairs = [(i, j) for i, row in enumerate(entry["relays"]) for j, by in enumerate(row) if by == relay]
-        by_dead = relay in {host for host, _ in dead}
-        if pairs and not by_dead and all(unreached[i, j] for i, j in pairs):
-            evidence = f"{len(pairs)} pairs of hosts send through it, and none gets an answer"
-            yield Finding("relay", Severity.ERROR, [name], evidence, "there: sysctl net.ipv4.ip_forward=1", len(pairs))
+        failed = sum(bool(silent[i, j]) for i, j in pairs)
+        if failed and relay not in blamed and not any(answering[i, j] for i, j in pairs):
+            evidence = f"{failed} pairs of hosts send through it, and none gets an answer"
+            yield Finding("relay", Severity.ERROR, [name], evidence, "there: sysctl net.ipv4.ip_forward=1", failed)
 
 
-def _dead_interfaces(entry: InterfacesEntry, unreached: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Return (host, interface) where no neighbour on the same switch answers, though others of them hear each other.
+def _silent_pairs(network: Network) -> npt.NDArray[np.bool_]:
+    """Return the pairs, shape (N, N), that were tried and have a round trip in neither direction."""
+    index = {name: k for k, name in enumerate(network.hosts.names)}
+    tried = np.zeros((len(index), len(index)), dtype=bool)
+    for error in network.errors:
+        if error["why"] != NOT_TRIED and error["from"] in index and error["to"] in index:
+            tried[index[error["from"]], index[error["to"]]] = True
+    return (tried | tried.T) & np.isnan(network.rtt_us)
 
-    A host of which every interface is dead is left out: it is the host that is missing.
-    """
-    dead = []
-    for switch in entry["switches"]:
-        hosts = [host for host, _ in switch]
-        silent = [k for k, host in enumerate(hosts) if all(unreached[host, other] for other in hosts if other != host)]
-        dead += [(switch[k][0], switch[k][1]) for k in silent]
-    number = Counter(host for host, _ in dead)
-    return [(host, interface) for host, interface in sorted(dead) if number[host] < len(entry["names"][host])]
+
+def _dead_ports(
+    switch: list[list[int]],
+    silent: npt.NDArray[np.bool_],
+    answering: npt.NDArray[np.bool_],
+    lost: npt.NDArray[np.bool_],
+) -> list[tuple[int, int]]:
+    """Return the (host, interface) pairs on a switch that no other host on it answers; both ends of a cable."""
+    hosts = [host for host, _ in switch if not lost[host]]
+    return [
+        (host, interface)
+        for host, interface in switch
+        if any(silent[host, other] for other in hosts) and not any(answering[host, other] for other in hosts)
+    ]

@@ -166,8 +166,11 @@ def solve(
     """
     request.check()
     data = prepare_search_data(network, request.prior, request.smooth_latencies)
+    shape = _bcube_of(network, request)
+    if shape is not None:
+        request = replace(request, options={"base": shape.base, **request.options})
     task = _task(network, data.fabric, request)
-    if (shape := _bcube_of(network, request)) is not None:
+    if shape is not None:
         return _by_digits(task, shape, request.seed, stopped)
     started = time.monotonic()
     limit = request.time_limit_s if request.time_limit_s is not None else _PROOF_S if request.prove else _LIMIT_S
@@ -235,9 +238,10 @@ def _bcube_of(network: Network, request: OrderRequest) -> BCube | None:
     topology = interface_topology(network) if request.algo in BCUBE_ALGORITHMS else None
     shape = None if topology is None else topology.shape
     searched = request.pins or request.groups or any(host.slots > 1 for host in network.hosts)
-    if searched or not isinstance(shape, BCube) or request.options.get("base", shape.base) != shape.base:
+    if searched or not isinstance(shape, BCube):
         return None
-    return shape
+    own = {"base": shape.base, "levels": shape.levels}
+    return shape if {**own, **request.options} == own else None
 
 
 def _by_digits(task: OrderingProblem, shape: BCube, seed: int, stopped: Callable[[], bool]) -> Solved:
@@ -277,9 +281,7 @@ def _task(network: Network, fabric: Fabric, request: OrderRequest) -> OrderingPr
         assignment = FeasibleOrders(baseline, fabric.names, constraints)
         group_of = [assignment.group_of[host] for host in assignment.materialise(assignment.hosts).tolist()]
         groups = [[rank for rank, group in enumerate(group_of) if group == k] for k in dict.fromkeys(group_of)]
-    shape = _bcube_of(network, request)
-    values = request.options if shape is None else {"base": shape.base, **request.options}
-    options = options_of(values, [request.algo], groups)
+    options = options_of(request.options, [request.algo], groups)
     hops = request.objective in ("sum", "bottleneck") and request.model == "auto"
     model = "latency" if hops else search_model_for(model_for(request.model, fabric, algo=request.algo))
     return OrderingProblem(

@@ -21,7 +21,7 @@ from probes.adaptive import AdaptivePlan, AdaptiveSettings
 from probes.flow_reference import FlowReference
 from probes.host_flows import FlowSettings
 from probes.interfaces import find_interfaces
-from probes.measurements import Measurements
+from probes.measurements import NOT_TRIED, Measurements
 from probes.method_selection import select_methods
 from probes.methods import BANDWIDTH_METHODS, ProbeSettings
 from probes.plan import AllPairs, LinkAwarePlan, ProbePlan
@@ -30,7 +30,6 @@ from probes.session import ProbeProgress, ProbeSession
 from probes.shared_links import SharedLinkSettings
 from solvers.prediction.tiered import predict_tiered
 
-NOT_TRIED = "not tried: the budget was spent"
 NO_FLOW = "not tried: no TCP flow came through between any hosts"
 _PRECISION = 0.02  # of a round trip's 10th percentile: tiers differ by far more
 _ORDER_SEARCHES = 3  # after each, pairs of the best ring are measured: N at most

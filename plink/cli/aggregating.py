@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from plink.api.algorithms import fabric_from
-from plink.api.interfaces import BCUBE_ALGORITHMS, interface_topology
+from plink.api.interfaces import BCUBE_ALGORITHMS, exchanges_on_switches, interface_topology
 from plink.api.planning import PlanRequest, masters_of
 from plink.api.planning import plan as make_plan
 from plink.cli.inputs import last_groups
@@ -228,17 +228,17 @@ def _options_for(backend: str, hosts: Hosts, ranks: int) -> Options:
     """Return the algorithm's options: the base of the BCube that interfaces form, else one that fits the ranks."""
     if backend not in BCUBE_ALGORITHMS:
         return Options()
-    topology = None
     with contextlib.suppress(NoAnswer):  # it runs without a measured network
-        topology = interface_topology(_measured_network(backend, hosts))
-    if (
-        topology is not None
-        and isinstance(topology.shape, BCube)
-        and topology.shape.base**topology.shape.levels == ranks
-    ):
-        return Options(base=topology.shape.base)
+        network = _measured_network(backend, hosts)
+        topology = interface_topology(network)
+        shape = None if topology is None else topology.shape
+        if isinstance(shape, BCube) and len(shape.digits) == ranks:
+            if not exchanges_on_switches(shape, [network.hosts.names.index(name) for name in hosts.names]):
+                advice = f"`plink reorder --algo {backend}` makes it"
+                say(f"{backend}: ranks are not in the order of the interfaces; {advice}")
+            return Options(base=shape.base)
     if backend == "bml":
-        say("bml: interfaces that form a BCube are not known (`plink probe`), and without them it gains nothing")
+        say("bml gains by interfaces that form a BCube of one rank a host, and none was measured here (`plink probe`)")
     fitting = (base for base in range(2, math.isqrt(ranks) + 1) if base ** round(math.log(ranks, base)) == ranks)
     return Options(base=next(fitting, 2))
 

@@ -92,7 +92,7 @@ def _offer(words: str, parameter: Any) -> Offer | None:
         return lambda ctx, incomplete: (f"{name}=" for name in _measured_hosts())
     if parameter.metavar in ("RUN", "ID", "LOG"):
         return lambda ctx, incomplete: _run_ids()
-    if words.startswith("lab ") and parameter.metavar in ("HOST", "HOST|RACK", "FROM", "TO"):
+    if words.startswith("lab ") and parameter.metavar in ("HOST", "TARGET", "FROM", "TO"):
         return lambda ctx, incomplete: _lab_hosts(ctx, links=parameter.metavar == "TARGET")
     if words.startswith("lab ") and "--name" in parameter.opts:
         return lambda ctx, incomplete: sorted(path.name for path in _LABS.iterdir() if path.is_dir())

@@ -215,8 +215,8 @@ def _report_results(measurements: "Measurements", target: Path, seconds: float, 
     import numpy as np
 
     from plink.api.interfaces import interface_topology
-    from plink.api.probing import NOT_TRIED
     from plink.model.hostlist import fold_hostlist
+    from probes.measurements import NOT_TRIED
     from solvers.diagnosis.findings import rate_findings
 
     n = len(measurements.hosts)

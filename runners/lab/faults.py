@@ -106,7 +106,9 @@ def kill(blueprint: Blueprint, target: str) -> None:
     """Power a host off: unplug it first, so that its connections do not end visibly, then kill every process."""
     if _place(blueprint, target) is None:
         raise UsageError(f"{target} is no host: kill hosts, or `cut {target}`")
-    cut(blueprint, target)
+    for name in (target, f"{target}/mgmt0"):
+        if name in _cables(blueprint):
+            cut(blueprint, name)
     kernel.kill_all(blueprint.namespace(target))
 
 
@@ -115,7 +117,8 @@ def heal(blueprint: Blueprint, state: LabState) -> None:
     for cable in {cable for cables in _cables(blueprint).values() for cable in cables}:
         namespace, device = cable.far
         kernel.ip([f"link set {device} up", *cable.routes], namespace)
-        _limit(cable, cable.rate)
+        if cable.rate != links.NO_LIMIT:
+            _limit(cable, cable.rate)
     for name in blueprint.racks:
         kernel.ip(["route flush type blackhole"], blueprint.namespace(name))
     for place in blueprint.places:
@@ -199,7 +202,7 @@ def status(blueprint: Blueprint, state: LabState) -> tuple[list[LinkStatus], lis
         host, alive = link(place.name), sshd.process(blueprint, place.name, state) is not None
         hosts.append(HostStatus(place.name, place.address, alive, host.connected, host.rate))
     names = {place.name for place in blueprint.places}
-    targets = [target for target in by_target if target not in names]
+    targets = [target for target in by_target if target not in names and not target.endswith("/mgmt0")]
     return [link(target) for target in sorted(targets, key=lambda target: "/" in target)], hosts
 
 

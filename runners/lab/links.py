@@ -10,6 +10,9 @@ _TCP_BYTES = 65_536  # that TCP hands a veth at once, unless told to hand over l
 # Bridged packets are no business of iptables' here, whose look at each costs time.
 ROUTER = {"ipv4/ip_forward": "1", "bridge/bridge-nf-call-iptables": "0"}
 _QUIET = {"ipv6/conf/all/disable_ipv6": "1", "ipv6/conf/default/disable_ipv6": "1"}
+# Before there are devices, which take the default: with several, answers go out another way than packets came in.
+_ANY_WAY = {"ipv4/conf/all/rp_filter": "0", "ipv4/conf/default/rp_filter": "0"}
+NO_LIMIT = 0
 
 
 @dataclass(frozen=True)
@@ -17,7 +20,8 @@ class Cable:
     """A cable that faults act on: each end is a (namespace, device).
 
     ``near`` is the end of the host, or of the router further from the core. ``far`` is set down to unplug the cable;
-    ``routes`` are the routes that its namespace then loses. ``rate`` in bits per second, ``delay_us`` one way.
+    ``routes`` are the routes that its namespace then loses. ``rate`` in bits per second, or ``NO_LIMIT``; ``delay_us``
+    one way.
     """
 
     near: tuple[str, str]
@@ -31,7 +35,7 @@ def make_namespaces(namespaces: list[str], forwarding: set[str]) -> None:
     """Make namespaces with loopback only; those in ``forwarding`` pass packets on."""
     ip([f"netns add {namespace}" for namespace in namespaces])
     for namespace in namespaces:
-        sysctl(namespace, _QUIET | (ROUTER if namespace in forwarding else {}))
+        sysctl(namespace, _QUIET | _ANY_WAY | (ROUTER if namespace in forwarding else {}))
         ip(["link set lo up"], namespace)
 
 

@@ -8,8 +8,8 @@ so that what it does takes nothing from the links.
 """
 
 from runners.lab.blueprint import Blueprint, Place
-from runners.lab.kernel import ip, sysctl, tc
-from runners.lab.links import Cable, make_namespaces, shape, tcp_segment_bytes
+from runners.lab.kernel import ip, tc
+from runners.lab.links import NO_LIMIT, Cable, make_namespaces, shape, tcp_segment_bytes
 
 _FABRIC = "fabric"
 _MANAGEMENT = "mgmt"
@@ -41,6 +41,9 @@ def cables(blueprint: Blueprint) -> dict[str, list[Cable]]:
         name = blueprint.places[index].name
         by_target.setdefault(name, []).append(cable)
         by_target[f"{name}/eth{level}"] = [cable]
+    for index, place in enumerate(blueprint.places):
+        near, far = (blueprint.namespace(place.name), "mgmt0"), (fabric, f"m{index}")
+        by_target[f"{place.name}/mgmt0"] = [Cable(near, far, NO_LIMIT)]
     return by_target
 
 
@@ -52,7 +55,7 @@ def lay(blueprint: Blueprint) -> None:
     settings, ns = blueprint.settings, blueprint.namespace
     fabric, ctl = ns(_FABRIC), ns("ctl")
     hosts = [ns(place.name) for place in blueprint.places]
-    make_namespaces([fabric, ctl, *hosts], set(hosts) if settings.topology == "bcube" else set())
+    make_namespaces([fabric, ctl, *hosts], {fabric, *(hosts if settings.topology == "bcube" else ())})
     mtu = f"mtu {settings.mtu}"
     switches = _switches(blueprint)
     ip([f"link add {name} {mtu} type bridge" for name in (_MANAGEMENT, *switches)], fabric)
@@ -89,8 +92,6 @@ def lay(blueprint: Blueprint) -> None:
 
 def _lay_host(blueprint: Blueprint, place: Place, controller: str) -> None:
     host, interfaces = blueprint.namespace(place.name), range(blueprint.settings.interfaces)
-    # Packets that a neighbour passes on do not come in where the answer goes out.
-    sysctl(host, {"ipv4/conf/all/rp_filter": "0", "ipv4/conf/default/rp_filter": "0"})
     up = [f"link set {device} up" for device in ("mgmt0", *(f"eth{level}" for level in interfaces))]
     if blueprint.settings.topology == "bcube":
         # On an interface of its own, for it belongs to none of the links. (The kernel may have no `dummy`.)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from plink.errors import PlinkError
 
 Port = tuple[int, int]  # host, interface
+MISSING = 1 << 16  # an interface whose number nobody knows
 _MAX_SUSPECTS = 12  # of a kind
 _MAX_TRIED_PORTS = 64  # of so few, every two are tried
 
@@ -48,7 +49,7 @@ class Rails:
 
 @dataclass(frozen=True)
 class Defect(PlinkError):
-    """Hosts that are neither a BCube nor on rails. ``ports``: interfaces with the wrong cable, or none."""
+    """Hosts that are neither a BCube nor on rails. ``ports``: interfaces with the wrong cable, or ``MISSING`` ones."""
 
     reason: str
     ports: tuple[Port, ...] = field(default=())
@@ -70,6 +71,8 @@ def recognise(n_hosts: int, switches: Sequence[Sequence[Port]], names: Sequence[
     if not members:
         raise Defect("no two interfaces of hosts are on the same switch")
     if all(len({host for host, _ in switch}) == n_hosts for switch in members):
+        if len(members) == 1:
+            raise Defect("they reach each other by one of them only")
         return _rails(n_hosts, members)
     try:
         return _bcube(n_hosts, members)
@@ -149,7 +152,7 @@ def _missing(n_hosts: int, members: list[list[Port]], called: list[str]) -> Defe
         for host, interface in switch:
             used[host].add(interface)
     lacking = [host for host in range(n_hosts) if len(used[host]) < max(map(len, used))]
-    ports = [(host, min(set(range(len(used[host]) + 1)) - used[host])) for host in lacking]
+    ports = [(host, MISSING) for host in lacking]
     short = [switch for switch in members if len(switch) < max(map(len, members))]
     if len(ports) == 1 and len(short) == 1:
         peers, repaired = short[0], [*(switch for switch in members if switch is not short[0]), [*short[0], *ports]]

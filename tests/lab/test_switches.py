@@ -78,6 +78,18 @@ def test_a_switch_is_cut_off_and_healed(cables: Lab) -> None:
     until(lambda: reaches(cables, name, by_eth1), 5, "the switch to carry packets")
 
 
+def test_a_killed_host_is_silent_on_every_interface(cables: Lab) -> None:
+    """The controller's connections do not end visibly either."""
+    name = cables.hosts.names[0]
+    address = cables.hosts.by_name()[name].address
+    do(cables, "kill", name)
+    try:
+        assert inside(cables, "ctl", "ping", "-c1", "-W1", address).returncode != 0
+    finally:
+        do(cables, "heal")
+    until(lambda: inside(cables, "ctl", "ping", "-c1", "-W1", address).returncode == 0, 5, "the host to answer")
+
+
 def test_interfaces_are_recognised_and_ordered(cables: Lab, tmp_path: Path) -> None:
     """The ranks of a square: exchanges of one digit go over one cable."""
     succeeded(probe(cables, tmp_path, "--count", "100"))

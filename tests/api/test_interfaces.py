@@ -1,0 +1,139 @@
+"""What interfaces form, and which of them are at fault, by a network's measurements."""
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import plink
+from plink.api.diagnosing import diagnose
+from plink.api.interfaces import exchanges_on_switches, interface_topology
+from plink.model.hosts import Host, Hosts
+from plink.model.network import Network
+from probes.interfaces import interfaces_from_routes
+from probes.measurements import NOT_TRIED
+from runners.lab.blueprint import Blueprint, LabSettings, draw
+from solvers.ordering.interfaces import BCube, Rails
+from tests.probes.test_interfaces import bcube_routes
+
+
+def blueprint(base: int, levels: int) -> Blueprint:
+    return draw(LabSettings("t", topology="bcube", base=base, levels=levels, seed=5))
+
+
+def network_of(drawn: Blueprint, silent: set[tuple[int, int]] | None = None, why: str = "no answer") -> Network:
+    """A probed BCube, with a round trip between all hosts but those that are silent, either way."""
+    n = len(drawn.places)
+    main = {host: place.address for host, place in enumerate(drawn.places)}
+    owners = {address: host for host, address in main.items()}
+    own = {host: {address: "host0"} for host, address in main.items()}
+    entry = interfaces_from_routes(n, main, owners, bcube_routes(drawn), own)
+    apart = np.array([[sum(a != b for a, b in zip(p.digits, q.digits, strict=True)) for q in drawn.places]
+                      for p in drawn.places])  # fmt: skip
+    latency = 20.0 * apart
+    missing = {pair for i, j in silent or set() for pair in ((i, j), (j, i))}
+    for pair in missing:
+        latency[pair] = np.nan
+    names = [place.name for place in drawn.places]
+    errors = [{"from": names[i], "to": names[j], "why": why} for i, j in sorted(missing)]
+    hosts = Hosts(tuple(Host(name, main[k]) for k, name in enumerate(names)))
+    details: dict[str, Any] = {"interfaces": entry, "errors": errors, "plan": "all"}
+    return Network(hosts, latency, None, details)
+
+
+def differing(drawn: Blueprint, i: int, j: int) -> list[int]:
+    pairs = zip(drawn.places[i].digits, drawn.places[j].digits, strict=True)
+    return [level for level, (a, b) in enumerate(pairs) if a != b]
+
+
+def named(network: Network, kind: str) -> list[Any]:
+    return [finding for finding in diagnose(network) if finding.kind == kind]
+
+
+@pytest.mark.parametrize(("base", "levels"), [(2, 2), (2, 3), (3, 2), (4, 2), (2, 5)])
+def test_order_by_digits_exchanges_on_switches(base: int, levels: int) -> None:
+    network = network_of(blueprint(base, levels))
+    topology = interface_topology(network)
+    assert topology is not None
+    assert isinstance(topology.shape, BCube)
+    assert f"BCube({base},{levels})" in topology.text
+    for algo in ("bml", "bcube"):
+        order = plink.reorder(network, plink.OrderRequest(algo=algo))
+        hosts = [network.hosts.names.index(name) for name in order.hosts]
+        assert exchanges_on_switches(topology.shape, hosts)
+        assert order.details["options"] == {"base": base}
+    if base**levels > 4:  # a square has no worse order than two of its three
+        assert not exchanges_on_switches(topology.shape, [*hosts[1:], hosts[0]])
+
+
+def test_constraints_and_other_bases_are_searched() -> None:
+    network = network_of(blueprint(2, 4))
+    names = network.hosts.names
+    pinned = plink.reorder(network, plink.OrderRequest(algo="bcube", pins={names[3]: 0}, max_moves=500))
+    assert pinned.hosts[0] == names[3]
+    other = plink.reorder(network, plink.OrderRequest(algo="bcube", options={"base": 4}, max_moves=500, force=True))
+    assert other.details["options"] == {"base": 4}
+
+
+def test_healthy_bcube_has_no_findings() -> None:
+    network = network_of(blueprint(3, 2))
+    assert not named(network, "interface")
+    assert not named(network, "relay")
+
+
+def test_pairs_that_were_not_tried_prove_nothing() -> None:
+    pairs = set(itertools.combinations(range(9), 2)) - {(0, 1), (2, 3)}
+    network = network_of(blueprint(3, 2), pairs, why=NOT_TRIED)
+    assert not named(network, "interface")
+    assert not named(network, "relay")
+
+
+@pytest.mark.parametrize(("base", "levels"), [(3, 2), (2, 3), (4, 2)])
+def test_dead_interface_is_named_with_its_host(base: int, levels: int) -> None:
+    """Of a cable both ends."""
+    drawn = blueprint(base, levels)
+    host, level = 1, 0
+    silent = {(host, j) for j in range(base**levels) if j != host and differing(drawn, host, j)[0] == level}
+    (finding,) = named(network_of(drawn, silent), "interface")
+    assert f"{drawn.places[host].name}/eth{level}" in finding.evidence
+    assert len(finding.hosts) == (2 if base == 2 else 1)
+
+
+def test_dead_host_is_no_dead_interface_of_others() -> None:
+    drawn = blueprint(2, 3)
+    assert not named(network_of(drawn, {(0, j) for j in range(1, 8)}), "interface")
+
+
+def test_host_that_passes_nothing_on_is_named() -> None:
+    drawn = blueprint(3, 2)
+    relays = network_of(drawn).interfaces
+    assert relays is not None
+    silent = {(i, j) for i, j in itertools.permutations(range(9), 2) if relays["relays"][i][j] == 4}
+    (finding,) = named(network_of(drawn, silent), "relay")
+    assert finding.hosts == [drawn.places[4].name]
+
+
+def test_missing_cable_and_rails_are_described() -> None:
+    network = network_of(blueprint(3, 2))
+    entry = network.details["interfaces"]
+    host, _ = entry["switches"][0][0]
+    short = {**entry, "switches": [entry["switches"][0][1:], *entry["switches"][1:]]}
+    topology = interface_topology(replace(network, details=network.details | {"interfaces": short}))
+    assert topology is not None
+    assert topology.shape is None
+    assert topology.faulty == (network.hosts.names[host],)
+    rails = {**entry, "switches": [[[k, rail] for k in range(9)] for rail in range(2)]}
+    topology = interface_topology(replace(network, details=network.details | {"interfaces": rails}))
+    assert topology is not None
+    assert isinstance(topology.shape, Rails)
+    single = {**entry, "switches": [[[k, 0] for k in range(9)]]}
+    topology = interface_topology(replace(network, details=network.details | {"interfaces": single}))
+    assert topology is not None
+    assert topology.shape is None
+
+
+def test_one_interface_a_host_is_no_topology() -> None:
+    network = network_of(blueprint(2, 2))
+    assert interface_topology(replace(network, details={})) is None
