@@ -44,7 +44,18 @@ def _probed(seed: int, probe: int) -> Network:
                 row["interval"][f"{way}_gbps"] = [runs[0], runs[-1]]
             rows.append(row)
         tiers.append({"groups": rows})
-    return cloud.network(rng, {"shared_links": tiers})
+    return cloud.network(rng, {"shared_links": tiers, "host_flows": _flows(names, rng)})
+
+
+def _flows(names: Sequence[str], rng: np.random.Generator) -> list[dict[str, Any]]:
+    """Return flows of each host with two partners: one way at a time, then both ways at once."""
+    return [
+        {"from": a, "to": b, "gbps": float(10.0 * rng.lognormal(0, _RATE_SIGMA)), "both_ways": both_ways}
+        for distance in (1, 2)
+        for first, second in zip(names, [*names[distance:], *names[:distance]], strict=True)
+        for a, b in ((first, second), (second, first))
+        for both_ways in (False, True)
+    ]
 
 
 def coverage(probes: Sequence[Network], algo: str, seed: int) -> dict[str, float]:

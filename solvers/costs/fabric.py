@@ -69,14 +69,25 @@ class Fabric:
     overhead_us: float = 0.0
 
     def with_rate_noise(self, rng: np.random.Generator) -> "Fabric":
-        """Return the fabric as another probe might have measured its rates: each times a lognormal factor."""
+        """Return the fabric as another probe might have measured its rates: each times a lognormal factor.
+
+        Hosts of one rate by their flows have the median of their rates, which is one figure for all: they have one
+        factor, of the standard error of a median.
+        """
 
         def noisy(rates: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
             return rates * np.exp(self.rate_sigma * rng.standard_normal(rates.shape))
 
+        def noisy_hosts(rates: Vector) -> Vector:
+            if not self.has_host_rates:
+                return noisy(rates)
+            values, which, count = np.unique(rates, return_inverse=True, return_counts=True)
+            sigma = self.rate_sigma * np.minimum(1.0, np.sqrt(np.pi / 2 / count))
+            return np.asarray((values * np.exp(sigma * rng.standard_normal(len(values))))[which])
+
         return replace(
             self, pair_gbps=None if self.pair_gbps is None else noisy(self.pair_gbps),
-            host_out_gbps=noisy(self.host_out_gbps), host_in_gbps=noisy(self.host_in_gbps),
+            host_out_gbps=noisy_hosts(self.host_out_gbps), host_in_gbps=noisy_hosts(self.host_in_gbps),
             group_out_gbps=noisy(self.group_out_gbps), group_in_gbps=noisy(self.group_in_gbps),
             outer_tiers=tuple(
                 TierLinks(tier.group_of, noisy(tier.out_gbps), noisy(tier.in_gbps)) for tier in self.outer_tiers

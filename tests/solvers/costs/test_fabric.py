@@ -256,3 +256,19 @@ def test_two_hosts_have_the_rate_that_was_measured_between_them() -> None:
     assert result.host_out_gbps.tolist() == pytest.approx([0.045, 0.045], rel=0.15)
     assert result.rate_gbps == pytest.approx(0.045, rel=0.15)
     assert fabric_of(network([2])[0]).rate_gbps is None
+
+
+def test_hosts_with_one_rate_by_their_flows_have_one_noise() -> None:
+    """It is that of a median of their rates; a slow host, and hosts without flows, have noise of their own."""
+    pairs = [(a, b) for a in range(8) for b in range(8) if a != b]
+    flows = [{"from": f"h{a}", "to": f"h{b}", "gbps": 0.1 if a == 7 else 1.0, "both_ways": False} for a, b in pairs]
+    usual = fabric_of(network([4, 4], host_flows=flows)[0])
+    rng = np.random.default_rng(0)
+    drawn = np.log([usual.with_rate_noise(rng).host_out_gbps for _ in range(2000)])
+    assert np.ptp(drawn[:, :7], axis=1).max() == 0.0
+    assert drawn[:, 0].std() == pytest.approx(usual.rate_sigma * np.sqrt(np.pi / 2 / 7), rel=0.1)
+    assert drawn[:, 7].std() == pytest.approx(usual.rate_sigma, rel=0.1)
+    alone = fabric_of(network([4, 4])[0])
+    drawn = np.log([alone.with_rate_noise(rng).host_out_gbps for _ in range(2000)])
+    assert drawn.std(axis=0) == pytest.approx([alone.rate_sigma] * 8, rel=0.1)
+    assert abs(np.corrcoef(drawn.T)[0, 1]) < 0.1
