@@ -43,7 +43,7 @@ ENTRIES = (
     Entry("gain_coverage", "how often the interval of a predicted gain holds what another probe says", 6),
     Entry("probing", "time and accuracy of the probe", 9),
     Entry("spot", "BidBrain against other strategies on made prices (Harlap Figures 4.7 to 4.9)", 4),
-    Entry("pipeline_lab", "pipelines on 4 hosts against data parallelism, depths, and the executor's own cost", 16),
+    Entry("pipeline_lab", "pipelines on 4 hosts against data parallelism, depths, and the executor's own cost", 32),
     Entry("report", "size of the page, and how fast it opens", 2),
 )
 NAMES = tuple(entry.name for entry in ENTRIES)

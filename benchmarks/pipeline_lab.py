@@ -241,10 +241,15 @@ def main() -> int:
             for name in SHAPES:
                 if name in wanted:
                     figures.setdefault("shapes", {})[name] = _compared(bench, name)
+                    _record(figures)  # a run that is cut off loses no shape
             if "depth" in wanted:
                 figures["depth"] = _depth(bench)
     if "cost" in wanted:
         figures["cost"] = _cost()
+    return _record(figures)
+
+
+def _record(figures: dict[str, Any]) -> int:
     configuration = {"hosts": 4, "rate": "200mbit", "repeats": _REPEATS, "minibatches": _MINIBATCHES}
     return record("pipeline-lab", configuration, figures, _bars(figures))
 

@@ -7,7 +7,7 @@ from plink.cli.screen import print_json, say
 from plink.records import workspace
 
 
-class WritableResult(Protocol):
+class WritableDocument(Protocol):
     """What has a document and can be written to a file."""
 
     def to_json(self) -> dict[str, Any]:
@@ -17,7 +17,7 @@ class WritableResult(Protocol):
         """Write the file."""
 
 
-def write_result(result: WritableResult, name: str, default: Path, output: Path | None, as_json: bool) -> bool:
+def write_result(result: WritableDocument, name: str, default: Path, output: Path | None, as_json: bool) -> bool:
     """Write a result, and return whether it is on standard output; else the caller prints it for people.
 
     :param name: of what it is, for the line that names the file. :param default: the workspace's file, where neither
