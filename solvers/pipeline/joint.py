@@ -31,7 +31,7 @@ from solvers.pipeline.joint_search import (
 )
 from solvers.pipeline.period import ModelOptions, PeriodModel, PlacedPartition
 from solvers.pipeline.search_kernels import FIXED, FREE, ONE_STAGE, STRAIGHT
-from solvers.pipeline.simulator import PipelineSimulation, simulate_pipeline
+from solvers.pipeline.simulator import PipelineSimulation, RankShares, simulate_pipeline
 from solvers.pipeline.stage_costs import costs_of_plan
 from solvers.pipeline.threshold import StageRange
 from solvers.pipeline.training_job import PlacedPipeline
@@ -40,8 +40,7 @@ from solvers.simulation.network import SimulatedNetwork
 
 _JUDGED = 5
 _MANY_WORKERS = 64
-"""Above it fewer candidates are simulated, and depths are not varied."""
-_JUDGED_OF_MANY = 2
+"""Above it no candidates are simulated: formulas decide."""
 _WORTH = 0.01  # minibatches in flight that gain less are not worth their memory and delay
 _TIE = 1e-3
 _LIMITING_SHARE = 0.9
@@ -172,8 +171,7 @@ class _Planner:
 
     def _worth_judging(self, fitting: Sequence[PartitionCandidate]) -> list[PartitionCandidate]:
         """Return the best few, with the best single stage and the best single worker among them."""
-        few = _JUDGED if len(self._measured.workers) <= _MANY_WORKERS else _JUDGED_OF_MANY
-        chosen = list(fitting[:few])
+        chosen = list(fitting[:_JUDGED])
         one_stage = [item for item in fitting if item.partition.stages == 1]
         alone = [item for item in one_stage if item.partition.replicas[0] == 1]
         chosen += [items[0] for items in (one_stage, alone) if items]
@@ -228,10 +226,23 @@ class _Planner:
     ) -> _Judged:  # fmt: skip
         kind = kind or self._kind(partition)
         plan = self._plan_of(partition, kind, depths or self._depths(partition, kind))
-        placed = PlacedPipeline.of(plan, costs_of_plan(plan, self._profile), self._network, self._slowness)
         model = self._model(single=kind == "model-parallel")
         fits = model.period(partition).excess_bytes <= 0
+        if plan.ranks > _MANY_WORKERS:
+            return _Judged(what, plan, partition, self._estimated(model, partition), fits)
+        placed = PlacedPipeline.of(plan, costs_of_plan(plan, self._profile), self._network, self._slowness)
         return _Judged(what, plan, partition, simulate_pipeline(placed), fits)
+
+    def _estimated(self, model: PeriodModel, partition: PlacedPartition) -> PipelineSimulation:
+        """Return what the formulas say instead of a simulation."""
+        seconds = model.period(partition).minibatch_s
+        stage = model.scratch.stage
+        shares = []
+        for number, replicas in enumerate(partition.replicas):
+            busy = min(1.0, float(stage[:3, number].sum()) / replicas / seconds)
+            shares.append((RankShares(busy, 0.0, 0.0, 0.0),) * replicas)
+        fill_s = float(stage[7, 0])
+        return PipelineSimulation(seconds, False, fill_s, fill_s + seconds, 1, tuple(shares), ())
 
     def _with_tried_depth(self, best: _Judged) -> _Judged:
         """Return it with the thesis's depths, halfway to them, its own, or one more, the least that is as fast."""
@@ -372,7 +383,7 @@ class _Planner:
                 "fill_s": result.fill_s,
                 "bytes_per_item": self._sent(best) / plan.minibatch,
                 "limited_by": self._limit(best),
-                "by": "simulator",
+                "by": "simulator" if plan.ranks <= _MANY_WORKERS else "model",
             },
             "lower_bound_s": bound_s,
             "gap": None if not bound_s else max(0.0, result.minibatch_s / bound_s - 1),
