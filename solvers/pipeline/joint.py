@@ -16,7 +16,7 @@ from plink.errors import NoAnswer, UsageError
 from plink.model.hosts import Host, Hosts
 from plink.model.pipeline.plan import PipelinePlan, PipelineStage, StageBoundary
 from plink.model.pipeline.profile import ModelProfile
-from plink.model.pipeline.shape import PipelineShape, base_depths
+from plink.model.pipeline.shape import PipelineShape, base_depths, minibatches_to_prove
 from plink.model.pipeline.versions import delay_of, learning_rate_scale, minibatches_per_update
 from plink.model.units import format_bytes
 from solvers.costs.fabric import Fabric
@@ -41,6 +41,7 @@ from solvers.simulation.network import SimulatedNetwork
 _JUDGED = 5
 _MANY_WORKERS = 64
 """Above it no candidates are simulated: formulas decide."""
+_MAX_PROVEN_ACTIONS = 20_000
 _WORTH = 0.01  # minibatches in flight that gain less are not worth their memory and delay
 _TIE = 1e-3
 _LIMITING_SHARE = 0.9
@@ -164,6 +165,7 @@ class _Planner:
         best = min(ties, key=lambda way: (self._sent(way), way.plan.ranks))
         if self._request.depths is None and best.plan.kind == "1f1b" and best.plan.ranks <= _MANY_WORKERS:
             best = self._with_tried_depth(best)
+        _prove(best.plan.shape)
         return self._described(best, self._compared(best, judged))
 
     def _sent(self, way: _Judged) -> float:
@@ -280,9 +282,8 @@ class _Planner:
             kind, partition.replicas, depths, request.accumulate if kind == "2bw" else 1,
             request.vertical_sync and asynchronous, request.reduce if asynchronous else "wait", frozen,
         )  # fmt: skip
-        errors = verify_actions(shape)
-        if errors:
-            raise UsageError(f"depth {','.join(map(str, depths))} of {'-'.join(map(str, shape.replicas))}: {errors[0]}")
+        if isinstance(request.depths, tuple):
+            _prove(shape)
         hosts, idle, ranks = self._used_hosts(partition)
         stages = tuple(
             PipelineStage(
@@ -412,6 +413,19 @@ class _Planner:
             "items_per_update": float(updates * way.plan.minibatch),
             "fits": way.fits if known else None,
         }
+
+
+def _prove(shape: PipelineShape) -> None:
+    """Refuse depths that lock. Depths that the planner chooses never do; large plans are proven for fewer cycles.
+
+    :raises UsageError: with the ranks that wait for each other.
+    """
+    started = 3 * max(depth * count for depth, count in zip(shape.depths, shape.replicas, strict=True)) + 1
+    count = min(minibatches_to_prove(shape), max(started, _MAX_PROVEN_ACTIONS // shape.workers))
+    errors = verify_actions(shape, count)
+    if errors:
+        depths = ",".join(map(str, shape.depths))
+        raise UsageError(f"depth {depths} of {'-'.join(map(str, shape.replicas))}: {errors[0]}")
 
 
 def depths_from(first: int, replicas: tuple[int, ...], wanted: Sequence[int] | None = None) -> tuple[int, ...]:

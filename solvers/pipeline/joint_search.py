@@ -161,7 +161,8 @@ def _annealed(
     one_stage = [item for item in candidates if item.partition.stages == 1]
     if one_stage and all(item.partition.stages > 1 for item in kept):
         kept.append(min(one_stage, key=lambda item: item.score))
-    placed = [candidate for k, start in enumerate(kept) for candidate in (start, _placed(model, start, seed + k))]
+    few = kept if len(space.workers) <= _MANY_WORKERS else kept[:2]
+    placed = [*kept, *(_placed(model, start, seed + k) for k, start in enumerate(few))]
     starts = sorted(_distinct(placed), key=lambda item: item.score)[:_KEPT]
     results: list[PartitionCandidate] = [*placed]
     each = max(200, moves // (2 * max(1, len(starts))))
@@ -399,7 +400,8 @@ def _placed(model: PeriodModel, start: PartitionCandidate, seed: int) -> Partiti
         return start
     annealer = Annealer(pattern, model.fabric, 1.0, "contention")
     moves = moves_of([ExchangeClass(tuple(range(workers)), 1, single_hosts=True)], workers)
-    budget = SearchBudget(_PLACEMENT_MOVES, exhaustive=False)
+    count = _PLACEMENT_MOVES if workers <= _MANY_WORKERS else _PLACEMENT_MOVES // 10
+    budget = SearchBudget(count, exhaustive=False)
     result = annealer.search([partition.order.astype(np.intp)], moves, seed, budget)
     order: Integers = result.order.astype(np.int64)
     return _scored(model, PlacedPartition(partition.cuts, partition.starts, order))
