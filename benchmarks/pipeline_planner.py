@@ -93,8 +93,8 @@ def against_brute_force(seeds: int) -> dict[str, Any]:
         best = best_by_trying_all(problem)
         values = []
         for exhaustive in (True, False):
-            found = search_partitions(model, space, seed, _HEURISTIC_MOVES, exhaustive)
-            period = model.period(found.candidates[0].partition)
+            result = search_partitions(model, space, seed, _HEURISTIC_MOVES, exhaustive)
+            period = model.period(result.candidates[0].partition)
             values.append(math.inf if period.excess_bytes > 0 else period.minibatch_s)
         unequal += not (values[0] == best or abs(values[0] / best - 1) < 1e-7)
         over.append(0.0 if values[1] == best else values[1] / best - 1)
@@ -112,7 +112,7 @@ def planted(seeds: int) -> dict[str, Any]:
         is_end = k % 15 == 14
         layers.append(layer(f"l{k}", 0.064, 3e5, 5e4 if is_end else 4e7))
     profile = ModelProfile(32, tuple(layers))
-    found, seconds = 0, []
+    hits, seconds = 0, []
     for seed in range(seeds):
         fabric = racks(64, 8, seed, uplink=0.05)
         model = PeriodModel(profile, fabric, [math.inf] * 64)
@@ -122,8 +122,8 @@ def planted(seeds: int) -> dict[str, Any]:
         result = search_partitions(model, SearchSpace(tuple(range(64))), seed)
         seconds.append(time.perf_counter() - began)
         period = model.period(result.candidates[0].partition)
-        found += period.minibatch_s <= best.minibatch_s * (1 + 1e-6)
-    return {"seeds": seeds, "found": found, "median_s": statistics.median(seconds)}
+        hits += period.minibatch_s <= best.minibatch_s * (1 + 1e-6)
+    return {"seeds": seeds, "found": hits, "median_s": statistics.median(seconds)}
 
 
 def against_cycles(seeds: int) -> dict[str, Any]:
@@ -257,7 +257,7 @@ def main() -> int:
 def _bars(figures: dict[str, Any], counts: dict[str, int]) -> list[Bar]:
     brute, planning = figures["brute_force"], figures["planning"]
     few, many = figures["predicted_4_hosts"], figures["predicted_16_hosts"]
-    gain, given = "over_data_parallel", "over_given_order"
+    gain, baseline = "over_data_parallel", "over_given_order"
     worst_linear = max(abs(np.diff(row["first_stage_by_depth_4_to_7"], 2)).max() for row in figures["memory"].values())
     bars = [
         Bar("exhaustive search: cases unlike brute force", brute["exhaustive_unequal"], at_most=0),
@@ -282,7 +282,7 @@ def _bars(figures: dict[str, Any], counts: dict[str, int]) -> list[Bar]:
     for name, fair, as_given in (("VGG", 2.0, 4.3), ("AlexNet", 2.3, 4.5), ("GNMT", 2.2, 4.5)):
         row = many[f"{name}-like"]
         bars.append(Bar(f"16 hosts, simulated: {name}-like over data parallel", row[gain], at_least=fair))
-        bars.append(Bar(f"16 hosts, simulated: {name}-like over the given order", row[given], at_least=as_given))
+        bars.append(Bar(f"16 hosts, simulated: {name}-like over the given order", row[baseline], at_least=as_given))
     for name, row in figures["placement"].items():
         bars.append(Bar(f"placement of {name} over random ones", row["over_random"], at_least=1.25))
         bars.append(Bar(f"placement of {name} over the thesis's plan", row["over_thesis"], at_least=1.15))

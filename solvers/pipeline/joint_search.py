@@ -37,7 +37,7 @@ Shape = tuple[tuple[int, ...], tuple[int, ...]]
 """Cuts, first and last included, and replicas of each stage."""
 MAX_EXHAUSTIVE_ORDERS = 2_000_000
 _MAX_SHAPES = 64
-_KEPT = 8
+_MAX_STARTS = 8
 _PLACEMENT_MOVES = 20_000
 _BISECTIONS = 50
 _SHAPE_TOLERANCE = 1e-3
@@ -157,13 +157,13 @@ def _annealed(
     candidates = [
         _scored(model, PlacedPartition.of(cuts, replicas, order)) for cuts, replicas in shapes for order in orders
     ]
-    kept = list(_distinct(candidates)[:_KEPT])
+    chosen = list(_distinct(candidates)[:_MAX_STARTS])
     one_stage = [item for item in candidates if item.partition.stages == 1]
-    if one_stage and all(item.partition.stages > 1 for item in kept):
-        kept.append(min(one_stage, key=lambda item: item.score))
-    few = kept if len(space.workers) <= _MANY_WORKERS else kept[:2]
-    placed = [*kept, *(_placed(model, start, seed + k) for k, start in enumerate(few))]
-    starts = sorted(_distinct(placed), key=lambda item: item.score)[:_KEPT]
+    if one_stage and all(item.partition.stages > 1 for item in chosen):
+        chosen.append(min(one_stage, key=lambda item: item.score))
+    few = chosen if len(space.workers) <= _MANY_WORKERS else chosen[:2]
+    placed = [*chosen, *(_placed(model, start, seed + k) for k, start in enumerate(few))]
+    starts = sorted(_distinct(placed), key=lambda item: item.score)[:_MAX_STARTS]
     results: list[PartitionCandidate] = [*placed]
     each = max(200, moves // (2 * max(1, len(starts))))
     for number, start in enumerate(starts):
@@ -343,16 +343,16 @@ def lower_bound_s(model: PeriodModel, workers: Sequence[int]) -> float:
 
 def _starting_orders(model: PeriodModel, space: SearchSpace) -> list[list[int]]:
     """Return the given order, and hosts by groups, from the outermost tier inwards, both ways and by speed."""
-    given = list(space.workers)
+    baseline = list(space.workers)
     row = model.arrays.group_of
     tiers = list(range(len(row)))
 
     def key(host: int) -> tuple[int, ...]:
         return tuple(int(row[tier, host]) for tier in reversed(tiers))
 
-    nested = sorted(given, key=lambda host: (key(host), host))
-    fast = sorted(given, key=lambda host: (float(model.arrays.slow[host]), key(host), host))
-    orders = [given, nested, nested[::-1], fast]
+    nested = sorted(baseline, key=lambda host: (key(host), host))
+    fast = sorted(baseline, key=lambda host: (float(model.arrays.slow[host]), key(host), host))
+    orders = [baseline, nested, nested[::-1], fast]
     return [list(order) for order in dict.fromkeys(map(tuple, orders))]
 
 

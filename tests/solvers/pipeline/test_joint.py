@@ -102,8 +102,8 @@ def test_replicas_are_placed_by_racks() -> None:
     names = plan.host_names()
     ring = fabric.group_of[[fabric.names.index(names[rank]) for rank in plan.stages[0].ranks]]
     assert (ring != np.roll(ring, 1)).sum() == 4
-    given = next(way for way in plan.details["compared"] if way["what"] == "15-1, given order")
-    assert given["minibatch_s"] > 1.3 * seconds(plan)
+    baseline = next(way for way in plan.details["compared"] if way["what"] == "15-1, given order")
+    assert baseline["minibatch_s"] > 1.3 * seconds(plan)
 
 
 def test_slow_host_gets_the_small_stage() -> None:
@@ -199,8 +199,8 @@ def test_traffic_is_what_a_minibatch_sends() -> None:
     }  # fmt: skip
 
 
-def value(model: PeriodModel, found: JointSearch) -> float:
-    period = model.period(found.candidates[0].partition)
+def value(model: PeriodModel, result: JointSearch) -> float:
+    period = model.period(result.candidates[0].partition)
     return math.inf if period.excess_bytes > 0 else period.minibatch_s
 
 
@@ -209,10 +209,10 @@ def test_exhaustive_search_equals_brute_force(seed: int) -> None:
     problem = small_problem(seed, most_layers=5, most_hosts=4)
     model = PeriodModel(problem.profile, problem.fabric, problem.memory)
     space = SearchSpace(tuple(range(len(problem.memory))))
-    found = search_partitions(model, space)
-    assert found.proven
+    result = search_partitions(model, space)
+    assert result.proven
     best = best_by_trying_all(problem)
-    assert value(model, found) == pytest.approx(best, rel=1e-7)
+    assert value(model, result) == pytest.approx(best, rel=1e-7)
     if best < math.inf:
         assert lower_bound_s(model, space.workers) <= best * (1 + 1e-9)
         annealed = search_partitions(model, space, exhaustive=False, moves=4000)
