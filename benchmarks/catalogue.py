@@ -34,6 +34,7 @@ ENTRIES = (
     Entry("orders", "other collectives against plain annealing (--seeds 1: 6 minutes)", 10),
     Entry("parameter_server", "what goes through a server of AgileML's store", 3),
     Entry("cost_time", "time to compute a cost", 2),
+    Entry("pipeline_planner", "plans of pipelines: against brute force, bounds, the clock (--seeds 20: a minute)", 4),
     Entry("simulation", "whether the fast cost models rank orders as the simulator does (--seeds 2: a minute)", 6),
     Entry("simgrid", "the simulator against SimGrid", 3),
     Entry("order_models", "orders by the model that `auto` selects, simulated (--seeds 2: a minute)", 8),

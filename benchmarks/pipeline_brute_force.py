@@ -168,9 +168,9 @@ def _seconds(
     replicas = [b - a for a, b in itertools.pairwise(edges)]
     steps = [seconds / r for seconds, r in zip(work, replicas, strict=True)]
     rounds = [(seconds + more) / r for seconds, more, r in zip(work, exposed, replicas, strict=True)]
-    pace = np.max([*steps, *rounds, links.busiest()], axis=0)
+    limit_s = np.max([*steps, *rounds, links.busiest()], axis=0)
     loops = [passes[s] + exposed[s] + messages[s] for s in range(stages)]
-    return _with_depths(problem, cuts, edges, orders, (pace, loops, passes, messages, exposed, buckets))
+    return _with_depths(problem, cuts, edges, orders, (limit_s, loops, passes, messages, exposed, buckets))
 
 
 def _exposed(layers: tuple[LayerProfile, ...], factor: Rows, ring: tuple[Rows, Rows]) -> tuple[Rows, float]:
@@ -195,7 +195,7 @@ def _with_depths(
     parts: tuple[Rows, list[Rows], list[Rows], list[Rows], list[Rows], list[float]],
 ) -> tuple[Rows, npt.NDArray[np.bool_]]:  # fmt: skip
     """Return seconds and whether it fits with depths that hide messages, or the thesis's where those do not."""
-    pace, loops, passes, messages, exposed, buckets = parts
+    limit_s, loops, passes, messages, exposed, buckets = parts
     stages = len(cuts) - 1
     replicas = [b - a for a, b in itertools.pairwise(edges)]
     base = [-(-sum(replicas[s:]) // replicas[s]) for s in range(stages)]
@@ -203,13 +203,13 @@ def _with_depths(
     for row in range(len(orders)):
         wanted, behind = [0] * stages, 0.0
         for s in reversed(range(stages)):
-            wanted[s] = max(1, math.ceil((behind + loops[s][row] / pace[row]) / replicas[s] - 1e-9))
+            wanted[s] = max(1, math.ceil((behind + loops[s][row] / limit_s[row]) / replicas[s] - 1e-9))
             behind = wanted[s] * replicas[s]
         deep = [max(base[0], wanted[0])]
         for s in range(1, stages):
             deep.append(max(base[s], min(wanted[s], (replicas[s - 1] * (deep[-1] - 1) + 1) // replicas[s])))
         for depths in ([1],) if stages == 1 else (deep, base):
-            value = pace[row]
+            value = limit_s[row]
             for s in range(stages):
                 if stages > 1:
                     trip = sum(passes[t][row] + messages[t][row] for t in range(s, stages)) + exposed[s][row]

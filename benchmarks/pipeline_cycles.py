@@ -161,9 +161,9 @@ def _positive_cycle(count: int, sooner: np.ndarray, later: np.ndarray, weight: n
         value[targets[rising]] = best[rising]
         edge_to[targets[rising]] = chosen[rising]
         if number % 8 == 7 or number == count:
-            found = _cycle_of(edge_to, sooner)
-            if found is not None:
-                return found
+            cycle = _cycle_of(edge_to, sooner)
+            if cycle is not None:
+                return cycle
     return None
 
 

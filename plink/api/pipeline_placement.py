@@ -66,8 +66,8 @@ class MeasuredPipelineRequest:
         """Return bytes by host; the empty name is that of all others."""
         sizes: dict[str, float] = {}
         for text in self.memory:
-            name, found, size = text.rpartition("=")
-            if name in sizes or (found and not name):
+            name, separator, size = text.rpartition("=")
+            if name in sizes or (separator and not name):
                 raise UsageError(f"--memory {text[:60]}: a size for all hosts, or HOST=SIZE once for each host")
             sizes[name] = float(parse_bytes(size))
         return sizes

@@ -16,7 +16,7 @@ from plink.errors import NoAnswer, UsageError
 from plink.model.hosts import Host, Hosts
 from plink.model.pipeline.plan import PipelinePlan, PipelineStage, StageBoundary
 from plink.model.pipeline.profile import ModelProfile
-from plink.model.pipeline.shape import PipelineShape, base_depths
+from plink.model.pipeline.shape import PipelineShape, base_depths, minibatches_to_prove
 from plink.model.pipeline.versions import delay_of, learning_rate_scale, minibatches_per_update
 from plink.model.units import format_bytes
 from solvers.costs.fabric import Fabric
@@ -31,17 +31,17 @@ from solvers.pipeline.joint_search import (
 )
 from solvers.pipeline.period import ModelOptions, PeriodModel, PlacedPartition
 from solvers.pipeline.search_kernels import FIXED, FREE, ONE_STAGE, STRAIGHT
-from solvers.pipeline.simulator import PipelineSimulation, simulate_pipeline
+from solvers.pipeline.simulator import PipelineSimulation, RankShares, simulate_pipeline
 from solvers.pipeline.stage_costs import costs_of_plan
 from solvers.pipeline.threshold import StageRange
 from solvers.pipeline.training_job import PlacedPipeline
 from solvers.pipeline.verifier import verify_actions
 from solvers.simulation.network import SimulatedNetwork
 
-_JUDGED = 5
+_MAX_SIMULATED = 5
 _MANY_WORKERS = 64
-"""Above it fewer candidates are simulated, and depths are not varied."""
-_JUDGED_OF_MANY = 2
+"""Above it no candidates are simulated: formulas decide."""
+_MAX_PROVEN_ACTIONS = 20_000
 _WORTH = 0.01  # minibatches in flight that gain less are not worth their memory and delay
 _TIE = 1e-3
 _LIMITING_SHARE = 0.9
@@ -87,7 +87,7 @@ class MeasuredHosts:
 
 
 @dataclass(frozen=True)
-class _Judged:
+class _SimulatedWay:
     """A way to train, simulated."""
 
     what: str
@@ -155,25 +155,25 @@ class _Planner:
     def plan(self) -> PipelinePlan:
         """Search, simulate, and describe the best."""
         model = self._model(single=self._request.kind == "model-parallel")
-        found = self._search(self._space, model)
-        fitting = [item for item in found.candidates if model.period(item.partition).excess_bytes <= 0]
+        search = self._search(self._space, model)
+        fitting = [item for item in search.candidates if model.period(item.partition).excess_bytes <= 0]
         if not fitting:
-            raise NoAnswer(self._misses(model, found.candidates[0]))
-        judged = [self._judge(item.partition) for item in self._worth_judging(fitting)]
-        best = min(judged, key=lambda way: way.minibatch_s)
-        ties = [way for way in judged if way.minibatch_s <= best.minibatch_s * (1 + _TIE)]
+            raise NoAnswer(self._misses(model, search.candidates[0]))
+        simulated = [self._simulate(item.partition) for item in self._worth_simulating(fitting)]
+        best = min(simulated, key=lambda way: way.minibatch_s)
+        ties = [way for way in simulated if way.minibatch_s <= best.minibatch_s * (1 + _TIE)]
         best = min(ties, key=lambda way: (self._sent(way), way.plan.ranks))
         if self._request.depths is None and best.plan.kind == "1f1b" and best.plan.ranks <= _MANY_WORKERS:
             best = self._with_tried_depth(best)
-        return self._described(best, self._compared(best, judged))
+        _prove(best.plan.shape)
+        return self._described(best, self._compared(best, simulated))
 
-    def _sent(self, way: _Judged) -> float:
+    def _sent(self, way: _SimulatedWay) -> float:
         return float(traffic_of(self._model(), way.partition).share.sum())
 
-    def _worth_judging(self, fitting: Sequence[PartitionCandidate]) -> list[PartitionCandidate]:
+    def _worth_simulating(self, fitting: Sequence[PartitionCandidate]) -> list[PartitionCandidate]:
         """Return the best few, with the best single stage and the best single worker among them."""
-        few = _JUDGED if len(self._measured.workers) <= _MANY_WORKERS else _JUDGED_OF_MANY
-        chosen = list(fitting[:few])
+        chosen = list(fitting[:_MAX_SIMULATED])
         one_stage = [item for item in fitting if item.partition.stages == 1]
         alone = [item for item in one_stage if item.partition.replicas[0] == 1]
         chosen += [items[0] for items in (one_stage, alone) if items]
@@ -222,18 +222,31 @@ class _Planner:
             return self._request.kind
         return "data-parallel" if partition.stages == 1 and not self._request.vertical_sync else "1f1b"
 
-    def _judge(
+    def _simulate(
         self, partition: PlacedPartition, what: str = "plan", kind: Kind | None = None,
         depths: tuple[int, ...] | None = None,
-    ) -> _Judged:  # fmt: skip
+    ) -> _SimulatedWay:  # fmt: skip
         kind = kind or self._kind(partition)
         plan = self._plan_of(partition, kind, depths or self._depths(partition, kind))
-        placed = PlacedPipeline.of(plan, costs_of_plan(plan, self._profile), self._network, self._slowness)
         model = self._model(single=kind == "model-parallel")
         fits = model.period(partition).excess_bytes <= 0
-        return _Judged(what, plan, partition, simulate_pipeline(placed), fits)
+        if plan.ranks > _MANY_WORKERS:
+            return _SimulatedWay(what, plan, partition, self._estimated(model, partition), fits)
+        placed = PlacedPipeline.of(plan, costs_of_plan(plan, self._profile), self._network, self._slowness)
+        return _SimulatedWay(what, plan, partition, simulate_pipeline(placed), fits)
 
-    def _with_tried_depth(self, best: _Judged) -> _Judged:
+    def _estimated(self, model: PeriodModel, partition: PlacedPartition) -> PipelineSimulation:
+        """Return what the formulas say instead of a simulation."""
+        seconds = model.period(partition).minibatch_s
+        stage = model.scratch.stage
+        shares = []
+        for number, replicas in enumerate(partition.replicas):
+            busy = min(1.0, float(stage[:3, number].sum()) / replicas / seconds)
+            shares.append((RankShares(busy, 0.0, 0.0, 0.0),) * replicas)
+        fill_s = float(stage[7, 0])
+        return PipelineSimulation(seconds, False, fill_s, fill_s + seconds, 1, tuple(shares), ())
+
+    def _with_tried_depth(self, best: _SimulatedWay) -> _SimulatedWay:
         """Return it with the thesis's depths, halfway to them, its own, or one more, the least that is as fast."""
         replicas, deep = best.partition.replicas, best.plan.shape.depths
         base = base_depths(replicas)
@@ -244,7 +257,7 @@ class _Planner:
         ways = [best]
         for depths in (base, halfway, deeper):
             if depths not in {way.plan.shape.depths for way in ways} and self._has_room(best.partition, depths):
-                ways.append(self._judge(best.partition, depths=depths))
+                ways.append(self._simulate(best.partition, depths=depths))
         limit = min(way.minibatch_s for way in ways) * (1 + _WORTH)
         return min((way for way in ways if way.minibatch_s <= limit), key=lambda way: sum(way.plan.shape.depths))
 
@@ -269,9 +282,8 @@ class _Planner:
             kind, partition.replicas, depths, request.accumulate if kind == "2bw" else 1,
             request.vertical_sync and asynchronous, request.reduce if asynchronous else "wait", frozen,
         )  # fmt: skip
-        errors = verify_actions(shape)
-        if errors:
-            raise UsageError(f"depth {','.join(map(str, depths))} of {'-'.join(map(str, shape.replicas))}: {errors[0]}")
+        if isinstance(request.depths, tuple):
+            _prove(shape)
         hosts, idle, ranks = self._used_hosts(partition)
         stages = tuple(
             PipelineStage(
@@ -313,8 +325,8 @@ class _Planner:
 
     # What the plan says of itself
 
-    def _compared(self, best: _Judged, judged: Sequence[_Judged]) -> list[_Judged]:
-        ways = [replace(way, what="data-parallel") for way in judged if way.plan.kind == "data-parallel"]
+    def _compared(self, best: _SimulatedWay, simulated: Sequence[_SimulatedWay]) -> list[_SimulatedWay]:
+        ways = [replace(way, what="data-parallel") for way in simulated if way.plan.kind == "data-parallel"]
         workers = self._measured.workers
         everything = SearchSpace(workers, ONE_STAGE, may_idle=False)
         layers = len(self._profile.layers)
@@ -325,22 +337,24 @@ class _Planner:
         moves = max(2000, self._request.moves // 4)
         parallel = self._search(everything, model, moves).candidates[0].partition
         rows = [
-            self._judge(parallel, "data-parallel", "data-parallel"),
-            self._judge(
+            self._simulate(parallel, "data-parallel", "data-parallel"),
+            self._simulate(
                 PlacedPartition.of((0, layers), (len(workers),), workers), "data-parallel, given order", "data-parallel"
             ),
         ]
         if layers > 1:
             straight = self._search(SearchSpace(workers, STRAIGHT), model, moves).candidates[0].partition
             if straight.stages > 1:
-                rows.append(self._judge(straight, "straight", "1f1b"))
-                rows.append(self._judge(straight, "model-parallel", "model-parallel"))
+                rows.append(self._simulate(straight, "straight", "1f1b"))
+                rows.append(self._simulate(straight, "model-parallel", "model-parallel"))
         if best.plan.ranks > 1 and best.plan.kind != "data-parallel":
-            given = PlacedPartition(best.partition.cuts, best.partition.starts, np.array(workers, dtype=np.int64))
-            rows.append(self._judge(given, f"{best.plan.label}, given order", best.plan.kind, best.plan.shape.depths))
+            baseline = PlacedPartition(best.partition.cuts, best.partition.starts, np.array(workers, dtype=np.int64))
+            rows.append(
+                self._simulate(baseline, f"{best.plan.label}, given order", best.plan.kind, best.plan.shape.depths)
+            )
         return rows
 
-    def _described(self, best: _Judged, ways: Sequence[_Judged]) -> PipelinePlan:
+    def _described(self, best: _SimulatedWay, ways: Sequence[_SimulatedWay]) -> PipelinePlan:
         request, plan, result = self._request, best.plan, best.result
         model = self._model(single=plan.kind == "model-parallel")
         searched = self._space.mode in (FREE, ONE_STAGE) and plan.kind in ("1f1b", "data-parallel")
@@ -372,7 +386,7 @@ class _Planner:
                 "fill_s": result.fill_s,
                 "bytes_per_item": self._sent(best) / plan.minibatch,
                 "limited_by": self._limit(best),
-                "by": "simulator",
+                "by": "simulator" if plan.ranks <= _MANY_WORKERS else "model",
             },
             "lower_bound_s": bound_s,
             "gap": None if not bound_s else max(0.0, result.minibatch_s / bound_s - 1),
@@ -382,7 +396,7 @@ class _Planner:
         }
         return replace(plan, stages=tuple(stages), details=details)
 
-    def _limit(self, best: _Judged) -> str:
+    def _limit(self, best: _SimulatedWay) -> str:
         stage, replica, busy = best.result.busiest
         link, used = best.result.links[0] if best.result.links else ("", 0.0)
         if max(busy, used) >= _LIMITING_SHARE:
@@ -390,17 +404,30 @@ class _Planner:
             return f"compute of {self._measured.hosts.names[host]}" if busy >= used else link
         return self._model().period(best.partition).limited_by
 
-    def _row(self, way: _Judged) -> dict[str, Any]:
+    def _row(self, way: _SimulatedWay) -> dict[str, Any]:
         shape = way.plan.shape
         updates = min(minibatches_per_update(shape, stage) for stage in range(shape.stages))
-        known = any(np.isfinite(size) for size in self._memory)
+        is_limited = any(np.isfinite(size) for size in self._memory)
         return {
             "what": way.what,
             "minibatch_s": way.minibatch_s,
             "delay": max(delay_of(shape, stage) for stage in range(shape.stages)),
             "items_per_update": float(updates * way.plan.minibatch),
-            "fits": way.fits if known else None,
+            "fits": way.fits if is_limited else None,
         }
+
+
+def _prove(shape: PipelineShape) -> None:
+    """Refuse depths that lock. Depths that the planner chooses never do; large plans are proven for fewer cycles.
+
+    :raises UsageError: with the ranks that wait for each other.
+    """
+    started = 3 * max(depth * count for depth, count in zip(shape.depths, shape.replicas, strict=True)) + 1
+    count = min(minibatches_to_prove(shape), max(started, _MAX_PROVEN_ACTIONS // shape.workers))
+    errors = verify_actions(shape, count)
+    if errors:
+        depths = ",".join(map(str, shape.depths))
+        raise UsageError(f"depth {depths} of {'-'.join(map(str, shape.replicas))}: {errors[0]}")
 
 
 def depths_from(first: int, replicas: tuple[int, ...], wanted: Sequence[int] | None = None) -> tuple[int, ...]:

@@ -33,11 +33,15 @@ from solvers.pipeline.search_kernels import (
 )
 
 Watch = Callable[[int, int], None]
+Shape = tuple[tuple[int, ...], tuple[int, ...]]
+"""Cuts, first and last included, and replicas of each stage."""
 MAX_EXHAUSTIVE_ORDERS = 2_000_000
 _MAX_SHAPES = 64
-_KEPT = 8
+_MAX_STARTS = 8
 _PLACEMENT_MOVES = 20_000
 _BISECTIONS = 50
+_SHAPE_TOLERANCE = 1e-3
+_MANY_WORKERS = 64
 _SWAP_START, _SWAP_END = 0.05, 1e-4
 """Temperatures over the score."""
 
@@ -50,7 +54,7 @@ class SearchSpace:
     workers: tuple[int, ...]
     mode: int = FREE
     may_idle: bool = True
-    fixed: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    fixed: Shape | None = None
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,7 @@ def _exhaustive(model: PeriodModel, space: SearchSpace) -> Iterator[PartitionCan
         yield PartitionCandidate(PlacedPartition(edges, starts, order), float(score))
 
 
-def _shapes_in(model: PeriodModel, space: SearchSpace) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+def _shapes_in(model: PeriodModel, space: SearchSpace) -> Iterator[Shape]:
     """Yield every (cuts, replicas) of a space."""
     if space.fixed is not None:
         yield space.fixed
@@ -153,12 +157,13 @@ def _annealed(
     candidates = [
         _scored(model, PlacedPartition.of(cuts, replicas, order)) for cuts, replicas in shapes for order in orders
     ]
-    kept = list(_distinct(candidates)[:_KEPT])
+    chosen = list(_distinct(candidates)[:_MAX_STARTS])
     one_stage = [item for item in candidates if item.partition.stages == 1]
-    if one_stage and all(item.partition.stages > 1 for item in kept):
-        kept.append(min(one_stage, key=lambda item: item.score))
-    placed = [candidate for k, start in enumerate(kept) for candidate in (start, _placed(model, start, seed + k))]
-    starts = sorted(_distinct(placed), key=lambda item: item.score)[:_KEPT]
+    if one_stage and all(item.partition.stages > 1 for item in chosen):
+        chosen.append(min(one_stage, key=lambda item: item.score))
+    few = chosen if len(space.workers) <= _MANY_WORKERS else chosen[:2]
+    placed = [*chosen, *(_placed(model, start, seed + k) for k, start in enumerate(few))]
+    starts = sorted(_distinct(placed), key=lambda item: item.score)[:_MAX_STARTS]
     results: list[PartitionCandidate] = [*placed]
     each = max(200, moves // (2 * max(1, len(starts))))
     for number, start in enumerate(starts):
@@ -193,25 +198,26 @@ def _improved(
 # Shapes
 
 
-def _starting_shapes(model: PeriodModel, space: SearchSpace) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+def _starting_shapes(model: PeriodModel, space: SearchSpace) -> Iterator[Shape]:
     if space.fixed is not None:
         yield space.fixed
         return
     workers, layers = len(space.workers), len(model.arrays.forward)
     counts = [workers]
     if space.may_idle:
-        fewer = range(workers, workers // 2, -max(1, workers // 8))
+        fewer = range(workers, workers // 2, -max(1, workers // (8 if workers <= _MANY_WORKERS else 2)))
         counts = sorted({workers - 1, *fewer, *(1 << k for k in range(workers.bit_length()))})
     counts = [count for count in counts if 1 <= count <= workers]
-    seen: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
+    seen: set[Shape] = set()
     possible = [k for k in range(1, layers) if model.arrays.allowed[k]]
     for count in counts:
-        shapes: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+        shapes: list[Shape] = []
         if space.mode != STRAIGHT or count == 1:
             shapes.append(((0, layers), (count,)))
         if space.mode == FREE:
             shapes += [shape for rate in _bandwidths(model) if (shape := _even_shape(model, rate, count)) is not None]
             if count == workers:
+                shapes += _shapes_of_groups(model, space.workers)
                 shapes += [shape for cut in _some(possible) if (shape := _two_stages(model, cut, count)) is not None]
         if space.mode in (FREE, STRAIGHT) and 1 < count <= len(possible) + 1:
             shapes.append((_straight_cuts(model, count), (1,) * count))
@@ -237,13 +243,30 @@ def _bandwidths(model: PeriodModel) -> list[float]:
     return sorted({min(rate, rates[0]) for rate in rates})
 
 
-def _even_shape(model: PeriodModel, rate: float, workers: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+def _shapes_of_groups(model: PeriodModel, workers: Sequence[int]) -> Iterator[Shape]:
+    """Yield shapes whose stages are whole groups of a tier: each group is one worker as fast as all its hosts, with the
+    group's link."""
+    arrays = model.arrays
+    for row in arrays.group_of:
+        groups, sizes = np.unique(row[list(workers)], return_counts=True)
+        size = int(np.median(sizes))
+        if size < 2 or len(groups) < 2:
+            continue
+        link = float(np.median(np.minimum(arrays.group_out[groups], arrays.group_into[groups])))
+        link = min(link, size * float(np.median(np.minimum(arrays.out, arrays.into))))
+        slow = float(np.median(arrays.slow)) / size
+        _, shape = even_threshold(model, link, slow, len(workers) // size, _SHAPE_TOLERANCE)
+        if shape is not None:
+            yield shape[0], tuple(count * size for count in shape[1])
+
+
+def _even_shape(model: PeriodModel, rate: float, workers: int) -> Shape | None:
     """Return the best shape on hosts that all have this rate."""
-    _, shape = even_threshold(model, rate, float(np.median(model.arrays.slow)), workers)
+    _, shape = even_threshold(model, rate, float(np.median(model.arrays.slow)), workers, _SHAPE_TOLERANCE)
     return shape
 
 
-def _two_stages(model: PeriodModel, cut: int, workers: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+def _two_stages(model: PeriodModel, cut: int, workers: int) -> Shape | None:
     """Return two stages with replicas in proportion to their work."""
     if workers < 2:
         return None
@@ -267,8 +290,8 @@ def _straight_cuts(model: PeriodModel, stages: int) -> tuple[int, ...]:
 
 
 def even_threshold(
-    model: PeriodModel, rate: float, slow: float, workers: int
-) -> tuple[float, tuple[tuple[int, ...], tuple[int, ...]] | None]:
+    model: PeriodModel, rate: float, slow: float, workers: int, tolerance: float = 1e-9
+) -> tuple[float, Shape | None]:
     """Return seconds that no partition goes below on hosts that all have this rate and speed, and one that meets them.
 
     Latencies, shared links and what an all-reduce exposes are left out. Layers that a cut may leave frozen count
@@ -290,7 +313,7 @@ def even_threshold(
     if attempt[0][-1] <= workers:
         high, best = low * (1 + 2e-9), attempt
     for _ in range(_BISECTIONS):
-        if high - low <= 1e-9 * high:
+        if high - low <= tolerance * high:
             break
         middle = (low + high) / 2
         attempt = fewest_workers_of_bound(costs, (rate, slow), middle, workers)
@@ -320,16 +343,16 @@ def lower_bound_s(model: PeriodModel, workers: Sequence[int]) -> float:
 
 def _starting_orders(model: PeriodModel, space: SearchSpace) -> list[list[int]]:
     """Return the given order, and hosts by groups, from the outermost tier inwards, both ways and by speed."""
-    given = list(space.workers)
+    baseline = list(space.workers)
     row = model.arrays.group_of
     tiers = list(range(len(row)))
 
     def key(host: int) -> tuple[int, ...]:
         return tuple(int(row[tier, host]) for tier in reversed(tiers))
 
-    nested = sorted(given, key=lambda host: (key(host), host))
-    fast = sorted(given, key=lambda host: (float(model.arrays.slow[host]), key(host), host))
-    orders = [given, nested, nested[::-1], fast]
+    nested = sorted(baseline, key=lambda host: (key(host), host))
+    fast = sorted(baseline, key=lambda host: (float(model.arrays.slow[host]), key(host), host))
+    orders = [baseline, nested, nested[::-1], fast]
     return [list(order) for order in dict.fromkeys(map(tuple, orders))]
 
 
@@ -377,7 +400,8 @@ def _placed(model: PeriodModel, start: PartitionCandidate, seed: int) -> Partiti
         return start
     annealer = Annealer(pattern, model.fabric, 1.0, "contention")
     moves = moves_of([ExchangeClass(tuple(range(workers)), 1, single_hosts=True)], workers)
-    budget = SearchBudget(_PLACEMENT_MOVES, exhaustive=False)
+    count = _PLACEMENT_MOVES if workers <= _MANY_WORKERS else _PLACEMENT_MOVES // 10
+    budget = SearchBudget(count, exhaustive=False)
     result = annealer.search([partition.order.astype(np.intp)], moves, seed, budget)
     order: Integers = result.order.astype(np.int64)
     return _scored(model, PlacedPartition(partition.cuts, partition.starts, order))

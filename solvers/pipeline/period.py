@@ -123,10 +123,10 @@ class PeriodModel:
         buckets = self._scratch.stage[5].copy()
         parts = ("weights", "versions", "optimiser", "gradients", "activations", "buffers")
         result = []
-        one = partition.stages == 1 or self.options.single
+        is_single = partition.stages == 1 or self.options.single
         for stage, depth in enumerate(depths):
             first, last = int(partition.cuts[stage]), int(partition.cuts[stage + 1]) - 1
-            sizes = replica_memory(self.arrays, first, last, depth, 1 if one else depth, buckets[stage])
+            sizes = replica_memory(self.arrays, first, last, depth, 1 if is_single else depth, buckets[stage])
             needed = dict(zip(parts, (round(size) for size in sizes), strict=True))
             result.append(needed | {"all": sum(needed.values())})
         return result

@@ -159,9 +159,9 @@ def replica_memory(model: Any, first: Any, last: Any, depth: Any, versions: Any,
         weights += model.weights[k]
         optimiser += model.optimiser[k]
         saved += model.saved[k]
-    kept = depth * (saved + model.ahead[first])
+    activations = depth * (saved + model.ahead[first])
     buffers = min(depth, POSTED) * model.ahead[first] + POSTED * model.back[last + 1] + depth * model.ahead[last + 1]
-    return weights, (versions - 1) * weights, optimiser, weights, kept, buffers + buckets
+    return weights, (versions - 1) * weights, optimiser, weights, activations, buffers + buckets
 
 
 @njit(cache=True)
@@ -266,10 +266,10 @@ def evaluate(model: Any, cuts: Any, starts: Any, order: Any, scratch: Any) -> An
     _round_trips(scratch, stages)
     compute, rounds = 0.0, 0.0
     replicas, wanted = np.zeros(stages, np.int64), np.zeros(stages, np.int64)
-    stage, one = scratch.stage, stages == 1 or model.single
+    stage, is_single = scratch.stage, stages == 1 or model.single
     for s in range(stages):
         replicas[s] = starts[s + 1] - starts[s]
-        work = stage[0, s] + stage[1, s] + stage[2, s] + (0.0 if one or s == stages - 1 else stage[3, s])
+        work = stage[0, s] + stage[1, s] + stage[2, s] + (0.0 if is_single or s == stages - 1 else stage[3, s])
         compute = max(compute, work / replicas[s])
         rounds = max(rounds, (work + stage[4, s]) / replicas[s])
     least = max(compute, network, rounds)
@@ -280,27 +280,29 @@ def evaluate(model: Any, cuts: Any, starts: Any, order: Any, scratch: Any) -> An
         in_flight = float(wanted[s] * replicas[s])
     loop, excess = 0.0, 0.0
     for attempt in range(2):
-        if one:
+        if is_single:
             scratch.depths[:stages] = 1
         else:
             choose_depths(replicas, wanted, model.deeper and attempt == 0, scratch.depths)
         loop = 0.0
         if stages > 1:
             for s in range(frozen, stages):
-                loop = max(loop, (stage[7, s] + (stage[2, s] if one else 0.0)) / (replicas[s] * scratch.depths[s]))
-        excess = _excess(model, cuts, starts, order, scratch, one)
+                loop = max(
+                    loop, (stage[7, s] + (stage[2, s] if is_single else 0.0)) / (replicas[s] * scratch.depths[s])
+                )
+        excess = _excess(model, cuts, starts, order, scratch, is_single)
         if excess <= 0 or not model.deeper:
             break
     return compute, network, rounds, loop, excess
 
 
 @njit(cache=True)
-def _excess(model: Any, cuts: Any, starts: Any, order: Any, scratch: Any, one: Any) -> Any:
+def _excess(model: Any, cuts: Any, starts: Any, order: Any, scratch: Any, is_single: Any) -> Any:
     """Return by how many bytes hosts exceed their memory, all together."""
     scratch.held[:] = 0.0
     for s in range(len(cuts) - 1):
         depth = scratch.depths[s]
-        parts = replica_memory(model, cuts[s], cuts[s + 1] - 1, depth, 1 if one else depth, scratch.stage[5, s])
+        parts = replica_memory(model, cuts[s], cuts[s + 1] - 1, depth, 1 if is_single else depth, scratch.stage[5, s])
         size = 0.0
         for part in parts:
             size += part

@@ -56,8 +56,7 @@ class PipelineSimulation:
 def default_minibatches(shape: PipelineShape) -> int:
     """Return how many minibatches show the steady state."""
     filling = 2 * max(depth * count for depth, count in zip(shape.depths, shape.replicas, strict=True))
-    cycles = max(8, -(-64 // shape.cycle)) * min(shape.cycle, 128)
-    return 3 * filling + cycles
+    return 3 * filling + max(64, min(8 * shape.cycle, 256))
 
 
 def simulate_pipeline(pipeline: PlacedPipeline, minibatches: int | None = None) -> PipelineSimulation:

@@ -23,9 +23,9 @@ def check_even_options(
         if memory or compare:
             raise UsageError(f"{'--memory' if memory else '--compare'} goes with --network")
         return
-    given = [name for name, value in others.items() if value is not None]
-    if given:
-        raise UsageError(f"{given[0]} is for hosts that are alike; omit it with --network")
+    misplaced = [name for name, value in others.items() if value is not None]
+    if misplaced:
+        raise UsageError(f"{misplaced[0]} is for hosts that are alike; omit it with --network")
 
 
 def plan_measured_hosts(

@@ -50,7 +50,7 @@ def test_even_straight_pipeline() -> None:
     assert [stage[0].busy for stage in result.shares] == pytest.approx([1.0] * 4)
 
 
-def test_slowest_stage_sets_the_rate() -> None:
+def test_slowest_stage_sets_the_period() -> None:
     result = simulated([(0.01, 0.02, 0), (0.02, 0.03, 0), (0.01, 0.01, 0)], (1, 1, 1))
     assert result.minibatch_s == pytest.approx(0.05)
     assert result.busiest[:2] == (1, 0)
