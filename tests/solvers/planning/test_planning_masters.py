@@ -123,7 +123,9 @@ def test_schedule_is_verified_and_costs_as_its_pattern(case: tuple[Groups, Weigh
             cost = closed_form(pattern, hosts, 1e6, model)(order)
             assert cost == pytest.approx(evaluate(schedule, hosts, order, 1e6, model).cost_us)
             assert cost == pytest.approx(closed_form(pattern_of(schedule), hosts, 1e6, model)(order))
-            assert cost == pytest.approx(two_level_cost(groups, masters, AllReduce(hosts, order, 1e6, model)))
+            if model != "contention":  # an estimate, no closed form
+                same = two_level_cost(groups, masters, AllReduce(hosts, order, 1e6, model))
+                assert cost == pytest.approx(same)
 
 
 def test_masters_that_are_balanced_cost_what_they_did() -> None:
