@@ -15,9 +15,9 @@ from scipy.stats import spearmanr
 
 from benchmarks.clouds import Cloud, three_tier
 from benchmarks.record import Bar, record, seeds_of
-from solvers.costs.by_name import cost_function_for
 from solvers.costs.fabric import Fabric, TierLinks
 from solvers.schedules.catalogue import Options
+from solvers.simulation.contention import cost_by_model
 from solvers.simulation.cost import SimulatedCost
 
 HOSTS, CLOUDS, ORDERS = 64, 20, 26
@@ -118,7 +118,7 @@ def compare(algo: str, size_bytes: float, clouds: int) -> dict[str, Any]:
             seconds.append(time.perf_counter() - began)
         for name, (model, has_capacities) in _MODELS.items():
             seen = fabric if has_capacities else cloud.fabric()
-            cost_of = cost_function_for(algo, HOSTS, options, seen, size_bytes, model)
+            cost_of = cost_by_model(algo, HOSTS, options, seen, size_bytes, model)
             predicted = [cost_of(order) for order in drawn]
             plain[name].append(rank_correlation(predicted, simulated))
             tied[name].append(rank_correlation(predicted, simulated, _TIES))

@@ -1,9 +1,9 @@
 """Advice on algorithm and order by size: the lower envelope of costs over sizes.
 
-Under ``alpha-beta`` and ``contention`` a cost is a line in the size: every round takes its longest latency, and the
-size times the seconds per byte of its busiest resource. So two sizes determine the cost at all sizes, and the cheapest
-of many lines changes at points that can be computed. Simulated times are no line: they are computed at several sizes,
-with lines between them.
+Under ``alpha-beta`` and the closed form of ``contention`` a cost is a line in the size: every round takes its longest
+latency, and the size times the seconds per byte of its busiest resource. So two sizes determine the cost at all sizes,
+and the cheapest of many lines changes at points that can be computed. Simulated times are no line: they are computed at
+several sizes, with lines between them.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -10,10 +10,11 @@ import numpy.typing as npt
 from plink.api.algorithms import OptionValues, fabric_from, groups_in, options_in, options_of, order_from, rank_groups
 from plink.model.network import Network
 from plink.model.order import RankOrder
-from solvers.costs.by_name import SIMULATED, cost_function_for, misranking_warning, model_for, parts_of
+from solvers.costs.by_name import SIMULATED, misranking_warning, model_for, parts_of
 from solvers.costs.evaluator import CostBreakdown, evaluate
 from solvers.costs.fabric import Fabric
 from solvers.schedules.catalogue import schedule_for
+from solvers.simulation.contention import ContentionCost, cost_by_model
 from solvers.simulation.cost import SimulatedCost
 
 _MAX_RANKS_WITH_ROUNDS = 1024  # of more ranks the cost is known without the transfers
@@ -80,13 +81,17 @@ def cost(
         breakdowns = simulated.breakdowns(ranks)
         total = sum(weight * part.cost_us for weight, _, part in breakdowns)
         return CollectiveCost(request, model, total, ranks, fabric, tuple(breakdowns), simulated)
-    cost_of = cost_function_for(request.algo, len(ranks), options, fabric, request.size_bytes, model)
+    cost_of = cost_by_model(request.algo, len(ranks), options, fabric, request.size_bytes, model)
     total = cost_of(ranks)
+    part_costs = [us for _, _, us in cost_of.part_costs(ranks)] if isinstance(cost_of, ContentionCost) else None
     parts: list[tuple[float, str, CostBreakdown]] = []
     if len(ranks) > _MAX_RANKS_WITH_ROUNDS:
         _log.info("more than %d ranks: the cost alone, without its rounds", _MAX_RANKS_WITH_ROUNDS)
     else:
-        for weight, name in parts_of(request.algo, request.size_bytes):
+        for number, (weight, name) in enumerate(parts_of(request.algo, request.size_bytes)):
             schedule = schedule_for(name, len(ranks), options)
-            parts.append((weight, name, evaluate(schedule, fabric, ranks, request.size_bytes, model)))
+            part = evaluate(schedule, fabric, ranks, request.size_bytes, model)
+            if part_costs is not None:  # its rounds are each as if alone
+                part = replace(part, cost_us=part_costs[number])
+            parts.append((weight, name, part))
     return CollectiveCost(request, model, total, ranks, fabric, tuple(parts), cost_of)

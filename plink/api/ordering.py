@@ -43,8 +43,7 @@ from solvers.ordering.search import median_of_random, search
 
 if TYPE_CHECKING:
     from plink.api.smoothing import SmoothedLatencies
-    from solvers.ordering.simulated_choice import SimulatedChoice
-    from solvers.simulation.cost import SimulatedCost
+    from solvers.ordering.simulated_choice import AccurateCost, SimulatedChoice
 
 _log = logging.getLogger("plink.reorder")
 _UNLIMITED_MOVES = 1 << 50
@@ -176,7 +175,7 @@ def solve(
     limit = request.time_limit_s if request.time_limit_s is not None else _PROOF_S if request.prove else _LIMIT_S
     timed = request.max_moves is None
     simulated = request.model == SIMULATED
-    simulated_cost = _simulated_cost(task, data) if simulated else None  # refused before a search, not after
+    accurate_cost = _accurate_cost(task, data, request)  # refused before a search, not after
     search_share = _SIMULATED_SEARCH_SHARE if simulated else _PROOF_SHARE if request.prove else 1.0
     search_deadline = started + limit * search_share if timed else None
     patient = not timed or (request.time_limit_s is not None and not request.prove)
@@ -190,35 +189,38 @@ def solve(
     warning = misranking_warning(request.algo, task.model)
     notes = [warning] if warning else []
     choice = None
-    if simulated_cost is not None:
+    if accurate_cost is not None:
         from solvers.ordering.simulated_choice import candidate_orders, choose_by_simulation
 
         other_deadline = started + limit * _CANDIDATES_SHARE if timed else None
         other_budget = replace(budget, keep_going=_watch(show, other_deadline, stopped))
-        orders = candidate_orders(task, result, request.seed, other_budget)
+        orders = candidate_orders(task, result, request.seed, other_budget if simulated else None)
         simulation_started = time.monotonic()
         end = max(started + limit, simulation_started + limit * (1 - _CANDIDATES_SHARE))
         choice = choose_by_simulation(
             task,
             result,
             orders,
-            simulated_cost,
+            accurate_cost,
             request.seed,
             lambda: not stopped() and (not timed or time.monotonic() < end),
         )
-        result = choice.result
-        notes.append(_choice_note(choice, time.monotonic() - simulation_started))
+        searched, result = result, choice.result
+        if simulated:
+            notes.append(_choice_note(choice, time.monotonic() - simulation_started))
+        elif searched.lower_bound is not None:
+            notes.append(_bound_note(searched))
     elif request.prove or (len(task.baseline) <= _EXACT_MAX_RANKS and not task.is_latency_ring):  # takes a moment
         result = _prove(task, result, request, started + limit if timed else None, stopped)
     interrupted = stopped()
-    validation = _validate(task, result, data, request.seed, simulated_cost)
+    validation = _validate(task, result, data, request.seed, accurate_cost)
     changed = not np.array_equal(task.baseline, result.order)
     problem = _baseline_problem(task, result, data)
     baseline_kept = (
         validation is not None and not validation.is_significant and changed and problem is None and not request.force
     )
     if data.unknown is not None:
-        if simulated_cost is None:  # simulated costs are without guesses already
+        if accurate_cost is None:  # accurate costs are without guesses already
             result = recompute_costs_without_guesses(task, result, data.unknown, request.seed)
         result, note = without_unmeasured_bound(task, result, data.unknown)
         notes.append(note)
@@ -229,7 +231,7 @@ def solve(
         replace(task, model=SIMULATED) if simulated else task, result, validation, baseline_kept, tuple(notes),
         data.unknown is not None, data.has_predictions,
         data.unknown is not None and bool(unknown_pairs(task, result.order, data.unknown)), problem,
-        data.smoothing, interrupted, choice,
+        data.smoothing, interrupted, choice if simulated else None,
     )  # fmt: skip
 
 
@@ -254,12 +256,24 @@ def _by_digits(task: OrderingProblem, shape: BCube, seed: int, stopped: Callable
     return Solved(task, result, None, False, (note,), interrupted=stopped())
 
 
-def _simulated_cost(task: OrderingProblem, data: SearchData) -> "SimulatedCost":
-    """Return the simulated cost of orders; pairs without any data are as far as the farthest known one."""
+def _accurate_cost(task: OrderingProblem, data: SearchData, request: OrderRequest) -> "AccurateCost | None":
+    """Return the cost that chooses among the orders of a search; None where the search's own cost is the last word.
+
+    Pairs without any data are as far as the farthest known one.
+    """
+    from solvers.simulation.contention import CONTENTION, ContentionCost
     from solvers.simulation.cost import SimulatedCost
 
     fabric = task.fabric if data.unknown is None else with_farthest_for_unknown(task.fabric, data.unknown)
-    return SimulatedCost.of(task.algo, len(task.baseline), task.options, fabric, task.size_bytes)
+    args = task.algo, len(task.baseline), task.options, fabric, task.size_bytes
+    if request.model == SIMULATED:
+        return SimulatedCost.of(*args)
+    if task.model != CONTENTION or request.prove:  # bounds and proofs are of the closed form
+        return None
+    cost = ContentionCost.of(*args)
+    names = [name for _, name in parts_of(task.algo, task.size_bytes)]
+    is_same = all(pattern_for(name, len(task.baseline), task.options).all_to_all_share for name in names)
+    return None if cost.is_closed_form or is_same else cost
 
 
 def _choice_note(choice: "SimulatedChoice", seconds: float) -> str:
@@ -271,6 +285,11 @@ def _choice_note(choice: "SimulatedChoice", seconds: float) -> str:
         f"the search went by {choice.search_model}; {number} candidate orders were simulated in "
         f"{seconds:.1f} s, and the fastest is taken"
     )
+
+
+def _bound_note(searched: OrderingResult) -> str:
+    over = "the best one" if searched.is_optimal else f"at most {searched.gap or 0:.2%} above the best one"
+    return f"by rounds, which the search went by, its order is {over}"
 
 
 def _task(network: Network, fabric: Fabric, request: OrderRequest) -> OrderingProblem:
@@ -319,7 +338,7 @@ def _prove(
 
 
 def _validate(
-    task: OrderingProblem, result: OrderingResult, data: SearchData, seed: int, simulated_cost: "SimulatedCost | None"
+    task: OrderingProblem, result: OrderingResult, data: SearchData, seed: int, accurate_cost: "AccurateCost | None"
 ) -> ValidatedGain | None:
     if data.held_out_us is None:
         return None
@@ -330,12 +349,12 @@ def _validate(
         patterns = [(weight, replace(pattern, timing="rounds")) for weight, pattern in patterns]
     cost_model = CostModel(patterns, fabric, task.size_bytes, task.model)
     gain = cross_validate(cost_model, result.order, task.baseline, data.held_out_us, seed, CONFIDENCE)
-    if simulated_cost is None:
+    if accurate_cost is None:
         return gain
     from solvers.ordering.simulated_choice import simulated_gain
 
     held_out = replace(fabric, rtt_us=np.where(data.held_out_us > 0, data.held_out_us, fabric.rtt_us))
-    return simulated_gain(result, task.baseline, simulated_cost, held_out, gain)
+    return simulated_gain(result, task.baseline, accurate_cost, held_out, gain)
 
 
 def _no_proof(

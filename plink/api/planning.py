@@ -25,7 +25,8 @@ from solvers.planning.costing import WEIGHTS, AllReduce, random_groups_median, t
 from solvers.planning.schedules import schedule_of
 from solvers.schedules.catalogue import ALGORITHMS, Options
 from solvers.schedules.masters import equal_chunks
-from solvers.simulation.cost import cost_by_model, transfers_of
+from solvers.simulation.contention import CONTENTION, cost_by_model
+from solvers.simulation.cost import transfers_of
 
 MAX_CHUNKS = 100_000
 _log = logging.getLogger("plink.plan")
@@ -155,7 +156,8 @@ def _two_level(
     all_reduce = AllReduce(fabric, ranks, request.size_bytes, model)
     cost = two_level_cost(groups, masters, all_reduce)
     random_chunks = min(chunks, len(ranks) * _CHUNKS_PER_RANK)  # finer ones change the cost by next to nothing
-    draws = _SIMULATED_DRAWS if model == SIMULATED else _RANDOM_DRAWS
+    is_slow = model == SIMULATED or (model == CONTENTION and fabric.measured)
+    draws = _SIMULATED_DRAWS if is_slow else _RANDOM_DRAWS
     random = random_groups_median(groups, random_chunks, by, all_reduce, request.seed, draws)
     baseline = _available_costs({"flat": _flat(fabric, ranks, request, model)})
     if by != "sizes":

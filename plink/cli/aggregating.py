@@ -42,9 +42,10 @@ from runners.autotune.daemon import schedule_for as schedule_of_masters
 from solvers.advice import cost_lines, envelope, line_of
 from solvers.autotune.observed import MasterAssignment
 from solvers.costs.by_name import model_for
+from solvers.costs.closed_forms import closed_form
+from solvers.costs.master_patterns import masters_pattern
 from solvers.ordering.interfaces import BCube
 from solvers.ordering.problem import expand_slots
-from solvers.planning.costing import AllReduce, two_level_cost
 from solvers.planning.schedules import schedule_of
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 from solvers.schedules.masters import equal_chunks
@@ -278,10 +279,8 @@ def _cheapest_by_size(hosts: Hosts, ranks: int) -> tuple[list[SizeClass], Plan]:
     schedules: dict[str, Schedule] = {}
     plan = _two_level_plan(network, hosts)
     if plan.groups is not None and plan.masters is not None and len(plan.groups) > 1:
-        groups, masters = plan.groups, masters_of(plan)
-        lines.append(
-            line_of("2lha", "job", lambda size: two_level_cost(groups, masters, AllReduce(fabric, order, size, model)))
-        )
+        pattern = masters_pattern(plan.groups, *masters_of(plan))
+        lines.append(line_of("2lha", "job", lambda size: closed_form(pattern, fabric, size, model)(order)))
         schedules["2lha"] = schedule_of(plan)
     classes = []
     for stretch in envelope(lines, _MIN_SIZE_BYTES, _MAX_SIZE_BYTES):

@@ -1,6 +1,7 @@
 """``plink cost``."""
 
 import contextlib
+import math
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +15,7 @@ from plink.model.units import format_bytes, format_us, parse_bytes
 if TYPE_CHECKING:
     from solvers.costs.evaluator import CostBreakdown
 
-_SIMULATION_S = 10.0  # for random orders
+_RANDOM_ORDERS_S = 10.0  # where one takes milliseconds or more
 
 
 def cost(
@@ -66,7 +67,7 @@ def cost(
     ranks, fabric, model_name, total, detail = result.order, result.fabric, result.model, result.cost_us, result.parts
     rng = np.random.default_rng(seed)
     hosts, slots = np.unique(ranks), np.bincount(ranks, minlength=len(fabric.names))
-    limit_s = _SIMULATION_S if model_name == SIMULATED else None
+    limit_s = _RANDOM_ORDERS_S if model_name in ("contention", SIMULATED) else None
     random_costs = _costs_of_measured(
         result.cost_of, (expand_slots(rng.permutation(hosts), slots) for _ in range(random)), random, limit_s
     )
@@ -120,7 +121,7 @@ def _costs_of_measured(cost_function: Any, orders: Any, number: int, limit_s: fl
     costs, order_count, started = [], 0, time.monotonic()
     for order in orders:
         if limit_s is not None and time.monotonic() > started + limit_s:
-            say(f"{order_count} of {number} random orders were simulated in {limit_s:g} s")
+            say(f"{order_count} of {number} random orders were priced in {limit_s:g} s")
             break
         order_count += 1
         with contextlib.suppress(NoAnswer):
@@ -141,6 +142,8 @@ def _explain(name: str, weight: float, breakdown: "CostBreakdown") -> None:
     if breakdown.model == "latency" and breakdown.cost_us != breakdown.latency_us.sum():
         chain = "the sum of all hops" if breakdown.cost_us > breakdown.latency_us.sum() else "the longest chain of hops"
         print(f"  the cost is {chain}, not of the rounds:")
+    if breakdown.model == "contention" and not math.isclose(breakdown.cost_us, breakdown.sum_of_rounds_us):
+        print("  rounds overlap and do not add up to the cost; each as if alone:")
     rows = list(zip(breakdown.latency_us.tolist(), breakdown.transfer_us.tolist(), breakdown.busiest, strict=True))
     start = 0
     for end in range(1, len(rows) + 1):

@@ -30,7 +30,7 @@ from runners.job.runner import RunContext, Runner, RunObserver
 from solvers.checking.orders import Order, orders_between
 from solvers.costs.by_name import cost_function_for, model_for, search_model_for
 from solvers.schedules.catalogue import ALGORITHMS, schedule_for
-from solvers.simulation.cost import cost_by_model
+from solvers.simulation.contention import cost_by_model
 
 _SEARCH_MOVES = (
     20_000  # of the search for the cheapest order: with moves instead of seconds a seed gives the same orders
@@ -104,9 +104,8 @@ def plan_orders(network: Network, algo: str, config: BenchmarkConfig) -> Planned
     cost_of = cost_function_for(algo, ranks, task.options, fabric, config.size_bytes, search_model)
     slots = np.bincount(task.baseline, minlength=len(network.hosts))
     orders = orders_between(solved.result.order, slots, cost_of, config.orders, config.seed)
-    if search_model != model:
-        simulated = cost_by_model(algo, ranks, task.options, fabric, config.size_bytes, model)
-        orders = sorted(((order, simulated(order)) for order, _ in orders), key=lambda entry: entry[1])
+    accurate_cost = cost_by_model(algo, ranks, task.options, fabric, config.size_bytes, model)
+    orders = sorted(((order, accurate_cost(order)) for order, _ in orders), key=lambda entry: entry[1])
     groups = task.options.groups if "groups" in ALGORITHMS[algo].options else None
     return PlannedBenchmark(
         algo,

@@ -57,16 +57,14 @@ def schedule(
         raise UsageError("--algo is missing: plink schedule --algo ring --ranks 4")
     from plink.cli.set_options import options_from
     from plink.model.storage import STANDARD
-    from solvers.schedules.catalogue import ALGORITHMS, schedule_for
+    from solvers.schedules.catalogue import ALGORITHMS, RING_SEGMENTS, schedule_for
 
     if groups is not None and algo in ALGORITHMS and "groups" not in ALGORITHMS[algo].options:
         raise UsageError(f"--groups {groups}: {algo} takes no groups")
     options = options_from(set_ or [], [algo], _groups(groups, ranks))
-    if (
-        algo in ALGORITHMS
-        and algo not in _LOG_ALGORITHMS
-        and 2 * ranks * ranks * options.segments > _MAX_BUILT_TRANSFERS
-    ):
+    is_log = algo in _LOG_ALGORITHMS
+    most_transfers = 2 * ranks * (options.segments_or(1) if is_log else ranks * options.segments_or(RING_SEGMENTS))
+    if algo in ALGORITHMS and most_transfers > _MAX_BUILT_TRANSFERS:
         raise UsageError(f"{algo} among {ranks} ranks has too many transfers to make; `plink cost` needs none")
     workspace.check_output(output, None)
     built = schedule_for(algo, ranks, options, collective)

@@ -10,7 +10,7 @@ from solvers.costs.evaluator import MODELS
 from solvers.costs.fabric import Fabric
 from solvers.costs.master_patterns import servers_pattern, two_level_pattern
 from solvers.costs.patterns import Pattern, all_to_all_pattern, chunked_ring_pattern, pattern_of, ring_pattern
-from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
+from solvers.schedules.catalogue import ALGORITHMS, RING_SEGMENTS, Options, schedule_for
 from solvers.schedules.ring import check_segments
 
 # NCCL's tuner takes the tree for small vectors and the ring for large ones, by tables of its own; where it changes over
@@ -50,8 +50,9 @@ def pattern_for(algo: str, ranks: int, options: Options) -> Pattern:
         if algo in ("ring", "nccl-ring", "openmpi-ring", "gloo"):
             return ring_pattern(ranks, -1 if algo == "gloo" else 1)
         if algo == "ring-chunked":
-            check_segments(options.segments)
-            return chunked_ring_pattern(ranks, options.segments)
+            segments = options.segments_or(RING_SEGMENTS)
+            check_segments(segments)
+            return chunked_ring_pattern(ranks, segments)
         if algo == "flat" or (algo == "ps" and options.sharded and options.colocated and options.servers is None):
             return all_to_all_pattern(ranks)
         if algo == "2lha" and options.groups is not None:

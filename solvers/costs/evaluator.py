@@ -40,10 +40,11 @@ TIMING_MODELS = ("rounds", "chain", "pipeline")
 class CostBreakdown:
     """Cost of a schedule: ``cost_us``, the sum over its R rounds.
 
-    ``latency_us`` and ``transfer_us``, shape (R,), are its parts (under ``latency`` with a timing model other than
-    ``rounds`` they do not add up to it). ``busiest[r]``: the bottleneck of round r. ``slowest``: names of the hosts of
-    the transfer that takes longest alone. Under ``simulated`` there are no rounds: ``slowest`` is of the transfer that
-    took longest, ``bottleneck`` the link that was busiest and the share of the time that it was.
+    ``latency_us`` and ``transfer_us``, shape (R,), are its parts. They do not add up to it under ``latency`` with a
+    timing model other than ``rounds``, nor where the cost of ``contention`` is an estimate. ``busiest[r]``: the
+    bottleneck of round r. ``slowest``: names of the hosts of the transfer that takes longest alone. Under ``simulated``
+    there are no rounds: ``slowest`` is of the transfer that took longest, ``bottleneck`` the link that was busiest and
+    the share of the time that it was.
     """
 
     model: str
@@ -53,6 +54,11 @@ class CostBreakdown:
     busiest: tuple[str, ...]
     slowest: tuple[str, str]
     bottleneck: tuple[str, float] | None = None
+
+    @property
+    def sum_of_rounds_us(self) -> float:
+        """Return what the rounds add up to, which is the cost where none overlaps another."""
+        return float((self.latency_us + self.transfer_us).sum())
 
     def to_json(self) -> dict[str, Any]:
         """Return the document that ``plink cost`` prints."""

@@ -1,8 +1,8 @@
-"""Choose among the best orders of a search by simulation (``--model simulated``).
+"""Choose among the best orders of a search by an accurate cost (``--model simulated`` and ``contention``).
 
 A search evaluates millions of orders, and a simulation takes milliseconds or seconds. So the search goes by a closed
 form; then its best orders, those of other searches, the start orders and the baseline are simulated, and the cheapest
-of them is taken.
+of them is taken. Under ``contention`` the same goes by an estimate of the simulation, without other searches.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,11 +16,14 @@ from solvers.ordering.initial import initial_orders
 from solvers.ordering.problem import Order, OrderingProblem, OrderingResult, expand_slots
 from solvers.ordering.progress import SearchBudget
 from solvers.ordering.search import search
+from solvers.simulation.contention import ContentionCost
 from solvers.simulation.cost import SimulatedCost
 
 MAX_CANDIDATES = 8
 _RANDOM_ORDERS = 11
 _OTHER_SEARCH_SHARE = 4  # another search has one of so many parts of the moves
+
+AccurateCost = SimulatedCost | ContentionCost
 
 
 @dataclass(frozen=True)
@@ -37,27 +40,31 @@ class SimulatedChoice:
     search_model: str
 
 
-def candidate_orders(problem: OrderingProblem, result: OrderingResult, seed: int, budget: SearchBudget) -> list[Order]:
+def candidate_orders(
+    problem: OrderingProblem, result: OrderingResult, seed: int, budget: SearchBudget | None
+) -> list[Order]:
     """Return up to 8 different feasible orders.
 
     The result, the baseline, the results of another seed and of the model ``latency``, then the start orders.
 
-    :param problem: by the model that the search went by, ``result``: of that search.
+    :param problem: by the model that the search went by, ``result``: of that search. :param budget: of the other
+        searches; None: without them.
     """
-    other_budget = replace(budget, max_moves=max(1, budget.max_moves // _OTHER_SEARCH_SHARE), exhaustive=False)
     feasible = problem.feasible
     orders = [result.order]
     if np.array_equal(feasible.materialise(problem.hosts.tolist()), problem.baseline):
         orders.append(problem.baseline)
-    orders.append(search(problem, seed + 1, other_budget).order)
-    orders.append(search(replace(problem, model="latency"), seed, other_budget).order)
+    if budget is not None:
+        other_budget = replace(budget, max_moves=max(1, budget.max_moves // _OTHER_SEARCH_SHARE), exhaustive=False)
+        orders.append(search(problem, seed + 1, other_budget).order)
+        orders.append(search(replace(problem, model="latency"), seed, other_budget).order)
     for start in initial_orders(problem.fabric, problem.baseline):
         orders.append(feasible.materialise(list(dict.fromkeys(start.tolist()))))
     return list({order.tobytes(): order for order in orders}.values())[:MAX_CANDIDATES]
 
 
 def choose_by_simulation(
-    problem: OrderingProblem, result: OrderingResult, orders: Sequence[Order], cost_of: SimulatedCost, seed: int,
+    problem: OrderingProblem, result: OrderingResult, orders: Sequence[Order], cost_of: AccurateCost, seed: int,
     keep_going: Callable[[], bool],
 ) -> SimulatedChoice:  # fmt: skip
     """Simulate the orders and return the cheapest; of equal ones the first.
@@ -92,7 +99,7 @@ def choose_by_simulation(
 
 
 def simulated_gain(
-    result: OrderingResult, baseline: Order, cost_of: SimulatedCost, held_out: Fabric, searched: ValidatedGain
+    result: OrderingResult, baseline: Order, cost_of: AccurateCost, held_out: Fabric, searched: ValidatedGain
 ) -> ValidatedGain:
     """Return the gain of a simulated order on the held-out round trips.
 

@@ -16,6 +16,7 @@ from solvers.planning.bandwidth import bandwidth_weights
 from solvers.schedules.hierarchical import two_level_reduce_scatter
 from solvers.schedules.masters import Groups, Indices, Weights, equal_chunks, size_weights
 from solvers.simulation.collective import PreparedCollective
+from solvers.simulation.contention import CONTENTION, needs_closed_form
 from solvers.simulation.cost import check_transfers
 from solvers.simulation.network import SimulatedNetwork
 
@@ -50,9 +51,12 @@ def two_level_cost(groups: Groups, masters: tuple[Indices, Indices], request: Al
     pattern = masters_pattern(groups, *masters)
     if request.model == SIMULATED:
         check_transfers("2lha", pattern)
+    if request.model == SIMULATED or (request.model == CONTENTION and not needs_closed_form(pattern, request.fabric)):
         schedule = forward_and_reverse(two_level_reduce_scatter(groups, *masters))
-        network = SimulatedNetwork.of(request.fabric)
-        return PreparedCollective.of(schedule).run(network, request.order, request.size_bytes).makespan_us
+        collective, network = PreparedCollective.of(schedule), SimulatedNetwork.of(request.fabric)
+        if request.model == CONTENTION:
+            return collective.estimate_us(network, request.order, request.size_bytes)
+        return collective.run(network, request.order, request.size_bytes).makespan_us
     return closed_form(pattern, request.fabric, request.size_bytes, request.model)(request.order)
 
 

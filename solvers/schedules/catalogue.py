@@ -22,7 +22,8 @@ class Options:
     """What an algorithm can be told; each takes the options that its :class:`Algorithm` names and no others.
 
     ``fan_out``: children of a tree's node. ``base``: ranks that exchange at a time in a BCube, whose number of
-    ``levels`` follows from it; with ``levels`` the base follows. ``segments``: into how many a ring's blocks are cut.
+    ``levels`` follows from it; with ``levels`` the base follows. ``segments``: into how many a ring's blocks
+    (None: 4), or what a tree carries (None: 1), are cut.
     ``groups``: the ranks of each group, for 2LHA. ``sharded``, ``colocated``, ``servers`` (how many, when not
     colocated) and ``root`` (who, when neither sharded nor apart): the form of the parameter server.
     """
@@ -30,14 +31,19 @@ class Options:
     fan_out: int = 2
     base: int = 2
     levels: int | None = None
-    segments: int = 4
+    segments: int | None = None
     groups: Sequence[Sequence[int]] | None = None
     sharded: bool = True
     colocated: bool = True
     servers: int | None = None
     root: int = 0
 
+    def segments_or(self, default: int) -> int:
+        """Return the number of segments, or an algorithm's own."""
+        return default if self.segments is None else self.segments
 
+
+RING_SEGMENTS = 4
 Make = Callable[[int, Options], Schedule]
 
 
@@ -123,10 +129,10 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         ),
         Algorithm(
             "ring-chunked", "the ring with its blocks cut into segments that follow each other",
-            lambda n, o: ring_chunked(n, o.segments), ("segments",),
+            lambda n, o: ring_chunked(n, o.segments_or(RING_SEGMENTS)), ("segments",),
             {
-                "reduce-scatter": lambda n, o: ring_reduce_scatter(n, segments=o.segments),
-                "all-gather": lambda n, o: ring_all_gather(n, segments=o.segments),
+                "reduce-scatter": lambda n, o: ring_reduce_scatter(n, segments=o.segments_or(RING_SEGMENTS)),
+                "all-gather": lambda n, o: ring_all_gather(n, segments=o.segments_or(RING_SEGMENTS)),
             },
         ),
         Algorithm(
@@ -142,12 +148,12 @@ ALGORITHMS: Mapping[str, Algorithm] = {
             lambda n, _: recursive_doubling(n),
         ),
         _both_ways(
-            "tree", "up and down one tree with rank 0 at its root", ("fan_out",),
-            lambda n, o: tree_reduce(n, o.fan_out), ("reduce",), ("broadcast",),
+            "tree", "up and down one tree with rank 0 at its root", ("fan_out", "segments"),
+            lambda n, o: tree_reduce(n, o.fan_out, o.segments_or(1)), ("reduce",), ("broadcast",),
         ),
         Algorithm(
             "double-binary-tree", "half of the vector along each of two trees, as in the PLink thesis",
-            lambda n, _: double_binary_tree(n),
+            lambda n, o: double_binary_tree(n, o.segments_or(1)), ("segments",),
         ),
         _both_ways(
             "bcube", "exchanges among B ranks at a time, one digit of their numbers after the other",
@@ -183,7 +189,8 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         ),
         Algorithm(
             "nccl-tree", "NCCL's double binary tree: a bitwise one, and its mirror image or the next rank's",
-            lambda n, _: nccl_tree(n), source="src/graph/trees.cc of NVIDIA/nccl at 18a07ee",
+            lambda n, o: nccl_tree(n, o.segments_or(1)), ("segments",),
+            source="src/graph/trees.cc of NVIDIA/nccl at 18a07ee",
         ),
         Algorithm(
             "openmpi-ring", "Open MPI's ring (coll_tuned 4): each rank sends to rank+1, its own chunk first",

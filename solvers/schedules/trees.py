@@ -9,25 +9,27 @@ import numpy as np
 
 from plink.errors import UsageError
 from plink.model.schedule import Indices, Schedule, forward_and_reverse, make_schedule
+from solvers.schedules.ring import check_segments
 
 
-def tree(ranks: int, fan_out: int = 2) -> Schedule:
+def tree(ranks: int, fan_out: int = 2, segments: int = 1) -> Schedule:
     """The all-reduce along one tree of that fan-out: twice its height in rounds, 2(N-1) times the vector on the wire.
 
+    :param segments: see :func:`reduce_along`.
     :raises UsageError: for fewer than two ranks or a fan-out below one.
     """
-    return forward_and_reverse(tree_reduce(ranks, fan_out))
+    return forward_and_reverse(tree_reduce(ranks, fan_out, segments))
 
 
-def tree_reduce(ranks: int, fan_out: int = 2) -> Schedule:
+def tree_reduce(ranks: int, fan_out: int = 2, segments: int = 1) -> Schedule:
     """Rank 0 ends with the sum.
 
     :raises UsageError: for fewer than two ranks or a fan-out below one.
     """
-    return reduce_along("tree", [heap_parents(ranks, fan_out)], fan_out=fan_out)
+    return reduce_along("tree", [heap_parents(ranks, fan_out)], segments, fan_out=fan_out)
 
 
-def double_binary_tree(ranks: int) -> Schedule:
+def double_binary_tree(ranks: int, segments: int = 1) -> Schedule:
     """The all-reduce along two binary trees, as the PLink thesis describes it in 5.2.1.
 
     The first is :func:`midpoint_parents`. "A mirrored tree is built by decrementing each node's rank": the second has
@@ -38,10 +40,10 @@ def double_binary_tree(ranks: int) -> Schedule:
     :raises UsageError: for fewer than two ranks.
     """
     first = midpoint_parents(ranks)
-    return forward_and_reverse(reduce_along("double-binary-tree", [first, shifted(first, -1)]))
+    return forward_and_reverse(reduce_along("double-binary-tree", [first, shifted(first, -1)], segments))
 
 
-def nccl_tree(ranks: int) -> Schedule:
+def nccl_tree(ranks: int, segments: int = 1) -> Schedule:
     """The all-reduce along NCCL's two trees: :func:`bitwise_parents`, and its mirror image (rank r becomes N - 1 - r)
     for even N, or itself moved on by one rank for odd N (``ncclGetDtree``, src/graph/trees.cc).
 
@@ -49,23 +51,30 @@ def nccl_tree(ranks: int) -> Schedule:
     """
     first = bitwise_parents(ranks)
     second = shifted(first, 1) if ranks % 2 else np.where(first < 0, -1, ranks - 1 - first)[::-1].astype(np.int32)
-    return forward_and_reverse(reduce_along("nccl-tree", [first, second]))
+    return forward_and_reverse(reduce_along("nccl-tree", [first, second], segments))
 
 
-def reduce_along(algo: str, trees: Sequence[Indices], **details: object) -> Schedule:
-    """The reduction of chunk k along the k-th tree, each over the same ranks.
+def reduce_along(algo: str, trees: Sequence[Indices], segments: int = 1, **details: object) -> Schedule:
+    """The reduction of the k-th part of the vector along the k-th tree, each over the same ranks.
 
     A rank sends in the round of its height, which is when its whole subtree has arrived.
 
-    :raises UsageError: for fewer than two ranks.
+    :param segments: into how many each part is cut, to be sent one behind the other: a rank passes one on while it
+        still receives the next. Each segment comes back from the root as soon as it is there.
+    :raises UsageError: for fewer than two ranks, or no segments.
     """
+    check_segments(segments)
     rows = []
-    for chunk, parents in enumerate(trees):
+    for part, parents in enumerate(trees):
         child = np.flatnonzero(parents >= 0)
-        rows.append(np.stack(np.broadcast_arrays(heights(parents)[child], child, parents[child], chunk, 1, 0), axis=1))
-    roots = np.concatenate([np.flatnonzero(parents < 0) for parents in trees]).astype(np.int32)
+        first_round = heights(parents)[child]
+        rows += [
+            np.stack(np.broadcast_arrays(first_round + k, child, parents[child], part * segments + k, 1, 0), axis=1)
+            for k in range(segments)
+        ]
+    roots = np.repeat(np.concatenate([np.flatnonzero(parents < 0) for parents in trees]), segments).astype(np.int32)
     return make_schedule(
-        algo, len(trees[0]), len(trees), np.concatenate(rows), "reduce", roots, timing="chain", **details
+        algo, len(trees[0]), len(roots), np.concatenate(rows), "reduce", roots, timing="chain", **details
     )
 
 

@@ -1,6 +1,7 @@
 """A collective's schedule as a job of transfers on a network."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy.typing as npt
 from plink.errors import UsageError
 from plink.model.schedule import Schedule, dependencies
 from solvers.costs.host_costs import message_places
-from solvers.simulation.job import Integers, Resources, Tasks
+from solvers.simulation.job import Integers, Resources, Tasks, amounts_moved, dependents_of
 from solvers.simulation.network import SimulatedNetwork, resources_between
 
 if TYPE_CHECKING:
@@ -98,11 +99,7 @@ class PreparedCollective:
         :raises UsageError, NoAnswer: as :func:`collective_job` and :func:`solvers.simulation.engine.simulate`; also
             when it takes more than a day of simulated time.
         """
-        from solvers.simulation.engine import (  # compiled, and imported, only when it is used
-            amounts_moved,
-            longest_chain,
-            simulate,
-        )
+        from solvers.simulation.engine import longest_chain, simulate  # compiled, and imported, only when it is used
 
         resources, tasks = self.job(network, order, size_bytes)
         refresh_us = 0.0
@@ -113,6 +110,20 @@ class PreparedCollective:
             least_us = float((amounts_moved(resources, tasks) / resources.capacity).max(initial=0.0))
             refresh_us = tolerance * least_us / longest_chain(tasks)
         return simulate(resources, tasks, limit_us=MAX_SIMULATED_US, refresh_us=refresh_us)
+
+    def estimate_us(self, network: SimulatedNetwork, order: npt.NDArray[np.intp], size_bytes: float) -> float:
+        """Return about how long the collective takes in an order, microseconds.
+
+        :raises UsageError, NoAnswer: as :func:`collective_job` and
+            :func:`solvers.simulation.coarse_steps.estimate_us`.
+        """
+        from solvers.simulation.coarse_steps import estimate_us  # compiled, and imported, only when it is used
+
+        return estimate_us(*self.job(network, order, size_bytes), self._dependents, self.schedule.rounds)
+
+    @cached_property
+    def _dependents(self) -> tuple[Integers, Integers]:
+        return dependents_of(self.after)
 
 
 def collective_job(

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from plink.errors import NoAnswer
-from solvers.costs.by_name import SIMULATED, cost_function_for, parts_of, pattern_for
-from solvers.costs.closed_forms import CostFunction, Order
+from solvers.costs.by_name import SIMULATED, parts_of, pattern_for
+from solvers.costs.closed_forms import Order
 from solvers.costs.evaluator import CostBreakdown
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import Pattern
@@ -88,9 +88,17 @@ class SimulatedCost:
         return CostBreakdown(SIMULATED, timeline.makespan_us, nothing, nothing, (), ends, bottleneck)
 
 
-def _prepared(name: str, ranks: int, options: Options) -> PreparedCollective | SteadyRing:
+def steady_ring(name: str, ranks: int) -> SteadyRing | None:
+    """Return the steady state of a large ring; None for other algorithms and smaller rings."""
     if name in _STEADY_RINGS and ranks >= _STEADY_RING_MIN_RANKS:
         return SteadyRing.of(ranks, _STEADY_RINGS[name])
+    return None
+
+
+def _prepared(name: str, ranks: int, options: Options) -> PreparedCollective | SteadyRing:
+    ring = steady_ring(name, ranks)
+    if ring is not None:
+        return ring
     check_transfers(name, pattern_for(name, ranks, options))
     return PreparedCollective.of(schedule_for(name, ranks, options))
 
@@ -103,26 +111,13 @@ def _compile_simulator() -> None:
     PreparedCollective.of(schedule_for("ring", 2)).run(network, np.arange(2), 1.0)
 
 
-def cost_by_model(
-    algo: str, ranks: int, options: Options, fabric: Fabric, size_bytes: float, model: str
-) -> CostFunction:
-    """Return the cost function of an algorithm by any model, ``simulated`` or one of the closed forms.
-
-    :raises UsageError, NoAnswer: as :class:`SimulatedCost` and :func:`solvers.costs.by_name.cost_function_for`.
-    """
-    if model == SIMULATED:
-        return SimulatedCost.of(algo, ranks, options, fabric, size_bytes)
-    return cost_function_for(algo, ranks, options, fabric, size_bytes, model)
-
-
 def check_transfers(algo: str, pattern: Pattern) -> None:
     """Refuse a collective that is too large to simulate.
 
     :raises NoAnswer: saying how large it is, and what to do.
     """
     transfers = transfers_of(pattern)
-    is_steady = algo in _STEADY_RINGS and pattern.ranks >= _STEADY_RING_MIN_RANKS
-    if not is_steady and transfers > MAX_SIMULATED_TRANSFERS:
+    if steady_ring(algo, pattern.ranks) is None and transfers > MAX_SIMULATED_TRANSFERS:
         raise NoAnswer(
             f"--model {SIMULATED}: {algo} of {pattern.ranks} ranks has {transfers / 1e6:.1f} million transfers; "
             f"at most {MAX_SIMULATED_TRANSFERS / 1e6:g} million can be simulated; use --model contention"

@@ -18,7 +18,17 @@ import numpy.typing as npt
 from numba import njit
 
 from plink.errors import NoAnswer, UsageError
-from solvers.simulation.job import CapacityChanges, Integers, Resources, Tasks, Vector, check
+from solvers.simulation.heaps import add_event, drop_event, grown, heapify, join_queued, sift, without_first
+from solvers.simulation.job import (
+    CapacityChanges,
+    Integers,
+    Resources,
+    Tasks,
+    Vector,
+    amounts_moved,
+    check,
+    dependents_of,
+)
 from solvers.simulation.max_min import NONE, UNLIMITED, flow_table, insert, refill, remove
 
 _BEGINS, _COMPLETES = 0, 1
@@ -82,7 +92,7 @@ def simulate(
     """
     changes = changes or CapacityChanges()
     check(resources, tasks, changes)
-    dependents, waits_for = _dependents(tasks), np.diff(tasks.after[0]).astype(np.int64)
+    dependents, waits_for = dependents_of(tasks.after), np.diff(tasks.after[0]).astype(np.int64)
     if _circular(waits_for.copy(), *dependents):
         raise UsageError(f"tasks wait for each other in a circle, among them {_circle(tasks)}")
     m, queues = len(tasks), int(tasks.queue.max(initial=-1)) + 1
@@ -106,14 +116,6 @@ def simulate(
     return Timeline(begin, end, float(end.max()) if m else 0.0, amounts_moved(resources, tasks))
 
 
-def amounts_moved(resources: Resources, tasks: Tasks) -> Vector:
-    """Return the amount that each resource carries in the whole job, shape (L,)."""
-    by_route = np.bincount(tasks.route, tasks.amount, len(resources.routes))
-    used = resources.routes >= 0
-    weights = np.broadcast_to(by_route[:, None], used.shape)[used]
-    return np.bincount(resources.routes[used], weights, len(resources.capacity)).astype(np.float64)
-
-
 def _limiting(resources: Resources, changes: CapacityChanges) -> Integers:
     """The routes without resources that never limit anything, the others moved to the front of each row."""
     limits = np.isfinite(resources.capacity)
@@ -128,26 +130,17 @@ def longest_chain(tasks: Tasks) -> int:
 
     :raises UsageError: for tasks that wait for each other in a circle.
     """
-    chain = _chain(np.diff(tasks.after[0]).astype(np.int64), *_dependents(tasks))
+    chain = _chain(np.diff(tasks.after[0]).astype(np.int64), *dependents_of(tasks.after))
     if chain < 0:
         raise UsageError(f"tasks wait for each other in a circle, among them {_circle(tasks)}")
     return int(chain)
-
-
-def _dependents(tasks: Tasks) -> tuple[Integers, Integers]:
-    """The tasks that wait for each one, as (offsets, tasks)."""
-    offsets, needed = tasks.after
-    waiting = np.repeat(np.arange(len(tasks)), np.diff(offsets))
-    order = np.argsort(needed, kind="stable")
-    counts = np.bincount(needed, minlength=len(tasks))
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), waiting[order].astype(np.int64)
 
 
 def _circle(tasks: Tasks) -> str:
     """One circle of tasks that wait for each other, as text."""
     offsets, needed = tasks.after
     remaining = np.diff(offsets).astype(np.int64)
-    _circular(remaining, *_dependents(tasks))
+    _circular(remaining, *dependents_of(tasks.after))
     task = int(np.flatnonzero(remaining > 0)[0])
     path: list[int] = []
     while task not in path:
@@ -219,128 +212,6 @@ def _chain(waits_for: Any, offsets: Any, waiting: Any) -> int:
 
 
 @njit(cache=True)
-def _add_event(times: Any, events: Any, size: int, time: float, event: int) -> int:
-    """Put an event on the heap, the earliest first, then the lowest number."""
-    at = size
-    while at > 0:
-        up = (at - 1) // 2
-        if times[up] < time or (times[up] == time and events[up] <= event):
-            break
-        times[at], events[at] = times[up], events[up]
-        at = up
-    times[at], events[at] = time, event
-    return size + 1
-
-
-@njit(cache=True)
-def _drop_event(times: Any, events: Any, size: int) -> int:
-    """Take the earliest event off the heap."""
-    size -= 1
-    time, event, at = times[size], events[size], 0
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            break
-        if child + 1 < size and (
-            times[child + 1] < times[child] or (times[child + 1] == times[child] and events[child + 1] < events[child])
-        ):
-            child += 1
-        if times[child] > time or (times[child] == time and events[child] >= event):
-            break
-        times[at], events[at] = times[child], events[child]
-        at = child
-    times[at], events[at] = time, event
-    return size
-
-
-@njit(cache=True)
-def _grown(times: Any, events: Any) -> Any:
-    """Twice the room for events."""
-    return np.append(times, np.empty(len(times))), np.append(events, np.empty(len(events), dtype=np.int64))
-
-
-@njit(cache=True)
-def _sift(order: Any, place_of: Any, due: Any, size: int, at: int) -> None:
-    """Move the flow at a place of the heap of ends to where its time belongs."""
-    slot = order[at]
-    while at > 0 and due[order[(at - 1) // 2]] > due[slot]:
-        order[at] = order[(at - 1) // 2]
-        place_of[order[at]] = at
-        at = (at - 1) // 2
-    order[at] = slot
-    _sift_down(order, place_of, due, size, at)
-
-
-@njit(cache=True)
-def _heapify(order: Any, place_of: Any, due: Any, size: int) -> None:
-    """Make a heap of the flows again after most of their ends have changed."""
-    for at in range(size):
-        place_of[order[at]] = at
-    for at in range(size // 2 - 1, -1, -1):
-        _sift_down(order, place_of, due, size, at)
-
-
-@njit(cache=True)
-def _sift_down(order: Any, place_of: Any, due: Any, size: int, at: int) -> None:
-    """Move the flow at a place of the heap of ends down to where its time belongs."""
-    slot = order[at]
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            break
-        if child + 1 < size and due[order[child + 1]] < due[order[child]]:
-            child += 1
-        if due[order[child]] >= due[slot]:
-            break
-        order[at] = order[child]
-        place_of[order[at]] = at
-        at = child
-    order[at] = slot
-    place_of[slot] = at
-
-
-@njit(cache=True)
-def _later(priority: Any, a: int, b: int) -> bool:
-    """Whether task a comes after task b in their queue."""
-    return bool(priority[a] > priority[b] or (priority[a] == priority[b] and a > b))
-
-
-@njit(cache=True)
-def _joined(priority: Any, child: Any, sibling: Any, a: int, b: int) -> int:
-    """Join two pairing heaps of queued tasks (Fredman, Sedgewick, Sleator and Tarjan 1986); either may be -1."""
-    if a < 0 or b < 0:
-        return max(a, b)
-    if _later(priority, a, b):
-        a, b = b, a
-    sibling[b] = child[a]
-    child[a] = b
-    return a
-
-
-@njit(cache=True)
-def _without_first(priority: Any, child: Any, sibling: Any, root: int) -> int:
-    """The heap without its first task: the children, joined in pairs and then from the last to the first."""
-    pairs, task = NONE, child[root]
-    child[root] = NONE
-    while task >= 0:
-        second = sibling[task]
-        rest = sibling[second] if second >= 0 else NONE
-        sibling[task] = NONE
-        if second >= 0:
-            sibling[second] = NONE
-        joined = _joined(priority, child, sibling, task, second)
-        sibling[joined] = pairs
-        pairs, task = joined, rest
-    root = NONE
-    while pairs >= 0:
-        rest = sibling[pairs]
-        sibling[pairs] = NONE
-        root = _joined(priority, child, sibling, root, pairs)
-        pairs = rest
-    return root
-
-
-@njit(cache=True)
 def _run(problem: Any, waits_for: Any, results: Any, slots: int, queues: int, limits_of_run: Any) -> Any:
     """Handle all events of one time, work out rates anew, go on to the next time; returns (outcome, time)."""
     capacity, routes, limits, route_of, amount, lead_us, lag_us, queue_of, priority = problem[:9]
@@ -390,8 +261,8 @@ def _run(problem: Any, waits_for: Any, results: Any, slots: int, queues: int, li
                 if lag_us[task] > 0:
                     state[task] = _LAGGING
                     if size + 1 >= len(times):
-                        times, events = _grown(times, events)
-                    size = _add_event(times, events, size, now + lag_us[task], 2 * task + _COMPLETES)
+                        times, events = grown(times, events)
+                    size = add_event(times, events, size, now + lag_us[task], 2 * task + _COMPLETES)
                 else:
                     complete[complete_end] = task
                     complete_end += 1
@@ -406,7 +277,7 @@ def _run(problem: Any, waits_for: Any, results: Any, slots: int, queues: int, li
                 queue = queue_of[task]
                 if queue >= 0 and state[task] == _WAITING:
                     state[task] = _QUEUED
-                    first_queued[queue] = _joined(priority, child, sibling, first_queued[queue], task)
+                    first_queued[queue] = join_queued(priority, child, sibling, first_queued[queue], task)
                     if not busy[queue]:
                         busy[queue] = True  # until all that is ready at this time is queued
                         idle[idle_end] = queue
@@ -419,7 +290,7 @@ def _run(problem: Any, waits_for: Any, results: Any, slots: int, queues: int, li
                 starting = first_queued[queue]
                 busy[queue] = starting >= 0
                 if starting >= 0:
-                    first_queued[queue] = _without_first(priority, child, sibling, starting)
+                    first_queued[queue] = without_first(priority, child, sibling, starting)
             else:
                 break
             if starting < 0:
@@ -427,8 +298,8 @@ def _run(problem: Any, waits_for: Any, results: Any, slots: int, queues: int, li
             if lead_us[starting] > 0 and state[starting] != _LEADING:
                 state[starting] = _LEADING
                 if size + 1 >= len(times):
-                    times, events = _grown(times, events)
-                size = _add_event(times, events, size, now + lead_us[starting], 2 * starting + _BEGINS)
+                    times, events = grown(times, events)
+                size = add_event(times, events, size, now + lead_us[starting], 2 * starting + _BEGINS)
                 continue
             begin_us[starting] = now
             if amount[starting] == 0:
@@ -443,7 +314,7 @@ def _run(problem: Any, waits_for: Any, results: Any, slots: int, queues: int, li
                     slot_of_queue[queue] = NONE
                     task_of[slot], remaining[slot], since[slot] = starting, amount[starting], now
                     due[slot] = now + amount[starting] / rate[slot]
-                    _sift(order, place_of, due, used, place_of[slot])
+                    sift(order, place_of, due, used, place_of[slot])
                     continue
             slot = order[used]
             place_of[slot] = used
@@ -463,7 +334,7 @@ def _run(problem: Any, waits_for: Any, results: Any, slots: int, queues: int, li
             if not finite:  # only its own limit holds it
                 rate[slot] = limits[route_of[starting]]
                 due[slot] = now + amount[starting] / rate[slot]
-                _sift(order, place_of, due, used, place_of[slot])
+                sift(order, place_of, due, used, place_of[slot])
         if complete_end == m:
             return _FINISHED, now
         for k in range(ended_slots_end):
@@ -487,7 +358,7 @@ def _run(problem: Any, waits_for: Any, results: Any, slots: int, queues: int, li
             order[place], order[used] = last, slot
             place_of[last], place_of[slot] = place, used
             if place < used:
-                _sift(order, place_of, due, used, place)
+                sift(order, place_of, due, used, place)
         ended_slots_end = 0
         if changed_end > 0 and now >= fresh_until:
             fresh_until = now + refresh_us
@@ -504,9 +375,9 @@ def _run(problem: Any, waits_for: Any, results: Any, slots: int, queues: int, li
                 since[slot], rate[slot] = now, table.rate[slot]
                 due[slot] = now + remaining[slot] / rate[slot] if rate[slot] > 0 else np.inf
                 if not many:
-                    _sift(order, place_of, due, used, place_of[slot])
+                    sift(order, place_of, due, used, place_of[slot])
             if many:
-                _heapify(order, place_of, due, used)
+                heapify(order, place_of, due, used)
         upcoming = times[0] if size > 0 else np.inf
         if used > 0:
             upcoming = min(upcoming, due[order[0]])
@@ -533,7 +404,7 @@ def _run(problem: Any, waits_for: Any, results: Any, slots: int, queues: int, li
         soon = now * (1 + _SAME_TIME)
         while size > 0 and times[0] <= soon:
             task, kind = events[0] // 2, events[0] % 2
-            size = _drop_event(times, events, size)
+            size = drop_event(times, events, size)
             if kind == _COMPLETES:
                 complete[complete_end] = task
                 complete_end += 1
@@ -545,7 +416,7 @@ def _run(problem: Any, waits_for: Any, results: Any, slots: int, queues: int, li
             slot = order[0]
             task = task_of[slot]
             due[slot] = np.inf
-            _sift(order, place_of, due, used, 0)
+            sift(order, place_of, due, used, 0)
             ended_slots[ended_slots_end] = slot
             ended_slots_end += 1
             if queue_of[task] >= 0:

@@ -65,6 +65,24 @@ class CapacityChanges:
     capacity: Vector = field(default_factory=lambda: np.zeros(0))
 
 
+def amounts_moved(resources: Resources, tasks: Tasks) -> Vector:
+    """Return the amount that each resource carries in the whole job, shape (L,)."""
+    by_route = np.bincount(tasks.route, tasks.amount, len(resources.routes))
+    used = resources.routes >= 0
+    weights = np.broadcast_to(by_route[:, None], used.shape)[used]
+    return np.bincount(resources.routes[used], weights, len(resources.capacity)).astype(np.float64)
+
+
+def dependents_of(after: tuple[Integers, Integers]) -> tuple[Integers, Integers]:
+    """Return the tasks that wait for each one, as ``after`` of :class:`Tasks` has those that each one waits for."""
+    offsets, needed = after
+    number = len(offsets) - 1
+    waiting = np.repeat(np.arange(number), np.diff(offsets))
+    order = np.argsort(needed, kind="stable")
+    counts = np.bincount(needed, minlength=number)
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), waiting[order].astype(np.int64)
+
+
 def check(resources: Resources, tasks: Tasks, changes: CapacityChanges) -> None:
     """Refuse what cannot be simulated.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from solvers.simulation.job import Integers, Resources, Tasks
+from solvers.simulation.job import Integers, Resources, Tasks, amounts_moved
 from solvers.simulation.network import SimulatedNetwork, resources_between
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class SteadyRing:
 
         :raises NoAnswer: as :meth:`job`.
         """
-        from solvers.simulation.engine import Timeline, amounts_moved  # compiled, and imported, only when it is used
+        from solvers.simulation.engine import Timeline  # compiled, and imported, only when it is used
 
         resources, tasks = self.job(network, order, size_bytes)
         moved = amounts_moved(resources, tasks)

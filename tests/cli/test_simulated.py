@@ -63,14 +63,14 @@ def test_cost_of_a_ring_through_one_uplink(here: Path, capsys: pytest.CaptureFix
 def test_random_orders_end_with_the_time(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cost_command, "_SIMULATION_S", -1.0)
+    monkeypatch.setattr(cost_command, "_RANDOM_ORDERS_S", -1.0)
     monkeypatch.setattr(time, "monotonic", lambda: 5.0)
     assert command().main(
         args=["cost", "plain.json", "--model", "simulated", "--json"], prog_name="plink", standalone_mode=False
     ) in (None, 0)
     done = capsys.readouterr()
     assert json.loads(done.out)["random"] is None
-    assert "0 of 200 random orders were simulated" in done.err
+    assert "0 of 200 random orders were priced" in done.err
 
 
 def test_reorder_takes_the_fastest_simulated_order(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """Masters in proportion to weights: one in every group, the global one among them; what that costs."""
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil, floor
@@ -123,7 +124,9 @@ def test_schedule_is_verified_and_costs_as_its_pattern(case: tuple[Groups, Weigh
             cost = closed_form(pattern, hosts, 1e6, model)(order)
             assert cost == pytest.approx(evaluate(schedule, hosts, order, 1e6, model).cost_us)
             assert cost == pytest.approx(closed_form(pattern_of(schedule), hosts, 1e6, model)(order))
-            assert cost == pytest.approx(two_level_cost(groups, masters, AllReduce(hosts, order, 1e6, model)))
+            if model != "contention":  # an estimate, no closed form
+                same = two_level_cost(groups, masters, AllReduce(hosts, order, 1e6, model))
+                assert cost == pytest.approx(same)
 
 
 def test_masters_that_are_balanced_cost_what_they_did() -> None:
@@ -159,7 +162,8 @@ def test_more_chunks_do_not_make_more_transfers() -> None:
 
 
 def test_groups_at_random_cost_more_than_racks() -> None:
-    hosts = fabric(12, groups=3)
+    """Uplinks carry as much as one host."""
+    hosts = replace(fabric(12, groups=3), group_out_gbps=np.full(3, 2.0), group_in_gbps=np.full(3, 2.0))
     groups = [np.flatnonzero(hosts.group_of == g).tolist() for g in range(3)]
     order = np.arange(12)
     ours = two_level_cost(groups, equal_chunks(groups, 12), AllReduce(hosts, order, 1e8, "contention"))

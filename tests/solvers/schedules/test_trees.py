@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plink.errors import UsageError
+from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.trees import (
     bitwise_parents,
     double_binary_tree,
@@ -18,6 +19,7 @@ from solvers.schedules.trees import (
     shifted,
     tree,
 )
+from solvers.schedules.verifier import verify
 from tests.solvers.requests import RANKS
 from tests.solvers.schedules.transfers import sent
 
@@ -58,6 +60,15 @@ def test_the_trees_of_nccl(ranks: int, first: list[int] | None, second: list[int
         result = dict(zip(schedule.source[up].tolist(), schedule.target[up].tolist(), strict=True))
         if parents is not None:
             assert [result.get(rank, -1) for rank in range(ranks)] == parents
+
+
+@given(RANKS, st.integers(1, 5), st.sampled_from(["tree", "double-binary-tree", "nccl-tree"]))
+def test_segmented_trees_reduce_and_move_as_much(ranks: int, segments: int, algo: str) -> None:
+    whole, cut = schedule_for(algo, ranks), schedule_for(algo, ranks, Options(segments=segments))
+    assert verify(cut) == []
+    assert cut.chunks == whole.chunks * segments
+    assert len(cut) == len(whole) * segments
+    assert cut.rounds == whole.rounds + 2 * (segments - 1)
 
 
 @given(RANKS)

@@ -12,7 +12,8 @@ from solvers.costs.fabric import BYTES_PER_US, Fabric, TierLinks
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.simulation import collective, cost
 from solvers.simulation.collective import PreparedCollective, simulate_collective
-from solvers.simulation.cost import SimulatedCost, cost_by_model, transfers_of
+from solvers.simulation.contention import cost_by_model
+from solvers.simulation.cost import SimulatedCost, transfers_of
 from solvers.simulation.network import SimulatedNetwork
 
 SIZE, GBPS, RTT_US = 8e6, 2.0, 20.0

@@ -1,0 +1,130 @@
+"""Heaps of the simulation, compiled with Numba: events by time, flows by their ends, queued tasks by priority."""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from solvers.simulation.max_min import NONE
+
+
+@njit(cache=True)
+def add_event(times: Any, events: Any, size: int, time: float, event: int) -> int:
+    """Put an event on the heap, the earliest first, then the lowest number."""
+    at = size
+    while at > 0:
+        up = (at - 1) // 2
+        if times[up] < time or (times[up] == time and events[up] <= event):
+            break
+        times[at], events[at] = times[up], events[up]
+        at = up
+    times[at], events[at] = time, event
+    return size + 1
+
+
+@njit(cache=True)
+def drop_event(times: Any, events: Any, size: int) -> int:
+    """Take the earliest event off the heap."""
+    size -= 1
+    time, event, at = times[size], events[size], 0
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        if child + 1 < size and (
+            times[child + 1] < times[child] or (times[child + 1] == times[child] and events[child + 1] < events[child])
+        ):
+            child += 1
+        if times[child] > time or (times[child] == time and events[child] >= event):
+            break
+        times[at], events[at] = times[child], events[child]
+        at = child
+    times[at], events[at] = time, event
+    return size
+
+
+@njit(cache=True)
+def grown(times: Any, events: Any) -> Any:
+    """Twice the room for events."""
+    return np.append(times, np.empty(len(times))), np.append(events, np.empty(len(events), dtype=np.int64))
+
+
+@njit(cache=True)
+def sift(order: Any, place_of: Any, due: Any, size: int, at: int) -> None:
+    """Move the flow at a place of the heap of ends to where its time belongs."""
+    slot = order[at]
+    while at > 0 and due[order[(at - 1) // 2]] > due[slot]:
+        order[at] = order[(at - 1) // 2]
+        place_of[order[at]] = at
+        at = (at - 1) // 2
+    order[at] = slot
+    _sift_down(order, place_of, due, size, at)
+
+
+@njit(cache=True)
+def heapify(order: Any, place_of: Any, due: Any, size: int) -> None:
+    """Make a heap of the flows again after most of their ends have changed."""
+    for at in range(size):
+        place_of[order[at]] = at
+    for at in range(size // 2 - 1, -1, -1):
+        _sift_down(order, place_of, due, size, at)
+
+
+@njit(cache=True)
+def _sift_down(order: Any, place_of: Any, due: Any, size: int, at: int) -> None:
+    """Move the flow at a place of the heap of ends down to where its time belongs."""
+    slot = order[at]
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        if child + 1 < size and due[order[child + 1]] < due[order[child]]:
+            child += 1
+        if due[order[child]] >= due[slot]:
+            break
+        order[at] = order[child]
+        place_of[order[at]] = at
+        at = child
+    order[at] = slot
+    place_of[slot] = at
+
+
+@njit(cache=True)
+def _later(priority: Any, a: int, b: int) -> bool:
+    """Whether task a comes after task b in their queue."""
+    return bool(priority[a] > priority[b] or (priority[a] == priority[b] and a > b))
+
+
+@njit(cache=True)
+def join_queued(priority: Any, child: Any, sibling: Any, a: int, b: int) -> int:
+    """Join two pairing heaps of queued tasks (Fredman, Sedgewick, Sleator and Tarjan 1986); either may be -1."""
+    if a < 0 or b < 0:
+        return max(a, b)
+    if _later(priority, a, b):
+        a, b = b, a
+    sibling[b] = child[a]
+    child[a] = b
+    return a
+
+
+@njit(cache=True)
+def without_first(priority: Any, child: Any, sibling: Any, root: int) -> int:
+    """The heap without its first task: the children, joined in pairs and then from the last to the first."""
+    pairs, task = NONE, child[root]
+    child[root] = NONE
+    while task >= 0:
+        second = sibling[task]
+        rest = sibling[second] if second >= 0 else NONE
+        sibling[task] = NONE
+        if second >= 0:
+            sibling[second] = NONE
+        joined = join_queued(priority, child, sibling, task, second)
+        sibling[joined] = pairs
+        pairs, task = joined, rest
+    root = NONE
+    while pairs >= 0:
+        rest = sibling[pairs]
+        sibling[pairs] = NONE
+        root = join_queued(priority, child, sibling, root, pairs)
+        pairs = rest
+    return root
