@@ -23,7 +23,7 @@ def blueprint(base: int, levels: int) -> Blueprint:
     return draw(LabSettings("t", topology="bcube", base=base, levels=levels, seed=5))
 
 
-def network_of(drawn: Blueprint, silent: set[tuple[int, int]] | None = None, why: str = "no answer") -> Network:
+def network_of(drawn: Blueprint, silent: set[tuple[int, int]] | None = None, reason: str = "no answer") -> Network:
     """A probed BCube, with a round trip between all hosts but those that are silent, either way."""
     n = len(drawn.places)
     main = {host: place.address for host, place in enumerate(drawn.places)}
@@ -37,7 +37,7 @@ def network_of(drawn: Blueprint, silent: set[tuple[int, int]] | None = None, why
     for pair in missing:
         latency[pair] = np.nan
     names = [place.name for place in drawn.places]
-    errors = [{"from": names[i], "to": names[j], "why": why} for i, j in sorted(missing)]
+    errors = [{"from": names[i], "to": names[j], "why": reason} for i, j in sorted(missing)]
     hosts = Hosts(tuple(Host(name, main[k]) for k, name in enumerate(names)))
     details: dict[str, Any] = {"interfaces": entry, "errors": errors, "plan": "all"}
     return Network(hosts, latency, None, details)
@@ -85,7 +85,7 @@ def test_healthy_bcube_has_no_findings() -> None:
 
 def test_pairs_that_were_not_tried_prove_nothing() -> None:
     pairs = set(itertools.combinations(range(9), 2)) - {(0, 1), (2, 3)}
-    network = network_of(blueprint(3, 2), pairs, why=NOT_TRIED)
+    network = network_of(blueprint(3, 2), pairs, reason=NOT_TRIED)
     assert not named(network, "interface")
     assert not named(network, "relay")
 
