@@ -48,7 +48,8 @@ def shapes(vgg_s: float, gnmt_layers: int, gnmt_s: float) -> dict[str, ModelProf
     """The models of the thesis's evaluation by their shapes, scaled to links of 25 MB/s."""
     first = vgg_s * 0.98 / 4
     head = 14.4e6 * 0.893
-    gnmt = [layer(f"g{k}", gnmt_s / gnmt_layers, 7.7e6 / gnmt_layers, 62e3) for k in range(gnmt_layers)]
+    weights = 7.7e6 if gnmt_layers <= 8 else 14.4e6
+    gnmt = [layer(f"g{k}", gnmt_s / gnmt_layers, weights / gnmt_layers, 62e3) for k in range(gnmt_layers)]
     lstm = [layer(f"m{k}", 0.02, 12.5e6 / 8, 80e3) for k in range(8)]
     resnet = [layer(f"r{k}", 0.04, 1e6 / 7 if k < 7 else 3e6 / 4, 8e6 - 6e5 * k) for k in range(11)]
     return {
