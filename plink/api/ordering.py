@@ -261,15 +261,15 @@ def _accurate_cost(task: OrderingProblem, data: SearchData, request: OrderReques
 
     Pairs without any data are as far as the farthest known one.
     """
-    from solvers.simulation.contention import CONTENTION, ContentionCost
+    if request.model != SIMULATED and (task.model != "contention" or request.prove):
+        return None  # bounds and proofs are of the closed form
+    from solvers.simulation.contention import ContentionCost
     from solvers.simulation.cost import SimulatedCost
 
     fabric = task.fabric if data.unknown is None else with_farthest_for_unknown(task.fabric, data.unknown)
     args = task.algo, len(task.baseline), task.options, fabric, task.size_bytes
     if request.model == SIMULATED:
         return SimulatedCost.of(*args)
-    if task.model != CONTENTION or request.prove:  # bounds and proofs are of the closed form
-        return None
     cost = ContentionCost.of(*args)
     names = [name for _, name in parts_of(task.algo, task.size_bytes)]
     is_same = all(pattern_for(name, len(task.baseline), task.options).all_to_all_share for name in names)

@@ -10,6 +10,7 @@ from plink.model.network import Network
 from plink.model.order import RankOrder
 from solvers.ordering.problem import Order, OrderingProblem
 from solvers.ordering.progress import SearchProgress
+from solvers.schedules.catalogue import Options
 
 _WHAT = {"sum": "sum of round trips", "bottleneck": "longest round trip"}
 
@@ -50,8 +51,9 @@ def order_of(network: Network, solved: Solved, request: OrderRequest) -> RankOrd
     """Return the order to launch: the found one, or the given one where the gain is within noise."""
     task, result, names = solved.task, solved.result, network.hosts.names
     ranks = task.baseline if solved.baseline_kept else result.order
-    options = {"base": task.options.base} if task.algo in BCUBE_ALGORITHMS else {}
-    options |= request.options
+    options = dict(request.options)
+    if task.algo in BCUBE_ALGORITHMS and task.options.base != Options().base:  # that of the hosts' interfaces
+        options["base"] = task.options.base
     details: dict[str, Any] = {
         "model": task.model,
         **({} if task.model == "latency" else {"size_bytes": task.size_bytes, "capacities": task.fabric.capacities}),

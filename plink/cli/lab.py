@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from runners.lab.blueprint import Blueprint
 
 _DEFAULT = "lab"
+_INTERFACES_PANEL = "Several interfaces a host"
 Name = Annotated[str, typer.Option("--name", help="Name of the lab; several can run at the same time.")]
 Target = Annotated[
     str,
@@ -43,11 +44,23 @@ def up(
     pods: Annotated[int, typer.Option(help="Divide the racks between so many pods, each with an uplink; 0: none.")] = 0,
     pod_rate: Annotated[str, typer.Option(help="What each pod can send, and receive.")] = "200mbit",
     topology: Annotated[
-        str, typer.Option(metavar="[racks|bcube|rails]", help="Racks of hosts, or hosts with several interfaces.")
+        str,
+        typer.Option(
+            metavar="[racks|bcube|rails]",
+            help="Racks of hosts, or hosts with several interfaces.",
+            rich_help_panel=_INTERFACES_PANEL,
+        ),
     ] = "racks",
-    base: Annotated[int, typer.Option(help="Ports of a BCube's switches.")] = 3,
-    levels: Annotated[int, typer.Option(help="Levels of a BCube: the interfaces of a host.")] = 2,
-    rails: Annotated[int, typer.Option(help="Rails, each with an interface of all hosts (--hosts-per-rack).")] = 2,
+    base: Annotated[int, typer.Option(help="Ports of a BCube's switches.", rich_help_panel=_INTERFACES_PANEL)] = 3,
+    levels: Annotated[
+        int, typer.Option(help="Levels of a BCube: the interfaces of a host.", rich_help_panel=_INTERFACES_PANEL)
+    ] = 2,
+    rails: Annotated[
+        int,
+        typer.Option(
+            help="Rails, each with an interface of all hosts (--hosts-per-rack).", rich_help_panel=_INTERFACES_PANEL
+        ),
+    ] = 2,
 ) -> None:
     """Bring a lab up (needs root). A lab that is up already is left as it is.
 

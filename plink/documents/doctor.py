@@ -64,6 +64,9 @@ class DoctorFinding(TypedDict):
         "clock source",
         "governor",
         "half duplex",
+        "uncertain group",
+        "interface",
+        "relay",
         "clock offset",
         "zero",
     ]

@@ -85,6 +85,8 @@ class Examined(FakeFleet):
                 "h5": {"counters": {"bw_in_allowance_exceeded": next(self._requests)}},
             }
             return 0.1, {**self._facts, **wrong.get(host, {})}
+        if body["method"] == "routes":
+            return 0.1, {"routes": [[None, None]] * len(body["addresses"]), "own": {}}
         if body["method"] == "flow_listen":
             return 0.1, {"port": 5000}
         if body["method"] == "flow_exchange":
@@ -141,7 +143,7 @@ def test_kinds_of_findings_are_those_of_the_source() -> None:
     root = FOLDER.parents[1]
     calls = [
         node
-        for path in ("plink/api/diagnosing.py", "solvers/diagnosis/findings.py")
+        for path in ("plink/api/diagnosing.py", "plink/api/interfaces.py", "solvers/diagnosis/findings.py")
         for node in ast.walk(ast.parse((root / path).read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Finding"
     ]
