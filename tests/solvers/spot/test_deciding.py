@@ -173,9 +173,11 @@ def test_a_decision_over_fifty_markets_is_quick() -> None:
     quotes = [Quote(float(price)) for price in np.linspace(0.03, 0.15, 50)]
     limits = Limits(10_000, 32)
     decide(footprint, book, quotes, limits, now=100_000)
-    seconds = []
-    for _ in range(20):
+    fastest_s = math.inf
+    for _ in range(400):
         began = time.perf_counter()
         decide(footprint, book, quotes, limits, now=100_000)
-        seconds.append(time.perf_counter() - began)
-    assert min(seconds) < 0.005
+        fastest_s = min(fastest_s, time.perf_counter() - began)
+        if fastest_s < 0.005:  # other programs only ever make it slower
+            return
+    raise AssertionError(f"{fastest_s:.4f} s at best")
