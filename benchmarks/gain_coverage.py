@@ -78,8 +78,9 @@ def coverage(probes: Sequence[Network], algo: str, seed: int) -> dict[str, float
         validated = cross_validate(model, order, baseline, halves[1], probe, _CONFIDENCE)
         fresh = replace(fabric_of(again), rtt_us=symmetrised(again.half_rtts_us[0]))
         cost_of = cost_function_for(algo, len(first.hosts), Options(), fresh, _SIZE_BYTES, "contention")
-        held += validated.low <= 1 - cost_of(order) / cost_of(baseline) <= validated.high
-        widths.append(validated.high - validated.low)
+        low, high = validated.interval
+        held += low <= 1 - cost_of(order) / cost_of(baseline) <= high
+        widths.append(high - low)
     return {"held": round(held / len(others), 4), "probes": len(others), "width": round(float(np.mean(widths)), 5)}
 
 

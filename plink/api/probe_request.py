@@ -1,8 +1,12 @@
 """Request of `plink probe`; imports little, so that its help is quick."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from plink.errors import UsageError
+
+if TYPE_CHECKING:
+    from plink.model.topology import Topology
 
 METHODS = ("stamp", "icmp", "tcp", "iperf3", "auto")
 PAIRS = ("all", "adaptive")
@@ -20,7 +24,8 @@ class ProbeRequest:
     ``timeout_s``. ``pairs``: ``all`` or ``adaptive``; None: all up to 256 hosts. ``budget_s``: no round begins later.
     ``bandwidth``: of every pair, too, by a TCP flow of ``bandwidth_s`` or ``bandwidth_bytes``; with
     more than one of ``streams``, or by the method iperf3, by iperf3 tests of at least a second.
-    ``host_rates``: what every host sends and receives. ``shared_links``: what groups of hosts share.
+    ``host_rates``: what every host sends and receives. ``shared_links``: what groups of hosts share. ``topology``: who
+    is in a group; None: by the round trips.
     """
 
     method: str = "stamp"
@@ -37,6 +42,7 @@ class ProbeRequest:
     timeout_s: float = 0.25
     seed: int = 0
     accept_new_host_keys: bool = False
+    topology: "Topology | None" = None
 
     def check(self) -> None:
         """Refuse unknown methods and values out of range.
@@ -58,6 +64,8 @@ class ProbeRequest:
                 raise UsageError(f"--{option} {seconds:g}s: must be more than 0")
         if self.budget_s is not None and not self.budget_s >= 0:
             raise UsageError(f"--budget {self.budget_s:g}s: cannot be negative")
+        if self.topology is not None and (not self.shared_links or self.method == "iperf3"):
+            raise UsageError("--topology says which hosts share links, and none are measured: leave one of both out")
 
     @property
     def bandwidth_method(self) -> str:

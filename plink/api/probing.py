@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from plink.api.connecting import Progress, connector_for
 from plink.api.host_rates import TCP_BLOCKED, measure_host_rates, unreached_by_flows
 from plink.api.predicting import PairPrediction, predict_pairs, unmeasured_ring_pairs
 from plink.api.probe_request import MAX_COUNT, ProbeRequest
-from plink.api.shared_links import link_limits, measure_shared_links
+from plink.api.shared_links import link_limits, measure_shared_links, tiers_by_topology
 from plink.errors import UsageError
 from plink.model.hosts import Hosts
 from plink.model.network import Matrix, Network
@@ -28,6 +28,7 @@ from probes.plan import AllPairs, LinkAwarePlan, ProbePlan
 from probes.round_robin import Pair
 from probes.session import ProbeProgress, ProbeSession
 from probes.shared_links import SharedLinkSettings
+from solvers.hierarchy.shared_tiers import HostGroups
 from solvers.prediction.tiered import predict_tiered
 
 NO_FLOW = "not tried: no TCP flow came through between any hosts"
@@ -84,9 +85,11 @@ def measure(
 
     :param round_done: called after each round, with all of it in ``measurements``.
     :raises UsageError: for a request that cannot be met.
+    :raises InputError: for a topology file with none of the hosts.
     :raises PlinkError: when fewer than two hosts can be measured.
     """
     request.check()
+    tiers = None if request.topology is None else tiers_by_topology(request.topology, measurements.hosts)
     adaptive = request.adaptive(len(measurements.hosts))
     connector = connector_for(measurements.hosts, request.accept_new_host_keys)
     plan = "adaptive" if adaptive else "all"
@@ -113,7 +116,7 @@ def measure(
             if request.bandwidth:
                 _note_untried(measurements, "flow", NO_FLOW)
         if request.shared_links and in_time and request.method != "iperf3" and not blocked:
-            rounds.shared_links()
+            rounds.shared_links(tiers)
         if request.bandwidth and in_time and not blocked:
             # Last, for only now it is known how many flows the shared links carry at a time.
             with session.scheduler.excluding(unreached_by_flows(measurements), TCP_BLOCKED):
@@ -197,11 +200,11 @@ class _Rounds:
             lambda done, total: self.progress("host rates", done, total), lambda: not self.over(),
         )  # fmt: skip
 
-    def shared_links(self) -> None:
-        """Find groups by the latencies and measure the capacity that each shares."""
+    def shared_links(self, tiers: Sequence[HostGroups] | None) -> None:
+        """Measure the capacity that each group of ``tiers`` shares; None: of groups found by the latencies."""
         measure_shared_links(
             self.session, SharedLinkSettings(seed=self.seed),
-            lambda done, total: self.progress("shared links", done, total), lambda: not self.over(),
+            lambda done, total: self.progress("shared links", done, total), lambda: not self.over(), tiers,
         )  # fmt: skip
 
 

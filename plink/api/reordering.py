@@ -82,8 +82,15 @@ def order_of(network: Network, solved: Solved, request: OrderRequest) -> RankOrd
     if solved.smoothing is not None:
         details["smoothing"] = solved.smoothing.to_json()
     if solved.validation is not None:
-        values = {key: round(getattr(solved.validation, key), 4) for key in ("gain", "low", "high", "predicted")}
-        details["validation"] = {**values, "confidence": CONFIDENCE, "pairs": solved.validation.pairs}
+        validation = solved.validation
+        low, high = validation.interval
+        values = {
+            "gain": round(validation.gain, 4),
+            "low": low,
+            "high": high,
+            "predicted": round(validation.predicted, 4),
+        }
+        details["validation"] = {**values, "confidence": CONFIDENCE, "pairs": validation.pairs}
     if solved.baseline_kept:
         hosts = [names[i] for i in dict.fromkeys(result.order.tolist())]
         details["kept_baseline"] = {"result": hosts, "result_cost": round(result.cost, 3)}

@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.api.host_rates import TCP_BLOCKED, unreached_by_flows
+from plink.model.hosts import Hosts
 from plink.model.network import Matrix, symmetrised
+from plink.model.topology import Topology, paths_for
 from probes.boundary_pairs import TierGroups
 from probes.measurements import Measurements
 from probes.plan import LinkLimit
@@ -21,6 +23,7 @@ from solvers.hierarchy.shared_tiers import HostGroups, candidate_tiers, confirme
 from solvers.hierarchy.tier_confidence import TierConfidence, tier_confidences
 from solvers.hierarchy.tiers import completed_far, nearest_tier
 from solvers.prediction.tiered import predict_tiered
+from solvers.prediction.topology import levels_apart, tiers_of
 
 Labels = npt.NDArray[np.intp]
 _FLOW_TOLERANCE = 0.15  # of a flow: 1.9 flows fit two
@@ -32,18 +35,23 @@ def measure_shared_links(
     settings: SharedLinkSettings,
     advance: Callable[[int, int], None] = lambda done, total: None,
     keep_going: Callable[[], bool] = lambda: True,
+    given_tiers: Sequence[HostGroups] | None = None,
 ) -> None:
-    """Find tiers of groups by the latencies, measure the capacity that each group shares, and add it to the
-    measurements' details: from the innermost tier out, those above only where groups have a bottleneck of their own."""
+    """Measure the capacity that each group of each tier shares, and add it to the measurements' details: from the
+    innermost tier out, those above only where groups have a bottleneck of their own.
+
+    :param given_tiers: as of :func:`tiers_by_topology`; None: found by the latencies.
+    """
     measurements = session.measurements
-    tiers = find_tiers(measurements)
-    if len(tiers[0]) < 2:
-        _log.info("no groups stand out in the latencies: no shared links to measure")
+    tiers = find_tiers(measurements) if given_tiers is None else given_tiers
+    if not tiers or len(tiers[0]) < 2:
+        source = "the latencies" if given_tiers is None else "the topology file"
+        _log.info("no groups stand out in %s: no shared links to measure", source)
         return
     names, measured, below = measurements.hosts.names, list[dict[str, Any]](), list[dict[str, Any]]()
     unreached = frozenset(unreached_by_flows(measurements))
     part_of = dict[int, int]()
-    confidences = _confidences(measurements, tiers)
+    confidences = _confidences(measurements, tiers) if given_tiers is None else []
     ends = np.cumsum([0, *map(len, tiers)]).tolist()
     for number, (groups, outer, first) in enumerate(zip(tiers, [*tiers[1:], None], ends[:-1], strict=True)):
         tier = TierGroups(groups, None if outer is None else _families(groups, outer), part_of)
@@ -112,6 +120,18 @@ def _families(groups: HostGroups, outer: HostGroups) -> list[int]:
     """Return the outer group of each group."""
     outer_of = {host: number for number, group in enumerate(outer) for host in group}
     return [outer_of[group[0]] for group in groups]
+
+
+def tiers_by_topology(topology: Topology, hosts: Hosts) -> list[HostGroups]:
+    """Return the groups of hosts that a topology file names, as :func:`find_tiers` those by latencies; empty where it
+    tells none apart.
+
+    :raises InputError: when it has none of the hosts.
+    """
+    paths = paths_for(topology, hosts)
+    if unknown := [name for name, path in zip(hosts.names, paths, strict=True) if path is None]:
+        _log.warning(f"{topology.location} lacks {len(unknown)} of the hosts, each taken as alone: {unknown[0]}, ...")
+    return tiers_of(levels_apart(paths))
 
 
 def find_tiers(measurements: Measurements) -> list[HostGroups]:

@@ -22,7 +22,7 @@ from plink.model.network import Network, read_network
 from plink.model.units import format_bytes, format_us
 from plink.report.words import host_costs
 from solvers.checking.host_costs import MIN_SIZES, CollectiveTiming, fit_host_costs
-from solvers.costs.by_name import model_for, parts_of, pattern_for
+from solvers.costs.by_name import model_for
 from solvers.costs.fabric import fabric_of
 
 _SIZE_STEP, _SMALLEST_BYTES, _MAX_SIZES = 4, 1000, 7
@@ -94,9 +94,7 @@ def _timing(
     algo: str, options: Sequence[str], groups: list[list[int]] | None, order: Any, size_bytes: float,
     seconds: tuple[float, ...],
 ) -> CollectiveTiming:  # fmt: skip
-    parsed = options_from(list(options), [algo], groups)
-    patterns = tuple((weight, pattern_for(name, len(order), parsed)) for weight, name in parts_of(algo, size_bytes))
-    return CollectiveTiming(algo, patterns, order, size_bytes, seconds)
+    return CollectiveTiming(algo, options_from(list(options), [algo], groups), order, size_bytes, seconds)
 
 
 def calibrate(network: Network, network_file: Path, timings: Sequence[CollectiveTiming], model: str) -> CalibratedHosts:

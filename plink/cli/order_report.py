@@ -29,7 +29,7 @@ def summary(solved: Solved) -> list[str]:
     lines = [line, *solved.notes]
     validation = solved.validation
     if validation is not None and solved.changed and (validation.gain or validation.predicted):
-        interval = f"{validation.low:.1%} to {validation.high:.1%}"
+        interval = "{:.1%} to {:.1%}".format(*validation.interval)
         gain_text = f"on held-out samples it saves {validation.gain:.1%} ({interval})"
         if not validation.is_significant:
             gain_text += ": within the noise"

@@ -95,6 +95,13 @@ def probe(
             rich_help_panel=_BANDWIDTH_PANEL,
         ),
     ] = True,
+    topology: Annotated[
+        Path | None,
+        typer.Option(
+            help="A topology file that says which hosts share links, instead of the round trips; docs/topology.md.",
+            rich_help_panel=_BANDWIDTH_PANEL,
+        ),
+    ] = None,
     timeout: Annotated[
         str,
         typer.Option(help="A probe without an answer by then (100ms, 1s) is lost.", rich_help_panel=_METHOD_PANEL),
@@ -114,12 +121,14 @@ def probe(
     """
     from plink.api.probing import check_hosts
     from plink.model.hosts import read_hosts
+    from plink.model.topology import read_topology
     from plink.model.units import parse_bytes, parse_duration, parse_limit
 
     request = ProbeRequest(
         method, count, source_ports, pairs, parse_duration(budget) if budget else None, bandwidth, streams,
         parse_limit(bandwidth_time), parse_bytes(bandwidth_bytes) if bandwidth_bytes else None, host_rates,
         shared_links, parse_limit(timeout), seed, accept_new_host_keys,
+        None if topology is None else read_topology(topology),
     )  # fmt: skip
     request.check()
     target = output or workspace.NETWORK

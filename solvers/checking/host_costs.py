@@ -1,24 +1,27 @@
 """What hosts take for each message and byte, fitted to timed collectives of several sizes.
 
-Small collectives tell the cost of a message, large ones that of a byte: every time is that of the cost model, with the
-host costs of :mod:`solvers.costs.host_costs` as the unknowns. The fit is by non-negative least squares of relative
-errors, with a soft L1 loss so that single slow timings do not move it (Huber 1964; ``scipy.optimize.least_squares``).
+Small collectives tell the cost of a message, large ones that of a byte: every time is that of the cost model, the same
+as `plink cost` prints, with the host costs of :mod:`solvers.costs.host_costs` as the unknowns. The fit is by
+non-negative least squares of relative errors, with a soft L1 loss so that single slow timings do not move it (Huber
+1964; ``scipy.optimize.least_squares``).
 """
 
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from plink.errors import NoAnswer
 from plink.model.units import format_bytes, format_us
-from solvers.costs.closed_forms import Order, closed_form
+from solvers.costs.by_name import cost_function_for, parts_of, pattern_for
+from solvers.costs.closed_forms import Order
 from solvers.costs.fabric import Fabric
 from solvers.costs.host_costs import with_host_costs
-from solvers.costs.patterns import Pattern
 from solvers.gain import CONFIDENCE
+from solvers.schedules.catalogue import Options
+from solvers.simulation.contention import CONTENTION, ContentionCost
 
 MIN_SIZES = 4
 _MIN_SIZE_RATIO = 16
@@ -26,15 +29,17 @@ _MIN_GROWTH = 1.2  # of the time from the smallest size to the largest
 _NOISE = 0.05  # relative: larger errors count less
 _US_PER_S, _NS_PER_US = 1e6, 1e3
 _EPSILON = 1e-12
+_STEP = 1e-3  # relative, of the differences that stand for derivatives: estimates go in coarse steps
+_PRECISE = 1e-6
 
 
 @dataclass(frozen=True)
 class CollectiveTiming:
-    """Measured times of one collective of ``size_bytes``. ``patterns``: of the algorithm, with weights that add up to
-    one; ``order``, shape (N,): the host at each rank; ``seconds``: of each repetition, on the slowest rank."""
+    """Measured times of one collective of ``size_bytes``. ``order``, shape (N,): the host at each rank; ``seconds``: of
+    each repetition, on the slowest rank."""
 
     algo: str
-    patterns: tuple[tuple[float, Pattern], ...]
+    options: Options
     order: Order
     size_bytes: float
     seconds: tuple[float, ...]
@@ -44,11 +49,21 @@ class CollectiveTiming:
         """Median time, microseconds."""
         return statistics.median(self.seconds) * _US_PER_S
 
-    def predicted_us(self, fabric: Fabric, model: str) -> float:
-        """Return the time by a cost model, microseconds."""
-        return sum(
-            weight * closed_form(pattern, fabric, self.size_bytes, model)(self.order)
-            for weight, pattern in self.patterns
+    @property
+    def rounds(self) -> float:
+        """Rounds of the collective, one after the other."""
+        parts = parts_of(self.algo, self.size_bytes)
+        patterns = [(weight, pattern_for(name, len(self.order), self.options)) for weight, name in parts]
+        return sum(weight * float(pattern.repeat.sum()) for weight, pattern in patterns)
+
+    def cost_on(self, fabric: Fabric, model: str) -> Callable[[Fabric], float]:
+        """Return what gives the cost, microseconds, on a fabric like ``fabric``, with other costs of hosts."""
+        ranks = len(self.order)
+        if model == CONTENTION:
+            prepared = ContentionCost.of(self.algo, ranks, self.options, fabric, self.size_bytes)
+            return lambda other: replace(prepared, fabric=other)(self.order)
+        return lambda other: cost_function_for(self.algo, ranks, self.options, other, self.size_bytes, model)(
+            self.order
         )
 
 
@@ -78,15 +93,26 @@ def fit_host_costs(fabric: Fabric, timings: Sequence[CollectiveTiming], model: s
     measured_us = np.array([timing.median_us for timing in timings])
     scales = _scales(timings)
 
+    cost_functions = [timing.cost_on(fabric, model) for timing in timings]
+
     def costs(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         with_costs = with_host_costs(fabric, *(x * scales).tolist())
-        return np.array([timing.predicted_us(with_costs, model) for timing in timings])
+        return np.array([cost_on(with_costs) for cost_on in cost_functions])
 
     def errors(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         return np.asarray((costs(x) - measured_us) / measured_us)
 
     fits = [
-        least_squares(errors, start, bounds=(0, np.inf), loss="soft_l1", f_scale=_NOISE, x_scale=1.0)
+        least_squares(
+            errors,
+            start,
+            bounds=(0, np.inf),
+            loss="soft_l1",
+            f_scale=_NOISE,
+            x_scale=1.0,
+            diff_step=_STEP,
+            ftol=_PRECISE,
+        )
         for start in (np.array([0.5, 0.5]), np.array([0.01, 0.01]), np.array([0.5, 0.01]))
     ]
     fit = min(fits, key=lambda result: result.cost)
@@ -123,7 +149,7 @@ def _check(timings: Sequence[CollectiveTiming]) -> None:
 
 def _scales(timings: Sequence[CollectiveTiming]) -> npt.NDArray[np.float64]:
     """Return (microseconds, nanoseconds) of a message and a byte if they alone took the shortest and longest time."""
-    rounds = max(1.0, sum(weight * float(pattern.repeat.sum()) for weight, pattern in timings[0].patterns))
+    rounds = max(1.0, timings[0].rounds)
     shortest, longest = (pick(timings, key=lambda timing: timing.median_us) for pick in (min, max))
     return np.array([shortest.median_us / rounds, longest.median_us / longest.size_bytes * _NS_PER_US])
 

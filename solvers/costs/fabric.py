@@ -132,9 +132,10 @@ def fabric_of(network: Network) -> Fabric:
     """Return the fabric of a network: what its file has, and what can be inferred.
 
     Groups and their shared capacities come from ``shared_links``: its innermost tier, and links of outer tiers above.
-    Without them groups are the nearest tier of the latencies (one that both halves of the samples confirm, where there
-    are halves). A group's capacity is then as much lower than that of its hosts together as its hosts are nearer to
-    each other than to others: a TCP stream's rate goes with one over its round trip (PLink thesis, 5.2.2).
+    Without them groups are those of the topology file that the network is from, or the nearest tier of the latencies
+    (one that both halves of the samples confirm, where there are halves). Where no capacity was measured, a group's is
+    as much lower than that of its hosts together as its hosts are nearer to each other than to others: a TCP stream's
+    rate goes with one over its round trip (PLink thesis, 5.2.2).
     """
     rtt = network.completed_us
     n = len(network.hosts)
@@ -144,7 +145,8 @@ def fabric_of(network: Network) -> Fabric:
         pair = pair if np.isfinite(pair).any() else None
     tiers = [shared_rows(tier["groups"], network.hosts.names) for tier in network.shared_links]
     rows, outer = (tiers[0], tiers[1:]) if tiers else ([], [])
-    if not any(_is_measured(row) for _, row in rows):
+    measured = any(_is_measured(row) for _, row in rows)
+    if not measured and not (rows and "assumed_from" in network.details):
         return _inferred(network, rtt, pair)
     group_of = np.full(n, -1, dtype=np.intp)
     alone = np.full(n, np.nan)
@@ -165,9 +167,17 @@ def fabric_of(network: Network) -> Fabric:
         else:
             shared[number], shared_in[number] = guessed_out[number], guessed_in[number]
             unknown += 1
-    source = (
-        MEASURED if not unknown else f"{MEASURED}, but of {unknown} of {len(rows)} groups inferred from the latencies"
-    )
+    source = MEASURED
+    if not measured:
+        source = _inferred_from("the topology file", by_flows is not None, pair is not None)
+    elif unknown:
+        source = f"{MEASURED}, but of {unknown} of {len(rows)} groups inferred from the latencies"
+    links_above = [_outer_tier(tier, group_of) for tier in outer]
+    if not measured:
+        far = completed_far(rtt)
+        links_above = [
+            TierLinks(tier.group_of, *_guessed(far, tier.group_of, host_out, host_in)) for tier in links_above
+        ]
     return Fabric(
         tuple(network.hosts.names),
         rtt,
@@ -179,7 +189,7 @@ def fabric_of(network: Network) -> Fabric:
         shared_in,
         source,
         by_flows is not None,
-        tuple(_outer_tier(tier, group_of) for tier in outer),
+        tuple(links_above),
         rate_sigma([row for tier in tiers for _, row in tier]),
     )
 
@@ -258,9 +268,7 @@ def _inferred(network: Network, rtt: Matrix, pair: Matrix | None) -> Fabric:
     by_flows = usual_rates(flows_of(network), len(rtt))
     host_out, host_in = _host_rates(pair, np.full(len(rtt), np.nan), by_flows)
     shared, shared_in = _guessed(completed_far(rtt), group_of, host_out, host_in)
-    rates = f"{ASSUMED_GBPS:g} Gbit/s a host" if by_flows is None else "measured hosts"
-    rates = rates if pair is None else "measured pairs"
-    source = f"inferred from the latency tiers and {rates} (`plink probe` without --no-shared-links measures them)"
+    source = _inferred_from("the latency tiers", by_flows is not None, pair is not None)
     return Fabric(
         tuple(network.hosts.names),
         rtt,
@@ -273,6 +281,12 @@ def _inferred(network: Network, rtt: Matrix, pair: Matrix | None) -> Fabric:
         source,
         by_flows is not None,
     )
+
+
+def _inferred_from(groups: str, by_flows: bool, by_pairs: bool) -> str:
+    """Return where inferred capacities come from, for people."""
+    rates = "measured pairs" if by_pairs else "measured hosts" if by_flows else f"{ASSUMED_GBPS:g} Gbit/s a host"
+    return f"inferred from {groups} and {rates} (`plink probe` without --no-shared-links measures them)"
 
 
 def _halves(network: Network, rtt: Matrix) -> list[Matrix]:

@@ -16,6 +16,7 @@ from plink.errors import InputError, NoAnswer
 from plink.model.hosts import Hosts
 from plink.model.network import Matrix, Network
 from plink.model.topology import Path, Topology, hosts_of, paths_for
+from solvers.hierarchy.shared_tiers import HostGroups
 
 Levels = npt.NDArray[np.int16]
 Floats = npt.NDArray[np.float64]
@@ -63,6 +64,26 @@ def levels_apart(paths: Sequence[Path | None]) -> Levels:
     return levels
 
 
+def tiers_of(levels: Levels) -> list[HostGroups]:
+    """Return the tiers of groups of hosts, the innermost first: each a partition of the N hosts into those that meet
+    below one more level. Hosts of unknown place are groups of their own. A tier of one group, or of hosts alone, or the
+    same as the one below, is none.
+
+    :param levels: as of :func:`levels_apart`.
+    """
+    tiers: list[HostGroups] = []
+    for height in range(int(levels.max(initial=0))):
+        near = (levels <= height) & (levels != UNKNOWN)
+        groups = [np.flatnonzero(row).tolist() for row in np.unique(near, axis=0)]
+        # Gaps in paths may leave some groups that overlap: whoever is in two is not known to be in either.
+        count = np.bincount([host for group in groups for host in group], minlength=len(levels))
+        certain = [[host for host in group if count[host] == 1] for group in groups]
+        partition = sorted([*filter(None, certain), *([host] for host in np.flatnonzero(count > 1).tolist())])
+        if 1 < len(partition) < len(levels) and partition not in tiers[-1:]:
+            tiers.append(partition)
+    return tiers
+
+
 def latencies_of(levels: Levels) -> Matrix:
     """Return round trips to assume where nothing was measured, shape (N, N), microseconds, 0 on the diagonal.
 
@@ -104,7 +125,8 @@ def filled(rtt_us: Matrix, levels: Levels) -> Matrix:
 
 
 def assumed_network(topology: Topology, hosts: Hosts | None = None) -> Network:
-    """Return a network in which nothing was measured: assumed round trips, and in ``details`` the format they are from.
+    """Return a network in which nothing was measured: assumed round trips, and in ``details`` the format they are from
+    and the groups of hosts, whose links' capacities are not known.
 
     :param hosts: those of the job where the file lists more; None: all hosts of the file, in its order.
     :raises InputError: when the file has none of them, or there are too many for a matrix of their pairs.
@@ -117,9 +139,13 @@ def assumed_network(topology: Topology, hosts: Hosts | None = None) -> Network:
     levels = levels_apart(paths_for(topology, hosts_or_all) if hosts is not None else list(topology.paths.values()))
     if n > 1 and not np.any(levels[~np.eye(n, dtype=bool)] != UNKNOWN):
         raise NoAnswer(f"{topology.location} says of no two hosts how far apart they are; measure them: plink probe")
-    return Network(
-        hosts_or_all, latencies_of(levels), details={"assumed_from": topology.kind}, location=topology.location
-    )
+    names, reason = hosts_or_all.names, f"not measured; the group is from {topology.location}"
+    links = [
+        {"groups": [{"members": [names[host] for host in group], "why": reason} for group in groups if len(group) > 1]}
+        for groups in tiers_of(levels)
+    ]
+    details = {"assumed_from": topology.kind} | ({"shared_links": links} if links else {})
+    return Network(hosts_or_all, latencies_of(levels), details=details, location=topology.location)
 
 
 def _assumed_us(farthest: int) -> Floats:

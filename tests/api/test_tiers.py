@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import probes.shared_links
-from plink.api.shared_links import find_tiers, measure_shared_links
+from plink.api.shared_links import find_tiers, measure_shared_links, tiers_by_topology
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix
+from plink.model.topology import Topology
 from probes.measurements import Measurements
 from probes.session import ProbeSession
 from probes.shared_links import SharedLinkSettings
@@ -121,7 +122,22 @@ def test_racks_and_pods_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(fabric.runs) == (7 + 2) + (5 + 2)
 
 
-def test_tiers_are_as_sure_as_their_round_trips_are_precise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tiers_of_a_topology_file_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the file has them, though the round trips show others; they have no confidence."""
+    fabric = tree("aaaabbbb", "xxxxyyyy", ra=2.0, rb=2.0)
+    fabric.racks = [f"r{name}" for name in "abababab"]
+    session = session_on(tree("aaaabbbb", "xxxxyyyy"), monkeypatch)
+    monkeypatch.setattr(probes.shared_links, "flow_rates", fabric.flow_rates)
+    topology = Topology({f"h{k}": ("z", "ab"[k % 2]) for k in range(8)}, "slurm-tree")
+    tiers = tiers_by_topology(topology, session.measurements.hosts)
+    measure_shared_links(session, SharedLinkSettings(), given_tiers=tiers)
+    (racks,) = session.measurements.details["shared_links"]
+    assert "confidence" not in racks
+    assert [row["members"] for row in racks["groups"]] == [[f"h{k}" for k in range(first, 8, 2)] for first in (0, 1)]
+    assert [row["out_gbps"] for row in racks["groups"]] == [2.0, 2.0]
+
+
+def test_confidence_of_tiers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Racks and pods of 40, 90 and 130 us: certain at 3 % of noise, doubtful at 50 %."""
     racks = {f"r{name}": 2.0 for name in "abcd"}
     confidences = []

@@ -1,22 +1,21 @@
 """What hosts take for messages and bytes, fitted to made timings."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from plink.errors import NoAnswer
 from solvers.checking.host_costs import CollectiveTiming, fit_host_costs
-from solvers.costs.by_name import pattern_for
 from solvers.costs.fabric import Fabric
 from solvers.costs.host_costs import with_host_costs
 from solvers.schedules.catalogue import Options
+from solvers.simulation.contention import cost_by_model
 from tests.solvers.synthetic import random_costs
 
 HOSTS, REPEATS, NOISE = 16, 15, 0.05
 SIZES = [1024 * 4**k for k in range(8)]
-GROUPS = tuple(tuple(range(first, first + 4)) for first in range(0, HOSTS, 4))
+OPTIONS = Options(groups=tuple(tuple(range(first, first + 4)) for first in range(0, HOSTS, 4)))
 ALGORITHMS = ("ring", "halving-doubling", "2lha")
 
 
@@ -32,16 +31,15 @@ def timings(
     overhead_us: float, byte_ns: float, sizes: Sequence[int] = SIZES, algorithms: Sequence[str] = ALGORITHMS,
     slow: int = 0,
 ) -> list[CollectiveTiming]:  # fmt: skip
-    """Times by ``contention`` under lognormal noise. ``slow``: so many timings take three times as long."""
+    """Simulated times under lognormal noise. ``slow``: so many timings take three times as long."""
     rng, order, costly = np.random.default_rng(1), np.arange(HOSTS), with_host_costs(fabric(), overhead_us, byte_ns)
     made = []
     for algo in algorithms:
-        patterns = ((1.0, pattern_for(algo, HOSTS, Options(groups=GROUPS))),)
         for size in sizes:
             factor = 3.0 if len(made) < slow else 1.0
-            exact_us = CollectiveTiming(algo, patterns, order, size, (1.0,)).predicted_us(costly, "contention")
+            exact_us = cost_by_model(algo, HOSTS, OPTIONS, costly, size, "simulated")(order)
             seconds = exact_us / 1e6 * factor * np.exp(NOISE * rng.standard_normal(REPEATS))
-            made.append(CollectiveTiming(algo, patterns, order, size, tuple(seconds.tolist())))
+            made.append(CollectiveTiming(algo, OPTIONS, order, size, tuple(seconds.tolist())))
     return made
 
 
@@ -90,8 +88,8 @@ def test_a_cost_that_the_links_hide_is_none() -> None:
     costly = with_host_costs(slow, 30.0, 0.5)
     made = []
     for size in SIZES:
-        timing = CollectiveTiming("ring", ((1.0, pattern_for("ring", HOSTS, Options())),), order, size, (1.0,))
-        made.append(replace(timing, seconds=(timing.predicted_us(costly, "contention") / 1e6,)))
+        cost_us = cost_by_model("ring", HOSTS, OPTIONS, costly, size, "simulated")(order)
+        made.append(CollectiveTiming("ring", OPTIONS, order, size, (cost_us / 1e6,)))
     costs = fit_host_costs(slow, made, "contention")
     assert (costs.byte_ns, costs.byte_interval_ns) == (0.0, None)
-    assert costs.overhead_us == pytest.approx(30.0, rel=0.01)
+    assert costs.overhead_us == pytest.approx(30.0, rel=0.15)

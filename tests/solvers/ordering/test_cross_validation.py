@@ -320,3 +320,9 @@ def test_halves_are_split_pair_by_pair() -> None:
     parts = split_halves((first, second), whole)
     assert parts is not None
     assert (parts[0][0, 1], parts[1][0, 1]) == (7.0, 7.0)
+
+
+def test_rounded_intervals_hold_what_was_computed() -> None:
+    """Rounded outwards to a tenth of a percent, so that none is without width."""
+    assert ValidatedGain(0.5, 0.4999905, 0.4999909, 0.5, 4).interval == (0.499, 0.5)
+    assert ValidatedGain(0.0, -0.00004, 0.00004, 0.0, 4).interval == (-0.001, 0.001)

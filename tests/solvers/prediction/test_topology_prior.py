@@ -10,7 +10,16 @@ from plink.errors import InputError, NoAnswer
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix, network_from_json
 from plink.model.topology import Path, Topology
-from solvers.prediction.topology import MAX_HOSTS, UNKNOWN, assumed_network, filled, latencies_of, levels_apart
+from solvers.costs.fabric import fabric_of
+from solvers.prediction.topology import (
+    MAX_HOSTS,
+    UNKNOWN,
+    assumed_network,
+    filled,
+    latencies_of,
+    levels_apart,
+    tiers_of,
+)
 
 NAME = st.sampled_from("ab")
 FULL = st.lists(st.lists(NAME, min_size=1, max_size=4).map(tuple), min_size=1, max_size=12)
@@ -174,7 +183,39 @@ def test_a_network_of_a_file_says_what_it_is_assumed_from() -> None:
     assert network.hosts.names == ["b", "a", "c"]
     assert network.latency_us.tolist() == [[0, 60, 25], [60, 0, 60], [25, 60, 0]]
     assert network.to_json()["assumed_from"] == "slurm-tree"
-    assert network_from_json(network.to_json(), "f").details == {"assumed_from": "slurm-tree"}
+    again = network_from_json(network.to_json(), "f")
+    assert again.details["assumed_from"] == "slurm-tree"
+    assert [[row["members"] for row in tier["groups"]] for tier in again.shared_links] == [[["b", "c"]]]
+
+
+def test_groups_of_a_file_are_tiers() -> None:
+    """Each one level up; a tier that groups nobody anew is left out, as one is that holds all hosts."""
+    paths: list[Path | None] = [("z", pod, rack) for pod, rack in ("aa", "aa", "ab", "bc", "bc", "bc")]
+    assert tiers_of(levels_apart(paths)) == [[[0, 1], [2], [3, 4, 5]], [[0, 1, 2], [3, 4, 5]]]
+    assert tiers_of(levels_apart([*paths, None])) == [[[0, 1], [2], [3, 4, 5], [6]], [[0, 1, 2], [3, 4, 5], [6]]]
+    assert tiers_of(levels_apart([("z", "a", "1"), ("z", "b", "2")])) == []
+    assert tiers_of(levels_apart([("z", "a", "1")] * 3)) == []
+
+
+@given(GAPPED)
+def test_tiers_of_any_paths_are_nested_partitions(paths: list[Path | None]) -> None:
+    hosts, below = set(range(len(paths))), [[host] for host in range(len(paths))]
+    for tier in tiers_of(levels_apart(paths)):
+        assert sorted(host for group in tier for host in group) == sorted(hosts)
+        assert all(any(set(part) <= set(group) for group in tier) for part in below)
+        below = tier
+
+
+def test_capacities_of_a_files_tiers_are_inferred() -> None:
+    """A rack's hosts are nearer to each other than to others, a pod's by less: by so much less do they share."""
+    paths = {f"n{k}": ("z", f"pod{k // 8}", f"rack{k // 4}") for k in range(16)}
+    fabric = fabric_of(assumed_network(Topology(paths, "slurm-tree", location="t")))
+    racks, pods = fabric.tiers
+    assert not fabric.measured
+    assert racks.group_of.tolist() == [k // 4 for k in range(16)]
+    assert pods.group_of.tolist() == [k // 8 for k in range(16)]
+    assert racks.out_gbps == pytest.approx([4 * 10 * 25 / 120] * 4)
+    assert pods.in_gbps == pytest.approx([8 * 10 * 60 / 120] * 2)
 
 
 def test_a_network_of_some_hosts_of_a_file() -> None:
