@@ -8,7 +8,7 @@ from benchmarks.tsplib import read_instance
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("EUC_2D", [2, 5]), ("CEIL_2D", [3, 5]), ("ATT", [1, 2])])
-def test_distances_are_rounded_by_their_kind(kind: str, expected: list[int], tmp_path: Path) -> None:
+def test_rounded_distances(kind: str, expected: list[int], tmp_path: Path) -> None:
     """From the first point to (2, 1.1) and to (3, 4): 2.28 and 5; pseudo-Euclidean 0.72 and 1.58, rounded up."""
     text = f"NAME: x\nEDGE_WEIGHT_TYPE : {kind}\nNODE_COORD_SECTION\n1 0 0\n2 2.0 1.1\n3 3 4\nEOF\n"
     (tmp_path / "x.tsp").write_text(text)

@@ -49,7 +49,7 @@ def closed_findings(network: Network) -> list[Finding]:
     return [finding for finding in rate_findings(network) if finding.kind == "closed"]
 
 
-def test_hosts_without_tcp_are_one_finding_and_the_others_keep_their_rates() -> None:
+def test_finding_of_hosts_without_tcp() -> None:
     fleet, session = session_with(("h3", "h5"))
     measure_host_rates(session, FlowSettings())
     network = session.measurements.network()

@@ -299,7 +299,7 @@ def test_hosts_that_disagree_about_the_tree_are_outvoted(monkeypatch: pytest.Mon
     assert [len(row["members"]) for row in inner["groups"]] == [4, 4, 4]
 
 
-def test_hosts_without_tcp_take_no_part_and_stay_in_their_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_with_hosts_without_tcp(monkeypatch: pytest.MonkeyPatch) -> None:
     """A flow that waits for a closed host would spoil its group's run."""
     fabric = tree("aaaabbbbcccc", "x" * 12, ra=2.0, rb=2.0, rc=2.0)
     session = session_on(fabric, monkeypatch)

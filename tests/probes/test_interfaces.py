@@ -90,7 +90,7 @@ def test_a_host_that_did_not_answer_is_left_out() -> None:
     assert all(host != missing for switch in result["switches"] for host, _ in switch)
 
 
-def test_the_kernel_is_asked_for_routes() -> None:
+def test_routes_of_the_kernel() -> None:
     """Its own addresses, and what is no address, have none; the answers are in the order of the questions."""
     answers = routes_to(["127.0.0.1", "not an address", "127.0.0.2", "::1", "10.0.0.300"])
     assert answers == [(None, None)] * 5

@@ -73,7 +73,7 @@ def test_a_hold_that_is_refused_holds_up_nobody() -> None:
     assert table.open("set_participants")
 
 
-def test_changed_primaries_are_asked_again() -> None:
+def test_second_request_to_changed_primaries() -> None:
     table = two()
     table.serve(0, 1)
     table.want({0: (0, 1, 2), 1: (3,)})

@@ -258,7 +258,7 @@ def test_two_hosts_have_the_rate_that_was_measured_between_them() -> None:
     assert fabric_of(network([2])[0]).rate_gbps is None
 
 
-def test_hosts_with_one_rate_by_their_flows_have_one_noise() -> None:
+def test_noise_of_a_shared_rate() -> None:
     """It is that of a median of their rates; a slow host, and hosts without flows, have noise of their own."""
     pairs = [(a, b) for a in range(8) for b in range(8) if a != b]
     flows = [{"from": f"h{a}", "to": f"h{b}", "gbps": 0.1 if a == 7 else 1.0, "both_ways": False} for a, b in pairs]

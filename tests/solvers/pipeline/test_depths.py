@@ -38,7 +38,7 @@ def test_short_stages_need_fewer_than_the_thesis_has() -> None:
     assert depths_of(loops, (1, 1, 1, 1), 0.1) == (2, 1, 1, 1)
 
 
-def test_all_replications_end_and_reach_their_period() -> None:
+def test_periods_of_replications() -> None:
     """Of up to seven workers, on networks from none to far slower than the computing."""
     source = random.Random(5)
     for workers in range(1, 8):
