@@ -9,7 +9,7 @@ Actions are those of :func:`plink.model.pipeline.actions.actions_of`, which the 
   added up (Gloo has two threads for it), by the transfers of the stage's all-reduce.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -38,13 +38,14 @@ _DEFAULTS = {
 }  # fmt: skip
 
 
-class _Transfers(NamedTuple):
+@dataclass(frozen=True)
+class _Transfers:
     """The transfers of one all-reduce, by numbers from 0. ``columns``: of any of them; ``amount``, shape (buckets,
     count): bytes. ``among``: pairs (earlier, later) of transfers that wait for each other; ``after``, ``before``:
     pairs (transfer, replica), which it begins after, or which ends after it."""
 
     count: int
-    columns: dict[str, object]
+    columns: Mapping[str, object]
     amount: Vector
     among: list[tuple[Integers, Integers]]
     after: list[tuple[Integers, Integers]]
@@ -302,7 +303,7 @@ class _Builder:
         for number in range(updates * buckets):
             start = int(first[number, 0])
             self._add_block(start, 2 * replicas, {"queue": np.tile(queues, 2)})
-            columns = transfers.columns | {"amount": transfers.amount[number % buckets], "priority": own[number]}
+            columns = dict(transfers.columns) | {"amount": transfers.amount[number % buckets], "priority": own[number]}
             self._add_block(int(own[number, 0]), transfers.count, columns)
         ready = [self._ready[stage, q, update] for update in range(updates) for q in range(replicas)]
         self._wait_all(begin, np.array(ready).reshape(updates, replicas, buckets).swapaxes(1, 2).reshape(-1, replicas))
