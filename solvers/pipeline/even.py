@@ -18,6 +18,7 @@ from plink.model.pipeline.versions import delay_of, learning_rate_scale, minibat
 from solvers.pipeline.depths import MIN_GAIN, Depths, StageLoop, depths_of_network, loop_period_s
 from solvers.pipeline.layer_costs import LayerCosts, layer_costs
 from solvers.pipeline.levels import LevelPartition, NetworkLevel, PlacedStage, Watch, best_level_partition
+from solvers.pipeline.stage_costs import least_bucket_bytes
 from solvers.pipeline.stage_times import EVEN_MODELS, EvenModel, reduce_s
 from solvers.pipeline.threshold import StageRange, best_partition, fixed_partition
 from solvers.pipeline.verifier import verify_actions
@@ -273,6 +274,16 @@ class _Prediction:
             longest_s, outside = max(longest_s, taken_s), outside // parts
         return longest_s
 
+    def _slowest_bandwidth(self, stage: PlacedStage) -> float:
+        """Return the least bandwidth between replicas of a stage, bytes/s."""
+        size, slowest = 1, float("inf")
+        for level in self.levels:
+            parts = len({worker // size for worker in stage.workers})
+            size *= level.components
+            if len({worker // size for worker in stage.workers}) < parts:
+                slowest = min(slowest, level.bandwidth)
+        return slowest
+
     def _crossing_s(self, number: int) -> float:
         """Return the seconds per minibatch of the cut after a stage, at the level at which both sides meet."""
         stages = self.partition.stages
@@ -330,7 +341,10 @@ class _Prediction:
             "network_s": self._reduce_s(stage) + crossing_s / len(stage.workers),
             "busy_share": min(1.0, compute_s / self.minibatch_s),
         }
-        reduced = {"all_reduce": {"algo": "ring"}} if len(stage.workers) > 1 else {}
+        reduced = {}
+        if len(stage.workers) > 1:
+            size = least_bucket_bytes(len(stage.workers), self._slowest_bandwidth(stage))
+            reduced = {"all_reduce": {"algo": "ring", "bucket_bytes": size}}
         return reduced | {"predicted": prediction}
 
     def of_pipeline(self) -> dict[str, Any]:

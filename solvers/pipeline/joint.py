@@ -120,6 +120,7 @@ class _Planner:
         self._memory = request.memory or (float("inf"),) * len(names)
         self._network = SimulatedNetwork.of(measured.fabric)
         self._slowness = tuple(profile.slowness.get(name, 1.0) for name in names)
+        self._models: dict[bool, PeriodModel] = {}
         self._space = self._wanted_space()
 
     def _wanted_space(self) -> SearchSpace:
@@ -142,9 +143,11 @@ class _Planner:
             return SearchSpace(workers, STRAIGHT, may_idle)
         return SearchSpace(workers, FREE, may_idle)
 
-    def _model(self, single: bool = False, memory: Sequence[float] | None = None) -> PeriodModel:
-        options = ModelOptions(self._request.reduce == "late", self._request.depths is None, single)
-        return PeriodModel(self._profile, self._measured.fabric, memory or self._memory, options)
+    def _model(self, single: bool = False) -> PeriodModel:
+        if single not in self._models:
+            options = ModelOptions(self._request.reduce == "late", self._request.depths is None, single)
+            self._models[single] = PeriodModel(self._profile, self._measured.fabric, self._memory, options)
+        return self._models[single]
 
     def _search(self, space: SearchSpace, model: PeriodModel, moves: int | None = None) -> JointSearch:
         return search_partitions(
@@ -285,12 +288,13 @@ class _Planner:
         if isinstance(request.depths, tuple):
             _prove(shape)
         hosts, idle, ranks = self._used_hosts(partition)
+        buckets = self._model(single=kind == "model-parallel").bucket_bytes(partition)
         stages = tuple(
             PipelineStage(
                 int(partition.cuts[s]), int(partition.cuts[s + 1]) - 1, ranks[s], depths[s],
                 learning_rate_scale(shape, s),
                 {"names": [profile.layers[k].name for k in (partition.cuts[s], partition.cuts[s + 1] - 1)]}
-                | ({"all_reduce": {"algo": "ring"}} if len(ranks[s]) > 1 else {}),
+                | ({"all_reduce": {"algo": "ring", "bucket_bytes": buckets[s]}} if buckets[s] else {}),
             )
             for s in range(partition.stages)
         )  # fmt: skip

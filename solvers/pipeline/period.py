@@ -7,7 +7,9 @@ For stages s of r_s replicas with d_s minibatches in flight each, seconds are th
   where they share it. Replica q of a stage meets replica p of the next one only if q = p mod gcd(r_s, r_s+1), and each
   such pair carries 1/lcm of what crosses;
 - a round: slow (F_s + B_s + U_s + e_s) / r_s, e_s what the stage's own backward pass does not hide of its all-reduce:
-  buckets in the sequence in which gradients come, f_j = max(f_j-1, t_j) + D_j, e_s = max(0, f_last - B_s);
+  buckets in the sequence in which gradients come, two all-reduces at a time, f_j = max(f_j-1 + max(D_j, (D_j + L)/2),
+  t_j + D_j + L), D_j the time of their bytes and L that of round trips, e_s = max(0, f_last - B_s). The size of
+  buckets is chosen for each stage, so that e_s is least;
 - the loop: L_s / (r_s d_s), by Little's law, L_s the round trip of a minibatch from stage s on, messages included.
 
 Depths are the thesis's (workers from the stage on over its replicas), or what hides all messages at the pace tau of the
@@ -27,7 +29,7 @@ from plink.errors import UsageError
 from plink.model.pipeline.profile import ModelProfile
 from solvers.costs.fabric import Fabric
 from solvers.pipeline.period_kernels import PlanModel, Scratch, evaluate, replica_memory, scratch_for
-from solvers.pipeline.stage_costs import DEFAULT_BUCKET_BYTES
+from solvers.pipeline.stage_costs import DEFAULT_BUCKET_BYTES, REDUCE_ROUND_S
 
 Integers = npt.NDArray[np.int64]
 BYTES_PER_S_OF_GBPS = 1.25e8
@@ -117,6 +119,11 @@ class PeriodModel:
         depths = tuple(self._scratch.depths[: partition.stages].tolist())
         return PlanPeriod(terms[:4], float(terms[4]), depths)
 
+    def bucket_bytes(self, partition: PlacedPartition) -> list[int]:
+        """Return the size of each stage's buckets of gradients; 0 where nothing is added up."""
+        self.period(partition)
+        return [round(size) for size in self._scratch.stage[8, : partition.stages].tolist()]
+
     def memory_of(self, partition: PlacedPartition, depths: Sequence[int]) -> list[dict[str, int]]:
         """Return what one replica of each stage needs, by parts."""
         self.period(partition)
@@ -165,5 +172,5 @@ def _arrays(profile: ModelProfile, fabric: Fabric, memory: Sequence[float], opti
         rates(np.concatenate([tier.out_gbps for tier in fabric.tiers])),
         rates(np.concatenate([tier.in_gbps for tier in fabric.tiers])),
         column([profile.slowness.get(name, 1.0) for name in fabric.names]), column(memory),
-        float(DEFAULT_BUCKET_BYTES), options.late, options.deeper, options.single,
+        float(DEFAULT_BUCKET_BYTES), REDUCE_ROUND_S, options.late, options.deeper, options.single,
     )  # fmt: skip

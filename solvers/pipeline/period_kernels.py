@@ -15,6 +15,7 @@ MAX_DEPTH = 4096
 POSTED = 3  # minibatches that receives are posted for
 COMPUTE, NETWORK, ROUND, LOOP, EXCESS = range(5)
 _TINY = 1e-12
+_BUCKET_STEP = 4.0
 TRIFLE, TIE = 1e-4, 1e-9
 
 
@@ -26,7 +27,8 @@ class PlanModel(NamedTuple):
     ``allowed``: whether a stage may begin with it. ``out``, ``into``: bytes per second of H hosts; ``pair``: of one
     flow, shape (H, H); ``rtt``: seconds. ``group_of``, shape (T, H): groups by tiers, numbered through; ``group_out``,
     ``group_into``: their bytes per second. ``slow``: times as long as a host computes; ``memory``: bytes of a host.
-    ``bucket``: bytes. ``late``: an all-reduce may take two passes more. ``deeper``: depths above the thesis's are
+    ``bucket``: bytes of the smallest bucket, unless the link is so slow that smaller ones pay; ``round_s``: see
+    :func:`chosen_buckets`. ``late``: an all-reduce may take two passes more. ``deeper``: depths above the thesis's are
     allowed. ``single``: one minibatch in flight.
     """
 
@@ -50,6 +52,7 @@ class PlanModel(NamedTuple):
     slow: Any
     memory: Any
     bucket: float
+    round_s: float
     late: bool
     deeper: bool
     single: bool
@@ -74,7 +77,7 @@ def scratch_for(model: PlanModel, stages: int) -> Scratch:
     hosts, groups = len(model.out), len(model.group_out)
     return Scratch(
         np.zeros(hosts), np.zeros(hosts), np.zeros(groups), np.zeros(groups), np.zeros(groups), np.zeros(groups),
-        np.zeros(hosts), np.zeros((8, stages + 1)), np.zeros(stages + 1, dtype=np.int64),
+        np.zeros(hosts), np.zeros((9, stages + 1)), np.zeros(stages + 1, dtype=np.int64),
     )  # fmt: skip
 
 
@@ -127,16 +130,18 @@ def ring_costs(model: Any, order: Any, begin: Any, end: Any, scratch: Any) -> An
 
 
 @njit(cache=True)
-def exposed_reduce(model: Any, first: Any, last: Any, slow: Any, ring: Any) -> Any:
+def exposed_reduce(model: Any, first: Any, last: Any, slow: Any, ring: Any, bucket: Any) -> Any:
     """Return the seconds of a stage's all-reduce that its own backward pass does not hide, and its largest two
-    buckets. ``ring``: seconds per byte, and of round trips."""
+    buckets. ``ring``: seconds per byte, and of round trips. ``bucket``: bytes from which on a bucket is full."""
     done, finished, size = 0.0, 0.0, 0.0
     largest, second = 0.0, 0.0
     ready = 0.0
     for k in range(last, first - 2, -1):
         is_end = k < first
-        if (is_end or (model.weights[k] > 0 and size >= model.bucket)) and size > 0:
-            finished = max(finished, ready) + size * ring[0] + ring[1]
+        if (is_end or (model.weights[k] > 0 and size >= bucket)) and size > 0:
+            sent = size * ring[0]
+            # Two all-reduces are under way at a time, so that round trips of one are hidden behind the other.
+            finished = max(finished + max(sent, (sent + ring[1]) / 2), ready + sent + ring[1])
             if size > largest:
                 largest, second = size, largest
             elif size > second:
@@ -149,6 +154,30 @@ def exposed_reduce(model: Any, first: Any, last: Any, slow: Any, ring: Any) -> A
             size += model.weights[k]
             ready = done
     return max(0.0, finished - done), largest + second
+
+
+@njit(cache=True)
+def chosen_buckets(model: Any, first: Any, last: Any, slow: Any, ring: Any, replicas: Any) -> Any:
+    """Return what of a stage's all-reduce is exposed, its largest two buckets, and the size of buckets for which the
+    former is least, of equally good ones the largest.
+
+    Sizes tried are the smallest, 4, 16, 64 times it, and so on. The smallest takes as long to send as the rounds of its
+    all-reduce by themselves, ``round_s`` each, but is ``model.bucket`` at most.
+    """
+    weights = 0.0
+    for k in range(first, last + 1):
+        weights += model.weights[k]
+    size = model.bucket
+    if ring[0] > 0:
+        size = max(1.0, min(size, 2.0 * (replicas - 1) * model.round_s / ring[0]))
+    exposed, buckets = exposed_reduce(model, first, last, slow, ring, size)
+    chosen = size
+    while size < weights:
+        size *= _BUCKET_STEP
+        other, largest = exposed_reduce(model, first, last, slow, ring, size)
+        if other <= exposed + _TINY:
+            exposed, buckets, chosen = other, largest, size
+    return exposed, buckets, chosen
 
 
 @njit(cache=True)
@@ -185,10 +214,10 @@ def _loads(model: Any, scratch: Any, partition: Any, frozen: Any) -> Any:
         if s < frozen:
             backward, update, copy, weights = 0.0, 0.0, 0.0, 0.0
         stage[0, s], stage[1, s], stage[2, s], stage[3, s] = slow * forward, slow * backward, slow * update, slow * copy
-        exposed, buckets = 0.0, 0.0
+        exposed, buckets, bucket = 0.0, 0.0, 0.0
         if count > 1 and weights > 0:
             ring = ring_costs(model, order, begin, end, scratch)
-            exposed, buckets = exposed_reduce(model, cuts[s], cuts[s + 1] - 1, slow, ring)
+            exposed, buckets, bucket = chosen_buckets(model, cuts[s], cuts[s + 1] - 1, slow, ring, count)
             if model.late:
                 exposed = max(0.0, exposed - slow * (forward + backward))
             size = 2.0 * (count - 1) / count * weights / count
@@ -197,7 +226,7 @@ def _loads(model: Any, scratch: Any, partition: Any, frozen: Any) -> Any:
                 if a != b:
                     _add_load(model, scratch, a, b, size)
                     busiest = max(busiest, size / model.pair[a, b])
-        stage[4, s], stage[5, s], stage[6, s] = exposed, buckets, 0.0
+        stage[4, s], stage[5, s], stage[6, s], stage[8, s] = exposed, buckets, 0.0, bucket
         if s + 1 == stages:
             continue
         other = starts[s + 2] - end
@@ -253,7 +282,8 @@ def evaluate(model: Any, cuts: Any, starts: Any, order: Any, scratch: Any) -> An
     """Return the five terms: seconds of computing, of the network, of a round, of the loop; bytes over the memory.
 
     ``scratch.depths``: the depths afterwards. ``scratch.stage``: by rows, seconds of F, B, update and copy on the
-    slowest replica, exposed all-reduce, bytes of the largest buckets, seconds of both messages, round trip.
+    slowest replica, exposed all-reduce, bytes of the largest buckets, seconds of both messages, round trip, and the
+    size of buckets.
     """
     stages = len(cuts) - 1
     for array in (scratch.sending, scratch.receiving, scratch.leaving, scratch.entering, scratch.held):
