@@ -32,7 +32,6 @@ from plink.runtime.pipeline.transport import PeerError, StageTransport
 
 DEFAULT_TIMEOUT_S = 300.0
 _STORE_TIMEOUT_S = 2.0  # the rank that serves it may be the one that is lost
-_UNSUPPORTED = "recompute: the runtime keeps activations; plan without it"
 _numbers = itertools.count()
 Answer = TypeVar("Answer")
 
@@ -85,7 +84,7 @@ def run_rank(
     device = _device(program.app)
     module.to(device)
     shape, timeout = plan.shape, timedelta(seconds=timeout_s)
-    place = StagePlace(shape, stage, program.app.minibatches, plan.stages[stage].lr_scale)
+    place = place_of(plan, stage, program.app.minibatches)
     group = _own_group(plan, stage, timeout)
     transport = None
     if shape.stages > 1:
@@ -123,8 +122,11 @@ def check_supported(plan: PipelinePlan, minibatches: int) -> None:
         planned = sum(action.kind == "F" for rank in plan.stages[0].ranks for action in plan.actions[rank])
         if planned != minibatches:
             raise PlinkError(f"the plan's own actions are of {planned} minibatches, the program has {minibatches}")
-    if plan.recompute:
-        raise PlinkError(_UNSUPPORTED)
+
+
+def place_of(plan: PipelinePlan, stage: int, minibatches: int) -> StagePlace:
+    """Return what a stage's trainer needs to know of the plan."""
+    return StagePlace(plan.shape, stage, minibatches, plan.stages[stage].lr_scale, plan.recompute)
 
 
 def _agreed_module(program: PipelineProgram, plan: PipelinePlan, location: str, store: Any) -> StageModule:

@@ -12,9 +12,9 @@ from torch import Tensor
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.versions import minibatches_of_update, replica_of, update_of, version_of
 from plink.runtime.pipeline.gradients import LocalGradients
-from plink.runtime.pipeline.job import PipelineProgram, StageResult, check_supported
+from plink.runtime.pipeline.job import PipelineProgram, StageResult, check_supported, place_of
 from plink.runtime.pipeline.parts import build_model, stages_of
-from plink.runtime.pipeline.stage import StagePlace, StageTrainer, tensors_of
+from plink.runtime.pipeline.stage import StageTrainer, tensors_of
 
 
 def train_in_one_process(
@@ -35,7 +35,7 @@ def train_in_one_process(
     stages = stages_of(build_model(app), plan, location)
     trainers = []
     for number, module in enumerate(stages):
-        place = StagePlace(shape, number, app.minibatches, plan.stages[number].lr_scale)
+        place = place_of(plan, number, app.minibatches)
         replicas = range(shape.replicas[number])
         trainers.append(StageTrainer(app, place, module.to(device), LocalGradients(), replicas))
     for minibatch in range(app.minibatches):

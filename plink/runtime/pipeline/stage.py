@@ -28,12 +28,17 @@ Value = Tensor | tuple[Tensor, ...]
 
 @dataclass(frozen=True)
 class StagePlace:
-    """Which stage of which pipeline; ``lr_scale``: factor of its learning rate."""
+    """Which stage of which pipeline.
+
+    ``lr_scale``: factor of its learning rate. ``recompute``: keep the input of a minibatch in flight and nothing else,
+    and compute its forward pass again before its backward pass.
+    """
 
     shape: PipelineShape
     stage: int
     minibatches: int
     lr_scale: float = 1.0
+    recompute: bool = False
 
     @property
     def is_first(self) -> bool:
@@ -51,14 +56,24 @@ class StagePlace:
         return self.stage < self.shape.frozen
 
 
+@dataclass(frozen=True)
+class _Inputs:
+    """All that a forward pass depends on, beside parameters. ``buffers``: as they were before it, or None: the own."""
+
+    value: tuple[Any, ...]
+    target: Tensor | None
+    buffers: dict[str, Tensor] | None = None
+
+
 @dataclass
 class _InFlight:
-    """A minibatch between its passes."""
+    """A minibatch between its passes. ``again``: what to compute its forward pass from again; then it has no graph."""
 
     version: int
     leaves: Leaves
     inputs: list[Tensor]
     outputs: list[Tensor]
+    again: _Inputs | None = None
 
 
 class StageTrainer:
@@ -100,22 +115,40 @@ class StageTrainer:
         if self.place.is_frozen:
             with torch.no_grad(), self._own_buffers(minibatch):
                 return self._module(*value)
-        inputs: list[Tensor] = []
-        if not self.place.is_first:
-            value = (_with_leaves(value[0], inputs),)
         number = version_of(shape, stage, minibatch)
         leaves = self.versions.acquire(number)
+        again = self._copied(minibatch, value, target) if self.place.recompute else None
         with self._own_buffers(minibatch):
-            output = torch.func.functional_call(self._module, leaves, value)
+            output, inputs = self._compute(leaves, _Inputs(value, target))
         if self.place.is_last:
-            output = self._app.loss(output, target)  # type: ignore[arg-type]
-            if not isinstance(output, Tensor) or output.numel() != 1:
-                raise PlinkError("loss() must return a tensor with one element")
             self.losses[minibatch] = float(output.detach())
             if self.losses[minibatch] != self.losses[minibatch]:
                 raise PlinkError("the loss is NaN")
-        self._in_flight[minibatch] = _InFlight(number, leaves, inputs, tensors_of(output))
+        if again is not None:
+            output = without_graph(output)
+            self._in_flight[minibatch] = _InFlight(number, leaves, [], [], again)
+        else:
+            self._in_flight[minibatch] = _InFlight(number, leaves, inputs, tensors_of(output))
         return output
+
+    def _compute(self, leaves: Leaves, source: _Inputs) -> tuple[Any, list[Tensor]]:
+        """Return the output, or the loss, and the leaves that stand for what the stage before handed on."""
+        inputs: list[Tensor] = []
+        value = source.value if self.place.is_first else (_with_leaves(source.value[0], inputs),)
+        output = torch.func.functional_call(self._module, {**leaves, **(source.buffers or {})}, value)
+        if self.place.is_last:
+            assert source.target is not None
+            output = self._app.loss(output, source.target)
+            if not isinstance(output, Tensor) or output.numel() != 1:
+                raise PlinkError("loss() must return a tensor with one element")
+        return output, inputs
+
+    def _copied(self, minibatch: int, value: tuple[Any, ...], target: Tensor | None) -> _Inputs:
+        """Return copies of what a forward pass may change in place."""
+        copies = tuple(_copy(part) for part in value)
+        own = self._buffers.get(replica_of(self.place.shape, self.place.stage, minibatch))
+        buffers = dict(self._module.named_buffers()) if own is None else own
+        return _Inputs(copies, target, {name: buffer.clone() for name, buffer in buffers.items()})
 
     def backward(self, minibatch: int, gradients: Sequence[Tensor] | None, is_last: bool) -> list[Tensor]:
         """Compute a backward pass, and return the gradients of what the stage before handed on.
@@ -125,6 +158,10 @@ class StageTrainer:
         """
         shape, stage = self.place.shape, self.place.stage
         flying = self._in_flight.pop(minibatch)
+        if flying.again is not None:
+            _seed(random_seed(self._app.seed, minibatch, stage))
+            output, flying.inputs = self._compute(flying.leaves, flying.again)
+            flying.outputs = tensors_of(output)
         outputs = [output for output in flying.outputs if output.requires_grad]
         if not outputs:
             raise PlinkError("nothing that the stage returns depends on a parameter that is trained")
@@ -208,6 +245,19 @@ def tensors_of(value: Any) -> list[Tensor]:
                 f"the stage hands on {type(tensor).__name__}; a tensor, or a tuple of tensors, was expected"
             )
     return tensors
+
+
+def without_graph(value: Any) -> Any:
+    """Return the same tensors, as leaves that have gradients where these have."""
+    leaves = tuple(tensor.detach().requires_grad_(tensor.requires_grad) for tensor in tensors_of(value))
+    return leaves[0] if isinstance(value, Tensor) else leaves
+
+
+def _copy(value: Any) -> Any:
+    """Return a copy of what the stage before handed on, with gradients where it has."""
+    if isinstance(value, Tensor):
+        return value.detach().clone().requires_grad_(value.requires_grad)
+    return tuple(_copy(tensor) for tensor in value)
 
 
 class _Identity(torch.autograd.Function):

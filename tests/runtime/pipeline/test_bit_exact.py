@@ -44,6 +44,8 @@ TOPOLOGIES: dict[str, dict[str, Any]] = {
     "1-1-1 2bw": {"replicas": [1, 1, 1], "kind": "2bw", "accumulate": 4},
     "1-1 gpipe": {"replicas": [1, 1], "kind": "gpipe", "accumulate": 3},
     "1-1-1 flush": {"replicas": [1, 1, 1], "kind": "1f1b-flush", "accumulate": 4},
+    "1-1 gpipe recompute": {"replicas": [1, 1], "kind": "gpipe", "accumulate": 3, "recompute": True},
+    "2-1 recompute": {"replicas": [2, 1], "recompute": True},
 }
 EXTENDED: dict[str, dict[str, Any]] = {
     "1-1-1 one deeper": {"replicas": [1, 1, 1], "deeper": [1, 1]},
@@ -51,6 +53,7 @@ EXTENDED: dict[str, dict[str, Any]] = {
     "1-1-1 deeper vertical": {"replicas": [1, 1, 1], "deeper": [2, 1], "vertical_sync": True},
     "2-2 vertical": {"replicas": [2, 2], "vertical_sync": True},
     "2-1-1 vertical": {"replicas": [2, 1, 1], "vertical_sync": True},
+    "1-1-1 2bw recompute": {"replicas": [1, 1, 1], "kind": "2bw", "accumulate": 4, "recompute": True},
     "1-2 late": {"replicas": [1, 2], "reduce": "late"},
     "2-1 late vertical": {"replicas": [2, 1], "reduce": "late", "vertical_sync": True},
 }

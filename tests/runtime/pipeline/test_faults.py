@@ -166,7 +166,6 @@ def test_tied_layers_in_two_stages_are_refused() -> None:
     [
         (plan_of([1, 1], 4), "plan.json: the plan has 4 layers, the program's model 6; profile it again"),
         (plan_of([1, 1], 6, frozen=1), "the plan has 1 frozen first stages, the program's model no frozen stage"),
-        (plan_of([1, 1], 6, recompute=True), "recompute: the runtime keeps activations"),
     ],
 )
 def test_plans_of_other_models_are_refused(plan: PipelinePlan, message: str) -> None:
