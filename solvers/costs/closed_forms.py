@@ -128,20 +128,23 @@ def _latency(pattern: Pattern, fabric: Fabric, size_bytes: float) -> CostFunctio
 
 def _alpha_beta(pattern: Pattern, fabric: Fabric, size_bytes: float) -> CostFunction:
     """``sum over rounds of repeat * (max c / 2 + max over hosts of max(sending, receiving))``, where a host's sending
-    is the sum over its transfers of the round of ``share * S / b[a, b]``: the schedule's formula, equal rounds once."""
+    is the sum over its transfers of the round of ``share * S / b[a, b]``: the schedule's formula, equal rounds once.
+    Interfaces of a host send side by side."""
     n, rounds = len(fabric.names), len(pattern.repeat)
     longest, repeat = _Longest(pattern, fabric), pattern.repeat
     rates = pair_rates(fabric) * BYTES_PER_US
     with np.errstate(divide="ignore"):
         us_per_byte = 1.0 / rates
     np.fill_diagonal(us_per_byte, 0.0)  # ranks of one host
-    slow, moved, offset = us_per_byte.ravel(), pattern.share * size_bytes, pattern.round * n
+    slow, moved = us_per_byte.ravel(), pattern.share * size_bytes
+    out, into = fabric.resources
+    offset = pattern.round * len(out)
 
     def cost_of(order: Order) -> float:
         source, target = order[pattern.source], order[pattern.target]
         busy = slow.take(source * n + target) * moved
-        sending = np.bincount(offset + source, busy, rounds * n).reshape(rounds, n).max(axis=1)
-        receiving = np.bincount(offset + target, busy, rounds * n).reshape(rounds, n).max(axis=1)
+        sending = out.loads(rounds, offset, source, target, busy).max(axis=1)
+        receiving = into.loads(rounds, offset, source, target, busy).max(axis=1)
         return float((longest(order) / 2 + np.maximum(sending, receiving)) @ repeat)
 
     return cost_of
@@ -153,10 +156,11 @@ def _contention(pattern: Pattern, fabric: Fabric, size_bytes: float) -> CostFunc
 
     In a pipeline the mean of all c of a round counts: :func:`solvers.costs.evaluator.mean_latency`.
     """
-    n, rounds = len(fabric.names), len(pattern.repeat)
+    rounds = len(pattern.repeat)
     longest, repeat = _Longest(pattern, fabric), pattern.repeat
-    moved, by_host = pattern.share * size_bytes, pattern.round * n
-    host_out, host_in = (rate * BYTES_PER_US for rate in (fabric.host_out_gbps, fabric.host_in_gbps))
+    out, into = fabric.resources
+    moved, by_host = pattern.share * size_bytes, pattern.round * len(out)
+    out_rate_of_host, in_rate_of_host = (hosts.gbps * BYTES_PER_US for hosts in (out, into))
     tiers = [
         (tier.group_of, pattern.round * len(tier.out_gbps), tier.out_gbps * BYTES_PER_US, tier.in_gbps * BYTES_PER_US)
         for tier in fabric.tiers
@@ -170,7 +174,8 @@ def _contention(pattern: Pattern, fabric: Fabric, size_bytes: float) -> CostFunc
     def cost_of(order: Order) -> float:
         source, target = order[pattern.source], order[pattern.target]
         away = np.where(source == target, 0.0, moved)
-        sending, receiving = loads(by_host, source, away, host_out), loads(by_host, target, away, host_in)
+        sending = out.loads(rounds, by_host, source, target, away) / out_rate_of_host
+        receiving = into.loads(rounds, by_host, source, target, away) / in_rate_of_host
         shared = []
         for group_of, by_group, out_rate, in_rate in tiers:
             leaves, enters = group_of[source], group_of[target]
@@ -212,11 +217,16 @@ def _cost_of_all_to_all(
     longest = float(rtt.max())
     if model == "latency":
         return longest * float(pattern.reduce_repeat.sum())
+    one_round, ranks_of_pair = np.zeros(len(a), dtype=np.intp), (number[a] * number[b]).astype(np.float64)
     if model == "alpha-beta":
         rates = np.where(a == b, np.inf, pair_rates(fabric).take(a * len(fabric.names) + b))
         fabric.require(rates, a, b, " --bandwidth")
         busy = np.divide(moved / BYTES_PER_US, rates).reshape(len(hosts), len(hosts))
         ranks = number[hosts].astype(np.float64)
+        if fabric.paths is not None:
+            each = busy.ravel() * ranks_of_pair
+            loads = [ends.loads(1, one_round, a, b, each) for ends in fabric.resources]
+            return (longest / 2 + max(float(load.max()) for load in loads)) * float(pattern.repeat.sum())
         worst = max(float((ranks * (busy @ ranks)).max()), float((ranks * (ranks @ busy)).max()))
     else:
         away = number * (pattern.ranks - number) * moved
@@ -225,6 +235,10 @@ def _cost_of_all_to_all(
             members = np.bincount(tier.group_of, number, len(tier.out_gbps))
             crossing = members * (pattern.ranks - members) * moved
             shared += [crossing / tier.out_gbps, crossing / tier.in_gbps]
-        alone = max(float((away / rate).max()) for rate in (fabric.host_out_gbps, fabric.host_in_gbps))
+        if fabric.paths is None:
+            alone = max(float((away / rate).max()) for rate in (fabric.host_out_gbps, fabric.host_in_gbps))
+        else:
+            each = np.where(a == b, 0.0, ranks_of_pair * moved)
+            alone = max(float((ends.loads(1, one_round, a, b, each) / ends.gbps).max()) for ends in fabric.resources)
         worst = max(alone, float(latest(np.hstack(shared)[None, :])[0])) / BYTES_PER_US
     return (longest / 2 + worst) * float(pattern.repeat.sum())

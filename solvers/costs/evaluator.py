@@ -211,7 +211,7 @@ def mean_latency(fabric: Fabric, transfers: Transfers, pair: npt.NDArray[np.int6
 
 def resource_loads(fabric: Fabric, transfers: Transfers, model: str) -> list[tuple[list[str], Vector]]:
     """Return the microseconds for which every resource is busy in every round, as (names, shape (R, K)): first every
-    host sending and receiving, then, under ``contention``, every group's link out and in.
+    host (or each of its interfaces) sending and receiving, then, under ``contention``, every group's link out and in.
 
     :raises NoAnswer: when the bandwidth of a pair that is used was not measured.
     """
@@ -240,17 +240,19 @@ def _pair_loads(fabric: Fabric, transfers: Transfers) -> _Loads:
     rate = pair_rates(fabric)[source, target]
     fabric.require(np.where(moved > 0, rate, 0.0), source, target, " --bandwidth")
     busy = np.divide(moved, rate * BYTES_PER_US, out=np.zeros_like(moved), where=moved > 0)
-    n = len(fabric.names)
     return [
-        ([f"{name}, sending" for name in fabric.names], _binned(rounds, number, source, n, busy)),
-        ([f"{name}, receiving" for name in fabric.names], _binned(rounds, number, target, n, busy)),
+        ([f"{name}, {what}" for name in hosts.names], hosts.loads(number, rounds * len(hosts), source, target, busy))
+        for hosts, what in zip(fabric.resources, ("sending", "receiving"), strict=True)
     ]
 
 
 def pair_rates(fabric: Fabric) -> Vector:
-    """Return the rate of each pair alone, Gbit/s, shape (N, N): as measured, else the slower of its two hosts."""
+    """Return the rate of each pair alone, Gbit/s, shape (N, N): as measured, else the slower of its two hosts, or of
+    the interfaces on its path."""
     if fabric.pair_gbps is not None:
         return fabric.pair_gbps
+    if fabric.paths is not None:
+        return fabric.paths.pair_gbps()
     return np.minimum(fabric.host_out_gbps[:, None], fabric.host_in_gbps[None, :])
 
 
@@ -278,7 +280,6 @@ def _shared_loads(fabric: Fabric, transfers: Transfers) -> _Loads:
     """Microseconds that every resource needs for what every round puts on it; what groups share is stretched so that
     the busiest ends when the latest does."""
     number, rounds, source, target, moved = transfers
-    n = len(fabric.names)
     group_loads: _Loads = []
     for number_of_tier, tier in enumerate(fabric.tiers, 1):
         out, into = crossing_bytes(transfers, tier.group_of, len(tier.out_gbps))
@@ -289,9 +290,10 @@ def _shared_loads(fabric: Fabric, transfers: Transfers) -> _Loads:
     most = shared.max(axis=1)
     stretch = np.divide(latest(shared), most, out=np.ones(number), where=most > 0)[:, None]
     return [
-        ([f"{name}, out" for name in fabric.names],
-         _binned(rounds, number, source, n, moved) / (fabric.host_out_gbps * BYTES_PER_US)),
-        ([f"{name}, in" for name in fabric.names],
-         _binned(rounds, number, target, n, moved) / (fabric.host_in_gbps * BYTES_PER_US)),
+        *(
+            ([f"{name}, {way}" for name in hosts.names],
+             hosts.loads(number, rounds * len(hosts), source, target, moved) / (hosts.gbps * BYTES_PER_US))
+            for hosts, way in zip(fabric.resources, ("out", "in"), strict=True)
+        ),
         *((names, load * stretch) for names, load in group_loads),
     ]  # fmt: skip

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from plink.errors import InputError, NoAnswer
 from plink.model.network import Matrix, Network
 from solvers.costs.host_flows import flows_of, usual_rates
+from solvers.costs.interfaces import HostResources, InterfacePaths, host_resources, interface_paths
 from solvers.hierarchy.tiers import completed_far, nearest_tier
 
 MIN_RATE_SIGMA = 0.02  # relative: probes of one lab, minutes apart, differ by as much
@@ -51,7 +52,8 @@ class Fabric:
     ``group_of``, shape (N,); ``group_out_gbps``, ``group_in_gbps``, shape (G,): what a group shares, infinite where its
     hosts are the limit. ``capacities``: where these come from, for people. ``rate_sigma``: relative standard deviation
     of a rate between probes. ``outer_tiers``: links above those of the groups, the innermost first. ``overhead_us``:
-    what hosts take for each message (:mod:`solvers.costs.host_costs`).
+    what hosts take for each message (:mod:`solvers.costs.host_costs`). ``paths``: where hosts have several interfaces,
+    which of them each pair crosses; None where they have one. ``host_out_gbps`` is then what one flow of a host gets.
     """
 
     names: tuple[str, ...]
@@ -67,6 +69,7 @@ class Fabric:
     outer_tiers: tuple[TierLinks, ...] = ()
     rate_sigma: float = MIN_RATE_SIGMA
     overhead_us: float = 0.0
+    paths: InterfacePaths | None = None
 
     def with_rate_noise(self, rng: np.random.Generator) -> "Fabric":
         """Return the fabric as another probe might have measured its rates: each times a lognormal factor.
@@ -92,12 +95,20 @@ class Fabric:
             outer_tiers=tuple(
                 TierLinks(tier.group_of, noisy(tier.out_gbps), noisy(tier.in_gbps)) for tier in self.outer_tiers
             ),
+            paths=None if self.paths is None else replace(
+                self.paths, out_gbps=noisy(self.paths.out_gbps), in_gbps=noisy(self.paths.in_gbps)
+            ),
         )  # fmt: skip
 
     @property
     def tiers(self) -> tuple[TierLinks, ...]:
         """Return the links of all tiers, the innermost first."""
         return TierLinks(self.group_of, self.group_out_gbps, self.group_in_gbps), *self.outer_tiers
+
+    @property
+    def resources(self) -> tuple[HostResources, HostResources]:
+        """Return what hosts, or their interfaces, have for sending, and for receiving."""
+        return host_resources(self.names, self.host_out_gbps, self.host_in_gbps, self.paths)
 
     @property
     def measured(self) -> bool:
@@ -130,6 +141,29 @@ MEASURED = "measured"
 
 def fabric_of(network: Network) -> Fabric:
     """Return the fabric of a network: what its file has, and what can be inferred.
+
+    Where hosts have several interfaces, and pass on what others send, these are the links that pairs share: groups of
+    near hosts have none of their own.
+
+    :raises InputError: when what the file has of links or interfaces is invalid.
+    """
+    fabric, entry = _fabric_of_groups(network), network.interfaces
+    if entry is None:
+        return fabric
+    rates = fabric.host_out_gbps, fabric.host_in_gbps
+    paths = interface_paths(entry, fabric.names, rates, fabric.pair_gbps)
+    if paths is None or not paths.has_relays:
+        return replace(fabric, paths=paths)
+    no_limit = np.full(len(fabric.group_out_gbps), np.inf)
+    measured = fabric.measured or fabric.rate_gbps is not None or entry.get("out_gbps") is not None
+    return replace(
+        fabric, paths=paths, group_out_gbps=no_limit, group_in_gbps=no_limit, outer_tiers=(),
+        capacities=f"{MEASURED} of interfaces" if measured else f"{ASSUMED_GBPS:g} Gbit/s an interface",
+    )  # fmt: skip
+
+
+def _fabric_of_groups(network: Network) -> Fabric:
+    """Return the fabric of hosts with one interface each.
 
     Groups and their shared capacities come from ``shared_links``: its innermost tier, and links of outer tiers above.
     Without them groups are those of the topology file that the network is from, or the nearest tier of the latencies

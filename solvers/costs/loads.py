@@ -15,7 +15,7 @@ from solvers.costs.host_costs import messages_of_rounds
 from solvers.costs.patterns import Pattern
 
 _EQUAL_SHARE = 0.99  # of the busiest resource's load: what is as busy is to blame as well
-_HOST_BLOCKS = 2  # of the resources: what hosts send, and receive; then two blocks a tier, out and in
+_HOST_BLOCKS = 2  # of the resources: what hosts (interfaces) send, and receive; then two blocks a tier, out and in
 WeightedPatterns = Sequence[tuple[float, Pattern]]
 Ranks = npt.NDArray[np.intp]
 
@@ -110,7 +110,7 @@ def bottleneck_of(
         block = int(np.searchsorted(ends, resource, side="right"))
         column = resource - int(ends[block] - blocks[block][1].shape[1])
         if block < _HOST_BLOCKS:
-            hosts.add(column)
+            hosts.add(int(fabric.resources[block].host_of[column]))
             continue
         tier, is_out = (block - _HOST_BLOCKS) // 2, block % 2 == 0
         links.append((tier, column, is_out))

@@ -172,8 +172,8 @@ def _hops_per_move(pattern: Pattern, fabric: Fabric, kind: str) -> float:
     The hops of two hosts; in chains also the hops after them, with loads all of their rounds; several times as many
     where blocks are moved.
     """
-    hosts, rounds = len(fabric.names), len(pattern.repeat)
-    hops = max(1.0, len(pattern.source) / hosts)
+    hosts, rounds = len(fabric.resources[0]), len(pattern.repeat)
+    hops = max(1.0, len(pattern.source) / len(fabric.names))
     if kind == "loads":
         changed_rounds = min(float(rounds), 2 * hops)
         groups = sum(len(tier.out_gbps) for tier in fabric.tiers)

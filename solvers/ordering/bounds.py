@@ -86,12 +86,15 @@ def pattern_bound(
             return float(max((longest.max(initial=0.0)), _depth(pattern) * nearest[:, 0].min()))
         return float(longest @ pattern.reduce_repeat)
     sent_bytes = pattern.share * size_bytes
-    rate_out, rate_in = fabric.host_out_gbps[hosts], fabric.host_in_gbps[hosts]
+    rate_out, rate_in = (ends.host_gbps()[hosts] for ends in fabric.resources)
     if model == "alpha-beta" and fabric.pair_gbps is not None:
         # A pair without a measured rate might be fast; a host sends nothing to itself, whatever its diagonal says.
         pair = np.nan_to_num(fabric.pair_gbps[np.ix_(hosts, hosts)], nan=np.inf)
         np.fill_diagonal(pair, 0.0)
         rate_out, rate_in = pair.max(axis=1), pair.max(axis=0)
+        if fabric.paths is not None:  # interfaces send side by side, none faster than the best pair
+            interfaces = np.bincount(fabric.paths.host_of)[hosts]
+            rate_out, rate_in = rate_out * interfaces, rate_in * interfaces
     worst = np.zeros(rounds)
     for ends, rate in ((pattern.source, rate_out), (pattern.target, rate_in)):
         load = np.bincount(key + ends, sent_bytes, rounds * n).reshape(rounds, n)

@@ -18,7 +18,7 @@ CONTENTION, ALPHA_BETA = 1, 2
 
 
 class LoadState(NamedTuple):
-    """Mutable state by the order: of E hops and R rounds on H hosts in G groups of all tiers.
+    """Mutable state by the order: of E hops and R rounds on H hosts (or interfaces of hosts) in G groups of all tiers.
 
     ``value``, shape (E,), and ``longest``, shape (R,): round trips in microseconds; ``stale``: rounds whose longest hop
     became shorter; ``touched``: rounds whose loads changed; ``moving``, shape (N,): ranks of the move; ``out`` and
@@ -73,11 +73,24 @@ def _add_load(e: Any, sign: Any, order: Any, loads: Any, state: Any, uniform: An
     x, y, r, moved = order[loads.source[e]], order[loads.target[e]], loads.round[e], sign * loads.bytes[e]
     if loads.pipelined:
         state.hop_sum[r] += sign * loads.hops.distances.rtt_us[x, y] / 2
-    if x != y and loads.mode == ALPHA_BETA:
+    if x != y and loads.mode == ALPHA_BETA and len(loads.paths_out):
+        for hop in range(len(loads.paths_out)):
+            if loads.paths_out[hop, x, y] < 0:
+                break
+            state.sending[r, loads.paths_out[hop, x, y]] += moved * loads.slow[x, y]
+            state.receiving[r, loads.paths_in[hop, x, y]] += moved * loads.slow[x, y]
+    elif x != y and loads.mode == ALPHA_BETA:
         state.sending[r, x] += moved * loads.slow[x, y]
         state.receiving[r, y] += moved * loads.slow[x, y]
     elif x != y:
-        if not uniform:
+        if len(loads.paths_out):
+            for hop in range(len(loads.paths_out)):
+                if loads.paths_out[hop, x, y] < 0:
+                    break
+                sender, receiver = loads.paths_out[hop, x, y], loads.paths_in[hop, x, y]
+                state.sending[r, sender] += moved / loads.host_out[sender]
+                state.receiving[r, receiver] += moved / loads.host_in[receiver]
+        elif not uniform:
             state.sending[r, x] += moved / loads.host_out[x]
             state.receiving[r, y] += moved / loads.host_in[y]
         for tier in range(len(loads.group_of)):
@@ -151,12 +164,12 @@ def anneal_loads(order: Any, moves: Any, count: Any, schedule: Any, seed: Any, l
     ranks_of = np.zeros(len(rtt), np.int64)
     for rank in range(n):
         ranks_of[order[rank]] += 1
-    uniform = uniform and ranks_of.max() == 1
+    uniform = uniform and ranks_of.max() == 1 and len(loads.paths_out) == 0
     width = len(loads.out_rate) if loads.mode == CONTENTION else 1
     state = LoadState(
         np.zeros(len(hops.low)), np.zeros(rounds), np.zeros(rounds, np.int8), np.zeros(rounds, np.int8),
-        np.zeros(n, np.int8), np.zeros((rounds, width)), np.zeros((rounds, width)), np.zeros((rounds, len(rtt))),
-        np.zeros((rounds, len(rtt))), np.zeros(rounds), np.zeros(rounds),
+        np.zeros(n, np.int8), np.zeros((rounds, width)), np.zeros((rounds, width)), np.zeros((rounds, len(host_out))),
+        np.zeros((rounds, len(host_out))), np.zeros(rounds), np.zeros(rounds),
     )  # fmt: skip
     worst, cost = np.zeros(rounds), 0.0
     for hop in range(len(hops.low)):

@@ -15,6 +15,7 @@ from solvers.ordering.cooling import spread_nearby
 Integers = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.intp]
 _MODES = {"contention": 1, "alpha-beta": 2}
+_NO_PATHS = np.zeros((0, 0, 0), dtype=np.int32)
 _NEAREST_HOSTS = 8  # that an aimed move draws from
 _SMOOTHING_WIDTH = 0.25  # over the deviation of nearby round trips, for each hop of a chain
 
@@ -70,8 +71,9 @@ class Loads(NamedTuple):
 
     ``mode``: 1 for ``contention``, 2 for ``alpha-beta``; ``source``, ``target``, ``round`` and ``bytes``, shape (T,);
     ``edge_ptr``, ``edge_of``: the transfers of each rank; ``group_of``, shape (T, H): groups by tiers, those of all
-    tiers numbered through; ``out_rate`` and ``in_rate`` of groups, ``host_out`` and ``host_in`` of hosts: bytes per
-    microsecond; ``slow``, shape (H, H): microseconds per byte; ``pipelined``: the mean of a
+    tiers numbered through; ``out_rate`` and ``in_rate`` of groups, ``host_out`` and ``host_in`` of hosts or interfaces:
+    bytes per microsecond; ``paths_out`` and ``paths_in``, shape (P, H, H): the interfaces that a pair crosses, -1 for
+    none; P = 0 where hosts have one each; ``slow``, shape (H, H): microseconds per byte; ``pipelined``: the mean of a
     round's hops counts, not the longest; ``hops_in``, shape (R,): how many hops that is the mean of.
     """
 
@@ -89,6 +91,8 @@ class Loads(NamedTuple):
     slow: Matrix
     host_out: Vector
     host_in: Vector
+    paths_out: npt.NDArray[np.int32]
+    paths_in: npt.NDArray[np.int32]
     pipelined: bool
     hops_in: Vector
 
@@ -136,6 +140,7 @@ def loads_of(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str) ->
         slow = 1 / (pair_rates(fabric) * BYTES_PER_US)
         np.fill_diagonal(slow, 0.0)
     starts = np.cumsum([0, *(len(tier.out_gbps) for tier in fabric.tiers[:-1])])
+    sending, receiving = fabric.resources
     return Loads(
         _hops(pattern.repeat, pattern.round, pattern.source, pattern.target, pattern.ranks, fabric.rtt_us),
         _MODES[model],
@@ -148,8 +153,10 @@ def loads_of(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str) ->
         np.concatenate([tier.out_gbps for tier in fabric.tiers]) * BYTES_PER_US,
         np.concatenate([tier.in_gbps for tier in fabric.tiers]) * BYTES_PER_US,
         np.ascontiguousarray(slow),
-        fabric.host_out_gbps * BYTES_PER_US,
-        fabric.host_in_gbps * BYTES_PER_US,
+        sending.gbps * BYTES_PER_US,
+        receiving.gbps * BYTES_PER_US,
+        _NO_PATHS if sending.paths is None else sending.paths,
+        _NO_PATHS if receiving.paths is None else receiving.paths,
         model == "contention" and pattern.timing == "pipeline",
         np.maximum(1.0, np.bincount(pattern.round, minlength=len(pattern.repeat))),
     )

@@ -7,10 +7,12 @@ rounded down, so that no order costs less than the tables say.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
+from plink.model.network import Matrix
 from solvers.costs.closed_forms import Order
 from solvers.costs.evaluator import pair_rates
 from solvers.costs.fabric import BYTES_PER_US, Fabric, Vector
@@ -239,10 +241,10 @@ def longest_loads(window: Window, pattern: Pattern, fabric: Fabric, size_bytes: 
 def _busiest_resource(
     window: Window, pattern: Pattern, fabric: Fabric, hops: slice, size: float, model: str
 ) -> LongestLoad:
-    """Return the load of the busiest host (and group) in one round."""
+    """Return the load of the busiest host or interface (and group) in one round."""
     source, target, weight = pattern.source[hops], pattern.target[hops], pattern.share[hops] * size / BYTES_PER_US
-    loads = []
-    for ends, cost in _host_costs(fabric, model):
+    loads = [window.load(source, target, weight, cost) for cost in _interface_costs(fabric, model)]
+    for ends, cost in () if loads else _host_costs(fabric, model):
         for hop_subset, hop_cost in _loads_by_host(window.order, source if ends == 0 else target, ends, cost):
             loads.append(window.load(source[hop_subset], target[hop_subset], weight[hop_subset], hop_cost))
     if model == "alpha-beta":
@@ -267,6 +269,21 @@ def _host_costs(fabric: Fabric, model: str) -> Iterator[tuple[int, Cost]]:
     else:
         yield 0, lambda i, j: np.where(i == j, 0.0, 1 / fabric.host_out_gbps[i])
         yield 1, lambda i, j: np.where(i == j, 0.0, 1 / fabric.host_in_gbps[j])
+
+
+def _interface_costs(fabric: Fabric, model: str) -> Iterator[Cost]:
+    """Yield the cost of a hop by what it loads of one interface; nothing where hosts have one each."""
+    for ends in fabric.resources:
+        if ends.paths is not None:
+            slow = 1.0 / pair_rates(fabric) if model == "alpha-beta" else None
+            for interface, gbps in enumerate(ends.gbps.tolist()):
+                crosses = (ends.paths == interface).any(axis=0)
+                table = np.where(crosses, 1 / gbps if slow is None else slow, 0.0)
+                yield partial(_entry_of, table)
+
+
+def _entry_of(table: Matrix, i: Order, j: Order) -> Vector:
+    return np.asarray(table[i, j])
 
 
 def _loads_by_host(order: Order, ends: Order, end: int, cost: Cost) -> Iterator[tuple[Order | slice, Cost]]:

@@ -44,7 +44,7 @@ def bandwidth_weights(fabric: Fabric, order: npt.NDArray[np.intp], groups: Group
 def _rates(fabric: Fabric, hosts: npt.NDArray[np.intp], peers: npt.NDArray[np.intp]) -> Vector:
     """The mean rate of these hosts with their peers, Gbit/s, shape (number of all hosts,), 0 for other hosts; a host's
     own rate where no pair was measured."""
-    own = np.minimum(fabric.host_out_gbps, fabric.host_in_gbps)
+    own = np.minimum(*(ends.host_gbps() for ends in fabric.resources))
     rates = np.zeros(len(fabric.names))
     rates[hosts] = own[hosts]
     if fabric.pair_gbps is not None:

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from plink.errors import NoAnswer
 from solvers.costs.fabric import BYTES_PER_US, Fabric, TierLinks
+from solvers.costs.interfaces import InterfacePaths, host_resources
 from solvers.simulation.job import Integers, Resources, Vector
 
 Hosts = npt.NDArray[np.intp]
@@ -16,7 +17,7 @@ Hosts = npt.NDArray[np.intp]
 class SimulatedNetwork:
     """N hosts under T tiers, the innermost first. ``latency_us``, shape (N, N): one way. ``pair_gbps``, same shape or
     None: the most that one flow gets. ``out_gbps``, ``in_gbps``, shape (N,): a host's own rates. ``overhead_us``: what
-    hosts take for each message."""
+    hosts take for each message. ``paths``: where hosts have several interfaces."""
 
     names: tuple[str, ...]
     latency_us: Vector
@@ -25,13 +26,14 @@ class SimulatedNetwork:
     in_gbps: Vector
     tiers: tuple[TierLinks, ...]
     overhead_us: float = 0.0
+    paths: InterfacePaths | None = None
 
     @classmethod
     def of(cls, fabric: Fabric) -> "SimulatedNetwork":
         """As the cost models know it."""
         return cls(
             fabric.names, fabric.rtt_us / 2, fabric.pair_gbps, fabric.host_out_gbps, fabric.host_in_gbps, fabric.tiers,
-            fabric.overhead_us,
+            fabric.overhead_us, fabric.paths,
         )  # fmt: skip
 
 
@@ -53,9 +55,16 @@ def resources_between(network: SimulatedNetwork, source: Hosts, target: Hosts) -
             f"the round trip {network.names[a[k]]} - {network.names[b[k]]} is needed and was not measured; "
             "`plink probe HOSTS --resume` measures it"
         )
-    capacity = [network.out_gbps, network.in_gbps]
-    names = [f"{name}, {way}" for way in ("out", "in") for name in network.names]
-    columns, first = [np.where(a == b, -1, a), np.where(a == b, -1, n + b)], 2 * n
+    capacity: list[Vector] = []
+    names: list[str] = []
+    columns: list[Integers] = []
+    first = 0
+    hosts = host_resources(network.names, network.out_gbps, network.in_gbps, network.paths)
+    for ends, way in zip(hosts, ("out", "in"), strict=True):
+        capacity.append(ends.gbps)
+        names += [f"{name}, {way}" for name in ends.names]
+        columns += [np.where((a == b) | (hop < 0), -1, first + hop) for hop in ends.of(a, b)]
+        first += len(ends)
     for number, tier in enumerate(network.tiers, 1):
         groups = len(tier.out_gbps)
         crosses = tier.group_of[a] != tier.group_of[b]

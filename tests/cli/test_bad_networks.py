@@ -27,6 +27,18 @@ BAD: list[tuple[str | dict[str, Any], str]] = [
         {"shared_links": [{"groups": [{"members": ["b", "c"]}]}, {"groups": [{"members": ["a", "b"]}]}]},
         "n.json: shared_links[1].groups[0].members: b without c, which are in one group of a tier below",
     ),
+    (
+        {
+            "interfaces": {
+                "names": [["e0", "e1"]] * 4,
+                "used": [[None] * 4] * 4,
+                "relays": [[None] * 4] * 4,
+                "switches": [],
+                "out_gbps": [[1.0]] * 4,
+            }
+        },
+        "n.json: interfaces.out_gbps: one figure of each interface in names is expected",
+    ),
     ({"machines": [{"hostname": "a"}, 7]}, "n.json: machines[1]: expected an object or null"),
     ({"latency_us": [[0] * 4] * 3 + [[0, "12", 0, 0]]}, 'n.json: latency_us[3][1]: "12" is not a number or null'),
     ({"bandwidth_gbps": [[0]]}, "n.json: bandwidth_gbps: 4 rows of 4 numbers were expected"),
