@@ -1,20 +1,23 @@
 """Simulate a plan of a pipeline on a measured network, or on hosts that are alike."""
 
+import logging
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from plink.api.algorithms import fabric_from
 from plink.errors import InputError, NoAnswer, UsageError
 from plink.model.network import Network
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.profile import ModelProfile
-from solvers.costs.fabric import Fabric, fabric_of
+from solvers.costs.fabric import Fabric
 from solvers.pipeline.simulator import PipelineSimulation, simulate_pipeline
 from solvers.pipeline.stage_costs import costs_of_plan
 from solvers.pipeline.training_job import PlacedPipeline
 from solvers.simulation.network import SimulatedNetwork
 
+_log = logging.getLogger("plink.pipeline")
 _LIMITING_SHARE = 0.9  # of the time, from which on a rank or a link is what limits
 
 
@@ -108,8 +111,10 @@ def rated_fabric(network: Network, gbps: float | None) -> Fabric:
 
     :raises NoAnswer: when there are no rates at all, with the command that measures them.
     """
-    fabric = fabric_of(network)
+    fabric = fabric_from(network)
     if fabric.rate_gbps is not None:
+        if gbps is not None:
+            _log.warning("%s has measured rates: --gbps %g is not used", network.location, gbps)
         return fabric
     if gbps is None:
         raise NoAnswer(

@@ -162,7 +162,7 @@ class _Planner:
         fitting = [item for item in search.candidates if model.period(item.partition).excess_bytes <= 0]
         if not fitting:
             raise NoAnswer(self._misses(model, search.candidates[0]))
-        simulated = [self._simulate(item.partition) for item in self._worth_simulating(fitting)]
+        simulated = self._simulated(self._worth_simulating(fitting))
         best = min(simulated, key=lambda way: way.minibatch_s)
         ties = [way for way in simulated if way.minibatch_s <= best.minibatch_s * (1 + _TIE)]
         best = min(ties, key=lambda way: (self._sent(way), way.plan.ranks))
@@ -170,6 +170,19 @@ class _Planner:
             best = self._with_tried_depth(best)
         _prove(best.plan.shape)
         return self._described(best, self._compared(best, simulated))
+
+    def _simulated(self, candidates: Sequence[PartitionCandidate]) -> list[_SimulatedWay]:
+        """Simulate candidates; those that need a round trip that was not measured are left out where others do not."""
+        ways: list[_SimulatedWay] = []
+        missing: NoAnswer | None = None
+        for item in candidates:
+            try:
+                ways.append(self._simulate(item.partition))
+            except NoAnswer as error:
+                missing = error
+        if missing is not None and not ways:
+            raise missing
+        return ways
 
     def _sent(self, way: _SimulatedWay) -> float:
         return float(traffic_of(self._model(), way.partition).share.sum())

@@ -33,6 +33,7 @@ from solvers.pipeline.stage_costs import DEFAULT_BUCKET_BYTES, REDUCE_ROUND_S
 
 Integers = npt.NDArray[np.int64]
 BYTES_PER_S_OF_GBPS = 1.25e8
+_UNMEASURED_S = 1e3  # of a round trip: plans that need it are worse than any other
 UNLIMITED = 1e18
 TERMS = ("compute", "network", "all-reduce", "messages of a minibatch in turn")
 
@@ -152,7 +153,8 @@ def _arrays(profile: ModelProfile, fabric: Fabric, memory: Sequence[float], opti
     allowed = np.ones(len(layers) + 1, dtype=np.bool_)
     for first, last, _ in profile.tied_spans():
         allowed[first + 1 : last + 1] = False
-    rtt = np.nan_to_num(fabric.rtt_us / 1e6, nan=float(np.nanmax(fabric.rtt_us, initial=0.0)) / 1e6)
+    rtt = np.nan_to_num((fabric.rtt_us + 2 * fabric.overhead_us) / 1e6, nan=_UNMEASURED_S)
+    np.fill_diagonal(rtt, 0.0)
     pair = np.full((hosts, hosts), UNLIMITED)
     if fabric.pair_gbps is not None:
         pair = np.where(np.isfinite(fabric.pair_gbps), fabric.pair_gbps * BYTES_PER_S_OF_GBPS, UNLIMITED)

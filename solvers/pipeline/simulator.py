@@ -14,6 +14,7 @@ from solvers.pipeline.training_job import PlacedPipeline, TrainingJob
 from solvers.simulation.job import Vector
 
 _SAME_TIME = 1e-9  # relative: minibatches that repeat so exactly are in steady state
+_MOST_MINIBATCHES = 4096
 _MAX_REPEATS = 12  # cycles after which a steady state may repeat
 _WAITS = {"F": "activations", "B": "gradients", "REDUCE": "all_reduce", "UPDATE": "all_reduce"}
 
@@ -54,9 +55,9 @@ class PipelineSimulation:
 
 
 def default_minibatches(shape: PipelineShape) -> int:
-    """Return how many minibatches show the steady state."""
+    """Return how many minibatches show the steady state; of very deep pipelines no more than take seconds."""
     filling = 2 * max(depth * count for depth, count in zip(shape.depths, shape.replicas, strict=True))
-    return 3 * filling + max(64, min(8 * shape.cycle, 256))
+    return min(3 * filling + max(64, min(8 * shape.cycle, 256)), _MOST_MINIBATCHES)
 
 
 def simulate_pipeline(pipeline: PlacedPipeline, minibatches: int | None = None) -> PipelineSimulation:

@@ -343,7 +343,7 @@ class _Builder:
         queues = [self._queue(self._rank((stage, q)), self._rank((stage, (q + 1) % count)), 2) for q in range(count)]
         columns = {
             "source": hosts, "target": hosts[following], "queue": np.array(queues),
-            "extra_lag": (rounds - 1) * float(latency.mean()),
+            "extra_lag": (rounds - 1) * (float(latency.mean()) + self._pipeline.network.overhead_us),
         }  # fmt: skip
         amount = np.repeat(sizes[:, None] * (rounds / count), count, axis=1)
         everyone = [(np.roll(replica, shift), replica) for shift in range(count)]
@@ -363,6 +363,7 @@ class _Builder:
         source = np.where(sends, columns["source"], 0).astype(np.intp)
         target = np.where(sends, columns["target"], 0).astype(np.intp)
         resources, route, latency = resources_between(self._pipeline.network, source, target)
+        lag_us = latency + np.where(source == target, 0.0, self._pipeline.network.overhead_us) + columns["extra_lag"]
         waits = np.array(self._pairs, dtype=np.int64).reshape(-1, 2)
         later, sooner = np.concatenate([waits[:, 0], *self._later]), np.concatenate([waits[:, 1], *self._sooner])
         pairs = np.sort(later * self._count + sooner)
@@ -370,7 +371,7 @@ class _Builder:
         offsets = np.searchsorted(pairs // self._count, np.arange(self._count + 1)).astype(np.int64)
         tasks = Tasks(
             route, np.where(source == target, 0.0, columns["amount"]), columns["lead"],
-            latency + columns["extra_lag"], (offsets, pairs % self._count), columns["queue"].astype(np.int64),
+            lag_us, (offsets, pairs % self._count), columns["queue"].astype(np.int64),
             columns["priority"].astype(np.int64),
         )  # fmt: skip
         return resources, tasks

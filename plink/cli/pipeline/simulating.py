@@ -26,7 +26,8 @@ def simulate(
         typer.Option("--network", metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json."),
     ] = None,
     gbps: Annotated[
-        float | None, typer.Option(min=0.001, help="Without a network, or one without rates: Gbit/s of every host.")
+        float | None,
+        typer.Option(min=0.001, max=1e6, help="Without a network, or one without rates: Gbit/s of every host."),
     ] = None,
     minibatches: Annotated[
         int | None, typer.Option(min=2, max=20_000, help="Of the job; default: enough for a steady state.")

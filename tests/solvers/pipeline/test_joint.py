@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,19 @@ def test_slow_link_leaves_a_host_alone() -> None:
     everybody = planned(RESNET, fabric, all_workers=True)
     assert everybody.ranks == 2
     assert seconds(everybody) > seconds(plan)
+
+
+def test_pairs_that_were_not_measured_are_avoided() -> None:
+    """Stages after each other, and a ring of replicas, fit between the pairs that are missing."""
+    fabric = fabric_of_racks(6, 6)
+    rtt = fabric.rtt_us.copy()
+    for a, b in ((0, 2), (0, 3), (1, 4)):
+        rtt[a, b] = rtt[b, a] = np.nan
+    assert seconds(planned(GNMT, replace(fabric, rtt_us=rtt))) > 0
+    alone = np.full((6, 6), np.nan)
+    np.fill_diagonal(alone, 0.0)
+    with pytest.raises(NoAnswer, match="was not measured"):
+        planned(GNMT, replace(fabric, rtt_us=alone), all_workers=True)
 
 
 def test_replicas_are_placed_by_racks() -> None:
