@@ -15,6 +15,7 @@ from plink.model.pipeline.shape import minibatches_to_prove
 from plink.model.units import parse_duration
 from solvers.pipeline.even import PLANNED_KINDS, EvenRequest, plan_even
 from solvers.pipeline.levels import NetworkLevel, Watch
+from solvers.pipeline.lock_freedom import never_locks
 from solvers.pipeline.requested_stages import requested_stages
 from solvers.pipeline.stage_times import EVEN_MODELS, EvenModel
 from solvers.pipeline.verifier import verify_actions
@@ -22,6 +23,7 @@ from solvers.pipeline.verifier import verify_actions
 BYTES_PER_S_OF_GBPS = 1e9 / 8
 UNLIMITED_GBPS = 1e7  # between slots of one host, where nobody says how fast they talk
 MAX_WORKERS = 4096
+_MAX_EXECUTED_ACTIONS = 2_000_000  # of plans whose depths only an execution proves
 _LEVELS = re.compile(r"[1-9]\d{0,5}(x[1-9]\d{0,5})*", re.ASCII)
 
 
@@ -176,15 +178,17 @@ def check_profile(plan: PipelinePlan, profile: ModelProfile, location: str) -> N
         raise InputError(f"{location}: profile", reason)
 
 
-def prove_pipeline(plan: PipelinePlan, minibatches: int | None = None) -> tuple[list[str], int]:
-    """Return what is wrong with a plan's actions, and for how many minibatches that was looked at.
+def prove_pipeline(plan: PipelinePlan, minibatches: int | None = None) -> tuple[list[str], int | None]:
+    """Return what is wrong with a plan's actions, and for how many minibatches that was looked at; None: for any.
 
     A plan's own actions are of as many minibatches as they have forward passes of the first stage.
     """
     shape = plan.shape
     ranks = [stage.ranks for stage in plan.stages]
     if plan.actions is None:
-        count = minibatches or minibatches_to_prove(shape)
+        if minibatches is None and never_locks(shape):
+            return verify_actions(shape, ranks=ranks), None
+        count = minibatches or min(minibatches_to_prove(shape), _MAX_EXECUTED_ACTIONS // (4 * shape.stages))
         return verify_actions(shape, count, ranks=ranks), count
     lists: dict[tuple[int, int], list[PipelineAction]] = {
         plan.place_of(rank): list(actions) for rank, actions in enumerate(plan.actions)

@@ -29,6 +29,7 @@ from solvers.pipeline.joint_search import (
     search_partitions,
     traffic_of,
 )
+from solvers.pipeline.lock_freedom import never_locks
 from solvers.pipeline.period import ModelOptions, PeriodModel, PlacedPartition
 from solvers.pipeline.search_kernels import FIXED, FREE, ONE_STAGE, STRAIGHT
 from solvers.pipeline.simulator import PipelineSimulation, RankShares, simulate_pipeline
@@ -435,13 +436,14 @@ class _Planner:
 
 
 def _prove(shape: PipelineShape) -> None:
-    """Refuse depths that lock. Depths that the planner chooses never do; large plans are proven for fewer cycles.
+    """Refuse depths that lock. Depths that the planner chooses never do; large plans of others are proven for fewer
+    cycles.
 
     :raises UsageError: with the ranks that wait for each other.
     """
     started = 3 * max(depth * count for depth, count in zip(shape.depths, shape.replicas, strict=True)) + 1
     count = min(minibatches_to_prove(shape), max(started, _MAX_PROVEN_ACTIONS // shape.workers))
-    errors = verify_actions(shape, count)
+    errors = verify_actions(shape, None if never_locks(shape) else count)
     if errors:
         depths = ",".join(map(str, shape.depths))
         raise UsageError(f"depth {depths} of {'-'.join(map(str, shape.replicas))}: {errors[0]}")

@@ -83,7 +83,7 @@ def test_plan_then_show_then_verify(here: Path) -> None:
     assert shown[-4] == "rank 0 stage 0: 0 3 (0) + 6 (3) + 9 (6) + 12 (9) + 15 (12) + 18 (15) ..."
     assert shown[-1].startswith("rank 3 stage 1: 0 (0) + 1 (1) + 2 (2) +")
     done = run(here, "verify", "--profile", "p.json")
-    assert done.stdout == "correct: 3-1, 1f1b, 4 ranks, proven for 16 minibatches\n"
+    assert done.stdout == "correct: 3-1, 1f1b, 4 ranks, proven for any number of minibatches\n"
     done = run(here, "verify", "--minibatches", "25", "--json")
     document = json.loads(done.stdout)
     assert document == {"schema": "plink.pipeline-verification/1", "valid": True, "errors": [], "minibatches": 25}
