@@ -15,8 +15,8 @@ class PipelineLogDocument(TypedDict):
 
     schema: Literal["plink.pipeline-log/1"]
     """Kind and version of this line."""
-    type: Literal["progress", "end"]
-    """Whether the rank goes on."""
+    type: Literal["progress", "checkpoint", "end"]
+    """Why it reports: it is time to, there is a new checkpoint, or it has ended."""
     plan: Name
     """Digest of the plan, the same on all ranks."""
     rank: Count
@@ -51,5 +51,7 @@ class PipelineLogDocument(TypedDict):
     """Bytes of messages from these."""
     versions: PositiveInt
     """The most versions of its parameters that it had at once."""
+    checkpoint: NotRequired[Count]
+    """The minibatch of the latest checkpoint that this rank knows all ranks to have."""
     loss: NotRequired[float]
     """The last stage's latest loss."""

@@ -13,12 +13,12 @@ Sends are never waited for before computing. Replicated stages REDUCE, all but f
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from plink.errors import UsageError
 from plink.model.pipeline.shape import FLUSHING, PipelineShape
-from plink.model.pipeline.versions import update_of, updates_of, version_of
+from plink.model.pipeline.versions import minibatches_per_update, update_of, updates_of, version_of
 
 ActionKind = Literal["F", "B", "REDUCE", "UPDATE"]
 _NOTATION = re.compile(r"(\d{1,9})(F|B|REDUCE_GRAD|UPDATE)(\d{1,18})", re.ASCII)
@@ -77,6 +77,19 @@ def actions_of(shape: PipelineShape, stage: int, replica: int, minibatches: int)
         backward += 1
         yield from updates.after_backward(backward)
     yield from updates.remaining()
+
+
+def actions_from(
+    shape: PipelineShape, stage: int, actions: Iterable[PipelineAction], minibatch: int
+) -> Iterator[PipelineAction]:
+    """Yield those actions of a replica that are left when all minibatches before one are taken in.
+
+    :param minibatch: a multiple of ``shape.cycle``.
+    """
+    updates = minibatch // minibatches_per_update(shape, stage)
+    for action in actions:
+        if action.number >= (minibatch if action.kind in ("F", "B") else updates):
+            yield action
 
 
 class _Updates:

@@ -66,6 +66,26 @@ def own_of_update(shape: PipelineShape, place: tuple[int, int], update: int, min
     return range(numbers.start + (replica - numbers.start) % count, numbers.stop, count)
 
 
+def older_versions_from(shape: PipelineShape, place: tuple[int, int], minibatch: int, minibatches: int) -> list[int]:
+    """Return the versions below the current one that the minibatches of a (stage, replica) from one on use, oldest
+    first.
+
+    :param minibatch: a multiple of ``shape.cycle``: all before it are taken in.
+    """
+    stage, replica = place
+    if stage < shape.frozen:
+        return []
+    current = minibatch // minibatches_per_update(shape, stage)
+    versions: list[int] = []
+    for number in range(minibatch + replica, minibatches, shape.replicas[stage]):
+        version = version_of(shape, stage, number)
+        if version >= current:
+            break
+        if not versions or version > versions[-1]:
+            versions.append(version)
+    return versions
+
+
 def delay_of(shape: PipelineShape, stage: int) -> int:
     """Return by how many updates the version that a minibatch uses is behind its own update, at most."""
     if stage < shape.frozen:

@@ -3,7 +3,8 @@
 PLINK_PIPELINE has the plan: a file, or the document itself. Any launcher that sets RANK, WORLD_SIZE, MASTER_ADDR and
 MASTER_PORT as torchrun does can start it; rank 0 then prints a table at the end. With PLINK_PIPELINE_REPORTS=1, as
 ``plink launch`` sets it, every rank prints its reports as lines of JSON instead. PLINK_PIPELINE_TIMEOUT_S: how long a
-rank waits for a message.
+rank waits for a message. PLINK_PIPELINE_CHECKPOINT: a folder for checkpoints, written every
+PLINK_PIPELINE_CHECKPOINT_EVERY minibatches. PLINK_PIPELINE_RESTORE: the folder of those to go on from.
 """
 
 import json
@@ -21,12 +22,16 @@ from plink.model.pipeline.plan_file import pipeline_from_json, read_pipeline
 from plink.model.pipeline.rank_report import table_of_reports
 from plink.model.storage import parse_document
 from plink.runtime.pipeline.app import load_pipeline_app
+from plink.runtime.pipeline.checkpoints import CheckpointSettings
 from plink.runtime.pipeline.job import DEFAULT_TIMEOUT_S, PipelineProgram, run_rank
 from plink.runtime.pipeline.rank_reporter import RankReport
 
 VARIABLE = "PLINK_PIPELINE"
 REPORTS_VARIABLE = "PLINK_PIPELINE_REPORTS"
 TIMEOUT_VARIABLE = "PLINK_PIPELINE_TIMEOUT_S"
+CHECKPOINT_VARIABLE = "PLINK_PIPELINE_CHECKPOINT"
+EVERY_VARIABLE = "PLINK_PIPELINE_CHECKPOINT_EVERY"
+RESTORE_VARIABLE = "PLINK_PIPELINE_RESTORE"
 _MAX_TIMEOUT_S = 1e7
 
 
@@ -36,7 +41,7 @@ def main(arguments: list[str]) -> int:
         if not arguments:
             raise UsageError("usage: python -m plink.runtime.pipeline PROGRAM [ARGS]")
         plan, location = _plan()
-        timeout_s = _timeout_s()
+        timeout_s, checkpoints = _timeout_s(), _checkpoints()
         if "OMP_NUM_THREADS" not in os.environ:  # ranks of one host share its cores
             torch.set_num_threads(max(1, (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
         program = PipelineProgram(load_pipeline_app(arguments[0], arguments[1:]), Path(arguments[0]))
@@ -50,7 +55,7 @@ def main(arguments: list[str]) -> int:
                 _store().set(f"report-{dist.get_rank()}", json.dumps(report))
                 last.append(report)
 
-        result = run_rank(program, plan, location, timeout_s, on_report)
+        result = run_rank(program, plan, location, timeout_s, on_report, checkpoints)
         if last and dist.get_rank() == 0:
             reports = [json.loads(_store().get(f"report-{rank}")) for rank in range(plan.ranks)]
             predicted = (plan.details.get("predicted") or {}).get("minibatch_s")
@@ -88,6 +93,15 @@ def _timeout_s() -> float:
     if not 0 < seconds <= _MAX_TIMEOUT_S:
         raise UsageError(f"{TIMEOUT_VARIABLE}: expected seconds above 0, like 300, got {text[:40]!r}")
     return seconds
+
+
+def _checkpoints() -> CheckpointSettings:
+    """Return where checkpoints are written and read, if anywhere."""
+    folder, restore = (os.environ.get(name) or None for name in (CHECKPOINT_VARIABLE, RESTORE_VARIABLE))
+    text = os.environ.get(EVERY_VARIABLE) or str(CheckpointSettings.every)
+    if not text.isdecimal() or int(text) < 1:
+        raise UsageError(f"{EVERY_VARIABLE}: expected a number of minibatches, 1 or more, got {text[:40]!r}")
+    return CheckpointSettings(folder and Path(folder), int(text), restore and Path(restore))
 
 
 def _store() -> Any:

@@ -24,7 +24,7 @@ _COMPUTING = ("forward_s", "backward_s", "update_s")
 _PHASES = {"F": "forward", "B": "backward", "REDUCE": "all-reduce", "UPDATE": "update"}
 
 
-def _nothing() -> None:
+def _nothing(action: PipelineAction) -> None:
     """Do nothing."""
 
 
@@ -74,12 +74,15 @@ class StageExecutor:
         self._place: StagePlace = trainer.place
         self._replica, self._device = replica, device
         shape, stage = self._place.shape, self._place.stage
-        self._own = range(replica, self._place.minibatches, shape.replicas[stage])
+        self._own = self._place.own(replica)
         self._forwards = 0
         self._gradient_goes_back = backward_peer(shape, stage, 0) is not None
 
     def run(
-        self, actions: Iterable[PipelineAction], file: Path | None = None, after_action: Callable[[], None] = _nothing
+        self,
+        actions: Iterable[PipelineAction],
+        file: Path | None = None,
+        after_action: Callable[[PipelineAction], None] = _nothing,
     ) -> None:
         """Run them in sequence.
 
@@ -92,9 +95,9 @@ class StageExecutor:
         for action in actions:
             try:
                 steps[action.kind](action.number)
+                after_action(action)
             except Exception as error:
                 raise StageError(self._described(action, error, file)) from error
-            after_action()
         if self._transport is not None:
             self._transport.finish()
 

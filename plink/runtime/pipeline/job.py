@@ -4,9 +4,10 @@ import contextlib
 import hashlib
 import itertools
 import os
+import sys
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,21 +18,25 @@ from torch import Tensor
 from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
 from plink.errors import PlinkError
-from plink.model.pipeline.actions import actions_of
+from plink.model.pipeline.actions import PipelineAction, actions_from, actions_of
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.shape import PipelineShape
 from plink.runtime.pipeline.agreement import agree, digest_of_model, digest_of_plan, digest_of_values
 from plink.runtime.pipeline.app import PipelineApp
+from plink.runtime.pipeline.checkpoints import CheckpointSettings, Identity, StageCheckpoints
 from plink.runtime.pipeline.executor import StageError, StageExecutor
 from plink.runtime.pipeline.gradients import Gradients, LocalGradients
 from plink.runtime.pipeline.parts import StageModule, build_model, stages_of
 from plink.runtime.pipeline.rank_reporter import RankReport, RankReporter
 from plink.runtime.pipeline.replicas import DEFAULT_BUCKET_BYTES, ReducedGradients
+from plink.runtime.pipeline.resume import digest_of_training, restore
 from plink.runtime.pipeline.stage import StagePlace, StageTrainer
 from plink.runtime.pipeline.transport import PeerError, StageTransport
 
 DEFAULT_TIMEOUT_S = 300.0
 _STORE_TIMEOUT_S = 2.0  # the rank that serves it may be the one that is lost
+_WRITING_TIMEOUT_S = 10.0  # of a rank that has failed
+_MODEL = "model (names and shapes of parameters)"
 _numbers = itertools.count()
 Answer = TypeVar("Answer")
 
@@ -67,11 +72,12 @@ def run_rank(
     location: str,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     on_report: Callable[[RankReport], None] = lambda report: None,
+    checkpoints: CheckpointSettings | None = None,
 ) -> StageResult:
     """Train as one rank of the default process group, which has the plan's ranks.
 
     :param location: names the plan in errors. :param timeout_s: of a message of another rank. :param on_report: called
-        with what the rank has done, from time to time and at its end.
+        with what the rank has done, from time to time and at its end. :param checkpoints: None: none are written.
     :raises PlinkError: when ranks differ, or this one cannot go on.
     """
     rank, names = dist.get_rank(), plan.host_names()
@@ -80,11 +86,18 @@ def run_rank(
     prefix = f"pipeline-{next(_numbers)}/"  # the same on every rank
     store = PrefixStore(prefix, dist.distributed_c10d._get_default_store())
     stage, replica = plan.place_of(rank)
-    module = _agreed_module(program, plan, location, store)
+    module, model_digest = _agreed_module(program, plan, location, store, checkpoints)
+    identity = Identity(plan.replicas, digest_of_training(plan), program.digest, model_digest)
     device = _device(program.app)
     module.to(device)
     shape, timeout = plan.shape, timedelta(seconds=timeout_s)
-    place = place_of(plan, stage, program.app.minibatches)
+    place, restored = place_of(plan, stage, program.app.minibatches), None
+    if checkpoints is not None and checkpoints.restore is not None:
+        restored = restore(checkpoints.restore, identity, place, replica, store, names)
+        place = replace(place, begin=restored.minibatch)
+        if rank == 0:
+            notes = "".join(f"; {note}" for note in restored.notes)
+            print(f"going on from minibatch {place.begin}, of {checkpoints.restore}{notes}", file=sys.stderr)
     group = _own_group(plan, stage, timeout)
     transport = None
     if shape.stages > 1:
@@ -95,15 +108,32 @@ def run_rank(
         trained = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
         gradients = ReducedGradients(trained, group, _bucket_bytes(plan, stage))
     trainer = StageTrainer(program.app, place, module, gradients, [replica])
+    if restored is not None:
+        trainer.restore(restored.state, replica)
+    writer = None
+    if checkpoints is not None and checkpoints.folder is not None:
+        writer = StageCheckpoints(checkpoints, trainer, replica, identity, store)
     executor = StageExecutor(program.app, trainer, gradients, transport, replica, device)
-    reporter = RankReporter(plan, rank, executor, transport, on_report)
+    reporter = RankReporter(
+        plan, rank, executor, transport, on_report, lambda: None if writer is None else writer.complete
+    )
+
+    def after_action(action: PipelineAction) -> None:
+        if writer is not None:
+            writer.after_action(action)
+        reporter.after_action()
+
     try:
-        executor.run(_own_actions(plan, shape, rank, program.app.minibatches), program.file, reporter.after_action)
+        executor.run(_own_actions(plan, shape, rank, place), program.file, after_action)
+        if writer is not None:
+            writer.finish()
         reporter.end(trainer.losses)
         dist.barrier()  # whoever serves the store, or a connection, stays for the others
     except StageError as error:
         raise PlinkError(_first_error(store, rank, names, error)) from error
     finally:
+        if writer is not None:
+            writer.finish(_WRITING_TIMEOUT_S)
         if transport is not None:
             transport.close()
     if group is not None:
@@ -129,12 +159,17 @@ def place_of(plan: PipelinePlan, stage: int, minibatches: int) -> StagePlace:
     return StagePlace(plan.shape, stage, minibatches, plan.stages[stage].lr_scale, plan.recompute)
 
 
-def _agreed_module(program: PipelineProgram, plan: PipelinePlan, location: str, store: Any) -> StageModule:
-    """Return this rank's stage, once all ranks have shown that they have the same plan, program and model."""
+def _agreed_module(
+    program: PipelineProgram, plan: PipelinePlan, location: str, store: Any, checkpoints: CheckpointSettings | None
+) -> tuple[StageModule, str]:
+    """Return this rank's stage and the model's digest, once all ranks have shown that they have the same plan, program
+    and model."""
     rank, names = dist.get_rank(), plan.host_names()
     stages = [plan.place_of(other)[0] for other in range(plan.ranks)]
     try:
         check_supported(plan, program.app.minibatches)
+        if checkpoints is not None:
+            checkpoints.check()
         model = build_model(program.app)
         modules = stages_of(model, plan, location)
         own = modules[stages[rank]]
@@ -142,7 +177,7 @@ def _agreed_module(program: PipelineProgram, plan: PipelinePlan, location: str, 
             "plan": digest_of_plan(plan),
             "program": program.digest,
             "number of minibatches": str(program.app.minibatches),
-            "model (names and shapes of parameters)": digest_of_model(model),
+            _MODEL: digest_of_model(model),
             "stage (values of parameters)": digest_of_values(own),
         }
     except Exception as error:
@@ -150,7 +185,7 @@ def _agreed_module(program: PipelineProgram, plan: PipelinePlan, location: str, 
         agree(store, rank, names, stages, {"error": text})
         raise
     agree(store, rank, names, stages, facts)
-    return own
+    return own, facts[_MODEL]
 
 
 def _own_group(plan: PipelinePlan, stage: int, timeout: timedelta) -> Any:
@@ -167,10 +202,10 @@ def _bucket_bytes(plan: PipelinePlan, stage: int) -> int:
     return int((plan.stages[stage].details.get("all_reduce") or {}).get("bucket_bytes", DEFAULT_BUCKET_BYTES))
 
 
-def _own_actions(plan: PipelinePlan, shape: PipelineShape, rank: int, minibatches: int) -> Any:
-    if plan.actions is not None:
-        return plan.actions[rank]
-    return actions_of(shape, *plan.place_of(rank), minibatches)
+def _own_actions(plan: PipelinePlan, shape: PipelineShape, rank: int, place: StagePlace) -> Iterable[PipelineAction]:
+    stage, replica = plan.place_of(rank)
+    actions = actions_of(shape, stage, replica, place.minibatches) if plan.actions is None else plan.actions[rank]
+    return actions_from(shape, stage, actions, place.begin)
 
 
 def _device(app: PipelineApp) -> torch.device:

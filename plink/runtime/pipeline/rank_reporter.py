@@ -25,15 +25,21 @@ class RankReporter:
         executor: StageExecutor,
         transport: StageTransport | None,
         emit: Callable[[RankReport], None],
+        checkpoint: Callable[[], int | None] = lambda: None,
     ) -> None:
+        """:param checkpoint: returns the latest checkpoint that all ranks have, where one is known."""
         stage, replica = plan.place_of(rank)
         self._place = {"rank": rank, "host": plan.host_names()[rank], "stage": stage, "replica": replica}
         self._plan, self._replicas = digest_of_plan(plan), plan.replicas[stage]
         self._executor, self._transport, self._emit = executor, transport, emit
+        self._checkpoint, self._reported_checkpoint = checkpoint, checkpoint()
         self._begin = self._reported = time.perf_counter()
 
     def after_action(self) -> None:
-        """Emit a report if it is time for one."""
+        """Emit a report if it is time for one, or if there is a new checkpoint."""
+        if self._checkpoint() != self._reported_checkpoint:
+            self._reported_checkpoint = self._checkpoint()
+            self._emit(self._report("checkpoint"))
         if time.perf_counter() - self._reported >= EVERY_S:
             self._reported = time.perf_counter()
             self._emit(self._report("progress"))
@@ -45,7 +51,7 @@ class RankReporter:
 
     def _report(self, kind: str) -> RankReport:
         times = self._executor.times
-        interval_s = times.interval_s()
+        interval_s, checkpoint = times.interval_s(), self._checkpoint()
         return {
             "schema": SCHEMA,
             "type": kind,
@@ -58,4 +64,5 @@ class RankReporter:
             "sent_bytes": 0 if self._transport is None else self._transport.sent_bytes,
             "received_bytes": 0 if self._transport is None else self._transport.received_bytes,
             "versions": self._executor.versions,
+            **({} if checkpoint is None else {"checkpoint": checkpoint}),
         }

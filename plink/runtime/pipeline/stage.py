@@ -13,6 +13,7 @@ from plink.model.pipeline.shape import PipelineShape
 from plink.model.pipeline.versions import (
     minibatches_of_update,
     minibatches_per_update,
+    older_versions_from,
     replica_of,
     update_of,
     version_of,
@@ -22,6 +23,7 @@ from plink.runtime.pipeline.gradients import Gradients
 from plink.runtime.pipeline.parts import StageModule
 from plink.runtime.pipeline.versions import Leaves, StashedVersions
 
+_PLAIN = (bool, int, float, str, Tensor, type(None))
 Value = Tensor | tuple[Tensor, ...]
 """What one layer hands to the next."""
 
@@ -31,7 +33,7 @@ class StagePlace:
     """Which stage of which pipeline.
 
     ``lr_scale``: factor of its learning rate. ``recompute``: keep the input of a minibatch in flight and nothing else,
-    and compute its forward pass again before its backward pass.
+    and compute its forward pass again before its backward pass. ``begin``: the first minibatch, of a job that goes on.
     """
 
     shape: PipelineShape
@@ -39,6 +41,11 @@ class StagePlace:
     minibatches: int
     lr_scale: float = 1.0
     recompute: bool = False
+    begin: int = 0
+
+    def own(self, replica: int) -> range:
+        """Return the minibatches of a replica."""
+        return range(self.begin + replica, self.minibatches, self.shape.replicas[self.stage])
 
     @property
     def is_first(self) -> bool:
@@ -146,8 +153,7 @@ class StageTrainer:
     def _copied(self, minibatch: int, value: tuple[Any, ...], target: Tensor | None) -> _Inputs:
         """Return copies of what a forward pass may change in place."""
         copies = tuple(_copy(part) for part in value)
-        own = self._buffers.get(replica_of(self.place.shape, self.place.stage, minibatch))
-        buffers = dict(self._module.named_buffers()) if own is None else own
+        buffers = self.buffers(replica_of(self.place.shape, self.place.stage, minibatch))
         return _Inputs(copies, target, {name: buffer.clone() for name, buffer in buffers.items()})
 
     def backward(self, minibatch: int, gradients: Sequence[Tensor] | None, is_last: bool) -> list[Tensor]:
@@ -190,7 +196,32 @@ class StageTrainer:
     def state(self, replica: int) -> dict[str, Tensor]:
         """Return all parameters and the buffers of one replica, by their names in the model."""
         parameters = {name: parameter.detach() for name, parameter in self._module.named_parameters()}
-        return parameters | self._buffers.get(replica, dict(self._module.named_buffers()))
+        return parameters | self.buffers(replica)
+
+    def buffers(self, replica: int) -> dict[str, Tensor]:
+        """Return the buffers of one replica, by their names in the model."""
+        return self._buffers[replica] if replica in self._buffers else dict(self._module.named_buffers())
+
+    def restore(self, state: Mapping[str, Any], replica: int) -> None:
+        """Go on from a checkpoint, as :class:`plink.runtime.pipeline.checkpoints.StageCheckpoints` wrote it.
+
+        A version that it lacks is replaced by the current parameters.
+        """
+        shape, stage, begin = self.place.shape, self.place.stage, self.place.begin
+        with torch.no_grad():
+            for name, parameter in self.parameters.items():
+                parameter.copy_(state["parameters"][name])
+            for name, buffer in self.buffers(replica).items():
+                buffer.copy_(state["buffers"][name])
+        older = {}
+        for version in older_versions_from(shape, (stage, replica), begin, self.place.minibatches):
+            values = state["versions"].get(version, state["parameters"])
+            older[version] = {
+                name: values[name].to(parameter.device, copy=True) for name, parameter in self.parameters.items()
+            }
+        self.versions.restore(begin // minibatches_per_update(shape, stage), older)
+        if self.optimiser is not None:
+            restore_optimiser(self.optimiser, self.parameters, state)
 
     @contextmanager
     def _own_buffers(self, minibatch: int) -> Iterator[None]:
@@ -208,6 +239,27 @@ class StageTrainer:
         if self.optimiser is None:
             return {}
         return {name: dict(self.optimiser.state[parameter]) for name, parameter in self.parameters.items()}
+
+    def optimiser_groups(self) -> list[dict[str, Any]]:
+        """Return the options of the optimiser's groups, which some optimisers change."""
+        groups = [] if self.optimiser is None else self.optimiser.param_groups
+        return [{key: value for key, value in group.items() if isinstance(value, _PLAIN)} for group in groups]
+
+
+def restore_optimiser(
+    optimiser: torch.optim.Optimizer, parameters: Mapping[str, nn.Parameter], state: Mapping[str, Any]
+) -> None:
+    """Give an optimiser the state of its parameters by their names, and the options of its groups where there are."""
+    names = {id(parameter): name for name, parameter in parameters.items()}
+    document = optimiser.state_dict()
+    entries = {}
+    for group, saved in zip(optimiser.param_groups, document["param_groups"], strict=True):
+        for parameter, index in zip(group["params"], saved["params"], strict=True):
+            if entry := state["optimiser"].get(names.get(id(parameter), "")):
+                entries[index] = entry
+    for saved, options in zip(document["param_groups"], state["groups"], strict=False):
+        saved.update(options)
+    optimiser.load_state_dict({"state": entries, "param_groups": document["param_groups"]})
 
 
 def _seed(seed: int) -> None:

@@ -140,7 +140,7 @@ class StageTransport:
         self._group, self._place, self._device = group, place, device
         self._replica, self._ranks = replica, ranks
         shape, stage = place.shape, place.stage
-        own = range(replica, place.minibatches, shape.replicas[stage])
+        own = place.own(replica)
         window = min(shape.depths[stage], MAX_POSTED)
         self._sent_forward: dict[int, _Sent] = {}
         self._sent_backward: dict[int, deque[tuple[int, _Sent]]] = {}

@@ -27,6 +27,23 @@ class StashedVersions:
         self._free: list[list[Tensor]] = []
         self._leaves = {0: self._make_leaves()}
 
+    def restore(self, current: int, older: Mapping[int, Mapping[str, Tensor]]) -> None:
+        """Begin with other versions; the parameters have the values of the current one.
+
+        :param older: values of versions that a later forward pass uses, which are kept as they are.
+        """
+        self.current = current
+        self._leaves = {}
+        for number, values in older.items():
+            self._leaves[number] = {name: value.requires_grad_() for name, value in values.items()}
+            self._on_leaves(self._leaves[number])
+        self._leaves[current] = self._make_leaves()
+        self._oldest_needed = min(self._leaves)
+
+    def values(self, number: int) -> Leaves:
+        """Return a version that is kept, to be read."""
+        return {name: leaf.detach() for name, leaf in self._leaves[number].items()}
+
     @property
     def count(self) -> int:
         """How many there are."""

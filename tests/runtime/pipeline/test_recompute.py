@@ -14,11 +14,11 @@ from plink.runtime.pipeline.stage import StagePlace, StageTrainer
 from tests.runtime.pipeline.apps import SmallApp, mlp, plan_of
 
 
-class Kept:
+class Token:
     """Something that a graph keeps."""
 
 
-KEPT: "weakref.WeakSet[Kept]" = weakref.WeakSet()
+ALIVE: "weakref.WeakSet[Token]" = weakref.WeakSet()
 
 
 class Keeping(torch.autograd.Function):
@@ -26,8 +26,8 @@ class Keeping(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, value: Tensor) -> Tensor:
-        ctx.kept = Kept()
-        KEPT.add(ctx.kept)
+        ctx.alive = Token()
+        ALIVE.add(ctx.alive)
         return value.clone()
 
     @staticmethod
@@ -40,8 +40,8 @@ class KeepingLayer(nn.Module):
         return Keeping.apply(value)  # type: ignore[no-any-return,no-untyped-call]
 
 
-@pytest.mark.parametrize(("recompute", "kept"), [(False, 4), (True, 0)])
-def test_graphs_that_minibatches_in_flight_keep(recompute: bool, kept: int) -> None:
+@pytest.mark.parametrize(("recompute", "alive"), [(False, 4), (True, 0)])
+def test_graphs_that_minibatches_in_flight_keep(recompute: bool, alive: int) -> None:
     app = SmallApp(mlp, "sgd", minibatches=4)
     app.model = lambda: nn.Sequential(nn.Linear(6, 6), KeepingLayer(), nn.Linear(6, 3))  # type: ignore[method-assign]
     plan = plan_of([1], 3, kind="gpipe", accumulate=4, recompute=recompute)
@@ -50,7 +50,7 @@ def test_graphs_that_minibatches_in_flight_keep(recompute: bool, kept: int) -> N
     trainer = StageTrainer(app, place, module, LocalGradients(), [0])
     for minibatch in range(4):
         trainer.forward(minibatch, *app.batch(minibatch))
-    assert len(KEPT) == kept
+    assert len(ALIVE) == alive
     for minibatch in range(4):
         trainer.backward(minibatch, None, minibatch == 3)
-    assert len(KEPT) == 0
+    assert len(ALIVE) == 0

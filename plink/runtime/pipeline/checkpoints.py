@@ -1,0 +1,229 @@
+"""Checkpoints of a pipeline without a barrier: each rank writes its own part when its own work on it is done.
+
+Checkpoint K, a multiple of all rounds, has what training needs to go on with minibatch K: parameters and optimiser
+after the updates of all minibatches below K, the older versions that minibatches from K on still use, and buffers as
+they were after the forward pass of the rank's last minibatch below K. Versions follow from minibatches, so ranks write
+at different times and no rank waits for another. A checkpoint counts once all ranks have written theirs.
+"""
+
+import contextlib
+import queue
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from plink.errors import InputError
+from plink.model.pipeline.actions import PipelineAction
+from plink.model.pipeline.versions import minibatches_per_update, older_versions_from, version_of
+from plink.runtime.pipeline.checkpoint_file import write_checkpoint
+from plink.runtime.pipeline.stage import StageTrainer
+
+_LATEST = "checkpoint"
+_MAX_WAITING = 2  # checkpoints in memory that the disk has not taken; then training waits for it
+
+
+@dataclass(frozen=True)
+class CheckpointSettings:
+    """Where and how often. ``every``: minibatches, rounded up to whole rounds; ``restore``: where to go on from."""
+
+    folder: Path | None = None
+    every: int = 1000
+    restore: Path | None = None
+
+    def check(self) -> None:
+        """Refuse to mix checkpoints of two jobs.
+
+        :raises InputError: the folder has some that this job does not go on from.
+        """
+        if self.folder is not None and self.folder != self.restore and checkpoints_in(self.folder):
+            raise InputError(str(self.folder), "it has checkpoints of another job: restore from it, or name another")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a checkpoint belongs to: digests of what the plan says of training, of the program and of the model."""
+
+    replicas: tuple[int, ...]
+    training: str
+    program: str
+    model: str
+
+
+def part_file(folder: Path, minibatch: int, place: tuple[int, int]) -> Path:
+    """Return the file of one (stage, replica)."""
+    return folder / f"minibatch-{minibatch}" / f"stage-{place[0]}-replica-{place[1]}.pt"
+
+
+def checkpoints_in(folder: Path) -> list[int]:
+    """Return the minibatches of all checkpoints that a folder has something of, the latest first."""
+    try:
+        names = [path.name.removeprefix("minibatch-") for path in folder.glob("minibatch-*")]
+    except OSError:
+        return []
+    return sorted((int(name) for name in names if name.isdecimal() and name.isascii()), reverse=True)
+
+
+@dataclass
+class _Part:
+    """What is there so far of a checkpoint."""
+
+    versions: dict[int, dict[str, Tensor]] = field(default_factory=dict)
+    buffers: dict[str, Tensor] | None = None
+
+
+class StageCheckpoints:
+    """Write one rank's checkpoints while it trains; :meth:`after_action` is to be called after each action."""
+
+    def __init__(
+        self, settings: CheckpointSettings, trainer: StageTrainer, replica: int, identity: Identity, store: Any
+    ) -> None:
+        """:param store: of all ranks, in which they count who has written what."""
+        assert settings.folder is not None
+        self._trainer, self._place, self._replica = trainer, trainer.place, replica
+        cycle = self._place.shape.cycle
+        self.every = -(-settings.every // cycle) * cycle
+        self._writer = _Writer(settings.folder, (self._place.stage, replica), identity, store)
+        self._parts: dict[int, _Part] = {}
+        self._written = self._place.begin
+        if self._place.begin:
+            self._writer.complete = self._place.begin
+
+    @property
+    def complete(self) -> int | None:
+        """The latest that this rank knows all ranks to have."""
+        return self._writer.complete
+
+    def after_action(self, action: PipelineAction) -> None:
+        """Copy what a checkpoint needs of the state between two actions."""
+        if action.kind == "F":
+            self._after_forward(action.number)
+        elif action.kind == "UPDATE":
+            size = minibatches_per_update(self._place.shape, self._place.stage)
+            minibatch = (action.number + 1) * size
+            if minibatch % self.every == 0 and minibatch <= self._place.minibatches:
+                self._write(minibatch)
+
+    def finish(self, limit_s: float | None = None) -> None:
+        """Wait until all are written, at most so long."""
+        self._writer.finish(limit_s)
+
+    def _after_forward(self, minibatch: int) -> None:
+        shape, stage = self._place.shape, self._place.stage
+        after = minibatch + shape.replicas[stage]
+        after = min(after, self._place.minibatches)
+        for number in range(-(-(minibatch + 1) // self.every) * self.every, after + 1, self.every):
+            # The last of this replica below the checkpoint.
+            part = self._parts.setdefault(number, _Part())
+            part.buffers = _copies(self._trainer.buffers(self._replica))
+            if self._place.is_frozen:
+                self._write(number)
+        if self._place.is_frozen:
+            return
+        # An update that comes late may need a version that no minibatch uses by then.
+        version = version_of(shape, stage, minibatch)
+        size = minibatches_per_update(shape, stage)
+        for number in range(minibatch // self.every * self.every, self._written, -self.every):
+            if number // size <= version:
+                return
+            part = self._parts.setdefault(number, _Part())
+            if version not in part.versions:
+                part.versions[version] = _copies(self._trainer.versions.values(version))
+
+    def _write(self, minibatch: int) -> None:
+        """Hand a checkpoint that is complete to the writer."""
+        part = self._parts.pop(minibatch, _Part())
+        for number in [number for number in self._parts if number < minibatch]:
+            del self._parts[number]
+        self._written = minibatch
+        shape, stage, trainer = self._place.shape, self._place.stage, self._trainer
+        needed = older_versions_from(shape, (stage, self._replica), minibatch, self._place.minibatches)
+        for version in needed:
+            if version not in part.versions:
+                part.versions[version] = _copies(trainer.versions.values(version))
+        buffers = part.buffers if part.buffers is not None else _copies(trainer.buffers(self._replica))
+        state = {
+            "parameters": _copies({name: parameter.detach() for name, parameter in trainer.parameters.items()}),
+            "versions": {version: part.versions[version] for version in needed},
+            "buffers": buffers,
+            "optimiser": _copied(trainer.optimiser_state()),
+            "groups": trainer.optimiser_groups(),
+        }
+        self._writer.put(minibatch, state)
+
+
+class _Writer:
+    """Writes checkpoints in a thread, and counts those that all ranks have."""
+
+    def __init__(self, folder: Path, place: tuple[int, int], identity: Identity, store: Any) -> None:
+        self.complete: int | None = None
+        self.errors: list[str] = []
+        self._folder, self._place, self._identity, self._store = folder, place, identity, store
+        self._queue: queue.Queue[tuple[int, dict[str, Any]] | None] = queue.Queue(_MAX_WAITING)
+        self._thread = threading.Thread(target=self._work, name="plink-checkpoint", daemon=True)
+        self._thread.start()
+
+    def put(self, minibatch: int, state: dict[str, Any]) -> None:
+        self._queue.put((minibatch, state))
+
+    def finish(self, limit_s: float | None) -> None:
+        if self._thread.is_alive():
+            with contextlib.suppress(queue.Full):
+                self._queue.put(None, timeout=limit_s)
+            self._thread.join(limit_s)
+
+    def _work(self) -> None:
+        while (entry := self._queue.get()) is not None:
+            minibatch, state = entry
+            identity = self._identity
+            header = {
+                "minibatch": minibatch, "stage": self._place[0], "replica": self._place[1],
+                "replicas": list(identity.replicas), "training": identity.training, "program": identity.program,
+                "model": identity.model, "torch": str(torch.__version__),
+            }  # fmt: skip
+            path = part_file(self._folder, minibatch, self._place)
+            try:
+                write_checkpoint(path, header, state)
+            except Exception as error:  # training goes on without it
+                self._warn(path, error)
+                continue
+            with contextlib.suppress(RuntimeError):  # the store may be gone
+                self._count(minibatch)
+
+    def _warn(self, path: Path, error: Exception) -> None:
+        text = (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"
+        if text not in self.errors:
+            self.errors.append(text)
+            print(f"warning: cannot write {path}: {text}; training goes on", file=sys.stderr, flush=True)
+
+    def _count(self, minibatch: int) -> None:
+        """Note that this rank has a checkpoint; the last one of all says that it counts."""
+        if self._store.add(f"{_LATEST}-{minibatch}", 1) == sum(self._identity.replicas):
+            self._store.set(_LATEST, str(minibatch))
+        self.complete = int(self._store.get(_LATEST)) if self._store.check([_LATEST]) else None
+        if self.complete is not None:
+            for number in checkpoints_in(self._folder):
+                if number < self.complete:
+                    part_file(self._folder, number, self._place).unlink(missing_ok=True)
+                    with contextlib.suppress(OSError):
+                        (self._folder / f"minibatch-{number}").rmdir()
+
+
+def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy of nested dicts and lists with tensors."""
+    if isinstance(value, Tensor):
+        return value.detach().to("cpu", copy=True)
+    if isinstance(value, dict):
+        return {key: _copied(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_copied(entry) for entry in value]
+    return value
