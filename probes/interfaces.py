@@ -109,6 +109,13 @@ def interfaces_from_routes(
         "used": by,
         "relays": relays,
         "switches": _switches(main, owners, routes, own, used),
+        "addresses": [
+            [
+                next((address for address, name in own.get(host, {}).items() if name == interface), None)
+                for interface in used.get(host, [])
+            ]
+            for host in range(n_hosts)
+        ],
     }
 
 
