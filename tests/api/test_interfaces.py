@@ -187,9 +187,9 @@ def test_advice_for_a_bcube_is_bml_by_digits(base: int, levels: int) -> None:
 
 def test_what_plink_runs_uses_all_rails_and_a_library_one() -> None:
     network = on_rails()
-    one, two = (plink.cost(network, algo=algo).cost_us for algo in ("gloo", "multi-ring"))
+    single, two = (plink.cost(network, algo=algo).cost_us for algo in ("gloo", "multi-ring"))
     assert plink.cost(network, algo="ring").cost_us == pytest.approx(two, rel=0.01)
-    assert one / two == pytest.approx(2.0, rel=0.01)
+    assert single / two == pytest.approx(2.0, rel=0.01)
     assert rail_names(network) == ("eth0", "eth1")
     entry = network.details["interfaces"]
     other = entry | {"names": [*entry["names"][:-1], ["ens1", "ens2"]]}
