@@ -43,9 +43,9 @@ def slow_interfaces(out_gbps: Rates, in_gbps: Rates, cables: Sequence[tuple[Port
             if rate < SLOW_SHARE * median:
                 slow.setdefault(port, {})[way] = rate
                 usual = median
-    found = []
+    results = []
     for cable in cables:
         if all(port in slow for port in cable):
-            found.append(SlowInterfaces(cable, slow.pop(cable[0]) | slow.pop(cable[1]), usual))
-    found += [SlowInterfaces((port,), ways, usual) for port, ways in slow.items()]
-    return sorted(found, key=lambda item: min(item.ways.values()))
+            results.append(SlowInterfaces(cable, slow.pop(cable[0]) | slow.pop(cable[1]), usual))
+    results += [SlowInterfaces((port,), ways, usual) for port, ways in slow.items()]
+    return sorted(results, key=lambda item: min(item.ways.values()))

@@ -51,15 +51,23 @@ def multi_ring_all_gather(ranks: int, base: int) -> Schedule:
 
 def _each_ring(ranks: int, base: int, reduces: bool) -> Schedule:
     tours = ring_tours(ranks, base)
-    one = ring_reduce_scatter(ranks) if reduces else ring_all_gather(ranks)
-    assert one.owners is not None
+    single = ring_reduce_scatter(ranks) if reduces else ring_all_gather(ranks)
+    assert single.owners is not None
     rows = [
         np.stack(
-            [one.round, tour[one.source], tour[one.target], one.first + number * ranks, one.count, one.copies], axis=1
+            [
+                single.round,
+                tour[single.source],
+                tour[single.target],
+                single.first + number * ranks,
+                single.count,
+                single.copies,
+            ],
+            axis=1,
         )
         for number, tour in enumerate(tours)
     ]
-    owners = np.concatenate([tour[one.owners] for tour in tours])
+    owners = np.concatenate([tour[single.owners] for tour in tours])
     return make_schedule(
-        "multi-ring", ranks, len(tours) * ranks, np.concatenate(rows), one.collective, owners, timing="pipeline"
+        "multi-ring", ranks, len(tours) * ranks, np.concatenate(rows), single.collective, owners, timing="pipeline"
     )

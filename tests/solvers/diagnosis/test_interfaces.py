@@ -15,16 +15,16 @@ def rates(hosts: int, slow: dict[tuple[int, int], float]) -> list[list[float | N
 @pytest.mark.parametrize("way", ["sends", "receives"])
 def test_one_direction_of_one_interface_is_named(way: str) -> None:
     slow, usual = rates(9, {(4, 1): 0.1}), rates(9, {})
-    (found,) = slow_interfaces(slow if way == "sends" else usual, usual if way == "sends" else slow, [])
-    assert found.ports == ((4, 1),)
-    assert found.ways == {way: 0.1}
-    assert 0.85 < found.usual_gbps < 1.0
+    (result,) = slow_interfaces(slow if way == "sends" else usual, usual if way == "sends" else slow, [])
+    assert result.ports == ((4, 1),)
+    assert result.ways == {way: 0.1}
+    assert 0.85 < result.usual_gbps < 1.0
 
 
 def test_both_ends_of_a_slow_cable_are_named_together() -> None:
     ends = {(0, 0): 0.1, (3, 1): 0.1}
-    found = slow_interfaces(rates(4, ends), rates(4, ends), [((0, 0), (3, 1)), ((1, 0), (2, 0))])
-    assert [item.ports for item in found] == [((0, 0), (3, 1))]
+    result = slow_interfaces(rates(4, ends), rates(4, ends), [((0, 0), (3, 1)), ((1, 0), (2, 0))])
+    assert [item.ports for item in result] == [((0, 0), (3, 1))]
 
 
 def test_unknown_rates_and_noise_name_nothing() -> None:
