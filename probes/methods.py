@@ -206,14 +206,18 @@ def run_flows(
     """
     a, b = pair
     receivers = [b if sender == a else a for sender in senders]
-    listening = yield [AgentRequest(host, {"method": "flow_listen"}, _CONTROL_S) for host in receivers]
+    own = {host: address for host in receivers if (address := (addresses or {}).get(host))}
+    listening = yield [
+        AgentRequest(host, {"method": "flow_listen"} | ({"address": own[host]} if host in own else {}), _CONTROL_S)
+        for host in receivers
+    ]
     requests: dict[int, dict[str, Any]] = {host: {} for host in pair}
     for sender, receiver, answer in zip(senders, receivers, listening, strict=True):
         if type(answer.get("port")) is not int:
             raise TaskFailed(f"{context.measurements.hosts.names[receiver]} cannot listen for a flow")
         token = secrets.token_hex(32)
         requests[receiver] |= {"receive_token": token}
-        peer = [(addresses or {}).get(receiver) or context.address(receiver), answer["port"]]
+        peer = [own.get(receiver) or context.address(receiver), answer["port"]]
         requests[sender] |= {"send_token": token, "peer": peer}
     answers = yield [
         AgentRequest(host, {"method": "flow_exchange", **request, **limits._asdict()}, limits.seconds + _CONTROL_S)

@@ -59,7 +59,9 @@ def test_rates_are_the_best_of_an_interface_and_rails_have_their_addresses() -> 
     assert entry["in_gbps"] == [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]
     assert entry["out_gbps"] == [[3.0, 3.0], [3.0, 3.0], [2.0, 2.0]]
     peers = {body["peer"][0] for _, _, body in fleet.sent if "send_token" in body}
-    assert {"10.1.0.0", "10.1.0.1", "10.1.0.2"} < peers
+    rail = {"10.1.0.0", "10.1.0.1", "10.1.0.2"}
+    assert rail < peers
+    assert {body["address"] for _, _, body in fleet.sent if "address" in body} == rail  # there they listen, too
     sent = len(fleet.sent)
     measure_interfaces(session, FlowSettings())  # as a run that resumes
     assert len(fleet.sent) == sent
