@@ -1,5 +1,6 @@
 """What the interfaces of a network's hosts form: a BCube, rails, or neither."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -128,6 +129,7 @@ def interface_findings(network: Network) -> Iterator[Finding]:
         advice = f"look at {', '.join(topology.faulty)}: `ip link`, and the cable"
         yield Finding("interface", Severity.ERROR, names, topology.text, advice)
     yield from _slow(network, entry)
+    yield from _asymmetric(network, entry)
     silent = _silent_pairs(network)
     answering = np.isfinite(network.rtt_us) & ~np.eye(len(silent), dtype=bool)
     lost: npt.NDArray[np.bool_] = np.logical_and(silent.any(axis=1), ~answering.any(axis=1))
@@ -162,6 +164,25 @@ def _slow(network: Network, entry: InterfacesEntry) -> Iterator[Finding]:
         evidence = f"{devices} {rates}, other interfaces {format_gbps(slow.usual_gbps)} (median)"
         hosts = [network.hosts.names[host] for host, _ in slow.ports]
         yield Finding("slow interface", Severity.ERROR, hosts, evidence, "look at its cable, `ethtool` and `tc qdisc`")
+
+
+def _asymmetric(network: Network, entry: InterfacesEntry) -> Iterator[Finding]:
+    """Yield one finding of hosts that send to a neighbour by one switch and get its packets by another."""
+    switch_of = {(host, interface): k for k, ports in enumerate(entry["switches"]) for host, interface in ports}
+    used, relays = entry["used"], entry["relays"]
+    pairs = []
+    for i, j in itertools.combinations(range(len(used)), 2):
+        is_direct = relays[i][j] is None and relays[j][i] is None
+        if is_direct and used[i][j] is not None and used[j][i] is not None:
+            switches = switch_of.get((i, int(used[i][j]))), switch_of.get((j, int(used[j][i])))
+            if None not in switches and switches[0] != switches[1]:
+                pairs.append((i, j))
+    if pairs:
+        (i, j), names = pairs[0], network.hosts.names
+        ends = [f"{names[a]} sends by {entry['names'][a][int(used[a][b])]}" for a, b in ((i, j), (j, i))]
+        evidence = f"ways there and back differ: between {names[i]} and {names[j]}, {' and '.join(ends)}"
+        hosts = list(dict.fromkeys(names[host] for pair in pairs for host in pair))
+        yield Finding("interface", Severity.INFO, hosts, evidence, "compare `ip route get` on both hosts", len(pairs))
 
 
 def _silent_pairs(network: Network) -> npt.NDArray[np.bool_]:

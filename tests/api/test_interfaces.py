@@ -210,3 +210,16 @@ def test_slow_interface_is_named_with_its_host() -> None:
         assert finding.hosts == [network.hosts.names[host] for host, _ in ports]
         for host, interface in ports:
             assert f"{network.hosts.names[host]}/eth{interface}" in finding.evidence
+
+
+def test_ways_there_and_back_over_different_switches_are_noted() -> None:
+    """In one finding of all such pairs; it is no fault."""
+    network = on_rails(hosts=4)
+    entry = network.details["interfaces"]
+    used = [list(row) for row in entry["used"]]
+    used[1][0] = used[2][0] = 1
+    network = replace(network, details=network.details | {"interfaces": entry | {"used": used}})
+    (finding,) = named(network, "interface")
+    assert (str(finding.severity), finding.pairs) == ("info", 2)
+    assert set(finding.hosts) == {"n0", "n1", "n2"}
+    assert "n0 sends by eth0 and n1 sends by eth1" in finding.evidence

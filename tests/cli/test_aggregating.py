@@ -168,3 +168,17 @@ def test_channels_of_a_job_use_all_rails(
     assert entry.schedule.rounds == 2 * (len(hosts) - 1)
     assert "3 rails" in capsys.readouterr().err
     assert backend_for("ring", Hosts(hosts.members[:3]), None).rails == ()
+
+
+def test_bml_without_known_interfaces_runs_with_a_warning(
+    racks: Hosts, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also of hosts that were never measured; of a BCube in another order that is told."""
+    for hosts in (racks, Hosts(tuple(Host(f"x{k}", f"x{k}") for k in range(4)))):
+        (entry,) = from_bytes(base64.b64decode(backend_for("bml", hosts, None).environment[TEXT])).classes
+        assert entry.schedule is not None
+        assert "bml gains by interfaces" in capsys.readouterr().err
+    network = rated(network_of(blueprint(3, 2)))
+    network.write(tmp_path / ".plink" / "network.json")
+    backend_for("bml", Hosts(tuple(network.hosts.members[k] for k in (0, 5, 7, 2, 4, 8, 1, 3, 6))), None)
+    assert "`plink reorder --algo bml` makes it" in capsys.readouterr().err
