@@ -205,7 +205,7 @@ def test_a_cable_that_is_cut_for_seconds_costs_no_sum(cables: Lab, tmp_path: Pat
         assert "right sums" not in running.out
         do(cables, "heal")
         assert running.process.wait(90) == 0, running.err
-        assert len(running.await_lines(4, "right sums")) == 4
+        assert running.out.count("right sums") == 4
     finally:
         do(cables, "heal")
         running.process.kill()
