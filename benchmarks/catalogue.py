@@ -40,7 +40,7 @@ ENTRIES = (
     Entry("order_models", "orders by the model that `auto` selects, simulated (--seeds 2: a minute)", 8),
     Entry("advice", "faults that the doctor names, and false alarms", 17),
     Entry("tiers", "tiers of shared links: found, measured, and what orders by them gain", 5),
-    Entry("bml", "BML on a BCube against one interface (--hypercube: 3 minutes more)", 6),
+    Entry("bml", "BML on a BCube against one interface (--only NAME: a part)", 15),
     Entry("gain_coverage", "how often the interval of a predicted gain holds what another probe says", 6),
     Entry("probing", "time and accuracy of the probe", 9),
     Entry("spot", "BidBrain against other strategies on made prices (Harlap Figures 4.7 to 4.9)", 4),

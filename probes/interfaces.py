@@ -37,7 +37,10 @@ def find_interfaces(session: ProbeSession) -> InterfacesEntry | None:
             }
             own[host] = answer["own"]
     main = {host: session.context.address(host) for host in session.agents}
-    return interfaces_from_routes(len(session.measurements.hosts), main, targets, routes, own)
+    entry = interfaces_from_routes(len(session.measurements.hosts), main, targets, routes, own)
+    if entry is None and use_one_of_several(targets, routes, own):
+        _log.info("hosts have several interfaces, but reach each other's addresses by one of them: there are no rails")
+    return entry
 
 
 def _addresses(agents: Mapping[int, Mapping[str, Any]], main: Any) -> dict[str, int]:
@@ -109,7 +112,31 @@ def interfaces_from_routes(
         "used": by,
         "relays": relays,
         "switches": _switches(main, owners, routes, own, used),
+        "addresses": [
+            [
+                next((address for address, name in own.get(host, {}).items() if name == interface), None)
+                for interface in used.get(host, [])
+            ]
+            for host in range(n_hosts)
+        ],
     }
+
+
+def use_one_of_several(
+    owners: Mapping[str, int], routes: Mapping[int, _Routes], own: Mapping[int, Mapping[str, str | None]]
+) -> bool:
+    """Return whether two hosts or more have addresses on several interfaces, and others reach all of these by one.
+
+    :param owners, routes, own: as of :func:`interfaces_from_routes`.
+    """
+    reached = {
+        address
+        for host, table in routes.items()
+        for address, (interface, _) in table.items()
+        if interface is not None and owners[address] != host
+    }
+    interfaces = [{name for address, name in table.items() if name and address in reached} for table in own.values()]
+    return sum(len(names) > 1 for names in interfaces) > 1
 
 
 def _switches(

@@ -6,7 +6,7 @@
 import contextlib
 import itertools
 import secrets
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -193,22 +193,32 @@ class FlowLimits(NamedTuple):
 
 
 def run_flows(
-    context: MeasurementContext, pair: tuple[int, int], senders: Sequence[int], limits: FlowLimits
+    context: MeasurementContext,
+    pair: tuple[int, int],
+    senders: Sequence[int],
+    limits: FlowLimits,
+    addresses: Mapping[int, str | None] | None = None,
 ) -> Generator[list[AgentRequest], list[dict[str, Any]], list[tuple[int, int, float]]]:
     """Run a TCP flow from each of these senders, at the same time; return (sender, receiver, Gbit/s) of each.
 
+    :param addresses: of receivers, where others than the usual ones are to be used.
     :raises TaskFailed: when a rate could not be measured.
     """
     a, b = pair
     receivers = [b if sender == a else a for sender in senders]
-    listening = yield [AgentRequest(host, {"method": "flow_listen"}, _CONTROL_S) for host in receivers]
+    own = {host: address for host in receivers if (address := (addresses or {}).get(host))}
+    listening = yield [
+        AgentRequest(host, {"method": "flow_listen"} | ({"address": own[host]} if host in own else {}), _CONTROL_S)
+        for host in receivers
+    ]
     requests: dict[int, dict[str, Any]] = {host: {} for host in pair}
     for sender, receiver, answer in zip(senders, receivers, listening, strict=True):
         if type(answer.get("port")) is not int:
             raise TaskFailed(f"{context.measurements.hosts.names[receiver]} cannot listen for a flow")
         token = secrets.token_hex(32)
         requests[receiver] |= {"receive_token": token}
-        requests[sender] |= {"send_token": token, "peer": [context.address(receiver), answer["port"]]}
+        peer = [own.get(receiver) or context.address(receiver), answer["port"]]
+        requests[sender] |= {"send_token": token, "peer": peer}
     answers = yield [
         AgentRequest(host, {"method": "flow_exchange", **request, **limits._asdict()}, limits.seconds + _CONTROL_S)
         for host, request in requests.items()

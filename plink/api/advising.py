@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from plink.api.algorithms import OptionValues, fabric_from, options_of, order_from, rank_groups
+from plink.api.interfaces import fabric_of_algorithm, interface_topology, own_options
 from plink.errors import NoAnswer, UsageError
 from plink.model.network import Network
 from plink.model.units import format_bytes
@@ -26,15 +27,17 @@ from solvers.advice import (
 )
 from solvers.costs.by_name import SIMULATED, model_for, search_model_for
 from solvers.costs.fabric import Fabric
+from solvers.ordering.interfaces import BCube
 from solvers.ordering.progress import SearchBudget
 from solvers.ordering.ring import search_ring
-from solvers.schedules.catalogue import ALGORITHMS
+from solvers.schedules.catalogue import ALGORITHMS, Options
 from solvers.simulation.cost import SimulatedCost
 
 # The algorithms as such; what libraries run are cases of these.
 _ALGORITHMS = (
     "ring", "halving-doubling", "recursive-doubling", "tree", "double-binary-tree", "bcube", "2lha", "flat",
 )  # fmt: skip
+_ALL_INTERFACES = ("bml", "multi-ring")  # where interfaces form a BCube
 _SEARCH_S = 5.0
 _SIMULATION_S = 30.0
 _SIMULATED_EACH = 3  # of the fastest by the fast model, at each size
@@ -126,6 +129,8 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
     """
     request = request or AdviseRequest()
     request.check()
+    if _shape(network) is not None and request.algorithms == _ALGORITHMS:
+        request = replace(request, algorithms=(*_ALGORITHMS, *_ALL_INTERFACES))
     fabric = fabric_from(network, request.smooth_latencies)
     model = model_for(request.model, fabric, timed=True)
     simulated = model == SIMULATED
@@ -136,12 +141,13 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
     cost_lines_of_all: list[CostLine] = []
     left_out: dict[str, str] = {}
     unmeasured: NoAnswer | None = None
-    orders = _orders(fabric, order_from(network, None), request.seed)
+    orders = _orders(network, fabric, order_from(network, None), request.seed)
     for family, order in orders.items():
-        options = options_of(request.options, request.algorithms, rank_groups(fabric, order))
         for algo in request.algorithms:
+            options = _options(network, request, fabric, algo, order)
             try:
-                new_lines, without_cost = cost_lines(fabric, {family: order}, {algo: options}, model)
+                own_fabric = fabric_of_algorithm(network, fabric, algo)
+                new_lines, without_cost = cost_lines(own_fabric, {family: order}, {algo: options}, model)
             except NoAnswer as error:  # a pair that this algorithm uses in this order
                 new_lines, without_cost, unmeasured = [], {algo: str(error)}, error
             cost_lines_of_all += new_lines
@@ -151,7 +157,7 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
     if not cost_lines_of_all:
         raise unmeasured or UsageError(f"none of the algorithms fits: {next(iter(left_out.values()))}")
     if simulated:
-        lines = _simulated_lines(request, fabric, orders, cost_lines_of_all, model)
+        lines = _simulated_lines(network, request, fabric, orders, cost_lines_of_all, model)
         left_out |= dict.fromkeys(
             sorted(costed_algorithms - {line.algo for line in lines}),
             f"not simulated: not among the fastest by {model}, too large, or no time was left",
@@ -170,8 +176,9 @@ def _sizes_of(request: AdviseRequest) -> list[float]:
 
 
 def _simulated_lines(
-    request: AdviseRequest, fabric: Fabric, orders: Mapping[str, Order], fast_lines: Sequence[CostLine], model: str
-) -> list[SimulatedLine]:
+    network: Network, request: AdviseRequest, fabric: Fabric, orders: Mapping[str, Order],
+    fast_lines: Sequence[CostLine], model: str,
+) -> list[SimulatedLine]:  # fmt: skip
     """Simulate at each size the algorithms and orders that are among the three fastest of some size by the fast model;
     those first that are so most often. At least one is simulated, others as long as there is time.
 
@@ -188,9 +195,10 @@ def _simulated_lines(
         if lines and time.monotonic() > started + _SIMULATION_S:
             break
         order = orders[fast.family]
-        options = options_of(request.options, request.algorithms, rank_groups(fabric, order))
+        options = _options(network, request, fabric, fast.algo, order)
         try:
-            cost = SimulatedCost.of(fast.algo, len(order), options, fabric, sizes[0])
+            own_fabric = fabric_of_algorithm(network, fabric, fast.algo)
+            cost = SimulatedCost.of(fast.algo, len(order), options, own_fabric, sizes[0])
             lines.append(simulated_line(fast.algo, fast.family, _at_sizes(cost, order), sizes))
         except NoAnswer as error:  # too large, or it takes too long
             failure = error
@@ -207,9 +215,27 @@ def _at_sizes(cost: SimulatedCost, order: Order) -> Callable[[float], float]:
     return lambda size_bytes: replace(cost, size_bytes=size_bytes)(order)
 
 
-def _orders(fabric: Fabric, baseline: Order, seed: int) -> dict[str, Order]:
-    """Return the orders to compare: as given, groups kept together, and the best ring of a short search."""
+def _shape(network: Network) -> BCube | None:
+    """Return the BCube that hosts' interfaces form; None for other hosts."""
+    topology = interface_topology(network)
+    return topology.shape if topology is not None and isinstance(topology.shape, BCube) else None
+
+
+def _options(network: Network, request: AdviseRequest, fabric: Fabric, algo: str, order: Order) -> Options:
+    """Return an algorithm's options: those of the request, else the base of the hosts' interfaces."""
+    values = dict(request.options)
+    if "base" not in values and "levels" not in values:
+        values |= own_options(network, algo, len(order))
+    return options_of(values, request.algorithms, rank_groups(fabric, order))
+
+
+def _orders(network: Network, fabric: Fabric, baseline: Order, seed: int) -> dict[str, Order]:
+    """Return the orders to compare: as given, by the digits of a BCube, groups kept together, and the best ring of a
+    short search."""
     orders = {"given": baseline}
+    shape = _shape(network)
+    if shape is not None and len(shape.digits) == len(baseline):
+        orders["digits"] = np.array(shape.rank_order(), dtype=np.intp)
     if len(set(fabric.group_of.tolist())) > 1:
         orders["grouped"] = baseline[np.lexsort([tier.group_of[baseline] for tier in fabric.tiers])]
     if np.isfinite(fabric.rtt_us).all() and len(set(baseline.tolist())) == len(baseline):

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.api.algorithms import OptionValues, fabric_from, groups_in, options_in, options_of, order_from, rank_groups
+from plink.api.interfaces import fabric_of_algorithm, own_options
 from plink.model.network import Network
 from plink.model.order import RankOrder
 from solvers.costs.by_name import SIMULATED, misranking_warning, model_for, parts_of
@@ -66,11 +67,17 @@ def cost(
     request = request or CostRequest()
     if algo is not None:
         request = replace(request, algo=algo)
-    fabric = fabric_from(network, request.smooth_latencies)
+    fabric = fabric_of_algorithm(network, fabric_from(network, request.smooth_latencies), request.algo)
     ranks = order_from(network, order, request.order_source)
     groups = groups_in(order, request.order_source, len(ranks)) or rank_groups(fabric, ranks)
     options = options_of(
-        {**options_in(order, request.order_source, request.algo), **request.options}, [request.algo], groups
+        {
+            **({} if "levels" in request.options else own_options(network, request.algo, len(ranks))),
+            **options_in(order, request.order_source, request.algo),
+            **request.options,
+        },
+        [request.algo],
+        groups,
     )
     model = model_for(request.model, fabric, timed=True)
     warning = misranking_warning(request.algo, request.model)

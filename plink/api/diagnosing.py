@@ -19,6 +19,7 @@ from plink.model.hosts import Hosts
 from plink.model.network import Network
 from probes.host_flows import FlowSettings
 from probes.inspection import inspect_all
+from probes.interface_flows import measure_interfaces
 from probes.interfaces import find_interfaces
 from probes.measurements import Measurements
 from probes.method_selection import ORDER, reachable_hosts
@@ -95,6 +96,7 @@ def examine(
             done += len(pairs)
             progress("measuring", done, plan.max_pairs)
         measure_host_rates(session, FlowSettings(), lambda done, total: progress("host rates", done, total))
+        measure_interfaces(session, FlowSettings(), lambda done, total: progress("interfaces", done, total))
         measure_shared_links(session, SharedLinkSettings(), lambda done, total: progress("shared links", done, total))
         after = inspect_all(session)
         findings = list(_findings_from_facts(facts, after))

@@ -1,17 +1,23 @@
 """What the interfaces of a network's hosts form: a BCube, rails, or neither."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from plink.documents.network import InterfacesEntry
 from plink.model.network import Network
+from plink.model.units import format_gbps
 from probes.measurements import NOT_TRIED
+from solvers.costs.fabric import Fabric, over_rails
 from solvers.diagnosis.finding import Finding, Severity
+from solvers.diagnosis.interfaces import slow_interfaces
 from solvers.ordering.interfaces import MISSING, BCube, Defect, Rails, recognise
+from solvers.schedules.catalogue import ALGORITHMS
 
-BCUBE_ALGORITHMS = ("bml", "bcube")
+BCUBE_ALGORITHMS = ("bml", "bcube", "multi-ring")
 
 
 @dataclass(frozen=True)
@@ -45,9 +51,58 @@ def interface_topology(network: Network) -> InterfaceTopology | None:
             for host, interface in defect.ports
         ]
         return InterfaceTopology(None, f"{prefix}neither BCube nor rails: {defect}", tuple(dict.fromkeys(faulty)))
-    if isinstance(shape, BCube):
-        return InterfaceTopology(shape, f"{prefix}BCube({shape.base},{shape.levels})")
-    return InterfaceTopology(shape, f"{prefix}{shape.interfaces.shape[1]} rails")
+    what = f"BCube({shape.base},{shape.levels})" if isinstance(shape, BCube) else f"{shape.interfaces.shape[1]} rails"
+    return InterfaceTopology(shape, prefix + what + _rates(entry))
+
+
+def _rates(entry: InterfacesEntry) -> str:
+    """Return what interfaces carry, in a few words; empty where that was not measured."""
+    rows = [*entry.get("out_gbps", ()), *entry.get("in_gbps", ())]
+    rates = sorted(rate for row in rows for rate in row if rate is not None)
+    if not rates:
+        return ""
+    low, high = format_gbps(rates[0]), format_gbps(rates[-1])
+    return f", {high} an interface" if low == high else f", {low} to {high} an interface"
+
+
+def rail_names(network: Network) -> tuple[str, ...]:
+    """Return the names of the interfaces on the rails, in their order; empty where hosts are on no rails, or interfaces
+    of one rail have different names.
+
+    :raises InputError: when the file's interfaces are invalid.
+    """
+    topology, entry = interface_topology(network), network.interfaces
+    if topology is None or entry is None or not isinstance(topology.shape, Rails):
+        return ()
+    names = [
+        {entry["names"][host][interface] for host, interface in enumerate(column)}
+        for column in topology.shape.interfaces.T.tolist()
+    ]
+    return tuple(min(rail) for rail in names) if all(len(rail) == 1 for rail in names) else ()
+
+
+def own_options(network: Network, algo: str, ranks: int) -> dict[str, int]:
+    """Return the options that interfaces give an algorithm: the base of a BCube of one rank a host.
+
+    On rails it is that of one ring over all ranks, which has a part on each rail.
+
+    :raises InputError: when the file's interfaces are invalid.
+    """
+    topology = interface_topology(network) if algo in BCUBE_ALGORITHMS else None
+    shape = None if topology is None else topology.shape
+    if isinstance(shape, BCube) and len(shape.digits) == ranks:
+        return {"base": shape.base}
+    return {"base": ranks} if isinstance(shape, Rails) and algo == "multi-ring" else {}
+
+
+def fabric_of_algorithm(network: Network, fabric: Fabric, algo: str) -> Fabric:
+    """Return the fabric as an algorithm uses it: what plink runs itself uses all rails at once, libraries one.
+
+    :raises InputError: when the file's interfaces are invalid.
+    """
+    is_own = algo in ALGORITHMS and ALGORITHMS[algo].source is None
+    topology = interface_topology(network) if is_own else None
+    return over_rails(fabric, topology.shape.interfaces) if topology and isinstance(topology.shape, Rails) else fabric
 
 
 def exchanges_on_switches(shape: BCube, hosts: Sequence[int]) -> bool:
@@ -73,6 +128,8 @@ def interface_findings(network: Network) -> Iterator[Finding]:
         names = list(dict.fromkeys(interface.partition("/")[0] for interface in topology.faulty))
         advice = f"look at {', '.join(topology.faulty)}: `ip link`, and the cable"
         yield Finding("interface", Severity.ERROR, names, topology.text, advice)
+    yield from _slow(network, entry)
+    yield from _asymmetric(network, entry)
     silent = _silent_pairs(network)
     answering = np.isfinite(network.rtt_us) & ~np.eye(len(silent), dtype=bool)
     lost: npt.NDArray[np.bool_] = np.logical_and(silent.any(axis=1), ~answering.any(axis=1))
@@ -93,6 +150,39 @@ def interface_findings(network: Network) -> Iterator[Finding]:
         if failed and relay not in blamed and not any(answering[i, j] for i, j in pairs):
             evidence = f"{failed} pairs of hosts send through it, and none gets an answer"
             yield Finding("relay", Severity.ERROR, [name], evidence, "there: sysctl net.ipv4.ip_forward=1", failed)
+
+
+def _slow(network: Network, entry: InterfacesEntry) -> Iterator[Finding]:
+    """Yield interfaces that carry far less than the others, with their hosts."""
+    out_gbps, in_gbps = entry.get("out_gbps"), entry.get("in_gbps")
+    if out_gbps is None or in_gbps is None:
+        return
+    cables = [((a, k), (b, m)) for (a, k), (b, m) in (ports for ports in entry["switches"] if len(ports) == 2)]
+    for slow in slow_interfaces(out_gbps, in_gbps, cables):
+        devices = " - ".join(f"{network.hosts.names[host]}/{entry['names'][host][k]}" for host, k in slow.ports)
+        rates = " and ".join(f"{way} at most {format_gbps(rate)}" for way, rate in slow.ways.items())
+        evidence = f"{devices} {rates}, other interfaces {format_gbps(slow.usual_gbps)} (median)"
+        hosts = [network.hosts.names[host] for host, _ in slow.ports]
+        yield Finding("slow interface", Severity.ERROR, hosts, evidence, "look at its cable, `ethtool` and `tc qdisc`")
+
+
+def _asymmetric(network: Network, entry: InterfacesEntry) -> Iterator[Finding]:
+    """Yield one finding of hosts that send to a neighbour by one switch and get its packets by another."""
+    switch_of = {(host, interface): k for k, ports in enumerate(entry["switches"]) for host, interface in ports}
+    used, relays = entry["used"], entry["relays"]
+    pairs = []
+    for i, j in itertools.combinations(range(len(used)), 2):
+        is_direct = relays[i][j] is None and relays[j][i] is None
+        if is_direct and used[i][j] is not None and used[j][i] is not None:
+            switches = switch_of.get((i, int(used[i][j]))), switch_of.get((j, int(used[j][i])))
+            if None not in switches and switches[0] != switches[1]:
+                pairs.append((i, j))
+    if pairs:
+        (i, j), names = pairs[0], network.hosts.names
+        ends = [f"{names[a]} sends by {entry['names'][a][int(used[a][b])]}" for a, b in ((i, j), (j, i))]
+        evidence = f"ways there and back differ: between {names[i]} and {names[j]}, {' and '.join(ends)}"
+        hosts = list(dict.fromkeys(names[host] for pair in pairs for host in pair))
+        yield Finding("interface", Severity.INFO, hosts, evidence, "compare `ip route get` on both hosts", len(pairs))
 
 
 def _silent_pairs(network: Network) -> npt.NDArray[np.bool_]:

@@ -20,6 +20,7 @@ from plink.model.units import format_duration
 from probes.adaptive import AdaptivePlan, AdaptiveSettings
 from probes.flow_reference import FlowReference
 from probes.host_flows import FlowSettings
+from probes.interface_flows import measure_interfaces
 from probes.interfaces import find_interfaces
 from probes.measurements import NOT_TRIED, Measurements
 from probes.method_selection import select_methods
@@ -198,6 +199,10 @@ class _Rounds:
         measure_host_rates(
             self.session, FlowSettings(seed=self.seed),
             lambda done, total: self.progress("host rates", done, total), lambda: not self.over(),
+        )  # fmt: skip
+        measure_interfaces(
+            self.session, FlowSettings(),
+            lambda done, total: self.progress("interfaces", done, total), lambda: not self.over(),
         )  # fmt: skip
 
     def shared_links(self, tiers: Sequence[HostGroups] | None) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from plink.api.bandwidth_data import bandwidths_of, probe_summary_of
+from plink.api.interfaces import interface_topology
 from plink.api.report_request import ReportRequest
 from plink.api.routes import route_of, work_of
 from plink.errors import InputError, NoAnswer, UsageError
@@ -76,6 +77,7 @@ def report_data_of(
         ),
         bandwidths=bandwidths_of(network, work),
         probes=probe_summary_of(network),
+        interfaces="" if (topology := interface_topology(network)) is None else topology.text,
     )
     host_map, no_map = place(data)
     return replace(data, map=host_map, no_map=no_map)

@@ -10,8 +10,15 @@ from pathlib import Path
 
 import numpy as np
 
-from plink.api.algorithms import fabric_from
-from plink.api.interfaces import BCUBE_ALGORITHMS, exchanges_on_switches, interface_topology
+from plink.api.algorithms import fabric_from, options_of
+from plink.api.interfaces import (
+    BCUBE_ALGORITHMS,
+    exchanges_on_switches,
+    fabric_of_algorithm,
+    interface_topology,
+    own_options,
+    rail_names,
+)
 from plink.api.planning import PlanRequest, masters_of
 from plink.api.planning import plan as make_plan
 from plink.cli.inputs import last_groups
@@ -36,15 +43,16 @@ from plink.runtime.aggengine.aggregation import (
     SizeClass,
     aggregation_for_plan,
     aggregation_for_rate,
+    over_rails,
 )
 from plink.runtime.torch_backend import VARIABLE
 from runners.autotune.daemon import schedule_for as schedule_of_masters
-from solvers.advice import cost_lines, envelope, line_of
+from solvers.advice import CostLine, cost_lines, envelope, line_of
 from solvers.autotune.observed import MasterAssignment
 from solvers.costs.by_name import model_for
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.master_patterns import masters_pattern
-from solvers.ordering.interfaces import BCube
+from solvers.ordering.interfaces import BCube, Rails
 from solvers.ordering.problem import expand_slots
 from solvers.planning.schedules import schedule_of
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
@@ -65,10 +73,12 @@ _TUNED_CHUNKS_PER_RANK = 4
 @dataclass(frozen=True)
 class Backend:
     """A job's backend. ``environment``: variables that select it in the ranks; ``masters``: where Autotune starts,
-    None without Autotune."""
+    None without Autotune. ``rails``: the interfaces that its channels use in turns; empty: that which leads to the
+    other hosts."""
 
     environment: dict[str, str]
     masters: MasterAssignment | None = None
+    rails: tuple[str, ...] = ()
 
 
 def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: float | None = None) -> Backend:
@@ -108,6 +118,9 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
         if plan is None
         else aggregation_for_plan(tuple(classes), plan)
     )
+    if rails := _rails(backend, hosts):
+        untuned = over_rails(untuned, len(rails))
+        say(f"channels use {len(rails)} rails: {', '.join(rails)}")
     aggregation, masters = untuned, None
     if every_s is not None:
         aggregation, masters = _with_tunable_masters(aggregation, ranks, plan, plan_file is not None, every_s)
@@ -125,7 +138,7 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
         say(f"all-reduces{lower}{upper or (' of any size' if k == 0 else ' on')}: {entry.algo}")
     if masters is not None:
         say(f"autotune: ranks report throughput every {every_s:g} s")
-    return Backend({VARIABLE: backend, TEXT: text, FILE: ""}, masters)
+    return Backend({VARIABLE: backend, TEXT: text, FILE: ""}, masters, rails)
 
 
 def check_backend(backend: str, every_s: float | None = None) -> None:
@@ -238,10 +251,24 @@ def _options_for(backend: str, hosts: Hosts, ranks: int) -> Options:
                 advice = f"`plink reorder --algo {backend}` makes it"
                 say(f"{backend}: ranks are not in the order of the interfaces; {advice}")
             return Options(base=shape.base)
+        if isinstance(shape, Rails):  # each channel has a rail of its own: rings on all rails are one ring
+            return Options(base=ranks if backend == "multi-ring" else _fitting_base(ranks))
     if backend == "bml":
         say("bml gains by interfaces that form a BCube of one rank a host, and none was measured here (`plink probe`)")
+    return Options(base=ranks if backend == "multi-ring" else _fitting_base(ranks))
+
+
+def _fitting_base(ranks: int) -> int:
+    """Return the least base of which a number of ranks is a power, 2 where there is none."""
     fitting = (base for base in range(2, math.isqrt(ranks) + 1) if base ** round(math.log(ranks, base)) == ranks)
-    return Options(base=next(fitting, 2))
+    return next(fitting, 2)
+
+
+def _rails(backend: str, hosts: Hosts) -> tuple[str, ...]:
+    """Return the interfaces on the rails of these hosts; empty where they have none, or were not measured last."""
+    with contextlib.suppress(InputError, NoAnswer):
+        return rail_names(_measured_network(backend, hosts)) if len(hosts) > 1 else ()
+    return ()
 
 
 def _measured_rate_gbps(backend: str, hosts: Hosts) -> float | None:
@@ -261,6 +288,13 @@ def _two_level_plan(network: Network, hosts: Hosts) -> Plan:
     )
 
 
+def _candidates(network: Network) -> tuple[str, ...]:
+    """Return what ``auto`` chooses from: where interfaces form a BCube, also what uses all of them at once."""
+    topology = interface_topology(network)
+    has_bcube = topology is not None and isinstance(topology.shape, BCube)
+    return (*_CANDIDATES, "bml", "multi-ring") if has_bcube else _CANDIDATES
+
+
 def _cheapest_by_size(hosts: Hosts, ranks: int) -> tuple[list[SizeClass], Plan]:
     """Return the cheapest algorithm at each size (by shared links, else latency and bandwidth), and the plan for two-
     level aggregation among them."""
@@ -275,12 +309,19 @@ def _cheapest_by_size(hosts: Hosts, ranks: int) -> tuple[list[SizeClass], Plan]:
         np.array([index_of[name] for name in hosts.names], dtype=np.intp),
         np.array([slots[name] for name in network.hosts.names], dtype=np.intp),
     )
-    lines, _ = cost_lines(fabric, {"job": order}, {algo: Options() for algo in _CANDIDATES}, model)
+    lines: list[CostLine] = []
     schedules: dict[str, Schedule] = {}
+    for algo in _candidates(network):
+        options = options_of(own_options(network, algo, ranks), [algo])
+        own_fabric = fabric_of_algorithm(network, fabric, algo)
+        lines += cost_lines(own_fabric, {"job": order}, {algo: options}, model)[0]
+        if algo in BCUBE_ALGORITHMS and lines and lines[-1].algo == algo:
+            schedules[algo] = schedule_for(algo, ranks, options)
     plan = _two_level_plan(network, hosts)
     if plan.groups is not None and plan.masters is not None and len(plan.groups) > 1:
         pattern = masters_pattern(plan.groups, *masters_of(plan))
-        lines.append(line_of("2lha", "job", lambda size: closed_form(pattern, fabric, size, model)(order)))
+        by_masters = fabric_of_algorithm(network, fabric, "2lha")
+        lines.append(line_of("2lha", "job", lambda size: closed_form(pattern, by_masters, size, model)(order)))
         schedules["2lha"] = schedule_of(plan)
     classes = []
     for stretch in envelope(lines, _MIN_SIZE_BYTES, _MAX_SIZE_BYTES):

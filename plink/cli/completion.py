@@ -14,7 +14,7 @@ _MAX_FILE_BYTES = 8 << 20  # of a network file: what is read in a moment
 _LABS = Path("/run/plink/labs")
 ALGORITHMS = (
     "ring", "ring-chunked", "halving-doubling", "recursive-doubling", "tree", "double-binary-tree", "bcube", "2lha",
-    "flat", "ps", "bml", "gloo", "nccl-ring", "nccl-tree", "openmpi-ring", "openmpi-recursive-doubling",
+    "flat", "ps", "bml", "multi-ring", "gloo", "nccl-ring", "nccl-tree", "openmpi-ring", "openmpi-recursive-doubling",
     "openmpi-rabenseifner", "lightgbm",
 )  # fmt: skip
 NAMES = (*ALGORITHMS, "nccl")
@@ -136,11 +136,15 @@ def _hosts_of_run(ctx: Any) -> list[str]:
 
 
 def _lab_hosts(ctx: Any, links: bool) -> list[str]:
-    """Return the lab's hosts in order, with its racks, pods and switches where one is accepted."""
+    """Return the lab's hosts in order, with its racks, pods, switches and interfaces where one is accepted."""
     from plink.model.storage import read_document
     from runners.lab.blueprint import from_json
 
     file = str(_LABS / str(ctx.params.get("name") or "lab") / "lab.json")
     blueprint = from_json(read_document(file), file)
     names = sorted(place.name for place in blueprint.places)
-    return [*names, *blueprint.racks, *blueprint.pods, *blueprint.switches] if links else names
+    if not links:
+        return names
+    count = blueprint.settings.interfaces if blueprint.switches else 0
+    interfaces = [f"{name}/eth{number}" for name in names for number in range(count)]
+    return [*names, *blueprint.racks, *blueprint.pods, *blueprint.switches, *interfaces]

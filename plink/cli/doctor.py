@@ -44,7 +44,7 @@ def doctor(
         from plink.model.hosts import read_hosts
 
         hosts = read_hosts(subject)
-        with progress("connecting", "measuring", "host rates", "shared links") as bars:
+        with progress("connecting", "measuring", "host rates", "interfaces", "shared links") as bars:
             examination = examine(
                 hosts, accept_new_host_keys, lambda what, done, total: bars[what](done, total), least_us
             )

@@ -86,6 +86,8 @@ def set_up(
         every_s = settings.autotune_every_s if options.autotune else None
         backend = backend_for(options.backend, order.hosts, plan_file, every_s)
         env |= backend.environment
+        if backend.rails and job.interface is None:
+            job = replace(job, interface=",".join(backend.rails))
         threshold = AutotuneRequest.threshold if autotune is None else autotune.threshold
         autotune = None if backend.masters is None else AutotuneRequest(backend.masters, threshold)
     if autotune is not None and settings.autotune_threshold is not None:

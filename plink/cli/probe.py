@@ -171,7 +171,7 @@ def measure_into(target: Path, measurements: "Measurements", request: ProbeReque
 
     started = time.monotonic()
     writer = _NetworkWriter(measurements, target)
-    with progress("connecting", "measuring", "bandwidth", "host rates", "shared links") as bars:
+    with progress("connecting", "measuring", "bandwidth", "host rates", "interfaces", "shared links") as bars:
         try:
             in_time = measure(
                 measurements, request, lambda what, done, total: bars[what](done, total), writer.round_done

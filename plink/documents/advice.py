@@ -14,7 +14,8 @@ class LineInSize(TypedDict):
     algo: str
     """The algorithm."""
     order: str
-    """The family of orders: given (as the hosts stand), grouped (groups kept together), ring (the cheapest ring)."""
+    """The family of orders: given (as the hosts stand), digits (of a BCube), grouped (groups kept together), ring (the
+    cheapest ring)."""
     start_us: NonNegative
     """Microseconds for no bytes at all."""
     us_per_mb: NonNegative

@@ -54,6 +54,7 @@ class DoctorFinding(TypedDict):
         "asymmetric",
         "slow host (bandwidth)",
         "slow shared link",
+        "slow interface",
         "loss",
         "tainted",
         "unmeasured",

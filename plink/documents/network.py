@@ -139,6 +139,8 @@ class InterfacesEntry(TypedDict):
     """The host that passes on what i sends to j, as an index into `hosts`; null where none does."""
     switches: list[list[PortEntry]]
     """What is on one switch (a cable is one, too): [host, interface] pairs that reach each other directly."""
+    addresses: NotRequired[list[list[Name | None]]]
+    """The address of each interface, as `names`; null where it has none of its own."""
     out_gbps: NotRequired[list[list[Quantity | None]]]
     """What each interface sent to a neighbour by one flow, Gbit/s, as `names`; null where no flow came through. Missing
     where it was not measured."""

@@ -176,10 +176,10 @@ class Network:
                 raise InputError(f"{location}.switches", f"there is no interface {interface} of host {host}")
         if len(set(ports)) != len(ports):
             raise InputError(f"{location}.switches", "an interface is on two switches")
-        for key in ("out_gbps", "in_gbps"):
+        for key in ("addresses", "out_gbps", "in_gbps"):
             rows = entry.get(key)
             if rows is not None and [len(row) for row in rows] != [len(names) for names in entry["names"]]:  # type: ignore[attr-defined]
-                raise InputError(f"{location}.{key}", "one figure of each interface in names is expected")
+                raise InputError(f"{location}.{key}", "one value for each interface in names is expected")
         return entry
 
     @cached_property

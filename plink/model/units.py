@@ -74,6 +74,11 @@ def format_bytes(size: float) -> str:
     return f"{size:.3g} TB"
 
 
+def format_gbps(rate: float) -> str:
+    """Return a rate in Gbit/s, or below 1 in Mbit/s, to three digits."""
+    return f"{rate:.3g} Gbit/s" if rate >= 1 else f"{1000 * rate:.3g} Mbit/s"
+
+
 def format_us(us: float) -> str:
     """Format a cost in microseconds: ``230 us``, ``1.6 ms``, ``2.49 s``."""
     if us < 1e3:

@@ -64,16 +64,18 @@ def interface_of(address: str) -> str | None:
     """Return the interface that has a local address, None if none is found."""
     if ":" in address:
         return next((interface for candidate, interface, _ in _inet6() if candidate == address), None)
+    return next((name for _, name in socket.if_nameindex() if address_of(name) == address), None)
+
+
+def address_of(interface: str) -> str | None:
+    """Return the IPv4 address of an interface, None where it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        for _, name in socket.if_nameindex():
-            request = array.array("B", struct.pack("256s", name[:15].encode()))
-            try:
-                fcntl.ioctl(sock.fileno(), _SIOCGIFADDR, request, True)
-            except OSError:
-                continue
-            if socket.inet_ntoa(bytes(request[20:24])) == address:
-                return name
-    return None
+        request = array.array("B", struct.pack("256s", interface[:15].encode()))
+        try:
+            fcntl.ioctl(sock.fileno(), _SIOCGIFADDR, request, True)
+        except OSError:
+            return None
+    return socket.inet_ntoa(bytes(request[20:24]))
 
 
 def own_address_towards(peers: Sequence[str]) -> tuple[str, str | None]:

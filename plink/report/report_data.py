@@ -156,7 +156,8 @@ class ReportData:
     """Data of a report on a network of N hosts.
 
     ``measured_us``, shape (N, N): round trips from row to column, NaN where unmeasured, 0 on the diagonal. ``no_map``,
-    ``no_route``: why there is none, a sentence. ``sources``: the files all this is from.
+    ``no_route``: why there is none, a sentence. ``sources``: the files all this is from. ``interfaces``: what those of
+    the hosts form, empty where each uses one.
     """
 
     names: tuple[str, ...]
@@ -173,6 +174,7 @@ class ReportData:
     sources: tuple[str, ...] = field(default=())
     bandwidths: Bandwidths = field(default_factory=Bandwidths)
     probes: ProbeSummary = field(default_factory=ProbeSummary)
+    interfaces: str = ""
 
     @property
     def measured(self) -> int:

@@ -54,6 +54,7 @@ def summary(data: ReportData) -> list[str]:
     return [
         _measured(data),
         *_probed(data.probes),
+        *([f"{data.interfaces}."] if data.interfaces else []),
         _tiers(data),
         *_links(data),
         _order(data),

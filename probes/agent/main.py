@@ -138,7 +138,7 @@ class ProbeAgent:
         if kind == "flow_listen":
             if self._listener is not None:
                 self._listener.close()
-            self._listener = flows.listen(self._address)
+            self._listener = flows.listen(message.get("address") or self._address)
             return {"port": self._listener.getsockname()[1]}
         if kind == "flow_exchange":
             return flows.exchange(self._listener, message)

@@ -9,7 +9,15 @@ from solvers.costs.closed_forms import CostFunction, Order, closed_form
 from solvers.costs.evaluator import MODELS
 from solvers.costs.fabric import Fabric
 from solvers.costs.master_patterns import servers_pattern, two_level_pattern
-from solvers.costs.patterns import Pattern, all_to_all_pattern, chunked_ring_pattern, pattern_of, ring_pattern
+from solvers.costs.patterns import (
+    Pattern,
+    all_to_all_pattern,
+    chunked_ring_pattern,
+    multi_ring_pattern,
+    pattern_of,
+    ring_pattern,
+)
+from solvers.schedules.bcube import base_of
 from solvers.schedules.catalogue import ALGORITHMS, RING_SEGMENTS, Options, schedule_for
 from solvers.schedules.ring import check_segments
 
@@ -53,6 +61,9 @@ def pattern_for(algo: str, ranks: int, options: Options) -> Pattern:
             segments = options.segments_or(RING_SEGMENTS)
             check_segments(segments)
             return chunked_ring_pattern(ranks, segments)
+        if algo == "multi-ring":
+            base = options.base if options.levels is None else base_of(algo, ranks, options.levels)
+            return multi_ring_pattern(ranks, base)
         if algo == "flat" or (algo == "ps" and options.sharded and options.colocated and options.servers is None):
             return all_to_all_pattern(ranks)
         if algo == "2lha" and options.groups is not None:

@@ -162,6 +162,23 @@ def fabric_of(network: Network) -> Fabric:
     )  # fmt: skip
 
 
+def over_rails(fabric: Fabric, rails: npt.NDArray[np.int64]) -> Fabric:
+    """Return the fabric of transfers that use all rails at once, each an equal part of their bytes.
+
+    :param rails: shape (N, R): the interface of each host on each rail, among its own.
+    """
+    paths = fabric.paths
+    if paths is None:
+        return fabric
+    first = np.searchsorted(paths.host_of, np.arange(len(fabric.names)))
+    hosts, number = first[:, None] + rails, rails.shape[1]
+    return replace(
+        fabric, paths=None, pair_gbps=None if fabric.pair_gbps is None else number * fabric.pair_gbps,
+        host_out_gbps=number * paths.out_gbps[hosts].min(axis=1),
+        host_in_gbps=number * paths.in_gbps[hosts].min(axis=1),
+    )  # fmt: skip
+
+
 def _fabric_of_groups(network: Network) -> Fabric:
     """Return the fabric of hosts with one interface each.
 

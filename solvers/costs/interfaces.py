@@ -137,8 +137,8 @@ def interface_paths(
         rate = _measured(entry.get(key), counts)  # type: ignore[arg-type]
         best = np.full(len(rate), np.nan)
         if pair_gbps is not None:
-            known = direct & (pair_gbps > 0) & (path[0] >= 0)
-            np.fmax.at(best, path[0][known], pair_gbps[known])
+            measured = direct & (pair_gbps > 0) & (path[0] >= 0)
+            np.fmax.at(best, path[0][measured], pair_gbps[measured])
         rate = np.where(rate > 0, rate, best)
         rates.append(np.where(rate > 0, rate, of_host[host_of]))
     return InterfacePaths(tuple(names), host_of, rates[0], rates[1], out, into)

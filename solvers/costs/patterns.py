@@ -11,6 +11,7 @@ import numpy.typing as npt
 from plink.model.schedule import Schedule, dependencies
 from solvers.costs.evaluator import reduce_phase, timing_of
 from solvers.costs.fabric import Vector
+from solvers.schedules.multi_ring import ring_tours
 
 Edges = npt.NDArray[np.intp]
 
@@ -149,6 +150,25 @@ def chunked_ring_pattern(ranks: int, segments: int) -> Pattern:
         np.repeat(kinds / (ranks * segments), ranks),
         np.array([(sent == kind).sum() for kind in kinds], dtype=np.float64),
         np.array([(reduce_repeat == kind).sum() for kind in kinds], dtype=np.float64),
+        "pipeline",
+    )
+
+
+def multi_ring_pattern(ranks: int, base: int) -> Pattern:
+    """Return the pattern of :func:`solvers.schedules.multi_ring.multi_ring`: one round, 2(N-1) times.
+
+    :raises UsageError: for a number of ranks that is no power of the base.
+    """
+    tours = ring_tours(ranks, base)
+    hops, number = np.unique(tours.astype(np.int64) * ranks + np.roll(tours, -1, axis=1), return_counts=True)
+    return Pattern(
+        ranks,
+        np.zeros(len(hops), dtype=np.intp),
+        hops // ranks,
+        hops % ranks,
+        number / (len(tours) * ranks),
+        np.array([2.0 * (ranks - 1)]),
+        np.array([ranks - 1.0]),
         "pipeline",
     )
 

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.network import Matrix, Network
+from plink.model.units import format_gbps
 from solvers.changes.causes import explain
 from solvers.costs.host_flows import failed_flows_of, flows_of, unreached_hosts
 from solvers.diagnosis.bandwidth import SlowHost, slow_rates, slow_shared_links
@@ -176,9 +177,9 @@ def _blocked(network: Network) -> list[Finding]:
 
 def _slow_host(slow: SlowHost, names: Sequence[str], others: str) -> Finding:
     verbs = {"out": "sends", "in": "receives"}
-    rates = [f"{verbs[way]} at most {_gbps(most)}" for way, (most, _) in slow.rates.items()]
+    rates = [f"{verbs[way]} at most {format_gbps(most)}" for way, (most, _) in slow.rates.items()]
     usual = next(iter(slow.rates.values()))[1]
-    evidence = f"{' and '.join(rates)} with any partner, {others} {_gbps(usual)} (median)"
+    evidence = f"{' and '.join(rates)} with any partner, {others} {format_gbps(usual)} (median)"
     return Finding("slow host (bandwidth)", Severity.ERROR, [names[slow.host]], evidence, _SLOW_HOST_ADVICE)
 
 
@@ -191,7 +192,8 @@ def _rates(network: Network, groups: Groups) -> list[Finding]:
     named = {finding.hosts[0] for finding in findings}
     findings += [finding for finding in rate_findings(network) if finding.hosts[0] not in named]
     for link in itertools.chain(*(slow_shared_links(tier["groups"], names) for tier in network.shared_links)):
-        evidence = f"together they get {_gbps(link.gbps)} {link.way}, other groups {_gbps(link.usual_gbps)} (median)"
+        usual = format_gbps(link.usual_gbps)
+        evidence = f"together they get {format_gbps(link.gbps)} {link.way}, other groups {usual} (median)"
         advice = "look at the link that they share; `plink advise` says which algorithm suffers least"
         hosts = _named(link.members, names)
         findings.append(Finding("slow shared link", Severity.ERROR, hosts, evidence, advice))
@@ -215,10 +217,6 @@ def _uncertain_groups(network: Network) -> list[Finding]:
     advice = "their shared links may be of others: probe again with a larger --count"
     hosts = list(dict.fromkeys(name for members in shares for name in members))
     return [Finding("uncertain group", Severity.INFO, hosts, evidence, advice)]
-
-
-def _gbps(rate: float) -> str:
-    return f"{rate:.3g} Gbit/s" if rate >= 1 else f"{1000 * rate:.3g} Mbit/s"
 
 
 def _losses(network: Network, groups: Groups) -> Iterator[Finding]:

@@ -151,9 +151,10 @@ def _missing(n_hosts: int, members: list[list[Port]], called: list[str]) -> Defe
     for switch in members:
         for host, interface in switch:
             used[host].add(interface)
-    lacking = [host for host in range(n_hosts) if len(used[host]) < max(map(len, used))]
+    levels, base = max(map(len, used)), max(map(len, members))
+    lacking = [host for host in range(n_hosts) if len(used[host]) < levels]
     ports = [(host, MISSING) for host in lacking]
-    short = [switch for switch in members if len(switch) < max(map(len, members))]
+    short = [switch for switch in members if len(switch) < base]
     if len(ports) == 1 and len(short) == 1:
         peers, repaired = short[0], [*(switch for switch in members if switch is not short[0]), [*short[0], *ports]]
         text = f"{called[lacking[0]]} is on no switch with {', '.join(called[peer] for peer, _ in peers[:4])}"
@@ -172,19 +173,52 @@ def _missing(n_hosts: int, members: list[list[Port]], called: list[str]) -> Defe
 def _exchanged(n_hosts: int, members: list[list[Port]], called: list[str]) -> Defect | None:
     """Return the exchanges of two cables that make a BCube; there may be several that serve equally well."""
     repairs = []
+    on: list[list[int]] = [[] for _ in range(n_hosts)]
+    for number, ports in enumerate(members):
+        for host, _ in ports:
+            on[host].append(number)
     for (first, switch), (second, other) in combinations(_suspects(n_hosts, members), 2):
         if switch == other or first[0] == second[0]:
             continue
-        exchanged = [list(ports) for ports in members]
+        exchanged = list(members)
         exchanged[switch] = [second if port == first else port for port in members[switch]]
         exchanged[other] = [first if port == second else port for port in members[other]]
-        if _is_bcube(n_hosts, exchanged):
+        moved = {first[0]: list(on[first[0]]), second[0]: list(on[second[0]])}
+        moved[first[0]][on[first[0]].index(switch)] = other  # a host may be on one switch twice
+        moved[second[0]][on[second[0]].index(other)] = switch
+        squares = _Squares(exchanged, on, moved)
+        if squares.closed(second[0], switch) and squares.closed(first[0], other) and _is_bcube(n_hosts, exchanged):
             repairs.append((first, second))
     if not repairs:
         return None
     pairs = [f"those of {called[first[0]]} and {called[second[0]]}" for first, second in repairs[:4]]
     ports = sorted({port for pair in repairs for port in pair})
     return Defect(f"two cables are in each other's place: exchange {', or '.join(pairs)}", tuple(ports))
+
+
+@dataclass(frozen=True)
+class _Squares:
+    """``members`` of each switch; ``on``: the switches of each host, but of those in ``moved``."""
+
+    members: list[list[Port]]
+    on: list[list[int]]
+    moved: dict[int, list[int]]
+
+    def closed(self, host: int, switch: int) -> bool:
+        """Return whether neighbours of a host on this switch and on others have one more neighbour in common.
+
+        So it is in every BCube, and this takes far less than to recognise one.
+        """
+        mates = [mate for mate, _ in self.members[switch] if mate != host]
+        others = [other for number in self._on(host) if number != switch for other, _ in self.members[number]]
+        near = {mate: self._near(mate) for mate in {*mates, *others} - {host}}
+        return all(len(near[mate] & near[other]) == 2 for mate in mates for other in others if other != host)
+
+    def _on(self, host: int) -> list[int]:
+        return self.moved.get(host) or self.on[host]
+
+    def _near(self, host: int) -> set[int]:
+        return {other for number in self._on(host) for other, _ in self.members[number]} - {host}
 
 
 def _is_bcube(n_hosts: int, members: list[list[Port]]) -> bool:
@@ -204,12 +238,13 @@ def _suspects(n_hosts: int, members: list[list[Port]]) -> list[tuple[Port, int]]
     every = [(port, number) for number, switch in enumerate(members) for port in switch]
     if len(every) <= _MAX_TRIED_PORTS:
         return every
-    incidence = np.zeros((len(members), n_hosts), dtype=np.int64)
+    incidence = np.zeros((len(members), n_hosts), dtype=np.float32)  # products of whole numbers, by BLAS
     for number, switch in enumerate(members):
         incidence[number, [host for host, _ in switch]] = 1
     together = incidence.T @ incidence
     np.fill_diagonal(together, 0)
-    adjacent = (together > 0).astype(np.int64)
+    adjacent = (together > 0).astype(np.float32)
+    neighbours_in_common = adjacent @ adjacent
     doubled: list[tuple[Port, int]] = []
     closed: list[tuple[float, Port, int]] = []
     for number, switch in enumerate(members):
@@ -218,9 +253,9 @@ def _suspects(n_hosts: int, members: list[list[Port]]) -> list[tuple[Port, int]]
             mates = [mate for mate in hosts if mate != host]
             if (together[host, mates] > 1).any() or hosts.count(host) > 1:
                 doubled.append(((host, interface), number))
-            others = np.flatnonzero(adjacent[host] & (incidence[number] == 0))
-            common = adjacent[mates] @ adjacent[:, others]
-            squares = (common == 2) & (adjacent[mates][:, others] == 0)
+            others = np.flatnonzero((adjacent[host] > 0) & (incidence[number] == 0))
+            pairs = np.ix_(np.array(mates, dtype=np.intp), others)
+            squares = (neighbours_in_common[pairs] == 2) & (adjacent[pairs] == 0)
             closed.append((float(squares.mean()) if squares.size else 0.0, (host, interface), number))
     usual = float(np.median([share for share, _, _ in closed]))
     least = [(port, number) for share, port, number in sorted(closed)[:_MAX_SUSPECTS] if share < usual or not usual]

@@ -11,6 +11,7 @@ from solvers.schedules.bml import bml_reduce_scatter
 from solvers.schedules.halving_doubling import doubling_all_gather, halving_doubling, halving_reduce_scatter
 from solvers.schedules.hierarchical import balanced_masters, flat_reduce_scatter, two_level_reduce_scatter
 from solvers.schedules.lightgbm import lightgbm_reduce_scatter
+from solvers.schedules.multi_ring import multi_ring, multi_ring_all_gather, multi_ring_reduce_scatter
 from solvers.schedules.parameter_server import push
 from solvers.schedules.recursive_doubling import recursive_doubling
 from solvers.schedules.ring import ring, ring_all_gather, ring_chunked, ring_reduce_scatter
@@ -175,6 +176,14 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         _both_ways(
             "bml", "as bcube, with k exchanges at once, each on another level of a BCube network",
             ("base", "levels"), lambda n, o: bml_reduce_scatter(n, _base("bml", n, o)), _SCATTER, _GATHER,
+        ),
+        Algorithm(
+            "multi-ring", "a ring for each level of a BCube network, all at once, each for its share of the vector",
+            lambda n, o: multi_ring(n, _base("multi-ring", n, o)), ("base", "levels"),
+            {
+                "reduce-scatter": lambda n, o: multi_ring_reduce_scatter(n, _base("multi-ring", n, o)),
+                "all-gather": lambda n, o: multi_ring_all_gather(n, _base("multi-ring", n, o)),
+            },
         ),
         # What libraries run, one rank a machine. Only who sends what to whom is told: their smaller segments, and the
         # channels over which NCCL spreads its chunks, change no link's bytes (but they pipeline trees: see

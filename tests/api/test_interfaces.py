@@ -9,7 +9,7 @@ import pytest
 
 import plink
 from plink.api.diagnosing import diagnose
-from plink.api.interfaces import exchanges_on_switches, interface_topology
+from plink.api.interfaces import exchanges_on_switches, interface_topology, rail_names
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
 from probes.interfaces import interfaces_from_routes
@@ -137,3 +137,89 @@ def test_missing_cable_and_rails_are_described() -> None:
 def test_one_interface_a_host_is_no_topology() -> None:
     network = network_of(blueprint(2, 2))
     assert interface_topology(replace(network, details={})) is None
+
+
+def rated(network: Network, gbps: float = 0.1) -> Network:
+    """The same hosts, with a rate of each interface."""
+    entry = network.details["interfaces"]
+    rates = [[gbps] * len(names) for names in entry["names"]]
+    names = network.hosts.names
+    flows = [
+        {"from": a, "to": b, "gbps": gbps, "both_ways": False}
+        for a, b in zip(names, [*names[1:], names[0]], strict=True)
+    ]
+    details = network.details | {
+        "interfaces": entry | {"out_gbps": rates, "in_gbps": rates}, "host_flows": flows, "host_flow_errors": [],
+    }  # fmt: skip
+    return replace(network, latency_us=network.latency_us / 1e3, details=details)
+
+
+def on_rails(hosts: int = 6, rails: int = 2) -> Network:
+    """Hosts that are all on each of several switches, and reach each other by the first."""
+    names = tuple(Host(f"n{k}", f"10.0.0.{k}") for k in range(hosts))
+    apart = ~np.eye(hosts, dtype=bool)
+    entry: dict[str, Any] = {
+        "names": [[f"eth{rail}" for rail in range(rails)]] * hosts,
+        "used": np.where(apart, 0.0, np.nan).tolist(), "relays": [[None] * hosts] * hosts,
+        "switches": [[[host, rail] for host in range(hosts)] for rail in range(rails)],
+    }  # fmt: skip
+    entry["used"] = [[None if value != value else int(value) for value in row] for row in entry["used"]]
+    return rated(Network(Hosts(names), 20.0 * apart, None, {"interfaces": entry}))
+
+
+@pytest.mark.parametrize(("base", "levels"), [(3, 2), (2, 3)])
+def test_advice_for_a_bcube_is_bml_by_digits(base: int, levels: int) -> None:
+    """It sends by all interfaces at once, and in fewer rounds than as many rings."""
+    network = rated(network_of(blueprint(base, levels)))
+    advice = plink.advise(network)
+    best = advice.best(25e6)
+    assert (best.algo, best.family) == ("bml", "digits")
+    n = base**levels
+    bound_us = 2 * (n - 1) / (levels * n) * 25e6 / (0.1 * 125)
+    assert best.at(25e6) == pytest.approx(bound_us, rel=0.02)
+    rings = advice.best(25e6, "multi-ring")
+    assert rings.at(1e3) > best.at(1e3)
+    assert rings.at(25e6) >= best.at(25e6)
+    order = plink.reorder(network, plink.OrderRequest(algo="bml"))
+    cost = plink.cost(network, order, plink.CostRequest("bml", 25e6))
+    assert cost.cost_us == pytest.approx(bound_us, rel=0.02)
+
+
+def test_what_plink_runs_uses_all_rails_and_a_library_one() -> None:
+    network = on_rails()
+    single, two = (plink.cost(network, algo=algo).cost_us for algo in ("gloo", "multi-ring"))
+    assert plink.cost(network, algo="ring").cost_us == pytest.approx(two, rel=0.01)
+    assert single / two == pytest.approx(2.0, rel=0.01)
+    assert rail_names(network) == ("eth0", "eth1")
+    entry = network.details["interfaces"]
+    other = entry | {"names": [*entry["names"][:-1], ["ens1", "ens2"]]}
+    assert rail_names(replace(network, details={"interfaces": other})) == ()
+
+
+def test_slow_interface_is_named_with_its_host() -> None:
+    """Of a cable both ends, in one finding."""
+    for base, hosts in ((3, 1), (2, 2)):
+        network = rated(network_of(blueprint(base, 2)))
+        assert not named(network, "slow interface")
+        entry = network.details["interfaces"]
+        ports = entry["switches"][0][:hosts]
+        rates = [[0.01 if [host, k] in ports else 0.1 for k in range(2)] for host in range(len(entry["names"]))]
+        slow = entry | {"out_gbps": rates, "in_gbps": rates}
+        network = replace(network, details=network.details | {"interfaces": slow})
+        (finding,) = named(network, "slow interface")
+        assert finding.hosts == [network.hosts.names[host] for host, _ in ports]
+        for host, interface in ports:
+            assert f"{network.hosts.names[host]}/eth{interface}" in finding.evidence
+
+
+def test_ways_there_and_back_over_different_switches_are_noted() -> None:
+    """In one finding of all such pairs; it is no fault."""
+    network = on_rails(hosts=4)
+    entry = network.details["interfaces"]
+    used = [list(row) for row in entry["used"]]
+    used[1][0] = used[2][0] = 1
+    network = replace(network, details=network.details | {"interfaces": entry | {"used": used}})
+    (finding,) = named(network, "interface")
+    assert (str(finding.severity), finding.pairs) == ("info", 2)
+    assert set(finding.hosts) == {"n0", "n1", "n2"}
+    assert "n0 sends by eth0 and n1 sends by eth1" in finding.evidence

@@ -7,12 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import plink
 from plink.cli.aggregating import backend_for
 from plink.errors import NoAnswer, UsageError
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
 from plink.runtime.aggengine.aggregation import TEXT, from_bytes
 from solvers.schedules.catalogue import schedule_for
+from tests.api.test_interfaces import blueprint, network_of, on_rails, rated
 from tests.conftest import typed
 
 STAR = [(0, 0, 1, "reduce"), (0, 2, 1, "reduce"), (1, 1, 0, "copy"), (1, 1, 2, "copy")]
@@ -127,3 +129,56 @@ def test_auto_needs_bandwidths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(NoAnswer, match=r"needs bandwidths; `plink probe` measures them \(--bandwidth\)"):
         backend_for("auto", hosts, None)
     assert "--bandwidth" in typed("probe", "--help", cwd=tmp_path).stdout
+
+
+def measured(network: Network, here: Path, monkeypatch: pytest.MonkeyPatch) -> Hosts:
+    monkeypatch.chdir(here)
+    (here / ".plink").mkdir()
+    network.write(here / ".plink" / "network.json")
+    return network.hosts
+
+
+def test_auto_takes_all_interfaces_of_a_bcube(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """BML by the digits; in an order that is none of them, what its costs say."""
+    network = rated(network_of(blueprint(3, 2)))
+    hosts = measured(network, tmp_path, monkeypatch)
+    order = plink.reorder(network, plink.OrderRequest(algo="bml"))
+    by_digits = Hosts(tuple(hosts.by_name()[name] for name in order.hosts))
+    aggregation = from_bytes(base64.b64decode(backend_for("auto", by_digits, None).environment[TEXT]))
+    entry = aggregation.choose(25_000_000)
+    assert entry.algo == "bml"
+    assert entry.schedule is not None
+    assert entry.schedule.rounds == 4
+    mixed = Hosts(tuple(by_digits.members[k] for k in (0, 5, 7, 2, 4, 8, 1, 3, 6)))
+    other = from_bytes(base64.b64decode(backend_for("auto", mixed, None).environment[TEXT]))
+    assert other.choose(25_000_000).schedule is None or other.choose(25_000_000).schedule.rounds != 4
+
+
+def test_channels_of_a_job_use_all_rails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As many channels on each; rings on all rails are one ring of all ranks."""
+    hosts = measured(on_rails(rails=3), tmp_path, monkeypatch)
+    backend = backend_for("multi-ring", hosts, None)
+    aggregation = from_bytes(base64.b64decode(backend.environment[TEXT]))
+    assert backend.rails == ("eth0", "eth1", "eth2")
+    assert aggregation.channels % 3 == 0
+    (entry,) = aggregation.classes
+    assert entry.schedule is not None
+    assert entry.schedule.rounds == 2 * (len(hosts) - 1)
+    assert "3 rails" in capsys.readouterr().err
+    assert backend_for("ring", Hosts(hosts.members[:3]), None).rails == ()
+
+
+def test_bml_without_known_interfaces_runs_with_a_warning(
+    racks: Hosts, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also of hosts that were never measured; of a BCube in another order that is told."""
+    for hosts in (racks, Hosts(tuple(Host(f"x{k}", f"x{k}") for k in range(4)))):
+        (entry,) = from_bytes(base64.b64decode(backend_for("bml", hosts, None).environment[TEXT])).classes
+        assert entry.schedule is not None
+        assert "bml gains by interfaces" in capsys.readouterr().err
+    network = rated(network_of(blueprint(3, 2)))
+    network.write(tmp_path / ".plink" / "network.json")
+    backend_for("bml", Hosts(tuple(network.hosts.members[k] for k in (0, 5, 7, 2, 4, 8, 1, 3, 6))), None)
+    assert "`plink reorder --algo bml` makes it" in capsys.readouterr().err

@@ -37,7 +37,7 @@ BAD: list[tuple[str | dict[str, Any], str]] = [
                 "out_gbps": [[1.0]] * 4,
             }
         },
-        "n.json: interfaces.out_gbps: one figure of each interface in names is expected",
+        "n.json: interfaces.out_gbps: one value for each interface in names is expected",
     ),
     ({"machines": [{"hostname": "a"}, 7]}, "n.json: machines[1]: expected an object or null"),
     ({"latency_us": [[0] * 4] * 3 + [[0, "12", 0, 0]]}, 'n.json: latency_us[3][1]: "12" is not a number or null'),

@@ -13,6 +13,7 @@ import pytest
 
 from plink.cli import completion
 from plink.cli.app import command
+from runners.lab.blueprint import LabSettings, draw
 from tests.cli.test_help import HEAVY
 
 OURS = {"probes", "solvers", "runners"}
@@ -76,6 +77,17 @@ def folder(tmp_path: Path) -> Path:
 def test_words_offered(line: str, words: list[str], folder: Path) -> None:
     suggestions, errors = offered(line, folder)
     assert (suggestions, errors) == (words, "")
+
+
+def test_interfaces_of_a_lab_are_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And its switches, where a link is meant; hosts alone where a host is."""
+    monkeypatch.setattr(completion, "_LABS", tmp_path)
+    (tmp_path / "q").mkdir()
+    settings = LabSettings("q", topology="bcube", base=2, levels=2)
+    (tmp_path / "q" / "lab.json").write_text(json.dumps(draw(settings).to_json()))
+    assert offered("plink lab shape --name q node-01/", tmp_path) == (["node-01/eth0", "node-01/eth1"], "")
+    assert offered("plink lab cut --name q switch-0", tmp_path) == (["switch-0-0", "switch-0-1"], "")
+    assert offered("plink lab kill --name q node-01", tmp_path) == (["node-01"], "")
 
 
 def test_broken_files_offer_nothing(folder: Path) -> None:

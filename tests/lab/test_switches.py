@@ -3,14 +3,17 @@
 import itertools
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from plink.api.interfaces import interface_topology
+from plink.model.network import read_network
 from plink.model.order import read_order
 from tests.conftest import Lab, lab_up, plink
+from tests.lab.jobs import Running, write_script
 from tests.lab.probing import network, probe, succeeded
 from tests.lab.test_faults import do, of_host, reaches, read_status
 from tests.lab.test_links import routers_between, transfer
@@ -144,3 +147,100 @@ def test_no_host_of_rails_is_a_relay() -> None:
         assert reached == [False, True]
     finally:
         lab.plink("down", cwd=HERE)
+
+
+def test_a_slow_interface_is_measured_and_named_with_its_host(cables: Lab, tmp_path: Path) -> None:
+    """Of a cable with its other end; what the others carry is in the network's file."""
+    name, _, by_eth1, _ = square(cables)
+    do(cables, "shape", f"{name}/eth1", "--rate", "6mbit")
+    try:
+        done = plink("doctor", str(cables.hosts_file), "--json", cwd=tmp_path)
+        succeeded(probe(cables, tmp_path, "--count", "50"))
+    finally:
+        do(cables, "heal")
+    findings = [row for row in json.loads(done.stdout)["findings"] if row["kind"] == "slow interface"]
+    assert len(findings) == 1
+    assert set(findings[0]["hosts"]) == {name, by_eth1}
+    assert f"{name}/eth1" in findings[0]["evidence"]
+    entry = network(tmp_path).interfaces
+    assert entry is not None
+    rates = {
+        (host, device): rate
+        for host, devices, row in zip(network(tmp_path).hosts.names, entry["names"], entry["out_gbps"], strict=True)
+        for device, rate in zip(devices, row, strict=True)
+    }
+    assert rates.pop((name, "eth1")) < 0.01
+    assert rates.pop((by_eth1, "eth1")) < 0.01
+    assert min(rates.values()) > 0.04
+
+
+_LONG = """
+import sys, time
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+data = torch.empty(4_000_000)
+for turn in range(3):
+    data.fill_(dist.get_rank() + 1)
+    print("begins", turn, flush=True)
+    dist.all_reduce(data)
+    assert torch.all(data == dist.get_world_size() * (dist.get_world_size() + 1) / 2), "a wrong sum"
+print("right sums", flush=True)
+dist.destroy_process_group()
+"""
+
+
+def test_a_cable_that_is_cut_for_seconds_costs_no_sum(cables: Lab, tmp_path: Path) -> None:
+    """In mid all-reduce: TCP stalls and goes on."""
+    succeeded(probe(cables, tmp_path, "--count", "50"))
+    assert plink("reorder", "n.json", "--algo", "bml", "-o", "order.json", cwd=tmp_path).returncode == 0
+    script = write_script(tmp_path, _LONG)
+    running = Running(
+        tmp_path, "launch", "--hosts", str(cables.hosts_file), "--order", "order.json", "--backend", "bml", script
+    )
+    try:
+        running.await_lines(4, "begins 0", 60)
+        do(cables, "cut", f"{cables.hosts.names[0]}/eth1")
+        time.sleep(4)
+        assert running.process.poll() is None
+        assert "right sums" not in running.out
+        do(cables, "heal")
+        assert running.process.wait(90) == 0, running.err
+        assert running.out.count("right sums") == 4
+    finally:
+        do(cables, "heal")
+        running.process.kill()
+
+
+def test_a_job_uses_all_rails(tmp_path: Path) -> None:
+    """Rings of its channels on two rails of 20 Mbit/s: more than one rail could carry; sums are right."""
+    rails = ("--topology", "rails", "--rails", "2", "--hosts-per-rack", "3", "--host-rate", "20mbit", "--seed", "3")
+    lab = lab_up(f"s{os.getpid()}", *rails)
+    try:
+        succeeded(plink("probe", str(lab.hosts_file), "--count", "50", cwd=tmp_path))
+        entry = read_network(tmp_path / ".plink" / "network.json").interfaces
+        assert entry is not None
+        assert all(0.015 < rate < 0.021 for row in entry["out_gbps"] for rate in row if rate is not None)
+        script = write_script(tmp_path, _LONG.replace("4_000_000", "500_000"))
+        done = plink(
+            "launch",
+            "--hosts",
+            str(lab.hosts_file),
+            "--order",
+            "given",
+            "--backend",
+            "multi-ring",
+            script,
+            cwd=tmp_path,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("right sums") == 3
+        assert "2 rails: eth0, eth1" in done.stderr
+        carried = [counters(lab, lab.hosts.names[0], f"eth{rail}") for rail in range(2)]
+        assert min(carried) > 0.6 * max(carried) > 3_000_000
+    finally:
+        lab.plink("down", cwd=HERE)
+
+
+def counters(lab: Lab, host: str, device: str) -> int:
+    """The bytes that a host's interface has sent."""
+    return int(inside(lab, host, "cat", f"/sys/class/net/{device}/statistics/tx_bytes").stdout)

@@ -4,7 +4,7 @@ import itertools
 import random
 
 from probes.agent.routes import routes_to
-from probes.interfaces import interfaces_from_routes
+from probes.interfaces import interfaces_from_routes, use_one_of_several
 from runners.lab.blueprint import Blueprint, LabSettings, draw
 from solvers.ordering.interfaces import BCube, Rails, recognise
 
@@ -94,3 +94,15 @@ def test_routes_of_the_kernel() -> None:
     """Its own addresses, and what is no address, have none; the answers are in the order of the questions."""
     answers = routes_to(["127.0.0.1", "not an address", "127.0.0.2", "::1", "10.0.0.300"])
     assert answers == [(None, None)] * 5
+
+
+def test_several_interfaces_of_which_one_is_used_are_told() -> None:
+    """Addresses on two interfaces that all are reached by the default route; not so where they have a route each."""
+    owners = {f"10.{rail}.0.{host}": host for host in range(3) for rail in range(2)}
+    own = {host: {f"10.{rail}.0.{host}": f"eth{rail}" for rail in range(2)} for host in range(3)}
+    routes: Routes = {host: dict.fromkeys(owners, ("eth0", "10.0.0.254")) for host in range(3)}
+    main = {host: f"10.0.0.{host}" for host in range(3)}
+    assert interfaces_from_routes(3, main, owners, routes, own) is None
+    assert use_one_of_several(owners, routes, own)
+    single = {host: {f"10.0.0.{host}": "eth0", "172.17.0.1": "docker0"} for host in range(3)}
+    assert not use_one_of_several(owners, routes, single)

@@ -20,7 +20,7 @@ def partitions(draw: st.DrawFn, ranks: int) -> list[list[int]]:
 def requests(draw: st.DrawFn, algo: str, most: int = 40) -> tuple[int, Options]:
     """A number of ranks and options that fit the algorithm."""
     ranks = draw(st.integers(2, most))
-    if algo in ("bcube", "bml"):
+    if algo in ("bcube", "bml", "multi-ring"):
         base, levels = draw(st.sampled_from([(b, k) for b in range(2, most + 1) for k in range(1, 6) if b**k <= most]))
         return base**levels, draw(st.sampled_from([Options(base=base), Options(base=7, levels=levels)]))
     if algo == "ps":

@@ -159,6 +159,16 @@ def aggregation_for_rate(classes: tuple[SizeClass, ...], rate_gbps: float | None
     return Aggregation(classes, channels=1 if slow else _CHANNELS, segmentation=segmentation_for_rate(rate_gbps))
 
 
+def over_rails(aggregation: Aggregation, rails: int) -> Aggregation:
+    """Return the aggregation with its channels on each of several rails, and segments enough for all of them."""
+    segmentation = aggregation.segmentation
+    return replace(
+        aggregation,
+        channels=rails * aggregation.channels,
+        segmentation=replace(segmentation, min_segment_bytes=max(1, segmentation.min_segment_bytes // rails)),
+    )
+
+
 def aggregation_for_plan(classes: tuple[SizeClass, ...], plan: Plan) -> Aggregation:
     """Return :func:`aggregation_for_rate` with a ring that visits the plan's groups one after the other."""
     ring = tuple(rank for group in plan.groups or () for rank in group)

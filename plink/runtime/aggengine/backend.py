@@ -30,7 +30,7 @@ from plink.runtime.aggengine.algorithm_selection import (
     measure_size_range,
 )
 from plink.runtime.aggengine.banner import staging_banner, startup_banner
-from plink.runtime.aggengine.connections import PeerConnections, file_descriptors, own_address, tcp_sockets
+from plink.runtime.aggengine.connections import PeerConnections, file_descriptors, own_addresses, tcp_sockets
 from plink.runtime.aggengine.cuda_delegation import CudaDelegate, staging_requested
 from plink.runtime.aggengine.eager import connect_eager
 from plink.runtime.aggengine.engine import Engine
@@ -39,7 +39,7 @@ from plink.runtime.aggengine.launcher_channel import LauncherChannel
 from plink.runtime.aggengine.mesh import FullMesh
 from plink.runtime.aggengine.reductions import GLOO_SUM_DTYPES, needs_engine, reduction_for
 from plink.runtime.aggengine.secondary_group import SecondaryGroup, all_reduce
-from plink.runtime.aggengine.transport import GlooTransport, raise_file_limit
+from plink.runtime.aggengine.transport import GlooTransport, rail_addresses, raise_file_limit
 from plink.runtime.aggengine.tuner import RankTuner
 from plink.runtime.aggengine.watchdog import AggregationError, Watchdog
 
@@ -157,8 +157,8 @@ class PlinkProcessGroup(dist.ProcessGroup):
         transport = GlooTransport(PrefixStore("engine/", store), mesh, transport_timeout)
         eager = None
         if not self._members or _world_has_eager():
-            address = own_address(file_descriptors() - descriptors_before)
-            eager = connect_eager(PrefixStore("eager/", store), mesh, transport_timeout, address, self._all_agree)
+            addresses = rail_addresses() or own_addresses(file_descriptors() - descriptors_before)
+            eager = connect_eager(PrefixStore("eager/", store), mesh, transport_timeout, addresses, self._all_agree)
         opened = {fd: inode for fd, inode in tcp_sockets().items() if sockets_before.get(fd) != inode} if tuned else {}
         watchdog = Watchdog(PrefixStore("watch/", store), rank, size, timeout, names=names)
         self._engine = Engine(aggregation, rank, transport, watchdog, eager)

@@ -53,10 +53,10 @@ def file_descriptors() -> set[int]:
     return {int(name) for name in os.listdir(_FOLDER)} if sys.platform == "linux" and os.path.isdir(_FOLDER) else set()
 
 
-def own_address(descriptors: Iterable[int]) -> str | None:
-    """Return the most common local address of the first TCP connections of these descriptors; None without any."""
+def own_addresses(descriptors: Iterable[int]) -> list[str]:
+    """Return the most common local address of the first TCP connections of these descriptors; empty without any."""
     near = (ends[0].partition(" ")[0] for fd in sorted(descriptors) if (ends := _ends(fd)) is not None)
-    return next((address for address, _ in Counter(islice(near, _SAMPLED_CONNECTIONS)).most_common(1)), None)
+    return [address for address, _ in Counter(islice(near, _SAMPLED_CONNECTIONS)).most_common(1)]
 
 
 class PeerConnections:

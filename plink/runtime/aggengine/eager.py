@@ -13,7 +13,7 @@ import struct
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -32,18 +32,19 @@ _CLOSE_CHECK_INTERVAL_S = 1.0
 
 
 def connect_eager(
-    store: Store, mesh: FullMesh, timeout: timedelta, address: str | None, all_can: Callable[[bool], bool]
+    store: Store, mesh: FullMesh, timeout: timedelta, addresses: Sequence[str], all_can: Callable[[bool], bool]
 ) -> "EagerTransport | None":
     """Connect all ranks, or return None on all of them where some rank cannot; that one prints why.
 
+    :param addresses: as of :func:`connect_mesh`; none where this host's is not known.
     :param all_can: returns whether every rank passed True.
     """
     sockets, reason = None, "this host's address is unknown"
     try:
-        if address is None:
+        if not addresses:
             decline(store, mesh.rank)
         else:
-            sockets = connect_mesh(store, mesh, address, timeout.total_seconds())
+            sockets = connect_mesh(store, mesh, addresses, timeout.total_seconds())
     except Exception as error:  # whatever it is: the other ranks wait for this one's answer
         reason = str(error) if isinstance(error, CannotConnect) else f"{type(error).__name__}: {error}"
     if all_can(sockets is not None) and sockets is not None:

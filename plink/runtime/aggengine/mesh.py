@@ -48,49 +48,75 @@ class _Client:
     data: bytes = b""
 
 
-def connect_mesh(store: Store, mesh: FullMesh, address: str, timeout_s: float) -> dict[tuple[int, int], socket.socket]:
+def connect_mesh(
+    store: Store, mesh: FullMesh, addresses: Sequence[str], timeout_s: float
+) -> dict[tuple[int, int], socket.socket]:
     """Connect to all other ranks, by rank and channel; every rank calls this at once.
 
-    :param address: of this host, as the other ranks reach it.
+    :param addresses: of this host, as the other ranks reach it. With several, on rails, channel k uses number k modulo
+        how many there are, here and on the other ranks: the kernel's route to an address is by its rail.
     :raises CannotConnect: naming the rank that could not be reached, or has not connected.
     """
     rank, names, connections = mesh.rank, mesh.names, dict[tuple[int, int], socket.socket]()
     timeout_s = min(timeout_s, _CONNECT_TIMEOUT_S)
     secret = os.urandom(_SECRET_BYTES)
+    acceptors: list[_Acceptor] = []
+    threads: list[threading.Thread] = []
+    expected_of: list[set[tuple[int, int]]] = []
+
+    def stop() -> None:
+        for acceptor in acceptors:
+            acceptor.close()
+        for thread in threads:
+            thread.join()  # it adds no more connections
+
     try:
-        listener = socket.create_server(
-            (address, 0),
-            family=socket.AF_INET6 if ":" in address else socket.AF_INET,
-            backlog=len(names) * mesh.channels,
-        )
-    except OSError as error:
+        ports = []
+        for number, address in enumerate(addresses):
+            channels = range(number, mesh.channels, len(addresses))
+            expected = {(peer, channel) for peer in range(rank + 1, len(names)) for channel in channels}
+            listener = _listener(address, len(names) * len(channels))
+            ports.append(f"{address} {listener.getsockname()[1]}")
+            acceptor = _Acceptor(listener, secret, expected, connections, timeout_s)
+            acceptors.append(acceptor)
+            expected_of.append(expected)
+            threads.append(threading.Thread(target=acceptor.run, name="plink-mesh", daemon=True))
+            threads[-1].start()
+    except BaseException:
         decline(store, rank)
-        raise CannotConnect(f"cannot listen at {address}: {error}") from error
-    expected = {(peer, channel) for peer in range(rank + 1, len(names)) for channel in range(mesh.channels)}
-    acceptor = _Acceptor(listener, secret, expected, connections, timeout_s)
-    store.set(f"at{rank}", secret + f"{address} {listener.getsockname()[1]}".encode())  # type: ignore[arg-type]
-    thread = threading.Thread(target=acceptor.run, name="plink-mesh", daemon=True)
-    thread.start()
+        stop()
+        raise
+    store.set(f"at{rank}", secret + ",".join(ports).encode())  # type: ignore[arg-type]
     try:
         for peer in range(rank):
             entry = store.get(f"at{peer}")
             for channel in range(mesh.channels):
                 try:
-                    connections[peer, channel] = _connect(entry, rank, channel, address, timeout_s)
+                    own = addresses[channel % len(addresses)]
+                    connections[peer, channel] = _connect(entry, rank, channel, own, timeout_s)
                 except OSError as error:
                     raise CannotConnect(f"cannot connect to rank {names[peer]}: {error}") from error
-        thread.join(timeout_s)
-        if expected:
-            raise CannotConnect(f"rank {names[min(expected)[0]]} has not connected to rank {names[rank]}")
+        for thread in threads:
+            thread.join(timeout_s)
+        if missing := set[tuple[int, int]]().union(*expected_of):
+            raise CannotConnect(f"rank {names[min(missing)[0]]} has not connected to rank {names[rank]}")
     except BaseException:
-        acceptor.close()
-        thread.join()  # it adds no more connections
+        stop()
         for sock in connections.values():
             sock.close()
         raise
-    acceptor.close()
-    thread.join()
+    stop()
     return connections
+
+
+def _listener(address: str, backlog: int) -> socket.socket:
+    """:raises CannotConnect: where no socket can listen there."""
+    try:
+        return socket.create_server(
+            (address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET, backlog=backlog
+        )
+    except OSError as error:
+        raise CannotConnect(f"cannot listen at {address}: {error}") from error
 
 
 def decline(store: Store, rank: int) -> None:
@@ -99,7 +125,8 @@ def decline(store: Store, rank: int) -> None:
 
 
 def _connect(entry: bytes, rank: int, channel: int, address: str, timeout_s: float) -> socket.socket:
-    host, _, port = entry[_SECRET_BYTES:].decode().rpartition(" ")
+    places = entry[_SECRET_BYTES:].decode().split(",")
+    host, _, port = places[channel % len(places)].rpartition(" ")
     if not port:
         raise OSError("it declined")
     sock = socket.create_connection((host, int(port)), timeout=timeout_s, source_address=(address, 0))

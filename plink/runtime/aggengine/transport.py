@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import Store  # type: ignore[attr-defined]
 
+from plink.remote.addresses import address_of
 from plink.runtime.aggengine.mesh import FullMesh
 from plink.runtime.aggengine.watchdog import PeerLost
 
@@ -130,9 +131,23 @@ def _first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0].rpartition("] ")[2]
 
 
+def rail_addresses() -> list[str]:
+    """Return the address of each interface of GLOO_SOCKET_IFNAME, where there are several; else nothing.
+
+    Empty, too, where one of them has no IPv4 address of its own.
+    """
+    names = _interfaces()
+    addresses = [address_of(name) for name in names]
+    return [address for address in addresses if address] if len(names) > 1 and all(addresses) else []
+
+
+def _interfaces() -> list[str]:
+    return [name for name in os.environ.get("GLOO_SOCKET_IFNAME", "").split(",") if name]
+
+
 def gloo_devices(channels: int) -> Sequence[dist.ProcessGroupGloo.Device]:
     """Return one device for each channel, on the interfaces of GLOO_SOCKET_IFNAME, as torch itself uses them."""
-    names = [name for name in os.environ.get("GLOO_SOCKET_IFNAME", "").split(",") if name]
+    names = _interfaces()
     if not names:
         return [dist.ProcessGroupGloo.create_default_device() for _ in range(channels)]
     return [dist.ProcessGroupGloo.create_device(interface=names[channel % len(names)]) for channel in range(channels)]

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plink.runtime.aggengine import eager, mesh
-from plink.runtime.aggengine.connections import own_address, tcp_sockets
+from plink.runtime.aggengine.connections import own_addresses, tcp_sockets
 from plink.runtime.aggengine.eager import EagerTransport, connect_eager
 from plink.runtime.aggengine.mesh import CannotConnect, FullMesh, connect_mesh
 from plink.runtime.aggengine.watchdog import PeerLost
@@ -29,7 +29,7 @@ HERE = "127.0.0.1"
 def join(store: Any, rank: int, size: int, channels: int = 1, timeout_s: float = 20.0) -> EagerTransport:
     """One rank."""
     mesh = FullMesh(rank, range(size), channels)
-    return EagerTransport(connect_mesh(store, mesh, HERE, timeout_s), mesh, timedelta(seconds=timeout_s))
+    return EagerTransport(connect_mesh(store, mesh, [HERE], timeout_s), mesh, timedelta(seconds=timeout_s))
 
 
 @contextmanager
@@ -183,7 +183,7 @@ def test_a_lost_rank_is_named(who: str) -> None:
     store, errors = dist.HashStore(), []
     meshes = [FullMesh(rank, [4, 7], 1) for rank in range(2)]
     made = everywhere(
-        2, lambda rank: EagerTransport(connect_mesh(store, meshes[rank], HERE, 9), meshes[rank], timedelta(seconds=1))
+        2, lambda rank: EagerTransport(connect_mesh(store, meshes[rank], [HERE], 9), meshes[rank], timedelta(seconds=1))
     )
     if who == "closes":
         made[1].release()
@@ -240,11 +240,15 @@ def test_unexpected_message_is_never_delivered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "reason"),
-    [(None, "this host's address is unknown"), ("192.0.2.1", "cannot listen at 192.0.2.1")],
+    ("addresses", "reason"),
+    [
+        ([], "this host's address is unknown"),
+        (["192.0.2.1"], "cannot listen at 192.0.2.1"),
+        ([HERE, "192.0.2.1"], "cannot listen at 192.0.2.1"),
+    ],
 )
 def test_all_go_without_where_one_cannot(
-    address: str | None, reason: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    addresses: list[str], reason: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No address, or one that is none of the host's: None on all, those who could not say why, and no file stays."""
     monkeypatch.setattr(mesh, "_CONNECT_TIMEOUT_S", 1.0)
@@ -257,7 +261,7 @@ def test_all_go_without_where_one_cannot(
             barrier.wait(10)
             return all(entry)
 
-        where = address if rank == 1 else HERE
+        where = addresses if rank == 1 else [HERE]
         return connect_eager(store, FullMesh(rank, [5, 6, 7], 2), timedelta(seconds=9), where, all_can)
 
     assert everywhere(3, work) == [None] * 3
@@ -276,7 +280,22 @@ def test_a_rank_that_does_not_call_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_address_is_that_of_most_connections() -> None:
     """Of those that were asked for; of none, none."""
-    assert own_address([]) is None
+    assert own_addresses([]) == []
     with socket.create_server((HERE, 0)) as listening, socket.create_connection(listening.getsockname()) as call:
-        assert own_address([call.fileno(), 0]) == HERE
+        assert own_addresses([call.fileno(), 0]) == [HERE]
         assert call.fileno() in tcp_sockets()
+
+
+def test_channels_use_the_rails_in_turns() -> None:
+    """Channel k connects address k of both hosts, modulo two: so the kernel's routes decide the interface."""
+    rails, store, channels = ["127.0.0.1", "127.0.0.2"], dist.HashStore(), 5
+
+    def work(rank: int) -> dict[tuple[int, int], socket.socket]:
+        return connect_mesh(store, FullMesh(rank, range(3), channels), rails, 20)
+
+    sockets = everywhere(3, work)
+    for own in sockets:
+        assert sorted(channel for _, channel in own) == sorted([*range(channels)] * 2)
+        for (_, channel), sock in own.items():
+            assert sock.getsockname()[0] == sock.getpeername()[0] == rails[channel % 2]
+            sock.close()

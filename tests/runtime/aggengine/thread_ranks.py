@@ -103,7 +103,7 @@ class Members:
             timeout = timedelta(seconds=timeout_s)
             mesh = FullMesh(rank, range(schedule.ranks), channels)
             transport = GlooTransport(dist.PrefixStore("t/", store), mesh, timeout * 2)
-            met = connect_mesh(dist.PrefixStore("e/", store), mesh, "127.0.0.1", 20) if eager else {}
+            met = connect_mesh(dist.PrefixStore("e/", store), mesh, ["127.0.0.1"], 20) if eager else {}
             short = EagerTransport(met, mesh, timeout * 2) if eager else None
             watchdog = Watchdog(dist.PrefixStore("w/", store), rank, schedule.ranks, timeout, slow_s=1.0)
             return Member(rank, Engine(aggregation, rank, transport, watchdog, short), schedule)

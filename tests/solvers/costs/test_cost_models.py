@@ -49,7 +49,7 @@ def options_for(algo: str, n: int, seed: int) -> Options:
 
 def fitting(algo: str, n: int) -> int:
     """A number of ranks that the algorithm takes."""
-    return 1 << max(1, n.bit_length() - 1) if algo in ("bcube", "bml") else n
+    return 1 << max(1, n.bit_length() - 1) if algo in ("bcube", "bml", "multi-ring") else n
 
 
 # The thesis's formulas (5.2.1), one term after the other; N is a power of two (of B).

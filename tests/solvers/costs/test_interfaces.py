@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.bcube import bcube_interfaces
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
 from solvers.costs.by_name import cost_function_for, pattern_for
@@ -34,28 +35,10 @@ SIZE = 1e6
 GBPS = 8.0  # 1,000 bytes a microsecond
 
 
-def bcube_entry(base: int, levels: int) -> dict[str, Any]:
-    """The interfaces of a BCube whose host numbers are its digits, the lowest differing digit routed first."""
-    n = base**levels
-    digit = [[host // base**level % base for level in range(levels)] for host in range(n)]
-    used, relays = ([[None] * n for _ in range(n)] for _ in range(2))
-    for i, j in itertools.permutations(range(n), 2):
-        differing = [level for level in range(levels) if digit[i][level] != digit[j][level]]
-        used[i][j] = differing[0]
-        if len(differing) > 1:
-            relays[i][j] = i + (digit[j][differing[0]] - digit[i][differing[0]]) * base ** differing[0]
-    switches = [
-        [[host, level] for host in range(n) if host // base**level % base == 0 and host == first for host in
-         range(first, first + base ** (level + 1), base**level)]
-        for level in range(levels) for first in range(n) if digit[first][level] == 0
-    ]  # fmt: skip
-    return {"names": [[f"eth{k}" for k in range(levels)]] * n, "used": used, "relays": relays, "switches": switches}
-
-
 def bcube(base: int, levels: int, **changes: Any) -> Fabric:
     """A BCube of interfaces of 8 Gbit/s each, whose hosts are 10 us apart for each hop."""
     n = base**levels
-    entry = bcube_entry(base, levels) | {key: [[GBPS] * levels] * n for key in ("out_gbps", "in_gbps")} | changes
+    entry = bcube_interfaces(base, levels) | {key: [[GBPS] * levels] * n for key in ("out_gbps", "in_gbps")} | changes
     apart = np.array([[bin(0).count("1") + sum(a // base**k % base != b // base**k % base for k in range(levels))
                        for b in range(n)] for a in range(n)])  # fmt: skip
     hosts = Hosts(tuple(Host(f"h{k}", f"10.0.0.{k}") for k in range(n)))
@@ -162,9 +145,9 @@ def test_formula_and_schedule_agree_on_several_interfaces(algo: str, model: str)
         assert len(set(order.tolist())) < 8 or cost >= pattern_bound(pattern, result, SIZE, model, order) * (1 - 1e-9)
         annealer = Annealer(pattern, result, SIZE, model)
         moves = moves_of(FeasibleOrders(order, result.names, PlacementConstraints()).exchange_classes(order), 8)
-        best, found, _ = annealer.run(order, moves, 3000, CoolingSchedule(1e3, 1.0), 5)
-        assert found == pytest.approx(closed_form(pattern, result, SIZE, model)(best), rel=1e-9)
-        assert found <= cost
+        best, annealed, _ = annealer.run(order, moves, 3000, CoolingSchedule(1e3, 1.0), 5)
+        assert annealed == pytest.approx(closed_form(pattern, result, SIZE, model)(best), rel=1e-9)
+        assert annealed <= cost
 
 
 @pytest.mark.parametrize("model", ["alpha-beta", "contention"])
@@ -210,7 +193,7 @@ def test_relays_carry_what_they_pass_on() -> None:
 
 def test_paths_of_strange_files() -> None:
     """A circle of relays and an unknown interface do not stop anything; a host without interfaces counts as one."""
-    entry = bcube_entry(2, 2)
+    entry = bcube_interfaces(2, 2)
     entry["relays"][0][3], entry["relays"][1][3] = 1, 0
     entry["used"][1][3] = 0
     entry["used"][2][0] = None
@@ -229,7 +212,7 @@ def test_paths_of_strange_files() -> None:
 
 
 def test_rates_of_interfaces_are_measured_ones_else_those_of_pairs_else_of_hosts() -> None:
-    entry = bcube_entry(2, 2) | {"out_gbps": [[3.0, None]] * 4, "in_gbps": [[None, None]] * 4}
+    entry = bcube_interfaces(2, 2) | {"out_gbps": [[3.0, None]] * 4, "in_gbps": [[None, None]] * 4}
     pair = np.full((4, 4), np.nan)
     pair[0, 2], pair[0, 3] = 5.0, 7.0  # by eth1 directly; by a relay
     rates = np.full(4, 1.0), np.full(4, 2.0)

@@ -106,3 +106,16 @@ def test_all_hosts_on_every_switch_are_rails(rails: int) -> None:
 def test_other_hosts_form_neither(hosts: int, switches: list[list[Port]]) -> None:
     with pytest.raises(Defect):
         recognise(hosts, switches)
+
+
+@pytest.mark.parametrize(("base", "levels"), [(2, 9), (8, 3), (22, 2)])
+def test_exchanged_cables_of_very_many_hosts_are_named(base: int, levels: int) -> None:
+    """In a moment: the rest of the network is not looked at for most of what might have been exchanged."""
+    switches = made(base, levels, random.Random(3))
+    for other in range(1, 6):
+        wrong = [list(switch) for switch in switches]
+        wrong[0][0], wrong[other][-1] = wrong[other][-1], wrong[0][0]
+        ports = {wrong[0][0], wrong[other][-1]}
+        with pytest.raises(Defect) as raised:
+            recognise(base**levels, wrong)
+        assert ports <= set(raised.value.ports)

@@ -18,6 +18,7 @@ from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 from solvers.schedules.halving_doubling import halving_doubling
 from solvers.schedules.hierarchical import balanced_masters, flat, two_level, two_level_reduce_scatter
 from solvers.schedules.lightgbm import lightgbm_reduce_scatter
+from solvers.schedules.multi_ring import multi_ring, ring_tours
 from solvers.schedules.parameter_server import parameter_server, push
 from solvers.schedules.recursive_doubling import recursive_doubling
 from solvers.schedules.ring import ring, ring_chunked
@@ -89,7 +90,7 @@ def test_the_catalogue_refuses_what_it_does_not_have() -> None:
     ],
 )
 def test_numbers_that_are_no_power_are_refused(ranks: int, options: Options, message: str) -> None:
-    for algo in ("bcube", "bml"):
+    for algo in ("bcube", "bml", "multi-ring"):
         with pytest.raises(UsageError, match=f"^{algo} .*{message}"):
             schedule_for(algo, ranks, options)
 
@@ -298,6 +299,7 @@ def test_every_name_maps_to_its_generator() -> None:
         "flat": flat(8),
         "ps": parameter_server(8, sharded=False, root=5),
         "bml": bml(8, 2),
+        "multi-ring": multi_ring(8, 2),
         "gloo": ring(8, -1, 1),
         "nccl-ring": ring(8, 1, -1),
         "nccl-tree": nccl_tree(8, 3),
@@ -344,3 +346,20 @@ def test_lightgbm_halves_among_ranks_and_pairs(n: int) -> None:
     assert moves(schedule) == expected
     assert schedule.owners is not None
     assert schedule.owners.tolist() == list(range(n))
+
+
+@pytest.mark.parametrize(("base", "levels"), [(2, 2), (3, 2), (7, 2), (2, 3), (3, 3), (5, 1)])
+def test_rings_use_the_interfaces_of_a_bcube_at_once(base: int, levels: int) -> None:
+    """Every hop is between ranks that differ in one digit. With two levels no two rings of a rank send on one level,
+    nor receive on one."""
+    ranks = base**levels
+    tours = ring_tours(ranks, base)
+    used: dict[tuple[str, int, int], int] = {}
+    for tour in tours.tolist():
+        assert sorted(tour) == list(range(ranks))
+        for source, target in zip(tour, [*tour[1:], tour[0]], strict=True):
+            (level,) = [k for k in range(levels) if source // base**k % base != target // base**k % base]
+            for end in (("out", source, level), ("in", target, level)):
+                used[end] = used.get(end, 0) + 1
+    assert max(used.values()) == 1 or levels > 2
+    assert len(tours) == levels
