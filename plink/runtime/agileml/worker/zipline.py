@@ -29,9 +29,8 @@ def barrier(ends_s: npt.ArrayLike) -> tuple[float, Counts]:
     workers, steps = ends.shape
     total = ends.size
     order = np.argsort(ends, axis=None, kind="stable")
-    place = np.empty(total, dtype=np.intp)
-    place[order] = np.arange(total)
-    place = place.reshape(workers, steps)
+    place = np.empty((workers, steps), dtype=np.intp)
+    place.ravel()[order] = np.arange(total)
     following = np.full(total, total)
     following[place[:, :-1]] = place[:, 1:]
     # A window may begin at i when all workers with an end before i have another one within it.
