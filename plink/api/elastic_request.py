@@ -23,7 +23,8 @@ class ElasticRequest:
     :param network: of the hosts: replicas are placed in another rack than their primaries; None: racks are not known.
     :param stage_thresholds: transient hosts to a reliable one over which stage 2 and stage 3 begin, ``auto``: by what
         hosts carry; None: 1 and 15.
-    :param rule: the consistency rule, ``bsp`` or ``ssp:N`` (a worker may be N clocks ahead of the slowest).
+    :param rule: the consistency rule, ``bsp``, ``ssp:N`` (a worker may be N clocks ahead of the slowest) or
+        ``elastic-bsp:R`` (a worker does up to R mini-batches of its shards between barriers).
     :param max_hosts: that the job will ever have; None: twice as many as now.
     :param checkpoint: folder that the reliable hosts share, written every ``checkpoint_every_s`` (None: 60 s).
     :param restore: folder whose latest checkpoint the job goes on from.

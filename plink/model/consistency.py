@@ -94,9 +94,9 @@ class SSP:
 
 
 def parse_rule(spec: str) -> Rule:
-    """Return the rule that a user typed. :raises UsageError: for an unknown rule.
+    """Return the rule that a user typed.
 
-    :raises UsageError: there is no such rule..
+    :raises UsageError: for an unknown rule.
     """
     if spec == "bsp":
         return BSP()
@@ -106,4 +106,4 @@ def parse_rule(spec: str) -> Rule:
         extension: Rule | None = parse(spec)
         if extension is not None:
             return extension
-    raise UsageError(f"rule {spec!r}: choose one of bsp, ssp:N")
+    raise UsageError(f"rule {spec!r}: choose one of bsp, ssp:N, elastic-bsp:R")

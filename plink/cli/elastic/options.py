@@ -24,7 +24,8 @@ class ElasticOptions:
         metavar="[A:B|auto]")] = None
     rule: Annotated[str | None, option(
         _PANEL, "How far workers may be apart: bsp (the default): all at one clock; ssp:N: N clocks ahead of the "
-        "slowest.", metavar="[bsp|ssp:N]")] = None
+        "slowest; elastic-bsp:R: fast ones do up to R mini-batches between barriers.",
+        metavar="[bsp|ssp:N|...]")] = None
     max_hosts: Annotated[int | None, option(
         _PANEL, "That the job will ever have: half as many partitions; default: twice.", min=1)] = None
     checkpoint: Annotated[Path | None, option(

@@ -111,12 +111,14 @@ def make(arguments: list[str]) -> Tally:
     return Tally(parser.parse_args(arguments))
 
 
-def expected(shards: int, clocks: int) -> dict[str, list[list[int]]]:
-    """What ``n`` and ``sum`` must be when every shard was worked on once at every clock."""
-    n = [[clocks] for _ in range(shards)]
+def expected(shards: int, clocks: int | Sequence[int]) -> dict[str, list[list[int]]]:
+    """What ``n`` and ``sum`` must be when every shard was worked on once at every clock; ``clocks``: of each shard,
+    where they are not the same."""
+    clocks = [clocks] * shards if isinstance(clocks, int) else clocks
+    n = [[number] for number in clocks]
     total = np.zeros((ROWS, 2), dtype=np.int64)
-    for shard in range(shards):
-        for clock in range(1, clocks + 1):
+    for shard, number in enumerate(clocks):
+        for clock in range(1, number + 1):
             rows = np.random.default_rng((7, shard, clock)).integers(0, ROWS, 3)
             np.add.at(total, rows, np.column_stack([np.full(3, shard + 1), rows]))
     return {"n": n, "sum": total.tolist()}

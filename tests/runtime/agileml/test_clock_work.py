@@ -49,7 +49,7 @@ class Nowhere:
 
 
 def shift(app: App[Any], shards: tuple[int, ...]) -> ClockWork[Any]:
-    return ClockWork(LoadedShards(app), Nowhere(), 1, shards)
+    return ClockWork(LoadedShards(app), Nowhere(), dict.fromkeys(shards, 1))
 
 
 @given(st.integers(1, 6), st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=6))

@@ -56,6 +56,11 @@ class Assigned:
             return self._begun[1]
 
     @property
+    def wants_changes(self) -> bool:
+        """Return whether somebody waits for the clock that has begun to end."""
+        return self._paused is not None or self._ended
+
+    @property
     def begun(self) -> int:
         """Return the latest clock that has begun."""
         return self._begun[1]

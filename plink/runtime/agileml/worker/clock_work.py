@@ -6,7 +6,7 @@ A grain sees the parameters as before the clock, and its random numbers belong t
 
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Generic, NamedTuple
 
 from plink.elastic.app import Items
@@ -29,13 +29,13 @@ class ClockWork(Generic[Items]):
 
     :param loaded: the program, with the shards in memory.
     :param store: what the program reads and adds to.
-    :param clock: 1 or later.
+    :param turns: of each shard which of its mini-batches it is, counted from 1 over the whole job.
     :ivar scores: of the grains that were worked on here.
     """
 
-    def __init__(self, loaded: LoadedShards[Items], store: Store, clock: int, shards: Sequence[int]) -> None:
-        self._loaded, self._app, self._store, self._clock = loaded, loaded.app, store, clock
-        self._grains = deque(Grain(shard, number) for shard in shards for number in range(self._app.grains))
+    def __init__(self, loaded: LoadedShards[Items], store: Store, turns: Mapping[int, int]) -> None:
+        self._loaded, self._app, self._store, self._turns = loaded, loaded.app, store, turns
+        self._grains = deque(Grain(shard, number) for shard in turns for number in range(self._app.grains))
         self.scores: list[Objective] = []
 
     def __len__(self) -> int:
@@ -61,8 +61,9 @@ class ClockWork(Generic[Items]):
 
     def _work(self, grain: Grain) -> None:
         app, many = self._app, self._app.grains > 1
-        items = self._loaded.get(grain.shard)[(self._clock - 1) % app.batches]
-        params = Params(self._store, app.seed, grain.shard, self._clock, grain.number if many else None)
+        turn = self._turns[grain.shard]
+        items = self._loaded.get(grain.shard)[(turn - 1) % app.batches]
+        params = Params(self._store, app.seed, grain.shard, turn, grain.number if many else None)
         if many:
             try:
                 items = app.part(items, grain.number)

@@ -13,6 +13,7 @@ from plink.elastic.objective import Objective
 from plink.elastic.tables import Table
 from plink.runtime.agileml.arrays.layout import Layout
 from plink.runtime.agileml.worker.client import Client
+from plink.runtime.agileml.worker.pace import pace_table
 
 # Rings: the objective of iteration i is in row i mod 64, and is taken away when it is 32 iterations old, long after the
 # slowest worker has added to it. When to stop is one row, so that one message asks for it; the decision of clock c is
@@ -26,26 +27,30 @@ _OBJECTIVE, _STOP = (table.name for table in TABLES)
 def job_layout(app: App[Items], partitions: int) -> Layout:
     """Return the layout of all tables of a job, the program's first. :raises InputError: as :func:`check_app`."""
     check_app(app)
-    return Layout((*app.tables, *TABLES), partitions)
+    return Layout((*app.tables, *TABLES, pace_table(app.shards)), partitions)
 
 
 class Progress:
-    """Shared progress of a job as one worker sees it; ``batches`` clocks are an iteration, the first at clock 1."""
+    """Shared progress of a job as one worker sees it; ``batches`` clocks are an iteration, the first at clock 1, or one
+    under a rule with several steps a clock.
+
+    :ivar batches: so many clocks.
+    """
 
     def __init__(self, client: Client, batches: int) -> None:
         assert client.rule.apart <= HISTORY_ITERATIONS - 2, (
             f"workers may be {client.rule.apart} clocks apart, {HISTORY_ITERATIONS} are kept"
         )
-        self._client, self._batches = client, batches
+        self._client, self.batches = client, 1 if client.rule.steps else batches
 
     def iteration(self, clock: int) -> int:
         """Return the iteration of a clock; clock 0 is before the first, iteration 0."""
-        return (clock - 1) // self._batches
+        return (clock - 1) // self.batches
 
     @property
     def first_of_iteration(self) -> bool:
         """Return whether an iteration begins with the present clock."""
-        return (self._client.now - 1) % self._batches == 0
+        return (self._client.now - 1) % self.batches == 0
 
     def add(self, scores: Iterable[Objective]) -> None:
         """Add the objectives of this worker's shards at the present clock.

@@ -1,12 +1,14 @@
 """The loop of one worker: clock after clock, the work on the shards it has (Harlap thesis, 4.2.1).
 
 Clock 0 gives the tables their first values: shard p's part are the rows r with ``r mod shards = p``. From clock 1 on
-a clock is one mini-batch of every shard, an iteration ``app.batches`` clocks. Nothing a worker has is needed but what
-can be had again, from the servers or from the input data: it may go back to any clock, and others may go on for it.
+a clock is one mini-batch of every shard, an iteration ``app.batches`` clocks. Under ElasticBSP a clock is a superstep
+of some mini-batches of every shard, not as many for every worker, and an iteration is one clock. Nothing a worker has
+is needed but what can be had again, from the servers or from the input data: it may go back to any clock, and others
+may go on for it.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
@@ -15,10 +17,12 @@ from plink.elastic.app_error import AppError, app_error
 from plink.elastic.objective import Objective
 from plink.elastic.params import Params
 from plink.errors import InputError, PlinkError
+from plink.model.rules.elastic_bsp import ElasticBSP
 from plink.runtime.agileml.worker.assignments import Assigned
 from plink.runtime.agileml.worker.client import Client, RolledBack
 from plink.runtime.agileml.worker.clock_work import ClockWork
 from plink.runtime.agileml.worker.loaded_shards import LoadedShards
+from plink.runtime.agileml.worker.pace import Pace
 from plink.runtime.agileml.worker.progress import Progress
 
 RELEASED = "released"
@@ -27,10 +31,10 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Clock:
-    """What a worker did at one clock: how long it took, of which ``compute_s`` in the program (with its reads).
-    ``is_leader``: it has shard 0; then at an iteration's first clock ``evaluated_iteration`` is the latest iteration
-    that all have finished (with staleness not always the last), and ``objective`` its objective, None if nothing had
-    weight."""
+    """What a worker did at one clock: how long it took, of which ``compute_s`` in the program (with its reads); how
+    many clocks an iteration has. ``is_leader``: it has shard 0; then at an iteration's first clock
+    ``evaluated_iteration`` is the latest iteration that all have finished (with staleness not always the last), and
+    ``objective`` its objective, None if nothing had weight."""
 
     clock: int
     iteration: int
@@ -40,6 +44,7 @@ class Clock:
     is_leader: bool = False
     evaluated_iteration: int | None = None
     objective: float | None = None
+    clocks_of_iteration: int = 1
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,8 @@ class Worker(Generic[Items]):
         self._started = time.time() if started is None else started
         self._say, self._done = say, done
         self._progress = Progress(client, self._app.batches)
+        most_steps = client.rule.most_steps if isinstance(client.rule, ElasticBSP) else 0
+        self._pace = Pace(client, self._app.shards, most_steps) if most_steps else None
         self.assigned = shards if isinstance(shards, Assigned) else Assigned(self._checked(shards))
         self._had: tuple[int, ...] | None = None
 
@@ -106,13 +113,18 @@ class Worker(Generic[Items]):
             iteration = self._progress.iteration(now)
             seconds = time.perf_counter() - begun
             is_leader, spent = 0 in shards, worked - working
-            self._done(Clock(now, iteration, len(shards), seconds, spent, is_leader, evaluated_iteration, objective))
+            self._done(
+                Clock(
+                    now, iteration, len(shards), seconds, spent, is_leader, evaluated_iteration, objective,
+                    self._progress.batches,
+                )
+            )  # fmt: skip
         return None
 
     def _shards(self) -> tuple[int, ...] | Finished:
         """Begin a clock: those that are to be worked on, unless there is nothing more to be done."""
         client, now = self._client, self._client.now
-        if self._app.stop.clocks is not None and now > self._app.stop.clocks:
+        if self._app.stop.clocks is not None and self._clocks_done() >= self._app.stop.clocks:
             return Finished(now, f"{self._app.stop.clocks} clocks are done")
         if now and self._progress.stops_at() == now:
             return Finished(now, "the stopping criterion is met")
@@ -125,15 +137,39 @@ class Worker(Generic[Items]):
             self._announce(shards)
         return shards
 
+    def _clocks_done(self) -> int:
+        """Return how many mini-batches of every shard are done."""
+        if self._pace is None or self._client.now == 0:
+            return self._client.now - 1
+        return self._pace.clocks_done()
+
     def _work(self, shards: Sequence[int]) -> tuple[int | None, float | None]:
         """Do the work of this clock; return the iteration that is evaluated by then, and its objective."""
         if self._client.now == 0:
             self._initialise(shards)
             return None, None
-        shift = ClockWork(self.loaded, self._client, self._client.now, shards)
-        shift.work_off()
-        self._score_all(shift.scores)
+        scores = self._work_on(dict.fromkeys(shards, self._client.now)) if self._pace is None else self._steps(shards)
+        self._score_all(scores)
         return self._decide() if 0 in shards else (None, None)
+
+    def _work_on(self, turns: Mapping[int, int]) -> list[Objective]:
+        work = ClockWork(self.loaded, self._client, turns)
+        work.work_off()
+        return work.scores
+
+    def _steps(self, shards: Sequence[int]) -> list[Objective]:
+        """Do the steps of a superstep, and send all but the last; fewer where shards are to change hands."""
+        assert self._pace is not None
+        plan = self._pace.plan(shards, self._app.stop.clocks)
+        begun, first = time.perf_counter(), self._client.step
+        scores: list[Objective] = []
+        while True:
+            step = self._client.step
+            scores += self._work_on({shard: before + step + 1 for shard, before in plan.before.items()})
+            self._pace.note(plan, step, (time.perf_counter() - begun) / (step - first + 1))
+            if step + 1 >= plan.steps or self.assigned.wants_changes:
+                return scores
+            self._client.push(last=False)
 
     def _announce(self, shards: tuple[int, ...]) -> None:
         had, self._had = self._had, shards

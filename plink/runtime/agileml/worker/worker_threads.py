@@ -166,7 +166,7 @@ class WorkerThreads:
     def _done(self, running: _Running, done: Clock) -> None:
         self._tell(
             ClockDone(
-                clock=done.clock, iteration=done.iteration, batches=self._loaded.app.batches, seconds=done.seconds,
+                clock=done.clock, iteration=done.iteration, batches=done.clocks_of_iteration, seconds=done.seconds,
                 is_leader=done.is_leader, evaluated_iteration=done.evaluated_iteration, objective=done.objective,
                 generation=running.client.generation,
             )

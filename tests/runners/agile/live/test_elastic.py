@@ -49,6 +49,21 @@ def test_hosts_are_added_and_evicted(tmp_path: Path) -> None:
     assert [line["stage"] for line in job.events("stage")] == [1, 2, 1]
 
 
+def test_supersteps_while_hosts_come_and_go(tmp_path: Path) -> None:
+    """Added, warned and killed under ElasticBSP: every step counts once, and shards go on where they were."""
+    settings = {"rule": "elastic-bsp:15"}
+    with Elastic(tmp_path, "rtt", clocks=400, settings=settings, more=("--work-s", "0.004")) as job:
+        job.clock(4)
+        job.add("n0", "n1")
+        job.until(lambda status: status["workers"] == 5)
+        job.clock(job.clock_now() + 2)
+        job.evict("n0", "h1", seconds=20)
+        job.until(lambda status: status["workers"] == 3)
+        job.clock(job.clock_now() + 2)
+        job.kill("h2")
+        job.finish()
+
+
 @pytest.mark.parametrize("rule", ["ssp:3", "ssp:9"])
 def test_topics_fit_their_tokens_while_hosts_come_and_go(tmp_path: Path, rule: str) -> None:
     """Of the topic model, whose shards have state in tables: with it they change hands."""

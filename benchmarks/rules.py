@@ -1,0 +1,115 @@
+"""Consistency rules where workers are not equally fast: time and accuracy at equal work (Zhao et al. 2019, Figure 4).
+
+Four workers of real servers and clients on the loopback train a perceptron on scikit-learn's digits. Each mini-batch is
+padded to 40 ms over its worker's speed, so that processors are no limit. ``ideal`` is the time if nobody ever waited.
+"""
+
+import statistics
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.datasets import load_digits
+
+from benchmarks.record import Bar, record
+from plink.elastic import App, Objective, Params, StoppingCriterion, Table, Values, train
+from plink.model.consistency import parse_rule
+
+_SPEEDS = {"equal": (1.0, 1.0, 1.0, 1.0), "one at half": (1.0, 1.0, 1.0, 0.5), "uneven": (1.0, 0.9, 0.7, 0.45)}
+_RULES = ("bsp", "ssp:3", "elastic-bsp:15", "elastic-bsp:60")
+_STEP_S, _JITTER = 0.04, 0.1
+_CLOCKS, _BATCHES, _RUNS = 150, 8, 3
+_HIDDEN, _RATE = 64, 0.1
+_TEST_ITEMS = 397
+
+Matrix = npt.NDArray[np.float64]
+
+
+class Digits(App[tuple[Matrix, npt.NDArray[np.int64]]]):
+    """A perceptron with one hidden layer; the last row of each table is the bias."""
+
+    tables = (Table("hidden", 65, _HIDDEN, "float64"), Table("out", _HIDDEN + 1, 10, "float64"))
+
+    def __init__(self, speeds: tuple[float, ...], seed: int) -> None:
+        self.shards, self.batches, self.seed = len(speeds), _BATCHES, seed
+        self.stop, self.speeds = StoppingCriterion(clocks=_CLOCKS), speeds
+        digits = load_digits()
+        order = np.random.default_rng(seed).permutation(len(digits.target))
+        pixels, labels = digits.data[order] / 16.0, digits.target[order]
+        self.test = pixels[:_TEST_ITEMS], labels[:_TEST_ITEMS]
+        self._train = pixels[_TEST_ITEMS:], labels[_TEST_ITEMS:]
+
+    def initial(self, table: str, rows: range, random: np.random.Generator) -> Values:
+        width = next(each.width for each in self.tables if each.name == table)
+        return random.normal(scale=0.1, size=(len(rows), width))
+
+    def load(self, shard: int) -> list[tuple[Matrix, npt.NDArray[np.int64]]]:
+        own = [values[shard :: self.shards] for values in self._train]
+        return [(own[0][k :: self.batches], own[1][k :: self.batches]) for k in range(self.batches)]
+
+    def process(self, items: tuple[Matrix, npt.NDArray[np.int64]], params: Params) -> Objective:
+        began, (pixels, labels) = time.perf_counter(), items
+        hidden, out = params.read("hidden"), params.read("out")
+        active, scores = scores_of(pixels, hidden, out)
+        odds = np.exp(scores - scores.max(axis=1, keepdims=True))
+        odds /= odds.sum(axis=1, keepdims=True)
+        loss = -float(np.log(odds[np.arange(len(labels)), labels] + 1e-12).sum())
+        odds[np.arange(len(labels)), labels] -= 1
+        odds /= len(labels)
+        back = (odds @ out[:-1].T) * (active > 0)
+        params.update("out", None, -_RATE * np.vstack([active.T @ odds, odds.sum(axis=0)]))
+        params.update("hidden", None, -_RATE * np.vstack([pixels.T @ back, back.sum(axis=0)]))
+        padded_s = _STEP_S / self.speeds[params.shard] * (1 + _JITTER * (2 * params.random.random() - 1))
+        time.sleep(max(0.0, padded_s - (time.perf_counter() - began)))
+        return Objective(loss, len(labels))
+
+
+def scores_of(pixels: Matrix, hidden: Matrix, out: Matrix) -> tuple[Matrix, Matrix]:
+    """Return what the hidden units and the classes get."""
+    active = np.maximum(0.0, pixels @ hidden[:-1] + hidden[-1])
+    return active, active @ out[:-1] + out[-1]
+
+
+def run(speeds: tuple[float, ...], rule: str, seed: int) -> dict[str, float]:
+    """Return seconds, and the share of test digits that are recognised."""
+    app, began = Digits(speeds, seed), time.perf_counter()
+    tables = train(app, workers=len(speeds), servers=2, rule=parse_rule(rule)).tables
+    seconds = time.perf_counter() - began
+    pixels, labels = app.test
+    _, scores = scores_of(pixels, tables["hidden"], tables["out"])
+    return {"seconds": seconds, "accuracy": float((scores.argmax(axis=1) == labels).mean())}
+
+
+def main() -> int:
+    """Run in turns and record; the exit code."""
+    figures: dict[str, Any] = {}
+    for name, speeds in _SPEEDS.items():
+        ideal_s = _CLOCKS * len(speeds) * _STEP_S / sum(speeds)
+        runs: dict[str, list[dict[str, float]]] = {rule: [] for rule in _RULES}
+        for seed in range(_RUNS):
+            for rule in _RULES:
+                runs[rule].append(run(speeds, rule, seed))
+        figures[name] = {"ideal_s": round(ideal_s, 2)} | {
+            rule: {key: round(statistics.median(one[key] for one in each), 4) for key in each[0]}
+            for rule, each in runs.items()
+        }
+    half, equal = figures["one at half"], figures["equal"]
+    bars = [
+        Bar("one at half: elastic-bsp:15 over bsp", half["elastic-bsp:15"]["seconds"] / half["bsp"]["seconds"], 0.75),
+        Bar("one at half: elastic-bsp:15 over ideal", half["elastic-bsp:15"]["seconds"] / half["ideal_s"], 1.15),
+        Bar("equal: elastic-bsp:15 over bsp", equal["elastic-bsp:15"]["seconds"] / equal["bsp"]["seconds"], 1.02),
+        *(
+            Bar(f"{name}: accuracy below bsp's", row["bsp"]["accuracy"] - row["elastic-bsp:15"]["accuracy"], 0.01)
+            for name, row in figures.items()
+        ),
+    ]
+    configuration = {
+        "clocks": _CLOCKS, "step_s": _STEP_S, "jitter": _JITTER, "batches": _BATCHES, "runs": _RUNS, "speeds": _SPEEDS,
+    }  # fmt: skip
+    return record("rules", configuration, figures, bars)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

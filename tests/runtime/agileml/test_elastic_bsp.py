@@ -1,0 +1,215 @@
+"""ElasticBSP: supersteps of as many steps as workers are fast, and BSP where there is one."""
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plink.elastic import App, Objective, Params, StoppingCriterion, Table, train
+from plink.model.consistency import BSP, parse_rule
+from plink.model.rules.elastic_bsp import ElasticBSP
+from plink.runtime.agileml.worker.assignments import Assignment
+from plink.runtime.agileml.worker.loaded_shards import LoadedShards
+from plink.runtime.agileml.worker.progress import job_layout
+from plink.runtime.agileml.worker.worker import Clock, Worker
+from tests.runtime.agileml.checksums import PROGRAMS, WORKERS
+from tests.runtime.agileml.small_app import Means
+from tests.runtime.agileml.stores import Store, store, together
+
+SHARDS = 8
+
+
+class Counting(App[int]):
+    """Counts the mini-batches of each shard, of which each takes its seconds; ``seen`` says which they were."""
+
+    tables = (Table("count", SHARDS, 1, "int64"),)
+
+    def __init__(self, seconds: list[float], clocks: int, batches: int = 3) -> None:
+        self.shards, self.batches, self.stop = SHARDS, batches, StoppingCriterion(clocks=clocks)
+        self.seconds = seconds
+        self.seen: dict[int, list[tuple[int, float]]] = {shard: [] for shard in range(SHARDS)}
+
+    def load(self, shard: int) -> list[int]:
+        return list(range(self.batches))
+
+    def process(self, items: int, params: Params) -> Objective:
+        time.sleep(self.seconds[params.shard])
+        self.seen[params.shard].append((items, float(params.random.random())))
+        params.update("count", [params.shard], [[1]])
+        return Objective(1.0, 1.0)
+
+
+def uneven(slow: int) -> list[float]:
+    """Seconds of a mini-batch of each shard, where one of four workers takes so many times as long."""
+    return [0.004 * (slow if shard % 4 == 3 else 1) for shard in range(SHARDS)]
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_one_step_is_bsp_to_the_bit(program: str, workers: int) -> None:
+    bsp, elastic = (
+        train(PROGRAMS[program](10), workers=workers, servers=2, rule=rule).tables
+        for rule in (BSP(), parse_rule("elastic-bsp:1"))
+    )
+    assert all(np.array_equal(bsp[name], elastic[name]) for name in bsp)
+
+
+def test_fast_workers_do_more_steps() -> None:
+    """One of four at a third of the speed: the others do about three steps where it does one."""
+    app = Counting(uneven(3), 24)
+    result = train(app, workers=4, servers=2, rule=ElasticBSP(15))
+    counts = result.tables["count"][:, 0]
+    assert counts.tolist() == [len(app.seen[shard]) for shard in range(SHARDS)]
+    fast, slow = counts[[0, 1, 2, 4, 5, 6]], counts[[3, 7]]
+    assert fast.min() > 1.5 * slow.max()
+    assert 24 * SHARDS <= counts.sum() < 25.5 * SHARDS
+
+
+def test_each_shard_goes_through_its_own_mini_batches() -> None:
+    """In turn, with random numbers of their own, however many steps its worker does."""
+    app = Counting(uneven(3), 12)
+    train(app, workers=4, servers=2, rule=ElasticBSP(15))
+    alone = Counting([0.0] * SHARDS, 24)
+    train(alone, rule=BSP())
+    for shard, seen in app.seen.items():
+        assert seen == alone.seen[shard][: len(seen)]
+
+
+def test_equal_work_takes_less_time_than_under_bsp() -> None:
+    seconds = []
+    for rule in (BSP(), ElasticBSP(15)):
+        began = time.perf_counter()
+        train(Counting([10 * each for each in uneven(2)], 12), workers=4, servers=2, rule=rule)
+        seconds.append(time.perf_counter() - began)
+    assert seconds[1] < 0.9 * seconds[0]
+
+
+def test_learning_ends_where_it_does_under_bsp() -> None:
+    """Means of the same data."""
+    ends = [
+        train(Means(stop=StoppingCriterion(clocks=60)), workers=3, rule=rule).tables["m"]
+        for rule in (BSP(), ElasticBSP(4))
+    ]
+    np.testing.assert_allclose(ends[0], ends[1], atol=0.2)
+
+
+def running(app: Counting, made: Store, number: int, shards: list[int], **more: Any) -> Worker[int]:
+    return Worker(LoadedShards(app), made.client(number), shards, say=[].append, **more)
+
+
+def counted_once(app: Counting, made: Store) -> None:
+    """The servers' counts are the steps that the workers have written down, of at least the clocks that are wanted."""
+    counts, pace = made.state(0)[:, 0], made.state(made.config.layout.table("plink.pace"))
+    assert counts.tolist() == pace[:, [0, 5]].max(axis=1).tolist()
+    assert app.stop.clocks is not None
+    assert app.stop.clocks * SHARDS <= counts.sum() < (app.stop.clocks + 2) * SHARDS
+
+
+def test_shards_that_move_go_on_where_they_were() -> None:
+    app = Counting(uneven(3), 24)
+    with store(job_layout(app, 4), ElasticBSP(15), servers=2) as made:
+        made.open(2)
+        first, second = running(app, made, 0, [0, 1, 2, 4]), running(app, made, 1, [3, 5, 6, 7])
+        for clock, shares in ((4, ((0, 3), (1, 2, 4, 5, 6, 7))), (7, ((0, 1, 2, 3, 4, 5, 6), (7,)))):
+            for each, shards in zip((first, second), shares, strict=True):
+                each.assigned.add(Assignment(clock, 0, shards))
+        together(first.run, second.run)
+        counted_once(app, made)
+    for seen in app.seen.values():
+        assert [items for items, _ in seen] == [turn % app.batches for turn in range(len(seen))]
+
+
+@pytest.mark.parametrize("back_to", [3, 0])
+def test_roll_back_in_the_midst_of_a_superstep(back_to: int) -> None:
+    """What was done since counts once, though it was not the same number of steps the first time."""
+    app, rolled = Counting(uneven(4), 60), list[int]()
+    with store(job_layout(app, 4), ElasticBSP(15), servers=2) as made:
+        made.open(2, history=True)
+
+        def roll_back(clock: Clock) -> None:
+            if clock.clock == 5 and not rolled:
+                rolled.append(clock.clock)
+                for server in made.servers:
+                    server.roll_back(back_to, 1)
+
+        first = running(app, made, 0, [0, 1, 2, 4], done=roll_back)
+        second = running(app, made, 1, [3, 5, 6, 7])
+        together(first.run, second.run)
+        counted_once(app, made)
+    assert rolled == [5]
+
+
+def test_worker_taken_over_in_the_midst_of_a_superstep() -> None:
+    """Its stand-in begins the superstep anew: steps that the servers have already count once."""
+    app, lost = Counting(uneven(4), 60), list[Worker[int]]()
+    with store(job_layout(app, 4), ElasticBSP(15), servers=2) as made:
+        made.open(2)
+
+        def fail(clock: Clock) -> None:
+            if clock.clock == 2 and not lost:
+                lost.append(first)
+                first.loaded = Broken(app, after=9)
+
+        first = running(app, made, 0, [0, 1, 2, 4], done=fail)
+        second = running(app, made, 1, [3, 5, 6, 7])
+
+        def with_stand_in() -> None:
+            with pytest.raises(Lost):
+                first.run()
+            clock = first._client.now
+            Worker(LoadedShards(app), made.client(0, clock=clock), [0, 1, 2, 4], say=[].append).run()
+
+        together(with_stand_in, second.run)
+        counted_once(app, made)
+
+
+class Lost(Exception):
+    """A worker is no more."""
+
+
+class Broken(LoadedShards[int]):
+    """Raises after some mini-batches."""
+
+    def __init__(self, app: Counting, after: int) -> None:
+        super().__init__(app)
+        self.left = after
+
+    def get(self, shard: int) -> Any:
+        self.left -= 1
+        if self.left < 0:
+            raise Lost
+        return super().get(shard)
+
+
+def test_pause_cuts_a_superstep_short() -> None:
+    """Of a hundred steps: shards that are to change hands do not wait for them."""
+    app = Counting([0.01] * SHARDS, 400)
+    with store(job_layout(app, 4), ElasticBSP(240)) as made:
+        made.open(2)
+        clocks: list[Clock] = []
+        first = running(app, made, 0, [0], done=clocks.append)
+        second = running(app, made, 1, list(range(1, SHARDS)))
+
+        def pause() -> None:
+            while len(clocks) < 3:
+                time.sleep(0.005)
+            clock = max(first.assigned.begun, second.assigned.begun) + 1
+            first.assigned.pause(clock)
+            second.assigned.pause(clock)
+            began = time.monotonic()
+            while min(first._client.now, second._client.now) < clock:
+                time.sleep(0.005)
+                assert time.monotonic() - began < 30
+            first.assigned.end()
+            second.assigned.end()
+
+        together(first.run, second.run, pause)
+        counts = made.state(0)[:, 0]
+        assert counts.sum() < 400 * SHARDS / 2
+
+
+@pytest.mark.parametrize("spec", ["elastic-bsp:0", "elastic-bsp:241"])
+def test_steps_out_of_range_are_refused(spec: str) -> None:
+    with pytest.raises(Exception, match="choose 1 to 240 steps"):
+        parse_rule(spec)
