@@ -92,7 +92,7 @@ def main() -> int:
             for rule in _RULES:
                 runs[rule].append(run(speeds, rule, seed))
         figures[name] = {"ideal_s": round(ideal_s, 2)} | {
-            rule: {key: round(statistics.median(one[key] for one in each), 4) for key in each[0]}
+            rule: {key: round(statistics.median(row[key] for row in each), 4) for key in each[0]}
             for rule, each in runs.items()
         }
     half, equal = figures["one at half"], figures["equal"]

@@ -100,8 +100,8 @@ def running(app: Counting, made: Store, number: int, shards: list[int], **more: 
 
 def counted_once(app: Counting, made: Store) -> None:
     """The servers' counts are the steps that the workers have written down, of at least the clocks that are wanted."""
-    counts, pace = made.state(0)[:, 0], made.state(made.config.layout.table("plink.pace"))
-    assert counts.tolist() == pace[:, [0, 5]].max(axis=1).tolist()
+    counts, steps = made.state(0)[:, 0], made.state(made.config.layout.table("plink.steps"))
+    assert counts.tolist() == steps[:, [0, 5]].max(axis=1).tolist()
     assert app.stop.clocks is not None
     assert app.stop.clocks * SHARDS <= counts.sum() < (app.stop.clocks + 2) * SHARDS
 

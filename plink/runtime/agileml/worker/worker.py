@@ -22,8 +22,8 @@ from plink.runtime.agileml.worker.assignments import Assigned
 from plink.runtime.agileml.worker.client import Client, RolledBack
 from plink.runtime.agileml.worker.clock_work import ClockWork
 from plink.runtime.agileml.worker.loaded_shards import LoadedShards
-from plink.runtime.agileml.worker.pace import Pace
 from plink.runtime.agileml.worker.progress import Progress
+from plink.runtime.agileml.worker.step_planner import StepPlanner
 
 RELEASED = "released"
 Say = Callable[[str], None]
@@ -76,7 +76,7 @@ class Worker(Generic[Items]):
         self._say, self._done = say, done
         self._progress = Progress(client, self._app.batches)
         most_steps = client.rule.most_steps if isinstance(client.rule, ElasticBSP) else 0
-        self._pace = Pace(client, self._app.shards, most_steps) if most_steps else None
+        self._planner = StepPlanner(client, self._app.shards, most_steps) if most_steps else None
         self.assigned = shards if isinstance(shards, Assigned) else Assigned(self._checked(shards))
         self._had: tuple[int, ...] | None = None
 
@@ -139,16 +139,18 @@ class Worker(Generic[Items]):
 
     def _clocks_done(self) -> int:
         """Return how many mini-batches of every shard are done."""
-        if self._pace is None or self._client.now == 0:
+        if self._planner is None or self._client.now == 0:
             return self._client.now - 1
-        return self._pace.clocks_done()
+        return self._planner.clocks_done()
 
     def _work(self, shards: Sequence[int]) -> tuple[int | None, float | None]:
         """Do the work of this clock; return the iteration that is evaluated by then, and its objective."""
         if self._client.now == 0:
             self._initialise(shards)
             return None, None
-        scores = self._work_on(dict.fromkeys(shards, self._client.now)) if self._pace is None else self._steps(shards)
+        scores = (
+            self._work_on(dict.fromkeys(shards, self._client.now)) if self._planner is None else self._steps(shards)
+        )
         self._score_all(scores)
         return self._decide() if 0 in shards else (None, None)
 
@@ -159,14 +161,14 @@ class Worker(Generic[Items]):
 
     def _steps(self, shards: Sequence[int]) -> list[Objective]:
         """Do the steps of a superstep, and send all but the last; fewer where shards are to change hands."""
-        assert self._pace is not None
-        plan = self._pace.plan(shards, self._app.stop.clocks)
+        assert self._planner is not None
+        plan = self._planner.plan(shards, self._app.stop.clocks)
         begun, first = time.perf_counter(), self._client.step
         scores: list[Objective] = []
         while True:
             step = self._client.step
             scores += self._work_on({shard: before + step + 1 for shard, before in plan.before.items()})
-            self._pace.note(plan, step, (time.perf_counter() - begun) / (step - first + 1))
+            self._planner.note(plan, step, (time.perf_counter() - begun) / (step - first + 1))
             if step + 1 >= plan.steps or self.assigned.wants_changes:
                 return scores
             self._client.push(last=False)

@@ -1,6 +1,6 @@
 """How many steps a worker does in a superstep: planned by each worker by itself, from what all have written down.
 
-Table ``plink.pace`` has a row for each shard. Whoever has a shard writes there, with every step, how many steps the
+Table ``plink.steps`` has a row for each shard. Whoever has a shard writes there, with every step, how many steps the
 shard has had; and, in the row of its lowest shard, its number, how long a step takes it, and how many shards it has.
 All is kept twice, by odd and even clocks: what was written at clock c - 1 stays until all have finished clock c. So all
 workers see the same at clock c, however far others are, and plan the same barrier. No coordinator is needed, and a
@@ -17,7 +17,7 @@ from plink.elastic.tables import Table
 from plink.runtime.agileml.worker.client import Client
 from plink.runtime.agileml.worker.zipline import barrier
 
-_PACE = "plink.pace"
+_TABLE = "plink.steps"
 _STEPS, _CLOCK, _SECONDS, _SHARDS, _WORKER = range(5)
 _COLUMNS = 5
 _LEAST_S, _MOST_S = 1e-3, 600.0  # of a step, whatever a clock said
@@ -26,9 +26,9 @@ _LATEST_SHARE = 0.5  # of the mean, exponentially weighted, that the latest supe
 Rows = npt.NDArray[np.float64]
 
 
-def pace_table(shards: int) -> Table:
+def steps_table(shards: int) -> Table:
     """Return the table of a job of so many shards."""
-    return Table(_PACE, shards, 2 * _COLUMNS, "float64")
+    return Table(_TABLE, shards, 2 * _COLUMNS, "float64")
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class StepPlan:
     before: Mapping[int, int]
 
 
-class Pace:
-    """Pace of the workers of a job, as one of them sees it; for one thread."""
+class StepPlanner:
+    """Planner of supersteps, as one worker sees it; for one thread."""
 
     def __init__(self, client: Client, shards: int, most_steps: int) -> None:
         self._client, self._all, self._most_steps = client, np.arange(shards), most_steps
@@ -70,7 +70,7 @@ class Pace:
         """Add to the updates of a step, from 0 on, that it is done; ``seconds``: mean of each step until now."""
         shards = list(plan.before)
         columns = self._columns(self._client.now)
-        written = self._client.read(_PACE, shards, own=False)[:, columns]
+        written = self._client.read(_TABLE, shards, own=False)[:, columns]
         rows = written.copy()
         rows[:, _STEPS] = [plan.before[shard] + step + 1 for shard in shards]
         rows[:, _CLOCK] = self._client.now
@@ -78,7 +78,7 @@ class Pace:
         rows[0, _SECONDS:] = self._smoothed(seconds), len(shards), self._client.worker + 1
         deltas = np.zeros((len(shards), 2 * _COLUMNS))
         deltas[:, columns] = rows - written
-        self._client.update(_PACE, shards, deltas)
+        self._client.update(_TABLE, shards, deltas)
 
     def _smoothed(self, seconds: float) -> float:
         previous = self._previous()
@@ -90,7 +90,7 @@ class Pace:
 
     def _previous(self) -> Rows:
         """Return what all wrote at the clock before, shape (shards, columns)."""
-        read = self._client.read(_PACE, self._all, own=False)
+        read = self._client.read(_TABLE, self._all, own=False)
         return np.asarray(read[:, self._columns(self._client.now - 1)], dtype=np.float64)
 
     def _columns(self, clock: int) -> slice:
