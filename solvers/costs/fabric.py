@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from plink.errors import InputError, NoAnswer
 from plink.model.network import Matrix, Network
+from solvers.costs.assumed_links import assumed_capacities, tiers_from
 from solvers.costs.host_flows import flows_of, usual_rates
 from solvers.hierarchy.tiers import completed_far, nearest_tier
 
@@ -94,6 +95,14 @@ class Fabric:
             ),
         )  # fmt: skip
 
+    def with_drawn_links(self, rng: np.random.Generator) -> "Fabric":
+        """Return the fabric with other capacities that its groups' links may have, where none was measured."""
+        tiers = self.tiers
+        drawn = assumed_capacities([tier.group_of for tier in tiers], (self.host_out_gbps, self.host_in_gbps), rng)
+        (out, into), *above = drawn
+        outer = (TierLinks(tier.group_of, *rates) for tier, rates in zip(tiers[1:], above, strict=True))
+        return replace(self, group_out_gbps=out, group_in_gbps=into, outer_tiers=tuple(outer))
+
     @property
     def tiers(self) -> tuple[TierLinks, ...]:
         """Return the links of all tiers, the innermost first."""
@@ -133,8 +142,8 @@ def fabric_of(network: Network) -> Fabric:
 
     Groups and their shared capacities come from ``shared_links``: its innermost tier, and links of outer tiers above.
     Without them groups are the nearest tier of the latencies (one that both halves of the samples confirm, where there
-    are halves). A group's capacity is then as much lower than that of its hosts together as its hosts are nearer to
-    each other than to others: a TCP stream's rate goes with one over its round trip (PLink thesis, 5.2.2).
+    are halves), with the tiers that stand out above it. Each group's link is assumed to carry what enters it from the
+    tier below over 2.5. Round trips do not show capacities.
     """
     rtt = network.completed_us
     n = len(network.hosts)
@@ -156,14 +165,14 @@ def fabric_of(network: Network) -> Fabric:
     group_of[single] = len(rows) + np.arange(len(single))
     by_flows = usual_rates(flows_of(network), n)
     host_out, host_in = _host_rates(pair, alone, by_flows)
-    guessed_out, guessed_in = _guessed(completed_far(rtt), group_of, host_out, host_in)
-    shared, shared_in = np.full(len(guessed_out), np.inf), np.full(len(guessed_in), np.inf)
+    assumed_out, assumed_in = assumed_capacities([group_of], (host_out, host_in))[0]
+    shared, shared_in = np.full(len(assumed_out), np.inf), np.full(len(assumed_in), np.inf)
     unknown = 0
     for number, (_, row) in enumerate(rows):
         if _is_measured(row):
             shared[number], shared_in[number] = _capacity(row, "out"), _capacity(row, "in")
         else:
-            shared[number], shared_in[number] = guessed_out[number], guessed_in[number]
+            shared[number], shared_in[number] = assumed_out[number], assumed_in[number]
             unknown += 1
     source = (
         MEASURED if not unknown else f"{MEASURED}, but of {unknown} of {len(rows)} groups inferred from the latencies"
@@ -254,25 +263,19 @@ def _host_rates(pair: Matrix | None, alone: Vector, by_flows: tuple[Vector, Vect
 
 
 def _inferred(network: Network, rtt: Matrix, pair: Matrix | None) -> Fabric:
-    group_of = nearest_tier(completed_far(rtt), halves=_halves(network, completed_far(rtt)))
+    complete = completed_far(rtt)
+    group_of = nearest_tier(complete, halves=_halves(network, complete))
     by_flows = usual_rates(flows_of(network), len(rtt))
-    host_out, host_in = _host_rates(pair, np.full(len(rtt), np.nan), by_flows)
-    shared, shared_in = _guessed(completed_far(rtt), group_of, host_out, host_in)
+    host_out, host_in = hosts = _host_rates(pair, np.full(len(rtt), np.nan), by_flows)
+    labels = tiers_from(complete, group_of)
+    (out, into), *above = assumed_capacities(labels, hosts)
     rates = f"{ASSUMED_GBPS:g} Gbit/s a host" if by_flows is None else "measured hosts"
     rates = rates if pair is None else "measured pairs"
     source = f"inferred from the latency tiers and {rates} (`plink probe` without --no-shared-links measures them)"
     return Fabric(
-        tuple(network.hosts.names),
-        rtt,
-        pair,
-        host_out,
-        host_in,
-        group_of,
-        shared,
-        shared_in,
-        source,
-        by_flows is not None,
-    )
+        tuple(network.hosts.names), rtt, pair, host_out, host_in, group_of, out, into, source, by_flows is not None,
+        tuple(TierLinks(label, *rates) for label, rates in zip(labels[1:], above, strict=True)),
+    )  # fmt: skip
 
 
 def _halves(network: Network, rtt: Matrix) -> list[Matrix]:
@@ -282,17 +285,3 @@ def _halves(network: Network, rtt: Matrix) -> list[Matrix]:
     except InputError:  # commands that need them say so; here they only confirm groups
         return []
     return [np.where(np.isnan(half), rtt, half) for half in read]
-
-
-def _guessed(rtt: Matrix, group_of: npt.NDArray[np.intp], host_out: Vector, host_in: Vector) -> tuple[Vector, Vector]:
-    """(out, in) of every group by the latencies: as much slower than its hosts together as they are nearer to each
-    other than to the others; infinite for a host alone, and where there is one group."""
-    groups = int(group_of.max()) + 1
-    shared, shared_in = np.full(groups, np.inf), np.full(groups, np.inf)
-    for group in range(groups):
-        members = group_of == group
-        if members.sum() > 1 and not members.all():
-            inside = rtt[np.ix_(members, members)][~np.eye(int(members.sum()), dtype=bool)]
-            ratio = min(1.0, float(np.median(inside) / np.median(rtt[np.ix_(members, ~members)])))
-            shared[group], shared_in[group] = ratio * host_out[members].sum(), ratio * host_in[members].sum()
-    return shared, shared_in
