@@ -1,4 +1,4 @@
-"""Orders by the model that ``auto`` selects, simulated: from round trips alone, and from a file with all capacities.
+"""Orders of ``plink reorder``, simulated: from round trips alone, and from a file with all capacities.
 
 Also NCCL's mix of a tree and a ring against the orders of either. ``--seeds N`` takes N clouds instead of 20.
 """
@@ -12,8 +12,11 @@ import numpy as np
 
 from benchmarks.clouds import Cloud, three_tier
 from benchmarks.record import Bar, record, seeds_of
-from benchmarks.simulation import Order, fabric_of_cloud, options_for, orders_of
-from solvers.costs.by_name import cost_function_for, model_for
+from benchmarks.simulation import Order, fabric_of_cloud, network_of_cloud, options_for, orders_of
+from plink.api.ordering import OrderRequest
+from plink.api.reordering import reorder
+from plink.model.network import Network
+from solvers.costs.by_name import cost_function_for
 from solvers.costs.fabric import Fabric
 from solvers.ordering.problem import OrderingProblem
 from solvers.ordering.progress import SearchBudget
@@ -29,43 +32,52 @@ _MOVES = 60_000
 _RANDOM_ORDERS = 11
 
 
-def searched_order(fabric: Fabric, algo: str, options: Options, size_bytes: float, model: str) -> Order:
-    """Return the order of a search with a fixed number of moves; the baseline is random."""
-    hosts = np.random.default_rng(1).permutation(len(fabric.names))
-    problem = OrderingProblem(fabric, hosts, algo, options, size_bytes, model)
-    return search(problem, 0, SearchBudget(_MOVES)).order
+def order_by_reorder(network: Network, algo: str, size_bytes: float, model: str = "auto") -> tuple[Order, Options]:
+    """Return the order of ``plink reorder`` with a fixed number of moves, and the algorithm's options in it."""
+    base = 4 if algo == "bcube" else 2
+    request = OrderRequest(algo, size_bytes, model, {"base": base} if algo == "bcube" else {}, max_moves=_MOVES)
+    order = reorder(network, request)
+    index = {name: host for host, name in enumerate(network.hosts.names)}
+    hosts = np.array([index[name] for name in order.hosts], dtype=np.intp)
+    return hosts, Options(base=base, groups=order.details.get("groups"))
 
 
 def simulated_orders(cloud: Cloud, seed: int, algo: str, size_bytes: float) -> dict[str, float]:
-    """Return simulated times over that of the true topology's order: of the orders by ``auto`` and by ``latency`` from
-    round trips alone, by ``auto`` from measured round trips and all capacities, and the median random order."""
+    """Return simulated times over that of the order for the true network: of the orders by ``auto`` and by ``latency``
+    from round trips alone, by ``auto`` from measured round trips and all capacities, of the better of two orders that
+    keep racks and pods together, and the median random order."""
     fabric = fabric_of_cloud(cloud, seed)
-    measured = cloud.sample(np.random.default_rng((seed, 5)))
-    measured = np.sqrt(measured * measured.T)
-    rtt_only = cloud.fabric(measured)
-    together = orders_of(cloud, 1, np.random.default_rng((seed, 3)))[0]
-    options = options_for(algo, cloud, together)
-    simulated = SimulatedCost.of(algo, len(cloud), options, fabric, size_bytes)
-    best = simulated(searched_order(fabric, algo, options, size_bytes, "contention"))
-    orders = {
-        "auto": searched_order(rtt_only, algo, options, size_bytes, model_for("auto", rtt_only, algo=algo)),
-        "latency": searched_order(rtt_only, algo, options, size_bytes, "latency"),
-        "full": searched_order(replace(fabric, rtt_us=measured), algo, options, size_bytes, "contention"),
+    exact = network_of_cloud(replace(cloud, sample_sigma=0.0), seed, shared_links=True)
+    full, rtt_only = (network_of_cloud(cloud, seed, shared_links=has_links) for has_links in (True, False))
+    by_auto = order_by_reorder(rtt_only, algo, size_bytes)
+    together, rng = orders_of(cloud, 2, np.random.default_rng((seed, 3))), np.random.default_rng((seed, 6))
+
+    def simulated(order: Order, options: Options) -> float:
+        return SimulatedCost.of(algo, len(cloud), options, fabric, size_bytes)(order)
+
+    best = simulated(*order_by_reorder(exact, algo, size_bytes))
+    times = {
+        "auto": simulated(*by_auto),
+        "latency": simulated(*order_by_reorder(rtt_only, algo, size_bytes, "latency")),
+        "full": simulated(*order_by_reorder(full, algo, size_bytes)),
+        "together": min(simulated(order, options_for(algo, cloud, order)) for order in together),
+        "random": float(np.median([simulated(rng.permutation(len(cloud)), by_auto[1]) for _ in range(_RANDOM_ORDERS)])),
     }
-    times = {name: round(simulated(order) / best, 4) for name, order in orders.items()}
-    rng = np.random.default_rng((seed, 6))
-    drawn = [simulated(rng.permutation(len(cloud))) for _ in range(_RANDOM_ORDERS)]
-    return times | {"random": round(float(np.median(drawn)) / best, 4)}
+    return {name: round(us / best, 4) for name, us in times.items()}
+
+
+def searched_order(fabric: Fabric, algo: str, size_bytes: float) -> Order:
+    """Return the order of a search by ``contention`` with a fixed number of moves; the baseline is random."""
+    hosts = np.random.default_rng(1).permutation(len(fabric.names))
+    problem = OrderingProblem(fabric, hosts, algo, Options(), size_bytes, "contention")
+    return search(problem, 0, SearchBudget(_MOVES)).order
 
 
 def nccl_over_the_better(hosts: int, seed: int, size_bytes: float) -> float:
     """Return what the order for ``nccl`` costs over the better of those for its tree and its ring, by its own cost."""
     fabric = fabric_of_cloud(three_tier(hosts, seed), seed)
     cost_of = cost_function_for("nccl", hosts, Options(), fabric, size_bytes, "contention")
-    costs = {
-        algo: cost_of(searched_order(fabric, algo, Options(), size_bytes, "contention"))
-        for algo in ("nccl", "nccl-tree", "nccl-ring")
-    }
+    costs = {algo: cost_of(searched_order(fabric, algo, size_bytes)) for algo in ("nccl", "nccl-tree", "nccl-ring")}
     return round(costs["nccl"] / min(costs["nccl-tree"], costs["nccl-ring"]), 4)
 
 

@@ -7,6 +7,7 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from scipy.stats import spearmanr
 
 from benchmarks.clouds import Cloud, three_tier
 from benchmarks.record import Bar, record, seeds_of
-from solvers.costs.fabric import Fabric, TierLinks
+from plink.model.network import Network
+from solvers.costs.fabric import Fabric, TierLinks, fabric_of
 from solvers.schedules.catalogue import Options
 from solvers.simulation.contention import cost_by_model
 from solvers.simulation.cost import SimulatedCost
@@ -50,6 +52,25 @@ def fabric_of_cloud(cloud: Cloud, seed: int) -> Fabric:
         tuple(f"host{k}" for k in range(n)), cloud.rtt_us, None, rates, rates, cloud.rack_of, racks, racks, "measured",
         outer_tiers=(TierLinks(cloud.pod_of, pods, pods),),
     )  # fmt: skip
+
+
+def network_of_cloud(cloud: Cloud, seed: int, shared_links: bool) -> Network:
+    """Return what ``plink probe`` would have written: round trips with noise, and the true capacities if asked."""
+    network = cloud.network(np.random.default_rng((seed, 5)))
+    if not shared_links:
+        return network
+    fabric, tiers = fabric_of_cloud(cloud, seed), []
+    for tier in fabric.tiers:
+        groups = []
+        for group, gbps in enumerate(tier.out_gbps.tolist()):
+            members = [fabric.names[host] for host in np.flatnonzero(tier.group_of == group)]
+            groups.append({"members": members} | {
+                f"{way}_{key}": value
+                for way in ("out", "in")
+                for key, value in (("gbps", gbps), ("one_flow_gbps", _HOST_GBPS), ("limited_by", "link"))
+            })  # fmt: skip
+        tiers.append({"groups": groups})
+    return replace(network, details={**network.details, "shared_links": tiers})
 
 
 def orders_of(cloud: Cloud, number: int, rng: np.random.Generator, disturbed: int = _DISTURBED) -> list[Order]:
@@ -108,6 +129,7 @@ def compare(algo: str, size_bytes: float, clouds: int) -> dict[str, Any]:
     for seed in range(clouds):
         cloud = three_tier(HOSTS, seed, ("powers", "uneven")[seed % 2])
         fabric = fabric_of_cloud(cloud, seed)
+        inferred = fabric_of(network_of_cloud(cloud, seed, shared_links=False))
         drawn = orders_of(cloud, ORDERS, np.random.default_rng((seed, 3)))
         options = options_for(algo, cloud, drawn[0])
         simulated_cost = SimulatedCost.of(algo, HOSTS, options, fabric, size_bytes)
@@ -117,7 +139,7 @@ def compare(algo: str, size_bytes: float, clouds: int) -> dict[str, Any]:
             simulated.append(simulated_cost(order))
             seconds.append(time.perf_counter() - began)
         for name, (model, has_capacities) in _MODELS.items():
-            seen = fabric if has_capacities else cloud.fabric()
+            seen = fabric if has_capacities else inferred
             cost_of = cost_by_model(algo, HOSTS, options, seen, size_bytes, model)
             predicted = [cost_of(order) for order in drawn]
             plain[name].append(rank_correlation(predicted, simulated))

@@ -49,8 +49,8 @@ _log = logging.getLogger("plink.reorder")
 _UNLIMITED_MOVES = 1 << 50
 _LIMIT_S = 10.0
 _PROOF_S = 60.0
-_SIMULATED_SEARCH_SHARE = 0.6  # of the time with simulations: what the main search may take
-_CANDIDATES_SHARE = 0.8  # what the searches for more candidates end at; the rest is for simulations
+# Of the time where an accurate cost chooses: when its parts end. The rest is for simulations.
+_SEARCH_END, _OTHER_SEARCHES_END, _DESCENT_END = 0.6, 0.7, 0.85
 _PROOF_SHARE = 0.5  # of the time with proofs: what the search before them may take
 _EXACT_MAX_RANKS = 10  # Z3 solves the whole order up to here
 CONFIDENCE = 0.95
@@ -176,7 +176,7 @@ def solve(
     timed = request.max_moves is None
     simulated = request.model == SIMULATED
     accurate_cost = _accurate_cost(task, data, request)  # refused before a search, not after
-    search_share = _SIMULATED_SEARCH_SHARE if simulated else _PROOF_SHARE if request.prove else 1.0
+    search_share = _SEARCH_END if accurate_cost is not None else _PROOF_SHARE if request.prove else 1.0
     search_deadline = started + limit * search_share if timed else None
     patient = not timed or (request.time_limit_s is not None and not request.prove)
     budget = SearchBudget(
@@ -190,21 +190,18 @@ def solve(
     notes = [warning] if warning else []
     choice = None
     if accurate_cost is not None:
-        from solvers.ordering.simulated_choice import candidate_orders, choose_by_simulation
+        from solvers.ordering.simulated_choice import candidate_orders, choose_by_simulation, improved_candidates
 
-        other_deadline = started + limit * _CANDIDATES_SHARE if timed else None
-        other_budget = replace(budget, keep_going=_watch(show, other_deadline, stopped))
-        orders = candidate_orders(task, result, request.seed, other_budget if simulated else None)
-        simulation_started = time.monotonic()
-        end = max(started + limit, simulation_started + limit * (1 - _CANDIDATES_SHARE))
-        choice = choose_by_simulation(
-            task,
-            result,
-            orders,
-            accurate_cost,
-            request.seed,
-            lambda: not stopped() and (not timed or time.monotonic() < end),
+        def is_before(share: float) -> Callable[[], bool]:
+            return lambda: not stopped() and (not timed or time.monotonic() < started + limit * share)
+
+        other_deadline = started + limit * _OTHER_SEARCHES_END if timed else None
+        orders = candidate_orders(
+            task, result, request.seed, replace(budget, keep_going=_watch(show, other_deadline, stopped))
         )
+        orders = improved_candidates(task, orders, accurate_cost, request.seed, is_before(_DESCENT_END))
+        simulation_started = time.monotonic()
+        choice = choose_by_simulation(task, result, orders, accurate_cost, request.seed, is_before(1.0))
         searched, result = result, choice.result
         if simulated:
             notes.append(_choice_note(choice, time.monotonic() - simulation_started))

@@ -28,7 +28,8 @@ MIXED = {"nccl": ("nccl-tree", "nccl-ring")}
 NAMES = (*ALGORITHMS, *MIXED)
 _TREES = ("tree", "double-binary-tree", "nccl-tree")
 _CONTENDING = (
-    "halving-doubling", "recursive-doubling", "bcube", "openmpi-recursive-doubling", "openmpi-rabenseifner", *_TREES,
+    "halving-doubling", "recursive-doubling", "bcube", "2lha", "openmpi-recursive-doubling", "openmpi-rabenseifner",
+    *_TREES,
 )  # fmt: skip
 SIMULATED = "simulated"  # solvers.simulation.cost: no closed form
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from plink.errors import InputError, NoAnswer
 from plink.model.network import Matrix, Network
+from solvers.costs.assumed_links import assumed_capacities, tiers_from
 from solvers.costs.host_flows import flows_of, usual_rates
 from solvers.costs.interfaces import HostResources, InterfacePaths, host_resources, interface_paths
 from solvers.hierarchy.tiers import completed_far, nearest_tier
@@ -100,6 +101,14 @@ class Fabric:
             ),
         )  # fmt: skip
 
+    def with_drawn_links(self, rng: np.random.Generator) -> "Fabric":
+        """Return the fabric with other capacities that its groups' links may have, where none was measured."""
+        tiers = self.tiers
+        drawn = assumed_capacities([tier.group_of for tier in tiers], (self.host_out_gbps, self.host_in_gbps), rng)
+        (out, into), *above = drawn
+        outer = (TierLinks(tier.group_of, *rates) for tier, rates in zip(tiers[1:], above, strict=True))
+        return replace(self, group_out_gbps=out, group_in_gbps=into, outer_tiers=tuple(outer))
+
     @property
     def tiers(self) -> tuple[TierLinks, ...]:
         """Return the links of all tiers, the innermost first."""
@@ -184,9 +193,8 @@ def _fabric_of_groups(network: Network) -> Fabric:
 
     Groups and their shared capacities come from ``shared_links``: its innermost tier, and links of outer tiers above.
     Without them groups are those of the topology file that the network is from, or the nearest tier of the latencies
-    (one that both halves of the samples confirm, where there are halves). Where no capacity was measured, a group's is
-    as much lower than that of its hosts together as its hosts are nearer to each other than to others: a TCP stream's
-    rate goes with one over its round trip (PLink thesis, 5.2.2).
+    (one that both halves of the samples confirm, where there are halves), with the tiers that stand out above it. Each
+    group's link is assumed to carry what enters it from the tier below over 2.5. Round trips do not show capacities.
     """
     rtt = network.completed_us
     n = len(network.hosts)
@@ -209,26 +217,24 @@ def _fabric_of_groups(network: Network) -> Fabric:
     group_of[single] = len(rows) + np.arange(len(single))
     by_flows = usual_rates(flows_of(network), n)
     host_out, host_in = _host_rates(pair, alone, by_flows)
-    guessed_out, guessed_in = _guessed(completed_far(rtt), group_of, host_out, host_in)
-    shared, shared_in = np.full(len(guessed_out), np.inf), np.full(len(guessed_in), np.inf)
+    links_above = [_outer_tier(tier, group_of) for tier in outer]
+    labels = [group_of, *(np.unique(tier.group_of, return_inverse=True)[1] for tier in links_above)]
+    (assumed_out, assumed_in), *assumed_above = assumed_capacities(labels, (host_out, host_in))
+    shared, shared_in = np.full(len(assumed_out), np.inf), np.full(len(assumed_in), np.inf)
     unknown = 0
     for number, (_, row) in enumerate(rows):
         if _is_measured(row):
             shared[number], shared_in[number] = _capacity(row, "out"), _capacity(row, "in")
         else:
-            shared[number], shared_in[number] = guessed_out[number], guessed_in[number]
+            shared[number], shared_in[number] = assumed_out[number], assumed_in[number]
             unknown += 1
     source = MEASURED
     if not measured:
         source = _inferred_from("the topology file", by_flows is not None, pair is not None)
     elif unknown:
         source = f"{MEASURED}, but of {unknown} of {len(rows)} groups inferred from the latencies"
-    links_above = [_outer_tier(tier, group_of) for tier in outer]
     if not measured:
-        far = completed_far(rtt)
-        links_above = [
-            TierLinks(tier.group_of, *_guessed(far, tier.group_of, host_out, host_in)) for tier in links_above
-        ]
+        links_above = [TierLinks(label, *rates) for label, rates in zip(labels[1:], assumed_above, strict=True)]
     return Fabric(
         tuple(network.hosts.names),
         rtt,
@@ -315,23 +321,17 @@ def _host_rates(pair: Matrix | None, alone: Vector, by_flows: tuple[Vector, Vect
 
 
 def _inferred(network: Network, rtt: Matrix, pair: Matrix | None) -> Fabric:
-    group_of = nearest_tier(completed_far(rtt), halves=_halves(network, completed_far(rtt)))
+    complete = completed_far(rtt)
+    group_of = nearest_tier(complete, halves=_halves(network, complete))
     by_flows = usual_rates(flows_of(network), len(rtt))
-    host_out, host_in = _host_rates(pair, np.full(len(rtt), np.nan), by_flows)
-    shared, shared_in = _guessed(completed_far(rtt), group_of, host_out, host_in)
+    host_out, host_in = hosts = _host_rates(pair, np.full(len(rtt), np.nan), by_flows)
+    labels = tiers_from(complete, group_of)
+    (out, into), *above = assumed_capacities(labels, hosts)
     source = _inferred_from("the latency tiers", by_flows is not None, pair is not None)
     return Fabric(
-        tuple(network.hosts.names),
-        rtt,
-        pair,
-        host_out,
-        host_in,
-        group_of,
-        shared,
-        shared_in,
-        source,
-        by_flows is not None,
-    )
+        tuple(network.hosts.names), rtt, pair, host_out, host_in, group_of, out, into, source, by_flows is not None,
+        tuple(TierLinks(label, *rates) for label, rates in zip(labels[1:], above, strict=True)),
+    )  # fmt: skip
 
 
 def _inferred_from(groups: str, by_flows: bool, by_pairs: bool) -> str:
@@ -347,17 +347,3 @@ def _halves(network: Network, rtt: Matrix) -> list[Matrix]:
     except InputError:  # commands that need them say so; here they only confirm groups
         return []
     return [np.where(np.isnan(half), rtt, half) for half in read]
-
-
-def _guessed(rtt: Matrix, group_of: npt.NDArray[np.intp], host_out: Vector, host_in: Vector) -> tuple[Vector, Vector]:
-    """(out, in) of every group by the latencies: as much slower than its hosts together as they are nearer to each
-    other than to the others; infinite for a host alone, and where there is one group."""
-    groups = int(group_of.max()) + 1
-    shared, shared_in = np.full(groups, np.inf), np.full(groups, np.inf)
-    for group in range(groups):
-        members = group_of == group
-        if members.sum() > 1 and not members.all():
-            inside = rtt[np.ix_(members, members)][~np.eye(int(members.sum()), dtype=bool)]
-            ratio = min(1.0, float(np.median(inside) / np.median(rtt[np.ix_(members, ~members)])))
-            shared[group], shared_in[group] = ratio * host_out[members].sum(), ratio * host_in[members].sum()
-    return shared, shared_in

@@ -22,17 +22,18 @@ MAX_LINK_SHARE = 0.8  # of what the links below carry: with more these are the l
 _MAX_TIERS = 2  # above the groups
 
 
-def candidate_tiers(rtt_us: Matrix, groups: HostGroups) -> list[HostGroups]:
+def candidate_tiers(rtt_us: Matrix, groups: HostGroups, min_ratio: float = MIN_RATIO) -> list[HostGroups]:
     """Return groups of hosts that hold several of ``groups`` each, or one as it is, from the innermost tier out.
 
     :param rtt_us: symmetric round trips, shape (N, N), NaN where unmeasured: as far as the farthest.
+    :param min_ratio: of a merge to the one before it.
     """
     if len(groups) < 3:
         return []
     tree = average_linkage(median_between(rtt_us, groups))
     heights = np.maximum(tree.heights, 1e-9)
     ratios = heights[1:] / heights[:-1]
-    steps = [k for k in np.argsort(-ratios, kind="stable").tolist() if ratios[k] >= MIN_RATIO][:_MAX_TIERS]
+    steps = [k for k in np.argsort(-ratios, kind="stable").tolist() if ratios[k] >= min_ratio][:_MAX_TIERS]
     tiers = []
     for step in sorted(steps):
         label = tree.cut(float(heights[step] + heights[step + 1]) / 2)

@@ -2,7 +2,8 @@
 
 A search evaluates millions of orders, and a simulation takes milliseconds or seconds. So the search goes by a closed
 form; then its best orders, those of other searches, the start orders and the baseline are simulated, and the cheapest
-of them is taken. Under ``contention`` the same goes by an estimate of the simulation, without other searches.
+of them is taken. Under ``contention`` the same goes by an estimate of the simulation. Before, the best order is
+improved by that estimate (:mod:`solvers.ordering.estimated_descent`).
 """
 
 from collections.abc import Callable, Sequence
@@ -12,15 +13,19 @@ import numpy as np
 
 from solvers.costs.fabric import Fabric
 from solvers.ordering.cross_validation import ValidatedGain
+from solvers.ordering.estimated_descent import descend
 from solvers.ordering.initial import initial_orders
 from solvers.ordering.problem import Order, OrderingProblem, OrderingResult, expand_slots
 from solvers.ordering.progress import SearchBudget
 from solvers.ordering.search import search
-from solvers.simulation.contention import ContentionCost
+from solvers.simulation.contention import MAX_ESTIMATED_TRANSFERS, ContentionCost
 from solvers.simulation.cost import SimulatedCost
 
 MAX_CANDIDATES = 8
 _RANDOM_ORDERS = 11
+_DESCENTS = 3
+_CAPACITY_DRAWS = 8  # beside the assumed capacities
+_MAX_DRAWN_TRANSFERS = 400_000  # of all orders together: some 5 s
 _OTHER_SEARCH_SHARE = 4  # another search has one of so many parts of the moves
 
 AccurateCost = SimulatedCost | ContentionCost
@@ -40,27 +45,53 @@ class SimulatedChoice:
     search_model: str
 
 
-def candidate_orders(
-    problem: OrderingProblem, result: OrderingResult, seed: int, budget: SearchBudget | None
-) -> list[Order]:
+def candidate_orders(problem: OrderingProblem, result: OrderingResult, seed: int, budget: SearchBudget) -> list[Order]:
     """Return up to 8 different feasible orders.
 
     The result, the baseline, the results of another seed and of the model ``latency``, then the start orders.
 
-    :param problem: by the model that the search went by, ``result``: of that search. :param budget: of the other
-        searches; None: without them.
+    :param problem: by the model that the search went by, ``result``: of that search. :param budget: of the
+        first search.
     """
     feasible = problem.feasible
     orders = [result.order]
     if np.array_equal(feasible.materialise(problem.hosts.tolist()), problem.baseline):
         orders.append(problem.baseline)
-    if budget is not None:
-        other_budget = replace(budget, max_moves=max(1, budget.max_moves // _OTHER_SEARCH_SHARE), exhaustive=False)
-        orders.append(search(problem, seed + 1, other_budget).order)
-        orders.append(search(replace(problem, model="latency"), seed, other_budget).order)
+    other_budget = replace(budget, max_moves=max(1, budget.max_moves // _OTHER_SEARCH_SHARE), exhaustive=False)
+    orders.append(search(problem, seed + 1, other_budget).order)
+    orders.append(search(replace(problem, model="latency"), seed, other_budget).order)
     for start in initial_orders(problem.fabric, problem.baseline):
         orders.append(feasible.materialise(list(dict.fromkeys(start.tolist()))))
     return list({order.tobytes(): order for order in orders}.values())[:MAX_CANDIDATES]
+
+
+def improved_candidates(
+    problem: OrderingProblem, orders: Sequence[Order], cost_of: AccurateCost, seed: int, keep_going: Callable[[], bool]
+) -> list[Order]:
+    """Return the orders to choose among, by the estimate of ``contention``.
+
+    With measured capacities: the cheapest one after a descent, then all. Without: the one that is cheapest on average
+    over capacities that groups' links may have, then the baseline where it is feasible. Round trips do not show which
+    group has the slow link, and the order that is cheapest by one assumption may be the worst where that is wrong
+    (docs/results/order-models.md).
+
+    :param keep_going: whether there is time for one more estimate.
+    """
+    estimate = ContentionCost(cost_of.parts, cost_of.fabric, cost_of.size_bytes)
+    if problem.fabric.measured:
+        if estimate.transfers > MAX_ESTIMATED_TRANSFERS:
+            return list(orders)
+        starts = sorted(orders, key=estimate)[:_DESCENTS]
+        descended = [descend(start, problem.feasible, estimate, seed, keep_going) for start in starts]
+        return list({order.tobytes(): order for order in (*descended, *orders)}.values())[:MAX_CANDIDATES]
+    if isinstance(cost_of, SimulatedCost):
+        return list(orders)
+    rng = np.random.default_rng(seed)
+    draws = _CAPACITY_DRAWS if estimate.transfers * len(orders) <= _MAX_DRAWN_TRANSFERS else 0
+    estimates = [estimate]
+    estimates += [replace(estimate, fabric=estimate.fabric.with_drawn_links(rng)) for _ in range(draws)]
+    cheapest = min(orders, key=lambda order: sum(cost(order) for cost in estimates))
+    return [cheapest, *(order for order in orders if np.array_equal(order, problem.baseline))]
 
 
 def choose_by_simulation(

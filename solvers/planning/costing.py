@@ -51,7 +51,7 @@ def two_level_cost(groups: Groups, masters: tuple[Indices, Indices], request: Al
     pattern = masters_pattern(groups, *masters)
     if request.model == SIMULATED:
         check_transfers("2lha", pattern)
-    if request.model == SIMULATED or (request.model == CONTENTION and not needs_closed_form(pattern, request.fabric)):
+    if request.model == SIMULATED or (request.model == CONTENTION and not needs_closed_form(pattern)):
         schedule = forward_and_reverse(two_level_reduce_scatter(groups, *masters))
         collective, network = PreparedCollective.of(schedule), SimulatedNetwork.of(request.fabric)
         if request.model == CONTENTION:

@@ -30,8 +30,8 @@ class ContentionCost:
     """Cost function of an algorithm under ``contention``: microseconds of an order (the host at each rank, shape (N,)).
 
     ``parts``: what the algorithm is made of, as (weight, name, prepared). A ring of more than 256 ranks is a
-    :class:`SteadyRing`. A :class:`Pattern` is priced by the closed form: where capacities are inferred, and where there
-    are too many transfers. :func:`dataclasses.replace` gives the costs on another fabric or of another size.
+    :class:`SteadyRing`. A :class:`Pattern` is priced by the closed form, where there are too many transfers.
+    :func:`dataclasses.replace` gives the costs on another fabric or of another size.
     """
 
     parts: tuple[tuple[float, str, PreparedCollective | SteadyRing | Pattern], ...]
@@ -44,7 +44,7 @@ class ContentionCost:
 
         :raises UsageError: for unknown names and what does not fit.
         """
-        parts = [(weight, name, _prepared(name, ranks, options, fabric)) for weight, name in parts_of(algo, size_bytes)]
+        parts = [(weight, name, _prepared(name, ranks, options)) for weight, name in parts_of(algo, size_bytes)]
         return cls(tuple(parts), fabric, size_bytes)
 
     def __call__(self, order: Order) -> float:
@@ -60,6 +60,11 @@ class ContentionCost:
         """Whether the closed form prices all parts, so that a search's costs are these."""
         return all(isinstance(part, Pattern) for _, _, part in self.parts)
 
+    @property
+    def transfers(self) -> int:
+        """Number of transfers that one estimate runs; rings of many ranks, and closed forms, have none."""
+        return sum(len(part.schedule) for _, _, part in self.parts if isinstance(part, PreparedCollective))
+
     def part_costs(self, order: Order) -> list[tuple[float, str, float]]:
         """Return what the algorithm is made of, as (weight, name, microseconds)."""
         return [(weight, name, self._cost(part, order)) for weight, name, part in self.parts]
@@ -73,26 +78,20 @@ class ContentionCost:
         return part.estimate_us(network, order, self.size_bytes)
 
 
-def _prepared(
-    name: str, ranks: int, options: Options, fabric: Fabric
-) -> PreparedCollective | SteadyRing | Pattern:  # fmt: skip
+def _prepared(name: str, ranks: int, options: Options) -> PreparedCollective | SteadyRing | Pattern:
     ring = steady_ring(name, ranks)
-    if ring is not None and fabric.measured:
+    if ring is not None:
         return ring
     pattern = pattern_for(name, ranks, options)
-    if needs_closed_form(pattern, fabric):
+    if needs_closed_form(pattern):
         return pattern
     return PreparedCollective.of(schedule_for(name, ranks, options))
 
 
-def needs_closed_form(pattern: Pattern, fabric: Fabric) -> bool:
-    """Return whether ``contention`` prices a pattern by rounds: by inferred capacities, or as there is too much to do.
-
-    Inferred capacities are wrong by factors. An estimate then tells orders apart by what is not so, and ranks them
-    worse than the closed form does (docs/results/simulation.md).
-    """
+def needs_closed_form(pattern: Pattern) -> bool:
+    """Return whether ``contention`` prices a pattern by rounds, as there is too much to estimate."""
     most = MAX_FLOWS_AT_ONCE if pattern.all_to_all_share else MAX_ESTIMATED_TRANSFERS
-    return not fabric.measured or pattern.ranks > MAX_ESTIMATED_RANKS or transfers_of(pattern) > most
+    return pattern.ranks > MAX_ESTIMATED_RANKS or transfers_of(pattern) > most
 
 
 def cost_by_model(

@@ -71,13 +71,13 @@ def test_what_the_hosts_limited_is_no_limit_of_the_link() -> None:
     [[], [{"members": ["h0", "who"]}], [row([0, 1], out_gbps=None)], [row([0, 1], in_gbps=0.0)]],
 )
 def test_without_usable_capacities_they_are_inferred_from_the_tiers(rows: Any) -> None:
-    """Racks by their latencies; a way out is slower by near over far: 40 / 90 of four hosts together."""
+    """Racks by their latencies; a way out carries the four hosts' rates over 2.5."""
     values, rack_of = network([4, 4], shared_links=[{"groups": rows}])
     result = fabric_of(values)
     assert not result.measured
     assert "inferred" in result.capacities
     assert len(set(zip(result.group_of.tolist(), rack_of.tolist(), strict=True))) == 2
-    assert result.group_out_gbps == pytest.approx([4 * ASSUMED_GBPS * 40 / 90] * 2)
+    assert result.group_out_gbps == pytest.approx([4 * ASSUMED_GBPS / 2.5] * 2)
     assert model_for("auto", result) == "latency"
     assert result.rate_gbps is None  # what is assumed is not measured
 
@@ -116,7 +116,7 @@ def test_an_unmeasured_group_is_inferred_and_reported() -> None:
     ]
     result = fabric_of(values)
     assert result.group_of[members[1]].tolist() == [1] * 4
-    assert result.group_out_gbps.tolist() == pytest.approx([4.0, 4 * 2.0 * 40 / 90])
+    assert result.group_out_gbps.tolist() == pytest.approx([4.0, 4 * 2.0 / 2.5])
     assert result.measured
     assert "of 1 of 2 groups inferred" in result.capacities
 
@@ -188,9 +188,8 @@ def test_a_host_has_the_rate_of_one_flow(changes: dict[str, Any], rate: float) -
     assert result.host_out_gbps.tolist() == result.host_in_gbps.tolist() == [rate, rate, 8.0, 8.0, 8.0, 8.0]
 
 
-def test_a_way_out_is_guessed_by_the_hosts_rates_either_way() -> None:
-    """Racks of three and four, 40 us inside and 90 between; every host sends 6 and gets 3 at best, but the first sends
-    9 to one other."""
+def test_assumed_links_carry_the_fastest_host() -> None:
+    """Racks of three and four; every host sends 6 and gets 3 at best, but the first sends 9 to one other."""
     values, rack_of = network([3, 4])
     pairs = np.full((7, 7), 3.0)
     pairs[:, 6], pairs[6, 0] = 6.0, 9.0
@@ -202,26 +201,32 @@ def test_a_way_out_is_guessed_by_the_hosts_rates_either_way() -> None:
     for group in (0, 1):
         mine = result.group_of == group
         assert len(set(rack_of[mine].tolist())) == 1
-        assert result.group_out_gbps[group] == pytest.approx(sends[mine].sum() * 40 / 90)
-        assert result.group_in_gbps[group] == pytest.approx(gets[mine].sum() * 40 / 90)
+        assert result.group_out_gbps[group] == pytest.approx(max(sends[mine].sum() / 2.5, sends[mine].max()))
+        assert result.group_in_gbps[group] == pytest.approx(max(gets[mine].sum() / 2.5, gets[mine].max()))
 
 
-def test_guessed_rate_is_capped_by_the_hosts() -> None:
-    """Of a rack of three (30, 40 and 50 us) in the middle 40, and to the four others 100, of which one is 1,000; the
-    others, who could not be measured either, are farther from each other than from it: all their hosts together."""
-    rtt = np.full((7, 7), 100.0)
+def test_links_of_all_tiers_are_assumed() -> None:
+    """Four racks of four under two pods: what enters a link over 2.5; draws stay within 1.5 to 4 of each tier."""
+    rack, pod = np.arange(16) // 4, np.arange(16) // 8
+    rtt = np.where(rack[:, None] == rack, 20.0, np.where(pod[:, None] == pod, 60.0, 150.0))
     np.fill_diagonal(rtt, 0.0)
-    for a, b, us in ((0, 1, 30.0), (0, 2, 40.0), (1, 2, 50.0), (0, 6, 1000.0)):
-        rtt[a, b] = rtt[b, a] = us
-    rtt[3:, 3:] = 130.0 * ~np.eye(4, dtype=bool)
+    result = fabric_of(Network(Hosts(tuple(Host(f"h{i}", f"h{i}") for i in range(16))), rtt))
+    inner, outer = result.tiers
+    assert (inner.group_of.tolist(), outer.group_of.tolist()) == (rack.tolist(), pod.tolist())
+    assert inner.out_gbps == pytest.approx([4 * ASSUMED_GBPS / 2.5] * 4)
+    assert outer.in_gbps == pytest.approx([8 * ASSUMED_GBPS / 2.5 / 2.5] * 2)
+    inner, outer = result.with_drawn_links(np.random.default_rng(0)).tiers
+    assert len(set(inner.out_gbps.tolist())) == 4
+    assert np.all((inner.out_gbps >= 4 * ASSUMED_GBPS / 4) & (inner.out_gbps <= 4 * ASSUMED_GBPS / 1.5))
+    entering = inner.out_gbps.reshape(2, 2).sum(axis=1)
+    assert np.all((outer.out_gbps >= entering / 4) & (outer.out_gbps <= entering / 1.5))
+
+
+def test_unmeasured_groups_are_counted() -> None:
     rows = [row([0, 1, 2], out_gbps=None), row([3, 4, 5, 6], in_gbps=None), row([7, 8])]
-    whole = np.full((9, 9), 100.0)
-    whole[:7, :7] = rtt
-    whole[7:, 7:] = 0.0
-    hosts = Hosts(tuple(Host(f"h{i}", f"h{i}") for i in range(9)))
-    result = fabric_of(Network(hosts, whole, None, {"shared_links": [{"groups": rows}]}))
-    assert result.group_out_gbps.tolist() == pytest.approx([3 * 2.0 * 0.4, 4 * 2.0, 4.0])
-    assert result.group_in_gbps.tolist() == pytest.approx([3 * 2.0 * 0.4, 4 * 2.0, 3.0])
+    result = fabric_of(network([3, 4, 2], shared_links=[{"groups": rows}])[0])
+    assert result.group_out_gbps.tolist() == pytest.approx([3 * 2.0 / 2.5, 4 * 2.0 / 2.5, 4.0])
+    assert result.group_in_gbps.tolist() == pytest.approx([3 * 2.0 / 2.5, 4 * 2.0 / 2.5, 3.0])
     assert result.capacities == "measured, but of 2 of 3 groups inferred from the latencies"
 
 

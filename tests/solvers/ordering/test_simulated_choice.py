@@ -6,11 +6,19 @@ import numpy as np
 import pytest
 
 from solvers.costs.fabric import Fabric
+from solvers.ordering.constraints import PlacementConstraints
 from solvers.ordering.cross_validation import ValidatedGain
 from solvers.ordering.problem import OrderingProblem, OrderingResult
 from solvers.ordering.progress import SearchBudget
-from solvers.ordering.simulated_choice import MAX_CANDIDATES, candidate_orders, choose_by_simulation, simulated_gain
+from solvers.ordering.simulated_choice import (
+    MAX_CANDIDATES,
+    candidate_orders,
+    choose_by_simulation,
+    improved_candidates,
+    simulated_gain,
+)
 from solvers.schedules.catalogue import Options
+from solvers.simulation.contention import ContentionCost
 from solvers.simulation.cost import SimulatedCost
 
 N, SIZE = 12, 4e6
@@ -44,6 +52,33 @@ def test_candidates_are_few_different_orders_with_result_and_baseline(algo: str)
     assert np.array_equal(orders[0], best)
     assert any(np.array_equal(order, task.baseline) for order in orders)
     assert all(sorted(order.tolist()) == list(range(N)) for order in orders)
+
+
+def test_measured_orders_are_improved_by_the_estimate() -> None:
+    task = problem("halving-doubling")
+    estimate = ContentionCost.of(task.algo, N, task.options, task.fabric, SIZE)
+    orders = improved_candidates(task, [task.baseline], estimate, 0, lambda: True)
+    assert estimate(orders[0]) < 0.8 * estimate(task.baseline)
+    assert np.array_equal(orders[-1], task.baseline)
+    again = improved_candidates(task, [task.baseline], estimate, 0, lambda: True)
+    assert all(np.array_equal(*pair) for pair in zip(orders, again, strict=True))
+    pinned = replace(task, constraints=PlacementConstraints(pinned_ranks={0: 0, 5: 5}))
+    descended = improved_candidates(pinned, [task.baseline], estimate, 0, lambda: True)[0]
+    assert (descended[0], descended[5]) == (0, 5)
+    assert len(improved_candidates(task, [task.baseline], estimate, 0, lambda: False)) == 1
+
+
+def test_inferred_order_is_cheapest_on_average() -> None:
+    """By the assumed capacities alternating hosts cost as much as racks; a slower uplink of any rack is felt."""
+    task = problem("halving-doubling")
+    rates = np.full(3, np.inf)
+    fabric = replace(task.fabric, capacities="inferred", group_out_gbps=rates, group_in_gbps=rates)
+    task = replace(task, fabric=fabric)
+    estimate = ContentionCost.of(task.algo, N, task.options, replace(fabric, rtt_us=np.zeros((N, N))), SIZE)
+    good = np.argsort(fabric.group_of, kind="stable")
+    assert estimate(good) == pytest.approx(estimate(task.baseline))
+    orders = improved_candidates(task, [task.baseline, good], estimate, 0, lambda: True)
+    assert np.array_equal(orders[0], good)
 
 
 def test_fastest_simulated_order_is_taken_whatever_the_search_says() -> None:

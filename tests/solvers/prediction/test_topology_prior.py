@@ -10,6 +10,7 @@ from plink.errors import InputError, NoAnswer
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix, network_from_json
 from plink.model.topology import Path, Topology
+from solvers.costs.assumed_links import OVERSUBSCRIPTION
 from solvers.costs.fabric import fabric_of
 from solvers.prediction.topology import (
     MAX_HOSTS,
@@ -207,15 +208,15 @@ def test_tiers_of_any_paths_are_nested_partitions(paths: list[Path | None]) -> N
 
 
 def test_capacities_of_a_files_tiers_are_inferred() -> None:
-    """A rack's hosts are nearer to each other than to others, a pod's by less: by so much less do they share."""
+    """Each tier's links are oversubscribed by what enters them from below."""
     paths = {f"n{k}": ("z", f"pod{k // 8}", f"rack{k // 4}") for k in range(16)}
     fabric = fabric_of(assumed_network(Topology(paths, "slurm-tree", location="t")))
     racks, pods = fabric.tiers
     assert not fabric.measured
     assert racks.group_of.tolist() == [k // 4 for k in range(16)]
     assert pods.group_of.tolist() == [k // 8 for k in range(16)]
-    assert racks.out_gbps == pytest.approx([4 * 10 * 25 / 120] * 4)
-    assert pods.in_gbps == pytest.approx([8 * 10 * 60 / 120] * 2)
+    assert racks.out_gbps == pytest.approx([4 * 10 / OVERSUBSCRIPTION] * 4)
+    assert pods.in_gbps == pytest.approx([8 * 10 / OVERSUBSCRIPTION**2] * 2)
 
 
 def test_a_network_of_some_hosts_of_a_file() -> None:

@@ -1,4 +1,4 @@
-"""The model ``contention``: it ranks orders as the simulator does, and what it prices by rounds."""
+"""The model ``contention``: it ranks orders as the simulator does; large collectives go by rounds."""
 
 from dataclasses import replace
 
@@ -82,10 +82,9 @@ def test_nccl_is_the_weighted_mean_of_its_parts() -> None:
 
 
 @pytest.mark.parametrize("algo", ["flat", "halving-doubling"])
-def test_inferred_and_very_large_collectives_go_by_rounds(monkeypatch: pytest.MonkeyPatch, algo: str) -> None:
+def test_very_large_collectives_go_by_rounds(monkeypatch: pytest.MonkeyPatch, algo: str) -> None:
     fabric, order = two_racks(16), np.random.default_rng(2).permutation(16)
     assert not ContentionCost.of(algo, 16, Options(), fabric, 8e6).is_closed_form
-    assert ContentionCost.of(algo, 16, Options(), replace(fabric, capacities="inferred"), 8e6).is_closed_form
     monkeypatch.setattr(contention, "MAX_ESTIMATED_TRANSFERS", 10)
     monkeypatch.setattr(contention, "MAX_FLOWS_AT_ONCE", 10)
     large = ContentionCost.of(algo, 16, Options(), fabric, 8e6)
