@@ -183,14 +183,16 @@ def _exposed(
     """
     weights = sum(layer.parameter_bytes for layer in layers)
     exposed, largest = np.zeros(len(factor)), np.zeros(len(factor))
-    for row in range(len(factor)):
-        own = float(factor[row]), (float(ring[0][row]), float(ring[1][row]))
+    rows, where = np.unique(np.stack([factor, *ring], axis=1), axis=0, return_inverse=True)
+    for row, (slow, per_byte, latency) in enumerate(rows.tolist()):
+        own = slow, (per_byte, latency)
         sizes = [min(float(_BUCKET), 2 * (replicas - 1) * _ROUND_S / own[1][0])]
         while sizes[-1] < weights:
             sizes.append(sizes[-1] * 4)
         values = [_exposed_of_size(layers, *own, size) for size in sizes]
         least = min(value for value, _ in values)
-        exposed[row], largest[row] = [pair for pair in values if pair[0] <= least + 1e-12][-1]
+        chosen = [pair for pair in values if pair[0] <= least + 1e-12][-1]
+        exposed[where == row], largest[where == row] = chosen
     return exposed, largest
 
 

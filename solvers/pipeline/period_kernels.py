@@ -16,6 +16,7 @@ POSTED = 3  # minibatches that receives are posted for
 COMPUTE, NETWORK, ROUND, LOOP, EXCESS = range(5)
 _TINY = 1e-12
 _BUCKET_STEP = 4.0
+_MISFIT = 1e3  # replicas that do not divide the minibatches of an update: no such plan
 TRIFLE, TIE = 1e-4, 1e-9
 
 
@@ -29,7 +30,9 @@ class PlanModel(NamedTuple):
     ``group_into``: their bytes per second. ``slow``: times as long as a host computes; ``memory``: bytes of a host.
     ``bucket``: bytes of the smallest bucket, unless the link is so slow that smaller ones pay; ``round_s``: see
     :func:`chosen_buckets`. ``late``: an all-reduce may take two passes more. ``deeper``: depths above the thesis's are
-    allowed. ``single``: one minibatch in flight.
+    allowed. ``single``: one minibatch in flight. ``accumulate``: minibatches that an update averages; 0: those of a
+    round. ``flush``: the pipeline drains at each update. ``gpipe``: all of them go forward first. ``versions``: of the
+    parameters; 0: as many as minibatches in flight. ``recompute``: a backward pass computes activations again.
     """
 
     forward: Any
@@ -56,6 +59,11 @@ class PlanModel(NamedTuple):
     late: bool
     deeper: bool
     single: bool
+    accumulate: int
+    flush: bool
+    gpipe: bool
+    versions: int
+    recompute: bool
 
 
 class Scratch(NamedTuple):
@@ -189,6 +197,8 @@ def replica_memory(model: Any, first: Any, last: Any, depth: Any, versions: Any,
         optimiser += model.optimiser[k]
         saved += model.saved[k]
     activations = depth * (saved + model.ahead[first])
+    if model.recompute:
+        activations = depth * model.ahead[first] + saved
     buffers = min(depth, POSTED) * model.ahead[first] + POSTED * model.back[last + 1] + depth * model.ahead[last + 1]
     return weights, (versions - 1) * weights, optimiser, weights, activations, buffers + buckets
 
@@ -211,6 +221,10 @@ def _loads(model: Any, scratch: Any, partition: Any, frozen: Any) -> Any:
             update += model.update[k]
             copy += model.copy[k]
             weights += model.weights[k]
+        per = model.accumulate if model.accumulate else count
+        update, copy = update * count / per, copy * count / per
+        if model.recompute:
+            backward += forward
         if s < frozen:
             backward, update, copy, weights = 0.0, 0.0, 0.0, 0.0
         stage[0, s], stage[1, s], stage[2, s], stage[3, s] = slow * forward, slow * backward, slow * update, slow * copy
@@ -220,7 +234,7 @@ def _loads(model: Any, scratch: Any, partition: Any, frozen: Any) -> Any:
             exposed, buckets, bucket = chosen_buckets(model, cuts[s], cuts[s + 1] - 1, slow, ring, count)
             if model.late:
                 exposed = max(0.0, exposed - slow * (forward + backward))
-            size = 2.0 * (count - 1) / count * weights / count
+            size = 2.0 * (count - 1) / count * weights / per
             for k in range(count):
                 a, b = order[begin + k], order[begin + (k + 1) % count]
                 if a != b:
@@ -294,14 +308,16 @@ def evaluate(model: Any, cuts: Any, starts: Any, order: Any, scratch: Any) -> An
             frozen = s + 1
     network = _loads(model, scratch, (cuts, starts, order), frozen)
     _round_trips(scratch, stages)
-    compute, rounds = 0.0, 0.0
+    compute, rounds, misfits = 0.0, 0.0, 0
     replicas, wanted = np.zeros(stages, np.int64), np.zeros(stages, np.int64)
     stage, is_single = scratch.stage, stages == 1 or model.single
     for s in range(stages):
         replicas[s] = starts[s + 1] - starts[s]
         work = stage[0, s] + stage[1, s] + stage[2, s] + (0.0 if is_single or s == stages - 1 else stage[3, s])
         compute = max(compute, work / replicas[s])
-        rounds = max(rounds, (work + stage[4, s]) / replicas[s])
+        per = model.accumulate if model.accumulate else replicas[s]
+        rounds = max(rounds, work / replicas[s] + stage[4, s] / per)
+        misfits += per % replicas[s] != 0
     least = max(compute, network, rounds)
     in_flight = 0.0
     for s in range(stages - 1, -1, -1):
@@ -314,12 +330,19 @@ def evaluate(model: Any, cuts: Any, starts: Any, order: Any, scratch: Any) -> An
             scratch.depths[:stages] = 1
         else:
             choose_depths(replicas, wanted, model.deeper and attempt == 0, scratch.depths)
+        if model.accumulate:
+            for s in range(stages):
+                most = max(1, model.accumulate // replicas[s])
+                scratch.depths[s] = most if model.gpipe else min(scratch.depths[s], most)
         loop = 0.0
         if stages > 1:
             for s in range(frozen, stages):
                 loop = max(
                     loop, (stage[7, s] + (stage[2, s] if is_single else 0.0)) / (replicas[s] * scratch.depths[s])
                 )
+        if model.flush:  # a batch ends when its last minibatch has come back
+            loop = max(loop, least) + max(0.0, stage[7, 0] - least) / model.accumulate
+        loop += misfits * _MISFIT * least
         excess = _excess(model, cuts, starts, order, scratch, is_single)
         if excess <= 0 or not model.deeper:
             break
@@ -332,7 +355,10 @@ def _excess(model: Any, cuts: Any, starts: Any, order: Any, scratch: Any, is_sin
     scratch.held[:] = 0.0
     for s in range(len(cuts) - 1):
         depth = scratch.depths[s]
-        parts = replica_memory(model, cuts[s], cuts[s + 1] - 1, depth, 1 if is_single else depth, scratch.stage[5, s])
+        versions = model.versions if model.versions else depth
+        if is_single:
+            versions = min(versions, 1)
+        parts = replica_memory(model, cuts[s], cuts[s + 1] - 1, depth, versions, scratch.stage[5, s])
         size = 0.0
         for part in parts:
             size += part

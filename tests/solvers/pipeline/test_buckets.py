@@ -11,7 +11,8 @@ from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.profile import ModelProfile
 from solvers.costs.fabric import Fabric
 from solvers.pipeline.even import EvenRequest, plan_even
-from solvers.pipeline.joint import JointRequest, MeasuredHosts, plan_measured
+from solvers.pipeline.joint import plan_measured
+from solvers.pipeline.joint_request import JointRequest, MeasuredHosts
 from solvers.pipeline.levels import NetworkLevel
 from solvers.pipeline.simulator import simulate_pipeline
 from solvers.pipeline.stage_costs import DEFAULT_BUCKET_BYTES, costs_of_plan

@@ -8,7 +8,7 @@ import pytest
 
 from plink.documents.pipeline import Kind
 from plink.model.pipeline.shape import PipelineShape, base_depths, minibatches_to_prove
-from solvers.pipeline.joint import depths_from
+from solvers.pipeline.depths import depths_from
 from solvers.pipeline.lock_freedom import never_locks
 from solvers.pipeline.verifier import verify_actions
 from tests.solvers.pipeline.test_verifier import compositions
