@@ -18,6 +18,11 @@ _ORDER = "Hosts and rank order"
 RUN_PANEL = "Execution"
 AGILEML = "agileml"  # a backend that is no algorithm: an elastic job
 _RARE = "Rare settings"
+CHECKPOINT_HELP = "Folder for checkpoints of a pipeline; the reliable hosts of an elastic job share it."
+RESTORE_HELP = "Go on from the latest checkpoint in there."
+MAX_MINIBATCHES = 1 << 40
+MAX_RESTARTS = 1000
+PIPELINE_SETTINGS = ("message-timeout", "checkpoint-every", "restarts")
 _OUTPUT = "Output"
 KEEP_HOSTS_ORDER = "given"  # of --order: as the hosts file has them; a file of that name is ./given
 PROGRAM_FIRST = {"help_option_names": ["-h", "--help"], "allow_interspersed_args": False}
@@ -54,6 +59,8 @@ class LaunchSettings:
     autotune_every_s: float = 2.0
     autotune_threshold: float | None = None
     message_timeout_s: float | None = None
+    checkpoint_every: int | None = None
+    restarts: int = 0
 
 
 def option(panel: str, text: str, *names: str, **more: Any) -> Any:
@@ -105,9 +112,12 @@ class JobOptions:
         metavar="IFACE")] = None
     timeout: Annotated[str | None, option(
         RUN_PANEL, "Terminate the job after this time (2h) and print its ranks' stacks.")] = None
+    checkpoint: Annotated[Path | None, option(RUN_PANEL, CHECKPOINT_HELP, metavar="DIR")] = None
+    restore: Annotated[Path | None, option(RUN_PANEL, RESTORE_HELP, metavar="DIR")] = None
     settings: Annotated[list[str] | None, option(
         _RARE, "max-network-age=24h, master-port=N, allow-version-mismatch=yes, autotune-every=2s, "
-        "autotune-threshold=0.2, or message-timeout=5m (of a pipeline).", "--set")] = None
+        "autotune-threshold=0.2; of a pipeline message-timeout=5m, checkpoint-every=1000 (minibatches), restarts=0.",
+        "--set")] = None
     accept_new_host_keys: Annotated[bool, option(
         _RARE, "Note unknown SSH host keys instead of refusing them.", "--accept-new-host-keys")] = False
     log_dir: Annotated[Path | None, option(
@@ -213,6 +223,8 @@ def launch_settings(words: list[str]) -> LaunchSettings:
         "autotune-every": ("autotune_every_s", parse_duration, "2s"),
         "autotune-threshold": ("autotune_threshold", _number(float, 0.01, 0.99), "a share, 0.01 to 0.99"),
         "message-timeout": ("message_timeout_s", parse_limit, "5m"),
+        "checkpoint-every": ("checkpoint_every", _number(int, 1, MAX_MINIBATCHES), "minibatches, 1 or more"),
+        "restarts": ("restarts", _number(int, 0, MAX_RESTARTS), f"a number, 0 to {MAX_RESTARTS}"),
     }
     values = {}
     for word in words:

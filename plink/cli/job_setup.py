@@ -7,7 +7,7 @@ from pathlib import Path
 
 from plink.api.launching import AutotuneRequest, LaunchRequest
 from plink.api.recording import RecordRequest
-from plink.cli.job_options import KEEP_HOSTS_ORDER, JobOptions, LaunchSettings, launch_settings
+from plink.cli.job_options import KEEP_HOSTS_ORDER, PIPELINE_SETTINGS, JobOptions, LaunchSettings, launch_settings
 from plink.cli.job_order import JobOrder, Sources, job_order
 from plink.cli.launching import JobSetup, dry_run_shown
 from plink.errors import UsageError
@@ -39,16 +39,22 @@ def new_job(program: str, args: list[str], options: JobOptions, runner: str) -> 
     job = with_options(job, options, settings)
     request = launch_request(runner, options)
     if options.pipeline is not None:
+        from plink.cli.pipeline.restarting import restartable
         from plink.cli.pipeline.running import check_options, pipeline_order, pipelined
 
         check_options(program, options)
         plan, order = pipeline_order(options.pipeline, options, runner)
-        job = pipelined(replace(job, env=dict(order.environment)), plan, settings.message_timeout_s)
+        job = pipelined(replace(job, env=dict(order.environment)), plan, options, settings)
         request = replace(request, pipeline_log=PipelineLog())
         predicted_s = (plan.details.get("predicted") or {}).get("minibatch_s")
-        return replace(set_up(job, order, request, options), predicted_s=predicted_s)
-    if settings.message_timeout_s is not None:
-        raise UsageError("--set message-timeout: goes with --pipeline")
+        setup = replace(set_up(job, order, request, options), predicted_s=predicted_s)
+        return restartable(setup, settings.restarts)
+    for name in ("checkpoint", "restore"):
+        if getattr(options, name) is not None:
+            raise UsageError(f"--{name}: goes with --pipeline")
+    for word in options.settings or []:
+        if word.partition("=")[0] in PIPELINE_SETTINGS:
+            raise UsageError(f"--set {word}: goes with --pipeline")
     if runner == "local":
         return set_up(replace(job, env={}), _local(options), request, options)
     sources = _sources(options, settings)

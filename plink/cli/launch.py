@@ -7,8 +7,8 @@ from plink.cli.job_options import AGILEML, Arguments, JobOptions, Program, takes
 
 @takes(
     "hosts_file", "order", "pipeline", "algo", "runner", "slots", "launcher_args", "backend", "autotune", "env",
-    "python", "workdir", "sync", "interface", "timeout", "settings", "accept_new_host_keys", "log_dir", "tail",
-    "dry_run", "as_json",
+    "python", "workdir", "sync", "interface", "timeout", "checkpoint", "restore", "settings", "accept_new_host_keys",
+    "log_dir", "tail", "dry_run", "as_json",
 )  # fmt: skip
 def launch(program: Program, options: JobOptions, args: Arguments = None) -> None:
     """Run a program as the ranks of a job, in plink's order, and verify the placement of every rank first.

@@ -3,6 +3,7 @@
 import contextlib
 import sys
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from plink.api.launching import LaunchRequest, dry_run, launch
@@ -21,7 +22,8 @@ _LAST_LINES = 10
 @dataclass(frozen=True)
 class JobSetup:
     """A job that can be started. ``hosts``: in rank order; ``baseline``: in the order of the hosts file;
-    ``predicted_s``: seconds of a minibatch, by the plan of a pipeline."""
+    ``predicted_s``: seconds of a minibatch, by the plan of a pipeline; ``restart``: returns what to start after a job
+    that ended so, None: nothing."""
 
     job: Job
     hosts: Hosts
@@ -29,6 +31,7 @@ class JobSetup:
     request: LaunchRequest
     options: JobOptions
     predicted_s: float | None = None
+    restart: "Callable[[RunResult], JobSetup | None]" = lambda result: None
 
 
 @dataclass
@@ -67,6 +70,10 @@ def start(setup: JobSetup) -> int:
         show_dry_run(dry_run_shown(setup.job, setup.hosts, setup.request), setup.options.as_json)
         return 0
     result = run(setup)
+    while (following := setup.restart(result)) is not None:
+        say_error(f"error: {report_failure(result)}")
+        setup = following
+        result = run(setup)
     log = setup.request.pipeline_log
     if setup.options.as_json:
         print_json(result.to_json() | ({} if log is None else {"pipeline": log.reports}))

@@ -16,7 +16,7 @@ class PipelineLogDocument(TypedDict):
     schema: Literal["plink.pipeline-log/1"]
     """Kind and version of this line."""
     type: Literal["progress", "checkpoint", "end"]
-    """Why it reports: it is time to, there is a new checkpoint, or it has ended."""
+    """Why it reports: it is time to, it has written a checkpoint, or it has ended."""
     plan: Name
     """Digest of the plan, the same on all ranks."""
     rank: Count
@@ -52,6 +52,6 @@ class PipelineLogDocument(TypedDict):
     versions: PositiveInt
     """The most versions of its parameters that it had at once."""
     checkpoint: NotRequired[Count]
-    """The minibatch of the latest checkpoint that this rank knows all ranks to have."""
+    """The minibatch of the latest checkpoint that it has written."""
     loss: NotRequired[float]
     """The last stage's latest loss."""

@@ -12,7 +12,7 @@ from plink.errors import UsageError
 from tests.cli.files import refusal
 from tests.conftest import typed
 
-MAX_LAUNCH_OPTIONS = 21  # 20, and --pipeline
+MAX_LAUNCH_OPTIONS = 23  # 20, and --pipeline with its --checkpoint and --restore
 
 
 def options_of(*words: str) -> dict[str, Any]:

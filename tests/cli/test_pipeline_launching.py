@@ -95,9 +95,70 @@ def test_idle_hosts_are_left_out_and_named(tmp_path: Path) -> None:
     assert _arranged(plan, hosts, "plan.json").members == (hosts.members[1],)
 
 
+FAILING = f"""
+import sys
+from pathlib import Path
+sys.path.insert(0, {str(Path(EXAMPLE).parent)!r})
+import pipeline_mlp
+
+class Failing(pipeline_mlp.Points):
+    def batch(self, number):
+        mark = Path(__file__).with_name(f"failed-{{number}}")
+        if number in self.fails and (not mark.exists() or self.always):
+            mark.touch()
+            raise ValueError("no such file")
+        return super().batch(number)
+
+def make(arguments):
+    app = Failing(40, 8, 8)
+    app.fails, app.always = [int(word) for word in arguments if word.isdecimal()], "always" in arguments
+    return app
+"""
+
+
+def launch_failing(folder: Path, *words: str, restarts: int = 0, **keys: Any) -> Any:
+    plan = plan_in(folder, [1, 1])
+    (folder / "program.py").write_text(FAILING)
+    options = ["--checkpoint", "kept", "--set", "checkpoint-every=5", "--env", "OMP_NUM_THREADS=1"]
+    options += ["--set", f"restarts={restarts}"] if restarts else []
+    options += ["--restore", "kept"] if keys.get("restore") else []
+    return typed("launch", "--runner", "local", "--pipeline", plan, *options, "program.py", *words, cwd=folder)
+
+
+def final_loss(output: str) -> str:
+    return output.splitlines()[0].rpartition("loss ")[2]
+
+
+def test_failed_job_is_restarted_from_its_checkpoint(tmp_path: Path) -> None:
+    done = launch_failing(tmp_path, "18", "35", restarts=2)
+    assert done.returncode == 0, done.stderr
+    assert "going on from minibatch" in done.stderr
+    assert (tmp_path / "failed-35").exists()
+    plan = read_pipeline(tmp_path / "plan.json")
+    torch.set_num_threads(1)
+    results = train_in_one_process(
+        PipelineProgram(load_pipeline_app(EXAMPLE, ["--minibatches", "40", "--items", "8", "--width", "8"])),
+        plan,
+        "plan.json",
+    )
+    assert final_loss(done.stdout) == f"{next(result.losses[39] for result in results if result.losses):.5g}"
+
+
+def test_job_that_fails_at_one_place_is_not_restarted_for_ever(tmp_path: Path) -> None:
+    done = launch_failing(tmp_path, "always", "31", restarts=100)
+    assert done.returncode == 1
+    assert 1 <= done.stderr.count("going on from minibatch") <= 6
+    assert "add --restore kept to go on from it" in done.stderr
+    (tmp_path / "failed-31").unlink()
+    done = launch_failing(tmp_path, restore=True)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["--set", "restarts=2", EXAMPLE], "go with --checkpoint DIR"),
+        (["--set", "checkpoint-every=0", EXAMPLE], "--set checkpoint-every=0: write checkpoint-every= and minibatches"),
         (["--order", "given", EXAMPLE], "--pipeline: omit --order; the plan has hosts and ranks"),
         (["--algo", "ring", EXAMPLE], "--pipeline: omit --algo"),
         (["--runner", "local", "--slots", "3", EXAMPLE], "--pipeline: omit --slots"),
@@ -116,6 +177,15 @@ def test_bad_requests_are_refused(words: list[str], message: str, tmp_path: Path
     done = typed("launch", "--pipeline", plan, *words, cwd=tmp_path)
     assert done.returncode == 2
     assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["--checkpoint", "kept"], ["--restore", "kept"], ["--set", "restarts=1"], ["--set", "message-timeout=1m"]]
+)
+def test_options_of_pipelines_need_one(words: list[str], tmp_path: Path) -> None:
+    done = typed("launch", *words, EXAMPLE, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "goes with --pipeline" in done.stderr
 
 
 def test_plan_that_is_not_proven_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Files of pipelines, and what their ranks report."""
+"""Files of pipelines, checkpoints among them, and what their ranks report."""
 
 import json
 from collections.abc import Sequence
@@ -70,6 +70,29 @@ def rank_report(data: bytes) -> None:
     table_of_reports(log.reports, 0.1)
 
 
+def pipeline_checkpoint(data: bytes) -> None:
+    """One rank's part of a checkpoint: its header and digest, and then what it has."""
+    from plink.runtime.pipeline.checkpoint_file import read_header, read_state
+
+    path = _file(data, "stage-0-replica-0.pt")
+    read_header(path)
+    read_state(path)
+
+
+def _checkpoint() -> bytes:
+    import torch
+
+    from plink.runtime.pipeline.checkpoint_file import write_checkpoint
+
+    path = _file(b"", "written.pt")
+    header = {
+        "minibatch": 4, "stage": 0, "replica": 0, "replicas": [1], "training": "ab", "program": "", "model": "cd",
+        "torch": "2.13.0",
+    }  # fmt: skip
+    write_checkpoint(path, header, {"parameters": {"a": torch.zeros(2)}, "versions": {3: {"a": torch.zeros(2)}}})
+    return path.read_bytes()
+
+
 def _file(data: bytes, name: str) -> Path:
     from tests.fuzz import targets
 
@@ -89,8 +112,9 @@ def documents() -> dict[str, Sequence[bytes]]:
         "profile": [json.dumps(PROFILE).encode()],
         "pipeline": [json.dumps(plan).encode() for plan in plans],
         "pipedream_graph": [GRAPH],
+        "pipeline_checkpoint": [_checkpoint()],
         "rank_report": [b"hello\n" + json.dumps(REPORT).encode() + b"\n"],
     }
 
 
-EVERY = (profile, pipeline, pipedream_graph, rank_report)
+EVERY = (profile, pipeline, pipedream_graph, rank_report, pipeline_checkpoint)

@@ -39,6 +39,8 @@ def launch_with_defaults(program: str, args: list[str], options: JobOptions) -> 
     for name in ("order", "pipeline", "algo", "autotune", "tail", "launcher_args"):
         if (value := getattr(options, name)) is not None and value is not False:
             raise UsageError(f"--backend {AGILEML}: omit --{name.replace('_', '-')}, its hosts have no ranks")
+    if options.checkpoint is not None or options.restore is not None:
+        raise UsageError(f"--backend {AGILEML}: `plink elastic run` takes --checkpoint and --restore")
     return run_job(program, args, runner, replace(options, backend=None), ElasticOptions())
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from plink.cli.job_options import option
+from plink.cli.job_options import CHECKPOINT_HELP, RESTORE_HELP, option
 from plink.errors import UsageError
 from plink.model.units import parse_duration, parse_rate
 
@@ -28,11 +28,9 @@ class ElasticOptions:
         metavar="[bsp|ssp:N|...]")] = None
     max_hosts: Annotated[int | None, option(
         _PANEL, "That the job will ever have: half as many partitions; default: twice.", min=1)] = None
-    checkpoint: Annotated[Path | None, option(
-        _PANEL, "Folder that the reliable hosts share, for checkpoints.", metavar="DIR")] = None
+    checkpoint: Annotated[Path | None, option(_PANEL, CHECKPOINT_HELP, metavar="DIR")] = None
     checkpoint_every: Annotated[str | None, option(_PANEL, "How often (10m); default 60s.")] = None
-    restore: Annotated[Path | None, option(
-        _PANEL, "Go on from the latest checkpoint in there.", metavar="DIR")] = None
+    restore: Annotated[Path | None, option(_PANEL, RESTORE_HELP, metavar="DIR")] = None
     preemption_source: Annotated[str | None, option(
         _PANEL, "Ask this provider's metadata service on every host.", metavar="[aws|gcp|azure][=URL]")] = None
     preemption_grace: Annotated[str | None, option(

@@ -41,18 +41,18 @@ def profile(
     import torch
 
     from plink.runtime.pipeline.app import load_pipeline_app
-    from plink.runtime.pipeline.parts import build_model, tied_parameters, units_of
+    from plink.runtime.pipeline.parts import build_model, tied_parameters
     from plink.runtime.pipeline.profiler import ProfiledProgram, profile_program
 
     torch.set_num_threads(threads)
     app = load_pipeline_app(program, arguments or [])
-    model = build_model(app)
+    cut = build_model(app)
     request = ProfiledProgram(
-        units_of(model), app.batch, app.loss, app.optimiser, tied_parameters(model), app.device, app.seed
+        cut.units, app.batch, app.loss, app.optimiser, tied_parameters(cut.model), app.device, app.seed
     )
     with progress("profiling") as bars:
         made = profile_program(request, minibatches, bars["profiling"])
-    details = {"program": program, "arguments": list(arguments or []), **made.details}
+    details = {"program": program, "arguments": list(arguments or []), **made.details, "method": cut.method}
     ratio = details["whole"]["layers_over_whole"]
     if not _MIN_RATIO <= ratio <= _MAX_RATIO:
         say(

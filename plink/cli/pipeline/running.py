@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from plink.cli.job_options import JobOptions
+from plink.cli.job_options import JobOptions, LaunchSettings
 from plink.cli.job_order import JobOrder
 from plink.cli.screen import say
 from plink.errors import InputError, PlinkError, UsageError
@@ -17,6 +17,9 @@ MODULE = "plink.runtime.pipeline"
 VARIABLE = "PLINK_PIPELINE"
 REPORTS_VARIABLE = "PLINK_PIPELINE_REPORTS"
 TIMEOUT_VARIABLE = "PLINK_PIPELINE_TIMEOUT_S"
+CHECKPOINT_VARIABLE = "PLINK_PIPELINE_CHECKPOINT"
+EVERY_VARIABLE = "PLINK_PIPELINE_CHECKPOINT_EVERY"
+RESTORE_VARIABLE = "PLINK_PIPELINE_RESTORE"
 _MIN_TIMEOUT_S = 300.0
 _TIMEOUT_PERIODS = 20  # of all minibatches in flight, before a rank that sends nothing is given up
 # A variable's value can have 128 KiB on Linux.
@@ -86,16 +89,25 @@ def _arranged(plan: PipelinePlan, baseline: Hosts, location: str) -> Hosts:
     return Hosts(tuple(members), baseline.lab)
 
 
-def pipelined(job: Job, plan: PipelinePlan, timeout_s: float | None) -> Job:
+def pipelined(job: Job, plan: PipelinePlan, options: JobOptions, settings: LaunchSettings) -> Job:
     """Return the job whose ranks each train their stage of the user's program.
 
-    :param timeout_s: how long a rank waits for a message; None: as follows from the plan.
+    :raises UsageError: for settings of checkpoints without a folder.
     """
+    if options.checkpoint is None and (settings.checkpoint_every is not None or settings.restarts):
+        raise UsageError("--set checkpoint-every and restarts go with --checkpoint DIR")
+    timeout_s = settings.message_timeout_s
     variables = {
         VARIABLE: plan_for_ranks(plan),
         REPORTS_VARIABLE: "1",
         TIMEOUT_VARIABLE: f"{message_timeout_s(plan) if timeout_s is None else timeout_s:g}",
     }
+    if options.checkpoint is not None:
+        variables[CHECKPOINT_VARIABLE] = str(options.checkpoint)
+    if settings.checkpoint_every is not None:
+        variables[EVERY_VARIABLE] = str(settings.checkpoint_every)
+    if options.restore is not None:
+        variables[RESTORE_VARIABLE] = str(options.restore)
     return replace(
         job,
         program=job.pythons[0],

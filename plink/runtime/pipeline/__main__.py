@@ -50,7 +50,8 @@ def main(arguments: list[str]) -> int:
 
         def on_report(report: RankReport) -> None:
             if os.environ.get(REPORTS_VARIABLE):
-                print(json.dumps(report), flush=True)
+                sys.stdout.write(f"{json.dumps(report)}\n")  # at once: another thread may write, too
+                sys.stdout.flush()
             elif report["type"] == "end":
                 _store().set(f"report-{dist.get_rank()}", json.dumps(report))
                 last.append(report)

@@ -26,7 +26,10 @@ class PipelineApp(ABC):
 
     @abstractmethod
     def model(self) -> nn.Module:
-        """Return the model, an ``nn.Sequential``; it must be the same on every host with the same random numbers."""
+        """Return the model; it must be the same on every host with the same random numbers.
+
+        An ``nn.Sequential``, or a list of modules, is cut between any two layers; see :meth:`layers` for others.
+        """
 
     @abstractmethod
     def batch(self, number: int) -> tuple[tuple[Tensor, ...], Tensor]:
@@ -43,6 +46,14 @@ class PipelineApp(ABC):
     def optimiser(self, parameters: list[nn.Parameter], scale: float) -> torch.optim.Optimizer:
         """Return the optimiser of one stage's parameters. ``scale``: factor of the learning rate that the plan gives
         to the stage, whose updates average more minibatches, or fewer, than those of the first stage."""
+
+    def layers(self, model: nn.Module) -> list[str] | None:
+        """Return the names of modules with which a stage may begin, of a model that is no ``nn.Sequential``.
+
+        Such a model is traced by ``torch.export``; where that fails, these must be a chain. None: all direct children,
+        and those of lists.
+        """
+        return None
 
     def rate(self, number: int) -> float:
         """Return a factor of the learning rate for the update whose first minibatch has this number."""

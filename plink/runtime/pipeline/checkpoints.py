@@ -10,7 +10,7 @@ import contextlib
 import queue
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ class CheckpointSettings:
 
 
 @dataclass(frozen=True)
-class Identity:
+class Provenance:
     """What a checkpoint belongs to: digests of what the plan says of training, of the program and of the model."""
 
     replicas: tuple[int, ...]
@@ -81,23 +81,28 @@ class StageCheckpoints:
     """Write one rank's checkpoints while it trains; :meth:`after_action` is to be called after each action."""
 
     def __init__(
-        self, settings: CheckpointSettings, trainer: StageTrainer, replica: int, identity: Identity, store: Any
+        self,
+        settings: CheckpointSettings,
+        trainer: StageTrainer,
+        replica: int,
+        origin: Provenance,
+        store: Any,
     ) -> None:
-        """:param store: of all ranks, in which they count who has written what."""
+        """:param store: of all ranks, in which they count who has written what, to remove what is not needed."""
+        self.on_written: Callable[[], None] = lambda: None  # called in another thread
         assert settings.folder is not None
         self._trainer, self._place, self._replica = trainer, trainer.place, replica
         cycle = self._place.shape.cycle
         self.every = -(-settings.every // cycle) * cycle
-        self._writer = _Writer(settings.folder, (self._place.stage, replica), identity, store)
+        self._writer = _Writer(settings.folder, (self._place.stage, replica), origin, store)
+        self._writer.on_written = lambda: self.on_written()
         self._parts: dict[int, _Part] = {}
         self._written = self._place.begin
-        if self._place.begin:
-            self._writer.complete = self._place.begin
 
     @property
-    def complete(self) -> int | None:
-        """The latest that this rank knows all ranks to have."""
-        return self._writer.complete
+    def written(self) -> int | None:
+        """The latest that this rank has written."""
+        return self._writer.written
 
     def after_action(self, action: PipelineAction) -> None:
         """Copy what a checkpoint needs of the state between two actions."""
@@ -160,10 +165,11 @@ class StageCheckpoints:
 class _Writer:
     """Writes checkpoints in a thread, and counts those that all ranks have."""
 
-    def __init__(self, folder: Path, place: tuple[int, int], identity: Identity, store: Any) -> None:
-        self.complete: int | None = None
+    def __init__(self, folder: Path, place: tuple[int, int], origin: Provenance, store: Any) -> None:
+        self.written: int | None = None
+        self.on_written: Callable[[], None] = lambda: None
         self.errors: list[str] = []
-        self._folder, self._place, self._identity, self._store = folder, place, identity, store
+        self._folder, self._place, self._identity, self._store = folder, place, origin, store
         self._queue: queue.Queue[tuple[int, dict[str, Any]] | None] = queue.Queue(_MAX_WAITING)
         self._thread = threading.Thread(target=self._work, name="plink-checkpoint", daemon=True)
         self._thread.start()
@@ -180,11 +186,11 @@ class _Writer:
     def _work(self) -> None:
         while (entry := self._queue.get()) is not None:
             minibatch, state = entry
-            identity = self._identity
+            origin = self._identity
             header = {
                 "minibatch": minibatch, "stage": self._place[0], "replica": self._place[1],
-                "replicas": list(identity.replicas), "training": identity.training, "program": identity.program,
-                "model": identity.model, "torch": str(torch.__version__),
+                "replicas": list(origin.replicas), "training": origin.training, "program": origin.program,
+                "model": origin.model, "torch": str(torch.__version__),
             }  # fmt: skip
             path = part_file(self._folder, minibatch, self._place)
             try:
@@ -192,7 +198,9 @@ class _Writer:
             except Exception as error:  # training goes on without it
                 self._warn(path, error)
                 continue
-            with contextlib.suppress(RuntimeError):  # the store may be gone
+            self.written = minibatch
+            with contextlib.suppress(Exception):  # the store, or whoever reads reports, may be gone
+                self.on_written()
                 self._count(minibatch)
 
     def _warn(self, path: Path, error: Exception) -> None:
@@ -202,16 +210,15 @@ class _Writer:
             print(f"warning: cannot write {path}: {text}; training goes on", file=sys.stderr, flush=True)
 
     def _count(self, minibatch: int) -> None:
-        """Note that this rank has a checkpoint; the last one of all says that it counts."""
+        """Note that this rank has a checkpoint, and remove its parts of those before the latest that all ranks have."""
         if self._store.add(f"{_LATEST}-{minibatch}", 1) == sum(self._identity.replicas):
             self._store.set(_LATEST, str(minibatch))
-        self.complete = int(self._store.get(_LATEST)) if self._store.check([_LATEST]) else None
-        if self.complete is not None:
-            for number in checkpoints_in(self._folder):
-                if number < self.complete:
-                    part_file(self._folder, number, self._place).unlink(missing_ok=True)
-                    with contextlib.suppress(OSError):
-                        (self._folder / f"minibatch-{number}").rmdir()
+        latest = int(self._store.get(_LATEST)) if self._store.check([_LATEST]) else 0
+        for number in checkpoints_in(self._folder):
+            if number < latest:
+                part_file(self._folder, number, self._place).unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    (self._folder / f"minibatch-{number}").rmdir()
 
 
 def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -23,7 +23,7 @@ from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.shape import PipelineShape
 from plink.runtime.pipeline.agreement import agree, digest_of_model, digest_of_plan, digest_of_values
 from plink.runtime.pipeline.app import PipelineApp
-from plink.runtime.pipeline.checkpoints import CheckpointSettings, Identity, StageCheckpoints
+from plink.runtime.pipeline.checkpoints import CheckpointSettings, Provenance, StageCheckpoints
 from plink.runtime.pipeline.executor import StageError, StageExecutor
 from plink.runtime.pipeline.gradients import Gradients, LocalGradients
 from plink.runtime.pipeline.parts import StageModule, build_model, stages_of
@@ -87,13 +87,13 @@ def run_rank(
     store = PrefixStore(prefix, dist.distributed_c10d._get_default_store())
     stage, replica = plan.place_of(rank)
     module, model_digest = _agreed_module(program, plan, location, store, checkpoints)
-    identity = Identity(plan.replicas, digest_of_training(plan), program.digest, model_digest)
+    origin = Provenance(plan.replicas, digest_of_training(plan), program.digest, model_digest)
     device = _device(program.app)
     module.to(device)
     shape, timeout = plan.shape, timedelta(seconds=timeout_s)
     place, restored = place_of(plan, stage, program.app.minibatches), None
     if checkpoints is not None and checkpoints.restore is not None:
-        restored = restore(checkpoints.restore, identity, place, replica, store, names)
+        restored = restore(checkpoints.restore, origin, place, replica, store, names)
         place = replace(place, begin=restored.minibatch)
         if rank == 0:
             notes = "".join(f"; {note}" for note in restored.notes)
@@ -112,11 +112,14 @@ def run_rank(
         trainer.restore(restored.state, replica)
     writer = None
     if checkpoints is not None and checkpoints.folder is not None:
-        writer = StageCheckpoints(checkpoints, trainer, replica, identity, store)
+        writer = StageCheckpoints(checkpoints, trainer, replica, origin, store)
     executor = StageExecutor(program.app, trainer, gradients, transport, replica, device)
     reporter = RankReporter(
-        plan, rank, executor, transport, on_report, lambda: None if writer is None else writer.complete
+        plan, rank, executor, transport, on_report, lambda: None if writer is None else writer.written
     )
+
+    if writer is not None:
+        writer.on_written = reporter.after_checkpoint
 
     def after_action(action: PipelineAction) -> None:
         if writer is not None:
@@ -170,14 +173,14 @@ def _agreed_module(
         check_supported(plan, program.app.minibatches)
         if checkpoints is not None:
             checkpoints.check()
-        model = build_model(program.app)
-        modules = stages_of(model, plan, location)
+        cut = build_model(program.app)
+        modules = stages_of(cut, plan, location)
         own = modules[stages[rank]]
         facts = {
             "plan": digest_of_plan(plan),
             "program": program.digest,
             "number of minibatches": str(program.app.minibatches),
-            _MODEL: digest_of_model(model),
+            _MODEL: digest_of_model(cut.model),
             "stage (values of parameters)": digest_of_values(own),
         }
     except Exception as error:

@@ -1,7 +1,8 @@
-"""Cut a model into stages: an ``nn.Sequential``, of which a stage is a slice. Nested ones are flattened."""
+"""Stages of a model: each is a slice of its units (:mod:`plink.runtime.pipeline.front_ends`)."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import operator
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,44 +11,64 @@ from torch import nn
 from plink.errors import InputError, UsageError
 from plink.model.pipeline.plan import PipelinePlan
 from plink.runtime.pipeline.app import PipelineApp
-
-
-@dataclass(frozen=True)
-class Unit:
-    """One layer: the smallest thing that a stage can have; ``name`` is that of the module in the model."""
-
-    name: str
-    module: nn.Module
+from plink.runtime.pipeline.front_ends import CutModel, Unit, cut_model
 
 
 class StageModule(nn.Module):
     """Neighbouring units, called one after the other. Parameters and buffers have the names that the model gives."""
 
-    def __init__(self, units: Sequence[Unit]) -> None:
+    def __init__(self, units: Sequence[Unit], model: nn.Module) -> None:
         super().__init__()
-        for unit in units:
-            parent: nn.Module = self
-            *path, last = unit.name.split(".")
-            for step in path:
-                if step not in parent._modules:
-                    parent.add_module(step, nn.Module())
-                parent = parent.get_submodule(step)
-            parent.add_module(last, unit.module)
         self._plink_units = tuple(units)
+        self.constants: set[str] = set()  # buffers that the model itself does not have
+        tensors = {**dict(model.named_parameters(remove_duplicate=False)), **dict(model.named_buffers())}
+        for unit in units:
+            if unit.is_traced:
+                self._adopt(unit, tensors)
+            else:
+                *path, last = unit.name.split(".")
+                self._container(path).add_module(last, unit.module)
 
     def forward(self, *values: Any) -> Any:
         """Call the first unit with these, and each other one with what the one before it returned."""
         for unit in self._plink_units:
             try:
-                values = (unit.module(*values),)
+                # A graph looks for parameters in this module.
+                run = partial(type(unit.module).forward, self) if unit.is_traced else unit.module
+                values = (run(*values),)
             except Exception as error:
                 error.add_note(f"layer {unit.name}")
                 raise
         return values[0]
 
+    def _adopt(self, unit: Unit, tensors: Mapping[str, Any]) -> None:
+        """Take in all that the graph of a unit refers to: the model's own tensors, and constants."""
+        graph: Any = unit.module.graph
+        for node in graph.nodes:
+            if node.op not in ("get_attr", "call_module"):
+                continue
+            value: Any = operator.attrgetter(node.target)(unit.module)
+            value = tensors.get(node.target, value)
+            *path, last = node.target.split(".")
+            container = self._container(path)
+            if isinstance(value, nn.Parameter | nn.Module):
+                setattr(container, last, value)
+            elif last not in container._buffers:
+                container.register_buffer(last, value)
+                if node.target not in tensors:
+                    self.constants.add(node.target)
 
-def build_model(app: PipelineApp) -> nn.Sequential:
-    """Return the app's model, made from its seed.
+    def _container(self, path: Sequence[str]) -> nn.Module:
+        parent: nn.Module = self
+        for step in path:
+            if step not in parent._modules:
+                parent.add_module(step, nn.Module())
+            parent = parent.get_submodule(step)
+        return parent
+
+
+def build_model(app: PipelineApp) -> CutModel:
+    """Return the app's model, made from its seed, and its units.
 
     :raises InputError: when it cannot be cut.
     """
@@ -55,28 +76,15 @@ def build_model(app: PipelineApp) -> nn.Sequential:
     model: Any = app.model()
     if isinstance(model, list) and model and all(isinstance(module, nn.Module) for module in model):
         model = nn.Sequential(*model)
-    if not isinstance(model, nn.Module) or not _is_sequential(model):
-        raise InputError(
-            "model()",
-            f"an nn.Sequential (or a list of modules) was expected, which can be cut; got {type(model).__name__}",
-        )
+    if not isinstance(model, nn.Module):
+        raise InputError("model()", f"a module, or a list of modules, was expected; got {type(model).__name__}")
     for name, module in model.named_modules():
         if isinstance(module, nn.SyncBatchNorm):
             raise InputError(
                 "model()",
                 f"{name} is a SyncBatchNorm: replicas of a pipeline are at different minibatches; use BatchNorm",
             )
-    return model  # type: ignore[return-value]
-
-
-def units_of(model: nn.Module, prefix: str = "") -> list[Unit]:
-    """Return the layers of an ``nn.Sequential`` in the sequence in which they run."""
-    units = []
-    for name, module in model._modules.items():
-        assert module is not None
-        full_name = f"{prefix}{name}"
-        units += units_of(module, f"{full_name}.") if _is_sequential(module) else [Unit(full_name, module)]
-    return units
+    return cut_model(app, model)
 
 
 def tied_parameters(model: nn.Module) -> list[list[str]]:
@@ -87,12 +95,12 @@ def tied_parameters(model: nn.Module) -> list[list[str]]:
     return [group for group in names.values() if len(group) > 1]
 
 
-def stages_of(model: nn.Module, plan: PipelinePlan, location: str) -> list[StageModule]:
+def stages_of(cut: CutModel, plan: PipelinePlan, location: str) -> list[StageModule]:
     """Return the stages that a plan cuts a model into. ``location`` names the plan in errors.
 
     :raises InputError: when the plan is not of this model.
     """
-    units = units_of(model)
+    units = cut.units
     if plan.stages[-1].last + 1 != len(units):
         raise InputError(
             location,
@@ -106,7 +114,7 @@ def stages_of(model: nn.Module, plan: PipelinePlan, location: str) -> list[Stage
                     f"{location}: stages[{number}].names",
                     f"layer {position} is {planned} in the plan, and {units[position].name} in the program",
                 )
-    stages = [StageModule(units[stage.first : stage.last + 1]) for stage in plan.stages]
+    stages = [StageModule(units[stage.first : stage.last + 1], cut.model) for stage in plan.stages]
     owner: dict[int, int] = {}
     for number, module in enumerate(stages):
         for name, parameter in module.named_parameters():
@@ -130,7 +138,3 @@ def check_frozen(stages: Sequence[nn.Module], plan: PipelinePlan, location: str)
     if frozen != shape.frozen:
         in_plan, in_model = (f"{n} frozen first stages" if n else "no frozen stage" for n in (shape.frozen, frozen))
         raise InputError(location, f"the plan has {in_plan}, the program's model {in_model}; profile it again")
-
-
-def _is_sequential(module: nn.Module) -> bool:
-    return isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward and len(module) > 0

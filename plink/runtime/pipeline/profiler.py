@@ -58,8 +58,7 @@ class _Samples:
     forward_s: list[float]
     backward_s: list[float]
     saved_bytes: int = 0
-    output: Tensor | None = None
-    trains_behind: bool = False
+    outputs: tuple[Tensor, ...] = ()
 
 
 def profile_program(program: ProfiledProgram, minibatches: int, progress: Progress | None = None) -> ModelProfile:
@@ -126,50 +125,66 @@ def _one_minibatch(
     """Run each layer alone, forward and at once backward; the next one gets its output as a plain tensor."""
     values, target, number = data
     torch.manual_seed(program.seed + number)
-    gradient_flows = False
     last = len(program.units) - 1
     for k, (unit, sample) in enumerate(zip(program.units, samples, strict=True)):
-        values = tuple(value.detach().requires_grad_(gradient_flows and value.is_floating_point()) for value in values)
+        values = tuple(_mapped(value, _leaf) for value in values)
         parameters = {id(parameter) for parameter in unit.module.parameters()}
         # A layer that changes its input in place may not change a leaf.
-        copies = tuple(value.clone() if value.requires_grad else value for value in values)
+        copies = tuple(_mapped(value, lambda tensor: tensor.clone()) for value in values)
         # Counting slows every saved tensor down, so it is not done where seconds count.
         with nullcontext() if counts else _saved_bytes(parameters, sample):
             _synchronise(program.device)
             begin = time.perf_counter()
             output = _called(unit, copies)
-            result = program.loss(output, target) if k == last else output
+            results = [program.loss(output, target)] if k == last else _tensors(output)
             _synchronise(program.device)
             forward_s = time.perf_counter() - begin
-        if k == last and (result.numel() != 1 or not bool(torch.isfinite(result.detach()).all())):
-            raise InputError("loss()", f"a finite scalar was expected for minibatch {number}, got {_short(result)}")
+        if k == last and (results[0].numel() != 1 or not bool(torch.isfinite(results[0].detach()).all())):
+            raise InputError("loss()", f"a finite scalar was expected for minibatch {number}, got {_short(results[0])}")
         backward_s = 0.0
-        gradient_flows = result.requires_grad
-        if gradient_flows:
-            ones = torch.ones_like(result)
+        if results := [result for result in results if result.requires_grad]:
+            ones = [torch.ones_like(result) for result in results]
             _synchronise(program.device)
             begin = time.perf_counter()
-            torch.autograd.backward(result, ones)
+            torch.autograd.backward(results, ones)
             _synchronise(program.device)
             backward_s = time.perf_counter() - begin
             unit.module.zero_grad(set_to_none=True)
         if counts:
             sample.forward_s.append(forward_s)
             sample.backward_s.append(backward_s)
-        sample.output, sample.trains_behind = output.detach(), output.requires_grad
+        sample.outputs = tuple(_leaf(tensor) for tensor in _tensors(output))
         values = (output,)
-    if not gradient_flows:
+    if not results:
         raise InputError("model()", "the loss depends on no parameter that is trained")
 
 
-def _called(unit: ProfiledUnit, values: tuple[Tensor, ...]) -> Tensor:
+def _called(unit: ProfiledUnit, values: tuple[Any, ...]) -> Any:
     try:
         output = unit.module(*values)
     except Exception as error:
         raise InputError(f"layer {unit.name}", f"{type(error).__name__}: {error}") from error
-    if not isinstance(output, Tensor):
-        raise InputError(f"layer {unit.name}", f"it returned {type(output).__name__}, a tensor was expected")
+    for value in output if isinstance(output, tuple | list) else [output]:
+        if not isinstance(value, Tensor):
+            raise InputError(
+                f"layer {unit.name}",
+                f"it returned {type(value).__name__}; a tensor, or a tuple of tensors, was expected",
+            )
     return output
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    return [value] if isinstance(value, Tensor) else list(value)
+
+
+def _mapped(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    """Return the function's values of a tensor, or of a tuple's."""
+    return function(value) if isinstance(value, Tensor) else tuple(map(function, value))
+
+
+def _leaf(tensor: Tensor) -> Tensor:
+    """Return the same values without a graph, with a gradient where they have one."""
+    return tensor.detach().requires_grad_(tensor.requires_grad)
 
 
 def _short(value: Tensor) -> str:
@@ -230,9 +245,10 @@ def _layer(unit: ProfiledUnit, sample: _Samples, step: tuple[float, float, int],
     update_s, copy_s, optimiser_bytes = step
     crossing: tuple[CrossingActivation, ...] = ()
     if not last:
-        assert sample.output is not None
-        dtype = _dtype(sample.output)
-        crossing = (CrossingActivation(tuple(sample.output.shape), dtype, sample.trains_behind, unit.name),)
+        crossing = tuple(
+            CrossingActivation(tuple(tensor.shape), _dtype(tensor), tensor.requires_grad, unit.name)
+            for tensor in sample.outputs
+        )
     parameters = list(dict.fromkeys(unit.module.parameters()))
     return LayerProfile(
         name=unit.name,

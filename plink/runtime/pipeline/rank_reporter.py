@@ -27,22 +27,23 @@ class RankReporter:
         emit: Callable[[RankReport], None],
         checkpoint: Callable[[], int | None] = lambda: None,
     ) -> None:
-        """:param checkpoint: returns the latest checkpoint that all ranks have, where one is known."""
+        """:param checkpoint: returns the latest checkpoint that the rank has written."""
         stage, replica = plan.place_of(rank)
         self._place = {"rank": rank, "host": plan.host_names()[rank], "stage": stage, "replica": replica}
         self._plan, self._replicas = digest_of_plan(plan), plan.replicas[stage]
         self._executor, self._transport, self._emit = executor, transport, emit
-        self._checkpoint, self._reported_checkpoint = checkpoint, checkpoint()
+        self._checkpoint = checkpoint
         self._begin = self._reported = time.perf_counter()
 
     def after_action(self) -> None:
-        """Emit a report if it is time for one, or if there is a new checkpoint."""
-        if self._checkpoint() != self._reported_checkpoint:
-            self._reported_checkpoint = self._checkpoint()
-            self._emit(self._report("checkpoint"))
+        """Emit a report if it is time for one."""
         if time.perf_counter() - self._reported >= EVERY_S:
             self._reported = time.perf_counter()
             self._emit(self._report("progress"))
+
+    def after_checkpoint(self) -> None:
+        """Emit a report: a checkpoint was written."""
+        self._emit(self._report("checkpoint"))
 
     def end(self, losses: Mapping[int, float]) -> None:
         """Emit the last report. ``losses``: by minibatch, of the last stage."""

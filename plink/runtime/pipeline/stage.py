@@ -196,7 +196,8 @@ class StageTrainer:
     def state(self, replica: int) -> dict[str, Tensor]:
         """Return all parameters and the buffers of one replica, by their names in the model."""
         parameters = {name: parameter.detach() for name, parameter in self._module.named_parameters()}
-        return parameters | self.buffers(replica)
+        state = parameters | self.buffers(replica)
+        return {name: tensor for name, tensor in state.items() if name not in self._module.constants}
 
     def buffers(self, replica: int) -> dict[str, Tensor]:
         """Return the buffers of one replica, by their names in the model."""

@@ -9,6 +9,7 @@ minibatch's activations confirm the gradients of those that its sender must have
 """
 
 import json
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -30,6 +31,7 @@ MAX_TENSORS = 200
 _MINIBATCH_NUMBERS = 1 << 20  # tags wrap; far more than can be in flight
 _HEADER_BYTES = 1 << 14
 _HEADER_TAG = (1 << 31) - 2  # above all others
+_SOURCE_LINE = re.compile(r"^\[[^\]]*\] *")  # of Gloo, before its message
 Direction = Literal["forward", "backward"]
 
 
@@ -37,9 +39,9 @@ class PeerError(PlinkError):
     """A rank sends nothing any more, or sent nothing in time."""
 
     def __init__(self, peer: int, reason: str) -> None:
-        short = (
-            "connection closed" if "closed by peer" in reason or "reset by peer" in reason else reason.split(". ")[0]
-        )
+        short = _SOURCE_LINE.sub("", reason).split(". ")[0]
+        if "closed by peer" in reason or "reset by peer" in reason:
+            short = "connection closed"
         super().__init__(f"waits for rank {peer}: {short}")
         self.peer = peer
 

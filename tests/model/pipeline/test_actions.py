@@ -2,13 +2,14 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plink.errors import UsageError
-from plink.model.pipeline.actions import PipelineAction, actions_of, parse_action, use_of
+from plink.model.pipeline.actions import PipelineAction, actions_from, actions_of, parse_action, use_of
 from plink.model.pipeline.shape import PipelineShape, base_depths, minibatches_to_prove
 from plink.model.pipeline.versions import (
     backward_peer,
@@ -16,6 +17,7 @@ from plink.model.pipeline.versions import (
     forward_peer,
     learning_rate_scale,
     minibatches_of_update,
+    older_versions_from,
     own_of_update,
     update_of,
     updates_of,
@@ -86,6 +88,32 @@ def test_versions_are_the_closed_form(shape: PipelineShape, minibatches: int) ->
                     expected = max(0, action.number // replicas - (shape.depths[stage] - 1) - late)
                     assert updates == expected == version_of(shape, stage, action.number)
             assert updates == updates_of(shape, stage, minibatches)
+
+
+@settings(max_examples=150)
+@given(shapes(), st.booleans(), st.integers(0, 4), st.integers(0, 20))
+def test_a_job_goes_on_with_the_versions_of_its_checkpoint(
+    shape: PipelineShape, vertical_sync: bool, cycles: int, more: int
+) -> None:
+    """From a checkpoint's versions and on, each forward pass finds its own, and every action left is done once."""
+    shape = replace(shape, vertical_sync=vertical_sync)
+    begin = cycles * shape.cycle
+    minibatches = begin + more
+    for stage, replicas in enumerate(shape.replicas):
+        for replica in range(replicas):
+            actions = list(actions_of(shape, stage, replica, minibatches))
+            updates = updates_of(shape, stage, begin)
+            available = {*older_versions_from(shape, (stage, replica), begin, minibatches), updates}
+            rest = list(actions_from(shape, stage, actions, begin))
+            for action in rest:
+                if action.kind == "UPDATE":
+                    assert action.number == updates
+                    updates += 1
+                    available.add(updates)
+                elif action.kind == "F":
+                    assert version_of(shape, stage, action.number) in available
+            assert updates == updates_of(shape, stage, minibatches)
+            assert sum(action.kind == "F" for action in rest) == len(range(begin + replica, minibatches, replicas))
 
 
 @given(shapes())

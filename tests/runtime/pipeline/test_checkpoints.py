@@ -11,11 +11,11 @@ import torch.distributed as dist
 from torch import Tensor
 
 from plink.errors import PlinkError
-from plink.runtime.pipeline.checkpoints import CheckpointSettings, checkpoints_in
+from plink.runtime.pipeline.checkpoints import CheckpointSettings, checkpoints_in, part_file
 from plink.runtime.pipeline.job import PipelineProgram, StageResult, run_rank
 from plink.runtime.pipeline.one_process import train_in_one_process
-from tests.runtime.pipeline.apps import SmallApp, attention, conv, dropout, lstm, plan_of, skip
-from tests.runtime.ranks import results_of, run_ranks
+from tests.runtime.pipeline.apps import SmallApp, attention, conv, dropout, lstm, mlp, plan_of, skip
+from tests.runtime.ranks import Ended, results_of, run_ranks
 
 MINIBATCHES = 23
 CASES: list[tuple[Any, int, str]] = [(conv, 7, "momentum"), (dropout, 7, "adam")]
@@ -110,3 +110,105 @@ def test_interrupted_job_ends_with_the_same_bits(name: str, case: tuple[Any, int
         assert own.result is not None, own.error
         same(own.result, other)
         assert min(own.result.losses, default=latest) > 0
+
+
+STRAIGHT: dict[str, Any] = {"replicas": [1, 1]}
+CASE = CASES[0]
+
+
+def stopped_at_15(folder: Path) -> int:
+    """Leave checkpoints; return the latest that both ranks have."""
+    for outcome in results_of(run_ranks(train, 2, CASE, STRAIGHT, CheckpointSettings(folder, 2), 15)):
+        assert outcome.error
+    whole = [k for k in checkpoints_in(folder) if all(part_file(folder, k, (s, 0)).exists() for s in (0, 1))]
+    return whole[0]
+
+
+def go_on(folder: Path, case: tuple[Any, int, str] = CASE, **topology: Any) -> list[Ended]:
+    return run_ranks(train, 2, case, topology or STRAIGHT, CheckpointSettings(None, 2, folder), -1)
+
+
+def bits_of_one_process(outcomes: list[Outcome]) -> bool:
+    expected = train_in_one_process(PipelineProgram(app_of(CASE)), plan_of(layers=CASE[1], **STRAIGHT), "plan.json")
+    for own, other in zip(outcomes, expected, strict=True):
+        assert own.result is not None, own.error
+        same(own.result, other)
+    return True
+
+
+@pytest.mark.parametrize("damage", ["flipped", "truncated", "empty", "missing", "half-written"])
+def test_damaged_checkpoint_is_passed_over(damage: str, tmp_path: Path) -> None:
+    latest = stopped_at_15(tmp_path)
+    path = part_file(tmp_path, latest, (1, 0))
+    data = bytearray(path.read_bytes())
+    if damage == "flipped":
+        data[-len(data) // 4] ^= 1
+        path.write_bytes(data)
+    elif damage == "truncated":
+        path.write_bytes(data[:-100])
+    elif damage == "empty":
+        path.write_bytes(b"")
+    else:
+        path.unlink()
+        if damage == "half-written":
+            path.with_name(f".{path.name}.0011").write_bytes(data[:5000])
+    ended = go_on(tmp_path)
+    if damage == "missing" or len(checkpoints_in(tmp_path)) > 1:
+        assert f"going on from minibatch {latest}," not in "".join(end.err for end in ended)
+    outcomes = results_of(ended)
+    if all(outcome.result for outcome in outcomes):
+        assert bits_of_one_process(outcomes)
+    else:  # there was no other that both have
+        assert all("no checkpoint to go on from that all ranks have" in outcome.error for outcome in outcomes)
+
+
+def test_checkpoint_of_another_plan_is_taken_by_name(tmp_path: Path) -> None:
+    latest = stopped_at_15(tmp_path)
+    ended = go_on(tmp_path, replicas=[2])
+    outcomes = results_of(ended)
+    assert f"going on from minibatch {latest - latest % 2}," in "".join(end.err for end in ended)
+    assert "parameters are taken by name" in "".join(end.err for end in ended)
+    assert all(outcome.result is not None for outcome in outcomes), outcomes
+    assert outcomes[0].result is not None
+    assert all(torch.isfinite(tensor.double()).all() for tensor in outcomes[0].result.state.values())
+
+
+@pytest.mark.parametrize(
+    ("case", "topology", "message"),
+    [
+        ((mlp, 6, "sgd"), STRAIGHT, "it is of another model: names or shapes of parameters differ"),
+        (CASE, {"replicas": [1, 1], "folder": "empty"}, "no checkpoint to go on from that all ranks have"),
+    ],
+)
+def test_checkpoint_that_does_not_fit_is_refused(
+    case: tuple[Any, int, str], topology: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    stopped_at_15(tmp_path)
+    topology = dict(topology)
+    for outcome in results_of(go_on(tmp_path / topology.pop("folder", "."), case, **topology)):
+        assert message in outcome.error
+
+
+def test_folder_with_checkpoints_of_another_job_is_refused(tmp_path: Path) -> None:
+    stopped_at_15(tmp_path)
+    for outcome in results_of(run_ranks(train, 2, CASE, STRAIGHT, CheckpointSettings(tmp_path, 2), -1)):
+        assert "it has checkpoints of another job: restore from it, or name another" in outcome.error
+
+
+def test_training_goes_on_when_no_checkpoint_can_be_written(tmp_path: Path) -> None:
+    """The folder's parent is a file, as a disk that is full or gone would refuse it."""
+    (tmp_path / "file").touch()
+    ended = run_ranks(train, 2, CASE, STRAIGHT, CheckpointSettings(tmp_path / "file" / "kept", 2), -1)
+    assert bits_of_one_process(results_of(ended))
+    for end in ended:
+        assert end.err.count("training goes on") == 1
+        assert "Not a directory" in end.err
+
+
+def test_only_checkpoints_before_the_latest_are_removed(tmp_path: Path) -> None:
+    results_of(run_ranks(train, 2, CASE, STRAIGHT, CheckpointSettings(tmp_path, 2), -1))
+    assert 22 in checkpoints_in(tmp_path)
+    assert all(part_file(tmp_path, 22, (stage, 0)).exists() for stage in (0, 1))
+    assert len(checkpoints_in(tmp_path)) <= 4
+    assert not [path for path in tmp_path.rglob("*") if path.name.startswith(".")]
+    assert part_file(tmp_path, 22, (0, 0)).stat().st_mode & 0o077 == 0

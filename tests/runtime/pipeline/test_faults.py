@@ -1,7 +1,9 @@
 """Mistakes in programs, ranks that differ, and ranks that are lost: named on every rank, and no rank waits for ever."""
 
 import os
+import re
 import signal
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -41,8 +43,18 @@ class Failing(nn.Module):
             return {"value": value}
         if self._how == "detached":
             return value.detach()
-        os.kill(os.getpid(), signal.SIGKILL)
+        if self._how == "pause":
+            subprocess.Popen(["sh", "-c", f"sleep 1.5; kill -CONT {os.getpid()}"])
+        if self._how == "pause" or self._how == "freeze":
+            self._how = ""
+            os.kill(os.getpid(), signal.SIGSTOP)
+        if self._how == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
         return value
+
+
+def fail(*arguments: Any) -> None:
+    raise torch.cuda.OutOfMemoryError("out of memory")
 
 
 class FailingApp(SmallApp):
@@ -58,6 +70,17 @@ class FailingApp(SmallApp):
         layers[2 * self._stage + 1] = Failing(self._how)
         return nn.Sequential(*layers)
 
+    def batch(self, number: int) -> tuple[tuple[Tensor, ...], Tensor]:
+        if self._how == "batch" and number == MINIBATCH:
+            raise OSError("no such file")
+        return super().batch(number)
+
+    def optimiser(self, parameters: list[nn.Parameter], scale: float) -> torch.optim.Optimizer:
+        optimiser = super().optimiser(parameters, scale)
+        if self._how == "optimiser" and parameters[0].shape == (6, 6):
+            optimiser.register_step_pre_hook(fail)
+        return optimiser
+
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
         if self._how == "loss":
             return output
@@ -68,12 +91,12 @@ def three_stages() -> PipelinePlan:
     return plan_of([1, 1, 1], 6)
 
 
-def train_until_it_fails(stage: int, how: str) -> tuple[str, float]:
+def train_until_it_fails(stage: int, how: str, timeout_s: float = 300) -> tuple[str, float]:
     """Be a rank; return the error and how long it took."""
     dist.init_process_group("gloo")
     begin = time.monotonic()
     try:
-        run_rank(PipelineProgram(FailingApp(stage, how), Path(__file__)), three_stages(), NAME)
+        run_rank(PipelineProgram(FailingApp(stage, how), Path(__file__)), three_stages(), NAME, timeout_s)
     except PlinkError as error:
         return str(error), time.monotonic() - begin
     return "no error", 0
@@ -83,7 +106,7 @@ def train_until_it_fails(stage: int, how: str) -> tuple[str, float]:
 @pytest.mark.parametrize(
     ("stage", "how", "message"),
     [
-        (1, "raise", "rank 1 (here), stage 1, minibatch 5, forward: layer 3: line 37: ValueError: no such value"),
+        (1, "raise", "rank 1 (here), stage 1, minibatch 5, forward: layer 3: line 39: ValueError: no such value"),
         (0, "shape", "rank 2 (here), stage 0, minibatch 5, forward: the stage handed on float32[3, 6]; float32[4, 6]"),
         (1, "kind", "rank 1 (here), stage 1, minibatch 5, forward: the stage hands on dict; a tensor, or a tuple of"),
         (2, "detached", "rank 0 (here), stage 2, minibatch 5, backward: nothing that the stage returns depends on a"),
@@ -98,6 +121,44 @@ def test_mistake_is_named_with_stage_and_minibatch(stage: int, how: str, message
         assert message in error or "waits for rank" in error, error
         assert rank == 2 - stage or "waits for rank" in error
         assert seconds < 10
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("optimiser", r"update 0, update: line \d+: OutOfMemoryError: out of memory"),
+        ("batch", r"minibatch 5, forward: line \d+: OSError: no such file"),
+    ],
+)
+def test_errors_of_batch_and_optimiser_are_named(how: str, message: str) -> None:
+    """More than one stage has them."""
+    errors = [error for error, _ in results_of(run_ranks(train_until_it_fails, 3, 1, how))]
+    assert any(re.search(message, error) for error in errors)
+    assert all(re.search(message, error) or "waits for rank" in error for error in errors), errors
+
+
+def train_and_return(stage: int, how: str) -> tuple[list[float], dict[str, Tensor]]:
+    """Be a rank that may pause."""
+    dist.init_process_group("gloo")
+    result = run_rank(PipelineProgram(FailingApp(stage, how)), three_stages(), NAME)
+    return [result.losses[b] for b in sorted(result.losses)], result.state
+
+
+@pytest.mark.parametrize("stage", [0, 2])
+def test_rank_that_pauses_delays_the_job_and_loses_nothing(stage: int) -> None:
+    undisturbed = results_of(run_ranks(train_and_return, 3, stage, ""))
+    for own, other in zip(results_of(run_ranks(train_and_return, 3, stage, "pause")), undisturbed, strict=True):
+        assert own[0] == other[0]
+        assert all(torch.equal(own[1][name], other[1][name]) for name in other[1])
+
+
+def test_rank_that_is_frozen_is_named_after_the_timeout() -> None:
+    """Stage 1 is that of rank 1."""
+    ended = run_ranks(train_until_it_fails, 3, 1, "freeze", 2.0, unending=[1])
+    for rank in (0, 2):
+        error, seconds = ended[rank].result
+        assert "waits for rank 1 (here): Timed out" in error
+        assert seconds < 20
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2])
@@ -141,7 +202,7 @@ def test_rank_that_differs_is_named_and_nothing_runs(how: str) -> None:
         if how == "stage":  # its two replicas are ranks 1 and 2
             assert error.startswith("rank 2 (here) has another stage (values of parameters) than rank 1 (here)")
         elif how == "error":
-            assert "rank 1 (here): model(): an nn.Sequential (or a list of modules) was expected" in error
+            assert "rank 1 (here): model(): it cannot be cut" in error
         else:
             assert error.startswith(f"rank 1 (here) has another {how}")
             assert error.endswith("nothing was run")

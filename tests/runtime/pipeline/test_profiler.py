@@ -132,10 +132,10 @@ def test_no_gradient_crosses_behind_frozen_layers() -> None:
 
 
 class Pair(nn.Module):
-    """Returns no tensor."""
+    """Returns no tensor beside one."""
 
-    def forward(self, value: Tensor) -> tuple[Tensor, Tensor]:
-        return value, value
+    def forward(self, value: Tensor) -> tuple[Tensor, str]:
+        return value, "value"
 
 
 def _other_sizes(number: int) -> tuple[tuple[Tensor, ...], Tensor]:
@@ -147,7 +147,7 @@ def _other_sizes(number: int) -> tuple[tuple[Tensor, ...], Tensor]:
     ("change", "message"),
     [
         (lambda p: replace(p, units=[]), r"model\(\): it has no layer"),
-        (lambda p: replace(p, units=[Named("pair", Pair()), *p.units]), "layer pair: it returned tuple, a tensor was"),
+        (lambda p: replace(p, units=[Named("pair", Pair()), *p.units]), "layer pair: it returned str; a tensor"),
         (lambda p: replace(p, units=[Named("big", nn.Linear(7, 7)), *p.units]), "layer big: RuntimeError: mat1"),
         (lambda p: replace(p, loss=lambda output, target: output), r"loss\(\): a finite scalar was expected for minib"),
         (lambda p: replace(p, loss=lambda output, target: output.sum() * float("nan")), r"minibatch 0, got nan"),

@@ -88,3 +88,20 @@ def test_gradients_are_those_of_the_version_of_the_forward_pass() -> None:
     assert expected is not None
     assert image.grad is not None
     assert torch.equal(image.grad, expected)
+
+
+def test_versions_of_a_checkpoint_are_found_again() -> None:
+    own = parameters()
+    versions = StashedVersions(own, lambda leaves: None)
+    for parameter in own.values():
+        parameter.data.fill_(7.0)
+    versions.restore(7, {5: {name: torch.full_like(value, 5.0) for name, value in own.items()}})
+    assert (versions.current, versions.count) == (7, 2)
+    old = versions.acquire(5)
+    assert values(versions.acquire(7)) == {7.0}
+    step(versions, own, 8)
+    assert values(old) == {5.0}
+    assert values(versions.values(7)) == {7.0}
+    versions.release(5)
+    assert versions.count == 2
+    assert values(versions.acquire(8)) == {8.0}

@@ -1,0 +1,44 @@
+"""Start a pipeline again from its latest checkpoint, on the same hosts."""
+
+from dataclasses import replace
+
+from plink.cli.launching import JobSetup
+from plink.cli.pipeline.running import CHECKPOINT_VARIABLE, RESTORE_VARIABLE
+from plink.cli.screen import say
+from plink.records.pipeline_log import PipelineLog
+from runners.job.result import RunResult
+
+_INTERRUPTED = 130
+
+
+def restartable(setup: JobSetup, restarts: int) -> JobSetup:
+    """Return a job that is started again when it fails, at most so many times.
+
+    It is not started again when it wrote no checkpoint since its last start, nor when the user ended it. How to go on
+    by hand is said.
+    """
+    folder = setup.job.env.get(CHECKPOINT_VARIABLE)
+    return setup if folder is None else _restarted(setup, folder, restarts, 0)
+
+
+def _restarted(setup: JobSetup, folder: str, restarts: int, begin: int) -> JobSetup:
+    ranks = sum(host.slots for host in setup.hosts)
+
+    def restart(result: RunResult) -> JobSetup | None:
+        log = setup.request.pipeline_log
+        assert log is not None
+        if result.failure is None:
+            return None
+        written = [report.get("checkpoint", 0) for report in log.latest.values()]
+        latest = max(begin, min(written) if len(written) == ranks else 0)  # all ranks have it, maybe a later one
+        goes_on = latest > begin and restarts > 0 and result.exit_code != _INTERRUPTED and not result.timed_out
+        if goes_on:
+            say(f"going on from minibatch {latest}, of {folder}; restarts left: {restarts - 1}")
+            job = replace(setup.job, env={**setup.job.env, RESTORE_VARIABLE: folder})
+            request = replace(setup.request, pipeline_log=PipelineLog())
+            return _restarted(replace(setup, job=job, request=request), folder, restarts - 1, latest)
+        if latest:
+            say(f"the latest checkpoint is of minibatch {latest}: add --restore {folder} to go on from it")
+        return None
+
+    return replace(setup, restart=restart)
