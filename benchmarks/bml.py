@@ -87,10 +87,10 @@ def _measure(shape: Shape) -> list[dict[str, Any]]:
     with contextlib.ExitStack() as labs:
         bcube = labs.enter_context(lab("--seed", "3", *on_bcube, suffix="bcube"))
         star = labs.enter_context(lab("--seed", "3", *on_star, suffix="star"))
-        for words in (("probe", bcube.hosts_file, "--count", "200"), ("reorder", "--algo", "bml")):
+        for words in (("probe", bcube.hosts_file, "--count", "200", "--no-shared-links"), ("reorder", "--algo", "bml")):
             if (run := bcube.plink(*words)).code:
                 raise SystemExit(run.stderr)
-        if (run := star.plink("probe", star.hosts_file, "--count", "200")).code:
+        if (run := star.plink("probe", star.hosts_file, "--count", "200", "--no-shared-links")).code:
             raise SystemExit(run.stderr)
         predicted = {**_predictions(bcube, shape.on_bcube, True), **_predictions(star, shape.on_star, False)}
         ways = [("bcube", bcube, algo, ".plink/order.json") for algo in shape.on_bcube]

@@ -41,6 +41,7 @@ ENTRIES = (
     Entry("advice", "faults that the doctor names, and false alarms", 17),
     Entry("tiers", "tiers of shared links: found, measured, and what orders by them gain", 5),
     Entry("bml", "BML on a BCube against one interface (--only NAME: a part)", 15),
+    Entry("bml_training", "what BML saves of a training's time, by model and sub-batch", 7),
     Entry("gain_coverage", "how often the interval of a predicted gain holds what another probe says", 6),
     Entry("probing", "time and accuracy of the probe", 9),
     Entry("spot", "BidBrain against other strategies on made prices (Harlap Figures 4.7 to 4.9)", 4),

@@ -10,7 +10,7 @@ import numpy as np
 
 from plink.api.algorithms import OptionValues, fabric_from, options_of, order_from, rank_groups
 from plink.api.constraints import RequestedGroups, constraints_from
-from plink.api.interfaces import BCUBE_ALGORITHMS, interface_topology
+from plink.api.interfaces import BCUBE_ALGORITHMS, interface_topology, own_options
 from plink.api.search_data import (
     SearchData,
     prepare_search_data,
@@ -166,8 +166,9 @@ def solve(
     request.check()
     data = prepare_search_data(network, request.prior, request.smooth_latencies)
     shape = _bcube_of(network, request)
-    if shape is not None:
-        request = replace(request, options={"base": shape.base, **request.options})
+    if not {"base", "levels"} & request.options.keys():
+        options = own_options(network, request.algo, sum(host.slots for host in network.hosts))
+        request = replace(request, options={**options, **request.options})
     task = _task(network, data.fabric, request)
     if shape is not None:
         return _by_digits(task, shape, request.seed, stopped)

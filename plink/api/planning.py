@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from plink.api.algorithms import OptionValues, fabric_from, groups_in, options_in, options_of, order_from
 from plink.api.constraints import RequestedGroups, check_number, constraints_from
+from plink.api.interfaces import own_options
 from plink.errors import InputError, NoAnswer, UsageError
 from plink.model.network import Network
 from plink.model.order import RankOrder
@@ -121,7 +122,8 @@ def plan(network: Network, request: PlanRequest | None = None, *, algo: str | No
 def _one_level(
     network: Network, request: PlanRequest, fabric: Fabric, model: str, ranks: Ranks, order: RankOrder
 ) -> tuple[Plan, Pattern]:
-    option_values = {**options_in(order, request.order_source, request.algo), **request.options}
+    own = {} if "levels" in request.options else own_options(network, request.algo, len(ranks))
+    option_values = {**own, **options_in(order, request.order_source, request.algo), **request.options}
     options = options_of(option_values, [request.algo])
     pattern = pattern_for(request.algo, len(ranks), options)
     cost_of = cost_by_model(request.algo, len(ranks), options, fabric, request.size_bytes, model)

@@ -74,12 +74,12 @@ class HostResources:
         shape = rounds, len(self.gbps)
         if self.paths is None:
             end = source if self.is_out else target
-            return np.bincount(offset + end, weight, rounds * shape[1]).reshape(shape).astype(np.float64)
+            return np.bincount(offset + end, weight, rounds * shape[1]).reshape(shape).astype(np.float64, copy=False)
         resource = self.paths[:, source, target]
         used = resource >= 0
         keys = (offset + resource)[used]
         weights = np.broadcast_to(weight, resource.shape)[used]
-        return np.bincount(keys, weights, rounds * shape[1]).reshape(shape).astype(np.float64)
+        return np.bincount(keys, weights, rounds * shape[1]).reshape(shape).astype(np.float64, copy=False)
 
     def host_gbps(self) -> Vector:
         """Return what all interfaces of each host carry together, Gbit/s, shape (N,)."""

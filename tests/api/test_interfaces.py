@@ -59,7 +59,7 @@ def test_order_by_digits_exchanges_on_switches(base: int, levels: int) -> None:
     assert topology is not None
     assert isinstance(topology.shape, BCube)
     assert f"BCube({base},{levels})" in topology.text
-    for algo in ("bml", "bcube"):
+    for algo in ("bml", "bcube", "multi-ring"):
         order = plink.reorder(network, plink.OrderRequest(algo=algo))
         hosts = [network.hosts.names.index(name) for name in order.hosts]
         assert exchanges_on_switches(topology.shape, hosts)
@@ -191,6 +191,9 @@ def test_what_plink_runs_uses_all_rails_and_a_library_one() -> None:
     assert plink.cost(network, algo="ring").cost_us == pytest.approx(two, rel=0.01)
     assert single / two == pytest.approx(2.0, rel=0.01)
     assert rail_names(network) == ("eth0", "eth1")
+    order = plink.reorder(network, plink.OrderRequest(algo="multi-ring", max_moves=200, force=True))
+    assert order.details["options"] == {"base": 6}  # a ring of all, with a part on each rail
+    assert plink.plan(network, plink.PlanRequest("multi-ring", 1e6)).schedule is not None
     entry = network.details["interfaces"]
     other = entry | {"names": [*entry["names"][:-1], ["ens1", "ens2"]]}
     assert rail_names(replace(network, details={"interfaces": other})) == ()
