@@ -34,7 +34,8 @@ def solve_by_plink(instance: TspInstance, seconds: float) -> tuple[float, float,
     """Return the length of plink's tour over the optimum, its bound over the optimum, and the seconds it took."""
     began = time.monotonic()
     deadline = began + _ENDING * seconds
-    ring = search_ring(instance.distance, 0, SearchBudget(_UNLIMITED_MOVES, lambda _: time.monotonic() < deadline))
+    budget = SearchBudget(_UNLIMITED_MOVES, lambda _: time.monotonic() < deadline, deadline=deadline)
+    ring = search_ring(instance.distance, 0, budget)
     return ring.cost / instance.optimum, ring.lower_bound / instance.optimum, time.monotonic() - began
 
 

@@ -2,8 +2,8 @@
 
 Under ``alpha-beta`` and the closed form of ``contention`` a cost is a line in the size: every round takes its longest
 latency, and the size times the seconds per byte of its busiest resource. So two sizes determine the cost at all sizes,
-and the cheapest of many lines changes at points that can be computed. Simulated times are no line: they are computed at
-several sizes, with lines between them.
+and the cheapest of many lines changes at points that can be computed. Estimated and simulated times are no line: they
+are computed at several sizes, with lines between them.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from solvers.ordering.interfaces import BCube
 from solvers.ordering.progress import SearchBudget
 from solvers.ordering.ring import search_ring
 from solvers.schedules.catalogue import ALGORITHMS, Options
+from solvers.simulation.contention import CONTENTION, ContentionCost
 from solvers.simulation.cost import SimulatedCost
 
 # The algorithms as such; what libraries run are cases of these.
@@ -40,6 +41,8 @@ _ALGORITHMS = (
 _ALL_INTERFACES = ("bml", "multi-ring")  # where interfaces form a BCube
 _SEARCH_S = 5.0
 _SIMULATION_S = 30.0
+_ESTIMATION_S = 5.0
+_MAX_ESTIMATED_TRANSFERS = 300_000  # of one line, all sizes together: some 3 s
 _SIMULATED_EACH = 3  # of the fastest by the fast model, at each size
 _EVALUATIONS_PER_HOST = 1000
 _log = logging.getLogger("plink.advise")
@@ -164,6 +167,10 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
         )
         intervals = simulated_envelope(lines, request.min_bytes, request.max_bytes)
         return Advice(request, network, SIMULATED, fabric.capacities, tuple(lines), tuple(intervals), left_out)
+    if model == CONTENTION:
+        lines = _estimated_lines(network, request, fabric, orders, cost_lines_of_all)
+        intervals = simulated_envelope(lines, request.min_bytes, request.max_bytes)
+        return Advice(request, network, model, fabric.capacities, tuple(lines), tuple(intervals), left_out)
     stretches = envelope(cost_lines_of_all, request.min_bytes, request.max_bytes)
     return Advice(request, network, model, fabric.capacities, tuple(cost_lines_of_all), tuple(stretches), left_out)
 
@@ -175,6 +182,42 @@ def _sizes_of(request: AdviseRequest) -> list[float]:
     return sizes if math.isclose(sizes[-1], high) else [*sizes, high]
 
 
+def _ranked_by(lines: Sequence[CostLine], sizes: Sequence[float]) -> list[CostLine]:
+    """Return the lines that are among the three fastest of some size; those first that are so most often."""
+    best = [sorted(lines, key=lambda line, size=size: line.at(size))[:_SIMULATED_EACH] for size in sizes]  # type: ignore[misc]
+    return [line for line, _ in Counter(line for row in best for line in row).most_common()]
+
+
+def _estimated_lines(
+    network: Network, request: AdviseRequest, fabric: Fabric, orders: Mapping[str, Order],
+    fast_lines: Sequence[CostLine],
+) -> list[SimulatedLine]:  # fmt: skip
+    """Estimate the costs of all lines, the fastest first. Very large ones stay by rounds, and those for which there is
+    no time left."""
+    sizes = _several(_sizes_of(request))
+    ranked = _ranked_by(fast_lines, sizes)
+    started, late, lines = time.monotonic(), 0, list[SimulatedLine]()
+    for fast in [*ranked, *(line for line in fast_lines if line not in ranked)]:
+        order, cost_of = orders[fast.family], cast(Callable[[float], float], fast.at)
+        if time.monotonic() > started + _ESTIMATION_S:
+            late += 1
+        else:
+            options = _options(network, request, fabric, fast.algo, order)
+            own_fabric = fabric_of_algorithm(network, fabric, fast.algo)
+            cost = ContentionCost.of(fast.algo, len(order), options, own_fabric, sizes[0])
+            if cost.transfers * len(sizes) <= _MAX_ESTIMATED_TRANSFERS:
+                cost_of = _at_sizes(cost, order)
+        lines.append(simulated_line(fast.algo, fast.family, cost_of, sizes))
+    if late:
+        _log.info("%d of %d costs are by rounds: estimating the others took %.0f s", late, len(lines), _ESTIMATION_S)
+    return lines
+
+
+def _several(sizes: list[float]) -> list[float]:
+    """Return two sizes or more, as lines between costs need them."""
+    return sizes if len(sizes) > 1 else [sizes[0], 2 * sizes[0]]
+
+
 def _simulated_lines(
     network: Network, request: AdviseRequest, fabric: Fabric, orders: Mapping[str, Order],
     fast_lines: Sequence[CostLine], model: str,
@@ -184,11 +227,8 @@ def _simulated_lines(
 
     :raises NoAnswer: when none can be simulated, as all are too large.
     """
-    sizes = _sizes_of(request)
-    best = [sorted(fast_lines, key=lambda line, size=size: line.at(size))[:_SIMULATED_EACH] for size in sizes]  # type: ignore[misc]
-    places = Counter(line for row in best for line in row)
-    sizes = sizes if len(sizes) > 1 else [sizes[0], 2 * sizes[0]]
-    started, candidates = time.monotonic(), [line for line, _ in places.most_common()]
+    candidates = _ranked_by(fast_lines, _sizes_of(request))
+    sizes, started = _several(_sizes_of(request)), time.monotonic()
     lines: list[SimulatedLine] = []
     failure: NoAnswer | None = None
     for fast in candidates:
@@ -211,7 +251,7 @@ def _simulated_lines(
     return lines
 
 
-def _at_sizes(cost: SimulatedCost, order: Order) -> Callable[[float], float]:
+def _at_sizes(cost: SimulatedCost | ContentionCost, order: Order) -> Callable[[float], float]:
     return lambda size_bytes: replace(cost, size_bytes=size_bytes)(order)
 
 

@@ -181,8 +181,9 @@ def solve(
     search_deadline = started + limit * search_share if timed else None
     patient = not timed or (request.time_limit_s is not None and not request.prove)
     budget = SearchBudget(
-        _UNLIMITED_MOVES if timed else request.max_moves or 0, _watch(show, search_deadline, stopped), patient
-    )
+        _UNLIMITED_MOVES if timed else request.max_moves or 0, _watch(show, search_deadline, stopped), patient,
+        search_deadline if request.time_limit_s is not None else None,
+    )  # fmt: skip
     result = search(task, request.seed, budget)
     _log.debug(
         "%s: %.6g after %d moves, %.2f s", result.objective, result.cost, result.moves, time.monotonic() - started

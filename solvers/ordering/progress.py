@@ -22,9 +22,11 @@ class SearchBudget:
     """Stopping criteria of a search.
 
     It ends after ``max_moves``, or when ``keep_going`` returns False. Unless it is ``exhaustive`` it also ends when it
-    has not improved for long.
+    has not improved for long. ``deadline``, by ``time.monotonic()``: when ``keep_going`` does so, where the limit is a
+    time and not a number of moves; then engines that end by the clock may take part.
     """
 
     max_moves: int
     keep_going: ProgressCallback = lambda _: True
     exhaustive: bool = True
+    deadline: float | None = None

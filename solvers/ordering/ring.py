@@ -5,7 +5,9 @@ Iterated local search: 2-opt and 3-opt moves over candidate lists, repeated afte
 to 300 hosts the subtour relaxation, and a little branching, raise it (:mod:`solvers.ordering.subtours`).
 """
 
+import contextlib
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,6 +25,7 @@ _BATCH_PERTURBATIONS = 20_000  # between two calls of keep_going
 _INITIAL_TEMPERATURE = 0.3  # of the median hop: the mean increase of cost that is accepted when a series begins
 _MAX_IDLE_SERIES = 40  # without an improvement, unless the search is exhaustive
 _THRESHOLD_PENALTY = 10  # times the longest of all hops, added to hops above the threshold
+_FAST_TSP_MIN_HOSTS = 100  # smaller rings are optimal in a second
 _MAX_SUBTOUR_HOSTS = 300  # one to three seconds; of 512 hosts ten
 _BRANCH_NODES, _BRANCH_IDLE_SERIES = 200, 2
 _EPSILON = 1e-9
@@ -51,14 +54,24 @@ def search_ring(cost: Matrix, seed: int, budget: SearchBudget) -> Ring:
     """Search for the ring with the least sum of hops; it never costs more than the hosts in order of their numbers.
 
     :param cost: shape (N, N), symmetric, complete.
-    :param budget: its moves are perturbations; ``keep_going`` is called between batches of them.
+    :param budget: its moves are perturbations; ``keep_going`` is called between batches of them. With a deadline
+        fast-tsp searches beside, from 100 hosts on, and the better ring is taken.
     """
     longest_bound = _longest_hop_bound(cost)  # before the search, which may use all the time
     if len(cost) <= EXHAUSTIVE_SEARCH_MAX_HOSTS:
         order = _search_all_rings(cost, longest_first=False)
         return _make_ring(cost, order, ring_cost(cost, order), longest_bound, 0)
-    tour = _Tour(cost, np.arange(len(cost)), seed, budget.keep_going)
-    tour.improve(budget.max_moves, budget.exhaustive, raise_bound=len(cost) <= _MAX_SUBTOUR_HOSTS)
+    with contextlib.ExitStack() as ending:
+        engine = None
+        if budget.deadline is not None and len(cost) >= _FAST_TSP_MIN_HOSTS:
+            from solvers.ordering.fast_tsp_process import FastTsp
+
+            engine = FastTsp(cost, budget.deadline)
+            ending.callback(engine.end)
+        tour = _Tour(cost, np.arange(len(cost)), seed, budget.keep_going)
+        tour.improve(budget.max_moves, budget.exhaustive, raise_bound=len(cost) <= _MAX_SUBTOUR_HOSTS)
+        if engine is not None:
+            tour.join(engine.tour)
     ring = _make_ring(cost, tour.order, tour.bound, longest_bound, tour.perturbations)
     return replace(ring, bound_by=tour.bound_by)
 
@@ -178,6 +191,15 @@ class _Tour:
             if raise_bound and idle_series >= _BRANCH_IDLE_SERIES and self._value > self._bound * (1 + _EPSILON):
                 raise_bound = False
                 self._raise_bound()
+
+    def join(self, tour_of: Callable[[Callable[[], bool]], npt.NDArray[np.int64] | None]) -> None:
+        """Wait for another engine's tour unless this one is optimal, improve it, and take the cheaper one."""
+        from solvers.ordering.ring_kernels import Perturbations, perturb
+
+        hosts = None if self._value <= self._bound * (1 + _EPSILON) else tour_of(self._may_continue)
+        if hosts is not None:
+            perturb(self._graph, hosts, hosts.copy(), Perturbations(0, 0.0, 0.0, to_local_optimum=True), self._state)
+            self._accept_if_cheaper(hosts)
 
     def _raise_bound(self) -> None:
         from solvers.ordering.subtours import BranchLimits, branch, subtour_bound

@@ -39,7 +39,8 @@ def search_ring_order(
         return budget.keep_going(replace(progress, cost=progress.cost - penalty, lower_bound=bound))
 
     search_tour = search_bottleneck if bottleneck else search_ring
-    ring = search_tour(cost, seed, replace(budget, keep_going=without_penalty))
+    deadline = None if penalty else budget.deadline  # 16 bits are too few for penalties
+    ring = search_tour(cost, seed, replace(budget, keep_going=without_penalty, deadline=deadline))
     order = rotate_to_constraints(problem, hosts[ring.order])
     order_cost = cost_of(order)
     bound, bound_by = _ring_bound(ring, bottleneck, penalty)

@@ -1,5 +1,6 @@
 """The search for a ring: never worse than what it was given, optimal where that can be checked, the same every time."""
 
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -7,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from solvers.latency import ring_cost
 from solvers.ordering import ring
+from solvers.ordering.fast_tsp_process import whole_numbers
 from solvers.ordering.progress import SearchBudget, SearchProgress
 from solvers.ordering.ring import Ring, canonical, least_sum, longest_hop, search_bottleneck, search_ring
 from tests.solvers.ordering.instances import until
@@ -238,3 +241,29 @@ def test_of_few_hosts_every_ring_was_tried_already() -> None:
         assert result.perturbations == 0
         if few:
             assert result.cost == result.lower_bound == pytest.approx(best_of_all(cost, plus))
+
+
+def test_with_a_deadline_fast_tsp_takes_part() -> None:
+    """Plink's own search is ended at once by its number of moves, so that what is better is the other engine's."""
+    points = np.random.default_rng(4).random((300, 2)) * 50.0
+    cost = np.linalg.norm(points[:, None] - points, axis=2)
+    alone = search_ring(cost, 0, SearchBudget(1))
+    together = search_ring(cost, 0, SearchBudget(1, deadline=time.monotonic() + 2.0))
+    assert sorted(together.order.tolist()) == list(range(300))
+    assert together.cost < 0.99 * alone.cost
+    assert together.cost == pytest.approx(ring_cost(cost, together.order))
+
+
+def test_interrupted_ring_does_not_wait_for_the_deadline() -> None:
+    points = np.random.default_rng(5).random((150, 2))
+    cost = np.linalg.norm(points[:, None] - points, axis=2)
+    began = time.monotonic()
+    result = search_ring(cost, 0, SearchBudget(10**12, lambda _: False, deadline=began + 600.0))
+    assert sorted(result.order.tolist()) == list(range(150))
+    assert time.monotonic() - began < 300.0
+
+
+@pytest.mark.parametrize("largest", [60_000.0, 1e6, 3.7])
+def test_costs_as_whole_numbers(largest: float) -> None:
+    cost = np.array([[0.0, largest], [largest, 0.0]])
+    assert whole_numbers(cost)[0, 1] == (60_000 if largest == 60_000.0 else 65_535)
