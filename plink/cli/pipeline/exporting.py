@@ -28,7 +28,7 @@ def export(
     torch-csv has the passes of each rank, and pipedream all of its runtime's configuration;
     the others take over which layers form a stage.
 
-    Example: plink pipeline export plan.json --to torch-csv -o schedule.csv
+    Example: plink pipeline export plan.json --to pipedream -o conf.json
     """
     from plink.api.pipelines import check_profile
     from plink.cli.pipeline.inputs import plan_from, profile_from
