@@ -17,6 +17,7 @@ from solvers.costs.fabric import Fabric
 Rows = npt.NDArray[np.float64]
 _GBPS = 1.25e8
 _BUCKET = 1 << 20
+_ROUND_S = 1.7e-3
 
 
 @dataclass(frozen=True)
@@ -149,12 +150,12 @@ def _seconds(
         work.append(passes[-1] + factor * (sum(layer.update_s for layer in own) + copies))
         weights = sum(layer.parameter_bytes for layer in own)
         exposed.append(np.zeros(count))
-        buckets.append(0.0)
+        buckets.append(np.zeros(count))
         if len(places) > 1 and weights:
             ring = links.ring(places)
             for i, j in zip(places, [*places[1:], places[0]], strict=True):
                 links.send(i, j, 2 * (len(places) - 1) / len(places) ** 2 * weights)
-            exposed[-1], buckets[-1] = _exposed(own, factor, ring)
+            exposed[-1], buckets[-1] = _exposed(own, factor, ring, len(places))
         if s + 1 < stages:
             ahead, back = own[-1].crossing_bytes, own[-1].crossing_back_bytes
             following = range(edges[s + 1], edges[s + 2])
@@ -173,26 +174,50 @@ def _seconds(
     return _with_depths(problem, cuts, edges, orders, (limit_s, loops, passes, messages, exposed, buckets))
 
 
-def _exposed(layers: tuple[LayerProfile, ...], factor: Rows, ring: tuple[Rows, Rows]) -> tuple[Rows, float]:
-    """Return what the backward pass does not hide of an all-reduce, and the two largest buckets."""
+def _exposed(
+    layers: tuple[LayerProfile, ...], factor: Rows, ring: tuple[Rows, Rows], replicas: int
+) -> tuple[Rows, Rows]:
+    """Return what the backward pass does not hide of an all-reduce, and the two largest buckets.
+
+    Of all sizes of buckets it is the one that hides most, of equally good ones the largest.
+    """
+    weights = sum(layer.parameter_bytes for layer in layers)
+    exposed, largest = np.zeros(len(factor)), np.zeros(len(factor))
+    rows, where = np.unique(np.stack([factor, *ring], axis=1), axis=0, return_inverse=True)
+    for row, (slow, per_byte, latency) in enumerate(rows.tolist()):
+        own = slow, (per_byte, latency)
+        sizes = [min(float(_BUCKET), 2 * (replicas - 1) * _ROUND_S / own[1][0])]
+        while sizes[-1] < weights:
+            sizes.append(sizes[-1] * 4)
+        values = [_exposed_of_size(layers, *own, size) for size in sizes]
+        least = min(value for value, _ in values)
+        chosen = [pair for pair in values if pair[0] <= least + 1e-12][-1]
+        exposed[where == row], largest[where == row] = chosen
+    return exposed, largest
+
+
+def _exposed_of_size(
+    layers: tuple[LayerProfile, ...], factor: float, ring: tuple[float, float], bucket_bytes: float
+) -> tuple[float, float]:
     groups: list[list[float]] = []  # seconds when ready, bytes
     backward = 0.0
     for layer in reversed(layers):
         backward += layer.backward_s
         if layer.parameter_bytes:
-            if groups and groups[-1][1] < _BUCKET:
+            if groups and groups[-1][1] < bucket_bytes:
                 groups[-1] = [backward, groups[-1][1] + layer.parameter_bytes]
             else:
                 groups.append([backward, layer.parameter_bytes])
-    finished = np.zeros(len(factor))
+    finished = 0.0
     for ready, size in groups:
-        finished = np.maximum(finished, ready * factor) + size * ring[0] + ring[1]
-    return np.maximum(0.0, finished - backward * factor), sum(sorted(size for _, size in groups)[-2:])
+        sent_s = size * ring[0]
+        finished = max(finished + max(sent_s, (sent_s + ring[1]) / 2), ready * factor + sent_s + ring[1])
+    return max(0.0, finished - backward * factor), sum(sorted(size for _, size in groups)[-2:])
 
 
 def _with_depths(
     problem: SmallProblem, cuts: tuple[int, ...], edges: tuple[int, ...], orders: npt.NDArray[np.int64],
-    parts: tuple[Rows, list[Rows], list[Rows], list[Rows], list[Rows], list[float]],
+    parts: tuple[Rows, list[Rows], list[Rows], list[Rows], list[Rows], list[Rows]],
 ) -> tuple[Rows, npt.NDArray[np.bool_]]:  # fmt: skip
     """Return seconds and whether it fits with depths that hide messages, or the thesis's where those do not."""
     limit_s, loops, passes, messages, exposed, buckets = parts
@@ -214,7 +239,10 @@ def _with_depths(
                 if stages > 1:
                     trip = sum(passes[t][row] + messages[t][row] for t in range(s, stages)) + exposed[s][row]
                     value = max(value, trip / (replicas[s] * depths[s]))
-            seconds[row], fits[row] = value, _fits(problem, cuts, edges, orders[row], (depths, buckets))
+            seconds[row], fits[row] = (
+                value,
+                _fits(problem, cuts, edges, orders[row], (depths, [size[row] for size in buckets])),
+            )
             if fits[row]:
                 break
     return seconds, fits

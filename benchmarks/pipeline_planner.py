@@ -22,7 +22,8 @@ from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.profile import LayerProfile, ModelProfile
 from solvers.costs.fabric import Fabric
 from solvers.pipeline.even import EvenRequest, plan_even
-from solvers.pipeline.joint import JointRequest, MeasuredHosts, plan_measured
+from solvers.pipeline.joint import plan_measured
+from solvers.pipeline.joint_request import JointRequest, MeasuredHosts
 from solvers.pipeline.joint_search import SearchSpace, lower_bound_s, search_partitions
 from solvers.pipeline.levels import NetworkLevel
 from solvers.pipeline.period import PeriodModel, PlacedPartition
@@ -173,7 +174,27 @@ def predicted_gains(hosts: int, size: int, profiles: dict[str, ModelProfile]) ->
             "plan": plan.label, "kind": plan.kind, "minibatch_ms": 1e3 * seconds,
             "over_data_parallel": ways["data-parallel"], "over_given_order": ways["data-parallel, given order"],
             "over_model_parallel": ways.get("model-parallel"), "fewer_bytes": 1 - sent / parallel,
+            "late_over_data_parallel": _late_gain(plan, ways),
         }  # fmt: skip
+    return rows
+
+
+def _late_gain(plan: PipelinePlan, ways: dict[str, float]) -> float | None:
+    """Gain over data parallelism where the next forward pass does not wait for the all-reduce."""
+    late = ways.get(f"{plan.label}, late reduce")
+    return None if late is None else ways["data-parallel"] / late
+
+
+def gpipe_slowdowns() -> dict[str, float]:
+    """How many times as long GPipe takes, with recomputation and as many minibatches as workers (NOAM), simulated."""
+    rows = {}
+    for hosts, seconds in ((4, 0.16), (16, 0.64)):
+        profile = shapes(0.336, max(8, hosts), seconds)["GNMT-like"]
+        fabric = measured(racks(hosts, 4))
+        plan = plan_measured(profile, fabric, JointRequest())
+        options = {"straight": True, "all_workers": True, "recompute": True}
+        gpipe = plan_measured(profile, fabric, JointRequest(kind="gpipe", accumulate=hosts, **options))
+        rows[str(hosts)] = gpipe.details["predicted"]["minibatch_s"] / plan.details["predicted"]["minibatch_s"]
     return rows
 
 
@@ -246,6 +267,7 @@ def main() -> int:
         "predicted_16_hosts": predicted_gains(
             16, 4, {name: sixteen[name] for name in ("VGG-like", "AlexNet-like", "GNMT-like", "ResNet-like")}
         ),
+        "gpipe": gpipe_slowdowns(),
         "placement": placement(),
         "memory": memory(),
     }
@@ -284,6 +306,8 @@ def _bars(figures: dict[str, Any], counts: dict[str, int]) -> list[Bar]:
         row = many[f"{name}-like"]
         bars.append(Bar(f"16 hosts, simulated: {name}-like over data parallel", row[gain], at_least=fair))
         bars.append(Bar(f"16 hosts, simulated: {name}-like over the given order", row[baseline], at_least=as_given))
+    for hosts, times in figures["gpipe"].items():
+        bars.append(Bar(f"GPipe on {hosts} hosts: times as long as the plan", times, at_least=1.5))
     for name, row in figures["placement"].items():
         bars.append(Bar(f"placement of {name} over random ones", row["over_random"], at_least=1.25))
         bars.append(Bar(f"placement of {name} over the thesis's plan", row["over_thesis"], at_least=1.15))

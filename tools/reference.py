@@ -90,6 +90,7 @@ _NEEDS = {
     "elastic run": "cluster",
     "lab": "prepared",
     "launch": "cluster",
+    "pipeline assess": "cluster",
     "plink": "cluster",
     "probe": "cluster",
     "reflector": "terminal",

@@ -1,23 +1,19 @@
 """Plan a pipeline on a measured network: which layers on which hosts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, field, replace
 
 from plink.api.pipeline_simulation import check_hosts, rated_fabric
-from plink.documents.pipeline import Kind, ReduceMode
+from plink.api.pipeline_training import TrainingRequest
 from plink.errors import UsageError
 from plink.model.hosts import Hosts
 from plink.model.network import Network
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.profile import ModelProfile
 from plink.model.units import parse_bytes
-from solvers.pipeline.even import PLANNED_KINDS
-from solvers.pipeline.joint import JointRequest, MeasuredHosts, plan_measured
+from solvers.pipeline.joint import plan_measured
+from solvers.pipeline.joint_request import JointRequest, MeasuredHosts
 from solvers.pipeline.joint_search import Watch
-from solvers.pipeline.requested_stages import requested_stages
-
-MAX_DEPTH = 4096
 
 
 @dataclass(frozen=True)
@@ -25,17 +21,10 @@ class MeasuredPipelineRequest:
     """How to train on measured hosts. ``hosts``: those that may be used, all of the network when None. ``gbps``: their
     rate where none was measured. ``memory``: sizes like ``14GiB``, for all hosts or ``HOST=14GiB`` for one."""
 
+    training: TrainingRequest = field(default_factory=TrainingRequest)
     hosts: Hosts | None = None
     gbps: float | None = None
     memory: Sequence[str] = ()
-    kind: str = "auto"
-    stages: str | None = None
-    depth: str = "auto"
-    microbatches: int | None = None
-    vertical_sync: bool = False
-    reduce: ReduceMode = "wait"
-    straight: bool = False
-    all_workers: bool = False
     compare: bool = False
     seed: int = 0
     moves: int = 60_000
@@ -45,22 +34,8 @@ class MeasuredPipelineRequest:
 
         :raises UsageError: naming the option.
         """
-        if self.kind not in ("auto", *PLANNED_KINDS):
-            raise UsageError(f"--kind {self.kind}: choose one of auto, {', '.join(PLANNED_KINDS)}")
-        if (self.kind == "2bw") != (self.microbatches is not None):
-            raise UsageError("--kind 2bw and --microbatches go together: how many minibatches an update averages")
-        if self.straight and self.stages is not None:
-            raise UsageError("--straight and --stages exclude each other")
-        self._depths()
+        self.training.check()
         self._sizes()
-
-    def _depths(self) -> tuple[int, ...] | Literal["noam"] | None:
-        if self.depth in ("auto", "noam"):
-            return None if self.depth == "auto" else "noam"
-        parts = self.depth.split(",")
-        if not all(part.isdecimal() and 1 <= int(part[:9]) <= MAX_DEPTH for part in parts):
-            raise UsageError(f"--depth {self.depth[:40]}: auto, noam, or minibatches in flight like 4 or 4,3,2,1")
-        return tuple(map(int, parts))
 
     def _sizes(self) -> dict[str, float]:
         """Return bytes by host; the empty name is that of all others."""
@@ -82,16 +57,17 @@ class MeasuredPipelineRequest:
         unknown = [name for name in sizes if name and name not in names]
         if unknown:
             raise UsageError(f"--memory {unknown[0]}=...: {network.location} has no such host")
-        kind: Kind | None = None if self.kind == "auto" else self.kind  # type: ignore[assignment]
+        training = self.training
         return JointRequest(
-            kind=kind,
-            stages=None if self.stages is None else requested_stages(self.stages, profile, workers),
-            depths=self._depths(),
-            accumulate=self.microbatches or 1,
-            vertical_sync=self.vertical_sync,
-            reduce=self.reduce,
-            straight=self.straight,
-            all_workers=self.all_workers,
+            kind=training.planned_kind,
+            stages=training.stage_ranges(profile, workers),
+            depths=training.depths,
+            accumulate=training.microbatches or 1,
+            recompute=training.recompute,
+            vertical_sync=training.vertical_sync,
+            reduce=training.reduce,
+            straight=training.straight,
+            all_workers=training.all_workers,
             memory=tuple(sizes.get(name, sizes.get("", float("inf"))) for name in names) if sizes else None,
             compare=self.compare,
             seed=self.seed,

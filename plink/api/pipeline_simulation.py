@@ -78,12 +78,12 @@ def _share(value: float) -> float:
 
 def simulate_plan(
     plan: PipelinePlan, profile: ModelProfile, network: Network | float, minibatches: int | None = None,
-    gbps: float | None = None,
+    gbps: float | None = None, with_timeline: bool = False,
 ) -> SimulatedPlan:  # fmt: skip
     """Simulate a plan.
 
     :param network: measured, or the Gbit/s of every host where all are alike. :param gbps: rate of hosts where the
-        network has none.
+        network has none. :param with_timeline: also when each action begins and ends.
     :raises UsageError: for hosts that the network does not have. :raises NoAnswer: as :func:`rated_fabric`, and for
         round trips that were not measured. :raises InputError: when the plan's own actions were edited.
     """
@@ -100,7 +100,7 @@ def simulate_plan(
         capacities, fingerprint = f"assumed: {network:g} Gbit/s a host, no latency, no shared links", None
     slowness = [profile.slowness.get(name, 1.0) for name in simulated.names]
     placed = PlacedPipeline.of(plan, costs_of_plan(plan, profile), simulated, slowness)
-    return SimulatedPlan(plan, simulate_pipeline(placed, minibatches), capacities, fingerprint)
+    return SimulatedPlan(plan, simulate_pipeline(placed, minibatches, with_timeline), capacities, fingerprint)
 
 
 def rated_fabric(network: Network, gbps: float | None) -> Fabric:

@@ -1,11 +1,10 @@
 """Plans of pipelines: from a profile and a description of an even network to a plan, and its proof."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
-from plink.documents.pipeline import Kind, ReduceMode
+from plink.api.pipeline_training import TrainingRequest
 from plink.errors import InputError, UsageError
 from plink.model.hosts import Host, Hosts, read_hosts
 from plink.model.pipeline.actions import PipelineAction
@@ -13,15 +12,16 @@ from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.profile import ModelProfile
 from plink.model.pipeline.shape import minibatches_to_prove
 from plink.model.units import parse_duration
-from solvers.pipeline.even import PLANNED_KINDS, EvenRequest, plan_even
+from solvers.pipeline.even import EvenRequest, plan_even
 from solvers.pipeline.levels import NetworkLevel, Watch
-from solvers.pipeline.requested_stages import requested_stages
+from solvers.pipeline.lock_freedom import never_locks
 from solvers.pipeline.stage_times import EVEN_MODELS, EvenModel
 from solvers.pipeline.verifier import verify_actions
 
 BYTES_PER_S_OF_GBPS = 1e9 / 8
 UNLIMITED_GBPS = 1e7  # between slots of one host, where nobody says how fast they talk
 MAX_WORKERS = 4096
+_MAX_EXECUTED_ACTIONS = 2_000_000  # of plans whose depths only an execution proves
 _LEVELS = re.compile(r"[1-9]\d{0,5}(x[1-9]\d{0,5})*", re.ASCII)
 
 
@@ -92,18 +92,11 @@ class EvenNetworkRequest:
 
 @dataclass(frozen=True)
 class PipelineRequest:
-    """How to train: as :class:`solvers.pipeline.even.EvenRequest`, with stages and depths as text."""
+    """What to plan on an even network; ``model``: one of :data:`EVEN_MODELS`."""
 
     network: EvenNetworkRequest
+    training: TrainingRequest = field(default_factory=TrainingRequest)
     model: str = "ring"
-    kind: str = "auto"
-    stages: str | None = None
-    depth: str = "auto"
-    microbatches: int | None = None
-    vertical_sync: bool = False
-    reduce: ReduceMode = "wait"
-    straight: bool = False
-    all_workers: bool = False
 
     def check(self) -> None:
         """Refuse what no file is needed to refuse.
@@ -112,24 +105,8 @@ class PipelineRequest:
         """
         if self.model not in EVEN_MODELS:
             raise UsageError(f"--model {self.model}: choose one of {', '.join(EVEN_MODELS)}")
-        if self.kind not in ("auto", *PLANNED_KINDS):
-            raise UsageError(f"--kind {self.kind}: choose one of auto, {', '.join(PLANNED_KINDS)}")
-        if (self.kind == "2bw") != (self.microbatches is not None):
-            raise UsageError("--kind 2bw and --microbatches go together: how many minibatches an update averages")
-        if self.straight and self.stages is not None:
-            raise UsageError("--straight and --stages exclude each other")
-        self._depths()
+        self.training.check()
         _ = self.network.rtt_s
-
-    def _depths(self) -> tuple[int, ...] | Literal["noam"] | None:
-        if self.depth == "auto":
-            return None
-        if self.depth == "noam":
-            return "noam"
-        parts = self.depth.split(",")
-        if not all(part.isdecimal() and 1 <= int(part[:9]) <= MAX_WORKERS for part in parts):
-            raise UsageError(f"--depth {self.depth[:40]}: auto, noam, or minibatches in flight like 4 or 4,3,2,1")
-        return tuple(map(int, parts))
 
     def even(self, profile: ModelProfile, workers: int) -> EvenRequest:
         """Return the request of the planner.
@@ -137,18 +114,19 @@ class PipelineRequest:
         :raises UsageError: when the stages do not fit the profile.
         """
         model: EvenModel = self.model  # type: ignore[assignment]
-        kind: Kind | None = None if self.kind == "auto" else self.kind  # type: ignore[assignment]
+        training = self.training
         return EvenRequest(
             model=model,
-            kind=kind,
-            stages=None if self.stages is None else requested_stages(self.stages, profile, workers),
-            depths=self._depths(),
+            kind=training.planned_kind,
+            stages=training.stage_ranges(profile, workers),
+            depths=training.depths,
             rtt_s=self.network.rtt_s,
-            accumulate=self.microbatches or 1,
-            vertical_sync=self.vertical_sync,
-            reduce=self.reduce,
-            straight=self.straight,
-            fewer_workers=not self.all_workers,
+            accumulate=training.microbatches or 1,
+            vertical_sync=training.vertical_sync,
+            reduce=training.reduce,
+            straight=training.straight,
+            fewer_workers=not training.all_workers,
+            recompute=training.recompute,
         )
 
 
@@ -176,15 +154,17 @@ def check_profile(plan: PipelinePlan, profile: ModelProfile, location: str) -> N
         raise InputError(f"{location}: profile", reason)
 
 
-def prove_pipeline(plan: PipelinePlan, minibatches: int | None = None) -> tuple[list[str], int]:
-    """Return what is wrong with a plan's actions, and for how many minibatches that was looked at.
+def prove_pipeline(plan: PipelinePlan, minibatches: int | None = None) -> tuple[list[str], int | None]:
+    """Return what is wrong with a plan's actions, and for how many minibatches that was looked at; None: for any.
 
     A plan's own actions are of as many minibatches as they have forward passes of the first stage.
     """
     shape = plan.shape
     ranks = [stage.ranks for stage in plan.stages]
     if plan.actions is None:
-        count = minibatches or minibatches_to_prove(shape)
+        if minibatches is None and never_locks(shape):
+            return verify_actions(shape, ranks=ranks), None
+        count = minibatches or min(minibatches_to_prove(shape), _MAX_EXECUTED_ACTIONS // (4 * shape.stages))
         return verify_actions(shape, count, ranks=ranks), count
     lists: dict[tuple[int, int], list[PipelineAction]] = {
         plan.place_of(rank): list(actions) for rank, actions in enumerate(plan.actions)

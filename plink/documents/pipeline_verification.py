@@ -19,5 +19,5 @@ class PipelineVerificationDocument(TypedDict):
     """Whether every rank ends, each minibatch passes every stage once each way, and uses the versions of the plan."""
     errors: Annotated[list[Name], Meta(max_length=20)]
     """What is wrong, each naming the rank to blame; the first 20. Empty when it is valid."""
-    minibatches: PositiveInt
-    """For how many minibatches it was proven."""
+    minibatches: PositiveInt | None
+    """For how many minibatches it was proven; null: for any number."""

@@ -12,7 +12,7 @@ d_s <= (r_(s-1) (d_(s-1) - 1) + 1) / r_s, or the thesis's depth, which never loc
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from plink.model.pipeline.shape import base_depths
@@ -80,3 +80,16 @@ def _bounded(replicas: tuple[int, ...], wanted: list[int], least: Depths, most: 
 
 def _least(trip_s: float, interval_s: float) -> int:
     return max(1, math.ceil(trip_s / interval_s - _ROUNDING))
+
+
+def depths_from(first: int, replicas: tuple[int, ...], wanted: Sequence[int] | None = None) -> tuple[int, ...]:
+    """Return depths of all stages from that of the first: the thesis's, or ``wanted`` ones, as deep as cannot lock.
+
+    A stage deeper than what the one before it has in flight would wait for inputs that never come.
+    """
+    base, depths = base_depths(replicas), [first]
+    for stage in range(1, len(replicas)):
+        possible = (replicas[stage - 1] * (depths[-1] - 1) + 1) // replicas[stage]
+        want = base[stage] if wanted is None else max(base[stage], wanted[stage])
+        depths.append(max(1, min(want, possible)))
+    return tuple(depths)

@@ -13,16 +13,25 @@ from plink.errors import UsageError
 from plink.model.hosts import Host, Hosts
 from plink.model.pipeline.plan import PipelinePlan, PipelineStage, StageBoundary
 from plink.model.pipeline.profile import ModelProfile
-from plink.model.pipeline.shape import PipelineShape, base_depths
+from plink.model.pipeline.shape import ACCUMULATING, FLUSHING, PipelineShape, base_depths
 from plink.model.pipeline.versions import delay_of, learning_rate_scale, minibatches_per_update
-from solvers.pipeline.depths import MIN_GAIN, Depths, StageLoop, depths_of_network, loop_period_s
+from solvers.pipeline.depths import (
+    MIN_GAIN,
+    Depths,
+    StageLoop,
+    depths_from,
+    depths_of_network,
+    loop_period_s,
+    round_trips_s,
+)
 from solvers.pipeline.layer_costs import LayerCosts, layer_costs
 from solvers.pipeline.levels import LevelPartition, NetworkLevel, PlacedStage, Watch, best_level_partition
+from solvers.pipeline.stage_costs import least_bucket_bytes
 from solvers.pipeline.stage_times import EVEN_MODELS, EvenModel, reduce_s
 from solvers.pipeline.threshold import StageRange, best_partition, fixed_partition
 from solvers.pipeline.verifier import verify_actions
 
-PLANNED_KINDS: tuple[Kind, ...] = ("1f1b", "2bw", "data-parallel", "model-parallel")
+PLANNED_KINDS: tuple[Kind, ...] = ("1f1b", "2bw", "1f1b-flush", "gpipe", "data-parallel", "model-parallel")
 
 
 @dataclass(frozen=True)
@@ -44,6 +53,7 @@ class EvenRequest:
     reduce: ReduceMode = "wait"
     straight: bool = False
     fewer_workers: bool = True
+    recompute: bool = False
 
 
 def plan_even(
@@ -96,6 +106,7 @@ def plan_even(
         accumulate=request.accumulate,
         vertical_sync=request.vertical_sync,
         reduce=request.reduce,
+        recompute=request.recompute,
         profile=profile.digest(),
         details={
             "model": request.model,
@@ -175,9 +186,12 @@ def _shape(prediction: "_Prediction") -> PipelineShape:
         options = request.accumulate, request.vertical_sync, request.reduce
         return PipelineShape(kind, replicas, depths, *options, frozen)
 
-    depths = base_depths(replicas) if kind in ("1f1b", "2bw") else (1,) * len(replicas)
+    depths = (1,) * len(replicas) if kind in ("data-parallel", "model-parallel") else base_depths(replicas)
+    if kind in ACCUMULATING:
+        most = [max(1, request.accumulate // count) for count in replicas]
+        depths = tuple(most) if kind == "gpipe" else tuple(map(min, depths, most))
     if isinstance(request.depths, tuple):
-        depths = request.depths if len(request.depths) > 1 else _from_first(replicas, request.depths[0])
+        depths = request.depths if len(request.depths) > 1 else depths_from(request.depths[0], replicas)
         if len(depths) != len(replicas):
             raise UsageError(f"--depth has {len(depths)} numbers for {len(replicas)} stages")
     elif kind == "1f1b" and request.depths is None and request.model == "ring":
@@ -189,18 +203,6 @@ def _shape(prediction: "_Prediction") -> PipelineShape:
     if errors:
         raise UsageError(f"depth {','.join(map(str, depths))} of {'-'.join(map(str, replicas))}: {errors[0]}")
     return shape
-
-
-def _from_first(replicas: tuple[int, ...], depth: int) -> tuple[int, ...]:
-    """Return depths of all stages from that of the first: as deep as cannot lock, never below the thesis's.
-
-    A stage deeper than what the one before it has in flight would wait for inputs that never come.
-    """
-    depths = [depth]
-    for stage in range(1, len(replicas)):
-        possible = (replicas[stage - 1] * (depths[-1] - 1) + 1) // replicas[stage]
-        depths.append(max(1, min(base_depths(replicas)[stage], possible)))
-    return tuple(depths)
 
 
 def _used_hosts(hosts: Hosts, partition: LevelPartition) -> tuple[Hosts, list[str], dict[int, int]]:
@@ -273,6 +275,16 @@ class _Prediction:
             longest_s, outside = max(longest_s, taken_s), outside // parts
         return longest_s
 
+    def _slowest_bandwidth(self, stage: PlacedStage) -> float:
+        """Return the least bandwidth between replicas of a stage, bytes/s."""
+        size, slowest = 1, float("inf")
+        for level in self.levels:
+            parts = len({worker // size for worker in stage.workers})
+            size *= level.components
+            if len({worker // size for worker in stage.workers}) < parts:
+                slowest = min(slowest, level.bandwidth)
+        return slowest
+
     def _crossing_s(self, number: int) -> float:
         """Return the seconds per minibatch of the cut after a stage, at the level at which both sides meet."""
         stages = self.partition.stages
@@ -296,11 +308,25 @@ class _Prediction:
     def minibatch_s(self) -> float:
         """Seconds per minibatch: of the slowest stage or cut, or what the depths allow; of everything in turn without
         a pipeline."""
+        if self.kind in FLUSHING:
+            steady_s = self._flushing_s
+            return steady_s + max(0.0, round_trips_s(self.loops)[0] - steady_s) / self.request.accumulate
         if self.kind != "model-parallel":
             return self._loop_s or self.partition.minibatch_s
         stages = self.partition.stages
         compute_s = sum(self._compute_s(stage) * len(stage.workers) for stage in stages)
         return (compute_s + sum(map(self._crossing_s, range(len(stages))))) / len(stages[0].workers)
+
+    @property
+    def _flushing_s(self) -> float:
+        """Seconds per minibatch between two updates, all-reduces once for each; with forward passes computed again."""
+        slowest_s = 0.0
+        for number, stage in enumerate(self.partition.stages):
+            forward_s = sum(layer.forward_s for layer in self.profile.layers[stage.first : stage.last + 1])
+            compute_s = self._compute_s(stage) + self.request.recompute * forward_s / len(stage.workers)
+            reduce_s = self._reduce_s(stage) * len(stage.workers) / self.request.accumulate
+            slowest_s = max(slowest_s, compute_s, reduce_s, self._crossing_s(number))
+        return slowest_s
 
     @property
     def least_s(self) -> float:
@@ -330,7 +356,10 @@ class _Prediction:
             "network_s": self._reduce_s(stage) + crossing_s / len(stage.workers),
             "busy_share": min(1.0, compute_s / self.minibatch_s),
         }
-        reduced = {"all_reduce": {"algo": "ring"}} if len(stage.workers) > 1 else {}
+        reduced = {}
+        if len(stage.workers) > 1:
+            size = least_bucket_bytes(len(stage.workers), self._slowest_bandwidth(stage))
+            reduced = {"all_reduce": {"algo": "ring", "bucket_bytes": size}}
         return reduced | {"predicted": prediction}
 
     def of_pipeline(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ worker alone are then simulated, and the fastest is the plan: formulas do not se
 other, or messages that meet.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,10 +17,11 @@ from plink.errors import NoAnswer, UsageError
 from plink.model.hosts import Host, Hosts
 from plink.model.pipeline.plan import PipelinePlan, PipelineStage, StageBoundary
 from plink.model.pipeline.profile import ModelProfile
-from plink.model.pipeline.shape import PipelineShape, base_depths, minibatches_to_prove
+from plink.model.pipeline.shape import ACCUMULATING, PipelineShape, base_depths, minibatches_to_prove
 from plink.model.pipeline.versions import delay_of, learning_rate_scale, minibatches_per_update
 from plink.model.units import format_bytes
-from solvers.costs.fabric import Fabric
+from solvers.pipeline.depths import depths_from
+from solvers.pipeline.joint_request import JointRequest, MeasuredHosts
 from solvers.pipeline.joint_search import (
     JointSearch,
     PartitionCandidate,
@@ -29,61 +31,25 @@ from solvers.pipeline.joint_search import (
     search_partitions,
     traffic_of,
 )
+from solvers.pipeline.lock_freedom import never_locks
 from solvers.pipeline.period import ModelOptions, PeriodModel, PlacedPartition
+from solvers.pipeline.period_kernels import MAX_DEPTH
 from solvers.pipeline.search_kernels import FIXED, FREE, ONE_STAGE, STRAIGHT
 from solvers.pipeline.simulator import PipelineSimulation, RankShares, simulate_pipeline
 from solvers.pipeline.stage_costs import costs_of_plan
-from solvers.pipeline.threshold import StageRange
 from solvers.pipeline.training_job import PlacedPipeline
 from solvers.pipeline.verifier import verify_actions
 from solvers.simulation.network import SimulatedNetwork
 
 _MAX_SIMULATED = 5
+_FLUSHED_ROUNDS = 4  # minibatches of a compared flushing kind, over stages times replicas
+_MAX_FLUSHED = 256
 _MANY_WORKERS = 64
 """Above it no candidates are simulated: formulas decide."""
 _MAX_PROVEN_ACTIONS = 20_000
 _WORTH = 0.01  # minibatches in flight that gain less are not worth their memory and delay
 _TIE = 1e-3
 _LIMITING_SHARE = 0.9
-
-
-@dataclass(frozen=True)
-class JointRequest:
-    """What is wanted: ``kind`` None leaves 1f1b or data parallelism to the planner. ``depths`` None: what helps;
-    ``noam``: the thesis's. ``memory``: bytes of each host, infinite where nobody says. ``compare``: also plan data
-    parallelism, straight stages and model parallelism, and price the given order."""
-
-    kind: Kind | None = None
-    stages: tuple[StageRange, ...] | None = None
-    depths: tuple[int, ...] | str | None = None
-    accumulate: int = 1
-    vertical_sync: bool = False
-    reduce: ReduceMode = "wait"
-    straight: bool = False
-    all_workers: bool = False
-    memory: tuple[float, ...] | None = None
-    compare: bool = False
-    seed: int = 0
-    moves: int = 60_000
-
-
-@dataclass(frozen=True)
-class MeasuredHosts:
-    """The hosts of a network, in its order, as ``fabric`` has them. ``usable``: names of those that may be used; None:
-    all."""
-
-    hosts: Hosts
-    fabric: Fabric
-    usable: frozenset[str] | None = None
-
-    @property
-    def workers(self) -> tuple[int, ...]:
-        """Return the host of each slot that may be used."""
-        return tuple(number for number, host in enumerate(self.hosts) if self.may_use(host) for _ in range(host.slots))
-
-    def may_use(self, host: Host) -> bool:
-        """Whether a host may be used."""
-        return self.usable is None or host.name in self.usable
 
 
 @dataclass(frozen=True)
@@ -120,6 +86,7 @@ class _Planner:
         self._memory = request.memory or (float("inf"),) * len(names)
         self._network = SimulatedNetwork.of(measured.fabric)
         self._slowness = tuple(profile.slowness.get(name, 1.0) for name in names)
+        self._models: dict[tuple[Kind | None, int], PeriodModel] = {}
         self._space = self._wanted_space()
 
     def _wanted_space(self) -> SearchSpace:
@@ -142,9 +109,14 @@ class _Planner:
             return SearchSpace(workers, STRAIGHT, may_idle)
         return SearchSpace(workers, FREE, may_idle)
 
-    def _model(self, single: bool = False, memory: Sequence[float] | None = None) -> PeriodModel:
-        options = ModelOptions(self._request.reduce == "late", self._request.depths is None, single)
-        return PeriodModel(self._profile, self._measured.fabric, memory or self._memory, options)
+    def _model(self, kind: Kind | None = None, accumulate: int | None = None) -> PeriodModel:
+        request = self._request
+        key = kind, request.accumulate if accumulate is None else accumulate
+        if key not in self._models:
+            late, deeper = request.reduce == "late", request.depths is None
+            options = ModelOptions.of_kind(*key, late, deeper, request.recompute)
+            self._models[key] = PeriodModel(self._profile, self._measured.fabric, self._memory, options)
+        return self._models[key]
 
     def _search(self, space: SearchSpace, model: PeriodModel, moves: int | None = None) -> JointSearch:
         return search_partitions(
@@ -154,9 +126,10 @@ class _Planner:
 
     def plan(self) -> PipelinePlan:
         """Search, simulate, and describe the best."""
-        model = self._model(single=self._request.kind == "model-parallel")
+        model = self._model(self._request.kind)
         search = self._search(self._space, model)
         fitting = [item for item in search.candidates if model.period(item.partition).excess_bytes <= 0]
+        fitting = self._divisible(fitting)
         if not fitting:
             raise NoAnswer(self._misses(model, search.candidates[0]))
         simulated = [self._simulate(item.partition) for item in self._worth_simulating(fitting)]
@@ -168,8 +141,23 @@ class _Planner:
         _prove(best.plan.shape)
         return self._described(best, self._compared(best, simulated))
 
+    def _divisible(self, fitting: list[PartitionCandidate]) -> list[PartitionCandidate]:
+        """Return those whose replicas divide what an update averages.
+
+        :raises UsageError: when some fit in memory, and none of them is left.
+        """
+        count = self._request.accumulate
+        if self._request.kind not in ACCUMULATING or not fitting:
+            return fitting
+        chosen = [item for item in fitting if count % math.lcm(*item.partition.replicas) == 0]
+        if not chosen:
+            replicas = "-".join(map(str, fitting[0].partition.replicas))
+            multiple = math.lcm(*fitting[0].partition.replicas)
+            raise UsageError(f"--microbatches {count}: replicas {replicas} need a multiple of {multiple}")
+        return chosen
+
     def _sent(self, way: _SimulatedWay) -> float:
-        return float(traffic_of(self._model(), way.partition).share.sum())
+        return float(traffic_of(self._model(way.plan.kind, way.plan.accumulate), way.partition).share.sum())
 
     def _worth_simulating(self, fitting: Sequence[PartitionCandidate]) -> list[PartitionCandidate]:
         """Return the best few, with the best single stage and the best single worker among them."""
@@ -196,21 +184,24 @@ class _Planner:
             f"{self._measured.hosts.names[host]}, which has {format_bytes(self._memory[host])}"
         )
         if self._space.mode in (FREE, STRAIGHT) and self._request.kind != "model-parallel":
-            alone = self._model(single=True)
+            alone = self._model("model-parallel")
             straight = search_partitions(alone, replace(self._space, mode=STRAIGHT), self._request.seed, 20_000)
             if alone.period(straight.candidates[0].partition).excess_bytes <= 0:
                 text += "; --kind model-parallel, one minibatch in flight, fits"
         return text
 
-    def _depths(self, partition: PlacedPartition, kind: Kind) -> tuple[int, ...]:
+    def _depths(self, partition: PlacedPartition, kind: Kind, accumulate: int) -> tuple[int, ...]:
         replicas = partition.replicas
         if kind in ("data-parallel", "model-parallel"):
             return (1,) * len(replicas)
         wanted = self._request.depths
-        if wanted is None and kind == "1f1b":
-            return self._model().period(partition).depths
-        if wanted is None or isinstance(wanted, str):
-            return base_depths(replicas)
+        if wanted is None or kind == "gpipe":
+            return self._model(kind, accumulate).period(partition).depths
+        if isinstance(wanted, str):
+            most = accumulate if kind in ACCUMULATING else MAX_DEPTH * max(replicas)
+            return tuple(
+                min(depth, most // count) for depth, count in zip(base_depths(replicas), replicas, strict=True)
+            )
         if len(wanted) == 1:
             return depths_from(wanted[0], replicas)
         if len(wanted) != len(replicas):
@@ -224,11 +215,12 @@ class _Planner:
 
     def _simulate(
         self, partition: PlacedPartition, what: str = "plan", kind: Kind | None = None,
-        depths: tuple[int, ...] | None = None,
+        depths: tuple[int, ...] | None = None, accumulate: int | None = None, reduce: ReduceMode | None = None,
     ) -> _SimulatedWay:  # fmt: skip
-        kind = kind or self._kind(partition)
-        plan = self._plan_of(partition, kind, depths or self._depths(partition, kind))
-        model = self._model(single=kind == "model-parallel")
+        kind, accumulate = kind or self._kind(partition), accumulate or self._request.accumulate
+        depths = depths or self._depths(partition, kind, accumulate)
+        plan = self._plan_of(partition, kind, depths, accumulate, reduce or self._request.reduce)
+        model = self._model(kind, accumulate)
         fits = model.period(partition).excess_bytes <= 0
         if plan.ranks > _MANY_WORKERS:
             return _SimulatedWay(what, plan, partition, self._estimated(model, partition), fits)
@@ -262,14 +254,16 @@ class _Planner:
         return min((way for way in ways if way.minibatch_s <= limit), key=lambda way: sum(way.plan.shape.depths))
 
     def _has_room(self, partition: PlacedPartition, depths: tuple[int, ...]) -> bool:
-        needed = self._model().memory_of(partition, depths)
+        needed = self._model("1f1b").memory_of(partition, depths)
         held = dict.fromkeys(range(len(self._memory)), 0.0)
         for stage in range(partition.stages):
             for host in partition.hosts(stage):
                 held[host] += needed[stage]["all"]
         return all(size <= self._memory[host] for host, size in held.items())
 
-    def _plan_of(self, partition: PlacedPartition, kind: Kind, depths: tuple[int, ...]) -> PipelinePlan:
+    def _plan_of(
+        self, partition: PlacedPartition, kind: Kind, depths: tuple[int, ...], accumulate: int, reduce: ReduceMode
+    ) -> PipelinePlan:
         request, profile = self._request, self._profile
         boundaries = tuple(
             StageBoundary(cut - 1, layer.crossing_bytes, layer.crossing_back_bytes, layer.crossing)
@@ -279,24 +273,25 @@ class _Planner:
         frozen = max((k + 1 for k, boundary in enumerate(boundaries) if boundary.backward_bytes == 0), default=0)
         asynchronous = kind == "1f1b"
         shape = PipelineShape(
-            kind, partition.replicas, depths, request.accumulate if kind == "2bw" else 1,
-            request.vertical_sync and asynchronous, request.reduce if asynchronous else "wait", frozen,
+            kind, partition.replicas, depths, accumulate if kind in ACCUMULATING else 1,
+            request.vertical_sync and asynchronous, reduce if asynchronous else "wait", frozen,
         )  # fmt: skip
         if isinstance(request.depths, tuple):
             _prove(shape)
         hosts, idle, ranks = self._used_hosts(partition)
+        buckets = self._model(kind, accumulate).bucket_bytes(partition)
         stages = tuple(
             PipelineStage(
                 int(partition.cuts[s]), int(partition.cuts[s + 1]) - 1, ranks[s], depths[s],
                 learning_rate_scale(shape, s),
                 {"names": [profile.layers[k].name for k in (partition.cuts[s], partition.cuts[s + 1] - 1)]}
-                | ({"all_reduce": {"algo": "ring"}} if len(ranks[s]) > 1 else {}),
+                | ({"all_reduce": {"algo": "ring", "bucket_bytes": buckets[s]}} if buckets[s] else {}),
             )
             for s in range(partition.stages)
         )  # fmt: skip
         return PipelinePlan(
             kind, profile.minibatch, hosts, stages, boundaries, shape.accumulate, shape.vertical_sync, shape.reduce,
-            profile=profile.digest(), details={"idle": idle},
+            recompute=request.recompute, profile=profile.digest(), details={"idle": idle},
         )  # fmt: skip
 
     def _used_hosts(self, partition: PlacedPartition) -> tuple[Hosts, list[str], list[tuple[int, ...]]]:
@@ -350,13 +345,35 @@ class _Planner:
         if best.plan.ranks > 1 and best.plan.kind != "data-parallel":
             baseline = PlacedPartition(best.partition.cuts, best.partition.starts, np.array(workers, dtype=np.int64))
             rows.append(
-                self._simulate(baseline, f"{best.plan.label}, given order", best.plan.kind, best.plan.shape.depths)
-            )
+                self._simulate(
+                    baseline, f"{best.plan.label}, given order", best.plan.kind, best.plan.shape.depths,
+                    best.plan.accumulate,
+                )
+            )  # fmt: skip
+            rows += self._other_kinds(best)
+        return rows
+
+    def _other_kinds(self, best: _SimulatedWay) -> list[_SimulatedWay]:
+        """Return the plan's stages trained in other ways: flushing ones have no delay."""
+        replicas = best.partition.replicas
+        if best.plan.kind != "1f1b" or len(replicas) < 2:
+            return []
+        rows = []
+        if max(replicas) > 1 and best.plan.reduce == "wait" and self._request.depths is None:
+            depths = best.plan.shape.depths
+            rows.append(self._simulate(best.partition, f"{best.plan.label}, late reduce", depths=depths, reduce="late"))
+        cycle = math.lcm(*replicas)
+        count = cycle * -(-_FLUSHED_ROUNDS * len(replicas) * max(replicas) // cycle)
+        if count <= _MAX_FLUSHED:
+            kinds: tuple[Kind, ...] = ("2bw", "1f1b-flush", "gpipe")
+            for kind in kinds:
+                depths = self._depths(best.partition, kind, count)
+                rows.append(self._simulate(best.partition, f"{kind}, update of {count}", kind, depths, count))
         return rows
 
     def _described(self, best: _SimulatedWay, ways: Sequence[_SimulatedWay]) -> PipelinePlan:
         request, plan, result = self._request, best.plan, best.result
-        model = self._model(single=plan.kind == "model-parallel")
+        model = self._model(plan.kind, plan.accumulate)
         searched = self._space.mode in (FREE, ONE_STAGE) and plan.kind in ("1f1b", "data-parallel")
         bound_s = lower_bound_s(model, self._measured.workers) if searched else None
         needed = model.memory_of(best.partition, plan.shape.depths)
@@ -402,7 +419,7 @@ class _Planner:
         if max(busy, used) >= _LIMITING_SHARE:
             host = best.partition.hosts(stage)[replica]
             return f"compute of {self._measured.hosts.names[host]}" if busy >= used else link
-        return self._model().period(best.partition).limited_by
+        return self._model(best.plan.kind, best.plan.accumulate).period(best.partition).limited_by
 
     def _row(self, way: _SimulatedWay) -> dict[str, Any]:
         shape = way.plan.shape
@@ -418,26 +435,14 @@ class _Planner:
 
 
 def _prove(shape: PipelineShape) -> None:
-    """Refuse depths that lock. Depths that the planner chooses never do; large plans are proven for fewer cycles.
+    """Refuse depths that lock. Depths that the planner chooses never do; large plans of others are proven for fewer
+    cycles.
 
     :raises UsageError: with the ranks that wait for each other.
     """
     started = 3 * max(depth * count for depth, count in zip(shape.depths, shape.replicas, strict=True)) + 1
     count = min(minibatches_to_prove(shape), max(started, _MAX_PROVEN_ACTIONS // shape.workers))
-    errors = verify_actions(shape, count)
+    errors = verify_actions(shape, None if never_locks(shape) else count)
     if errors:
         depths = ",".join(map(str, shape.depths))
         raise UsageError(f"depth {depths} of {'-'.join(map(str, shape.replicas))}: {errors[0]}")
-
-
-def depths_from(first: int, replicas: tuple[int, ...], wanted: Sequence[int] | None = None) -> tuple[int, ...]:
-    """Return depths of all stages from that of the first: the thesis's, or ``wanted`` ones, as deep as cannot lock.
-
-    A stage deeper than what the one before it has in flight would wait for inputs that never come.
-    """
-    base, depths = base_depths(replicas), [first]
-    for stage in range(1, len(replicas)):
-        possible = (replicas[stage - 1] * (depths[-1] - 1) + 1) // replicas[stage]
-        want = base[stage] if wanted is None else max(base[stage], wanted[stage])
-        depths.append(max(1, min(want, possible)))
-    return tuple(depths)

@@ -369,7 +369,7 @@ def traffic_of(model: PeriodModel, partition: PlacedPartition) -> Pattern:
         if count > 1 and (weights := float(arrays.weights[first:last].sum())) > 0:
             for k in range(count):
                 pair = begin + k, begin + (k + 1) % count
-                sizes[pair] = sizes.get(pair, 0.0) + 2 * (count - 1) / count * weights / count
+                sizes[pair] = sizes.get(pair, 0.0) + 2 * (count - 1) / count * weights / (arrays.accumulate or count)
         if stage + 1 == partition.stages:
             continue
         other = starts[stage + 2] - end

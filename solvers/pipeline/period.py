@@ -7,8 +7,13 @@ For stages s of r_s replicas with d_s minibatches in flight each, seconds are th
   where they share it. Replica q of a stage meets replica p of the next one only if q = p mod gcd(r_s, r_s+1), and each
   such pair carries 1/lcm of what crosses;
 - a round: slow (F_s + B_s + U_s + e_s) / r_s, e_s what the stage's own backward pass does not hide of its all-reduce:
-  buckets in the sequence in which gradients come, f_j = max(f_j-1, t_j) + D_j, e_s = max(0, f_last - B_s);
+  buckets in the sequence in which gradients come, two all-reduces at a time, f_j = max(f_j-1 + max(D_j, (D_j + L)/2),
+  t_j + D_j + L), D_j the time of their bytes and L that of round trips, e_s = max(0, f_last - B_s). The size of
+  buckets is chosen for each stage, so that e_s is least;
 - the loop: L_s / (r_s d_s), by Little's law, L_s the round trip of a minibatch from stage s on, messages included.
+
+Kinds that average m minibatches step, and reduce, once for m. Where the pipeline drains at each update, a batch takes
+L_0 more than its minibatches at the pace of the others, less one of them: tau + (L_0 - tau) / m.
 
 Depths are the thesis's (workers from the stage on over its replicas), or what hides all messages at the pace tau of the
 first three: r_s d_s >= r_(s+1) d_(s+1) + (F_s + B_s + e_s + X_s + Y_s) / tau, X and Y both messages. That is Little's
@@ -23,11 +28,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from plink.documents.pipeline import Kind
 from plink.errors import UsageError
 from plink.model.pipeline.profile import ModelProfile
+from plink.model.pipeline.shape import ACCUMULATING, FLUSHING
 from solvers.costs.fabric import Fabric
 from solvers.pipeline.period_kernels import PlanModel, Scratch, evaluate, replica_memory, scratch_for
-from solvers.pipeline.stage_costs import DEFAULT_BUCKET_BYTES
+from solvers.pipeline.stage_costs import DEFAULT_BUCKET_BYTES, REDUCE_ROUND_S
 
 Integers = npt.NDArray[np.int64]
 BYTES_PER_S_OF_GBPS = 1.25e8
@@ -38,11 +45,26 @@ TERMS = ("compute", "network", "all-reduce", "messages of a minibatch in turn")
 @dataclass(frozen=True)
 class ModelOptions:
     """How a plan trains: ``late``: the next forward pass does not wait for the all-reduce. ``deeper``: as many
-    minibatches in flight as help. ``single``: one in the whole pipeline."""
+    minibatches in flight as help. ``single``: one in the whole pipeline. ``accumulate``: minibatches that an update
+    averages; 0: those of a round. ``flush``, ``gpipe``: whether the pipeline drains at an update, and all of its
+    minibatches go forward first. ``versions``: of the parameters; 0: as many as minibatches in flight."""
 
     late: bool = False
     deeper: bool = True
     single: bool = False
+    accumulate: int = 0
+    flush: bool = False
+    gpipe: bool = False
+    versions: int = 0
+    recompute: bool = False
+
+    @classmethod
+    def of_kind(cls, kind: Kind | None, accumulate: int, late: bool, deeper: bool, recompute: bool) -> "ModelOptions":
+        """Return the options of a kind; None: of 1f1b and data parallelism."""
+        if kind not in ACCUMULATING:
+            return cls(late, deeper, kind == "model-parallel", recompute=recompute)
+        flush = kind in FLUSHING
+        return cls(False, deeper, False, accumulate, flush, kind == "gpipe", 1 if flush else 2, recompute)
 
 
 @dataclass(frozen=True)
@@ -117,6 +139,11 @@ class PeriodModel:
         depths = tuple(self._scratch.depths[: partition.stages].tolist())
         return PlanPeriod(terms[:4], float(terms[4]), depths)
 
+    def bucket_bytes(self, partition: PlacedPartition) -> list[int]:
+        """Return the size of each stage's buckets of gradients; 0 where nothing is added up."""
+        self.period(partition)
+        return [round(size) for size in self._scratch.stage[8, : partition.stages].tolist()]
+
     def memory_of(self, partition: PlacedPartition, depths: Sequence[int]) -> list[dict[str, int]]:
         """Return what one replica of each stage needs, by parts."""
         self.period(partition)
@@ -126,7 +153,10 @@ class PeriodModel:
         is_single = partition.stages == 1 or self.options.single
         for stage, depth in enumerate(depths):
             first, last = int(partition.cuts[stage]), int(partition.cuts[stage + 1]) - 1
-            sizes = replica_memory(self.arrays, first, last, depth, 1 if is_single else depth, buckets[stage])
+            in_flight = max(1, self.options.accumulate // partition.replicas[stage]) if self.options.gpipe else depth
+            versions = self.options.versions or depth
+            versions = min(versions, 1) if is_single else versions
+            sizes = replica_memory(self.arrays, first, last, in_flight, versions, buckets[stage])
             needed = dict(zip(parts, (round(size) for size in sizes), strict=True))
             result.append(needed | {"all": sum(needed.values())})
         return result
@@ -165,5 +195,6 @@ def _arrays(profile: ModelProfile, fabric: Fabric, memory: Sequence[float], opti
         rates(np.concatenate([tier.out_gbps for tier in fabric.tiers])),
         rates(np.concatenate([tier.in_gbps for tier in fabric.tiers])),
         column([profile.slowness.get(name, 1.0) for name in fabric.names]), column(memory),
-        float(DEFAULT_BUCKET_BYTES), options.late, options.deeper, options.single,
+        float(DEFAULT_BUCKET_BYTES), REDUCE_ROUND_S, options.late, options.deeper, options.single,
+        options.accumulate, options.flush, options.gpipe, options.versions, options.recompute,
     )  # fmt: skip

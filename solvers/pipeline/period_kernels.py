@@ -15,6 +15,8 @@ MAX_DEPTH = 4096
 POSTED = 3  # minibatches that receives are posted for
 COMPUTE, NETWORK, ROUND, LOOP, EXCESS = range(5)
 _TINY = 1e-12
+_BUCKET_STEP = 4.0
+_MISFIT = 1e3  # replicas that do not divide the minibatches of an update: no such plan
 TRIFLE, TIE = 1e-4, 1e-9
 
 
@@ -26,8 +28,11 @@ class PlanModel(NamedTuple):
     ``allowed``: whether a stage may begin with it. ``out``, ``into``: bytes per second of H hosts; ``pair``: of one
     flow, shape (H, H); ``rtt``: seconds. ``group_of``, shape (T, H): groups by tiers, numbered through; ``group_out``,
     ``group_into``: their bytes per second. ``slow``: times as long as a host computes; ``memory``: bytes of a host.
-    ``bucket``: bytes. ``late``: an all-reduce may take two passes more. ``deeper``: depths above the thesis's are
-    allowed. ``single``: one minibatch in flight.
+    ``bucket``: bytes of the smallest bucket, unless the link is so slow that smaller ones pay; ``round_s``: see
+    :func:`chosen_buckets`. ``late``: an all-reduce may take two passes more. ``deeper``: depths above the thesis's are
+    allowed. ``single``: one minibatch in flight. ``accumulate``: minibatches that an update averages; 0: those of a
+    round. ``flush``: the pipeline drains at each update. ``gpipe``: all of them go forward first. ``versions``: of the
+    parameters; 0: as many as minibatches in flight. ``recompute``: a backward pass computes activations again.
     """
 
     forward: Any
@@ -50,9 +55,15 @@ class PlanModel(NamedTuple):
     slow: Any
     memory: Any
     bucket: float
+    round_s: float
     late: bool
     deeper: bool
     single: bool
+    accumulate: int
+    flush: bool
+    gpipe: bool
+    versions: int
+    recompute: bool
 
 
 class Scratch(NamedTuple):
@@ -74,7 +85,7 @@ def scratch_for(model: PlanModel, stages: int) -> Scratch:
     hosts, groups = len(model.out), len(model.group_out)
     return Scratch(
         np.zeros(hosts), np.zeros(hosts), np.zeros(groups), np.zeros(groups), np.zeros(groups), np.zeros(groups),
-        np.zeros(hosts), np.zeros((8, stages + 1)), np.zeros(stages + 1, dtype=np.int64),
+        np.zeros(hosts), np.zeros((9, stages + 1)), np.zeros(stages + 1, dtype=np.int64),
     )  # fmt: skip
 
 
@@ -127,16 +138,18 @@ def ring_costs(model: Any, order: Any, begin: Any, end: Any, scratch: Any) -> An
 
 
 @njit(cache=True)
-def exposed_reduce(model: Any, first: Any, last: Any, slow: Any, ring: Any) -> Any:
+def exposed_reduce(model: Any, first: Any, last: Any, slow: Any, ring: Any, bucket: Any) -> Any:
     """Return the seconds of a stage's all-reduce that its own backward pass does not hide, and its largest two
-    buckets. ``ring``: seconds per byte, and of round trips."""
+    buckets. ``ring``: seconds per byte, and of round trips. ``bucket``: bytes from which on a bucket is full."""
     done, finished, size = 0.0, 0.0, 0.0
     largest, second = 0.0, 0.0
     ready = 0.0
     for k in range(last, first - 2, -1):
         is_end = k < first
-        if (is_end or (model.weights[k] > 0 and size >= model.bucket)) and size > 0:
-            finished = max(finished, ready) + size * ring[0] + ring[1]
+        if (is_end or (model.weights[k] > 0 and size >= bucket)) and size > 0:
+            sent = size * ring[0]
+            # Two all-reduces are under way at a time, so that round trips of one are hidden behind the other.
+            finished = max(finished + max(sent, (sent + ring[1]) / 2), ready + sent + ring[1])
             if size > largest:
                 largest, second = size, largest
             elif size > second:
@@ -152,6 +165,30 @@ def exposed_reduce(model: Any, first: Any, last: Any, slow: Any, ring: Any) -> A
 
 
 @njit(cache=True)
+def chosen_buckets(model: Any, first: Any, last: Any, slow: Any, ring: Any, replicas: Any) -> Any:
+    """Return what of a stage's all-reduce is exposed, its largest two buckets, and the size of buckets for which the
+    former is least, of equally good ones the largest.
+
+    Sizes tried are the smallest, 4, 16, 64 times it, and so on. The smallest takes as long to send as the rounds of its
+    all-reduce by themselves, ``round_s`` each, but is ``model.bucket`` at most.
+    """
+    weights = 0.0
+    for k in range(first, last + 1):
+        weights += model.weights[k]
+    size = model.bucket
+    if ring[0] > 0:
+        size = max(1.0, min(size, 2.0 * (replicas - 1) * model.round_s / ring[0]))
+    exposed, buckets = exposed_reduce(model, first, last, slow, ring, size)
+    chosen = size
+    while size < weights:
+        size *= _BUCKET_STEP
+        other, largest = exposed_reduce(model, first, last, slow, ring, size)
+        if other <= exposed + _TINY:
+            exposed, buckets, chosen = other, largest, size
+    return exposed, buckets, chosen
+
+
+@njit(cache=True)
 def replica_memory(model: Any, first: Any, last: Any, depth: Any, versions: Any, buckets: Any) -> Any:
     """Return the bytes of one replica: parameters, older versions, optimiser, gradients, activations, buffers."""
     weights, optimiser, saved = 0.0, 0.0, 0.0
@@ -160,6 +197,8 @@ def replica_memory(model: Any, first: Any, last: Any, depth: Any, versions: Any,
         optimiser += model.optimiser[k]
         saved += model.saved[k]
     activations = depth * (saved + model.ahead[first])
+    if model.recompute:
+        activations = depth * model.ahead[first] + saved
     buffers = min(depth, POSTED) * model.ahead[first] + POSTED * model.back[last + 1] + depth * model.ahead[last + 1]
     return weights, (versions - 1) * weights, optimiser, weights, activations, buffers + buckets
 
@@ -182,22 +221,26 @@ def _loads(model: Any, scratch: Any, partition: Any, frozen: Any) -> Any:
             update += model.update[k]
             copy += model.copy[k]
             weights += model.weights[k]
+        per = model.accumulate if model.accumulate else count
+        update, copy = update * count / per, copy * count / per
+        if model.recompute:
+            backward += forward
         if s < frozen:
             backward, update, copy, weights = 0.0, 0.0, 0.0, 0.0
         stage[0, s], stage[1, s], stage[2, s], stage[3, s] = slow * forward, slow * backward, slow * update, slow * copy
-        exposed, buckets = 0.0, 0.0
+        exposed, buckets, bucket = 0.0, 0.0, 0.0
         if count > 1 and weights > 0:
             ring = ring_costs(model, order, begin, end, scratch)
-            exposed, buckets = exposed_reduce(model, cuts[s], cuts[s + 1] - 1, slow, ring)
+            exposed, buckets, bucket = chosen_buckets(model, cuts[s], cuts[s + 1] - 1, slow, ring, count)
             if model.late:
                 exposed = max(0.0, exposed - slow * (forward + backward))
-            size = 2.0 * (count - 1) / count * weights / count
+            size = 2.0 * (count - 1) / count * weights / per
             for k in range(count):
                 a, b = order[begin + k], order[begin + (k + 1) % count]
                 if a != b:
                     _add_load(model, scratch, a, b, size)
                     busiest = max(busiest, size / model.pair[a, b])
-        stage[4, s], stage[5, s], stage[6, s] = exposed, buckets, 0.0
+        stage[4, s], stage[5, s], stage[6, s], stage[8, s] = exposed, buckets, 0.0, bucket
         if s + 1 == stages:
             continue
         other = starts[s + 2] - end
@@ -253,7 +296,8 @@ def evaluate(model: Any, cuts: Any, starts: Any, order: Any, scratch: Any) -> An
     """Return the five terms: seconds of computing, of the network, of a round, of the loop; bytes over the memory.
 
     ``scratch.depths``: the depths afterwards. ``scratch.stage``: by rows, seconds of F, B, update and copy on the
-    slowest replica, exposed all-reduce, bytes of the largest buckets, seconds of both messages, round trip.
+    slowest replica, exposed all-reduce, bytes of the largest buckets, seconds of both messages, round trip, and the
+    size of buckets.
     """
     stages = len(cuts) - 1
     for array in (scratch.sending, scratch.receiving, scratch.leaving, scratch.entering, scratch.held):
@@ -264,14 +308,16 @@ def evaluate(model: Any, cuts: Any, starts: Any, order: Any, scratch: Any) -> An
             frozen = s + 1
     network = _loads(model, scratch, (cuts, starts, order), frozen)
     _round_trips(scratch, stages)
-    compute, rounds = 0.0, 0.0
+    compute, rounds, misfits = 0.0, 0.0, 0
     replicas, wanted = np.zeros(stages, np.int64), np.zeros(stages, np.int64)
     stage, is_single = scratch.stage, stages == 1 or model.single
     for s in range(stages):
         replicas[s] = starts[s + 1] - starts[s]
         work = stage[0, s] + stage[1, s] + stage[2, s] + (0.0 if is_single or s == stages - 1 else stage[3, s])
         compute = max(compute, work / replicas[s])
-        rounds = max(rounds, (work + stage[4, s]) / replicas[s])
+        per = model.accumulate if model.accumulate else replicas[s]
+        rounds = max(rounds, work / replicas[s] + stage[4, s] / per)
+        misfits += per % replicas[s] != 0
     least = max(compute, network, rounds)
     in_flight = 0.0
     for s in range(stages - 1, -1, -1):
@@ -284,12 +330,19 @@ def evaluate(model: Any, cuts: Any, starts: Any, order: Any, scratch: Any) -> An
             scratch.depths[:stages] = 1
         else:
             choose_depths(replicas, wanted, model.deeper and attempt == 0, scratch.depths)
+        if model.accumulate:
+            for s in range(stages):
+                most = max(1, model.accumulate // replicas[s])
+                scratch.depths[s] = most if model.gpipe else min(scratch.depths[s], most)
         loop = 0.0
         if stages > 1:
             for s in range(frozen, stages):
                 loop = max(
                     loop, (stage[7, s] + (stage[2, s] if is_single else 0.0)) / (replicas[s] * scratch.depths[s])
                 )
+        if model.flush:  # a batch ends when its last minibatch has come back
+            loop = max(loop, least) + max(0.0, stage[7, 0] - least) / model.accumulate
+        loop += misfits * _MISFIT * least
         excess = _excess(model, cuts, starts, order, scratch, is_single)
         if excess <= 0 or not model.deeper:
             break
@@ -302,7 +355,10 @@ def _excess(model: Any, cuts: Any, starts: Any, order: Any, scratch: Any, is_sin
     scratch.held[:] = 0.0
     for s in range(len(cuts) - 1):
         depth = scratch.depths[s]
-        parts = replica_memory(model, cuts[s], cuts[s + 1] - 1, depth, 1 if is_single else depth, scratch.stage[5, s])
+        versions = model.versions if model.versions else depth
+        if is_single:
+            versions = min(versions, 1)
+        parts = replica_memory(model, cuts[s], cuts[s + 1] - 1, depth, versions, scratch.stage[5, s])
         size = 0.0
         for part in parts:
             size += part

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from plink.model.pipeline.shape import PipelineShape
+from plink.model.pipeline.timeline import TimedAction
 from solvers.pipeline.training_job import PlacedPipeline, TrainingJob
 from solvers.simulation.job import Vector
 
@@ -35,7 +36,8 @@ class PipelineSimulation:
     ``minibatch_s``: seconds per minibatch in steady state. ``is_periodic``: it repeats exactly, so that this is no
     mean. ``fill_s``: by how much longer all minibatches take than their number times that, at the beginning.
     ``makespan_s``: all of them, with the last ones drained. ``shares[s][q]``: of replica q of stage s. ``links``: the
-    busiest resources of the network with the share of time that their bytes take, the busiest first.
+    busiest resources of the network with the share of time that their bytes take, the busiest first. ``timeline``: the
+    actions of all ranks, where that was asked for.
     """
 
     minibatch_s: float
@@ -45,6 +47,7 @@ class PipelineSimulation:
     minibatches: int
     shares: tuple[tuple[RankShares, ...], ...]
     links: tuple[tuple[str, float], ...]
+    timeline: tuple[TimedAction, ...] = ()
 
     @property
     def busiest(self) -> tuple[int, int, float]:
@@ -59,9 +62,12 @@ def default_minibatches(shape: PipelineShape) -> int:
     return 3 * filling + max(64, min(8 * shape.cycle, 256))
 
 
-def simulate_pipeline(pipeline: PlacedPipeline, minibatches: int | None = None) -> PipelineSimulation:
+def simulate_pipeline(
+    pipeline: PlacedPipeline, minibatches: int | None = None, with_timeline: bool = False
+) -> PipelineSimulation:
     """Run a job of that many minibatches; enough for a steady state by default.
 
+    :param with_timeline: also return when each action begins and ends.
     :raises NoAnswer: when a round trip that is used was not measured.
     """
     from solvers.simulation.engine import simulate  # compiled, and imported, only when it is used
@@ -79,8 +85,9 @@ def simulate_pipeline(pipeline: PlacedPipeline, minibatches: int | None = None) 
     load = np.where(limited, timeline.moved / np.where(limited, job.resources.capacity, 1.0), 0.0) / count / period_us
     links = [(job.resources.name(k), float(load[k])) for k in np.argsort(-load, kind="stable")[:5] if load[k] > 0]
     return PipelineSimulation(
-        period_us / 1e6, is_periodic, max(0.0, fill_us / 1e6), timeline.makespan_us / 1e6, count, shares, tuple(links)
-    )
+        period_us / 1e6, is_periodic, max(0.0, fill_us / 1e6), timeline.makespan_us / 1e6, count, shares, tuple(links),
+        _timeline(job, end_us) if with_timeline else (),
+    )  # fmt: skip
 
 
 def steady_window(done_us: Vector, cycle: int) -> tuple[int, int, bool]:
@@ -135,6 +142,18 @@ def _shares(job: TrainingJob, end_us: Vector, window: tuple[float, float]) -> tu
             ranks.append(RankShares(**{name: value / length for name, value in spent.items()}))
         stages.append(tuple(ranks))
     return tuple(stages)
+
+
+def _timeline(job: TrainingJob, end_us: Vector) -> tuple[TimedAction, ...]:
+    """Return all actions with their times, in seconds; the time of a wait for an all-reduce is that of the wait."""
+    timed = []
+    for (_, replica), steps in job.steps.items():
+        previous = 0.0
+        for action, step in steps:
+            begin, end = float(end_us[step.first] - job.tasks.lead_us[step.first]) / 1e6, float(end_us[step.last]) / 1e6
+            timed.append(TimedAction(action, replica, previous if action.kind == "REDUCE" else begin, end))
+            previous = end
+    return tuple(timed)
 
 
 def _overlap(part: Sequence[float], window: Sequence[float]) -> float:

@@ -9,13 +9,12 @@ Actions are those of :func:`plink.model.pipeline.actions.actions_of`, which the 
   added up (Gloo has two threads for it), by the transfers of the stage's all-reduce.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from plink.model.pipeline.actions import PipelineAction, actions_of
 from plink.model.pipeline.plan import PipelinePlan
@@ -24,7 +23,7 @@ from plink.model.pipeline.versions import backward_peer, forward_peer, own_of_up
 from solvers.pipeline.stage_costs import StageCosts, keeps_versions
 from solvers.schedules.catalogue import schedule_for
 from solvers.simulation.collective import PreparedCollective
-from solvers.simulation.job import Integers, Resources, Tasks
+from solvers.simulation.job import Integers, Resources, Tasks, Vector
 from solvers.simulation.network import SimulatedNetwork, resources_between
 
 POSTED_RECEIVES = 3
@@ -34,7 +33,23 @@ REDUCE_THREADS = 2
 MAX_REDUCE_TRANSFERS = 300_000
 """Above it each all-reduce is one flow on each connection instead of all its rounds."""
 _RING = "ring"
-_DEFAULTS = {"source": -1, "target": -1, "amount": 0, "lead": 0, "extra_lag": 0, "queue": -1, "priority": 0}
+_DEFAULTS = {
+    "source": -1.0, "target": -1.0, "amount": 0.0, "lead": 0.0, "extra_lag": 0.0, "queue": -1.0, "priority": 0.0,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Transfers:
+    """The transfers of one all-reduce, by numbers from 0. ``columns``: of any of them; ``amount``, shape (buckets,
+    count): bytes. ``among``: pairs (earlier, later) of transfers that wait for each other; ``after``, ``before``:
+    pairs (transfer, replica), which it begins after, or which ends after it."""
+
+    count: int
+    columns: Mapping[str, object]
+    amount: Vector
+    among: list[tuple[Integers, Integers]]
+    after: list[tuple[Integers, Integers]]
+    before: list[tuple[Integers, Integers]]
 
 
 class StepTimes(NamedTuple):
@@ -99,10 +114,12 @@ class _Builder:
     def __init__(self, pipeline: PlacedPipeline, minibatches: int) -> None:
         self._pipeline, self._shape, self._minibatches = pipeline, pipeline.shape, minibatches
         self.steps: dict[tuple[int, int], list[tuple[PipelineAction, StepTimes]]] = {}
-        self._columns: dict[str, list[npt.NDArray[np.float64]]] = {name: [] for name in _DEFAULTS}
+        self._single: list[tuple[float, ...]] = []  # number, then the columns, of tasks added alone
+        self._blocks: list[tuple[int, int, dict[str, object]]] = []
         self._count = 0
         self._later: list[Integers] = []
         self._sooner: list[Integers] = []
+        self._pairs: list[tuple[int, int]] = []
         self._queues: dict[tuple[int, int, int], int] = {}
         self._messages: dict[tuple[str, int, int], int] = {}
         self._ready: dict[tuple[int, int, int], list[int]] = {}
@@ -120,25 +137,27 @@ class _Builder:
             if shape.replicas[stage] > 1 and stage >= shape.frozen:
                 self._add_reduces(stage)
 
-    def _add(self, count: int, **columns: object) -> int:
-        """Add tasks, and return the number of the first."""
-        defaults = {
-            "source": -1,
-            "target": -1,
-            "amount": 0.0,
-            "lead": 0.0,
-            "extra_lag": 0.0,
-            "queue": -1,
-            "priority": 0,
-        }
-        for name, default in defaults.items():
-            value = np.broadcast_to(np.asarray(columns.get(name, default), dtype=np.float64), count)
-            self._columns[name].append(value)
-        self._count += count
-        return self._count - count
+    def _add_pass(self, lead_us: float, queue: int) -> int:
+        """Add a task that computes, and return its number."""
+        self._single.append((self._count, -1, -1, 0.0, lead_us, 0.0, queue, 0))
+        self._count += 1
+        return self._count - 1
 
-    def _wait(self, later: int | Integers, sooner: int | Integers) -> None:
-        pairs = np.broadcast_arrays(np.asarray(later, dtype=np.int64), np.asarray(sooner, dtype=np.int64))
+    def _add_send(self, ends: tuple[int, int], size: float, queue: int, priority: int) -> int:
+        """Add a message, and return its number."""
+        self._single.append((self._count, *ends, size, 0.0, 0.0, queue, priority))
+        self._count += 1
+        return self._count - 1
+
+    def _add_block(self, first: int, count: int, columns: dict[str, object]) -> None:
+        """Add tasks with numbers from ``first`` on."""
+        self._blocks.append((first, count, columns))
+
+    def _wait(self, later: int, sooner: int) -> None:
+        self._pairs.append((later, sooner))
+
+    def _wait_all(self, later: Integers, sooner: Integers) -> None:
+        pairs = np.broadcast_arrays(later, sooner)
         self._later.append(pairs[0].ravel())
         self._sooner.append(pairs[1].ravel())
 
@@ -154,18 +173,18 @@ class _Builder:
         last_of_update = self._last_passes(stage, replica)
         steps: list[tuple[PipelineAction, StepTimes]] = []
         queue = self._queue(stage, replica, -1)
+        leads = {"F": costs.forward_s, "B": costs.backward_s, "REDUCE": 0.0, "UPDATE": update_s}
         for action in actions_of(shape, stage, replica, self._minibatches):
             if action.kind == "B" and action.number in last_of_update:
                 step = self._add_split_backward((stage, replica), last_of_update[action.number], slow, queue)
             else:
-                lead = {"F": costs.forward_s, "B": costs.backward_s, "REDUCE": 0.0, "UPDATE": update_s}[action.kind]
-                number = self._add(1, lead=lead * slow, queue=queue)
+                number = self._add_pass(leads[action.kind] * slow, queue)
                 step = StepTimes(number, number)
             if steps:
                 self._wait(step.first, steps[-1][1].last)
             if action.kind == "REDUCE" and (stage, replica, action.number) not in self._ready:
                 # It has no minibatch of a short last update: it takes part when it gets here.
-                number = self._add(1, queue=queue)
+                number = self._add_pass(0.0, queue)
                 if steps:
                     self._wait(number, steps[-1][1].last)
                 self._ready[stage, replica, action.number] = [number] * max(1, len(costs.buckets))
@@ -191,7 +210,7 @@ class _Builder:
         if ends[-1] < costs.backward_s:
             ends.append(costs.backward_s)
         for end_s in ends:
-            number = self._add(1, lead=(end_s - begin_s) * slow, queue=queue)
+            number = self._add_pass((end_s - begin_s) * slow, queue)
             if last >= 0:
                 self._wait(number, last)
             first, last, begin_s = (number if first < 0 else first), number, end_s
@@ -222,7 +241,7 @@ class _Builder:
         target = self._pipeline.places[peer[0]][peer[1]]
         size = self._pipeline.boundary_bytes[min(place[0], peer[0])][direction]
         pair = self._queue(self._rank(place), self._rank(peer), direction)
-        number = self._add(1, source=source, target=target, amount=size, queue=pair, priority=action.number)
+        number = self._add_send((source, target), size, pair, action.number)
         self._wait(number, sender)
         receiver = self._pass(peer, action)
         self._wait(receiver[1].first, number)
@@ -269,45 +288,52 @@ class _Builder:
         ]
         algorithm = self._pipeline.algorithms[stage] if self._pipeline.algorithms else _RING
         collective = PreparedCollective.of(schedule_for(algorithm, replicas))
-        is_small = len(collective.schedule) * len(costs.buckets) * len(waiting[0]) <= MAX_REDUCE_TRANSFERS
-        own_queues = np.array([self._queue(*(self._rank((stage, q)),) * 2, 3) for q in range(replicas)])
-        done: list[Integers] = []  # of each bucket, the task after which each replica has its sums
-        for update in range(len(waiting[0])):
-            for number, bucket in enumerate(costs.buckets):
-                begin = self._add(replicas, queue=own_queues) + np.arange(replicas)
-                self._wait(begin, np.array([self._ready[stage, q, update][number] for q in range(replicas)]))
-                if len(done) >= REDUCE_THREADS:
-                    self._wait(begin, done[-REDUCE_THREADS])
-                end = self._add(replicas, queue=own_queues) + np.arange(replicas)
-                if is_small:
-                    self._add_rounds(stage, collective, bucket.size_bytes, (begin, end))
-                else:
-                    self._add_flows(stage, bucket.size_bytes, (begin, end))
-                done.append(end)
-                self._wait(np.array([waiting[q][update] for q in range(replicas)]), end)
+        updates, buckets = len(waiting[0]), len(costs.buckets)
+        is_small = len(collective.schedule) * buckets * updates <= MAX_REDUCE_TRANSFERS
+        sizes = np.array([bucket.size_bytes for bucket in costs.buckets])
+        transfers = self._rounds(stage, collective, sizes) if is_small else self._flows(stage, sizes)
 
-    def _add_rounds(
-        self, stage: int, collective: PreparedCollective, size: float, ends: tuple[Integers, Integers]
-    ) -> None:
-        """Add all transfers of one all-reduce; ``ends``: the tasks of each replica before and after it."""
+        # Each all-reduce has consecutive numbers: where each replica begins and ends, then the transfers.
+        block = 2 * replicas + transfers.count
+        first = self._count + block * np.arange(updates * buckets)[:, None]
+        self._count += block * updates * buckets
+        begin, end = first + np.arange(replicas), first + replicas + np.arange(replicas)
+        own = first + 2 * replicas + np.arange(transfers.count)
+        queues = np.array([self._queue(*(self._rank((stage, q)),) * 2, 3) for q in range(replicas)], dtype=np.float64)
+        for number in range(updates * buckets):
+            start = int(first[number, 0])
+            self._add_block(start, 2 * replicas, {"queue": np.tile(queues, 2)})
+            columns = dict(transfers.columns) | {"amount": transfers.amount[number % buckets], "priority": own[number]}
+            self._add_block(int(own[number, 0]), transfers.count, columns)
+        ready = [self._ready[stage, q, update] for update in range(updates) for q in range(replicas)]
+        self._wait_all(begin, np.array(ready).reshape(updates, replicas, buckets).swapaxes(1, 2).reshape(-1, replicas))
+        self._wait_all(begin[REDUCE_THREADS:], end[:-REDUCE_THREADS])
+        self._wait_all(np.array(waiting).T[:, None, :], end.reshape(updates, buckets, replicas))
+        for earlier, later in transfers.among:
+            self._wait_all(own[:, later], own[:, earlier])
+        for transfer, replica in transfers.after:
+            self._wait_all(own[:, transfer], begin[:, replica])
+        for transfer, replica in transfers.before:
+            self._wait_all(end[:, replica], own[:, transfer])
+
+    def _rounds(self, stage: int, collective: PreparedCollective, sizes: Vector) -> "_Transfers":
+        """Return all transfers of an all-reduce."""
         hosts = np.array(self._pipeline.places[stage])
         schedule = collective.schedule
         source, target = schedule.source.astype(np.int64), schedule.target.astype(np.int64)
         connections = zip(collective.source.tolist(), collective.target.tolist(), strict=True)
         queues = np.array([self._queue(self._rank((stage, a)), self._rank((stage, b)), 2) for a, b in connections])
-        own = self._count + np.arange(len(schedule))
-        self._add(
-            len(schedule), source=hosts[source], target=hosts[target], amount=schedule.count * (size / schedule.chunks),
-            queue=queues[collective.connection], priority=own,
-        )  # fmt: skip
+        columns = {"source": hosts[source], "target": hosts[target], "queue": queues[collective.connection]}
         offsets, needed = collective.after
-        self._wait(np.repeat(own, np.diff(offsets)), own[needed])
-        for replica in (source, target):
-            self._wait(own, ends[0][replica])
-            self._wait(ends[1][replica], own)
+        own = np.arange(len(schedule))
+        ends = [(own, source), (own, target)]
+        return _Transfers(
+            len(schedule), columns, sizes[:, None] * (schedule.count / schedule.chunks),
+            [(needed, np.repeat(own, np.diff(offsets)))], ends, ends,
+        )  # fmt: skip
 
-    def _add_flows(self, stage: int, size: float, ends: tuple[Integers, Integers]) -> None:
-        """Add a ring all-reduce as one flow on each connection, which takes as long as all its rounds."""
+    def _flows(self, stage: int, sizes: Vector) -> "_Transfers":
+        """Return a ring all-reduce as one flow on each connection, which takes as long as all its rounds."""
         hosts = np.array(self._pipeline.places[stage])
         count = len(hosts)
         replica = np.arange(count)
@@ -315,27 +341,32 @@ class _Builder:
         latency = self._pipeline.network.latency_us[hosts, hosts[following]]
         rounds = 2 * (count - 1)
         queues = [self._queue(self._rank((stage, q)), self._rank((stage, (q + 1) % count)), 2) for q in range(count)]
-        own = self._count + replica
-        self._add(
-            count, source=hosts, target=hosts[following], amount=rounds * size / count, queue=np.array(queues),
-            priority=own, extra_lag=(rounds - 1) * float(latency.mean()),
-        )  # fmt: skip
-        for other in (replica, following):
-            self._wait(own, ends[0][other])
-        for shift in range(count):
-            self._wait(ends[1], np.roll(own, shift))
+        columns = {
+            "source": hosts, "target": hosts[following], "queue": np.array(queues),
+            "extra_lag": (rounds - 1) * float(latency.mean()),
+        }  # fmt: skip
+        amount = np.repeat(sizes[:, None] * (rounds / count), count, axis=1)
+        everyone = [(np.roll(replica, shift), replica) for shift in range(count)]
+        return _Transfers(count, columns, amount, [], [(replica, replica), (replica, following)], everyone)
 
     def finish(self) -> tuple[Resources, Tasks]:
         """Return the resources and the tasks."""
-        columns = {name: np.concatenate(parts) for name, parts in self._columns.items()}
+        columns = {name: np.full(self._count, default) for name, default in _DEFAULTS.items()}
+        single = np.array(self._single)
+        numbers = single[:, 0].astype(np.int64)
+        for k, name in enumerate(_DEFAULTS):
+            columns[name][numbers] = single[:, k + 1]
+        for first, count, values in self._blocks:
+            for name, value in values.items():
+                columns[name][first : first + count] = value
         sends = columns["source"] >= 0
         source = np.where(sends, columns["source"], 0).astype(np.intp)
         target = np.where(sends, columns["target"], 0).astype(np.intp)
         resources, route, latency = resources_between(self._pipeline.network, source, target)
-        pairs = np.unique(
-            np.concatenate(self._later) * self._count + np.concatenate(self._sooner)
-            if self._later else np.zeros(0, dtype=np.int64)
-        )  # fmt: skip
+        waits = np.array(self._pairs, dtype=np.int64).reshape(-1, 2)
+        later, sooner = np.concatenate([waits[:, 0], *self._later]), np.concatenate([waits[:, 1], *self._sooner])
+        pairs = np.sort(later * self._count + sooner)
+        pairs = pairs[np.concatenate([[True], pairs[1:] > pairs[:-1]])] if len(pairs) else pairs
         offsets = np.searchsorted(pairs // self._count, np.arange(self._count + 1)).astype(np.int64)
         tasks = Tasks(
             route, np.where(source == target, 0.0, columns["amount"]), columns["lead"],

@@ -7,16 +7,19 @@ Checked in this sequence; later checks assume earlier ones:
    processes a minibatch is the same function of its number on both sides of a boundary;
 2. every forward pass finds the version that :func:`plink.model.pipeline.versions.version_of` names, and no rank has
    more minibatches in flight or more versions than its generated actions have;
-3. all ranks end: actions are executed abstractly, each as soon as what it waits for is done. Sends never block, as in
-   the executor. What an action waits for does not depend on time, so one such execution stands for all.
+3. all ranks end: generated actions of most depths by proof (:mod:`solvers.pipeline.lock_freedom`), for any number of
+   minibatches. Others are executed abstractly, each action as soon as what it waits for is done. Sends never block, as
+   in the executor. What an action waits for does not depend on time, so one such execution stands for all.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from plink.model.pipeline.actions import ActionKind, PipelineAction, actions_of, use_of
 from plink.model.pipeline.shape import PipelineShape, minibatches_to_prove
 from plink.model.pipeline.versions import own_of_update, replica_of, update_of, updates_of, version_of
+from solvers.pipeline.lock_freedom import never_locks
 
 MAX_REPORTED_ERRORS = 20
 
@@ -32,9 +35,12 @@ def verify_actions(
 ) -> list[str]:
     """Return what is wrong with a pipeline's actions, each in a sentence; an empty list when they are proven.
 
-    ``minibatches``: of the job; enough to cover start-up, two cycles and a short last round when None. ``actions``:
-    of each replica; those of the generator where None. ``ranks[s][q]``: rank of a replica, for messages.
+    ``minibatches``: of the job; None: any number, where generated actions are proven for that, else enough to cover
+    start-up, two cycles and a short last round. ``actions``: of each replica; those of the generator where None.
+    ``ranks[s][q]``: rank of a replica, for messages.
     """
+    if minibatches is None and actions is None and never_locks(shape):
+        return _verify_generated(shape, ranks)
     count = minibatches_to_prove(shape) if minibatches is None else minibatches
     places = [(stage, replica) for stage in range(shape.stages) for replica in range(shape.replicas[stage])]
     numbers = {place: rank for rank, place in enumerate(places)}
@@ -54,6 +60,22 @@ def verify_actions(
             errors += [f"rank {numbers[place]}: {error}" for error in wrong]
     if not errors:
         errors = _deadlock(shape, lists, numbers, count)
+    return errors[:MAX_REPORTED_ERRORS]
+
+
+def _verify_generated(shape: PipelineShape, ranks: Sequence[Sequence[int]] | None) -> list[str]:
+    """Check the versions of generated actions, each replica by itself for its own start-up and cycles."""
+    errors, rank = [], 0
+    for stage, replicas in enumerate(shape.replicas):
+        cycle = math.lcm(replicas, shape.accumulate, shape.replicas[shape.frozen] if shape.vertical_sync else 1)
+        filled = max(depth * count for depth, count in zip(shape.depths, shape.replicas, strict=True))
+        for replica in range(replicas):
+            place = stage, replica
+            number = rank if ranks is None else ranks[stage][replica]
+            actions = list(actions_of(shape, *place, filled + 3 * cycle + 1))
+            wrong = _wrong_versions(shape, place, actions) or _unplanned_use(shape, place, actions, actions)
+            errors += [f"rank {number}: {error}" for error in wrong]
+            rank += 1
     return errors[:MAX_REPORTED_ERRORS]
 
 

@@ -91,7 +91,7 @@ REFUSED = [
     (("--stages", "0-3,4-4,5-5"), "--stages: the profile has layers 0 to 4, there is no layer 5"),
     (("--stages", "0-3x2,4-4x1", "--depth", "1,3"), "depth 1,3 of 2-1: deadlock: "),
     (("--depth", "deep"), "--depth deep: auto, noam, or minibatches in flight"),
-    (("--kind", "2bw"), "--kind 2bw and --microbatches go together"),
+    (("--kind", "2bw"), "--kind 2bw needs --microbatches"),
 ]
 
 

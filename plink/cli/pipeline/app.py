@@ -2,7 +2,7 @@
 
 import typer
 
-from plink.cli.pipeline import planning, profiling, showing, simulating, training
+from plink.cli.pipeline import assessing, exporting, planning, profiling, showing, simulating, training
 
 app = typer.Typer(no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
 
@@ -21,4 +21,6 @@ app.command("plan")(planning.plan)
 app.command("show")(showing.show)
 app.command("verify")(showing.verify)
 app.command("simulate")(simulating.simulate)
+app.command("export")(exporting.export)
+app.command("assess")(assessing.assess)
 app.command("train", context_settings={"allow_interspersed_args": False})(training.train)

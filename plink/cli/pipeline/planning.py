@@ -1,15 +1,20 @@
 """``plink pipeline plan``."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from plink.cli.pipeline.measured_planning import check_even_options, plan_measured_hosts
 from plink.cli.results import write_result
 from plink.cli.screen import progress
 from plink.errors import UsageError
 from plink.records import workspace
+
+if TYPE_CHECKING:
+    from plink.cli.screen import Advance
+    from plink.model.pipeline.plan import PipelinePlan
+    from plink.model.pipeline.profile import ModelProfile
 
 _NETWORK_PANEL, _TRAINING_PANEL = "Hosts and their network", "How they train"
 
@@ -74,7 +79,7 @@ def plan(
         int, typer.Option(min=1, max=100_000_000, help="Of that search, where not everything can be tried.")
     ] = 60_000,
     kind: Annotated[
-        Literal["auto", "1f1b", "2bw", "data-parallel", "model-parallel"],
+        Literal["auto", "1f1b", "2bw", "1f1b-flush", "gpipe", "data-parallel", "model-parallel"],
         typer.Option(help="When minibatches are processed and parameters updated.", rich_help_panel=_TRAINING_PANEL),
     ] = "auto",
     model: Annotated[
@@ -102,7 +107,10 @@ def plan(
     microbatches: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="M", help="For 2bw: minibatches that an update averages.", rich_help_panel=_TRAINING_PANEL
+            min=1,
+            metavar="M",
+            help="For 2bw, 1f1b-flush, gpipe: minibatches per update.",
+            rich_help_panel=_TRAINING_PANEL,
         ),
     ] = None,
     vertical_sync: Annotated[
@@ -115,6 +123,12 @@ def plan(
         Literal["wait", "late"],
         typer.Option(help="Whether the next forward pass waits for the all-reduce.", rich_help_panel=_TRAINING_PANEL),
     ] = "wait",
+    recompute: Annotated[
+        bool,
+        typer.Option(
+            "--recompute", help="Compute activations again instead of keeping them.", rich_help_panel=_TRAINING_PANEL
+        ),
+    ] = False,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Where to write the plan, - for standard output.")
     ] = None,
@@ -128,7 +142,7 @@ def plan(
 
     Example: plink pipeline plan profile.json --hosts 16 --levels 4x4 --gbps 80,10
     """
-    check_even_options(
+    _check_even_options(
         network_file,
         memory,
         compare,
@@ -140,30 +154,70 @@ def plan(
             "or --network FILE for measured hosts"
         )
     workspace.check_output(output, None if as_json else workspace.PIPELINE, (profile_file or workspace.PROFILE,))
+    from plink.api.pipeline_training import TrainingRequest
     from plink.api.pipelines import EvenNetworkRequest, PipelineRequest, plan_pipeline
     from plink.cli.pipeline.inputs import profile_from
     from plink.cli.pipeline.report import plan_lines
 
-    training: dict[str, Any] = {
-        "kind": kind, "stages": stages, "depth": depth, "microbatches": microbatches, "vertical_sync": vertical_sync,
-        "reduce": reduce, "straight": straight, "all_workers": all_workers,
-    }  # fmt: skip
+    training = TrainingRequest(
+        kind, stages, depth, microbatches, vertical_sync, reduce, straight, all_workers, recompute
+    )
     if network_file is not None:
         profile = profile_from(profile_file)
-        options = training | {"hosts": hosts, "gbps": gbps, "memory": memory or [], "compare": compare}
+        options: dict[str, Any] = {
+            "hosts": hosts, "gbps": gbps, "memory": memory or [], "compare": compare, "training": training,
+            "seed": seed, "moves": max_moves,
+        }  # fmt: skip
         with progress("planning") as bars:
-            made = plan_measured_hosts(
-                profile, network_file, options | {"seed": seed, "moves": max_moves}, bars["planning"]
-            )
+            made = _plan_measured(profile, network_file, options, bars["planning"])
     else:
         assert hosts is not None
         assert gbps is not None
-        request = PipelineRequest(
-            network=EvenNetworkRequest(hosts, gbps, levels, local_gbps, rtt), model=model, **training
-        )
+        request = PipelineRequest(EvenNetworkRequest(hosts, gbps, levels, local_gbps, rtt), training, model)
         request.check()  # refuse before anything is read
         profile = profile_from(profile_file)
         with progress("planning") as bars:
             made = plan_pipeline(profile, request, bars["planning"])
     if not write_result(made, "plan", workspace.PIPELINE, output, as_json):
         print("\n".join(plan_lines(made)))
+
+
+def _check_even_options(
+    network: Path | None, memory: list[str] | None, compare: bool, others: Mapping[str, Any]
+) -> None:
+    """Refuse options of measured networks without one, and those of even hosts with one; ``others``: by name.
+
+    :raises UsageError: naming the option.
+    """
+    if network is None:
+        if memory or compare:
+            raise UsageError(f"{'--memory' if memory else '--compare'} goes with --network")
+        return
+    misplaced = [name for name, value in others.items() if value is not None]
+    if misplaced:
+        raise UsageError(f"{misplaced[0]} is for hosts that are alike; omit it with --network")
+
+
+def _plan_measured(
+    profile: "ModelProfile", network_file: Path, options: Mapping[str, Any], bar: "Advance"
+) -> "PipelinePlan":
+    """Return the plan; ``options``: by the request's names, ``hosts`` a file and ``gbps`` text."""
+    from plink.api.pipeline_placement import MeasuredPipelineRequest, plan_on_network
+    from plink.model.hosts import read_hosts
+    from plink.model.network import read_network
+
+    gbps = options["gbps"]
+    try:
+        rate = None if gbps is None else float(gbps)
+    except ValueError:
+        rate = 0.0
+    if rate is not None and not 0 < rate < 1e7:
+        raise UsageError(
+            f"--gbps {gbps[:40]}: with --network, one rate in Gbit/s, for hosts whose rates nobody measured"
+        )
+    hosts = options["hosts"]
+    request = MeasuredPipelineRequest(
+        **{**options, "gbps": rate, "hosts": None if hosts is None else read_hosts(Path(hosts))}
+    )
+    request.check()
+    return plan_on_network(profile, read_network(network_file), request, bar)

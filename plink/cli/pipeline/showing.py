@@ -35,7 +35,8 @@ def verify(
         Path | None, typer.Option("--profile", help="Also check that the plan is of this profile.")
     ] = None,
     minibatches: Annotated[
-        int | None, typer.Option(min=1, max=100_000, help="Of a job; default: start-up, two cycles, a short round.")
+        int | None,
+        typer.Option(min=1, max=100_000, help="Of a job; default: any number, if a proof is known; else two cycles."),
     ] = None,
     as_json: _Json = False,
 ) -> None:
@@ -65,7 +66,8 @@ def verify(
             }
         )
     elif not errors:
-        print(f"correct: {plan.label}, {plan.kind}, {plan.ranks} ranks, proven for {count} minibatches")
+        proven = "any number of" if count is None else str(count)
+        print(f"correct: {plan.label}, {plan.kind}, {plan.ranks} ranks, proven for {proven} minibatches")
     else:
         print("\n".join(errors))
     if errors:

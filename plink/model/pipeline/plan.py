@@ -1,5 +1,6 @@
 """Plan of a pipeline: which ranks train which layers, and how (``plink.pipeline/1``)."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from plink.model.pipeline.actions import PipelineAction
 from plink.model.pipeline.profile import CrossingActivation
 from plink.model.pipeline.shape import PipelineShape
 from plink.model.pipeline.versions import delay_of
-from plink.model.storage import write_document
+from plink.model.storage import render_document, write_document
 
 SCHEMA = "plink.pipeline/1"
 
@@ -151,6 +152,10 @@ class PipelinePlan:
             **({} if self.actions is None else {"actions": [[str(step) for step in own] for own in self.actions]}),
             **self.details,
         }
+
+    def fingerprint(self) -> str:
+        """Return a digest of all that the plan says, as ranks report it."""
+        return hashlib.sha256(render_document(self.to_json()).encode()).hexdigest()[:16]
 
     def write(self, path: str | Path) -> None:
         """Write the file, whole or not at all."""

@@ -12,14 +12,13 @@ from torch.distributed import Store  # type: ignore[attr-defined]
 
 from plink.errors import PlinkError
 from plink.model.pipeline.plan import PipelinePlan
-from plink.model.storage import render_document
 
 _ERROR = "error"
 
 
 def digest_of_plan(plan: PipelinePlan) -> str:
     """Return a digest of all that a plan says."""
-    return hashlib.sha256(render_document(plan.to_json()).encode()).hexdigest()[:16]
+    return plan.fingerprint()
 
 
 def digest_of_model(model: nn.Module) -> str:

@@ -127,8 +127,19 @@ def test_depths_of_the_request() -> None:
 
 def test_2bw_needs_minibatches_to_accumulate() -> None:
     assert planned(GNMT, 4, kind="2bw", accumulate=4, straight=True).shape.accumulate == 4
+    assert [stage.depth for stage in planned(GNMT, 4, kind="2bw", accumulate=2, straight=True).stages] == [2, 2, 2, 1]
     with pytest.raises(UsageError, match="below the depth of stage 0"):
-        planned(GNMT, 4, kind="2bw", accumulate=2, straight=True)
+        planned(GNMT, 4, kind="2bw", accumulate=2, straight=True, depths=(4, 3, 2, 1))
+
+
+def test_flushing_kinds_of_even_hosts() -> None:
+    """m minibatches and three steps more of 40 ms, through four stages; recomputation makes a step a third longer."""
+    for kind in ("gpipe", "1f1b-flush"):
+        plan = planned(GNMT, 4, kind=kind, accumulate=16, straight=True)
+        assert 0.04 * 19 / 16 < plan.details["predicted"]["minibatch_s"] < 0.04 * 19 / 16 * 1.05
+    lean = planned(GNMT, 4, kind="gpipe", accumulate=16, straight=True, recompute=True)
+    assert lean.recompute
+    assert lean.details["predicted"]["minibatch_s"] > 0.04 * 4 / 3
 
 
 def test_more_stages_than_layers_are_refused() -> None:

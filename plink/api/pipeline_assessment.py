@@ -1,0 +1,181 @@
+"""Compare what a plan predicted with what its run did."""
+
+import json
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from plink.errors import InputError, NoAnswer
+from plink.model.pipeline.actions import actions_of, use_of
+from plink.model.pipeline.plan import PipelinePlan
+from plink.model.pipeline.rank_report import rank_report_from_json
+from plink.model.pipeline.shape import minibatches_to_prove
+from plink.model.units import format_bytes, format_time
+from plink.records.pipeline_log import NAME
+
+_TOLERANCE = 0.1
+"""Share by which a figure may miss its prediction: the bar of the simulator."""
+_MAX_REPLAYED_MINIBATCHES = 20_000
+_WAITS = {
+    "wait_forward_s": "activations of the stage before",
+    "wait_backward_s": "gradients of the next stage",
+    "wait_reduce_s": "gradients of the other replicas",
+}
+
+
+@dataclass(frozen=True)
+class PipelineAssessment:
+    """A run beside its plan; ``document``: ``plink.pipeline-assessment/1``."""
+
+    document: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return ``plink.pipeline-assessment/1``."""
+        return self.document
+
+
+def latest_reports(folder: Path) -> list[dict[str, Any]]:
+    """Return the latest report of each rank of a run, in rank order.
+
+    :raises NoAnswer: when the run has none. :raises InputError: naming the line that is wrong.
+    """
+    path = folder / NAME
+    if not path.is_file():
+        raise NoAnswer(f"{folder.name} has no {NAME}: it was no pipeline, or no rank reported before it ended")
+    latest: dict[int, dict[str, Any]] = {}
+    for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+        try:
+            document = json.loads(line)
+        except ValueError:
+            raise InputError(f"{path}: line {number}", "is no JSON") from None
+        report: dict[str, Any] = dict(rank_report_from_json(document, f"{path}: line {number}"))
+        latest[report["rank"]] = report
+    if not latest:
+        raise NoAnswer(f"{path} is empty: no rank reported before the run ended")
+    return [latest[rank] for rank in sorted(latest)]
+
+
+def assess_pipeline(
+    plan: PipelinePlan, reports: Sequence[Mapping[str, Any]], run: str, fingerprints: Sequence[str]
+) -> PipelineAssessment:
+    """Compare a run's reports with its plan.
+
+    :param fingerprints: of the plan as its ranks may have read it.
+    :raises InputError: when the run had another plan. :raises NoAnswer: when a rank did not report.
+    """
+    others = [report for report in reports if report["plan"] not in fingerprints]
+    if others:
+        raise InputError(run, f"it ran plan {others[0]['plan']}, not this one ({fingerprints[0]}); name its plan")
+    if missing := sorted(set(range(plan.ranks)) - {report["rank"] for report in reports}):
+        raise NoAnswer(f"{run}: rank {missing[0]} did not report, so there is nothing to assess its stage by")
+    stages = [
+        _assessed_stage(plan, number, [report for report in reports if report["stage"] == number])
+        for number in range(len(plan.stages))
+    ]
+    periods = [report["minibatch_s"] for report in reports if "minibatch_s" in report]
+    measured = statistics.median(periods) if periods else None
+    predicted = (plan.details.get("predicted") or {}).get("minibatch_s")
+    return PipelineAssessment(
+        {
+            "schema": "plink.pipeline-assessment/1",
+            "run": run,
+            "minibatches": sum(report["minibatches"] for report in reports if report["stage"] == 0),
+            "minibatch_s": {"predicted": predicted, "measured": measured},
+            "stages": stages,
+            "verdict": _verdict(stages, predicted, measured),
+        }
+    )
+
+
+def _assessed_stage(plan: PipelinePlan, number: int, reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    stage, shape = plan.stages[number], plan.shape
+    count = len(stage.ranks)
+    predicted: Mapping[str, Any] = stage.details.get("predicted") or {}
+
+    def median(of: Callable[[Mapping[str, Any]], float | None]) -> float | None:
+        values = [value for value in map(of, reports) if value is not None]
+        return statistics.median(values) if values else None
+
+    def compute(report: Mapping[str, Any]) -> float | None:
+        if "forward_s" not in report:
+            return None
+        per_update = max(1.0, shape.accumulate / count)
+        return float(report["forward_s"] + report.get("backward_s", 0.0) + report.get("update_s", 0.0) / per_update)
+
+    def busy(report: Mapping[str, Any]) -> float | None:
+        waited = sum(report.get(key, 0.0) for key in _WAITS)
+        return max(1e-9, 1 - waited / report["at_s"]) if report["at_s"] > 0 else None
+
+    waits = {name: median(partial(_waited_s, key)) or 0.0 for key, name in _WAITS.items()}
+    computed = median(compute)
+    sent = sum(report["sent_bytes"] for report in reports)
+    done = sum(report["minibatches"] for report in reports)
+    ahead = plan.boundaries[number].forward_bytes if number < len(plan.boundaries) else 0
+    back = plan.boundaries[number - 1].backward_bytes if number else 0
+    minibatches = min(minibatches_to_prove(shape), _MAX_REPLAYED_MINIBATCHES)
+    planned = use_of(shape, number, list(actions_of(shape, number, 0, minibatches))).versions
+    longest = max(waits, key=lambda name: waits[name])
+    return {
+        "stage": number,
+        "compute_s": {
+            "predicted": predicted.get("compute_s") or None,
+            "measured": None if computed is None else computed / count,
+        },
+        "busy": {"predicted": predicted.get("busy_share") or None, "measured": median(busy)},
+        "sent_bytes": {"predicted": float(ahead + back) or None, "measured": sent / done if sent and done else None},
+        "versions": max(report["versions"] for report in reports),
+        "planned_versions": planned,
+        **({"waits_for": longest} if waits[longest] > 0 else {}),
+    }
+
+
+def _waited_s(key: str, report: Mapping[str, Any]) -> float:
+    return float(report.get(key, 0.0))
+
+
+def _verdict(stages: Sequence[Mapping[str, Any]], predicted: float | None, measured: float | None) -> list[str]:
+    """Return what was off by more than the tolerance, what costs most first."""
+    findings: list[tuple[float, str]] = []
+    for stage in stages:
+        compute = stage["compute_s"]
+        if _is_off(compute):
+            times = compute["measured"] / compute["predicted"]
+            findings.append(
+                (
+                    compute["measured"] - compute["predicted"],
+                    f"stage {stage['stage']} computes {times:.2f} times as long as profiled "
+                    f"({format_time(compute['measured'])} instead of {format_time(compute['predicted'])}): "
+                    "profile on these hosts, and look who else computes there",
+                )
+            )
+        sent = stage["sent_bytes"]
+        if _is_off(sent):
+            findings.append(
+                (
+                    0.0,
+                    f"stage {stage['stage']} sends {format_bytes(sent['measured'])} a minibatch instead of "
+                    f"{format_bytes(sent['predicted'])}: the program is not the one that was profiled",
+                )
+            )
+        if stage["versions"] > stage["planned_versions"]:
+            kept = f"{stage['versions']} versions instead of {stage['planned_versions']}"
+            findings.append((0.0, f"stage {stage['stage']} kept {kept}"))
+    if predicted and measured and measured > predicted * (1 + _TOLERANCE):
+        lost = measured - predicted
+        if not any(cost > lost / 2 for cost, _ in findings):
+            idle = min(stages, key=lambda stage: stage["busy"]["measured"] or 1.0)
+            waits = f"; stage {idle['stage']} waits for {idle['waits_for']}" if "waits_for" in idle else ""
+            findings.append((lost, f"messages or all-reduces take longer than planned{waits}: probe the network again"))
+    if findings:
+        return [text for _, text in sorted(findings, key=lambda item: -item[0])]
+    if not predicted or not measured:
+        return ["the run was too short, or the plan has no prediction: nothing to compare"]
+    return [f"as predicted, within {_TOLERANCE:.0%}"]
+
+
+def _is_off(pair: Mapping[str, float | None]) -> bool:
+    predicted, measured = pair["predicted"], pair["measured"]
+    return bool(predicted and measured and abs(measured / predicted - 1) > _TOLERANCE)

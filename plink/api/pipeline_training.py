@@ -1,0 +1,71 @@
+"""How a pipeline is to train, as a user says it: common to plans of even and of measured networks."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from plink.documents.pipeline import Kind, ReduceMode
+from plink.errors import UsageError
+from plink.model.pipeline.profile import ModelProfile
+from plink.model.pipeline.shape import ACCUMULATING
+from solvers.pipeline.even import PLANNED_KINDS
+from solvers.pipeline.requested_stages import requested_stages
+from solvers.pipeline.threshold import StageRange
+
+MAX_DEPTH = 4096
+
+
+@dataclass(frozen=True)
+class TrainingRequest:
+    """``kind``: ``auto`` leaves it to the planner. ``stages``: like ``0-30x15,31-39x1``; None: searched. ``depth``:
+    ``auto``, ``noam`` or minibatches in flight of each stage, like ``4,3,1``. ``microbatches``: those that an update
+    averages, of kinds that accumulate. ``recompute``: a backward pass computes activations again."""
+
+    kind: str = "auto"
+    stages: str | None = None
+    depth: str = "auto"
+    microbatches: int | None = None
+    vertical_sync: bool = False
+    reduce: ReduceMode = "wait"
+    straight: bool = False
+    all_workers: bool = False
+    recompute: bool = False
+
+    def check(self) -> None:
+        """Refuse what no file is needed to refuse.
+
+        :raises UsageError: naming the option.
+        """
+        if self.kind not in ("auto", *PLANNED_KINDS):
+            raise UsageError(f"--kind {self.kind}: choose one of auto, {', '.join(PLANNED_KINDS)}")
+        if (self.kind in ACCUMULATING) != (self.microbatches is not None):
+            if self.microbatches is None:
+                raise UsageError(f"--kind {self.kind} needs --microbatches: how many minibatches an update averages")
+            raise UsageError(f"--microbatches goes with --kind {', '.join(ACCUMULATING[:-1])} or {ACCUMULATING[-1]}")
+        if self.straight and self.stages is not None:
+            raise UsageError("--straight and --stages exclude each other")
+        _ = self.depths
+
+    @property
+    def planned_kind(self) -> Kind | None:
+        """Return the kind, None where it is the planner's choice."""
+        return None if self.kind == "auto" else self.kind  # type: ignore[return-value]
+
+    @property
+    def depths(self) -> tuple[int, ...] | Literal["noam"] | None:
+        """Return the depths; None where they are the planner's choice.
+
+        :raises UsageError: for what is none.
+        """
+        if self.depth in ("auto", "noam"):
+            return None if self.depth == "auto" else "noam"
+        parts = self.depth.split(",")
+        if not all(part.isdecimal() and 1 <= int(part[:9]) <= MAX_DEPTH for part in parts):
+            raise UsageError(f"--depth {self.depth[:40]}: auto, noam, or minibatches in flight like 4 or 4,3,2,1")
+        return tuple(map(int, parts))
+
+    def stage_ranges(self, profile: ModelProfile, workers: int) -> tuple[StageRange, ...] | None:
+        """Return the stages that were asked for.
+
+        :raises UsageError: when they do not fit the profile.
+        """
+        return None if self.stages is None else requested_stages(self.stages, profile, workers)

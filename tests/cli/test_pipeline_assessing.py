@@ -1,0 +1,165 @@
+"""``plink pipeline assess``, ``export`` and traces: what a plan predicted beside what its run did."""
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plink.api.pipeline_assessment import assess_pipeline
+from plink.errors import InputError, NoAnswer
+from plink.model.pipeline.plan import PipelinePlan
+from tests.conftest import typed
+from tests.model.schemas import complaints
+from tests.runtime.pipeline.apps import plan_of
+
+PREDICTED = {0: 0.1, 1: 0.04}
+
+
+def plan() -> PipelinePlan:
+    base = plan_of([2, 1], 8)
+    stages = tuple(
+        replace(stage, details={**stage.details, "predicted": {"compute_s": seconds, "network_s": 0.0}})
+        for stage, seconds in zip(base.stages, PREDICTED.values(), strict=True)
+    )
+    return replace(base, stages=stages, details={"predicted": {"minibatch_s": 0.1, "items_per_s": 40.0}})
+
+
+def reports(**changes: Any) -> list[dict[str, Any]]:
+    """Of a run as predicted, but for ``changes`` of stage 0."""
+    result = []
+    for rank, (stage, replica) in enumerate([(1, 0), (0, 0), (0, 1)]):
+        own = {"forward_s": 0.06, "backward_s": 0.13, "update_s": 0.01} if stage == 0 else {
+            "forward_s": 0.01, "backward_s": 0.02, "update_s": 0.01}  # fmt: skip
+        result.append(
+            {
+                "schema": "plink.pipeline-log/1", "type": "end", "plan": plan().fingerprint(), "rank": rank,
+                "host": "here", "stage": stage, "replica": replica, "at_s": 10.0,
+                "minibatches": 100 if stage else 50, "minibatch_s": 0.1, "wait_forward_s": 6.0 if stage else 0.0,
+                "wait_backward_s": 0.0, "wait_reduce_s": 0.0, "sent_bytes": 6400 if stage else 3200,
+                "received_bytes": 0, "versions": 1 if stage else 2, **own,
+            }
+            | (changes if stage == 0 else {})
+        )  # fmt: skip
+    return result
+
+
+def assessed(*changed: dict[str, Any], period_s: float = 0.1) -> dict[str, Any]:
+    own = [{**report, "minibatch_s": period_s} for report in reports(**(changed[0] if changed else {}))]
+    document = assess_pipeline(plan(), own, "run", [plan().fingerprint()]).to_json()
+    assert complaints("pipeline-assessment", document) == []
+    return document
+
+
+def test_a_run_as_predicted() -> None:
+    document = assessed()
+    assert document["verdict"] == ["as predicted, within 10%"]
+    assert document["minibatches"] == 100
+    assert document["stages"][0]["compute_s"] == {"predicted": 0.1, "measured": pytest.approx(0.1)}
+    assert document["stages"][1]["busy"]["measured"] == pytest.approx(0.4)
+    assert document["stages"][1]["waits_for"] == "activations of the stage before"
+
+
+def test_slow_computing_is_named() -> None:
+    (verdict,) = assessed({"backward_s": 0.33}, period_s=0.2)["verdict"]
+    assert verdict.startswith("stage 0 computes 2.00 times as long as profiled")
+
+
+def test_slow_messages_are_named() -> None:
+    """Computing is as profiled, so it is the network."""
+    (verdict,) = assessed({"wait_reduce_s": 7.0}, period_s=0.15)["verdict"]
+    assert verdict.startswith(
+        "messages or all-reduces take longer than planned; stage 0 waits for gradients of the oth"
+    )
+
+
+def test_other_bytes_are_named() -> None:
+    assert "stage 0 sends" in assessed({"sent_bytes": 6400})["verdict"][0]
+
+
+def test_another_plan_s_run_is_refused() -> None:
+    with pytest.raises(InputError, match="it ran plan"):
+        assess_pipeline(plan(), reports(plan="other"), "run", [plan().fingerprint()])
+
+
+def test_a_rank_without_report() -> None:
+    with pytest.raises(NoAnswer, match="rank 0 did not report"):
+        assess_pipeline(plan(), reports()[1:], "run", [plan().fingerprint()])
+
+
+def test_assess_of_a_launched_run(tmp_path: Path) -> None:
+    plan_of([1, 1], 7).write(tmp_path / "plan.json")
+    example = str(Path(__file__).parents[2] / "examples" / "pipeline_mlp.py")
+    words = ("launch", "--runner", "local", "--pipeline", "plan.json", example, "--minibatches", "20", "--items", "8")
+    done = typed(*words, "--width", "8", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    done = typed("pipeline", "assess", "last", "--plan", "plan.json", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert complaints("pipeline-assessment", document) == []
+    assert document["minibatches"] == 20
+    assert [stage["versions"] for stage in document["stages"]] == [2, 1]
+    lines = typed("pipeline", "assess", "--plan", "plan.json", cwd=tmp_path).stdout.splitlines()
+    assert "20 minibatches" in lines[0]
+    assert lines[1].split()[:2] == ["stage", "compute"]
+
+
+def test_runs_that_cannot_be_assessed(tmp_path: Path) -> None:
+    plan_of([1, 1], 7).write(tmp_path / "plan.json")
+    done = typed("pipeline", "assess", "last", "--plan", "plan.json", cwd=tmp_path)
+    assert (done.returncode, "plink runs" in done.stderr) == (2, True)
+
+
+def simulated(folder: Path, *more: str) -> Any:
+    from plink.model.pipeline.profile import LayerProfile, ModelProfile
+
+    layers = tuple(LayerProfile(f"l{k}", 0.01, 0.02, 1_000_000, 64, 64) for k in range(8))
+    profile = ModelProfile(4, layers)
+    profile.write(folder / "profile.json")
+    replace(plan_of([2, 1], 8), profile=profile.digest()).write(folder / "plan.json")
+    words = ("pipeline", "simulate", "plan.json", "--profile", "profile.json", "--gbps", "1", "--minibatches", "30")
+    return typed(*words, *more, cwd=folder)
+
+
+def test_trace_has_every_pass_where_it_runs(tmp_path: Path) -> None:
+    """Passes of a rank do not overlap, and each begins after that of the stage before has ended."""
+    done = simulated(tmp_path, "--trace", "trace.json", "--json")
+    assert done.returncode == 0, done.stderr
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    passes = [event for event in events if event["ph"] == "X"]
+    assert sum(event["cat"] == "forward" for event in passes) == 60
+    assert {event["pid"] for event in passes} == {0, 1}
+    by_rank: dict[int, list[Any]] = {}
+    for event in passes:
+        by_rank.setdefault(event["tid"], []).append(event)
+    assert set(by_rank) == {0, 1, 2}
+    for own in by_rank.values():
+        for before, after in pairwise(own):
+            assert after["ts"] >= before["ts"] + before["dur"] - 1e-3
+    begins = {(event["name"], event["pid"]): event for event in passes}
+    for number in range(30):
+        first, second = begins[f"F {number}", 0], begins[f"F {number}", 1]
+        assert second["ts"] >= first["ts"] + first["dur"]
+    seconds = max(event["ts"] + event["dur"] for event in passes) / 1e6
+    assert seconds == pytest.approx(json.loads(done.stdout)["job_s"])
+
+
+def test_picture_of_a_timeline(tmp_path: Path) -> None:
+    done = simulated(tmp_path, "--picture", "timeline.svg")
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "timeline.svg").read_text()
+    assert "Pipeline 2-1, 1f1b" in text
+    assert simulated(tmp_path, "--picture", "timeline.gif").returncode == 2
+
+
+def test_export_writes_what_was_asked_for(tmp_path: Path) -> None:
+    plan_of([1, 1], 7, kind="1f1b-flush", accumulate=4).write(tmp_path / "plan.json")
+    done = typed("pipeline", "export", "plan.json", "--to", "torch-csv", "-o", "s.csv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "s.csv").read_text().splitlines()[1] == "1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3"
+    plan_of([3, 1], 7).write(tmp_path / "plan.json")
+    done = typed("pipeline", "export", "plan.json", "--to", "deepspeed", cwd=tmp_path)
+    assert (done.returncode, "the plan has 3-1" in done.stderr) == (2, True)
+    assert json.loads(typed("pipeline", "export", "plan.json", "--to", "pipedream", cwd=tmp_path).stdout)
