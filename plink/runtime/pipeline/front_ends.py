@@ -81,9 +81,9 @@ def _names(app: PipelineApp, model: nn.Module) -> list[str]:
     names = app.layers(model)
     if names is None:
         return list(_children(model, ""))
-    known = dict(model.named_modules())
+    modules = dict(model.named_modules())
     for name in names:
-        if name not in known or not name:
+        if name not in modules or not name:
             raise InputError("layers()", f"the model has no module {name!r}")
     return list(names)
 
@@ -181,12 +181,12 @@ def _unit_graph(
 def _chained(model: nn.Module, inputs: tuple[Tensor, ...], names: Sequence[str]) -> list[Unit]:
     """Record one run of a model, and return its modules if it is a chain of them."""
     calls: list[tuple[str, tuple[Any, ...], Any]] = []
-    known = dict(model.named_modules())
+    modules = dict(model.named_modules())
 
     def recorder(name: str) -> Callable[..., None]:
         return lambda module, arguments, output: calls.append((name, arguments, output))
 
-    hooks = [known[name].register_forward_hook(recorder(name)) for name in names]
+    hooks = [modules[name].register_forward_hook(recorder(name)) for name in names]
     buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
     try:
         result = model(*inputs)
@@ -211,7 +211,7 @@ def _chained(model: nn.Module, inputs: tuple[Tensor, ...], names: Sequence[str])
     if len({name for name, _, _ in calls}) < len(calls):
         raise InputError("model()", "a module is called twice")
     outside = {id(parameter) for parameter in model.parameters()}
-    outside -= {id(parameter) for name, _, _ in calls for parameter in known[name].parameters()}
+    outside -= {id(parameter) for name, _, _ in calls for parameter in modules[name].parameters()}
     if outside:
         raise InputError("model()", "it has parameters outside of these modules")
-    return [Unit(name, known[name]) for name, _, _ in calls]
+    return [Unit(name, modules[name]) for name, _, _ in calls]

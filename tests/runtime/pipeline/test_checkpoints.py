@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from plink.errors import PlinkError
+from plink.runtime.pipeline.checkpoint_file import read_header, read_state, write_checkpoint
 from plink.runtime.pipeline.checkpoints import CheckpointSettings, checkpoints_in, part_file
 from plink.runtime.pipeline.job import PipelineProgram, StageResult, run_rank
 from plink.runtime.pipeline.one_process import train_in_one_process
@@ -212,3 +213,28 @@ def test_only_checkpoints_before_the_latest_are_removed(tmp_path: Path) -> None:
     assert len(checkpoints_in(tmp_path)) <= 4
     assert not [path for path in tmp_path.rglob("*") if path.name.startswith(".")]
     assert part_file(tmp_path, 22, (0, 0)).stat().st_mode & 0o077 == 0
+
+
+def train_far_into_a_job(folder: Path, minibatches: int) -> dict[int, float]:
+    """Be a rank."""
+    dist.init_process_group("gloo")
+    app = app_of(CASE)
+    app.minibatches = minibatches
+    app.rate = lambda number: 1.0  # type: ignore[method-assign]
+    plan = plan_of(layers=CASE[1], **STRAIGHT)
+    settings = CheckpointSettings(restore=folder)
+    return run_rank(PipelineProgram(app), plan, "plan.json", 60, checkpoints=settings).losses
+
+
+def test_numbers_of_messages_wrap(tmp_path: Path) -> None:
+    """They have 20 bits; a checkpoint that is moved to shortly before that goes on beyond."""
+    latest, begin = stopped_at_15(tmp_path), (1 << 20) - 4
+    for stage in (0, 1):
+        path = part_file(tmp_path, latest, (stage, 0))
+        header, state = dict(read_header(path)), read_state(path)
+        state["versions"] = {number - latest + begin: values for number, values in state["versions"].items()}
+        header = {key: value for key, value in header.items() if key not in ("schema", "sha256")}
+        write_checkpoint(part_file(tmp_path / "later", begin, (stage, 0)), header | {"minibatch": begin}, state)
+    losses, none = results_of(run_ranks(train_far_into_a_job, 2, tmp_path / "later", begin + 10))
+    assert none == {}
+    assert list(losses) == list(range(begin, begin + 10))
