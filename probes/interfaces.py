@@ -122,6 +122,15 @@ def interfaces_from_routes(
     }
 
 
+def with_rates_of(previous: InterfacesEntry | None, entry: InterfacesEntry) -> InterfacesEntry:
+    """Return the entry with the rates of an earlier run that is resumed, if it found the same interfaces."""
+    if previous is None or any(previous.get(key) != entry.get(key) for key in ("names", "switches")):
+        return entry
+    if "out_gbps" in previous and "in_gbps" in previous:
+        entry["out_gbps"], entry["in_gbps"] = previous["out_gbps"], previous["in_gbps"]
+    return entry
+
+
 def use_one_of_several(
     owners: Mapping[str, int], routes: Mapping[int, _Routes], own: Mapping[int, Mapping[str, str | None]]
 ) -> bool:

@@ -21,7 +21,7 @@ from probes.adaptive import AdaptivePlan, AdaptiveSettings
 from probes.flow_reference import FlowReference
 from probes.host_flows import FlowSettings
 from probes.interface_flows import measure_interfaces
-from probes.interfaces import find_interfaces
+from probes.interfaces import find_interfaces, with_rates_of
 from probes.measurements import NOT_TRIED, Measurements
 from probes.method_selection import select_methods
 from probes.methods import BANDWIDTH_METHODS, ProbeSettings
@@ -106,7 +106,7 @@ def measure(
         session.start(ProbeProgress(lambda done, total: progress("connecting", done, total)))
         _log.debug("agents on %d hosts in %.1f s", len(session.agents), time.monotonic() - started)
         if interfaces := find_interfaces(session):
-            measurements.details["interfaces"] = interfaces
+            measurements.details["interfaces"] = with_rates_of(measurements.details.get("interfaces"), interfaces)
         rounds = _Rounds(session, request.seed, progress, round_done, deadline)
         in_time = rounds.run(request.method, "measuring", adaptive)
         if request.host_rates and in_time and request.method != "iperf3":

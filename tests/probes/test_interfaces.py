@@ -3,8 +3,9 @@
 import itertools
 import random
 
+from plink.documents.network import InterfacesEntry
 from probes.agent.routes import routes_to
-from probes.interfaces import interfaces_from_routes, use_one_of_several
+from probes.interfaces import interfaces_from_routes, use_one_of_several, with_rates_of
 from runners.lab.blueprint import Blueprint, LabSettings, draw
 from solvers.ordering.interfaces import BCube, Rails, recognise
 
@@ -106,3 +107,22 @@ def test_unused_interfaces_are_reported() -> None:
     assert use_one_of_several(owners, routes, own)
     single = {host: {f"10.0.0.{host}": "eth0", "172.17.0.1": "docker0"} for host in range(3)}
     assert not use_one_of_several(owners, routes, single)
+
+
+def test_rates_of_a_run_that_resumes_are_kept_for_the_same_interfaces() -> None:
+    blueprint = draw(LabSettings("t", topology="bcube", base=2, levels=2, seed=5))
+    main = {host: place.address for host, place in enumerate(blueprint.places)}
+    owners = {address: host for host, address in main.items()}
+    own = {host: {address: "host0"} for host, address in main.items()}
+
+    def entry() -> InterfacesEntry:
+        result = interfaces_from_routes(4, main, owners, bcube_routes(blueprint), own)
+        assert result is not None
+        return result
+
+    earlier = entry()
+    earlier["out_gbps"] = earlier["in_gbps"] = [[1.0, 2.0]] * 4
+    assert with_rates_of(earlier, entry())["out_gbps"] == [[1.0, 2.0]] * 4
+    assert "out_gbps" not in with_rates_of(None, entry())
+    earlier["switches"] = earlier["switches"][1:]
+    assert "out_gbps" not in with_rates_of(earlier, entry())
