@@ -161,8 +161,8 @@ def _verdict(stages: Sequence[Mapping[str, Any]], predicted: float | None, measu
                 )
             )
         if stage["versions"] > stage["planned_versions"]:
-            kept = f"{stage['versions']} versions instead of {stage['planned_versions']}"
-            findings.append((0.0, f"stage {stage['stage']} kept {kept}"))
+            versions = f"{stage['versions']} versions instead of {stage['planned_versions']}"
+            findings.append((0.0, f"stage {stage['stage']} kept {versions}"))
     if predicted and measured and measured > predicted * (1 + _TOLERANCE):
         lost = measured - predicted
         if not any(cost > lost / 2 for cost, _ in findings):

@@ -45,8 +45,8 @@ def test_torch_accepts_the_schedule(tmp_path: Path, kind: str, replicas: list[in
     lowered = schedule.pipeline_order_with_comms
     passes = [action for action in lowered[stages - 1] if str(action.computation_type.value) in ("F", "B")]
     assert len(passes) == 2 * microbatches
-    known = ("F", "B", "SEND_F", "RECV_F", "SEND_B", "RECV_B")
-    messages = {rank: [item for item in own if item.computation_type.value in known] for rank, own in lowered.items()}
+    kinds = ("F", "B", "SEND_F", "RECV_F", "SEND_B", "RECV_B")
+    messages = {rank: [item for item in own if item.computation_type.value in kinds] for rank, own in lowered.items()}
     assert sum(item.computation_type.value == "SEND_F" for item in messages[0]) == microbatches * (stages > 1)
     simulated = schedules._simulate_comms_compute(messages, lambda stage: stage, stages)
     assert set(simulated) == set(range(stages))
