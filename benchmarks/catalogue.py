@@ -37,7 +37,7 @@ ENTRIES = (
     Entry("pipeline_planner", "plans of pipelines: against brute force, bounds, the clock (--seeds 20: a minute)", 4),
     Entry("simulation", "whether the fast cost models rank orders as the simulator does (--seeds 2: a minute)", 6),
     Entry("simgrid", "the simulator against SimGrid", 3),
-    Entry("order_models", "orders by the model that `auto` selects, simulated (--seeds 2: a minute)", 8),
+    Entry("order_models", "orders of `plink reorder`, simulated (--seeds 2: 2 minutes)", 15),
     Entry("advice", "faults that the doctor names, and false alarms", 17),
     Entry("tiers", "tiers of shared links: found, measured, and what orders by them gain", 5),
     Entry("bml", "BML on a BCube against one interface (--only NAME: a part)", 15),

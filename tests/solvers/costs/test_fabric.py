@@ -30,7 +30,7 @@ def row(members: list[int], **changes: Any) -> dict[str, Any]:
     return {"members": [f"h{i}" for i in members], **usual, **changes}
 
 
-def test_measured_capacities_are_taken_as_they_are() -> None:
+def test_measured_capacities() -> None:
     """A host's rate is the better of its single flows; a host in no group shares nothing."""
     result = fabric_of(
         network([4, 4, 1], shared_links=[{"groups": [row([0, 1, 2, 3]), row([4, 5, 6, 7], out_gbps=5.0)]}])[0]
@@ -59,7 +59,7 @@ def test_outer_tiers_are_links_above_the_groups() -> None:
     assert fabric_of(network([2, 2, 2], shared_links=[racks, unmeasured])[0]).outer_tiers[0].out_gbps[0] == np.inf
 
 
-def test_what_the_hosts_limited_is_no_limit_of_the_link() -> None:
+def test_host_limited_link_is_unlimited() -> None:
     result = fabric_of(
         network([2, 2], shared_links=[{"groups": [row([0, 1], out_limited_by="hosts"), row([2, 3])]}])[0]
     )
@@ -70,7 +70,7 @@ def test_what_the_hosts_limited_is_no_limit_of_the_link() -> None:
     "rows",
     [[], [{"members": ["h0", "who"]}], [row([0, 1], out_gbps=None)], [row([0, 1], in_gbps=0.0)]],
 )
-def test_without_usable_capacities_they_are_inferred_from_the_tiers(rows: Any) -> None:
+def test_capacities_inferred_from_tiers(rows: Any) -> None:
     """Racks by their latencies; a way out carries the four hosts' rates over 2.5."""
     values, rack_of = network([4, 4], shared_links=[{"groups": rows}])
     result = fabric_of(values)
@@ -92,7 +92,7 @@ def test_measured_pairs_give_the_hosts_rates() -> None:
     assert result.rate_gbps == 3.0
 
 
-def test_one_rack_shares_nothing_and_few_hosts_are_no_groups() -> None:
+def test_single_group_shares_nothing() -> None:
     for sizes in ([4], [1, 1], [2]):
         result = fabric_of(network(sizes)[0])
         assert set(result.group_out_gbps.tolist()) == {np.inf}
@@ -107,7 +107,7 @@ def test_unmeasured_pairs_stay_unknown_unless_predicted() -> None:
     assert fabric_of(replace(values, details={"predicted_us": [[55.0] * 4] * 4})).rtt_us[0, 1] == 55.0
 
 
-def test_an_unmeasured_group_is_inferred_and_reported() -> None:
+def test_unmeasured_group_is_inferred() -> None:
     """It stays a group: its way out is guessed from the latencies, not taken for unlimited."""
     values, rack_of = network([4, 4])
     members = [[int(i) for i in np.flatnonzero(rack_of == rack)] for rack in (0, 1)]
@@ -181,7 +181,7 @@ def test_rows_are_groups_by_the_numbers_of_their_hosts() -> None:
         ({"out_one_flow_gbps": None, "in_one_flow_gbps": None, "out_flows": 8, "in_flows": 0}, 3.0),
     ],
 )
-def test_a_host_has_the_rate_of_one_flow(changes: dict[str, Any], rate: float) -> None:
+def test_host_rate_from_one_flow(changes: dict[str, Any], rate: float) -> None:
     """Of a host of another group and of one in none, with the usual of all: the middle of 8, 8 and what is asked."""
     rows = [row([0, 1], **changes), row([2, 3, 4], out_one_flow_gbps=8.0)]
     result = fabric_of(network([2, 3, 1], shared_links=[{"groups": rows}])[0])
@@ -230,7 +230,7 @@ def test_unmeasured_groups_are_counted() -> None:
     assert result.capacities == "measured, but of 2 of 3 groups inferred from the latencies"
 
 
-def test_the_first_pair_that_was_not_measured_is_named() -> None:
+def test_unmeasured_pair_is_named() -> None:
     result = fabric_of(network([4])[0])
     source, target = np.array([0, 1, 2, 3]), np.array([1, 2, 3, 0])
     result.require(np.zeros(4), source, target, "")
@@ -241,7 +241,7 @@ def test_the_first_pair_that_was_not_measured_is_named() -> None:
         result.require(values[::-1].copy()[[0, 3, 3, 1]], source, target, " --bandwidth")
 
 
-def test_noise_of_capacities_is_that_of_medians_of_three_runs() -> None:
+def test_capacity_noise_of_three_runs() -> None:
     """Estimated from the ranges alone: as much as medians of three do spread."""
     rng = np.random.default_rng(0)
     rows, medians = [], []

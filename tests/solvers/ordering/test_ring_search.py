@@ -243,7 +243,7 @@ def test_of_few_hosts_every_ring_was_tried_already() -> None:
             assert result.cost == result.lower_bound == pytest.approx(best_of_all(cost, plus))
 
 
-def test_with_a_deadline_fast_tsp_takes_part() -> None:
+def test_deadline_adds_fast_tsp() -> None:
     """Plink's own search is ended at once by its number of moves, so that what is better is the other engine's."""
     points = np.random.default_rng(4).random((300, 2)) * 50.0
     cost = np.linalg.norm(points[:, None] - points, axis=2)

@@ -43,7 +43,7 @@ def result_of(order: np.ndarray) -> OrderingResult:
 
 
 @pytest.mark.parametrize("algo", ["ring", "halving-doubling", "flat", "nccl"])
-def test_candidates_are_few_different_orders_with_result_and_baseline(algo: str) -> None:
+def test_candidates_are_distinct(algo: str) -> None:
     task = problem(algo)
     best = np.argsort(task.fabric.group_of, kind="stable")
     orders = candidate_orders(task, result_of(best), 3, SearchBudget(400))
@@ -81,7 +81,7 @@ def test_inferred_order_is_cheapest_on_average() -> None:
     assert np.array_equal(orders[0], good)
 
 
-def test_fastest_simulated_order_is_taken_whatever_the_search_says() -> None:
+def test_fastest_simulated_order_wins() -> None:
     """The search's result alternates between racks; another candidate keeps them together."""
     task, cost_of = problem(), simulated(problem())
     good = np.argsort(task.fabric.group_of, kind="stable")
@@ -96,7 +96,7 @@ def test_fastest_simulated_order_is_taken_whatever_the_search_says() -> None:
     assert choice.result.cost < choice.result.random_median
 
 
-def test_without_time_the_result_and_the_baseline_are_still_simulated() -> None:
+def test_timeout_still_simulates_result_and_baseline() -> None:
     task, cost_of = problem(), simulated(problem())
     good = np.argsort(task.fabric.group_of, kind="stable")
     choice = choose_by_simulation(task, result_of(task.baseline), [task.baseline, good], cost_of, 1, lambda: False)
