@@ -20,13 +20,19 @@ late reduce waits for is earlier. Frozen stages wait for nothing behind them.
 
 from itertools import pairwise
 
+from plink.documents.pipeline import Kind
 from plink.model.pipeline.shape import PipelineShape
+
+_COVERED: tuple[Kind, ...] = ("1f1b", "2bw", "1f1b-flush", "data-parallel", "model-parallel")
+"""Kinds whose actions wait for what is listed above."""
 
 
 def never_locks(shape: PipelineShape) -> bool:
     """Return whether the generated actions are proven to end; False says nothing."""
     if shape.kind == "gpipe":
         return True
+    if shape.kind not in _COVERED:
+        return False
     trained = range(shape.frozen, shape.stages)
     in_flight = [shape.warm_up(stage) * shape.replicas[stage] for stage in trained]
     return all(before >= after for before, after in pairwise(in_flight))
