@@ -26,7 +26,7 @@ _TIMEOUT_PERIODS = 20  # of all minibatches in flight, before a rank that sends 
 _MAX_PLAN_BYTES = 120_000
 # What no rank needs to know.
 _DROPPED_KEYS = ("predicted", "compared", "constraints", "lower_bound_s", "gap", "proven", "idle", "environment")
-_DROPPED_STAGE_KEYS = ("predicted", "memory_bytes")
+_DROPPED_STAGE_KEYS = ("predicted",)
 
 
 def check_options(program: str, options: JobOptions) -> None:

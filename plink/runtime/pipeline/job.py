@@ -21,6 +21,7 @@ from plink.errors import PlinkError
 from plink.model.pipeline.actions import PipelineAction, actions_from, actions_of
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.shape import PipelineShape
+from plink.model.units import format_bytes
 from plink.runtime.pipeline.agreement import agree, digest_of_model, digest_of_plan, digest_of_values
 from plink.runtime.pipeline.app import PipelineApp
 from plink.runtime.pipeline.checkpoints import CheckpointSettings, Provenance, StageCheckpoints
@@ -133,7 +134,7 @@ def run_rank(
         reporter.end(trainer.losses)
         dist.barrier()  # whoever serves the store, or a connection, stays for the others
     except StageError as error:
-        raise PlinkError(_first_error(store, rank, names, error)) from error
+        raise PlinkError(_first_error(store, rank, names, _with_prediction(error, plan, stage))) from error
     finally:
         if writer is not None:
             writer.finish(_WRITING_TIMEOUT_S)
@@ -219,6 +220,18 @@ def _device(app: PipelineApp) -> torch.device:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     return device
+
+
+def _with_prediction(error: StageError, plan: PipelinePlan, stage: int) -> StageError:
+    """Return an error with the memory that the plan predicts for the stage, where there was not enough."""
+    cause = error.__cause__
+    predicted = (plan.stages[stage].details.get("memory_bytes") or {}).get("all")
+    is_memory = isinstance(cause, MemoryError | torch.cuda.OutOfMemoryError) or "allocate memory" in str(cause)
+    if not is_memory or predicted is None:
+        return error
+    full = StageError(f"{error}; the plan predicts {format_bytes(predicted)}")
+    full.__cause__ = cause
+    return full
 
 
 def _first_error(store: Any, rank: int, names: Sequence[str], error: StageError) -> str:

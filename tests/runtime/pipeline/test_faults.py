@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,9 @@ class FailingApp(SmallApp):
 
 
 def three_stages() -> PipelinePlan:
-    return plan_of([1, 1, 1], 6)
+    plan = plan_of([1, 1, 1], 6)
+    details = {"memory_bytes": {"all": 5_000_000}}
+    return replace(plan, stages=tuple(replace(stage, details=details) for stage in plan.stages))
 
 
 def train_until_it_fails(stage: int, how: str, timeout_s: float = 300) -> tuple[str, float]:
@@ -106,7 +109,7 @@ def train_until_it_fails(stage: int, how: str, timeout_s: float = 300) -> tuple[
 @pytest.mark.parametrize(
     ("stage", "how", "message"),
     [
-        (1, "raise", "rank 1 (here), stage 1, minibatch 5, forward: layer 3: line 39: ValueError: no such value"),
+        (1, "raise", "rank 1 (here), stage 1, minibatch 5, forward: layer 3: line 40: ValueError: no such value"),
         (0, "shape", "rank 2 (here), stage 0, minibatch 5, forward: the stage handed on float32[3, 6]; float32[4, 6]"),
         (1, "kind", "rank 1 (here), stage 1, minibatch 5, forward: the stage hands on dict; a tensor, or a tuple of"),
         (2, "detached", "rank 0 (here), stage 2, minibatch 5, backward: nothing that the stage returns depends on a"),
@@ -126,7 +129,7 @@ def test_mistake_is_named_with_stage_and_minibatch(stage: int, how: str, message
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ("optimiser", r"update 0, update: line \d+: OutOfMemoryError: out of memory"),
+        ("optimiser", r"update 0, update: line \d+: OutOfMemoryError: out of memory; the plan predicts 5 MB"),
         ("batch", r"minibatch 5, forward: line \d+: OSError: no such file"),
     ],
 )
