@@ -74,7 +74,7 @@ lint: setup
 	@$(VENV)/bin/lint-imports
 	@$(VENV)/bin/python -m tools.retired_words
 
-# make bench            the theses' figures, about an hour on two cores: docs/results/theses.md
+# make bench            the theses' figures, an hour and a quarter on two cores: docs/results/theses.md
 # It ends with exit code 1 when a benchmark fails or misses a bar, after all have run; docs/results/theses.md says which.
 # make bench NAME=demo  one benchmark; NAME=list says which there are and how long they take, NAME=all runs every one
 bench: setup

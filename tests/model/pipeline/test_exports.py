@@ -109,11 +109,12 @@ def megatron_stages(layout: str) -> list[str]:
 
 
 def test_megatron_layout() -> None:
-    text = megatron(flushing([1, 1, 1], cuts=[2, 7]), TRANSFORMER).text
+    plan = flushing([1, 1, 1], cuts=[2, 7])
+    text = megatron(plan, TRANSFORMER).text
     layout = text.split("--pipeline-model-parallel-layout '")[1].split("'")[0]
     assert megatron_stages(layout) == ["Et", "ttttt", "L"]
     assert "--num-layers 6" in text
-    assert "--global-batch-size 128" in text
+    assert f"--global-batch-size {plan.minibatch * plan.accumulate}\n" in text
     even = megatron(flushing([1, 1]), TRANSFORMER).text
     assert megatron_stages(even.split("layout '")[1].split("'")[0]) == ["Ettt", "tttL"]
 
