@@ -97,7 +97,7 @@ def test_the_kernel_is_asked_for_routes() -> None:
     assert answers == [(None, None)] * 5
 
 
-def test_several_interfaces_of_which_one_is_used_are_told() -> None:
+def test_several_interfaces_of_which_one_is_used_are_reported() -> None:
     """Addresses on two interfaces that all are reached by the default route; not so where they have a route each."""
     owners = {f"10.{rail}.0.{host}": host for host in range(3) for rail in range(2)}
     own = {host: {f"10.{rail}.0.{host}": f"eth{rail}" for rail in range(2)} for host in range(3)}
