@@ -12,6 +12,7 @@ from solvers.pipeline.requested_stages import requested_stages
 from solvers.pipeline.threshold import StageRange
 
 MAX_DEPTH = 4096
+_NO_PIPELINE = ("data-parallel", "model-parallel")
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,16 @@ class TrainingRequest:
             raise UsageError(f"--microbatches goes with --kind {', '.join(ACCUMULATING[:-1])} or {ACCUMULATING[-1]}")
         if self.straight and self.stages is not None:
             raise UsageError("--straight and --stages exclude each other")
-        _ = self.depths
+        if self.kind in _NO_PIPELINE and self.depth not in ("auto", "noam", "1"):
+            raise UsageError(f"--kind {self.kind} has one minibatch in flight: leave --depth {self.depth[:40]} out")
+        if self.kind == "data-parallel" and self.straight:
+            raise UsageError("--kind data-parallel is one stage, --straight one worker a stage: leave one of both out")
+        if self.kind not in ("auto", "1f1b") and (self.vertical_sync or self.reduce == "late"):
+            option = "--vertical-sync" if self.vertical_sync else "--reduce late"
+            raise UsageError(f"{option} belongs to --kind 1f1b, not to {self.kind}")
+        depths = self.depths
+        if isinstance(depths, tuple) and len(depths) > 1 and self.stages is None and not self.straight:
+            raise UsageError(f"--depth {self.depth[:40]}: depths of {len(depths)} stages need --stages or --straight")
 
     @property
     def planned_kind(self) -> Kind | None:
@@ -59,7 +69,7 @@ class TrainingRequest:
         if self.depth in ("auto", "noam"):
             return None if self.depth == "auto" else "noam"
         parts = self.depth.split(",")
-        if not all(part.isdecimal() and 1 <= int(part[:9]) <= MAX_DEPTH for part in parts):
+        if not all(part.isdecimal() and len(part) < 10 and 1 <= int(part) <= MAX_DEPTH for part in parts):
             raise UsageError(f"--depth {self.depth[:40]}: auto, noam, or minibatches in flight like 4 or 4,3,2,1")
         return tuple(map(int, parts))
 

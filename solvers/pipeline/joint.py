@@ -209,12 +209,13 @@ class _Planner:
             return (1,) * len(replicas)
         wanted = self._request.depths
         if wanted is None or kind == "gpipe":
-            return self._model(kind, accumulate).period(partition).depths
+            return _without_locks(self._model(kind, accumulate).period(partition).depths, kind, replicas, accumulate)
         if isinstance(wanted, str):
             most = accumulate if kind in ACCUMULATING else MAX_DEPTH * max(replicas)
-            return tuple(
+            depths = tuple(
                 min(depth, most // count) for depth, count in zip(base_depths(replicas), replicas, strict=True)
             )
+            return _without_locks(depths, kind, replicas, accumulate)
         if len(wanted) == 1:
             return depths_from(wanted[0], replicas)
         if len(wanted) != len(replicas):
@@ -445,6 +446,22 @@ class _Planner:
             "items_per_update": float(updates * way.plan.minibatch),
             "fits": way.fits if is_limited else None,
         }
+
+
+def _without_locks(
+    depths: tuple[int, ...], kind: Kind, replicas: tuple[int, ...], accumulate: int
+) -> tuple[int, ...]:  # fmt: skip
+    """Return depths of an accumulating kind, each as much smaller as it takes for nobody to wait in a circle.
+
+    A stage in front whose depth an update's minibatches bound waits for that update's all-reduce; a stage that is ahead
+    of it for its next inputs.
+    """
+    while kind in ACCUMULATING and max(depths) > 1:
+        shape = PipelineShape(kind, replicas, depths, accumulate)
+        if never_locks(shape) or not verify_actions(shape):
+            break
+        depths = tuple(max(1, depth - 1) for depth in depths)
+    return depths
 
 
 def _prove(shape: PipelineShape) -> None:

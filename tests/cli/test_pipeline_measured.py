@@ -92,6 +92,14 @@ REFUSED = [
     (("--stages", "0-3x2,4-4x1", "--depth", "1,3"), "depth 1,3 of 2-1: deadlock: "),
     (("--depth", "deep"), "--depth deep: auto, noam, or minibatches in flight"),
     (("--kind", "2bw"), "--kind 2bw needs --microbatches"),
+    (("--kind", "2bw", "--microbatches", "4", "--vertical-sync"), "--vertical-sync belongs to --kind 1f1b, not to 2bw"),
+    (
+        ("--kind", "data-parallel", "--depth", "7"),
+        "--kind data-parallel has one minibatch in flight: leave --depth 7 out",
+    ),
+    (("--kind", "data-parallel", "--straight"), "--kind data-parallel is one stage"),
+    (("--depth", "3,2,1"), "--depth 3,2,1: depths of 3 stages need --stages"),
+    (("--depth", "000000001999"), "--depth 000000001999: auto, noam, or minibatches in flight"),
 ]
 
 

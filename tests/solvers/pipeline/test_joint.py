@@ -168,6 +168,14 @@ def test_kinds(kind: Any) -> None:
     assert len(plan.stages) == 1 or kind != "data-parallel"
 
 
+@pytest.mark.parametrize("accumulate", [2, 4, 6])
+def test_accumulating_kinds_never_lock(accumulate: int) -> None:
+    """With fewer minibatches an update than replicas and depths would take."""
+    for kind in ("2bw", "1f1b-flush"):
+        plan = planned(GNMT, fabric_of_racks(6, 3), kind=kind, accumulate=accumulate)
+        assert accumulate % math.lcm(*plan.shape.replicas) == 0
+
+
 def test_given_stages_are_placed() -> None:
     stages = (StageRange(0, 2, 2), StageRange(3, 4, 1))
     plan = planned(VGG, fabric_of_racks(4, 2, uplink=0.02), stages=stages)
