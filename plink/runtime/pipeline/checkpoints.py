@@ -210,15 +210,21 @@ class _Writer:
             print(f"warning: cannot write {path}: {text}; training goes on", file=sys.stderr, flush=True)
 
     def _count(self, minibatch: int) -> None:
-        """Note that this rank has a checkpoint, and remove its parts of those before the latest that all ranks have."""
+        """Note that this rank has a checkpoint. Remove all that is older than the latest that all ranks have.
+
+        Other ranks' parts too, where the folder is shared: a rank that is ahead wrote its last part before the latest
+        was whole. None of them is being written any more, as each rank writes its parts in sequence.
+        """
         if self._store.add(f"{_LATEST}-{minibatch}", 1) == sum(self._identity.replicas):
             self._store.set(_LATEST, str(minibatch))
         latest = int(self._store.get(_LATEST)) if self._store.check([_LATEST]) else 0
         for number in checkpoints_in(self._folder):
             if number < latest:
-                part_file(self._folder, number, self._place).unlink(missing_ok=True)
+                folder = self._folder / f"minibatch-{number}"
+                for path in folder.glob("stage-*-replica-*.pt"):
+                    path.unlink(missing_ok=True)
                 with contextlib.suppress(OSError):
-                    (self._folder / f"minibatch-{number}").rmdir()
+                    folder.rmdir()
 
 
 def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

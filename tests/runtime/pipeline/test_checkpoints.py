@@ -208,9 +208,8 @@ def test_training_goes_on_when_no_checkpoint_can_be_written(tmp_path: Path) -> N
 
 def test_only_checkpoints_before_the_latest_are_removed(tmp_path: Path) -> None:
     results_of(run_ranks(train, 2, CASE, STRAIGHT, CheckpointSettings(tmp_path, 2), -1))
-    assert 22 in checkpoints_in(tmp_path)
+    assert checkpoints_in(tmp_path) == [22]
     assert all(part_file(tmp_path, 22, (stage, 0)).exists() for stage in (0, 1))
-    assert len(checkpoints_in(tmp_path)) <= 4
     assert not [path for path in tmp_path.rglob("*") if path.name.startswith(".")]
     assert part_file(tmp_path, 22, (0, 0)).stat().st_mode & 0o077 == 0
 
