@@ -53,7 +53,7 @@ def rails_entry() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_rates_are_the_best_of_an_interface_and_rails_have_their_addresses() -> None:
+def test_flow_rates_and_addresses_by_rail() -> None:
     entry = rails_entry()
     fleet, session = measured(entry, {"h0": 1.0, "h1": 2.0, "h2": 3.0})
     assert entry["in_gbps"] == [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]

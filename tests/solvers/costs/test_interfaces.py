@@ -222,7 +222,7 @@ def test_rates_of_interfaces_are_measured_ones_else_those_of_pairs_else_of_hosts
     assert paths.in_gbps.tolist() == [2.0, 2.0, 2.0, 2.0, 2.0, 5.0, 2.0, 2.0]
 
 
-def test_shuffled_bcubes_have_paths_over_their_switches() -> None:
+def test_paths_of_a_shuffled_bcube() -> None:
     """Interfaces numbered at random: each hop arrives on the interface that is on the sender's switch."""
     switches = made(3, 2, random.Random(4))
     of = {port: number for number, switch in enumerate(switches) for port in switch}
