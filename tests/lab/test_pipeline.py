@@ -12,8 +12,9 @@ from tests.lab.jobs import write_hosts
 pytestmark = pytest.mark.lab
 
 EXAMPLE = str(Path(__file__).parents[2] / "examples" / "pipeline_mlp.py")
+# Once there is a checkpoint that all ranks have.
 KILLED_ONCE = f"""
-import os, signal, sys
+import os, signal, sys, time
 from pathlib import Path
 sys.path.insert(0, {str(Path(EXAMPLE).parent)!r})
 import pipeline_mlp
@@ -23,6 +24,11 @@ class Killed(pipeline_mlp.Points):
         mark = Path(__file__).with_name("killed")
         if number == 17 and not mark.exists():
             mark.touch()
+            limit = time.monotonic() + 60
+            while not any(len(list(folder.glob("stage-*.pt"))) == 3 for folder in Path("ckpt").glob("minibatch-*")):
+                assert time.monotonic() < limit
+                time.sleep(0.01)
+            time.sleep(1)  # its report is on the way
             os.kill(os.getpid(), signal.SIGKILL)
         return super().batch(number)
 

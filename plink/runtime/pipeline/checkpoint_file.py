@@ -57,9 +57,20 @@ def write_checkpoint(path: Path, header: dict[str, Any], state: dict[str, Any]) 
             file.flush()
             os.fsync(file.fileno())
         temporary.rename(path)
+        _sync_folder(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """Write a folder's entries to the disk, and that which it is in its parent."""
+    for entry in (folder, folder.parent):
+        descriptor = os.open(entry, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _encoded(document: dict[str, Any]) -> bytes:

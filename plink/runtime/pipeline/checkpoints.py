@@ -24,7 +24,7 @@ from plink.model.pipeline.versions import minibatches_per_update, older_versions
 from plink.runtime.pipeline.checkpoint_file import write_checkpoint
 from plink.runtime.pipeline.stage import StageTrainer
 
-_LATEST = "checkpoint"
+_LATEST, _BEFORE = "checkpoint", "checkpoint-before"  # that all ranks have
 _MAX_WAITING = 2  # checkpoints in memory that the disk has not taken; then training waits for it
 
 
@@ -41,7 +41,9 @@ class CheckpointSettings:
 
         :raises InputError: the folder has some that this job does not go on from.
         """
-        if self.folder is not None and self.folder != self.restore and checkpoints_in(self.folder):
+        if self.folder is None or (self.restore is not None and self.folder.resolve() == self.restore.resolve()):
+            return
+        if checkpoints_in(self.folder):
             raise InputError(str(self.folder), "it has checkpoints of another job: restore from it, or name another")
 
 
@@ -94,7 +96,8 @@ class StageCheckpoints:
         self._trainer, self._place, self._replica = trainer, trainer.place, replica
         cycle = self._place.shape.cycle
         self.every = -(-settings.every // cycle) * cycle
-        self._writer = _Writer(settings.folder, (self._place.stage, replica), origin, store)
+        place = self._place.stage, replica
+        self._writer = _Writer(settings.folder, place, origin, store, self._place.begin)
         self._writer.on_written = lambda: self.on_written()
         self._parts: dict[int, _Part] = {}
         self._written = self._place.begin
@@ -165,11 +168,12 @@ class StageCheckpoints:
 class _Writer:
     """Writes checkpoints in a thread, and counts those that all ranks have."""
 
-    def __init__(self, folder: Path, place: tuple[int, int], origin: Provenance, store: Any) -> None:
+    def __init__(self, folder: Path, place: tuple[int, int], origin: Provenance, store: Any, begin: int) -> None:
         self.written: int | None = None
         self.on_written: Callable[[], None] = lambda: None
         self.errors: list[str] = []
         self._folder, self._place, self._identity, self._store = folder, place, origin, store
+        self._begin = begin
         self._queue: queue.Queue[tuple[int, dict[str, Any]] | None] = queue.Queue(_MAX_WAITING)
         self._thread = threading.Thread(target=self._work, name="plink-checkpoint", daemon=True)
         self._thread.start()
@@ -210,21 +214,28 @@ class _Writer:
             print(f"warning: cannot write {path}: {text}; training goes on", file=sys.stderr, flush=True)
 
     def _count(self, minibatch: int) -> None:
-        """Note that this rank has a checkpoint. Remove all that is older than the latest that all ranks have.
+        """Note that this rank has a checkpoint. Remove all that is older than the latest two that all ranks have.
 
         Other ranks' parts too, where the folder is shared: a rank that is ahead wrote its last part before the latest
-        was whole. None of them is being written any more, as each rank writes its parts in sequence.
+        was whole. None of them is being written any more, as each rank writes its parts in sequence. Two are left, for
+        when a part of the latest turns out to be damaged.
         """
         if self._store.add(f"{_LATEST}-{minibatch}", 1) == sum(self._identity.replicas):
+            self._store.set(_BEFORE, str(self._whole()))
             self._store.set(_LATEST, str(minibatch))
-        latest = int(self._store.get(_LATEST)) if self._store.check([_LATEST]) else 0
+        before = int(self._store.get(_BEFORE)) if self._store.check([_BEFORE]) else 0
         for number in checkpoints_in(self._folder):
-            if number < latest:
+            if number < before:
                 folder = self._folder / f"minibatch-{number}"
-                for path in folder.glob("stage-*-replica-*.pt"):
+                # Also what writers that were killed have left.
+                for path in (*folder.glob("stage-*-replica-*.pt"), *folder.glob(".stage-*-replica-*.pt.*")):
                     path.unlink(missing_ok=True)
                 with contextlib.suppress(OSError):
                     folder.rmdir()
+
+    def _whole(self) -> int:
+        """Return the latest checkpoint that all ranks have; at first that which training goes on from."""
+        return int(self._store.get(_LATEST)) if self._store.check([_LATEST]) else self._begin
 
 
 def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -1,6 +1,6 @@
 """Killed and started again from a checkpoint, a pipeline ends with the bits of one that was never interrupted."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from plink.runtime.pipeline.checkpoints import CheckpointSettings, checkpoints_i
 from plink.runtime.pipeline.job import PipelineProgram, StageResult, run_rank
 from plink.runtime.pipeline.one_process import train_in_one_process
 from tests.runtime.pipeline.apps import SmallApp, attention, conv, dropout, lstm, mlp, plan_of, skip
-from tests.runtime.ranks import Ended, results_of, run_ranks
+from tests.runtime.ranks import Ended, results_of, run_ranks, wait_until
 
 MINIBATCHES = 23
 CASES: list[tuple[Any, int, str]] = [(conv, 7, "momentum"), (dropout, 7, "adam")]
@@ -40,14 +40,16 @@ EXTENDED: dict[str, dict[str, Any]] = {
 
 
 class StoppingApp(SmallApp):
-    """Its first stage fails when it reads a minibatch."""
+    """Fails when it reads a minibatch, once ``ready``."""
 
     def __init__(self, *arguments: Any, stop: int = -1, **keys: Any) -> None:
         super().__init__(*arguments, **keys)
         self.stop = stop
+        self.ready: Callable[[], bool] = lambda: True
 
     def batch(self, number: int) -> tuple[tuple[Tensor, ...], Tensor]:
         if number == self.stop:
+            wait_until(self.ready, 60)
             raise RuntimeError("killed")
         return super().batch(number)
 
@@ -67,11 +69,18 @@ def app_of(case: tuple[Any, int, str], stop: int = -1) -> StoppingApp:
 def train(case: tuple[Any, int, str], topology: dict[str, Any], settings: CheckpointSettings, stop: int) -> Outcome:
     """Be a rank in a job that may be stopped, and may go on from a checkpoint."""
     dist.init_process_group("gloo")
-    program, plan = PipelineProgram(app_of(case, stop)), plan_of(layers=case[1], **topology)
+    app, plan = app_of(case, stop), plan_of(layers=case[1], **topology)
+    program = PipelineProgram(app)
+    app.ready = lambda: settings.folder is not None and bool(whole_checkpoints(settings.folder, plan.replicas))
     try:
         return Outcome(run_rank(program, plan, "plan.json", 60, checkpoints=settings))
     except PlinkError as error:
         return Outcome(error=str(error))
+
+
+def whole_checkpoints(folder: Path, replicas: Sequence[int]) -> list[int]:
+    places = [(stage, replica) for stage, number in enumerate(replicas) for replica in range(number)]
+    return [k for k in checkpoints_in(folder) if all(part_file(folder, k, place).exists() for place in places)]
 
 
 def same(own: StageResult, other: StageResult) -> None:
@@ -121,8 +130,7 @@ def stopped_at_15(folder: Path) -> int:
     """Leave checkpoints; return the latest that both ranks have."""
     for outcome in results_of(run_ranks(train, 2, CASE, STRAIGHT, CheckpointSettings(folder, 2), 15)):
         assert outcome.error
-    whole = [k for k in checkpoints_in(folder) if all(part_file(folder, k, (s, 0)).exists() for s in (0, 1))]
-    return whole[0]
+    return whole_checkpoints(folder, (1, 1))[0]
 
 
 def go_on(folder: Path, case: tuple[Any, int, str] = CASE, **topology: Any) -> list[Ended]:
@@ -139,8 +147,10 @@ def bits_of_one_process(outcomes: list[Outcome]) -> bool:
 
 @pytest.mark.parametrize("damage", ["flipped", "truncated", "empty", "missing", "half-written"])
 def test_damaged_checkpoint_is_passed_over(damage: str, tmp_path: Path) -> None:
-    latest = stopped_at_15(tmp_path)
-    path = part_file(tmp_path, latest, (1, 0))
+    """For the one before."""
+    results_of(run_ranks(train, 2, CASE, STRAIGHT, CheckpointSettings(tmp_path, 2), -1))
+    assert whole_checkpoints(tmp_path, (1, 1)) == [22, 20]
+    path = part_file(tmp_path, 22, (1, 0))
     data = bytearray(path.read_bytes())
     if damage == "flipped":
         data[-len(data) // 4] ^= 1
@@ -154,13 +164,8 @@ def test_damaged_checkpoint_is_passed_over(damage: str, tmp_path: Path) -> None:
         if damage == "half-written":
             path.with_name(f".{path.name}.0011").write_bytes(data[:5000])
     ended = go_on(tmp_path)
-    if damage == "missing" or len(checkpoints_in(tmp_path)) > 1:
-        assert f"going on from minibatch {latest}," not in "".join(end.err for end in ended)
-    outcomes = results_of(ended)
-    if all(outcome.result for outcome in outcomes):
-        assert bits_of_one_process(outcomes)
-    else:  # there was no other that both have
-        assert all("no checkpoint to go on from that all ranks have" in outcome.error for outcome in outcomes)
+    assert "going on from minibatch 20," in "".join(end.err for end in ended)
+    assert bits_of_one_process(results_of(ended))
 
 
 def test_checkpoint_of_another_plan_is_taken_by_name(tmp_path: Path) -> None:
@@ -206,10 +211,14 @@ def test_training_goes_on_when_no_checkpoint_can_be_written(tmp_path: Path) -> N
         assert "Not a directory" in end.err
 
 
-def test_only_checkpoints_before_the_latest_are_removed(tmp_path: Path) -> None:
-    results_of(run_ranks(train, 2, CASE, STRAIGHT, CheckpointSettings(tmp_path, 2), -1))
-    assert checkpoints_in(tmp_path) == [22]
-    assert all(part_file(tmp_path, 22, (stage, 0)).exists() for stage in (0, 1))
+def test_latest_two_checkpoints_are_left(tmp_path: Path) -> None:
+    """What a writer left that was killed is removed too."""
+    latest = stopped_at_15(tmp_path)
+    (tmp_path / "minibatch-2").mkdir(exist_ok=True)
+    for minibatch in (2, latest):
+        part_file(tmp_path, minibatch, (0, 0)).with_name(".stage-0-replica-0.pt.0011").touch()
+    results_of(run_ranks(train, 2, CASE, STRAIGHT, CheckpointSettings(tmp_path, 2, tmp_path / "."), -1))
+    assert whole_checkpoints(tmp_path, (1, 1)) == checkpoints_in(tmp_path) == [22, 20]
     assert not [path for path in tmp_path.rglob("*") if path.name.startswith(".")]
     assert part_file(tmp_path, 22, (0, 0)).stat().st_mode & 0o077 == 0
 
