@@ -1,5 +1,6 @@
 """A packet for a lab address never leaves by the machine's own interfaces, whole lab or half."""
 
+import ctypes
 import ipaddress
 import os
 import signal
@@ -25,11 +26,31 @@ _ETH_P_ALL = 0x0003
 _CONTROL_PORT = 9
 
 
+_LOOPBACK = 1  # its number in every namespace
+_SO_ATTACH_FILTER = 26
+# What comes over loopback is dropped but for UDP to the control port: other programs' would fill the buffer.
+# Code, jump if true, jump if false, value (Linux, Documentation/networking/filter.rst).
+_FILTER = (
+    (0x20, 0, 0, 0xFFFFF008),  # the interface's number
+    (0x15, 0, 4, _LOOPBACK),
+    (0x30, 0, 0, 9),  # IPv4's protocol
+    (0x15, 0, 3, socket.IPPROTO_UDP),
+    (0x28, 0, 0, 22),  # UDP's destination port, after an IPv4 header without options
+    (0x15, 0, 1, _CONTROL_PORT),
+    (0x06, 0, 0, 0x40000),
+    (0x06, 0, 0, 0),
+)
+
+
 class Sniffer:
-    """All frames that the machine's own interfaces send or receive."""
+    """All frames that the machine's own interfaces send or receive, loopback apart."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(_ETH_P_ALL))
+        program = b"".join(struct.pack("HBBI", *instruction) for instruction in _FILTER)
+        buffer = ctypes.create_string_buffer(program)
+        attached = struct.pack("HL", len(_FILTER), ctypes.addressof(buffer))
+        self._socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, attached)
         self._socket.setblocking(False)
 
     def seen(self) -> tuple[int, bool]:
