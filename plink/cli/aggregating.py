@@ -300,7 +300,7 @@ def _cheapest_by_size(hosts: Hosts, ranks: int) -> tuple[list[SizeClass], Plan]:
     level aggregation among them."""
     network = _measured_network(AUTO, hosts)
     fabric = fabric_from(network, False)
-    model = model_for("auto", fabric)
+    model = model_for("auto", fabric, timed=True)
     if model == "latency":
         raise NoAnswer("--backend auto chooses by size and needs bandwidths; `plink probe` measures them (--bandwidth)")
     index_of = {name: k for k, name in enumerate(network.hosts.names)}

@@ -131,6 +131,17 @@ def test_auto_needs_bandwidths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "--bandwidth" in typed("probe", "--help", cwd=tmp_path).stdout
 
 
+def test_auto_takes_the_rates_of_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flows of a probe without ``--bandwidth`` are enough."""
+    flows = [{"from": a, "to": b, "gbps": 0.1, "both_ways": True} for a, b in ("ab", "bc", "ca")]
+    hosts = Hosts(tuple(Host(name, name) for name in "abc"))
+    network = Network(hosts, 50.0 * ~np.eye(3, dtype=bool), details={"host_flows": flows})
+    aggregation = from_bytes(
+        base64.b64decode(backend_for("auto", measured(network, tmp_path, monkeypatch), None).environment[TEXT])
+    )
+    assert aggregation.choose(100_000_000).algo in ("ring", "flat", "halving-doubling", "2lha", "gloo")
+
+
 def measured(network: Network, here: Path, monkeypatch: pytest.MonkeyPatch) -> Hosts:
     monkeypatch.chdir(here)
     (here / ".plink").mkdir()
