@@ -1,7 +1,8 @@
 """The simulator against the clock of a lab: simulated and measured all-reduces of AggEngine, over orders, by algorithm.
 
 Both sides have the same schedule: the ranks run it unsegmented over one channel, the simulator has the lab as ``plink
-probe`` measured it. ``--only NAME``: one algorithm (5 minutes); the others are kept as they were recorded.
+probe`` measured it. ``--only 'ring, one tier'``: one part (3 minutes); ``--only ring``, ``--only 'one tier'``: several.
+The others are kept as they were recorded.
 """
 
 import json
@@ -26,7 +27,7 @@ from solvers.simulation.collective import PreparedCollective
 from solvers.simulation.network import SimulatedNetwork
 
 SIZE_BYTES = 16_000_000
-RANKS, ORDERS, REPEATS = 16, 12, 2
+RANKS, ORDERS, REPEATS = 16, 12, 1
 _SEED, _TREE_SEGMENTS = 3, 16
 _PROGRAM = str(Path(__file__).parent / "timing" / "aggregation.py")
 _HOSTS = ("--racks", "4", "--hosts-per-rack", "4", "--host-rate", "200mbit", "--seed", "4")
@@ -105,6 +106,10 @@ def compare(bench: BenchLab, fabric: Fabric, algo: str) -> dict[str, Any]:
         "simulated_s": np.round(simulated, 4).tolist(), "measured_s": np.round(measured, 4).tolist(),
         "samples_s": samples, "spearman": round(float(spearmanr(simulated, measured).statistic), 4),
         "errors": np.round(errors, 4).tolist(), "largest_error": round(float(np.abs(errors).max()), 4),
+        "capacities_gbps": {
+            "hosts": np.round([fabric.host_out_gbps, fabric.host_in_gbps], 4).tolist(),
+            "tiers": [np.round([tier.out_gbps, tier.in_gbps], 4).tolist() for tier in fabric.tiers],
+        },
         "orders": [[fabric.names[host] for host in order] for order in orders],
     }  # fmt: skip
     print({key: row[key] for key in ("simulated_s", "measured_s", "spearman", "errors")}, flush=True)
@@ -113,32 +118,35 @@ def compare(bench: BenchLab, fabric: Fabric, algo: str) -> dict[str, Any]:
 
 def bars_of(figures: dict[str, Any]) -> list[Bar]:
     """Return what is wanted."""
-    bars = []
-    for algo, by_lab in figures.items():
-        for name, row in by_lab.items():
-            bars.append(Bar(f"{algo}, {name}: rank correlation", row["spearman"], at_least=0.95))
-            bars.append(Bar(f"{algo}, {name}: largest error of a simulated time", row["largest_error"], at_most=0.1))
-    return bars
+    return [
+        bar
+        for part, row in figures.items()
+        for bar in (
+            Bar(f"{part}: rank correlation", row["spearman"], at_least=0.95),
+            Bar(f"{part}: largest error of a simulated time", row["largest_error"], at_most=0.1),
+        )
+    ]
 
 
 def main() -> int:
     """Run and record; the exit code."""
-    only = [sys.argv[sys.argv.index("--only") + 1]] if "--only" in sys.argv else list(ALGORITHMS)
+    parts = [f"{algo}, {name}" for algo in ALGORITHMS for name in LABS]
+    only = [part for part in parts if "--only" not in sys.argv or sys.argv[sys.argv.index("--only") + 1] in part]
     file = results.RESULTS / "lab-clock.json"
     figures: dict[str, Any] = json.loads(file.read_text())["figures"] if file.exists() and "--only" in sys.argv else {}
-    figures |= {algo: {} for algo in only}
     for name, options in LABS.items():
+        algorithms = [algo for algo in ALGORITHMS if f"{algo}, {name}" in only]
+        if not algorithms:
+            continue
         with lab(*options) as bench:
-            probe = bench.plink("probe", bench.hosts_file, "--count", "1000", "-o", "network.json")
+            probe = bench.plink("probe", bench.hosts_file, "--count", "500", "-o", "network.json")
             if probe.code:
                 raise SystemExit(probe.stderr)
             fabric = fabric_of(bench.network("network.json"))
-            tiers = [(tier.out_gbps.round(3).tolist(), tier.in_gbps.round(3).tolist()) for tier in fabric.tiers]
-            print(name, fabric.capacities, tiers, fabric.host_out_gbps.round(3).tolist(), flush=True)
-            for algo in only:
+            for algo in algorithms:
                 print(algo, name, flush=True)
-                figures[algo][name] = compare(bench, fabric, algo)
-    figures = {algo: figures[algo] for algo in ALGORITHMS if algo in figures}
+                figures[f"{algo}, {name}"] = compare(bench, fabric, algo)
+    figures = {part: figures[part] for part in parts if part in figures}
     configuration = {
         "labs": LABS, "size_bytes": SIZE_BYTES, "orders": ORDERS, "repeats": REPEATS, "tree_segments": _TREE_SEGMENTS,
     }  # fmt: skip
