@@ -36,6 +36,7 @@ ENTRIES = (
     Entry("cost_time", "time to compute a cost", 2),
     Entry("pipeline_planner", "plans of pipelines: against brute force, bounds, the clock (--seeds 20: a minute)", 4),
     Entry("simulation", "whether the fast cost models rank orders as the simulator does (--seeds 2: a minute)", 6),
+    Entry("lab_clock", "the simulator against the clock of a lab (--only 'ring, one tier': 3 minutes)", 25),
     Entry("simgrid", "the simulator against SimGrid", 3),
     Entry("order_models", "orders of `plink reorder`, simulated (--seeds 2: 2 minutes)", 15),
     Entry("advice", "faults that the doctor names, and false alarms", 17),

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
@@ -25,12 +25,13 @@ from solvers.advice import (
     simulated_envelope,
     simulated_line,
 )
-from solvers.costs.by_name import SIMULATED, model_for, search_model_for
+from solvers.costs.by_name import SIMULATED, model_for, priced_options, search_model_for
 from solvers.costs.fabric import Fabric
 from solvers.ordering.interfaces import BCube
 from solvers.ordering.progress import SearchBudget
 from solvers.ordering.ring import search_ring
 from solvers.schedules.catalogue import ALGORITHMS, Options
+from solvers.schedules.segmentation import options_at
 from solvers.simulation.contention import CONTENTION, ContentionCost
 from solvers.simulation.cost import SimulatedCost
 
@@ -150,7 +151,8 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
             options = _options(network, request, fabric, algo, order)
             try:
                 own_fabric = fabric_of_algorithm(network, fabric, algo)
-                new_lines, without_cost = cost_lines(own_fabric, {family: order}, {algo: options}, model)
+                priced = priced_options(options, algo, math.sqrt(request.min_bytes * request.max_bytes), model)
+                new_lines, without_cost = cost_lines(own_fabric, {family: order}, {algo: priced}, model)
             except NoAnswer as error:  # a pair that this algorithm uses in this order
                 new_lines, without_cost, unmeasured = [], {algo: str(error)}, error
             cost_lines_of_all += new_lines
@@ -204,9 +206,9 @@ def _estimated_lines(
         else:
             options = _options(network, request, fabric, fast.algo, order)
             own_fabric = fabric_of_algorithm(network, fabric, fast.algo)
-            cost = ContentionCost.of(fast.algo, len(order), options, own_fabric, sizes[0])
-            if cost.transfers * len(sizes) <= _MAX_ESTIMATED_TRANSFERS:
-                cost_of = _at_sizes(cost, order)
+            sized = _SizedCost(ContentionCost, fast.algo, options, own_fabric, order)
+            if sum(sized.prepared(size).transfers for size in sizes) <= _MAX_ESTIMATED_TRANSFERS:
+                cost_of = sized
         lines.append(simulated_line(fast.algo, fast.family, cost_of, sizes))
     if late:
         _log.info("%d of %d costs are by rounds: estimating the others took %.0f s", late, len(lines), _ESTIMATION_S)
@@ -238,8 +240,8 @@ def _simulated_lines(
         options = _options(network, request, fabric, fast.algo, order)
         try:
             own_fabric = fabric_of_algorithm(network, fabric, fast.algo)
-            cost = SimulatedCost.of(fast.algo, len(order), options, own_fabric, sizes[0])
-            lines.append(simulated_line(fast.algo, fast.family, _at_sizes(cost, order), sizes))
+            sized = _SizedCost(SimulatedCost, fast.algo, options, own_fabric, order)
+            lines.append(simulated_line(fast.algo, fast.family, sized, sizes))
         except NoAnswer as error:  # too large, or it takes too long
             failure = error
     if failure is not None and not lines:
@@ -251,8 +253,32 @@ def _simulated_lines(
     return lines
 
 
-def _at_sizes(cost: SimulatedCost | ContentionCost, order: Order) -> Callable[[float], float]:
-    return lambda size_bytes: replace(cost, size_bytes=size_bytes)(order)
+_Cost = TypeVar("_Cost", SimulatedCost, ContentionCost)
+
+
+@dataclass(frozen=True)
+class _SizedCost(Generic[_Cost]):
+    """Cost of an algorithm in an order by the size, microseconds; prepared once for each number of segments."""
+
+    kind: type[_Cost]
+    algo: str
+    options: Options
+    fabric: Fabric
+    order: Order
+    by_segments: dict[int | None, _Cost] = field(default_factory=dict)
+
+    def prepared(self, size_bytes: float) -> _Cost:
+        """Return the cost function of a size.
+
+        :raises NoAnswer: for more transfers than can be simulated.
+        """
+        segments = options_at(self.options, self.algo, size_bytes).segments
+        if segments not in self.by_segments:
+            self.by_segments[segments] = self.kind.of(self.algo, len(self.order), self.options, self.fabric, size_bytes)
+        return replace(self.by_segments[segments], size_bytes=size_bytes)
+
+    def __call__(self, size_bytes: float) -> float:
+        return self.prepared(size_bytes)(self.order)
 
 
 def _shape(network: Network) -> BCube | None:

@@ -11,7 +11,7 @@ from plink.api.algorithms import OptionValues, fabric_from, groups_in, options_i
 from plink.api.interfaces import fabric_of_algorithm, own_options
 from plink.model.network import Network
 from plink.model.order import RankOrder
-from solvers.costs.by_name import SIMULATED, misranking_warning, model_for, parts_of
+from solvers.costs.by_name import SIMULATED, misranking_warning, model_for, parts_of, priced_options
 from solvers.costs.evaluator import CostBreakdown, evaluate
 from solvers.costs.fabric import Fabric
 from solvers.schedules.catalogue import schedule_for
@@ -95,8 +95,9 @@ def cost(
     if len(ranks) > _MAX_RANKS_WITH_ROUNDS:
         _log.info("more than %d ranks: the cost alone, without its rounds", _MAX_RANKS_WITH_ROUNDS)
     else:
+        priced = priced_options(options, request.algo, request.size_bytes, model)
         for number, (weight, name) in enumerate(parts_of(request.algo, request.size_bytes)):
-            schedule = schedule_for(name, len(ranks), options)
+            schedule = schedule_for(name, len(ranks), priced)
             part = evaluate(schedule, fabric, ranks, request.size_bytes, model)
             if part_costs is not None:  # its rounds are each as if alone
                 part = replace(part, cost_us=part_costs[number])

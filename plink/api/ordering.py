@@ -10,6 +10,7 @@ import numpy as np
 
 from plink.api.algorithms import OptionValues, fabric_from, options_of, order_from, rank_groups
 from plink.api.constraints import RequestedGroups, constraints_from
+from plink.api.fast_tsp_process import FastTsp
 from plink.api.interfaces import BCUBE_ALGORITHMS, interface_topology, own_options
 from plink.api.search_data import (
     SearchData,
@@ -182,7 +183,7 @@ def solve(
     patient = not timed or (request.time_limit_s is not None and not request.prove)
     budget = SearchBudget(
         _UNLIMITED_MOVES if timed else request.max_moves or 0, _watch(show, search_deadline, stopped), patient,
-        search_deadline if request.time_limit_s is not None else None,
+        search_deadline if request.time_limit_s is not None else None, FastTsp,
     )  # fmt: skip
     result = search(task, request.seed, budget)
     _log.debug(
@@ -343,7 +344,7 @@ def _validate(
         return None
     fabric = task.fabric if data.unknown is None else with_farthest_for_unknown(task.fabric, data.unknown)
     parts = parts_of(task.algo, task.size_bytes)
-    patterns = [(weight, pattern_for(name, len(task.baseline), task.options)) for weight, name in parts]
+    patterns = [(weight, pattern_for(name, len(task.baseline), task.priced_options)) for weight, name in parts]
     if result.objective == "bottleneck":  # the longest hop, not their sum
         patterns = [(weight, replace(pattern, timing="rounds")) for weight, pattern in patterns]
     cost_model = CostModel(patterns, fabric, task.size_bytes, task.model)

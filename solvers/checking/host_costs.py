@@ -21,6 +21,7 @@ from solvers.costs.fabric import Fabric
 from solvers.costs.host_costs import with_host_costs
 from solvers.gain import CONFIDENCE
 from solvers.schedules.catalogue import Options
+from solvers.schedules.segmentation import options_at
 from solvers.simulation.contention import CONTENTION, ContentionCost
 
 MIN_SIZES = 4
@@ -53,7 +54,8 @@ class CollectiveTiming:
     def rounds(self) -> float:
         """Rounds of the collective, one after the other."""
         parts = parts_of(self.algo, self.size_bytes)
-        patterns = [(weight, pattern_for(name, len(self.order), self.options)) for weight, name in parts]
+        options = options_at(self.options, self.algo, self.size_bytes)
+        patterns = [(weight, pattern_for(name, len(self.order), options)) for weight, name in parts]
         return sum(weight * float(pattern.repeat.sum()) for weight, pattern in patterns)
 
     def cost_on(self, fabric: Fabric, model: str) -> Callable[[Fabric], float]:

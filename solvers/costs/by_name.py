@@ -20,6 +20,7 @@ from solvers.costs.patterns import (
 from solvers.schedules.bcube import base_of
 from solvers.schedules.catalogue import ALGORITHMS, RING_SEGMENTS, Options, schedule_for
 from solvers.schedules.ring import check_segments
+from solvers.schedules.segmentation import options_at
 
 # NCCL's tuner takes the tree for small vectors and the ring for large ones, by tables of its own; where it changes over
 # depends on the machine. One order has to serve both: between these sizes their costs are blended.
@@ -90,8 +91,11 @@ def cost_function_for(
 ) -> CostFunction:
     """Return the cost function of an algorithm, as :func:`solvers.costs.closed_forms.closed_form`.
 
+    Trees have the segments of :func:`priced_options`.
+
     :raises UsageError: for unknown names and what does not fit.
     """
+    options = priced_options(options, algo, size_bytes, model)
     cost_functions = [
         (weight, closed_form(pattern_for(name, ranks, options), fabric, size_bytes, model))
         for weight, name in parts_of(algo, size_bytes)
@@ -103,6 +107,12 @@ def cost_function_for(
         return sum(weight * cost_of(order) for weight, cost_of in cost_functions)
 
     return blended
+
+
+def priced_options(options: Options, algo: str, size_bytes: float, model: str) -> Options:
+    """Return the options by which a model prices an algorithm: in the segments of its library, which change no path of
+    round trips, so that ``latency`` leaves them out; see :func:`solvers.schedules.segmentation.options_at`."""
+    return options if model == "latency" else options_at(options, algo, size_bytes)
 
 
 def model_for(name: str, fabric: Fabric, timed: bool = False, algo: str = "") -> str:

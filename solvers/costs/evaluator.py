@@ -5,10 +5,10 @@ pipeline overlap, see :func:`mean_latency`):
 
 ``latency``
     Round trips alone, as in the PLink thesis (5.2.1), which counts the reduce phase and leaves out the broadcast phase,
-    its mirror image: the rounds up to the last reduction count. The schedule's ``timing`` says how they
-    add up: ``rounds`` (each waits for the one before: the sum of every round's longest hop), ``chain`` (a transfer
-    waits only for the data it carries: the longest path, trees) or ``pipeline`` (all hops are always busy: the sum of
-    all hops, the ring).
+    its mirror image: the rounds up to the last reduction count. The schedule's ``timing`` says how they add up:
+    ``rounds`` (each waits for the one before: the sum of every round's longest hop), ``chain`` (a transfer waits only
+    for the data it carries: the longest path to a reduction, trees) or ``pipeline`` (all hops are always busy: the sum
+    of all hops, the ring).
 ``alpha-beta``
     Half a round trip, and bytes over the bandwidth of the pair; a host sends (and receives) the transfers of a round
     one after the other. Synchronous rounds: a pipelined ring is as slow as its slowest hop. Hockney's model (Parallel
@@ -178,7 +178,14 @@ def _latency(schedule: Schedule, hop: Vector, longest: Vector, order: npt.NDArra
     done = np.zeros(used)
     for m in range(used):
         done[m] = hop[m] + max((done[k] for k in needed[offsets[m] : offsets[m + 1]]), default=0.0)
-    return float(done.max())
+    return float(done[chain_ends(schedule)].max())
+
+
+def chain_ends(schedule: Schedule) -> npt.NDArray[np.int64]:
+    """Return the transfers that end the reduce phase of a chain: the reductions, which a pipelined way back overlaps;
+    all transfers where nothing is reduced."""
+    reducing = np.flatnonzero(~schedule.copies)
+    return reducing if len(reducing) else np.arange(len(schedule))
 
 
 class Transfers(NamedTuple):

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.schedule import Schedule, dependencies
-from solvers.costs.evaluator import reduce_phase, timing_of
+from solvers.costs.evaluator import chain_ends, reduce_phase, timing_of
 from solvers.costs.fabric import Vector
 from solvers.schedules.multi_ring import ring_tours
 
@@ -96,14 +96,16 @@ def pattern_of(schedule: Schedule) -> Pattern:
 
 
 def _chain(schedule: Schedule) -> tuple[Level, ...]:
-    """Return the transfers of the reduce phase, level by level, with their dependencies."""
+    """Return the transfers that a reduction is or waits for, level by level, with their dependencies."""
     used = reduce_phase(schedule)
     offsets, needed = dependencies(schedule)
+    counts = _precede(chain_ends(schedule), offsets, needed)
     levels = []
     for part in schedule.round_slices():
         members = np.arange(part.start, min(part.stop, used.stop))
         if not len(members):
             break
+        members = members[counts[members]]
         pair = schedule.source[members].astype(np.intp) * schedule.ranks + schedule.target[members]
         number = offsets[members + 1] - offsets[members]
         for chosen in (number == 0, number > 0):
@@ -113,6 +115,18 @@ def _chain(schedule: Schedule) -> tuple[Level, ...]:
                 starts = np.cumsum(length) - length
                 levels.append(Level(pair[chosen], m, waits.astype(np.intp), starts.astype(np.intp)))
     return tuple(levels)
+
+
+def _precede(ends: Edges, offsets: npt.NDArray[np.int64], needed: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+    """Return which transfers are among ``ends`` or have one wait for them, shape (M,)."""
+    precedes = np.zeros(len(offsets) - 1, dtype=bool)
+    precedes[ends] = True
+    later = np.repeat(np.arange(len(precedes)), np.diff(offsets))
+    while True:
+        new = needed[precedes[later]]
+        if precedes[new].all():
+            return precedes
+        precedes[new] = True
 
 
 def ring_pattern(ranks: int, step: int = 1) -> Pattern:

@@ -21,7 +21,7 @@ _BLOCK_HOSTS = (1, 1, 2, 4, 8)  # hypercubes and trees tie blocks of a power of 
 def descend(
     order: Order, feasible: FeasibleOrders, cost_of: ContentionCost, seed: int, keep_going: Callable[[], bool]
 ) -> Order:
-    """Return the order after up to 400 exchanges of two blocks of hosts, of which those that are cheaper stay.
+    """Return the order after up to 300 exchanges of two blocks of hosts, of which those that are cheaper stay.
 
     :param order: a feasible one. :param keep_going: whether there is time for one more.
     """

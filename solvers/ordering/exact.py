@@ -44,7 +44,7 @@ def _solve(problem: OrderingProblem, result: OrderingResult, seed: int, budget: 
     feasible = problem.feasible
     if result.is_optimal or problem.algo in MIXED or len(problem.hosts) < 3:
         return result
-    pattern = pattern_for(problem.algo, len(problem.baseline), problem.options)
+    pattern = pattern_for(problem.algo, len(problem.baseline), problem.priced_options)
     if pattern.all_to_all_share:
         return result
     if problem.is_latency_ring and (feasible.unconstrained or is_rotation_enough(feasible)):

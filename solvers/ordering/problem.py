@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from solvers.costs.by_name import parts_of, pattern_for
+from solvers.costs.by_name import parts_of, pattern_for, priced_options
 from solvers.costs.closed_forms import pattern_overhead_us
 from solvers.costs.fabric import Fabric
 from solvers.ordering.constraints import FeasibleOrders, PlacementConstraints
@@ -50,13 +50,18 @@ class OrderingProblem:
         return FeasibleOrders(self.baseline, self.fabric.names, self.constraints)
 
     @property
+    def priced_options(self) -> Options:
+        """The options, with the segments by which the model prices the size."""
+        return priced_options(self.options, self.algo, self.size_bytes, self.model)
+
+    @property
     def overhead_us(self) -> float:
         """What hosts take for messages in any order, microseconds; see :mod:`solvers.costs.host_costs`."""
         if not self.fabric.overhead_us or self.model == "latency":
             return 0.0
         return sum(
             weight * pattern_overhead_us(
-                pattern_for(name, len(self.baseline), self.options), self.fabric.overhead_us, self.model
+                pattern_for(name, len(self.baseline), self.priced_options), self.fabric.overhead_us, self.model
             )
             for weight, name in parts_of(self.algo, self.size_bytes)
         )  # fmt: skip

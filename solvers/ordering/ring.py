@@ -25,7 +25,7 @@ _BATCH_PERTURBATIONS = 20_000  # between two calls of keep_going
 _INITIAL_TEMPERATURE = 0.3  # of the median hop: the mean increase of cost that is accepted when a series begins
 _MAX_IDLE_SERIES = 40  # without an improvement, unless the search is exhaustive
 _THRESHOLD_PENALTY = 10  # times the longest of all hops, added to hops above the threshold
-_FAST_TSP_MIN_HOSTS = 100  # smaller rings are optimal in a second
+_RING_ENGINE_MIN_HOSTS = 100  # smaller rings are optimal in a second
 _MAX_SUBTOUR_HOSTS = 300  # one to three seconds; of 512 hosts ten
 _BRANCH_NODES, _BRANCH_IDLE_SERIES = 200, 2
 _EPSILON = 1e-9
@@ -55,7 +55,7 @@ def search_ring(cost: Matrix, seed: int, budget: SearchBudget) -> Ring:
 
     :param cost: shape (N, N), symmetric, complete.
     :param budget: its moves are perturbations; ``keep_going`` is called between batches of them. With a deadline
-        fast-tsp searches beside, from 100 hosts on, and the better ring is taken.
+        its ring engine searches beside, from 100 hosts on, and the better ring is taken.
     """
     longest_bound = _longest_hop_bound(cost)  # before the search, which may use all the time
     if len(cost) <= EXHAUSTIVE_SEARCH_MAX_HOSTS:
@@ -63,10 +63,8 @@ def search_ring(cost: Matrix, seed: int, budget: SearchBudget) -> Ring:
         return _make_ring(cost, order, ring_cost(cost, order), longest_bound, 0)
     with contextlib.ExitStack() as ending:
         engine = None
-        if budget.deadline is not None and len(cost) >= _FAST_TSP_MIN_HOSTS:
-            from solvers.ordering.fast_tsp_process import FastTsp
-
-            engine = FastTsp(cost, budget.deadline)
+        if budget.ring_engine and budget.deadline is not None and len(cost) >= _RING_ENGINE_MIN_HOSTS:
+            engine = budget.ring_engine(cost, budget.deadline)
             ending.callback(engine.end)
         tour = _Tour(cost, np.arange(len(cost)), seed, budget.keep_going)
         tour.improve(budget.max_moves, budget.exhaustive, raise_bound=len(cost) <= _MAX_SUBTOUR_HOSTS)

@@ -121,7 +121,7 @@ def _search_in_sequence(problem: OrderingProblem, seed: int, budget: SearchBudge
         return _search_exhaustively(problem, start, cost_of)
     if problem.algo in MIXED:
         return _search_mixed(problem, start, cost_of, seed, budget)
-    pattern = pattern_for(problem.algo, len(baseline), problem.options)
+    pattern = pattern_for(problem.algo, len(baseline), problem.priced_options)
     if len(hosts) < 2 or (pattern.all_to_all_share and feasible.unconstrained):
         one_rank_each = len(hosts) == len(baseline)
         return replace(start, lower_bound=baseline_cost, bound_by=_SAME_COST) if one_rank_each else start

@@ -15,7 +15,7 @@ from solvers.schedules.multi_ring import multi_ring, multi_ring_all_gather, mult
 from solvers.schedules.parameter_server import push
 from solvers.schedules.recursive_doubling import recursive_doubling
 from solvers.schedules.ring import ring, ring_all_gather, ring_chunked, ring_reduce_scatter
-from solvers.schedules.trees import double_binary_tree, nccl_tree, tree_reduce
+from solvers.schedules.trees import double_binary_tree, nccl_tree, tree, tree_reduce
 
 
 @dataclass(frozen=True)
@@ -148,9 +148,13 @@ ALGORITHMS: Mapping[str, Algorithm] = {
             "recursive-doubling", "the whole vector to a partner twice as far away each time",
             lambda n, _: recursive_doubling(n),
         ),
-        _both_ways(
-            "tree", "up and down one tree with rank 0 at its root", ("fan_out", "segments"),
-            lambda n, o: tree_reduce(n, o.fan_out, o.segments_or(1)), ("reduce",), ("broadcast",),
+        Algorithm(
+            "tree", "up and down one tree with rank 0 at its root",
+            lambda n, o: tree(n, o.fan_out, o.segments_or(1)), ("fan_out", "segments"),
+            {
+                "reduce": lambda n, o: tree_reduce(n, o.fan_out, o.segments_or(1)),
+                "broadcast": lambda n, o: mirrored(tree_reduce(n, o.fan_out, o.segments_or(1))),
+            },
         ),
         Algorithm(
             "double-binary-tree", "half of the vector along each of two trees, as in the PLink thesis",

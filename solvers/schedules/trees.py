@@ -4,6 +4,7 @@ A tree is an array of shape (N,): the parent of every rank, -1 for the root.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ def tree(ranks: int, fan_out: int = 2, segments: int = 1) -> Schedule:
     :param segments: see :func:`reduce_along`.
     :raises UsageError: for fewer than two ranks or a fan-out below one.
     """
-    return forward_and_reverse(tree_reduce(ranks, fan_out, segments))
+    return all_reduce_along("tree", [heap_parents(ranks, fan_out)], segments, fan_out=fan_out)
 
 
 def tree_reduce(ranks: int, fan_out: int = 2, segments: int = 1) -> Schedule:
@@ -40,7 +41,7 @@ def double_binary_tree(ranks: int, segments: int = 1) -> Schedule:
     :raises UsageError: for fewer than two ranks.
     """
     first = midpoint_parents(ranks)
-    return forward_and_reverse(reduce_along("double-binary-tree", [first, shifted(first, -1)], segments))
+    return all_reduce_along("double-binary-tree", [first, shifted(first, -1)], segments)
 
 
 def nccl_tree(ranks: int, segments: int = 1) -> Schedule:
@@ -51,16 +52,35 @@ def nccl_tree(ranks: int, segments: int = 1) -> Schedule:
     """
     first = bitwise_parents(ranks)
     second = shifted(first, 1) if ranks % 2 else np.where(first < 0, -1, ranks - 1 - first)[::-1].astype(np.int32)
-    return forward_and_reverse(reduce_along("nccl-tree", [first, second], segments))
+    return all_reduce_along("nccl-tree", [first, second], segments)
 
 
-def reduce_along(algo: str, trees: Sequence[Indices], segments: int = 1, **details: object) -> Schedule:
+def all_reduce_along(algo: str, trees: Sequence[Indices], segments: int = 1, **details: Any) -> Schedule:
+    """The reduction along trees, and the way back: of H levels 2H + P - 1 rounds for P ``segments``.
+
+    The root returns a segment in the round after the one in which it is complete, while it still receives the next.
+
+    :raises UsageError: as :func:`reduce_along`.
+    """
+    whole = forward_and_reverse(reduce_along(algo, trees, **details))
+    check_segments(segments)
+    if segments == 1:
+        return whole
+    rows = np.stack(
+        [whole.round, whole.source, whole.target, whole.first * segments, whole.count, whole.copies], axis=1
+    )
+    later = np.arange(segments)[:, None, None] * np.array([1, 0, 0, 1, 0, 0])  # rounds and chunks
+    chunks = len(trees) * segments
+    return make_schedule(algo, len(trees[0]), chunks, (rows + later).reshape(-1, 6), timing="chain", **details)
+
+
+def reduce_along(algo: str, trees: Sequence[Indices], segments: int = 1, **details: Any) -> Schedule:
     """The reduction of the k-th part of the vector along the k-th tree, each over the same ranks.
 
     A rank sends in the round of its height, which is when its whole subtree has arrived.
 
     :param segments: into how many each part is cut, to be sent one behind the other: a rank passes one on while it
-        still receives the next. Each segment comes back from the root as soon as it is there.
+        still receives the next.
     :raises UsageError: for fewer than two ranks, or no segments.
     """
     check_segments(segments)

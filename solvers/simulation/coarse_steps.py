@@ -15,11 +15,12 @@ import numpy as np
 from numba import njit
 
 from plink.errors import NoAnswer
+from solvers.simulation.heaps import join_queued, without_first
 from solvers.simulation.job import CapacityChanges, Integers, Resources, Tasks, Vector, amounts_moved, check
 from solvers.simulation.max_min import NONE, UNLIMITED
 
 _STEPS = 250  # in the least time that the busiest resource and the latencies need
-_STEPS_A_ROUND = 4  # at least, for a chain of many rounds
+_STEPS_A_ROUND = 16  # at least, for a chain of many rounds, or a pipeline of many segments
 _EXACT_MAX_TASKS = 512  # of so few tasks every end is a step of its own
 _CORRECTIONS = 3  # of equal shares, towards max-min fair ones
 _SAME_TIME = 1e-12  # of the present time, in which tasks count as simultaneous
@@ -133,9 +134,11 @@ def _estimate(job: Any, waits_for: Any, queues: int, step_us: float) -> float:
     links = _Links(np.zeros(longest), np.zeros(longest), np.zeros(longest), np.zeros(longest))
     remaining, ready_us, credit_us = job.amount.copy(), np.zeros(m), np.zeros(m)
     rate, tightest = np.zeros(m), np.full(m, NONE)
-    busy, free_us, first = np.zeros(queues, np.bool_), np.zeros(queues), np.full(queues, NONE)
+    busy, free_us = np.zeros(queues, np.bool_), np.zeros(queues)
+    queued, child, sibling = np.full(queues, NONE), np.full(m, NONE), np.full(m, NONE)  # heaps of what is ready
+    idle, idle_count = np.empty(queues, np.int64), 0
     active, active_count = np.empty(m, np.int64), 0
-    pending, pending_count = np.empty(m, np.int64), 0  # what waits for nothing but its time and its queue
+    pending, pending_count = np.empty(m, np.int64), 0  # what waits for nothing but its time
     for task in range(m):
         if waits_for[task] == 0:
             pending[pending_count] = task
@@ -144,28 +147,34 @@ def _estimate(job: Any, waits_for: Any, queues: int, step_us: float) -> float:
     now, done, last_end = 0.0, 0, 0.0
     while done < m:
         # Begin what can begin: of each idle queue the task of the lowest priority.
-        for k in range(pending_count):
-            task, queue = pending[k], job.queue_of[pending[k]]
-            if queue >= 0 and not busy[queue] and ready_us[task] <= now * (1 + _SAME_TIME):
-                other = first[queue]
-                if other < 0 or (job.priority[task], task) < (job.priority[other], other):
-                    first[queue] = task
         still_pending, next_us = 0, np.inf
         for k in range(pending_count):
             task, queue = pending[k], job.queue_of[pending[k]]
-            if ready_us[task] <= now * (1 + _SAME_TIME) and (queue < 0 or first[queue] == task):
-                begin_us = ready_us[task]
-                if queue >= 0:
-                    begin_us, busy[queue], first[queue] = max(begin_us, free_us[queue]), True, NONE
-                active[active_count], credit_us[task] = task, now - begin_us
-                active_count += 1
-                _put_on_links(job, task, links, 1.0)
-            else:
+            if ready_us[task] > now * (1 + _SAME_TIME):
                 pending[still_pending] = task
                 still_pending += 1
-                if ready_us[task] > now:
-                    next_us = min(next_us, ready_us[task])
+                next_us = min(next_us, ready_us[task])
+            elif queue >= 0:
+                queued[queue] = join_queued(job.priority, child, sibling, queued[queue], task)
+                if not busy[queue]:
+                    busy[queue] = True  # until all that is ready is queued
+                    idle[idle_count] = queue
+                    idle_count += 1
+            else:
+                active[active_count], credit_us[task] = task, now - ready_us[task]
+                active_count += 1
+                _put_on_links(job, task, links, 1.0)
         pending_count = still_pending
+        for k in range(idle_count):
+            queue = idle[k]
+            task = queued[queue]
+            busy[queue] = task >= 0
+            if task >= 0:
+                queued[queue] = without_first(job.priority, child, sibling, task)
+                active[active_count], credit_us[task] = task, now - max(ready_us[task], free_us[queue])
+                active_count += 1
+                _put_on_links(job, task, links, 1.0)
+        idle_count = 0
         if active_count == 0:
             if next_us == np.inf:
                 return -1.0
@@ -192,7 +201,9 @@ def _estimate(job: Any, waits_for: Any, queues: int, step_us: float) -> float:
             _put_on_links(job, task, links, -1.0)
             queue = job.queue_of[task]
             if queue >= 0:
-                busy[queue], free_us[queue] = False, now + takes_us
+                free_us[queue] = now + takes_us
+                idle[idle_count] = queue
+                idle_count += 1
             end_us = now + takes_us + job.lag_us[task]
             last_end = max(last_end, end_us)
             for position in range(job.dependent_offsets[task], job.dependent_offsets[task + 1]):

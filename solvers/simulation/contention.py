@@ -14,6 +14,7 @@ from solvers.costs.closed_forms import CostFunction, Order, closed_form
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import Pattern
 from solvers.schedules.catalogue import Options, schedule_for
+from solvers.schedules.segmentation import options_at
 from solvers.simulation.collective import PreparedCollective
 from solvers.simulation.cost import SimulatedCost, steady_ring, transfers_of
 from solvers.simulation.network import SimulatedNetwork
@@ -31,7 +32,7 @@ class ContentionCost:
 
     ``parts``: what the algorithm is made of, as (weight, name, prepared). A ring of more than 256 ranks is a
     :class:`SteadyRing`. A :class:`Pattern` is priced by the closed form, where there are too many transfers.
-    :func:`dataclasses.replace` gives the costs on another fabric or of another size.
+    :func:`dataclasses.replace` gives the costs on another fabric, or of another size in as many segments.
     """
 
     parts: tuple[tuple[float, str, PreparedCollective | SteadyRing | Pattern], ...]
@@ -40,10 +41,11 @@ class ContentionCost:
 
     @classmethod
     def of(cls, algo: str, ranks: int, options: Options, fabric: Fabric, size_bytes: float) -> "ContentionCost":
-        """Return the cost function of an algorithm by its name.
+        """Return the cost function of an algorithm by its name, in the segments that its library takes for the size.
 
         :raises UsageError: for unknown names and what does not fit.
         """
+        options = options_at(options, algo, size_bytes)
         parts = [(weight, name, _prepared(name, ranks, options)) for weight, name in parts_of(algo, size_bytes)]
         return cls(tuple(parts), fabric, size_bytes)
 

@@ -17,6 +17,7 @@ from solvers.costs.evaluator import CostBreakdown
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import Pattern
 from solvers.schedules.catalogue import Options, schedule_for
+from solvers.schedules.segmentation import options_at
 from solvers.simulation.collective import PreparedCollective
 from solvers.simulation.network import SimulatedNetwork
 from solvers.simulation.steady_ring import SteadyRing
@@ -38,7 +39,7 @@ class SimulatedCost:
 
     ``parts``: what the algorithm is made of, as (weight, name, job); each is simulated by itself, and their times are
     weighted. A ring of more than 256 ranks is no job but a :class:`SteadyRing`. :func:`dataclasses.replace` gives the
-    costs on another fabric or of another size.
+    costs on another fabric, or of another size in as many segments.
     """
 
     parts: tuple[tuple[float, str, PreparedCollective | SteadyRing], ...]
@@ -47,13 +48,13 @@ class SimulatedCost:
 
     @classmethod
     def of(cls, algo: str, ranks: int, options: Options, fabric: Fabric, size_bytes: float) -> "SimulatedCost":
-        """Return the cost function of an algorithm by its name.
+        """Return the cost function of an algorithm by its name, in the segments that its library takes for the size.
 
         :raises UsageError: for unknown names and what does not fit.
         :raises NoAnswer: for more transfers than can be simulated.
         """
         _compile_simulator()  # not in the time that simulations may take
-        parts = []
+        options, parts = options_at(options, algo, size_bytes), []
         for weight, name in parts_of(algo, size_bytes):
             parts.append((weight, name, _prepared(name, ranks, options)))
         return cls(tuple(parts), fabric, size_bytes)

@@ -68,7 +68,7 @@ def test_segmented_trees_reduce_and_move_as_much(ranks: int, segments: int, algo
     assert verify(cut) == []
     assert cut.chunks == whole.chunks * segments
     assert len(cut) == len(whole) * segments
-    assert cut.rounds == whole.rounds + 2 * (segments - 1)
+    assert cut.rounds == whole.rounds + segments - 1
 
 
 @given(RANKS)

@@ -72,6 +72,35 @@ def test_segmented_trees_are_estimated_as_simulated() -> None:
     assert cut == pytest.approx(simulated, rel=0.1)
 
 
+@pytest.mark.parametrize("model", ["alpha-beta", "contention", "simulated"])
+@pytest.mark.parametrize(("algo", "size", "segments"), [("nccl-tree", 20e6, 20), ("nccl", 4e6, 4)])
+def test_nccl_trees_cost_as_in_segments_of_512_kib(model: str, algo: str, size: float, segments: int) -> None:
+    order, fabric = np.random.default_rng(5).permutation(16), two_racks(16)
+    by_size, cut, whole = (
+        cost_by_model(algo, 16, Options(segments=count), fabric, size, model)(order) for count in (None, segments, 1)
+    )
+    assert by_size == cut < whole
+
+
+def test_segments_do_not_change_latencies() -> None:
+    order, fabric = np.random.default_rng(5).permutation(16), two_racks(16)
+    fabric.rtt_us[:] = np.arange(16)[:, None] + np.arange(16)[None, :]
+    costs = {
+        cost_by_model("nccl-tree", 16, Options(segments=count), fabric, 100e6, "latency")(order)
+        for count in (None, 1, 7)
+    }
+    assert len(costs) == 1
+
+
+@pytest.mark.parametrize("segments", [4, 16, 64])
+def test_overlapping_rounds_of_a_segmented_tree_take_as_long_as_simulated(segments: int) -> None:
+    """Equal hosts: the way back overlaps the way there, so that rounds add up to the pipeline's time."""
+    order, fabric = np.arange(32), two_racks(32, np.inf)
+    args = "nccl-tree", 32, Options(segments=segments), fabric, 50e6
+    rounds, simulated = cost_function_for(*args, "contention")(order), cost_by_model(*args, "simulated")(order)
+    assert rounds == pytest.approx(simulated, rel=0.1)
+
+
 def test_nccl_is_the_weighted_mean_of_its_parts() -> None:
     order = np.random.default_rng(1).permutation(8)
     mixed = ContentionCost.of("nccl", 8, Options(), two_racks(8), 4e6)

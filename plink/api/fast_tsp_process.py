@@ -1,10 +1,12 @@
 """fast-tsp (Or-opt; MIT) in a process of its own, beside plink's search for a ring.
 
 Its tours are better than ours where many hosts have a time limit, but it ends by the clock, so it never runs where a
-number of moves is the limit. A process can be ended at any time; a call in a thread cannot.
+number of moves is the limit. A process can be ended at any time; a call in a thread cannot. It ends with plink, however
+that ends.
 """
 
 import contextlib
+import os
 import subprocess
 import sys
 import time
@@ -14,13 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.network import Matrix
+from plink.remote.supervisor import die_with
 
 _LARGEST_DISTANCE = 65_535  # it takes whole numbers of 16 bits
 _POLL_S, _GRACE_S = 0.05, 0.5
 
 
 class FastTsp:
-    """A running search that ends at a deadline."""
+    """A running search that ends at a deadline; a :class:`solvers.ordering.progress.RingEngine`."""
 
     def __init__(self, cost: Matrix, deadline: float) -> None:
         """Start the search.
@@ -28,7 +31,7 @@ class FastTsp:
         :param cost: shape (N, N), symmetric, complete. :param deadline: by ``time.monotonic()``.
         """
         self._deadline = deadline
-        module = [sys.executable, "-m", __name__, str(len(cost)), str(deadline)]
+        module = [sys.executable, "-m", __name__, str(len(cost)), str(deadline), str(os.getpid())]
         self._process = subprocess.Popen(
             module, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
@@ -67,9 +70,11 @@ def whole_numbers(cost: Matrix) -> npt.NDArray[np.uint16]:
 
 def main() -> None:
     """Read distances, search until the deadline, and write the tour."""
+    hosts, deadline, parent = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+    if not die_with(parent):
+        return
     from fast_tsp import find_tour
 
-    hosts, deadline = int(sys.argv[1]), float(sys.argv[2])
     distances = np.frombuffer(sys.stdin.buffer.read(), dtype=np.uint16).reshape(hosts, hosts)
     tour = find_tour(distances, duration_seconds=max(0.01, deadline - time.monotonic()))
     sys.stdout.buffer.write(np.array(tour, dtype=np.int64).tobytes())
