@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plink.cli.screen import print_json
+from plink.cli.screen import print_json, progress
 from plink.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def simulate(
 
     Example: plink pipeline simulate plan.json --profile profile.json --network measured.json
     """
-    from plink.api.pipeline_simulation import simulate_plan
+    from plink.api.pipeline_simulation import PipelineSimulationRequest, simulate_plan
     from plink.api.pipelines import check_profile
     from plink.cli.inputs import network_from
     from plink.cli.pipeline.inputs import plan_from, profile_from
@@ -71,7 +71,9 @@ def simulate(
     check_profile(plan, profile, name_of(path))
     measured = None if beside is None else timeline_of_run(beside, plan, path)
     network = gbps if network_file is None and gbps is not None else network_from(network_file)
-    simulated = simulate_plan(plan, profile, network, minibatches, gbps, trace is not None or picture is not None)
+    request = PipelineSimulationRequest(minibatches, gbps, trace is not None or picture is not None)
+    with progress("simulating") as bars:
+        simulated = simulate_plan(plan, profile, network, request, bars["simulating"])
     if trace is not None:
         timelines = {"simulated": simulated.result.timeline} | ({} if measured is None else {"measured": measured})
         write_trace(trace, plan, timelines)
