@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Entry:
-    """``theses``: it does figures of the theses again, and is one of those that ``make bench`` runs."""
+    """``theses``: it does figures of the theses again, and is one of those that ``make bench`` runs; some
+    that do take too long for it."""
 
     name: str
     shows: str

@@ -17,12 +17,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
 from plink.model.pipeline.plan_file import read_pipeline
 from plink.model.storage import read_document
+
+if TYPE_CHECKING:
+    from benchmarks.thesis_plot import ThesisPlot
 
 ROOT = Path(__file__).parents[1]
 _PROGRAM = str(ROOT / "benchmarks/timing/emulated_training.py")
@@ -216,6 +219,13 @@ def _bars(figures: dict[str, Any]) -> list[Bar]:
         else:
             bars.append(Bar(f"{name}: data parallelism over the pipeline", 1 / row["gain"], at_least=1.0))
         bars.append(Bar(f"{name}: plan is {shape.label}", float(row["plan"] == shape.label), at_least=1.0))
+    errors = [
+        abs(row["predicted_s"] / statistics.median(row["pipeline_s"]) - 1)
+        for row in figures.get("shapes", {}).values() if row["measured"] == row["plan"]
+    ]  # fmt: skip
+    if errors:
+        bars.append(Bar("prediction over measurement, less 1: median", statistics.median(errors), at_most=0.05))
+        bars.append(Bar("prediction over measurement, less 1: worst", max(errors), at_most=0.1))
     for what, row in figures.get("depth", {}).items():
         bars.append(Bar(f"depth by the network over the thesis's, {what}", row["gain"], at_least=1.3))
     if "cost" in figures:
@@ -226,6 +236,13 @@ def _bars(figures: dict[str, Any]) -> list[Bar]:
             Bar("stashing: share of a minibatch", cost["stashing_share"], at_most=0.03),
         ]
     return bars
+
+
+def thesis_plots(figures: dict[str, Any]) -> "dict[str, ThesisPlot]":
+    """For docs/results/theses.md."""
+    from benchmarks.pipeline_thesis_plots import lab_plots
+
+    return lab_plots(figures)
 
 
 def main() -> int:

@@ -55,7 +55,8 @@ def test_every_benchmark_is_in_the_catalogue() -> None:
     programs = {path.stem for path in folder.glob("*.py") if "def main() -> int:" in path.read_text()}
     assert programs - {"run", "theses"} == set(NAMES)
     assert sum(entry.minutes for entry in ENTRIES if entry.theses) <= 75
-    assert {row.benchmark for row in theses.ROWS} == {entry.name for entry in ENTRIES if entry.theses}
+    repeated, shown = {entry.name for entry in ENTRIES if entry.theses}, {row.benchmark for row in theses.ROWS}
+    assert repeated <= shown <= set(NAMES)  # `make bench` repeats all that its time allows
 
 
 def test_benchmarks_are_chosen_by_name_and_by_set() -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from plink.errors import InputError, NoAnswer
-from plink.model.pipeline.actions import actions_of, use_of
+from plink.model.pipeline.actions import PipelineAction, actions_of, use_of
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.rank_report import rank_report_from_json
 from plink.model.pipeline.shape import minibatches_to_prove
+from plink.model.pipeline.timeline import TimedAction
 from plink.model.units import format_bytes, format_time
 from plink.records.pipeline_log import NAME
 
@@ -42,20 +43,54 @@ def latest_reports(folder: Path) -> list[dict[str, Any]]:
 
     :raises NoAnswer: when the run has none. :raises InputError: naming the line that is wrong.
     """
+    latest = {report["rank"]: report for report in reports_of(folder) if report["type"] != "timeline"}
+    if not latest:
+        raise NoAnswer(f"{folder / NAME} is empty: no rank reported before the run ended")
+    return [latest[rank] for rank in sorted(latest)]
+
+
+def reports_of(folder: Path) -> list[dict[str, Any]]:
+    """Return all reports of a run, in the sequence in which they came.
+
+    :raises NoAnswer: when the run has none. :raises InputError: naming the line that is wrong.
+    """
     path = folder / NAME
     if not path.is_file():
         raise NoAnswer(f"{folder.name} has no {NAME}: it was no pipeline, or no rank reported before it ended")
-    latest: dict[int, dict[str, Any]] = {}
+    reports: list[dict[str, Any]] = []
     for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
         try:
             document = json.loads(line)
         except ValueError:
             raise InputError(f"{path}: line {number}", "is no JSON") from None
-        report: dict[str, Any] = dict(rank_report_from_json(document, f"{path}: line {number}"))
-        latest[report["rank"]] = report
-    if not latest:
-        raise NoAnswer(f"{path} is empty: no rank reported before the run ended")
-    return [latest[rank] for rank in sorted(latest)]
+        reports.append(dict(rank_report_from_json(document, f"{path}: line {number}")))
+    return reports
+
+
+def measured_timeline(plan: PipelinePlan, folder: Path, fingerprints: Sequence[str]) -> list[TimedAction]:
+    """Return when the ranks of a run did their first actions.
+
+    :param fingerprints: of the plan as its ranks may have read it.
+    :raises InputError: when the run had another plan. :raises NoAnswer: when it has no times.
+    """
+    timeline = []
+    for report in reports_of(folder):
+        check_plan(report, folder.name, fingerprints)
+        for kind, number, begin_s, end_s in report.get("actions", ()):
+            action = PipelineAction(kind, report["stage"], number)
+            timeline.append(TimedAction(action, report["replica"], begin_s, end_s))
+    if not timeline:
+        raise NoAnswer(f"{folder.name} has no times of actions: ranks write them when the job ends")
+    return timeline
+
+
+def check_plan(report: Mapping[str, Any], run: str, fingerprints: Sequence[str]) -> None:
+    """Refuse a report of another plan.
+
+    :raises InputError: naming both plans.
+    """
+    if report["plan"] not in fingerprints:
+        raise InputError(run, f"it ran plan {report['plan']}, not this one ({fingerprints[0]}); name its plan")
 
 
 def assess_pipeline(
@@ -66,9 +101,8 @@ def assess_pipeline(
     :param fingerprints: of the plan as its ranks may have read it.
     :raises InputError: when the run had another plan. :raises NoAnswer: when a rank did not report.
     """
-    others = [report for report in reports if report["plan"] not in fingerprints]
-    if others:
-        raise InputError(run, f"it ran plan {others[0]['plan']}, not this one ({fingerprints[0]}); name its plan")
+    for report in reports:
+        check_plan(report, run, fingerprints)
     if missing := sorted(set(range(plan.ranks)) - {report["rank"] for report in reports}):
         raise NoAnswer(f"{run}: rank {missing[0]} did not report, so there is nothing to assess its stage by")
     stages = [

@@ -14,7 +14,7 @@ from plink.model.pipeline.profile import ModelProfile
 from solvers.costs.fabric import Fabric
 from solvers.pipeline.simulator import PipelineSimulation, simulate_pipeline
 from solvers.pipeline.stage_costs import costs_of_plan
-from solvers.pipeline.training_job import PlacedPipeline
+from solvers.pipeline.training_job import PlacedPipeline, Watch
 from solvers.simulation.network import SimulatedNetwork
 
 _log = logging.getLogger("plink.pipeline")
@@ -79,23 +79,34 @@ def _share(value: float) -> float:
     return min(1.0, round(value, 6))
 
 
+@dataclass(frozen=True)
+class PipelineSimulationRequest:
+    """``minibatches``: None: enough for a steady state. ``gbps``: rate of hosts where the network has none.
+    ``with_timeline``: also when each action begins and ends."""
+
+    minibatches: int | None = None
+    gbps: float | None = None
+    with_timeline: bool = False
+
+
 def simulate_plan(
-    plan: PipelinePlan, profile: ModelProfile, network: Network | float, minibatches: int | None = None,
-    gbps: float | None = None, with_timeline: bool = False,
+    plan: PipelinePlan, profile: ModelProfile, network: Network | float,
+    request: PipelineSimulationRequest = PipelineSimulationRequest(), watch: Watch | None = None,
 ) -> SimulatedPlan:  # fmt: skip
     """Simulate a plan.
 
-    :param network: measured, or the Gbit/s of every host where all are alike. :param gbps: rate of hosts where the
-        network has none. :param with_timeline: also when each action begins and ends.
-    :raises UsageError: for hosts that the network does not have. :raises NoAnswer: as :func:`rated_fabric`, and for
-        round trips that were not measured. :raises InputError: when the plan's own actions were edited.
+    :param network: measured, or the Gbit/s of every host where all are alike. :param watch: called with how much is
+        done, and how much there is to do.
+    :raises UsageError: for hosts that the network does not have, and for a job that would take many minutes.
+    :raises NoAnswer: as :func:`rated_fabric`, and for round trips that were not measured. :raises InputError: when the
+        plan's own actions were edited.
     """
     if plan.actions is not None:
         raise InputError("actions", "a plan with actions of its own cannot be simulated; leave them out")
     names = list(dict.fromkeys(plan.host_names()))
     if isinstance(network, Network):
         check_hosts(names, network)
-        fabric = rated_fabric(network, gbps)
+        fabric = rated_fabric(network, request.gbps)
         simulated, capacities, fingerprint = SimulatedNetwork.of(fabric), fabric.capacities, network.fingerprint()
     else:
         rates = np.full(len(names), network)
@@ -103,7 +114,8 @@ def simulate_plan(
         capacities, fingerprint = f"assumed: {network:g} Gbit/s a host, no latency, no shared links", None
     slowness = [profile.slowness.get(name, 1.0) for name in simulated.names]
     placed = PlacedPipeline.of(plan, costs_of_plan(plan, profile), simulated, slowness)
-    return SimulatedPlan(plan, simulate_pipeline(placed, minibatches, with_timeline), capacities, fingerprint)
+    result = simulate_pipeline(placed, request.minibatches, request.with_timeline, watch)
+    return SimulatedPlan(plan, result, capacities, fingerprint)
 
 
 def rated_fabric(network: Network, gbps: float | None) -> Fabric:

@@ -1,9 +1,14 @@
-"""Plans of pipelines: from a profile and a description of an even network to a plan, and its proof."""
+"""Plans of pipelines: from a profile and a description of an even network to a plan, and its proof.
+
+The fastest plan that was simulated is taken, as for measured networks. Formulas decide for several levels, for many
+workers, and where a cost model is named.
+"""
 
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from plink.api.pipeline_search import SearchOptions, joint_request
 from plink.api.pipeline_training import TrainingRequest
 from plink.errors import InputError, UsageError
 from plink.model.hosts import Host, Hosts, read_hosts
@@ -13,14 +18,19 @@ from plink.model.pipeline.profile import ModelProfile
 from plink.model.pipeline.shape import minibatches_to_prove
 from plink.model.units import parse_duration
 from solvers.pipeline.even import EvenRequest, plan_even
+from solvers.pipeline.joint import plan_measured
+from solvers.pipeline.joint_request import MeasuredHosts
 from solvers.pipeline.levels import NetworkLevel, Watch
 from solvers.pipeline.lock_freedom import never_locks
+from solvers.pipeline.simulated_ways import MAX_SIMULATED_WORKERS
 from solvers.pipeline.stage_times import EVEN_MODELS, EvenModel
 from solvers.pipeline.verifier import verify_actions
 
 BYTES_PER_S_OF_GBPS = 1e9 / 8
 UNLIMITED_GBPS = 1e7  # between slots of one host, where nobody says how fast they talk
 MAX_WORKERS = 4096
+CONTENTION = "contention"
+PLAN_MODELS = (CONTENTION, *EVEN_MODELS)
 _MAX_EXECUTED_ACTIONS = 2_000_000  # of plans whose depths only an execution proves
 _LEVELS = re.compile(r"[1-9]\d{0,5}(x[1-9]\d{0,5})*", re.ASCII)
 
@@ -38,6 +48,11 @@ class EvenNetworkRequest:
     levels: str | None = None
     local_gbps: float | None = None
     rtt: str | None = None
+
+    @property
+    def has_levels(self) -> bool:
+        """Whether some links are faster than others."""
+        return self.levels is not None or self.local_gbps is not None
 
     @property
     def rtt_s(self) -> float:
@@ -64,6 +79,8 @@ class EvenNetworkRequest:
                     "--local-gbps goes without --levels: the first rate of --gbps is that of the innermost"
                 )
             sizes = _sizes(self.levels)
+        elif self.local_gbps is not None and max(slots) == 1:
+            raise UsageError("--local-gbps is of slots that share a host; here every host has one slot")
         elif len(slots) == 1 and max(slots) > 1:
             sizes = [max(slots), len(hosts)]
             rates = [self.local_gbps or UNLIMITED_GBPS, *rates]
@@ -92,28 +109,48 @@ class EvenNetworkRequest:
 
 @dataclass(frozen=True)
 class PipelineRequest:
-    """What to plan on an even network; ``model``: one of :data:`EVEN_MODELS`."""
+    """What to plan on an even network. ``model``: ``contention``, which simulates, or one of :data:`EVEN_MODELS`; None:
+    ``contention`` for at most 64 workers of one level, else ``ring``. ``search``: for ``contention`` only."""
 
     network: EvenNetworkRequest
     training: TrainingRequest = field(default_factory=TrainingRequest)
-    model: str = "ring"
+    model: str | None = None
+    search: SearchOptions = field(default_factory=SearchOptions)
 
     def check(self) -> None:
         """Refuse what no file is needed to refuse.
 
         :raises UsageError: naming the option.
         """
-        if self.model not in EVEN_MODELS:
-            raise UsageError(f"--model {self.model}: choose one of {', '.join(EVEN_MODELS)}")
+        if self.model is not None and self.model not in PLAN_MODELS:
+            raise UsageError(f"--model {self.model}: choose one of {', '.join(PLAN_MODELS)}")
         self.training.check()
+        self.search.check()
         _ = self.network.rtt_s
+
+    def is_simulated(self, workers: int) -> bool:
+        """Whether plans are simulated, by the options and the number of workers.
+
+        :raises UsageError: for options that the cost model does not use.
+        """
+        has_levels = self.network.has_levels
+        if self.model == CONTENTION:
+            if has_levels:
+                raise UsageError("--model contention has one level of hosts; omit --levels and --local-gbps")
+            return True
+        if self.model is None and not has_levels and (workers <= MAX_SIMULATED_WORKERS or self.search.names):
+            return True
+        if self.search.names:
+            reason = f"--model {self.model}" if self.model else "several levels"
+            raise UsageError(f"{self.search.names[0]} is not used with {reason}; omit it")
+        return False
 
     def even(self, profile: ModelProfile, workers: int) -> EvenRequest:
         """Return the request of the planner.
 
         :raises UsageError: when the stages do not fit the profile.
         """
-        model: EvenModel = self.model  # type: ignore[assignment]
+        model: EvenModel = self.model or "ring"  # type: ignore[assignment]
         training = self.training
         return EvenRequest(
             model=model,
@@ -138,7 +175,11 @@ def plan_pipeline(profile: ModelProfile, request: PipelineRequest, watch: Watch 
     request.check()
     hosts, levels = request.network.resolve()
     workers = sum(host.slots for host in hosts)
-    return plan_even(profile, hosts, levels, request.even(profile, workers), watch)
+    if not request.is_simulated(workers):
+        return plan_even(profile, hosts, levels, request.even(profile, workers), watch)
+    measured = MeasuredHosts.even(hosts, levels[-1].bandwidth / BYTES_PER_S_OF_GBPS, request.network.rtt_s)
+    wanted = joint_request(profile, hosts.names, request.training, request.search, workers)
+    return plan_measured(profile, measured, wanted, watch)
 
 
 def check_profile(plan: PipelinePlan, profile: ModelProfile, location: str) -> None:

@@ -37,7 +37,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "--loss": ("auto", "relative", "absolute"),
     "--method": ("stamp", "icmp", "tcp", "iperf3", "auto"),
     "--model": ("auto", "latency", "alpha-beta", "contention", "simulated"),
-    "pipeline plan --model": ("ring", "thesis", "published"),
+    "pipeline plan --model": ("contention", "ring", "thesis", "published"),
     "advise --model": ("auto", "alpha-beta", "contention", "simulated"),
     "--preemption-source": ("aws", "gcp", "azure"),
     "--objective": ("auto", "sum", "bottleneck"),

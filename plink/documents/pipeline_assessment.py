@@ -7,8 +7,8 @@ from msgspec import Meta
 from plink.documents.types import Count, Name, Positive, PositiveInt
 
 
-class PredictedSeconds(TypedDict):
-    """Seconds of a minibatch."""
+class PredictedFigure(TypedDict):
+    """A figure as the plan predicts it and as the run had it."""
 
     predicted: Positive | None
     """By the plan; null where it does not say."""
@@ -21,11 +21,11 @@ class AssessedStage(TypedDict):
 
     stage: Count
     """Its number."""
-    compute_s: PredictedSeconds
+    compute_s: PredictedFigure
     """Both passes and the update, divided by the replicas."""
-    busy: PredictedSeconds
+    busy: PredictedFigure
     """The share of time in which a replica computes."""
-    sent_bytes: PredictedSeconds
+    sent_bytes: PredictedFigure
     """Bytes of messages to other stages, per minibatch; null where nothing is sent."""
     versions: PositiveInt
     """The most versions of its parameters that a replica had at once."""
@@ -47,7 +47,7 @@ class PipelineAssessmentDocument(TypedDict):
     """The run."""
     minibatches: Count
     """How many were trained."""
-    minibatch_s: PredictedSeconds
+    minibatch_s: PredictedFigure
     """Seconds per minibatch of the whole pipeline."""
     stages: Annotated[list[AssessedStage], Meta(min_length=1)]
     """The stages."""

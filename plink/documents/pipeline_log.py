@@ -1,22 +1,39 @@
 """``plink.pipeline-log/1``: what a rank of a pipeline has done so far; a line of a run's ``pipeline.jsonl``."""
 
-from typing import Literal, NotRequired, TypedDict
+from typing import Annotated, Literal, NotRequired, TypedDict
+
+from msgspec import Meta
 
 from plink.documents.profile import ByteCount, Seconds
 from plink.documents.types import Count, Name, NonNegative, Positive, PositiveInt
+
+MeasuredAction = tuple[Literal["F", "B", "REDUCE", "UPDATE"], Count, NonNegative, NonNegative]
+"""A pass, a wait for an all-reduce, or an update, its minibatch or update, and when it began and ended, in seconds
+since all ranks began."""
+
+
+class PipelineEvaluation(TypedDict):
+    """Other minibatches, forward only, with the parameters that were trained so far."""
+
+    trained: Count
+    """Minibatches that were trained before it."""
+    metrics: list[tuple[Count, float]]
+    """Of each evaluation minibatch: its number, and what the program's `metric` says."""
 
 
 class PipelineLogDocument(TypedDict):
     """What a rank of a pipeline has done so far.
 
     Each rank of `plink launch --pipeline` writes a line every 10 seconds and one at its end; they are kept in
-    `.plink/runs/ID/pipeline.jsonl`. Seconds of passes and updates are medians, those of waits sums.
+    `.plink/runs/ID/pipeline.jsonl`. Before its last line it writes when it did its first actions. Seconds of passes
+    and updates are medians, those of waits sums.
     """
 
     schema: Literal["plink.pipeline-log/1"]
     """Kind and version of this line."""
-    type: Literal["progress", "checkpoint", "end"]
-    """Why it reports: it is time to, it has written a checkpoint, or it has ended."""
+    type: Literal["progress", "checkpoint", "evaluation", "timeline", "end"]
+    """Why it reports: it is time to, it has written a checkpoint or evaluated, it says when it did what, or it has
+    ended."""
     plan: Name
     """Digest of the plan, the same on all ranks."""
     rank: Count
@@ -53,5 +70,9 @@ class PipelineLogDocument(TypedDict):
     """The most versions of its parameters that it had at once."""
     checkpoint: NotRequired[Count]
     """The minibatch of the latest checkpoint that it has written."""
+    actions: NotRequired[Annotated[list[MeasuredAction], Meta(max_length=1000)]]
+    """Of a timeline: some of its first actions."""
+    evaluation: NotRequired[PipelineEvaluation]
+    """Of an evaluation, by replica 0 of the last stage."""
     loss: NotRequired[float]
     """The last stage's latest loss."""

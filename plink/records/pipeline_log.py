@@ -34,7 +34,8 @@ class PipelineLog:
             report: dict[str, Any] = dict(rank_report_from_json(json.loads(line), NAME))
         except (ValueError, RecursionError, PlinkError):
             return False
-        self.latest[report["rank"]] = report
+        if report["type"] not in ("timeline", "evaluation"):
+            self.latest[report["rank"]] = report
         if self.write_error is None:
             try:
                 with (folder / NAME).open("a") as file:

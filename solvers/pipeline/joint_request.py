@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from plink.documents.pipeline import Kind, ReduceMode
 from plink.model.hosts import Host, Hosts
 from solvers.costs.fabric import Fabric
@@ -34,11 +36,23 @@ class JointRequest:
 @dataclass(frozen=True)
 class MeasuredHosts:
     """The hosts of a network, in its order, as ``fabric`` has them. ``usable``: names of those that may be used; None:
-    all."""
+    all. ``is_even``: links of all hosts are alike."""
 
     hosts: Hosts
     fabric: Fabric
     usable: frozenset[str] | None = None
+    is_even: bool = False
+
+    @classmethod
+    def even(cls, hosts: Hosts, gbps: float, rtt_s: float = 0.0) -> "MeasuredHosts":
+        """Return hosts that nobody measured: each sends and receives at this rate, and they share no links."""
+        count = len(hosts)
+        rates, unlimited = np.full(count, gbps), np.full(1, np.inf)
+        fabric = Fabric(
+            tuple(hosts.names), rtt_s * 1e6 * (1 - np.eye(count)), None, rates, rates, np.zeros(count, dtype=np.intp),
+            unlimited, unlimited, f"assumed: {gbps:g} Gbit/s a host, no shared links",
+        )  # fmt: skip
+        return cls(hosts, fabric, is_even=True)
 
     @property
     def workers(self) -> tuple[int, ...]:

@@ -9,13 +9,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from plink.errors import UsageError
 from plink.model.pipeline.shape import PipelineShape
 from plink.model.pipeline.timeline import TimedAction
-from solvers.pipeline.training_job import PlacedPipeline, TrainingJob
+from solvers.pipeline.training_job import PlacedPipeline, TrainingJob, Watch
 from solvers.simulation.job import Vector
 
 _SAME_TIME = 1e-9  # relative: minibatches that repeat so exactly are in steady state
 _MOST_MINIBATCHES = 4096
+MAX_SIMULATED_ACTIONS = 2_000_000
+"""A million take half a minute."""
+_ACTIONS_OF_MINIBATCH = 3  # both passes and an update, at each stage
 _MAX_REPEATS = 12  # cycles after which a steady state may repeat
 _WAITS = {"F": "activations", "B": "gradients", "REDUCE": "all_reduce", "UPDATE": "all_reduce"}
 
@@ -60,21 +64,25 @@ class PipelineSimulation:
 def default_minibatches(shape: PipelineShape) -> int:
     """Return how many minibatches show the steady state; of very deep pipelines no more than take seconds."""
     filling = 2 * max(depth * count for depth, count in zip(shape.depths, shape.replicas, strict=True))
-    return min(3 * filling + max(64, min(8 * shape.cycle, 256)), _MOST_MINIBATCHES)
+    most = min(_MOST_MINIBATCHES, MAX_SIMULATED_ACTIONS // (shape.stages * _ACTIONS_OF_MINIBATCH))
+    return min(3 * filling + max(64, min(8 * shape.cycle, 256)), most)
 
 
 def simulate_pipeline(
-    pipeline: PlacedPipeline, minibatches: int | None = None, with_timeline: bool = False
+    pipeline: PlacedPipeline, minibatches: int | None = None, with_timeline: bool = False, watch: Watch | None = None
 ) -> PipelineSimulation:
     """Run a job of that many minibatches; enough for a steady state by default.
 
-    :param with_timeline: also return when each action begins and ends.
-    :raises NoAnswer: when a round trip that is used was not measured.
+    :param with_timeline: also return when each action begins and ends. :param watch: called with how much is done, and
+        how much there is to do.
+    :raises NoAnswer: when a round trip that is used was not measured. :raises UsageError: for a job that would take
+        many minutes to simulate.
     """
     from solvers.simulation.engine import simulate  # compiled, and imported, only when it is used
 
     count = minibatches or default_minibatches(pipeline.shape)
-    job = TrainingJob(pipeline, count)
+    _check_size(pipeline.shape, count)
+    job = TrainingJob(pipeline, count, watch)
     timeline = simulate(job.resources, job.tasks)
     end_us = timeline.end_us
     done_us = _completed_us(job, end_us)
@@ -89,6 +97,20 @@ def simulate_pipeline(
         period_us / 1e6, is_periodic, max(0.0, fill_us / 1e6), timeline.makespan_us / 1e6, count, shares, tuple(links),
         _timeline(job, end_us) if with_timeline else (),
     )  # fmt: skip
+
+
+def _check_size(shape: PipelineShape, minibatches: int) -> None:
+    """Refuse what would take many minutes.
+
+    :raises UsageError: with how many minibatches would not.
+    """
+    actions = minibatches * shape.stages * _ACTIONS_OF_MINIBATCH
+    if actions > MAX_SIMULATED_ACTIONS:
+        raise UsageError(
+            f"{minibatches:,} minibatches of {shape.stages} stages are {actions:,} actions; at most "
+            f"{MAX_SIMULATED_ACTIONS:,} are simulated: --minibatches "
+            f"{MAX_SIMULATED_ACTIONS // (shape.stages * _ACTIONS_OF_MINIBATCH)}"
+        )
 
 
 def steady_window(done_us: Vector, cycle: int) -> tuple[int, int, bool]:

@@ -9,7 +9,7 @@ Actions are those of :func:`plink.model.pipeline.actions.actions_of`, which the 
   added up (Gloo has two threads for it), by the transfers of the stage's all-reduce.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -26,6 +26,7 @@ from solvers.simulation.collective import PreparedCollective
 from solvers.simulation.job import Integers, Resources, Tasks, Vector
 from solvers.simulation.network import SimulatedNetwork, resources_between
 
+Watch = Callable[[int, int], None]
 POSTED_RECEIVES = 3
 """Minibatches whose messages a rank is ready for, as the executor's transport."""
 REDUCE_THREADS = 2
@@ -93,17 +94,19 @@ class PlacedPipeline:
 
 @dataclass
 class TrainingJob:
-    """The tasks of a job of some minibatches; ``steps[s, q]``: actions of a replica, each with its tasks."""
+    """The tasks of a job of some minibatches; ``steps[s, q]``: actions of a replica, each with its tasks. ``watch``:
+    called with how many parts are built, and how many there are."""
 
     pipeline: PlacedPipeline
     minibatches: int
+    watch: Watch | None = None
     resources: Resources = field(init=False)
     tasks: Tasks = field(init=False)
     steps: dict[tuple[int, int], list[tuple[PipelineAction, StepTimes]]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         builder = _Builder(self.pipeline, self.minibatches)
-        builder.build()
+        builder.build(self.watch or (lambda done, total: None))
         self.steps = builder.steps
         self.resources, self.tasks = builder.finish()
 
@@ -124,18 +127,23 @@ class _Builder:
         self._messages: dict[tuple[str, int, int], int] = {}
         self._ready: dict[tuple[int, int, int], list[int]] = {}
 
-    def build(self) -> None:
+    def build(self, watch: Watch) -> None:
         """Add all tasks: those of the actions first, then messages and all-reduces, which join them."""
         shape = self._shape
         places = [(s, q) for s in range(shape.stages) for q in range(shape.replicas[s])]
-        for stage, replica in places:
+        total = len(places) + 2 * shape.stages
+        for done, (stage, replica) in enumerate(places):
+            watch(done, total)
             self._add_actions(stage, replica)
         for stage in range(shape.stages):
+            watch(len(places) + stage, total)
             self._add_messages(stage)
         self._wait_for_receives()
         for stage in range(shape.stages):
+            watch(len(places) + shape.stages + stage, total)
             if shape.replicas[stage] > 1 and stage >= shape.frozen:
                 self._add_reduces(stage)
+        watch(total, total)
 
     def _add_pass(self, lead_us: float, queue: int) -> int:
         """Add a task that computes, and return its number."""

@@ -46,6 +46,22 @@ def run(here: Path, *words: str, code: int = 0) -> Any:
 def test_plan_for_people(here: Path) -> None:
     done = run(here, "plan", "p.json", "--hosts", "16", "--gbps", "0.2")
     assert done.stdout.splitlines() == [
+        "pipeline 15-1 of 16 hosts, 1f1b, 5 layers, minibatch 64: 26 ms a minibatch, 2,466 items/s "
+        "(bound 21.9 ms, gap 18%)",
+        "stage  layers    hosts         depth  delay     update  compute  network   memory",
+        "    0  0-3 f0    node-[00-14]      2      1  960 items  21.9 ms  4.91 ms  21.3 MB",
+        "    1  4-4 head  node-15           1      0   64 items     7 ms     0 ms  26.1 MB",
+        "limited by: all-reduce",
+        "on the network: 50.1 kB an item",
+        "compared       a minibatch  the plan's gain  delay      update  memory",
+        "data-parallel      74.8 ms       2.88 times      0  1024 items  -",
+    ]
+    assert done.stderr == "plink: plan -> .plink/pipeline.json\n"
+
+
+def test_plan_by_a_cost_model(here: Path) -> None:
+    done = run(here, "plan", "p.json", "--hosts", "16", "--gbps", "0.2", "--model", "ring")
+    assert done.stdout.splitlines() == [
         "pipeline 15-1 of 16 hosts, 1f1b, 5 layers, minibatch 64: 21.9 ms a minibatch, 2,918 items/s "
         "(the best by the model ring)",
         "stage  layers    hosts         depth  delay     update  compute  network",
@@ -55,7 +71,19 @@ def test_plan_for_people(here: Path) -> None:
         "on the network: 50.1 kB an item",
         "compared: data-parallel 67.5 ms, delay 0",
     ]
-    assert done.stderr == "plink: plan -> .plink/pipeline.json\n"
+
+
+def test_prediction_is_what_simulate_says(here: Path) -> None:
+    """The model ring leaves out what no backward pass hides of an all-reduce."""
+    words = ("plan", "p.json", "--hosts", "4", "--gbps", "0.2", "--stages", "0-3x3,4x1", "-o", "plan.json")
+    seconds = {}
+    for model in ("contention", "ring"):
+        run(here, *words, "--model", model)
+        seconds[model] = read_pipeline(here / "plan.json").details["predicted"]["minibatch_s"]
+        done = run(here, "simulate", "plan.json", "--profile", "p.json", "--gbps", "0.2", "--json")
+        seconds["simulated"] = json.loads(done.stdout)["minibatch_s"]
+    assert seconds["contention"] == pytest.approx(seconds["simulated"])
+    assert seconds["ring"] < 0.97 * seconds["simulated"]
 
 
 def test_slow_networks_get_more_minibatches_in_flight(here: Path) -> None:
@@ -74,7 +102,7 @@ def test_slow_networks_get_more_minibatches_in_flight(here: Path) -> None:
     depths, shallow_s = planned("--rtt", "200ms", "--depth", "noam")
     assert depths == (2, 1)
     assert shallow_s > 1.4 * far[1]
-    assert "limited by: round trips" in run(here, "show", "plan.json").stdout
+    assert "limited by: messages of a minibatch in turn" in run(here, "show", "plan.json").stdout
 
 
 def test_plan_then_show_then_verify(here: Path) -> None:
@@ -168,6 +196,7 @@ def test_import_then_plan(here: Path) -> None:
 
 
 PLAN = ("plan", "p.json", "--hosts", "4", "--gbps", "0.2")
+LEVELS = ("plan", "p.json", "--hosts", "4", "--levels", "2x2", "--gbps", "9,1")
 
 
 @pytest.mark.parametrize(
@@ -186,14 +215,19 @@ PLAN = ("plan", "p.json", "--hosts", "4", "--gbps", "0.2")
         ((*PLAN, "--stages", "0-3x0,4x1"), "0-3x0 has no replicas"),
         ((*PLAN, "--stages", "0-9"), "there is no layer 9"),
         ((*PLAN, "--stages", "0-4", "--straight"), "--straight and --stages exclude each other"),
-        (("plan", "p.json", "--hosts", "6", "--gbps", "1", "--straight"), "6 stages of one worker each need as many"),
+        (("plan", "p.json", "--hosts", "6", "--gbps", "1", "--straight", "--all-workers"), "6 stages of one"),
         ((*PLAN, "--straight", "--depth", "1,3,1,1"), "depth 1,3,1,1 of 1-1-1-1: deadlock: rank 0 in B 0 of stage 0"),
         ((*PLAN, "--depth", "0"), "--depth 0: auto, noam, or minibatches in flight"),
         ((*PLAN, "--rtt", "soon"), "'soon' is not a duration"),
         ((*PLAN, "--kind", "2bw"), "--kind 2bw needs --microbatches"),
-        ((*PLAN, "--kind", "2bw", "--microbatches", "4"), "accumulates a multiple of 3 minibatches, not 4"),
+        ((*PLAN, "--stages", "0-3x3,4x1", "--kind", "2bw", "--microbatches", "4"), "replicas 3-1 need a multiple"),
+        ((*PLAN, "--model", "ring", "--kind", "2bw", "--microbatches", "4"), "accumulates a multiple of 3"),
         ((*PLAN, "--kind", "2bw", "--microbatches", "3", "--depth", "2"), "below the depth of stage 0"),
         ((*PLAN, "-o", "p.json"), "p.json"),
+        ((*PLAN, "--local-gbps", "10"), "--local-gbps is of slots that share a host; here every host has one slot"),
+        ((*PLAN, "--model", "ring", "--seed", "1"), "--seed is not used with --model ring; omit it"),
+        ((*LEVELS, "--max-moves", "9"), "--max-moves is not used with several levels; omit it"),
+        ((*LEVELS, "--model", "contention"), "--model contention has one level of hosts"),
         (("import", "p.json"), "p.json: line 1: a node like"),
         (("verify",), "no .plink/pipeline.json here yet: run `plink pipeline plan` first"),
     ],

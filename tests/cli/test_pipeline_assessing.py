@@ -154,7 +154,7 @@ def test_picture_of_a_timeline(tmp_path: Path) -> None:
     assert simulated(tmp_path, "--picture", "timeline.gif").returncode == 2
 
 
-def test_export_writes_what_was_asked_for(tmp_path: Path) -> None:
+def test_export_formats(tmp_path: Path) -> None:
     plan_of([1, 1], 7, kind="1f1b-flush", accumulate=4).write(tmp_path / "plan.json")
     done = typed("pipeline", "export", "plan.json", "--to", "torch-csv", "-o", "s.csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

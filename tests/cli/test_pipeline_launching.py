@@ -10,6 +10,7 @@ import torch
 
 from plink.model.hosts import Host, Hosts
 from plink.model.pipeline.plan_file import pipeline_from_json, read_pipeline
+from plink.model.pipeline.profile import LayerProfile, ModelProfile
 from plink.model.pipeline.profile_file import read_profile
 from plink.runtime.pipeline.app import load_pipeline_app
 from plink.runtime.pipeline.job import PipelineProgram
@@ -52,6 +53,35 @@ def test_launched_pipeline_ends_as_one_process_does(tmp_path: Path) -> None:
     reports = [json.loads(line) for line in log.read_text().splitlines()]
     assert {report["stage"] for report in reports} == {0, 1}
     assert loss in [report.get("loss") for report in reports]
+    assert [complaint for report in reports for complaint in complaints("pipeline-log", report)] == []
+
+
+def test_trace_of_a_run_beside_its_simulation(tmp_path: Path) -> None:
+    plan = plan_in(tmp_path, [2, 1])
+    layers = tuple(LayerProfile(f"l{k}", 0.01, 0.02, 1000, 64, 64) for k in range(7))
+    ModelProfile(4, layers).write(tmp_path / "profile.json")
+    words = ("launch", "--runner", "local", "--pipeline", plan, "--env", "OMP_NUM_THREADS=1", EXAMPLE, *SMALL)
+    assert typed(*words, cwd=tmp_path).returncode == 0
+    done = typed("pipeline", "assess", "last", "--plan", plan, "--trace", "run.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    words = ("pipeline", "simulate", plan, "--profile", "profile.json", "--gbps", "1", "--minibatches", "20")
+    done = typed(*words, "--trace", "both.json", "--beside", "last", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+    def passes(name: str, process: int) -> dict[str, Any]:
+        events = json.loads((tmp_path / name).read_text())["traceEvents"]
+        return {event["name"]: event for event in events if event["ph"] == "X" and event["pid"] == process}
+
+    first, second = passes("run.json", 0), passes("run.json", 1)
+    for number in range(20):
+        forward, backward = first[f"F {number}"], first[f"B {number}"]
+        assert {forward["tid"], backward["tid"]} == {1 + number % 2}
+        assert backward["ts"] >= forward["ts"] + forward["dur"]
+        assert second[f"B {number}"]["ts"] >= second[f"F {number}"]["ts"]
+    # Stages of both timelines are one below the other: simulated, then measured.
+    assert passes("both.json", 1) == {name: {**event, "pid": 1} for name, event in first.items()}
+    assert passes("both.json", 0).keys() == first.keys()
+    assert "--beside last goes with --trace" in typed(*words, "--beside", "last", cwd=tmp_path).stderr
 
 
 def test_json_has_the_reports_of_all_ranks(tmp_path: Path) -> None:

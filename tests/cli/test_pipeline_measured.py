@@ -82,7 +82,7 @@ def test_memory_limits(here: Path) -> None:
 
 REFUSED = [
     (("--memory", "x"), "size"),
-    (("--memory", "z=1GB"), "--memory z=...: measured.json has no such host"),
+    (("--memory", "z=1GB"), "--memory z=...: there is no such host"),
     (("--memory", "1GB", "--memory", "2GB"), "--memory 2GB: a size for all hosts, or HOST=SIZE once for each host"),
     (("--levels", "2x3"), "--levels is for hosts that are alike; omit it with --network"),
     (("--gbps", "1,2"), "--gbps 1,2: with --network, one rate in Gbit/s"),
@@ -111,7 +111,9 @@ def test_bad_requests(here: Path, words: tuple[str, ...], message: str) -> None:
     assert listing(here) == before
 
 
-def test_options_of_measured_networks_need_one(here: Path) -> None:
-    for words, option in ((("--compare",), "--compare"), (("--memory", "1GB"), "--memory")):
-        done = run(here, "--hosts", "4", "--gbps", "1", *words, code=2)
-        assert f"{option} goes with --network" in done.stderr
+def test_search_of_hosts_that_are_alike(here: Path) -> None:
+    run(here, "--hosts", "4", "--gbps", "0.2", "--memory", "node-3=1kB", "--compare", "--seed", "5", "-o", "four.json")
+    plan = read_pipeline(here / "four.json")
+    assert plan.details["idle"] == ["node-3"]
+    assert plan.details["seed"] == 5
+    assert len(plan.details["compared"]) > 2

@@ -78,3 +78,16 @@ def test_host_costs_of_the_network_count(here: Path) -> None:
 def test_unused_rate_is_reported(here: Path) -> None:
     assert "--gbps 1 is not used" in run(here, "--network", "measured.json", "--gbps", "1").stderr
     assert run(here, "--gbps", "inf").returncode == 2
+
+
+def test_jobs_that_take_many_minutes_are_refused(tmp_path: Path) -> None:
+    layer = {"forward_s": 0.01, "backward_s": 0.02, "parameter_bytes": 8}
+    layers = [layer | {"name": f"l{k}", "crossing_bytes": 8 * (k < 63)} for k in range(64)]
+    profile = {"schema": "plink.profile/1", "minibatch": 4, "layers": layers}
+    (tmp_path / "p.json").write_text(json.dumps(profile))
+    words = ("plan", "p.json", "--hosts", "64", "--gbps", "10", "--straight", "--model", "ring", "-o", "plan.json")
+    assert typed("pipeline", *words, cwd=tmp_path).returncode == 0
+    words = ("simulate", "plan.json", "--profile", "p.json", "--gbps", "10", "--minibatches", "20000")
+    done = typed("pipeline", *words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "are 3,840,000 actions; at most 2,000,000 are simulated: --minibatches 10416" in done.stderr

@@ -72,11 +72,11 @@ def rank_report(data: bytes) -> None:
 
 def pipeline_checkpoint(data: bytes) -> None:
     """One rank's part of a checkpoint: its header and digest, and then what it has."""
-    from plink.runtime.pipeline.checkpoint_file import read_header, read_state
+    from plink.runtime.pipeline.checkpoint_file import read_checkpoint, read_header
 
     path = _file(data, "stage-0-replica-0.pt")
     read_header(path)
-    read_state(path)
+    read_checkpoint(path)
 
 
 def _checkpoint() -> bytes:

@@ -16,28 +16,32 @@ def assess(
     plan_file: Annotated[
         Path | None, typer.Option("--plan", metavar="PLAN", help="The run's plan; default .plink/pipeline.json.")
     ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option("--trace", metavar="FILE", help="Write when ranks did what, for Perfetto or chrome://tracing."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Compare what a plan predicted with what a run of it did, and name the assumption that was off.
 
     Example: plink pipeline assess last
     """
-    import json
-
     from plink.api.pipeline_assessment import assess_pipeline, latest_reports
     from plink.cli.pipeline.inputs import plan_from
-    from plink.cli.pipeline.running import plan_for_ranks
-    from plink.model.pipeline.plan_file import pipeline_from_json
-    from plink.model.storage import name_of
+    from plink.cli.pipeline.tracing import run_fingerprints, timeline_of_run, write_trace
+    from plink.model.storage import check_writable
     from plink.records import workspace
     from plink.records.runs import run_named
 
+    if trace is not None:
+        check_writable(trace)
     workspace.check_trusted()
     record = run_named(workspace.RUNS, run)
     plan, path = plan_from(plan_file)
-    reduced = pipeline_from_json(json.loads(plan_for_ranks(plan)), name_of(path))
-    fingerprints = (reduced.fingerprint(), plan.fingerprint())
-    assessment = assess_pipeline(plan, latest_reports(record.folder), record.id, fingerprints)
+    reports = latest_reports(record.folder)
+    assessment = assess_pipeline(plan, reports, record.id, run_fingerprints(plan, path))
+    if trace is not None:
+        write_trace(trace, plan, {"measured": timeline_of_run(run, plan, path)})
     if as_json:
         print_json(assessment.to_json())
     else:

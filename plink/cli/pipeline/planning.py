@@ -67,25 +67,29 @@ def plan(
         list[str] | None,
         typer.Option(
             metavar="[HOST=]SIZE",
-            help="With --network: memory of every host, or of one; repeatable: 14GiB, node-3=6GiB.",
+            help="Memory of every host, or of one; repeatable: 14GiB, node-3=6GiB.",
             rich_help_panel=_NETWORK_PANEL,
         ),
     ] = None,
     compare: Annotated[
-        bool, typer.Option("--compare", help="With --network: also simulate other ways, and the given order.")
+        bool, typer.Option("--compare", help="Also simulate other ways to train, and the given order.")
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of the search on a measured network.")] = 0,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of the search; default 0.")] = None,
     max_moves: Annotated[
-        int, typer.Option(min=1, max=100_000_000, help="Of that search, where not everything can be tried.")
-    ] = 60_000,
+        int | None,
+        typer.Option(min=1, max=100_000_000, help="Of the search, where not everything can be tried; default 60,000."),
+    ] = None,
     kind: Annotated[
         Literal["auto", "1f1b", "2bw", "1f1b-flush", "gpipe", "data-parallel", "model-parallel"],
         typer.Option(help="When minibatches are processed and parameters updated.", rich_help_panel=_TRAINING_PANEL),
     ] = "auto",
     model: Annotated[
-        Literal["ring", "thesis", "published"],
-        typer.Option(help="Cost model: a ring's, the thesis's as printed, or its authors' code's."),
-    ] = "ring",
+        Literal["contention", "ring", "thesis", "published"] | None,
+        typer.Option(
+            help="Of hosts that are alike: simulated; or by a formula: a ring's, the thesis's as printed, or its "
+            "authors' code's. Default: contention; ring for several levels and more than 64 workers."
+        ),
+    ] = None,
     stages: Annotated[
         str | None, typer.Option(metavar="STAGES", help="The stages themselves, with replicas: 0-30x15,31-39x1.")
     ] = None,
@@ -136,44 +140,41 @@ def plan(
 ) -> None:
     """Plan a pipeline: which layers on which workers, how often replicated, how many minibatches in flight.
 
-    For hosts that are alike the plan is the best one by the cost model. With --network it
-    is the fastest one that was simulated. Its actions are proven before it is written to
-    .plink/pipeline.json; see docs/pipelines.md.
+    The plan is the fastest one that was simulated, for hosts that are alike or, with
+    --network, on a measured network. With another --model it is the best one by that. Its
+    actions are proven before it is written to .plink/pipeline.json; see docs/pipelines.md.
 
     Example: plink pipeline plan profile.json --hosts 16 --levels 4x4 --gbps 80,10
     """
-    _check_even_options(
-        network_file,
-        memory,
-        compare,
-        {"--levels": levels, "--local-gbps": local_gbps, "--rtt": rtt, "--model": None if model == "ring" else model},
-    )
+    if network_file is not None:
+        _refuse_even_options({"--levels": levels, "--local-gbps": local_gbps, "--rtt": rtt, "--model": model})
     if network_file is None and (hosts is None or gbps is None):
         raise UsageError(
             "--hosts and --gbps are missing: plink pipeline plan --hosts 4 --gbps 10, "
             "or --network FILE for measured hosts"
         )
     workspace.check_output(output, None if as_json else workspace.PIPELINE, (profile_file or workspace.PROFILE,))
+    from plink.api.pipeline_search import SearchOptions
     from plink.api.pipeline_training import TrainingRequest
     from plink.api.pipelines import EvenNetworkRequest, PipelineRequest, plan_pipeline
     from plink.cli.pipeline.inputs import profile_from
     from plink.cli.pipeline.report import plan_lines
 
+    search = SearchOptions(memory or (), compare, seed, max_moves)
     training = TrainingRequest(
         kind, stages, depth, microbatches, vertical_sync, reduce, straight, all_workers, recompute
     )
     if network_file is not None:
         profile = profile_from(profile_file)
         options: dict[str, Any] = {
-            "hosts": hosts, "gbps": gbps, "memory": memory or [], "compare": compare, "training": training,
-            "seed": seed, "moves": max_moves,
+            "hosts": hosts, "gbps": gbps, "training": training, "search": search,
         }  # fmt: skip
         with progress("planning") as bars:
             made = _plan_measured(profile, network_file, options, bars["planning"])
     else:
         assert hosts is not None
         assert gbps is not None
-        request = PipelineRequest(EvenNetworkRequest(hosts, gbps, levels, local_gbps, rtt), training, model)
+        request = PipelineRequest(EvenNetworkRequest(hosts, gbps, levels, local_gbps, rtt), training, model, search)
         request.check()  # refuse before anything is read
         profile = profile_from(profile_file)
         with progress("planning") as bars:
@@ -182,18 +183,12 @@ def plan(
         print("\n".join(plan_lines(made)))
 
 
-def _check_even_options(
-    network: Path | None, memory: list[str] | None, compare: bool, others: Mapping[str, Any]
-) -> None:
-    """Refuse options of measured networks without one, and those of even hosts with one; ``others``: by name.
+def _refuse_even_options(options: Mapping[str, Any]) -> None:
+    """Refuse options of hosts that are alike; ``options``: by name, None where it was not set.
 
     :raises UsageError: naming the option.
     """
-    if network is None:
-        if memory or compare:
-            raise UsageError(f"{'--memory' if memory else '--compare'} goes with --network")
-        return
-    misplaced = [name for name, value in others.items() if value is not None]
+    misplaced = [name for name, value in options.items() if value is not None]
     if misplaced:
         raise UsageError(f"{misplaced[0]} is for hosts that are alike; omit it with --network")
 

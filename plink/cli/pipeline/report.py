@@ -84,7 +84,7 @@ def _compared(plan: PipelinePlan) -> list[str]:
         if "bytes_per_item" in predicted:
             lines.append(f"on the network: {format_bytes(predicted['bytes_per_item'])} an item")
     ways = plan.details.get("compared") or []
-    if ways and predicted and plan.network is not None:
+    if ways and predicted and plan.details.get("model") == "contention":
         lines += _compared_table(ways, predicted["minibatch_s"])
     elif ways:
         texts = [f"{way['what']} {format_time(way['minibatch_s'])}, delay {way['delay']}" for way in ways]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plink.cli.screen import print_json
+from plink.cli.screen import print_json, progress
 from plink.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,6 +36,10 @@ def simulate(
     trace: Annotated[
         Path | None, typer.Option("--trace", metavar="FILE", help="Write a trace for Perfetto or chrome://tracing.")
     ] = None,
+    beside: Annotated[
+        str | None,
+        typer.Option(metavar="RUN", help="With --trace: also what the ranks of this run did, or of the `last`."),
+    ] = None,
     picture: Annotated[
         Path | None, typer.Option("--picture", metavar="FILE", help="Draw the first minibatches, .svg or .png.")
     ] = None,
@@ -48,50 +52,54 @@ def simulate(
 
     Example: plink pipeline simulate plan.json --profile profile.json --network measured.json
     """
-    from plink.api.pipeline_simulation import simulate_plan
+    from plink.api.pipeline_simulation import PipelineSimulationRequest, simulate_plan
     from plink.api.pipelines import check_profile
     from plink.cli.inputs import network_from
     from plink.cli.pipeline.inputs import plan_from, profile_from
+    from plink.cli.pipeline.tracing import timeline_of_run, write_trace
     from plink.model.storage import check_writable, name_of
 
     if picture is not None and picture.suffix.lower() not in (".svg", ".png"):
         raise UsageError(f"--picture {picture}: a picture's name ends in .svg or .png")
+    if beside is not None and trace is None:
+        raise UsageError(f"--beside {beside[:40]} goes with --trace FILE, which gets both")
     for file in (trace, picture):
         if file is not None:
             check_writable(file)
     plan, path = plan_from(plan_file)
     profile = profile_from(profile_file)
     check_profile(plan, profile, name_of(path))
+    measured = None if beside is None else timeline_of_run(beside, plan, path)
     network = gbps if network_file is None and gbps is not None else network_from(network_file)
-    simulated = simulate_plan(plan, profile, network, minibatches, gbps, trace is not None or picture is not None)
-    _write(simulated, trace, picture)
+    request = PipelineSimulationRequest(minibatches, gbps, trace is not None or picture is not None)
+    with progress("simulating") as bars:
+        simulated = simulate_plan(plan, profile, network, request, bars["simulating"])
+    if trace is not None:
+        timelines = {"simulated": simulated.result.timeline} | ({} if measured is None else {"measured": measured})
+        write_trace(trace, plan, timelines)
+    if picture is not None:
+        _draw(simulated, picture)
     if as_json:
         print_json(simulated.to_json())
     else:
         print("\n".join(_lines(simulated)))
 
 
-def _write(simulated: "SimulatedPlan", trace: Path | None, picture: Path | None) -> None:
-    """Write the files of the timeline that were asked for."""
+def _draw(simulated: "SimulatedPlan", picture: Path) -> None:
+    """Draw the timeline into a file."""
     from plink.cli.screen import say
-    from plink.model.pipeline.timeline import chrome_trace
-    from plink.model.storage import write_bytes, write_document, write_text
+    from plink.model.storage import write_bytes, write_text
+    from plink.report.canvas import as_png, as_svg
+    from plink.report.colours import PAPER
+    from plink.report.pipeline_timeline import pipeline_timeline
 
-    plan, result = simulated.plan, simulated.result
-    if trace is not None:
-        write_document(trace, chrome_trace(plan, result.timeline))
-        say(f"{len(result.timeline)} actions of {plan.ranks} ranks -> {trace}")
-    if picture is not None:
-        from plink.report.canvas import as_png, as_svg
-        from plink.report.colours import PAPER
-        from plink.report.pipeline_timeline import pipeline_timeline
-
-        drawn = pipeline_timeline(plan, result.timeline, result.minibatch_s, PAPER)
-        if picture.suffix.lower() == ".png":
-            write_bytes(picture, as_png(drawn))
-        else:
-            write_text(picture, as_svg(drawn))
-        say(f"timeline -> {picture}")
+    result = simulated.result
+    drawn = pipeline_timeline(simulated.plan, result.timeline, result.minibatch_s, PAPER)
+    if picture.suffix.lower() == ".png":
+        write_bytes(picture, as_png(drawn))
+    else:
+        write_text(picture, as_svg(drawn))
+    say(f"timeline -> {picture}")
 
 
 def _lines(simulated: "SimulatedPlan") -> list[str]:

@@ -46,7 +46,7 @@ from plink.runtime.agileml.host.memory_limits import memory
 from plink.runtime.agileml.host.preemption import Notices, PreemptionNotice, parse_source
 from plink.runtime.agileml.host.program import load_app
 from plink.runtime.agileml.partition.partition import RejectedRequest
-from plink.runtime.agileml.replica.partition_replica import Role
+from plink.runtime.agileml.replica.snapshot import Role
 from plink.runtime.agileml.server import request_handlers
 from plink.runtime.agileml.server.server import Server
 from plink.runtime.agileml.transport.keys import RunKeys

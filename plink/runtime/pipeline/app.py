@@ -17,12 +17,16 @@ class PipelineApp(ABC):
     """A training job that a pipeline can run.
 
     ``minibatches``: of the whole job, all replicas of the first stage together. ``seed``: of parameters and of random
-    numbers, such as dropout's. ``device``: ``cpu``, or ``cuda`` for a GPU in each process.
+    numbers, such as dropout's. ``device``: ``cpu``, or ``cuda`` for a GPU in each process. ``evaluate_every``:
+    minibatches between two evaluations, rounded up to whole rounds; None: there are none. ``evaluation_minibatches``:
+    of each.
     """
 
     minibatches: int
     seed: int = 0
     device: str = "cpu"
+    evaluate_every: int | None = None
+    evaluation_minibatches: int = 0
 
     @abstractmethod
     def model(self) -> nn.Module:
@@ -46,6 +50,14 @@ class PipelineApp(ABC):
     def optimiser(self, parameters: list[nn.Parameter], scale: float) -> torch.optim.Optimizer:
         """Return the optimiser of one stage's parameters. ``scale``: factor of the learning rate that the plan gives
         to the stage, whose updates average more minibatches, or fewer, than those of the first stage."""
+
+    def evaluation_batch(self, number: int) -> tuple[tuple[Tensor, ...], Tensor]:
+        """Return the inputs and the target of an evaluation minibatch, as :meth:`batch` does of one to train with."""
+        raise NotImplementedError("a program with evaluate_every needs evaluation_batch(number)")
+
+    def metric(self, output: Any, target: Tensor) -> float:
+        """Return what an evaluation says of a minibatch; the loss, unless a program has another metric."""
+        return float(self.loss(output, target))
 
     def layers(self, model: nn.Module) -> list[str] | None:
         """Return the names of modules with which a stage may begin, of a model that is no ``nn.Sequential``.
@@ -76,6 +88,11 @@ def load_pipeline_app(path: str, arguments: Sequence[str]) -> PipelineApp:
         raise InputError(path, f"minibatches: a number of 1 or more was expected, not {minibatches!r}")
     if type(app.seed) is not int or not 0 <= app.seed < MAX_SEED:
         raise InputError(path, f"seed: a number from 0 to {MAX_SEED - 1} was expected, not {app.seed!r}")
+    if app.evaluate_every is not None:
+        for name in ("evaluate_every", "evaluation_minibatches"):
+            number = getattr(app, name)
+            if type(number) is not int or number < 1:
+                raise InputError(path, f"{name}: a number of 1 or more was expected, not {number!r}")
     return app
 
 

@@ -6,8 +6,6 @@ encrypted; only its owner can read it.
 
 import hashlib
 import io
-import os
-import secrets
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +15,11 @@ from plink.documents.codec import decode
 from plink.documents.pipeline_checkpoint import PipelineCheckpointDocument
 from plink.errors import InputError
 from plink.model.storage import parse_document
+from plink.runtime.whole_file import DigestedWriter, sync_folder, whole_file
 
 SCHEMA = "plink.pipeline-checkpoint/1"
 _HEADER_BYTES = 4096
 _READ_BYTES = 1 << 20
-
-
-class _Hashed(io.RawIOBase):
-    """A file that is written from its header on, and the digest of that."""
-
-    def __init__(self, file: Any) -> None:
-        self._file, self.digest = file, hashlib.sha256()
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        self.digest.update(data)
-        return int(self._file.write(data))
 
 
 def write_checkpoint(path: Path, header: dict[str, Any], state: dict[str, Any]) -> None:
@@ -44,33 +29,14 @@ def write_checkpoint(path: Path, header: dict[str, Any], state: dict[str, Any]) 
     :raises OSError: it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(b" " * _HEADER_BYTES)
-            hashed: Any = _Hashed(file)
-            torch.save(state, hashed)
-            document = {"schema": SCHEMA, "sha256": hashed.digest.hexdigest(), **header}
-            file.seek(0)
-            file.write(_encoded(document))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)
-        _sync_folder(path.parent)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def _sync_folder(folder: Path) -> None:
-    """Write a folder's entries to the disk, and that which it is in its parent."""
-    for entry in (folder, folder.parent):
-        descriptor = os.open(entry, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    with whole_file(path) as file:
+        file.write(b" " * _HEADER_BYTES)
+        writer: Any = DigestedWriter(file)
+        torch.save(state, writer)
+        document = {"schema": SCHEMA, "sha256": writer.digest.hexdigest(), **header}
+        file.seek(0)
+        file.write(_encoded(document))
+    sync_folder(path.parent.parent)
 
 
 def _encoded(document: dict[str, Any]) -> bytes:
@@ -86,36 +52,53 @@ def read_header(path: Path) -> PipelineCheckpointDocument:
 
     :raises InputError: when it is no checkpoint, or damaged.
     """
-    header, digest = _header(path), hashlib.sha256()
+    digest = hashlib.sha256()
     try:
         with path.open("rb") as file:
-            file.seek(_HEADER_BYTES)
+            header = _header(file.read(_HEADER_BYTES), str(path))
             while data := file.read(_READ_BYTES):
                 digest.update(data)
     except OSError as error:
         raise InputError(str(path), error.strerror or str(error)) from None
-    if digest.hexdigest() != header["sha256"]:
-        raise InputError(str(path), "it is damaged: its SHA-256 is another")
+    _check_digest(header, digest.hexdigest(), str(path))
     return header
 
 
-def read_state(path: Path) -> dict[str, Any]:
-    """Return what was written after the header, on the CPU.
+def read_checkpoint(path: Path) -> tuple[PipelineCheckpointDocument, dict[str, Any]]:
+    """Return header and state, on the CPU.
 
-    :raises InputError: when it cannot be read.
+    :raises InputError: as :func:`checkpoint_from`.
     """
     try:
-        data = io.BytesIO(path.read_bytes()[_HEADER_BYTES:])
-        state: dict[str, Any] = torch.load(data, map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise InputError(str(path), f"it cannot be read: {type(error).__name__}") from error
-    return state
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(str(path), error.strerror or str(error)) from None
+    return checkpoint_from(data, str(path))
 
 
-def _header(path: Path) -> PipelineCheckpointDocument:
+def checkpoint_from(data: bytes, location: str) -> tuple[PipelineCheckpointDocument, dict[str, Any]]:
+    """Return header and state of a file's content, which another host may have sent.
+
+    :raises InputError: when it is no checkpoint, or damaged.
+    """
+    header = _header(data[:_HEADER_BYTES], location)
+    content = memoryview(data)[_HEADER_BYTES:]
+    _check_digest(header, hashlib.sha256(content).hexdigest(), location)
     try:
-        with path.open("rb") as file:
-            text = file.read(_HEADER_BYTES).decode()
-    except (OSError, UnicodeDecodeError):
-        raise InputError(str(path), "it is no checkpoint of a pipeline") from None
-    return decode(PipelineCheckpointDocument, parse_document(text, str(path)), str(path))
+        state: dict[str, Any] = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise InputError(location, f"it cannot be read: {type(error).__name__}") from error
+    return header, state
+
+
+def _check_digest(header: PipelineCheckpointDocument, digest: str, location: str) -> None:
+    if digest != header["sha256"]:
+        raise InputError(location, "it is damaged: its SHA-256 is another")
+
+
+def _header(data: bytes, location: str) -> PipelineCheckpointDocument:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise InputError(location, "it is no checkpoint of a pipeline") from None
+    return decode(PipelineCheckpointDocument, parse_document(text, location), location)

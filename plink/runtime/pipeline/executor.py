@@ -13,6 +13,7 @@ from torch import Tensor
 
 from plink.errors import PlinkError
 from plink.model.pipeline.actions import PipelineAction
+from plink.model.pipeline.timeline import TimedAction
 from plink.model.pipeline.versions import backward_peer, own_of_update, update_of, version_of
 from plink.runtime.pipeline.app import PipelineApp
 from plink.runtime.pipeline.gradients import Gradients
@@ -21,6 +22,8 @@ from plink.runtime.pipeline.transport import StageTransport
 from plink.runtime.users_file import line_of
 
 _COMPUTING = ("forward_s", "backward_s", "update_s")
+MAX_TIMED_ACTIONS = 800
+"""Actions of each rank, from the first on, whose times are kept."""
 _PHASES = {"F": "forward", "B": "backward", "REDUCE": "all-reduce", "UPDATE": "update"}
 
 
@@ -44,13 +47,15 @@ class StageTimes:
     wait_reduce_s: list[float] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)
     """When its minibatches were finished."""
+    actions: list[TimedAction] = field(default_factory=list)
+    """When it did its first actions, without waiting for messages; of an all-reduce the wait."""
 
     def to_json(self) -> dict[str, float]:
         """Return the medians of what is computed, and the sums of waits."""
         return {
             name: round(statistics.median(values) if name in _COMPUTING else sum(values), 6)
             for name, values in vars(self).items()
-            if name != "ends" and values
+            if name.endswith("_s") and values
         }
 
     def interval_s(self) -> float | None:
@@ -76,6 +81,8 @@ class StageExecutor:
         shape, stage = self._place.shape, self._place.stage
         self._own = self._place.own(replica)
         self._forwards = 0
+        self._began = time.perf_counter()
+        self._timed_s = (0.0, 0.0)  # the latest
         self._gradient_goes_back = backward_peer(shape, stage, 0) is not None
 
     def run(
@@ -92,12 +99,19 @@ class StageExecutor:
         steps: dict[str, Callable[[int], None]] = {
             "F": self._forward, "B": self._backward, "REDUCE": self._reduce, "UPDATE": self._update,
         }  # fmt: skip
+        if not self.times.actions:
+            self._began = time.perf_counter()
         for action in actions:
             try:
                 steps[action.kind](action.number)
+                if len(self.times.actions) < MAX_TIMED_ACTIONS:
+                    self.times.actions.append(TimedAction(action, self._replica, *self._timed_s))
                 after_action(action)
             except Exception as error:
                 raise StageError(self._described(action, error, file)) from error
+
+    def finish(self) -> None:
+        """Wait until all messages were sent."""
         if self._transport is not None:
             self._transport.finish()
 
@@ -121,9 +135,9 @@ class StageExecutor:
                 target = read.to(self._device)
         if not self._place.is_first:
             assert self._transport is not None
-            with _clock(self.times.wait_forward_s):
+            with self._clock(self.times.wait_forward_s):
                 value = (self._transport.receive_forward(minibatch),)
-        with _clock(self.times.forward_s):
+        with self._clock(self.times.forward_s):
             output = self._trainer.forward(minibatch, value, target)
         if not self._place.is_last:
             assert self._transport is not None
@@ -135,12 +149,12 @@ class StageExecutor:
         gradients = None
         if not self._place.is_last:
             assert self._transport is not None
-            with _clock(self.times.wait_backward_s):
+            with self._clock(self.times.wait_backward_s):
                 gradients = self._transport.receive_backward(minibatch)
         shape, stage = self._place.shape, self._place.stage
         number = update_of(shape, stage, minibatch)
         own = own_of_update(shape, (stage, self._replica), number, self._place.minibatches)
-        with _clock(self.times.backward_s):
+        with self._clock(self.times.backward_s):
             back = self._trainer.backward(minibatch, gradients, minibatch == own[-1])
         if self._gradient_goes_back:
             assert self._transport is not None
@@ -148,21 +162,22 @@ class StageExecutor:
         self.times.ends.append(time.perf_counter())
 
     def _reduce(self, update: int) -> None:
-        with _clock(self.times.wait_reduce_s):
+        with self._clock(self.times.wait_reduce_s):
             self._gradients.wait(update)
 
     def _update(self, update: int) -> None:
         oldest = self._place.minibatches + 1  # needed by nobody
         if self._forwards < len(self._own):
             oldest = version_of(self._place.shape, self._place.stage, self._own[self._forwards])
-        with _clock(self.times.update_s):
+        with self._clock(self.times.update_s):
             self._trainer.update(update, oldest)
         self.versions = max(self.versions, self._trainer.versions.count)
 
-
-@contextmanager
-def _clock(seconds: list[float]) -> Iterator[None]:
-    """Append how long something takes."""
-    begin = time.perf_counter()
-    yield
-    seconds.append(time.perf_counter() - begin)
+    @contextmanager
+    def _clock(self, seconds: list[float]) -> Iterator[None]:
+        """Append how long something takes; the last one of an action is the action itself."""
+        begin = time.perf_counter()
+        yield
+        end = time.perf_counter()
+        seconds.append(end - begin)
+        self._timed_s = begin - self._began, end - self._began

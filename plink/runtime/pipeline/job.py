@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,6 +25,14 @@ from plink.model.units import format_bytes
 from plink.runtime.pipeline.agreement import agree, digest_of_model, digest_of_plan, digest_of_values
 from plink.runtime.pipeline.app import PipelineApp
 from plink.runtime.pipeline.checkpoints import CheckpointSettings, Provenance, StageCheckpoints
+from plink.runtime.pipeline.evaluation import (
+    Evaluations,
+    StageEvaluation,
+    check_evaluation,
+    gathered,
+    segments,
+    summary,
+)
 from plink.runtime.pipeline.executor import StageError, StageExecutor
 from plink.runtime.pipeline.gradients import Gradients, LocalGradients
 from plink.runtime.pipeline.parts import StageModule, build_model, stages_of
@@ -57,7 +65,8 @@ class PipelineProgram:
 
 @dataclass(frozen=True)
 class StageResult:
-    """What one rank ends with. ``state``: parameters and buffers; ``losses``: of the minibatches whose loss it has."""
+    """What one rank ends with. ``state``: parameters and buffers; ``losses``: of the minibatches whose loss it has.
+    ``evaluations``: metrics that it has, of the last stage; replica 0 has all."""
 
     stage: int
     replica: int
@@ -65,6 +74,7 @@ class StageResult:
     optimiser_state: dict[str, dict[str, Any]]
     losses: dict[int, float]
     versions: int = 1
+    evaluations: Evaluations = field(default_factory=dict)
 
 
 def run_rank(
@@ -94,16 +104,22 @@ def run_rank(
     shape, timeout = plan.shape, timedelta(seconds=timeout_s)
     place, restored = place_of(plan, stage, program.app.minibatches), None
     if checkpoints is not None and checkpoints.restore is not None:
-        restored = restore(checkpoints.restore, origin, place, replica, store, names)
+        restored = restore(checkpoints.restore, origin, place, replica, store, plan)
         place = replace(place, begin=restored.minibatch)
         if rank == 0:
             notes = "".join(f"; {note}" for note in restored.notes)
             print(f"going on from minibatch {place.begin}, of {checkpoints.restore}{notes}", file=sys.stderr)
+        if (donor := restored.donor) is not None:
+            text = f"rank {rank} ({names[rank]}) has no part of it: that of rank {donor} ({names[donor]}) is taken"
+            print(f"{text}, with its buffers", file=sys.stderr)
     group = _own_group(plan, stage, timeout)
-    transport = None
+    transport = messages = None
+    ranks = [list(entry.ranks) for entry in plan.stages]
     if shape.stages > 1:
         gloo = dist.ProcessGroupGloo(PrefixStore("transport/", store), rank, plan.ranks, timeout)
-        transport = StageTransport(gloo, place, replica, [list(entry.ranks) for entry in plan.stages], device)
+        transport = StageTransport(gloo, place, replica, ranks, device)
+        if program.app.evaluate_every is not None:
+            messages = dist.ProcessGroupGloo(PrefixStore("evaluation/", store), rank, plan.ranks, timeout)
     gradients: Gradients = LocalGradients()
     if group is not None:
         trained = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
@@ -111,6 +127,7 @@ def run_rank(
     trainer = StageTrainer(program.app, place, module, gradients, [replica])
     if restored is not None:
         trainer.restore(restored.state, replica)
+    evaluation = StageEvaluation(program.app, trainer, replica, messages, ranks, device)
     writer = None
     if checkpoints is not None and checkpoints.folder is not None:
         writer = StageCheckpoints(checkpoints, trainer, replica, origin, store)
@@ -127,8 +144,19 @@ def run_rank(
             writer.after_action(action)
         reporter.after_action()
 
+    dist.barrier()  # times of actions are since then
     try:
-        executor.run(_own_actions(plan, shape, rank, place), program.file, after_action)
+        evaluations: Evaluations = {}
+        for begin, end, is_evaluated in segments(program.app, shape, place.begin):
+            executor.run(_own_actions(plan, shape, rank, (begin, end)), program.file, after_action)
+            if is_evaluated:
+                metrics = evaluation.run()
+                if place.is_last:
+                    evaluations[end] = gathered(store, shape, replica, end, metrics)
+                    if replica == 0:
+                        print(summary(end, evaluations[end]), file=sys.stderr, flush=True)
+                        reporter.after_evaluation(end, evaluations[end])
+        executor.finish()
         if writer is not None:
             writer.finish()
         reporter.end(trainer.losses)
@@ -143,7 +171,13 @@ def run_rank(
     if group is not None:
         dist.destroy_process_group(group)
     return StageResult(
-        stage, replica, trainer.state(replica), trainer.optimiser_state(), trainer.losses, executor.versions
+        stage,
+        replica,
+        trainer.state(replica),
+        trainer.optimiser_state(),
+        trainer.losses,
+        executor.versions,
+        evaluations,
     )
 
 
@@ -175,6 +209,7 @@ def _agreed_module(
         if checkpoints is not None:
             checkpoints.check()
         cut = build_model(program.app)
+        check_evaluation(program.app, cut, plan.actions is not None)
         modules = stages_of(cut, plan, location)
         own = modules[stages[rank]]
         facts = {
@@ -206,10 +241,13 @@ def _bucket_bytes(plan: PipelinePlan, stage: int) -> int:
     return int((plan.stages[stage].details.get("all_reduce") or {}).get("bucket_bytes", DEFAULT_BUCKET_BYTES))
 
 
-def _own_actions(plan: PipelinePlan, shape: PipelineShape, rank: int, place: StagePlace) -> Iterable[PipelineAction]:
+def _own_actions(
+    plan: PipelinePlan, shape: PipelineShape, rank: int, span: tuple[int, int]
+) -> Iterable[PipelineAction]:
+    """Return the actions of a rank from one minibatch to another, before which it drains."""
     stage, replica = plan.place_of(rank)
-    actions = actions_of(shape, stage, replica, place.minibatches) if plan.actions is None else plan.actions[rank]
-    return actions_from(shape, stage, actions, place.begin)
+    actions = actions_of(shape, stage, replica, span[1]) if plan.actions is None else plan.actions[rank]
+    return actions_from(shape, stage, actions, span[0])
 
 
 def _device(app: PipelineApp) -> torch.device:

@@ -11,6 +11,7 @@ from plink.runtime.pipeline.executor import StageExecutor
 from plink.runtime.pipeline.transport import StageTransport
 
 EVERY_S = 10.0
+_ACTIONS_PER_LINE = 80
 RankReport = dict[str, Any]
 """A document ``plink.pipeline-log/1``."""
 
@@ -45,8 +46,19 @@ class RankReporter:
         """Emit a report: a checkpoint was written."""
         self._emit(self._report("checkpoint"))
 
+    def after_evaluation(self, trained: int, metrics: Mapping[int, float]) -> None:
+        """Emit an evaluation. ``trained``: minibatches before it. ``metrics``: of each evaluation minibatch."""
+        rows = [[number, value] for number, value in metrics.items()]
+        self._emit(self._report("evaluation") | {"evaluation": {"trained": trained, "metrics": rows}})
+
     def end(self, losses: Mapping[int, float]) -> None:
-        """Emit the last report. ``losses``: by minibatch, of the last stage."""
+        """Emit the times of actions, and the last report. ``losses``: by minibatch, of the last stage."""
+        actions = [
+            [item.action.kind, item.action.number, round(item.begin_s, 6), round(item.end_s, 6)]
+            for item in self._executor.times.actions
+        ]
+        for first in range(0, len(actions), _ACTIONS_PER_LINE):
+            self._emit(self._report("timeline") | {"actions": actions[first : first + _ACTIONS_PER_LINE]})
         loss = {"loss": losses[max(losses)]} if losses else {}
         self._emit(self._report("end") | loss)
 

@@ -1,13 +1,14 @@
 """Go on from a checkpoint: the latest of which every rank has its part.
 
-With the plan that wrote it, training goes on to the bit. With another plan, parameters and the optimiser's state are
-taken by name from all parts, and older versions are dropped. A part that is damaged is passed over.
+With the plan that wrote it, training goes on to the bit. A rank that has no part, as on a host that replaces a lost
+one, gets that of another replica of its stage: all but its buffers is the same. With another plan, parameters and the
+optimiser's state are taken by name from all parts, and older versions are dropped. A part that is damaged is passed
+over.
 """
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import torch.distributed as dist
 from plink.errors import InputError, PlinkError
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.versions import older_versions_from
-from plink.runtime.pipeline.checkpoint_file import read_header, read_state
+from plink.runtime.pipeline.checkpoint_file import checkpoint_from, read_checkpoint, read_header
 from plink.runtime.pipeline.checkpoints import Provenance, checkpoints_in, part_file
 from plink.runtime.pipeline.stage import StagePlace
 
@@ -28,11 +29,13 @@ Offer = dict[str, list[Any]]
 
 @dataclass(frozen=True)
 class Restored:
-    """State to go on with from a minibatch. ``notes``: what the user should know, for one rank to say."""
+    """State to go on with from a minibatch. ``notes``: what the user should know, for one rank to say. ``donor``: the
+    rank whose part it is, where this rank has none."""
 
     minibatch: int
     state: dict[str, Any]
     notes: tuple[str, ...] = ()
+    donor: int | None = None
 
 
 def digest_of_training(plan: PipelinePlan) -> str:
@@ -46,45 +49,65 @@ def digest_of_training(plan: PipelinePlan) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def choose(folder: Path, origin: Provenance, place: tuple[int, int], store: Any, rank: int, names: Sequence[str]) -> (
-    tuple[int, bool]
-):  # fmt: skip
-    """Return the latest checkpoint that all ranks have, and whether it is of this very plan.
+@dataclass(frozen=True)
+class ChosenCheckpoint:
+    """The checkpoint that all ranks go on from. ``is_exact``: it is of this very plan. ``transfers``: (donor,
+    receiver), ranks of one stage, of which the receiver has no part of its own."""
 
-    :param names: of the host of each rank.
+    minibatch: int
+    is_exact: bool
+    transfers: tuple[tuple[int, int], ...] = ()
+
+
+def choose(folder: Path, origin: Provenance, store: Any, rank: int, plan: PipelinePlan) -> ChosenCheckpoint:
+    """Return the latest checkpoint of which every rank has its part; where there is none, of which some replica of each
+    stage has one.
+
     :raises PlinkError: when there is none; on every rank.
     """
-    store.set(f"checkpoints-{rank}", json.dumps(_offer(folder, origin, place)))
-    offers: list[Offer] = [json.loads(store.get(f"checkpoints-{other}")) for other in range(len(names))]
+    store.set(f"checkpoints-{rank}", json.dumps(_offer(folder, origin, plan.place_of(rank))))
+    names = plan.host_names()
+    offers: list[Offer] = [json.loads(store.get(f"checkpoints-{other}")) for other in range(plan.ranks)]
     exact = set.intersection(*(set(offer[_EXACT]) for offer in offers))
     by_name = set.intersection(*(set(offer[_BY_NAME]) for offer in offers))
+    if not exact | by_name:  # only then, for buffers are each replica's own
+        exact = set.intersection(*(set().union(*(offers[r][_EXACT] for r in stage.ranks)) for stage in plan.stages))
     if not exact | by_name:
-        lacking = min(range(len(names)), key=lambda other: len(offers[other][_EXACT]) + len(offers[other][_BY_NAME]))
+        lacking = min(range(plan.ranks), key=lambda other: len(offers[other][_EXACT]) + len(offers[other][_BY_NAME]))
         problem = next((offer[_PROBLEMS][0] for offer in offers if offer[_PROBLEMS]), "")
         reason = f"no checkpoint to go on from that all ranks have; rank {lacking} ({names[lacking]}) has "
         reason += "others" if any(offers[lacking][key] for key in (_EXACT, _BY_NAME)) else "none"
         raise InputError(str(folder), reason + (f"; {problem}" if problem else ""))
     latest = max(exact | by_name)
-    return latest, latest in exact
+    transfers: list[tuple[int, int]] = []
+    for stage in plan.stages if latest in exact else ():
+        donors = [member for member in stage.ranks if latest in offers[member][_EXACT]]
+        transfers += [(donors[0], member) for member in stage.ranks if member not in donors]
+    return ChosenCheckpoint(latest, latest in exact, tuple(transfers))
 
 
-def restore(folder: Path, origin: Provenance, place: StagePlace, replica: int, store: Any, names: Sequence[str]) -> (
+def restore(folder: Path, origin: Provenance, place: StagePlace, replica: int, store: Any, plan: PipelinePlan) -> (
     Restored
 ):  # fmt: skip
     """Return what this rank goes on with, once all ranks have read theirs.
 
-    :param names: of the host of each rank.
     :raises PlinkError: when one cannot; on every rank.
     """
-    rank = dist.get_rank()
-    chosen = choose(folder, origin, (place.stage, replica), store, rank, names)
+    rank, names = dist.get_rank(), plan.host_names()
+    chosen = choose(folder, origin, store, rank, plan)
     problem, restored = "", None
+    received, donor = _exchanged(folder, chosen, rank, plan)
     try:
-        if chosen[0] > place.minibatches:
+        if chosen.minibatch > place.minibatches:
             raise InputError(
-                str(folder), f"checkpoint {chosen[0]} is beyond the program's {place.minibatches} minibatches"
+                str(folder), f"checkpoint {chosen.minibatch} is beyond the program's {place.minibatches} minibatches"
             )
-        restored = _load(folder, origin, place, replica, chosen)
+        if chosen.is_exact:
+            own = part_file(folder, chosen.minibatch, (place.stage, replica))
+            part = read_checkpoint(own) if received is None else checkpoint_from(received, f"part of rank {donor}")
+        else:
+            part = _merged(folder, origin, chosen.minibatch)
+        restored = replace(_restored(part, origin, place, replica, chosen), donor=donor)
     except PlinkError as error:
         problem = f"rank {rank} ({names[rank]}): {error}"
     store.set(f"restored-{rank}", problem)
@@ -94,24 +117,41 @@ def restore(folder: Path, origin: Provenance, place: StagePlace, replica: int, s
     return restored
 
 
-def _load(folder: Path, origin: Provenance, place: StagePlace, replica: int, chosen: tuple[int, bool]) -> Restored:
-    """Read what :func:`choose` chose.
+def _exchanged(folder: Path, chosen: ChosenCheckpoint, rank: int, plan: PipelinePlan) -> (
+    tuple[bytes | None, int | None]
+):  # fmt: skip
+    """Send this rank's part to replicas that have none, or receive one; return what was received, and from whom."""
+    for donor, receiver in chosen.transfers:
+        if rank == donor:
+            try:
+                data = part_file(folder, chosen.minibatch, plan.place_of(rank)).read_bytes()
+            except OSError:  # it has gone since; what is empty is refused by the receiver
+                data = b""
+            content = torch.frombuffer(bytearray(data or b" "), dtype=torch.uint8)
+            dist.send(torch.tensor([len(content)]), receiver)
+            dist.send(content, receiver)
+        elif rank == receiver:
+            size = torch.zeros(1, dtype=torch.int64)
+            dist.recv(size, donor)
+            content = torch.empty(int(size), dtype=torch.uint8)
+            dist.recv(content, donor)
+            return content.numpy().tobytes(), donor
+    return None, None
 
-    :raises PlinkError: when it cannot be read.
-    """
-    minibatch, is_exact = chosen
+
+def _restored(
+    part: tuple[Any, dict[str, Any]], origin: Provenance, place: StagePlace, replica: int, chosen: ChosenCheckpoint
+) -> Restored:
+    """Return what a part says, with what the user should know."""
+    (header, state), minibatch = part, chosen.minibatch
     notes = []
-    if is_exact:
-        path = part_file(folder, minibatch, (place.stage, replica))
-        header, state = read_header(path), read_state(path)
-        if missing := set(older_versions_from(place.shape, (place.stage, replica), minibatch, place.minibatches)) - set(
-            state["versions"]
-        ):
-            notes.append(f"version {min(missing)} is not in it, so training does not repeat to the bit")
-    else:
-        header, state = _merged(folder, origin, minibatch)
+    if not chosen.is_exact:
         minibatch -= minibatch % place.shape.cycle
         notes.append("it is of another plan: parameters are taken by name, older versions dropped")
+    elif missing := set(older_versions_from(place.shape, (place.stage, replica), minibatch, place.minibatches)) - set(
+        state["versions"]
+    ):
+        notes.append(f"version {min(missing)} is not in it, so training does not repeat to the bit")
     if header["program"] != origin.program:
         notes.append("the program's file has changed since")
     if header["torch"] != str(torch.__version__):
@@ -165,7 +205,7 @@ def _merged(folder: Path, origin: Provenance, minibatch: int) -> tuple[Any, dict
     if not paths:
         raise PlinkError(f"{folder}: checkpoint {minibatch} has changed while it was read")
     for path in paths:
-        state = read_state(path)
+        header, state = read_checkpoint(path)
         for key in ("parameters", "buffers", "optimiser"):
             merged[key].update(state[key])
-    return read_header(paths[0]), merged
+    return header, merged

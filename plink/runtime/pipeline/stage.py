@@ -138,6 +138,17 @@ class StageTrainer:
             self._in_flight[minibatch] = _InFlight(number, leaves, inputs, tensors_of(output))
         return output
 
+    def infer(self, minibatch: int, value: tuple[Any, ...]) -> Any:
+        """Compute a forward pass with the current parameters that nothing is learned from, and return its output."""
+        modes = {module: module.training for module in self._module.modules()}
+        self._module.eval()
+        try:
+            with torch.no_grad(), self._own_buffers(minibatch):
+                return self._module(*value)
+        finally:
+            for module, is_training in modes.items():
+                module.training = is_training
+
     def _compute(self, leaves: Leaves, source: _Inputs) -> tuple[Any, list[Tensor]]:
         """Return the output, or the loss, and the leaves that stand for what the stage before handed on."""
         inputs: list[Tensor] = []

@@ -23,6 +23,7 @@ from torch import Tensor
 from plink.errors import PlinkError
 from plink.model.pipeline.versions import replica_of
 from plink.runtime.aggengine.host_staging import stage_to_host
+from plink.runtime.pipeline.receive_buffers import ReceiveBuffers
 from plink.runtime.pipeline.stage import StagePlace, Value, tensors_of
 
 MAX_POSTED = 3
@@ -144,6 +145,7 @@ class StageTransport:
         shape, stage = place.shape, place.stage
         own = place.own(replica)
         window = min(shape.depths[stage], MAX_POSTED)
+        self._buffers = ReceiveBuffers()
         self._sent_forward: dict[int, _Sent] = {}
         self._sent_backward: dict[int, deque[tuple[int, _Sent]]] = {}
         self._greeted: set[int] = set()
@@ -276,8 +278,10 @@ class StageTransport:
         return receive
 
     def _post(self, receive: _Receive, form: TensorForm, tag: int) -> None:
-        # A gradient may become part of others without a copy, so buffers are new; torch keeps pinned ones.
-        buffer = torch.empty(form.shape, dtype=form.dtype, pin_memory=self._device.type == "cuda")
+        if self._device.type == "cuda":  # torch keeps pinned memory
+            buffer = torch.empty(form.shape, dtype=form.dtype, pin_memory=True)
+        else:
+            buffer = self._buffers.take(form.shape, form.dtype)
         receive.buffers.append(buffer)
         self.received_bytes += buffer.nbytes  # all that is posted comes, or the rank fails
         if buffer.numel():

@@ -9,7 +9,7 @@ from plink.model.consistency import BSP, SSP, Rule
 from plink.runtime.agileml.partition.partition import RejectedRequest
 from plink.runtime.agileml.partition.serialization import What
 from plink.runtime.agileml.replica import migration
-from plink.runtime.agileml.replica.partition_replica import Role
+from plink.runtime.agileml.replica.snapshot import Role
 from plink.runtime.agileml.transport.connection import Connection
 from plink.runtime.agileml.transport.records import ConnectionLost, Forged
 from plink.runtime.agileml.transport.wire import Kind, Message, Status, Wanted

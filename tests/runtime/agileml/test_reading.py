@@ -11,7 +11,8 @@ import pytest
 from plink.elastic import Table
 from plink.runtime.agileml.arrays.layout import Layout
 from plink.runtime.agileml.partition.partition import Partition
-from plink.runtime.agileml.replica.partition_replica import PartitionReplica, Role
+from plink.runtime.agileml.replica.partition_replica import PartitionReplica
+from plink.runtime.agileml.replica.snapshot import Role
 from plink.runtime.agileml.transport.wire import LAST, Kind, Message, Status, Wanted
 
 LAYOUT = Layout((Table("a", 4, 2),), 1)

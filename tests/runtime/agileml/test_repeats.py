@@ -9,7 +9,7 @@ from plink.runtime.agileml.arrays.row_blocks import RowBlock
 from plink.runtime.agileml.partition import partition as partition_module
 from plink.runtime.agileml.partition.partition import Partition, RejectedRequest
 from plink.runtime.agileml.partition.serialization import parts_of
-from plink.runtime.agileml.replica.partition_replica import Role
+from plink.runtime.agileml.replica.snapshot import Role
 from plink.runtime.agileml.transport.wire import LAST, Kind, Message, Status
 from tests.runtime.agileml.stores import hand_over, store
 

@@ -7,7 +7,6 @@ minibatches use the version of the batch before (2bw) or of their own batch (wit
 """
 
 import copy
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -192,15 +191,6 @@ def train_cases(topology: dict[str, Any], all_double: bool) -> list[StageResult]
     return results
 
 
-@pytest.fixture
-def _one_thread() -> Iterator[None]:
-    """Threads change the sequence of additions."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def compare(results: list[StageResult], reference: Reference, tolerance: float = 0) -> None:
     """Compare all that ranks end with."""
 
@@ -229,7 +219,7 @@ def compare(results: list[StageResult], reference: Reference, tolerance: float =
     same(torch.tensor([losses[b] for b in sorted(losses)]), torch.tensor(reference.losses), "losses")
 
 
-@pytest.mark.usefixtures("_one_thread")
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(
     "name",
     [

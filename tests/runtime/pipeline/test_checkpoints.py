@@ -1,23 +1,24 @@
 """Killed and started again from a checkpoint, a pipeline ends with the bits of one that was never interrupted."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import os
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
-from plink.errors import PlinkError
-from plink.runtime.pipeline.checkpoint_file import read_header, read_state, write_checkpoint
+from plink.runtime.pipeline.checkpoint_file import read_checkpoint, write_checkpoint
 from plink.runtime.pipeline.checkpoints import CheckpointSettings, checkpoints_in, part_file
 from plink.runtime.pipeline.job import PipelineProgram, StageResult, run_rank
 from plink.runtime.pipeline.one_process import train_in_one_process
-from tests.runtime.pipeline.apps import SmallApp, attention, conv, dropout, lstm, mlp, plan_of, skip
-from tests.runtime.ranks import Ended, results_of, run_ranks, wait_until
+from tests.runtime.pipeline.apps import attention, conv, dropout, lstm, mlp, plan_of, skip
+from tests.runtime.pipeline.restarted import Outcome, StoppingApp, outcome_of_rank, whole_checkpoints
+from tests.runtime.ranks import Ended, results_of, run_ranks
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 MINIBATCHES = 23
 CASES: list[tuple[Any, int, str]] = [(conv, 7, "momentum"), (dropout, 7, "adam")]
 EXTENDED_CASES: list[tuple[Any, int, str]] = [(attention, 5, "adam"), (lstm, 4, "momentum"), (skip, 6, "sgd")]
@@ -39,48 +40,13 @@ EXTENDED: dict[str, dict[str, Any]] = {
 }
 
 
-class StoppingApp(SmallApp):
-    """Fails when it reads a minibatch, once ``ready``."""
-
-    def __init__(self, *arguments: Any, stop: int = -1, **keys: Any) -> None:
-        super().__init__(*arguments, **keys)
-        self.stop = stop
-        self.ready: Callable[[], bool] = lambda: True
-
-    def batch(self, number: int) -> tuple[tuple[Tensor, ...], Tensor]:
-        if number == self.stop:
-            wait_until(self.ready, 60)
-            raise RuntimeError("killed")
-        return super().batch(number)
-
-
-@dataclass
-class Outcome:
-    """What a rank ends with, or the error."""
-
-    result: StageResult | None = None
-    error: str = ""
-
-
 def app_of(case: tuple[Any, int, str], stop: int = -1) -> StoppingApp:
     return StoppingApp(case[0], case[2], MINIBATCHES, stop=stop)
 
 
 def train(case: tuple[Any, int, str], topology: dict[str, Any], settings: CheckpointSettings, stop: int) -> Outcome:
     """Be a rank in a job that may be stopped, and may go on from a checkpoint."""
-    dist.init_process_group("gloo")
-    app, plan = app_of(case, stop), plan_of(layers=case[1], **topology)
-    program = PipelineProgram(app)
-    app.ready = lambda: settings.folder is not None and bool(whole_checkpoints(settings.folder, plan.replicas))
-    try:
-        return Outcome(run_rank(program, plan, "plan.json", 60, checkpoints=settings))
-    except PlinkError as error:
-        return Outcome(error=str(error))
-
-
-def whole_checkpoints(folder: Path, replicas: Sequence[int]) -> list[int]:
-    places = [(stage, replica) for stage, number in enumerate(replicas) for replica in range(number)]
-    return [k for k in checkpoints_in(folder) if all(part_file(folder, k, place).exists() for place in places)]
+    return outcome_of_rank(app_of(case, stop), plan_of(layers=case[1], **topology), settings)
 
 
 def same(own: StageResult, other: StageResult) -> None:
@@ -91,15 +57,6 @@ def same(own: StageResult, other: StageResult) -> None:
         for key, value in entries.items():
             assert torch.equal(torch.as_tensor(value), torch.as_tensor(other.optimiser_state[name][key])), key
     assert own.losses.items() <= other.losses.items()
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Threads change the sequence of additions."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +87,7 @@ def stopped_at_15(folder: Path) -> int:
     """Leave checkpoints; return the latest that both ranks have."""
     for outcome in results_of(run_ranks(train, 2, CASE, STRAIGHT, CheckpointSettings(folder, 2), 15)):
         assert outcome.error
-    return whole_checkpoints(folder, (1, 1))[0]
+    return whole_checkpoints([folder], (1, 1))[0]
 
 
 def go_on(folder: Path, case: tuple[Any, int, str] = CASE, **topology: Any) -> list[Ended]:
@@ -149,7 +106,7 @@ def bits_of_one_process(outcomes: list[Outcome]) -> bool:
 def test_damaged_checkpoint_is_passed_over(damage: str, tmp_path: Path) -> None:
     """For the one before."""
     results_of(run_ranks(train, 2, CASE, STRAIGHT, CheckpointSettings(tmp_path, 2), -1))
-    assert whole_checkpoints(tmp_path, (1, 1)) == [22, 20]
+    assert whole_checkpoints([tmp_path], (1, 1)) == [22, 20]
     path = part_file(tmp_path, 22, (1, 0))
     data = bytearray(path.read_bytes())
     if damage == "flipped":
@@ -166,6 +123,38 @@ def test_damaged_checkpoint_is_passed_over(damage: str, tmp_path: Path) -> None:
     ended = go_on(tmp_path)
     assert "going on from minibatch 20," in "".join(end.err for end in ended)
     assert bits_of_one_process(results_of(ended))
+
+
+def train_on_own_disk(
+    case: tuple[Any, int, str], folder: Path, stop: int, lost: Sequence[int], restore: bool
+) -> Outcome:
+    """Be a rank whose host has a disk of its own, which is empty where the host is new."""
+    own = folder / f"host-{os.environ['RANK']}"
+    if int(os.environ["RANK"]) in lost:
+        shutil.rmtree(own)
+    settings = CheckpointSettings(own, 2, own if restore else None)
+    folders = [folder / f"host-{rank}" for rank in range(3)]
+    return outcome_of_rank(app_of(case, stop), plan_of([2, 1], case[1]), settings, folders)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0].__name__)
+def test_lost_host_of_a_replica_is_replaced(case: tuple[Any, int, str], tmp_path: Path) -> None:
+    """Ranks 1 and 2 are replicas of stage 0: both have the same parameters, versions and optimiser, to the bit."""
+    results_of(run_ranks(train_on_own_disk, 3, case, tmp_path, 15, (), False))
+    ended = run_ranks(train_on_own_disk, 3, case, tmp_path, -1, (2,), True)
+    assert "rank 2 (here) has no part of it: that of rank 1 (here) is taken" in ended[2].err
+    expected = train_in_one_process(PipelineProgram(app_of(case)), plan_of([2, 1], case[1]), "plan.json")
+    for own, other in zip(results_of(ended), expected, strict=True):
+        assert own.result is not None, own.error
+        assert own.result.losses.items() <= other.losses.items()
+        for name, tensor in own.result.state.items():
+            assert torch.equal(tensor, other.state[name]) or "running" in name, name
+
+
+def test_lost_host_of_the_only_replica_ends_the_job(tmp_path: Path) -> None:
+    results_of(run_ranks(train_on_own_disk, 3, CASES[0], tmp_path, 15, (), False))
+    for outcome in results_of(run_ranks(train_on_own_disk, 3, CASES[0], tmp_path, -1, (0,), True)):
+        assert "no checkpoint to go on from that all ranks have; rank 0 (here) has none" in outcome.error
 
 
 def test_checkpoint_of_another_plan_is_taken_by_name(tmp_path: Path) -> None:
@@ -218,7 +207,7 @@ def test_latest_two_checkpoints_are_left(tmp_path: Path) -> None:
     for minibatch in (2, latest):
         part_file(tmp_path, minibatch, (0, 0)).with_name(".stage-0-replica-0.pt.0011").touch()
     results_of(run_ranks(train, 2, CASE, STRAIGHT, CheckpointSettings(tmp_path, 2, tmp_path / "."), -1))
-    assert whole_checkpoints(tmp_path, (1, 1)) == checkpoints_in(tmp_path) == [22, 20]
+    assert whole_checkpoints([tmp_path], (1, 1)) == checkpoints_in(tmp_path) == [22, 20]
     assert not [path for path in tmp_path.rglob("*") if path.name.startswith(".")]
     assert part_file(tmp_path, 22, (0, 0)).stat().st_mode & 0o077 == 0
 
@@ -239,10 +228,10 @@ def test_numbers_of_messages_wrap(tmp_path: Path) -> None:
     latest, begin = stopped_at_15(tmp_path), (1 << 20) - 4
     for stage in (0, 1):
         path = part_file(tmp_path, latest, (stage, 0))
-        header, state = dict(read_header(path)), read_state(path)
+        header, state = read_checkpoint(path)
         state["versions"] = {number - latest + begin: values for number, values in state["versions"].items()}
-        header = {key: value for key, value in header.items() if key not in ("schema", "sha256")}
-        write_checkpoint(part_file(tmp_path / "later", begin, (stage, 0)), header | {"minibatch": begin}, state)
+        entries = {key: value for key, value in header.items() if key not in ("schema", "sha256")}
+        write_checkpoint(part_file(tmp_path / "later", begin, (stage, 0)), entries | {"minibatch": begin}, state)
     losses, none = results_of(run_ranks(train_far_into_a_job, 2, tmp_path / "later", begin + 10))
     assert none == {}
     assert list(losses) == list(range(begin, begin + 10))

@@ -1,24 +1,23 @@
 """Models that are no ``nn.Sequential``: traced, with connections that skip stages, or a chain of modules."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from plink.errors import InputError
 from plink.runtime.pipeline.checkpoints import CheckpointSettings, checkpoints_in
-from plink.runtime.pipeline.job import PipelineProgram, StageResult, run_rank
+from plink.runtime.pipeline.job import PipelineProgram
 from plink.runtime.pipeline.one_process import train_in_one_process
 from plink.runtime.pipeline.parts import build_model
 from plink.runtime.pipeline.profiler import ProfiledProgram, profile_program
 from tests.runtime.pipeline.apps import INPUTS, conv, plan_of
-from tests.runtime.pipeline.test_checkpoints import StoppingApp
+from tests.runtime.pipeline.restarted import Outcome, StoppingApp, outcome_of_rank
 from tests.runtime.ranks import results_of, run_ranks
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 MINIBATCHES = 9
 
 
@@ -93,15 +92,7 @@ def app_of(model: Any, stop: int = -1) -> StoppingApp:
     return app
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-def test_models_are_cut_where_their_modules_begin() -> None:
+def test_split_points_by_front_end() -> None:
     cut = build_model(app_of(Residual))
     assert (cut.method, [unit.name for unit in cut.units]) == ("export", ["stem", "blocks.0", "blocks.1", "head"])
     app = app_of(Residual)
@@ -141,18 +132,11 @@ def test_traced_model_trains_as_it_does_whole() -> None:
     assert [own[number] for number in range(MINIBATCHES)] == pytest.approx(losses, rel=1e-5)
 
 
-def train(name: str, replicas: list[int], settings: CheckpointSettings, stop: int) -> StageResult | None:
+def train(name: str, replicas: list[int], settings: CheckpointSettings, stop: int) -> Outcome:
     """Be a rank in a job that may be stopped, and may go on from a checkpoint."""
-    dist.init_process_group("gloo")
     model = {model.__name__: model for model in CUTS}[name]
     cuts, layers = CUTS[model]
-    program = PipelineProgram(app_of(model, stop))
-    plan = plan_of(replicas, layers, cuts=cuts[: len(replicas) - 1])
-    try:
-        return run_rank(program, plan, "plan.json", 60, checkpoints=settings)
-    except Exception:
-        assert stop >= 0
-        return None
+    return outcome_of_rank(app_of(model, stop), plan_of(replicas, layers, cuts=cuts[: len(replicas) - 1]), settings)
 
 
 @pytest.mark.parametrize("replicas", [[1, 1, 1], [2, 1]])
@@ -163,10 +147,13 @@ def test_cut_models_train_on_ranks_and_from_checkpoints(model: Any, replicas: li
     ranks, name = sum(replicas), model.__name__
     plan = plan_of(replicas, layers, cuts=cuts[: len(replicas) - 1])
     expected = train_in_one_process(PipelineProgram(app_of(model)), plan, "plan.json")
-    assert results_of(run_ranks(train, ranks, name, replicas, CheckpointSettings(tmp_path, 2), 7)) == [None] * ranks
+    stopped = results_of(run_ranks(train, ranks, name, replicas, CheckpointSettings(tmp_path, 2), 7))
+    assert all(outcome.error for outcome in stopped)
     assert checkpoints_in(tmp_path)
     for settings in (CheckpointSettings(), CheckpointSettings(tmp_path, 2, tmp_path)):
-        for own, other in zip(results_of(run_ranks(train, ranks, name, replicas, settings, -1)), expected, strict=True):
+        ended = results_of(run_ranks(train, ranks, name, replicas, settings, -1))
+        for own, other in zip([outcome.result for outcome in ended], expected, strict=True):
+            assert own is not None
             assert own.losses.items() <= other.losses.items()
             assert own.state.keys() == other.state.keys()
             for key, tensor in other.state.items():

@@ -7,12 +7,11 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from plink.errors import PlinkError
 from plink.runtime.pipeline.checkpoints import CheckpointSettings, checkpoints_in
 from plink.runtime.pipeline.job import PipelineProgram, StageResult, run_rank
 from plink.runtime.pipeline.one_process import train_in_one_process
 from tests.runtime.pipeline.apps import SmallApp, attention, conv, dropout, mlp, plan_of
-from tests.runtime.pipeline.test_checkpoints import StoppingApp
+from tests.runtime.pipeline.restarted import StoppingApp, outcome_of_rank
 from tests.runtime.ranks import results_of, run_ranks
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -72,13 +71,9 @@ def test_pipeline_on_the_gpu_equals_one_process_there(name: str) -> None:
 
 def train_with_checkpoints(topology: dict[str, Any], settings: CheckpointSettings, stop: int) -> StageResult | str:
     """Be a rank in a job that may be stopped, and may go on from a checkpoint."""
-    dist.init_process_group("gloo")
     app = StoppingApp(dropout, "adam", MINIBATCHES, stop=stop, device="cuda:0")
-    try:
-        result = run_rank(PipelineProgram(app), plan_of(layers=7, **topology), "plan.json", 60, checkpoints=settings)
-    except PlinkError as error:
-        return str(error)
-    return on_cpu(result)
+    outcome = outcome_of_rank(app, plan_of(layers=7, **topology), settings)
+    return outcome.error if outcome.result is None else on_cpu(outcome.result)
 
 
 @pytest.mark.parametrize("name", ["1-1", "2-1", "1-1 2bw", "1-1 gpipe recompute"])

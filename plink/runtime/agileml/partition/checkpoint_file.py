@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -13,6 +12,7 @@ from plink.runtime.agileml.partition.partition import Partition, RejectedRequest
 from plink.runtime.agileml.partition.serialization import begun, take
 from plink.runtime.agileml.transport.records import ConnectionLost, Forged
 from plink.runtime.agileml.transport.wire import Message, receive, send
+from plink.runtime.whole_file import whole_file
 
 
 class _File:
@@ -41,25 +41,11 @@ def write_partition(path: Path, parts: Sequence[Message], layout: Layout) -> Non
 
     :param parts: from :func:`plink.runtime.agileml.partition.serialization.parts_of`.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    try:
-        with open(descriptor, "wb") as file:
-            channel = _File(file)
-            for part in parts:
-                send(channel, part, layout)
-            file.write(channel.digest.digest())
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)  # or the name may be gone after a loss of power
-    finally:
-        os.close(folder)
+    with whole_file(path) as file:
+        channel = _File(file)
+        for part in parts:
+            send(channel, part, layout)
+        file.write(channel.digest.digest())
 
 
 def read_partition(path: Path, layout: Layout, *, sees_ahead: bool) -> Partition:

@@ -16,7 +16,7 @@ replica then equals the active server to the bit, and going back restores exactl
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,59 +26,12 @@ from plink.runtime.agileml.arrays.array_pool import copied
 from plink.runtime.agileml.arrays.checked_sums import no_room
 from plink.runtime.agileml.arrays.layout import Layout, Rows, index, same_rows
 from plink.runtime.agileml.arrays.row_blocks import RowBlock, TooLarge, add_to, put, summed, touched
+from plink.runtime.agileml.partition.changes import ReplicationDelta, Undo
+from plink.runtime.agileml.partition.participants import Ahead, Participant
 
 
 class RejectedRequest(PlinkError):
     """A request that a partition cannot carry out: the sender's mistake, and nothing has changed."""
-
-
-@dataclass(frozen=True)
-class Undo:
-    """Undo record: the vectors that the step from clock ``before`` to clock ``after`` changed, as they were."""
-
-    before: int
-    after: int
-    blocks: tuple[RowBlock, ...]
-
-
-@dataclass(frozen=True)
-class ReplicationDelta:
-    """Changes from clock ``before`` to ``after``: the vectors as of ``after``; ``last``: no push will follow."""
-
-    sequence: int
-    before: int
-    after: int
-    blocks: tuple[RowBlock, ...]
-    last: bool = False
-
-
-@dataclass
-class Participant:
-    """A worker that takes part: the clocks from ``first`` to ``until`` (None: no end yet) need its update; it sent all
-    of ``finished`` and before, and ``steps`` steps of the clock after."""
-
-    first: int
-    finished: int
-    until: int | None = None
-    steps: int = 0
-
-    @property
-    def begun(self) -> int:
-        """Return the latest clock that it has sent anything of."""
-        return self.finished + (self.steps > 0)
-
-    def has_pending(self, clock: int) -> bool:
-        """Return whether the state of ``clock`` has to wait for it."""
-        return self.first <= clock and (self.until is None or clock <= self.until) and self.finished < clock
-
-
-@dataclass
-class Ahead:
-    """Updates of one clock that is not in the state yet: the sums of the workers ``summed``, and the rest."""
-
-    summed: list[int] = field(default_factory=list)
-    sums: list[RowBlock] = field(default_factory=list)
-    waiting: dict[int, tuple[RowBlock, ...]] = field(default_factory=dict)
 
 
 class Partition:

@@ -13,7 +13,9 @@ import numpy as np
 
 from plink.runtime.agileml.arrays.layout import Layout
 from plink.runtime.agileml.arrays.row_blocks import RowBlock, put
-from plink.runtime.agileml.partition.partition import Ahead, Participant, Partition, RejectedRequest, Undo
+from plink.runtime.agileml.partition.changes import Undo
+from plink.runtime.agileml.partition.participants import Ahead, Participant
+from plink.runtime.agileml.partition.partition import Partition, RejectedRequest
 from plink.runtime.agileml.transport.wire import LAST, Kind, Message
 
 

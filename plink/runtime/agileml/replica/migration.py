@@ -16,8 +16,9 @@ from plink.errors import PlinkError
 from plink.runtime.agileml.partition.partition import RejectedRequest
 from plink.runtime.agileml.partition.serialization import What, parts_of
 from plink.runtime.agileml.replica.outgoing import Attempt, Outgoing, tell
-from plink.runtime.agileml.replica.partition_replica import MOVER_BITS, PartitionReplica, Role, order
+from plink.runtime.agileml.replica.partition_replica import MOVER_BITS, PartitionReplica, order
 from plink.runtime.agileml.replica.replicator import delta_message, next_replicated_clock
+from plink.runtime.agileml.replica.snapshot import Role
 from plink.runtime.agileml.transport.connection import Connection
 from plink.runtime.agileml.transport.keys import Unauthenticated
 from plink.runtime.agileml.transport.records import ConnectionLost, Forged

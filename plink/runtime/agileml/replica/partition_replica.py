@@ -5,46 +5,21 @@ import json
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 from plink.errors import PlinkError
 from plink.runtime.agileml.arrays.layout import Layout
 from plink.runtime.agileml.arrays.row_blocks import RowBlock
-from plink.runtime.agileml.partition.partition import Partition, RejectedRequest, ReplicationDelta
+from plink.runtime.agileml.partition.changes import ReplicationDelta
+from plink.runtime.agileml.partition.partition import Partition, RejectedRequest
 from plink.runtime.agileml.partition.serialization import What, begun, take, update_part, workers_part
 from plink.runtime.agileml.replica.mailbox import ActorThread, RaisedResult, ReplyBox, Result
 from plink.runtime.agileml.replica.outgoing import Outgoing
+from plink.runtime.agileml.replica.snapshot import ReplicaSnapshot, Role
 from plink.runtime.agileml.transport.connection import Connection
 from plink.runtime.agileml.transport.wire import INCLUDED, LAST, Kind, Message, Status
 
 MOVER_BITS = 40  # attempts to bring a partition are numbered in these; the bits above tell who numbers
-
-
-class Role(Enum):
-    """Role of a server for a partition."""
-
-    ABSENT = "absent"
-    SERVING = "serving"
-    REPLICA = "replica"
-    ARRIVING = "arriving"
-    MOVED = "moved"
-    IN_DOUBT = "in_doubt"  # given away, but whether the other one has begun is not known: the state is kept
-
-
-@dataclass(frozen=True)
-class ReplicaSnapshot:
-    """Snapshot of a partition after its last change, for any thread."""
-
-    role: Role
-    generation: int
-    term: int
-    clocks: tuple[int, ...] = ()
-    replicated: int = -1
-    stragglers: tuple[int, ...] = ()
-    replicas: tuple[str, ...] = ()
-    ended: bool = False
-    address: str = ""
 
 
 @dataclass(frozen=True)

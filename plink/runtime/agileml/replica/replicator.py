@@ -11,8 +11,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from plink.errors import PlinkError
-from plink.runtime.agileml.partition.partition import Partition, ReplicationDelta
-from plink.runtime.agileml.replica.partition_replica import PartitionReplica, Role
+from plink.runtime.agileml.partition.changes import ReplicationDelta
+from plink.runtime.agileml.partition.partition import Partition
+from plink.runtime.agileml.replica.partition_replica import PartitionReplica
+from plink.runtime.agileml.replica.snapshot import Role
 from plink.runtime.agileml.transport.connection import Connection
 from plink.runtime.agileml.transport.wire import LAST, Kind, Message, Status
 

@@ -7,7 +7,8 @@ from plink.runtime.agileml.partition.partition import RejectedRequest
 from plink.runtime.agileml.partition.serialization import parts_of, workers_part
 from plink.runtime.agileml.replica.migration import attempt_number, tell_until_answered
 from plink.runtime.agileml.replica.outgoing import Attempt, tell
-from plink.runtime.agileml.replica.partition_replica import PartitionReplica, Role, order
+from plink.runtime.agileml.replica.partition_replica import PartitionReplica, order
+from plink.runtime.agileml.replica.snapshot import Role
 from plink.runtime.agileml.transport.connection import Connection
 from plink.runtime.agileml.transport.wire import Message
 

@@ -16,8 +16,9 @@ from plink.runtime.agileml.partition.partition import Partition, RejectedRequest
 from plink.runtime.agileml.partition.serialization import parts_of
 from plink.runtime.agileml.replica import migration, state_transfer
 from plink.runtime.agileml.replica.outgoing import Outgoing
-from plink.runtime.agileml.replica.partition_replica import PartitionReplica, Role
+from plink.runtime.agileml.replica.partition_replica import PartitionReplica
 from plink.runtime.agileml.replica.replicator import Replicator
+from plink.runtime.agileml.replica.snapshot import Role
 from plink.runtime.agileml.transport.connection import Connection
 from plink.runtime.agileml.transport.listener import Connections, Listener
 from plink.runtime.agileml.transport.store_config import StoreConfig
