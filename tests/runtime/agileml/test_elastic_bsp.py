@@ -1,5 +1,6 @@
 """ElasticBSP: supersteps of as many steps as workers are fast, and BSP where there is one."""
 
+import threading
 import time
 from typing import Any
 
@@ -9,13 +10,14 @@ import pytest
 from plink.elastic import App, Objective, Params, StoppingCriterion, Table, train
 from plink.model.consistency import BSP, parse_rule
 from plink.model.rules.elastic_bsp import ElasticBSP
+from plink.runtime.agileml.worker import step_planner
 from plink.runtime.agileml.worker.assignments import Assignment
 from plink.runtime.agileml.worker.loaded_shards import LoadedShards
 from plink.runtime.agileml.worker.progress import job_layout
-from plink.runtime.agileml.worker.worker import Clock, Worker
+from plink.runtime.agileml.worker.worker import RELEASED, Clock, Finished, Worker
 from tests.runtime.agileml.checksums import PROGRAMS, WORKERS
 from tests.runtime.agileml.small_app import Means
-from tests.runtime.agileml.stores import Store, store, together
+from tests.runtime.agileml.stores import PATIENCE_S, Store, store, together
 
 SHARDS = 8
 
@@ -182,31 +184,36 @@ class Broken(LoadedShards[int]):
         return super().get(shard)
 
 
-def test_pause_cuts_a_superstep_short() -> None:
-    """Of a hundred steps: shards that are to change hands do not wait for them."""
-    app = Counting([0.01] * SHARDS, 400)
+class Held(Counting):
+    """Waits in a mini-batch of shard 0 until it is released."""
+
+    def __init__(self, mini_batch: int) -> None:
+        super().__init__([0.0] * SHARDS, 1000)
+        self.mini_batch, self.begun, self.released = mini_batch, threading.Event(), threading.Event()
+
+    def process(self, items: int, params: Params) -> Objective:
+        if params.shard == 0 and len(self.seen[0]) == self.mini_batch:
+            self.begun.set()
+            assert self.released.wait(PATIENCE_S)
+        return super().process(items, params)
+
+
+def test_pause_ends_a_superstep_with_the_step_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 240 steps: shards that are to change hands do not wait for them."""
+    monkeypatch.setattr(step_planner, "barrier", lambda ends: (0.0, np.full(len(ends), 240)))
+    app = Held(mini_batch=3)  # from 0 on; clock 1 has one, as nobody knows yet how long it takes
     with store(job_layout(app, 4), ElasticBSP(240)) as made:
-        made.open(2)
-        clocks: list[Clock] = []
-        first = running(app, made, 0, [0], done=clocks.append)
-        second = running(app, made, 1, list(range(1, SHARDS)))
+        made.open(1)
+        alone = running(app, made, 0, list(range(SHARDS)), done=lambda done: done.clock == 2 and alone.assigned.end())
 
         def pause() -> None:
-            while len(clocks) < 3:
-                time.sleep(0.005)
-            clock = max(first.assigned.begun, second.assigned.begun) + 1
-            first.assigned.pause(clock)
-            second.assigned.pause(clock)
-            began = time.monotonic()
-            while min(first._client.now, second._client.now) < clock:
-                time.sleep(0.005)
-                assert time.monotonic() - began < 30
-            first.assigned.end()
-            second.assigned.end()
+            assert app.begun.wait(PATIENCE_S)
+            assert alone.assigned.pause(3) == 2
+            app.released.set()
 
-        together(first.run, second.run, pause)
-        counts = made.state(0)[:, 0]
-        assert counts.sum() < 400 * SHARDS / 2
+        finished, _ = together(alone.run, pause)
+        assert finished == Finished(3, RELEASED)
+        assert made.state(0)[:, 0].tolist() == [4] * SHARDS
 
 
 @pytest.mark.parametrize("spec", ["elastic-bsp:0", "elastic-bsp:241"])
