@@ -74,7 +74,7 @@ class Paper:
         """The controller: another is started."""
         self.of._handle_controller_message(self.of._term, None)
 
-    def until(self, what: Callable[[], bool], seconds: float = 20.0) -> None:
+    def until(self, what: Callable[[], bool], seconds: float = 300.0) -> None:
         """The supervisor's thread runs until something has happened."""
         deadline = time.monotonic() + seconds
         while not what():

@@ -29,7 +29,7 @@ from plink.runtime.agileml.worker.worker import RELEASED, Clock
 from plink.runtime.agileml.worker.worker_threads import WorkerThreads, _Running
 from tests.runners.agile.simulated_server import Net, SimulatedServer, copied, far_enough
 
-_WAIT_S = 60.0
+_WAIT_S = 300.0
 
 
 class Counting(App[int]):

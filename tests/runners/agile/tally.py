@@ -26,7 +26,7 @@ class Tally(App[int]):
     def __init__(self, request: argparse.Namespace) -> None:
         self.options = request
         self.shards, self.batches, self.seed = request.shards, request.batches, 7
-        self.stop = StoppingCriterion(clocks=request.clocks)
+        self.stop = StoppingCriterion(clocks=request.clocks, patience=3 if request.until else None)
         fill = max(1, request.megabytes * 1024 * 1024 // 8 // 256)
         self.tables: Sequence[Table] = (
             Table("n", self.shards, 1, "int64"), Table("sum", ROWS, 2, "int64"), Table("m", 8, 4, "float64"),
@@ -63,6 +63,8 @@ class Tally(App[int]):
         params.update("m", None, 0.1 * (1 - m) / self.shards)
         row = [(items * 7 + params.clock) % self.tables[3].rows]
         params.update("fill", row, params.read("fill", row) * 0 + 1.0)
+        if self.options.until:
+            return Objective(0.0 if self.options.until.exists() else -float(params.clock), 1.0)
         return Objective(float((1 - m).sum()), m.size)
 
     def result(self, params: Params) -> None:
@@ -92,6 +94,7 @@ def make(arguments: list[str]) -> Tally:
     parser.add_argument("--shards", type=int, default=12)
     parser.add_argument("--batches", type=int, default=1)
     parser.add_argument("--clocks", type=int, default=40)
+    parser.add_argument("--until", type=Path, help="end soon after there is this file; before, the objective improves")
     parser.add_argument("--work-s", type=float, default=0.005)
     parser.add_argument("--load-s", type=float, default=0.0)
     parser.add_argument("--megabytes", type=int, default=0)

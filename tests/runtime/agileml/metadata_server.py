@@ -79,7 +79,7 @@ def metadata(answer: Answering) -> Iterator[Metadata]:
         thread.join()
 
 
-def wait_until(true: Callable[[], object], within_s: float = 10.0) -> None:
+def wait_until(true: Callable[[], object], within_s: float = 300.0) -> None:
     """Return as soon as it is so."""
     end = time.monotonic() + within_s
     while not true():

@@ -1,6 +1,9 @@
 """ElasticBSP: supersteps of as many steps as workers are fast, and BSP where there is one."""
 
+import sys
+import threading
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,15 +12,37 @@ import pytest
 from plink.elastic import App, Objective, Params, StoppingCriterion, Table, train
 from plink.model.consistency import BSP, parse_rule
 from plink.model.rules.elastic_bsp import ElasticBSP
+from plink.runtime.agileml.worker import step_planner, worker
 from plink.runtime.agileml.worker.assignments import Assignment
 from plink.runtime.agileml.worker.loaded_shards import LoadedShards
 from plink.runtime.agileml.worker.progress import job_layout
-from plink.runtime.agileml.worker.worker import Clock, Worker
+from plink.runtime.agileml.worker.worker import RELEASED, Clock, Finished, Worker
 from tests.runtime.agileml.checksums import PROGRAMS, WORKERS
-from tests.runtime.agileml.small_app import Means
-from tests.runtime.agileml.stores import Store, store, together
+from tests.runtime.agileml.stores import PATIENCE_S, Store, store, together
 
 SHARDS = 8
+
+
+class MadeTime:
+    """Seconds of each thread's own, which pass only where it sleeps."""
+
+    def __init__(self) -> None:
+        self._passed = threading.local()
+
+    def seconds(self) -> float:
+        result: float = getattr(self._passed, "seconds", 0.0)
+        return result
+
+    def sleep(self, seconds: float) -> None:
+        self._passed.seconds = self.seconds() + seconds
+
+
+@pytest.fixture(autouse=True)
+def made_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the machine does meanwhile takes workers no time."""
+    made = MadeTime()
+    monkeypatch.setattr(worker, "time", SimpleNamespace(**(vars(time) | {"perf_counter": made.seconds})))
+    monkeypatch.setattr(sys.modules[__name__], "time", made)
 
 
 class Counting(App[int]):
@@ -42,7 +67,7 @@ class Counting(App[int]):
 
 def uneven(slow: int) -> list[float]:
     """Seconds of a mini-batch of each shard, where one of four workers takes so many times as long."""
-    return [0.004 * (slow if shard % 4 == 3 else 1) for shard in range(SHARDS)]
+    return [2**-8 * (slow if shard % 4 == 3 else 1) for shard in range(SHARDS)]
 
 
 @pytest.mark.parametrize("workers", WORKERS)
@@ -62,7 +87,7 @@ def test_fast_workers_do_more_steps() -> None:
     counts = result.tables["count"][:, 0]
     assert counts.tolist() == [len(app.seen[shard]) for shard in range(SHARDS)]
     fast, slow = counts[[0, 1, 2, 4, 5, 6]], counts[[3, 7]]
-    assert fast.min() > 1.5 * slow.max()
+    assert fast.min() > 2 * slow.max()
     assert 24 * SHARDS <= counts.sum() < 25.5 * SHARDS
 
 
@@ -77,21 +102,40 @@ def test_each_shard_goes_through_its_own_mini_batches() -> None:
 
 
 def test_equal_work_takes_less_time_than_under_bsp() -> None:
+    """A clock takes as long as its slowest worker."""
     seconds = []
     for rule in (BSP(), ElasticBSP(15)):
-        began = time.perf_counter()
-        train(Counting([10 * each for each in uneven(2)], 12), workers=4, servers=2, rule=rule)
-        seconds.append(time.perf_counter() - began)
-    assert seconds[1] < 0.9 * seconds[0]
+        app, clocks = Counting(uneven(2), 24), list[Clock]()
+        with store(job_layout(app, 4), rule, servers=2) as made:
+            made.open(4)
+            workers = [running(app, made, number, [number, number + 4], done=clocks.append) for number in range(4)]
+            together(*(each.run for each in workers))
+        slowest = dict[int, float]()
+        for done in clocks:
+            slowest[done.clock] = max(slowest.get(done.clock, 0.0), done.compute_s)
+        seconds.append(sum(slowest.values()))
+    assert 0 < seconds[1] < 0.7 * seconds[0]
+
+
+class Approaching(App[None]):
+    """Each mini-batch of each shard takes a vector nearer to the same end, whatever others do at the same time."""
+
+    tables = (Table("m", 1, 3, "float64"),)
+    shards, batches, stop, end = SHARDS, 1, StoppingCriterion(clocks=80), np.array([[1.0, -2.0, 3.0]])
+
+    def load(self, shard: int) -> list[None]:
+        return [None]
+
+    def process(self, items: None, params: Params) -> Objective:
+        time.sleep(uneven(3)[params.shard])
+        params.update("m", [0], (self.end - params.read("m", [0])) / (8 * SHARDS))
+        return Objective(1.0, 1.0)
 
 
 def test_learning_ends_where_it_does_under_bsp() -> None:
-    """Means of the same data."""
-    ends = [
-        train(Means(stop=StoppingCriterion(clocks=60)), workers=3, rule=rule).tables["m"]
-        for rule in (BSP(), ElasticBSP(4))
-    ]
-    np.testing.assert_allclose(ends[0], ends[1], atol=0.2)
+    for rule in (BSP(), ElasticBSP(4)):
+        result = train(Approaching(), workers=4, rule=rule).tables["m"]
+        np.testing.assert_allclose(result, Approaching.end, atol=1e-3)
 
 
 def running(app: Counting, made: Store, number: int, shards: list[int], **more: Any) -> Worker[int]:
@@ -182,31 +226,36 @@ class Broken(LoadedShards[int]):
         return super().get(shard)
 
 
-def test_pause_cuts_a_superstep_short() -> None:
-    """Of a hundred steps: shards that are to change hands do not wait for them."""
-    app = Counting([0.01] * SHARDS, 400)
+class Held(Counting):
+    """Waits in a mini-batch of shard 0 until it is released."""
+
+    def __init__(self, mini_batch: int) -> None:
+        super().__init__([0.0] * SHARDS, 1000)
+        self.mini_batch, self.begun, self.released = mini_batch, threading.Event(), threading.Event()
+
+    def process(self, items: int, params: Params) -> Objective:
+        if params.shard == 0 and len(self.seen[0]) == self.mini_batch:
+            self.begun.set()
+            assert self.released.wait(PATIENCE_S)
+        return super().process(items, params)
+
+
+def test_pause_ends_a_superstep_with_the_step_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 240 steps: shards that are to change hands do not wait for them."""
+    monkeypatch.setattr(step_planner, "barrier", lambda ends: (0.0, np.full(len(ends), 240)))
+    app = Held(mini_batch=3)  # from 0 on; clock 1 has one, as nobody knows yet how long it takes
     with store(job_layout(app, 4), ElasticBSP(240)) as made:
-        made.open(2)
-        clocks: list[Clock] = []
-        first = running(app, made, 0, [0], done=clocks.append)
-        second = running(app, made, 1, list(range(1, SHARDS)))
+        made.open(1)
+        alone = running(app, made, 0, list(range(SHARDS)), done=lambda done: done.clock == 2 and alone.assigned.end())
 
         def pause() -> None:
-            while len(clocks) < 3:
-                time.sleep(0.005)
-            clock = max(first.assigned.begun, second.assigned.begun) + 1
-            first.assigned.pause(clock)
-            second.assigned.pause(clock)
-            began = time.monotonic()
-            while min(first._client.now, second._client.now) < clock:
-                time.sleep(0.005)
-                assert time.monotonic() - began < 30
-            first.assigned.end()
-            second.assigned.end()
+            assert app.begun.wait(PATIENCE_S)
+            assert alone.assigned.pause(3) == 2
+            app.released.set()
 
-        together(first.run, second.run, pause)
-        counts = made.state(0)[:, 0]
-        assert counts.sum() < 400 * SHARDS / 2
+        finished, _ = together(alone.run, pause)
+        assert finished == Finished(3, RELEASED)
+        assert made.state(0)[:, 0].tolist() == [4] * SHARDS
 
 
 @pytest.mark.parametrize("spec", ["elastic-bsp:0", "elastic-bsp:241"])

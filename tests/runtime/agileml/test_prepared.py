@@ -15,7 +15,7 @@ from plink.runtime.agileml.transport.records import ConnectionLost
 from plink.runtime.agileml.transport.wire import Kind, Message, Status, Wanted
 from plink.runtime.agileml.worker.client import Client, RolledBack
 from tests.runtime.agileml.counting import COUNTS, count, counted
-from tests.runtime.agileml.stores import Store, store, together, wait_for
+from tests.runtime.agileml.stores import HANGS_S, Store, store, together, wait_for
 from tests.runtime.agileml.test_migration import fails, once, tapped
 from tests.runtime.agileml.test_repeats import LAYOUT, update
 
@@ -166,7 +166,7 @@ def test_a_cancel_ends_a_copy_that_is_under_way() -> None:
         def stop(message: Message) -> None:
             if message.kind is Kind.PART:
                 reached.set()
-                assert go.wait(20)
+                assert go.wait(HANGS_S)
 
         tapped(old, before=stop)
 
@@ -175,7 +175,7 @@ def test_a_cancel_ends_a_copy_that_is_under_way() -> None:
                 old.prepare(0, new.address, 1, replica="")
 
         def cancel() -> None:
-            assert reached.wait(20)
+            assert reached.wait(HANGS_S)
             assert old.cancel(0, 1)
             go.set()
 

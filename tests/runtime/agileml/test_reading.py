@@ -14,6 +14,7 @@ from plink.runtime.agileml.partition.partition import Partition
 from plink.runtime.agileml.replica.partition_replica import PartitionReplica
 from plink.runtime.agileml.replica.snapshot import Role
 from plink.runtime.agileml.transport.wire import LAST, Kind, Message, Status, Wanted
+from tests.runtime.agileml.stores import HANGS_S
 
 LAYOUT = Layout((Table("a", 4, 2),), 1)
 READ = Message(Kind.READ, 0, before=-1, wanted=(Wanted(0, range(4)),))
@@ -22,7 +23,7 @@ READ = Message(Kind.READ, 0, before=-1, wanted=(Wanted(0, range(4)),))
 @pytest.fixture
 def primary() -> Iterator[PartitionReplica]:
     """Serves a partition of zeros that worker 0 works on."""
-    result = PartitionReplica(LAYOUT, 0, sees_ahead=False, read_wait_s=5.0, advanced=lambda replicas: None)
+    result = PartitionReplica(LAYOUT, 0, sees_ahead=False, read_wait_s=HANGS_S, advanced=lambda replicas: None)
     partition = Partition(LAYOUT, 0)
     partition.admit({0: 0})
     result.call(lambda: result.place(partition, Role.SERVING, 0))
@@ -51,18 +52,18 @@ def test_what_the_thread_does_is_done_before_it_is_read(primary: PartitionReplic
     def change() -> None:
         primary.partition.values[0][:2] = 1
         begun.set()
-        assert go_on.wait(10)
+        assert go_on.wait(HANGS_S)
         primary.partition.values[0][2:] = 1
 
     changing = threading.Thread(target=lambda: primary.call(change))
     changing.start()
-    assert begun.wait(10)
+    assert begun.wait(HANGS_S)
     thread, answers = ask_in_thread(primary, READ)
     thread.join(0.2)
     assert not answers
     go_on.set()
-    thread.join(10)
-    changing.join(10)
+    thread.join(HANGS_S)
+    changing.join(HANGS_S)
     assert np.array_equal(answers[0].blocks[0].values, np.ones((4, 2)))
 
 
@@ -75,19 +76,19 @@ def test_while_somebody_reads_the_thread_changes_nothing(
 
     def slow(self: Partition, *more: Any) -> Any:
         reading.set()
-        assert go_on.wait(10)
+        assert go_on.wait(HANGS_S)
         return read(self, *more)
 
     monkeypatch.setattr(Partition, "read", slow)
     idle(primary)
     thread, answers = ask_in_thread(primary, READ)
-    assert reading.wait(10)
+    assert reading.wait(HANGS_S)
     changing = threading.Thread(target=lambda: primary.call(changed.set))
     changing.start()
     assert not changed.wait(0.2)
     go_on.set()
-    thread.join(10)
-    changing.join(10)
+    thread.join(HANGS_S)
+    changing.join(HANGS_S)
     assert changed.is_set()
     assert len(answers) == 1
 
@@ -99,5 +100,5 @@ def test_a_state_that_is_not_there_yet_is_waited_for(primary: PartitionReplica) 
     thread.join(0.2)
     assert not answers
     assert primary.ask(Message(Kind.UPDATE, 0, worker=0, flags=LAST)).status is Status.OK
-    thread.join(10)
+    thread.join(HANGS_S)
     assert [answer.status for answer in answers] == [Status.OK]

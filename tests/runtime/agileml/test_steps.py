@@ -15,7 +15,7 @@ from plink.runtime.agileml.arrays.row_blocks import RowBlock
 from plink.runtime.agileml.partition.partition import Partition, RejectedRequest
 from plink.runtime.agileml.partition.serialization import begun, parts_of, take, update_part, workers_part
 from plink.runtime.agileml.transport.wire import LAST, Kind, Message
-from plink.runtime.agileml.worker.client import RolledBack
+from plink.runtime.agileml.worker.client import OtherSteps, RolledBack
 from tests.runtime.agileml.stores import Store, hand_over, store, together
 
 ROWS, WORKERS, CLOCKS, MOST_STEPS = 8, 3, 3, 4
@@ -34,7 +34,8 @@ def blocks_of(worker: int, clock: int, step: int) -> tuple[RowBlock, ...]:
 
 @dataclass(frozen=True)
 class Clock:
-    """Of one worker: it sent ``first`` steps; if there is a successor, it sent all of ``second`` from the beginning."""
+    """Of one worker: it sent ``first`` steps; if there is a successor, it was to send ``second`` from the beginning.
+    Where these are no more it begins anew, and sends one more."""
 
     first: int
     second: int | None = None
@@ -42,14 +43,16 @@ class Clock:
     @property
     def counted(self) -> int:
         """How many steps count."""
-        return max(self.first, self.second or 0)
+        return self.first if self.second is None else max(self.first + 1, self.second)
 
     def sent(self) -> list[tuple[int, bool]]:
         """Step numbers, and whether each is the last of its clock."""
         if self.second is None:
             return [(step, step == self.first - 1) for step in range(self.first)]
         before = [(step, False) for step in range(self.first)]
-        return before + [(step, step == self.second - 1) for step in range(self.second)]
+        if self.second <= self.first:
+            before += [(step, step == self.second - 1) for step in range(self.second)]
+        return before + [(step, step == self.counted - 1) for step in range(self.counted)]
 
 
 clocks = st.one_of(
@@ -138,10 +141,11 @@ def test_state_is_the_same_to_the_bit_in_any_order(drawn: tuple[Plan, list[Sent]
     finished, arrived = dict.fromkeys(range(WORKERS), -1), dict[tuple[int, int], int]()
     for worker, clock, step, last in order:
         steps = arrived.get((worker, clock), 0)
-        counts = clock > finished[worker] and (step == steps or last)
+        counts = clock > finished[worker] and step == steps
         assert send(partition, (worker, clock, step, last)) == counts
         arrived[worker, clock] = max(steps, step + 1)
-        finished[worker] = max(finished[worker], clock if last else -1)
+        finished[worker] = max(finished[worker], clock if last and counts else -1)
+        assert partition.steps_of(worker, clock) == (arrived[worker, clock], finished[worker] == clock)
         assert partition.clock == min(finished.values())
         assert equal(partition, wanted[partition.clock + 1])
         if sees_ahead:
@@ -177,10 +181,7 @@ def test_a_partition_moves_between_any_two_steps(
         take(other, part)
     assert other.members == partition.members
     for sent in order[again:when]:  # nobody knows whether it has them
-        worker, clock, _, _ = sent
-        member = other.members[worker]
-        if clock <= member.finished or (clock == member.finished + 1 and not sent[3]):
-            assert not send(other, sent)
+        assert not send(other, sent)
     for sent in order[then:]:
         assert send(other, sent) == send(partition, sent)
     assert equal(other, wanted[-1])
@@ -256,7 +257,8 @@ def test_workers_change_in_the_midst_of_a_clock() -> None:
         assert in_newest(item, {(0, 0): 1, (1, 0): 1, (2, 0): 1, (0, 1): 1, (1, 1): 2})
         with pytest.raises(RejectedRequest):
             send(item, (1, 2, 1, True))
-        assert send(item, (0, 1, 0, True))  # of its successor, which does no more
+        assert not send(item, (0, 1, 0, True))  # of its successor, which has to do more
+        assert send(item, (0, 1, 1, True))
         assert send(item, (2, 1, 0, True))
         assert item.clock == 1
 
@@ -341,16 +343,27 @@ def test_step_is_seen_by_the_next_one_and_by_others_in_the_same_clock() -> None:
         assert ((item.now, item.step), (run.state() == 12).sum()) == ((1, 0), 1)
 
 
-def test_successor_with_fewer_steps_ends_the_clock() -> None:
-    """What its predecessor sent counts, once; from the next clock on it goes its own way."""
+def test_successor_does_all_steps_of_its_predecessor() -> None:
+    """And one more, though it wants to end the clock sooner; from the next clock on it goes its own way."""
     with store(COUNTS, Stepping()) as run:
         run.open(1)
         lost = run.client(0)
         for _ in range(3):
             lost.update("n", range(ROWS), np.ones((ROWS, 1), np.int64))
             lost.push(last=False)
-        add(run, 0, [[2, 1]])
-        assert (run.state() == 3 + 1).all()
+        item = run.client(0)
+        assert item.is_last(True)
+        with pytest.raises(OtherSteps):
+            item.push()
+        item.discard()
+        while item.now == 0:
+            assert not item.is_last(False)
+            item.update("n", range(ROWS), np.ones((ROWS, 1), np.int64))
+            item.push(last=item.is_last(True))
+        assert (item.read("n", range(ROWS)) == 3 + 1).all()
+        item.update("n", range(ROWS), np.ones((ROWS, 1), np.int64))
+        item.push(last=item.is_last(True))
+        assert (item.now, (run.state() == 3 + 2).all()) == (2, True)
 
 
 def test_roll_back_in_the_midst_of_a_clock() -> None:

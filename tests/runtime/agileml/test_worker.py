@@ -16,7 +16,7 @@ from plink.runtime.agileml.worker.loaded_shards import LoadedShards
 from plink.runtime.agileml.worker.progress import job_layout
 from plink.runtime.agileml.worker.worker import Clock, Finished, Worker, folded
 from tests.runtime.agileml.small_app import Means
-from tests.runtime.agileml.stores import PATIENCE_S, PATIENT, Store, store, together
+from tests.runtime.agileml.stores import HANGS_S, PATIENCE_S, PATIENT, Store, store, together
 
 
 def worker(
@@ -103,7 +103,7 @@ def test_workers_that_join_and_leave_change_nothing() -> None:
         loaded = len(app.loads)
 
         def join() -> Finished:
-            assert cached.wait(20)
+            assert cached.wait(HANGS_S)
             return third.run()
 
         ended = together(first.run, second.run, join)

@@ -8,12 +8,14 @@ from plink.runtime.agileml.arrays.row_blocks import RowBlock
 @dataclass
 class Participant:
     """A worker that takes part: the clocks from ``first`` to ``until`` (None: no end yet) need its update; it sent all
-    of ``finished`` and before, and ``steps`` steps of the clock after."""
+    of ``finished`` and before, ``steps`` steps of the clock after, and of ``finished`` itself ``finished_steps``, if
+    that is not 0."""
 
     first: int
     finished: int
     until: int | None = None
     steps: int = 0
+    finished_steps: int = 0
 
     @property
     def begun(self) -> int:

@@ -100,7 +100,8 @@ class Partition:
                 until = first - 1 if member.until is None else min(member.until, first - 1)
                 finished = min(member.finished, first - 1)
                 steps = member.steps if member.finished < until else 0
-                members[worker] = replace(member, until=until, finished=finished, steps=steps)
+                finished_steps = member.finished_steps if finished == member.finished else 0
+                members[worker] = Participant(member.first, finished, until, steps, finished_steps)
         members |= {worker: Participant(first, first - 1) for worker in sorted(workers) if worker not in members}
         if members == self.members:
             return False
@@ -129,10 +130,9 @@ class Partition:
 
     def update(self, worker: int, clock: int, step: int, last: bool, blocks: Sequence[RowBlock]) -> bool:
         """Take one step of what a worker adds at a clock, which it has finished with the ``last``. Arrays are the
-        partition's own from now on. A last step that came before as another one's, of a worker that this one goes on
-        for and did more, ends the clock and adds nothing.
+        partition's own from now on.
 
-        :returns: False for one that came before, which counts once.
+        :returns: False for one that came before, which counts once; the clock goes on if that one was not the last.
         :raises RejectedRequest: nobody by that number, or a clock or a step was left out.
         """
         if worker not in self.members and clock <= self.can_roll_back()[0]:
@@ -145,18 +145,27 @@ class Partition:
             raise RejectedRequest(f"worker {worker} sent clock {clock} after {member.finished}")
         if step > member.steps:
             raise RejectedRequest(f"worker {worker} sent step {step} of clock {clock} after {member.steps}")
-        fresh = step == member.steps
-        if not fresh and not last:
+        if step < member.steps:
             return False
-        waiting = self._with_step(worker, clock, blocks) if fresh else ()  # may lack memory: nothing has changed then
-        member.finished, member.steps = (clock, 0) if last else (clock - 1, step + 1)
-        if fresh:
-            self.ahead.setdefault(clock, Ahead()).waiting[worker] = waiting
-            self.show(clock, blocks)
+        waiting = self._with_step(worker, clock, blocks)  # may lack memory: nothing has changed then
+        if last:
+            member.finished, member.steps, member.finished_steps = clock, 0, step + 1
+        else:
+            member.steps = step + 1
+        self.ahead.setdefault(clock, Ahead()).waiting[worker] = waiting
+        self.show(clock, blocks)
         if last and clock == self.clock + 1:
             self._sum(self.ahead[clock])
             self.advance()
         return True
+
+    def steps_of(self, worker: int, clock: int) -> tuple[int, bool]:
+        """Return how many steps a worker has sent of a clock, and whether it has finished it; 0 steps of a finished one
+        if that was so long ago that all partitions have it."""
+        member = self.members.get(worker)
+        if member is not None and clock > member.finished:
+            return member.steps, False
+        return (member.finished_steps if member is not None and clock == member.finished else 0), True
 
     def wait(self, worker: int, clock: int, blocks: Sequence[RowBlock]) -> None:
         """Keep some of what a worker adds at a clock until its turn comes, whatever is known of the worker."""
@@ -284,7 +293,8 @@ class Partition:
         self.replicas = {address: min(replicated, clock) for address, replicated in self.replicas.items()}
         self.forget_ahead()
         for member in self.members.values():
-            member.finished, member.steps = min(member.finished, max(clock, member.first - 1)), 0
+            member.finished = min(member.finished, max(clock, member.first - 1))
+            member.steps = member.finished_steps = 0
 
     def forget_ahead(self) -> None:
         """Drop all updates that are not in the consistent state."""

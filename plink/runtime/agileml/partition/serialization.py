@@ -42,7 +42,7 @@ def parts_of(partition: Partition, *, values: bool = True, ahead: bool = True) -
     numbers = {
         "clock": partition.clock, "delta_sequence": partition.delta_sequence, "history": partition.history is not None,
         "members": {
-            worker: [member.first, member.finished, member.until, member.steps]
+            worker: [member.first, member.finished, member.until, member.steps, member.finished_steps]
             for worker, member in partition.members.items()
         } if ahead else {},
     }  # fmt: skip
@@ -143,8 +143,8 @@ def _numbers(part: Message) -> dict[str, Any]:
     try:
         numbers: dict[str, Any] = json.loads(part.text)
         result = [numbers[name] for name in ("clock", "delta_sequence", "history")]
-        for worker, (first, finished, until, steps) in numbers["members"].items():
-            result += [first, finished, 0 if until is None else until, steps, int(worker)]
+        for worker, (first, finished, until, steps, finished_steps) in numbers["members"].items():
+            result += [first, finished, 0 if until is None else until, steps, finished_steps, int(worker)]
     except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
         result = [None]
     if not all(isinstance(item, int) for item in result):

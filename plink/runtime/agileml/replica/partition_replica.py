@@ -346,7 +346,8 @@ class PartitionReplica:
         if self.partition.clock > before or self.partition.overflow:
             self.changed()
         self.partition.check()
-        return self._answer_with(Status.OK)
+        steps, finished = self.partition.steps_of(message.worker, message.clock)
+        return self._answer_with(Status.OK, sequence=steps, flags=LAST * finished)
 
     def _push(self, message: Message) -> Message:
         if message.term < self.term:

@@ -46,6 +46,12 @@ class RolledBack(PlinkError):
         self.clock, self.generation = clock, generation
 
 
+class OtherSteps(PlinkError):
+    """Another one of this worker's number did more or fewer steps of this clock: :meth:`Client.discard`, and do the
+    clock again, with as many as :meth:`Client.is_last` says. Nothing was sent to a partition that the other one may
+    not have sent it."""
+
+
 @dataclass(frozen=True)
 class PrimaryAddress:
     """Address of a partition's primary; the greater term is the newer."""
@@ -79,7 +85,8 @@ class Client:
     """One worker's view of the parameters; for one thread, but for :meth:`set_primary`.
 
     :param worker: its number, which decides the order of additions; one who takes over for a lost worker takes its
-        number too, and redoes its clock: what the servers had of it counts once.
+        number too, and redoes its clock: what the servers had of it counts once. Where a clock may have several steps,
+        each goes to one partition first, always the same: how many it has is how many there are, whoever did them.
     :param primaries: of every partition.
     :param clock: the first that it works in.
     """
@@ -101,6 +108,7 @@ class Client:
         self._unsent: dict[int, Message] | None = None  # the updates of a step that is not over yet
         self._least_state = -1  # that may be read, whatever the rule
         self._included = False  # whether what was given at this clock has this worker's update of it
+        self._shared = (0, False)  # steps of this clock that are in its number already, and whether it ends with these
 
     def table(self, name: str) -> Table:
         """Return a table. :raises InputError: there is none of that name."""
@@ -171,12 +179,19 @@ class Client:
             for cache in self._caches:
                 cache.discard()
 
+    def is_last(self, wanted: bool) -> bool:
+        """Return whether the present step is to be the last of its clock: as is wanted, unless another one of this
+        worker's number has ended the clock with another one, or did more."""
+        steps, finished = self._shared
+        return self.step + 1 == steps if finished else wanted and self.step >= steps
+
     def push(self, last: bool = True) -> None:
         """Send all updates of one step. After an :class:`Unanswered` it may be called again, which goes on with the
         same step.
 
         :param last: of this clock, which is over then.
         :raises RolledBack, Unanswered: as for :meth:`read`.
+        :raises OtherSteps: with this step the clock would not be the same in all partitions.
         :raises PlinkError: a server refused it, as with it a sum is too large for a table's type; its state is as it
             was before this clock.
         """
@@ -184,18 +199,34 @@ class Client:
             self._unsent = self._updates(last)
         last = any(message.flags & LAST for message in self._unsent.values())
         try:
-            self._ask_all(self._unsent)
-        except RolledBack:
+            self._send_step(dict(self._unsent), last)
+        except (RolledBack, OtherSteps):
             self._unsent = None
             raise
         self._unsent = None
-        self.now, self.step = (self.now + 1, 0) if last else (self.now, self.step + 1)
+        if last:
+            self.now, self.step, self._shared = self.now + 1, 0, (0, False)
+        else:
+            self.step += 1
+
+    def _send_step(self, updates: dict[int, Message], last: bool) -> None:
+        if self.rule.steps:
+            first = self.worker % self.layout.partitions
+            answer = self._ask_all({first: updates.pop(first)})[first]
+            steps, finished = answer.sequence, bool(answer.flags & LAST)
+            if finished and not steps:
+                return  # all partitions have had the whole clock for long
+            self._shared = steps, finished
+            if last != (finished and self.step + 1 == steps) or self.step >= steps:
+                count = f"{steps} steps" if finished else f"{steps} steps or more"
+                raise OtherSteps(f"clock {self.now} of worker {self.worker} has {count}")
+        self._ask_all(updates)
 
     def roll_back(self, clock: int, generation: int) -> None:
         """Forget everything after ``clock``; the next is the one after it."""
         for cache in self._caches:
             cache.forget()
-        self._unsent, self._included, self._least_state = None, False, -1
+        self._unsent, self._included, self._least_state, self._shared = None, False, -1, (0, False)
         self.now, self.step, self.generation = clock + 1, 0, generation
 
     def set_primary(self, partition: int, primary: PrimaryAddress) -> None:

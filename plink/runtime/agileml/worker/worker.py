@@ -19,7 +19,7 @@ from plink.elastic.params import Params
 from plink.errors import InputError, PlinkError
 from plink.model.rules.elastic_bsp import ElasticBSP
 from plink.runtime.agileml.worker.assignments import Assigned
-from plink.runtime.agileml.worker.client import Client, RolledBack
+from plink.runtime.agileml.worker.client import Client, OtherSteps, RolledBack
 from plink.runtime.agileml.worker.clock_work import ClockWork
 from plink.runtime.agileml.worker.loaded_shards import LoadedShards
 from plink.runtime.agileml.worker.progress import Progress
@@ -96,6 +96,10 @@ class Worker(Generic[Items]):
                 self._say(f"clock {self._client.now}: rolled back to clock {back.clock}, generation {back.generation}")
                 self._client.roll_back(back.clock, back.generation)
                 continue
+            except OtherSteps as other:
+                self._say(f"{other}: doing it again")
+                self._client.discard()
+                continue
             if finished:
                 return finished
 
@@ -169,7 +173,7 @@ class Worker(Generic[Items]):
             step = self._client.step
             scores += self._work_on({shard: before + step + 1 for shard, before in plan.before.items()})
             self._planner.note(plan, step, (time.perf_counter() - begun) / (step - first + 1))
-            if step + 1 >= plan.steps or self.assigned.wants_changes:
+            if self._client.is_last(step + 1 >= plan.steps or self.assigned.wants_changes):
                 return scores
             self._client.push(last=False)
 
