@@ -168,6 +168,7 @@ def test_import_then_plan(here: Path) -> None:
 
 
 PLAN = ("plan", "p.json", "--hosts", "4", "--gbps", "0.2")
+GPIPE = (*PLAN, "--kind", "gpipe", "--microbatches", "8")
 
 
 @pytest.mark.parametrize(
@@ -193,6 +194,9 @@ PLAN = ("plan", "p.json", "--hosts", "4", "--gbps", "0.2")
         ((*PLAN, "--kind", "2bw"), "--kind 2bw needs --microbatches"),
         ((*PLAN, "--kind", "2bw", "--microbatches", "4"), "accumulates a multiple of 3 minibatches, not 4"),
         ((*PLAN, "--kind", "2bw", "--microbatches", "3", "--depth", "2"), "below the depth of stage 0"),
+        ((*GPIPE, "--depth", "3"), "--kind gpipe has all minibatches of an update in flight; omit --depth 3"),
+        ((*GPIPE, "--straight", "--depth", "3,3,3,3"), "omit --depth 3,3,3,3"),
+        ((*GPIPE, "--depth", "noam"), "omit --depth noam"),
         ((*PLAN, "-o", "p.json"), "p.json"),
         (("import", "p.json"), "p.json: line 1: a node like"),
         (("verify",), "no .plink/pipeline.json here yet: run `plink pipeline plan` first"),
