@@ -46,6 +46,8 @@ class TrainingRequest:
             raise UsageError("--straight and --stages exclude each other")
         if self.kind in _NO_PIPELINE and self.depth not in ("auto", "noam", "1"):
             raise UsageError(f"--kind {self.kind} has one minibatch in flight: leave --depth {self.depth[:40]} out")
+        if self.kind == "gpipe" and self.depth != "auto":
+            raise UsageError(f"--kind gpipe has all minibatches of an update in flight; omit --depth {self.depth[:40]}")
         if self.kind == "data-parallel" and self.straight:
             raise UsageError("--kind data-parallel is one stage, --straight one worker a stage: leave one of both out")
         if self.kind not in ("auto", "1f1b") and (self.vertical_sync or self.reduce == "late"):

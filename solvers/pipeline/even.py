@@ -190,6 +190,8 @@ def _shape(prediction: "_Prediction") -> PipelineShape:
     if kind in ACCUMULATING:
         most = [max(1, request.accumulate // count) for count in replicas]
         depths = tuple(most) if kind == "gpipe" else tuple(map(min, depths, most))
+    if kind == "gpipe" and request.depths is not None:
+        raise UsageError("gpipe has all minibatches of an update in flight; omit its depths")
     if isinstance(request.depths, tuple):
         depths = request.depths if len(request.depths) > 1 else depths_from(request.depths[0], replicas)
         if len(depths) != len(replicas):

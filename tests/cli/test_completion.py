@@ -7,7 +7,10 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
 
 import pytest
 
@@ -64,6 +67,8 @@ def folder(tmp_path: Path) -> Path:
         ("plink reorder --set f", ["fan-out="]),
         ("plink advise --algos ring,2", ["ring,2lha"]),
         ("plink advise --model l", []),
+        ("plink pipeline plan --kind g", ["gpipe"]),
+        ("plink compare --pairs a", []),
         ("plink launch --backend a", ["auto", "agileml"]),
         ("plink runs rerun ", ["last", "ab12cd34"]),
         ("plink elastic evict last gpu", ["gpu-a", "gpu-b"]),
@@ -137,6 +142,35 @@ def test_the_words_are_those_that_the_commands_take() -> None:
     for setting, value in zip(values["launch --set"], ("1h", "1", "yes", "1s", "0.1"), strict=True):
         assert launch_settings([setting + value])
     assert set(values["--set"]) == {f"{name.replace('_', '-')}=" for name in options}
+
+
+def commands_below(node: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Yield the words of each command, and the command."""
+    children = getattr(node, "commands", {})
+    for name, child in children.items():
+        yield from commands_below(child, (*words, name))
+    if not children:
+        yield " ".join(words), node
+
+
+def test_choices_equal_those_of_the_commands() -> None:
+    """Of every option with a closed list; an option that takes a number has no words."""
+    compared = set()
+    for words, node in commands_below(command()):
+        for parameter in node.params:
+            suggested = completion.choices(words, parameter)
+            annotation = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
+            accepted = None
+            if get_origin(annotation) is Literal:
+                accepted = get_args(annotation)
+            elif isinstance(annotation, type) and issubclass(annotation, StrEnum):
+                accepted = tuple(annotation)
+            if suggested:
+                assert annotation not in (int, float, bool), (words, parameter.opts)
+                assert accepted is None or suggested == accepted, (words, parameter.opts)
+                if accepted is not None:
+                    compared.add((words, *parameter.opts))
+    assert ("pipeline plan", "--kind") in compared
 
 
 def test_every_option_in_the_table_exists() -> None:

@@ -197,6 +197,7 @@ def test_import_then_plan(here: Path) -> None:
 
 PLAN = ("plan", "p.json", "--hosts", "4", "--gbps", "0.2")
 LEVELS = ("plan", "p.json", "--hosts", "4", "--levels", "2x2", "--gbps", "9,1")
+GPIPE = (*PLAN, "--kind", "gpipe", "--microbatches", "8")
 
 
 @pytest.mark.parametrize(
@@ -223,6 +224,9 @@ LEVELS = ("plan", "p.json", "--hosts", "4", "--levels", "2x2", "--gbps", "9,1")
         ((*PLAN, "--stages", "0-3x3,4x1", "--kind", "2bw", "--microbatches", "4"), "replicas 3-1 need a multiple"),
         ((*PLAN, "--model", "ring", "--kind", "2bw", "--microbatches", "4"), "accumulates a multiple of 3"),
         ((*PLAN, "--kind", "2bw", "--microbatches", "3", "--depth", "2"), "below the depth of stage 0"),
+        ((*GPIPE, "--depth", "3"), "--kind gpipe has all minibatches of an update in flight; omit --depth 3"),
+        ((*GPIPE, "--straight", "--depth", "3,3,3,3"), "omit --depth 3,3,3,3"),
+        ((*GPIPE, "--depth", "noam"), "omit --depth noam"),
         ((*PLAN, "-o", "p.json"), "p.json"),
         ((*PLAN, "--local-gbps", "10"), "--local-gbps is of slots that share a host; here every host has one slot"),
         ((*PLAN, "--model", "ring", "--seed", "1"), "--seed is not used with --model ring; omit it"),

@@ -92,6 +92,12 @@ def megatron(plan: PipelinePlan, profile: ModelProfile) -> Exported:
             f"Megatron-LM's layout is an embedding, decoder layers and a head, but other layers lie between those of "
             f"kind {decoder}"
         )
+    if numbers[0] == 0 or numbers[-1] == len(profile.layers) - 1:
+        end = "embedding before" if numbers[0] == 0 else "head after"
+        raise UsageError(
+            f"Megatron-LM's layout is an embedding, decoder layers and a head, but the profile has no {end} its layers "
+            f"of kind {decoder}"
+        )
     if plan.stages[0].last < numbers[0] - 1 or plan.stages[-1].first > numbers[-1] + 1:
         raise UsageError("Megatron-LM keeps the embedding in the first stage and the head in the last; plan so")
     counts = [len([k for k in numbers if stage.first <= k <= stage.last]) for stage in plan.stages]

@@ -125,6 +125,14 @@ def test_megatron_needs_a_transformer() -> None:
     ))  # fmt: skip
     with pytest.raises(UsageError, match="other layers lie between"):
         megatron(flushing([1, 1]), mixed)
+    for kinds, end in (
+        (["Linear"] * 8, "no embedding before its layers of kind Linear"),
+        (["Block"] * 7 + ["Linear"], "no embedding before"),
+        (["Embedding"] + ["Block"] * 7, "no head after its layers of kind Block"),
+    ):
+        layers = (LayerProfile(f"l{k}", 0.1, 0.2, 100, 10, 10, kind=kind) for k, kind in enumerate(kinds))
+        with pytest.raises(UsageError, match=end):
+            megatron(flushing([1, 1]), ModelProfile(4, tuple(layers)))
     unknown = ModelProfile(4, tuple(LayerProfile(f"l{k}", 0.1, 0.2, 100, 10, 10) for k in range(8)))
     with pytest.raises(UsageError, match="needs the kinds of layers"):
         megatron(flushing([1, 1]), unknown)

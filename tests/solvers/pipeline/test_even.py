@@ -142,6 +142,17 @@ def test_flushing_kinds_of_even_hosts() -> None:
     assert lean.details["predicted"]["minibatch_s"] > 0.04 * 4 / 3
 
 
+def test_gpipe_depth_is_the_minibatches_of_an_update() -> None:
+    """All of them go forward first; another depth would mean nothing, and is refused."""
+    options: dict[str, Any] = {"kind": "gpipe", "accumulate": 8}
+    assert planned(GNMT, 4, straight=True, **options).shape.depths == (8,) * 4
+    halves = requested_stages("0-3x2,4-7x2", GNMT, 4)
+    assert planned(GNMT, 4, stages=halves, **options).shape.depths == (4, 4)
+    for depths in ((3,), (3, 3, 3, 3), "noam"):
+        with pytest.raises(UsageError, match="omit its depths"):
+            planned(GNMT, 4, straight=True, depths=depths, **options)
+
+
 def test_more_stages_than_layers_are_refused() -> None:
     with pytest.raises(UsageError, match="9 stages of one worker each need as many layers; the profile allows 8"):
         planned(GNMT, 9, straight=True)
