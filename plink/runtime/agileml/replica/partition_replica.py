@@ -371,7 +371,7 @@ class PartitionReplica:
         if self.partition.clock > before or self.partition.overflow:
             self.changed()
         self.partition.check()
-        return self._answer_with(Status.OK)
+        return self._answer_with(Status.OK, before=self.partition.latest_finished)
 
     def _push(self, message: Message) -> Message:
         if message.term < self.term:

@@ -27,7 +27,7 @@ from plink.runtime.agileml.transport.records import Channel, Forged
 
 assert sys.byteorder == "little"  # arrays travel as they are
 
-VERSION = 4
+VERSION = 5
 _MAGIC = b"plPS"
 _HEADER = struct.Struct("<4sBBBBIIiIIIIIQqqQ")
 _BLOCK = struct.Struct("<IIII")
@@ -72,7 +72,8 @@ class Message(NamedTuple):
 
     ``generation`` counts roll-backs and ``term`` the primaries of the partition; ``sequence`` makes repeats known.
     ``ticket`` tells the questions of one connection apart, and is repeated in the answer. In a read, ``before`` is the
-    least clock of the state that the reader may be given. In an update, ``sequence`` is the step of its clock, from 0.
+    least clock of the state that the reader may be given. In an update, ``sequence`` is the step of its clock, from 0;
+    in its answer, ``before`` is the latest clock that any worker has finished.
     """
 
     kind: Kind

@@ -100,6 +100,7 @@ class Client:
         self._cancelled = self._renamed = False
         self._unsent: dict[int, Message] | None = None  # the updates of a step that is not over yet
         self._least_state = -1  # that may be read, whatever the rule
+        self.latest_finished = -1  # clock that any worker has finished, as of the last push
         self._included = False  # whether what was given at this clock has this worker's update of it
 
     def table(self, name: str) -> Table:
@@ -136,7 +137,16 @@ class Client:
         """Let reads of this clock and all later ones see all updates of the clocks before it, whatever the rule: what
         this worker takes over from another one, and may not read before a later clock, has to be as that one left
         it."""
-        self._least_state = self.now - 1
+        self.require(self.now - 1)
+
+    def require(self, state: int) -> None:
+        """Let reads of this clock and all later ones see all updates up to clock ``state``, though the rule may need
+        less."""
+        self._least_state = max(self._least_state, state)
+
+    def forget_fetched(self, table: str) -> None:
+        """Fetch a table's rows anew when they are read next, though the rule allows what is cached."""
+        self._caches[self.layout.table(table)].forget_fetched()
 
     def _needs(self, clock: int) -> int:
         """Return the least clock of the state that may be read at ``clock``."""
@@ -184,10 +194,11 @@ class Client:
             self._unsent = self._updates(last)
         last = any(message.flags & LAST for message in self._unsent.values())
         try:
-            self._ask_all(self._unsent)
+            answers = self._ask_all(self._unsent)
         except RolledBack:
             self._unsent = None
             raise
+        self.latest_finished = max(self.latest_finished, *(answer.before for answer in answers.values()))
         self._unsent = None
         self.now, self.step = (self.now + 1, 0) if last else (self.now, self.step + 1)
 
@@ -196,6 +207,7 @@ class Client:
         for cache in self._caches:
             cache.forget()
         self._unsent, self._included, self._least_state = None, False, -1
+        self.latest_finished = clock
         self.now, self.step, self.generation = clock + 1, 0, generation
 
     def set_primary(self, partition: int, primary: PrimaryAddress) -> None:
@@ -245,7 +257,9 @@ class Client:
             for partition, where, local in self.layout.cut(rows):
                 blocks[partition].append(RowBlock(table, local, cache.added(rows[where])))
             cache.sent(rows, self._needs(self.now + 1))
-            if not last or self._included:  # the next step reads anew; or one's update would be in it twice
+            if (
+                not last or self.rule.steps or self._included
+            ):  # the next step reads anew; or one's update would be in it twice
                 cache.forget_fetched()
         self._included = False
         return {
