@@ -50,8 +50,19 @@ class Digits(App[tuple[Matrix, npt.NDArray[np.int64]]]):
         return [(own[0][k :: self.batches], own[1][k :: self.batches]) for k in range(self.batches)]
 
     def process(self, items: tuple[Matrix, npt.NDArray[np.int64]], params: Params) -> Objective:
-        began, (pixels, labels) = time.perf_counter(), items
-        hidden, out = params.read("hidden"), params.read("out")
+        began = time.perf_counter()
+        (hidden, out), loss = self.deltas(items, params.read("hidden"), params.read("out"))
+        params.update("out", None, out)
+        params.update("hidden", None, hidden)
+        padded_s = _STEP_S / self.speeds[params.shard] * (1 + _JITTER * (2 * params.random.random() - 1))
+        time.sleep(max(0.0, padded_s - (time.perf_counter() - began)))
+        return Objective(loss, len(items[1]))
+
+    def deltas(
+        self, items: tuple[Matrix, npt.NDArray[np.int64]], hidden: Matrix, out: Matrix
+    ) -> tuple[list[Matrix], float]:
+        """Return what a mini-batch adds to both tables, and its loss."""
+        pixels, labels = items
         active, scores = scores_of(pixels, hidden, out)
         odds = np.exp(scores - scores.max(axis=1, keepdims=True))
         odds /= odds.sum(axis=1, keepdims=True)
@@ -59,11 +70,8 @@ class Digits(App[tuple[Matrix, npt.NDArray[np.int64]]]):
         odds[np.arange(len(labels)), labels] -= 1
         odds /= len(labels)
         back = (odds @ out[:-1].T) * (active > 0)
-        params.update("out", None, -_RATE * np.vstack([active.T @ odds, odds.sum(axis=0)]))
-        params.update("hidden", None, -_RATE * np.vstack([pixels.T @ back, back.sum(axis=0)]))
-        padded_s = _STEP_S / self.speeds[params.shard] * (1 + _JITTER * (2 * params.random.random() - 1))
-        time.sleep(max(0.0, padded_s - (time.perf_counter() - began)))
-        return Objective(loss, len(labels))
+        of_hidden = -_RATE * np.vstack([pixels.T @ back, back.sum(axis=0)])
+        return [of_hidden, -_RATE * np.vstack([active.T @ odds, odds.sum(axis=0)])], loss
 
 
 def scores_of(pixels: Matrix, hidden: Matrix, out: Matrix) -> tuple[Matrix, Matrix]:
