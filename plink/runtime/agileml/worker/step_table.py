@@ -29,16 +29,21 @@ def steps_table(shards: int) -> Table:
 
 
 class StepTable:
-    """The table as one worker sees it; for one thread. It is read once a clock, and written from what was read."""
+    """The table as one worker sees it; for one thread. It is read once a clock, and written from what was read.
+
+    Where a shard has no row the job goes on from a checkpoint of another rule: each clock of that was one step.
+    """
 
     def __init__(self, client: Client, shards: int) -> None:
         self._client, self._all = client, np.arange(shards)
         self._rows: Rows = np.zeros((shards, 2 * _COLUMNS))
         self._read_at = (-1, -1)  # clock, generation
+        self._first_clock = client.now  # that it works in, or goes back to
 
     def read(self, anew: bool = False) -> None:
         """Read the table, unless it was read at this clock already; ``anew``: in any case, and from the servers."""
         now = self._client.now, self._client.generation
+        self._first_clock = max(1, min(self._first_clock or 1, self._client.now))
         if anew:
             self._client.forget_fetched(_TABLE)
         if anew or self._read_at != now:
@@ -52,19 +57,23 @@ class StepTable:
     @property
     def previous(self) -> Rows:
         """What was written at the clock before, shape (shards, columns)."""
-        return self._rows[:, self._columns(self._client.now - 1)]
+        rows = self._rows[:, self._columns(self._client.now - 1)].copy()
+        later = self._rows[:, self._columns(self._client.now)][:, CLOCK]
+        missing = (rows[:, CLOCK] == 0) & ((later == 0) | (later == self._client.now))
+        rows[missing, STEPS] = self._first_clock - 1
+        return rows
 
     @property
     def latest(self) -> Rows:
         """What was written last in each row, whatever the clock, shape (shards, columns)."""
-        return _latest(self._rows)
+        return self._latest(self._rows)
 
     def clocks_done(self) -> int:
         """Ask the servers how many mini-batches of every shard are done on average. What :meth:`read` read stays: a
         step that was noted may not be sent yet."""
         self._client.forget_fetched(_TABLE)
         rows = np.asarray(self._client.read(_TABLE, self._all, own=False), dtype=np.float64)
-        return int(_latest(rows)[:, STEPS].sum() // len(self._all))
+        return int(self._latest(rows)[:, STEPS].sum() // len(self._all))
 
     def before(self, shards: Sequence[int]) -> dict[int, int]:
         """Return how many steps shards had before this clock."""
@@ -101,8 +110,8 @@ class StepTable:
         first = clock % 2 * _COLUMNS
         return slice(first, first + _COLUMNS)
 
-
-def _latest(rows: Rows) -> Rows:
-    halves = rows.reshape(len(rows), 2, _COLUMNS)
-    latest: Rows = halves[np.arange(len(rows)), halves[:, :, CLOCK].argmax(axis=1)]
-    return latest
+    def _latest(self, rows: Rows) -> Rows:
+        halves = rows.reshape(len(rows), 2, _COLUMNS)
+        latest: Rows = halves[self._all, halves[:, :, CLOCK].argmax(axis=1)]
+        latest[latest[:, CLOCK] == 0, STEPS] = self._first_clock - 1
+        return latest
