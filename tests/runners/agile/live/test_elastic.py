@@ -14,6 +14,7 @@ from plink.errors import PlinkError
 from plink.remote.fleet import Fleet
 from tests.runners.agile import topics
 from tests.runners.agile.live.elastic import Elastic
+from tests.runners.agile.tally import slow_file
 
 
 @pytest.mark.parametrize("tiers", ["r", "rt", "rrttt"])
@@ -53,7 +54,8 @@ def test_hosts_are_added_and_evicted(tmp_path: Path) -> None:
 def test_rules_while_hosts_come_and_go(tmp_path: Path, rule: str) -> None:
     """Added, warned and killed: every step counts once, and shards go on where they were."""
     settings = {"rule": rule}
-    with Elastic(tmp_path, "rtt", clocks=1000, settings=settings, more=("--work-s", "0.004")) as job:
+    more = ("--work-s", "0.004")
+    with Elastic(tmp_path, "rtt", clocks=1000, settings=settings, more=more, timeout_s=200.0) as job:
         job.clock(4)
         job.add("n0", "n1")
         job.until(lambda status: status["workers"] == 5)
@@ -63,6 +65,20 @@ def test_rules_while_hosts_come_and_go(tmp_path: Path, rule: str) -> None:
         job.clock(job.clock_now() + 2)
         job.kill("h2")
         job.finish(exactly=False)
+
+
+def test_slow_host_has_fewer_shards(tmp_path: Path) -> None:
+    """Once it has been slow for a while; and every update counts once."""
+    more, settings = ("--work-s", "0.008"), {"shares": "speed"}
+    with Elastic(tmp_path, "rtt", clocks=200, settings=settings, more=more, timeout_s=200.0) as job:
+        job.clock(3)
+        slow_file(str(tmp_path / "result.json"), job.pid("h2")).touch()
+        status = job.until(
+            lambda status: sum(host["shards"] for host in status["hosts"] if host["name"] == "h2") <= 2, 60.0
+        )
+        assert sum(host["shards"] for host in status["hosts"]) == job.shards
+        assert status["work"].keys() == {"h0", "h1", "h2"}
+        job.finish()
 
 
 @pytest.mark.parametrize("rule", ["ssp:3", "ssp:9"])
