@@ -47,8 +47,9 @@ ENTRIES = (
     Entry("gain_coverage", "how often the interval of a predicted gain holds what another probe says", 6),
     Entry("probing", "time and accuracy of the probe", 9),
     Entry("spot", "BidBrain against other strategies on made prices (Harlap Figures 4.7 to 4.9)", 4),
-    Entry("rules", "consistency rules where workers are not equally fast: time and accuracy", 6),
-    Entry("zipline", "the barrier of least wait, beside grid searches (Zhao et al., Table II)", 0.5),
+    Entry("rules", "consistency rules and shares where workers are not equally fast (--only shares: a minute)", 7.5),
+    Entry("rule_courses", "Zhao et al. Figure 4: consistency rules in simulated time", 0.3, True),
+    Entry("zipline", "Zhao et al. Table II: the barrier of least wait, beside grid searches", 0.2, True),
     Entry("pipeline_lab", "pipelines on 4 hosts against data parallelism, depths, and the executor's own cost", 32),
     Entry("report", "size of the page, and how fast it opens", 2),
 )

@@ -9,6 +9,7 @@ from plink.errors import UsageError
 from plink.model.consistency import parse_rule
 from plink.model.network import Network
 
+SHARES = ("slots", "speed")
 RUNNERS = ("ssh", "local", "slurm", "kubernetes")
 _MIN_HEARTBEAT_TIMEOUT_S = 1.0
 
@@ -23,8 +24,10 @@ class ElasticRequest:
     :param network: of the hosts: replicas are placed in another rack than their primaries; None: racks are not known.
     :param stage_thresholds: transient hosts to a reliable one over which stage 2 and stage 3 begin, ``auto``: by what
         hosts carry; None: 1 and 15.
-    :param rule: the consistency rule, ``bsp``, ``ssp:N`` (a worker may be N clocks ahead of the slowest) or
-        ``elastic-bsp:R`` (a worker does up to R mini-batches of its shards between barriers).
+    :param rule: the consistency rule, ``bsp``, ``ssp:N`` (a worker may be N clocks ahead of the slowest), ``dssp:L:U``
+        (L to U clocks, as waits are predicted), ``elastic-bsp:R`` (a worker does up to R mini-batches of its shards
+        between barriers) or ``asp[:SECONDS]`` (nobody waits; a clock is so long).
+    :param shares: of the data that hosts get: by ``slots`` (None), or by measured ``speed``.
     :param max_hosts: that the job will ever have; None: twice as many as now.
     :param checkpoint: folder that the reliable hosts share, written every ``checkpoint_every_s`` (None: 60 s).
     :param restore: folder whose latest checkpoint the job goes on from.
@@ -40,6 +43,7 @@ class ElasticRequest:
     network: Network | None = None
     stage_thresholds: tuple[float, float] | Literal["auto"] | None = None
     rule: str | None = None
+    shares: str | None = None
     max_hosts: int | None = None
     checkpoint: Path | None = None
     checkpoint_every_s: float | None = None
@@ -49,6 +53,14 @@ class ElasticRequest:
     heartbeat_timeout_s: float | None = None
     host_bandwidth_gbps: float | None = None
 
+    def _check_shares(self, shares: str) -> None:
+        if shares not in SHARES:
+            raise UsageError(f"--shares {shares}: choose one of {', '.join(SHARES)}")
+        if shares == "speed" and parse_rule(self.rule or "bsp").steps:
+            raise UsageError(
+                f"--shares speed with --rule {self.rule}: fast workers do more steps there as it is; choose one of them"
+            )
+
     def settings(self) -> dict[str, Any]:
         """As :class:`solvers.elastic.settings.Settings` has them. :raises UsageError: for values that cannot be."""
         if self.runner not in RUNNERS:
@@ -57,6 +69,9 @@ class ElasticRequest:
         if self.rule is not None:
             parse_rule(self.rule)
             settings["rule"] = self.rule
+        if self.shares is not None:
+            self._check_shares(self.shares)
+            settings["shares"] = self.shares
         if self.max_hosts is not None and self.max_hosts < 1:
             raise UsageError(f"--max-hosts {self.max_hosts}: at least 1 is needed")
         if self.host_bandwidth_gbps is not None:

@@ -2,7 +2,9 @@
 
 import typer
 
+from plink.cli.elastic.options import ConsistencyOptions
 from plink.cli.job_options import AGILEML, Arguments, JobOptions, Program, takes
+from plink.errors import UsageError
 
 
 @takes(
@@ -10,7 +12,7 @@ from plink.cli.job_options import AGILEML, Arguments, JobOptions, Program, takes
     "python", "workdir", "sync", "interface", "timeout", "checkpoint", "restore", "settings", "accept_new_host_keys",
     "log_dir", "tail", "dry_run", "as_json",
 )  # fmt: skip
-def launch(program: Program, options: JobOptions, args: Arguments = None) -> None:
+def launch(program: Program, options: JobOptions, consistency: ConsistencyOptions, args: Arguments = None) -> None:
     """Run a program as the ranks of a job, in plink's order, and verify the placement of every rank first.
 
     Each rank gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK,
@@ -23,8 +25,10 @@ def launch(program: Program, options: JobOptions, args: Arguments = None) -> Non
     if options.backend == AGILEML:
         from plink.cli.elastic.job import launch_with_defaults
 
-        code = launch_with_defaults(program, args or [], options)
+        code = launch_with_defaults(program, args or [], options, consistency)
     else:
+        if consistency != ConsistencyOptions():
+            raise UsageError(f"--rule and --shares go with --backend {AGILEML}: only elastic jobs have servers")
         from plink.cli.job_setup import new_job
         from plink.cli.launching import start
 

@@ -90,6 +90,9 @@ class ElasticStatusDocument(TypedDict):
     """The clock after the latest that any worker has done, from 0."""
     cost: NotRequired[CurrentCostEntry | None]
     """What the run has cost so far, as plink.elastic-summary/1 has it; null where no host has a price."""
+    work: NotRequired[dict[str, tuple[NonNegative, NonNegative, Count]]]
+    """Of the last iteration, by host: seconds that a worker computed, seconds that it waited for others before its
+    clocks, and its steps (mini-batches of each of its shards)."""
     waits: NotRequired[WaitEntry | None]
     """The clock that hosts of these names have not done, where nobody has done any for unusually many seconds; null:
     the job goes on."""

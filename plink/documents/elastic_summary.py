@@ -29,6 +29,9 @@ class HostSummary(TypedDict):
     held_s: NonNegative | None
     sent_bytes: Count | None
     received_bytes: Count | None
+    computed_s: NonNegative | None
+    waited_s: NonNegative | None
+    steps: Count | None
 
 
 class EventSummary(TypedDict):
@@ -44,6 +47,13 @@ class TotalCostEntry(TypedDict):
     total: NonNegative | None
     per_iteration: NonNegative | None
     without_price: list[str]
+
+
+class HintEntry(TypedDict):
+    """A rule that would have taken less time, and the share of the time that it would have saved."""
+
+    rule: str
+    saved: NonNegative
 
 
 class ElasticSummaryDocument(TypedDict):
@@ -67,7 +77,17 @@ class ElasticSummaryDocument(TypedDict):
     stages: list[StageSummary]
     """Iterations that count and their median time, by stage."""
     hosts: list[HostSummary]
-    """Each host: its price per hour, how long it took part, what it sent and received; null where that is not known."""
+    """Each host: its price per hour, how long it took part, what it sent and received, seconds that a worker of it
+    computed and waited for others in iterations that count, and its steps; null where that is not known."""
+    rule: str | None
+    """The consistency rule; null where the log does not tell."""
+    shares: str | None
+    """How the data was divided: slots or speed; null where the log does not tell."""
+    waited: NonNegative | None
+    """Share of the workers' time that they waited for others; null where nothing was measured."""
+    hint: HintEntry | None
+    """The rule that would have saved most, if more than a tenth: the run's own times replayed, as if messages cost
+    nothing."""
     events: list[EventSummary]
     """What happened, as the log has it (plink.agile/1)."""
     cost: TotalCostEntry

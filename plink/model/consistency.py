@@ -106,4 +106,4 @@ def parse_rule(spec: str) -> Rule:
         extension: Rule | None = parse(spec)
         if extension is not None:
             return extension
-    raise UsageError(f"rule {spec!r}: choose one of bsp, ssp:N, elastic-bsp:R")
+    raise UsageError(f"rule {spec!r}: choose one of bsp, ssp:N, dssp:L:U, elastic-bsp:R, asp[:SECONDS]")

@@ -39,7 +39,8 @@ class HostPeriod:
 @dataclass(frozen=True)
 class History:
     """History of an elastic run. ``steps``, ``events``: in the order of the log; ``stages``: (from, until, stage),
-    seconds; ``seconds``: up to the last entry; ``traffic``: bytes (sent, received) by host."""
+    seconds; ``seconds``: up to the last entry; ``traffic``: bytes (sent, received) by host; ``rule``, ``shares``: as
+    the job was asked for, None where the log does not tell."""
 
     steps: tuple[IterationRecord, ...]
     stages: tuple[tuple[float, float, int], ...]
@@ -48,6 +49,8 @@ class History:
     seconds: float
     end: EndLogEntry | None = None
     traffic: dict[str, tuple[int, int]] = field(default_factory=dict)
+    rule: str | None = None
+    shares: str | None = None
 
     @property
     def completed(self) -> list[Iteration]:
@@ -61,6 +64,7 @@ def history_of(entries: Sequence[Entry]) -> History:
     :param entries: as :func:`plink.records.elastic_log.read_elastic_log` gives them, at least one.
     """
     seconds = max(entry.at for entry in entries)
+    controllers = [entry for entry in entries if isinstance(entry, ControllerEvent)]
     return History(
         steps=_steps(entries),
         stages=_stages([entry for entry in entries if isinstance(entry, StageChange)], seconds),
@@ -69,6 +73,8 @@ def history_of(entries: Sequence[Entry]) -> History:
         seconds=seconds,
         end=next((entry for entry in reversed(entries) if isinstance(entry, EndLogEntry)), None),
         traffic=_traffic([entry for entry in entries if isinstance(entry, TrafficLogEntry)]),
+        rule=controllers[0].rule if controllers else None,
+        shares=controllers[0].shares if controllers else None,
     )
 
 

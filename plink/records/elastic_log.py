@@ -10,7 +10,7 @@ import math
 import threading
 import typing
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, ClassVar, Literal
 
@@ -61,7 +61,8 @@ class StageChange:
 
 @dataclass(frozen=True)
 class Iteration:
-    """An iteration ended after ``seconds``; all workers have reached ``clock``."""
+    """An iteration ended after ``seconds``; all workers have reached ``clock``. ``work``: seconds that a host's workers
+    computed and waited for others, and their steps, by host."""
 
     what: ClassVar[str] = "iteration"
     at: Quantity
@@ -71,6 +72,7 @@ class Iteration:
     workers: Total
     clock: Total
     objective: Finite | None = None
+    work: dict[str, tuple[Quantity, Quantity, Total]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -96,12 +98,15 @@ class RollBackLogEntry:
 
 @dataclass(frozen=True)
 class ControllerEvent:
-    """The controller started or restarted."""
+    """The controller started or restarted. ``rule``: of consistency; ``shares``: whether the data goes by ``slots`` or
+    ``speed``."""
 
     what: ClassVar[str] = "controller"
     at: Quantity
     event: Literal["started", "restarted"]
     why: str = ""
+    rule: str | None = None
+    shares: str | None = None
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 
 from plink.records.elastic_history import History, IterationRecord, TimelineEvent
 from plink.records.elastic_log import ControllerEvent, HostEvent
+from plink.records.work_shares import work_shares
 from plink.report.achieved import unit_for
 from plink.report.canvas import PAGE_INCHES, Picture, axes, drawing, figure, title
 from plink.report.colours import Palette
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _PLOT, _WORKERS, _ROW, _TOP, _BOTTOM, _LEFT, _RIGHT, _GAP = 3.4, 0.7, 0.24, 0.62, 0.5, 1.02, 0.15, 0.12
 _SHADES = {1: "#ffffff", 2: "#e9edf2", 3: "#d3dae3"}  # told apart in black and white
+_MAX_LINES = 32  # hosts whose waits are drawn
 _MERGE_SHARE = 0.008  # share of the width within which events of one kind are one mark
 _CHARACTER_INCHES, _GAP_INCHES = 0.066, 0.18  # inches: of a label, and what two marks need beside it
 # Marks as different in shape as can be, for those are what is left without colours.
@@ -59,18 +61,25 @@ def iterations(history: History, palette: Palette, over_seconds: bool = False) -
     up, unit = unit_for(max(step.iteration.seconds for step in history.steps))
     above = _ROW * len(rows) + _GAP
     inner = PAGE_INCHES - _LEFT - _RIGHT
+    waits = _WORKERS + _GAP if any(step.iteration.work for step in history.steps) else 0.0
+    base = _BOTTOM + _WORKERS + _GAP + waits
     with drawing():
-        fig = figure(PAGE_INCHES, _TOP + above + _PLOT + _GAP + _WORKERS + _BOTTOM, palette)
+        fig = figure(PAGE_INCHES, _TOP + above + _PLOT + base, palette)
         title(fig, _heading(history), palette, _subtitle(history))
         lower = axes(fig, (_LEFT, _BOTTOM, inner, _WORKERS), palette, "workers")
-        ax = axes(fig, (_LEFT, _BOTTOM + _WORKERS + _GAP, inner, _PLOT), palette, "iterations")
-        upper = axes(fig, (_LEFT, _BOTTOM + _WORKERS + _GAP + _PLOT, inner, above), palette, "events")
-        for each in (lower, ax, upper):
+        ax = axes(fig, (_LEFT, base, inner, _PLOT), palette, "iterations")
+        upper = axes(fig, (_LEFT, base + _PLOT, inner, above), palette, "events")
+        below = [lower]
+        if waits:
+            below.append(axes(fig, (_LEFT, _BOTTOM + _WORKERS + _GAP, inner, _WORKERS), palette, "waits"))
+        for each in (*below, ax, upper):
             each.set_xlim(low, high)
-        _bands([lower, ax], ax, history, over_seconds, (low, high), palette)
+        _bands([*below, ax], ax, history, over_seconds, (low, high), palette)
         _times(ax, history, over_seconds, up, palette)
         _workers(lower, history, over_seconds, palette)
-        _events([lower, ax], upper, marks, rows, inner, palette)
+        for panel in below[1:]:
+            _waits(panel, history, over_seconds, palette)
+        _events([*below, ax], upper, marks, rows, inner, palette)
         ax.set_ylabel(f"time per iteration ({unit})", labelpad=4)
         lower.set_ylabel("workers", labelpad=4)
         lower.set_xlabel("seconds since the run began" if over_seconds else "iteration", labelpad=4)
@@ -211,6 +220,23 @@ def _workers(ax: "Axes", history: History, over_seconds: bool, palette: Palette)
         ax.spines[side].set_visible(False)
 
 
+def _waits(ax: "Axes", history: History, over_seconds: bool, palette: Palette) -> None:
+    """Draw each host's share of time that it waited for others: thin lines, and their mean."""
+    steps = [step for step in history.steps if not step.rolled_back and step.iteration.work]
+    shares = [work_shares(step.iteration.work) for step in steps]
+    drawn = [(_at(step, over_seconds), each) for step, each in zip(steps, shares, strict=True) if each is not None]
+    for host in sorted({host for _, each in drawn for host in each.by_host})[:_MAX_LINES]:
+        own = [(at, 100 * each.by_host[host]) for at, each in drawn if host in each.by_host]
+        ax.plot(*zip(*own, strict=True), color=palette.muted, linewidth=0.5, alpha=0.7, gid=f"wait-{host}")
+    ax.plot([at for at, _ in drawn], [100 * each.waited for _, each in drawn], color=palette.ink, linewidth=1.2)
+    ax.set_ylim(0, 100)
+    ax.set_yticks([0, 50, 100])
+    ax.set_ylabel("waited (%)", labelpad=4)
+    ax.tick_params(labelbottom=False)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+
+
 def _events(
     below: "list[Axes]", ax: "Axes", marks: Sequence[Mark], rows: Sequence[str], width: float, palette: Palette
 ) -> None:
@@ -261,9 +287,16 @@ def _subtitle(history: History) -> str:
     rolled_back = sum(step.rolled_back for step in history.steps)
     return (
         f"median {', '.join(medians)}"
+        + _waited_text(history)
         + (f"; {count(rolled_back, 'iteration')} lost to roll-backs" if rolled_back else "")
         + "."
     )
+
+
+def _waited_text(history: History) -> str:
+    work = [row for each in history.completed for row in each.work.values()]
+    total = sum(computed_s + waited_s for computed_s, waited_s, _ in work)
+    return f"; workers waited {sum(waited_s for _, waited_s, _ in work) / total:.0%}" if total else ""
 
 
 def _marks_text(marks: Sequence[Mark]) -> str:

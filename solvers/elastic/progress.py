@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from plink.model.elastic.reports import ClockDone
+from solvers.elastic import host_work
 from solvers.elastic.context import Context
 from solvers.elastic.state import IterationEnd, TrainingProgress
 
@@ -25,7 +26,7 @@ def clock_done(ctx: Context, report: ClockDone, workers: int) -> None:
         workers=workers,
     )  # fmt: skip
     ctx.state.progress = current
-    if not report.is_leader or clock == 0:  # which is before the first
+    if not report.is_leader or clock == 0 or not report.steps:  # before the first, or one that only ends the job
         return
     took = current.took.get(iteration, {})
     if clock in took:
@@ -80,21 +81,22 @@ def status(progress: TrainingProgress) -> dict[str, Any]:
     """Return the progress for a person."""
     return {
         "iteration": progress.iteration, "iteration_s": progress.seconds, "objective": progress.objective,
-        "workers": progress.workers, "begun": progress.clock_done + 1,
+        "workers": progress.workers, "begun": progress.clock_done + 1, "work": dict(progress.work),
     }  # fmt: skip
 
 
 def _log_iteration(ctx: Context, iteration: int) -> None:
     current = ctx.state.progress
     over, seconds = current.over[iteration], fmean(current.took[iteration].values()) * current.batches
+    work = host_work.of_iteration(ctx.state, iteration)
     ctx.state.progress = replace(
         current, iteration=iteration, seconds=seconds, over=_without(current.over, {iteration}),
-        objectives=_without(current.objectives, {iteration}),
+        objectives=_without(current.objectives, {iteration}), work=work,
     )  # fmt: skip
     ctx.log(
         at=round(over.at, 3), what="iteration", iteration=iteration, seconds=round(seconds, 6),
         objective=current.objectives.get(iteration), stage=over.stage or current.stage, workers=over.workers,
-        clock=over.clock,
+        clock=over.clock, work=work,
     )  # fmt: skip
 
 

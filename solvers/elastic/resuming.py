@@ -40,7 +40,9 @@ def start(ctx: Context, number: int = 0) -> None:
     if not state.any_reliable:
         _wait(ctx, _BEFORE_START, number)
         return
-    ctx.log(what="controller", event="started" if not number else "restarted", why="")
+    settings = ctx.state.settings
+    event = "started" if not number else "restarted"
+    ctx.log(what="controller", event=event, why="", rule=settings.rule, shares=settings.shares)
     saved = _saved(ctx)
     if settings.restore and state.joining.own is None and (reason := _cannot_restore(ctx)):
         _fail(ctx, reason)
@@ -216,7 +218,8 @@ def go_on(ctx: Context) -> None:
 
 def _resume(ctx: Context, reports: Mapping[int, HostReport]) -> act.Halt | None:
     state, settings = ctx.state, ctx.state.settings
-    ctx.log(what="controller", event="restarted", why="")
+    settings = ctx.state.settings
+    ctx.log(what="controller", event="restarted", why="", rule=settings.rule, shares=settings.shares)
     workers, next_worker = workers_of(reports)
     placed = [
         MemberReport(

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from solvers.elastic import checkpointing, migration, progress, rebalancing, replication, stragglers
+from solvers.elastic import checkpointing, host_work, migration, progress, rebalancing, replication, stragglers
 from solvers.elastic.context import Context
 
 
@@ -19,5 +19,6 @@ def roll_back(ctx: Context, clock: int, generation: int, *, anew: bool) -> None:
     rebalancing.rolled_back(ctx, clock, generation)
     replication.rolled_back(ctx, clock)
     progress.rolled_back(ctx, clock)
+    host_work.rolled_back(ctx)
     state.stragglers = stragglers.rolled_back(state.stragglers)
     state.checkpointing = checkpointing.rolled_back(state.checkpointing, clock)

@@ -21,6 +21,7 @@ class Settings:
         the bytes of a row.
     :param started: when the job was, by ``time.time``. ``began``: the same by this machine's monotonic clock.
     :param rule: of consistency, as :func:`plink.model.consistency.parse_rule` takes it.
+    :param shares: of the input data: by ``slots``, or by measured ``speed``.
     :param active, backup_only: transient hosts to a reliable one, over which stage 2 and 3 begin. ``measured``: they
         are set anew from the traffic.
     :param host_rate: bytes a second that a host carries in either direction, where that is known.
@@ -36,6 +37,7 @@ class Settings:
     started: float
     began: float
     rule: str = "bsp"
+    shares: str = "slots"
     active: float = 1.0
     backup_only: float = 15.0
     measured: bool = False

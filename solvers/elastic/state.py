@@ -9,6 +9,7 @@ from plink.model.elastic.fields import SavedCheckpoint, TrafficCounters
 from plink.model.elastic.reports import ClockDone
 from plink.model.elastic.results import HostReport
 from solvers.elastic.events import AdmitArrival, BeginJob
+from solvers.elastic.measured import HostWork, MeasuredSpeeds
 from solvers.elastic.member import Member
 from solvers.elastic.pending import PendingRequest, Timer
 from solvers.elastic.placement.events import Event as PlacementEvent
@@ -265,6 +266,7 @@ class TrainingProgress:
 
     ``took``: seconds by iteration and clock. ``over``: iterations whose line is not written yet; ``objectives``: of
     these. ``evaluated``: the latest iteration whose objective is known. ``batches``: clocks of an iteration.
+    ``work``: of the latest iteration, by host (:func:`solvers.elastic.host_work.of_iteration`).
     """
 
     iteration: int = -1
@@ -278,6 +280,7 @@ class TrainingProgress:
     objectives: Mapping[int, float | None] = field(default_factory=dict)
     evaluated: int = -1
     batches: int = 1
+    work: Mapping[str, tuple[float, float, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -372,12 +375,10 @@ class State:
     So :func:`solvers.elastic.step.step` works on a shallow copy and replaces values: a state that was returned never
     changes.
 
-    Every value in it is frozen: :func:`solvers.elastic.step.step` works on a shallow copy and replaces values, so a
-    state that was given away never changes.
-
     ``welcomed``: members whose coming is in the log. ``undecided``: events for the placement. ``latest_request``: the
     number of the last request. ``sizes``: workers, and hosts that have some, as the user was last told.
-    ``unloadable``: the first host that could not load a shard. ``extensions``: sub-states of events that were added
+    ``unloadable``: the first host that could not load a shard. ``work``: by iteration and host.
+    ``extensions``: sub-states of events that were added
     (:mod:`solvers.elastic.extensions`), by name.
     """
 
@@ -401,6 +402,8 @@ class State:
     progress: TrainingProgress = TrainingProgress()
     stragglers: Stragglers = Stragglers()
     traffic: TrafficMonitor = TrafficMonitor()
+    speeds: MeasuredSpeeds = field(default_factory=MeasuredSpeeds)
+    work: Mapping[int, Mapping[int, HostWork]] = field(default_factory=dict)
     crash_loop: CrashLoop = CrashLoop()
     ending: Ending = Ending()
     resuming: Resuming = Resuming()

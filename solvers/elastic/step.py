@@ -27,12 +27,14 @@ from solvers.elastic import (
     events,
     extensions,
     failure_detector,
+    host_work,
     joining,
     losses,
     progress,
     rebalancing,
     replication,
     resuming,
+    speeds,
     stragglers,
 )  # fmt: skip
 from solvers.elastic.advance import advance, time_passed
@@ -158,8 +160,10 @@ def _host_message(ctx: Context, host: int, message: NodeMessage) -> None:
             resuming.clock_done_early(ctx, host, message)
         case ClockDone() if message.generation == state.rebalancing.generation:
             rebalancing.clock_begun(ctx, message.clock + 1)
+            host_work.clock_done(ctx, host, message)
             progress.clock_done(ctx, message, len(state.rebalancing.workers))
             state.stragglers = stragglers.clock_done(state.stragglers, host, message.clock, ctx.now)
+            speeds.clock_done(ctx, host, message)
         case WorkerFinished():
             ending.worker_finished(ctx, message)
         case _:

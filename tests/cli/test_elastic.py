@@ -164,3 +164,57 @@ def test_what_is_no_log_is_refused(run: str, message: str, run_folder: Path) -> 
 )
 def test_pictures_that_cannot_be(words: tuple[str, ...], message: str, run_folder: Path) -> None:
     assert message in refusal(typed("elastic", "plot", "elastic-1", *words, cwd=run_folder))
+
+
+def test_waits_and_a_rule_that_would_save_time(tmp_path: Path) -> None:
+    """One of three hosts takes twice as long in each of 30 iterations."""
+    work = {"a": (1.0, 1.0, 1), "b": (1.0, 1.0, 1), "c": (2.0, 0.0, 1)}
+    log = ElasticLog(tmp_path / "log")
+    log.add(ControllerEvent(0.0, "started", "", "bsp", "slots"))
+    for number in range(30):
+        log.add(Iteration(2.0 * (number + 1), number, 2.0, 1, 3, number + 1, None, work))
+    log.close()
+    document = json.loads(typed("elastic", "summary", "log", "--json", cwd=tmp_path).stdout)
+    assert (document["rule"], document["shares"], document["waited"]) == ("bsp", "slots", 0.3333)
+    assert document["hint"]["rule"] == "bsp --shares speed"
+    assert 0.35 < document["hint"]["saved"] < 0.45
+    assert {row["host"]: (row["computed_s"], row["waited_s"], row["steps"]) for row in document["hosts"]} == {
+        "a": (30.0, 30.0, 30), "b": (30.0, 30.0, 30), "c": (60.0, 0.0, 30)
+    }  # fmt: skip
+    printed = typed("elastic", "summary", "log", cwd=tmp_path).stdout
+    assert "33%" in printed
+    assert "--rule bsp --shares speed" in printed
+    drawn = typed("elastic", "plot", "log", "-o", "run.svg", cwd=tmp_path)
+    assert drawn.returncode == 0, drawn.stderr
+    picture = (tmp_path / "run.svg").read_text()
+    assert all(f'id="wait-{host}"' in picture for host in work)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--rule", "elastic-bsp:0"), "choose 1 to 240 steps"),
+        (("--rule", "elastic-bsp:1000"), "choose 1 to 240 steps"),
+        (("--rule", "asp:0s"), "choose a clock of"),
+        (("--rule", "dssp:5:3"), "the lower first"),
+        (("--shares", "fair"), "choose one of slots, speed"),
+        (("--rule", "asp", "--shares", "speed"), "choose one of them"),
+        (("--rule", "elastic-bsp", "--shares", "speed"), "choose one of them"),
+    ],
+)
+@pytest.mark.parametrize("command", [("elastic", "run"), ("launch", "--backend", "agileml")])
+def test_rules_that_cannot_be_are_refused_in_one_line(
+    command: tuple[str, ...], options: tuple[str, ...], message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "app.py").touch()
+    done = typed(*command, "--runner", "local", *options, "app.py", cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_rule_without_an_elastic_job_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "app.py").touch()
+    done = typed("launch", "--runner", "local", "--rule", "asp", "app.py", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--backend agileml" in done.stderr

@@ -40,6 +40,17 @@ def test_cost_so_far_is_in_the_live_view_and_the_status() -> None:
     assert "cost" not in seen(status())
 
 
+def test_who_waits_for_whom_is_in_the_live_view_and_the_status() -> None:
+    """Once anything was measured."""
+    work = {"h0": (1.0, 1.0, 1), "h1": (1.0, 1.0, 1), "h2": (2.0, 0.0, 1)}
+    text = seen(status(work=work))
+    assert text.count("iteration 2: waited 33%, for h2") == 2
+    assert "waited 50%" in text
+    steps = seen(status(work={"h0": (2.0, 0.0, 6), "h2": (2.1, 0.0, 3)}))
+    assert steps.count("3 steps of h2, up to 6 of others; waited 0% (bsp would 26%)") == 2
+    assert "for h2" not in seen(status())
+
+
 def test_a_dry_run_says_what_it_did_not_check(tmp_path: Path) -> None:
     """It asks no host, not even this one."""
     words = ("--dry-run", "--runner", "local", "--slots", "2", "--backend", "agileml", "fit.py")

@@ -7,11 +7,11 @@ import contextlib
 import os
 import shlex
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from plink.api.elastic import ElasticObserver, check_program, prepare_elastic, run_elastic
 from plink.api.recording import RecordRequest
-from plink.cli.elastic.options import ElasticOptions
+from plink.cli.elastic.options import ConsistencyOptions, ElasticOptions
 from plink.cli.elastic.screen import Screen
 from plink.cli.job_options import AGILEML, JobOptions
 from plink.cli.job_setup import with_options
@@ -28,7 +28,7 @@ _RUNNERS = ("ssh", "local", "slurm")  # of those that `plink launch` has
 _MAX_LOCAL_SLOTS = 64
 
 
-def launch_with_defaults(program: str, args: list[str], options: JobOptions) -> int:
+def launch_with_defaults(program: str, args: list[str], options: JobOptions, consistency: ConsistencyOptions) -> int:
     """``plink launch --backend agileml``; returns as :func:`run_job` does.
 
     :raises PlinkError: as that does. :raises UsageError: for what an elastic job does not take.
@@ -41,7 +41,7 @@ def launch_with_defaults(program: str, args: list[str], options: JobOptions) -> 
             raise UsageError(f"--backend {AGILEML}: omit --{name.replace('_', '-')}, its hosts have no ranks")
     if options.checkpoint is not None or options.restore is not None:
         raise UsageError(f"--backend {AGILEML}: `plink elastic run` takes --checkpoint and --restore")
-    return run_job(program, args, runner, replace(options, backend=None), ElasticOptions())
+    return run_job(program, args, runner, replace(options, backend=None), ElasticOptions(**asdict(consistency)))
 
 
 def run_job(program: str, args: list[str], runner: str, options: JobOptions, elastic: ElasticOptions) -> int:

@@ -15,17 +15,28 @@ _PANEL = "How the job keeps going"
 
 
 @dataclass(frozen=True)
-class ElasticOptions:
+class ConsistencyOptions:
+    """How workers wait for each other, as typed; None where nothing was."""
+
+    # fmt: off
+    rule: Annotated[str | None, option(
+        _PANEL, "Of an elastic job: how far workers may be apart. bsp (the default): all at one clock; ssp:N: N clocks "
+        "ahead of the slowest; dssp:L:U: L to U, as waits are predicted; elastic-bsp:R: fast ones do up to R "
+        "mini-batches between barriers; asp: nobody waits.", metavar="[bsp|ssp:N|...]")] = None
+    shares: Annotated[str | None, option(
+        _PANEL, "Of an elastic job: how the data is divided. slots (the default): by the workers of a host; speed: by "
+        "how fast they turn out to be.", metavar="[slots|speed]")] = None
+    # fmt: on
+
+
+@dataclass(frozen=True)
+class ElasticOptions(ConsistencyOptions):
     """As typed; None where nothing was."""
 
     # fmt: off
     stage_thresholds: Annotated[str | None, option(
         _PANEL, "Transient hosts to a reliable one over which stage 2 and stage 3 begin; default 1:15.",
         metavar="[A:B|auto]")] = None
-    rule: Annotated[str | None, option(
-        _PANEL, "How far workers may be apart: bsp (the default): all at one clock; ssp:N: N clocks ahead of the "
-        "slowest; elastic-bsp:R: fast ones do up to R mini-batches between barriers.",
-        metavar="[bsp|ssp:N|...]")] = None
     max_hosts: Annotated[int | None, option(
         _PANEL, "That the job will ever have: half as many partitions; default: twice.", min=1)] = None
     checkpoint: Annotated[Path | None, option(_PANEL, CHECKPOINT_HELP, metavar="DIR")] = None
@@ -50,6 +61,7 @@ class ElasticOptions:
             **how,
             stage_thresholds=_thresholds(self.stage_thresholds),
             rule=self.rule,
+            shares=self.shares,
             max_hosts=self.max_hosts,
             checkpoint=self.checkpoint,
             checkpoint_every_s=_seconds(self.checkpoint_every),

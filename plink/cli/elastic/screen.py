@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from plink.cli.elastic.cost import cost_so_far
 from plink.cli.screen import printable, say, say_error
 from plink.model.units import format_bytes, format_duration, format_time
+from plink.records.work_shares import work_sentence, work_shares
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -99,16 +100,20 @@ def view(status: dict[str, Any], events: list[str]) -> Any:
     )
     if cost := cost_so_far(status):
         title.append(f"  cost {cost}")
+    if sentence := work_sentence(status.get("work", {}), status["iteration"]):
+        title.append(f"\n{sentence}")
     if waits := status["waits"]:
         title.append(f"  waits for {', '.join(waits['hosts'])} since {waits['seconds']:.0f} s")
     table = Table(box=None, pad_edge=False)
-    for name in ("host", "tier", "serves", "backs up", "shards", "sent", "received", ""):
+    shares = work_shares(status.get("work", {}))
+    waited = {} if shares is None else {host: f"{share:.0%}" for host, share in shares.by_host.items()}
+    for name in ("host", "tier", "serves", "backs up", "shards", "waited", "sent", "received", ""):
         table.add_column(name, justify="left" if name in ("host", "tier", "") else "right")
     for host in status["hosts"]:
         state = "" if host["state"] == "there" else host["state"]
         table.add_row(
             host["name"], host["tier"], _count(host["serves"]), _count(host["replicas"]), str(host["shards"] or ""),
-            format_bytes(host["sent"]), format_bytes(host["received"]), state,
+            waited.get(host["name"], ""), format_bytes(host["sent"]), format_bytes(host["received"]), state,
         )  # fmt: skip
     return Group(title, table, *(Text(event, style="dim") for event in events))
 

@@ -22,6 +22,7 @@ def status(
 def status_lines(status: dict[str, Any]) -> list[str]:
     """What a person is told of it."""
     from plink.model.units import format_bytes, format_time
+    from plink.records.work_shares import work_sentence, work_shares
 
     if status["stage"] is None:
         return ["hosts get ready"]
@@ -34,6 +35,9 @@ def status_lines(status: dict[str, Any]) -> list[str]:
     ]
     if cost := cost_so_far(status):
         lines.append(f"cost so far: {cost}")
+    shares = work_shares(status.get("work", {}))
+    if sentence := work_sentence(status.get("work", {}), status["iteration"]):
+        lines.append(sentence)
     if waits := status["waits"]:
         lines.append(f"clock {waits['clock']} waits for {', '.join(waits['hosts'])} since {waits['seconds']:.0f} s")
     width = max(len(host["name"]) for host in status["hosts"])
@@ -44,6 +48,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
             if host[key]
         ]
         doing += [f"{host['shards']} shards"] if host["shards"] else []
+        doing += [f"waited {shares.by_host[host['name']]:.0%}"] if shares and host["name"] in shares.by_host else []
         state = "" if host["state"] == "there" else f", {host['state']}"
         traffic = f"{format_bytes(host['sent'])} sent, {format_bytes(host['received'])} received"
         lines.append(f"{host['name']:{width}}  {host['tier']:9}  {', '.join(doing) or 'nothing'}{state}  ({traffic})")

@@ -45,6 +45,10 @@ def _document(history: "History") -> dict[str, Any]:
         "objective": objectives[-1] if objectives else None,
         "stages": _stages(history),
         "hosts": _hosts(history),
+        "rule": history.rule,
+        "shares": history.shares,
+        "waited": _waited(history),
+        "hint": _hint(history),
         "events": [_event(event) for event in history.events],
         "cost": spent(history.members, len(iterations)),
     }
@@ -76,7 +80,31 @@ def _hosts(history: "History") -> list[dict[str, Any]]:
     for host, (sent, received) in history.traffic.items():
         row = rows.setdefault(host, {"host": host, "tier": None, "price": None, "held_s": None})
         row |= {"sent_bytes": sent, "received_bytes": received}
-    return [{"sent_bytes": None, "received_bytes": None} | row for row in rows.values()]
+    for each in history.completed:
+        for host, (computed_s, waited_s, steps) in each.work.items():
+            row = rows.setdefault(host, {"host": host, "tier": None, "price": None, "held_s": None})
+            row["computed_s"] = round(row.get("computed_s", 0.0) + computed_s, 6)
+            row["waited_s"] = round(row.get("waited_s", 0.0) + waited_s, 6)
+            row["steps"] = row.get("steps", 0) + steps
+    nothing = dict.fromkeys(("sent_bytes", "received_bytes", "computed_s", "waited_s", "steps"))
+    return [nothing | row for row in rows.values()]
+
+
+def _waited(history: "History") -> float | None:
+    """The share of the workers' time that they waited for others."""
+    work = [row for each in history.completed for row in each.work.values()]
+    total = sum(computed_s + waited_s for computed_s, waited_s, _ in work)
+    return round(sum(waited_s for _, waited_s, _ in work) / total, 4) if total else None
+
+
+def _hint(history: "History") -> dict[str, Any] | None:
+    """A rule that would have saved more than a tenth."""
+    if history.rule is None:
+        return None
+    from runners.agile.rule_replay import hint, step_seconds
+
+    result = hint(step_seconds([each.work for each in history.completed]), history.rule, history.shares or "slots")
+    return None if result is None else {"rule": result.rule, "saved": round(result.saved, 3)}
 
 
 def _event(event: Any) -> dict[str, Any]:
@@ -97,13 +125,16 @@ def _show(document: dict[str, Any]) -> None:
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         console = Console(highlight=False, markup=False, width=200)
-    table = Table("host", "tier", "held", "sent", "received", "price/h", box=None, pad_edge=False)
+    measured = ("computed", "waited", "steps") if document["waited"] is not None else ()
+    table = Table("host", "tier", "held", *measured, "sent", "received", "price/h", box=None, pad_edge=False)
     for row in document["hosts"]:
-        table.add_row(
-            row["host"], row["tier"] or "", "" if row["held_s"] is None else f"{row['held_s']:,.1f} s",
-            *("" if size is None else format_bytes(size) for size in (row["sent_bytes"], row["received_bytes"])),
-            "" if row["price"] is None else f"{row['price']:g}",
-        )  # fmt: skip
+        held, *times = (
+            "" if row[key] is None else f"{row[key]:,.1f} s" for key in ("held_s", "computed_s", "waited_s")
+        )
+        work = [*times, "" if row["steps"] is None else f"{row['steps']:,}"] if measured else []
+        sizes = ("" if size is None else format_bytes(size) for size in (row["sent_bytes"], row["received_bytes"]))
+        price = "" if row["price"] is None else f"{row['price']:g}"
+        table.add_row(row["host"], row["tier"] or "", held, *work, *sizes, price)
     if document["hosts"]:
         console.print(table)
     for together in _together(document["events"]):
@@ -126,6 +157,10 @@ def _sentences(document: dict[str, Any]) -> list[str]:
         f"stage {row['stage']}: {row['iterations']} iterations, median {row['median_s']:.4g} s"
         for row in document["stages"]
     ]
+    if document["waited"] is not None:
+        lines.append(f"rule {document['rule'] or 'not known'}: workers waited {document['waited']:.0%} of their time")
+    if document["hint"] is not None:
+        lines.append(hint_line(document["hint"]))
     cost = document["cost"]
     if cost["total"] is not None:
         lines.append(f"cost: {format_cost(cost)}")
@@ -133,6 +168,15 @@ def _sentences(document: dict[str, Any]) -> list[str]:
         left_out = ", ".join(cost["without_price"][:5]) + ("..." if len(cost["without_price"]) > 5 else "")
         lines.append(f"without a price (price=X in the hosts file), so not in the cost: {left_out}")
     return lines
+
+
+def hint_line(hint: dict[str, Any]) -> str:
+    """What a hint says to a person."""
+    exact = "exact as bsp" if hint["rule"].startswith("bsp") else "parameters are read older than under bsp"
+    return (
+        f"hint: --rule {hint['rule']} would have saved about {hint['saved']:.0%} ({exact}). This replays the run's own "
+        "step times as if messages cost nothing; docs/stragglers.md has more"
+    )
 
 
 def _together(events: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:

@@ -79,7 +79,10 @@ class PartitionsChanged(NodeMessage, frozen=True, tag="partitions"):
 
 
 class ClockDone(NodeMessage, frozen=True, tag="clock"):
-    """A worker has done a clock. ``is_leader``: it has shard 0. ``evaluated_iteration``: its objective is known now."""
+    """A worker has done a clock. ``is_leader``: it has shard 0. ``evaluated_iteration``: its objective is known now.
+
+    ``steps``: mini-batches of each of its ``shards``. ``compute_s``: seconds in the program. ``waited_s``: for others
+    before it."""
 
     clock: Int
     iteration: Int
@@ -89,6 +92,10 @@ class ClockDone(NodeMessage, frozen=True, tag="clock"):
     evaluated_iteration: Int | None
     objective: float | None  # a sum, may be infinite
     generation: Int
+    shards: Index = 0
+    steps: Index = 1
+    compute_s: Amount = 0.0
+    waited_s: Amount = 0.0
 
 
 class WorkerFinished(NodeMessage, frozen=True, tag="finished"):

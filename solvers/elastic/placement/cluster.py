@@ -15,6 +15,7 @@ from solvers.elastic.placement.events import (
     Moved,
     Ready,
     Replicated,
+    SpeedsMeasured,
     Unserved,
     Warned,
 )
@@ -46,6 +47,10 @@ def apply(cluster: Cluster, event: Event) -> tuple[Cluster, tuple[act.Action, ..
             _pushed(step, event)
         case Unserved():
             _unserved(step, event)
+        case SpeedsMeasured(speeds):
+            step.change(speeds=speeds)
+            step.cause = "the speeds of hosts were measured"
+            _replan(step)
         case Measured():
             step.change(thresholds=measured_thresholds(event.traffic, cluster.thresholds))
             if step.state.thresholds != cluster.thresholds:

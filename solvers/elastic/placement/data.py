@@ -3,6 +3,7 @@
 Hosts by their number; ``slots`` maps those that may work to the workers that each has.
 """
 
+import heapq
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -54,6 +55,27 @@ def proportions(number: int, slots: Mapping[int, int], held: Mapping[int, int]) 
     return due
 
 
+def quickest(number: int, speeds: Mapping[int, float], held: Mapping[int, int]) -> dict[int, int]:
+    """Return how many shards each host is due for all to be done soonest, where hosts have speeds.
+
+    Each shard in turn goes to the host that would be through with it first, which makes the longest time as short as
+    can be. Every host gets one, if there are so many: or its speed would never be measured again. Of two that are alike
+    the one is due more that holds more.
+    """
+    due = {host: int(number >= len(speeds)) for host in sorted(speeds)}
+
+    def after_next(host: int) -> tuple[float, bool, int]:
+        return (due[host] + 1) / speeds[host], due[host] >= held.get(host, 0), host
+
+    queue = [after_next(host) for host in due]
+    heapq.heapify(queue)
+    for _ in range(number - sum(due.values())):
+        host = queue[0][2]
+        due[host] += 1
+        heapq.heapreplace(queue, after_next(host))
+    return due
+
+
 def first_assignment(number: int, slots: Mapping[int, int]) -> Shards:
     """Assign all shards for the first time, each host a run of them (they are likely to lie together in a file)."""
     due = proportions(number, slots, {})
@@ -101,14 +123,15 @@ def _successor(shard: Shard, slots: Mapping[int, int], held: Mapping[int, int]) 
     raise AssertionError("shards without anybody who works")
 
 
-def rebalanced(shards: Shards, slots: Mapping[int, int]) -> Shards:
-    """Name next owners so that every host gets its share and the fewest shards change hands.
+def rebalanced(shards: Shards, slots: Mapping[int, int], *, by_speed: bool = False) -> Shards:
+    """Name next owners so that every host gets its share and the fewest shards change hands. ``by_speed``: ``slots``
+    are speeds, and shares those of :func:`quickest`.
 
     Among these, shards that need not be loaded come first. An owner that is not among ``slots`` gives up all.
     """
     now = [_bound_for(shard, slots) for shard in shards]
     held = Counter(host for host in now if host is not None)
-    due = proportions(len(shards), slots, held)
+    due = (quickest if by_speed else proportions)(len(shards), slots, held)
     room = {host: due[host] - held[host] for host in slots}
     # Shards that nobody may keep come first; of a host that has too many, those first that it has not loaded yet.
     order = sorted(range(len(now)), key=lambda i: (now[i] is not None, now[i] in shards[i].loaded, -i))

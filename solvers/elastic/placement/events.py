@@ -80,6 +80,13 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class SpeedsMeasured:
+    """How fast a slot of each host is, as whole numbers in proportion: shares of the data are to go by that."""
+
+    speeds: Mapping[int, int]
+
+
+@dataclass(frozen=True)
 class Unserved:
     """The primary that took the partition over in that term does not have it after all.
 
@@ -92,4 +99,4 @@ class Unserved:
     has_replica: bool
 
 
-Event = Joined | Ready | Warned | HostsLeft | HostsFailed | Moved | Replicated | Measured | Unserved
+Event = Joined | Ready | Warned | HostsLeft | HostsFailed | Moved | Replicated | Measured | SpeedsMeasured | Unserved

@@ -1,5 +1,6 @@
 """All that the elasticity controller knows of a job, and a step from there."""
 
+import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,7 +21,8 @@ class Cluster:
     the seconds that they had left at the last warning, theirs or another's. ``number``: the last of those that
     versions, terms, tickets and generations take; ``version``: of the last map of primaries; ``generation``: of the
     last roll-back. ``newest``: the last host's number. ``consistent``: the clock that all replicas have. ``released``:
-    warned members that were told that they may go. ``halted``: state was lost, nothing changes any more.
+    warned members that were told that they may go. ``halted``: state was lost, nothing changes any more. ``speeds``: of
+    a slot of each host, as measured, where shares go by them; else empty.
     """
 
     hosts: tuple[JobHost, ...]
@@ -38,6 +40,7 @@ class Cluster:
     consistent: int = 0
     released: frozenset[int] = frozenset()
     halted: bool = False
+    speeds: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def members(self) -> dict[int, JobHost]:
@@ -73,7 +76,7 @@ class Cluster:
         return stage_for(len(self.reliable), len(self.transient), self.thresholds, self.stage)
 
     def workers(self, *, newcomers: bool) -> dict[int, int]:
-        """Return the slots of the hosts that work on data in this stage.
+        """Return the slots of the hosts that work on data in this stage; times their speeds, where shares go by them.
 
         ``newcomers``: and of those that will, once ready.
         """
@@ -83,7 +86,11 @@ class Cluster:
         if newcomers:
             new = tuple(h for h in self.hosts if h.number in self.joining and h.number not in self.leaving)
             hosts = (*hosts, *new)
-        return {host.number: host.slots for host in sorted(hosts, key=lambda host: host.number)}
+        usual = statistics.median_high(self.speeds.values()) if self.speeds else 1  # of a newcomer
+        return {
+            host.number: host.slots * self.speeds.get(host.number, usual)
+            for host in sorted(hosts, key=lambda host: host.number)
+        }
 
     def serves(self, partition: int, term: int) -> bool:
         """Return whether the primary of a partition in a term is the present one."""

@@ -15,7 +15,9 @@ def assign(step: Step) -> None:
     """
     while True:
         step.change(stage=step.state.wanted_stage())
-        shards = data.rebalanced(step.state.shards, step.state.workers(newcomers=True))
+        shards = data.rebalanced(
+            step.state.shards, step.state.workers(newcomers=True), by_speed=bool(step.state.speeds)
+        )
         step.change(shards=data.taken_over(shards, step.state.workers(newcomers=False)))
         ready = _ready_groups(step)
         if not ready:

@@ -92,6 +92,7 @@ class SimulatedWorker:
         self._shards: tuple[int, ...] = ()
         self._left: set[int] = set()
         self._does = self._begin
+        self._worked_s = 0.0
         self._soon(0.0)
 
     def _soon(self, seconds: float) -> None:
@@ -149,7 +150,8 @@ class SimulatedWorker:
             self._soon(0.02)
             return
         self._left, self._does = set(range(self._host.app.partitions)), self._update
-        self._soon(self._host.net.delay(*self._host.work_s))
+        self._worked_s = self._host.seconds_of_work(now, len(self._shards))
+        self._soon(self._worked_s)
 
     def _done_by_all(self, clock: int) -> bool:
         """Whether it does not matter what a worker sees, because nobody needs its update any more."""
@@ -180,7 +182,8 @@ class SimulatedWorker:
         now = self._client.now
         self._client.now, self._does = now + 1, self._begin
         self._host.workers._done(
-            self._running, Clock(now, now - 1, len(self._shards), 0.1, 0.1, 0 in self._shards, now - 2)
+            self._running,
+            Clock(now, now - 1, len(self._shards), 0.1, self._worked_s, 0 in self._shards, now - 2),
         )
         self._soon(0.0)
 
@@ -242,6 +245,10 @@ class SimulatedHost(Node):
         self._moving: list[Callable[[], bool]] = []
         self._channel = self  # type: ignore[assignment]
 
+    def seconds_of_work(self, clock: int, shards: int) -> float:
+        """Of a worker at a clock: drawn, or so much for each shard."""
+        return self.net.delay(*self.work_s) if self.shard_s is None else self.shard_s(clock) * shards
+
     def later(self, seconds: float, does: Callable[[], None]) -> None:
         """If it is alive then."""
         self.net.later(seconds, lambda: does() if self.alive else None)
@@ -291,6 +298,7 @@ class SimulatedHost(Node):
         else:
             super()._dispatch(envelope)
 
+    shard_s: Callable[[int], float] | None = None
     leave: Callable[[], None]
     noted: Callable[[str], None]
 

@@ -3,6 +3,7 @@
 MessageSchema keep their order between two ends; how long they take is drawn by chance, from a seed.
 """
 
+import functools
 import heapq
 import itertools
 import json
@@ -31,7 +32,8 @@ class Stuck(AssertionError):
 
 @dataclass
 class SimulatedJob:
-    """:param tiers: a letter a host, r or t. ``rough``: now and then a word between two servers is lost."""
+    """:param tiers: a letter a host, r or t. ``rough``: now and then a word between two servers is lost. ``shard_s``:
+    how long a worker of a host takes for a shard at a clock; then each has one worker."""
 
     seed: int
     tiers: str
@@ -40,6 +42,7 @@ class SimulatedJob:
     clocks: int = 40
     rough: float = 0.0
     settings: dict[str, Any] = field(default_factory=dict)
+    shard_s: Callable[[int, int], float] | None = None
     now: float = 0.0
     log: list[str] = field(default_factory=list)
     ended: tuple[int, str] | None = None
@@ -102,7 +105,7 @@ class SimulatedJob:
 
     def _host(self, tier: str) -> Member:
         number = len(self._members_by_number)
-        slots = self.random.choice([1, 1, 2, 3])
+        slots = self.random.choice([1, 1, 2, 3]) if self.shard_s is None else 1
         member = Member(number, f"h{number}", "reliable" if tier == "r" else "transient", slots)
         slowest = self.random.choice([0.002, 0.02, 0.1])
         host = SimulatedHost(
@@ -112,6 +115,8 @@ class SimulatedJob:
         )  # fmt: skip
         host.leave = lambda: self.kill(number, "its node ended")  # type: ignore[method-assign]
         host.noted = self.note  # type: ignore[method-assign]
+        if self.shard_s is not None:
+            host.shard_s = functools.partial(self.shard_s, number)
         self._members_by_number[number], self.hosts[number] = member, host
         return member
 

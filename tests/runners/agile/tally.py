@@ -17,6 +17,7 @@ from plink.elastic import App, Objective, Params, StoppingCriterion, Table
 from plink.runtime.agileml.host.control_channel import ControlChannel
 
 ROWS = 64
+_SLOW = 6  # times as long
 
 
 class Tally(App[int]):
@@ -50,7 +51,7 @@ class Tally(App[int]):
             send_invalid_message(Path(self.options.out).with_suffix(".said"))
         if self.options.say:
             print(f"\x1b[32mshard {items}\x1b[0m at clock {params.clock}{', and on' * 12}", flush=True)
-        time.sleep(self.options.work_s)
+        time.sleep(self.options.work_s * (_SLOW if slow_file(self.options.out, os.getpid()).exists() else 1))
         params.update("n", [items], [[1]])
         rows = params.random.integers(0, ROWS, 3)
         params.update("sum", rows, np.column_stack([np.full(3, items + 1), rows]))
@@ -75,6 +76,11 @@ class Tally(App[int]):
         path = Path(self.options.out)
         path.with_suffix(".new").write_text(json.dumps(results | {"clock": params.clock, "pid": os.getpid()}))
         path.with_suffix(".new").rename(path)
+
+
+def slow_file(out: str, pid: int) -> Path:
+    """A file that makes a process slow while it is there."""
+    return Path(out).with_suffix(f".slow-{pid}")
 
 
 def send_invalid_message(once: Path) -> None:

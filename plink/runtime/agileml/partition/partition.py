@@ -193,6 +193,11 @@ class Partition:
             except TooLarge as error:
                 self._stop(error, clock)
 
+    @property
+    def latest_finished(self) -> int:
+        """Return the latest clock that any worker has finished."""
+        return max((member.finished for member in self.members.values()), default=self.clock)
+
     def check(self) -> None:
         """Fail if a sum was too large.
 

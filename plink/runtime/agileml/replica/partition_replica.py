@@ -347,7 +347,8 @@ class PartitionReplica:
             self.changed()
         self.partition.check()
         steps, finished = self.partition.steps_of(message.worker, message.clock)
-        return self._answer_with(Status.OK, sequence=steps, flags=LAST * finished)
+        latest = self.partition.latest_finished
+        return self._answer_with(Status.OK, sequence=steps, before=latest, flags=LAST * finished)
 
     def _push(self, message: Message) -> Message:
         if message.term < self.term:

@@ -73,7 +73,8 @@ class Message(NamedTuple):
     ``generation`` counts roll-backs and ``term`` the primaries of the partition; ``sequence`` makes repeats known.
     ``ticket`` tells the questions of one connection apart, and is repeated in the answer. In a read, ``before`` is the
     least clock of the state that the reader may be given. In an update, ``sequence`` is the step of its clock, from 0;
-    in its answer, how many steps of that clock are there, and the flag LAST says that the worker has finished it.
+    in its answer, how many steps of that clock are there, the flag LAST says that the worker has finished it, and
+    ``before`` is the latest clock that any worker has finished.
     """
 
     kind: Kind

@@ -107,6 +107,7 @@ class Client:
         self._cancelled = self._renamed = False
         self._unsent: dict[int, Message] | None = None  # the updates of a step that is not over yet
         self._least_state = -1  # that may be read, whatever the rule
+        self.latest_finished = -1  # clock that any worker has finished, as of the last push
         self._included = False  # whether what was given at this clock has this worker's update of it
         self._shared = (0, False)  # steps of this clock that are in its number already, and whether it ends with these
 
@@ -144,7 +145,16 @@ class Client:
         """Let reads of this clock and all later ones see all updates of the clocks before it, whatever the rule: what
         this worker takes over from another one, and may not read before a later clock, has to be as that one left
         it."""
-        self._least_state = self.now - 1
+        self.require(self.now - 1)
+
+    def require(self, state: int) -> None:
+        """Let reads of this clock and all later ones see all updates up to clock ``state``, though the rule may need
+        less."""
+        self._least_state = max(self._least_state, state)
+
+    def forget_fetched(self, table: str) -> None:
+        """Fetch a table's rows anew when they are read next, though the rule allows what is cached."""
+        self._caches[self.layout.table(table)].forget_fetched()
 
     def _needs(self, clock: int) -> int:
         """Return the least clock of the state that may be read at ``clock``."""
@@ -179,11 +189,16 @@ class Client:
             for cache in self._caches:
                 cache.discard()
 
-    def is_last(self, wanted: bool) -> bool:
+    def is_last(self, wanted: bool, has_work: bool = True) -> bool:
         """Return whether the present step is to be the last of its clock: as is wanted, unless another one of this
-        worker's number has ended the clock with another one, or did more."""
+        worker's number has ended the clock with another one, or did more.
+
+        :param has_work: whether its work is done. A step that another one has ended the clock with needs it.
+        """
         steps, finished = self._shared
-        return self.step + 1 == steps if finished else wanted and self.step >= steps
+        if finished:
+            return has_work and self.step + 1 == steps
+        return wanted and self.step >= steps
 
     def push(self, last: bool = True) -> None:
         """Send all updates of one step. After an :class:`Unanswered` it may be called again, which goes on with the
@@ -199,34 +214,38 @@ class Client:
             self._unsent = self._updates(last)
         last = any(message.flags & LAST for message in self._unsent.values())
         try:
-            self._send_step(dict(self._unsent), last)
+            answers = self._send_step(dict(self._unsent), last)
         except (RolledBack, OtherSteps):
             self._unsent = None
             raise
+        self.latest_finished = max([self.latest_finished, *(answer.before for answer in answers)])
         self._unsent = None
         if last:
             self.now, self.step, self._shared = self.now + 1, 0, (0, False)
         else:
             self.step += 1
 
-    def _send_step(self, updates: dict[int, Message], last: bool) -> None:
+    def _send_step(self, updates: dict[int, Message], last: bool) -> list[Message]:
+        answers: list[Message] = []
         if self.rule.steps:
             first = self.worker % self.layout.partitions
             answer = self._ask_all({first: updates.pop(first)})[first]
+            answers.append(answer)
             steps, finished = answer.sequence, bool(answer.flags & LAST)
             if finished and not steps:
-                return  # all partitions have had the whole clock for long
+                return answers  # all partitions have had the whole clock for long
             self._shared = steps, finished
             if last != (finished and self.step + 1 == steps) or self.step >= steps:
                 count = f"{steps} steps" if finished else f"{steps} steps or more"
                 raise OtherSteps(f"clock {self.now} of worker {self.worker} has {count}")
-        self._ask_all(updates)
+        return [*answers, *self._ask_all(updates).values()]
 
     def roll_back(self, clock: int, generation: int) -> None:
         """Forget everything after ``clock``; the next is the one after it."""
         for cache in self._caches:
             cache.forget()
         self._unsent, self._included, self._least_state, self._shared = None, False, -1, (0, False)
+        self.latest_finished = clock
         self.now, self.step, self.generation = clock + 1, 0, generation
 
     def set_primary(self, partition: int, primary: PrimaryAddress) -> None:
@@ -276,7 +295,9 @@ class Client:
             for partition, where, local in self.layout.cut(rows):
                 blocks[partition].append(RowBlock(table, local, cache.added(rows[where])))
             cache.sent(rows, self._needs(self.now + 1))
-            if not last or self._included:  # the next step reads anew; or one's update would be in it twice
+            if (
+                not last or self.rule.steps or self._included
+            ):  # the next step reads anew; or one's update would be in it twice
                 cache.forget_fetched()
         self._included = False
         return {

@@ -13,7 +13,7 @@ from plink.elastic.objective import Objective
 from plink.elastic.tables import Table
 from plink.runtime.agileml.arrays.layout import Layout
 from plink.runtime.agileml.worker.client import Client
-from plink.runtime.agileml.worker.step_planner import steps_table
+from plink.runtime.agileml.worker.step_table import steps_table
 
 # Rings: the objective of iteration i is in row i mod 64, and is taken away when it is 32 iterations old, long after the
 # slowest worker has added to it. When to stop is one row, so that one message asks for it; the decision of clock c is

@@ -1,98 +1,131 @@
-"""How many steps a worker does in a superstep: planned by each worker by itself, from what all have written down.
+"""How many steps a worker does at a clock, under rules that have several of them.
 
-Table ``plink.steps`` has a row for each shard. Whoever has a shard writes there, with every step, how many steps the
-shard has had; and, in the row of its lowest shard, its number, how long a step takes it, and how many shards it has.
-All is kept twice, by odd and even clocks: what was written at clock c - 1 stays until all have finished clock c. So all
-workers see the same at clock c, however far others are, and plan the same barrier. No coordinator is needed, and a
-worker with another plan would only be waited for.
+ElasticBSP: a clock is a superstep. All workers see at clock c what all wrote at clock c - 1, however far others are,
+and plan the same barrier, each by itself. No coordinator is needed, and a worker with another plan would only be waited
+for.
+
+ASP: the worker that has shard 0 ends its clock after some time, and ends the job; the others end theirs when they hear
+that anybody has ended it.
 """
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from plink.elastic.tables import Table
+from plink.model.consistency import Rule
+from plink.model.rules.asp import ASP
+from plink.model.rules.elastic_bsp import ElasticBSP
 from plink.runtime.agileml.worker.client import Client
+from plink.runtime.agileml.worker.step_table import CLOCK, SECONDS, SHARDS, STEPS, WORKER, StepTable
 from plink.runtime.agileml.worker.zipline import barrier
 
-_TABLE = "plink.steps"
-_STEPS, _CLOCK, _SECONDS, _SHARDS, _WORKER = range(5)
-_COLUMNS = 5
-_LEAST_S, _MOST_S = 1e-3, 600.0  # of a step, whatever a clock said
-_LATEST_SHARE = 0.5  # of the mean, exponentially weighted, that the latest superstep gets
-
-Rows = npt.NDArray[np.float64]
-
-
-def steps_table(shards: int) -> Table:
-    """Return the table of a job of so many shards."""
-    return Table(_TABLE, shards, 2 * _COLUMNS, "float64")
+_WORK_CHECKS = 10  # a clock: whether what was asked for is done
 
 
 @dataclass(frozen=True)
 class StepPlan:
-    """A worker's part of a superstep: ``steps`` of its shards, of which ``before`` says how many each has had."""
+    """A worker's part of a clock: ``before`` says how many steps each of its shards has had. ``over``: whether the
+    clock ends after so many of its steps."""
 
-    steps: int
     before: Mapping[int, int]
+    over: Callable[[int], bool]
 
 
-class StepPlanner:
-    """Planner of supersteps, as one worker sees it; for one thread."""
+class StepPlanner(Protocol):
+    """Planner of clocks of several steps, as one worker sees it; for one thread."""
 
-    def __init__(self, client: Client, shards: int, most_steps: int) -> None:
-        self._client, self._all, self._most_steps = client, np.arange(shards), most_steps
+    table: StepTable
+    stopping: bool  # the job is about to end
+    done: bool  # what was asked for: the worker that has shard 0 is to end the job
 
-    def clocks_done(self) -> int:
-        """Return how many mini-batches of every shard are done on average, as of the clock before; waits for all to
-        have finished it."""
-        return int(self._previous()[:, _STEPS].sum() // len(self._all))
+    def finished(self, most_clocks: int) -> bool:
+        """Return whether so many mini-batches of every shard are done on average, and no clock is to begin."""
 
     def plan(self, shards: Sequence[int], most_clocks: int | None) -> StepPlan:
-        """Return what to do at this clock: steps until the barrier, of which no more than are left of ``most_clocks``
-        mini-batches of every shard."""
-        previous = self._previous()
-        before = {shard: int(previous[shard, _STEPS]) for shard in shards}
-        workers = previous[(previous[:, _CLOCK] == self._client.now - 1) & (previous[:, _SECONDS] > 0)]
-        own = np.flatnonzero(workers[:, _WORKER] == self._client.worker + 1)
+        """Return what to do at this clock, of which no more than is left of ``most_clocks`` mini-batches of every
+        shard."""
+
+
+def planner_of(rule: Rule, client: Client, shards: int) -> StepPlanner | None:
+    """Return the planner of a rule; None for a rule whose clocks have one step."""
+    table = StepTable(client, shards)
+    if isinstance(rule, ElasticBSP):
+        return SuperstepPlanner(client, table, rule.most_steps)
+    return TimedPlanner(client, table, rule.clock_s) if isinstance(rule, ASP) else None
+
+
+class SuperstepPlanner:
+    """Planner of ElasticBSP's supersteps."""
+
+    def __init__(self, client: Client, table: StepTable, most_steps: int) -> None:
+        self._client, self.table, self._most_steps = client, table, most_steps
+        self.stopping = self.done = False
+
+    def finished(self, most_clocks: int) -> bool:
+        """Return whether that is done as of the clock before; waits for all to have finished it."""
+        self.table.read()
+        previous = self.table.previous
+        return bool(previous[:, STEPS].sum() // len(previous) >= most_clocks)
+
+    def plan(self, shards: Sequence[int], most_clocks: int | None) -> StepPlan:
+        """Return the steps until the barrier."""
+        self.table.read()
+        steps = self._steps(most_clocks)
+        return StepPlan(self.table.before(shards), lambda done: done >= steps)
+
+    def _steps(self, most_clocks: int | None) -> int:
+        previous = self.table.previous
+        workers = previous[(previous[:, CLOCK] == self._client.now - 1) & (previous[:, SECONDS] > 0)]
+        own = np.flatnonzero(workers[:, WORKER] == self._client.worker + 1)
         if not len(own):  # nobody knows yet how long it takes
-            return StepPlan(1, before)
-        _, steps = barrier(workers[:, _SECONDS, None] * np.arange(1, self._most_steps + 1))
+            return 1
+        _, steps = barrier(workers[:, SECONDS, None] * np.arange(1, self._most_steps + 1))
         if most_clocks is not None:
-            left = most_clocks * len(self._all) - float(previous[:, _STEPS].sum())
-            share = left / float(steps @ workers[:, _SHARDS])
+            left = most_clocks * len(previous) - float(previous[:, STEPS].sum())
+            share = left / float(steps @ workers[:, SHARDS])
             steps = np.floor(steps * min(1.0, share))
-        return StepPlan(max(1, int(steps[own[0]])), before)
+        return max(1, int(steps[own[0]]))
 
-    def note(self, plan: StepPlan, step: int, seconds: float) -> None:
-        """Add to the updates of a step, from 0 on, that it is done; ``seconds``: mean of each step until now."""
-        shards = list(plan.before)
-        columns = self._columns(self._client.now)
-        written = self._client.read(_TABLE, shards, own=False)[:, columns]
-        rows = written.copy()
-        rows[:, _STEPS] = [plan.before[shard] + step + 1 for shard in shards]
-        rows[:, _CLOCK] = self._client.now
-        rows[:, _SECONDS:] = 0.0
-        rows[0, _SECONDS:] = self._smoothed(seconds), len(shards), self._client.worker + 1
-        deltas = np.zeros((len(shards), 2 * _COLUMNS))
-        deltas[:, columns] = rows - written
-        self._client.update(_TABLE, shards, deltas)
 
-    def _smoothed(self, seconds: float) -> float:
-        previous = self._previous()
-        seconds = min(max(seconds, _LEAST_S), _MOST_S)
-        own = (previous[:, _WORKER] == self._client.worker + 1) & (previous[:, _CLOCK] == self._client.now - 1)
-        if not own.any():
-            return seconds
-        return float(_LATEST_SHARE * seconds + (1 - _LATEST_SHARE) * previous[own, _SECONDS][0])
+class TimedPlanner:
+    """Planner of ASP's clocks.
 
-    def _previous(self) -> Rows:
-        """Return what all wrote at the clock before, shape (shards, columns)."""
-        read = self._client.read(_TABLE, self._all, own=False)
-        return np.asarray(read[:, self._columns(self._client.now - 1)], dtype=np.float64)
+    :param clock_s: after which the worker that has shard 0 ends its clock; but not sooner than the slowest worker does
+        a step, or that one would fall behind.
 
-    def _columns(self, clock: int) -> slice:
-        first = clock % 2 * _COLUMNS
-        return slice(first, first + _COLUMNS)
+    When the job is about to end clocks have no steps any more.
+    """
+
+    def __init__(
+        self, client: Client, table: StepTable, clock_s: float, time_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._client, self.table, self._clock_s, self._time_s = client, table, clock_s, time_s
+        self.stopping = self.done = False
+
+    def finished(self, most_clocks: int) -> bool:
+        """Return False: the worker that has shard 0 decides on the first clock that nobody begins."""
+        return False
+
+    def plan(self, shards: Sequence[int], most_clocks: int | None) -> StepPlan:
+        """Return the steps until the end of the clock."""
+        self.table.read()
+        began, leads, now = self._time_s(), 0 in shards, self._client.now
+        clock_s = max(self._clock_s, float(self.table.latest[:, SECONDS].max()))
+        check_s = began + clock_s / _WORK_CHECKS
+        self.done = False
+
+        def over(steps: int) -> bool:
+            nonlocal check_s
+            if self.stopping or self._client.latest_finished >= now:
+                return True
+            if not leads:
+                return False
+            if most_clocks is not None and (not steps or self._time_s() >= check_s):
+                check_s = self._time_s() + clock_s / _WORK_CHECKS
+                self.done = self.table.clocks_done() >= most_clocks
+            return self.done or (steps > 0 and self._time_s() >= began + clock_s)
+
+        return StepPlan(self.table.before(shards), over)

@@ -1,10 +1,10 @@
 """The loop of one worker: clock after clock, the work on the shards it has (Harlap thesis, 4.2.1).
 
 Clock 0 gives the tables their first values: shard p's part are the rows r with ``r mod shards = p``. From clock 1 on
-a clock is one mini-batch of every shard, an iteration ``app.batches`` clocks. Under ElasticBSP a clock is a superstep
-of some mini-batches of every shard, not as many for every worker, and an iteration is one clock. Nothing a worker has
-is needed but what can be had again, from the servers or from the input data: it may go back to any clock, and others
-may go on for it.
+a clock is one mini-batch of every shard, an iteration ``app.batches`` clocks. Under ElasticBSP and ASP a clock is some
+mini-batches of every shard, not as many for every worker, and an iteration is one clock. Nothing a worker has is needed
+but what can be had again, from the servers or from the input data: it may go back to any clock, and others may go on
+for it.
 """
 
 import time
@@ -17,13 +17,14 @@ from plink.elastic.app_error import AppError, app_error
 from plink.elastic.objective import Objective
 from plink.elastic.params import Params
 from plink.errors import InputError, PlinkError
-from plink.model.rules.elastic_bsp import ElasticBSP
+from plink.model.rules.dssp import DSSP
 from plink.runtime.agileml.worker.assignments import Assigned
 from plink.runtime.agileml.worker.client import Client, OtherSteps, RolledBack
 from plink.runtime.agileml.worker.clock_work import ClockWork
+from plink.runtime.agileml.worker.dynamic_staleness import DynamicStaleness
 from plink.runtime.agileml.worker.loaded_shards import LoadedShards
 from plink.runtime.agileml.worker.progress import Progress
-from plink.runtime.agileml.worker.step_planner import StepPlanner
+from plink.runtime.agileml.worker.step_planner import planner_of
 
 RELEASED = "released"
 Say = Callable[[str], None]
@@ -31,10 +32,10 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Clock:
-    """What a worker did at one clock: how long it took, of which ``compute_s`` in the program (with its reads); how
-    many clocks an iteration has. ``is_leader``: it has shard 0; then at an iteration's first clock
-    ``evaluated_iteration`` is the latest iteration that all have finished (with staleness not always the last), and
-    ``objective`` its objective, None if nothing had weight."""
+    """What a worker did at one clock: how long it took, of which ``compute_s`` in the program (with its reads), and
+    ``waited_s`` for others before; how many ``steps``, and how many clocks an iteration has. ``is_leader``: it has
+    shard 0; then at an iteration's first clock ``evaluated_iteration`` is the latest iteration that all have finished
+    (with staleness not always the last), and ``objective`` its objective, None if nothing had weight."""
 
     clock: int
     iteration: int
@@ -45,6 +46,8 @@ class Clock:
     evaluated_iteration: int | None = None
     objective: float | None = None
     clocks_of_iteration: int = 1
+    steps: int = 1
+    waited_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -75,10 +78,12 @@ class Worker(Generic[Items]):
         self._started = time.time() if started is None else started
         self._say, self._done = say, done
         self._progress = Progress(client, self._app.batches)
-        most_steps = client.rule.most_steps if isinstance(client.rule, ElasticBSP) else 0
-        self._planner = StepPlanner(client, self._app.shards, most_steps) if most_steps else None
+        rule, shards_in_all = client.rule, self._app.shards
+        self._planner = planner_of(rule, client, shards_in_all)
+        self._staleness = DynamicStaleness(client, shards_in_all, rule) if isinstance(rule, DSSP) else None
         self.assigned = shards if isinstance(shards, Assigned) else Assigned(self._checked(shards))
         self._had: tuple[int, ...] | None = None
+        self._began, self._steps_done = 0.0, 1
 
     def run(self) -> Finished:
         """Run to the end of the job, or until the worker is released.
@@ -86,7 +91,7 @@ class Worker(Generic[Items]):
         :raises AppError: the program made a mistake. :raises Unanswered: as :meth:`Client.read`; this may be
             called again, and goes on where it was.
         """
-        self._client.discard()  # of a clock that was broken off
+        self._discard()  # of a clock that was broken off
         while True:
             try:
                 if self._client.unfinished:
@@ -98,10 +103,15 @@ class Worker(Generic[Items]):
                 continue
             except OtherSteps as other:
                 self._say(f"{other}: doing it again")
-                self._client.discard()
+                self._discard()
                 continue
             if finished:
                 return finished
+
+    def _discard(self) -> None:
+        self._client.discard()
+        if self._planner is not None:
+            self._planner.table.forget()
 
     def _clock(self) -> Finished | None:
         client, begun = self._client, time.perf_counter()
@@ -109,9 +119,12 @@ class Worker(Generic[Items]):
         shards = self._shards()
         if isinstance(shards, Finished):
             return shards
-        working = time.perf_counter()
+        waited_s, working = self._began - begun, time.perf_counter()
         evaluated_iteration, objective = self._work(shards)
         worked = time.perf_counter()
+        if self._staleness is not None and now:
+            self._staleness.note(shards, worked - working)
+        steps = self._steps_done
         client.push()
         if self._done:
             iteration = self._progress.iteration(now)
@@ -120,7 +133,7 @@ class Worker(Generic[Items]):
             self._done(
                 Clock(
                     now, iteration, len(shards), seconds, spent, is_leader, evaluated_iteration, objective,
-                    self._progress.batches,
+                    self._progress.batches, steps, waited_s,
                 )
             )  # fmt: skip
         return None
@@ -128,10 +141,16 @@ class Worker(Generic[Items]):
     def _shards(self) -> tuple[int, ...] | Finished:
         """Begin a clock: those that are to be worked on, unless there is nothing more to be done."""
         client, now = self._client, self._client.now
-        if self._app.stop.clocks is not None and self._clocks_done() >= self._app.stop.clocks:
+        if self._app.stop.clocks is not None and self._have_done(self._app.stop.clocks):
             return Finished(now, f"{self._app.stop.clocks} clocks are done")
-        if now and self._progress.stops_at() == now:
+        if self._staleness is not None and now:
+            self._staleness.begin()
+        stops_at = self._progress.stops_at() if now else None
+        if now and stops_at == now:
             return Finished(now, "the stopping criterion is met")
+        if self._planner is not None:
+            self._planner.stopping = stops_at is not None
+        self._began = time.perf_counter()  # others are as far as is needed; what follows may be a pause
         shards = self.assigned.begin(now, client.generation)
         if shards is None:
             return Finished(now, RELEASED)
@@ -141,11 +160,11 @@ class Worker(Generic[Items]):
             self._announce(shards)
         return shards
 
-    def _clocks_done(self) -> int:
-        """Return how many mini-batches of every shard are done."""
+    def _have_done(self, clocks: int) -> bool:
+        """Return whether so many mini-batches of every shard are done."""
         if self._planner is None or self._client.now == 0:
-            return self._client.now - 1
-        return self._planner.clocks_done()
+            return self._client.now - 1 >= clocks
+        return self._planner.finished(clocks)
 
     def _work(self, shards: Sequence[int]) -> tuple[int | None, float | None]:
         """Do the work of this clock; return the iteration that is evaluated by then, and its objective."""
@@ -164,18 +183,26 @@ class Worker(Generic[Items]):
         return work.scores
 
     def _steps(self, shards: Sequence[int]) -> list[Objective]:
-        """Do the steps of a superstep, and send all but the last; fewer where shards are to change hands."""
+        """Do the steps of a clock, and send all but the last; fewer where shards are to change hands."""
         assert self._planner is not None
         plan = self._planner.plan(shards, self._app.stop.clocks)
         begun, first = time.perf_counter(), self._client.step
         scores: list[Objective] = []
+        done = first
         while True:
-            step = self._client.step
-            scores += self._work_on({shard: before + step + 1 for shard, before in plan.before.items()})
-            self._planner.note(plan, step, (time.perf_counter() - begun) / (step - first + 1))
-            if self._client.is_last(step + 1 >= plan.steps or self.assigned.wants_changes):
-                return scores
-            self._client.push(last=False)
+            over = plan.over(done) or (done > first and self.assigned.wants_changes)
+            has_work = done > self._client.step
+            if self._client.is_last(over, has_work):
+                break
+            if has_work:
+                self._client.push(last=False)
+            scores += self._work_on({shard: before + done + 1 for shard, before in plan.before.items()})
+            done += 1
+            self._planner.table.note(plan.before, done, (time.perf_counter() - begun) / (done - first))
+        if not done:
+            self._planner.table.note(plan.before, 0, None)
+        self._steps_done = done
+        return scores
 
     def _announce(self, shards: tuple[int, ...]) -> None:
         had, self._had = self._had, shards
@@ -219,6 +246,7 @@ class Worker(Generic[Items]):
         objectives = self._progress.objectives() if first and (self._done or stop.patience is not None) else {}
         if self._progress.stops_at() is None:
             late = stop.seconds is not None and time.time() - self._started >= stop.seconds
+            late = late or (self._planner is not None and self._planner.done)
             if late or (first and stop.converged(list(objectives.values()))):
                 self._progress.stop_soon()
         evaluated_iteration = self._progress.evaluated_iteration

@@ -147,11 +147,13 @@ class Elastic:
 
     def finish(self, *, exactly: bool = True) -> dict[str, Any]:
         """To the end; the result, with every update in it once; ``exactly``: and made of what should be read. Under
-        ElasticBSP shards have had different numbers of steps, which add up to what was wanted."""
+        ElasticBSP and ASP shards have had different numbers of steps, which add up to what was wanted."""
         result = self.result()
-        if str(self.settings.get("rule")).startswith("elastic-bsp"):
+        rule = str(self.settings.get("rule"))
+        if rule.startswith(("elastic-bsp", "asp")):
             steps = [row[0] for row in result["n"]]
-            assert self.clocks * self.shards <= sum(steps) < (self.clocks + 2) * self.shards
+            most = self.clocks + 2 if rule.startswith("elastic-bsp") else 2 * self.clocks
+            assert self.clocks * self.shards <= sum(steps) < most * self.shards
             wanted, exactly = expected(self.shards, steps), False
         else:
             wanted = expected(self.shards, self.clocks)

@@ -14,6 +14,7 @@ from plink.errors import PlinkError
 from plink.remote.fleet import Fleet
 from tests.runners.agile import topics
 from tests.runners.agile.live.elastic import Elastic
+from tests.runners.agile.tally import slow_file
 
 
 @pytest.mark.parametrize("tiers", ["r", "rt", "rrttt"])
@@ -49,10 +50,12 @@ def test_hosts_are_added_and_evicted(tmp_path: Path) -> None:
     assert [line["stage"] for line in job.events("stage")] == [1, 2, 1]
 
 
-def test_supersteps_while_hosts_come_and_go(tmp_path: Path) -> None:
-    """Added, warned and killed under ElasticBSP: every step counts once, and shards go on where they were."""
-    settings = {"rule": "elastic-bsp:15"}
-    with Elastic(tmp_path, "rtt", clocks=400, settings=settings, more=("--work-s", "0.004")) as job:
+@pytest.mark.parametrize("rule", ["elastic-bsp:15", "asp:100ms", "dssp:1:6"])
+def test_rules_while_hosts_come_and_go(tmp_path: Path, rule: str) -> None:
+    """Added, warned and killed: every step counts once, and shards go on where they were."""
+    settings = {"rule": rule}
+    more = ("--work-s", "0.004")
+    with Elastic(tmp_path, "rtt", clocks=1000, settings=settings, more=more, timeout_s=200.0) as job:
         job.clock(4)
         job.add("n0", "n1")
         job.until(lambda status: status["workers"] == 5)
@@ -61,6 +64,20 @@ def test_supersteps_while_hosts_come_and_go(tmp_path: Path) -> None:
         job.until(lambda status: status["workers"] == 3)
         job.clock(job.clock_now() + 2)
         job.kill("h2")
+        job.finish(exactly=False)
+
+
+def test_slow_host_has_fewer_shards(tmp_path: Path) -> None:
+    """Once it has been slow for a while; and every update counts once."""
+    more, settings = ("--work-s", "0.008"), {"shares": "speed"}
+    with Elastic(tmp_path, "rtt", clocks=200, settings=settings, more=more, timeout_s=200.0) as job:
+        job.clock(3)
+        slow_file(str(tmp_path / "result.json"), job.pid("h2")).touch()
+        status = job.until(
+            lambda status: sum(host["shards"] for host in status["hosts"] if host["name"] == "h2") <= 2, 60.0
+        )
+        assert sum(host["shards"] for host in status["hosts"]) == job.shards
+        assert status["work"].keys() == {"h0", "h1", "h2"}
         job.finish()
 
 
