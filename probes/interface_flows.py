@@ -94,6 +94,8 @@ def _exchange(
         except TaskFailed:
             continue
         for source, target, gbps in results:
+            if (rate := round(gbps, 6)) <= 0:
+                continue  # nothing came through
             for table, host in zip(rates, (source, target), strict=True):
                 port = host, ports[host]
-                table[port] = max(table.get(port, 0.0), round(gbps, 6))
+                table[port] = max(table.get(port, 0.0), rate)

@@ -73,7 +73,13 @@ def run(words: list[str]) -> int:
             if stop.number or not isinstance(error.__cause__, EOFError):
                 return stop.exit_code
             error = error.__cause__
-        return _print_error(error, limits.explain(error) or _defect(error), stop.exit_code if stop.number else 1)
+        message = limits.explain(error)
+        if message is None and (stop.number or _follows_interrupt(error)):
+            # What was interrupted failed of it, such as a compilation: no defect, and the signal has been reported.
+            if verbosity.debugging():
+                traceback.print_exception(error)
+            return stop.exit_code
+        return _print_error(error, message or _defect(error), stop.exit_code if stop.number else 1)
 
 
 def _command(words: list[str]) -> tuple[str, list[str]]:
@@ -94,6 +100,17 @@ def _file_location(error: Any, command: str, words: list[str]) -> str:
         return ""
     line = line_of(command, parameter.name)
     return "" if line is None else f"{line}: "
+
+
+def _follows_interrupt(error: BaseException | None) -> bool:
+    """Return whether a KeyboardInterrupt led to this error."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _defect(error: Exception) -> str:

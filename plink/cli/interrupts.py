@@ -34,12 +34,22 @@ class SignalHandler:
 
 
 def install() -> SignalHandler:
-    """Install the handler for these signals, except those that are ignored (as under nohup)."""
+    """Install the handler for these signals, except those that are ignored (as under nohup).
+
+    An interrupt that strikes a function which C code calls, as LLVM does while Numba compiles, can only be reported by
+    Python's hook for such exceptions. The handler has reported the signal, so its traceback is not printed.
+    """
     handler = SignalHandler()
+    sys.unraisablehook = _report_unraisable
     for number in _SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, handler)
     return handler
+
+
+def _report_unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
+    if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(unraisable)
 
 
 @contextlib.contextmanager

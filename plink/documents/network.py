@@ -14,6 +14,7 @@ from plink.documents.types import (
     NonNegative,
     PositiveInt,
     Quantity,
+    Rate,
     Share,
     ShareMatrix,
 )
@@ -141,10 +142,10 @@ class InterfacesEntry(TypedDict):
     """What is on one switch (a cable is one, too): [host, interface] pairs that reach each other directly."""
     addresses: NotRequired[list[list[Name | None]]]
     """The address of each interface, as `names`; null where it has none of its own."""
-    out_gbps: NotRequired[list[list[Quantity | None]]]
-    """What each interface sent to a neighbour by one flow, Gbit/s, as `names`; null where no flow came through. Missing
-    where it was not measured."""
-    in_gbps: NotRequired[list[list[Quantity | None]]]
+    out_gbps: NotRequired[list[list[Rate | None]]]
+    """What each interface sent to a neighbour by one flow, Gbit/s, as `names`; null where no flow came through, never
+    0. Missing where it was not measured."""
+    in_gbps: NotRequired[list[list[Rate | None]]]
     """What each interface received from a neighbour, Gbit/s, as `out_gbps`."""
 
 

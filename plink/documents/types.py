@@ -10,6 +10,8 @@ NonNegative = Annotated[float, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
 # Far more than anything measured, and far less than where sums and products overflow.
 Quantity = Annotated[float, Meta(ge=0, lt=1e15)]
+# Gbit/s of what carried anything: 1 kbit/s, as far as files are rounded. 0 is no rate to divide by; null says so.
+Rate = Annotated[float, Meta(ge=1e-6, lt=1e15)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Name = Annotated[str, Meta(min_length=1)]
 # `(?!\n)`: Python's `$` matches before a line's end, too.

@@ -24,7 +24,7 @@ from solvers.pipeline.depths import (
     loop_period_s,
     round_trips_s,
 )
-from solvers.pipeline.layer_costs import LayerCosts, layer_costs
+from solvers.pipeline.layer_costs import LayerCosts, layer_costs, passes_s
 from solvers.pipeline.levels import LevelPartition, NetworkLevel, PlacedStage, Watch, best_level_partition
 from solvers.pipeline.stage_costs import least_bucket_bytes
 from solvers.pipeline.stage_times import EVEN_MODELS, EvenModel, reduce_s
@@ -70,7 +70,7 @@ def plan_even(
     :raises UsageError: when the request cannot be, such as depths that would lock.
     """
     workers = sum(host.slots for host in hosts)
-    costs = layer_costs(profile, with_updates=request.model == "ring")
+    costs = layer_costs(profile, request.model == "ring", request.recompute)
     partition = _partition(costs, levels, request, workers, watch)
     if partition.minibatch_s == math.inf:  # stages of the user's own on several levels
         priced = _Prediction(profile, costs, levels, request, partition, "1f1b")
@@ -248,6 +248,7 @@ class _Prediction:
     def loops(self) -> tuple[StageLoop, ...]:
         """What a minibatch takes from a stage on and back to it."""
         loops = []
+        passes = passes_s(self.profile, self.request.recompute)
         for number, stage in enumerate(self.partition.stages):
             layers = self.profile.layers[stage.first : stage.last + 1]
             reduce_s = self._reduce_s(stage) * len(stage.workers)
@@ -257,8 +258,8 @@ class _Prediction:
             if number + 1 < len(self.partition.stages):
                 crossing = float(self.costs.crossing[stage.last + 1])
                 transfers_s = crossing / self._meeting(number)[0].bandwidth + self.request.rtt_s
-            passes_s = sum(layer.compute_s for layer in layers)
-            loops.append(StageLoop(passes_s, update_s + max(0.0, reduce_s - hidden_s), transfers_s))
+            compute_s = sum(passes[stage.first : stage.last + 1])
+            loops.append(StageLoop(compute_s, update_s + max(0.0, reduce_s - hidden_s), transfers_s))
         return tuple(loops)
 
     def _compute_s(self, stage: PlacedStage) -> float:
@@ -321,13 +322,11 @@ class _Prediction:
 
     @property
     def _flushing_s(self) -> float:
-        """Seconds per minibatch between two updates, all-reduces once for each; with forward passes computed again."""
+        """Seconds per minibatch between two updates, all-reduces once for each."""
         slowest_s = 0.0
         for number, stage in enumerate(self.partition.stages):
-            forward_s = sum(layer.forward_s for layer in self.profile.layers[stage.first : stage.last + 1])
-            compute_s = self._compute_s(stage) + self.request.recompute * forward_s / len(stage.workers)
             reduce_s = self._reduce_s(stage) * len(stage.workers) / self.request.accumulate
-            slowest_s = max(slowest_s, compute_s, reduce_s, self._crossing_s(number))
+            slowest_s = max(slowest_s, self._compute_s(stage), reduce_s, self._crossing_s(number))
         return slowest_s
 
     @property

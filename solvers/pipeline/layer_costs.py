@@ -30,15 +30,17 @@ class LayerCosts:
         return len(self.seconds) - 1
 
 
-def layer_costs(profile: ModelProfile, with_updates: bool) -> LayerCosts:
+def layer_costs(profile: ModelProfile, with_updates: bool, recompute: bool = False) -> LayerCosts:
     """Return the costs of a profile; layers that share a parameter have no cut between them.
 
     ``with_updates``: whether seconds include the optimiser's step and the copy of a new version. The thesis and the
-    published code leave them out.
+    published code leave them out. ``recompute``: they include a second forward pass, of layers that have a backward
+    pass.
     """
     layers = profile.layers
     extra = [layer.update_s + layer.copy_s if with_updates else 0.0 for layer in layers]
-    seconds = [layer.compute_s + more for layer, more in zip(layers, extra, strict=True)]
+    passes = passes_s(profile, recompute)
+    seconds = [compute_s + more for compute_s, more in zip(passes, extra, strict=True)]
     crossing = np.zeros(len(layers) + 1)
     crossing[1:-1] = [layer.crossing_bytes + layer.crossing_back_bytes for layer in layers[:-1]]
     for first, last, _ in profile.tied_spans():
@@ -48,3 +50,13 @@ def layer_costs(profile: ModelProfile, with_updates: bool) -> LayerCosts:
         np.concatenate([[0.0], np.cumsum([float(layer.parameter_bytes) for layer in layers])]),
         crossing,
     )
+
+
+def passes_s(profile: ModelProfile, recompute: bool) -> list[float]:
+    """Return the seconds of each layer's passes for a minibatch; with ``recompute``, the forward pass twice.
+
+    Layers in front of a cut that no gradient crosses are frozen: they have no backward pass, and nothing to recompute.
+    """
+    layers = profile.layers
+    frozen = max((k + 1 for k, layer in enumerate(layers[:-1]) if layer.crossing_back_bytes == 0), default=0)
+    return [layer.compute_s + (recompute and k >= frozen) * layer.forward_s for k, layer in enumerate(layers)]

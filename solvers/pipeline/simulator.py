@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from plink.errors import UsageError
-from plink.model.pipeline.shape import PipelineShape
+from plink.model.pipeline.shape import ACCUMULATING, FLUSHING, PipelineShape
 from plink.model.pipeline.timeline import TimedAction
 from solvers.pipeline.training_job import PlacedPipeline, TrainingJob, Watch
 from solvers.simulation.job import Vector
@@ -65,7 +65,8 @@ def default_minibatches(shape: PipelineShape) -> int:
     """Return how many minibatches show the steady state; of very deep pipelines no more than take seconds."""
     filling = 2 * max(depth * count for depth, count in zip(shape.depths, shape.replicas, strict=True))
     most = min(_MOST_MINIBATCHES, MAX_SIMULATED_ACTIONS // (shape.stages * _ACTIONS_OF_MINIBATCH))
-    return min(3 * filling + max(64, min(8 * shape.cycle, 256)), most)
+    usual = min(3 * filling + max(64, min(8 * shape.cycle, 256)), most)
+    return max(usual, 3 * shape.accumulate) if shape.kind in ACCUMULATING else usual
 
 
 def simulate_pipeline(
@@ -76,25 +77,34 @@ def simulate_pipeline(
     :param with_timeline: also return when each action begins and ends. :param watch: called with how much is done, and
         how much there is to do.
     :raises NoAnswer: when a round trip that is used was not measured. :raises UsageError: for a job that would take
-        many minutes to simulate.
+        many minutes to simulate, or fewer minibatches than two updates of a kind that accumulates average.
     """
     from solvers.simulation.engine import simulate  # compiled, and imported, only when it is used
 
-    count = minibatches or default_minibatches(pipeline.shape)
-    _check_size(pipeline.shape, count)
+    shape = pipeline.shape
+    count = minibatches or default_minibatches(shape)
+    _check_size(shape, count)
+    if shape.kind in ACCUMULATING and count < 2 * shape.accumulate:
+        raise UsageError(
+            f"{count} minibatches show no steady state: an update of {shape.kind} averages {shape.accumulate}; "
+            f"simulate {2 * shape.accumulate} or more"
+        )
     job = TrainingJob(pipeline, count, watch)
     timeline = simulate(job.resources, job.tasks)
     end_us = timeline.end_us
     done_us = _completed_us(job, end_us)
-    begin, end, is_periodic = steady_window(done_us, pipeline.shape.cycle)
+    flushed = flushed_window(done_us, shape.accumulate) if shape.kind in FLUSHING else None
+    begin, end, is_periodic = flushed or steady_window(done_us, shape.cycle)
     period_us = float(done_us[end] - done_us[begin]) / (end - begin) if end > begin else timeline.makespan_us / count
     fill_us = float(done_us[end]) - (end + 1) * period_us
+    if fill_us <= _SAME_TIME * float(done_us[end]):  # rounding: a flush ends as if nothing had been filled
+        fill_us = 0.0
     shares = _shares(job, end_us, (float(done_us[begin]), float(done_us[end])))
     limited = np.isfinite(job.resources.capacity)
     load = np.where(limited, timeline.moved / np.where(limited, job.resources.capacity, 1.0), 0.0) / count / period_us
     links = [(job.resources.name(k), float(load[k])) for k in np.argsort(-load, kind="stable")[:5] if load[k] > 0]
     return PipelineSimulation(
-        period_us / 1e6, is_periodic, max(0.0, fill_us / 1e6), timeline.makespan_us / 1e6, count, shares, tuple(links),
+        period_us / 1e6, is_periodic, fill_us / 1e6, timeline.makespan_us / 1e6, count, shares, tuple(links),
         _timeline(job, end_us) if with_timeline else (),
     )  # fmt: skip
 
@@ -111,6 +121,19 @@ def _check_size(shape: PipelineShape, minibatches: int) -> None:
             f"{MAX_SIMULATED_ACTIONS:,} are simulated: --minibatches "
             f"{MAX_SIMULATED_ACTIONS // (shape.stages * _ACTIONS_OF_MINIBATCH)}"
         )
+
+
+def flushed_window(done_us: Vector, accumulate: int) -> tuple[int, int, bool] | None:
+    """Return the last minibatches of the first and the last whole update of a kind that flushes; None where updates
+    take different times.
+
+    A pipeline drains at each update, so the second one already repeats the first.
+    """
+    ends_us = np.concatenate([[0.0], done_us[accumulate - 1 :: accumulate]])
+    differences = np.diff(ends_us)
+    if np.ptp(differences) > _SAME_TIME * differences.max():
+        return None
+    return accumulate - 1, len(differences) * accumulate - 1, True
 
 
 def steady_window(done_us: Vector, cycle: int) -> tuple[int, int, bool]:

@@ -10,6 +10,7 @@ from tests.cli.files import listing, network, refusal, write
 from tests.conftest import typed
 
 NAMES = [{"name": "a"}, {"name": "b"}, {"name": "c"}, {"name": "$(touch gotcha)"}]
+RAILS = {"names": [["e0", "e1"]] * 4, "used": [[None] * 4] * 4, "relays": [[None] * 4] * 4, "switches": []}
 
 BAD: list[tuple[str | dict[str, Any], str]] = [
     (json.dumps(network())[:-1], "n.json:1: not JSON"),
@@ -28,16 +29,16 @@ BAD: list[tuple[str | dict[str, Any], str]] = [
         "n.json: shared_links[1].groups[0].members: b without c, which are in one group of a tier below",
     ),
     (
-        {
-            "interfaces": {
-                "names": [["e0", "e1"]] * 4,
-                "used": [[None] * 4] * 4,
-                "relays": [[None] * 4] * 4,
-                "switches": [],
-                "out_gbps": [[1.0]] * 4,
-            }
-        },
+        {"interfaces": {**RAILS, "out_gbps": [[1.0]] * 4}},
         "n.json: interfaces.out_gbps: one value for each interface in names is expected",
+    ),
+    (
+        {"interfaces": {**RAILS, "out_gbps": [[0, 1.0]] + [[1.0, 1.0]] * 3}},
+        "n.json: interfaces.out_gbps[0][0]: expected a number >= 1e-06",
+    ),
+    (
+        {"interfaces": {**RAILS, "in_gbps": [[1.0, 1.0]] * 3 + [[1.0, 1e-300]]}},
+        "n.json: interfaces.in_gbps[3][1]: expected a number >= 1e-06",
     ),
     ({"machines": [{"hostname": "a"}, 7]}, "n.json: machines[1]: expected an object or null"),
     ({"latency_us": [[0] * 4] * 3 + [[0, "12", 0, 0]]}, 'n.json: latency_us[3][1]: "12" is not a number or null'),

@@ -1,8 +1,11 @@
 """An interrupt that was dealt with is an exit code, wherever it struck."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 # As when Ctrl-C comes while a module with dataclasses is being loaded: they are made by exec() of a string.
 STRUCK = """
@@ -49,3 +52,37 @@ def test_error_caused_by_an_interrupt_is_an_interrupt(tmp_path: Path) -> None:
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 130
     assert done.stderr.splitlines()[-1] == "plink: error: the ranks have gone"
+
+
+# As when a signal comes while Numba compiles: LLVM calls back, the callback's interrupt is lost, the compilation fails.
+COMPILES_WHEN_STRUCK = """
+import ctypes, os, signal, sys
+import plink.cli.app
+from plink.cli import entry
+def strike():
+    os.kill(os.getpid(), int(sys.argv[1]))
+    signal.sigtimedwait([], 10)
+class Command:
+    def __init__(self, requested):
+        pass
+    def main(self, **more):
+        if sys.argv[2] == "callback":
+            ctypes.CFUNCTYPE(None)(strike)()
+            raise RuntimeError("no compiled object yet")
+        try:
+            strike()
+        except KeyboardInterrupt:
+            raise RuntimeError("no compiled object yet")
+plink.cli.app.command = Command
+raise SystemExit(entry.run([]))
+"""
+
+
+@pytest.mark.parametrize("route", ["callback", "context"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_defect_after_an_interrupt_is_the_interrupt(number: signal.Signals, route: str, tmp_path: Path) -> None:
+    (tmp_path / "struck.py").write_text(COMPILES_WHEN_STRUCK)
+    words = [sys.executable, str(tmp_path / "struck.py"), str(int(number)), route]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 128 + number
+    assert done.stderr.split("\n") == ["", "plink: stopping; press Ctrl-C again to exit at once", ""]

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from plink.errors import UsageError
@@ -14,7 +15,11 @@ from plink.model.storage import render_document
 from solvers.pipeline.even import EvenRequest, plan_even
 from solvers.pipeline.levels import NetworkLevel
 from solvers.pipeline.requested_stages import requested_stages
+from solvers.pipeline.simulator import simulate_pipeline
+from solvers.pipeline.stage_costs import costs_of_plan
+from solvers.pipeline.training_job import PlacedPipeline
 from solvers.pipeline.verifier import verify_actions
+from solvers.simulation.network import SimulatedNetwork
 from tests.model.schemas import complaints
 
 
@@ -140,6 +145,62 @@ def test_flushing_kinds_of_even_hosts() -> None:
     lean = planned(GNMT, 4, kind="gpipe", accumulate=16, straight=True, recompute=True)
     assert lean.recompute
     assert lean.details["predicted"]["minibatch_s"] > 0.04 * 4 / 3
+
+
+def simulated_s(plan: PipelinePlan, profile: ModelProfile) -> float:
+    """Return the seconds of a minibatch of a plan, simulated on hosts that are alike."""
+    names = tuple(host.name for host in plan.hosts)
+    rates = np.full(len(names), LAB * 8 / 1e9)
+    network = SimulatedNetwork(names, np.zeros((len(names),) * 2), None, rates, rates, ())
+    placed = PlacedPipeline.of(plan, costs_of_plan(plan, profile), network, [1.0] * len(names))
+    return simulate_pipeline(placed).minibatch_s
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("1f1b", {"straight": True}),
+        ("2bw", {"straight": True, "accumulate": 8}),
+        ("1f1b-flush", {"straight": True, "accumulate": 8}),
+        ("gpipe", {"straight": True, "accumulate": 8}),
+        ("model-parallel", {}),
+        ("data-parallel", {}),
+    ],
+)
+def test_recomputation_takes_what_the_simulation_says(kind: Any, options: dict[str, Any]) -> None:
+    """The model leaves out some waiting, as much with recomputation as without."""
+    profile = GNMT
+    if kind == "data-parallel":
+        profile = profile_of(*(layer(f"l{k}", 0.02, 60_000, 62_000) for k in range(8)))
+    predicted, taken = [], []
+    for recompute in (False, True):
+        plan = planned(profile, 4, kind=kind, recompute=recompute, **options)
+        predicted.append(plan.details["predicted"]["minibatch_s"])
+        taken.append(simulated_s(plan, profile))
+        assert 0.9 * taken[-1] < predicted[-1] < 1.001 * taken[-1]
+    assert predicted[1] - predicted[0] == pytest.approx(taken[1] - taken[0], rel=0.02)
+
+
+def test_recomputation_is_part_of_a_stage() -> None:
+    """Its forward pass counts twice: in the choice of stages, in the table, and for how long a rank is busy."""
+    plan = planned(GNMT, 4, kind="1f1b", straight=True, recompute=True)
+    for stage in plan.stages:
+        assert stage.details["predicted"]["compute_s"] == pytest.approx(0.04 * 4 / 3)
+        assert stage.details["predicted"]["busy_share"] == pytest.approx(1.0)
+    uneven = profile_of(
+        LayerProfile("a", 0.001, 0.061, 0, 10, 10), LayerProfile("b", 0.001, 0.049, 0, 10, 10),
+        LayerProfile("c", 0.058, 0.002, 0, 0, 0),
+    )  # fmt: skip
+    for recompute, last, minibatch_s in ((False, 0, 0.110), (True, 1, 0.118)):
+        plan = planned(uneven, 2, kind="1f1b", straight=True, recompute=recompute)
+        assert plan.stages[0].last == last
+        assert plan.details["predicted"]["minibatch_s"] == pytest.approx(minibatch_s)
+
+
+def test_frozen_layers_are_not_recomputed() -> None:
+    frozen = profile_of(LayerProfile("a", 0.09, 0.0, 0, 1000, 0), LayerProfile("b", 0.02, 0.05, 0, 0, 0))
+    plan = planned(frozen, 2, kind="1f1b", straight=True, recompute=True)
+    assert [stage.details["predicted"]["compute_s"] for stage in plan.stages] == pytest.approx([0.09, 0.09])
 
 
 def test_gpipe_depth_is_the_minibatches_of_an_update() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.pipeline_cycles import pipeline_period_s, unshared_case
+from plink.errors import UsageError
 from plink.model.pipeline.shape import PipelineShape, base_depths
 from solvers.costs.fabric import TierLinks
 from solvers.pipeline.simulator import PipelineSimulation, simulate_pipeline
@@ -77,6 +78,34 @@ def test_flush_costs_the_fill() -> None:
         [(0.01, 0.02, 0)] * 3, (1, 1, 1), kind="1f1b-flush", depths=(3, 2, 1), accumulate=6, minibatches=60
     )
     assert result.minibatch_s == pytest.approx(0.03 * 8 / 6)
+
+
+@pytest.mark.parametrize("kind", ["1f1b-flush", "gpipe"])
+def test_two_updates_show_the_time_of_all(kind: Any) -> None:
+    """Each of them fills and drains, so nothing is left that only the beginning takes."""
+    options: dict[str, Any] = {"kind": kind, "depths": (4, 3, 2, 1), "accumulate": 12}
+    stages, replicas = [(0.01, 0.03, 0.0)] * 4, (1, 1, 1, 1)
+    few = simulated(stages, replicas, minibatches=24, **options)
+    many = simulated(stages, replicas, minibatches=240, **options)
+    assert [few.minibatch_s, many.minibatch_s] == pytest.approx([0.04 * 15 / 12] * 2)
+    assert few.is_periodic
+    assert few.fill_s == many.fill_s == 0.0
+    assert [stage[0].busy for stage in few.shares] == pytest.approx([12 / 15] * 4)
+
+
+@pytest.mark.parametrize("kind", ["1f1b-flush", "gpipe", "2bw"])
+def test_less_than_two_updates_is_refused(kind: Any) -> None:
+    options: dict[str, Any] = {"kind": kind, "depths": (2, 1), "accumulate": 12}
+    with pytest.raises(UsageError, match="simulate 24 or more"):
+        simulated([(0.01, 0.03, 0.0)] * 2, (1, 1), minibatches=23, **options)
+
+
+@pytest.mark.parametrize("kind", ["1f1b-flush", "2bw"])
+def test_default_job_has_several_updates(kind: Any) -> None:
+    """Also where an update averages more minibatches than a job usually has."""
+    result = simulated([(0.01, 0.03, 0.0)] * 2, (1, 1), kind=kind, depths=(2, 1), accumulate=400)
+    assert result.minibatches >= 1200
+    assert result.minibatch_s == pytest.approx(0.04 * (401 / 400 if kind == "1f1b-flush" else 1), rel=1e-3)
 
 
 def test_depth_hides_slow_messages() -> None:
