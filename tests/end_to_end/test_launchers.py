@@ -51,15 +51,15 @@ def check_order(lab: Lab, folder: Path, runner: str, **environment: str) -> None
 @pytest.mark.skipif(not _OPEN_MPI, reason="needs Open MPI")
 def test_order_through_open_mpi(small_lab: Lab, tmp_path: Path) -> None:
     check_order(small_lab, tmp_path, "mpirun")
-    until(lambda: not guests(small_lab), 60, "daemons and ranks to be gone")
+    until(lambda: not guests(small_lab), 200, "daemons and ranks to be gone")
 
 
 def test_order_through_torchrun(small_lab: Lab, tmp_path: Path) -> None:
     check_order(small_lab, tmp_path, "torchrun")
-    until(lambda: not guests(small_lab), 60, "torchruns and agents to be gone")
+    until(lambda: not guests(small_lab), 200, "torchruns and agents to be gone")
 
 
 @pytest.mark.slurm
 def test_order_through_slurm(slurm: Cluster, tmp_path: Path) -> None:
     check_order(slurm.lab, tmp_path, "slurm", **slurm.environment)
-    until(lambda: not slurm.jobs(), 60, "the allocation to be given back")
+    until(lambda: not slurm.jobs(), 200, "the allocation to be given back")

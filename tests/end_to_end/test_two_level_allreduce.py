@@ -25,7 +25,7 @@ while not over:
     if rank == 0:
         print("step", k, flush=True)
     k += 1
-    over.fill_(float(rank == 0 and (os.path.exists(sys.argv[1]) or time.time() - began > 120)))
+    over.fill_(float(rank == 0 and (os.path.exists(sys.argv[1]) or time.time() - began > 500)))
     dist.broadcast(over, 0)
 print("backend", dist.get_backend())
 dist.destroy_process_group()
@@ -47,22 +47,22 @@ def test_slow_host_gets_less_to_aggregate(
     (tmp_path / ".plink/network.json").write_bytes((probed / ".plink/network.json").read_bytes())
     (tmp_path / "steps.py").write_text(STEPS)
     running = start("launch", "--hosts", "hosts.txt", "--order", "given", "--backend", "2lha",
-                    "--autotune", "--set", "autotune-every=300ms", "--timeout", "110s", "--env", "OMP_NUM_THREADS=1",
+                    "--autotune", "--set", "autotune-every=300ms", "--timeout", "500s", "--env", "OMP_NUM_THREADS=1",
                     "steps.py", str(tmp_path / "over"))  # fmt: skip
-    running.await_lines(15, "step", 90)
+    running.await_lines(15, "step", 200)
     slow = small_lab.hosts.names[2]
-    assert small_lab.plink("shape", slow, "--rate", "20mbit", cwd=tmp_path).returncode == 0
     logs = lambda: list(tmp_path.glob(".plink/runs/*/autotune.jsonl"))  # noqa: E731
 
     def load() -> list[int]:
-        """Chunks that each rank aggregates by the newest row of the log."""
-        rows = [json.loads(line) for line in logs()[0].read_text().splitlines()] if logs() else []
+        """Chunks that each rank aggregates by the newest whole row of the log."""
+        rows = [json.loads(line) for line in logs()[0].read_text().split("\n")[:-1]] if logs() else []
         masters = [row["local_masters"] for row in rows if "local_masters" in row]
         return np.bincount(np.ravel(masters[-1]), minlength=4).tolist() if masters else []
 
-    before = load()
-    until(lambda: load() and load()[2] < max(1, before[2]), 60, "the slow host to get less")
+    before = until(load, 200, "the first row of the log")
+    assert small_lab.plink("shape", slow, "--rate", "20mbit", cwd=tmp_path).returncode == 0
+    until(lambda: load() and load()[2] < max(1, before[2]), 200, "the slow host to get less")
     (tmp_path / "over").touch()
-    assert running.ends(60) == 0, running.err
+    assert running.ends(200) == 0, running.err
     assert "[0] backend plink" in running.out
     assert plink("autotune", "replay", str(logs()[0]), cwd=tmp_path).returncode == 0
