@@ -45,6 +45,7 @@ ENTRIES = (
     Entry("gain_coverage", "how often the interval of a predicted gain holds what another probe says", 6),
     Entry("probing", "time and accuracy of the probe", 9),
     Entry("spot", "BidBrain against other strategies on made prices (Harlap Figures 4.7 to 4.9)", 4),
+    Entry("spot_drive", "the driver of spot machines killed 20 times: nothing left over, money to the cent", 8),
     Entry("rules", "consistency rules where workers are not equally fast: time and accuracy", 6),
     Entry("zipline", "the barrier of least wait, beside grid searches (Zhao et al., Table II)", 0.5),
     Entry("pipeline_lab", "pipelines on 4 hosts against data parallelism, depths, and the executor's own cost", 32),
