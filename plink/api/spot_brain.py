@@ -74,7 +74,8 @@ class MarketBrain:
             return RentalChoice(str(error))
         footprint, _ = self._footprint(ledger, book, now)
         file = self._file
-        committed = worst_cost(ledger, now + self._lease_s) - hourly_bids(ledger)
+        priced_until_s = now - max((quote.age_s for quote in quotes.values()), default=np.inf)
+        committed = worst_cost(ledger, now + self._lease_s, priced_until_s) - hourly_bids(ledger)
         limits = replace(file.limits, budget=file.limits.budget - committed)
         excluded, rows = {}, []
         for number, offer in enumerate(book.offers):

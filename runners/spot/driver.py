@@ -18,7 +18,7 @@ from runners.spot.brain import Brain
 from runners.spot.elastic_job import DrivenJob, JobView
 from runners.spot.provider import ListedInstance, Provider, ProviderError, RentalOrder
 from solvers.spot.deciding import Quote
-from solvers.spot.ledger import Ledger, RentedInstance, refusal_of_money, worst_cost
+from solvers.spot.ledger import Ledger, MoneyLimits, RentedInstance, refusal_of_money, worst_cost
 from solvers.spot.reconciling import DriverTiming, reconcile, unrequested
 
 REPEAT_S = 60.0  # a warning that still holds is repeated
@@ -172,7 +172,7 @@ class Driver:
 
     def _protect_budget(self, now: float) -> None:
         """Release everything while all of it can still be paid: by the end of its leases, at the highest price."""
-        worst = worst_cost(self.ledger, now + self._timing.lease_s)
+        worst = worst_cost(self.ledger, now + self._timing.lease_s, self._fetched_at)
         if worst > self._limits.budget:
             reason = f"the budget, {self._limits.budget:g}, could be exceeded ({worst:.4g})"
             self._drain([each for each in self.ledger.held if not each.is_leaving], reason, now)
@@ -281,8 +281,9 @@ class Driver:
         if choice.market is None or choice.count < 1:
             self._warn("wait", f"wait: {choice.reason}", now, math.inf)
             return
-        money = (self._limits.max_hourly, self._limits.budget)
-        if refusal := refusal_of_money(self.ledger, choice.count, choice.bid, money, self._timing.lease_s):
+        limits, until = self._limits, now + self._timing.lease_s
+        money = MoneyLimits(limits.max_hourly, limits.budget, now, until, self._fetched_at)
+        if refusal := refusal_of_money(self.ledger, choice.count, choice.bid, money):
             self._warn("wait", f"wait: {refusal}", now, math.inf)
             return
         market = choice.market

@@ -187,14 +187,16 @@ def instance_money(ledger: Ledger, instance: RentedInstance, now: float) -> floa
     return _charge(ledger, instance, now).money
 
 
-def worst_cost(ledger: Ledger, until: float) -> float:
+def worst_cost(ledger: Ledger, until: float, priced_until_s: float) -> float:
     """Return the most that can have to be paid, if everything that is held is held until then and nothing is added.
 
-    Prices to come are the bids. A request that is open counts as granted, for an hour or until then.
+    A request that is open counts as granted, for an hour or until then.
+
+    :param priced_until_s: the end of what is known of prices; after it they are taken to be the bids.
     """
     money = _anchor_money(ledger, until)
     for each in ledger.instances.values():
-        money += _charge(ledger, each, until, bid_from_s=ledger.at_s).money
+        money += _charge(ledger, each, until, bid_from_s=priced_until_s).money
     for request in ledger.open_requests:
         granted = sum(each.token == request.entry.token for each in ledger.instances.values())
         hours_s = max(HOUR_S, until - request.entry.at)
@@ -219,18 +221,28 @@ def hourly_bids(ledger: Ledger) -> float:
     return held + ledger.opened.anchors * ledger.opened.anchor_price
 
 
-def refusal_of_money(ledger: Ledger, count: int, bid: float, limits: tuple[float, float], horizon_s: float) -> str:
-    """Return why a request is beyond the limits of money; empty where it is not. This is the last check before money is
-    spent, with the highest price that can be.
+@dataclass(frozen=True)
+class MoneyLimits:
+    """``hourly``: money that all bids together may come to; ``budget``: money in all. ``until``: when what is held
+    now ends at the latest, if nobody releases it: when its lease runs out; ``now`` and ``priced_until_s``: the end of
+    what is known of prices."""
 
-    :param limits: money per hour, and money in all. :param horizon_s: until when what is held may stay held if nobody
-        releases it: until its lease runs out.
-    """
-    hourly, budget = limits
+    hourly: float
+    budget: float
+    now: float
+    until: float
+    priced_until_s: float
+
+
+def refusal_of_money(ledger: Ledger, count: int, bid: float, limits: MoneyLimits) -> str:
+    """Return why a request is beyond the limits of money; empty where it is not. This is the last check before money is
+    spent, with the highest price that can be."""
+    hourly, budget = limits.hourly, limits.budget
     rate = hourly_bids(ledger) + count * bid
     if rate > hourly:
         return f"all bids together would be {rate:.4g} an hour, more than max_hourly, {hourly:g}"
-    worst = worst_cost(ledger, ledger.at_s + horizon_s) + count * first_cost(ledger, bid, horizon_s)
+    worst = worst_cost(ledger, limits.until, limits.priced_until_s)
+    worst += count * first_cost(ledger, bid, limits.until - limits.now)
     if worst > budget:
         return f"it could come to {worst:.4g} in all, more than the budget, {budget:g}"
     return ""

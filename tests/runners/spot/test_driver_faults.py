@@ -241,7 +241,7 @@ def test_budget_is_never_exceeded_whatever_the_price_does(billing: str) -> None:
         driver = made.driver()
         end = START + 9 * HOUR_S
         while made.clock.now < end and not driver.step():
-            assert worst_cost(made.ledger, made.clock.now) <= budget + 1e-9
+            assert worst_cost(made.ledger, made.clock.now, made.clock.now) <= budget + 1e-9
             made.clock.now += made.timing.poll_s
         assert made.cloud.bill() <= budget
         assert account(made.ledger, made.clock.now).transient == pytest.approx(made.cloud.bill(), abs=1e-9)
