@@ -80,11 +80,13 @@ def _ended(name: str, end: journal.InstanceEnd, until_s: float | None, now: floa
 
 
 def unrequested(ledger: Ledger, listing: Sequence[Listed]) -> list[str]:
-    """Return the instances of this run that no request of its journal explains, or an abandoned one: they are to be
-    released."""
+    """Return the instances of this run that are to be released: no request of its journal explains them, or one that
+    is over without any, or they are more than were requested."""
+    excess = set()
+    for token, request in ledger.requests.items():
+        granted = [each.id for each in ledger.instances.values() if each.token == token]
+        expected = 0 if request.outcome in ("abandoned", "refused") else request.entry.count
+        excess.update(granted[expected:])
     return [
-        each.id
-        for each in listing
-        if each.end is None
-        and (each.token not in ledger.requests or ledger.requests[each.token].outcome in ("abandoned", "refused"))
+        each.id for each in listing if each.end is None and (each.token not in ledger.requests or each.id in excess)
     ]

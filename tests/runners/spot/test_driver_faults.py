@@ -7,7 +7,7 @@ import pytest
 from plink.model.spot.limits import Limits
 from plink.model.spot.prices import HOUR_S
 from runners.spot.brain import RentalChoice
-from runners.spot.provider import ProviderError, ProviderFailure
+from runners.spot.provider import ProviderError, ProviderFailure, RentalOrder
 from solvers.spot.ledger import account, worst_cost
 from tests.runners.spot.fake_cloud import START, A, B, World, world
 
@@ -130,6 +130,17 @@ def _lost(made: World):  # type: ignore[no-untyped-def]  # noqa: ANN202
         raise ProviderError("unavailable", "timed out", has_no_effect=False)
 
     return answer_is_lost
+
+
+def test_instances_beyond_those_requested_are_released() -> None:
+    made = world(plan=ONLY_A)
+    driver = made.driver()
+    made.run(0.1, driver)
+    token = made.cloud.effects[0]
+    extra = made.cloud.acquire(RentalOrder(token, A, 9, 0.15, made.clock.now + 9000))
+    made.run(0.1, driver)
+    assert len(made.cloud.held) == 8
+    assert not {each.id for each in extra[8:]} & set(made.cloud.held)
 
 
 def test_instance_of_this_run_that_the_journal_lacks_is_released() -> None:
