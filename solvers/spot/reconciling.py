@@ -82,7 +82,7 @@ def _ended(name: str, end: journal.InstanceEnd, until_s: float | None, now: floa
 def unrequested(ledger: Ledger, listing: Sequence[Listed]) -> list[str]:
     """Return the instances of this run that are to be released: no request of its journal explains them, or one that
     is over without any, or they are more than were requested."""
-    excess = set()
+    excess: set[str] = set()
     for token, request in ledger.requests.items():
         granted = [each.id for each in ledger.instances.values() if each.token == token]
         expected = 0 if request.outcome in ("abandoned", "refused") else request.entry.count
