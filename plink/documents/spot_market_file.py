@@ -68,6 +68,42 @@ class HeldEntry(TypedDict):
     hour_price: NotRequired[Price]
 
 
+ProviderName = Literal["aws", "command", "replay"]
+Words = Annotated[list[Name], Meta(min_length=1)]
+
+
+class ProviderEntry(TypedDict):
+    """Who rents out instances, and how they are reached. Which keys a kind needs is checked by hand."""
+
+    kind: ProviderName
+    user: NotRequired[Name]
+    key: NotRequired[Name]
+    port: NotRequired[Annotated[int, Meta(ge=1, le=65535)]]
+    lease_s: NotRequired[Annotated[float, Meta(ge=300)]]
+    # aws
+    region: NotRequired[Name]
+    image: NotRequired[Name]
+    key_name: NotRequired[Name]
+    security_groups: NotRequired[list[Name]]
+    subnets: NotRequired[dict[str, Name]]
+    profile: NotRequired[Name]
+    start_up: NotRequired[Name]
+    private_addresses: NotRequired[bool]
+    # command
+    prices: NotRequired[Words]
+    acquire: NotRequired[Words]
+    listing: NotRequired[Words]
+    release: NotRequired[Words]
+    renew: NotRequired[Words]
+    # replay
+    history: NotRequired[Name]
+    hosts: NotRequired[Name]
+    speed: NotRequired[Positive]
+    start: NotRequired[Name]
+    notice: NotRequired[Words]
+    end: NotRequired[Words]
+
+
 class MarketFileEntries(TypedDict):
     """A whole file."""
 
@@ -80,3 +116,4 @@ class MarketFileEntries(TypedDict):
     anchors: NotRequired[AnchorEntry]
     application: NotRequired[ApplicationEntry]
     held: NotRequired[list[HeldEntry]]
+    provider: NotRequired[ProviderEntry]

@@ -9,7 +9,7 @@ so that they differ in price and risk only; the limits below end growth, and so 
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -211,21 +211,28 @@ def best_candidate(
     return float(cost_per_work(held, numbers, 0.0)), int(np.argmin(costs)) if len(costs) else -1, costs, rows
 
 
-def decide(footprint: Footprint, book: OfferBook, quotes: Sequence[Quote], limits: Limits, now: float) -> Decision:
+def decide(
+    footprint: Footprint, book: OfferBook, quotes: Sequence[Quote], limits: Limits, now: float,
+    excluded: Mapping[int, str] | None = None,
+) -> Decision:  # fmt: skip
     """Return whether to acquire something now, and what.
 
-    :param quotes: of each offer's market. Markets whose price is older than 15 minutes are left out.
+    :param quotes: of each offer's market. Markets whose price is older than 15 minutes are left out. :param excluded:
+        why other offers are left out, by their rows.
     """
+    excluded = excluded or {}
     prices = [quote.price for quote in quotes]
     stale = {number for number, quote in enumerate(quotes) if quote.age_s > MAX_PRICE_AGE_S}
     refused = tuple(
-        f"{offer.market}: its price is {quote.age_s / 60:.0f} min old; nothing is acquired by prices older than 15 min"
+        f"{offer.market}: {excluded[number]}"
+        if number in excluded
+        else f"{offer.market}: its price is {quote.age_s / 60:.0f} min old, and more than 15 min buy nothing"
         if number in stale
         else f"{offer.market}: {quote.price:g} an hour is above the on-demand price {offer.on_demand:g}"
         for number, (offer, quote) in enumerate(zip(book.offers, quotes, strict=True))
-        if number in stale or quote.price > offer.on_demand
+        if number in stale or number in excluded or quote.price > offer.on_demand
     )
-    current, _, costs, rows = best_candidate(footprint, book, prices, limits, now, stale)
+    current, _, costs, rows = best_candidate(footprint, book, prices, limits, now, stale | excluded.keys())
     prospects = prospects_of(footprint, book, prices, now)
     before = expected_work(prospects, book.application, changed=False)
     order = [int(c) for c in np.argsort(costs, kind="stable")[:MAX_SHOWN_CANDIDATES] if math.isfinite(costs[c])]

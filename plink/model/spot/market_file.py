@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from plink.documents.codec import convert
-from plink.documents.spot_market_file import BillingName, HeldEntry, MarketFileEntries
+from plink.documents.spot_market_file import BillingName, HeldEntry, MarketFileEntries, ProviderEntry
 from plink.errors import InputError
 from plink.model.spot.limits import Limits
 from plink.model.spot.prices import Market, Prices
@@ -61,6 +61,7 @@ class MarketFile:
     anchors_work: bool
     changes: JobTimings
     held: tuple[HeldEntry, ...]
+    provider: ProviderEntry | None = None
 
     def type_of(self, market: Market) -> InstanceType | None:
         """Return the type of a market, None where the file does not have it."""
@@ -152,4 +153,5 @@ def market_file_from(document: dict[str, Any], location: str) -> MarketFile:
             application.get("evict_s"),
         ),
         tuple(checked.get("held", ())),
+        checked.get("provider"),
     )  # fmt: skip

@@ -1,0 +1,134 @@
+"""Decisions for a driver of transient instances, by a market file, price histories, and the journal so far."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from plink.api.spot import anchors_of, application_from, price_offers, rate_offers
+from plink.errors import NoAnswer
+from plink.model.spot.market_file import MarketFile
+from plink.model.spot.price_files import Histories
+from plink.model.spot.prices import HOUR_S, Market, Prices, PriceTrace
+from runners.spot.brain import RentalChoice
+from solvers.spot.billing import BILLINGS
+from solvers.spot.deciding import Allocation, Anchors, Footprint, OfferBook, Quote, decide, offer_book, should_renew
+from solvers.spot.footprint import Outlook
+from solvers.spot.ledger import Ledger, hourly_bids, worst_cost
+
+REFRESH_S = HOUR_S  # odds are from everything that is known, once an hour
+
+
+class MarketBrain:
+    """BidBrain for a driver. Odds are from ``histories`` and from what it observes.
+
+    :param lease_s: for which what is held may stay held without a driver: that much of the budget is kept for it.
+    """
+
+    def __init__(self, market_file: MarketFile, histories: Histories, lease_s: float) -> None:
+        self._file, self._histories, self._lease_s = market_file, histories, lease_s
+        self._prices: Prices = market_file.select(histories.prices) if histories.prices else {}
+        self._changes: dict[Market, list[tuple[float, float]]] = {}
+        self._application = application_from(market_file.changes)
+        self._book: OfferBook | None = None
+        self._book_at = 0.0
+
+    def observe(self, market: Market, since_s: float, price: float) -> None:
+        """Take a change of a price, in order."""
+        file = self._file
+        if file.type_of(market) is None or (file.zones and market.zone not in file.zones):
+            return
+        if file.product is not None and market.product != file.product:
+            return
+        changes = self._changes.setdefault(market, [])
+        latest = changes[-1][0] if changes else self._prices[market].times[-1] if market in self._prices else -1.0
+        if since_s > latest:
+            changes.append((since_s, price))
+
+    def _book_of(self, now: float) -> OfferBook:
+        """Return the candidates. :raises NoAnswer: where odds cannot be had."""
+        if self._book is None or now - self._book_at >= REFRESH_S:
+            for market, changes in self._changes.items():
+                if not changes:
+                    continue
+                self._prices[market] = _extended(self._prices.get(market), changes)
+            self._changes = {}
+            prices = {market: replace(trace, until=max(trace.until, now)) for market, trace in self._prices.items()}
+            if not prices:
+                raise NoAnswer("no prices of the types and zones of the market file yet")
+            by_price = self._file.billing == "hourly-2016"
+            offers = (
+                price_offers(self._file, prices)
+                if by_price
+                else rate_offers(self._file, prices, self._histories.availability)
+            )
+            self._book = offer_book(offers, Outlook(BILLINGS[self._file.billing]), self._application)
+            self._book_at = now
+        return self._book
+
+    def choose(self, ledger: Ledger, quotes: Mapping[Market, Quote], now: float) -> RentalChoice:
+        """Return the best candidate, if it lowers the cost per work."""
+        try:
+            book = self._book_of(now)
+        except NoAnswer as error:
+            return RentalChoice(str(error))
+        footprint, _ = self._footprint(ledger, book, now)
+        file = self._file
+        priced_until_s = now - max((quote.age_s for quote in quotes.values()), default=np.inf)
+        committed = worst_cost(ledger, now + self._lease_s, priced_until_s) - hourly_bids(ledger)
+        limits = replace(file.limits, budget=file.limits.budget - committed)
+        excluded, rows = {}, []
+        for number, offer in enumerate(book.offers):
+            quote = quotes.get(offer.market)
+            if quote is None:
+                excluded[number] = "the provider gave no price of it"
+            elif ledger.penalised(offer.market, now):
+                excluded[number] = "a request failed within the last minutes"
+            rows.append(quote or Quote(offer.on_demand))
+        decision = decide(footprint, book, rows, limits, now, excluded)
+        if decision.action == "wait":
+            return RentalChoice(decision.reason)
+        best = decision.candidates[0]
+        return RentalChoice(decision.reason, best.market, best.count, best.bid)
+
+    def reason_to_end(self, ledger: Ledger, token: str, quotes: Mapping[Market, Quote], now: float) -> str:
+        """Return why the instances of a request are not to be renewed; empty where they are, or without prices."""
+        try:
+            book = self._book_of(now)
+        except NoAnswer:
+            return ""
+        footprint, tokens = self._footprint(ledger, book, now)
+        if token not in tokens or any(offer.market not in quotes for offer in book.offers):
+            return ""
+        prices = [quotes[offer.market].price for offer in book.offers]
+        keep, cost, without = should_renew(footprint, tokens.index(token), book, prices, now)
+        return "" if keep else f"another hour would cost {cost:.4g} a core-hour, {without:.4g} without it"
+
+    def _footprint(self, ledger: Ledger, book: OfferBook, now: float) -> tuple[Footprint, list[str]]:
+        """Return what is held and not leaving, one allocation for each request, and their tokens."""
+        markets = [offer.market for offer in book.offers]
+        allocations, tokens = [], []
+        for token in dict.fromkeys(each.token for each in ledger.held):
+            members = [each for each in ledger.held if each.token == token and not each.is_leaving]
+            if not members or members[0].market not in markets:
+                continue
+            start = members[0].since_s
+            hour = start + max(0.0, now - start) // HOUR_S * HOUR_S
+            price = ledger.price_at(members[0].market, hour)
+            allocations.append(
+                Allocation(markets.index(members[0].market), len(members), members[0].bid, min(start, now), price)
+            )
+            tokens.append(token)
+        began = ledger.opened.at if ledger.opened else now
+        anchors = anchors_of(self._file, began) if self._file.anchors else Anchors()
+        return Footprint(anchors, tuple(allocations)), tokens
+
+
+def _extended(trace: PriceTrace | None, changes: list[tuple[float, float]]) -> PriceTrace:
+    times, prices = (np.array(column, dtype=float) for column in zip(*changes, strict=True))
+    if trace is None:
+        return PriceTrace(times, prices, float(times[-1]))
+    return PriceTrace(
+        np.concatenate([trace.times, times]), np.concatenate([trace.prices, prices]),
+        max(trace.until, float(times[-1])), trace.holes,
+    )  # fmt: skip

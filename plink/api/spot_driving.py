@@ -1,0 +1,298 @@
+"""Rent transient instances for an elastic job that runs, see what is held, and release it."""
+
+import math
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from plink.api.spot_brain import MarketBrain
+from plink.errors import PartlyDone, UsageError
+from plink.model.hosts import Host
+from plink.model.spot.journal import JournalEntry, JournalOpened
+from plink.model.spot.limits import Limits
+from plink.model.spot.market_file import MarketFile, read_market_file
+from plink.model.spot.price_files import Histories
+from plink.model.spot.prices import HOUR_S, Market
+from plink.model.storage import read_text, write_text
+from plink.records.spot_journal import FOLDER, MARKET_COPY, NAME, Journal, driver_of, read_journal
+from runners.job.result import new_id
+from runners.spot.brain import RentalChoice
+from runners.spot.choice import ChosenProvider, choose_provider, host_maker, provider_name
+from runners.spot.driver import Driver, DriverParts, JournalWriter, run_driver
+from runners.spot.elastic_job import ElasticJob, JobView
+from runners.spot.provider import ListedInstance, PricePoint, Provider, ProviderError, RentalOrder
+from solvers.spot.deciding import Quote
+from solvers.spot.ledger import Account, Ledger, account, instance_money
+
+HISTORY_S = 30 * 24 * HOUR_S  # of prices, from the provider, where no file has any
+RELEASE_TIMEOUT_S = 300.0
+_NO_MONEY_LIMIT = Limits(math.inf, math.inf)
+
+
+@dataclass(frozen=True)
+class DriveRequest:
+    """What `plink spot drive` was asked. ``market_file``: its path; ``histories``: prices from files; ``budget`` and
+    ``max_hourly`` replace those of the market file."""
+
+    market_file: Path
+    histories: Histories
+    budget: float | None = None
+    max_hourly: float | None = None
+
+
+def drive_spot(
+    folder: Path, job: Mapping[str, Any], request: DriveRequest, note: Callable[[str], None],
+    after_step: Callable[["SpotState"], None] = lambda state: None,
+) -> None:  # fmt: skip
+    """Rent instances for the job of a run until it ends; then release all of them.
+
+    :param folder: of the run. :param job: its ``plink.elastic-job/1``.
+    :raises UsageError: when another driver runs, or what is held is of another provider. :raises PlinkError: when the
+        journal cannot be written.
+    """
+    market_file = _limited(read_market_file(request.market_file), request)
+    with Journal(folder / FOLDER) as writer:
+        entries = read_journal(folder / FOLDER)
+        _check_same_provider(Ledger.of(entries), market_file)
+        chosen = choose_provider(market_file, folder.name, folder / FOLDER)
+        write_text(folder / FOLDER / MARKET_COPY, read_text(request.market_file))
+        if not chosen.has_leases:
+            note("instances have no leases: if this machine is lost, they go on until `plink spot release`")
+        session = _Session(folder, job, market_file, chosen, note)
+        driver = session.driver(request.histories, writer, entries)
+
+        def show() -> None:
+            after_step(_state(folder, driver.ledger, market_file, chosen.clock()))
+
+        run_driver(driver, lambda: time.sleep(chosen.timing.poll_s / chosen.speed), show)
+        show()
+
+
+def dry_run_spot(folder: Path, job: Mapping[str, Any], request: DriveRequest, note: Callable[[str], None]) -> None:
+    """Do one step of :func:`drive_spot`, but keep no journal, and acquire, renew and release nothing.
+
+    :raises UsageError: as that does.
+    """
+    market_file = _limited(read_market_file(request.market_file), request)
+    entries = read_journal(folder / FOLDER)
+    _check_same_provider(Ledger.of(entries), market_file)
+    with tempfile.TemporaryDirectory(prefix="plink-spot-") as scratch:
+        place = folder / FOLDER if entries else Path(scratch)
+        chosen = choose_provider(market_file, folder.name, place)
+        chosen = replace(chosen, provider=_Observer(chosen.provider))
+        session = _Session(folder, job, market_file, chosen, note, is_dry=True)
+        session.driver(request.histories, _Unwritten(), entries).step()
+
+
+@dataclass(frozen=True)
+class _Session:
+    """One run of a driver."""
+
+    folder: Path
+    job: Mapping[str, Any]
+    market_file: MarketFile
+    chosen: ChosenProvider
+    note: Callable[[str], None]
+    is_dry: bool = False
+
+    def driver(self, histories: Histories, writer: JournalWriter, entries: Sequence[JournalEntry]) -> Driver:
+        """Return the driver, with odds from these histories or from the provider's."""
+        market_file, chosen, run = self.market_file, self.chosen, self.folder.name
+        now, brain = chosen.clock(), MarketBrain(market_file, histories, chosen.timing.lease_s)
+        if not histories.prices:
+            for point in chosen.provider.prices(now - HISTORY_S):
+                brain.observe(point.market, point.since_s, point.price)
+        if chosen.hosts is not None and chosen.hosts.lab != self.job.get("lab"):
+            raise UsageError(f"{market_file.path}: the provider's hosts are not where the job's hosts are")
+        anchors = market_file.anchors
+        opened = JournalOpened(
+            now, run, provider_name(market_file), market_file.billing, anchors.count if anchors else 0,
+            anchors.type.on_demand if anchors else 0.0,
+        )  # fmt: skip
+        elastic = ElasticJob(self.folder, self.job, chosen.speed)
+        parts = DriverParts(
+            chosen.provider, _Observed(elastic) if self.is_dry else elastic, brain, writer,
+            host_maker(market_file, chosen), chosen.clock, lambda: f"{run}-{new_id()}", self.note,
+        )  # fmt: skip
+        return Driver(parts, market_file.limits, chosen.timing, opened, entries)
+
+
+def _limited(market_file: MarketFile, request: DriveRequest) -> MarketFile:
+    limits = market_file.limits
+    if request.budget is not None:
+        limits = replace(limits, budget=request.budget)
+    if request.max_hourly is not None:
+        limits = replace(limits, max_hourly=request.max_hourly)
+    return replace(market_file, limits=limits)
+
+
+def _check_same_provider(ledger: Ledger, market_file: MarketFile) -> None:
+    if ledger.opened is None or market_file.provider is None:
+        return
+    if (ledger.opened.provider, ledger.opened.billing) != (provider_name(market_file), market_file.billing):
+        raise UsageError(
+            f"the journal of this run is of the provider {ledger.opened.provider}, billed {ledger.opened.billing}; "
+            "give a market file with the same"
+        )
+
+
+@dataclass(frozen=True)
+class SpotState:
+    """What is held, and what it costs. ``at_s``: on the provider's clock; ``driver``: the process that manages it."""
+
+    run: str
+    at_s: float
+    driver: int | None
+    market_file: MarketFile
+    ledger: Ledger
+    account: Account
+
+    def money_of(self, instance: str) -> float:
+        """Return what one instance has cost so far."""
+        return instance_money(self.ledger, self.ledger.instances[instance], self.at_s)
+
+
+def spot_state(folder: Path) -> SpotState:
+    """Return what the journal of a run says; the provider is not asked.
+
+    :raises UsageError: when the run has none.
+    """
+    entries = read_journal(folder / FOLDER)
+    if not entries:
+        raise UsageError(f"the run {folder.name} has no instances: `plink spot drive` was not started for it")
+    market_file = read_market_file(folder / FOLDER / MARKET_COPY)
+    ledger = Ledger.of(entries)
+    clock = choose_provider(market_file, folder.name, folder / FOLDER).clock
+    return _state(folder, ledger, market_file, clock())
+
+
+def _state(folder: Path, ledger: Ledger, market_file: MarketFile, now: float) -> SpotState:
+    at = max(now, ledger.at_s)
+    prices = {each.name: each.on_demand for each in market_file.types}
+    return SpotState(folder.name, at, driver_of(folder / FOLDER), market_file, ledger, account(ledger, at, prices))
+
+
+@dataclass(frozen=True)
+class Released:
+    """What was released of a run; ``names``: hosts, or instances that had no name in the job."""
+
+    run: str
+    names: tuple[str, ...]
+
+
+def release_spot(folder: Path, note: Callable[[str], None], timeout_s: float = RELEASE_TIMEOUT_S) -> Released:
+    """Release all that the provider lists with the tag of this run, and all that its journal says is held.
+
+    :raises UsageError: when its driver runs, or nothing was ever requested. :raises PartlyDone: when something is held
+        still after so many seconds.
+    """
+    if not (folder / FOLDER / NAME).exists():
+        raise UsageError(f"the run {folder.name} has no instances: `plink spot drive` was not started for it")
+    with Journal(folder / FOLDER) as writer:
+        entries = read_journal(folder / FOLDER)
+        before = Ledger.of(entries)
+        if before.opened is None:
+            return Released(folder.name, ())
+        market_file = read_market_file(folder / FOLDER / MARKET_COPY)
+        chosen = choose_provider(market_file, folder.name, folder / FOLDER)
+        parts = DriverParts(
+            chosen.provider, _NoJob(), _NoBrain(), writer, host_maker(market_file, chosen), chosen.clock, new_id, note
+        )
+        driver = Driver(parts, _NO_MONEY_LIMIT, chosen.timing, before.opened, entries)
+        deadline = time.monotonic() + timeout_s
+        while not driver.release_all("plink spot release"):
+            if time.monotonic() > deadline:
+                held = ", ".join(each.host or each.id for each in driver.ledger.held) or "an open request"
+                raise PartlyDone(f"{folder.name}: held still: {held}; type `plink spot release {folder.name}` again")
+            time.sleep(min(chosen.timing.poll_s / chosen.speed, 5.0))
+        names = [each.host or each.id for each in driver.ledger.instances.values() if _was_held(before, each.id)]
+        return Released(folder.name, tuple(names))
+
+
+def _was_held(before: Ledger, name: str) -> bool:
+    """Return whether an instance was held, or not in the journal yet."""
+    return name not in before.instances or before.instances[name].is_held
+
+
+def runs_with_instances(runs: Path) -> list[Path]:
+    """Return the folders of the runs of a workspace that have a journal of instances."""
+    return sorted(path.parent.parent for path in runs.glob(f"*/{FOLDER}/{NAME}"))
+
+
+class _Unwritten:
+    """A journal of nothing."""
+
+    def add(self, entry: JournalEntry) -> None:
+        """Keep nothing."""
+
+
+@dataclass(frozen=True)
+class _Observer:
+    """A provider of which only prices and the listing are asked."""
+
+    provider: Provider
+
+    def prices(self, since_s: float) -> Sequence[PricePoint]:
+        """As the provider."""
+        return self.provider.prices(since_s)
+
+    def listing(self) -> Sequence[ListedInstance]:
+        """As the provider."""
+        return self.provider.listing()
+
+    def acquire(self, order: RentalOrder) -> Sequence[ListedInstance]:
+        """Acquire nothing."""
+        raise ProviderError("invalid", "this is a dry run")
+
+    def release(self, ids: Sequence[str]) -> None:
+        """Release nothing."""
+
+    def renew(self, ids: Sequence[str], until_s: float) -> None:
+        """Renew nothing."""
+
+
+class _NoJob:
+    """No job: nothing is added, and nobody is warned."""
+
+    def view(self) -> JobView | None:
+        """Return nothing."""
+        return None
+
+    def add(self, hosts: Sequence[Host]) -> None:
+        """Add nothing."""
+
+    def evict(self, names: Sequence[str], seconds: float) -> None:
+        """Warn nobody."""
+
+    def errors(self) -> Sequence[str]:
+        """Return none."""
+        return ()
+
+
+@dataclass(frozen=True)
+class _Observed(_NoJob):
+    """A job that is looked at, and left alone."""
+
+    job: ElasticJob
+
+    def view(self) -> JobView | None:
+        """As the job."""
+        return self.job.view()
+
+
+class _NoBrain:
+    """No decisions."""
+
+    def observe(self, market: Market, since_s: float, price: float) -> None:
+        """Pass it over."""
+
+    def choose(self, ledger: Ledger, quotes: Mapping[Market, Quote], now: float) -> RentalChoice:
+        """Choose nothing."""
+        return RentalChoice("everything is released")
+
+    def reason_to_end(self, ledger: Ledger, token: str, quotes: Mapping[Market, Quote], now: float) -> str:
+        """Return nothing."""
+        return ""

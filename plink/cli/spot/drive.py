@@ -1,0 +1,104 @@
+"""``plink spot drive``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from plink.cli.elastic.live import RunId, live_job
+from plink.cli.screen import say, say_error
+from plink.errors import PlinkError
+
+if TYPE_CHECKING:
+    from plink.api.spot_driving import SpotState
+
+_SHOWN_EVERY_S = 60.0
+
+
+def drive(
+    run: RunId,
+    market: Annotated[Path, typer.Argument(metavar="MARKET", help="The market file (market.toml), with [provider].")],
+    prices: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Histories for odds; once for each file. Default: 30 days of the provider."),
+    ] = None,
+    max_total: Annotated[
+        float | None,
+        typer.Option(
+            "--budget",
+            min=0,
+            metavar="MONEY",
+            help="The most that the run's machines may cost; default: the market file's.",
+        ),
+    ] = None,
+    max_hourly: Annotated[
+        float | None,
+        typer.Option(
+            "--per-hour", min=0, metavar="MONEY", help="What all bids together may come to; default: the market file's."
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Decide once and say what would be done; request and release nothing.")
+    ] = False,
+) -> None:
+    """Rent transient instances for an elastic job that runs, add them to it, and release them at its end.
+
+    Every act is in the run's journal before it is done, so that a driver that is killed can be started again. Ctrl-C
+    ends the driver only: instances stay until their leases run out, or until `plink spot release`.
+
+    Example: plink spot drive last market.toml --budget 40 --per-hour 6
+    """
+    from plink.api.spot_driving import DriveRequest, drive_spot, dry_run_spot
+    from plink.cli.spot.inputs import histories_from
+    from plink.model.spot.price_files import Histories
+    from plink.records import workspace
+
+    chosen, job = live_job(run)
+    histories = histories_from(prices) if prices else Histories()
+    request = DriveRequest(market, histories, max_total, max_hourly)
+    folder = workspace.RUNS / chosen.id
+    if dry_run:
+        dry_run_spot(folder, dict(job), request, say_error)
+        return
+    screen = _Screen()
+    try:
+        drive_spot(folder, dict(job), request, say, screen.show)
+    except KeyboardInterrupt:
+        say_error(_left_behind(chosen.id, screen.state))
+        raise
+    except PlinkError:
+        if screen.state is not None and screen.state.ledger.held:
+            say_error(_left_behind(chosen.id, screen.state))
+        raise
+    if screen.state is not None:
+        cost = screen.state.account
+        say(f"the job is over and nothing is held: {cost.total:.4f} in all, on demand {cost.on_demand:.4f}")
+
+
+class _Screen:
+    """Says every minute what is held."""
+
+    def __init__(self) -> None:
+        self.state: SpotState | None = None
+        self._next_s = 0.0
+
+    def show(self, state: "SpotState") -> None:
+        """Take the state after a step."""
+        import time
+
+        self.state = state
+        if time.monotonic() >= self._next_s:
+            self._next_s = time.monotonic() + _SHOWN_EVERY_S
+            working = sum(each.host is not None for each in state.ledger.held)
+            say(
+                f"{len(state.ledger.held)} instances held, {working} in the job; cost so far {state.account.total:.4f}"
+                f", on demand {state.account.on_demand:.4f}"
+            )
+
+
+def _left_behind(run: str, state: "SpotState | None") -> str:
+    count = len(state.ledger.held) if state is not None else 0
+    return (
+        f"the driver ended; {count} instances are held until their leases run out. Go on: plink spot drive {run}; "
+        f"end them: plink spot release {run}"
+    )

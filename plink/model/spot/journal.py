@@ -1,0 +1,164 @@
+"""What happened to the instances of one run: the entries of its journal, ``spot/journal.jsonl``.
+
+An entry that announces an act is on disk before the act. So after a crash the journal names every request that may
+have been granted, and every instance that may still cost money. Times are seconds since 1970, prices money per instance
+and hour.
+"""
+
+import typing
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta
+
+from plink.documents.spot_market_file import BillingName
+from plink.documents.spot_prices import Instant, Price
+from plink.documents.types import Count, Name, NonNegative, PositiveInt
+from plink.model.spot.prices import Market
+
+SCHEMA: Literal["plink.spot-journal/1"] = "plink.spot-journal/1"
+ClosedRequest = Literal["granted", "refused", "abandoned"]
+InstanceEnd = Literal["interrupted", "released"]
+Token = Annotated[str, Meta(title="a token (letters, digits and dashes)", pattern=r"^[A-Za-z0-9-]{1,64}(?!\n)$")]
+
+
+@dataclass(frozen=True)
+class JournalOpened:
+    """The run, who rents, how it bills, and the reliable machines that are paid from ``at`` on."""
+
+    what: ClassVar[str] = "opened"
+    at: Instant
+    run: Name
+    provider: Name
+    billing: BillingName
+    anchors: Count = 0
+    anchor_price: NonNegative = 0.0
+    schema: Literal["plink.spot-journal/1"] = SCHEMA
+
+
+@dataclass(frozen=True)
+class PriceChanged:
+    """The price of a market in which instances are held or requested, from ``since_s`` on."""
+
+    what: ClassVar[str] = "price"
+    at: Instant
+    zone: Name
+    type: Name
+    product: Name
+    since_s: Instant
+    price: Price
+
+    @property
+    def market(self) -> Market:
+        """The market."""
+        return Market(self.zone, self.type, self.product)
+
+
+@dataclass(frozen=True)
+class InstancesRequested:
+    """``count`` instances are about to be requested for at most ``bid`` each, under a token that is used only here."""
+
+    what: ClassVar[str] = "request"
+    at: Instant
+    token: Token
+    zone: Name
+    type: Name
+    product: Name
+    count: PositiveInt
+    bid: Price
+    reason: str = ""
+
+    @property
+    def market(self) -> Market:
+        """The market."""
+        return Market(self.zone, self.type, self.product)
+
+
+@dataclass(frozen=True)
+class InstanceGranted:
+    """The provider granted one instance of a request; it is paid from ``since_s`` on."""
+
+    what: ClassVar[str] = "granted"
+    at: Instant
+    token: Token
+    instance: Name
+    since_s: Instant
+
+
+@dataclass(frozen=True)
+class RequestClosed:
+    """A request is over: all that is granted is in the journal. ``abandoned``: no answer came, and no instance of it
+    appeared; what appears later is released."""
+
+    what: ClassVar[str] = "request closed"
+    at: Instant
+    token: Token
+    outcome: ClosedRequest
+    error: str = ""
+    penalised_until_s: NonNegative = 0.0
+    everywhere: bool = False
+
+
+@dataclass(frozen=True)
+class InstanceJoined:
+    """An instance works in the job, as this host."""
+
+    what: ClassVar[str] = "joined"
+    at: Instant
+    instance: Name
+    host: Name
+
+
+@dataclass(frozen=True)
+class InstanceDraining:
+    """The job is about to be asked to move away from an instance, which is released after that."""
+
+    what: ClassVar[str] = "drain"
+    at: Instant
+    instance: Name
+    reason: str
+    penalised_until_s: NonNegative = 0.0
+
+
+@dataclass(frozen=True)
+class InstanceReleased:
+    """An instance is about to be released."""
+
+    what: ClassVar[str] = "release"
+    at: Instant
+    instance: Name
+    reason: str
+
+
+@dataclass(frozen=True)
+class InstanceEnded:
+    """An instance is gone: it is paid until ``until_s``."""
+
+    what: ClassVar[str] = "ended"
+    at: Instant
+    instance: Name
+    end: InstanceEnd
+    until_s: Instant
+
+
+@dataclass(frozen=True)
+class JobEnded:
+    """The job is over: everything is released."""
+
+    what: ClassVar[str] = "job ended"
+    at: Instant
+
+
+JournalEntry = (
+    JournalOpened
+    | PriceChanged
+    | InstancesRequested
+    | InstanceGranted
+    | RequestClosed
+    | InstanceJoined
+    | InstanceDraining
+    | InstanceReleased
+    | InstanceEnded
+    | JobEnded
+)
+KINDS: dict[str, type[JournalEntry]] = {kind.what: kind for kind in typing.get_args(JournalEntry)}

@@ -1,0 +1,152 @@
+"""Read and write the journal of a run's instances: JSON lines, each on disk before the next act."""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Self
+
+from plink.documents.codec import convert
+from plink.errors import InputError, PlinkError, UsageError
+from plink.model.spot.journal import KINDS, SCHEMA, JournalEntry
+
+FOLDER = "spot"  # below the run's
+NAME = "journal.jsonl"
+MARKET_COPY = "market.toml"
+_LOCK = "driver.lock"
+_LOCK_ATTEMPTS, _LOCK_INTERVAL_S = 10, 0.1
+
+
+class Journal:
+    """Writer of a journal. :meth:`add` returns when the entry is on disk; an entry that cannot be written is an error,
+    and the act that it announces must not follow. It holds the lock of the run: one driver at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        """:raises UsageError: when another driver holds the lock. :raises PlinkError: when it cannot be written."""
+        self.path = folder / NAME
+        self._failed: str | None = None
+        try:
+            new = not folder.exists()
+            folder.mkdir(mode=0o700, exist_ok=True)
+            self._lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise PlinkError(f"cannot keep a journal in {folder}: {error.strerror}") from None
+        if not _locked(self._lock):
+            owner = os.pread(self._lock, 20, 0).decode("ascii", "replace").strip()
+            os.close(self._lock)
+            raise UsageError(
+                f"another driver (process {owner or 'unknown'}) manages the instances of this run; end it first"
+            ) from None
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, str(os.getpid()).encode(), 0)
+        try:
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            self._drop_torn_line()
+            _sync_folder(folder)
+            if new:
+                _sync_folder(folder.parent)
+        except OSError as error:
+            os.close(self._lock)
+            raise PlinkError(f"cannot write {self.path}: {error.strerror}") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def add(self, entry: JournalEntry) -> None:
+        """Append an entry and wait until it is on disk.
+
+        :raises PlinkError: when it cannot be; nothing can be added after that, for the line may be torn.
+        """
+        if self._failed is not None:
+            raise PlinkError(self._failed)
+        line = json.dumps({"what": entry.what} | asdict(entry)).encode() + b"\n"
+        try:
+            while line:
+                line = line[os.write(self._file, line) :]
+            os.fsync(self._file)
+        except OSError as error:
+            self._failed = f"cannot write {self.path}: {error.strerror}; nothing is requested without a journal"
+            raise PlinkError(self._failed) from None
+
+    def close(self) -> None:
+        """Close the journal and give up the lock."""
+        os.close(self._file)
+        os.close(self._lock)
+
+    def _drop_torn_line(self) -> None:
+        """Remove a last line without an end: its act did not follow."""
+        data = self.path.read_bytes()
+        complete = data.rfind(b"\n") + 1
+        if complete < len(data):
+            os.ftruncate(self._file, complete)
+            os.fsync(self._file)
+
+
+def _locked(lock: int) -> bool:
+    """Return whether the lock could be had; who only looks whether a driver runs holds it for a moment."""
+    for attempt in range(_LOCK_ATTEMPTS):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if attempt + 1 < _LOCK_ATTEMPTS:
+                time.sleep(_LOCK_INTERVAL_S)
+        else:
+            return True
+    return False
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(place)
+    finally:
+        os.close(place)
+
+
+def driver_of(folder: Path) -> int | None:
+    """Return the process that holds the lock of a run's journal, None where no driver runs."""
+    try:
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        text = os.pread(lock, 20, 0).decode("ascii", "replace").strip()
+        return int(text) if text.isdecimal() else 0
+    finally:
+        os.close(lock)
+    return None
+
+
+def read_journal(folder: Path) -> Sequence[JournalEntry]:
+    """Return all entries of a journal in order, without a last line that was torn; none where there is no journal.
+
+    :raises InputError: naming the line that is none of a journal: nothing may be requested by half a journal.
+    """
+    path = folder / NAME
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise InputError(str(path), error.strerror or "cannot be read") from None
+    return [_entry(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
+
+
+def _entry(line: bytes, location: str) -> JournalEntry:
+    try:
+        document: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict) or document.get("what") not in KINDS:
+        raise InputError(location, f"no line of a journal of instances ({SCHEMA})")
+    entry: JournalEntry = convert(KINDS[document["what"]], document, location)
+    return entry

@@ -1,0 +1,202 @@
+"""The provider ``aws``: EC2 spot instances by the ``aws`` command, which has the user's credentials and retries.
+
+Instances are requested by ``run-instances`` with a client token, which EC2 grants once, and tagged by the same call. A
+lease is a tag too: the start-up script of each instance reads its own tags from the metadata service, and shuts down
+when the lease has run out, which terminates it. (EC2 User Guide: "Ensuring idempotency", "View tags for your EC2
+instances using instance metadata", "Change instance initiated shutdown behavior".)
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from plink.model.spot.journal import InstanceEnd
+from plink.model.spot.prices import Market
+from runners.spot.child_command import run_command
+from runners.spot.provider import (
+    LEASE_TAG,
+    RUN_TAG,
+    TOKEN_TAG,
+    ListedInstance,
+    PricePoint,
+    ProviderError,
+    ProviderFailure,
+    RentalOrder,
+)
+
+_ENV = {"AWS_RETRY_MODE": "adaptive", "AWS_MAX_ATTEMPTS": "6", "AWS_PAGER": ""}  # exponential back-off with jitter
+_CODE = re.compile(r"An error occurred \((?P<code>[A-Za-z.]+)\)")
+_FAILURES: dict[str, ProviderFailure] = {
+    "InsufficientInstanceCapacity": "capacity", "InsufficientCapacity": "capacity", "SpotMaxPriceTooLow": "capacity",
+    "Unsupported": "capacity", "MaxSpotInstanceCountExceeded": "limit", "InstanceLimitExceeded": "limit",
+    "VcpuLimitExceeded": "limit", "RequestLimitExceeded": "throttled", "Throttling": "throttled",
+    "ExpiredToken": "credentials", "ExpiredTokenException": "credentials", "RequestExpired": "credentials",
+    "AuthFailure": "credentials", "UnauthorizedOperation": "credentials", "InvalidClientTokenId": "credentials",
+}  # fmt: skip
+_IN_DOUBT = ("InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable", "IdempotentParameterMismatch")
+_ENDED = ("shutting-down", "terminated", "stopping", "stopped")
+_REASON_TIME = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
+_LEASE_SCRIPT = """\
+#!/bin/sh
+# plink: end this instance when its lease, a tag that plink renews, has run out.
+(
+base=http://169.254.169.254/latest
+until_s={until_s}
+while sleep 30; do
+  token=$(curl -sf -m 5 -X PUT "$base/api/token" -H 'X-aws-ec2-metadata-token-ttl-seconds: 300')
+  lease=$(curl -sf -m 5 -H "X-aws-ec2-metadata-token: $token" "$base/meta-data/tags/instance/{tag}")
+  case "$lease" in ''|*[!0-9]*) ;; *) until_s=$lease ;; esac
+  [ "$(date +%s)" -lt "$until_s" ] || shutdown -h now
+done
+) > /dev/null 2>&1 &
+"""
+
+
+@dataclass(frozen=True)
+class AwsSettings:
+    """What requests say besides the market. ``subnets``: by zone; ``start_up``: a shell script for each instance;
+    ``private``: whether instances are reached by their private addresses."""
+
+    region: str
+    image: str
+    types: tuple[str, ...]
+    product: str = "Linux/UNIX"
+    key_name: str | None = None
+    security_groups: tuple[str, ...] = ()
+    subnets: Mapping[str, str] = field(default_factory=dict)
+    profile: str | None = None
+    start_up: str = ""
+    private: bool = False
+
+
+@dataclass(frozen=True)
+class AwsProvider:
+    """EC2 spot instances with the tag of one run."""
+
+    run: str
+    settings: AwsSettings
+
+    def _ec2(self, *words: str) -> Any:
+        """Run ``aws ec2`` and return what it prints.
+
+        :raises ProviderError: with what EC2's error code means.
+        """
+        profile = ("--profile", self.settings.profile) if self.settings.profile else ()
+        argv = ["aws", "ec2", *words, "--region", self.settings.region, "--output", "json", *profile]
+        try:
+            return run_command(argv, env=_ENV)
+        except ProviderError as error:
+            raise _explained(error) from None
+
+    def prices(self, since_s: float) -> Sequence[PricePoint]:
+        """Return the spot price history of the types since then; the command joins its pages."""
+        answer = self._ec2(
+            "describe-spot-price-history", "--start-time", datetime.fromtimestamp(since_s, UTC).isoformat(),
+            "--instance-types", *self.settings.types, "--product-descriptions", self.settings.product,
+        )  # fmt: skip
+        points = []
+        for entry in _rows(answer, "SpotPriceHistory"):
+            try:
+                market = Market(entry["AvailabilityZone"], entry["InstanceType"], entry["ProductDescription"])
+                points.append(PricePoint(market, _seconds(entry["Timestamp"]), float(entry["SpotPrice"])))
+            except (KeyError, TypeError, ValueError):
+                raise ProviderError("unavailable", f"aws printed no price: {str(entry)[:80]}") from None
+        return sorted(points, key=lambda point: point.since_s)
+
+    def acquire(self, order: RentalOrder) -> Sequence[ListedInstance]:
+        """Request instances of one market; EC2 may grant fewer."""
+        settings, zone = self.settings, order.market.zone
+        tags = {"Name": f"plink {self.run}", RUN_TAG: self.run, TOKEN_TAG: order.token,
+                LEASE_TAG: str(int(order.lease_until_s))}  # fmt: skip
+        spot = {"MaxPrice": f"{order.bid:.6f}", "SpotInstanceType": "one-time",
+                "InstanceInterruptionBehavior": "terminate"}  # fmt: skip
+        script = _LEASE_SCRIPT.format(until_s=int(order.lease_until_s), tag=LEASE_TAG) + settings.start_up
+        answer = self._ec2(
+            "run-instances", "--client-token", order.token, "--count", f"1:{order.count}",
+            "--image-id", settings.image, "--instance-type", order.market.type,
+            "--placement", f"AvailabilityZone={zone}",
+            "--instance-market-options", json.dumps({"MarketType": "spot", "SpotOptions": spot}),
+            "--instance-initiated-shutdown-behavior", "terminate",
+            "--metadata-options", "HttpTokens=required,InstanceMetadataTags=enabled",
+            "--tag-specifications", json.dumps([{"ResourceType": "instance", "Tags": _pairs(tags)}]),
+            "--user-data", script,
+            *(("--key-name", settings.key_name) if settings.key_name else ()),
+            *(("--security-group-ids", *settings.security_groups) if settings.security_groups else ()),
+            *(("--subnet-id", settings.subnets[zone]) if zone in settings.subnets else ()),
+        )  # fmt: skip
+        return [self._instance(entry) for entry in _rows(answer, "Instances")]
+
+    def listing(self) -> Sequence[ListedInstance]:
+        """Return the instances with this run's tag; EC2 lists terminated ones for about an hour."""
+        answer = self._ec2("describe-instances", "--filters", f"Name=tag:{RUN_TAG},Values={self.run}")
+        return [
+            self._instance(entry)
+            for reservation in _rows(answer, "Reservations")
+            for entry in _rows(reservation, "Instances")
+        ]
+
+    def _instance(self, entry: Any) -> ListedInstance:
+        try:
+            tags = {tag["Key"]: tag["Value"] for tag in entry.get("Tags", ())}
+            state, since = entry["State"]["Name"], _seconds(entry["LaunchTime"])
+            address = entry.get("PrivateIpAddress" if self.settings.private else "PublicIpAddress") or None
+            end: InstanceEnd | None = None
+            until = None
+            if state in _ENDED:
+                code = (entry.get("StateReason") or {}).get("Code", "")
+                end = "interrupted" if code.startswith("Server.Spot") else "released"
+                shown = _REASON_TIME.search(entry.get("StateTransitionReason") or "")
+                until = None if shown is None else max(since, _seconds(shown[1]))
+            return ListedInstance(
+                str(entry["InstanceId"]), tags.get(TOKEN_TAG, ""), since, address, until_s=until, end=end
+            )
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise ProviderError("unavailable", f"aws printed no instance: {str(entry)[:80]}", False) from None
+
+    def release(self, ids: Sequence[str]) -> None:
+        """Terminate instances, each by itself where one of them is gone already."""
+        try:
+            self._ec2("terminate-instances", "--instance-ids", *ids)
+        except ProviderError as error:
+            if "InvalidInstanceID.NotFound" not in str(error):
+                raise
+            if len(ids) > 1:
+                for name in ids:
+                    self.release([name])
+
+    def renew(self, ids: Sequence[str], until_s: float) -> None:
+        """Set the tag that the start-up scripts read."""
+        self._ec2("create-tags", "--resources", *ids, "--tags", f"Key={LEASE_TAG},Value={int(until_s)}")
+
+
+def _pairs(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def _rows(answer: Any, key: str) -> list[Any]:
+    rows = answer.get(key) if isinstance(answer, dict) else None
+    if not isinstance(rows, list):
+        raise ProviderError("unavailable", f"aws printed no {key}: {str(answer)[:80]}", has_no_effect=False)
+    return rows
+
+
+def _seconds(text: str) -> float:
+    moment = datetime.fromisoformat(text)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _explained(error: ProviderError) -> ProviderError:
+    """Return the error with what its code means; a code is an answer of EC2, which then granted nothing."""
+    text = str(error)
+    code_match = _CODE.search(text)
+    if code_match is None:
+        if "Unable to locate credentials" in text or "sso" in text.lower():
+            return ProviderError("credentials", text)
+        return error
+    code = code_match["code"]
+    if code in _IN_DOUBT:
+        return ProviderError("unavailable", text, has_no_effect=False)
+    return ProviderError(_FAILURES.get(code, "invalid"), text)

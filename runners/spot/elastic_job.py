@@ -1,0 +1,114 @@
+"""The elastic job that a driver rents instances for."""
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from plink.errors import PlinkError
+from plink.model.hosts import Host
+from plink.model.storage import read_document
+from runners.agile.control_socket import ask
+
+
+@dataclass(frozen=True)
+class JobView:
+    """How a job stands. ``hosts``: names of those in it; ``is_ready``: it takes hosts; ``has_ended``: for good."""
+
+    hosts: frozenset[str] = frozenset()
+    is_ready: bool = True
+    has_ended: bool = False
+
+
+class DrivenJob(Protocol):
+    """A job as a driver sees it. No method waits for hosts."""
+
+    def view(self) -> JobView | None:
+        """Return how the job stands, None where it does not answer."""
+        ...
+
+    def add(self, hosts: Sequence[Host]) -> None:
+        """Begin to add hosts."""
+        ...
+
+    def evict(self, names: Sequence[str], seconds: float) -> None:
+        """Have the job move away from hosts within so many seconds."""
+        ...
+
+    def errors(self) -> Sequence[str]:
+        """Return what failed since the last call."""
+        ...
+
+
+class ElasticJob:
+    """The job of a run, by its control socket.
+
+    :param folder: of the run. :param job: its ``plink.elastic-job/1``. :param speed: how many seconds of the driver's
+        pass in one of the job's.
+    """
+
+    def __init__(self, folder: Path, job: Mapping[str, Any], speed: float = 1.0) -> None:
+        self._speed = speed
+        self._folder, self._socket, self._pid = folder, str(job["socket"]), int(job["pid"])
+        self._errors: list[str] = []
+        self._adding: set[str] = set()  # names of hosts on their way
+
+    def view(self) -> JobView | None:
+        """Return how the job stands: it has ended when its record says so, or its process is gone."""
+        try:
+            status = ask(self._socket, {"method": "status"})
+        except PlinkError as error:
+            if self._is_over():
+                return JobView(has_ended=True)
+            self._errors.append(str(error))
+            return None
+        ready = status.get("stage") is not None
+        names = frozenset(host["name"] for host in status.get("hosts", ())) if ready else frozenset()
+        return JobView(names, ready)
+
+    def _is_over(self) -> bool:
+        try:
+            if read_document(self._folder / "run.json").get("exit_code") is not None:
+                return True
+        except PlinkError:
+            return False
+        try:
+            os.kill(self._pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            return False
+        return False
+
+    def add(self, hosts: Sequence[Host]) -> None:
+        """Begin to add hosts, each by itself, so that one that never answers does not keep the others out."""
+        for host in hosts:
+            if host.name not in self._adding:
+                self._adding.add(host.name)
+                threading.Thread(target=self._add_host, args=(host,), daemon=True).start()
+
+    def _add_host(self, host: Host) -> None:
+        try:
+            ask(self._socket, {"method": "add", "hosts": [vars(host)], "bulk": True})
+        except PlinkError as error:
+            if "already" not in str(error):  # by the driver before this one
+                self._errors.append(str(error))
+        finally:
+            self._adding.discard(host.name)
+
+    def evict(self, names: Sequence[str], seconds: float) -> None:
+        """Have the job move away from hosts."""
+        self._ask({"method": "evict", "hosts": list(names), "seconds": seconds / self._speed})
+
+    def _ask(self, request: Mapping[str, Any]) -> None:
+        try:
+            ask(self._socket, dict(request))
+        except PlinkError as error:
+            self._errors.append(str(error))
+
+    def errors(self) -> Sequence[str]:
+        """Return what failed since the last call."""
+        errors, self._errors = self._errors, []
+        return errors

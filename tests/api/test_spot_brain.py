@@ -1,0 +1,135 @@
+"""The decisions of a driver: what is chosen by a market file, prices and a journal."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from plink.api.spot_brain import MarketBrain
+from plink.model.spot import journal
+from plink.model.spot.market_file import market_file_from
+from plink.model.spot.price_files import Histories
+from plink.model.spot.prices import HOUR_S, Market, PriceTrace
+from solvers.spot.deciding import Quote
+from solvers.spot.ledger import Ledger
+
+NOW = 1.5e9
+SMALL, LARGE = Market("zone-a", "small"), Market("zone-a", "large")
+
+
+def brain(billing: str = "per-second", histories: Histories | None = None, **limits: float) -> MarketBrain:
+    """One reliable machine that only serves, and two types, of which the large ones have twice the cores."""
+    document = {
+        "billing": billing,
+        "types": [
+            {"name": "small", "cores": 2, "on_demand": 0.2},
+            {"name": "large", "cores": 4, "on_demand": 0.4},
+        ],
+        "anchors": {"type": "small", "count": 1},
+        "reference": {"type": "small", "count": 4},
+        "limits": {"max_cores": 8, "chunk_cores": 4, **limits},
+        "application": {"iteration_s": [0.0, 100.0, 0.0], "start_s": 60, "add_s": 10, "evict_s": 10},
+    }
+    return MarketBrain(market_file_from(document, "market.toml"), histories or Histories(), 1800.0)
+
+
+def observed(made: MarketBrain, small: float = 0.05, large: float = 0.2) -> dict[Market, Quote]:
+    made.observe(SMALL, NOW - 100, small)
+    made.observe(LARGE, NOW - 100, large)
+    return {SMALL: Quote(small), LARGE: Quote(large)}
+
+
+def ledger(*entries: journal.JournalEntry) -> Ledger:
+    return Ledger.of([journal.JournalOpened(NOW - 3500, "run1", "fake", "per-second", 1, 0.2), *entries])
+
+
+def granted(count: int = 2, since: float = NOW - 3500, price: float = 0.05) -> Sequence[journal.JournalEntry]:
+    return [
+        journal.PriceChanged(since, "zone-a", "small", "Linux/UNIX", since - 10, price),
+        journal.InstancesRequested(since, "t1", "zone-a", "small", "Linux/UNIX", count, 0.2),
+        *(journal.InstanceGranted(since, "t1", f"i-{k}", since) for k in range(count)),
+        journal.RequestClosed(since, "t1", "granted"),
+    ]
+
+
+def test_cheapest_market_per_core_is_chosen() -> None:
+    made = brain()
+    choice = made.choose(ledger(), observed(made), NOW)
+    assert (choice.market, choice.count) == (SMALL, 2)
+    assert choice.bid == 0.2
+    made = brain()
+    choice = made.choose(ledger(), observed(made, small=0.19, large=0.05), NOW)
+    assert (choice.market, choice.count) == (LARGE, 1)
+
+
+def test_what_is_held_counts_against_the_most_cores() -> None:
+    made = brain()
+    held = ledger(*granted(4))
+    assert made.choose(held, observed(made), NOW).market is None
+
+
+def test_penalised_market_is_left_out() -> None:
+    made = brain()
+    refused = journal.RequestClosed(NOW - 1, "t0", "refused", "capacity", NOW + 900)
+    request = journal.InstancesRequested(NOW - 1, "t0", "zone-a", "small", "Linux/UNIX", 2, 0.2)
+    assert made.choose(ledger(request, refused), observed(made), NOW).market == LARGE
+    everywhere = journal.RequestClosed(NOW - 1, "t0", "refused", "limit", NOW + 900, everywhere=True)
+    choice = made.choose(ledger(request, everywhere), observed(made), NOW)
+    assert choice.market is None
+    assert "failed" in choice.reason
+
+
+def test_prices_that_are_missing_or_old_buy_nothing() -> None:
+    made = brain()
+    assert made.choose(ledger(), {}, NOW).market is None
+    quotes = {market: Quote(quote.price, 16 * 60) for market, quote in observed(made).items()}
+    assert made.choose(ledger(), quotes, NOW).market is None
+
+
+def test_prices_above_on_demand_buy_nothing() -> None:
+    made = brain()
+    assert made.choose(ledger(), observed(made, small=0.3, large=0.5), NOW).market is None
+
+
+@pytest.mark.parametrize(("limits", "is_bought"), [
+    ({"budget": 0.3}, False), ({"budget": 5.0}, True), ({"max_hourly": 0.3}, False), ({"max_hourly": 0.7}, True),
+])  # fmt: skip
+def test_money_that_is_left_bounds_a_choice(limits: dict[str, float], is_bought: bool) -> None:
+    made = brain(**limits)
+    assert (made.choose(ledger(), observed(made), NOW).market is not None) == is_bought
+
+
+def test_hour_is_renewed_unless_it_costs_more_than_it_brings() -> None:
+    made = brain()
+    held = ledger(*granted())
+    assert made.reason_to_end(held, "t1", observed(made), NOW) == ""
+    expensive = ledger(*granted(), *_other_request())
+    made = brain()
+    quotes = observed(made)
+    assert made.reason_to_end(expensive, "t1", {**quotes, SMALL: Quote(5.0)}, NOW) != ""
+    assert made.reason_to_end(expensive, "t1", {}, NOW) == ""  # without prices nothing is ended
+
+
+def _other_request() -> Sequence[journal.JournalEntry]:
+    return [
+        journal.PriceChanged(NOW - 300, "zone-a", "large", "Linux/UNIX", NOW - 310, 0.05),
+        journal.InstancesRequested(NOW - 300, "t2", "zone-a", "large", "Linux/UNIX", 1, 0.4),
+        journal.InstanceGranted(NOW - 300, "t2", "i-9", NOW - 300),
+        journal.RequestClosed(NOW - 300, "t2", "granted"),
+    ]
+
+
+def test_odds_need_a_history_where_bids_decide() -> None:
+    made = brain("hourly-2016")
+    choice = made.choose(ledger(), observed(made), NOW)
+    assert choice.market is None
+    assert "no odds" in choice.reason
+
+
+def test_history_and_what_is_observed_are_one() -> None:
+    trace = PriceTrace(NOW - 86400 + np.arange(0.0, 86000.0, HOUR_S), np.full(24, 0.05), NOW - 400)
+    made = brain("hourly-2016", Histories({SMALL: trace, LARGE: trace}))
+    quotes = observed(made, small=0.06, large=0.3)
+    choice = made.choose(ledger(), quotes, NOW)
+    assert choice.market == SMALL
+    assert choice.bid > 0.06

@@ -1,0 +1,136 @@
+"""``plink spot drive``, ``status`` and ``release``: what is refused, and what a journal looks like."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from plink.model.spot import journal
+from plink.model.storage import read_document
+from tests.cli.files import refusal
+from tests.conftest import typed
+from tests.docs.pages import ROOT
+from tests.docs.samples import MARKET_FILE
+
+AT = 1.7e9
+PROVIDER = """
+[provider]
+kind = "command"
+prices = ["./cloud", "prices"]
+acquire = ["./cloud", "acquire"]
+listing = ["./cloud", "listing"]
+release = ["./cloud", "release"]
+"""
+ENTRIES = [
+    journal.JournalOpened(AT, "abcd", "command", "hourly-2016", 3, 0.199),
+    journal.PriceChanged(AT, "zone-a", "c4.xlarge", "Linux/UNIX", AT - 100, 0.05),
+    journal.InstancesRequested(AT, "abcd-1", "zone-a", "c4.xlarge", "Linux/UNIX", 2, 0.1, "it lowers the cost"),
+    journal.InstanceGranted(AT + 5, "abcd-1", "i-1", AT + 5),
+    journal.InstanceGranted(AT + 5, "abcd-1", "i-2", AT + 5),
+    journal.RequestClosed(AT + 5, "abcd-1", "granted"),
+    journal.InstanceJoined(AT + 90, "i-1", "spot-i-1"),
+    journal.InstanceEnded(AT + 1800, "i-2", "interrupted", AT + 1800),
+    journal.InstancesRequested(AT + 1900, "abcd-2", "zone-b", "c4.xlarge", "Linux/UNIX", 1, 0.1, "again"),
+    journal.JobEnded(AT + 3605),
+]
+
+
+def recorded(folder: Path, entries: list[Any], market: str = MARKET_FILE + PROVIDER) -> Path:
+    """A run with such a journal; its cloud holds i-1 until that is released."""
+    run = folder / ".plink" / "runs" / "abcd"
+    (run / "spot").mkdir(parents=True)
+    (run / "run.json").write_text(json.dumps({"schema": "plink.run/1", "id": "abcd", "started": "2024-01-01T00:00:00"}))
+    (run / "spot" / "journal.jsonl").write_text(
+        "".join(json.dumps({"what": entry.what} | asdict(entry)) + "\n" for entry in entries)
+    )
+    (run / "spot" / "market.toml").write_text(market)
+    cloud = folder / "cloud"
+    cloud.write_text(
+        "#!/bin/sh\ncat > asked-$1.json\nif [ $1 = release ]; then echo gone > gone; fi\n"
+        'if [ $1 = listing ]; then if [ -f gone ]; then echo "[]"; else\n'
+        'echo \'[{"id": "i-1", "token": "abcd-1", "since_s": 1700000005, "address": "10.0.0.1"}]\'; fi; fi\n'
+    )
+    cloud.chmod(0o755)
+    return run
+
+
+def test_status_says_what_is_held_and_what_it_costs(tmp_path: Path) -> None:
+    recorded(tmp_path, ENTRIES[:-1])
+    done = typed("spot", "status", "abcd", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    jsonschema.validate(document, read_document(ROOT / "docs" / "schemas" / "spot-status.schema.json"))
+    assert [(each["instance"], each["state"]) for each in document["held"]] == [("i-1", "working")]
+    assert [each["token"] for each in document["open_requests"]] == ["abcd-2"]
+    assert document["ended"] == {"interrupted": 1, "released": 0}
+    assert document["cost"]["refunded"] == pytest.approx(0.05)
+    assert document["driver"] is None
+    shown = typed("spot", "status", "abcd", cwd=tmp_path)
+    assert "spot-i-1" in shown.stdout
+
+
+def test_cost_of_a_run_that_is_over(tmp_path: Path) -> None:
+    ended = [*ENTRIES[:8], journal.InstanceEnded(AT + 3600, "i-1", "released", AT + 3600), ENTRIES[-1]]
+    recorded(tmp_path, ended)
+    cost = json.loads(typed("spot", "status", "abcd", "--json", cwd=tmp_path).stdout)["cost"]
+    assert cost["transient"] == pytest.approx(0.05)  # the hour of i-1; that of i-2 was interrupted
+    assert cost["anchors"] == pytest.approx(3 * 0.199 * 3605 / 3600, abs=1e-5)
+    assert cost["on_demand"] == pytest.approx(cost["anchors"] + 0.199 * (3595 + 1795) / 3600, abs=1e-5)
+
+
+def test_release_ends_what_the_provider_lists_for_this_run(tmp_path: Path) -> None:
+    recorded(tmp_path, ENTRIES[:8])
+    done = typed("spot", "release", "abcd", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "asked-release.json").read_text()) == {"run": "abcd", "instances": ["i-1"]}
+    assert json.loads((tmp_path / "asked-listing.json").read_text()) == {"run": "abcd"}
+    assert json.loads(typed("spot", "status", "abcd", "--json", cwd=tmp_path).stdout)["held"] == []
+
+
+def test_release_of_all_asks_for_the_runs_of_this_workspace_only(tmp_path: Path) -> None:
+    recorded(tmp_path, ENTRIES[:8])
+    done = typed("spot", "release", "--all", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "asked-release.json").read_text()) == {"run": "abcd", "instances": ["i-1"]}
+    assert typed("spot", "release", "--all", cwd=tmp_path / ".plink").returncode == 0
+
+
+@pytest.mark.parametrize("words", [("release",), ("release", "abcd", "--all"), ("release", "ffff"), ("status", "ffff")])
+def test_what_cannot_be_asked(tmp_path: Path, words: tuple[str, ...]) -> None:
+    recorded(tmp_path, ENTRIES)
+    refusal(typed("spot", *words, cwd=tmp_path))
+
+
+def test_run_without_instances(tmp_path: Path) -> None:
+    run = recorded(tmp_path, ENTRIES)
+    (run / "spot" / "journal.jsonl").unlink()
+    assert "plink spot drive" in refusal(typed("spot", "status", "abcd", cwd=tmp_path))
+    assert "plink spot drive" in refusal(typed("spot", "release", "abcd", cwd=tmp_path))
+
+
+def test_broken_journal_is_refused(tmp_path: Path) -> None:
+    run = recorded(tmp_path, ENTRIES)
+    with (run / "spot" / "journal.jsonl").open("a") as file:
+        file.write("not a line of it\n")
+    assert "journal.jsonl:11" in refusal(typed("spot", "status", "abcd", cwd=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("", "[provider]"),
+        ('[provider]\nkind = "gce"\n', "provider.kind"),
+        ('[provider]\nkind = "aws"\n', "provider.region"),
+        ('[provider]\nkind = "aws"\nregion = "us-east-1"\nimage = "ami-1"\nspeed = 60\n', "provider.speed"),
+        ('[provider]\nkind = "command"\nprices = ["a"]\n', "provider.acquire"),
+        ('[provider]\nkind = "command"\nprices = "a"\n', "provider.prices"),
+        ('[provider]\nkind = "command"\nprices = []\n', "provider.prices"),
+        ('[provider]\nkind = "aws"\nregion = "us-east-1"\nimage = "ami-1"\nlease_s = 1\n', "provider.lease_s"),
+    ],
+)
+def test_provider_tables_that_cannot_be(tmp_path: Path, table: str, message: str) -> None:
+    recorded(tmp_path, ENTRIES, MARKET_FILE + table)
+    assert message in refusal(typed("spot", "status", "abcd", cwd=tmp_path))

@@ -1,0 +1,95 @@
+"""A driver that is killed anywhere, and replaced: nothing is bought twice or left over, money stays in its limit."""
+
+from dataclasses import replace
+
+import pytest
+
+from plink.model.spot.limits import Limits
+from plink.model.spot.prices import HOUR_S
+from solvers.spot.ledger import account
+from tests.runners.spot.fake_cloud import START, A, B, Fuse, Killed, World, world
+
+BUDGET = 2.6
+# The price of A exceeds its bid for a while; that of B changes, and what is held there is ended once.
+STEPS = {
+    A: [(START - 50, 0.1), (START + 4000, 0.16), (START + 5500, 0.12)],
+    B: [(START - 70, 0.2), (START + 3000, 0.25), (START + 6000, 0.21)],
+}
+
+
+def scenario(fuse: Fuse, billing: str = "hourly-2016") -> World:
+    made = world(STEPS, fuse=fuse, billing=billing)
+    made.limits = Limits(100, 100, max_hourly=1.2, budget=BUDGET)
+    made.brain = replace(
+        made.brain,
+        ends=lambda ledger, token, now: (
+            "planned" if ledger.requests[token].entry.market == B and now < START + 3700 else ""
+        ),
+    )
+    return made
+
+
+def points(billing: str) -> int:
+    made = scenario(Fuse(), billing)
+    assert made.run(6)
+    return made.cloud.fuse.passed
+
+
+def check_sound(made: World) -> None:
+    assert made.cloud.held == []
+    assert len(made.cloud.effects) == len(set(made.cloud.effects))
+    assert made.cloud.bill() <= BUDGET
+    assert {name for name, each in made.ledger.instances.items() if each.is_held} == set()
+    assert account(made.ledger, made.clock.now).transient == pytest.approx(made.cloud.bill(), abs=1e-9)
+
+
+@pytest.mark.parametrize("billing", ["hourly-2016", "first-hour-free", "per-second"])
+def test_driver_killed_at_every_point_and_replaced(billing: str) -> None:
+    for blows_at in range(points(billing)):
+        fuse = Fuse(blows_at)
+        made = scenario(fuse, billing)
+        with pytest.raises(Killed):
+            made.run(6)
+        assert made.cloud.bill() <= BUDGET
+        made.clock.now += 45
+        assert made.run(6), blows_at
+        check_sound(made)
+
+
+@pytest.mark.parametrize("hidden_s", [0.0, 100.0])
+def test_driver_killed_while_new_instances_are_not_listed_yet(hidden_s: float) -> None:
+    for blows_at in range(40):
+        made = scenario(Fuse(blows_at))
+        made.cloud.hides_for_s = hidden_s
+        with pytest.raises(Killed):
+            made.run(6)
+        assert made.run(6), blows_at
+        check_sound(made)
+
+
+def test_driver_killed_for_good_leaves_instances_to_their_leases() -> None:
+    for blows_at in range(0, points("hourly-2016"), 3):
+        made = scenario(Fuse(blows_at))
+        with pytest.raises(Killed):
+            made.run(6)
+        made.clock.now += made.timing.lease_s + HOUR_S
+        assert made.cloud.held == []
+        assert made.cloud.bill() <= BUDGET
+
+
+def test_driver_killed_again_and_again() -> None:
+    total = points("hourly-2016")
+    for step in (2, 3, 5, 7):
+        fuse = Fuse()
+        made = scenario(fuse)
+        finished = False
+        for _ in range(total):
+            fuse.blows_at = fuse.passed + step
+            try:
+                finished = made.run(6)
+            except Killed:
+                continue
+            break
+        fuse.blows_at = -1
+        assert finished or made.run(6)
+        check_sound(made)
