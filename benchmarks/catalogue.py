@@ -46,6 +46,7 @@ ENTRIES = (
     Entry("probing", "time and accuracy of the probe", 9),
     Entry("spot", "BidBrain against other strategies on made prices (Harlap Figures 4.7 to 4.9)", 4),
     Entry("rules", "consistency rules where workers are not equally fast: time and accuracy", 6),
+    Entry("flexrr", "stragglers that are helped (Harlap Figures 3.6 to 3.12; --only NAME: a part)", 7),
     Entry("zipline", "the barrier of least wait, beside grid searches (Zhao et al., Table II)", 0.5),
     Entry("pipeline_lab", "pipelines on 4 hosts against data parallelism, depths, and the executor's own cost", 32),
     Entry("report", "size of the page, and how fast it opens", 2),

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from plink.api.recording import RecordRequest
 from plink.errors import UsageError
-from plink.model.consistency import parse_rule
+from plink.model.consistency import check_rebalance, parse_rule
 from plink.model.network import Network
 
 RUNNERS = ("ssh", "local", "slurm", "kubernetes")
@@ -25,6 +25,7 @@ class ElasticRequest:
         hosts carry; None: 1 and 15.
     :param rule: the consistency rule, ``bsp``, ``ssp:N`` (a worker may be N clocks ahead of the slowest) or
         ``elastic-bsp:R`` (a worker does up to R mini-batches of its shards between barriers).
+    :param rebalance: workers that are ahead do parts of the work of those that are behind; with ``bsp`` and ``ssp:N``.
     :param max_hosts: that the job will ever have; None: twice as many as now.
     :param checkpoint: folder that the reliable hosts share, written every ``checkpoint_every_s`` (None: 60 s).
     :param restore: folder whose latest checkpoint the job goes on from.
@@ -40,6 +41,7 @@ class ElasticRequest:
     network: Network | None = None
     stage_thresholds: tuple[float, float] | Literal["auto"] | None = None
     rule: str | None = None
+    rebalance: bool = False
     max_hosts: int | None = None
     checkpoint: Path | None = None
     checkpoint_every_s: float | None = None
@@ -57,6 +59,9 @@ class ElasticRequest:
         if self.rule is not None:
             parse_rule(self.rule)
             settings["rule"] = self.rule
+        if self.rebalance:
+            check_rebalance(parse_rule(self.rule or "bsp"))
+            settings["rebalance"] = True
         if self.max_hosts is not None and self.max_hosts < 1:
             raise UsageError(f"--max-hosts {self.max_hosts}: at least 1 is needed")
         if self.host_bandwidth_gbps is not None:

@@ -21,6 +21,7 @@ class Settings:
         the bytes of a row.
     :param started: when the job was, by ``time.time``. ``began``: the same by this machine's monotonic clock.
     :param rule: of consistency, as :func:`plink.model.consistency.parse_rule` takes it.
+    :param rebalance: workers that are ahead help those that are behind.
     :param active, backup_only: transient hosts to a reliable one, over which stage 2 and 3 begin. ``measured``: they
         are set anew from the traffic.
     :param host_rate: bytes a second that a host carries in either direction, where that is known.
@@ -36,6 +37,7 @@ class Settings:
     started: float
     began: float
     rule: str = "bsp"
+    rebalance: bool = False
     active: float = 1.0
     backup_only: float = 15.0
     measured: bool = False
@@ -90,6 +92,7 @@ class Settings:
             number=member.number, address=member.at, keys=self.keys, partitions=self.partitions, rule=self.rule,
             started=self.started, notice_s=self.notice_s, notices=self.notices, checkpoints=self.checkpoints,
             restore=self.restore, job=self.job, reliable=member.tier == Tier.RELIABLE.value,
+            rebalance=self.rebalance,
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:

@@ -26,6 +26,9 @@ class ElasticOptions:
         _PANEL, "How far workers may be apart: bsp (the default): all at one clock; ssp:N: N clocks ahead of the "
         "slowest; elastic-bsp:R: fast ones do up to R mini-batches between barriers.",
         metavar="[bsp|ssp:N|...]")] = None
+    rebalance: Annotated[bool, option(
+        _PANEL, "Workers that are ahead do parts of the work of those that are behind (FlexRR); with bsp and ssp:N.",
+        )] = False
     max_hosts: Annotated[int | None, option(
         _PANEL, "That the job will ever have: half as many partitions; default: twice.", min=1)] = None
     checkpoint: Annotated[Path | None, option(_PANEL, CHECKPOINT_HELP, metavar="DIR")] = None
@@ -50,6 +53,7 @@ class ElasticOptions:
             **how,
             stage_thresholds=_thresholds(self.stage_thresholds),
             rule=self.rule,
+            rebalance=self.rebalance,
             max_hosts=self.max_hosts,
             checkpoint=self.checkpoint,
             checkpoint_every_s=_seconds(self.checkpoint_every),
