@@ -2,14 +2,17 @@
 
 Eight workers with real servers and connections, on the loopback. A grain is a wait, as long as its worker is slow at
 the time, so that processors are no limit; helpers wait as they are slow themselves. Figures are times over the ideal of
-the drawn schedule. ``--only NAME``: one pattern, or ``sensitivity``.
+the drawn schedule. ``--only NAME``: one pattern, or ``simulated``:
+sixteen workers in virtual time, with what Figure 3.12 varies.
 """
 
+import functools
 import json
+import statistics
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,7 @@ from benchmarks.results import RESULTS
 from benchmarks.stragglers import DisruptedMachine, Pattern, PowerLaw, SlowWorker, Steady, ideal, uneven_costs
 from plink.elastic import App, Objective, Params, Rebalance, StoppingCriterion, Table, train
 from plink.model.consistency import BSP, SSP, Rule
+from tests.runtime.agileml.simulated_helping import Course
 
 WORKERS, GRAINS, ITERATIONS, ITERATION_S = 8, 30, 16, 0.45
 _SHARDS_EACH = 3
@@ -36,9 +40,12 @@ PATTERNS: dict[str, Pattern] = {
     "uneven": Steady(),
 }
 _SENSITIVITY = {
-    **{f"{count} helpers": Rebalance(helpers=count) for count in (1, 2, 4, 7)},
-    **{f"follow-up {share:.1%}": Rebalance(initial=share / 2, follow_up=share) for share in (0.025, 0.05, 0.1, 0.3)},
+    **{f"{count} helpers": Rebalance(helpers=count) for count in (1, 2, 3, 4, 8, 15)},
+    **{f"follow-up {share:.1%}": Rebalance(initial=share / 2, follow_up=share) for share in (0.025, 0.1, 0.2, 0.3)},
+    **{f"trigger {share:.0%}": Rebalance(trigger=share) for share in (0.05, 0.1, 0.4)},
+    **{f"report at {share:.0%}": Rebalance(report=share) for share in (0.25, 0.5, 0.9)},
 }
+_SIMULATED_WORKERS, _SIMULATED_GRAINS, _SIMULATED_ITERATIONS, _SEEDS = 16, 60, 20, 3
 
 
 class Hindered(App[int]):
@@ -92,10 +99,43 @@ def run(pattern: Pattern, rule: Rule, rebalance: Rebalance | None, costs: Sequen
     }  # fmt: skip
 
 
+def simulated() -> dict[str, float]:
+    """Return time over ideal in virtual time, by pattern and mode, and at 400 % by setting; means over seeds."""
+    patterns: dict[str, Callable[[int], Pattern]] = {
+        **{f"slow worker {delay:.0%}": functools.partial(SlowWorker, delay) for delay in (0.5, 1.0, 2.0, 4.0)},
+        **{
+            f"disrupted machine {delay:.0%}": lambda seed, delay=delay: DisruptedMachine(delay, seed=seed)  # type: ignore[misc]
+            for delay in (1.0, 4.0)
+        },
+        **{f"power-law {alpha:.0f}": functools.partial(PowerLaw, alpha) for alpha in (11.0, 7.0, 4.0)},
+    }
+    figures = {
+        f"{name}, {mode}": _virtual(pattern, rule.apart, rebalance)
+        for name, pattern in patterns.items()
+        for mode, (rule, rebalance) in MODES.items()
+    }
+    slow = patterns["slow worker 400%"]
+    return figures | {f"FlexRR, {label}": _virtual(slow, 1, each) for label, each in _SENSITIVITY.items()}
+
+
+def _virtual(made: Callable[[int], Pattern], staleness: int, rebalance: Rebalance | None) -> float:
+    ratios = []
+    for seed in range(_SEEDS):
+        pattern = made(seed)
+        course = Course(
+            _SIMULATED_WORKERS, _SIMULATED_GRAINS, _SIMULATED_ITERATIONS,
+            lambda worker, clock, work, now, pattern=pattern: pattern.slowness(worker, work, now),  # type: ignore[misc]
+            staleness, rebalance,
+        )  # fmt: skip
+        best = ideal(pattern, _SIMULATED_WORKERS, _SIMULATED_WORKERS * _SIMULATED_ITERATIONS)
+        ratios.append(course.run() / best)
+    return round(statistics.mean(ratios), 4)
+
+
 def measured(name: str) -> dict[str, Any]:
     """Return the figures of one part."""
-    if name == "sensitivity":
-        return {label: run(SlowWorker(4.0, _SEED), SSP(1), each, None) for label, each in _SENSITIVITY.items()}
+    if name == "simulated":
+        return simulated()
     # Shards are assigned in turns: heavy is what the first half of the workers has.
     heavy = [shard for shard in range(Hindered.shards) if shard % WORKERS < WORKERS // 2]
     costs = uneven_costs(Hindered.shards, heavy) if name == "uneven" else None
@@ -127,7 +167,7 @@ def bars_of(figures: dict[str, Any]) -> list[Bar]:
 
 def main() -> int:
     """Measure and record; the exit code."""
-    file, names = RESULTS / "flexrr.json", [*PATTERNS, "sensitivity"]
+    file, names = RESULTS / "flexrr.json", [*PATTERNS, "simulated"]
     only = [sys.argv[sys.argv.index("--only") + 1]] if "--only" in sys.argv else names
     figures: dict[str, Any] = json.loads(file.read_text())["figures"] if file.exists() and only != names else {}
     figures |= {name: measured(name) for name in only}

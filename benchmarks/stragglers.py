@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-_STEPS = 1000  # of an iteration, in which the ideal is summed
+_STEPS = 250  # of an iteration, in which the ideal is summed
 
 
 class Pattern(Protocol):
@@ -92,6 +92,7 @@ class Steady:
         return 1.0
 
 
+@cache
 def ideal(pattern: Pattern, workers: int, total: float) -> float:
     """Return the least time, in iterations, by which all workers together have done ``total`` iterations of work if
     nobody ever waits."""

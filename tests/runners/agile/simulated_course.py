@@ -26,8 +26,8 @@ def job_of(seed: int, folder: str = "", rough: bool = False, rebalance: bool = F
         settings |= {"checkpoints": folder, "checkpoint_every_s": 0.0}
     job = SimulatedJob(
         seed, "r" * reliable + "t" * transient, partitions=chance.randint(1, 5), shards=chance.choice([3, 8, 13]),
-        clocks=chance.choice([20, 40, 80]), rough=chance.choice([0.002, 0.02]) if rough else 0.0, settings=settings,
-        grains=grains,
+        clocks=chance.choice([10, 20, 40] if rebalance else [20, 40, 80]),
+        rough=chance.choice([0.002, 0.02]) if rough else 0.0, settings=settings, grains=grains,
     )  # fmt: skip
     at = 0.0
     for _ in range(chance.randint(1, 9)):

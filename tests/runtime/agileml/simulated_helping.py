@@ -40,11 +40,18 @@ class Queue:
 
 @dataclass
 class Network:
-    """How messages fare: ``delay_s`` from and to, and the shares that are lost with notice and in silence."""
+    """How messages fare: ``delay_s`` from and to, the shares that are lost with notice and in silence, and between
+    whom all are lost in silence, and when."""
 
     delay_s: tuple[float, float] = (0.001, 0.001)
     lost: float = 0.0
     silent: float = 0.0
+    cut: frozenset[int] = frozenset()
+    cut_s: tuple[float, float] = (0.0, 0.0)
+
+    def is_cut(self, pair: set[int], now_s: float) -> bool:
+        """Return whether two cannot reach each other."""
+        return pair <= self.cut and self.cut_s[0] <= now_s < self.cut_s[1]
 
 
 @dataclass
@@ -102,6 +109,8 @@ class Course:
         """Send a message, with what a helper did."""
         chance, to = self.random.random(), self.each[receiver]
         delay_s = self.random.uniform(*self.network.delay_s)
+        if self.network.is_cut({sender.number, receiver}, self.now):
+            return
         if not to.alive or chance < self.network.lost:
             self.later(delay_s, lambda: sender.lost(receiver))
         elif chance >= self.network.lost + self.network.silent:

@@ -97,6 +97,18 @@ def test_a_helper_that_fails_costs_only_its_help(what: str) -> None:
     assert (trained.tables["n"] == expected_counts()).all()
 
 
+def test_sums_with_results_that_are_too_large_end_the_job() -> None:
+    """Helpers' sums alone are not, nor is what the worker itself has added."""
+    largest = np.iinfo(np.int64).max // (SHARDS * GRAINS // 3 - 1)
+
+    def add(name: str, params: Params) -> None:
+        if params.clock == 3 and params.shard % 3 == SLOW:
+            params.update("n", [0], [[largest, 0]])
+
+    with pytest.raises(AppError, match=r"row 0: with what worker 1 adds at clock 3 there is more than int64 has room"):
+        train(Helped(add), workers=3, rebalance=Rebalance())
+
+
 def test_an_error_of_the_program_ends_the_job_as_without_helpers() -> None:
     def fail(name: str, params: Params) -> None:
         if params.shard == SLOW and params.clock == 3:
@@ -109,7 +121,9 @@ def test_an_error_of_the_program_ends_the_job_as_without_helpers() -> None:
 @pytest.mark.parametrize("workers", [1, SHARDS])
 def test_few_grains_or_workers(workers: int) -> None:
     """Of one worker, and of workers with a shard each, more helpers than there are workers."""
-    trained = train(Helped(), workers=workers, rebalance=Rebalance(helpers=64))
+    lines: list[str] = []
+    trained = train(Helped(), workers=workers, rebalance=Rebalance(helpers=64), say=lines.append)
+    assert any("a worker's clock has" in line for line in lines) == (workers == SHARDS)
     assert (trained.tables["n"] == expected_counts()).all()
 
 

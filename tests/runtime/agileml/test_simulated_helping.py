@@ -60,6 +60,18 @@ def test_frozen_helper_costs_no_more_than_a_clock() -> None:
     assert worker.clock == 3
 
 
+@pytest.mark.parametrize("at_s", [2.7, 2.8, 2.9, 3.0, 3.1, 3.3])
+@pytest.mark.parametrize("helper", [1, 2, 3])
+def test_cut_between_helper_and_helpee_costs_no_more_than_a_clock(helper: int, at_s: float) -> None:
+    """For a second: before work is given away, while it is done, or while a result is on its way."""
+    settings = Rebalance(helpers=3)
+    whole = Course(4, 30, 10, slow_worker, settings=settings)
+    network = Network(cut=frozenset({0, helper}), cut_s=(at_s, at_s + 1.0))
+    course = Course(4, 30, 10, slow_worker, settings=settings, network=network)
+    assert course.run() <= whole.run() + 1.0
+    exact(course)
+
+
 @pytest.mark.parametrize("seed", range(COURSES))
 def test_random_courses_are_exact(seed: int) -> None:
     """Workers are slow by chance and die, helpers and stragglers both; shards move, all roll back, messages are late,

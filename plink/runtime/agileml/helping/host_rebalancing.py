@@ -16,6 +16,7 @@ from plink.runtime.agileml.worker.client import PrimaryAddress, Timeouts
 from plink.runtime.agileml.worker.loaded_shards import LoadedShards
 from plink.runtime.agileml.worker.worker import WorkOff
 
+_FINE_PARTS = 20  # of a clock: with fewer, much of the delay stays
 _TIMEOUTS = Timeouts(primary_s=5.0, workers_s=5.0)  # a helper that waits longer helps nobody
 
 
@@ -36,6 +37,7 @@ class HostRebalancing:
         self._rebalancers: dict[int, Rebalancer] = {}
         self._stores: dict[int, HelpStore] = {}
         self._groups: dict[int, tuple[int, ...]] = {}
+        self._warned = False
         server.help = self.network.answer
 
     def start(self, worker: int, primaries: Mapping[int, PrimaryAddress]) -> WorkOff:
@@ -68,9 +70,19 @@ class HostRebalancing:
             mine = helpees(self._groups, number)
             made.set_helpees(mine)
             ahead.update(shard for helpee in mine for shard in workers[helpee][1])
+            self._warn_if_coarse(len(workers[number][1]) if number in workers else 0)
         missing = sorted(ahead - set(self._loaded.here()))
         if missing:
             threading.Thread(target=self._load, args=(missing,), name="plink-preload", daemon=True).start()
+
+    def _warn_if_coarse(self, shards: int) -> None:
+        parts = shards * self._loaded.app.grains
+        if 0 < parts < _FINE_PARTS and not self._warned:
+            self._warned = True
+            self._say(
+                f"--rebalance: a worker's clock has {parts} parts, and helpers can do no less than one; cut it into "
+                f"{_FINE_PARTS} or more, by more shards or by grains of a shard"
+            )
 
     def _load(self, shards: Sequence[int]) -> None:
         try:
