@@ -160,6 +160,8 @@ def bars_of(figures: dict[str, Any]) -> list[Bar]:
         if name in limits and name != "slow worker 0 %":
             others = min(row[mode]["seconds"] for mode in ("SSP", "BSP RR"))
             bars.append(Bar(f"{name}: FlexRR over SSP and BSP RR", round(row["FlexRR"]["seconds"] / others, 4), 1.0))
+        if name == "simulated":
+            bars += [Bar(f"simulated: {key}", row[key], 1.1) for key in row if key.endswith("%, FlexRR")]
         if name == "slow worker 400 %":
             bars.append(Bar(f"{name}: share moved", row["FlexRR"]["moved"], at_least=0.12, at_most=0.3))
     return bars
