@@ -16,7 +16,7 @@ from plink.runtime.agileml.helping import messages as m
 from plink.runtime.agileml.helping.groups import helpees
 from plink.runtime.agileml.helping.help_network import HelpNetwork
 from plink.runtime.agileml.helping.helpee import Helpee
-from plink.runtime.agileml.helping.helper import Helper, Session
+from plink.runtime.agileml.helping.helper import Helper, HelpSession
 from plink.runtime.agileml.helping.host_rebalancing import HostRebalancing
 from plink.runtime.agileml.transport.records import ConnectionLost
 from plink.runtime.agileml.transport.wire import Kind, Message, Status, Wanted
@@ -102,7 +102,7 @@ class SimulatedRebalancer:
         self._lost: set[int] = set()
         self._parts: dict[tuple[int, int], dict[int, tuple[RowBlock, ...]]] = {}
         self._queue, self._closed, self._reported = Queue([]), False, False
-        self._session: Session | None = None
+        self._session: HelpSession | None = None
         self._client: Any = None
         self._sums: dict[int, Any] = {}
         self._due_s = 0.0
@@ -119,7 +119,7 @@ class SimulatedRebalancer:
         self._network.leave(self.worker, self)
 
     def received(self, message: m.HelpMessage) -> None:
-        if isinstance(message, m.HelpRequest | m.Cancelled | m.ReturnRequest):
+        if isinstance(message, m.HelpRequest | m.HelpCancelled | m.ReturnRequest):
             self._send(self._helper.received(message))
         else:
             self._inbox.append((message, self._host.net.now()))
@@ -172,7 +172,7 @@ class SimulatedRebalancer:
         self._lost.clear()
         while self._inbox:
             message, received_s = self._inbox.pop(0)
-            if isinstance(message, m.Completed):
+            if isinstance(message, m.HelpCompleted):
                 parts = self._parts.pop((message.sender, message.id), {})
                 counts, messages = self._helpee.accept(message, received_s)
                 for partition, blocks in parts.items() if counts else ():
@@ -205,12 +205,12 @@ class SimulatedRebalancer:
             self._session = None
         self._host.later(delay_s, self._help_others)
 
-    def _end(self, session: Session) -> None:
+    def _end(self, session: HelpSession) -> None:
         blocks = self._blocks(session)
         for receiver, message in self._helper.end(session, None if blocks is None else ()):
-            self._network.send(receiver, message, blocks if isinstance(message, m.Completed) else None)
+            self._network.send(receiver, message, blocks if isinstance(message, m.HelpCompleted) else None)
 
-    def _blocks(self, session: Session) -> dict[int, tuple[RowBlock, ...]] | None:
+    def _blocks(self, session: HelpSession) -> dict[int, tuple[RowBlock, ...]] | None:
         """What a helper adds, as it read the state; None: it could not."""
         app, request = self._host.app, session.request
         sums = np.zeros((app.shards, 1), dtype=np.int64)

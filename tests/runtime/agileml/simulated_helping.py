@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from plink.runtime.agileml.helping import messages as m
 from plink.runtime.agileml.helping.groups import helpees, helper_groups
 from plink.runtime.agileml.helping.helpee import Helpee
-from plink.runtime.agileml.helping.helper import Helper, Session
+from plink.runtime.agileml.helping.helper import Helper, HelpSession
 from plink.runtime.agileml.helping.settings import Rebalance
 from plink.runtime.agileml.worker.clock_work import Grain
 
@@ -161,7 +161,7 @@ class Worker:
         self._inbox: list[tuple[m.HelpMessage, Sequence[Grain], float]] = []
         self._lost: set[int] = set()
         self._queue = Queue([])
-        self._session: Session | None = None
+        self._session: HelpSession | None = None
         self._busy = self._reported = False
         self._update: Counter[Grain] = Counter()
 
@@ -187,7 +187,7 @@ class Worker:
         """Take a message."""
         if not self.alive:
             return
-        if isinstance(message, m.HelpRequest | m.Cancelled | m.ReturnRequest):
+        if isinstance(message, m.HelpRequest | m.HelpCancelled | m.ReturnRequest):
             self._send(self._helper.received(message))
         else:
             self._inbox.append((message, payload, self._course.now))
@@ -239,7 +239,7 @@ class Worker:
         self._lost.clear()
         inbox, self._inbox = self._inbox, []
         for message, payload, at_s in inbox:
-            if isinstance(message, m.Completed):
+            if isinstance(message, m.HelpCompleted):
                 counts, messages = self._helpee.accept(message, at_s)
                 if counts:
                     self._update.update(payload)

@@ -58,14 +58,14 @@ def test_messages_come_in_order_and_results_before_their_completion(
     ends: tuple[HelpNetwork, HelpNetwork, Noted, Noted],
 ) -> None:
     first, _, _, receiver = ends
-    first.send(1, m.Begun(0, 7))
+    first.send(1, m.HelpBegun(0, 7))
     blocks = {
         partition: (RowBlock(0, range(3), np.full((3, 2), partition + 1.0, dtype=np.float32)),) for partition in (0, 1)
     }
-    completed = m.Completed(0, 7, ((2, 0),), ((0.5, 1.0),))
+    completed = m.HelpCompleted(0, 7, ((2, 0),), ((0.5, 1.0),))
     first.send(1, completed, blocks)
     wait_for(lambda: len(receiver.messages) == 2)
-    assert receiver.messages == [m.Begun(0, 7), completed]
+    assert receiver.messages == [m.HelpBegun(0, 7), completed]
     assert receiver.parts == [(0, 7, 0, 6.0), (0, 7, 1, 12.0)]
 
 
@@ -79,9 +79,9 @@ def test_who_cannot_be_reached_is_lost_and_others_are_not(
     addresses = {each: server.address for each, server in enumerate(made.servers)}
     first.set_addresses({**addresses, 3: f"127.0.0.1:{port}", 4: addresses[1]})
     for worker in (2, 3, 4, 5):
-        first.send(worker, m.Begun(0, 1))
+        first.send(worker, m.HelpBegun(0, 1))
     wait_for(lambda: set(sender.unreachable) == {2, 3, 4, 5})
-    first.send(1, m.Begun(0, 1))
+    first.send(1, m.HelpBegun(0, 1))
     wait_for(lambda: receiver.messages)
     assert set(sender.unreachable) == {2, 3, 4, 5}
 
@@ -97,6 +97,6 @@ def test_what_is_no_message_is_refused(made: Store, ends: tuple[HelpNetwork, Hel
 def test_a_worker_that_has_left_receives_nothing(ends: tuple[HelpNetwork, HelpNetwork, Noted, Noted]) -> None:
     first, second, sender, receiver = ends
     second.leave(1, receiver)
-    first.send(1, m.Begun(0, 1))
+    first.send(1, m.HelpBegun(0, 1))
     wait_for(lambda: sender.unreachable == [1])
     assert receiver.messages == []

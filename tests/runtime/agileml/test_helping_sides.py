@@ -32,8 +32,8 @@ def requested(helpee: Helpee, now_s: float = 0.0, report: m.ProgressReport = REP
     return message
 
 
-def completed(message: m.HelpRequest, count: int | None = None) -> m.Completed:
-    return m.Completed(OTHER, message.id, message.grains[:count])
+def completed(message: m.HelpRequest, count: int | None = None) -> m.HelpCompleted:
+    return m.HelpCompleted(OTHER, message.id, message.grains[:count])
 
 
 def test_first_request_is_small_and_from_the_back() -> None:
@@ -41,7 +41,7 @@ def test_first_request_is_small_and_from_the_back() -> None:
     helpee, queue = begun()
     message = requested(helpee)
     assert message == m.HelpRequest(ME, 0, 0, 5, 4, ((0, 39),))
-    ((_, more),) = helpee.received(m.Begun(OTHER, message.id), 0.1)
+    ((_, more),) = helpee.received(m.HelpBegun(OTHER, message.id), 0.1)
     assert isinstance(more, m.HelpRequest)
     assert more.grains == ((0, 37), (0, 38))
     assert len(queue) == 37
@@ -85,15 +85,15 @@ def test_results_of_an_earlier_clock_or_attempt_do_not_count() -> None:
     helpee, _ = begun()
     message = requested(helpee)
     ((receiver, cancel),) = helpee.begin(Queue([Grain(0, number) for number in range(40)]), 5, 1, 4)
-    assert (receiver, cancel) == (OTHER, m.Cancelled(ME, message.id))
+    assert (receiver, cancel) == (OTHER, m.HelpCancelled(ME, message.id))
     assert not helpee.accept(completed(message), 0.1)[0]
 
 
 def test_another_worker_cannot_answer_a_request() -> None:
     helpee, queue = begun()
     message = requested(helpee)
-    assert not helpee.accept(m.Completed(THIRD, message.id, message.grains), 0.1)[0]
-    helpee.received(m.Refused(THIRD, message.id), 0.1)
+    assert not helpee.accept(m.HelpCompleted(THIRD, message.id, message.grains), 0.1)[0]
+    helpee.received(m.HelpRefused(THIRD, message.id), 0.1)
     assert helpee.expects(OTHER, message.id)
     assert len(queue) == 39
 
@@ -101,26 +101,26 @@ def test_another_worker_cannot_answer_a_request() -> None:
 def test_result_with_other_grains_does_not_count() -> None:
     helpee, queue = begun()
     message = requested(helpee)
-    assert not helpee.accept(m.Completed(OTHER, message.id, ((0, 3),)), 0.1)[0]
+    assert not helpee.accept(m.HelpCompleted(OTHER, message.id, ((0, 3),)), 0.1)[0]
     assert len(queue) == 40
 
 
 def test_unbegun_work_is_taken_back_and_what_is_begun_is_divided() -> None:
     helpee, queue = begun()
     first = requested(helpee)
-    ((_, second),) = helpee.received(m.Begun(OTHER, first.id), 0.0)
+    ((_, second),) = helpee.received(m.HelpBegun(OTHER, first.id), 0.0)
     assert isinstance(second, m.HelpRequest)
     helpee.accept(completed(first), 0.1)
-    ((_, third),) = helpee.received(m.Begun(OTHER, second.id), 0.1)
+    ((_, third),) = helpee.received(m.HelpBegun(OTHER, second.id), 0.1)
     queue.grains.clear()
     messages, _ = helpee.wait(0.1)
-    assert (OTHER, m.Cancelled(ME, third.id)) in messages
+    assert (OTHER, m.HelpCancelled(ME, third.id)) in messages
     assert len(queue) == 2
     queue.grains.clear()
     messages, wait_s = helpee.wait(0.1)
     assert messages == [(OTHER, m.ReturnRequest(ME, second.id))]
     assert wait_s > 0
-    helpee.received(m.Returned(OTHER, second.id, second.grains[1:]), 0.2)
+    helpee.received(m.HelpReturned(OTHER, second.id, second.grains[1:]), 0.2)
     assert queue.grains == [Grain(*second.grains[1])]
     assert helpee.accept(completed(second, 1), 0.3)[0]
     assert not helpee.waits
@@ -129,11 +129,11 @@ def test_unbegun_work_is_taken_back_and_what_is_begun_is_divided() -> None:
 def test_silent_helper_is_given_up_after_half_a_second() -> None:
     helpee, queue = begun()
     message = requested(helpee)
-    helpee.received(m.Begun(OTHER, message.id), 0.0)
+    helpee.received(m.HelpBegun(OTHER, message.id), 0.0)
     queue.grains.clear()
     helpee.lost(THIRD)
     assert helpee.wait(0.4)[1] == pytest.approx(0.1)
-    assert (OTHER, m.Cancelled(ME, message.id)) in helpee.wait(0.51)[0]
+    assert (OTHER, m.HelpCancelled(ME, message.id)) in helpee.wait(0.51)[0]
     assert Grain(*message.grains[0]) in queue.grains
     assert not helpee.accept(completed(message), 0.6)[0]
 
@@ -146,10 +146,10 @@ def test_helper_helps_earlier_clocks_at_once_and_its_own_clock_later() -> None:
     helper.received(m.HelpRequest(THIRD, 1, 0, 5, 4, ((2, 1),)))
     session, messages = helper.begin_next()
     assert session is not None
-    assert messages == [(THIRD, m.Begun(OTHER, 1))]
+    assert messages == [(THIRD, m.HelpBegun(OTHER, 1))]
     assert session.next() == Grain(2, 1)
     assert session.next() is None
-    assert helper.end(session, ((1.5, 2.0),)) == [(THIRD, m.Completed(OTHER, 1, ((2, 1),), ((1.5, 2.0),)))]
+    assert helper.end(session, ((1.5, 2.0),)) == [(THIRD, m.HelpCompleted(OTHER, 1, ((2, 1),), ((1.5, 2.0),)))]
     assert not helper.wanted
     helper.at(6, 0, finished=True)
     assert helper.wanted
@@ -160,7 +160,7 @@ def test_later_clocks_and_other_generations_are_refused(clock: int, generation: 
     helper = Helper(OTHER, lambda shards: True)
     helper.at(6, 0, finished=True)
     message = m.HelpRequest(ME, 1, generation, clock, 5, ((0, 1),))
-    assert helper.received(message) == [(ME, m.Refused(OTHER, 1))]
+    assert helper.received(message) == [(ME, m.HelpRefused(OTHER, 1))]
 
 
 def test_data_that_are_not_loaded_and_roll_backs_are_refused_when_it_would_begin() -> None:
@@ -171,10 +171,10 @@ def test_data_that_are_not_loaded_and_roll_backs_are_refused_when_it_would_begin
     session, messages = helper.begin_next()
     assert session is not None
     assert session.request.sender == THIRD
-    assert messages[0] == (ME, m.Refused(OTHER, 1))
+    assert messages[0] == (ME, m.HelpRefused(OTHER, 1))
     helper.received(m.HelpRequest(ME, 2, 0, 6, 5, ((2, 1),)))
     helper.at(3, 1, finished=False)
-    assert helper.begin_next() == (None, [(ME, m.Refused(OTHER, 2))])
+    assert helper.begin_next() == (None, [(ME, m.HelpRefused(OTHER, 2))])
 
 
 def test_cancelled_request_ends_without_a_result() -> None:
@@ -185,9 +185,9 @@ def test_cancelled_request_ends_without_a_result() -> None:
     session, _ = helper.begin_next()
     assert session is not None
     session.next()
-    assert helper.received(m.ReturnRequest(ME, 1)) == [(ME, m.Returned(OTHER, 1, ((0, 3),)))]
+    assert helper.received(m.ReturnRequest(ME, 1)) == [(ME, m.HelpReturned(OTHER, 1, ((0, 3),)))]
     for number in (2, 1):
-        helper.received(m.Cancelled(ME, number))
+        helper.received(m.HelpCancelled(ME, number))
     assert session.next() is None
     assert helper.end(session, ()) == []
     assert not helper.wanted

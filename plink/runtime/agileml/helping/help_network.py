@@ -25,7 +25,7 @@ class Receiver(Protocol):
         """Take a message."""
 
     def result_part(self, helper: int, number: int, partition: int, blocks: tuple[RowBlock, ...]) -> None:
-        """Take what a helper adds to a partition, before its :class:`~messages.Completed`."""
+        """Take what a helper adds to a partition, before its :class:`~messages.HelpCompleted`."""
 
     def lost(self, worker: int) -> None:
         """Note that a worker could not be reached."""

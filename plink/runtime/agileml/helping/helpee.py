@@ -11,14 +11,14 @@ from typing import Protocol
 
 from plink.runtime.agileml.helping.messages import (
     MAX_GRAINS,
-    Begun,
-    Cancelled,
-    Completed,
+    HelpBegun,
+    HelpCancelled,
+    HelpCompleted,
     HelpMessage,
+    HelpRefused,
     HelpRequest,
+    HelpReturned,
     ProgressReport,
-    Refused,
-    Returned,
     ReturnRequest,
 )
 from plink.runtime.agileml.helping.settings import Rebalance
@@ -114,18 +114,18 @@ class Helpee:
         self._seconds.append(seconds)
 
     def received(self, message: HelpMessage, now_s: float) -> list[Outgoing]:
-        """Handle a helper's message, other than :class:`Completed`."""
+        """Handle a helper's message, other than :class:`HelpCompleted`."""
         helper = message.sender
         if isinstance(message, ProgressReport):
             self._reports[helper] = _Report(message, now_s)
-        elif isinstance(message, Begun) and self.expects(helper, message.id):
+        elif isinstance(message, HelpBegun) and self.expects(helper, message.id):
             pending = self._pending[message.id]
             pending.begun, pending.since_s = True, now_s
             return self._give(helper, self._settings.follow_up, now_s)
-        elif isinstance(message, Refused) and self.expects(helper, message.id):
+        elif isinstance(message, HelpRefused) and self.expects(helper, message.id):
             self._refusing.add(helper)
             self._take_back(message.id)
-        elif isinstance(message, Returned) and self.expects(helper, message.id):
+        elif isinstance(message, HelpReturned) and self.expects(helper, message.id):
             pending = self._pending[message.id]
             returned = [grain for grain in pending.grains if grain in message.grains]
             pending.grains = [grain for grain in pending.grains if grain not in message.grains]
@@ -133,7 +133,7 @@ class Helpee:
             self._requeue(returned)
         return []
 
-    def accept(self, message: Completed, now_s: float) -> tuple[bool, list[Outgoing]]:
+    def accept(self, message: HelpCompleted, now_s: float) -> tuple[bool, list[Outgoing]]:
         """Return whether what a helper did counts; if so it is to be merged now. What it left out comes back."""
         if not self.expects(message.sender, message.id):
             return False, []
@@ -214,7 +214,7 @@ class Helpee:
     def _cancel(self, number: int) -> Outgoing:
         helper = self._pending[number].helper
         self._take_back(number)
-        return helper, Cancelled(self._worker, number)
+        return helper, HelpCancelled(self._worker, number)
 
     def _take_back(self, number: int) -> None:
         self._requeue(self._pending.pop(number).grains)

@@ -5,19 +5,19 @@ from collections.abc import Callable
 
 from plink.runtime.agileml.helping.helpee import Outgoing
 from plink.runtime.agileml.helping.messages import (
-    Begun,
-    Cancelled,
-    Completed,
+    HelpBegun,
+    HelpCancelled,
+    HelpCompleted,
     HelpMessage,
+    HelpRefused,
     HelpRequest,
-    Refused,
-    Returned,
+    HelpReturned,
     ReturnRequest,
 )
 from plink.runtime.agileml.worker.clock_work import Grain
 
 
-class Session:
+class HelpSession:
     """A request that is worked on."""
 
     def __init__(self, request: HelpRequest) -> None:
@@ -49,7 +49,7 @@ class Helper:
         self._clock = self._generation = -1
         self._finished = False
         self._queue: list[HelpRequest] = []
-        self._session: Session | None = None
+        self._session: HelpSession | None = None
 
     def at(self, clock: int, generation: int, *, finished: bool) -> None:
         """Set where this worker is; ``finished``: nothing of its own work of that clock is left for it to do now."""
@@ -61,9 +61,9 @@ class Helper:
         running = session is not None and session.request.sender == message.sender
         if isinstance(message, HelpRequest):
             if message.generation != self._generation or message.clock > self._clock:
-                return [(message.sender, Refused(self._worker, message.id))]
+                return [(message.sender, HelpRefused(self._worker, message.id))]
             self._queue.append(message)
-        elif isinstance(message, Cancelled):
+        elif isinstance(message, HelpCancelled):
             self._queue = [
                 other for other in self._queue if (other.sender, other.id) != (message.sender, message.id)
             ]  # fmt: skip
@@ -73,11 +73,11 @@ class Helper:
             return self._returned(session, message)
         return []
 
-    def _returned(self, session: Session, message: ReturnRequest) -> list[Outgoing]:
+    def _returned(self, session: HelpSession, message: ReturnRequest) -> list[Outgoing]:
         grains = session.give_back() if session.request.id == message.id else []
         if not grains:
             return []
-        return [(message.sender, Returned(self._worker, message.id, tuple((g.shard, g.number) for g in grains)))]
+        return [(message.sender, HelpReturned(self._worker, message.id, tuple((g.shard, g.number) for g in grains)))]
 
     @property
     def wanted(self) -> bool:
@@ -89,7 +89,7 @@ class Helper:
             return True  # to be refused
         return request.clock < self._clock or (request.clock == self._clock and self._finished)
 
-    def begin_next(self) -> tuple[Session | None, list[Outgoing]]:
+    def begin_next(self) -> tuple[HelpSession | None, list[Outgoing]]:
         """Begin the request of the earliest clock that may be begun, if there is one."""
         messages: list[Outgoing] = []
         while self.wanted:
@@ -97,17 +97,17 @@ class Helper:
             self._queue.remove(request)
             current = request.generation == self._generation
             if current and self._able({shard for shard, _ in request.grains}):
-                self._session = Session(request)
-                return self._session, [*messages, (request.sender, Begun(self._worker, request.id))]
-            messages.append((request.sender, Refused(self._worker, request.id)))
+                self._session = HelpSession(request)
+                return self._session, [*messages, (request.sender, HelpBegun(self._worker, request.id))]
+            messages.append((request.sender, HelpRefused(self._worker, request.id)))
         return None, messages
 
-    def end(self, session: Session, scores: tuple[tuple[float, float], ...] | None) -> list[Outgoing]:
+    def end(self, session: HelpSession, scores: tuple[tuple[float, float], ...] | None) -> list[Outgoing]:
         """End a request; ``scores``: objectives of what is done, None: it failed."""
         self._session, request = None, session.request
         if session.cancelled:
             return []
         if scores is None:
-            return [(request.sender, Refused(self._worker, request.id))]
+            return [(request.sender, HelpRefused(self._worker, request.id))]
         grains = tuple((grain.shard, grain.number) for grain in session.done)
-        return [(request.sender, Completed(self._worker, request.id, grains, scores))]
+        return [(request.sender, HelpCompleted(self._worker, request.id, grains, scores))]

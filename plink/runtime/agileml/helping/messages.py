@@ -1,6 +1,6 @@
 """Messages between workers that help each other: JSON objects in the text of a message of kind ``HELP``.
 
-What a helper adds to the tables comes before its :class:`Completed`, as messages of kind ``HELP_RESULT``.
+What a helper adds to the tables comes before its :class:`HelpCompleted`, as messages of kind ``HELP_RESULT``.
 """
 
 import math
@@ -40,19 +40,19 @@ class HelpRequest(HelpMessage, frozen=True, tag="request"):
     grains: Grains
 
 
-class Begun(HelpMessage, frozen=True, tag="begun"):
+class HelpBegun(HelpMessage, frozen=True, tag="begun"):
     """The helper works on a request: more may be sent."""
 
     id: Index
 
 
-class Refused(HelpMessage, frozen=True, tag="refused"):
+class HelpRefused(HelpMessage, frozen=True, tag="refused"):
     """The helper does not do a request."""
 
     id: Index
 
 
-class Cancelled(HelpMessage, frozen=True, tag="cancel"):
+class HelpCancelled(HelpMessage, frozen=True, tag="cancel"):
     """The helpee does a request itself."""
 
     id: Index
@@ -64,14 +64,14 @@ class ReturnRequest(HelpMessage, frozen=True, tag="return"):
     id: Index
 
 
-class Returned(HelpMessage, frozen=True, tag="returned"):
+class HelpReturned(HelpMessage, frozen=True, tag="returned"):
     """The helper does not do these grains of a request."""
 
     id: Index
     grains: Grains
 
 
-class Completed(HelpMessage, frozen=True, tag="completed"):
+class HelpCompleted(HelpMessage, frozen=True, tag="completed"):
     """The helper has done these grains of a request, with these objectives (total and weight)."""
 
     id: Index
@@ -80,7 +80,8 @@ class Completed(HelpMessage, frozen=True, tag="completed"):
 
 
 _AnyMessage = (
-    ProgressReport | HelpRequest | Begun | Refused | Cancelled | ReturnRequest | Returned | Completed
+    ProgressReport | HelpRequest | HelpBegun | HelpRefused | HelpCancelled | ReturnRequest | HelpReturned
+    | HelpCompleted
 )  # fmt: skip
 _DECODER = msgspec.json.Decoder(_AnyMessage)
 
@@ -98,6 +99,8 @@ def decode(text: str) -> HelpMessage:
         raise ProtocolError(f"a message of a helper: {ascii(str(error))[1:-1][:200]}") from None
     if isinstance(message, ProgressReport) and not 0 <= message.done <= 1:
         raise ProtocolError(f"a message of a helper: {message.done} of its work is done")
-    if isinstance(message, Completed) and not all(math.isfinite(value) for pair in message.scores for value in pair):
+    if isinstance(message, HelpCompleted) and not all(
+        math.isfinite(value) for pair in message.scores for value in pair
+    ):
         raise ProtocolError("a message of a helper: objectives must be finite")
     return message

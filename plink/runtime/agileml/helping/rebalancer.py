@@ -20,9 +20,9 @@ from plink.runtime.agileml.helping import messages as m
 from plink.runtime.agileml.helping.help_network import HelpNetwork
 from plink.runtime.agileml.helping.help_store import HelpStore
 from plink.runtime.agileml.helping.helpee import Helpee, Outgoing
-from plink.runtime.agileml.helping.helper import Helper, Session
+from plink.runtime.agileml.helping.helper import Helper, HelpSession
 from plink.runtime.agileml.helping.settings import Rebalance
-from plink.runtime.agileml.helping.slot import Slot
+from plink.runtime.agileml.helping.slot import ComputeSlot
 from plink.runtime.agileml.worker.client import Client
 from plink.runtime.agileml.worker.clock_work import ClockWork, Grain
 from plink.runtime.agileml.worker.loaded_shards import LoadedShards
@@ -42,7 +42,7 @@ class Rebalancer:
         )  # fmt: skip
         self._helpee = Helpee(worker, settings)
         self._helper = Helper(worker, self._have)
-        self._slot = Slot()
+        self._slot = ComputeSlot()
         self._changed = threading.Condition()  # of all below, and of helpee and helper
         self._inbox: deque[tuple[m.HelpMessage, float]] = deque()
         self._lost: set[int] = set()
@@ -73,7 +73,7 @@ class Rebalancer:
     def received(self, message: m.HelpMessage) -> None:
         """Take a message of another worker."""
         with self._changed:
-            if isinstance(message, m.HelpRequest | m.Cancelled | m.ReturnRequest):
+            if isinstance(message, m.HelpRequest | m.HelpCancelled | m.ReturnRequest):
                 messages = self._helper.received(message)
             else:
                 messages = []
@@ -130,14 +130,14 @@ class Rebalancer:
     def _check(self, work: ClockWork[Any], client: Client) -> None:
         """Handle messages, give work away, and report progress once a clock."""
         messages: list[Outgoing] = []
-        results: list[tuple[m.Completed, dict[int, tuple[RowBlock, ...]]]] = []
+        results: list[tuple[m.HelpCompleted, dict[int, tuple[RowBlock, ...]]]] = []
         with self._changed:
             for worker in self._lost:
                 self._helpee.lost(worker)
             self._lost.clear()
             while self._inbox:
                 message, received_s = self._inbox.popleft()
-                if isinstance(message, m.Completed):
+                if isinstance(message, m.HelpCompleted):
                     parts = self._parts.pop((message.sender, message.id), {})
                     counts, more = self._helpee.accept(message, received_s)
                     if counts:
@@ -156,7 +156,7 @@ class Rebalancer:
         self._send(messages)
 
     def _merge(
-        self, message: m.Completed, parts: dict[int, tuple[RowBlock, ...]], work: ClockWork[Any], client: Client
+        self, message: m.HelpCompleted, parts: dict[int, tuple[RowBlock, ...]], work: ClockWork[Any], client: Client
     ) -> None:
         layout = client.layout
         try:
@@ -205,13 +205,13 @@ class Rebalancer:
                     self._do(session)
         self._store.close()
 
-    def _begin_next(self) -> Session | None:
+    def _begin_next(self) -> HelpSession | None:
         with self._changed:
             session, messages = (None, []) if self._closed else self._helper.begin_next()
         self._send(messages)
         return session
 
-    def _do(self, session: Session) -> None:
+    def _do(self, session: HelpSession) -> None:
         """Do a request. An error of the program here is left to the helpee, which does the same grains again."""
         request = session.request
         work = ClockWork(
@@ -230,9 +230,9 @@ class Rebalancer:
             messages = self._helper.end(session, scores)
         blocks = self._store.take()
         for receiver, message in messages:
-            self._network.send(receiver, message, blocks if isinstance(message, m.Completed) else None)
+            self._network.send(receiver, message, blocks if isinstance(message, m.HelpCompleted) else None)
 
-    def _next_grain(self, session: Session) -> Grain | None:
+    def _next_grain(self, session: HelpSession) -> Grain | None:
         with self._changed:
             return None if self._closed else session.next()
 

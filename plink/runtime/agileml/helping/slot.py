@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 
-class Slot:
+class ComputeSlot:
     """Right to compute, of a worker and the thread that helps others in its place. The helping thread goes first: it
     asks only for what is more urgent, or while the worker waits."""
 
