@@ -130,7 +130,15 @@ def metadata(data: bytes) -> None:
                 assert all(text.isprintable() for text in (reason, *(notice.reason for notice in result.values())))
 
 
+def help_messages(data: bytes) -> None:
+    """What a worker of an elastic job says to one that it helps, or that helps it."""
+    from plink.runtime.agileml.helping.messages import decode, encode
+
+    message = decode(data.decode("utf-8", "replace"))
+    assert decode(encode(message)) == message
+
+
 EVERY: tuple[Callable[[bytes], Any], ...] = (
     *(stamp, probe_agent, probe_controller, tuning, message, registration, replacement),
-    *(job_agents, nodes, flow, metadata),
+    *(job_agents, nodes, flow, metadata, help_messages),
 )

@@ -37,6 +37,9 @@ class ElasticOptions(ConsistencyOptions):
     stage_thresholds: Annotated[str | None, option(
         _PANEL, "Transient hosts to a reliable one over which stage 2 and stage 3 begin; default 1:15.",
         metavar="[A:B|auto]")] = None
+    rebalance: Annotated[bool, option(
+        _PANEL, "Workers that are ahead do parts of the work of those that are behind (FlexRR); with bsp and ssp:N.",
+        )] = False
     max_hosts: Annotated[int | None, option(
         _PANEL, "That the job will ever have: half as many partitions; default: twice.", min=1)] = None
     checkpoint: Annotated[Path | None, option(_PANEL, CHECKPOINT_HELP, metavar="DIR")] = None
@@ -62,6 +65,7 @@ class ElasticOptions(ConsistencyOptions):
             stage_thresholds=_thresholds(self.stage_thresholds),
             rule=self.rule,
             shares=self.shares,
+            rebalance=self.rebalance,
             max_hosts=self.max_hosts,
             checkpoint=self.checkpoint,
             checkpoint_every_s=_seconds(self.checkpoint_every),
