@@ -28,7 +28,7 @@ class ElasticOptions:
         metavar="[bsp|ssp:N|...]")] = None
     rebalance: Annotated[bool, option(
         _PANEL, "Workers that are ahead do parts of the work of those that are behind (FlexRR); with bsp and ssp:N.",
-        )] = False
+        "--rebalance")] = False
     max_hosts: Annotated[int | None, option(
         _PANEL, "That the job will ever have: half as many partitions; default: twice.", min=1)] = None
     checkpoint: Annotated[Path | None, option(_PANEL, CHECKPOINT_HELP, metavar="DIR")] = None
