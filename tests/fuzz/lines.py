@@ -132,9 +132,13 @@ def metadata(data: bytes) -> None:
 
 def help_messages(data: bytes) -> None:
     """What a worker of an elastic job says to one that it helps, or that helps it."""
+    from plink.errors import InputError, ProtocolError
     from plink.runtime.agileml.helping.messages import decode, encode
 
-    message = decode(data.decode("utf-8", "replace"))
+    try:
+        message = decode(data.decode("utf-8", "replace"))
+    except ProtocolError as error:
+        raise InputError("message", str(error)) from error
     assert decode(encode(message)) == message
 
 

@@ -26,6 +26,9 @@ class ConsistencyOptions:
     shares: Annotated[str | None, option(
         _PANEL, "Of an elastic job: how the data is divided. slots (the default): by the workers of a host; speed: by "
         "how fast they turn out to be.", metavar="[slots|speed]")] = None
+    rebalance: Annotated[bool, option(
+        _PANEL, "Of an elastic job: workers that are ahead do parts of the work of those that are behind (FlexRR); "
+        "with bsp and ssp:N.", "--rebalance")] = False
     # fmt: on
 
 
@@ -37,9 +40,6 @@ class ElasticOptions(ConsistencyOptions):
     stage_thresholds: Annotated[str | None, option(
         _PANEL, "Transient hosts to a reliable one over which stage 2 and stage 3 begin; default 1:15.",
         metavar="[A:B|auto]")] = None
-    rebalance: Annotated[bool, option(
-        _PANEL, "Workers that are ahead do parts of the work of those that are behind (FlexRR); with bsp and ssp:N.",
-        )] = False
     max_hosts: Annotated[int | None, option(
         _PANEL, "That the job will ever have: half as many partitions; default: twice.", min=1)] = None
     checkpoint: Annotated[Path | None, option(_PANEL, CHECKPOINT_HELP, metavar="DIR")] = None
