@@ -51,6 +51,7 @@ ENTRIES = (
     Entry("rule_courses", "Zhao et al. Figure 4: consistency rules in simulated time", 0.3, True),
     Entry("zipline", "Zhao et al. Table II: the barrier of least wait, beside grid searches", 0.2, True),
     Entry("spot_drive", "the driver of spot machines killed 20 times: nothing left over, money to the cent", 8),
+    Entry("flexrr", "stragglers that are helped (Harlap Figures 3.6 to 3.12; --only NAME: a part)", 7),
     Entry("pipeline_lab", "pipelines on 4 hosts against data parallelism, depths, and the executor's own cost", 32),
     Entry("report", "size of the page, and how fast it opens", 2),
 )

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from plink.api.recording import RecordRequest
 from plink.errors import UsageError
-from plink.model.consistency import parse_rule
+from plink.model.consistency import check_rebalance, parse_rule
 from plink.model.network import Network
 
 SHARES = ("slots", "speed")
@@ -28,6 +28,7 @@ class ElasticRequest:
         (L to U clocks, as waits are predicted), ``elastic-bsp:R`` (a worker does up to R mini-batches of its shards
         between barriers) or ``asp[:SECONDS]`` (nobody waits; a clock is so long).
     :param shares: of the data that hosts get: by ``slots`` (None), or by measured ``speed``.
+    :param rebalance: workers that are ahead do parts of the work of those that are behind; with ``bsp`` and ``ssp:N``.
     :param max_hosts: that the job will ever have; None: twice as many as now.
     :param checkpoint: folder that the reliable hosts share, written every ``checkpoint_every_s`` (None: 60 s).
     :param restore: folder whose latest checkpoint the job goes on from.
@@ -44,6 +45,7 @@ class ElasticRequest:
     stage_thresholds: tuple[float, float] | Literal["auto"] | None = None
     rule: str | None = None
     shares: str | None = None
+    rebalance: bool = False
     max_hosts: int | None = None
     checkpoint: Path | None = None
     checkpoint_every_s: float | None = None
@@ -72,6 +74,9 @@ class ElasticRequest:
         if self.shares is not None:
             self._check_shares(self.shares)
             settings["shares"] = self.shares
+        if self.rebalance:
+            check_rebalance(parse_rule(self.rule or "bsp"))
+            settings["rebalance"] = True
         if self.max_hosts is not None and self.max_hosts < 1:
             raise UsageError(f"--max-hosts {self.max_hosts}: at least 1 is needed")
         if self.host_bandwidth_gbps is not None:

@@ -28,7 +28,7 @@ def launch(program: Program, options: JobOptions, consistency: ConsistencyOption
         code = launch_with_defaults(program, args or [], options, consistency)
     else:
         if consistency != ConsistencyOptions():
-            raise UsageError(f"--rule and --shares go with --backend {AGILEML}: only elastic jobs have servers")
+            raise UsageError(f"--rule, --shares and --rebalance go with --backend {AGILEML}, an elastic job")
         from plink.cli.job_setup import new_job
         from plink.cli.launching import start
 

@@ -15,6 +15,7 @@ _MODULES = {
     "AppError": "plink.elastic.app_error",
     "Objective": "plink.elastic.objective",
     "Params": "plink.elastic.params",
+    "Rebalance": "plink.runtime.agileml.helping.settings",
     "Sgd": "plink.elastic.sgd",
     "StoppingCriterion": "plink.elastic.stopping_criterion",
     "Table": "plink.elastic.tables",

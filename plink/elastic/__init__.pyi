@@ -8,5 +8,6 @@ from plink.elastic.stopping_criterion import StoppingCriterion as StoppingCriter
 from plink.elastic.tables import Table as Table
 from plink.elastic.tables import Values as Values
 from plink.elastic.torch_app import TorchApp as TorchApp
+from plink.runtime.agileml.helping.settings import Rebalance as Rebalance
 from plink.runtime.agileml.local import TrainingResult as TrainingResult
 from plink.runtime.agileml.local import train as train

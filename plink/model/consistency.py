@@ -107,3 +107,12 @@ def parse_rule(spec: str) -> Rule:
         if extension is not None:
             return extension
     raise UsageError(f"rule {spec!r}: choose one of bsp, ssp:N, dssp:L:U, elastic-bsp:R, asp[:SECONDS]")
+
+
+def check_rebalance(rule: Rule) -> None:
+    """Check that workers may help each other under a rule.
+
+    :raises UsageError: a clock has several steps, and nobody waits within one.
+    """
+    if rule.steps:
+        raise UsageError("--rebalance goes with --rule bsp and ssp:N: under this rule nobody waits within a clock")

@@ -23,6 +23,7 @@ from solvers.elastic.settings import Settings
 
 _UNDO_COPIES = 1  # of every vector that a step has changed: it, as it was before
 _WORKER_COPIES = 5  # times the tables: given, added, on its way, read, and the program's own
+_HELP_COPIES = 4  # with --rebalance: given and added for others, a result on its way, and one that arrives
 _WORKER_ROW_BYTES = 9  # what a worker notes of every row
 
 
@@ -51,7 +52,7 @@ def memory_needs(members: Sequence[Member], settings: Settings) -> dict[int, Mem
     state, _ = start(hosts, settings.partition_bytes, settings.shards, settings.thresholds)
     shards = Counter(shard.owner for shard in state.shards)
     workers = {member.number: min(member.slots, shards[member.number]) for member in members}
-    worker = _WORKER_COPIES * settings.bytes + _WORKER_ROW_BYTES * settings.rows
+    worker = (_WORKER_COPIES + _HELP_COPIES * settings.rebalance) * settings.bytes + _WORKER_ROW_BYTES * settings.rows
     needs = {number: MemoryNeed(workers=count * worker) for number, count in workers.items()}
     rule = parse_rule(settings.rule)
     copies = 1 + rule.sees_ahead

@@ -259,9 +259,11 @@ def _assign(ctx: Context) -> None:
     everywhere = {number: (worker.host, worker.shards, worker.first) for number, worker in workers.items()}
     left = tuple((worker.host, worker.until) for worker in (*leaving.values(), *pending.values()))
     hosts = {*after_rollback.values(), *(worker.host for worker in (*before.workers.values(), *workers.values()))}
+    working = {worker.host for worker in workers.values() if ctx.state.settings.rebalance}
+    addresses = {host: ctx.state.address(host) for host in sorted(working) if host in members}
     for host in sorted(host for host in hosts if host in members):
         own = {number: worker.shards for number, worker in workers.items() if worker.host == host}
-        ctx.send(host, AssignShards(clock, before.generation, own, everywhere, left))
+        ctx.send(host, AssignShards(clock, before.generation, own, everywhere, left, addresses))
     ctx.state.progress = replace(ctx.state.progress, workers=len(workers))
     resizing.reassigned(ctx, clock)
     advance(ctx)

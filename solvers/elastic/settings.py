@@ -22,6 +22,7 @@ class Settings:
     :param started: when the job was, by ``time.time``. ``began``: the same by this machine's monotonic clock.
     :param rule: of consistency, as :func:`plink.model.consistency.parse_rule` takes it.
     :param shares: of the input data: by ``slots``, or by measured ``speed``.
+    :param rebalance: workers that are ahead help those that are behind.
     :param active, backup_only: transient hosts to a reliable one, over which stage 2 and 3 begin. ``measured``: they
         are set anew from the traffic.
     :param host_rate: bytes a second that a host carries in either direction, where that is known.
@@ -38,6 +39,7 @@ class Settings:
     began: float
     rule: str = "bsp"
     shares: str = "slots"
+    rebalance: bool = False
     active: float = 1.0
     backup_only: float = 15.0
     measured: bool = False
@@ -92,6 +94,7 @@ class Settings:
             number=member.number, address=member.at, keys=self.keys, partitions=self.partitions, rule=self.rule,
             started=self.started, notice_s=self.notice_s, notices=self.notices, checkpoints=self.checkpoints,
             restore=self.restore, job=self.job, reliable=member.tier == Tier.RELIABLE.value,
+            rebalance=self.rebalance,
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:

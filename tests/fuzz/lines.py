@@ -130,7 +130,19 @@ def metadata(data: bytes) -> None:
                 assert all(text.isprintable() for text in (reason, *(notice.reason for notice in result.values())))
 
 
+def help_messages(data: bytes) -> None:
+    """What a worker of an elastic job says to one that it helps, or that helps it."""
+    from plink.errors import InputError, ProtocolError
+    from plink.runtime.agileml.helping.messages import decode, encode
+
+    try:
+        message = decode(data.decode("utf-8", "replace"))
+    except ProtocolError as error:
+        raise InputError("message", str(error)) from error
+    assert decode(encode(message)) == message
+
+
 EVERY: tuple[Callable[[bytes], Any], ...] = (
     *(stamp, probe_agent, probe_controller, tuning, message, registration, replacement),
-    *(job_agents, nodes, flow, metadata),
+    *(job_agents, nodes, flow, metadata, help_messages),
 )

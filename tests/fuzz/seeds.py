@@ -129,6 +129,13 @@ def seeds() -> dict[str, Sequence[bytes]]:
         "nodes": (a_job(), HELLO),
         "flow": (TOKEN + b"x" * 100,),
         "metadata": (_metadata(),),
+        "help_messages": _json(
+            {"type": "request", "sender": 3, "id": 7, "generation": 0, "clock": 5, "state": 4, "grains": [[1, 2]]},
+            {"type": "report", "sender": 0, "generation": 0, "clock": 5, "done": 0.75},
+            {"type": "completed", "sender": 1, "id": 7, "grains": [[1, 2]], "scores": [[0.5, 2.0]]},
+            {"type": "returned", "sender": 1, "id": 7, "grains": []},
+            {"type": "begun", "sender": 1, "id": 7},
+        ),
         **_at_listeners(stretch),
     }
 
@@ -313,7 +320,7 @@ def _job_agents() -> tuple[bytes, ...]:
 
 
 HELLO = b"0 " + _lines(
-    {"type": "hello", "version": 8, "plink": "1", "app": "A", "pid": 1, "tables": 5, "shards": 3, "batches": 1,
+    {"type": "hello", "version": 9, "plink": "1", "app": "A", "pid": 1, "tables": 5, "shards": 3, "batches": 1,
      "grains": 1, "shapes": [[9, 8], [3, 9]], "memory": None, "pool": ""}
 )  # fmt: skip
 

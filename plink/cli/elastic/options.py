@@ -26,6 +26,9 @@ class ConsistencyOptions:
     shares: Annotated[str | None, option(
         _PANEL, "Of an elastic job: how the data is divided. slots (the default): by the workers of a host; speed: by "
         "how fast they turn out to be.", metavar="[slots|speed]")] = None
+    rebalance: Annotated[bool, option(
+        _PANEL, "Of an elastic job: workers that are ahead do parts of the work of those that are behind (FlexRR); "
+        "with bsp and ssp:N.", "--rebalance")] = False
     # fmt: on
 
 
@@ -62,6 +65,7 @@ class ElasticOptions(ConsistencyOptions):
             stage_thresholds=_thresholds(self.stage_thresholds),
             rule=self.rule,
             shares=self.shares,
+            rebalance=self.rebalance,
             max_hosts=self.max_hosts,
             checkpoint=self.checkpoint,
             checkpoint_every_s=_seconds(self.checkpoint_every),

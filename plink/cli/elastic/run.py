@@ -33,7 +33,7 @@ def run(
 
     Parameters are on servers that move with the hosts; none is lost with a
     transient one. The hosts file says tier=reliable or tier=transient.
-    `plink launch --backend agileml APP` is the same with the defaults, but for --rule and --shares.
+    `plink launch --backend agileml APP` is the same with the defaults, but for --rule, --shares and --rebalance.
 
     Example: plink elastic run --hosts hosts.txt --checkpoint /shared/run1 app.py
     """

@@ -26,6 +26,7 @@ class Begin(Request, frozen=True, tag="begin"):
     restore: str
     job: str
     reliable: bool
+    rebalance: bool
 
 
 class Report(Request, frozen=True, tag="report"):
@@ -164,13 +165,17 @@ class Resume(Request, frozen=True, tag="resume"):
 
 
 class AssignShards(Request, frozen=True, tag="assign_shards"):
-    """Work on these shards from a clock on; ``workers``: of this host, ``everywhere`` and ``left``: as a ShardMap."""
+    """Work on these shards from a clock on; ``workers``: of this host, ``everywhere`` and ``left``: as a ShardMap.
+
+    ``addresses``: of the servers of all hosts with workers, where these help each other.
+    """
 
     clock: Int
     generation: Int
     workers: dict[Index, tuple[Int, ...]]
     everywhere: dict[Index, tuple[Int, tuple[Int, ...], Int]]
     left: tuple[tuple[Int, Int], ...]
+    addresses: dict[Index, str]
 
 
 class TakeOver(Request, frozen=True, tag="take_over"):

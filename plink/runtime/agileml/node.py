@@ -39,6 +39,8 @@ from plink.model.elastic.requests import method_of
 from plink.model.elastic.results import Begun, HostReport, Paused, Result
 from plink.remote.low_priority import VARIABLE as LOW_PRIORITY
 from plink.remote.low_priority import set_low_priority
+from plink.runtime.agileml.helping.host_rebalancing import HostRebalancing
+from plink.runtime.agileml.helping.settings import Rebalance
 from plink.runtime.agileml.host.checkpoint_folder import check_mark, discard, keep, latest, mark, unmark
 from plink.runtime.agileml.host.checkpoint_folder import unwritable as unwritable_folder
 from plink.runtime.agileml.host.control_channel import ControlChannel
@@ -74,6 +76,7 @@ class Node:
         self._app, self._channel = app, channel
         self._server: Server | None = None
         self._workers: WorkerThreads | None = None
+        self._helping: HostRebalancing | None = None
         self._loaded: LoadedShards[Any] = LoadedShards(app)
         self._primaries: dict[int, PrimaryAddress] = {}
         self._term = self._number = 0  # of the latest controller; the largest number that one gave
@@ -116,6 +119,9 @@ class Node:
         if self._ending or self._server is None:
             os._exit(128 + number)
         self._ending_notice(PreemptionNotice(self._notice_s, "SIGTERM"))
+
+    def _log(self, text: str) -> None:
+        self._send(Log(text))
 
     def _ending_notice(self, notice: PreemptionNotice) -> None:
         self._send(reports.Notice(notice.seconds, notice.reason))
@@ -212,13 +218,15 @@ class Node:
                 return Client(config, number, self._primaries, clock=clock, generation=generation, timeouts=_TIMEOUTS)
 
             self._client = client
-            self._workers = WorkerThreads(self._loaded, client, self._send, request.started)
+            if request.rebalance:
+                self._helping = HostRebalancing(self._loaded, self._server, Rebalance(), self._log)
+            self._workers = WorkerThreads(self._loaded, client, self._send, request.started, self._helping)
             self._notice_s, self._job = request.notice_s, request.job
             self._restore, self._checkpoints = request.restore, request.checkpoints
             if request.notices:
                 self._notices = Notices(
                     parse_source(request.notices), on_notice=self._ending_notice,
-                    on_trouble=lambda text: self._send(Log(text)),
+                    on_trouble=self._log,
                 )  # fmt: skip
             threading.Thread(target=self._watch_partitions, name="plink-watch", daemon=True).start()
         saved, own = self._on_disk()
@@ -263,6 +271,8 @@ class Node:
             if number not in self._primaries or primary.term >= self._primaries[number].term:
                 self._primaries[number] = primary
         self.workers.set_primaries(primaries)
+        if self._helping is not None:
+            self._helping.set_primaries(primaries)
 
     def pause(self, request: r.Pause) -> Paused:
         """Let no worker begin a clock."""
@@ -276,6 +286,8 @@ class Node:
         """Assign shards from a clock on: here, and everywhere (for a controller that is started again)."""
         self._map = ShardMap(request.clock, request.generation, request.everywhere, request.left)
         self.workers.assign(request.workers, request.clock, request.generation)
+        if self._helping is not None:
+            self._helping.assign(request.everywhere, request.addresses)
 
     def keep_thresholds(self, request: r.KeepThresholds) -> None:
         """Keep the thresholds that were measured (for a controller that is started again)."""

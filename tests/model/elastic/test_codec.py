@@ -22,7 +22,7 @@ from plink.model.elastic.results import HostReport, Paused, result_of
 
 REQUESTS: tuple[Request, ...] = (
     Pause(7), Bye(), SetPrimaries({0: ("a:1", 3), 12: ("b:2", 4)}, 9),
-    AssignShards(3, 0, {1: (2, 3)}, {1: (0, (2, 3), 0)}, ((0, 4),)),
+    AssignShards(3, 0, {1: (2, 3)}, {1: (0, (2, 3), 0)}, ((0, 4),), {0: '10.0.0.1:7000'}),
 )  # fmt: skip
 MESSAGES: tuple[NodeMessage, ...] = (
     Alive(TrafficCounters(1, 2, 3, 4)), Answer(5, None, "", {"begun": 3}), Answer(5, "no", "RejectedRequest"),

@@ -9,20 +9,25 @@ KINDS = ("join", "join", "bulk", "reliable", "warn", "warn", "tight", "kill", "k
          "controller", "return")  # fmt: skip
 
 
-def job_of(seed: int, folder: str = "", rough: bool = False) -> SimulatedJob:
+def job_of(seed: int, folder: str = "", rough: bool = False, rebalance: bool = False) -> SimulatedJob:
     """A job with all that will happen to it.
 
     :param folder: for checkpoints; with it reliable hosts are lost, too.
     :param rough: words between servers are lost now and then.
+    :param rebalance: workers help each other.
     """
     chance = random.Random(seed * 7919 + 13)
     reliable, transient = chance.choice([1, 1, 2, 3]), chance.choice([0, 1, 3, 4, 6])
     settings: dict[str, object] = {"backup_only": chance.choice([15.0, 2.0])}
+    grains = chance.choice([2, 4, 8]) if rebalance else 1
+    if rebalance:
+        settings["rebalance"] = True
     if folder:
         settings |= {"checkpoints": folder, "checkpoint_every_s": 0.0}
     job = SimulatedJob(
         seed, "r" * reliable + "t" * transient, partitions=chance.randint(1, 5), shards=chance.choice([3, 8, 13]),
-        clocks=chance.choice([20, 40, 80]), rough=chance.choice([0.002, 0.02]) if rough else 0.0, settings=settings,
+        clocks=chance.choice([10, 20, 40] if rebalance else [20, 40, 80]),
+        rough=chance.choice([0.002, 0.02]) if rough else 0.0, settings=settings, grains=grains,
     )  # fmt: skip
     at = 0.0
     for _ in range(chance.randint(1, 9)):

@@ -27,21 +27,26 @@ from plink.runtime.agileml.worker.client import PrimaryAddress, RolledBack
 from plink.runtime.agileml.worker.progress import job_layout
 from plink.runtime.agileml.worker.worker import RELEASED, Clock
 from plink.runtime.agileml.worker.worker_threads import WorkerThreads, _Running
+from tests.runners.agile.simulated_help import SimulatedHelping, SimulatedRebalancer
 from tests.runners.agile.simulated_server import Net, SimulatedServer, copied, far_enough
 
 _WAIT_S = 300.0
 
 
 class Counting(App[int]):
-    """Every partition has a row for every shard, which counts the clocks that were worked on."""
+    """Every partition has a row for every shard, which counts the clocks that were worked on, by grains."""
 
-    def __init__(self, shards: int, partitions: int, clocks: int) -> None:
+    def __init__(self, shards: int, partitions: int, clocks: int, grains: int = 1) -> None:
+        self.grains = grains
         self.shards, self.partitions, self.batches, self.seed = shards, partitions, 1, 1
         self.stop = StoppingCriterion(clocks=clocks)
         self.tables: Sequence[Table] = (Table("n", shards * partitions, 1, "int64"),)
 
     def load(self, shard: int) -> Sequence[int]:
         return [shard]
+
+    def part(self, items: int, grain: int) -> int:
+        return items
 
     def process(self, items: int, params: Params) -> Objective | None:
         raise AssertionError("simulated workers do that")
@@ -144,14 +149,33 @@ class SimulatedWorker:
             )
             if (answer := self._ask(word)) is not None:
                 self._left.discard(partition)
-                if (answer.blocks[0].values != now).any() and not self._done_by_all(now):
+                if (answer.blocks[0].values != now * self._host.app.grains).any() and not self._done_by_all(now):
                     raise AssertionError(f"partition {partition} at clock {now}: {answer.blocks[0].values.ravel()}")
         if now and self._left:
             self._soon(0.02)
             return
         self._left, self._does = set(range(self._host.app.partitions)), self._update
+        if (helping := self._helping) is not None:
+            helping.begin(self._shards, self._client)
+            self._does = self._work
+            self._soon(0.0)
+            return
         self._worked_s = self._host.seconds_of_work(now, len(self._shards))
         self._soon(self._worked_s)
+
+    @property
+    def _helping(self) -> SimulatedRebalancer | None:
+        """Who helps this worker now, if anybody may."""
+        host = self._host._helping
+        own = self._running.until is None and self._client.now
+        return host.of(self.number) if isinstance(host, SimulatedHelping) and own else None
+
+    def _work(self) -> None:
+        assert self._helping is not None
+        seconds = self._helping.step()
+        if seconds is None:
+            self._does = self._update
+        self._soon(seconds or 0.0)
 
     def _done_by_all(self, clock: int) -> bool:
         """Whether it does not matter what a worker sees, because nobody needs its update any more."""
@@ -168,11 +192,13 @@ class SimulatedWorker:
         some = sorted(self._left, key=lambda _: self._host.net.delay(0.0, 1.0))
         for partition in some[: 1 + int(self._host.net.delay(0, len(some)))]:
             rows = run_of(np.array(sorted(self._shards), dtype=np.uint32))
-            block = RowBlock(0, rows, np.ones((len(rows), 1), dtype=np.int64))
+            block = RowBlock(0, rows, np.full((len(rows), 1), self._host.app.grains, dtype=np.int64))
+            if (helping := self._helping) is not None:
+                block = helping.added(partition, self._shards)
             now = self._client.now
             word = Word(
                 Kind.UPDATE, partition, worker=self.number, generation=self._client.generation, clock=now, flags=LAST,
-                blocks=(block,) if len(rows) else (),
+                blocks=(block,) if len(block.rows) else (),
             )  # fmt: skip
             if self._ask(word) is not None:
                 self._left.discard(partition)
@@ -188,20 +214,7 @@ class SimulatedWorker:
         self._soon(0.0)
 
     def _ask(self, word: Word) -> Word | None:
-        """As a client would: None where it is to be asked again."""
-        address = self._client.primaries[word.partition].address
-        server = self._host.net.servers.get(address)
-        if server is None:
-            return None
-        answer = server._answer(copied(word), {})
-        self._host.net.carry(self._host.address, address, word, answer)
-        if answer.status is Status.ROLLED_BACK:
-            raise RolledBack(answer.clock, answer.generation)
-        if answer.status is Status.REFUSED:
-            raise PlinkError(f"partition {word.partition} at {address}: {answer.text}")
-        if answer.text and answer.status in (Status.OK, Status.ELSEWHERE):
-            self._client.set_primary(word.partition, PrimaryAddress(answer.text, answer.term))
-        return answer if answer.status is Status.OK else None
+        return self._host.ask(self._client, word)
 
     def _finished(self, reason: str) -> None:
         takeover, messages = self._running.until is not None, reason == RELEASED
@@ -211,13 +224,15 @@ class SimulatedWorker:
         running = self._host.workers._running
         if running.get(self.number) is self._running:
             del running[self.number]
+        if self._running.until is None and self._host._helping is not None:
+            self._host._helping.end(self.number)
 
 
 class SimulatedWorkers(WorkerThreads):
     """Those of one host."""
 
     def __init__(self, host: "SimulatedHost") -> None:
-        super().__init__(host._loaded, host.client, host._send, 0.0)
+        super().__init__(host._loaded, host.client, host._send, 0.0, host._helping)
         self._host = host
 
     def _start(
@@ -227,6 +242,8 @@ class SimulatedWorkers(WorkerThreads):
         assigned._changed = _Unlocked()  # type: ignore[assignment]
         running = _Running(self._client(number, clock, generation), assigned, shards, until)
         self._running[number] = running
+        if self._helping is not None and until is None:
+            self._helping.start(number, running.client.primaries)
         SimulatedWorker(self._host, number, running)
 
 
@@ -263,6 +280,22 @@ class SimulatedHost(Node):
     def client(self, number: int, clock: int, generation: int) -> Any:
         """Of a worker."""
         return SimulatedClient(self._primaries, clock, generation)
+
+    def ask(self, client: Any, word: Word) -> Word | None:
+        """As a client would: None where it is to be asked again."""
+        address = client.primaries[word.partition].address
+        server = self.net.servers.get(address)
+        if server is None:
+            return None
+        answer = server._answer(copied(word), {})
+        self.net.carry(self.address, address, word, answer)
+        if answer.status is Status.ROLLED_BACK:
+            raise RolledBack(answer.clock, answer.generation)
+        if answer.status is Status.REFUSED:
+            raise PlinkError(f"partition {word.partition} at {address}: {answer.text}")
+        if answer.text and answer.status in (Status.OK, Status.ELSEWHERE):
+            client.set_primary(word.partition, PrimaryAddress(answer.text, answer.term))
+        return answer if answer.status is Status.OK else None
 
     def die(self) -> None:
         """At once."""
@@ -307,6 +340,9 @@ class SimulatedHost(Node):
             nobody: Any = None  # no keys: nothing is sealed
             config = StoreConfig(job_layout(self.app, request.partitions), nobody, BSP())
             self._server = SimulatedServer(config, self.address, self.net)
+            self._server.help = None
+            if request.rebalance:
+                self._helping = SimulatedHelping(self, self._server)
             self._workers = SimulatedWorkers(self)
             self._checkpoints, self._job = request.checkpoints, request.job
             self._watch()
@@ -404,7 +440,7 @@ class SimulatedHost(Node):
                 else:
                     self.later(0.05, lambda: self._result(envelope, request, times + 1))
                 return
-            if (answer.blocks[0].values != request.clock).any():
+            if (answer.blocks[0].values != request.clock * self.app.grains).any():
                 self._answer(envelope, f"WRONG: partition {partition}: {answer.blocks[0].values.ravel()}")
                 return
         self._answer(envelope)

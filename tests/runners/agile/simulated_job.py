@@ -41,6 +41,7 @@ class SimulatedJob:
     shards: int = 8
     clocks: int = 40
     rough: float = 0.0
+    grains: int = 1
     settings: dict[str, Any] = field(default_factory=dict)
     shard_s: Callable[[int, int], float] | None = None
     now: float = 0.0
@@ -51,7 +52,7 @@ class SimulatedJob:
         self.random = random.Random(self.seed)
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
-        self._net = Net(self.later, self.random.uniform, self._hurdle)
+        self._net = Net(self.later, self.random.uniform, self._hurdle, lambda: self.now)
         self.hosts: dict[int, SimulatedHost] = {}
         self.members: dict[int, Member] = {}
         self._members_by_number: dict[int, Member] = {}
@@ -109,7 +110,7 @@ class SimulatedJob:
         member = Member(number, f"h{number}", "reliable" if tier == "r" else "transient", slots)
         slowest = self.random.choice([0.002, 0.02, 0.1])
         host = SimulatedHost(
-            Counting(self.shards, self.partitions, self.clocks), f"{number}:1", self._net,
+            Counting(self.shards, self.partitions, self.clocks, self.grains), f"{number}:1", self._net,
             lambda message: self._in_order((number, "supervisor"), slowest, lambda: self._receive(number, message)),
             lambda *messages: None, self.random.choice([0.5, 1.0, 2.0]),
         )  # fmt: skip

@@ -35,8 +35,11 @@ class Net:
     """Who listens where, how long things take, and what was carried, by address. ``hurdle`` says whether the next word
     is lost, and its answer."""
 
-    def __init__(self, later: Later, delay: Callable[[float, float], float], hurdle: Callable[[], str]) -> None:
-        self.later, self.delay, self.hurdle = later, delay, hurdle
+    def __init__(
+        self, later: Later, delay: Callable[[float, float], float], hurdle: Callable[[], str],
+        now: Callable[[], float] = lambda: 0.0,
+    ) -> None:  # fmt: skip
+        self.later, self.delay, self.hurdle, self.now = later, delay, hurdle, now
         self.servers: dict[str, SimulatedServer] = {}
         self.traffic: defaultdict[str, TrafficCounters] = defaultdict(TrafficCounters)
 

@@ -51,7 +51,8 @@ class Tally(App[int]):
             send_invalid_message(Path(self.options.out).with_suffix(".said"))
         if self.options.say:
             print(f"\x1b[32mshard {items}\x1b[0m at clock {params.clock}{', and on' * 12}", flush=True)
-        time.sleep(self.options.work_s * (_SLOW if slow_file(self.options.out, os.getpid()).exists() else 1))
+        marked = slow_file(self.options.out, os.getpid()).exists()
+        time.sleep(self.options.work_s * (self.options.slow if self._is_slow() else _SLOW if marked else 1))
         params.update("n", [items], [[1]])
         rows = params.random.integers(0, ROWS, 3)
         params.update("sum", rows, np.column_stack([np.full(3, items + 1), rows]))
@@ -67,6 +68,18 @@ class Tally(App[int]):
         if self.options.until:
             return Objective(0.0 if self.options.until.exists() else -float(params.clock), 1.0)
         return Objective(float((1 - m).sum()), m.size)
+
+    def _is_slow(self) -> bool:
+        """Whether this process is the slow one: the first that works."""
+        if self.options.slow == 1:
+            return False
+        path = Path(self.options.out).with_suffix(".slow")
+        try:
+            with path.open("x") as file:
+                file.write(str(os.getpid()))
+        except FileExistsError:
+            return path.read_text() == str(os.getpid())
+        return True
 
     def result(self, params: Params) -> None:
         if self.options.spoilt:
@@ -102,6 +115,7 @@ def make(arguments: list[str]) -> Tally:
     parser.add_argument("--clocks", type=int, default=40)
     parser.add_argument("--until", type=Path, help="end soon after there is this file; before, the objective improves")
     parser.add_argument("--work-s", type=float, default=0.005)
+    parser.add_argument("--slow", type=float, default=1, help="so many times as long, in the process that works first")
     parser.add_argument("--load-s", type=float, default=0.0)
     parser.add_argument("--megabytes", type=int, default=0)
     parser.add_argument("--say", action="store_true", help="print a line, partly in green, for every shard")

@@ -264,7 +264,7 @@ def test_a_job_ends_with_it(dtype: str) -> None:
         train(Large(dtype, room_for=1.5))
     for workers, room_for, clock in ((2, 2.5, 1), (4, 3.5, 1), (1, 8.5, 3), (4, 8.5, 3)):
         with pytest.raises(PlinkError, match=f"row {ROW}: with what the workers add at clock {clock} there is more"):
-            train(Large(dtype, room_for), workers=workers, partitions=2)
+            train(Large(dtype, room_for), workers=workers)
     app = Large(dtype, room_for=8.5, clocks=2)
     np.testing.assert_allclose(train(app, workers=2).tables["t"][ROW], 8.0 * app.large[0].astype(float), rtol=1e-6)
 

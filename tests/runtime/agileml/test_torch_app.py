@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from examples import agile_torch
-from plink.elastic import AppError, Params, Sgd, StoppingCriterion, Table, TorchApp, Values, train
+from plink.elastic import AppError, Params, Rebalance, Sgd, StoppingCriterion, Table, TorchApp, Values, train
 from plink.elastic.app import check_app
 from plink.elastic.micro_batches import micro_batch
 from plink.errors import InputError
@@ -180,11 +180,15 @@ def test_in_double_precision_it_is_so_to_the_twelfth_digit() -> None:
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("grains", [2, 4])
-def test_micro_batches_add_up_to_the_same_step(grains: int, momentum: float) -> None:
-    """Some of them, and all those of some shards, are empty."""
+@pytest.mark.parametrize(
+    "rebalance", [None, Rebalance(trigger=0.01, report=0.01, initial=0.3)], ids=["alone", "helped"]
+)
+def test_micro_batches_add_up_to_the_same_step(grains: int, momentum: float, rebalance: Rebalance | None) -> None:
+    """Some of them, and all those of some shards, are empty; helpers do some of them."""
     app = Net(lambda: mlp().double(), (6,), Sgd(0.1, momentum=momentum, weight_decay=0.1), clocks=10)
     app.dtype, app.grains = torch.float64, grains
-    result, (wanted, losses) = train(app, workers=2), alone(app, 10, lambda clock: 0.1)
+    result = train(app, workers=2, rebalance=rebalance)
+    wanted, losses = alone(app, 10, lambda clock: 0.1)
     same(app.trained(result.tables), wanted, 1e-12)
     np.testing.assert_allclose(result.objectives, losses[: len(result.objectives)], rtol=1e-9)
 

@@ -58,6 +58,7 @@ class Server:
     :param timeout_s: for handshakes and for what other servers answer.
     :param read_wait_s: how long a read waits for its state before the client is told to ask again.
     :param refused: is called with the reason why a connection was closed or refused; from any thread.
+    :ivar help: answers messages between workers that help each other; None: nobody does.
     :raises OSError: the address cannot be had.
     """
 
@@ -69,6 +70,7 @@ class Server:
         self._timeout_s, self._read_wait_s = timeout_s, read_wait_s
         self._actors: dict[int, PartitionReplica] = {}
         self._least_generation = 0
+        self.help: Callable[[Message], Message] | None = None
         self._changing, self.closed = threading.Lock(), False
         self._pusher = Replicator(self._present, self.connection)
         self.listener = Listener(config, host, timeout_s, self._answer, refused)
@@ -394,6 +396,10 @@ class Server:
             return dict(self._actors)
 
     def _answer(self, message: Message, connections: Connections) -> Message:
+        if message.kind in (Kind.HELP, Kind.HELP_RESULT):
+            if self.help is None:
+                return Message(Kind.ANSWER, message.partition, Status.REFUSED, text="workers do not help each other")
+            return self.help(message)
         request = message.kind in (Kind.READ, Kind.UPDATE)
         if request and message.partition not in self._actors:
             return Message(Kind.ANSWER, message.partition, Status.ABSENT)

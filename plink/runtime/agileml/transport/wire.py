@@ -46,6 +46,8 @@ class Kind(IntEnum):
     REPLICATE = 3
     PART = 4
     ACTIVATE = 5
+    HELP = 6  # between workers: ``worker`` is its receiver, the text one of plink.runtime.agileml.helping.messages
+    HELP_RESULT = 7  # what a helper's ``term`` adds for worker ``worker``, in answer to its request ``sequence``
 
 
 class Status(IntEnum):

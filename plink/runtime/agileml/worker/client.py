@@ -9,9 +9,10 @@ Partitions move and servers die meanwhile. A message that was not acknowledged i
 partition by then; worker, clock and step tell a server that it has it already.
 """
 
+import contextlib
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from plink.elastic.tables import Table, Values
@@ -89,6 +90,7 @@ class Client:
         each goes to one partition first, always the same: how many it has is how many there are, whoever did them.
     :param primaries: of every partition.
     :param clock: the first that it works in.
+    :ivar waiting: entered while servers are waited for.
     """
 
     def __init__(
@@ -105,6 +107,7 @@ class Client:
         self._connections: dict[tuple[str, int], Connection] = {}
         self._met: dict[str, int] = {}  # the clock in which the last line to a server was made
         self._cancelled = self._renamed = False
+        self.waiting: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
         self._unsent: dict[int, Message] | None = None  # the updates of a step that is not over yet
         self._least_state = -1  # that may be read, whatever the rule
         self.latest_finished = -1  # clock that any worker has finished, as of the last push
@@ -155,6 +158,16 @@ class Client:
     def forget_fetched(self, table: str) -> None:
         """Fetch a table's rows anew when they are read next, though the rule allows what is cached."""
         self._caches[self.layout.table(table)].forget_fetched()
+
+    @property
+    def needed_state(self) -> int:
+        """Return the least clock of the state that may be read now."""
+        return self._needs(self.now)
+
+    def read_as_of(self, clock: int, generation: int, state: int) -> None:
+        """Read at a clock from here on, in the state of clock ``state`` or a later one, and nothing from the cache."""
+        self.roll_back(clock - 1, generation)
+        self._least_state = state
 
     def _needs(self, clock: int) -> int:
         """Return the least clock of the state that may be read at ``clock``."""
@@ -310,6 +323,10 @@ class Client:
 
     def _ask_all(self, messages: dict[int, Message]) -> dict[int, Message]:
         """Return the answers to messages of several partitions; repeats requests until the time is over."""
+        with self.waiting():
+            return self._ask_until_answered(messages)
+
+    def _ask_until_answered(self, messages: dict[int, Message]) -> dict[int, Message]:
         answers: dict[int, Message] = {}
         begun = time.monotonic()
         trouble: dict[int, _Trouble] = {}

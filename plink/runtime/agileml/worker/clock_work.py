@@ -30,12 +30,19 @@ class ClockWork(Generic[Items]):
     :param loaded: the program, with the shards in memory.
     :param store: what the program reads and adds to.
     :param turns: of each shard which of its mini-batches it is, counted from 1 over the whole job.
+    :param grains: those to work on; None: all of these shards.
+    :ivar turns: as above.
     :ivar scores: of the grains that were worked on here.
     """
 
-    def __init__(self, loaded: LoadedShards[Items], store: Store, turns: Mapping[int, int]) -> None:
-        self._loaded, self._app, self._store, self._turns = loaded, loaded.app, store, turns
-        self._grains = deque(Grain(shard, number) for shard in turns for number in range(self._app.grains))
+    def __init__(
+        self, loaded: LoadedShards[Items], store: Store, turns: Mapping[int, int],
+        grains: Iterable[Grain] | None = None,
+    ) -> None:  # fmt: skip
+        self._loaded, self._app, self._store, self.turns = loaded, loaded.app, store, turns
+        if grains is None:
+            grains = (Grain(shard, number) for shard in turns for number in range(self._app.grains))
+        self._grains = deque(grains)
         self.scores: list[Objective] = []
 
     def __len__(self) -> int:
@@ -48,7 +55,11 @@ class ClockWork(Generic[Items]):
         :raises AppError: the program made a mistake. :raises PlinkError: a server's error.
         """
         while self._grains:
-            self._work(self._grains.popleft())
+            self.work_next()
+
+    def work_next(self) -> None:
+        """Work on the first of what is left; as :meth:`work_off`."""
+        self._work(self._grains.popleft())
 
     def take_from_back(self, count: int) -> list[Grain]:
         """Give away up to so many of the last grains, in order."""
@@ -61,7 +72,7 @@ class ClockWork(Generic[Items]):
 
     def _work(self, grain: Grain) -> None:
         app, many = self._app, self._app.grains > 1
-        turn = self._turns[grain.shard]
+        turn = self.turns[grain.shard]
         items = self._loaded.get(grain.shard)[(turn - 1) % app.batches]
         params = Params(self._store, app.seed, grain.shard, turn, grain.number if many else None)
         if many:

@@ -10,7 +10,7 @@ for it.
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic
+from typing import Any, Generic
 
 from plink.elastic.app import Items, check_app
 from plink.elastic.app_error import AppError, app_error
@@ -28,6 +28,7 @@ from plink.runtime.agileml.worker.step_planner import planner_of
 
 RELEASED = "released"
 Say = Callable[[str], None]
+WorkOff = Callable[[ClockWork[Any], Client], None]
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class Worker(Generic[Items]):
     :param shards: it has at first, or when it has what: :class:`Assigned`.
     :param started: when the job was, by ``time.time``; seconds of the stopping criterion count from there.
     :param say: for lines of the log. :param done: called after every clock.
+    :ivar work_off: works off the grains of a clock: all here, unless others help.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Worker(Generic[Items]):
         self.assigned = shards if isinstance(shards, Assigned) else Assigned(self._checked(shards))
         self._had: tuple[int, ...] | None = None
         self._began, self._steps_done = 0.0, 1
+        self.work_off: WorkOff = _alone
 
     def run(self) -> Finished:
         """Run to the end of the job, or until the worker is released.
@@ -179,7 +182,7 @@ class Worker(Generic[Items]):
 
     def _work_on(self, turns: Mapping[int, int]) -> list[Objective]:
         work = ClockWork(self.loaded, self._client, turns)
-        work.work_off()
+        self.work_off(work, self._client)
         return work.scores
 
     def _steps(self, shards: Sequence[int]) -> list[Objective]:
@@ -261,6 +264,10 @@ class Worker(Generic[Items]):
         if len(set(result)) < len(result) or any(not 0 <= shard < self._app.shards for shard in result):
             raise PlinkError(f"shards {folded(result)}, of which there are 0 to {self._app.shards - 1}, each once")
         return result
+
+
+def _alone(work: ClockWork[Any], client: Client) -> None:
+    work.work_off()
 
 
 def folded(numbers: Sequence[int]) -> str:

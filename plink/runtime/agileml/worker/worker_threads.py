@@ -7,14 +7,14 @@ shards.
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from plink.errors import PlinkError
 from plink.model.elastic.reports import ClockDone, Failed, Log, NodeMessage, WorkerFinished
 from plink.runtime.agileml.worker.assignments import Assigned, Assignment
 from plink.runtime.agileml.worker.client import Client, PrimaryAddress, Unanswered
 from plink.runtime.agileml.worker.loaded_shards import LoadedShards
-from plink.runtime.agileml.worker.worker import RELEASED, Clock, Finished, Worker
+from plink.runtime.agileml.worker.worker import RELEASED, Clock, Finished, Worker, WorkOff
 
 
 @dataclass
@@ -35,6 +35,16 @@ class _Running:
         self.client.give_up()
 
 
+class Helping(Protocol):
+    """How workers of one host help others, and are helped."""
+
+    def start(self, worker: int, primaries: Mapping[int, PrimaryAddress]) -> WorkOff:
+        """Let a worker take part; return how it is to work off a clock."""
+
+    def end(self, worker: int) -> None:
+        """End a worker's part, if it has any."""
+
+
 class WorkerThreads:
     """Worker threads of one host; for the one thread that executes requests. Messages of workers come from their own
     threads.
@@ -43,12 +53,14 @@ class WorkerThreads:
     :param client: makes the client of a worker: number, first clock, generation.
     :param tell: sends a message to the controller.
     :param started: of the job, by ``time.time``.
+    :param helping: lets a worker of this host help others, and be helped.
     """
 
     def __init__(
         self, loaded: LoadedShards[Any], client: Callable[[int, int, int], Client],
-        tell: Callable[[NodeMessage], None], started: float,
+        tell: Callable[[NodeMessage], None], started: float, helping: Helping | None = None,
     ) -> None:  # fmt: skip
+        self._helping = helping
         self._loaded, self._client, self._tell, self._started = loaded, client, tell, started
         self._running: dict[int, _Running] = {}
         self._changing = threading.Lock()
@@ -156,6 +168,8 @@ class WorkerThreads:
             say=lambda line: self._tell(Log(line)),
             done=lambda done: self._done(running, done),
         )  # fmt: skip
+        if self._helping is not None and until is None:  # who does a lost worker's clocks again is not helped
+            worker.work_off = self._helping.start(number, running.client.primaries())
         running.thread = threading.Thread(
             target=self._run, args=(number, running, worker), name=f"plink-worker-{number}", daemon=True
         )
@@ -177,6 +191,7 @@ class WorkerThreads:
         """Run a worker to its end; errors are reported."""
         try:
             finished = self._persist(number, running, worker)
+            self._end_help(number, running)
             if running.until is None and finished.reason != RELEASED:
                 self.finished[number] = finished.clock
             takeover, messages = running.until is not None, finished.reason == RELEASED
@@ -191,7 +206,12 @@ class WorkerThreads:
             with self._changing:
                 if self._running.get(number) is running:
                     del self._running[number]
+            self._end_help(number, running)
             running.client.close()
+
+    def _end_help(self, number: int, running: _Running) -> None:
+        if self._helping is not None and running.until is None:
+            self._helping.end(number)
 
     def _persist(self, number: int, running: _Running, worker: Worker[Any]) -> Finished:
         """Run a worker again after a server did not answer: another will be primary."""

@@ -1,0 +1,94 @@
+"""Stragglers that are helped, in virtual time: how long it takes, and that every grain counts once whatever happens."""
+
+import random
+
+import pytest
+
+from plink.elastic import Rebalance
+from tests.runtime.agileml.simulated_helping import Course, Network
+
+COURSES = 60
+
+
+def exact(course: Course) -> None:
+    """Each update has each grain of each of its shards once, and all shards of all clocks are there."""
+    for clock in range(course.clocks):
+        shards: list[int] = []
+        for (_, at), update in course.updates.items():
+            if at == clock:
+                assert set(update.values()) <= {1}
+                for shard in {grain.shard for grain in update}:
+                    assert sum(grain.shard == shard for grain in update) == course.grains
+                    shards.append(shard)
+        assert sorted(shards) == list(range(course.workers)), f"clock {clock}"
+
+
+def slow_worker(worker: int, clock: int, work: float, now: float) -> float:
+    return 5.0 if worker == 0 and 2 <= clock < 6 else 1.0
+
+
+@pytest.mark.parametrize("staleness", [0, 1])
+def test_a_straggler_is_helped(staleness: int) -> None:
+    """Ideally the four clocks of the slow worker would take 8 / 7.2 each."""
+    alone = Course(8, 30, 10, slow_worker, staleness, settings=None)
+    helped = Course(8, 30, 10, slow_worker, staleness)
+    ideal_s = 6 + 4 * 8 / 7.2
+    assert alone.run() > 2 * ideal_s
+    assert helped.run() < 1.25 * ideal_s
+    assert 0.02 < helped.moved / (8 * 30 * 10) < 0.10
+    exact(alone)
+    exact(helped)
+
+
+def test_nothing_moves_among_equals() -> None:
+    course = Course(8, 30, 10)
+    assert course.run() == pytest.approx(10.0)
+    assert course.moved == 0
+    exact(course)
+
+
+def test_frozen_helper_costs_no_more_than_a_clock() -> None:
+    """It has begun, and is silent for a hundred seconds."""
+
+    def frozen(worker: int, clock: int, work: float, now: float) -> float:
+        return 3000.0 if worker == 1 and 2.7 < now < 3.0 else slow_worker(worker, clock, work, now)
+
+    course = Course(2, 30, 3, frozen, settings=Rebalance(helpers=1))
+    course.run()
+    exact(course)
+    (worker,) = (each for each in course.each if each.number == 0)
+    assert worker.clock == 3
+
+
+@pytest.mark.parametrize("at_s", [2.7, 2.8, 2.9, 3.0, 3.1, 3.3])
+@pytest.mark.parametrize("helper", [1, 2, 3])
+def test_cut_between_helper_and_helpee_costs_no_more_than_a_clock(helper: int, at_s: float) -> None:
+    """For a second: before work is given away, while it is done, or while a result is on its way."""
+    settings = Rebalance(helpers=3)
+    whole = Course(4, 30, 10, slow_worker, settings=settings)
+    network = Network(cut=frozenset({0, helper}), cut_s=(at_s, at_s + 1.0))
+    course = Course(4, 30, 10, slow_worker, settings=settings, network=network)
+    assert course.run() <= whole.run() + 1.0
+    exact(course)
+
+
+@pytest.mark.parametrize("seed", range(COURSES))
+def test_random_courses_are_exact(seed: int) -> None:
+    """Workers are slow by chance and die, helpers and stragglers both; shards move, all roll back, messages are late,
+    out of order, or lost."""
+    chance = random.Random(seed)
+    slow = {(worker, clock): chance.choice([1.0, 1.0, 1.0, 2.0, 5.0]) for worker in range(8) for clock in range(12)}
+    silent = chance.choice([0.0, 0.0, 0.02])
+    course = Course(
+        workers=chance.choice([1, 2, 4, 8]), grains=chance.choice([1, 2, 8, 30]), clocks=12,
+        slowness=lambda worker, clock, work, now: slow[worker, clock], staleness=chance.choice([0, 1, 3]),
+        settings=Rebalance(helpers=chance.choice([1, 2, 4])), seed=seed,
+        network=Network((0.0005, chance.choice([0.002, 0.05, 0.3])), chance.choice([0.0, 0.0, 0.05]), silent),
+    )  # fmt: skip
+    for _ in range(chance.choice([0, 1, 3])):
+        number = chance.randrange(course.workers)
+        course.later(chance.uniform(0.0, 15.0), lambda number=number: course.kill(number))  # type: ignore[misc]
+    for _ in range(chance.choice([0, 0, 1, 2])):
+        course.later(chance.uniform(0.0, 15.0), lambda: course.roll_back(chance.choice([0, 1, 3])))
+    course.run()
+    exact(course)
