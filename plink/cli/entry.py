@@ -73,13 +73,13 @@ def run(words: list[str]) -> int:
             if stop.number or not isinstance(error.__cause__, EOFError):
                 return stop.exit_code
             error = error.__cause__
-        message = limits.explain(error)
-        if message is None and (stop.number or _follows_interrupt(error)):
+        explanation = limits.explain(error)
+        if explanation is None and (stop.number or _follows_interrupt(error)):
             # What was interrupted failed of it, such as a compilation: no defect, and the signal has been reported.
             if verbosity.debugging():
                 traceback.print_exception(error)
             return stop.exit_code
-        return _print_error(error, message or _defect(error), stop.exit_code if stop.number else 1)
+        return _print_error(error, explanation or _defect(error), stop.exit_code if stop.number else 1)
 
 
 def _command(words: list[str]) -> tuple[str, list[str]]:
