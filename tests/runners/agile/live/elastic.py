@@ -147,8 +147,13 @@ class Elastic:
 
     def finish(self, *, exactly: bool = True) -> dict[str, Any]:
         """To the end; the result, with every update in it once; ``exactly``: and made of what should be read. Under
-        ElasticBSP and ASP shards have had different numbers of steps, which add up to what was wanted."""
+        ElasticBSP and ASP shards have had different numbers of steps, which add up to what was wanted. A program that
+        is to go on ``--until`` there is a file has had as many clocks as its first shard."""
+        if "--until" in self.more:
+            Path(self.more[self.more.index("--until") + 1]).touch()
         result = self.result()
+        if "--until" in self.more:
+            self.clocks = int(result["n"][0][0])
         rule = str(self.settings.get("rule"))
         if rule.startswith(("elastic-bsp", "asp")):
             steps = [row[0] for row in result["n"]]

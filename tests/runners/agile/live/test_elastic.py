@@ -39,7 +39,8 @@ def test_stage_3(tmp_path: Path) -> None:
 
 def test_hosts_are_added_and_evicted(tmp_path: Path) -> None:
     """Up a stage and down again, with no roll-back."""
-    with Elastic(tmp_path, "rt", clocks=150, more=("--megabytes", "4", "--work-s", "0.008")) as job:
+    more = ("--megabytes", "4", "--work-s", "0.008", "--until", str(tmp_path / "over"))
+    with Elastic(tmp_path, "rt", clocks=1_000_000, more=more) as job:
         job.clock(10)
         job.add("n0", "n1", "n2")
         job.until(lambda status: status["workers"] == 5)
