@@ -13,13 +13,17 @@ from torch import Tensor, nn
 from plink.runtime.pipeline.app import PipelineApp
 
 INPUTS, CLASSES, SPREAD = 32, 10, 1.5
+UNSEEN = 1 << 40  # from here on, numbers of minibatches to evaluate with
 
 
 class Points(PipelineApp):
     """A multilayer perceptron of seven layers."""
 
-    def __init__(self, minibatches: int, items: int, width: int) -> None:
+    evaluation_minibatches = 8
+
+    def __init__(self, minibatches: int, items: int, width: int, evaluate_every: int | None = None) -> None:
         self.minibatches, self._items, self._width = minibatches, items, width
+        self.evaluate_every = evaluate_every
         self._centres = torch.randn(CLASSES, INPUTS, generator=torch.Generator().manual_seed(1))
 
     def model(self) -> nn.Module:
@@ -36,6 +40,14 @@ class Points(PipelineApp):
         groups = torch.randint(CLASSES, (self._items,), generator=source)
         return (self._centres[groups] + SPREAD * torch.randn(self._items, INPUTS, generator=source),), groups
 
+    def evaluation_batch(self, number: int) -> tuple[tuple[Tensor, ...], Tensor]:
+        """Return points that are not trained with."""
+        return self.batch(UNSEEN + number)
+
+    def metric(self, output: Any, target: Tensor) -> float:
+        """Return the share of points whose group is right."""
+        return float((output.argmax(1) == target).float().mean())
+
     def loss(self, output: Any, target: Tensor) -> Tensor:
         """Return the cross entropy."""
         return nn.functional.cross_entropy(output, target)
@@ -51,5 +63,6 @@ def make(arguments: list[str]) -> PipelineApp:
     parser.add_argument("--minibatches", type=int, default=200)
     parser.add_argument("--items", type=int, default=64, help="per minibatch")
     parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--evaluate-every", type=int, metavar="MINIBATCHES")
     options = parser.parse_args(arguments)
-    return Points(options.minibatches, options.items, options.width)
+    return Points(options.minibatches, options.items, options.width, options.evaluate_every)

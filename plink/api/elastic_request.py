@@ -76,6 +76,8 @@ class ElasticRequest:
             settings["shares"] = self.shares
         if self.rebalance:
             check_rebalance(parse_rule(self.rule or "bsp"))
+            if self.shares == "speed":
+                raise UsageError("--rebalance with --shares speed: both take work off slow hosts; choose one of them")
             settings["rebalance"] = True
         if self.max_hosts is not None and self.max_hosts < 1:
             raise UsageError(f"--max-hosts {self.max_hosts}: at least 1 is needed")

@@ -56,6 +56,28 @@ def test_launched_pipeline_ends_as_one_process_does(tmp_path: Path) -> None:
     assert [complaint for report in reports for complaint in complaints("pipeline-log", report)] == []
 
 
+def test_evaluations_are_in_the_log(tmp_path: Path) -> None:
+    plan = plan_in(tmp_path, [2, 1])
+    program = (EXAMPLE, *SMALL, "--evaluate-every", "10")
+    done = typed(
+        "launch", "--runner", "local", "--pipeline", plan, "--env", "OMP_NUM_THREADS=1", *program, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    (log,) = (tmp_path / ".plink" / "runs").glob("*/pipeline.jsonl")
+    reports = [json.loads(line) for line in log.read_text().splitlines()]
+    evaluations = [report["evaluation"] for report in reports if report["type"] == "evaluation"]
+    torch.set_num_threads(1)
+    expected = train_in_one_process(
+        PipelineProgram(load_pipeline_app(EXAMPLE, program[1:])), read_pipeline(tmp_path / plan), plan
+    )
+    metrics = next(result.evaluations for result in expected if result.stage == 1)
+    assert [(entry["trained"], dict(entry["metrics"])) for entry in evaluations] == list(metrics.items())
+    done = typed("pipeline", "train", "--plan", plan, "--threads", "1", *program, cwd=tmp_path)
+    for trained, values in metrics.items():
+        mean = sum(values.values()) / len(values)
+        assert f"after minibatch {trained}: metric {mean:.6g}, the mean of 8 minibatches" in done.stderr
+
+
 def test_trace_of_a_run_beside_its_simulation(tmp_path: Path) -> None:
     plan = plan_in(tmp_path, [2, 1])
     layers = tuple(LayerProfile(f"l{k}", 0.01, 0.02, 1000, 64, 64) for k in range(7))

@@ -36,6 +36,7 @@ def train(
     from plink.cli.pipeline.inputs import plan_from
     from plink.model.storage import name_of
     from plink.runtime.pipeline.app import load_pipeline_app
+    from plink.runtime.pipeline.evaluation import summary
     from plink.runtime.pipeline.job import PipelineProgram
     from plink.runtime.pipeline.one_process import train_in_one_process
 
@@ -48,7 +49,10 @@ def train(
         app.minibatches = minibatches or app.minibatches
         say(f"{label}: {app.minibatches} minibatches")
         losses: dict[int, float] = {}
-        train_in_one_process(PipelineProgram(app, Path(program)), plan, name_of(path), losses.__setitem__)
+        results = train_in_one_process(PipelineProgram(app, Path(program)), plan, name_of(path), losses.__setitem__)
+        for result in results:
+            for trained, metrics in result.evaluations.items() if result.replica == 0 else ():
+                say(f"{label}, {summary(trained, metrics)}")
         return [losses[number] for number in sorted(losses)]
 
     own = losses_of(plan, f"{plan.label}, {plan.kind}")
