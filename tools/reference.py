@@ -95,6 +95,7 @@ _NEEDS = {
     "probe": "cluster",
     "reflector": "terminal",
     "runs": "prepared",
+    "spot drive": "cluster",
     "submit": "cluster",
 }
 _MIN_COMMON_COMMANDS = 3

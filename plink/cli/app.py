@@ -74,7 +74,7 @@ COMMANDS = {
     ),
     "spot": (
         "spot.app:app",
-        "Decide which transient (spot) machines to take and to give up, by cost per work (BidBrain).",
+        "Decide which transient (spot) machines to take and to give up, by cost per work (BidBrain), and rent them.",
     ),
     "reflector": (
         "reflector:reflector",

@@ -50,8 +50,11 @@ def test_process_trains_and_reports(tmp_path: Path) -> None:
     program.write_text(SAVING)
     ended = run(tmp_path, plan, str(program), PLINK_PIPELINE_REPORTS="1")
     assert [end.code for end in ended] == [0, 0, 0], ended
-    reports = [json.loads(end.out) for end in ended]
-    assert [complaints("pipeline-log", report) for report in reports] == [[], [], []]
+    lines = [[json.loads(line) for line in end.out.splitlines()] for end in ended]
+    assert [complaints("pipeline-log", report) for rank in lines for report in rank] == [[]] * sum(map(len, lines))
+    assert all(report["type"] == "timeline" for rank in lines for report in rank[:-1])
+    reports = [rank[-1] for rank in lines]
+    assert [report["type"] for report in reports] == ["end", "end", "end"]
     assert [(report["stage"], report["replica"]) for report in reports] == [(1, 0), (0, 0), (0, 1)]
     assert [report["minibatches"] for report in reports] == [30, 15, 15]
     assert sum(report["sent_bytes"] for report in reports) == sum(report["received_bytes"] for report in reports)
