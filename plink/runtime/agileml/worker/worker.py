@@ -165,6 +165,8 @@ class Worker(Generic[Items]):
         if shards != self._had:
             if not set(shards) <= set(self._had or ()):
                 client.require_previous()
+                if self._staleness is not None and now:
+                    self._staleness.shards_added()
             self._announce(shards)
         return shards
 
