@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from solvers.elastic import checkpointing, host_work, migration, progress, rebalancing, replication, stragglers
+from solvers.elastic import checkpointing, host_work, migration, progress, rebalancing, replication, speeds, stragglers
 from solvers.elastic.context import Context
 
 
@@ -21,4 +21,5 @@ def roll_back(ctx: Context, clock: int, generation: int, *, anew: bool) -> None:
     progress.rolled_back(ctx, clock)
     host_work.rolled_back(ctx)
     state.stragglers = stragglers.rolled_back(state.stragglers)
+    state.speeds = speeds.rolled_back(state.speeds)
     state.checkpointing = checkpointing.rolled_back(state.checkpointing, clock)

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from plink.model.elastic.reports import ClockDone
 from solvers.elastic.context import Context
+from solvers.elastic.measured import MeasuredSpeeds
 from solvers.elastic.placement.data import quickest
 from solvers.elastic.placement.events import SpeedsMeasured
 from solvers.elastic.state import State
@@ -29,7 +30,7 @@ def clock_done(ctx: Context, host: int, report: ClockDone) -> None:
     earlier = current.seconds.get(host, seconds)
     mean_s = _LATEST_SHARE * seconds + (1 - _LATEST_SHARE) * earlier
     state.speeds = current = replace(current, seconds={**current.seconds, host: mean_s})
-    if report.clock == current.clock:
+    if report.clock <= current.clock:  # with staleness clocks are reported out of order: each counts once
         return
     speeds = _speeds(state)
     uneven = current.uneven + 1 if _gains(state, speeds) else 0
@@ -37,6 +38,11 @@ def clock_done(ctx: Context, host: int, report: ClockDone) -> None:
         uneven = 0
         state.undecided = (*state.undecided, SpeedsMeasured(speeds))
     state.speeds = replace(current, clock=report.clock, uneven=uneven)
+
+
+def rolled_back(current: MeasuredSpeeds) -> MeasuredSpeeds:
+    """Count clocks anew after a roll-back: they are reported again. What was measured stays."""
+    return replace(current, clock=0, uneven=0)
 
 
 def _speeds(state: State) -> dict[int, int]:

@@ -27,13 +27,13 @@ from plink import __version__
 from plink.elastic.app import App
 from plink.elastic.app_error import app_error
 from plink.elastic.params import Params
-from plink.elastic.result_file import unwritable as unwritable_file
+from plink.elastic.result_file import unwritable
 from plink.errors import InputError, PlinkError, ProtocolError
 from plink.model.consistency import parse_rule
 from plink.model.elastic import reports
 from plink.model.elastic import requests as r
 from plink.model.elastic.codec import VERSION, Envelope, decode_request, encode_message
-from plink.model.elastic.fields import SavedCheckpoint, ShardMap, StageThresholds, TrafficCounters
+from plink.model.elastic.fields import ShardMap, StageThresholds, TrafficCounters
 from plink.model.elastic.reports import Alive, Answer, Failed, Hello, Log, NodeMessage, PartitionsChanged
 from plink.model.elastic.requests import method_of
 from plink.model.elastic.results import Begun, HostReport, Paused, Result
@@ -41,9 +41,9 @@ from plink.remote.low_priority import VARIABLE as LOW_PRIORITY
 from plink.remote.low_priority import set_low_priority
 from plink.runtime.agileml.helping.host_rebalancing import HostRebalancing
 from plink.runtime.agileml.helping.settings import Rebalance
-from plink.runtime.agileml.host.checkpoint_folder import check_mark, discard, keep, latest, mark, unmark
-from plink.runtime.agileml.host.checkpoint_folder import unwritable as unwritable_folder
+from plink.runtime.agileml.host.checkpoint_folder import discard, keep
 from plink.runtime.agileml.host.control_channel import ControlChannel
+from plink.runtime.agileml.host.job_checkpoints import JobCheckpoints
 from plink.runtime.agileml.host.memory_limits import memory
 from plink.runtime.agileml.host.preemption import Notices, PreemptionNotice, parse_source
 from plink.runtime.agileml.host.program import load_app
@@ -85,7 +85,7 @@ class Node:
         self._ending = False
         self._notice_s = 30.0
         self._notices: Notices | None = None
-        self._restore = self._checkpoints = self._job = ""
+        self._checkpoints = JobCheckpoints()
         self._movers = ThreadPoolExecutor(_MAX_CONCURRENT_MOVES, thread_name_prefix="plink-move")
         self._reported: dict[int, tuple[str, int, int, int, int]] = {}
         self._refusals = itertools.count()
@@ -221,34 +221,21 @@ class Node:
             if request.rebalance:
                 self._helping = HostRebalancing(self._loaded, self._server, Rebalance(), self._log)
             self._workers = WorkerThreads(self._loaded, client, self._send, request.started, self._helping)
-            self._notice_s, self._job = request.notice_s, request.job
-            self._restore, self._checkpoints = request.restore, request.checkpoints
+            self._notice_s = request.notice_s
+            self._checkpoints = JobCheckpoints(request.checkpoints, request.restore, request.job)
             if request.notices:
                 self._notices = Notices(
                     parse_source(request.notices), on_notice=self._ending_notice,
                     on_trouble=self._log,
                 )  # fmt: skip
             threading.Thread(target=self._watch_partitions, name="plink-watch", daemon=True).start()
-        saved, own = self._on_disk()
-        unwritable, unsaved = self._cannot_write(request.reliable)
-        return Begun(self.server.address, unwritable, unsaved, saved, own)
-
-    def _cannot_write(self, reliable: bool) -> tuple[str | None, str | None]:
-        """Return why what a reliable host may have to write cannot be: checkpoints, and the result."""
-        folder, file = self._checkpoints, self._app.result_file
-        return (
-            unwritable_folder(Path(folder)) if reliable and folder else None,
-            unwritable_file(file) if reliable and file else None,
+        file = self._app.result_file
+        return Begun(
+            self.server.address,
+            self._checkpoints.unwritable() if request.reliable else None,
+            unwritable(file) if request.reliable and file else None,
+            *self._checkpoints.on_disk(),
         )
-
-    def _on_disk(self) -> tuple[SavedCheckpoint | None, SavedCheckpoint | None]:
-        """Return checkpoints that can be read here: the one that the job restores, and its own latest."""
-        result = (
-            latest(Path(self._restore)) if self._restore else None,
-            latest(Path(self._checkpoints), self._job) if self._checkpoints else None,
-        )
-        saved, own = (None if item is None else SavedCheckpoint(**item) for item in result)
-        return saved, own
 
     def roll_back(self, request: r.RollBack) -> None:
         """Roll back servers and replicas; workers wait for their assignments in the new generation."""
@@ -315,11 +302,11 @@ class Node:
 
     def mark_folder(self, request: r.MarkFolder) -> None:
         """Show other hosts that the folder of checkpoints is the one that this host sees."""
-        mark(Path(self._checkpoints), self._job)
+        self._checkpoints.mark()
 
     def check_folder(self, request: r.CheckFolder) -> None:
         """Fail where the mark of another host is not seen."""
-        check_mark(Path(self._checkpoints), self._job)
+        self._checkpoints.check_mark()
 
     def result(self, request: r.WriteResult) -> None:
         """Run the program's ``result()`` on the final parameters."""
@@ -351,7 +338,7 @@ class Node:
                 replicas[item.partition] = item.clocks
             if item.role == Role.IN_DOUBT.value:
                 in_doubt[item.partition] = item.clocks
-        saved, own = self._on_disk()
+        saved, own = self._checkpoints.on_disk()
         return HostReport(
             serves=serves, replicas=replicas, in_doubt=in_doubt, generation=generation, number=number,
             loaded=tuple(self._loaded.here()), map=self._map, address=self.server.address, workers=self.workers.own(),
@@ -361,8 +348,8 @@ class Node:
 
     def bye(self, request: r.Bye) -> None:
         """End the node; nothing of this host is needed any more."""
-        if request.over and self._checkpoints:
-            unmark(Path(self._checkpoints), self._job)
+        if request.over:
+            self._checkpoints.unmark()
         self._ending = True
 
     def _refused(self, reason: str) -> None:

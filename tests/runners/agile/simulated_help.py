@@ -4,7 +4,7 @@ A grain adds one to the row of its shard in each partition. What a helper read o
 adds, so that it shows if it counts.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from plink.runtime.agileml.arrays.layout import run_of
 from plink.runtime.agileml.arrays.row_blocks import RowBlock
 from plink.runtime.agileml.helping import messages as m
 from plink.runtime.agileml.helping.groups import helpees
-from plink.runtime.agileml.helping.help_network import HelpNetwork
+from plink.runtime.agileml.helping.help_network import HelpNetwork, ResultPart
 from plink.runtime.agileml.helping.helpee import Helpee
 from plink.runtime.agileml.helping.helper import Helper, HelpSession
 from plink.runtime.agileml.helping.host_rebalancing import HostRebalancing
@@ -124,9 +124,13 @@ class SimulatedRebalancer:
         else:
             self._inbox.append((message, self._host.net.now()))
 
-    def result_part(self, helper: int, number: int, partition: int, blocks: tuple[RowBlock, ...]) -> None:
-        if self._helpee.expects(helper, number):
-            self._parts.setdefault((helper, number), {})[partition] = blocks
+    def drop(self, workers: Collection[int]) -> None:
+        self._lost.update(workers)
+        self._send(self._helper.drop(workers))
+
+    def result_part(self, part: ResultPart) -> None:
+        if self._helpee.counts(part.helper, part.number, part.position):
+            self._parts.setdefault((part.helper, part.number), {})[part.partition] = part.blocks
 
     def lost(self, worker: int) -> None:
         self._lost.add(worker)

@@ -4,31 +4,26 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from plink.elastic import App, Objective, Params, StoppingCriterion, Table
 from plink.errors import PlinkError
 from plink.model.consistency import BSP
 from plink.model.elastic import requests as r
-from plink.model.elastic.codec import Envelope, decode_request, encode_message
+from plink.model.elastic.codec import Envelope, decode_request
 from plink.model.elastic.fields import TrafficCounters
-from plink.model.elastic.reports import Alive, Failed, WorkerFinished
+from plink.model.elastic.reports import Alive
 from plink.model.elastic.results import Begun
-from plink.runtime.agileml.arrays.layout import run_of
-from plink.runtime.agileml.arrays.row_blocks import RowBlock
+from plink.runtime.agileml.host.job_checkpoints import JobCheckpoints
 from plink.runtime.agileml.node import _LONG_HANDLERS, _MAX_CONCURRENT_MOVES, _MAX_RETRIES, Node
 from plink.runtime.agileml.partition.partition import RejectedRequest
 from plink.runtime.agileml.server.request_handlers import MOVING
 from plink.runtime.agileml.transport.store_config import StoreConfig
-from plink.runtime.agileml.transport.wire import LAST, Kind, Status, Wanted
+from plink.runtime.agileml.transport.wire import Kind, Status, Wanted
 from plink.runtime.agileml.transport.wire import Message as Word
-from plink.runtime.agileml.worker.assignments import Assigned
 from plink.runtime.agileml.worker.client import PrimaryAddress, RolledBack
 from plink.runtime.agileml.worker.progress import job_layout
-from plink.runtime.agileml.worker.worker import RELEASED, Clock
-from plink.runtime.agileml.worker.worker_threads import WorkerThreads, _Running
-from tests.runners.agile.simulated_help import SimulatedHelping, SimulatedRebalancer
+from tests.runners.agile.simulated_help import SimulatedHelping
 from tests.runners.agile.simulated_server import Net, SimulatedServer, copied, far_enough
+from tests.runners.agile.simulated_worker import SimulatedClient, SimulatedWorker, SimulatedWorkers
 
 _WAIT_S = 300.0
 
@@ -50,201 +45,6 @@ class Counting(App[int]):
 
     def process(self, items: int, params: Params) -> Objective | None:
         raise AssertionError("simulated workers do that")
-
-
-class _Blocked(Exception):
-    """Somebody would have to wait."""
-
-
-class _Unlocked:
-    """A condition for one thread, in which nobody may wait."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-    def wait(self) -> None:
-        raise _Blocked
-
-    def notify_all(self) -> None:
-        pass
-
-
-class SimulatedClient:
-    """What :class:`WorkerThreads` wants of one."""
-
-    def __init__(self, primaries: dict[int, PrimaryAddress], clock: int, generation: int) -> None:
-        self.primaries, self.now, self.generation, self.given_up = dict(primaries), clock, generation, False
-
-    def set_primary(self, partition: int, primary: PrimaryAddress) -> None:
-        if primary.term >= self.primaries[partition].term:
-            self.primaries[partition] = primary
-
-    def give_up(self) -> None:
-        self.given_up = True
-
-    def close(self) -> None:
-        pass
-
-
-class SimulatedWorker:
-    """Clock after clock: begin, read all partitions, work, tell all partitions."""
-
-    def __init__(self, host: "SimulatedHost", number: int, running: Any) -> None:
-        self._host, self.number, self._running, self._client = host, number, running, running.client
-        self._shards: tuple[int, ...] = ()
-        self._left: set[int] = set()
-        self._does = self._begin
-        self._worked_s = 0.0
-        self._soon(0.0)
-
-    def _soon(self, seconds: float) -> None:
-        self._host.later(seconds, self._run_next)
-
-    def _run_next(self) -> None:
-        if self._running.ended and (self._client.given_up or self._does == self._begin):
-            self._finished(RELEASED)
-            return
-        try:
-            self._does()
-        except _Blocked:
-            self._soon(self._host.net.delay(0.001, 0.01))
-        except RolledBack as back:
-            self._client.now, self._client.generation, self._does = back.clock + 1, back.generation, self._begin
-            self._soon(0.001)
-        except Exception as error:
-            reason = f"worker {self.number} at clock {self._client.now}: {type(error).__name__}: {error}"
-            self._host.send(encode_message(Failed(reason, self.number, type(error).__name__)))
-
-    def _begin(self) -> None:
-        now, app = self._client.now, self._host.app
-        assert app.stop.clocks is not None
-        if now > app.stop.clocks:
-            self._finished(f"{app.stop.clocks} clocks are done")
-            return
-        shards = self._running.assigned.begin(now, self._client.generation)
-        if shards is None:
-            self._finished(RELEASED)
-            return
-        self._shards, self._left, self._does = shards, set(range(app.partitions)), self._read
-        self._host.begun(self.number, now, self._client.generation, shards, self._running.until is None)
-        self._soon(0.0)
-
-    def _read(self) -> None:
-        now = self._client.now
-        for partition in sorted(self._left) if now else ():
-            rows = range(self._host.app.shards)
-            wanted = Wanted(0, rows)
-            generation = self._client.generation
-            word = Word(
-                Kind.READ,
-                partition,
-                worker=self.number,
-                generation=generation,
-                clock=now,
-                before=now - 1,
-                wanted=(wanted,),
-            )
-            if (answer := self._ask(word)) is not None:
-                self._left.discard(partition)
-                if (answer.blocks[0].values != now * self._host.app.grains).any() and not self._done_by_all(now):
-                    raise AssertionError(f"partition {partition} at clock {now}: {answer.blocks[0].values.ravel()}")
-        if now and self._left:
-            self._soon(0.02)
-            return
-        self._left, self._does = set(range(self._host.app.partitions)), self._update
-        if (helping := self._helping) is not None:
-            helping.begin(self._shards, self._client)
-            self._does = self._work
-            self._soon(0.0)
-            return
-        self._worked_s = self._host.seconds_of_work(now, len(self._shards))
-        self._soon(self._worked_s)
-
-    @property
-    def _helping(self) -> SimulatedRebalancer | None:
-        """Who helps this worker now, if anybody may."""
-        host = self._host._helping
-        own = self._running.until is None and self._client.now
-        return host.of(self.number) if isinstance(host, SimulatedHelping) and own else None
-
-    def _work(self) -> None:
-        assert self._helping is not None
-        seconds = self._helping.step()
-        if seconds is None:
-            self._does = self._update
-        self._soon(seconds or 0.0)
-
-    def _done_by_all(self, clock: int) -> bool:
-        """Whether it does not matter what a worker sees, because nobody needs its update any more."""
-        seen = [
-            status
-            for server in self._host.net.servers.values()
-            for status in server.status()
-            if status.role == "serving"
-        ]
-        return all(item.clocks[-1] >= clock for item in seen)
-
-    def _update(self) -> None:
-        """Some partitions at a time: another host may be lost, or this one, before all have it."""
-        some = sorted(self._left, key=lambda _: self._host.net.delay(0.0, 1.0))
-        for partition in some[: 1 + int(self._host.net.delay(0, len(some)))]:
-            rows = run_of(np.array(sorted(self._shards), dtype=np.uint32))
-            block = RowBlock(0, rows, np.full((len(rows), 1), self._host.app.grains, dtype=np.int64))
-            if (helping := self._helping) is not None:
-                block = helping.added(partition, self._shards)
-            now = self._client.now
-            word = Word(
-                Kind.UPDATE, partition, worker=self.number, generation=self._client.generation, clock=now, flags=LAST,
-                blocks=(block,) if len(block.rows) else (),
-            )  # fmt: skip
-            if self._ask(word) is not None:
-                self._left.discard(partition)
-        if self._left:
-            self._soon(self._host.net.delay(0.001, 0.02))
-            return
-        now = self._client.now
-        self._client.now, self._does = now + 1, self._begin
-        self._host.workers._done(
-            self._running,
-            Clock(now, now - 1, len(self._shards), 0.1, self._worked_s, 0 in self._shards, now - 2),
-        )
-        self._soon(0.0)
-
-    def _ask(self, word: Word) -> Word | None:
-        return self._host.ask(self._client, word)
-
-    def _finished(self, reason: str) -> None:
-        takeover, messages = self._running.until is not None, reason == RELEASED
-        self._host.send(encode_message(WorkerFinished(self.number, self._client.now, takeover, messages)))
-        if self._running.until is None and reason != RELEASED and hasattr(self._host.workers, "finished"):
-            self._host.workers.finished.setdefault(self.number, self._client.now)
-        running = self._host.workers._running
-        if running.get(self.number) is self._running:
-            del running[self.number]
-        if self._running.until is None and self._host._helping is not None:
-            self._host._helping.end(self.number)
-
-
-class SimulatedWorkers(WorkerThreads):
-    """Those of one host."""
-
-    def __init__(self, host: "SimulatedHost") -> None:
-        super().__init__(host._loaded, host.client, host._send, 0.0, host._helping)
-        self._host = host
-
-    def _start(
-        self, number: int, assigned: Assigned, shards: tuple[int, ...], clock: int, generation: int,
-        until: int | None = None
-    ) -> None:  # fmt: skip
-        assigned._changed = _Unlocked()  # type: ignore[assignment]
-        running = _Running(self._client(number, clock, generation), assigned, shards, until)
-        self._running[number] = running
-        if self._helping is not None and until is None:
-            self._helping.start(number, running.client.primaries)
-        SimulatedWorker(self._host, number, running)
 
 
 class SimulatedHost(Node):
@@ -344,10 +144,10 @@ class SimulatedHost(Node):
             if request.rebalance:
                 self._helping = SimulatedHelping(self, self._server)
             self._workers = SimulatedWorkers(self)
-            self._checkpoints, self._job = request.checkpoints, request.job
+            self._checkpoints = JobCheckpoints(request.checkpoints, job=request.job)
             self._watch()
             self._stay()
-        return Begun(self.server.address, None, None, *self._on_disk())
+        return Begun(self.server.address, None, None, *self._checkpoints.on_disk())
 
     def _roll_back(self, envelope: Envelope, request: r.RollBack, times: int) -> None:
         """With everything behind it waiting, as in a node."""

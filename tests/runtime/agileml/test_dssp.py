@@ -5,8 +5,10 @@ import pytest
 
 from plink.elastic import StoppingCriterion, train
 from plink.model.rules.dssp import DSSP
+from plink.runtime.agileml.worker.assignments import Assignment
 from plink.runtime.agileml.worker.loaded_shards import LoadedShards
 from plink.runtime.agileml.worker.progress import job_layout
+from plink.runtime.agileml.worker.step_table import CLOCK, STEPS, WORKER
 from plink.runtime.agileml.worker.worker import Clock, Worker
 from tests.runtime.agileml.small_app import Means
 from tests.runtime.agileml.stores import store, together
@@ -67,3 +69,19 @@ def test_roll_back_and_stand_in() -> None:
         together(first.run, with_stand_in)
         assert made.state(0)[:, 0].tolist() == [40] * SHARDS
     assert rolled == [12]
+
+
+def test_steps_table_is_exact_after_shards_change_hands() -> None:
+    """Each row is of its latest clocks: two of them, which its last worker has written."""
+    app = Counting(uneven(3), 24)
+    with store(job_layout(app, 4), DSSP(2, 8), servers=2) as made:
+        made.open(2)
+        first, second = running(app, made, 0, [0, 1, 2, 4]), running(app, made, 1, [3, 5, 6, 7])
+        for clock, shares in ((22, ((0, 3), (1, 2, 4, 5, 6, 7))), (24, ((0, 1, 2, 3, 4, 5, 6), (7,)))):
+            for each, shards in zip((first, second), shares, strict=True):
+                each.assigned.add(Assignment(clock, 0, shards))
+        together(first.run, second.run)
+        steps = made.state(made.config.layout.table("plink.steps")).reshape(SHARDS, 2, 5)
+    assert steps[:, :, [STEPS, CLOCK]].tolist() == [[[24.0, 24.0], [23.0, 23.0]]] * SHARDS
+    lowest = {shard: row[WORKER] - 1 for shard, row in enumerate(steps[:, 0]) if row[WORKER]}
+    assert lowest == {0: 0, 7: 1}

@@ -14,6 +14,7 @@ from plink.model.consistency import BSP, parse_rule
 from plink.model.rules.elastic_bsp import ElasticBSP
 from plink.runtime.agileml.worker import step_planner, worker
 from plink.runtime.agileml.worker.assignments import Assignment
+from plink.runtime.agileml.worker.client import Unanswered
 from plink.runtime.agileml.worker.loaded_shards import LoadedShards
 from plink.runtime.agileml.worker.progress import job_layout
 from plink.runtime.agileml.worker.worker import RELEASED, Clock, Finished, Worker
@@ -264,6 +265,38 @@ def test_pause_ends_a_superstep_with_the_step_under_way(monkeypatch: pytest.Monk
         finished, _ = together(alone.run, pause)
         assert finished == Finished(3, RELEASED)
         assert made.state(0)[:, 0].tolist() == [4] * SHARDS
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_unanswered_steps_are_resumed_and_each_counts_once(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clock 1 has a step, later ones four: no answer comes to the first, an inner one, or the last of a clock."""
+    monkeypatch.setattr(step_planner, "barrier", lambda ends: (0.0, np.full(len(ends), 4)))
+    app = GivesUp(count, 17)
+    with store(job_layout(app, 2), ElasticBSP(4)) as made:
+        made.open(1)
+        alone, client = running(app, made, 0, list(range(SHARDS))), made.clients[0]
+        app.give_up = client.give_up
+        with pytest.raises(Unanswered):
+            alone.run()
+        client._cancelled = False
+        alone.run()
+        counted_once(app, made)
+        objectives = made.state(made.config.layout.table("plink.objective"))
+        assert objectives.sum(axis=0).tolist() == [made.state(0).sum()] * 2
+
+
+class GivesUp(Counting):
+    """Its client gives up at the end of a mini-batch of the last shard."""
+
+    def __init__(self, count: int, clocks: int) -> None:
+        super().__init__([0.0] * SHARDS, clocks)
+        self.count, self.give_up = count, lambda: None
+
+    def process(self, items: int, params: Params) -> Objective:
+        result = super().process(items, params)
+        if params.shard == SHARDS - 1 and len(self.seen[params.shard]) == self.count:
+            self.give_up()
+        return result
 
 
 @pytest.mark.parametrize("spec", ["elastic-bsp:0", "elastic-bsp:241"])

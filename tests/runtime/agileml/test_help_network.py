@@ -1,18 +1,22 @@
 """Messages between workers of two hosts, over the connections of real servers."""
 
 import socket
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
 
-from plink.elastic import Table
+from plink.elastic import App, Params, Rebalance, StoppingCriterion, Table
 from plink.runtime.agileml.arrays.layout import Layout
 from plink.runtime.agileml.arrays.row_blocks import RowBlock
 from plink.runtime.agileml.helping import messages as m
-from plink.runtime.agileml.helping.help_network import HelpNetwork
+from plink.runtime.agileml.helping.help_network import HelpNetwork, ResultPart
+from plink.runtime.agileml.helping.host_rebalancing import HostRebalancing
 from plink.runtime.agileml.transport.wire import Kind, Message, Status
-from tests.runtime.agileml.stores import Store, store, wait_for
+from plink.runtime.agileml.worker.clock_work import ClockWork
+from plink.runtime.agileml.worker.loaded_shards import LoadedShards
+from tests.runtime.agileml.stores import PATIENCE_S, Store, store, wait_for
 
 LAYOUT = Layout((Table("a", 6, 2),), 2)
 
@@ -22,14 +26,14 @@ class Noted:
 
     def __init__(self) -> None:
         self.messages: list[m.HelpMessage] = []
-        self.parts: list[tuple[int, int, int, float]] = []
+        self.parts: list[tuple[int, int, tuple[int, int], int, float]] = []
         self.unreachable: list[int] = []
 
     def received(self, message: m.HelpMessage) -> None:
         self.messages.append(message)
 
-    def result_part(self, helper: int, number: int, partition: int, blocks: tuple[RowBlock, ...]) -> None:
-        self.parts.append((helper, number, partition, float(blocks[0].values.sum())))
+    def result_part(self, part: ResultPart) -> None:
+        self.parts.append((part.helper, part.number, part.position, part.partition, float(part.blocks[0].values.sum())))
 
     def lost(self, worker: int) -> None:
         self.unreachable.append(worker)
@@ -62,11 +66,11 @@ def test_messages_come_in_order_and_results_before_their_completion(
     blocks = {
         partition: (RowBlock(0, range(3), np.full((3, 2), partition + 1.0, dtype=np.float32)),) for partition in (0, 1)
     }
-    completed = m.HelpCompleted(0, 7, ((2, 0),), ((0.5, 1.0),))
+    completed = m.HelpCompleted(0, 7, 2, 9, ((2, 0),), ((0.5, 1.0),))
     first.send(1, completed, blocks)
     wait_for(lambda: len(receiver.messages) == 2)
     assert receiver.messages == [m.HelpBegun(0, 7), completed]
-    assert receiver.parts == [(0, 7, 0, 6.0), (0, 7, 1, 12.0)]
+    assert receiver.parts == [(0, 7, (9, 2), 0, 6.0), (0, 7, (9, 2), 1, 12.0)]
 
 
 def test_who_cannot_be_reached_is_lost_and_others_are_not(
@@ -100,3 +104,48 @@ def test_a_worker_that_has_left_receives_nothing(ends: tuple[HelpNetwork, HelpNe
     first.send(1, m.HelpBegun(0, 1))
     wait_for(lambda: sender.unreachable == [1])
     assert receiver.messages == []
+
+
+class Blocked(App[int]):
+    """Its work begins, and then waits."""
+
+    tables, shards, batches, stop = (Table("a", 6, 2),), 2, 1, StoppingCriterion(clocks=3)
+
+    def __init__(self) -> None:
+        self.begun, self.goes_on = threading.Event(), threading.Event()
+
+    def load(self, shard: int) -> Sequence[int]:
+        return [shard]
+
+    def process(self, items: int, params: Params) -> None:
+        self.begun.set()
+        self.goes_on.wait(PATIENCE_S)
+
+
+def test_helper_drops_the_request_of_a_worker_that_changed_hosts(made: Store) -> None:
+    """Worker 0 starts again on the third host, while worker 1 on the second does a part of its clock."""
+    app, receiver = Blocked(), Noted()
+    made.open(2)
+    loaded = LoadedShards[int](app)
+    addresses = {number: server.address for number, server in enumerate(made.servers)}
+    rebalancing = HostRebalancing(loaded, made.servers[1], Rebalance(), [].append)
+    third = HelpNetwork(made.config)
+    made.servers[2].help = third.answer
+    third.join(0, receiver)
+    try:
+        rebalancing.assign({0: (0, (0,), 0), 1: (1, (1,), 0)}, addresses)
+        work_off, client = rebalancing.start(1, made.primaries), made.client(1)
+        work_off(ClockWork(loaded, client, {}), client)  # worker 1 has no work, and helps
+        loaded.ahead([0])
+        connection = made.servers[0].connection(made.servers[1].address)
+        request = m.encode(m.HelpRequest(0, 7, 0, 0, -1, ((0, 0),)))
+        assert connection.ask(Message(Kind.HELP, 0, worker=1, text=request)).status is Status.OK
+        connection.close()
+        assert app.begun.wait(PATIENCE_S)
+        rebalancing.assign({0: (2, (0,), 0), 1: (1, (1,), 0)}, addresses)
+        wait_for(lambda: m.HelpRefused(1, 7) in receiver.messages)
+    finally:
+        app.goes_on.set()
+        rebalancing.close()
+        third.close()
+    assert receiver.parts == []

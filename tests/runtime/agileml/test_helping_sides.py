@@ -15,10 +15,10 @@ ME, OTHER, THIRD = 0, 1, 2
 REPORT = m.ProgressReport(OTHER, 0, 5, 0.75)
 
 
-def begun(grains: int = 40) -> tuple[Helpee, Queue]:
-    """A worker at clock 5 whose grains took a hundredth of a second each."""
+def begun(grains: int = 40, clock: int = 5) -> tuple[Helpee, Queue]:
+    """A worker at a clock whose grains took a hundredth of a second each."""
     helpee, queue = Helpee(ME, Rebalance()), Queue([Grain(0, number) for number in range(grains)])
-    helpee.begin(queue, 5, 0, 4)
+    helpee.begin(queue, clock, 0, clock - 1)
     helpee.worked(0.01)
     return helpee, queue
 
@@ -33,14 +33,14 @@ def requested(helpee: Helpee, now_s: float = 0.0, report: m.ProgressReport = REP
 
 
 def completed(message: m.HelpRequest, count: int | None = None) -> m.HelpCompleted:
-    return m.HelpCompleted(OTHER, message.id, message.grains[:count])
+    return m.HelpCompleted(OTHER, message.id, message.generation, message.clock, message.grains[:count])
 
 
 def test_first_request_is_small_and_from_the_back() -> None:
     """A fortieth of 40 grains, then a twentieth each time that the helper begins."""
     helpee, queue = begun()
     message = requested(helpee)
-    assert message == m.HelpRequest(ME, 0, 0, 5, 4, ((0, 39),))
+    assert message == m.HelpRequest(ME, message.id, 0, 5, 4, ((0, 39),))
     ((_, more),) = helpee.received(m.HelpBegun(OTHER, message.id), 0.1)
     assert isinstance(more, m.HelpRequest)
     assert more.grains == ((0, 37), (0, 38))
@@ -89,10 +89,28 @@ def test_results_of_an_earlier_clock_or_attempt_do_not_count() -> None:
     assert not helpee.accept(completed(message), 0.1)[0]
 
 
+def test_results_for_an_earlier_worker_of_the_number_do_not_count() -> None:
+    """It ended at clock 5 and started again at clock 7; its helper does not know, and does the earlier request."""
+    earlier, later = begun()[0], begun(clock=7)[0]
+    report = m.ProgressReport(OTHER, 0, 8, 0.75)
+    stale, current = requested(earlier, report=report), requested(later, report=report)
+    assert not later.accept(completed(stale), 0.1)[0]
+    assert later.accept(completed(current), 0.2)[0]
+
+
+@pytest.mark.parametrize(("generation", "clock"), [(0, 4), (1, 5)])
+def test_results_of_another_clock_or_generation_do_not_count(generation: int, clock: int) -> None:
+    helpee, _ = begun()
+    message = requested(helpee)
+    assert not helpee.accept(m.HelpCompleted(OTHER, message.id, generation, clock, message.grains), 0.1)[0]
+    assert not helpee.counts(OTHER, message.id, (clock, generation))
+    assert helpee.accept(completed(message), 0.2)[0]
+
+
 def test_another_worker_cannot_answer_a_request() -> None:
     helpee, queue = begun()
     message = requested(helpee)
-    assert not helpee.accept(m.HelpCompleted(THIRD, message.id, message.grains), 0.1)[0]
+    assert not helpee.accept(m.HelpCompleted(THIRD, message.id, 0, 5, message.grains), 0.1)[0]
     helpee.received(m.HelpRefused(THIRD, message.id), 0.1)
     assert helpee.expects(OTHER, message.id)
     assert len(queue) == 39
@@ -101,7 +119,7 @@ def test_another_worker_cannot_answer_a_request() -> None:
 def test_result_with_other_grains_does_not_count() -> None:
     helpee, queue = begun()
     message = requested(helpee)
-    assert not helpee.accept(m.HelpCompleted(OTHER, message.id, ((0, 3),)), 0.1)[0]
+    assert not helpee.accept(m.HelpCompleted(OTHER, message.id, 0, 5, ((0, 3),)), 0.1)[0]
     assert len(queue) == 40
 
 
@@ -149,7 +167,7 @@ def test_helper_helps_earlier_clocks_at_once_and_its_own_clock_later() -> None:
     assert messages == [(THIRD, m.HelpBegun(OTHER, 1))]
     assert session.next() == Grain(2, 1)
     assert session.next() is None
-    assert helper.end(session, ((1.5, 2.0),)) == [(THIRD, m.HelpCompleted(OTHER, 1, ((2, 1),), ((1.5, 2.0),)))]
+    assert helper.end(session, ((1.5, 2.0),)) == [(THIRD, m.HelpCompleted(OTHER, 1, 0, 5, ((2, 1),), ((1.5, 2.0),)))]
     assert not helper.wanted
     helper.at(6, 0, finished=True)
     assert helper.wanted
@@ -193,6 +211,21 @@ def test_cancelled_request_ends_without_a_result() -> None:
     assert not helper.wanted
 
 
+def test_requests_of_workers_that_changed_hosts_are_dropped() -> None:
+    helper = Helper(OTHER, lambda shards: True)
+    helper.at(6, 0, finished=True)
+    for sender, number in ((ME, 1), (ME, 2), (THIRD, 3)):
+        helper.received(m.HelpRequest(sender, number, 0, 6, 5, ((0, 1), (0, 2))))
+    session, _ = helper.begin_next()
+    assert session is not None
+    assert set(helper.drop({ME})) == {(ME, m.HelpRefused(OTHER, number)) for number in (1, 2)}
+    assert session.next() is None
+    assert helper.end(session, ()) == []
+    session, _ = helper.begin_next()
+    assert session is not None
+    assert session.request.sender == THIRD
+
+
 @pytest.mark.parametrize("size", [1, 4, 20])
 def test_groups_mix_hosts_and_everybody_sees_the_same(size: int) -> None:
     """Sixteen workers on eight hosts."""
@@ -221,7 +254,8 @@ def test_who_leaves_changes_only_groups_that_it_was_in() -> None:
     ["", "[]", "{}", '{"type": "begun"}', '{"type": "begun", "sender": -1, "id": 0}', '{"type": "x\x01", "sender": 1}',
      '{"type": "report", "sender": 1, "generation": 0, "clock": 1, "done": 7}',
      '{"type": "report", "sender": 1, "generation": 0, "clock": 1, "done": NaN}',
-     '{"type": "completed", "sender": 1, "id": 0, "grains": [[1, 2]], "scores": [[1e999, 1]]}',
+     '{"type": "completed", "sender": 1, "id": 0, "generation": 0, "clock": 1, "grains": [[1, 2]], '
+     '"scores": [[1e999, 1]]}',
      '{"type": "begun", "sender": 1, "id": 0, "more": 1}', "[" * 100_000],
 )  # fmt: skip
 def test_text_that_is_no_message_is_refused_in_a_line(text: str) -> None:

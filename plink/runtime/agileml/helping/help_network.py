@@ -5,7 +5,7 @@ import contextlib
 import queue
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from plink.errors import PlinkError, ProtocolError
 from plink.runtime.agileml.arrays.row_blocks import RowBlock
@@ -18,13 +18,24 @@ Blocks = Mapping[int, tuple[RowBlock, ...]]  # by partition
 _MAX_QUEUED = 10_000  # batches to one host: beyond it takes none, or too slowly to help
 
 
+class ResultPart(NamedTuple):
+    """What a helper adds to a partition, of its helpee's request ``number``; ``position``: that one's clock and
+    generation."""
+
+    helper: int
+    number: int
+    position: tuple[int, int]
+    partition: int
+    blocks: tuple[RowBlock, ...]
+
+
 class Receiver(Protocol):
     """A worker that others help, and that helps others; its methods are for any thread."""
 
     def received(self, message: m.HelpMessage) -> None:
         """Take a message."""
 
-    def result_part(self, helper: int, number: int, partition: int, blocks: tuple[RowBlock, ...]) -> None:
+    def result_part(self, part: "ResultPart") -> None:
         """Take what a helper adds to a partition, before its :class:`~messages.HelpCompleted`."""
 
     def lost(self, worker: int) -> None:
@@ -65,11 +76,7 @@ class HelpNetwork:
 
     def send(self, worker: int, message: m.HelpMessage, blocks: Blocks | None = None) -> None:
         """Send a message, after what a helper adds; if it cannot be delivered, receivers here are notified."""
-        batch = [
-            Message(Kind.HELP_RESULT, partition, worker=worker, term=message.sender, sequence=number, blocks=added)
-            for partition, added in (blocks or {}).items()
-            if isinstance(number := getattr(message, "id", None), int)
-        ]
+        batch = _result(worker, message, blocks) if blocks and isinstance(message, m.HelpCompleted) else []
         batch.append(Message(Kind.HELP, 0, worker=worker, text=m.encode(message)))
         with self._changing:
             address = self._addresses.get(worker)
@@ -97,7 +104,9 @@ class HelpNetwork:
         if receiver is None:
             return _refused(message, f"worker {message.worker} is not here")
         if message.kind is Kind.HELP_RESULT:
-            receiver.result_part(message.term, message.sequence, message.partition, message.blocks)
+            position = message.clock, message.generation
+            part = ResultPart(message.term, message.sequence, position, message.partition, message.blocks)
+            receiver.result_part(part)
         else:
             try:
                 receiver.received(m.decode(message.text))
@@ -112,6 +121,16 @@ class HelpNetwork:
             senders = list(self._senders.values())
         for sender in senders:
             sender.close()
+
+
+def _result(worker: int, message: m.HelpCompleted, blocks: Blocks) -> list[Message]:
+    return [
+        Message(
+            Kind.HELP_RESULT, partition, worker=worker, generation=message.generation, term=message.sender,
+            clock=message.clock, sequence=message.id, blocks=added,
+        )
+        for partition, added in blocks.items()
+    ]  # fmt: skip
 
 
 def _refused(message: Message, reason: str) -> Message:

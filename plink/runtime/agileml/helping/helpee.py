@@ -5,6 +5,7 @@ request's result counts if the request is pending, and whatever it does not cove
 grain counts once, whatever helpers and the network do. (Harlap thesis, 3.3.3, Algorithm 1.)
 """
 
+import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -25,6 +26,7 @@ from plink.runtime.agileml.helping.settings import Rebalance
 from plink.runtime.agileml.worker.clock_work import Grain
 
 Outgoing = tuple[int, HelpMessage]  # receiver first
+_ID_BITS = 48
 
 
 class GrainQueue(Protocol):
@@ -67,7 +69,7 @@ class Helpee:
         self._reports: dict[int, _Report] = {}
         self._refusing: set[int] = set()
         self._pending: dict[int, _Pending] = {}
-        self._next_id = 0
+        self._next_id = secrets.randbits(_ID_BITS)  # another one than those of an earlier worker of this number
         self._queue: GrainQueue | None = None
         self._clock = self._generation = self._state = -1
         self._grains = 1
@@ -109,6 +111,10 @@ class Helpee:
         """Return whether a request is pending with a helper."""
         return number in self._pending and self._pending[number].helper == helper
 
+    def counts(self, helper: int, number: int, position: tuple[int, int]) -> bool:
+        """Return whether what a helper did is of a pending request; ``position``: its clock and generation."""
+        return position == self.position and self.expects(helper, number)
+
     def worked(self, seconds: float) -> None:
         """Note how long a grain of this worker's took here, without waits."""
         self._seconds.append(seconds)
@@ -135,7 +141,7 @@ class Helpee:
 
     def accept(self, message: HelpCompleted, now_s: float) -> tuple[bool, list[Outgoing]]:
         """Return whether what a helper did counts; if so it is to be merged now. What it left out comes back."""
-        if not self.expects(message.sender, message.id):
+        if not self.counts(message.sender, message.id, (message.clock, message.generation)):
             return False, []
         pending = self._pending.pop(message.id)
         done = set(message.grains)

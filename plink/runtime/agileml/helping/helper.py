@@ -1,7 +1,7 @@
 """A helper's side of helping, without threads, sockets or clocks (Harlap thesis, 3.3.3, Algorithm 2)."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from plink.runtime.agileml.helping.helpee import Outgoing
 from plink.runtime.agileml.helping.messages import (
@@ -79,6 +79,17 @@ class Helper:
             return []
         return [(message.sender, HelpReturned(self._worker, message.id, tuple((g.shard, g.number) for g in grains)))]
 
+    def drop(self, helpees: Collection[int]) -> list[Outgoing]:
+        """Refuse all requests of workers that are on other hosts now, also the one under way: a worker that starts
+        again at a clock does not count what was done for it before."""
+        session = self._session
+        dropped = [request for request in self._queue if request.sender in helpees]
+        self._queue = [request for request in self._queue if request.sender not in helpees]
+        if session is not None and not session.cancelled and session.request.sender in helpees:
+            session.cancelled = True
+            dropped.append(session.request)
+        return [(request.sender, HelpRefused(self._worker, request.id)) for request in dropped]
+
     @property
     def wanted(self) -> bool:
         """Return whether there is a request that may be begun now."""
@@ -110,4 +121,5 @@ class Helper:
         if scores is None:
             return [(request.sender, HelpRefused(self._worker, request.id))]
         grains = tuple((grain.shard, grain.number) for grain in session.done)
-        return [(request.sender, HelpCompleted(self._worker, request.id, grains, scores))]
+        completed = HelpCompleted(self._worker, request.id, request.generation, request.clock, grains, scores)
+        return [(request.sender, completed)]

@@ -37,6 +37,7 @@ class HostRebalancing:
         self._rebalancers: dict[int, Rebalancer] = {}
         self._stores: dict[int, HelpStore] = {}
         self._groups: dict[int, tuple[int, ...]] = {}
+        self._hosts: dict[int, int] = {}
         self._warned = False
         server.help = self.network.answer
 
@@ -64,11 +65,13 @@ class HostRebalancing:
         """
         hosts = {number: host for number, (host, _, _) in workers.items()}
         self.network.set_addresses({number: addresses[host] for number, host in hosts.items() if host in addresses})
-        self._groups = helper_groups(hosts, self._settings.helpers)
+        moved = {number for number, host in self._hosts.items() if hosts.get(number) != host}
+        self._groups, self._hosts = helper_groups(hosts, self._settings.helpers), hosts
         ahead: set[int] = set()
         for number, made in list(self._rebalancers.items()):
             mine = helpees(self._groups, number)
             made.set_helpees(mine)
+            made.drop(moved - {number})
             ahead.update(shard for helpee in mine for shard in workers[helpee][1])
             self._warn_if_coarse(len(workers[number][1]) if number in workers else 0)
         missing = sorted(ahead - set(self._loaded.here()))

@@ -34,7 +34,7 @@ class HelpRequest(HelpMessage, frozen=True, tag="request"):
     """Do these grains (shard and number) of the sender's clock, with the state of clock ``state`` or a later one."""
 
     id: Index
-    generation: Int
+    generation: Index
     clock: Int
     state: Int
     grains: Grains
@@ -72,9 +72,12 @@ class HelpReturned(HelpMessage, frozen=True, tag="returned"):
 
 
 class HelpCompleted(HelpMessage, frozen=True, tag="completed"):
-    """The helper has done these grains of a request, with these objectives (total and weight)."""
+    """The helper has done these grains of a request, of that clock and generation, with these objectives (total and
+    weight)."""
 
     id: Index
+    generation: Index
+    clock: Int
     grains: Grains
     scores: Annotated[tuple[tuple[float, float], ...], Meta(max_length=MAX_GRAINS)] = ()
 

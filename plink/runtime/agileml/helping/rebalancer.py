@@ -7,7 +7,7 @@ an earlier clock; the worker's slot has one of the two at a time.
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from plink.elastic.objective import Objective
 from plink.errors import InputError
 from plink.runtime.agileml.arrays.row_blocks import RowBlock
 from plink.runtime.agileml.helping import messages as m
-from plink.runtime.agileml.helping.help_network import HelpNetwork
+from plink.runtime.agileml.helping.help_network import HelpNetwork, ResultPart
 from plink.runtime.agileml.helping.help_store import HelpStore
 from plink.runtime.agileml.helping.helpee import Helpee, Outgoing
 from plink.runtime.agileml.helping.helper import Helper, HelpSession
@@ -81,11 +81,19 @@ class Rebalancer:
             self._changed.notify_all()
         self._send(messages)
 
-    def result_part(self, helper: int, number: int, partition: int, blocks: tuple[RowBlock, ...]) -> None:
+    def drop(self, workers: Collection[int]) -> None:
+        """Drop the requests of workers that are on other hosts now, and what was given to them."""
+        with self._changed:
+            messages = self._helper.drop(workers)
+            self._lost.update(workers)
+            self._changed.notify_all()
+        self._send(messages)
+
+    def result_part(self, part: ResultPart) -> None:
         """Take what a helper adds to a partition, if it counts."""
         with self._changed:
-            if self._helpee.expects(helper, number):
-                self._parts.setdefault((helper, number), {})[partition] = blocks
+            if self._helpee.counts(part.helper, part.number, part.position):
+                self._parts.setdefault((part.helper, part.number), {})[part.partition] = part.blocks
 
     def lost(self, worker: int) -> None:
         """Note that a worker could not be reached."""

@@ -47,7 +47,7 @@ class Kind(IntEnum):
     PART = 4
     ACTIVATE = 5
     HELP = 6  # between workers: ``worker`` is its receiver, the text one of plink.runtime.agileml.helping.messages
-    HELP_RESULT = 7  # what a helper's ``term`` adds for worker ``worker``, in answer to its request ``sequence``
+    HELP_RESULT = 7  # what helper ``term`` adds for worker ``worker``, to its request ``sequence`` of ``clock``
 
 
 class Status(IntEnum):

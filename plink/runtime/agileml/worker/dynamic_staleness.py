@@ -32,6 +32,11 @@ class DynamicStaleness:
         bound = self._credits.bound(client.now, own.seconds, clocks, time.monotonic())
         client.require(client.now - 1 - bound)
 
+    def shards_added(self) -> None:
+        """Read again what other workers wrote of their shards, of which this one has some now; call it when reads of
+        this clock wait for the clock before."""
+        self._table.read(anew=True)
+
     def note(self, shards: Sequence[int], seconds: float) -> None:
         """Write down that a clock was worked on, and for how long."""
         self._table.note(dict.fromkeys(shards, self._client.now - 1), 1, seconds)

@@ -8,7 +8,7 @@ for it.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
@@ -86,6 +86,7 @@ class Worker(Generic[Items]):
         self.assigned = shards if isinstance(shards, Assigned) else Assigned(self._checked(shards))
         self._had: tuple[int, ...] | None = None
         self._began, self._steps_done = 0.0, 1
+        self._scores: list[Objective] = []  # of this clock's steps, sent with the last of them
         self.work_off: WorkOff = _alone
 
     def run(self) -> Finished:
@@ -103,6 +104,7 @@ class Worker(Generic[Items]):
             except RolledBack as back:
                 self._say(f"clock {self._client.now}: rolled back to clock {back.clock}, generation {back.generation}")
                 self._client.roll_back(back.clock, back.generation)
+                self._scores.clear()
                 continue
             except OtherSteps as other:
                 self._say(f"{other}: doing it again")
@@ -112,6 +114,9 @@ class Worker(Generic[Items]):
                 return finished
 
     def _discard(self) -> None:
+        """Begin the clock again; not where a step of it is only to be sent."""
+        if not self._client.unfinished:
+            self._scores.clear()
         self._client.discard()
         if self._planner is not None:
             self._planner.table.forget()
@@ -160,6 +165,8 @@ class Worker(Generic[Items]):
         if shards != self._had:
             if not set(shards) <= set(self._had or ()):
                 client.require_previous()
+                if self._staleness is not None and now:
+                    self._staleness.shards_added()
             self._announce(shards)
         return shards
 
@@ -174,23 +181,23 @@ class Worker(Generic[Items]):
         if self._client.now == 0:
             self._initialise(shards)
             return None, None
-        scores = (
-            self._work_on(dict.fromkeys(shards, self._client.now)) if self._planner is None else self._steps(shards)
-        )
-        self._score_all(scores)
+        if self._planner is None:
+            self._work_on(dict.fromkeys(shards, self._client.now))
+        else:
+            self._steps(shards)
+        self._score_all()
         return self._decide() if 0 in shards else (None, None)
 
-    def _work_on(self, turns: Mapping[int, int]) -> list[Objective]:
+    def _work_on(self, turns: Mapping[int, int]) -> None:
         work = ClockWork(self.loaded, self._client, turns)
         self.work_off(work, self._client)
-        return work.scores
+        self._scores += work.scores
 
-    def _steps(self, shards: Sequence[int]) -> list[Objective]:
+    def _steps(self, shards: Sequence[int]) -> None:
         """Do the steps of a clock, and send all but the last; fewer where shards are to change hands."""
         assert self._planner is not None
         plan = self._planner.plan(shards, self._app.stop.clocks)
         begun, first = time.perf_counter(), self._client.step
-        scores: list[Objective] = []
         done = first
         while True:
             over = plan.over(done) or (done > first and self.assigned.wants_changes)
@@ -199,13 +206,12 @@ class Worker(Generic[Items]):
                 break
             if has_work:
                 self._client.push(last=False)
-            scores += self._work_on({shard: before + done + 1 for shard, before in plan.before.items()})
+            self._work_on({shard: before + done + 1 for shard, before in plan.before.items()})
             done += 1
             self._planner.table.note(plan.before, done, (time.perf_counter() - begun) / (done - first))
         if not done:
             self._planner.table.note(plan.before, 0, None)
         self._steps_done = done
-        return scores
 
     def _announce(self, shards: tuple[int, ...]) -> None:
         had, self._had = self._had, shards
@@ -234,12 +240,13 @@ class Worker(Generic[Items]):
                     except InputError as error:
                         raise AppError(f"{location}: {error}") from error
 
-    def _score_all(self, scores: Iterable[Objective]) -> None:
+    def _score_all(self) -> None:
         try:
-            self._progress.add(scores)
+            self._progress.add(self._scores)
         except InputError as error:
             subject = f"the objectives of worker {self._client.worker} at clock {self._client.now}"
             raise AppError(f"app {self._app.name}: {subject}: {error}") from error
+        self._scores.clear()
 
     def _decide(self) -> tuple[int | None, float | None]:
         """Decide for all, as the worker that has shard 0, when to stop; once an iteration return the latest one that is
