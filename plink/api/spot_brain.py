@@ -75,7 +75,7 @@ class MarketBrain:
         footprint, _ = self._footprint(ledger, book, now)
         file = self._file
         priced_until_s = now - max((quote.age_s for quote in quotes.values()), default=np.inf)
-        committed = worst_cost(ledger, now + self._lease_s, priced_until_s) - hourly_bids(ledger)
+        committed = worst_cost(ledger, now, now + self._lease_s, priced_until_s) - hourly_bids(ledger, now)
         limits = replace(file.limits, budget=file.limits.budget - committed)
         excluded, rows = {}, []
         for number, offer in enumerate(book.offers):

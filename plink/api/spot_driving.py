@@ -115,7 +115,7 @@ class _Session:
         elastic = ElasticJob(self.folder, self.job, chosen.speed)
         parts = DriverParts(
             chosen.provider, _Observed(elastic) if self.is_dry else elastic, brain, writer,
-            host_maker(market_file, chosen), chosen.clock, lambda: f"{run}-{new_id()}", self.note,
+            host_maker(market_file, chosen), chosen.clock, chosen.steady, lambda: f"{run}-{new_id()}", self.note,
         )  # fmt: skip
         return Driver(parts, market_file.limits, chosen.timing, opened, entries)
 
@@ -199,8 +199,9 @@ def release_spot(folder: Path, note: Callable[[str], None], timeout_s: float = R
         market_file = read_market_file(folder / FOLDER / MARKET_COPY)
         chosen = choose_provider(market_file, folder.name, folder / FOLDER)
         parts = DriverParts(
-            chosen.provider, _NoJob(), _NoBrain(), writer, host_maker(market_file, chosen), chosen.clock, new_id, note
-        )
+            chosen.provider, _NoJob(), _NoBrain(), writer, host_maker(market_file, chosen), chosen.clock, chosen.steady,
+            new_id, note,
+        )  # fmt: skip
         driver = Driver(parts, _NO_MONEY_LIMIT, chosen.timing, before.opened, entries)
         deadline = time.monotonic() + timeout_s
         while not driver.release_all("plink spot release"):

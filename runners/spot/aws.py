@@ -151,8 +151,9 @@ class AwsProvider:
                 shown = _REASON_TIME.search(entry.get("StateTransitionReason") or "")
                 until = None if shown is None else max(since, _seconds(shown[1]))
             return ListedInstance(
-                str(entry["InstanceId"]), tags.get(TOKEN_TAG, ""), since, address, until_s=until, end=end
-            )
+                str(entry["InstanceId"]), tags.get(TOKEN_TAG, ""), since, address, until_s=until, end=end,
+                run=tags.get(RUN_TAG),
+            )  # fmt: skip
         except (KeyError, TypeError, ValueError, AttributeError):
             raise ProviderError("unavailable", f"aws printed no instance: {str(entry)[:80]}", False) from None
 

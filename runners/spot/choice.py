@@ -14,9 +14,11 @@ from plink.model.spot.market_file import MarketFile
 from plink.model.spot.price_files import read_histories
 from plink.model.storage import read_text
 from runners.spot.aws import AwsProvider, AwsSettings
+from runners.spot.child_command import COMMAND_TIMEOUT_S
 from runners.spot.commands import CommandProvider
 from runners.spot.provider import ListedInstance, Provider
 from runners.spot.replay import ReplayProvider, ReplaySettings
+from runners.spot.steady_clock import elapsed_s
 from solvers.spot.ledger import RentedInstance
 from solvers.spot.reconciling import DriverTiming
 
@@ -48,6 +50,10 @@ class ChosenProvider:
     hosts: Hosts | None = None
     has_leases: bool = True
 
+    def steady(self) -> float:
+        """Return the provider's seconds that passed since some moment, by a clock that nobody sets."""
+        return elapsed_s() * self.speed
+
 
 def choose_provider(market_file: MarketFile, run: str, folder: Path) -> ChosenProvider:
     """Return the provider of a market file for one run.
@@ -64,7 +70,7 @@ def choose_provider(market_file: MarketFile, run: str, folder: Path) -> ChosenPr
             raise InputError(f"{location}.{key}", f"is missing; {kind} needs it")
     if wrong := sorted(entry.keys() - {*_COMMON, *_NEEDED[kind], *_TAKEN[kind]}):
         raise InputError(f"{location}.{wrong[0]}", f"is no key of the provider {kind}")
-    timing = DriverTiming()
+    timing = DriverTiming(request_timeout_s=COMMAND_TIMEOUT_S)
     timing = replace(timing, lease_s=entry.get("lease_s", timing.lease_s))
     if kind == "aws":
         return ChosenProvider(AwsProvider(run, _aws(entry, market_file)), time.time, timing)
@@ -107,7 +113,8 @@ def _replay(entry: ProviderEntry, market_file: MarketFile, run: str, folder: Pat
     )  # fmt: skip
     provider = ReplayProvider(run, settings, histories, folder)
     timing = DriverTiming(
-        poll_s=_REPLAY_POLL_S * speed, price_s=0.0, listing_delay_s=4 * _REPLAY_POLL_S * speed,
+        poll_s=_REPLAY_POLL_S * speed, price_s=0.0, request_timeout_s=4 * _REPLAY_POLL_S * speed,
+        listing_delay_s=4 * _REPLAY_POLL_S * speed, clock_tolerance_s=60 * speed,
         start_s=_REPLAY_START_S * speed, drain_s=_REPLAY_DRAIN_S * speed, renewal_lead_s=2.5 * _REPLAY_DRAIN_S * speed,
         lease_s=entry.get("lease_s", max(1800.0, 120 * speed)),
     )  # fmt: skip

@@ -50,7 +50,8 @@ class RentalOrder:
 @dataclass(frozen=True)
 class ListedInstance:
     """An instance as its provider lists it. ``since_s``: it is paid from then on; ``until_s`` and ``end``: of one that
-    is gone; ``host``: its name, where it has one of its own; ``address``: None until it has one."""
+    is gone; ``host``: its name, where it has one of its own; ``address``: None until it has one; ``run``: what its tag
+    says, None where only the token does."""
 
     id: str
     token: str
@@ -59,6 +60,7 @@ class ListedInstance:
     host: str | None = None
     until_s: float | None = None
     end: InstanceEnd | None = None
+    run: str | None = None
 
 
 class Provider(Protocol):

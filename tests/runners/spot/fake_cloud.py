@@ -42,10 +42,16 @@ class Fuse:
 
 @dataclass
 class Clock:
+    """``now``: the true time; ``error_s``: by how much the driver's wall clock is ahead."""
+
     now: float = START
+    error_s: float = 0.0
 
     def __call__(self) -> float:
         return self.now
+
+    def wall(self) -> float:
+        return self.now + self.error_s
 
 
 @dataclass
@@ -253,7 +259,7 @@ class World:
     def driver(self) -> Driver:
         opened = journal.JournalOpened(self.clock(), "run1", "fake", self.cloud.billing, *self.anchors)  # type: ignore[arg-type]
         parts = DriverParts(
-            self.cloud, self.job, self.brain, self.journal, host_of, self.clock,
+            self.cloud, self.job, self.brain, self.journal, host_of, self.clock.wall, self.clock,
             lambda: f"run1-{len(self.journal.lines)}", self.notes.append,
         )  # fmt: skip
         return Driver(parts, self.limits, self.timing, opened, self.journal.entries())
