@@ -80,16 +80,26 @@ class AwsProvider:
     settings: AwsSettings
 
     def _ec2(self, *words: str) -> Any:
-        """Run ``aws ec2`` and return what it prints.
+        return self._aws("ec2", *words)
 
-        :raises ProviderError: with what EC2's error code means.
+    def _aws(self, *words: str) -> Any:
+        """Run ``aws`` and return what it prints.
+
+        :raises ProviderError: with what its error code means.
         """
         profile = ("--profile", self.settings.profile) if self.settings.profile else ()
-        argv = ["aws", "ec2", *words, "--region", self.settings.region, "--output", "json", *profile]
+        argv = ["aws", *words, "--region", self.settings.region, "--output", "json", *profile]
         try:
             return run_command(argv, env=_ENV)
         except ProviderError as error:
             raise _explained(error) from None
+
+    def account(self) -> str:
+        """Return the number of the account that the credentials are of."""
+        answer = self._aws("sts", "get-caller-identity")
+        if not isinstance(answer, dict) or not isinstance(answer.get("Account"), str):
+            raise ProviderError("unavailable", f"aws printed no account: {str(answer)[:80]}")
+        return str(answer["Account"])
 
     def prices(self, since_s: float) -> Sequence[PricePoint]:
         """Return the spot price history of the types since then; the command joins its pages."""

@@ -35,6 +35,10 @@ class CommandProvider:
         except InputError as error:
             raise ProviderError("unavailable", str(error), has_no_effect=False) from None
 
+    def account(self) -> str:
+        """Return no name."""
+        return ""
+
     def prices(self, since_s: float) -> Sequence[PricePoint]:
         """Return what ``prices`` prints."""
         answers: list[PriceAnswer] = self._ask("prices", {"since_s": since_s}, list[PriceAnswer])

@@ -66,6 +66,10 @@ class ListedInstance:
 class Provider(Protocol):
     """A provider. Every method raises :class:`ProviderError`."""
 
+    def account(self) -> str:
+        """Return whose instances are listed, as the provider names the account; empty where it has no name."""
+        ...
+
     def prices(self, since_s: float) -> Sequence[PricePoint]:
         """Return the price of each market at ``since_s``, and all changes since then, each market's in order."""
         ...

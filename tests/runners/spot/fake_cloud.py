@@ -123,6 +123,9 @@ class FakeCloud:
         rental = self.rentals[name]
         self.rentals[name] = replace(rental, listed=replace(rental.listed, until_s=time, end=end))  # type: ignore[arg-type]
 
+    def account(self) -> str:
+        return ""
+
     def prices(self, since_s: float) -> list[PricePoint]:
         self._called("prices")
         points = []
