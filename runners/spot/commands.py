@@ -57,6 +57,9 @@ class CommandProvider:
             "count": order.count, "bid": order.bid, "lease_until_s": order.lease_until_s,
         }  # fmt: skip
         answer: AcquireAnswer = self._ask("acquire", request, AcquireAnswer)
+        if "refused" in answer and answer.get("instances"):
+            name = self.commands["acquire"][0]
+            raise ProviderError("unavailable", f"{name} (acquire): both refused and instances", has_no_effect=False)
         if "refused" in answer:
             raise ProviderError(answer.get("failure", "capacity"), answer["refused"])
         granted = [_instance(each) for each in answer.get("instances", ())]

@@ -206,6 +206,8 @@ def test_credentials_of_another_account_are_refused(tmp_path: Path, monkeypatch:
         ('[provider]\nkind = "command"\nprices = "a"\n', "provider.prices"),
         ('[provider]\nkind = "command"\nprices = []\n', "provider.prices"),
         ('[provider]\nkind = "aws"\nregion = "us-east-1"\nimage = "ami-1"\nlease_s = 1\n', "provider.lease_s"),
+        ('[provider]\nkind = "aws"\nregion = "us-east-1"\nimage = "ami-1"\nlease_s = inf\n', "provider.lease_s"),
+        ('[provider]\nkind = "aws"\nregion = "us-east-1"\nimage = "ami-1"\nlease_s = nan\n', "provider.lease_s"),
     ],
 )
 def test_provider_tables_that_cannot_be(tmp_path: Path, table: str, message: str) -> None:
