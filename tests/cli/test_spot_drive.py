@@ -180,6 +180,22 @@ def test_other_commands_are_refused_while_instances_are_held(tmp_path: Path, old
     assert (run / "spot" / "market.toml").read_text() == MARKET_FILE + PROVIDER
 
 
+def test_release_without_the_start_up_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = '[provider]\nkind = "aws"\nregion = "us-east-1"\nimage = "ami-1"\nstart_up = "gone.sh"\n'
+    opened = replace(ENTRIES[0], provider="aws us-east-1", account="111111111111")
+    run = recorded(tmp_path, [opened, *ENTRIES[1:8]], MARKET_FILE + table)
+    program = tmp_path / "aws"
+    program.write_text(
+        f'#!/bin/sh\necho "$@" >> {tmp_path}/requests\ncase "$*" in\n'
+        'sts*) echo \'{"Account": "111111111111"}\';;\n*describe*) echo \'{"Reservations": []}\';;\nesac\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr("plink.api.spot_driving.time.sleep", lambda seconds: None)
+    assert release_spot(run, print).names == ("spot-i-1",)
+    assert "terminate-instances --instance-ids i-1" in (tmp_path / "requests").read_text()
+
+
 def test_credentials_of_another_account_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = '[provider]\nkind = "aws"\nregion = "us-east-1"\nimage = "ami-1"\n'
     opened = replace(ENTRIES[0], provider="aws us-east-1", account="111111111111")
