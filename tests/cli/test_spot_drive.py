@@ -141,7 +141,7 @@ def test_release_of_all_goes_on_after_a_run_that_cannot_be_released(tmp_path: Pa
     recorded(tmp_path, ENTRIES[:8])
     broken = tmp_path / ".plink" / "runs" / "aaaa" / "spot"
     broken.mkdir(parents=True)
-    (broken / "journal.jsonl").write_text("[]\n")
+    (broken / "journal.jsonl").write_text('{"what": []}\n')
     (broken / "market.toml").mkdir()
     done = typed("spot", "release", "--all", cwd=tmp_path)
     assert done.returncode == 3, done.stderr
