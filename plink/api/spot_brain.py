@@ -8,7 +8,7 @@ import numpy as np
 from plink.api.spot import anchors_of, application_from, price_offers, rate_offers
 from plink.errors import NoAnswer
 from plink.model.spot.market_file import MarketFile
-from plink.model.spot.price_files import Histories
+from plink.model.spot.price_files import MIN_HOLE_S, Histories
 from plink.model.spot.prices import HOUR_S, Market, Prices, PriceTrace
 from runners.spot.brain import RentalChoice
 from solvers.spot.billing import BILLINGS
@@ -29,6 +29,7 @@ class MarketBrain:
         self._file, self._histories, self._lease_s = market_file, histories, lease_s
         self._prices: Prices = market_file.select(histories.prices) if histories.prices else {}
         self._changes: dict[Market, list[tuple[float, float]]] = {}
+        self._observed: set[Market] = set()  # those whose prices the provider says
         self._application = application_from(market_file.changes)
         self._book: OfferBook | None = None
         self._book_at = 0.0
@@ -40,12 +41,13 @@ class MarketBrain:
             return
         if file.product is not None and market.product != file.product:
             return
+        self._observed.add(market)
         changes = self._changes.setdefault(market, [])
         latest = changes[-1][0] if changes else self._prices[market].times[-1] if market in self._prices else -1.0
         if since_s > latest:
             changes.append((since_s, price))
 
-    def _book_of(self, now: float) -> OfferBook:
+    def _book_of(self, quotes: Mapping[Market, Quote], now: float) -> OfferBook:
         """Return the candidates. :raises NoAnswer: where odds cannot be had."""
         if self._book is None or now - self._book_at >= REFRESH_S:
             for market, changes in self._changes.items():
@@ -53,7 +55,11 @@ class MarketBrain:
                     continue
                 self._prices[market] = _extended(self._prices.get(market), changes)
             self._changes = {}
-            prices = {market: replace(trace, until=max(trace.until, now)) for market, trace in self._prices.items()}
+            known_until = now - max((quote.age_s for quote in quotes.values()), default=np.inf)
+            for market in self._observed & self._prices.keys():
+                trace = self._prices[market]
+                self._prices[market] = replace(trace, until=max(trace.until, known_until))
+            prices = self._prices
             if not prices:
                 raise NoAnswer("no prices of the types and zones of the market file yet")
             by_price = self._file.billing == "hourly-2016"
@@ -69,13 +75,13 @@ class MarketBrain:
     def choose(self, ledger: Ledger, quotes: Mapping[Market, Quote], now: float) -> RentalChoice:
         """Return the best candidate, if it lowers the cost per work."""
         try:
-            book = self._book_of(now)
+            book = self._book_of(quotes, now)
         except NoAnswer as error:
             return RentalChoice(str(error))
         footprint, _ = self._footprint(ledger, book, now)
         file = self._file
         priced_until_s = now - max((quote.age_s for quote in quotes.values()), default=np.inf)
-        committed = worst_cost(ledger, now + self._lease_s, priced_until_s) - hourly_bids(ledger)
+        committed = worst_cost(ledger, now, now + self._lease_s, priced_until_s) - hourly_bids(ledger, now)
         limits = replace(file.limits, budget=file.limits.budget - committed)
         excluded, rows = {}, []
         for number, offer in enumerate(book.offers):
@@ -94,7 +100,7 @@ class MarketBrain:
     def reason_to_end(self, ledger: Ledger, token: str, quotes: Mapping[Market, Quote], now: float) -> str:
         """Return why the instances of a request are not to be renewed; empty where they are, or without prices."""
         try:
-            book = self._book_of(now)
+            book = self._book_of(quotes, now)
         except NoAnswer:
             return ""
         footprint, tokens = self._footprint(ledger, book, now)
@@ -125,10 +131,13 @@ class MarketBrain:
 
 
 def _extended(trace: PriceTrace | None, changes: list[tuple[float, float]]) -> PriceTrace:
+    """Return a history with what was observed after it; a long time between the two is a hole."""
     times, prices = (np.array(column, dtype=float) for column in zip(*changes, strict=True))
     if trace is None:
         return PriceTrace(times, prices, float(times[-1]))
+    first = float(times[0])
+    gap = ((trace.until, first),) if first - trace.until >= MIN_HOLE_S else ()
     return PriceTrace(
         np.concatenate([trace.times, times]), np.concatenate([trace.prices, prices]),
-        max(trace.until, float(times[-1])), trace.holes,
+        max(trace.until, float(times[-1])), trace.holes + gap,
     )  # fmt: skip

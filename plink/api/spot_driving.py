@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from plink.api.spot_brain import MarketBrain
-from plink.errors import PartlyDone, UsageError
+from plink.errors import InputError, PartlyDone, UsageError
 from plink.model.hosts import Host
 from plink.model.spot.journal import JournalEntry, JournalOpened
 from plink.model.spot.limits import Limits
@@ -20,12 +20,13 @@ from plink.model.storage import read_text, write_text
 from plink.records.spot_journal import FOLDER, MARKET_COPY, NAME, Journal, driver_of, read_journal
 from runners.job.result import new_id
 from runners.spot.brain import RentalChoice
-from runners.spot.choice import ChosenProvider, choose_provider, host_maker, provider_name
+from runners.spot.choice import ChosenProvider, choose_provider, host_maker, provider_name, scope_of
 from runners.spot.driver import Driver, DriverParts, JournalWriter, run_driver
 from runners.spot.elastic_job import ElasticJob, JobView
 from runners.spot.provider import ListedInstance, PricePoint, Provider, ProviderError, RentalOrder
 from solvers.spot.deciding import Quote
 from solvers.spot.ledger import Account, Ledger, account, instance_money
+from solvers.spot.reconciling import run_of
 
 HISTORY_S = 30 * 24 * HOUR_S  # of prices, from the provider, where no file has any
 RELEASE_TIMEOUT_S = 300.0
@@ -56,12 +57,13 @@ def drive_spot(
     market_file = _limited(read_market_file(request.market_file), request)
     with Journal(folder / FOLDER) as writer:
         entries = read_journal(folder / FOLDER)
-        _check_same_provider(Ledger.of(entries), market_file)
+        _check_same_provider(folder, Ledger.of(entries), market_file)
         chosen = choose_provider(market_file, folder.name, folder / FOLDER)
+        account_name = _checked_account(Ledger.of(entries), chosen.provider, note)
         write_text(folder / FOLDER / MARKET_COPY, read_text(request.market_file))
         if not chosen.has_leases:
             note("instances have no leases: if this machine is lost, they go on until `plink spot release`")
-        session = _Session(folder, job, market_file, chosen, note)
+        session = _Session(folder, job, market_file, chosen, note, account_name)
         driver = session.driver(request.histories, writer, entries)
 
         def show() -> None:
@@ -78,10 +80,11 @@ def dry_run_spot(folder: Path, job: Mapping[str, Any], request: DriveRequest, no
     """
     market_file = _limited(read_market_file(request.market_file), request)
     entries = read_journal(folder / FOLDER)
-    _check_same_provider(Ledger.of(entries), market_file)
+    _check_same_provider(folder, Ledger.of(entries), market_file)
     with tempfile.TemporaryDirectory(prefix="plink-spot-") as scratch:
         place = folder / FOLDER if entries else Path(scratch)
-        chosen = choose_provider(market_file, folder.name, place)
+        chosen = choose_provider(market_file, folder.name, place, "dry run")
+        _checked_account(Ledger.of(entries), chosen.provider, note)
         chosen = replace(chosen, provider=_Observer(chosen.provider))
         session = _Session(folder, job, market_file, chosen, note, is_dry=True)
         session.driver(request.histories, _Unwritten(), entries).step()
@@ -96,6 +99,7 @@ class _Session:
     market_file: MarketFile
     chosen: ChosenProvider
     note: Callable[[str], None]
+    account: str = ""
     is_dry: bool = False
 
     def driver(self, histories: Histories, writer: JournalWriter, entries: Sequence[JournalEntry]) -> Driver:
@@ -110,12 +114,12 @@ class _Session:
         anchors = market_file.anchors
         opened = JournalOpened(
             now, run, provider_name(market_file), market_file.billing, anchors.count if anchors else 0,
-            anchors.type.on_demand if anchors else 0.0,
+            anchors.type.on_demand if anchors else 0.0, self.account,
         )  # fmt: skip
         elastic = ElasticJob(self.folder, self.job, chosen.speed)
         parts = DriverParts(
             chosen.provider, _Observed(elastic) if self.is_dry else elastic, brain, writer,
-            host_maker(market_file, chosen), chosen.clock, lambda: f"{run}-{new_id()}", self.note,
+            host_maker(market_file, chosen), chosen.clock, chosen.steady, lambda: f"{run}-{new_id()}", self.note,
         )  # fmt: skip
         return Driver(parts, market_file.limits, chosen.timing, opened, entries)
 
@@ -129,7 +133,8 @@ def _limited(market_file: MarketFile, request: DriveRequest) -> MarketFile:
     return replace(market_file, limits=limits)
 
 
-def _check_same_provider(ledger: Ledger, market_file: MarketFile) -> None:
+def _check_same_provider(folder: Path, ledger: Ledger, market_file: MarketFile) -> None:
+    """Refuse a provider that would not list what is held."""
     if ledger.opened is None or market_file.provider is None:
         return
     if (ledger.opened.provider, ledger.opened.billing) != (provider_name(market_file), market_file.billing):
@@ -137,6 +142,28 @@ def _check_same_provider(ledger: Ledger, market_file: MarketFile) -> None:
             f"the journal of this run is of the provider {ledger.opened.provider}, billed {ledger.opened.billing}; "
             "give a market file with the same"
         )
+    if not ledger.held and not ledger.open_requests:
+        return
+    scope, held_in = scope_of(market_file), scope_of(read_market_file(folder / FOLDER / MARKET_COPY))
+    for key in sorted(held_in):
+        if scope.get(key) != held_in[key]:
+            raise UsageError(
+                f"{market_file.path}: provider.{key} is {scope.get(key)}, and instances of this run are held with "
+                f"{held_in[key]}; give the same, or release them first: plink spot release {folder.name}"
+            )
+
+
+def _checked_account(ledger: Ledger, provider: Provider, note: Callable[[str], None]) -> str:
+    """Return whose instances the provider lists. :raises UsageError: when what is held is of another account."""
+    try:
+        name = provider.account()
+    except ProviderError as error:
+        note(f"not checked whether the account is that of the instances: {error}")
+        return ""
+    before = ledger.opened.account if ledger.opened is not None else ""
+    if before and name and name != before:
+        raise UsageError(f"the instances of this run are of the account {before}, and the credentials of {name}")
+    return name
 
 
 @dataclass(frozen=True)
@@ -165,7 +192,7 @@ def spot_state(folder: Path) -> SpotState:
         raise UsageError(f"the run {folder.name} has no instances: `plink spot drive` was not started for it")
     market_file = read_market_file(folder / FOLDER / MARKET_COPY)
     ledger = Ledger.of(entries)
-    clock = choose_provider(market_file, folder.name, folder / FOLDER).clock
+    clock = choose_provider(market_file, folder.name, folder / FOLDER, "status").clock
     return _state(folder, ledger, market_file, clock())
 
 
@@ -184,7 +211,8 @@ class Released:
 
 
 def release_spot(folder: Path, note: Callable[[str], None], timeout_s: float = RELEASE_TIMEOUT_S) -> Released:
-    """Release all that the provider lists with the tag of this run, and all that its journal says is held.
+    """Release all that the provider lists with the tag of this run, and all that its journal says is held; by the tag
+    alone where the journal cannot be read.
 
     :raises UsageError: when its driver runs, or nothing was ever requested. :raises PartlyDone: when something is held
         still after so many seconds.
@@ -192,15 +220,19 @@ def release_spot(folder: Path, note: Callable[[str], None], timeout_s: float = R
     if not (folder / FOLDER / NAME).exists():
         raise UsageError(f"the run {folder.name} has no instances: `plink spot drive` was not started for it")
     with Journal(folder / FOLDER) as writer:
-        entries = read_journal(folder / FOLDER)
+        entries = _readable_journal(folder, note)
         before = Ledger.of(entries)
-        if before.opened is None:
+        if not entries and not (folder / FOLDER / MARKET_COPY).exists():
             return Released(folder.name, ())
         market_file = read_market_file(folder / FOLDER / MARKET_COPY)
-        chosen = choose_provider(market_file, folder.name, folder / FOLDER)
+        chosen = choose_provider(market_file, folder.name, folder / FOLDER, "release")
+        if before.opened is None:
+            return _release_by_tag(folder.name, chosen, note, timeout_s)
+        _checked_account(before, chosen.provider, note)
         parts = DriverParts(
-            chosen.provider, _NoJob(), _NoBrain(), writer, host_maker(market_file, chosen), chosen.clock, new_id, note
-        )
+            chosen.provider, _NoJob(), _NoBrain(), writer, host_maker(market_file, chosen), chosen.clock, chosen.steady,
+            new_id, note,
+        )  # fmt: skip
         driver = Driver(parts, _NO_MONEY_LIMIT, chosen.timing, before.opened, entries)
         deadline = time.monotonic() + timeout_s
         while not driver.release_all("plink spot release"):
@@ -210,6 +242,33 @@ def release_spot(folder: Path, note: Callable[[str], None], timeout_s: float = R
             time.sleep(min(chosen.timing.poll_s / chosen.speed, 5.0))
         names = [each.host or each.id for each in driver.ledger.instances.values() if _was_held(before, each.id)]
         return Released(folder.name, tuple(names))
+
+
+def _readable_journal(folder: Path, note: Callable[[str], None]) -> Sequence[JournalEntry]:
+    """Return the entries of a journal; none where it cannot be read."""
+    try:
+        return read_journal(folder / FOLDER)
+    except InputError as error:
+        note(f"{error}; what the provider lists with the tag of this run is released, and nothing is written there")
+        return []
+
+
+def _release_by_tag(run: str, chosen: ChosenProvider, note: Callable[[str], None], timeout_s: float) -> Released:
+    """Release what the provider lists with the tag of a run."""
+    names: dict[str, None] = {}
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            held = [each for each in chosen.provider.listing() if each.end is None and run_of(each) == run]
+            if not held:
+                return Released(run, tuple(names))
+            names |= dict.fromkeys(each.host or each.id for each in held)
+            chosen.provider.release([each.id for each in held])
+        except ProviderError as error:
+            note(f"{run}: not released yet, tried again: {error}")
+        if time.monotonic() > deadline:
+            raise PartlyDone(f"{run}: not released; type `plink spot release {run}` again")
+        time.sleep(min(chosen.timing.poll_s / chosen.speed, 5.0))
 
 
 def _was_held(before: Ledger, name: str) -> bool:
@@ -234,6 +293,10 @@ class _Observer:
     """A provider of which only prices and the listing are asked."""
 
     provider: Provider
+
+    def account(self) -> str:
+        """As the provider."""
+        return self.provider.account()
 
     def prices(self, since_s: float) -> Sequence[PricePoint]:
         """As the provider."""

@@ -79,7 +79,7 @@ class ProviderEntry(TypedDict):
     user: NotRequired[Name]
     key: NotRequired[Name]
     port: NotRequired[Annotated[int, Meta(ge=1, le=65535)]]
-    lease_s: NotRequired[Annotated[float, Meta(ge=300)]]
+    lease_s: NotRequired[Annotated[float, Meta(ge=300, le=7 * 86400)]]
     # aws
     region: NotRequired[Name]
     image: NotRequired[Name]

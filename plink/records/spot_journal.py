@@ -11,7 +11,21 @@ from typing import Any, Self
 
 from plink.documents.codec import convert
 from plink.errors import InputError, PlinkError, UsageError
-from plink.model.spot.journal import KINDS, SCHEMA, JournalEntry
+from plink.model.spot.journal import (
+    KINDS,
+    SCHEMA,
+    InstanceDraining,
+    InstanceEnded,
+    InstanceGranted,
+    InstanceJoined,
+    InstanceReleased,
+    InstancesRequested,
+    JournalEntry,
+    JournalOpened,
+    PriceChanged,
+    RequestClosed,
+)
+from plink.model.spot.prices import Market
 
 FOLDER = "spot"  # below the run's
 NAME = "journal.jsonl"
@@ -138,7 +152,50 @@ def read_journal(folder: Path) -> Sequence[JournalEntry]:
         return []
     except OSError as error:
         raise InputError(str(path), error.strerror or "cannot be read") from None
-    return [_entry(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
+    order = _Order()
+    return [order.checked(_entry(line, f"{path}:{number}"), f"{path}:{number}") for number, line in enumerate(lines, 1)]
+
+
+class _Order:
+    """Which entries may follow: those of requests, instances and prices that the journal has."""
+
+    def __init__(self) -> None:
+        self._opened = False
+        self._requests: dict[str, Market] = {}
+        self._instances: set[str] = set()
+        self._priced: set[Market] = set()
+
+    def checked(self, entry: JournalEntry, location: str) -> JournalEntry:
+        """Return the next entry. :raises InputError: when it is of something that the journal does not have."""
+        lacks = self._lacks(entry)
+        if lacks:
+            raise InputError(location, f"the journal has no {lacks} before this line")
+        match entry:
+            case PriceChanged():
+                self._priced.add(entry.market)
+            case InstancesRequested(token=token):
+                self._requests[token] = entry.market
+            case InstanceGranted(instance=name):
+                self._instances.add(name)
+        return entry
+
+    def _lacks(self, entry: JournalEntry) -> str:
+        is_first, self._opened = not self._opened, True
+        match entry:
+            case _ if is_first and not isinstance(entry, JournalOpened):
+                return "opened"
+            case InstanceGranted(token=token) | RequestClosed(token=token) if token not in self._requests:
+                return f"request {token}"
+            case InstanceGranted(token=token) if self._requests[token] not in self._priced:
+                return f"price of {self._requests[token]}"
+            case (
+                InstanceJoined(instance=name)
+                | InstanceDraining(instance=name)
+                | InstanceReleased(instance=name)
+                | InstanceEnded(instance=name)
+            ) if name not in self._instances:
+                return f"instance {name}"
+        return ""
 
 
 def _entry(line: bytes, location: str) -> JournalEntry:
@@ -146,7 +203,8 @@ def _entry(line: bytes, location: str) -> JournalEntry:
         document: Any = json.loads(line)
     except (ValueError, RecursionError):
         document = None
-    if not isinstance(document, dict) or document.get("what") not in KINDS:
+    what = document.get("what") if isinstance(document, dict) else None
+    if not isinstance(what, str) or what not in KINDS:
         raise InputError(location, f"no line of a journal of instances ({SCHEMA})")
-    entry: JournalEntry = convert(KINDS[document["what"]], document, location)
+    entry: JournalEntry = convert(KINDS[what], document, location)
     return entry

@@ -7,7 +7,10 @@ instances using instance metadata", "Change instance initiated shutdown behavior
 """
 
 import json
+import math
 import re
+import shlex
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -80,16 +83,26 @@ class AwsProvider:
     settings: AwsSettings
 
     def _ec2(self, *words: str) -> Any:
-        """Run ``aws ec2`` and return what it prints.
+        return self._aws("ec2", *words)
 
-        :raises ProviderError: with what EC2's error code means.
+    def _aws(self, *words: str) -> Any:
+        """Run ``aws`` and return what it prints.
+
+        :raises ProviderError: with what its error code means.
         """
         profile = ("--profile", self.settings.profile) if self.settings.profile else ()
-        argv = ["aws", "ec2", *words, "--region", self.settings.region, "--output", "json", *profile]
+        argv = ["aws", *words, "--region", self.settings.region, "--output", "json", *profile]
         try:
             return run_command(argv, env=_ENV)
         except ProviderError as error:
             raise _explained(error) from None
+
+    def account(self) -> str:
+        """Return the number of the account that the credentials are of."""
+        answer = self._aws("sts", "get-caller-identity")
+        if not isinstance(answer, dict) or not isinstance(answer.get("Account"), str):
+            raise ProviderError("unavailable", f"aws printed no account: {str(answer)[:80]}")
+        return str(answer["Account"])
 
     def prices(self, since_s: float) -> Sequence[PricePoint]:
         """Return the spot price history of the types since then; the command joins its pages."""
@@ -101,7 +114,10 @@ class AwsProvider:
         for entry in _rows(answer, "SpotPriceHistory"):
             try:
                 market = Market(entry["AvailabilityZone"], entry["InstanceType"], entry["ProductDescription"])
-                points.append(PricePoint(market, _seconds(entry["Timestamp"]), float(entry["SpotPrice"])))
+                price = float(entry["SpotPrice"])
+                if not 0 < price < math.inf:
+                    raise ValueError
+                points.append(PricePoint(market, _seconds(entry["Timestamp"]), price))
             except (KeyError, TypeError, ValueError):
                 raise ProviderError("unavailable", f"aws printed no price: {str(entry)[:80]}") from None
         return sorted(points, key=lambda point: point.since_s)
@@ -113,20 +129,26 @@ class AwsProvider:
                 LEASE_TAG: str(int(order.lease_until_s))}  # fmt: skip
         spot = {"MaxPrice": f"{order.bid:.6f}", "SpotInstanceType": "one-time",
                 "InstanceInterruptionBehavior": "terminate"}  # fmt: skip
-        script = _LEASE_SCRIPT.format(until_s=int(order.lease_until_s), tag=LEASE_TAG) + settings.start_up
-        answer = self._ec2(
-            "run-instances", "--client-token", order.token, "--count", f"1:{order.count}",
+        script = _LEASE_SCRIPT.format(until_s=int(order.lease_until_s), tag=LEASE_TAG) + _inner(settings.start_up)
+        words = (
+            "--client-token", order.token, "--count", f"1:{order.count}",
             "--image-id", settings.image, "--instance-type", order.market.type,
             "--placement", f"AvailabilityZone={zone}",
             "--instance-market-options", json.dumps({"MarketType": "spot", "SpotOptions": spot}),
             "--instance-initiated-shutdown-behavior", "terminate",
             "--metadata-options", "HttpTokens=required,InstanceMetadataTags=enabled",
             "--tag-specifications", json.dumps([{"ResourceType": "instance", "Tags": _pairs(tags)}]),
-            "--user-data", script,
             *(("--key-name", settings.key_name) if settings.key_name else ()),
             *(("--security-group-ids", *settings.security_groups) if settings.security_groups else ()),
             *(("--subnet-id", settings.subnets[zone]) if zone in settings.subnets else ()),
         )  # fmt: skip
+        try:
+            with tempfile.NamedTemporaryFile("w", prefix="plink-") as file:  # arguments are seen by everybody
+                file.write(script)
+                file.flush()
+                answer = self._ec2("run-instances", *words, "--user-data", f"file://{file.name}")
+        except OSError as error:
+            raise ProviderError("invalid", f"cannot write the start-up script: {error.strerror}") from None
         return [self._instance(entry) for entry in _rows(answer, "Instances")]
 
     def listing(self) -> Sequence[ListedInstance]:
@@ -151,25 +173,48 @@ class AwsProvider:
                 shown = _REASON_TIME.search(entry.get("StateTransitionReason") or "")
                 until = None if shown is None else max(since, _seconds(shown[1]))
             return ListedInstance(
-                str(entry["InstanceId"]), tags.get(TOKEN_TAG, ""), since, address, until_s=until, end=end
-            )
+                str(entry["InstanceId"]), tags.get(TOKEN_TAG, ""), since, address, until_s=until, end=end,
+                run=tags.get(RUN_TAG),
+            )  # fmt: skip
         except (KeyError, TypeError, ValueError, AttributeError):
             raise ProviderError("unavailable", f"aws printed no instance: {str(entry)[:80]}", False) from None
 
     def release(self, ids: Sequence[str]) -> None:
-        """Terminate instances, each by itself where one of them is gone already."""
+        """Terminate instances, each by itself where EC2 refuses one of them.
+
+        :raises ProviderError: the first one, after all have been tried.
+        """
         try:
             self._ec2("terminate-instances", "--instance-ids", *ids)
         except ProviderError as error:
-            if "InvalidInstanceID.NotFound" not in str(error):
+            if len(ids) == 1 and "InvalidInstanceID.NotFound" in str(error):
+                return
+            if len(ids) == 1 or _CODE.search(str(error)) is None or error.failure == "throttled":
                 raise
-            if len(ids) > 1:
-                for name in ids:
-                    self.release([name])
+        else:
+            return
+        errors = []
+        for name in ids:
+            try:
+                self.release([name])
+            except ProviderError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     def renew(self, ids: Sequence[str], until_s: float) -> None:
         """Set the tag that the start-up scripts read."""
         self._ec2("create-tags", "--resources", *ids, "--tags", f"Key={LEASE_TAG},Value={int(until_s)}")
+
+
+def _inner(start_up: str) -> str:
+    """Return a start-up script as the end of another one. One with a ``#!`` line runs by that."""
+    if not start_up.startswith("#!"):
+        return start_up
+    return (
+        "script=$(mktemp /var/tmp/plink-XXXXXX) && chmod 700 $script && "
+        f"printf %s {shlex.quote(start_up)} > $script && exec $script\n"
+    )
 
 
 def _pairs(tags: Mapping[str, str]) -> list[dict[str, str]]:
@@ -193,7 +238,7 @@ def _explained(error: ProviderError) -> ProviderError:
     text = str(error)
     code_match = _CODE.search(text)
     if code_match is None:
-        if "Unable to locate credentials" in text or "sso" in text.lower():
+        if "Unable to locate credentials" in text or re.search(r"\bSSO\b", text):
             return ProviderError("credentials", text)
         return error
     code = code_match["code"]

@@ -31,6 +31,8 @@ def run_command(argv: Sequence[str], document: Any = None, env: Mapping[str, str
         ) from None
     except OSError as error:
         raise ProviderError("unavailable", f"cannot run {argv[0]}: {error.strerror}") from None
+    except ValueError as error:  # a NUL in an argument
+        raise ProviderError("invalid", f"cannot run {argv[0]}: {error}") from None
     if done.returncode:
         text = " ".join((done.stderr or done.stdout).split())[-_MAX_SHOWN_CHARACTERS:]
         raise ProviderError(

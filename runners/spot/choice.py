@@ -6,17 +6,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Literal
 
 from plink.documents.spot_market_file import ProviderEntry
 from plink.errors import InputError
 from plink.model.hosts import Host, Hosts, read_hosts
 from plink.model.spot.market_file import MarketFile
 from plink.model.spot.price_files import read_histories
+from plink.model.spot.prices import Prices
 from plink.model.storage import read_text
 from runners.spot.aws import AwsProvider, AwsSettings
+from runners.spot.child_command import COMMAND_TIMEOUT_S
 from runners.spot.commands import CommandProvider
 from runners.spot.provider import ListedInstance, Provider
 from runners.spot.replay import ReplayProvider, ReplaySettings
+from runners.spot.steady_clock import elapsed_s
 from solvers.spot.ledger import RentedInstance
 from solvers.spot.reconciling import DriverTiming
 
@@ -31,6 +35,13 @@ _TAKEN = {
     "command": ("renew",),
     "replay": ("speed", "start", "notice", "end"),
 }
+# What decides which instances a provider lists: what is held by one is not listed by another.
+_SCOPE = {
+    "aws": ("region", "profile"),
+    "command": ("acquire", "listing", "release"),
+    "replay": ("history", "hosts", "speed", "start"),
+}
+Purpose = Literal["rent", "dry run", "release", "status"]
 _REPLAY_POLL_S = 0.5  # real seconds
 _REPLAY_DRAIN_S = 2.0
 _REPLAY_START_S = 60.0
@@ -48,11 +59,17 @@ class ChosenProvider:
     hosts: Hosts | None = None
     has_leases: bool = True
 
+    def steady(self) -> float:
+        """Return the provider's seconds that passed since some moment, by a clock that nobody sets."""
+        return elapsed_s() * self.speed
 
-def choose_provider(market_file: MarketFile, run: str, folder: Path) -> ChosenProvider:
+
+def choose_provider(market_file: MarketFile, run: str, folder: Path, purpose: Purpose = "rent") -> ChosenProvider:
     """Return the provider of a market file for one run.
 
-    :param folder: where a provider may keep files. :raises InputError: for a key that is missing or of another kind.
+    :param folder: where a provider may keep files. :param purpose: "release" and "status" need no files that only
+        requests need; "dry run" and "status" change nothing.
+    :raises InputError: for a key that is missing or of another kind, or a file that cannot be read.
     """
     entry = market_file.provider
     if entry is None:
@@ -64,14 +81,14 @@ def choose_provider(market_file: MarketFile, run: str, folder: Path) -> ChosenPr
             raise InputError(f"{location}.{key}", f"is missing; {kind} needs it")
     if wrong := sorted(entry.keys() - {*_COMMON, *_NEEDED[kind], *_TAKEN[kind]}):
         raise InputError(f"{location}.{wrong[0]}", f"is no key of the provider {kind}")
-    timing = DriverTiming()
+    timing = DriverTiming(request_timeout_s=COMMAND_TIMEOUT_S)
     timing = replace(timing, lease_s=entry.get("lease_s", timing.lease_s))
     if kind == "aws":
-        return ChosenProvider(AwsProvider(run, _aws(entry, market_file)), time.time, timing)
+        return ChosenProvider(AwsProvider(run, _aws(entry, market_file, purpose)), time.time, timing)
     if kind == "command":
         words = {key: entry[key] for key in (*_NEEDED[kind], "renew") if key in entry}  # type: ignore[literal-required]
         return ChosenProvider(CommandProvider(run, words), time.time, timing, has_leases="renew" in entry)
-    return _replay(entry, market_file, run, folder)
+    return _replay(entry, market_file, run, folder, purpose)
 
 
 def provider_name(market_file: MarketFile) -> str:
@@ -81,19 +98,40 @@ def provider_name(market_file: MarketFile) -> str:
     return f"{entry['kind']} {entry['region']}" if "region" in entry else entry["kind"]
 
 
-def _aws(entry: ProviderEntry, market_file: MarketFile) -> AwsSettings:
+def scope_of(market_file: MarketFile) -> dict[str, Any]:
+    """Return the keys of the provider's table that decide which instances it lists."""
+    entry = market_file.provider
+    assert entry is not None
+    return {"kind": entry["kind"]} | {key: entry.get(key) for key in _SCOPE[entry["kind"]]}
+
+
+def _aws(entry: ProviderEntry, market_file: MarketFile, purpose: Purpose) -> AwsSettings:
+    has_start_up = "start_up" in entry and _needs_files(purpose)
     return AwsSettings(
         entry["region"], entry["image"], tuple(each.name for each in market_file.types),
         market_file.product or "Linux/UNIX", entry.get("key_name"), tuple(entry.get("security_groups", ())),
         entry.get("subnets", {}), entry.get("profile"),
-        read_text(entry["start_up"]) if "start_up" in entry else "", entry.get("private_addresses", False),
+        read_text(entry["start_up"]) if has_start_up else "", entry.get("private_addresses", False),
     )  # fmt: skip
 
 
-def _replay(entry: ProviderEntry, market_file: MarketFile, run: str, folder: Path) -> ChosenProvider:
-    hosts, speed = read_hosts(entry["hosts"]), entry.get("speed", 60.0)
-    histories = market_file.select(read_histories([entry["history"]]).prices)
-    start = max(trace.start for trace in histories.values())
+def _needs_files(purpose: Purpose) -> bool:
+    return purpose in ("rent", "dry run")
+
+
+def _replay_files(entry: ProviderEntry, market_file: MarketFile, purpose: Purpose) -> tuple[Hosts | None, Prices]:
+    try:
+        return read_hosts(entry["hosts"]), market_file.select(read_histories([entry["history"]]).prices)
+    except InputError:
+        if _needs_files(purpose):
+            raise
+        return None, {}
+
+
+def _replay(entry: ProviderEntry, market_file: MarketFile, run: str, folder: Path, purpose: Purpose) -> ChosenProvider:
+    speed = entry.get("speed", 60.0)
+    hosts, histories = _replay_files(entry, market_file, purpose)
+    start = max((trace.start for trace in histories.values()), default=0.0)
     if "start" in entry:
         try:
             moment = datetime.fromisoformat(entry["start"])
@@ -102,12 +140,14 @@ def _replay(entry: ProviderEntry, market_file: MarketFile, run: str, folder: Pat
             raise InputError(location, "write a date or time like 2016-06-11T12:00Z") from None
         start = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     settings = ReplaySettings(
-        tuple(hosts.names), speed, start, tuple(entry.get("notice", ())), tuple(entry.get("end", ())),
-        _REPLAY_DRAIN_S * speed,
+        tuple(hosts.names) if hosts is not None else (), speed, start, tuple(entry.get("notice", ())),
+        tuple(entry.get("end", ())), _REPLAY_DRAIN_S * speed,
     )  # fmt: skip
-    provider = ReplayProvider(run, settings, histories, folder)
+    is_observer = purpose in ("dry run", "status")
+    provider = ReplayProvider(run, settings, histories, folder, is_observer=is_observer)
     timing = DriverTiming(
-        poll_s=_REPLAY_POLL_S * speed, price_s=0.0, listing_delay_s=4 * _REPLAY_POLL_S * speed,
+        poll_s=_REPLAY_POLL_S * speed, price_s=0.0, request_timeout_s=4 * _REPLAY_POLL_S * speed,
+        listing_delay_s=4 * _REPLAY_POLL_S * speed, clock_tolerance_s=60 * speed,
         start_s=_REPLAY_START_S * speed, drain_s=_REPLAY_DRAIN_S * speed, renewal_lead_s=2.5 * _REPLAY_DRAIN_S * speed,
         lease_s=entry.get("lease_s", max(1800.0, 120 * speed)),
     )  # fmt: skip

@@ -35,6 +35,10 @@ class CommandProvider:
         except InputError as error:
             raise ProviderError("unavailable", str(error), has_no_effect=False) from None
 
+    def account(self) -> str:
+        """Return no name."""
+        return ""
+
     def prices(self, since_s: float) -> Sequence[PricePoint]:
         """Return what ``prices`` prints."""
         answers: list[PriceAnswer] = self._ask("prices", {"since_s": since_s}, list[PriceAnswer])
@@ -53,6 +57,9 @@ class CommandProvider:
             "count": order.count, "bid": order.bid, "lease_until_s": order.lease_until_s,
         }  # fmt: skip
         answer: AcquireAnswer = self._ask("acquire", request, AcquireAnswer)
+        if "refused" in answer and answer.get("instances"):
+            name = self.commands["acquire"][0]
+            raise ProviderError("unavailable", f"{name} (acquire): both refused and instances", has_no_effect=False)
         if "refused" in answer:
             raise ProviderError(answer.get("failure", "capacity"), answer["refused"])
         granted = [_instance(each) for each in answer.get("instances", ())]

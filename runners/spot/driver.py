@@ -17,9 +17,10 @@ from plink.model.spot.prices import HOUR_S, Market
 from runners.spot.brain import Brain
 from runners.spot.elastic_job import DrivenJob, JobView
 from runners.spot.provider import ListedInstance, Provider, ProviderError, RentalOrder
+from runners.spot.steady_clock import SteadyClock
 from solvers.spot.deciding import Quote
 from solvers.spot.ledger import Ledger, MoneyLimits, RentedInstance, refusal_of_money, worst_cost
-from solvers.spot.reconciling import DriverTiming, reconcile, unrequested
+from solvers.spot.reconciling import DriverTiming, Sightings, foreign, reconcile, unrequested
 
 REPEAT_S = 60.0  # a warning that still holds is repeated
 
@@ -35,7 +36,8 @@ class JournalWriter(Protocol):
 @dataclass(frozen=True)
 class DriverParts:
     """What a driver works with. ``host_of``: the host that an instance is in the job; ``clock``: the provider's time;
-    ``new_token``: makes tokens that were never used."""
+    ``steady``: a clock as fast as that, which nobody sets; ``new_token``: makes tokens of the run that were never
+    used."""
 
     provider: Provider
     job: DrivenJob
@@ -43,6 +45,7 @@ class DriverParts:
     journal: JournalWriter
     host_of: Callable[[RentedInstance, ListedInstance], Host]
     clock: Callable[[], float]
+    steady: Callable[[], float]
     new_token: Callable[[], str]
     note: Callable[[str], None] = lambda text: None
 
@@ -60,7 +63,10 @@ class Driver:
         self._parts, self._limits, self._timing = parts, limits, timing
         self.ledger = Ledger.of(entries)
         self._quotes: dict[Market, tuple[float, float]] = {}  # since when, and the price
-        self._fetched_at = self._latest = -math.inf
+        self._clock = SteadyClock(parts.clock, parts.steady, self.ledger.at_s)
+        self._sightings = Sightings()
+        self._fetched_at = -math.inf
+        self._job_answered_at: float | None = None
         self._next_decision = -math.inf
         self._absent_since: dict[str, float] = {}
         self._added_at: dict[str, float] = {}
@@ -74,13 +80,18 @@ class Driver:
         self._parts.journal.add(entry)
         self.ledger.apply(entry)
 
-    def _now(self) -> float:
-        """Return the time, which never falls: a clock that was put back waits until it is there again."""
-        now, latest = self._parts.clock(), max(self._latest, self.ledger.at_s)
-        if now < latest - 1:
-            self._warn("clock", f"the clock went back by {latest - now:.0f} s", latest)
-        self._latest = max(now, latest)
-        return self._latest
+    def _clock_is_right(self, now: float) -> bool:
+        """Return whether the wall clock goes as the steady one does; otherwise prices may be of another time."""
+        error = self._clock.error_s()
+        if abs(error) <= self._timing.clock_tolerance_s:
+            return True
+        self._warn(
+            "clock",
+            f"the clock went {'ahead' if error > 0 else 'back'} by {abs(error):.0f} s; nothing is requested until it "
+            "is right, or until `plink spot drive` is started again",
+            now,
+        )
+        return False
 
     def _warn(self, about: str, text: str, now: float, repeat_s: float = REPEAT_S) -> None:
         """Note a problem at once, and again every minute while it lasts."""
@@ -94,10 +105,12 @@ class Driver:
 
         :raises PlinkError: when the journal cannot be written; nothing was done after that.
         """
-        now = self._now()
-        self._observe_prices(now)
-        listing = self._list(now)
+        self._observe_prices(self._clock.now())
+        listing = self._list()
         view = self._parts.job.view()
+        now = self._clock.now()
+        if view is not None or self._job_answered_at is None:
+            self._job_answered_at = now
         for error in self._parts.job.errors():
             self._warn("job", error, now)
         if view is not None and view.has_ended and not self.ledger.job_ended:
@@ -112,15 +125,14 @@ class Driver:
         self._renew_leases(now)
         if view is not None and listing is not None:
             self._join(view, listing, now)
-            if view.is_ready and now >= self._next_decision:
+            if view.is_ready and self._clock_is_right(now) and now >= self._next_decision:
                 self._acquire(now)
         return False
 
     def release_all(self, reason: str) -> bool:
         """Release everything once; return whether nothing is held any more."""
-        now = self._now()
-        listing = self._list(now)
-        self._release(self.ledger.held, reason, now)
+        listing = self._list()
+        self._release(self.ledger.held, reason, self._clock.now())
         return listing is not None and not self.ledger.held and not self.ledger.open_requests
 
     def _observe_prices(self, now: float) -> None:
@@ -148,21 +160,31 @@ class Driver:
         if since_s <= now and (latest is None or (since_s > latest[0] and price != latest[1])):
             self._add(journal.PriceChanged(now, market.zone, market.type, market.product, since_s, price))
 
-    def _list(self, now: float) -> Sequence[ListedInstance] | None:
+    def _list(self) -> Sequence[ListedInstance] | None:
         """Return what is listed, after the journal has been brought in line with it."""
+        now = self._clock.now()
         try:
             listing = self._parts.provider.listing()
         except ProviderError as error:
             self._warn("listing", f"instances cannot be listed: {error}; nothing is requested", now)
             return None
         held_before = len(self.ledger.held)
-        for entry in reconcile(self.ledger, listing, now, self._timing):
+        returned = set()
+        for entry in reconcile(self.ledger, listing, now, self._timing, self._sightings):
+            if isinstance(entry, journal.InstanceGranted) and entry.instance in self.ledger.instances:
+                returned.add(entry.instance)
             if isinstance(entry, journal.InstanceEnded):
                 name = self.ledger.instances[entry.instance].host or entry.instance
                 self._parts.note(f"{name}: {'taken by the provider' if entry.end == 'interrupted' else 'released'}")
             self._add(entry)
         if len(self.ledger.held) < held_before:
             self._next_decision = -math.inf  # an eviction is a decision point
+        self._drain(
+            [each for each in self.ledger.held if each.id in returned and not each.is_leaving],
+            "it was not listed for a while, and others may be in its place", now,
+        )  # fmt: skip
+        if names := foreign(self.ledger, listing):
+            self._warn("foreign", f"listed, but not of this run, and left alone: {', '.join(names)}", now)
         if names := unrequested(self.ledger, listing):
             self._release([each for each in self.ledger.held if each.id in names], "nobody waits for it", now)
             if unknown := [name for name in names if name not in self.ledger.instances]:
@@ -172,7 +194,7 @@ class Driver:
 
     def _protect_budget(self, now: float) -> None:
         """Release everything while all of it can still be paid: by the end of its leases, at the highest price."""
-        worst = worst_cost(self.ledger, now + self._timing.lease_s, self._fetched_at)
+        worst = worst_cost(self.ledger, now, now + self._timing.lease_s, self._fetched_at)
         if worst > self._limits.budget:
             reason = f"the budget, {self._limits.budget:g}, could be exceeded ({worst:.4g})"
             self._drain([each for each in self.ledger.held if not each.is_leaving], reason, now)
@@ -217,6 +239,7 @@ class Driver:
         if ids:
             try:
                 self._parts.provider.release(ids)
+                self._sightings.released.update(ids)
             except ProviderError as error:
                 self._warn("release", f"{', '.join(ids)}: not released yet, tried again: {error}", now)
 
@@ -238,7 +261,11 @@ class Driver:
                     self._drain([each], reason, now, now + self._timing.penalty_s)
 
     def _renew_leases(self, now: float) -> None:
-        """Renew leases that a tenth has run out of; what is leaving keeps the lease that it has."""
+        """Renew leases that a tenth has run out of. What is leaving keeps the lease that it has, and so does everything
+        while the job has not answered for as long as a lease."""
+        if self._job_answered_at is not None and now - self._job_answered_at > self._timing.lease_s:
+            self._warn("lease", "the job does not answer: leases are not renewed, and instances end with them", now)
+            return
         due_before = now - self._timing.lease_s / 10
         ids = [
             each.id
@@ -247,7 +274,7 @@ class Driver:
         ]
         if ids:
             try:
-                self._parts.provider.renew(ids, now + self._timing.lease_s)
+                self._parts.provider.renew(ids, self._clock.lease_time() + self._timing.lease_s)
                 self._renewed_at |= dict.fromkeys(ids, now)
             except ProviderError as error:
                 self._warn("lease", f"leases are not renewed: {error}", now)
@@ -286,7 +313,7 @@ class Driver:
         if refusal := refusal_of_money(self.ledger, choice.count, choice.bid, money):
             self._warn("wait", f"wait: {refusal}", now, math.inf)
             return
-        market = choice.market
+        market, now = choice.market, self._clock.now()
         self._record_price(market, *self._quotes[market], now)
         token = self._parts.new_token()
         self._add(
@@ -296,12 +323,15 @@ class Driver:
         )
         self._warned.pop("wait", None)
         self._parts.note(f"request {choice.count} x {market} for at most {choice.bid:.4g} an hour: {choice.reason}")
-        self._request(RentalOrder(token, market, choice.count, choice.bid, now + self._timing.lease_s), now)
+        lease_until = self._clock.lease_time() + self._timing.lease_s
+        self._request(RentalOrder(token, market, choice.count, choice.bid, lease_until))
 
-    def _request(self, order: RentalOrder, now: float) -> None:
+    def _request(self, order: RentalOrder) -> None:
         try:
             granted = self._parts.provider.acquire(order)
+            now = self._clock.now()
         except ProviderError as error:
+            now = self._sightings.answered_at[order.token] = self._clock.now()
             self._parts.note(f"{order.count} x {order.market}: not granted: {error}")
             if error.has_no_effect:
                 everywhere = error.failure in ("limit", "throttled", "credentials")

@@ -50,7 +50,8 @@ class RentalOrder:
 @dataclass(frozen=True)
 class ListedInstance:
     """An instance as its provider lists it. ``since_s``: it is paid from then on; ``until_s`` and ``end``: of one that
-    is gone; ``host``: its name, where it has one of its own; ``address``: None until it has one."""
+    is gone; ``host``: its name, where it has one of its own; ``address``: None until it has one; ``run``: what its tag
+    says, None where only the token does."""
 
     id: str
     token: str
@@ -59,10 +60,15 @@ class ListedInstance:
     host: str | None = None
     until_s: float | None = None
     end: InstanceEnd | None = None
+    run: str | None = None
 
 
 class Provider(Protocol):
     """A provider. Every method raises :class:`ProviderError`."""
+
+    def account(self) -> str:
+        """Return whose instances are listed, as the provider names the account; empty where it has no name."""
+        ...
 
     def prices(self, since_s: float) -> Sequence[PricePoint]:
         """Return the price of each market at ``since_s``, and all changes since then, each market's in order."""

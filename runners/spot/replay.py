@@ -41,7 +41,8 @@ class ReplaySettings:
 class ReplayProvider:
     """Provider of hosts by a price history.
 
-    :param folder: where what is rented is kept. :param real_clock: seconds, of this machine.
+    :param folder: where what is rented is kept. :param real_clock: seconds, of this machine. :param is_observer:
+        nothing is written, and no command is run.
     """
 
     run: str
@@ -50,6 +51,7 @@ class ReplayProvider:
     folder: Path
     real_clock: Callable[[], float] = time.time
     run_hook: Callable[[Sequence[str]], Any] = field(default=run_command)
+    is_observer: bool = False
 
     def clock(self) -> float:
         """Return the time in the history."""
@@ -57,7 +59,7 @@ class ReplayProvider:
             return self._time(cloud)
 
     def _time(self, cloud: Mapping[str, Any]) -> float:
-        return self.settings.start_s + (self.real_clock() - float(cloud["began"])) * self.settings.speed
+        return float(cloud["start_s"]) + (self.real_clock() - float(cloud["began"])) * self.settings.speed
 
     @contextmanager
     def _cloud(self) -> Iterator[dict[str, Any]]:
@@ -69,10 +71,11 @@ class ReplayProvider:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             path = self.folder / _FILE
-            cloud = read_document(path) if path.exists() else {"began": self.real_clock(), "instances": {}}
+            new = {"began": self.real_clock(), "start_s": self.settings.start_s, "instances": {}}
+            cloud = read_document(path) if path.exists() else new
             before = json.dumps(cloud)
             yield cloud
-            if json.dumps(cloud) != before or not path.exists():
+            if not self.is_observer and (json.dumps(cloud) != before or not path.exists()):
                 write_document(path, cloud)
         except PlinkError as error:
             raise error if isinstance(error, ProviderError) else ProviderError("unavailable", str(error)) from None
@@ -98,17 +101,23 @@ class ReplayProvider:
         return hooks
 
     def _evicted_at(self, entry: Mapping[str, Any]) -> float:
-        trace = self.histories[Market(*entry["market"])]
+        trace = self.histories.get(Market(*entry["market"]))
+        if trace is None:  # its file is gone: nothing is evicted any more
+            return float("inf")
         later = trace.times[(trace.times > entry["since_s"]) & (trace.prices > entry["bid"])]
         return float(later[0]) if len(later) else float("inf")
 
     def _run_hooks(self, hooks: Sequence[Sequence[str]]) -> None:
         for argv in hooks:
-            if argv:
+            if argv and not self.is_observer:
                 try:
                     self.run_hook(argv)
                 except ProviderError:  # the host may be gone already
                     continue
+
+    def account(self) -> str:
+        """Return no name."""
+        return ""
 
     def prices(self, since_s: float) -> Sequence[PricePoint]:
         """Return the price of each market at ``since_s`` and its changes until now."""

@@ -16,10 +16,11 @@ from solvers.spot.billing import BILLINGS, Charge, Stay
 
 @dataclass(frozen=True)
 class RentRequest:
-    """A request that was announced. ``outcome`` is None while it is open."""
+    """A request that was announced. ``outcome`` and ``closed_at_s`` are None while it is open."""
 
     entry: journal.InstancesRequested
     outcome: journal.ClosedRequest | None = None
+    closed_at_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -83,11 +84,11 @@ class Ledger:
                 self.requests[token] = RentRequest(entry)
             case journal.InstanceGranted(token=token, instance=name):
                 request = self.requests[token].entry
-                self.instances.setdefault(
-                    name, RentedInstance(name, token, request.market, request.bid, entry.since_s, entry.at)
-                )
+                granted = RentedInstance(name, token, request.market, request.bid, entry.since_s, entry.at)
+                self.instances.setdefault(name, granted)
+                self._change(name, until_s=None, end=None)  # of one that was thought to have ended
             case journal.RequestClosed(token=token):
-                self.requests[token] = replace(self.requests[token], outcome=entry.outcome)
+                self.requests[token] = replace(self.requests[token], outcome=entry.outcome, closed_at_s=entry.at)
                 self._penalise(None if entry.everywhere else self.requests[token].entry.market, entry.penalised_until_s)
             case journal.InstanceJoined(instance=name):
                 self._change(name, host=entry.host)
@@ -145,6 +146,15 @@ class Ledger:
         """All requests of which it is not known what was granted."""
         return tuple(each for each in self.requests.values() if each.outcome is None)
 
+    def doubtful_requests(self, now: float) -> tuple[RentRequest, ...]:
+        """Return the requests of which more may have been granted than is known: open ones, and for an hour those that
+        were abandoned."""
+        return tuple(
+            each
+            for each in self.requests.values()
+            if each.closed_at_s is None or (each.outcome == "abandoned" and now < each.closed_at_s + HOUR_S)
+        )
+
     def penalised(self, market: Market, now: float) -> bool:
         """Return whether nothing is requested in a market at this time."""
         return now < max(self.penalties.get(market, 0.0), self.penalties.get(None, 0.0))
@@ -187,20 +197,20 @@ def instance_money(ledger: Ledger, instance: RentedInstance, now: float) -> floa
     return _charge(ledger, instance, now).money
 
 
-def worst_cost(ledger: Ledger, until: float, priced_until_s: float) -> float:
+def worst_cost(ledger: Ledger, now: float, until: float, priced_until_s: float) -> float:
     """Return the most that can have to be paid, if everything that is held is held until then and nothing is added.
 
-    A request that is open counts as granted, for an hour or until then.
+    A request in doubt counts as granted, for an hour or until then.
 
     :param priced_until_s: the end of what is known of prices; after it they are taken to be the bids.
     """
     money = _anchor_money(ledger, until)
     for each in ledger.instances.values():
         money += _charge(ledger, each, until, bid_from_s=priced_until_s).money
-    for request in ledger.open_requests:
+    for request in ledger.doubtful_requests(now):
         granted = sum(each.token == request.entry.token for each in ledger.instances.values())
         hours_s = max(HOUR_S, until - request.entry.at)
-        money += (request.entry.count - granted) * first_cost(ledger, request.entry.bid, hours_s)
+        money += max(0, request.entry.count - granted) * first_cost(ledger, request.entry.bid, hours_s)
     return money
 
 
@@ -211,13 +221,13 @@ def first_cost(ledger: Ledger, bid: float, seconds: float) -> float:
     return BILLINGS[ledger.opened.billing].charged(stay, lambda time: bid).money
 
 
-def hourly_bids(ledger: Ledger) -> float:
-    """Return the money per hour that all that is held, requested or reliable may come to."""
+def hourly_bids(ledger: Ledger, now: float) -> float:
+    """Return the money per hour that all that is held, requested, in doubt or reliable may come to."""
     assert ledger.opened is not None
     held = sum(each.bid for each in ledger.held)
-    for request in ledger.open_requests:
+    for request in ledger.doubtful_requests(now):
         granted = sum(each.token == request.entry.token for each in ledger.instances.values())
-        held += (request.entry.count - granted) * request.entry.bid
+        held += max(0, request.entry.count - granted) * request.entry.bid
     return held + ledger.opened.anchors * ledger.opened.anchor_price
 
 
@@ -238,10 +248,10 @@ def refusal_of_money(ledger: Ledger, count: int, bid: float, limits: MoneyLimits
     """Return why a request is beyond the limits of money; empty where it is not. This is the last check before money is
     spent, with the highest price that can be."""
     hourly, budget = limits.hourly, limits.budget
-    rate = hourly_bids(ledger) + count * bid
+    rate = hourly_bids(ledger, limits.now) + count * bid
     if rate > hourly:
         return f"all bids together would be {rate:.4g} an hour, more than max_hourly, {hourly:g}"
-    worst = worst_cost(ledger, limits.until, limits.priced_until_s)
+    worst = worst_cost(ledger, limits.now, limits.until, limits.priced_until_s)
     worst += count * first_cost(ledger, bid, limits.until - limits.now)
     if worst > budget:
         return f"it could come to {worst:.4g} in all, more than the budget, {budget:g}"

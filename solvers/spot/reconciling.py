@@ -2,11 +2,12 @@
 
 A driver that ended between a request and its answer left an open request. It is never sent again: what the provider
 lists under its token was granted, and when nothing is listed for long enough it is abandoned. Whatever appears later
-under its token is released.
+under its token is released. A listing may lack an instance that exists: it has ended when listings lack it for long
+enough, and what is listed again after that is held again.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from plink.model.spot import journal
@@ -21,6 +22,8 @@ class Listed(Protocol):
     @property
     def token(self) -> str: ...
     @property
+    def run(self) -> str | None: ...
+    @property
     def since_s(self) -> float: ...
     @property
     def until_s(self) -> float | None: ...
@@ -33,45 +36,71 @@ class DriverTiming:
     """Times of a driver, seconds on the provider's clock.
 
     ``poll_s``: between two steps; ``price_s``: between two requests for prices; ``decision_s``: between two decisions
-    to acquire; ``listing_delay_s``: after which an instance that exists is certainly listed; ``start_s``: for an
-    instance to work in the job; ``drain_s``: for the job to move away from an instance; ``renewal_lead_s``: before an
-    hour ends it is decided whether another begins; ``lease_s``: after which an instance ends by itself without a
-    driver; ``penalty_s``: for which a market is left out after a failure.
+    to acquire; ``request_timeout_s``: in which a request is answered, if ever; ``listing_delay_s``: after which an
+    instance that exists is certainly listed; ``start_s``: for an instance to work in the job; ``drain_s``: for the job
+    to move away from an instance; ``renewal_lead_s``: before an hour ends it is decided whether another begins;
+    ``lease_s``: after which an instance ends by itself without a driver; ``penalty_s``: for which a market is left out
+    after a failure; ``clock_tolerance_s``: by which the wall clock may be wrong.
     """
 
     poll_s: float = 15.0
     price_s: float = 60.0
     decision_s: float = 120.0
+    request_timeout_s: float = 120.0
     listing_delay_s: float = 120.0
     start_s: float = 600.0
     drain_s: float = 60.0
     renewal_lead_s: float = 120.0
     lease_s: float = 1800.0
     penalty_s: float = 900.0
+    clock_tolerance_s: float = 60.0
+
+
+@dataclass
+class Sightings:
+    """What a driver saw since it began; without it only more time passes.
+
+    ``absent_since``: the first of the listings in a row that lack an instance; ``answered_at``: when the call of a
+    request returned, by token; ``released``: instances whose release the provider accepted.
+    """
+
+    absent_since: dict[str, float] = field(default_factory=dict)
+    answered_at: dict[str, float] = field(default_factory=dict)
+    released: set[str] = field(default_factory=set)
 
 
 def reconcile(
-    ledger: Ledger, listing: Sequence[Listed], now: float, timing: DriverTiming
+    ledger: Ledger, listing: Sequence[Listed], now: float, timing: DriverTiming, sightings: Sightings
 ) -> Iterator[journal.JournalEntry]:
-    """Yield the entries that the ledger lacks, by a listing of this moment. Apply each before the next is read."""
+    """Yield the entries that the ledger lacks, by a listing that was asked for at ``now``. Apply each before the next
+    is read. An instance that had ended and is listed as held is granted again."""
     listed = {each.id: each for each in listing}
     for each in listing:
-        if each.id not in ledger.instances and each.token in ledger.requests:
+        instance = ledger.instances.get(each.id)
+        is_lacking = instance is None or (each.end is None and not instance.is_held)
+        if is_lacking and each.token in ledger.requests:
             yield journal.InstanceGranted(now, each.token, each.id, each.since_s)
     for request in ledger.open_requests:
         granted = sum(each.token == request.entry.token for each in ledger.instances.values())
-        overdue = now - request.entry.at > timing.listing_delay_s
+        answered = request.entry.at + timing.request_timeout_s  # if the driver that sent it is gone
+        answered = max(answered, sightings.answered_at.get(request.entry.token, 0.0))
+        overdue = now - answered > timing.listing_delay_s
         if granted >= request.entry.count or (granted and overdue):
             yield journal.RequestClosed(now, request.entry.token, "granted")
         elif overdue:
-            yield journal.RequestClosed(now, request.entry.token, "abandoned", "no answer, and no instance of it")
+            error, penalised_until = "no answer, and no instance of it", now + timing.penalty_s
+            yield journal.RequestClosed(now, request.entry.token, "abandoned", error, penalised_until)
     for held in ledger.held:
         entry = listed.get(held.id)
         if entry is None:
-            if now - held.granted_at_s > timing.listing_delay_s:
+            absent_s = now - sightings.absent_since.setdefault(held.id, now)
+            is_gone = held.id in sightings.released or absent_s > timing.listing_delay_s
+            if is_gone and now - held.granted_at_s > timing.listing_delay_s:
                 yield _ended(held.id, "released" if held.released_at_s is not None else "interrupted",
                              held.released_at_s, now)  # fmt: skip
-        elif entry.end is not None:
+            continue
+        sightings.absent_since.pop(held.id, None)
+        if entry.end is not None:
             yield _ended(held.id, entry.end, entry.until_s, now)
 
 
@@ -88,5 +117,25 @@ def unrequested(ledger: Ledger, listing: Sequence[Listed]) -> list[str]:
         expected = 0 if request.outcome in ("abandoned", "refused") else request.entry.count
         excess.update(granted[expected:])
     return [
-        each.id for each in listing if each.end is None and (each.token not in ledger.requests or each.id in excess)
+        each.id
+        for each in listing
+        if each.end is None and (each.id in excess or (each.token not in ledger.requests and _is_of_run(ledger, each)))
     ]
+
+
+def foreign(ledger: Ledger, listing: Sequence[Listed]) -> list[str]:
+    """Return the instances that are listed but of another run: they are left alone."""
+    return [
+        each.id
+        for each in listing
+        if each.end is None and each.token not in ledger.requests and not _is_of_run(ledger, each)
+    ]
+
+
+def _is_of_run(ledger: Ledger, each: Listed) -> bool:
+    return ledger.opened is not None and run_of(each) == ledger.opened.run
+
+
+def run_of(each: Listed) -> str:
+    """Return the run of an instance: by its tag, or by its token, which begins with the run."""
+    return each.token.rpartition("-")[0] if each.run is None else each.run

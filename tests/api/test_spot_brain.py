@@ -133,3 +133,15 @@ def test_history_and_what_is_observed_are_one() -> None:
     choice = made.choose(ledger(), quotes, NOW)
     assert choice.market == SMALL
     assert choice.bid > 0.06
+
+
+def test_time_between_a_history_and_the_first_price_of_the_provider_counts_for_nothing() -> None:
+    costs = []
+    for age_s in (400.0, 90 * 86400.0):
+        until = NOW - age_s
+        steps = until - np.arange(2 * 86400.0, 0.0, -1800.0)
+        trace = PriceTrace(steps, np.resize([0.05, 0.19], len(steps)), until)  # a spike every hour
+        made = brain("hourly-2016", Histories({SMALL: trace, LARGE: trace}))
+        choice = made.choose(ledger(), observed(made, small=0.05, large=0.3), NOW)
+        costs.append(float(choice.reason.partition("core-hour to ")[2].split()[0]))
+    assert costs[1] == pytest.approx(costs[0], rel=0.01)

@@ -1,14 +1,18 @@
 """``plink spot drive``, ``status`` and ``release``: what is refused, and what a journal looks like."""
 
 import json
-from dataclasses import asdict
+import os
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
+from plink.api.spot_driving import DriveRequest, drive_spot, release_spot
+from plink.errors import UsageError
 from plink.model.spot import journal
+from plink.model.spot.price_files import Histories
 from plink.model.storage import read_document
 from tests.cli.files import refusal
 from tests.conftest import typed
@@ -119,6 +123,95 @@ def test_broken_journal_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "damage", ["not a line of it", '{"what": []}', '{"what": "drain", "at": 1, "instance": "i-9"}']
+)
+def test_release_by_tag_where_the_journal_is_damaged(tmp_path: Path, damage: str) -> None:
+    run = recorded(tmp_path, ENTRIES[:8])
+    with (run / "spot" / "journal.jsonl").open("a") as file:
+        file.write(damage + "\n")
+    before = (run / "spot" / "journal.jsonl").read_bytes()
+    done = typed("spot", "release", "abcd", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "journal.jsonl:9" in done.stderr + done.stdout
+    assert json.loads((tmp_path / "asked-release.json").read_text()) == {"run": "abcd", "instances": ["i-1"]}
+    assert (run / "spot" / "journal.jsonl").read_bytes() == before
+
+
+def test_release_of_all_goes_on_after_a_run_that_cannot_be_released(tmp_path: Path) -> None:
+    recorded(tmp_path, ENTRIES[:8])
+    broken = tmp_path / ".plink" / "runs" / "aaaa" / "spot"
+    broken.mkdir(parents=True)
+    (broken / "journal.jsonl").write_text('{"what": []}\n')
+    (broken / "market.toml").mkdir()
+    done = typed("spot", "release", "--all", cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert "aaaa" in done.stderr
+    assert json.loads((tmp_path / "asked-release.json").read_text()) == {"run": "abcd", "instances": ["i-1"]}
+
+
+@pytest.mark.parametrize(
+    ("table", "kind"),
+    [
+        ('[provider]\nkind = "aws"\nregion = "us-east-1"\nimage = "ami-1"\nstart_up = "gone.sh"\n', "aws us-east-1"),
+        ('[provider]\nkind = "replay"\nhistory = "gone.json"\nhosts = "gone.txt"\n', "replay"),
+    ],
+)
+def test_status_needs_no_file_of_requests(tmp_path: Path, table: str, kind: str) -> None:
+    recorded(tmp_path, [replace(ENTRIES[0], provider=kind), *ENTRIES[1:8]], MARKET_FILE + table)
+    done = typed("spot", "status", "abcd", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["held"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('listing = ["./cloud", "listing"]', 'listing = ["./other", "listing"]'),
+        ('release = ["./cloud", "release"]', 'release = ["./cloud", "release", "--account", "2"]'),
+    ],
+)
+def test_other_commands_are_refused_while_instances_are_held(tmp_path: Path, old: str, new: str) -> None:
+    run = recorded(tmp_path, ENTRIES[:8])
+    other = (MARKET_FILE + PROVIDER).replace(old, new)
+    (tmp_path / "other.toml").write_text(other)
+    request = DriveRequest(tmp_path / "other.toml", Histories())
+    with pytest.raises(UsageError, match="plink spot release"):
+        drive_spot(run, {}, request, print)
+    assert (run / "spot" / "market.toml").read_text() == MARKET_FILE + PROVIDER
+
+
+def test_release_without_the_start_up_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = '[provider]\nkind = "aws"\nregion = "us-east-1"\nimage = "ami-1"\nstart_up = "gone.sh"\n'
+    opened = replace(ENTRIES[0], provider="aws us-east-1", account="111111111111")
+    run = recorded(tmp_path, [opened, *ENTRIES[1:8]], MARKET_FILE + table)
+    program = tmp_path / "aws"
+    program.write_text(
+        f'#!/bin/sh\necho "$@" >> {tmp_path}/requests\ncase "$*" in\n'
+        'sts*) echo \'{"Account": "111111111111"}\';;\n*describe*) echo \'{"Reservations": []}\';;\nesac\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr("plink.api.spot_driving.time.sleep", lambda seconds: None)
+    assert release_spot(run, print).names == ("spot-i-1",)
+    assert "terminate-instances --instance-ids i-1" in (tmp_path / "requests").read_text()
+
+
+def test_credentials_of_another_account_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = '[provider]\nkind = "aws"\nregion = "us-east-1"\nimage = "ami-1"\n'
+    opened = replace(ENTRIES[0], provider="aws us-east-1", account="111111111111")
+    run = recorded(tmp_path, [opened, *ENTRIES[1:8]], MARKET_FILE + table)
+    program = tmp_path / "aws"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\necho \'{{"Account": "222222222222"}}\'\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(UsageError, match="222222222222"):
+        release_spot(run, print)
+    with pytest.raises(UsageError, match="222222222222"):
+        drive_spot(run, {}, DriveRequest(run / "spot" / "market.toml", Histories()), print)
+    assert "terminate" not in (tmp_path / "asked").read_text()
+
+
+@pytest.mark.parametrize(
     ("table", "message"),
     [
         ("", "[provider]"),
@@ -129,6 +222,8 @@ def test_broken_journal_is_refused(tmp_path: Path) -> None:
         ('[provider]\nkind = "command"\nprices = "a"\n', "provider.prices"),
         ('[provider]\nkind = "command"\nprices = []\n', "provider.prices"),
         ('[provider]\nkind = "aws"\nregion = "us-east-1"\nimage = "ami-1"\nlease_s = 1\n', "provider.lease_s"),
+        ('[provider]\nkind = "aws"\nregion = "us-east-1"\nimage = "ami-1"\nlease_s = inf\n', "provider.lease_s"),
+        ('[provider]\nkind = "aws"\nregion = "us-east-1"\nimage = "ami-1"\nlease_s = nan\n', "provider.lease_s"),
     ],
 )
 def test_provider_tables_that_cannot_be(tmp_path: Path, table: str, message: str) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from plink.cli.screen import say, say_error
-from plink.errors import PartlyDone, PlinkError, UsageError
+from plink.errors import PartlyDone, UsageError
 
 
 def release(
@@ -33,10 +33,10 @@ def release(
     for folder in folders:
         try:
             released = release_spot(folder, say)
-        except PlinkError as error:
+        except Exception as error:  # whatever is wrong with one run, the others still cost money
             if run is not None:
                 raise
-            say_error(f"{folder.name}: {error}")
+            say_error(f"{folder.name}: {error or type(error).__name__}")
             failed.append(folder.name)
             continue
         say(f"{released.run}: {', '.join(released.names) or 'nothing'} released; nothing is held")

@@ -24,7 +24,8 @@ Token = Annotated[str, Meta(title="a token (letters, digits and dashes)", patter
 
 @dataclass(frozen=True)
 class JournalOpened:
-    """The run, who rents, how it bills, and the reliable machines that are paid from ``at`` on."""
+    """The run, who rents, how it bills, the reliable machines that are paid from ``at`` on, and the provider's name of
+    the account, where it has one."""
 
     what: ClassVar[str] = "opened"
     at: Instant
@@ -33,6 +34,7 @@ class JournalOpened:
     billing: BillingName
     anchors: Count = 0
     anchor_price: NonNegative = 0.0
+    account: str = ""
     schema: Literal["plink.spot-journal/1"] = SCHEMA
 
 

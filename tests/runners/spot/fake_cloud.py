@@ -42,10 +42,16 @@ class Fuse:
 
 @dataclass
 class Clock:
+    """``now``: the true time; ``error_s``: by how much the driver's wall clock is ahead."""
+
     now: float = START
+    error_s: float = 0.0
 
     def __call__(self) -> float:
         return self.now
+
+    def wall(self) -> float:
+        return self.now + self.error_s
 
 
 @dataclass
@@ -116,6 +122,9 @@ class FakeCloud:
     def _end(self, name: str, time: float, end: str) -> None:
         rental = self.rentals[name]
         self.rentals[name] = replace(rental, listed=replace(rental.listed, until_s=time, end=end))  # type: ignore[arg-type]
+
+    def account(self) -> str:
+        return ""
 
     def prices(self, since_s: float) -> list[PricePoint]:
         self._called("prices")
@@ -253,7 +262,7 @@ class World:
     def driver(self) -> Driver:
         opened = journal.JournalOpened(self.clock(), "run1", "fake", self.cloud.billing, *self.anchors)  # type: ignore[arg-type]
         parts = DriverParts(
-            self.cloud, self.job, self.brain, self.journal, host_of, self.clock,
+            self.cloud, self.job, self.brain, self.journal, host_of, self.clock.wall, self.clock,
             lambda: f"run1-{len(self.journal.lines)}", self.notes.append,
         )  # fmt: skip
         return Driver(parts, self.limits, self.timing, opened, self.journal.entries())

@@ -3,6 +3,9 @@
 import json
 import os
 import stat
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,3 +87,78 @@ def test_history_of_several_markets_in_order(tmp_path: Path, monkeypatch: pytest
     points = program.prices(0)
     assert len(points) == 6
     assert [point.since_s for point in points] == sorted(point.since_s for point in points)
+
+
+def recording(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> AwsProvider:
+    """A command ``aws`` that writes its arguments to a file, and then does as ``body`` says."""
+    made = stub(folder, monkeypatch, "")
+    (folder / "aws").write_text(f'#!/bin/sh\necho "$@" >> {folder}/asked\n{body}\n')
+    return made
+
+
+@pytest.mark.parametrize("code", ["OperationNotPermitted", "InvalidInstanceID.Malformed", "UnauthorizedOperation"])
+def test_instance_that_cannot_be_terminated_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    error = f"echo 'An error occurred ({code}) when calling TerminateInstances: no' >&2; exit 254"
+    made = recording(tmp_path, monkeypatch, f'case "$*" in *i-1*) {error};; esac')
+    with pytest.raises(ProviderError, match=code):
+        made.release(["i-1", "i-2", "i-3"])
+    requests = (tmp_path / "asked").read_text().splitlines()
+    assert [line.split("--instance-ids ")[1].split(" --region")[0] for line in requests] == [
+        "i-1 i-2 i-3", "i-1", "i-2", "i-3",
+    ]  # fmt: skip
+
+
+def test_start_up_script_is_in_a_file_of_its_own_and_not_in_arguments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = f"""for word; do case $word in
+file://*) cp "${{word#file://}}" {tmp_path}/data; stat -c %a "${{word#file://}}" > {tmp_path}/mode;; esac; done
+echo '{{"Instances": []}}'"""
+    made = recording(tmp_path, monkeypatch, copy)
+    settings = replace(made.settings, start_up="#!/usr/bin/env python3\nprint('the key is 1234')\n")
+    replace(made, settings=settings).acquire(order("aaaa-1"))
+    assert "1234" not in (tmp_path / "asked").read_text()
+    assert "print('the key is 1234')" in (tmp_path / "data").read_text().replace("'\"'\"'", "'")
+    assert (tmp_path / "mode").read_text().strip() == "600"
+
+
+def test_start_up_script_runs_by_its_first_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = recording(
+        tmp_path,
+        monkeypatch,
+        f"""for word; do case $word in
+file://*) sed '/^(/,/^)/d' "${{word#file://}}" > {tmp_path}/data;; esac; done
+echo '{{"Instances": []}}'""",
+    )
+    program = (
+        f"#!{sys.executable}\nimport sys\nopen({str(tmp_path / 'ran')!r}, 'w').write('it\\'s \\\\ ' + sys.argv[0])\n"
+    )
+    replace(made, settings=replace(made.settings, start_up=program)).acquire(order("aaaa-1"))
+    subprocess.run(["sh", str(tmp_path / "data")], check=True)
+    text, _, script = (tmp_path / "ran").read_text().rpartition(" ")
+    assert text == "it's \\"
+    Path(script).unlink()
+
+
+def test_price_of_nothing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for price in ("0.0000", "-1", "nan", "inf"):
+        row = {"AvailabilityZone": "us-east-1a", "InstanceType": "c5.2xlarge", "ProductDescription": "Linux/UNIX",
+               "SpotPrice": price, "Timestamp": "2026-01-01T00:00:00+00:00"}  # fmt: skip
+        made = recording(tmp_path, monkeypatch, f"echo '{json.dumps({'SpotPriceHistory': [row]})}'")
+        with pytest.raises(ProviderError, match="no price"):
+            made.prices(0)
+
+
+@pytest.mark.parametrize(("text", "failure"), [
+    ("Error loading SSO Token: Token for x does not exist", "credentials"),
+    ("the processor gave up", "unavailable"),
+])  # fmt: skip
+def test_only_a_missing_sign_on_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, failure: ProviderFailure
+) -> None:
+    with pytest.raises(ProviderError) as caught:
+        stub(tmp_path, monkeypatch, text).acquire(order("aaaa-1"))
+    assert caught.value.failure == failure
+    assert caught.value.has_no_effect == (failure == "credentials")

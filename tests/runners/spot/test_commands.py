@@ -62,6 +62,7 @@ def test_refusal_has_no_effect(tmp_path: Path) -> None:
     ("answer", "code"),
     [
         ("", 0), ("granted!", 0), ("[1, 2]", 0), ('{"instances": [{"id": "i-1"}]}', 0),
+        (json.dumps({"instances": [INSTANCE], "refused": "one only"}), 0),
         ('{"instances": 3}', 0), ("{}", 1),
         (json.dumps({"instances": [INSTANCE | {"token": "run2-1"}]}), 0),
         (json.dumps({"instances": [INSTANCE] * 4}), 0),
@@ -72,6 +73,12 @@ def test_answer_that_cannot_be_leaves_the_request_in_doubt(tmp_path: Path, answe
     with pytest.raises(ProviderError) as caught:
         provider(tmp_path, answer, code).acquire(ORDER)
     assert not caught.value.has_no_effect
+
+
+def test_argument_that_no_program_takes_had_no_effect() -> None:
+    with pytest.raises(ProviderError, match="true") as caught:
+        CommandProvider("run1", {"acquire": ("true", "a\0b")}).acquire(ORDER)
+    assert caught.value.has_no_effect
 
 
 def test_command_that_is_missing_had_no_effect() -> None:

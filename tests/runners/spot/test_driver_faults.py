@@ -7,7 +7,7 @@ import pytest
 from plink.model.spot.limits import Limits
 from plink.model.spot.prices import HOUR_S
 from runners.spot.brain import RentalChoice
-from runners.spot.provider import ProviderError, ProviderFailure, RentalOrder
+from runners.spot.provider import ListedInstance, ProviderError, ProviderFailure, RentalOrder
 from solvers.spot.ledger import account, worst_cost
 from tests.runners.spot.fake_cloud import START, A, B, World, world
 
@@ -106,7 +106,10 @@ def test_unanswered_request_is_taken_from_the_listing() -> None:
 def test_request_without_any_effect_is_abandoned_and_another_follows() -> None:
     made = world(plan=ONLY_A)
     made.cloud.fails["acquire"] = [ProviderError("unavailable", "timed out", has_no_effect=False)]
-    made.run(0.2)
+    driver = made.driver()
+    made.run(0.25, driver)
+    assert [each.outcome for each in made.ledger.requests.values()] == ["abandoned"]
+    made.run(0.25, driver)
     assert sorted(str(each.outcome) for each in made.ledger.requests.values()) == ["abandoned", "granted"]
     assert held_in(made, A) == 8
 
@@ -171,13 +174,190 @@ def test_clock_that_goes_back_buys_nothing_and_is_reported() -> None:
     made = world({A: [(START - 9000, 0.1)], B: [(START - 9000, 0.2)]})
     driver = made.driver()
     made.run(0.1, driver)
-    made.clock.now -= 1800
+    made.clock.error_s = -1800
     at, held = made.ledger.at_s, len(made.ledger.held)
-    driver.step()
+    made.brain.plan = [RentalChoice("more", B, 3, 0.4)]
+    made.cloud.calls.clear()
+    made.run(0.1, driver)
     assert noted(made, "clock went back")
     assert len(made.ledger.held) == held
+    assert "acquire" not in made.cloud.calls
     assert [entry.at for entry in made.journal.entries()] == sorted(entry.at for entry in made.journal.entries())
     assert made.ledger.at_s >= at
+
+
+def test_clock_that_jumps_ahead_leaves_leases_and_ages_as_they_are() -> None:
+    made = world({A: [(START - 9000, 0.1)], B: [(START - 9000, 0.2)]}, plan=ONLY_A)
+    driver = made.driver()
+    made.run(0.1, driver)
+    made.clock.error_s = 24 * HOUR_S
+    made.run(0.1, driver)
+    assert noted(made, "clock went ahead")
+    made.clock.error_s = 0.0
+    made.cloud.calls.clear()
+    made.run(0.1, driver)
+    leases = [each.lease_until - made.clock.now for each in made.cloud.rentals.values()]
+    assert max(leases) <= made.timing.lease_s
+    assert made.cloud.calls.count("prices") >= 5
+    assert made.ledger.at_s <= made.clock.now
+
+
+def test_driver_started_again_with_its_clock_behind_the_journal_buys_nothing() -> None:
+    made = world({A: [(START - 9000, 0.1)], B: [(START - 9000, 0.2)]})
+    made.brain.plan = [RentalChoice("planned", A, 2, 0.15)]
+    made.run(0.1)
+    made.clock.error_s = -1800
+    made.brain.plan = [RentalChoice("planned", B, 2, 0.3)]
+    driver = made.driver()
+    made.run(0.1, driver)
+    assert held_in(made, B) == 0
+    made.clock.error_s = 0.0
+    made.run(0.1)
+    assert held_in(made, B) == 2
+
+
+def lost_in_listings(made: World, names: set[str]) -> None:
+    """From now on listings lack these."""
+    listing = type(made.cloud).listing
+    made.cloud.listing = lambda: [  # type: ignore[method-assign]
+        each for each in listing(made.cloud) if each.id not in names
+    ]
+
+
+def test_instance_that_one_listing_lacks_stays_held() -> None:
+    made = world(plan=ONLY_A)
+    driver = made.driver()
+    made.run(0.2, driver)
+    held = set(made.cloud.held)
+    lost_in_listings(made, held)
+    driver.step()
+    made.clock.now += made.timing.poll_s
+    lost_in_listings(made, set())
+    made.run(0.2, driver)
+    assert set(made.cloud.held) == held == {each.id for each in made.ledger.held}
+    assert len(made.cloud.effects) == 1
+
+
+def test_instance_that_is_listed_again_after_it_was_given_up_is_counted_and_released() -> None:
+    made = world(plan=ONLY_A)
+    driver = made.driver()
+    made.run(0.2, driver)
+    first = set(made.cloud.held)
+    lost_in_listings(made, first)
+    made.run(0.1, driver)
+    assert not first & {each.id for each in made.ledger.held}
+    lost_in_listings(made, set())
+    made.run(0.1, driver)
+    assert not first & set(made.cloud.held)
+    assert len(made.cloud.held) == 8
+    assert first <= {name.removeprefix("spot-") for name in made.job.evicted}  # the job was warned
+    assert driver.release_all("the end") or driver.release_all("the end")
+    assert made.cloud.held == []
+    assert account(made.ledger, made.clock.now).transient == pytest.approx(made.cloud.bill(), abs=1e-9)
+
+
+def test_release_ends_what_was_given_up_and_is_listed() -> None:
+    made = world(plan=ONLY_A)
+    driver = made.driver()
+    made.run(0.2, driver)
+    lost_in_listings(made, set(made.cloud.held))
+    made.brain.plan = []
+    made.run(0.1, driver)
+    lost_in_listings(made, set())
+    other = made.driver()
+    assert [other.release_all("release") for _ in range(2)] == [False, True]
+    assert made.cloud.held == []
+
+
+def test_release_that_fails_while_nothing_is_listed_is_repeated() -> None:
+    made = world(plan=ONLY_A)
+    driver = made.driver()
+    made.run(0.2, driver)
+    held = set(made.cloud.held)
+    lost_in_listings(made, held)
+    made.cloud.fails["release"] = [ProviderError("throttled", "RequestLimitExceeded")]
+    assert not driver.release_all("release")
+    assert not driver.release_all("release")
+    assert made.cloud.held == []
+    assert driver.release_all("release")
+
+
+@pytest.mark.parametrize("budget", [0.35, 5.0])
+def test_calls_that_act_late_and_time_out(budget: float) -> None:
+    made = world(plan=[RentalChoice("planned", A, 2, 0.15)])
+    made.limits = Limits(100, 100, 10.0, budget)
+    made.cloud.hides_for_s = 30.0
+    acquire = made.cloud.acquire
+
+    def times_out(order: RentalOrder) -> list[ListedInstance]:
+        made.clock.now += 119
+        acquire(order)
+        made.clock.now += 1
+        raise ProviderError("unavailable", "no answer within 120 s", has_no_effect=False)
+
+    made.cloud.acquire = times_out  # type: ignore[method-assign]
+    made.run(0.5)
+    assert len(made.cloud.effects) == 1
+    assert len(made.cloud.held) == 2
+    assert made.cloud.bill() <= budget
+
+
+def test_calls_that_act_too_late_to_be_seen_are_counted_and_slow_down() -> None:
+    made = world(plan=[RentalChoice("planned", A, 2, 0.15)], hours=9)
+    made.limits = Limits(100, 100, 10.0, 0.65)
+    made.cloud.hides_for_s = 1e9  # the cloud never lists what it grants
+    acquire = made.cloud.acquire
+
+    def times_out(order: RentalOrder) -> list[ListedInstance]:
+        acquire(order)
+        raise ProviderError("unavailable", "no answer within 120 s", has_no_effect=False)
+
+    made.cloud.acquire = times_out  # type: ignore[method-assign]
+    made.run(0.95)
+    assert len(made.cloud.effects) == 2
+    assert made.cloud.bill() <= 0.65
+
+
+def test_wait_for_an_answer_begins_when_its_call_returned() -> None:
+    made = world(plan=ONLY_A)
+    made.cloud.hides_for_s = 90.0
+    acquire = made.cloud.acquire
+
+    def sleeps(order: RentalOrder) -> list[ListedInstance]:
+        made.clock.now += 1200  # the machine was asleep
+        acquire(order)
+        raise ProviderError("unavailable", "no answer within 120 s", has_no_effect=False)
+
+    made.cloud.acquire = sleeps  # type: ignore[method-assign]
+    made.run(0.5)
+    assert [each.outcome for each in made.ledger.requests.values()] == ["granted"]
+
+
+def test_instance_of_another_run_is_left_alone_and_reported() -> None:
+    made = world(plan=ONLY_A)
+    driver = made.driver()
+    made.run(0.1, driver)
+    listed = made.cloud.rentals["i-0"].listed
+    for name, token, run in (("other", "run2-5", None), ("tagged", "run1-99", "run2"), ("mine", "run1-99", None)):
+        other = replace(listed, id=name, token=token, run=run)
+        made.cloud.rentals[name] = replace(made.cloud.rentals["i-0"], listed=other)
+    made.run(0.1, driver)
+    assert made.cloud.rentals["other"].listed.end is None
+    assert made.cloud.rentals["tagged"].listed.end is None
+    assert made.cloud.rentals["mine"].listed.end == "released"
+    assert noted(made, "other, tagged")
+    assert driver.release_all("release") or driver.release_all("release")
+    assert made.cloud.rentals["other"].listed.end is None
+
+
+def test_job_that_never_answers_again_loses_its_instances_with_their_leases() -> None:
+    made = world(hours=9)
+    driver = made.driver()
+    made.run(0.1, driver)
+    made.job.answers = False
+    made.run(2 * made.timing.lease_s / HOUR_S + 0.1, driver)
+    assert made.cloud.held == []
+    assert noted(made, "leases are not renewed")
 
 
 def test_asleep_over_the_end_of_an_hour_the_new_hour_is_used() -> None:
@@ -252,7 +432,7 @@ def test_budget_is_never_exceeded_whatever_the_price_does(billing: str) -> None:
         driver = made.driver()
         end = START + 9 * HOUR_S
         while made.clock.now < end and not driver.step():
-            assert worst_cost(made.ledger, made.clock.now, made.clock.now) <= budget + 1e-9
+            assert worst_cost(made.ledger, made.clock.now, made.clock.now, made.clock.now) <= budget + 1e-9
             made.clock.now += made.timing.poll_s
         assert made.cloud.bill() <= budget
         assert account(made.ledger, made.clock.now).transient == pytest.approx(made.cloud.bill(), abs=1e-9)

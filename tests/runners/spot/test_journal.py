@@ -5,6 +5,7 @@ import os
 import resource
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -51,10 +52,25 @@ def test_torn_last_line_is_dropped_and_appended_after(tmp_path: Path) -> None:
     assert list(read_journal(tmp_path / "spot")) == [OPENED, ENTRIES[1]]
 
 
-@pytest.mark.parametrize("line", [b"{}", b"[]", b'{"what": "nothing"}', b"\xff", b'{"what": "ended", "at": 1}'])
+@pytest.mark.parametrize(
+    "line",
+    [b"{}", b"[]", b'{"what": "nothing"}', b'{"what": []}', b'{"what": {}}', b"\xff", b'{"what": "ended", "at": 1}'],
+)
 def test_line_that_is_none_of_a_journal_is_refused(tmp_path: Path, line: bytes) -> None:
-    (tmp_path / NAME).write_bytes(json.dumps({"what": "job ended", "at": 1}).encode() + b"\n" + line + b"\n")
+    (tmp_path / NAME).write_bytes(_line(OPENED) + line + b"\n")
     with pytest.raises(InputError, match=f"{NAME}:2"):
+        read_journal(tmp_path)
+
+
+def _line(entry: journal.JournalEntry) -> bytes:
+    return json.dumps({"what": entry.what} | asdict(entry)).encode() + b"\n"
+
+
+@pytest.mark.parametrize("missing", range(4))
+def test_entry_of_what_the_journal_does_not_have_is_refused(tmp_path: Path, missing: int) -> None:
+    lines = [_line(entry) for place, entry in enumerate(ENTRIES) if place != missing]
+    (tmp_path / NAME).write_bytes(b"".join(lines))
+    with pytest.raises(InputError, match="the journal has no"):
         read_journal(tmp_path)
 
 

@@ -1,5 +1,6 @@
 """The provider that replays prices on hosts of the user's own: time, evictions, leases, and what outlives a driver."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -95,3 +96,27 @@ def test_released_hosts_can_be_rented_again(tmp_path: Path) -> None:
     granted = cloud.acquire(order("t1", 3))
     cloud.release([each.id for each in granted])
     assert len(cloud.acquire(order("t2", 3))) == 3
+
+
+def test_observer_writes_nothing_and_runs_no_command(tmp_path: Path) -> None:
+    real = Real()
+    cloud = replay(tmp_path, real)
+    cloud.acquire(order("t1"))
+    before = (tmp_path / "cloud.json").read_bytes()
+    real.now += 70
+    observer = replace(cloud, is_observer=True)
+    assert {each.end for each in observer.listing()} == {"interrupted"}
+    assert real.hooks == []
+    assert (tmp_path / "cloud.json").read_bytes() == before
+    cloud.listing()
+    assert real.hooks == [("kill", "h1"), ("kill", "h2")]
+
+
+def test_hosts_are_released_without_the_history(tmp_path: Path) -> None:
+    real = Real()
+    replay(tmp_path, real).acquire(order("t1"))
+    real.now += 10
+    without = ReplayProvider("run1", ReplaySettings((), 60.0, 0.0), {}, tmp_path, real, real.hooks.append)
+    assert without.clock() == 1600.0
+    without.release([each.id for each in without.listing()])
+    assert {each.end for each in without.listing()} == {"released"}

@@ -52,19 +52,24 @@ def test_reliable_machines_cost_until_the_job_ends() -> None:
 
 def test_worst_cost_takes_prices_to_come_for_the_bids() -> None:
     ledger = Ledger.of([*opened(), *granted(2)])
-    assert worst_cost(ledger, AT + 1800, AT) == pytest.approx(2 * 0.1)  # the hour has begun
-    assert worst_cost(ledger, AT + HOUR_S + 1, AT) == pytest.approx(2 * (0.1 + 0.3))
-    assert worst_cost(ledger, AT + HOUR_S + 1, AT + HOUR_S) == pytest.approx(2 * (0.1 + 0.1))
-    assert worst_cost(ledger, AT + 1800, -math.inf) == pytest.approx(2 * 0.3)
+    assert worst_cost(ledger, AT, AT + 1800, AT) == pytest.approx(2 * 0.1)  # the hour has begun
+    assert worst_cost(ledger, AT, AT + HOUR_S + 1, AT) == pytest.approx(2 * (0.1 + 0.3))
+    assert worst_cost(ledger, AT, AT + HOUR_S + 1, AT + HOUR_S) == pytest.approx(2 * (0.1 + 0.1))
+    assert worst_cost(ledger, AT, AT + 1800, -math.inf) == pytest.approx(2 * 0.3)
 
 
 def test_open_request_counts_as_granted() -> None:
     ledger = Ledger.of([*opened(), *granted(3)[:-2]])  # two of three, and not closed
-    assert hourly_bids(ledger) == pytest.approx(3 * 0.3)
-    assert worst_cost(ledger, AT + 1800, AT) == pytest.approx(2 * 0.1 + 0.3)
-    abandoned = Ledger.of([*opened(), *granted(3)[:1], journal.RequestClosed(AT + 200, "t1", "abandoned")])
-    assert hourly_bids(abandoned) == 0
-    assert worst_cost(abandoned, AT + 1800, AT) == 0
+    assert hourly_bids(ledger, AT) == pytest.approx(3 * 0.3)
+    assert worst_cost(ledger, AT, AT + 1800, AT) == pytest.approx(2 * 0.1 + 0.3)
+
+
+def test_abandoned_request_counts_as_granted_for_an_hour() -> None:
+    closed = AT + 200
+    ledger = Ledger.of([*opened(), *granted(3)[:1], journal.RequestClosed(closed, "t1", "abandoned")])
+    for now, expected in ((closed, 3 * 0.3), (closed + HOUR_S - 1, 3 * 0.3), (closed + HOUR_S, 0.0)):
+        assert hourly_bids(ledger, now) == pytest.approx(expected)
+        assert worst_cost(ledger, now, AT + 1800, AT) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("hours", [0.1, 5.0, 20.0])
