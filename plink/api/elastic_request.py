@@ -28,7 +28,8 @@ class ElasticRequest:
         (L to U clocks, as waits are predicted), ``elastic-bsp:R`` (a worker does up to R mini-batches of its shards
         between barriers) or ``asp[:SECONDS]`` (nobody waits; a clock is so long).
     :param shares: of the data that hosts get: by ``slots`` (None), or by measured ``speed``.
-    :param rebalance: workers that are ahead do parts of the work of those that are behind; with ``bsp`` and ``ssp:N``.
+    :param rebalance: workers that are ahead do parts of the work of those that are behind; with ``bsp``,
+        ``ssp:N`` and ``dssp:L:U``.
     :param max_hosts: that the job will ever have; None: twice as many as now.
     :param checkpoint: folder that the reliable hosts share, written every ``checkpoint_every_s`` (None: 60 s).
     :param restore: folder whose latest checkpoint the job goes on from.

@@ -93,6 +93,10 @@ class ElasticStatusDocument(TypedDict):
     work: NotRequired[dict[str, tuple[NonNegative, NonNegative, Count]]]
     """Of the last iteration, by host: seconds that a worker computed, seconds that it waited for others before its
     clocks, and its steps (mini-batches of each of its shards)."""
+    moved: NotRequired[NonNegative]
+    """Of the last iteration, the share of the work that workers did for others (--rebalance)."""
+    help: NotRequired[dict[str, dict[str, NonNegative]]]
+    """Of the last iteration, by host that was helped: which share of its work workers of which hosts did for it."""
     waits: NotRequired[WaitEntry | None]
     """The clock that hosts of these names have not done, where nobody has done any for unusually many seconds; null:
     the job goes on."""

@@ -85,6 +85,10 @@ class ElasticSummaryDocument(TypedDict):
     """How the data was divided: slots or speed; null where the log does not tell."""
     waited: NonNegative | None
     """Share of the workers' time that they waited for others; null where nothing was measured."""
+    moved: NonNegative
+    """Share of the work that workers did for others (--rebalance), of a mean iteration."""
+    help: dict[str, dict[str, NonNegative]]
+    """By host that was helped: which share of its work workers of which hosts did for it, of a mean iteration."""
     hint: HintEntry | None
     """The rule that would have saved most, if more than a tenth: the run's own times replayed, as if messages cost
     nothing."""

@@ -115,4 +115,6 @@ def check_rebalance(rule: Rule) -> None:
     :raises UsageError: a clock has several steps, and nobody waits within one.
     """
     if rule.steps:
-        raise UsageError("--rebalance goes with --rule bsp and ssp:N: under this rule nobody waits within a clock")
+        raise UsageError(
+            "--rebalance goes with --rule bsp, ssp:N and dssp:L:U: under this rule nobody waits within a clock"
+        )

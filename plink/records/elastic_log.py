@@ -62,7 +62,8 @@ class StageChange:
 @dataclass(frozen=True)
 class Iteration:
     """An iteration ended after ``seconds``; all workers have reached ``clock``. ``work``: seconds that a host's workers
-    computed and waited for others, and their steps, by host."""
+    computed and waited for others, and their steps, by host. ``moved``: the share of the work that workers did for
+    others; ``help``: by host which share of its work workers of which hosts did for it."""
 
     what: ClassVar[str] = "iteration"
     at: Quantity
@@ -73,6 +74,8 @@ class Iteration:
     clock: Total
     objective: Finite | None = None
     work: dict[str, tuple[Quantity, Quantity, Total]] = field(default_factory=dict)
+    moved: Quantity = 0.0
+    help: dict[str, dict[str, Quantity]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

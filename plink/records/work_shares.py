@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 Work = Mapping[str, tuple[float, float, int]]  # by host: seconds computed and waited by a mean worker, and steps
 _SLOW = 1.1  # times the median time of a step
+_NAMED_HOSTS = 3
 
 
 @dataclass(frozen=True)
@@ -53,3 +54,15 @@ def work_sentence(work: Work, iteration: int) -> str | None:
             f"others; waited {shares.waited:.0%} (bsp would {shares.bsp:.0%})"
         )
     return f"iteration {iteration}: waited {shares.waited:.0%}, for {names}" if names else None
+
+
+def help_sentence(moved: float, helped: Mapping[str, Mapping[str, float]]) -> str | None:
+    """Return a line for a person; None where nobody was helped.
+
+    :param moved: share of all work that was done for others. :param helped: of each host's, by helping host.
+    """
+    shares = sorted(((sum(helpers.values()), host) for host, helpers in helped.items()), reverse=True)
+    if not shares:
+        return None
+    texts = [f"{share:.1%} of {host}'s by {', '.join(sorted(helped[host]))}" for share, host in shares[:_NAMED_HOSTS]]
+    return f"helpers did {moved:.1%} of the work: {'; '.join(texts)}{'; ...' * (len(shares) > _NAMED_HOSTS)}"

@@ -1,5 +1,6 @@
 """Work of hosts by iteration: seconds that their workers computed and waited for others, and steps, as they report."""
 
+from collections import Counter
 from collections.abc import Mapping
 
 from plink.model.elastic.reports import ClockDone
@@ -17,6 +18,12 @@ def clock_done(ctx: Context, host: int, report: ClockDone) -> None:
     account = ctx.state.work
     hosts = account.get(report.iteration, {})
     work = hosts.get(host, HostWork()).plus(report.compute_s, report.waited_s, report.steps)
+    if report.grains:
+        workers, helped = ctx.state.rebalancing.workers, Counter[int]()
+        for worker, count in report.helped.items():
+            if worker in workers:
+                helped[workers[worker].host] += count
+        work = work.plus_help(report.grains, helped)
     account = {**account, report.iteration: {**hosts, host: work}}
     if (oldest := min(account)) <= max(account) - _HISTORY_ITERATIONS:
         del account[oldest]
@@ -39,3 +46,21 @@ def of_iteration(state: State, iteration: int) -> Mapping[str, tuple[float, floa
                 round(work.compute_s / workers, 6), round(work.waited_s / workers, 6), round(work.steps / workers),
             )  # fmt: skip
     return result
+
+
+def help_of_iteration(state: State, iteration: int) -> tuple[float, Mapping[str, Mapping[str, float]]]:
+    """Return the share of an iteration's work that workers did for others; and by host which share of its work workers
+    of which hosts did for it, where any did."""
+    hosts, members = state.work.get(iteration, {}), state.members
+    grains = sum(work.grains for work in hosts.values())
+    moved = sum(sum(work.helped.values()) for work in hosts.values())
+    result = {
+        members[host].name: {
+            members[helper].name: round(count / work.grains, 4)
+            for helper, count in sorted(work.helped.items())
+            if helper in members
+        }
+        for host, work in sorted(hosts.items())
+        if host in members and work.helped
+    }
+    return (round(moved / grains, 4) if grains else 0.0), result

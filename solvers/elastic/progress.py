@@ -82,6 +82,7 @@ def status(progress: TrainingProgress) -> dict[str, Any]:
     return {
         "iteration": progress.iteration, "iteration_s": progress.seconds, "objective": progress.objective,
         "workers": progress.workers, "begun": progress.clock_done + 1, "work": dict(progress.work),
+        "moved": progress.moved, "help": {host: dict(helpers) for host, helpers in progress.help.items()},
     }  # fmt: skip
 
 
@@ -89,14 +90,15 @@ def _log_iteration(ctx: Context, iteration: int) -> None:
     current = ctx.state.progress
     over, seconds = current.over[iteration], fmean(current.took[iteration].values()) * current.batches
     work = host_work.of_iteration(ctx.state, iteration)
+    moved, helped = host_work.help_of_iteration(ctx.state, iteration)
     ctx.state.progress = replace(
         current, iteration=iteration, seconds=seconds, over=_without(current.over, {iteration}),
-        objectives=_without(current.objectives, {iteration}), work=work,
+        objectives=_without(current.objectives, {iteration}), work=work, moved=moved, help=helped,
     )  # fmt: skip
     ctx.log(
         at=round(over.at, 3), what="iteration", iteration=iteration, seconds=round(seconds, 6),
         objective=current.objectives.get(iteration), stage=over.stage or current.stage, workers=over.workers,
-        clock=over.clock, work=work,
+        clock=over.clock, work=work, moved=moved, help=helped,
     )  # fmt: skip
 
 

@@ -266,7 +266,8 @@ class TrainingProgress:
 
     ``took``: seconds by iteration and clock. ``over``: iterations whose line is not written yet; ``objectives``: of
     these. ``evaluated``: the latest iteration whose objective is known. ``batches``: clocks of an iteration.
-    ``work``: of the latest iteration, by host (:func:`solvers.elastic.host_work.of_iteration`).
+    ``work``: of the latest iteration, by host (:func:`solvers.elastic.host_work.of_iteration`). ``moved``, ``help``: of
+    that, what workers did for others (:func:`solvers.elastic.host_work.help_of_iteration`).
     """
 
     iteration: int = -1
@@ -281,6 +282,8 @@ class TrainingProgress:
     evaluated: int = -1
     batches: int = 1
     work: Mapping[str, tuple[float, float, int]] = field(default_factory=dict)
+    moved: float = 0.0
+    help: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

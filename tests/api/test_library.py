@@ -208,7 +208,10 @@ def test_bad_arguments_are_named(network: plink.Network) -> None:
         (lambda: elastic(stage_thresholds="auto"), "--stage-thresholds auto needs --host-bandwidth"),
         (lambda: elastic(stage_thresholds=(3.0, 1.0)), "stage thresholds 3:1 and 1:1"),
         (lambda: elastic(rule="ssp:31"), "ssp:31"),
-        (lambda: elastic(rule="elastic-bsp:15", rebalance=True), "--rebalance goes with --rule bsp and ssp:N"),
+        (
+            lambda: elastic(rule="elastic-bsp:15", rebalance=True),
+            "--rebalance goes with --rule bsp, ssp:N and",
+        ),
         (lambda: elastic(shares="speed", rebalance=True), "--rebalance with --shares speed"),
         (lambda: elastic(heartbeat_timeout_s=0.1), "--heartbeat-timeout 0.1s"),
         (lambda: elastic(checkpoint_every_s=1.0), "--checkpoint-every goes with"),

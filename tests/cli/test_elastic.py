@@ -166,6 +166,21 @@ def test_pictures_that_cannot_be(words: tuple[str, ...], message: str, run_folde
     assert message in refusal(typed("elastic", "plot", "elastic-1", *words, cwd=run_folder))
 
 
+def test_summary_has_who_helped_whom(tmp_path: Path) -> None:
+    """In one of two iterations that count; another one was rolled back."""
+    work = {"a": (1.0, 0.0, 1), "b": (1.0, 0.0, 1)}
+    log = ElasticLog(tmp_path / "log")
+    log.add(ControllerEvent(0.0, "started", "", "bsp", "slots"))
+    log.add(Iteration(1.0, 0, 1.0, 1, 2, 1, None, work, 0.1, {"b": {"a": 0.2}}))
+    log.add(Iteration(2.0, 1, 1.0, 1, 2, 2, None, work, 0.5, {"a": {"b": 0.9}}))
+    log.add(RollBackLogEntry(2.5, 1, 1, 1))
+    log.add(Iteration(3.0, 1, 1.0, 1, 2, 2, None, work))
+    log.close()
+    document = json.loads(typed("elastic", "summary", "log", "--json", cwd=tmp_path).stdout)
+    assert (document["moved"], document["help"]) == (0.05, {"b": {"a": 0.1}})
+    assert "helpers did 5.0% of the work: 10.0% of b's by a" in typed("elastic", "summary", "log", cwd=tmp_path).stdout
+
+
 def test_waits_and_a_rule_that_would_save_time(tmp_path: Path) -> None:
     """One of three hosts takes twice as long in each of 30 iterations."""
     work = {"a": (1.0, 1.0, 1), "b": (1.0, 1.0, 1), "c": (2.0, 0.0, 1)}

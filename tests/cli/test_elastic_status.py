@@ -51,6 +51,13 @@ def test_who_waits_for_whom_is_in_the_live_view_and_the_status() -> None:
     assert "for h2" not in seen(status())
 
 
+def test_who_helped_whom_is_in_the_live_view_and_the_status() -> None:
+    """Once anybody was helped."""
+    text = seen(status(moved=0.012, help={"h2": {"h0": 0.02, "h1": 0.03}}))
+    assert text.count("iteration 2: helpers did 1.2% of the work: 5.0% of h2's by h0, h1") == 2
+    assert "helpers" not in seen(status(moved=0.0, help={}))
+
+
 def test_a_dry_run_says_what_it_did_not_check(tmp_path: Path) -> None:
     """It asks no host, not even this one."""
     words = ("--dry-run", "--runner", "local", "--slots", "2", "--backend", "agileml", "fit.py")

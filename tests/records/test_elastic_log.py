@@ -63,7 +63,7 @@ def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, 
 def test_lines_are_as_they_were_agreed_upon(tmp_path: Path) -> None:
     entries = [
         HostEvent(1.0, "b", 4, "transient", 2, "warned", 0.25, 30.0, "gcp: preempted"),
-        Iteration(2.5, 7, 0.5, 2, 8, 6, None, {"b": (0.25, 0.5, 3)}),
+        Iteration(2.5, 7, 0.5, 2, 8, 6, None, {"b": (0.25, 0.5, 3)}, 0.01, {"b": {"c": 0.08}}),
         RollBackLogEntry(3.0, 5, 2, 1),
         TrafficLogEntry(3.5, "b", 10, 20),
         EndLogEntry(4.0, 4.0, 0, "done"),
@@ -74,7 +74,7 @@ def test_lines_are_as_they_were_agreed_upon(tmp_path: Path) -> None:
         {"at": 1.0, "what": "host", "host": "b", "number": 4, "tier": "transient", "slots": 2, "event": "warned",
          "price": 0.25, "seconds": 30.0, "why": "gcp: preempted"},
         {"at": 2.5, "what": "iteration", "iteration": 7, "seconds": 0.5, "stage": 2, "workers": 8, "clock": 6,
-         "objective": None, "work": {"b": [0.25, 0.5, 3]}},
+         "objective": None, "work": {"b": [0.25, 0.5, 3]}, "moved": 0.01, "help": {"b": {"c": 0.08}}},
         {"at": 3.0, "what": "rolled back", "clock": 5, "generation": 2, "redone": 1},
         {"at": 3.5, "what": "traffic", "host": "b", "sent": 10, "received": 20},
         {"at": 4.0, "what": "end", "seconds": 4.0, "code": 0, "why": "done"},

@@ -28,7 +28,7 @@ class ConsistencyOptions:
         "how fast they turn out to be.", metavar="[slots|speed]")] = None
     rebalance: Annotated[bool, option(
         _PANEL, "Of an elastic job: workers that are ahead do parts of the work of those that are behind (FlexRR); "
-        "with bsp and ssp:N.", "--rebalance")] = False
+        "with bsp, ssp:N and dssp:L:U.", "--rebalance")] = False
     # fmt: on
 
 

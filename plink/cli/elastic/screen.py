@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from plink.cli.elastic.cost import cost_so_far
 from plink.cli.screen import printable, say, say_error
 from plink.model.units import format_bytes, format_duration, format_time
-from plink.records.work_shares import work_sentence, work_shares
+from plink.records.work_shares import help_sentence, work_sentence, work_shares
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -102,6 +102,8 @@ def view(status: dict[str, Any], events: list[str]) -> Any:
         title.append(f"  cost {cost}")
     if sentence := work_sentence(status.get("work", {}), status["iteration"]):
         title.append(f"\n{sentence}")
+    if sentence := help_sentence(status.get("moved", 0.0), status.get("help", {})):
+        title.append(f"\niteration {status['iteration']}: {sentence}")
     if waits := status["waits"]:
         title.append(f"  waits for {', '.join(waits['hosts'])} since {waits['seconds']:.0f} s")
     table = Table(box=None, pad_edge=False)

@@ -22,7 +22,7 @@ def status(
 def status_lines(status: dict[str, Any]) -> list[str]:
     """What a person is told of it."""
     from plink.model.units import format_bytes, format_time
-    from plink.records.work_shares import work_sentence, work_shares
+    from plink.records.work_shares import help_sentence, work_sentence, work_shares
 
     if status["stage"] is None:
         return ["hosts get ready"]
@@ -38,6 +38,8 @@ def status_lines(status: dict[str, Any]) -> list[str]:
     shares = work_shares(status.get("work", {}))
     if sentence := work_sentence(status.get("work", {}), status["iteration"]):
         lines.append(sentence)
+    if sentence := help_sentence(status.get("moved", 0.0), status.get("help", {})):
+        lines.append(f"iteration {status['iteration']}: {sentence}")
     if waits := status["waits"]:
         lines.append(f"clock {waits['clock']} waits for {', '.join(waits['hosts'])} since {waits['seconds']:.0f} s")
     width = max(len(host["name"]) for host in status["hosts"])

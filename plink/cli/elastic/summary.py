@@ -48,6 +48,8 @@ def _document(history: "History") -> dict[str, Any]:
         "rule": history.rule,
         "shares": history.shares,
         "waited": _waited(history),
+        "moved": round(sum(each.moved for each in iterations) / max(1, len(iterations)), 4),
+        "help": _help(history),
         "hint": _hint(history),
         "events": [_event(event) for event in history.events],
         "cost": spent(history.members, len(iterations)),
@@ -97,6 +99,23 @@ def _waited(history: "History") -> float | None:
     return round(sum(waited_s for _, waited_s, _ in work) / total, 4) if total else None
 
 
+def _help(history: "History") -> dict[str, dict[str, float]]:
+    """By host which share of its work others did for it, of a mean iteration in which it worked."""
+    result: dict[str, dict[str, float]] = {}
+    worked: dict[str, int] = {}
+    for each in history.completed:
+        for host in each.work:
+            worked[host] = worked.get(host, 0) + 1
+        for host, helpers in each.help.items():
+            shares = result.setdefault(host, {})
+            for helper, share in helpers.items():
+                shares[helper] = shares.get(helper, 0.0) + share
+    return {
+        host: {helper: round(share / max(1, worked.get(host, 0)), 4) for helper, share in helpers.items()}
+        for host, helpers in result.items()
+    }
+
+
 def _hint(history: "History") -> dict[str, Any] | None:
     """A rule that would have saved more than a tenth."""
     if history.rule is None:
@@ -142,6 +161,8 @@ def _show(document: dict[str, Any]) -> None:
 
 
 def _sentences(document: dict[str, Any]) -> list[str]:
+    from plink.records.work_shares import help_sentence
+
     end, lost = document["end"], document["lost"]
     how = (
         "it still runs, or was cut off"
@@ -159,6 +180,8 @@ def _sentences(document: dict[str, Any]) -> list[str]:
     ]
     if document["waited"] is not None:
         lines.append(f"rule {document['rule'] or 'not known'}: workers waited {document['waited']:.0%} of their time")
+    if line := help_sentence(document["moved"], document["help"]):
+        lines.append(line)
     if document["hint"] is not None:
         lines.append(hint_line(document["hint"]))
     cost = document["cost"]

@@ -82,7 +82,8 @@ class ClockDone(NodeMessage, frozen=True, tag="clock"):
     """A worker has done a clock. ``is_leader``: it has shard 0. ``evaluated_iteration``: its objective is known now.
 
     ``steps``: mini-batches of each of its ``shards``. ``compute_s``: seconds in the program. ``waited_s``: for others
-    before it."""
+    before it. ``grains``: parts of its work, 0 where workers do not help each other. ``helped``: how many of them other
+    workers did, by worker."""
 
     clock: Int
     iteration: Int
@@ -96,6 +97,8 @@ class ClockDone(NodeMessage, frozen=True, tag="clock"):
     steps: Index = 1
     compute_s: Amount = 0.0
     waited_s: Amount = 0.0
+    grains: Index = 0
+    helped: dict[Index, Index] = {}
 
 
 class WorkerFinished(NodeMessage, frozen=True, tag="finished"):

@@ -109,6 +109,7 @@ class SimulatedRebalancer:
         network.join(worker, self)
         self._help_others()
 
+    helped = property(lambda self: (self._helpee.grains, self._helpee.helped))
     moved = property(lambda self: (self._helpee.moved, self._helpee.total))
 
     def set_helpees(self, workers: Sequence[int]) -> None:

@@ -79,7 +79,7 @@ class SimulatedHost(Node):
 
     def client(self, number: int, clock: int, generation: int) -> Any:
         """Of a worker."""
-        return SimulatedClient(self._primaries, clock, generation)
+        return SimulatedClient(number, self._primaries, clock, generation)
 
     def ask(self, client: Any, word: Word) -> Word | None:
         """As a client would: None where it is to be asked again."""

@@ -43,7 +43,8 @@ class Unlocked:
 class SimulatedClient:
     """What :class:`WorkerThreads` wants of one."""
 
-    def __init__(self, primaries: dict[int, PrimaryAddress], clock: int, generation: int) -> None:
+    def __init__(self, worker: int, primaries: dict[int, PrimaryAddress], clock: int, generation: int) -> None:
+        self.worker = worker
         self.primaries, self.now, self.generation, self.given_up = dict(primaries), clock, generation, False
 
     def set_primary(self, partition: int, primary: PrimaryAddress) -> None:

@@ -80,7 +80,8 @@ def test_iteration_time_and_its_late_objective() -> None:
     assert messages.iterations == [(0, 2.0, 0.0)]
     assert (messages.lines[0]["clock"], messages.lines[0]["at"]) == (2, 4.0)
     assert messages.status() == {
-        "iteration": 0, "iteration_s": 2.0, "objective": 0.0, "workers": 3, "begun": 5, "work": {}
+        "iteration": 0, "iteration_s": 2.0, "objective": 0.0, "workers": 3, "begun": 5, "work": {},
+        "moved": 0.0, "help": {},
     }  # fmt: skip
     messages.end()
     assert messages.iterations == [(0, 2.0, 0.0), (1, 2.0, None)]

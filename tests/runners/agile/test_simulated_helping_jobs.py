@@ -24,6 +24,14 @@ def test_workers_of_a_quiet_job_help_each_other() -> None:
     job = SimulatedJob(1, "rrttt", shards=10, grains=8, settings={"rebalance": True})
     finish(job)
     assert [line for line in job.log if "others did" in line]
+    lines = [eval(line.split("log ", 1)[1]) for line in job.log if "'what': 'iteration'" in line]
+    assert any(line["moved"] > 0 for line in lines)
+    for line in lines:
+        assert line["help"].keys() <= line["work"].keys()
+        assert bool(line["help"]) == (line["moved"] > 0)
+        for helpers in line["help"].values():
+            assert helpers.keys() <= line["work"].keys()
+            assert 0 < sum(helpers.values()) <= 1
 
 
 @pytest.mark.parametrize("seed", range(COURSES))

@@ -58,6 +58,7 @@ class Network:
 class Course:
     """A job of ``workers`` that each have ``grains`` of one shard, of a second's work in all at slowness 1.
 
+    Each may be ``staleness`` clocks ahead of the slowest; or, as under DSSP, up to ``upper`` clocks, drawn each time.
     :ivar updates: of each worker and clock, how often each grain is in it.
     """
 
@@ -66,6 +67,7 @@ class Course:
     clocks: int
     slowness: Slowness = lambda worker, clock, work, now: 1.0
     staleness: int = 0
+    upper: int = 0
     settings: Rebalance | None = field(default_factory=Rebalance)
     network: Network = field(default_factory=Network)
     seed: int = 0
@@ -101,6 +103,11 @@ class Course:
             does()
         return self.now
 
+    def may_begin(self, clock: int) -> bool:
+        """Return whether a clock is near enough to those that all have done."""
+        bound = self.random.randint(self.staleness, self.upper) if self.upper > self.staleness else self.staleness
+        return clock - self.finished() - 1 <= bound
+
     def finished(self) -> int:
         """Return the last clock that all have done."""
         return min(worker.clock for worker in self.each if worker.alive) - 1
@@ -130,12 +137,13 @@ class Course:
         worker.alive = False
         successors = [other for other in self.each if other.alive]
         since, shards = worker.assigned[-1]
-        until = max(since, 1 + max(other.clock for other in successors))
+        successor = self.random.choice(successors)
+        until = max(since, successor.assigned[-1][0], 1 + max(other.clock for other in successors))
         for clock in range(worker.clock, min(until, self.clocks)):
             self.updates[number, clock] = Counter(worker.all_grains(clock))
         for clock in range(until, self.clocks):  # of before a roll-back
             self.updates.pop((number, clock), None)
-        self.random.choice(successors).gets(shards, until)
+        successor.gets(shards, until)
         self.wake()
 
     def roll_back(self, clocks: int) -> None:
@@ -205,7 +213,7 @@ class Worker:
             self._course.later(0.0, self.act)
         elif self._began == self.clock:
             self._own_work()
-        elif self.clock < self._course.clocks and self.clock - self._course.finished() - 1 <= self._course.staleness:
+        elif self.clock < self._course.clocks and self._course.may_begin(self.clock):
             self._begin()
 
     def _begin(self) -> None:

@@ -10,6 +10,7 @@ import pytest
 from plink.elastic import App, AppError, Objective, Params, Rebalance, StoppingCriterion, Table, train
 from plink.errors import UsageError
 from plink.model.consistency import SSP, Rule, parse_rule
+from plink.model.rules.dssp import DSSP
 from tests.runtime.agileml.test_apps import agile_lda
 
 CLOCKS, SHARDS, GRAINS, SLOW = 6, 6, 6, 1
@@ -58,7 +59,7 @@ def expected_counts() -> np.ndarray:
     return result
 
 
-@pytest.mark.parametrize("rule", [None, SSP(1)], ids=["bsp", "ssp:1"])
+@pytest.mark.parametrize("rule", [None, SSP(1), DSSP(0, 3)], ids=["bsp", "ssp:1", "dssp:0:3"])
 def test_slow_worker_is_helped_and_nothing_counts_twice(rule: Rule | None) -> None:
     trained = train(Helped(), workers=3, servers=2, rule=rule, rebalance=Rebalance())
     assert trained.moved > 0.01
@@ -73,11 +74,12 @@ def test_helped_bsp_learns_what_bsp_does() -> None:
     np.testing.assert_allclose(helped.objectives, alone.objectives, rtol=1e-12)
 
 
-def test_state_of_a_shard_in_tables_stays_consistent_under_staleness() -> None:
+@pytest.mark.parametrize("rule", [SSP(2), DSSP(1, 4)], ids=["ssp:2", "dssp:1:4"])
+def test_state_of_a_shard_in_tables_stays_consistent_under_staleness(rule: Rule) -> None:
     """A helper sees what the worker itself has added at its last clock."""
     data = agile_lda.made(documents=300, vocabulary=200, length=40, topics=5, seed=1)
     app = agile_lda.TopicModel(data, 5, StoppingCriterion(clocks=12), shards=24, seed=2)
-    trained = train(app, workers=3, servers=2, rule=SSP(2), rebalance=Rebalance(trigger=0.01, report=0.1))
+    trained = train(app, workers=3, servers=2, rule=rule, rebalance=Rebalance(trigger=0.01, report=0.1))
     words, total = trained.tables["words"], trained.tables["topics"][0]
     assert (words.sum(axis=0) == total).all()
     assert words.min() >= 0

@@ -72,8 +72,9 @@ def test_cut_between_helper_and_helpee_costs_no_more_than_a_clock(helper: int, a
     exact(course)
 
 
+@pytest.mark.parametrize("upper", [0, 4], ids=["ssp", "dssp"])
 @pytest.mark.parametrize("seed", range(COURSES))
-def test_random_courses_are_exact(seed: int) -> None:
+def test_random_courses_are_exact(seed: int, upper: int) -> None:
     """Workers are slow by chance and die, helpers and stragglers both; shards move, all roll back, messages are late,
     out of order, or lost."""
     chance = random.Random(seed)
@@ -81,7 +82,7 @@ def test_random_courses_are_exact(seed: int) -> None:
     silent = chance.choice([0.0, 0.0, 0.02])
     course = Course(
         workers=chance.choice([1, 2, 4, 8]), grains=chance.choice([1, 2, 8, 30]), clocks=12,
-        slowness=lambda worker, clock, work, now: slow[worker, clock], staleness=chance.choice([0, 1, 3]),
+        slowness=lambda worker, clock, work, now: slow[worker, clock], staleness=chance.choice([0, 1, 3]), upper=upper,
         settings=Rebalance(helpers=chance.choice([1, 2, 4])), seed=seed,
         network=Network((0.0005, chance.choice([0.002, 0.05, 0.3])), chance.choice([0.0, 0.0, 0.05]), silent),
     )  # fmt: skip

@@ -62,6 +62,7 @@ class Helpee:
     """What one worker gives away; for one thread, ``now_s`` of any one clock.
 
     :ivar moved: grains that helpers have done, of all clocks. ``total``: all grains.
+    :ivar helped: grains of this clock that helpers have done, by helper.
     """
 
     def __init__(self, worker: int, settings: Rebalance) -> None:
@@ -76,6 +77,7 @@ class Helpee:
         self._seconds: list[float] = []  # of the grains of this clock
         self._mean_s = 0.0  # of a grain, over clocks
         self.moved = self.total = 0
+        self.helped: dict[int, int] = {}
 
     def begin(self, queue: GrainQueue, clock: int, generation: int, state: int) -> list[Outgoing]:
         """Begin a clock, perhaps again: nothing that was given away before counts any more.
@@ -89,6 +91,7 @@ class Helpee:
         self._queue, self._clock, self._generation, self._state = queue, clock, generation, state
         self._grains, self._seconds = max(1, len(queue)), []
         self._refusing.clear()
+        self.helped = {}
         self.total += len(queue)
         return messages
 
@@ -96,6 +99,11 @@ class Helpee:
     def position(self) -> tuple[int, int]:
         """Return clock and generation."""
         return self._clock, self._generation
+
+    @property
+    def grains(self) -> int:
+        """Return how many grains this clock has."""
+        return self._grains
 
     @property
     def done(self) -> float:
@@ -151,6 +159,7 @@ class Helpee:
             return False, []
         self._requeue([grain for grain in pending.grains if grain not in done])
         self.moved += len(done)
+        self.helped[message.sender] = self.helped.get(message.sender, 0) + len(done)
         if any(other.helper == message.sender for other in self._pending.values()):
             return True, []
         return True, self._give(message.sender, self._settings.follow_up, now_s)

@@ -57,6 +57,12 @@ class HostRebalancing:
             if count:
                 self._say(f"worker {worker}: others did {100 * count / total:.1f} % of its work")
 
+    def helped(self, worker: int) -> tuple[int, Mapping[int, int]]:
+        """Return how many grains a worker's latest clock had, and how many each helper did; 0 where it takes no
+        part."""
+        made = self._rebalancers.get(worker)
+        return (0, {}) if made is None else made.helped
+
     def assign(self, workers: Mapping[int, tuple[int, Sequence[int], int]], addresses: Mapping[int, str]) -> None:
         """Set all workers of the job, and load what those have whom the workers here may help.
 

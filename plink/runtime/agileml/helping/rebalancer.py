@@ -58,6 +58,11 @@ class Rebalancer:
         """Return how many grains of this worker's helpers have done, and how many there were."""
         return self._helpee.moved, self._helpee.total
 
+    @property
+    def helped(self) -> tuple[int, dict[int, int]]:
+        """Return how many grains the latest clock had, and how many each helper did."""
+        return self._helpee.grains, self._helpee.helped
+
     def set_helpees(self, workers: Sequence[int]) -> None:
         """Set the workers whom this one may help."""
         self._helpees = tuple(workers)

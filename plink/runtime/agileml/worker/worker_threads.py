@@ -44,6 +44,9 @@ class Helping(Protocol):
     def end(self, worker: int) -> None:
         """End a worker's part, if it has any."""
 
+    def helped(self, worker: int) -> tuple[int, Mapping[int, int]]:
+        """Return how many grains a worker's latest clock had, and how many each helper did."""
+
 
 class WorkerThreads:
     """Worker threads of one host; for the one thread that executes requests. Messages of workers come from their own
@@ -178,12 +181,14 @@ class WorkerThreads:
         running.thread.start()
 
     def _done(self, running: _Running, done: Clock) -> None:
+        own = self._helping is not None and running.until is None and done.clock
+        grains, helped = self._helping.helped(running.client.worker) if own and self._helping else (0, {})
         self._tell(
             ClockDone(
                 clock=done.clock, iteration=done.iteration, batches=done.clocks_of_iteration, seconds=done.seconds,
                 is_leader=done.is_leader, evaluated_iteration=done.evaluated_iteration, objective=done.objective,
                 generation=running.client.generation, shards=done.shards, steps=done.steps, compute_s=done.compute_s,
-                waited_s=max(0.0, done.waited_s),
+                waited_s=max(0.0, done.waited_s), grains=grains, helped=dict(helped),
             )
         )  # fmt: skip
 
