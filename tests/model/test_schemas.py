@@ -24,7 +24,8 @@ from tests.child_hosts import ChildHosts
 from tests.model.schemas import FOLDER, Document, complaints, described, printed
 from tests.runners.child_jobs import ChildJobs
 
-LOGS = {"agile/1", "autotune/1", "spot-journal/1"}  # JSON lines: a schema is of a document, and their readers know each line
+# JSON lines: a schema is of a document, and their readers know each line.
+LOGS = {"agile/1", "autotune/1", "spot-journal/1"}
 
 
 @pytest.fixture(scope="module")
