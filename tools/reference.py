@@ -96,6 +96,8 @@ _NEEDS = {
     "reflector": "terminal",
     "runs": "prepared",
     "spot drive": "cluster",
+    "spot release": "cluster",
+    "spot status": "cluster",
     "submit": "cluster",
 }
 _MIN_COMMON_COMMANDS = 3
