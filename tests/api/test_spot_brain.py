@@ -62,7 +62,7 @@ def test_cheapest_market_per_core_is_chosen() -> None:
     assert (choice.market, choice.count) == (LARGE, 1)
 
 
-def test_what_is_held_counts_against_the_most_cores() -> None:
+def test_held_instances_count_against_the_core_limit() -> None:
     made = brain()
     held = ledger(*granted(4))
     assert made.choose(held, observed(made), NOW).market is None
@@ -94,7 +94,7 @@ def test_prices_above_on_demand_buy_nothing() -> None:
 @pytest.mark.parametrize(("limits", "is_bought"), [
     ({"budget": 0.3}, False), ({"budget": 5.0}, True), ({"max_hourly": 0.3}, False), ({"max_hourly": 0.7}, True),
 ])  # fmt: skip
-def test_money_that_is_left_bounds_a_choice(limits: dict[str, float], is_bought: bool) -> None:
+def test_remaining_budget_limits_a_choice(limits: dict[str, float], is_bought: bool) -> None:
     made = brain(**limits)
     assert (made.choose(ledger(), observed(made), NOW).market is not None) == is_bought
 
@@ -126,7 +126,7 @@ def test_odds_need_a_history_where_bids_decide() -> None:
     assert "no odds" in choice.reason
 
 
-def test_history_and_what_is_observed_are_one() -> None:
+def test_observed_prices_extend_the_history() -> None:
     trace = PriceTrace(NOW - 86400 + np.arange(0.0, 86000.0, HOUR_S), np.full(24, 0.05), NOW - 400)
     made = brain("hourly-2016", Histories({SMALL: trace, LARGE: trace}))
     quotes = observed(made, small=0.06, large=0.3)
@@ -135,7 +135,7 @@ def test_history_and_what_is_observed_are_one() -> None:
     assert choice.bid > 0.06
 
 
-def test_time_between_a_history_and_the_first_price_of_the_provider_counts_for_nothing() -> None:
+def test_gap_between_history_and_first_quote_is_ignored() -> None:
     costs = []
     for age_s in (400.0, 90 * 86400.0):
         until = NOW - age_s

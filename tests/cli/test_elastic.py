@@ -166,7 +166,7 @@ def test_pictures_that_cannot_be(words: tuple[str, ...], message: str, run_folde
     assert message in refusal(typed("elastic", "plot", "elastic-1", *words, cwd=run_folder))
 
 
-def test_summary_has_who_helped_whom(tmp_path: Path) -> None:
+def test_summary_lists_help(tmp_path: Path) -> None:
     """In one of two iterations that count; another one was rolled back."""
     work = {"a": (1.0, 0.0, 1), "b": (1.0, 0.0, 1)}
     log = ElasticLog(tmp_path / "log")
@@ -218,7 +218,7 @@ def test_waits_and_a_rule_that_would_save_time(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("command", [("elastic", "run"), ("launch", "--backend", "agileml")])
-def test_rules_that_cannot_be_are_refused_in_one_line(
+def test_invalid_rules_are_refused_in_one_line(
     command: tuple[str, ...], options: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "app.py").touch()

@@ -40,7 +40,7 @@ def test_cost_so_far_is_in_the_live_view_and_the_status() -> None:
     assert "cost" not in seen(status())
 
 
-def test_who_waits_for_whom_is_in_the_live_view_and_the_status() -> None:
+def test_waits_are_in_the_live_view_and_the_status() -> None:
     """Once anything was measured."""
     work = {"h0": (1.0, 1.0, 1), "h1": (1.0, 1.0, 1), "h2": (2.0, 0.0, 1)}
     text = seen(status(work=work))
@@ -51,7 +51,7 @@ def test_who_waits_for_whom_is_in_the_live_view_and_the_status() -> None:
     assert "for h2" not in seen(status())
 
 
-def test_who_helped_whom_is_in_the_live_view_and_the_status() -> None:
+def test_help_is_in_the_live_view_and_the_status() -> None:
     """Once anybody was helped."""
     text = seen(status(moved=0.012, help={"h2": {"h0": 0.02, "h1": 0.03}}))
     assert text.count("iteration 2: helpers did 1.2% of the work: 5.0% of h2's by h0, h1") == 2

@@ -81,7 +81,7 @@ def test_settings() -> None:
         ("max-network-age=old", "max-network-age= and 24h"),
     ],
 )
-def test_settings_that_cannot_be(word: str, complaint: str) -> None:
+def test_invalid_settings_are_refused(word: str, complaint: str) -> None:
     with pytest.raises(UsageError, match=f"--set {word}: .*{complaint}"):
         launch_settings([word])
 

@@ -78,7 +78,7 @@ def test_evaluations_are_in_the_log(tmp_path: Path) -> None:
         assert f"after minibatch {trained}: metric {mean:.6g}, the mean of 8 minibatches" in done.stderr
 
 
-def test_trace_of_a_run_beside_its_simulation(tmp_path: Path) -> None:
+def test_trace_shows_a_run_beside_its_simulation(tmp_path: Path) -> None:
     plan = plan_in(tmp_path, [2, 1])
     layers = tuple(LayerProfile(f"l{k}", 0.01, 0.02, 1000, 64, 64) for k in range(7))
     ModelProfile(4, layers).write(tmp_path / "profile.json")

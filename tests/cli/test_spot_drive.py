@@ -85,7 +85,7 @@ def test_cost_of_a_run_that_is_over(tmp_path: Path) -> None:
     assert cost["on_demand"] == pytest.approx(cost["anchors"] + 0.199 * (3595 + 1795) / 3600, abs=1e-5)
 
 
-def test_release_ends_what_the_provider_lists_for_this_run(tmp_path: Path) -> None:
+def test_release_ends_instances_listed_for_this_run(tmp_path: Path) -> None:
     recorded(tmp_path, ENTRIES[:8])
     done = typed("spot", "release", "abcd", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -103,7 +103,7 @@ def test_release_of_all_asks_for_the_runs_of_this_workspace_only(tmp_path: Path)
 
 
 @pytest.mark.parametrize("words", [("release",), ("release", "abcd", "--all"), ("release", "ffff"), ("status", "ffff")])
-def test_what_cannot_be_asked(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_invalid_requests_are_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
     recorded(tmp_path, ENTRIES)
     refusal(typed("spot", *words, cwd=tmp_path))
 
@@ -226,6 +226,6 @@ def test_credentials_of_another_account_are_refused(tmp_path: Path, monkeypatch:
         ('[provider]\nkind = "aws"\nregion = "us-east-1"\nimage = "ami-1"\nlease_s = nan\n', "provider.lease_s"),
     ],
 )
-def test_provider_tables_that_cannot_be(tmp_path: Path, table: str, message: str) -> None:
+def test_invalid_provider_tables_are_refused(tmp_path: Path, table: str, message: str) -> None:
     recorded(tmp_path, ENTRIES, MARKET_FILE + table)
     assert message in refusal(typed("spot", "status", "abcd", cwd=tmp_path))

@@ -53,7 +53,7 @@ def test_bounds_in_the_wrong_order_or_too_large_are_refused(spec: str) -> None:
 
 
 @pytest.mark.parametrize("spec", ["asp:0s", "asp:50ms", "asp:1h", "asp:-1s", "asp:soon", "asp:nan"])
-def test_clock_of_no_sensible_length_is_refused(spec: str) -> None:
+def test_invalid_clock_length_is_refused(spec: str) -> None:
     with pytest.raises(PlinkError) as refused:
         parse_rule(spec)
     assert refused.value.exit_code == 2

@@ -7,7 +7,7 @@ from plink.records.work_shares import work_sentence, work_shares
 _SLOW = {"a": (1.0, 1.0, 1), "b": (1.0, 1.0, 1), "c": (2.0, 0.0, 1)}
 
 
-def test_slow_host_is_whom_others_waited_for() -> None:
+def test_waits_are_attributed_to_the_slow_host() -> None:
     shares = work_shares(_SLOW)
     assert shares is not None
     assert shares.slowest == ("c",)
@@ -19,7 +19,7 @@ def test_slow_host_is_whom_others_waited_for() -> None:
     assert all(word in sentence for word in ("7", "33%", "c"))
 
 
-def test_supersteps_say_how_many_steps_and_what_bsp_would_wait() -> None:
+def test_supersteps_report_steps_and_the_wait_under_bsp() -> None:
     sentence = work_sentence({"a": (2.0, 0.1, 6), "b": (2.0, 0.1, 6), "slow": (2.1, 0.0, 3)}, 41)
     assert sentence is not None
     assert all(word in sentence for word in ("41", "3 steps of slow", "up to 6", "waited 3%", "bsp would 35%"))

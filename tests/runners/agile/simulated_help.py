@@ -200,7 +200,7 @@ class SimulatedRebalancer:
         if self._closed:
             return
         delay_s = 0.01
-        if self._session is None and self._helper.wanted:
+        if self._session is None and self._helper.can_begin:
             self._session, messages = self._helper.begin_next()
             self._send(messages)
         elif self._session is not None and self._session.next() is not None:

@@ -26,7 +26,7 @@ def test_staleness_helps_against_slowness_that_moves() -> None:
     assert predicted_s(steps, "ssp:3") < 400
 
 
-def test_hint_prefers_what_keeps_the_promises_of_bsp() -> None:
+def test_hint_prefers_rules_with_the_guarantees_of_bsp() -> None:
     """Shares by speed are exact, and save as much as supersteps do."""
     result = hint(_HALF, "bsp", "slots")
     assert result is not None
@@ -40,7 +40,7 @@ def test_no_hint_where_nothing_is_to_be_saved(rule: str, shares: str) -> None:
     assert hint(_EQUAL[:, :1], rule, shares) is None
 
 
-def test_no_hint_for_what_is_used_already() -> None:
+def test_no_hint_for_the_rule_in_use() -> None:
     assert hint(_HALF, "bsp", "speed") is None
     assert hint(_HALF, "elastic-bsp:15", "slots") is None
 

@@ -35,7 +35,7 @@ def test_workers_of_a_quiet_job_help_each_other() -> None:
 
 
 @pytest.mark.parametrize("seed", range(COURSES))
-def test_random_courses_are_exact(seed: int, tmp_path: Path) -> None:
+def test_random_runs_are_exact(seed: int, tmp_path: Path) -> None:
     job = job_of(seed, str(tmp_path) if seed % 3 == 0 else "", rough=seed % 2 == 0, rebalance=True)
     try:
         job.run()

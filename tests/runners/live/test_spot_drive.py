@@ -102,9 +102,7 @@ def bill(folder: Path) -> float:
 
 
 @pytest.mark.timeout(300)
-def test_drivers_killed_and_replaced_leave_nothing_and_account_to_the_cent(
-    job: "subprocess.Popen[bytes]", tmp_path: Path
-) -> None:
+def test_killed_drivers_leave_no_instances_and_an_exact_bill(job: "subprocess.Popen[bytes]", tmp_path: Path) -> None:
     driver = start(tmp_path, "spot", "drive", "last", "market.toml")
     try:
         until(lambda: working(tmp_path) >= 1, 120, "hosts work")
@@ -128,7 +126,7 @@ def test_drivers_killed_and_replaced_leave_nothing_and_account_to_the_cent(
 
 
 @pytest.mark.timeout(300)
-def test_release_after_a_driver_is_gone_and_the_job_goes_on(job: "subprocess.Popen[bytes]", tmp_path: Path) -> None:
+def test_release_after_the_driver_died_leaves_the_job_running(job: "subprocess.Popen[bytes]", tmp_path: Path) -> None:
     driver = start(tmp_path, "spot", "drive", "last", "market.toml")
     try:
         until(lambda: working(tmp_path) >= 1, 120, "hosts work")

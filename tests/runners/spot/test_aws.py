@@ -61,7 +61,7 @@ def test_missing_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("printed", ["{}", '{"Reservations": [{"Instances": [{}]}]}', "[]", "null"])
-def test_output_that_is_no_listing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str) -> None:
+def test_invalid_listing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str) -> None:
     program = stub(tmp_path, monkeypatch, "")
     (tmp_path / "aws").write_text(f"#!/bin/sh\necho '{printed}'\n")
     with pytest.raises(ProviderError, match="aws printed"):
@@ -155,7 +155,7 @@ def test_price_of_nothing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ("Error loading SSO Token: Token for x does not exist", "credentials"),
     ("the processor gave up", "unavailable"),
 ])  # fmt: skip
-def test_only_a_missing_sign_on_is_one(
+def test_missing_credentials_differ_from_other_failures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, failure: ProviderFailure
 ) -> None:
     with pytest.raises(ProviderError) as caught:

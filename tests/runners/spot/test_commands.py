@@ -69,19 +69,19 @@ def test_refusal_has_no_effect(tmp_path: Path) -> None:
         (json.dumps({"instances": [INSTANCE | {"address": "10.0.0.1; reboot"}]}), 0),
     ],
 )  # fmt: skip
-def test_answer_that_cannot_be_leaves_the_request_in_doubt(tmp_path: Path, answer: str, code: int) -> None:
+def test_invalid_answer_leaves_the_request_in_doubt(tmp_path: Path, answer: str, code: int) -> None:
     with pytest.raises(ProviderError) as caught:
         provider(tmp_path, answer, code).acquire(ORDER)
     assert not caught.value.has_no_effect
 
 
-def test_argument_that_no_program_takes_had_no_effect() -> None:
+def test_invalid_argument_had_no_effect() -> None:
     with pytest.raises(ProviderError, match="true") as caught:
         CommandProvider("run1", {"acquire": ("true", "a\0b")}).acquire(ORDER)
     assert caught.value.has_no_effect
 
 
-def test_command_that_is_missing_had_no_effect() -> None:
+def test_missing_command_had_no_effect() -> None:
     with pytest.raises(ProviderError, match="no-such-command") as caught:
         CommandProvider("run1", {"acquire": ("no-such-command",)}).acquire(ORDER)
     assert caught.value.has_no_effect

@@ -63,7 +63,7 @@ def test_instance_that_never_joins_is_released_and_its_market_left_out() -> None
     assert noted(made, "does not work in the job")
 
 
-def test_instance_that_vanishes_without_notice() -> None:
+def test_instance_that_ends_without_notice() -> None:
     made = world({A: [(START - 50, 0.1), (START + 600, 0.2)], B: [(START - 50, 0.2)]}, plan=ONLY_A)
     made.cloud.forgets = True
     made.run(0.5)
@@ -156,7 +156,7 @@ def test_instance_of_this_run_that_the_journal_lacks_is_released() -> None:
     assert noted(made, "not in its journal")
 
 
-def test_stale_prices_reach_the_decision_with_their_age() -> None:
+def test_stale_prices_carry_their_age() -> None:
     made = world(plan=[])
     ages = []
     made.brain.choose = lambda ledger, quotes, now: (  # type: ignore[method-assign]
@@ -238,7 +238,7 @@ def test_instance_that_one_listing_lacks_stays_held() -> None:
     assert len(made.cloud.effects) == 1
 
 
-def test_instance_that_is_listed_again_after_it_was_given_up_is_counted_and_released() -> None:
+def test_abandoned_instance_that_is_listed_again_is_released() -> None:
     made = world(plan=ONLY_A)
     driver = made.driver()
     made.run(0.2, driver)
@@ -256,7 +256,7 @@ def test_instance_that_is_listed_again_after_it_was_given_up_is_counted_and_rele
     assert account(made.ledger, made.clock.now).transient == pytest.approx(made.cloud.bill(), abs=1e-9)
 
 
-def test_release_ends_what_was_given_up_and_is_listed() -> None:
+def test_release_ends_abandoned_instances_that_are_listed() -> None:
     made = world(plan=ONLY_A)
     driver = made.driver()
     made.run(0.2, driver)
@@ -283,7 +283,7 @@ def test_release_that_fails_while_nothing_is_listed_is_repeated() -> None:
 
 
 @pytest.mark.parametrize("budget", [0.35, 5.0])
-def test_calls_that_act_late_and_time_out(budget: float) -> None:
+def test_calls_with_late_effects_that_time_out(budget: float) -> None:
     made = world(plan=[RentalChoice("planned", A, 2, 0.15)])
     made.limits = Limits(100, 100, 10.0, budget)
     made.cloud.hides_for_s = 30.0
@@ -302,7 +302,7 @@ def test_calls_that_act_late_and_time_out(budget: float) -> None:
     assert made.cloud.bill() <= budget
 
 
-def test_calls_that_act_too_late_to_be_seen_are_counted_and_slow_down() -> None:
+def test_calls_with_effects_not_listed_yet_count_and_back_off() -> None:
     made = world(plan=[RentalChoice("planned", A, 2, 0.15)], hours=9)
     made.limits = Limits(100, 100, 10.0, 0.65)
     made.cloud.hides_for_s = 1e9  # the cloud never lists what it grants
@@ -350,7 +350,7 @@ def test_instance_of_another_run_is_left_alone_and_reported() -> None:
     assert made.cloud.rentals["other"].listed.end is None
 
 
-def test_job_that_never_answers_again_loses_its_instances_with_their_leases() -> None:
+def test_leases_expire_when_the_job_stops_answering() -> None:
     made = world(hours=9)
     driver = made.driver()
     made.run(0.1, driver)
@@ -360,7 +360,7 @@ def test_job_that_never_answers_again_loses_its_instances_with_their_leases() ->
     assert noted(made, "leases are not renewed")
 
 
-def test_asleep_over_the_end_of_an_hour_the_new_hour_is_used() -> None:
+def test_hour_that_began_during_a_suspend_is_used() -> None:
     made = world(plan=ONLY_A, hours=6)
     made.cloud.billing = "hourly-2016"
     made.timing = replace(made.timing, lease_s=3 * HOUR_S)

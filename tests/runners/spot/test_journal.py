@@ -56,7 +56,7 @@ def test_torn_last_line_is_dropped_and_appended_after(tmp_path: Path) -> None:
     "line",
     [b"{}", b"[]", b'{"what": "nothing"}', b'{"what": []}', b'{"what": {}}', b"\xff", b'{"what": "ended", "at": 1}'],
 )
-def test_line_that_is_none_of_a_journal_is_refused(tmp_path: Path, line: bytes) -> None:
+def test_invalid_journal_line_is_refused(tmp_path: Path, line: bytes) -> None:
     (tmp_path / NAME).write_bytes(_line(OPENED) + line + b"\n")
     with pytest.raises(InputError, match=f"{NAME}:2"):
         read_journal(tmp_path)
@@ -67,7 +67,7 @@ def _line(entry: journal.JournalEntry) -> bytes:
 
 
 @pytest.mark.parametrize("missing", range(4))
-def test_entry_of_what_the_journal_does_not_have_is_refused(tmp_path: Path, missing: int) -> None:
+def test_entry_of_an_unknown_instance_is_refused(tmp_path: Path, missing: int) -> None:
     lines = [_line(entry) for place, entry in enumerate(ENTRIES) if place != missing]
     (tmp_path / NAME).write_bytes(b"".join(lines))
     with pytest.raises(InputError, match="the journal has no"):
@@ -95,7 +95,7 @@ def test_lock_ends_with_its_process(tmp_path: Path) -> None:
         writer.add(OPENED)
 
 
-def test_entry_that_cannot_be_written_is_an_error_and_the_last(tmp_path: Path) -> None:
+def test_failed_write_is_an_error_and_ends_the_journal(tmp_path: Path) -> None:
     with Journal(tmp_path / "spot") as writer:
         writer.add(OPENED)
         size = (tmp_path / "spot" / NAME).stat().st_size

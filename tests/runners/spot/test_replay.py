@@ -33,7 +33,7 @@ def order(token: str, count: int = 2, lease: float = 1e6) -> RentalOrder:
     return RentalOrder(token, SMALL, count, 0.2, lease)
 
 
-def test_time_runs_faster_and_goes_on_without_a_driver(tmp_path: Path) -> None:
+def test_replay_clock_runs_on_without_a_driver(tmp_path: Path) -> None:
     real = Real()
     assert replay(tmp_path, real).clock() == 1000.0
     real.now += 10

@@ -207,7 +207,7 @@ class Worker:
             return
         if self._session is not None:
             self._continue_session()
-        elif self._course.settings is not None and self._helper.wanted:
+        elif self._course.settings is not None and self._helper.can_begin:
             self._session, messages = self._helper.begin_next()
             self._send(messages)
             self._course.later(0.0, self.act)
@@ -267,7 +267,7 @@ class Worker:
         if not len(self._queue):
             self._helper.at(self.clock, self._course.generation, finished=True)
             self._course.later(wait_s + 1e-6, self.act)
-            if not self._helper.wanted:
+            if not self._helper.can_begin:
                 return
         self._course.later(0.0, self.act)
 

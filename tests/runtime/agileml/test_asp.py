@@ -36,7 +36,7 @@ class Held(Counting):
         return super().process(items, params)
 
 
-def test_nobody_waits_for_a_slow_worker() -> None:
+def test_slow_worker_delays_no_other() -> None:
     """A worker does sixty steps while another one does its first."""
     app = Held(60, 40)
     result = train(app, workers=2, servers=2, rule=ASP(2.0))
@@ -46,7 +46,7 @@ def test_nobody_waits_for_a_slow_worker() -> None:
     assert counts.sum() >= 40 * SHARDS
 
 
-def test_shards_go_through_their_mini_batches_in_turn() -> None:
+def test_mini_batches_of_a_shard_are_in_order() -> None:
     app = Counting(uneven(3), 12)
     train(app, workers=4, servers=2, rule=QUICK)
     alone = Counting([0.0] * SHARDS, 100)
@@ -166,7 +166,7 @@ def test_clock_is_no_shorter_than_the_slowest_step() -> None:
     assert plan.over(3)
 
 
-def test_others_end_theirs_when_anybody_has() -> None:
+def test_first_finished_clock_ends_those_of_other_workers() -> None:
     """Without a step where they are behind by more."""
     plan, _, client, watch = planned(2.0, [1])
     watch[0] = 1000.0

@@ -71,7 +71,7 @@ def test_roll_back_and_stand_in() -> None:
     assert rolled == [12]
 
 
-def test_steps_table_is_exact_after_shards_change_hands() -> None:
+def test_steps_table_is_exact_after_shards_move() -> None:
     """Each row is of its latest clocks: two of them, which its last worker has written."""
     app = Counting(uneven(3), 24)
     with store(job_layout(app, 4), DSSP(2, 8), servers=2) as made:

@@ -58,7 +58,7 @@ def ends(made: Store) -> Iterator[tuple[HelpNetwork, HelpNetwork, Noted, Noted]]
         network.close()
 
 
-def test_messages_come_in_order_and_results_before_their_completion(
+def test_messages_are_in_order_and_results_precede_completion(
     ends: tuple[HelpNetwork, HelpNetwork, Noted, Noted],
 ) -> None:
     first, _, _, receiver = ends
@@ -73,7 +73,7 @@ def test_messages_come_in_order_and_results_before_their_completion(
     assert receiver.parts == [(0, 7, (9, 2), 0, 6.0), (0, 7, (9, 2), 1, 12.0)]
 
 
-def test_who_cannot_be_reached_is_lost_and_others_are_not(
+def test_unreachable_workers_are_lost_and_others_are_not(
     made: Store, ends: tuple[HelpNetwork, HelpNetwork, Noted, Noted]
 ) -> None:
     """A server without helping, a worker that is elsewhere, an address that nobody has, and a port that is closed."""
@@ -90,7 +90,7 @@ def test_who_cannot_be_reached_is_lost_and_others_are_not(
     assert set(sender.unreachable) == {2, 3, 4, 5}
 
 
-def test_what_is_no_message_is_refused(made: Store, ends: tuple[HelpNetwork, HelpNetwork, Noted, Noted]) -> None:
+def test_invalid_message_is_refused(made: Store, ends: tuple[HelpNetwork, HelpNetwork, Noted, Noted]) -> None:
     connection = made.servers[0].connection(made.servers[1].address)
     for text in ("", "{}", '{"type": "begun", "sender": 0}'):
         assert connection.ask(Message(Kind.HELP, 0, worker=1, text=text)).status is Status.REFUSED

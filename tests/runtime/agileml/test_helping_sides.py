@@ -52,7 +52,7 @@ def test_first_request_is_small_and_from_the_back() -> None:
     ("done", "clock", "generation", "helps"),
     [(0.75, 5, 0, True), (0.5, 5, 0, False), (0.75, 4, 0, False), (0.75, 5, 1, False), (0.1, 6, 0, True)],
 )
-def test_only_who_is_a_fifth_of_a_clock_ahead_helps(done: float, clock: int, generation: int, helps: bool) -> None:
+def test_helper_is_a_fifth_of_a_clock_ahead(done: float, clock: int, generation: int, helps: bool) -> None:
     helpee, queue = begun()
     del queue.grains[:14]  # 35 % are done
     helpee.received(m.ProgressReport(OTHER, generation, clock, done), 0.0)
@@ -123,7 +123,7 @@ def test_result_with_other_grains_does_not_count() -> None:
     assert len(queue) == 40
 
 
-def test_unbegun_work_is_taken_back_and_what_is_begun_is_divided() -> None:
+def test_unstarted_work_is_taken_back_and_started_work_divided() -> None:
     helpee, queue = begun()
     first = requested(helpee)
     ((_, second),) = helpee.received(m.HelpBegun(OTHER, first.id), 0.0)
@@ -144,7 +144,7 @@ def test_unbegun_work_is_taken_back_and_what_is_begun_is_divided() -> None:
     assert not helpee.waits
 
 
-def test_silent_helper_is_given_up_after_half_a_second() -> None:
+def test_silent_helper_is_dropped_after_half_a_second() -> None:
     helpee, queue = begun()
     message = requested(helpee)
     helpee.received(m.HelpBegun(OTHER, message.id), 0.0)
@@ -160,7 +160,7 @@ def test_helper_helps_earlier_clocks_at_once_and_its_own_clock_later() -> None:
     helper = Helper(OTHER, lambda shards: True)
     helper.at(6, 0, finished=False)
     assert helper.received(m.HelpRequest(ME, 1, 0, 6, 5, ((0, 1),))) == []
-    assert not helper.wanted
+    assert not helper.can_begin
     helper.received(m.HelpRequest(THIRD, 1, 0, 5, 4, ((2, 1),)))
     session, messages = helper.begin_next()
     assert session is not None
@@ -168,9 +168,9 @@ def test_helper_helps_earlier_clocks_at_once_and_its_own_clock_later() -> None:
     assert session.next() == Grain(2, 1)
     assert session.next() is None
     assert helper.end(session, ((1.5, 2.0),)) == [(THIRD, m.HelpCompleted(OTHER, 1, 0, 5, ((2, 1),), ((1.5, 2.0),)))]
-    assert not helper.wanted
+    assert not helper.can_begin
     helper.at(6, 0, finished=True)
-    assert helper.wanted
+    assert helper.can_begin
 
 
 @pytest.mark.parametrize(("clock", "generation"), [(7, 0), (6, 1)])
@@ -181,7 +181,7 @@ def test_later_clocks_and_other_generations_are_refused(clock: int, generation: 
     assert helper.received(message) == [(ME, m.HelpRefused(OTHER, 1))]
 
 
-def test_data_that_are_not_loaded_and_roll_backs_are_refused_when_it_would_begin() -> None:
+def test_help_is_refused_without_data_or_after_a_roll_back() -> None:
     helper = Helper(OTHER, lambda shards: 0 not in shards)
     helper.at(6, 0, finished=True)
     helper.received(m.HelpRequest(ME, 1, 0, 6, 5, ((0, 1),)))
@@ -208,7 +208,7 @@ def test_cancelled_request_ends_without_a_result() -> None:
         helper.received(m.HelpCancelled(ME, number))
     assert session.next() is None
     assert helper.end(session, ()) == []
-    assert not helper.wanted
+    assert not helper.can_begin
 
 
 def test_requests_of_workers_that_changed_hosts_are_dropped() -> None:
@@ -227,7 +227,7 @@ def test_requests_of_workers_that_changed_hosts_are_dropped() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 4, 20])
-def test_groups_mix_hosts_and_everybody_sees_the_same(size: int) -> None:
+def test_groups_mix_hosts_and_agree_on_all_workers(size: int) -> None:
     """Sixteen workers on eight hosts."""
     hosts = {worker: worker % 8 for worker in range(16)}
     groups = helper_groups(hosts, size)
@@ -241,7 +241,7 @@ def test_groups_mix_hosts_and_everybody_sees_the_same(size: int) -> None:
         assert all(worker in helpees(groups, helper) for helper in helpers)
 
 
-def test_who_leaves_changes_only_groups_that_it_was_in() -> None:
+def test_leaving_worker_changes_only_its_own_groups() -> None:
     hosts = {worker: worker for worker in range(20)}
     before = helper_groups(hosts, 4)
     after = helper_groups({worker: host for worker, host in hosts.items() if worker != 7}, 4)
@@ -258,6 +258,6 @@ def test_who_leaves_changes_only_groups_that_it_was_in() -> None:
      '"scores": [[1e999, 1]]}',
      '{"type": "begun", "sender": 1, "id": 0, "more": 1}', "[" * 100_000],
 )  # fmt: skip
-def test_text_that_is_no_message_is_refused_in_a_line(text: str) -> None:
+def test_invalid_text_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(ProtocolError, match=r"^a message of a helper: [ -~]+$"):
         m.decode(text)

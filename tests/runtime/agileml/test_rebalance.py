@@ -75,7 +75,7 @@ def test_helped_bsp_learns_what_bsp_does() -> None:
 
 
 @pytest.mark.parametrize("rule", [SSP(2), DSSP(1, 4)], ids=["ssp:2", "dssp:1:4"])
-def test_state_of_a_shard_in_tables_stays_consistent_under_staleness(rule: Rule) -> None:
+def test_shard_state_stays_consistent_under_staleness(rule: Rule) -> None:
     """A helper sees what the worker itself has added at its last clock."""
     data = agile_lda.made(documents=300, vocabulary=200, length=40, topics=5, seed=1)
     app = agile_lda.TopicModel(data, 5, StoppingCriterion(clocks=12), shards=24, seed=2)
@@ -99,7 +99,7 @@ def test_a_helper_that_fails_costs_only_its_help(what: str) -> None:
     assert (trained.tables["n"] == expected_counts()).all()
 
 
-def test_sums_with_results_that_are_too_large_end_the_job() -> None:
+def test_overflowing_sums_end_the_job() -> None:
     """Helpers' sums alone are not, nor is what the worker itself has added."""
     largest = np.iinfo(np.int64).max // (SHARDS * GRAINS // 3 - 1)
 
@@ -129,7 +129,7 @@ def test_few_grains_or_workers(workers: int) -> None:
     assert (trained.tables["n"] == expected_counts()).all()
 
 
-def test_settings_that_cannot_be() -> None:
+def test_invalid_settings_are_refused() -> None:
     for name, value in (("helpers", 0), ("helpers", 100), ("trigger", 0.0), ("initial", 1.5), ("redo_least_s", 0.0)):
         with pytest.raises(UsageError):
             Rebalance(**{name: value})  # type: ignore[arg-type]

@@ -74,7 +74,7 @@ def test_cut_between_helper_and_helpee_costs_no_more_than_a_clock(helper: int, a
 
 @pytest.mark.parametrize("upper", [0, 4], ids=["ssp", "dssp"])
 @pytest.mark.parametrize("seed", range(COURSES))
-def test_random_courses_are_exact(seed: int, upper: int) -> None:
+def test_random_runs_are_exact(seed: int, upper: int) -> None:
     """Workers are slow by chance and die, helpers and stragglers both; shards move, all roll back, messages are late,
     out of order, or lost."""
     chance = random.Random(seed)

@@ -46,7 +46,7 @@ def simulated(speeds: list[list[float]], bound: tuple[int, int] | int) -> tuple[
 
 
 @pytest.mark.parametrize(("lower", "upper"), [(0, 0), (0, 4), (1, 3), (2, 2)])
-def test_nobody_is_farther_ahead_than_the_upper_bound(lower: int, upper: int) -> None:
+def test_no_worker_is_further_ahead_than_the_upper_bound(lower: int, upper: int) -> None:
     speeds = [[1.0] * 40, [1.3] * 40, [0.4] * 40]
     _, farthest = simulated(speeds, (lower, upper))
     assert max(farthest) <= upper
@@ -54,7 +54,7 @@ def test_nobody_is_farther_ahead_than_the_upper_bound(lower: int, upper: int) ->
         assert simulated(speeds, (lower, upper)) == simulated(speeds, lower)
 
 
-def test_worker_slow_for_a_while_is_not_waited_for() -> None:
+def test_temporarily_slow_worker_delays_no_other() -> None:
     """The fast one goes on beyond the lower bound, and ends sooner than under it."""
     speeds = [[1.0] * 30, [1.0] * 8 + [3.0] * 3 + [0.5] * 19]
     low, credit = simulated(speeds, 2)[0][0], simulated(speeds, (2, 12))[0][0]

@@ -75,7 +75,7 @@ def test_host_that_doubles_its_speed_gets_more_steps() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "noted"), [(0.0, 1e-3), (-1.0, 1e-3), (1e9, 600.0)])
-def test_seconds_that_cannot_be_are_bounded(seconds: float, noted: float) -> None:
+def test_invalid_step_times_are_bounded(seconds: float, noted: float) -> None:
     """Zero, a clock that went back, or three years."""
     pair = Pair()
     pair.superstep(seconds, 1.0)
@@ -85,7 +85,7 @@ def test_seconds_that_cannot_be_are_bounded(seconds: float, noted: float) -> Non
     assert 1 <= min(steps) <= max(steps) <= 15
 
 
-def test_superstep_does_no_more_than_is_left() -> None:
+def test_superstep_ends_with_the_stopping_criterion() -> None:
     pair = Pair()
     pair.superstep(1.0, 10.0)
     assert pair.superstep(1.0, 10.0, most_clocks=3)[0] < 10

@@ -33,7 +33,7 @@ def test_memory_of_a_view_is_in_use() -> None:
     assert bool((view == 1.0).all())
 
 
-def test_memory_that_a_graph_keeps_is_in_use() -> None:
+def test_memory_saved_by_autograd_is_in_use() -> None:
     """Autograd saves what a layer got for its backward pass."""
     buffers = ReceiveBuffers()
     received = buffers.take(SHAPE, torch.float32)

@@ -35,7 +35,7 @@ def profile_of(shape: str) -> ModelProfile:
     return ModelProfile(ITEMS, tuple(layers))
 
 
-def test_simulated_seconds_are_the_measured_ones() -> None:
+def test_simulated_seconds_equal_the_measured() -> None:
     """Within 5 % at the median, and 10 % always."""
     errors = {}
     for (shape, stages, depths), measured_s in MEASURED.items():

@@ -29,7 +29,7 @@ def granted(count: int = 1, bid: float = 0.3) -> Sequence[journal.JournalEntry]:
     ]
 
 
-def test_hours_cost_the_price_of_their_beginning_whenever_it_was_seen() -> None:
+def test_hour_is_billed_at_the_price_of_its_start() -> None:
     late = journal.PriceChanged(AT + 2 * HOUR_S, "zone-a", "small", "Linux/UNIX", AT + 1800, 0.2)
     ledger = Ledger.of([*opened(), *granted(), late])
     assert account(ledger, AT + 1).transient == pytest.approx(0.1)

@@ -91,8 +91,8 @@ class Helper:
         return [(request.sender, HelpRefused(self._worker, request.id)) for request in dropped]
 
     @property
-    def wanted(self) -> bool:
-        """Return whether there is a request that may be begun now."""
+    def can_begin(self) -> bool:
+        """Return whether a queued request may begin now."""
         return any(self._may_begin(request) for request in self._queue)
 
     def _may_begin(self, request: HelpRequest) -> bool:
@@ -103,7 +103,7 @@ class Helper:
     def begin_next(self) -> tuple[HelpSession | None, list[Outgoing]]:
         """Begin the request of the earliest clock that may be begun, if there is one."""
         messages: list[Outgoing] = []
-        while self.wanted:
+        while self.can_begin:
             request = min(filter(self._may_begin, self._queue), key=lambda request: request.clock)
             self._queue.remove(request)
             current = request.generation == self._generation

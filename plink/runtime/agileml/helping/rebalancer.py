@@ -210,7 +210,7 @@ class Rebalancer:
     def _help_others(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._closed or self._helper.wanted)
+                self._changed.wait_for(lambda: self._closed or self._helper.can_begin)
                 if self._closed:
                     break
             with self._slot.helper():
