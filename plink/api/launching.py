@@ -13,7 +13,7 @@ from plink.api.recording import RecordRequest, RunDescription, recording
 from plink.errors import PlinkError
 from plink.model.hosts import Hosts
 from plink.model.order import RankOrder
-from plink.records.pipeline_log import PipelineLog
+from plink.records.pipeline_log import PipelineLog, is_report
 from plink.records.scratch import scratch_folder
 from runners.choice import runner_named
 from runners.job.job import Job
@@ -47,6 +47,7 @@ class LaunchRequest:
     :param record: keep the run in ``.plink/runs``; None: nothing is written.
     :param autotune: as ``plink launch --autotune`` sets it; None: the masters stay.
     :param pipeline_log: takes the reports of a pipeline's ranks out of the output; None: they stay in it.
+    :param program: what messages call the program; None: as the job has it.
     """
 
     runner: str = "ssh"
@@ -55,6 +56,7 @@ class LaunchRequest:
     record: RecordRequest | None = None
     autotune: AutotuneRequest | None = None
     pipeline_log: PipelineLog | None = None
+    program: str | None = None
 
 
 def launch(
@@ -76,6 +78,7 @@ def launch(
     request, observer = request or LaunchRequest(), observer or RunObserver()
     arranged = hosts if order is None else order.arrange(hosts, "order")
     runner = runner_for(arranged, request)
+    program = job.program if request.program is None else request.program
     run = RunDescription(new_id(), request.runner, job, arranged, request.identities)
     with (
         recording(request.record, run) as current,
@@ -90,7 +93,7 @@ def launch(
 
         def on_placement(locations: list[RankLocation]) -> None:
             observer.on_placement(locations)
-            _log.info("%d/%d ranks placed; starting %s", len(locations), len(locations), job.program)
+            _log.info("%d/%d ranks placed; starting %s", len(locations), len(locations), program)
 
         recorded = RunObserver(on_line, on_placement, observer.progress)
         context = RunContext(recorded, time.monotonic, current.folder, request.identities, run.id, on_rank_line)
@@ -99,9 +102,20 @@ def launch(
         except PlacementError as error:
             error.result = replace(error.result, id=run.id)
             raise
+        if request.pipeline_log is not None:
+            result = _without_reports(result)
         current.outcome = result.to_json()
     _log.debug("ended with exit code %d after %.1f s", result.exit_code, result.seconds)
     return result
+
+
+def _without_reports(result: RunResult) -> RunResult:
+    """Return the result with only what the program printed in the last lines of the failed rank."""
+    failure = result.failure
+    if failure is None:
+        return result
+    lines = tuple(line for line in failure.last_lines if not is_report(line))
+    return replace(result, failure=replace(failure, last_lines=lines))
 
 
 def dry_run(

@@ -37,8 +37,8 @@ def replay(
 ) -> None:
     """Replay the decisions of a log from its measurements: exit code 1 where they differ.
 
-    What was seen came of the masters that were installed then: with other settings, only the first decision that
-    differs says what would have happened.
+    Observations depend on the masters that were installed then. So with other
+    settings only the first decision that differs is sure.
 
     Example: plink autotune replay last
     """

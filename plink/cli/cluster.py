@@ -37,9 +37,9 @@ def cluster(
 ) -> None:
     """Cluster hosts near each other into balanced groups for hierarchical aggregation.
 
-    Shows the gain over random groups, how well repeated runs agree, and the natural
-    tiers (machines, racks, zones). The result is written to .plink/groups.json;
-    see docs/grouping.md.
+    Shows the gain over random groups, how well repeated runs agree, and the
+    natural tiers (machines, racks, zones). The result is written to
+    .plink/groups.json; see docs/grouping.md.
 
     Example: plink cluster cloud.json --elasticity 1.5
     """

@@ -28,8 +28,9 @@ def doctor(
 ) -> None:
     """Diagnose hosts and the network between them, with the evidence and what to do (exit code 1 on findings).
 
-    With a hosts file, hosts are checked (SSH, Python, clocks, MTU, tools) and measured; suspects are measured again,
-    each against a healthy host. A network file is judged as it is.
+    With a hosts file, hosts are checked (SSH, Python, clocks, MTU, tools) and
+    measured; suspects are measured again, each against a healthy host. A
+    network file is diagnosed without new measurements.
 
     Example: plink doctor hosts.txt
     """

@@ -49,9 +49,9 @@ def embed(
 ) -> None:
     """Embed the hosts in a space whose distances are the round trips without their noise.
 
-    Shows the error on held-out pairs, and whether fitted distances are nearer to
-    fresh measurements than measured ones (if so, use `--smooth-latencies` of other
-    commands). The result is written to .plink/embedding.json.
+    Shows the error on held-out pairs, and whether fitted distances are nearer
+    to fresh measurements than measured ones (if so, use `--smooth-latencies` of
+    other commands). The result is written to .plink/embedding.json.
 
     Example: plink embed cloud.json
     """

@@ -34,8 +34,8 @@ def simgrid(
 ) -> None:
     """Write the network as a platform of SimGrid, to check plink's costs by another simulator.
 
-    Links and rates are those of `--model simulated`. Run SimGrid with the options that are printed, which turn its
-    corrections of TCP off.
+    Links and rates are those of `--model simulated`. Run SimGrid with the
+    options that are printed, which turn its corrections of TCP off.
 
     Example: plink export simgrid measured.json -o platform.xml --deployment deployment.xml
     """

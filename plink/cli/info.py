@@ -21,8 +21,8 @@ def info(
 ) -> None:
     """Print what a bug report needs: versions of plink, Python, libraries and launchers, capabilities of this machine.
 
-    Safe to post: without --full it names no host, address, user or folder, and shows values only of harmless
-    variables.
+    Safe to post: without --full it names no host, address, user or folder, and
+    shows values only of harmless variables.
 
     Example: plink info > info.txt
     """

@@ -17,8 +17,10 @@ from plink.errors import UsageError
 _ORDER = "Hosts and rank order"
 RUN_PANEL = "Execution"
 AGILEML = "agileml"  # a backend that is no algorithm: an elastic job
+_BACKEND = "All-reduces (--backend)"
+_PIPELINE = "Pipelines (--pipeline)"
 _RARE = "Rare settings"
-CHECKPOINT_HELP = "Folder for checkpoints of a pipeline; the reliable hosts of an elastic job share it."
+CHECKPOINT_HELP = "Folder for checkpoints."
 RESTORE_HELP = "Go on from the latest checkpoint in there."
 MAX_MINIBATCHES = 1 << 40
 MAX_RESTARTS = 1000
@@ -78,9 +80,6 @@ class JobOptions:
     order: Annotated[str | None, option(
         _ORDER, "Rank order: an order, a plan, or one host name per line; given: as in the hosts file. Default: "
         ".plink/order.json, else hosts are probed and ordered first.", metavar="[FILE|given]")] = None
-    pipeline: Annotated[Path | None, option(
-        _ORDER, "Plan of a pipeline: hosts, ranks and stages. The program defines make(arguments), which returns a "
-        "PipelineApp.", metavar="PLAN")] = None
     algo: Annotated[Algorithm | None, option(
         _ORDER, "Algorithm of the collective to order for; default: that of the last order, or ring.",
         metavar="[ring|2lha|...]")] = None
@@ -91,12 +90,6 @@ class JobOptions:
         min=1, max=65536)] = None
     launcher_args: Annotated[str | None, option(
         RUN_PANEL, "Arguments for mpirun, srun or sbatch, split as in a shell.", metavar="TEXT")] = None
-    backend: Annotated[str | None, option(
-        RUN_PANEL, "Run PyTorch's all-reduces by this algorithm or schedule file; auto: the cheapest for each size. "
-        "`plink launch` also takes agileml: an elastic job.", metavar="[auto|ALGORITHM|FILE]")] = None
-    autotune: Annotated[bool, option(
-        RUN_PANEL, "With --backend 2lha or flat: move work between ranks when the network changes.",
-        "--autotune")] = False
     env: Annotated[list[str] | None, option(
         RUN_PANEL, "Set a variable in every rank's environment; repeatable.")] = None
     python: Annotated[str | None, option(
@@ -112,11 +105,20 @@ class JobOptions:
         metavar="IFACE")] = None
     timeout: Annotated[str | None, option(
         RUN_PANEL, "Terminate the job after this time (2h) and print its ranks' stacks.")] = None
-    checkpoint: Annotated[Path | None, option(RUN_PANEL, CHECKPOINT_HELP, metavar="DIR")] = None
-    restore: Annotated[Path | None, option(RUN_PANEL, RESTORE_HELP, metavar="DIR")] = None
+    backend: Annotated[str | None, option(
+        _BACKEND, "Run PyTorch's all-reduces by this algorithm or schedule file; auto: the cheapest for each size. "
+        "`plink launch` also takes agileml: an elastic job.", metavar="[auto|ALGORITHM|FILE]")] = None
+    autotune: Annotated[bool, option(
+        _BACKEND, "With --backend 2lha or flat: move work between ranks when the network changes.",
+        "--autotune")] = False
+    pipeline: Annotated[Path | None, option(
+        _PIPELINE, "Plan of a pipeline: hosts, ranks and stages. The program defines make(arguments), which returns a "
+        "PipelineApp.", metavar="PLAN")] = None
+    checkpoint: Annotated[Path | None, option(_PIPELINE, CHECKPOINT_HELP, metavar="DIR")] = None
+    restore: Annotated[Path | None, option(_PIPELINE, RESTORE_HELP, metavar="DIR")] = None
     settings: Annotated[list[str] | None, option(
         _RARE, "max-network-age=24h, master-port=N, allow-version-mismatch=yes, autotune-every=2s, "
-        "autotune-threshold=0.2; of a pipeline message-timeout=5m, checkpoint-every=1000 (minibatches), restarts=0.",
+        "autotune-threshold=0.2; with --pipeline message-timeout=5m, checkpoint-every=1000 (minibatches), restarts=0.",
         "--set")] = None
     accept_new_host_keys: Annotated[bool, option(
         _RARE, "Note unknown SSH host keys instead of refusing them.", "--accept-new-host-keys")] = False

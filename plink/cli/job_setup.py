@@ -45,7 +45,7 @@ def new_job(program: str, args: list[str], options: JobOptions, runner: str) -> 
         check_options(program, options)
         plan, order = pipeline_order(options.pipeline, options, runner)
         job = pipelined(replace(job, env=dict(order.environment)), plan, options, settings)
-        request = replace(request, pipeline_log=PipelineLog())
+        request = replace(request, pipeline_log=PipelineLog(), program=program)
         predicted_s = (plan.details.get("predicted") or {}).get("minibatch_s")
         setup = replace(set_up(job, order, request, options), predicted_s=predicted_s)
         return restartable(setup, settings.restarts)

@@ -8,8 +8,8 @@ from plink.errors import UsageError
 
 
 @takes(
-    "hosts_file", "order", "pipeline", "algo", "runner", "slots", "launcher_args", "backend", "autotune", "env",
-    "python", "workdir", "sync", "interface", "timeout", "checkpoint", "restore", "settings", "accept_new_host_keys",
+    "hosts_file", "order", "algo", "runner", "slots", "launcher_args", "env", "python", "workdir", "sync", "interface",
+    "timeout", "backend", "autotune", "pipeline", "checkpoint", "restore", "settings", "accept_new_host_keys",
     "log_dir", "tail", "dry_run", "as_json",
 )  # fmt: skip
 def launch(program: Program, options: JobOptions, consistency: ConsistencyOptions, args: Arguments = None) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from plink.api.launching import LaunchRequest, dry_run, launch
 from plink.cli.job_options import JobOptions
-from plink.cli.screen import print_json, progress, say_error
+from plink.cli.screen import print_json, progress, say, say_error
 from plink.model.hostlist import fold_hostlist
 from plink.model.hosts import Hosts
 from runners.job.job import Job
@@ -22,8 +22,8 @@ _LAST_LINES = 10
 @dataclass(frozen=True)
 class JobSetup:
     """A job that can be started. ``hosts``: in rank order; ``baseline``: in the order of the hosts file;
-    ``predicted_s``: seconds of a minibatch, by the plan of a pipeline; ``restart``: returns what to start after a job
-    that ended so, None: nothing."""
+    ``predicted_s``: seconds of a minibatch, by the plan of a pipeline; ``restart``: decides what follows a job that
+    ended so."""
 
     job: Job
     hosts: Hosts
@@ -31,7 +31,15 @@ class JobSetup:
     request: LaunchRequest
     options: JobOptions
     predicted_s: float | None = None
-    restart: "Callable[[RunResult], JobSetup | None]" = lambda result: None
+    restart: "Callable[[RunResult], Restart]" = lambda result: Restart()
+
+
+@dataclass(frozen=True)
+class Restart:
+    """What follows a job. ``setup``: the job to start, None: nothing; ``message``: what the user should know."""
+
+    setup: JobSetup | None = None
+    message: str | None = None
 
 
 @dataclass
@@ -70,9 +78,10 @@ def start(setup: JobSetup) -> int:
         show_dry_run(dry_run_shown(setup.job, setup.hosts, setup.request), setup.options.as_json)
         return 0
     result = run(setup)
-    while (following := setup.restart(result)) is not None:
+    while (following := setup.restart(result)).setup is not None:
         say_error(f"error: {report_failure(result)}")
-        setup = following
+        say(following.message or "restarting")
+        setup = following.setup
         result = run(setup)
     log = setup.request.pipeline_log
     if setup.options.as_json:
@@ -84,6 +93,8 @@ def start(setup: JobSetup) -> int:
     error = report_failure(result)
     if error is not None:
         say_error(f"error: {error}")
+    if following.message is not None:
+        say(following.message)
     return result.exit_code
 
 

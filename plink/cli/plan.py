@@ -70,8 +70,8 @@ def plan(
 ) -> None:
     """Plan a job: order, groups, who aggregates which chunk, schedule and environment.
 
-    The plan is written to .plink/plan.json. docs/plans.md explains how masters are
-    chosen.
+    The plan is written to .plink/plan.json. docs/plans.md explains how masters
+    are chosen.
 
     Example: plink plan cloud.json --algo 2lha --size 100MB
     """

@@ -114,8 +114,8 @@ def probe(
 ) -> None:  # fmt: skip
     """Measure the network between the hosts: round trips, loss, hops, and the capacity of what groups of hosts share.
 
-    Every finished round is written at once: Ctrl-C, a dead host or a spent --budget loses nothing; --resume
-    continues.
+    Every finished round is written at once: Ctrl-C, a dead host or a spent
+    --budget loses nothing; --resume continues.
 
     Example: plink probe hosts.txt -o cloud.json
     """

@@ -11,6 +11,11 @@ NAME = "pipeline.jsonl"
 _BEGIN = f'{{"schema": "{SCHEMA}"'
 
 
+def is_report(line: str) -> bool:
+    """Return whether a line of a rank's output looks like a report."""
+    return line.startswith(_BEGIN)
+
+
 class PipelineLog:
     """Take the ranks' reports out of a job's output, and keep them. ``latest``: by rank."""
 
@@ -28,7 +33,7 @@ class PipelineLog:
 
         The first error of writing is kept; the run goes on without a log.
         """
-        if stream != "out" or not line.startswith(_BEGIN):
+        if stream != "out" or not is_report(line):
             return False
         try:
             report: dict[str, Any] = dict(rank_report_from_json(json.loads(line), NAME))

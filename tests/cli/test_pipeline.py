@@ -46,7 +46,7 @@ def run(here: Path, *words: str, code: int = 0) -> Any:
 def test_plan_for_people(here: Path) -> None:
     done = run(here, "plan", "p.json", "--hosts", "16", "--gbps", "0.2")
     assert done.stdout.splitlines() == [
-        "pipeline 15-1 of 16 hosts, 1f1b, 5 layers, minibatch 64: 26 ms a minibatch, 2,466 items/s "
+        "pipeline 15-1 on 16 hosts, 1f1b, 5 layers, minibatch 64: 26 ms a minibatch, 2,466 items/s "
         "(bound 21.9 ms, gap 18%)",
         "stage  layers    hosts         depth  delay     update  compute  network   memory",
         "    0  0-3 f0    node-[00-14]      2      1  960 items  21.9 ms  4.91 ms  21.3 MB",
@@ -62,7 +62,7 @@ def test_plan_for_people(here: Path) -> None:
 def test_plan_by_a_cost_model(here: Path) -> None:
     done = run(here, "plan", "p.json", "--hosts", "16", "--gbps", "0.2", "--model", "ring")
     assert done.stdout.splitlines() == [
-        "pipeline 15-1 of 16 hosts, 1f1b, 5 layers, minibatch 64: 21.9 ms a minibatch, 2,918 items/s "
+        "pipeline 15-1 on 16 hosts, 1f1b, 5 layers, minibatch 64: 21.9 ms a minibatch, 2,918 items/s "
         "(the best by the model ring)",
         "stage  layers    hosts         depth  delay     update  compute  network",
         "    0  0-3 f0    node-[00-14]      2      1  960 items  21.9 ms  8.55 ms",
@@ -190,7 +190,7 @@ def test_import_then_plan(here: Path) -> None:
     done = run(here, "import", "graph.txt", "--minibatch", "64")
     assert done.stdout == "2 layers, 60 ms a minibatch, 4 kB of parameters; longest: node2 Conv2d, 30 ms\n"
     assert done.stderr == "plink: profile -> .plink/profile.json\n"
-    assert "pipeline 2 of 2 hosts, data-parallel, 2 layers" in run(here, "plan", "--hosts", "2", "--gbps", "1").stdout
+    assert "pipeline 2 on 2 hosts, data-parallel, 2 layers" in run(here, "plan", "--hosts", "2", "--gbps", "1").stdout
     done = run(here, "import", "graph.txt", "--json")
     assert complaints("profile", json.loads(done.stdout)) == []
 

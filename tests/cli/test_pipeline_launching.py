@@ -12,6 +12,7 @@ from plink.model.hosts import Host, Hosts
 from plink.model.pipeline.plan_file import pipeline_from_json, read_pipeline
 from plink.model.pipeline.profile import LayerProfile, ModelProfile
 from plink.model.pipeline.profile_file import read_profile
+from plink.model.pipeline.rank_report import SCHEMA
 from plink.runtime.pipeline.app import load_pipeline_app
 from plink.runtime.pipeline.job import PipelineProgram
 from plink.runtime.pipeline.one_process import train_in_one_process
@@ -189,7 +190,10 @@ def final_loss(output: str) -> str:
 def test_failed_job_is_restarted_from_its_checkpoint(tmp_path: Path) -> None:
     done = launch_failing(tmp_path, "18", "35", restarts=2)
     assert done.returncode == 0, done.stderr
-    assert "going on from minibatch" in done.stderr
+    assert "starting program.py" in done.stderr
+    first_error = done.stderr.index("was the first to fail")
+    assert first_error < done.stderr.index("restarts left: 1") < done.stderr.index("resuming from minibatch")
+    assert SCHEMA not in done.stderr
     assert (tmp_path / "failed-35").exists()
     plan = read_pipeline(tmp_path / "plan.json")
     torch.set_num_threads(1)

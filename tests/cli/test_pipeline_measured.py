@@ -29,7 +29,7 @@ def run(here: Path, *words: str, code: int = 0) -> Any:
 
 def test_comparison_for_people(here: Path) -> None:
     lines = run(here, "--network", "measured.json", "--compare").stdout.splitlines()
-    assert lines[0].startswith("pipeline 6 of 6 hosts, data-parallel, 5 layers, minibatch 64: 56.6 ms a minibatch")
+    assert lines[0].startswith("pipeline 6 on 6 hosts, data-parallel, 5 layers, minibatch 64: 56.6 ms a minibatch")
     assert lines[0].endswith("(bound 56 ms, gap 1%)")
     assert lines[1].split()[-1] == "memory"
     ways = {line.split("  ")[0]: line.split() for line in lines[6:]}

@@ -75,7 +75,7 @@ def test_killed_rank_is_started_again_from_a_checkpoint(small_lab: Lab, tmp_path
     checkpoints = ("--checkpoint", "ckpt", "--set", "checkpoint-every=4", "--set", "restarts=2")
     done = plink("launch", *words, *checkpoints, "program.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "going on from minibatch" in done.stderr
+    assert "resuming from minibatch" in done.stderr
     reports = json.loads(done.stdout)["pipeline"]
     done = plink("pipeline", "train", "--threads", "1", "--json", EXAMPLE, *SMALL, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

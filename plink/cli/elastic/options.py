@@ -11,7 +11,8 @@ from plink.model.units import parse_duration, parse_rate
 if TYPE_CHECKING:
     from plink.api.elastic_request import ElasticRequest
 
-_PANEL = "How the job keeps going"
+_CONSISTENCY = "Elastic jobs: consistency of workers"
+_PANEL = "Elastic jobs: hosts and checkpoints"
 
 
 @dataclass(frozen=True)
@@ -20,14 +21,14 @@ class ConsistencyOptions:
 
     # fmt: off
     rule: Annotated[str | None, option(
-        _PANEL, "Of an elastic job: how far workers may be apart. bsp (the default): all at one clock; ssp:N: N clocks "
+        _CONSISTENCY, "How far workers may be apart. bsp (the default): all at one clock; ssp:N: N clocks "
         "ahead of the slowest; dssp:L:U: L to U, as waits are predicted; elastic-bsp:R: fast ones do up to R "
         "mini-batches between barriers; asp: nobody waits.", metavar="[bsp|ssp:N|...]")] = None
     shares: Annotated[str | None, option(
-        _PANEL, "Of an elastic job: how the data is divided. slots (the default): by the workers of a host; speed: by "
+        _CONSISTENCY, "How the data is divided. slots (the default): by the workers of a host; speed: by "
         "how fast they turn out to be.", metavar="[slots|speed]")] = None
     rebalance: Annotated[bool, option(
-        _PANEL, "Of an elastic job: workers that are ahead do parts of the work of those that are behind (FlexRR); "
+        _CONSISTENCY, "Workers that are ahead do parts of the work of those that are behind (FlexRR); "
         "with bsp, ssp:N and dssp:L:U.", "--rebalance")] = False
     # fmt: on
 

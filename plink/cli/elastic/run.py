@@ -32,8 +32,10 @@ def run(
     """Train on reliable and transient hosts, of which the transient ones may come and go while the job runs.
 
     Parameters are on servers that move with the hosts; none is lost with a
-    transient one. The hosts file says tier=reliable or tier=transient.
-    `plink launch --backend agileml APP` is the same with the defaults, but for --rule, --shares and --rebalance.
+    transient one. The hosts file says tier=reliable or tier=transient. The
+    reliable hosts share the folder of --checkpoint.
+    `plink launch --backend agileml APP` is the same with the defaults, but
+    for --rule, --shares and --rebalance.
 
     Example: plink elastic run --hosts hosts.txt --checkpoint /shared/run1 app.py
     """

@@ -25,8 +25,8 @@ def export(
 ) -> None:
     """Write a plan for another program: torch's schedules, torchtitan, Megatron-LM, DeepSpeed, PipeDream.
 
-    torch-csv has the passes of each rank, and pipedream all of its runtime's configuration;
-    the others take over which layers form a stage.
+    torch-csv has the passes of each rank, and pipedream all of its runtime's
+    configuration; the others take over which layers form a stage.
 
     Example: plink pipeline export plan.json --to pipedream -o conf.json
     """

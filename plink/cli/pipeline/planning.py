@@ -140,9 +140,10 @@ def plan(
 ) -> None:
     """Plan a pipeline: which layers on which workers, how often replicated, how many minibatches in flight.
 
-    The plan is the fastest one that was simulated, for hosts that are alike or, with
-    --network, on a measured network. With another --model it is the best one by that. Its
-    actions are proven before it is written to .plink/pipeline.json; see docs/pipelines.md.
+    The plan is the fastest one that was simulated, for hosts that are alike or,
+    with --network, on a measured network. With another --model it is the best
+    one by that. Its actions are proven before it is written to
+    .plink/pipeline.json; see docs/pipelines.md.
 
     Example: plink pipeline plan profile.json --hosts 16 --levels 4x4 --gbps 80,10
     """

@@ -31,7 +31,8 @@ def profile(
 ) -> None:
     """Profile a program's layers: seconds of both passes, bytes of parameters, of what crosses and what is kept.
 
-    The model is an nn.Sequential; each layer runs alone. Options come before PROGRAM.
+    Each layer runs alone. A model that is no nn.Sequential is traced. Options
+    come before PROGRAM.
 
     Example: plink pipeline profile --minibatches 50 pipeline_mlp.py --width 32
     """

@@ -22,8 +22,9 @@ def plan_lines(plan: PipelinePlan) -> list[str]:
 
 def _head(plan: PipelinePlan) -> str:
     layers = plan.stages[-1].last + 1
-    hosts = len(plan.hosts)
-    text = f"pipeline {plan.label} of {hosts} host{'s' * (hosts != 1)}, {plan.kind}, {layers} layers, "
+    hosts, idle = len(plan.hosts), len(plan.details.get("idle") or [])
+    used = f"{hosts} of {hosts + idle}" if idle else str(hosts)
+    text = f"pipeline {plan.label} on {used} host{'s' * (hosts + idle != 1)}, {plan.kind}, {layers} layers, "
     text += f"minibatch {plan.minibatch}"
     predicted = plan.details.get("predicted")
     if predicted:
@@ -33,8 +34,7 @@ def _head(plan: PipelinePlan) -> str:
         elif plan.details.get("lower_bound_s"):
             bound, gap = plan.details["lower_bound_s"], plan.details["gap"]
             text += f" (bound {format_time(bound)}, gap {gap:.0%})"
-    idle = plan.details.get("idle") or []
-    return text + (f"; {len(idle)} host{'s' * (len(idle) != 1)} idle" if idle else "")
+    return text
 
 
 def _table(plan: PipelinePlan) -> list[str]:

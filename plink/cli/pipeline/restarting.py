@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-from plink.cli.launching import JobSetup
+from plink.cli.launching import JobSetup, Restart
 from plink.cli.pipeline.running import CHECKPOINT_VARIABLE, RESTORE_VARIABLE
-from plink.cli.screen import say
 from plink.records.pipeline_log import PipelineLog
 from runners.job.result import RunResult
 
@@ -14,8 +13,8 @@ _INTERRUPTED = 130
 def restartable(setup: JobSetup, restarts: int) -> JobSetup:
     """Return a job that is started again when it fails, at most so many times.
 
-    It is not started again when it wrote no checkpoint since its last start, nor when the user ended it. How to go on
-    by hand is said.
+    It is not started again when it wrote no checkpoint since its last start, nor when the user ended it. Then a message
+    says how to go on by hand.
     """
     folder = setup.job.env.get(CHECKPOINT_VARIABLE)
     return setup if folder is None else _restarted(setup, folder, restarts, 0)
@@ -24,21 +23,24 @@ def restartable(setup: JobSetup, restarts: int) -> JobSetup:
 def _restarted(setup: JobSetup, folder: str, restarts: int, begin: int) -> JobSetup:
     ranks = sum(host.slots for host in setup.hosts)
 
-    def restart(result: RunResult) -> JobSetup | None:
+    def restart(result: RunResult) -> Restart:
         log = setup.request.pipeline_log
         assert log is not None
         if result.failure is None:
-            return None
+            return Restart()
         written = [report.get("checkpoint", 0) for report in log.latest.values()]
         latest = max(begin, min(written) if len(written) == ranks else 0)  # all ranks have it, maybe a later one
         goes_on = latest > begin and restarts > 0 and result.exit_code != _INTERRUPTED and not result.timed_out
         if goes_on:
-            say(f"going on from minibatch {latest}, of {folder}; restarts left: {restarts - 1}")
             job = replace(setup.job, env={**setup.job.env, RESTORE_VARIABLE: folder})
             request = replace(setup.request, pipeline_log=PipelineLog())
-            return _restarted(replace(setup, job=job, request=request), folder, restarts - 1, latest)
+            following = _restarted(replace(setup, job=job, request=request), folder, restarts - 1, latest)
+            message = f"restarting from minibatch {latest}, checkpoint in {folder}; restarts left: {restarts - 1}"
+            return Restart(following, message)
         if latest:
-            say(f"the latest checkpoint is of minibatch {latest}: add --restore {folder} to go on from it")
-        return None
+            return Restart(
+                message=f"the latest checkpoint is of minibatch {latest}: add --restore {folder} to go on from it"
+            )
+        return Restart()
 
     return replace(setup, restart=restart)

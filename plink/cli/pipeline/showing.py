@@ -42,8 +42,9 @@ def verify(
 ) -> None:
     """Prove a plan, or name the first thing that is wrong with it.
 
-    Every rank ends; every minibatch passes each stage once each way, on the replica that
-    its neighbours send to; every pass uses the version that the plan says.
+    Every rank ends; every minibatch passes each stage once each way, on the
+    replica that its neighbours send to; every pass uses the version that the
+    plan says.
 
     Example: plink pipeline verify pipeline.json
     """

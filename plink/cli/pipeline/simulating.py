@@ -47,8 +47,8 @@ def simulate(
 ) -> None:
     """Simulate a plan on a network: seconds per minibatch, and what each rank waits for.
 
-    Ranks do their actions in sequence, as the executor does; their messages share links.
-    No formula of the planner is used.
+    Ranks do their actions in sequence, as the executor does; their messages
+    share links. No formula of the planner is used.
 
     Example: plink pipeline simulate plan.json --profile profile.json --network measured.json
     """

@@ -26,8 +26,8 @@ def train(
 ) -> None:
     """Train a plan's pipeline in this process, with the versions and delays it would have on hosts.
 
-    It ends with the same bits as the pipeline where stages have one or two replicas, and
-    shows what delays do to learning before hosts are rented.
+    It ends with the same bits as the pipeline where stages have one or two
+    replicas, and shows what delays do to learning before hosts are rented.
 
     Example: plink pipeline train --plan pipeline.json --beside pipeline_mlp.py
     """

@@ -43,8 +43,9 @@ def drive(
 ) -> None:
     """Rent transient instances for an elastic job that runs, add them to it, and release them at its end.
 
-    Every act is in the run's journal before it is done, so that a driver that is killed can be started again. Ctrl-C
-    ends the driver only: instances stay until their leases run out, or until `plink spot release`.
+    Every act is in the run's journal before it is done, so that a driver that
+    is killed can be started again. Ctrl-C ends the driver only: instances stay
+    until their leases run out, or until `plink spot release`.
 
     Example: plink spot drive last market.toml --budget 40 --per-hour 6
     """

@@ -33,8 +33,9 @@ def odds(
 ) -> None:
     """Say how likely an eviction is within the hour, by how much is bid above the price.
 
-    beta is exact: the share of all starts, with the median time to eviction of those evicted within the hour. Of
-    availability histories: evictions per instance-hour, with a prior worth 24 hours.
+    beta is exact: the share of all starts, with the median time to eviction of
+    those evicted within the hour. Of availability histories: evictions per
+    instance-hour, with a prior worth 24 hours.
 
     Example: plink spot odds prices.json --zone zone-a
     """

@@ -34,8 +34,9 @@ def read(
 ) -> None:
     """Say what is in price histories: markets, from when to when, holes, prices against on-demand.
 
-    Reads what `aws ec2 describe-spot-price-history` prints (JSON or text), CSV, plink's own files, and availability
-    histories. Times without prices in any market are holes: no odds go across them.
+    Reads what `aws ec2 describe-spot-price-history` prints (JSON or text), CSV,
+    plink's own files, and availability histories. Times without prices in any
+    market are holes: no odds go across them.
 
     Example: plink spot read prices.json
     """

@@ -108,7 +108,7 @@ def run_rank(
         place = replace(place, begin=restored.minibatch)
         if rank == 0:
             notes = "".join(f"; {note}" for note in restored.notes)
-            print(f"going on from minibatch {place.begin}, of {checkpoints.restore}{notes}", file=sys.stderr)
+            print(f"resuming from minibatch {place.begin}, checkpoint in {checkpoints.restore}{notes}", file=sys.stderr)
         if (donor := restored.donor) is not None:
             text = f"rank {rank} ({names[rank]}) has no part of it: that of rank {donor} ({names[donor]}) is taken"
             print(f"{text}, with its buffers", file=sys.stderr)

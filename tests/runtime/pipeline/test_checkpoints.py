@@ -121,7 +121,7 @@ def test_damaged_checkpoint_is_passed_over(damage: str, tmp_path: Path) -> None:
         if damage == "half-written":
             path.with_name(f".{path.name}.0011").write_bytes(data[:5000])
     ended = go_on(tmp_path)
-    assert "going on from minibatch 20," in "".join(end.err for end in ended)
+    assert "resuming from minibatch 20," in "".join(end.err for end in ended)
     assert bits_of_one_process(results_of(ended))
 
 
@@ -161,7 +161,7 @@ def test_checkpoint_of_another_plan_is_taken_by_name(tmp_path: Path) -> None:
     latest = stopped_at_15(tmp_path)
     ended = go_on(tmp_path, replicas=[2])
     outcomes = results_of(ended)
-    assert f"going on from minibatch {latest - latest % 2}," in "".join(end.err for end in ended)
+    assert f"resuming from minibatch {latest - latest % 2}," in "".join(end.err for end in ended)
     assert "parameters are taken by name" in "".join(end.err for end in ended)
     assert all(outcome.result is not None for outcome in outcomes), outcomes
     assert outcomes[0].result is not None
