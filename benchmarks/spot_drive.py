@@ -6,66 +6,29 @@ job is stopped. Then nothing may be held, and what the driver says it cost must 
 price history come to.
 """
 
-import json
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 from benchmarks.record import Bar, record
-from plink.model.spot.price_files import read_histories
-from plink.model.spot.prices import Market, Prices
-from solvers.spot.billing import BILLINGS, Stay
+from tests.runners.spot.local_job import SPEED, bill, hosts_file, market_file, rented, start, start_job, status_of
 
-_ROOT = Path(__file__).parents[1]
-_KILLS, _SEED, _SPEED = 20, 1, 60
+_KILLS, _SEED = 20, 1
 _HOSTS = 4
-_BILLING = "per-second"
-_TYPES = {"small": 0.2, "large": 0.4}
-_MARKET = f"""\
-billing = "{_BILLING}"
-[[types]]
-name = "small"
-cores = 1
-on_demand = 0.2
-[[types]]
-name = "large"
-cores = 2
-on_demand = 0.4
-[anchors]
-type = "small"
-count = 1
-[reference]
-type = "small"
-count = 4
-[limits]
-max_cores = 4
-chunk_cores = 2
-budget = 1000.0
-[application]
-iteration_s = [0.0, 1.0, 0.0]
-start_s = 1
-add_s = 1
-evict_s = 1
-[provider]
-kind = "replay"
-history = "prices.csv"
-hosts = "more.txt"
-speed = {_SPEED}
-end = ["{sys.executable}", "-m", "plink", "elastic", "evict", "last", "{{host}}", "--in", "0s"]
-"""
+_TYPES = {"small": (1, 0.2), "large": (2, 0.4)}
+_END = f'end = ["{sys.executable}", "-m", "plink", "elastic", "evict", "last", "{{host}}", "--in", "0s"]\n'
+_MARKET = market_file(_TYPES, cores=_HOSTS, chunk_cores=2, more=_END)
 
 
 def write_inputs(folder: Path, rng: random.Random) -> None:
     """A market file, hosts that are this machine, and prices that exceed the on-demand price now and then."""
     (folder / "market.toml").write_text(_MARKET)
-    (folder / "more.txt").write_text("".join(f"w{k} address=127.0.0.1\n" for k in range(_HOSTS)))
+    (folder / "more.txt").write_text(hosts_file(_HOSTS))
     rows = ["zone,type,timestamp,price"]
-    for name, on_demand in _TYPES.items():
+    for name, (_, on_demand) in _TYPES.items():
         time_s = 1.5e9
         while time_s < 1.5e9 + 3 * 86400:
             share = 1.2 if rng.random() < 0.1 else rng.uniform(0.2, 0.6)
@@ -74,71 +37,37 @@ def write_inputs(folder: Path, rng: random.Random) -> None:
     (folder / "prices.csv").write_text("\n".join(rows) + "\n")
 
 
-def plink(folder: Path, *words: str) -> "subprocess.Popen[bytes]":
-    """Start plink in the folder."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "plink", *words], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-
-
-def status(folder: Path) -> dict[str, Any]:
-    """What `plink spot status --json` prints; empty before there is a journal."""
-    done = subprocess.run([sys.executable, "-m", "plink", "spot", "status", "last", "--json"], cwd=folder,
-                          capture_output=True, text=True, check=False)  # fmt: skip
-    return json.loads(done.stdout) if done.returncode == 0 else {}
-
-
-def instances(folder: Path) -> list[dict[str, Any]]:
-    """All that was rented, by the provider's own file."""
-    files = list(folder.glob(".plink/runs/*/spot/cloud.json"))
-    return list(json.loads(files[0].read_text())["instances"].values()) if files else []
-
-
-def bill(rented: list[dict[str, Any]], prices: Prices) -> float:
-    """What that costs by the price history."""
-    money = 0.0
-    for each in rented:
-        stay = Stay(each["since_s"], each["until_s"], 1, each["end"])
-        money += BILLINGS[_BILLING].charged(stay, prices[Market(*each["market"])].price_at).money
-    return money
-
-
 def main() -> int:
     """Run and record; the exit code."""
     rng = random.Random(_SEED)
     with tempfile.TemporaryDirectory(prefix="plink-bench-") as name:
         folder = Path(name)
         write_inputs(folder, rng)
-        data = ("--users", "200", "--movies", "80", "--count", "8000", "--rank", "4", "--shards", "6")
-        job = plink(
-            folder, "elastic", "run", "--runner", "local", "--slots", "1", "--max-hosts", str(_HOSTS + 1), "--timeout",
-            "3000s", str(_ROOT / "examples" / "agile_mf.py"), *data, "--clocks", "100000000",
-        )  # fmt: skip
+        job = start_job(folder, _HOSTS + 1, "3000s")
         try:
             while not list(folder.glob(".plink/runs/*/agile.jsonl")):
                 time.sleep(0.2)
-            moments, driver = [], plink(folder, "spot", "drive", "last", "market.toml")
-            while not instances(folder):
+            moments, driver = [], start(folder, "spot", "drive", "last", "market.toml")
+            while not rented(folder):
                 time.sleep(0.2)
             for _ in range(_KILLS):
                 moments.append(round(rng.uniform(3.0, 20.0), 2))
                 time.sleep(moments[-1])
                 driver.kill()
                 driver.wait()
-                driver = plink(folder, "spot", "drive", "last", "market.toml")
+                driver = start(folder, "spot", "drive", "last", "market.toml")
             time.sleep(30)
             job.send_signal(signal.SIGINT)
             job.wait()
             code = driver.wait()
         finally:
             job.kill()
-        rented, prices, end = instances(folder), read_histories([folder / "prices.csv"]).prices, status(folder)
-    held = sum(each["end"] is None for each in rented)
-    tokens = {each["token"] for each in rented}
+        instances, replayed, end = rented(folder), bill(folder), status_of(folder, "spot")
+    held = sum(each["end"] is None for each in instances)
+    tokens = {each["token"] for each in instances}
     reported = end["cost"]["transient"]
-    replayed = bill([each for each in rented if each["end"] is not None], prices)
     figures = {
-        "rented": len(rented), "requests": len(tokens), "interrupted": end["ended"]["interrupted"],
+        "rented": len(instances), "requests": len(tokens), "interrupted": end["ended"]["interrupted"],
         "released": end["ended"]["released"], "driver_exit_code": code, "cost": reported,
         "replayed": round(replayed, 6), "moments_s": moments,
     }  # fmt: skip
@@ -154,9 +83,9 @@ def main() -> int:
             abs(reported - replayed),
             at_most=0.005,
         ),
-        Bar("instances that were rented", len(rented), at_least=4),
+        Bar("instances that were rented", len(instances), at_least=4),
     ]
-    configuration = {"kills": _KILLS, "seed": _SEED, "speed": _SPEED, "hosts": _HOSTS, "market": _MARKET}
+    configuration = {"kills": _KILLS, "seed": _SEED, "speed": SPEED, "hosts": _HOSTS, "market": _MARKET}
     return record("spot_drive", configuration, figures, bars)
 
 

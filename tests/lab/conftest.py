@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.jobs import Running
+from tests.lab.ssh_servers import Server, User
 
 
 @pytest.fixture
@@ -20,3 +21,22 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
     yield run
     for running in begun:
         running.close()
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> User:
+    """Somebody who never used SSH."""
+    (tmp_path / "home" / ".ssh").mkdir(parents=True, mode=0o700)
+    (tmp_path / "here").mkdir()
+    return User(tmp_path / "home", tmp_path / "here")
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[list[Server]]:
+    """Two servers with keys of their own."""
+    made = [Server(tmp_path / "a"), Server(tmp_path / "b")]
+    for server in made:
+        server.start()
+    yield made
+    for server in made:
+        server.stop()

@@ -1,12 +1,14 @@
 """Faults of providers, jobs and clocks while instances are held: what a driver does, and what it says."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from plink.model.spot.limits import Limits
 from plink.model.spot.prices import HOUR_S
 from runners.spot.brain import RentalChoice
+from runners.spot.driver import Driver
 from runners.spot.provider import ListedInstance, ProviderError, ProviderFailure, RentalOrder
 from solvers.spot.ledger import account, worst_cost
 from tests.runners.spot.fake_cloud import START, A, B, World, world
@@ -20,6 +22,29 @@ def held_in(made: World, market: object) -> int:
 
 def noted(made: World, text: str) -> int:
     return sum(text in note for note in made.notes)
+
+
+def driven(after_hours: float, *arguments: Any, **more: Any) -> tuple[World, Driver]:
+    """Return a world after so many hours with a driver."""
+    made = world(*arguments, **more)
+    driver = made.driver()
+    made.run(after_hours, driver)
+    return made, driver
+
+
+def lose_answers(made: World, before_s: float = 0.0, after_s: float = 0.0, *, once: bool = False) -> None:
+    """Requests have their effect ``before_s`` after the call, and fail ``after_s`` later; ``once``: only the first."""
+    acquire = made.cloud.acquire
+
+    def acquire_without_answer(order: RentalOrder) -> list[ListedInstance]:
+        if once:
+            made.cloud.acquire = acquire  # type: ignore[method-assign]
+        made.clock.now += before_s
+        acquire(order)
+        made.clock.now += after_s
+        raise ProviderError("unavailable", "no answer within 120 s", has_no_effect=False)
+
+    made.cloud.acquire = acquire_without_answer  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("failure", ["capacity", "invalid"])
@@ -72,9 +97,7 @@ def test_instance_that_ends_without_notice() -> None:
 
 
 def test_expired_credentials_stop_everything_but_the_job() -> None:
-    made = world()
-    driver = made.driver()
-    made.run(0.1, driver)
+    made, driver = driven(0.1)
     hosts = dict(made.job.hosts)
     expired = ProviderError("credentials", "ExpiredToken: the security token has expired")
     made.cloud.fails = {method: [expired] * 10 for method in ("listing", "release", "renew", "prices")}
@@ -90,14 +113,7 @@ def test_expired_credentials_stop_everything_but_the_job() -> None:
 
 def test_unanswered_request_is_taken_from_the_listing() -> None:
     made = world(plan=ONLY_A)
-    lost = ProviderError("unavailable", "no JSON", has_no_effect=False)
-    acquire = made.cloud.acquire
-
-    def answer_is_lost(order: object) -> None:
-        acquire(order)  # type: ignore[arg-type]
-        raise lost
-
-    made.cloud.acquire = answer_is_lost  # type: ignore[method-assign, assignment]
+    lose_answers(made)
     made.run(0.1)
     assert held_in(made, A) == 8
     assert len(made.cloud.effects) == 1
@@ -117,28 +133,15 @@ def test_request_without_any_effect_is_abandoned_and_another_follows() -> None:
 def test_instance_of_an_abandoned_request_is_released_when_it_appears() -> None:
     made = world(plan=ONLY_A)
     made.cloud.hides_for_s = 4 * made.timing.listing_delay_s
-    made.cloud.acquire = _lost(made)  # type: ignore[method-assign]
+    lose_answers(made, once=True)
     driver = made.driver()
     made.run(0.5, driver)
     first = [each for each in made.cloud.rentals.values() if each.listed.token == made.cloud.effects[0]]
     assert all(each.listed.end == "released" for each in first)
 
 
-def _lost(made: World):  # type: ignore[no-untyped-def]  # noqa: ANN202
-    acquire = made.cloud.acquire
-
-    def answer_is_lost(order: object) -> None:
-        made.cloud.acquire = acquire  # type: ignore[method-assign]
-        acquire(order)  # type: ignore[arg-type]
-        raise ProviderError("unavailable", "timed out", has_no_effect=False)
-
-    return answer_is_lost
-
-
 def test_instances_beyond_those_requested_are_released() -> None:
-    made = world(plan=ONLY_A)
-    driver = made.driver()
-    made.run(0.1, driver)
+    made, driver = driven(0.1, plan=ONLY_A)
     token = made.cloud.effects[0]
     extra = made.cloud.acquire(RentalOrder(token, A, 9, 0.15, made.clock.now + 9000))
     made.run(0.1, driver)
@@ -171,9 +174,7 @@ def test_stale_prices_carry_their_age() -> None:
 
 
 def test_clock_that_goes_back_buys_nothing_and_is_reported() -> None:
-    made = world({A: [(START - 9000, 0.1)], B: [(START - 9000, 0.2)]})
-    driver = made.driver()
-    made.run(0.1, driver)
+    made, driver = driven(0.1, {A: [(START - 9000, 0.1)], B: [(START - 9000, 0.2)]})
     made.clock.error_s = -1800
     at, held = made.ledger.at_s, len(made.ledger.held)
     made.brain.plan = [RentalChoice("more", B, 3, 0.4)]
@@ -187,9 +188,7 @@ def test_clock_that_goes_back_buys_nothing_and_is_reported() -> None:
 
 
 def test_clock_that_jumps_ahead_leaves_leases_and_ages_as_they_are() -> None:
-    made = world({A: [(START - 9000, 0.1)], B: [(START - 9000, 0.2)]}, plan=ONLY_A)
-    driver = made.driver()
-    made.run(0.1, driver)
+    made, driver = driven(0.1, {A: [(START - 9000, 0.1)], B: [(START - 9000, 0.2)]}, plan=ONLY_A)
     made.clock.error_s = 24 * HOUR_S
     made.run(0.1, driver)
     assert noted(made, "clock went ahead")
@@ -225,9 +224,7 @@ def lost_in_listings(made: World, names: set[str]) -> None:
 
 
 def test_instance_that_one_listing_lacks_stays_held() -> None:
-    made = world(plan=ONLY_A)
-    driver = made.driver()
-    made.run(0.2, driver)
+    made, driver = driven(0.2, plan=ONLY_A)
     held = set(made.cloud.held)
     lost_in_listings(made, held)
     driver.step()
@@ -239,9 +236,7 @@ def test_instance_that_one_listing_lacks_stays_held() -> None:
 
 
 def test_abandoned_instance_that_is_listed_again_is_released() -> None:
-    made = world(plan=ONLY_A)
-    driver = made.driver()
-    made.run(0.2, driver)
+    made, driver = driven(0.2, plan=ONLY_A)
     first = set(made.cloud.held)
     lost_in_listings(made, first)
     made.run(0.1, driver)
@@ -257,9 +252,7 @@ def test_abandoned_instance_that_is_listed_again_is_released() -> None:
 
 
 def test_release_ends_abandoned_instances_that_are_listed() -> None:
-    made = world(plan=ONLY_A)
-    driver = made.driver()
-    made.run(0.2, driver)
+    made, driver = driven(0.2, plan=ONLY_A)
     lost_in_listings(made, set(made.cloud.held))
     made.brain.plan = []
     made.run(0.1, driver)
@@ -270,9 +263,7 @@ def test_release_ends_abandoned_instances_that_are_listed() -> None:
 
 
 def test_release_that_fails_while_nothing_is_listed_is_repeated() -> None:
-    made = world(plan=ONLY_A)
-    driver = made.driver()
-    made.run(0.2, driver)
+    made, driver = driven(0.2, plan=ONLY_A)
     held = set(made.cloud.held)
     lost_in_listings(made, held)
     made.cloud.fails["release"] = [ProviderError("throttled", "RequestLimitExceeded")]
@@ -287,15 +278,7 @@ def test_calls_with_late_effects_that_time_out(budget: float) -> None:
     made = world(plan=[RentalChoice("planned", A, 2, 0.15)])
     made.limits = Limits(100, 100, 10.0, budget)
     made.cloud.hides_for_s = 30.0
-    acquire = made.cloud.acquire
-
-    def times_out(order: RentalOrder) -> list[ListedInstance]:
-        made.clock.now += 119
-        acquire(order)
-        made.clock.now += 1
-        raise ProviderError("unavailable", "no answer within 120 s", has_no_effect=False)
-
-    made.cloud.acquire = times_out  # type: ignore[method-assign]
+    lose_answers(made, 119.0, 1.0)
     made.run(0.5)
     assert len(made.cloud.effects) == 1
     assert len(made.cloud.held) == 2
@@ -306,13 +289,7 @@ def test_calls_with_effects_not_listed_yet_count_and_back_off() -> None:
     made = world(plan=[RentalChoice("planned", A, 2, 0.15)], hours=9)
     made.limits = Limits(100, 100, 10.0, 0.65)
     made.cloud.hides_for_s = 1e9  # the cloud never lists what it grants
-    acquire = made.cloud.acquire
-
-    def times_out(order: RentalOrder) -> list[ListedInstance]:
-        acquire(order)
-        raise ProviderError("unavailable", "no answer within 120 s", has_no_effect=False)
-
-    made.cloud.acquire = times_out  # type: ignore[method-assign]
+    lose_answers(made)
     made.run(0.95)
     assert len(made.cloud.effects) == 2
     assert made.cloud.bill() <= 0.65
@@ -321,22 +298,13 @@ def test_calls_with_effects_not_listed_yet_count_and_back_off() -> None:
 def test_wait_for_an_answer_begins_when_its_call_returned() -> None:
     made = world(plan=ONLY_A)
     made.cloud.hides_for_s = 90.0
-    acquire = made.cloud.acquire
-
-    def sleeps(order: RentalOrder) -> list[ListedInstance]:
-        made.clock.now += 1200  # the machine was asleep
-        acquire(order)
-        raise ProviderError("unavailable", "no answer within 120 s", has_no_effect=False)
-
-    made.cloud.acquire = sleeps  # type: ignore[method-assign]
+    lose_answers(made, 1200.0)  # the machine was asleep
     made.run(0.5)
     assert [each.outcome for each in made.ledger.requests.values()] == ["granted"]
 
 
 def test_instance_of_another_run_is_left_alone_and_reported() -> None:
-    made = world(plan=ONLY_A)
-    driver = made.driver()
-    made.run(0.1, driver)
+    made, driver = driven(0.1, plan=ONLY_A)
     listed = made.cloud.rentals["i-0"].listed
     for name, token, run in (("other", "run2-5", None), ("tagged", "run1-99", "run2"), ("mine", "run1-99", None)):
         other = replace(listed, id=name, token=token, run=run)
@@ -351,9 +319,7 @@ def test_instance_of_another_run_is_left_alone_and_reported() -> None:
 
 
 def test_leases_expire_when_the_job_stops_answering() -> None:
-    made = world(hours=9)
-    driver = made.driver()
-    made.run(0.1, driver)
+    made, driver = driven(0.1, hours=9)
     made.job.answers = False
     made.run(2 * made.timing.lease_s / HOUR_S + 0.1, driver)
     assert made.cloud.held == []
@@ -384,9 +350,11 @@ def test_hour_that_is_not_renewed_is_released_before_it_ends() -> None:
 
 
 def test_all_evicted_at_once_is_a_decision_point() -> None:
-    made = world({A: [(START - 50, 0.1), (START + 500, 0.2), (START + 520, 0.1)], B: [(START - 50, 0.2)]}, plan=ONLY_A)
-    driver = made.driver()
-    made.run(500 / HOUR_S, driver)
+    made, driver = driven(
+        500 / HOUR_S,
+        {A: [(START - 50, 0.1), (START + 500, 0.2), (START + 520, 0.1)], B: [(START - 50, 0.2)]},
+        plan=ONLY_A,
+    )
     made.timing = replace(made.timing, decision_s=10_000)
     made.run(0.1, driver)
     assert len(made.cloud.effects) == 2
@@ -402,9 +370,7 @@ def test_job_that_ends_while_hosts_start() -> None:
 
 
 def test_job_that_does_not_answer_changes_nothing() -> None:
-    made = world()
-    driver = made.driver()
-    made.run(0.1, driver)
+    made, driver = driven(0.1)
     held = {each.id for each in made.ledger.held}
     made.job.answers = False
     made.run(0.5, driver)

@@ -1,7 +1,6 @@
-"""PyTorch modules: the steps of torch's own SGD on the global mini-batch, and what is said of mistakes."""
+"""PyTorch modules: the steps of torch's own SGD on the global mini-batch."""
 
-import gzip
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,11 +8,8 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional
 
-from examples import agile_torch
-from plink.elastic import AppError, Params, Rebalance, Sgd, StoppingCriterion, Table, TorchApp, Values, train
-from plink.elastic.app import check_app
+from plink.elastic import Params, Rebalance, Sgd, Table, TorchApp, Values, train
 from plink.elastic.micro_batches import micro_batch
 from plink.errors import InputError
 from plink.model.consistency import SSP
@@ -23,55 +19,9 @@ from plink.runtime.agileml.worker.loaded_shards import LoadedShards
 from plink.runtime.agileml.worker.progress import job_layout
 from plink.runtime.agileml.worker.worker import Clock, Worker
 from tests.runtime.agileml.stores import store, together
+from tests.runtime.agileml.torch_nets import CLASSES, Batch, Net, mlp
 
-ROOT = Path(__file__).parents[3]
-CLASSES = 3
-Batch = tuple[torch.Tensor, torch.Tensor]
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Any:
-    """The networks are too small for more."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-class Net(TorchApp[Batch]):
-    """Mini-batches of different sizes, of which some are empty."""
-
-    def __init__(self, make: Callable[[], nn.Module], shape: Sequence[int], optimiser: Sgd, clocks: int = 7) -> None:
-        self.make, self.optimiser = make, optimiser
-        self.shards, self.batches, self.stop, self.seed = 5, 2, StoppingCriterion(clocks=clocks), 11
-        random = np.random.default_rng(3)
-        sizes = [[3, 2], [1, 4], [0, 2], [5, 1], [2, 0]]
-        self.data = [[(random.normal(size=(size, *shape)), random.integers(CLASSES, size=size)) for size in shard]
-                     for shard in sizes]  # fmt: skip
-        self.dtype, self.builds = torch.float32, 0
-
-    def model(self) -> nn.Module:
-        self.builds += 1
-        return self.make()
-
-    def load(self, shard: int) -> list[Batch]:
-        return [self.batch([data]) for data in self.data[shard]]
-
-    def batch(self, parts: list[Any]) -> Batch:
-        """Some parts as one."""
-        images, labels = (np.concatenate(each) for each in zip(*parts, strict=True))
-        return torch.from_numpy(images).to(self.dtype), torch.from_numpy(labels)
-
-    def loss(self, model: nn.Module, items: Batch) -> torch.Tensor:
-        return functional.cross_entropy(model(items[0]), items[1])
-
-
-def mlp() -> nn.Module:
-    """With a parameter that is not used, and one that is not trained."""
-    made = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, CLASSES))
-    made.register_parameter("unused", nn.Parameter(torch.ones(2)))
-    made[2].bias.requires_grad_(False)
-    return made
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
 
 def convolutions() -> nn.Module:
@@ -150,6 +100,8 @@ NETS = {
     "attention": (Attention, (4, 8)),
     "mixed": (mixed, (6,)),
 }
+
+
 OPTIMISERS = {
     "plain": Sgd(0.3),
     "momentum": Sgd(0.1, momentum=0.9, weight_decay=0.02),
@@ -337,198 +289,3 @@ def test_a_rule_with_staleness_trains_too() -> None:
     app = Net(mlp, (6,), Sgd(0.2), clocks=60)
     objectives = train(app, workers=3, rule=SSP(2)).objectives
     assert objectives[-1] < 0.9 * objectives[0]  # how far it comes depends on who is ahead: 0.79 to 0.82
-
-
-class CustomNet(Net):
-    """What a test says instead."""
-
-    def __init__(self, **messages: Any) -> None:
-        super().__init__(messages.pop("make", mlp), (6,), messages.pop("optimiser", Sgd(0.1)))
-        self.changes = messages
-
-    def loss(self, model: nn.Module, items: Batch) -> Any:
-        return self.changes["loss"](self, model, items) if "loss" in self.changes else super().loss(model, items)
-
-    def size(self, items: Any) -> float:
-        return self.changes["size"](items) if "size" in self.changes else super().size(items)
-
-    def sizes(self, shard: int) -> Sequence[float]:
-        return self.changes["sizes"] if "sizes" in self.changes else super().sizes(shard)
-
-
-def _elsewhere(app: CustomNet, model: nn.Module, items: Batch) -> torch.Tensor:
-    return functional.cross_entropy(mlp()(items[0]), items[1])
-
-
-def _raises(app: CustomNet, model: nn.Module, items: Batch) -> torch.Tensor:
-    result: torch.Tensor = model(items[1])
-    return result
-
-
-@pytest.mark.parametrize(
-    ("loss", "expected"),
-    [
-        (lambda app, model, items: model(items[0]), r"loss\(\) gave shape \(3, 3\), which must be a scalar tensor"),
-        (lambda app, model, items: 3.0, r"loss\(\) gave float, which must be a scalar tensor"),
-        (lambda app, model, items: model(items[0]).sum().detach(), r"loss\(\) gave a tensor without gradient"),
-        (lambda app, model, items: model(items[0]).sum() * torch.nan, "an objective must be finite"),
-        (lambda app, model, items: (model(items[0]) * 0).sqrt().sum(), "update of table 'weights.float32': it has inf"),
-        (_elsewhere, r"loss\(\) does not depend on the model"),
-        (_raises, r"loss\(\) raised RuntimeError: .*test_torch_app.py:\d+\)"),
-    ],
-)
-def test_a_mistake_in_loss(loss: Any, expected: str) -> None:
-    with pytest.raises(AppError, match=expected) as error:
-        train(CustomNet(loss=loss))
-    assert str(error.value).startswith("app CustomNet: process() of shard 0 at clock 1")
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("norm", [nn.BatchNorm1d, lambda width: nn.InstanceNorm1d(width, track_running_stats=True)])
-def test_running_statistics_are_refused(norm: Callable[[int], nn.Module]) -> None:
-    def images(app: CustomNet, model: nn.Module, items: Batch) -> torch.Tensor:
-        return functional.cross_entropy(model(items[0][:, :, None].expand(-1, -1, 4)), items[1])
-
-    with pytest.raises(AppError, match=r"loss\(\) changed buffer '0.running_mean' of the model, .* use GroupNorm"):
-        train(CustomNet(make=lambda: nn.Sequential(norm(6), nn.Flatten(), nn.Linear(24, CLASSES)), loss=images))
-
-
-def test_error_in_load_is_reported_with_its_line() -> None:
-    class Lost(CustomNet):
-        def load(self, shard: int) -> list[Batch]:
-            raise OSError("no such disk")
-
-    with pytest.raises(AppError, match=r"app Lost: load\(0\) raised OSError: no such disk \(.*test_torch_app.py:\d+\)"):
-        train(Lost())
-
-
-def test_a_learning_rate_that_is_none() -> None:
-    with pytest.raises(AppError, match=r"shard 0 at clock 3: the optimiser: lr\(3\): nan, which must"):
-        train(CustomNet(optimiser=Sgd(lambda clock: float("nan") if clock == 3 else 0.1)))
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"size": lambda items: 7, "sizes": [3, 2]}, r"of shard 0 at clock 1: size\(\) is 7, and sizes\(\) said 3 "),
-        ({"size": lambda items: 1 / 0}, r"app CustomNet: size\(\) raised ZeroDivisionError: .*test_torch_app.py:\d+\)"),
-        ({"size": lambda items: TorchApp.size(CustomNet(), "text")}, r"size\(\): a mini-batch: str, which does not"),
-        ({"sizes": [1]}, r"sizes\(0\) gave \[1\], which must be 2 finite numbers"),
-        ({"sizes": [1, -1]}, r"sizes\(0\) gave \[1, -1\], which must be 2 finite numbers"),
-    ],
-)  # fmt: skip
-def test_sizes_that_cannot_be(changes: dict[str, Any], expected: str) -> None:
-    with pytest.raises(AppError, match=expected):
-        train(CustomNet(**changes))
-
-
-def test_the_size_is_that_of_the_first_tensor() -> None:
-    app, x = CustomNet(), torch.zeros(4, 2)
-    assert [app.size(each) for each in (x, (x, 3), [[x]], {"a": x}, (x.numpy(),))] == [4] * 5  # type: ignore[arg-type]
-
-
-SHARED_MODEL = mlp()
-
-
-def _growing() -> nn.Module:
-    _growing.count = getattr(_growing, "count", 1) + 1  # type: ignore[attr-defined]
-    return nn.Linear(6, _growing.count)  # type: ignore[attr-defined]
-
-
-def _numpys() -> nn.Module:
-    made = nn.Linear(6, CLASSES)
-    nn.init.constant_(made.bias, np.random.default_rng().normal())
-    return made
-
-
-def _no_attribute() -> nn.Module:
-    return torch.no_such_thing()  # type: ignore[no-any-return,attr-defined]
-
-
-@pytest.mark.parametrize(
-    ("make", "expected"),
-    [
-        (lambda: SHARED_MODEL, "gave the same parameters again"),
-        (_growing, r"gave another model than before, with parameter 'weight' of shape \(3, 6\)"),
-        (_numpys, "gave parameters of other values than before"),
-        (lambda: 3, "gave int, which must be a torch.nn.Module"),
-        (_no_attribute, r"raised AttributeError: .*test_torch_app.py:\d+\)"),
-        (lambda: nn.Linear(2, 2).half(), "parameter 'weight': torch.float16, and tables hold float32 and float64"),
-        (lambda: nn.LazyLinear(2), "parameter 'weight': its shape is not known"),
-        (nn.ReLU, "it has no parameters to train"),
-    ],
-)
-def test_a_model_that_cannot_be(make: Any, expected: str) -> None:
-    with pytest.raises((AppError, InputError), match=expected) as error:
-        train(CustomNet(make=make, loss=lambda app, model, items: model(items[0]).sum()))
-    assert "app CustomNet: model()" in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ({"lr": -1}, "an lr of -1"),
-        ({"lr": float("nan")}, "an lr of nan"),
-        ({"lr": 1, "momentum": -0.1}, "a momentum of -0.1"),
-        ({"lr": 1, "weight_decay": float("inf")}, "a weight_decay of inf"),
-        ({"lr": 1, "nesterov": True}, "nesterov without a momentum"),
-    ],
-)
-def test_an_optimiser_that_cannot_be(arguments: dict[str, Any], expected: str) -> None:
-    with pytest.raises(InputError, match=expected):
-        Sgd(**arguments)
-
-
-@pytest.mark.parametrize(
-    ("attribute", "value", "expected"),
-    [("optimiser", 0.1, "optimiser is 0.1, which must be an Sgd"), ("shards", 0, "shards is 0"), ("batches", 0, "ba")],
-)
-def test_an_app_that_cannot_be(attribute: str, value: object, expected: str) -> None:
-    app = CustomNet()
-    setattr(app, attribute, value)
-    with pytest.raises(InputError, match=f"app CustomNet: {expected}"):
-        check_app(app)
-
-
-def test_example_learns_to_classify_images() -> None:
-    app, _ = agile_torch.make(["--items=600", "--clocks=40", "--side=8", "--classes=4", "--batches=5", "--shards=4"])
-    trained = train(app, workers=2)
-    assert trained.objectives[-1] < 0.5 * trained.objectives[0]
-    assert app.right(app.trained(trained.tables)) > 0.8
-
-
-def idx(values: np.ndarray) -> bytes:
-    """As MNIST has it."""
-    return bytes((0, 0, 8, values.ndim)) + np.array(values.shape, ">u4").tobytes() + values.tobytes()
-
-
-def test_images_of_mnist(tmp_path: Path) -> None:
-    pixels = np.random.default_rng(0).integers(256, size=(20, 4, 6)).astype(np.uint8)
-    labels = (np.arange(20) % 3).astype(np.uint8)
-    (tmp_path / "images").write_bytes(gzip.compress(idx(pixels)))
-    (tmp_path / "labels").write_bytes(idx(labels))
-    arguments = [f"--images={tmp_path / 'images'}", f"--labels={tmp_path / 'labels'}", "--clocks=2", "--batches=1"]
-    app, _ = agile_torch.make(arguments)
-    assert (app.data.pixels == pixels).all()
-    assert (app.data.labels == labels).all()
-    assert app.data.classes == 3
-    train(app)
-
-
-@pytest.mark.parametrize(
-    ("images", "labels", "expected"),
-    [
-        (b"", idx(np.zeros(2, np.uint8)), "images: it does not begin like idx"),
-        (idx(np.zeros((2, 4, 4), np.uint8))[:-1], b"", r"images: 31 bytes of values, for a shape of \(2, 4, 4\)"),
-        (gzip.compress(bytes(99), mtime=0)[:20], b"", "images: "),
-        (idx(np.zeros((2, 4, 4), np.uint8)), idx(np.zeros(3, np.uint8)), "labels: 3 labels for 2 images"),
-        (idx(np.zeros((2, 3, 4), np.uint8)), idx(np.zeros(2, np.uint8)), "images: images of 3 x 4"),
-        (idx(np.zeros((0, 4, 4), np.uint8)), b"", "images: 0 bytes of values"),
-    ],
-)
-def test_bad_files_of_images(images: bytes, labels: bytes, expected: str, tmp_path: Path) -> None:
-    (tmp_path / "images").write_bytes(images)
-    (tmp_path / "labels").write_bytes(labels)
-    with pytest.raises(InputError, match=expected) as error:
-        agile_torch.read_images(str(tmp_path / "images"), str(tmp_path / "labels"))
-    assert str(error.value).startswith(str(tmp_path))
