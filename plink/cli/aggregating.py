@@ -302,7 +302,10 @@ def _cheapest_by_size(hosts: Hosts, ranks: int) -> tuple[list[SizeClass], Plan]:
     fabric = fabric_from(network, False)
     model = model_for("auto", fabric, timed=True)
     if model == "latency":
-        raise NoAnswer("--backend auto chooses by size and needs bandwidths; `plink probe` measures them (--bandwidth)")
+        raise NoAnswer(
+            "--backend auto chooses by size and needs rates; `plink probe` measures those of hosts, or of their "
+            "interfaces (omit --no-host-rates), or of every pair (--bandwidth)"
+        )
     index_of = {name: k for k, name in enumerate(network.hosts.names)}
     slots = {host.name: host.slots for host in hosts}
     order = expand_slots(

@@ -8,6 +8,7 @@ import traceback
 from typing import Any
 
 from plink.cli import limits, verbosity
+from plink.cli.compilation_notice import compilation_notice
 from plink.cli.interrupts import install
 from plink.cli.screen import printable
 from plink.errors import PlinkError
@@ -41,7 +42,8 @@ def run(words: list[str]) -> int:
             remove_abandoned()
         completing = "_PLINK_COMPLETE" in os.environ  # the line to complete is not among the words
         line = command(None if completing else name)
-        code = line.main(args=words, prog_name="plink", standalone_mode=False)
+        with compilation_notice(is_json="--json" in after):
+            code = line.main(args=words, prog_name="plink", standalone_mode=False)
         sys.stdout.flush()
         if stop.number:  # Typer makes 130 of every interrupt, whichever signal it was
             return stop.exit_code

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from plink.model.network import Matrix
+from solvers.compilation import njit
 from solvers.grouping.sizes import Sizes
 
 Labels = npt.NDArray[np.intp]

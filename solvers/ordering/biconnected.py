@@ -3,9 +3,9 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from plink.model.network import Matrix
+from solvers.compilation import njit
 
 
 @njit(cache=True)

@@ -11,10 +11,10 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from solvers.compilation import njit, njit_inner
 from solvers.ordering.move_kernels import apply, commit, copy_into, draw_aimed_move, draw_move, start_walk
-from solvers.ordering.random_numbers import njit_inner, random_below, random_unit
+from solvers.ordering.random_numbers import random_below, random_unit
 
 _AIMED_SHARE = 0.9  # of the moves
 _MIN_WIDTH_US = 1e-9  # it is divided by

@@ -9,10 +9,10 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from solvers.compilation import njit, njit_inner
 from solvers.ordering.move_kernels import apply, commit, copy_into, draw_aimed_move, draw_move, start_walk
-from solvers.ordering.random_numbers import njit_inner, random_below, random_unit
+from solvers.ordering.random_numbers import random_below, random_unit
 
 _AIMED_SHARE = 0.5  # of the moves
 _RESUM_PERIOD = 4096  # moves after which sums are added up again, so that rounding errors do not grow

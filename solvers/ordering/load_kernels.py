@@ -8,11 +8,11 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from solvers.compilation import njit, njit_inner
 from solvers.costs.evaluator import SQUARINGS
 from solvers.ordering.move_kernels import apply, copy_into, draw_move, start_walk
-from solvers.ordering.random_numbers import njit_inner, random_unit
+from solvers.ordering.random_numbers import random_unit
 
 CONTENTION, ALPHA_BETA = 1, 2
 

@@ -4,7 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from solvers.ordering.random_numbers import njit_inner, random_below
+from solvers.compilation import njit_inner
+from solvers.ordering.random_numbers import random_below
 
 MAX_REVERSED_UNITS = 8  # at once; also of a shift
 _NEARBY_SWAP_PERIOD = 4  # one swap in so many is between nearby ranks

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from plink.model.network import Matrix
+from solvers.compilation import njit
 from solvers.latency import ring_cost
 
 _ROUNDING = 1e-12  # relative error; a sum of thousands of hops has a few parts in 10^13

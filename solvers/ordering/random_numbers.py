@@ -1,20 +1,10 @@
 """Random numbers in compiled loops: splitmix64, so that a seed gives the same numbers with every version of Numba."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-from numba import njit
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def njit_inner(**options: Any) -> Callable[[Function], Function]:
-    """Compile a function that only compiled code calls, without the wrappers that let Python call it."""
-    jit: Any = njit  # its type stubs lack these options
-    options = {"cache": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, **options}
-    compiled: Callable[[Function], Function] = jit(**options)
-    return compiled
+from solvers.compilation import njit
 
 
 @njit(error_model="numpy", cache=True, inline="always")

@@ -9,9 +9,9 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
-from solvers.ordering.random_numbers import njit_inner, random_below, random_unit
+from solvers.compilation import njit, njit_inner
+from solvers.ordering.random_numbers import random_below, random_unit
 
 _EPSILON = 1e-7
 _ROUNDING = 1e-9

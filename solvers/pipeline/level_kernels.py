@@ -3,8 +3,8 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from solvers.compilation import njit
 from solvers.pipeline.stage_times import PUBLISHED, stage_s
 
 

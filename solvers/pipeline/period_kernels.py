@@ -9,7 +9,8 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+
+from solvers.compilation import njit
 
 MAX_DEPTH = 4096
 POSTED = 3  # minibatches that receives are posted for

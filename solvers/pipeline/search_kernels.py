@@ -4,9 +4,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
-from solvers.ordering.random_numbers import njit_inner
+from solvers.compilation import njit, njit_inner
 from solvers.pipeline.period_kernels import TIE, TRIFLE, evaluate, score_of
 
 FREE, STRAIGHT, ONE_STAGE, FIXED = range(4)

@@ -13,7 +13,7 @@ stage after the cut, and each split pays for the input and the output of its las
 
 from typing import Any, Literal, get_args
 
-from numba import njit
+from solvers.compilation import njit
 
 EvenModel = Literal["ring", "thesis", "published"]
 EVEN_MODELS: tuple[EvenModel, ...] = get_args(EvenModel)

@@ -4,8 +4,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from solvers.compilation import njit
 from solvers.pipeline.stage_times import THESIS, stage_s
 
 _TOO_MANY = 1 << 30

@@ -12,9 +12,9 @@ transfers: 1 to 5 ms for collectives of 64 hosts, where a simulation takes 10 to
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from plink.errors import NoAnswer
+from solvers.compilation import njit
 from solvers.simulation.heaps import join_queued, without_first
 from solvers.simulation.job import CapacityChanges, Integers, Resources, Tasks, Vector, amounts_moved, check
 from solvers.simulation.max_min import NONE, UNLIMITED

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from plink.errors import NoAnswer, UsageError
+from solvers.compilation import njit
 from solvers.simulation.heaps import add_event, drop_event, grown, heapify, join_queued, sift, without_first
 from solvers.simulation.job import (
     CapacityChanges,

@@ -3,8 +3,8 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from solvers.compilation import njit
 from solvers.simulation.max_min import NONE
 
 

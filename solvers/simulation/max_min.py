@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from solvers.compilation import njit
 
 Vector = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

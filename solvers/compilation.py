@@ -1,0 +1,69 @@
+"""Compiled functions (Numba), and a callback for who waits while they are compiled.
+
+Numba compiles a function when it is first called, which takes seconds, and caches the result on the machine. Numba
+itself is imported by the first module that has such a function.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+CompilationCallback = Callable[[bool], None]
+_callbacks: list[CompilationCallback] = []
+_subscriptions: list[Any] = []  # Numba's listener, once Numba is imported
+
+
+def njit(**options: Any) -> Callable[[Function], Function]:
+    """Compile a function with ``numba.njit`` and its options."""
+    import numba
+
+    if not _subscriptions:
+        _subscriptions.append(_subscription())
+    jit: Any = numba.njit  # its type stubs lack some options
+    compiled: Callable[[Function], Function] = jit(**options)
+    return compiled
+
+
+def njit_inner(**options: Any) -> Callable[[Function], Function]:
+    """Compile a function that only compiled code calls, without the wrappers that let Python call it."""
+    return njit(**{"cache": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, **options})
+
+
+def watch_compilation(callback: CompilationCallback) -> Callable[[], None]:
+    """Call ``callback`` with True when a function begins to be compiled, and with False when all are.
+
+    Functions that Numba finds in its cache do not count. Calls come from the threads that compile, one at a time.
+
+    :returns: what ends that.
+    """
+    _callbacks.append(callback)
+    return lambda: _callbacks.remove(callback)
+
+
+def _subscription() -> Any:
+    """Return a listener to Numba's compiler, registered; it counts functions that are compiled for others."""
+    from numba.core import event
+
+    register: Any = event.register
+
+    class Compilations(event.Listener):
+        depth = 0
+
+        def on_start(self, event: Any) -> None:
+            self.depth += 1
+            if self.depth == 1:
+                _notify(True)
+
+        def on_end(self, event: Any) -> None:
+            self.depth -= 1
+            if self.depth == 0:
+                _notify(False)
+
+    listener = Compilations()
+    register("numba:compile", listener)
+    return listener
+
+
+def _notify(begins: bool) -> None:
+    for callback in list(_callbacks):
+        callback(begins)
