@@ -57,6 +57,12 @@ class App(ABC, Generic[Items]):
         del grain
         return items
 
+    def cost(self, items: Items, grain: int) -> float:
+        """Return how long :meth:`process` takes for one of ``grains`` parts of a mini-batch, in any unit, above 0. Give
+        it where parts differ much: workers that help each other measure progress by it, and what they give away."""
+        del items, grain
+        return 1.0
+
     def initial(self, table: str, rows: range, random: np.random.Generator) -> Values | None:
         """Return first values of some vectors of a table, shape (len(rows), width); None: zeros. Called in clock 0,
         when nothing else is done."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from plink.model.elastic.reports import ClockDone
 from solvers.elastic.context import Context
-from solvers.elastic.measured import HostWork
+from solvers.elastic.measured import HostWork, IterationWork
 from solvers.elastic.state import State
 
 _HISTORY_ITERATIONS = 64  # more than are under way
@@ -16,15 +16,17 @@ def clock_done(ctx: Context, host: int, report: ClockDone) -> None:
     if report.clock == 0:  # which is before the first
         return
     account = ctx.state.work
-    hosts = account.get(report.iteration, {})
-    work = hosts.get(host, HostWork()).plus(report.compute_s, report.waited_s, report.steps)
+    iteration = account.get(report.iteration, IterationWork())
+    if (report.worker, report.clock) in iteration.reported:
+        return  # who stands in for another does again what that one had done
+    work = iteration.hosts.get(host, HostWork()).plus(report.compute_s, report.waited_s, report.steps)
     if report.grains:
         workers, helped = ctx.state.rebalancing.workers, Counter[int]()
         for worker, count in report.helped.items():
             if worker in workers:
                 helped[workers[worker].host] += count
         work = work.plus_help(report.grains, helped)
-    account = {**account, report.iteration: {**hosts, host: work}}
+    account = {**account, report.iteration: iteration.plus(host, work, report.worker, report.clock)}
     if (oldest := min(account)) <= max(account) - _HISTORY_ITERATIONS:
         del account[oldest]
     ctx.state.work = account
@@ -39,7 +41,7 @@ def of_iteration(state: State, iteration: int) -> Mapping[str, tuple[float, floa
     """Return seconds computed and waited, and steps, by host, of a mean worker in a whole iteration."""
     clocks = state.progress.batches
     result = {}
-    for host, work in sorted(state.work.get(iteration, {}).items()):
+    for host, work in sorted(_hosts(state, iteration).items()):
         if host in state.members:
             workers = max(1.0, work.clocks / clocks)
             result[state.members[host].name] = (
@@ -51,7 +53,7 @@ def of_iteration(state: State, iteration: int) -> Mapping[str, tuple[float, floa
 def help_of_iteration(state: State, iteration: int) -> tuple[float, Mapping[str, Mapping[str, float]]]:
     """Return the share of an iteration's work that workers did for others; and by host which share of its work workers
     of which hosts did for it, where any did."""
-    hosts, members = state.work.get(iteration, {}), state.members
+    hosts, members = _hosts(state, iteration), state.members
     grains = sum(work.grains for work in hosts.values())
     moved = sum(sum(work.helped.values()) for work in hosts.values())
     result = {
@@ -64,3 +66,7 @@ def help_of_iteration(state: State, iteration: int) -> tuple[float, Mapping[str,
         if host in members and work.helped
     }
     return (round(moved / grains, 4) if grains else 0.0), result
+
+
+def _hosts(state: State, iteration: int) -> Mapping[int, HostWork]:
+    return state.work.get(iteration, IterationWork()).hosts

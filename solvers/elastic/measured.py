@@ -32,6 +32,18 @@ class HostWork:
 
 
 @dataclass(frozen=True)
+class IterationWork:
+    """Work of one iteration by host, of those workers and clocks that are reported."""
+
+    hosts: Mapping[int, HostWork] = field(default_factory=dict)
+    reported: frozenset[tuple[int, int]] = frozenset()
+
+    def plus(self, host: int, work: HostWork, worker: int, clock: int) -> "IterationWork":
+        """Return it with a clock of a worker, after which that is the host's work."""
+        return IterationWork({**self.hosts, host: work}, self.reported | {(worker, clock)})
+
+
+@dataclass(frozen=True)
 class MeasuredSpeeds:
     """State of the measurement of speeds.
 

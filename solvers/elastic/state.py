@@ -9,7 +9,7 @@ from plink.model.elastic.fields import SavedCheckpoint, TrafficCounters
 from plink.model.elastic.reports import ClockDone
 from plink.model.elastic.results import HostReport
 from solvers.elastic.events import AdmitArrival, BeginJob
-from solvers.elastic.measured import HostWork, MeasuredSpeeds
+from solvers.elastic.measured import IterationWork, MeasuredSpeeds
 from solvers.elastic.member import Member
 from solvers.elastic.pending import PendingRequest, Timer
 from solvers.elastic.placement.events import Event as PlacementEvent
@@ -406,7 +406,7 @@ class State:
     stragglers: Stragglers = Stragglers()
     traffic: TrafficMonitor = TrafficMonitor()
     speeds: MeasuredSpeeds = field(default_factory=MeasuredSpeeds)
-    work: Mapping[int, Mapping[int, HostWork]] = field(default_factory=dict)
+    work: Mapping[int, IterationWork] = field(default_factory=dict)
     crash_loop: CrashLoop = CrashLoop()
     ending: Ending = Ending()
     resuming: Resuming = Resuming()

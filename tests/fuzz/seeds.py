@@ -132,7 +132,15 @@ def seeds() -> dict[str, Sequence[bytes]]:
         "help_messages": _json(
             {"type": "request", "sender": 3, "id": 7, "generation": 0, "clock": 5, "state": 4, "grains": [[1, 2]]},
             {"type": "report", "sender": 0, "generation": 0, "clock": 5, "done": 0.75},
-            {"type": "completed", "sender": 1, "id": 7, "grains": [[1, 2]], "scores": [[0.5, 2.0]]},
+            {
+                "type": "completed",
+                "sender": 1,
+                "id": 7,
+                "generation": 0,
+                "clock": 5,
+                "grains": [[1, 2]],
+                "scores": [[0.5, 2.0]],
+            },
             {"type": "returned", "sender": 1, "id": 7, "grains": []},
             {"type": "begun", "sender": 1, "id": 7},
         ),

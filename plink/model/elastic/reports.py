@@ -79,7 +79,8 @@ class PartitionsChanged(NodeMessage, frozen=True, tag="partitions"):
 
 
 class ClockDone(NodeMessage, frozen=True, tag="clock"):
-    """A worker has done a clock. ``is_leader``: it has shard 0. ``evaluated_iteration``: its objective is known now.
+    """A worker has done a clock, or a stand-in in its name. ``is_leader``: it has shard 0. ``evaluated_iteration``: its
+    objective is known now.
 
     ``steps``: mini-batches of each of its ``shards``. ``compute_s``: seconds in the program. ``waited_s``: for others
     before it. ``grains``: parts of its work, 0 where workers do not help each other. ``helped``: how many of them other
@@ -93,6 +94,7 @@ class ClockDone(NodeMessage, frozen=True, tag="clock"):
     evaluated_iteration: Int | None
     objective: float | None  # a sum, may be infinite
     generation: Int
+    worker: Index
     shards: Index = 0
     steps: Index = 1
     compute_s: Amount = 0.0

@@ -27,7 +27,7 @@ REQUESTS: tuple[Request, ...] = (
 MESSAGES: tuple[NodeMessage, ...] = (
     Alive(TrafficCounters(1, 2, 3, 4)), Answer(5, None, "", {"begun": 3}), Answer(5, "no", "RejectedRequest"),
     Notice(30.0, "SIGTERM"), PartitionsChanged({3: ("serving", 0, 1, 2, 3)}),
-    ClockDone(5, 4, 1, 0.5, True, None, float("inf"), 0),
+    ClockDone(5, 4, 1, 0.5, True, None, float("inf"), 0, 3),
 )  # fmt: skip
 
 

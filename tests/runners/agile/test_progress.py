@@ -57,7 +57,7 @@ class RecordedProgress:
             "evaluated_iteration": iteration - 1 if first and iteration else None,
             "objective": float(iteration - 1) if first and iteration else None,
         }  # fmt: skip
-        report = ClockDone(**{"generation": 0, **messages, **more})
+        report = ClockDone(**{"generation": 0, "worker": 0, **messages, **more})
         self._act(lambda ctx: progress.clock_done(ctx, report, 3))
 
     def clocks(self, first: int, last: int) -> None:

@@ -22,10 +22,14 @@ Slowness = Callable[[int, int, float, float], float]  # of a worker, at a clock,
 
 
 class Queue:
-    """A worker's own grains of a clock."""
+    """A worker's own grains of a clock, and what they cost."""
 
-    def __init__(self, grains: Sequence[Grain]) -> None:
-        self.grains = list(grains)
+    def __init__(self, grains: Sequence[Grain], cost: Callable[[Grain], float] = lambda grain: 1.0) -> None:
+        self.grains, self.cost = list(grains), cost
+
+    @property
+    def left(self) -> float:
+        return sum(map(self.cost, self.grains))
 
     def __len__(self) -> int:
         return len(self.grains)
@@ -58,6 +62,7 @@ class Network:
 class Course:
     """A job of ``workers`` that each have ``grains`` of one shard, of a second's work in all at slowness 1.
 
+    A grain costs what ``cost`` says, of a mean of 1; workers go by it if ``uses_cost``.
     Each may be ``staleness`` clocks ahead of the slowest; or, as under DSSP, up to ``upper`` clocks, drawn each time.
     :ivar updates: of each worker and clock, how often each grain is in it.
     """
@@ -73,6 +78,8 @@ class Course:
     seed: int = 0
     clock_s: float = 1.0
     hosts: Callable[[int], int] = lambda worker: worker
+    cost: Callable[[Grain], float] = lambda grain: 1.0
+    uses_cost: bool = False
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -218,7 +225,8 @@ class Worker:
 
     def _begin(self) -> None:
         self._began, self._reported = self.clock, False
-        self._queue, self._update = Queue(self.all_grains(self.clock)), Counter()
+        cost = (self._course.cost,) if self._course.uses_cost else ()
+        self._queue, self._update = Queue(self.all_grains(self.clock), *cost), Counter()
         self._send(self._helpee.begin(self._queue, self.clock, self._course.generation, self.clock - 1))
         self._helper.at(self.clock, self._course.generation, finished=False)
         self.act()
@@ -229,7 +237,7 @@ class Worker:
             self._helper.at(self.clock, self._course.generation, finished=False)
             grain, clock = self._queue.grains.pop(0), self.clock
             update = self._update
-            self._busy_for(clock, lambda seconds: self._did(grain, update, seconds))
+            self._busy_for(clock, grain, lambda seconds: self._did(grain, update, seconds))
         elif self._helpee.waits:
             self._wait()
         else:
@@ -237,7 +245,7 @@ class Worker:
 
     def _did(self, grain: Grain, update: Counter[Grain], seconds: float) -> None:
         update[grain] += 1
-        self._helpee.worked(seconds)
+        self._helpee.worked(seconds, self._queue.cost(grain))
 
     def _check(self) -> None:
         if self._course.settings is None:
@@ -280,16 +288,16 @@ class Worker:
     def _continue_session(self) -> None:
         session = self._session
         assert session is not None
-        if session.next() is not None:
-            self._busy_for(session.request.clock, lambda seconds: None)
+        if (grain := session.next()) is not None:
+            self._busy_for(session.request.clock, grain, lambda seconds: None)
             return
         self._session = None
         for receiver, message in self._helper.end(session, ()):
             self._course.send(self, receiver, message, session.done)
         self._course.later(0.0, self.act)
 
-    def _busy_for(self, clock: int, does: Callable[[float], None]) -> None:
-        unit = self._course.clock_s / self._course.grains
+    def _busy_for(self, clock: int, grain: Grain, does: Callable[[float], None]) -> None:
+        unit = self._course.clock_s / self._course.grains * self._course.cost(grain)
         seconds = unit * self._course.slowness(self.number, clock, self.work, self._course.now)
         self.work += 1 / self._course.grains
         self._busy = True

@@ -269,27 +269,50 @@ def test_pause_ends_a_superstep_with_the_step_under_way(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_unanswered_steps_are_resumed_and_each_counts_once(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clock 1 has a step, later ones four: no answer comes to the first, an inner one, or the last of a clock."""
+    """Clock 1 has a step, later ones four: no answer comes to the first, an inner one, or the last of a clock. Each
+    clock is reported, with the seconds of all its steps."""
     monkeypatch.setattr(step_planner, "barrier", lambda ends: (0.0, np.full(len(ends), 4)))
     app = GivesUp(count, 17)
     with store(job_layout(app, 2), ElasticBSP(4)) as made:
         made.open(1)
-        alone, client = running(app, made, 0, list(range(SHARDS))), made.clients[0]
-        app.give_up = client.give_up
-        with pytest.raises(Unanswered):
-            alone.run()
-        client._cancelled = False
-        alone.run()
+        clocks = resumed(app, made)
         counted_once(app, made)
         objectives = made.state(made.config.layout.table("plink.objective"))
         assert objectives.sum(axis=0).tolist() == [made.state(0).sum()] * 2
+        assert sum(done.steps for done in clocks[1:]) * SHARDS == made.state(0).sum()
+    assert [done.evaluated_iteration for done in clocks[2:]] == list(range(len(clocks) - 2))
+
+
+@pytest.mark.parametrize("count", range(1, 8))
+def test_clock_with_an_unanswered_push_is_reported(count: int) -> None:
+    """Under BSP, an iteration of three clocks: also its first, at which another one is evaluated, and its last."""
+    app = GivesUp(count, 8)
+    with store(job_layout(app, 2), BSP()) as made:
+        made.open(1)
+        clocks = resumed(app, made)
+    assert [done.evaluated_iteration for done in clocks if done.clock % 3 == 1] == [None, 0, 1]
+    assert [done.objective for done in clocks if done.clock % 3 == 1] == [None, 1.0, 1.0]
+
+
+def resumed(app: "GivesUp", made: Store) -> list[Clock]:
+    """Run one worker, which gives up and is run again; return the clocks that it reported: all of them, once."""
+    clocks = list[Clock]()
+    alone, client = running(app, made, 0, list(range(SHARDS)), done=clocks.append), made.clients[0]
+    app.give_up = client.give_up
+    with pytest.raises(Unanswered):
+        alone.run()
+    client._cancelled = False
+    finished = alone.run()
+    assert [done.clock for done in clocks] == list(range(finished.clock))
+    assert all(done.compute_s == done.steps * sum(app.seconds) <= done.seconds for done in clocks[1:])
+    return clocks
 
 
 class GivesUp(Counting):
     """Its client gives up at the end of a mini-batch of the last shard."""
 
     def __init__(self, count: int, clocks: int) -> None:
-        super().__init__([0.0] * SHARDS, clocks)
+        super().__init__(uneven(1), clocks)
         self.count, self.give_up = count, lambda: None
 
     def process(self, items: int, params: Params) -> Objective:

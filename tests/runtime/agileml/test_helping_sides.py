@@ -68,6 +68,51 @@ def test_age_of_a_report_counts_as_progress() -> None:
     assert helpee.check(0.04) != []
 
 
+def uneven(expensive: range) -> tuple[Helpee, Queue]:
+    """A worker with 40 grains, of which some cost 10 and the others 1."""
+    helpee = Helpee(ME, Rebalance())
+    queue = Queue([Grain(0, number) for number in range(40)], lambda grain: 10.0 if grain.number in expensive else 1.0)
+    helpee.begin(queue, 5, 0, 4)
+    return helpee, queue
+
+
+@pytest.mark.parametrize(
+    ("expensive", "initial", "follow_up"), [(range(10), (37, 38, 39), 7), (range(30, 40), (39,), 1)]
+)
+def test_requests_go_by_the_cost_of_grains(expensive: range, initial: tuple[int, ...], follow_up: int) -> None:
+    """Of 130 in all: a fortieth, then a twentieth, but one grain at least."""
+    helpee, _ = uneven(expensive)
+    message = requested(helpee)
+    assert message.grains == tuple((0, number) for number in initial)
+    ((_, more),) = helpee.received(m.HelpBegun(OTHER, message.id), 0.1)
+    assert isinstance(more, m.HelpRequest)
+    assert len(more.grains) == follow_up
+
+
+@pytest.mark.parametrize(("expensive", "helps"), [(range(10), False), (range(30, 40), True)])
+def test_progress_goes_by_the_cost_of_grains(expensive: range, helps: bool) -> None:
+    """Half of the grains are done: 85 % of the work, or 15 %; the other one has done 75 %."""
+    helpee, queue = uneven(expensive)
+    del queue.grains[:20]
+    assert helpee.done == pytest.approx(0.85 if not helps else 0.15, abs=0.01)
+    helpee.received(REPORT, 0.0)
+    assert bool(helpee.check(0.0)) == helps
+
+
+def test_time_allowed_for_a_result_goes_by_the_cost_of_grains() -> None:
+    """A grain of cost 1 took 0.1 s, one of cost 10 is expected to take 1 s, and may take twice as long."""
+    helpee, queue = uneven(range(30, 40))
+    helpee.worked(0.1, 1.0)
+    message = requested(helpee)
+    queue.grains.clear()
+    helpee.received(m.HelpBegun(OTHER, message.id), 0.0)
+    assert helpee.wait(1.9)[1] == pytest.approx(0.1)
+    assert helpee.waits
+    helpee.wait(2.1)
+    assert not helpee.waits
+    assert queue.grains == [Grain(0, 39)]
+
+
 def test_result_counts_once_and_late_ones_do_not() -> None:
     helpee, queue = begun()
     message = requested(helpee)

@@ -86,6 +86,39 @@ def test_shard_state_stays_consistent_under_staleness(rule: Rule) -> None:
     assert total.sum() == np.count_nonzero(trained.tables["tokens"]) > 0
 
 
+class Weighed(Helped):
+    """Says what its grains cost: of each shard's the first most."""
+
+    def __init__(self, cost: Callable[[int], float]) -> None:
+        super().__init__()
+        self.requested: set[tuple[int, int]] = set()
+        self._cost = cost
+
+    def cost(self, items: int, grain: int) -> float:
+        self.requested.add((items, grain))
+        return self._cost(grain)
+
+
+def test_costs_of_grains_decide_what_is_given_away_and_not_what_is_learnt() -> None:
+    app = Weighed(lambda grain: 1.0 if grain else 4.0)
+    trained = train(app, workers=3, servers=2, rebalance=Rebalance())
+    assert trained.moved > 0.01
+    assert (trained.tables["n"] == expected_counts()).all()
+    assert app.requested == {(shard, grain) for shard in range(SHARDS) for grain in range(GRAINS)}
+
+
+@pytest.mark.parametrize("cost", [0.0, -1.0, float("nan"), float("inf"), "much"])
+def test_cost_that_cannot_be_ends_the_job(cost: float) -> None:
+    with pytest.raises(AppError, match=r"cost\(\) of shard \d, grain \d"):
+        train(Weighed(lambda grain: cost), workers=2, rebalance=Rebalance())
+
+
+def test_program_is_asked_for_no_costs_without_helpers() -> None:
+    app = Weighed(lambda grain: 0.0)
+    train(app, workers=1)
+    assert not app.requested
+
+
 @pytest.mark.parametrize("what", ["raises", "nan"])
 def test_a_helper_that_fails_costs_only_its_help(what: str) -> None:
     def fail(name: str, params: Params) -> None:

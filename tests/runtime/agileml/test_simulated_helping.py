@@ -40,6 +40,20 @@ def test_a_straggler_is_helped(staleness: int) -> None:
     exact(helped)
 
 
+@pytest.mark.parametrize("slow", [2.0, 3.0, 5.0])
+def test_helped_sooner_where_costs_of_grains_are_used(slow: float) -> None:
+    """The first quarter of each worker's grains is three quarters of its work."""
+    seconds = []
+    for weighed in (False, True):
+        course = Course(
+            8, 60, 10, lambda worker, clock, work, now: slow if worker == 0 and 2 <= clock < 6 else 1.0,
+            cost=lambda grain: 3.0 if grain.number < 15 else 1 / 3, uses_cost=weighed,
+        )  # fmt: skip
+        seconds.append(course.run())
+        exact(course)
+    assert seconds[1] < seconds[0] - 0.5
+
+
 def test_nothing_moves_among_equals() -> None:
     course = Course(8, 30, 10)
     assert course.run() == pytest.approx(10.0)

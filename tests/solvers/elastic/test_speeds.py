@@ -38,7 +38,7 @@ def report(ctx: Context, host: int, clock: int) -> None:
     """Have a host report a clock."""
     done = ClockDone(
         clock=clock, iteration=clock - 1, batches=1, seconds=1.0, is_leader=False, evaluated_iteration=None,
-        objective=None, generation=0, shards=SHARDS, compute_s=2.0 if host == SLOW else 1.0,
+        objective=None, generation=0, worker=host, shards=SHARDS, compute_s=2.0 if host == SLOW else 1.0,
     )  # fmt: skip
     speeds.clock_done(ctx, host, done)
 

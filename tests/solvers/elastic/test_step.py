@@ -97,7 +97,7 @@ STRANGE: tuple[NodeMessage, ...] = (
     Answer(123456789), Answer(1 << 40, result={"begun": "x"}), Answer(0, "no", "RejectedRequest"),
     Alive(TrafficCounters()),
     PartitionsChanged({77: ("serving", 0, 0, 5, 5)}), PartitionsChanged({0: ("serving", 99, 99, 1 << 40, 5)}),
-    ClockDone(5, 4, 1, 0.1, True, None, None, 99), WorkerFinished(999, 3, True, True),
+    ClockDone(5, 4, 1, 0.1, True, None, None, 99, 0), WorkerFinished(999, 3, True, True),
 )  # fmt: skip
 
 

@@ -30,9 +30,15 @@ _ID_BITS = 48
 
 
 class GrainQueue(Protocol):
-    """Grains of a clock that are left, as :class:`~plink.runtime.agileml.worker.clock_work.ClockWork` has them."""
+    """Grains of a clock that are left, and what they cost, as
+    :class:`~plink.runtime.agileml.worker.clock_work.ClockWork` has them."""
+
+    @property
+    def left(self) -> float: ...
 
     def __len__(self) -> int: ...
+
+    def cost(self, grain: Grain) -> float: ...
 
     def take_from_back(self, count: int) -> list[Grain]: ...
 
@@ -73,9 +79,9 @@ class Helpee:
         self._next_id = secrets.randbits(_ID_BITS)  # another one than those of an earlier worker of this number
         self._queue: GrainQueue | None = None
         self._clock = self._generation = self._state = -1
-        self._grains = 1
-        self._seconds: list[float] = []  # of the grains of this clock
-        self._mean_s = 0.0  # of a grain, over clocks
+        self._grains, self._cost = 1, 1.0  # of this clock
+        self._worked_s = self._worked_cost = 0.0  # of the grains of this clock that were done here
+        self._latest_s = self._mean_s = 0.0  # for a grain that costs 1: the latest of this clock; over clocks
         self.moved = self.total = 0
         self.helped: dict[int, int] = {}
 
@@ -84,12 +90,13 @@ class Helpee:
 
         :param state: the least clock of the state that the program may see.
         """
-        if self._seconds:
-            mean_s = sum(self._seconds) / len(self._seconds)
+        if self._worked_cost:
+            mean_s = self._worked_s / self._worked_cost
             self._mean_s = (self._mean_s + mean_s) / 2 if self._mean_s else mean_s
         messages = [self._cancel(number) for number in list(self._pending)]
         self._queue, self._clock, self._generation, self._state = queue, clock, generation, state
-        self._grains, self._seconds = max(1, len(queue)), []
+        self._grains, self._cost = max(1, len(queue)), queue.left or 1.0
+        self._worked_s = self._worked_cost = self._latest_s = 0.0
         self._refusing.clear()
         self.helped = {}
         self.total += len(queue)
@@ -108,7 +115,7 @@ class Helpee:
     @property
     def done(self) -> float:
         """Return the share of this clock's work that is not in the queue any more."""
-        return 1.0 if self._queue is None else 1.0 - len(self._queue) / self._grains
+        return 1.0 if self._queue is None else min(1.0, max(0.0, 1.0 - self._queue.left / self._cost))
 
     @property
     def waits(self) -> bool:
@@ -123,9 +130,10 @@ class Helpee:
         """Return whether what a helper did is of a pending request; ``position``: its clock and generation."""
         return position == self.position and self.expects(helper, number)
 
-    def worked(self, seconds: float) -> None:
+    def worked(self, seconds: float, cost: float = 1.0) -> None:
         """Note how long a grain of this worker's took here, without waits."""
-        self._seconds.append(seconds)
+        self._worked_s, self._worked_cost = self._worked_s + seconds, self._worked_cost + cost
+        self._latest_s = seconds / cost
 
     def received(self, message: HelpMessage, now_s: float) -> list[Outgoing]:
         """Handle a helper's message, other than :class:`HelpCompleted`."""
@@ -178,8 +186,8 @@ class Helpee:
         message = report.message
         if message.generation != self._generation or message.clock < self._clock or message.sender in self._refusing:
             return 0.0
-        mean_s = self._mean_s or (sum(self._seconds) / len(self._seconds) if self._seconds else 0.0)
-        since = (now_s - report.received_s) / (mean_s * self._grains) if mean_s else 0.0
+        mean_s = self._mean_s or (self._worked_s / self._worked_cost if self._worked_cost else 0.0)
+        since = (now_s - report.received_s) / (mean_s * self._cost) if mean_s else 0.0
         return message.clock + message.done - self._clock - self.done + since
 
     def wait(self, now_s: float) -> tuple[list[Outgoing], float]:
@@ -212,19 +220,33 @@ class Helpee:
             self._take_back(number)
 
     def _deadline_s(self, pending: _Pending) -> float:
-        grain_s = max(self._seconds[-1] if self._seconds else 0.0, self._mean_s)
-        expected_s = self._settings.redo_factor * len(pending.grains) * grain_s
+        assert self._queue is not None
+        cost = sum(map(self._queue.cost, pending.grains))
+        expected_s = self._settings.redo_factor * cost * max(self._latest_s, self._mean_s)
         return pending.since_s + max(self._settings.redo_least_s, expected_s)
 
     def _give(self, helper: int, share: float, now_s: float) -> list[Outgoing]:
         assert self._queue is not None
-        count = min(max(1, round(share * self._grains)), len(self._queue) - 1, MAX_GRAINS)
-        if count < 1 or helper in self._refusing:
+        grains = [] if helper in self._refusing else self._from_back(share * self._cost)
+        if not grains:
             return []
-        grains = self._queue.take_from_back(count)
         number, self._next_id = self._next_id, self._next_id + 1
         self._pending[number] = _Pending(helper, grains, now_s)
         return [(helper, HelpRequest(self._worker, number, self._generation, self._clock, self._state, _plain(grains)))]
+
+    def _from_back(self, cost: float) -> list[Grain]:
+        """Take the last grains that cost about so much; one at least, and not the only one."""
+        assert self._queue is not None
+        grains: list[Grain] = []
+        while len(self._queue) > 1 and len(grains) < MAX_GRAINS:
+            taken = self._queue.take_from_back(1)
+            cost -= self._queue.cost(taken[0]) / 2
+            if grains and cost < 0:
+                self._queue.take_back(taken)
+                break
+            grains = taken + grains
+            cost -= self._queue.cost(taken[0]) / 2
+        return grains
 
     def _cancel(self, number: int) -> Outgoing:
         helper = self._pending[number].helper

@@ -114,6 +114,7 @@ class Rebalancer:
         :raises AppError: with what a helper adds a sum is too large.
         """
         client.waiting = self._slot.released
+        work.ask_costs()
         with self._changed:
             self._parts.clear()
             messages = self._helpee.begin(work, client.now, client.generation, client.needed_state)
@@ -135,10 +136,10 @@ class Rebalancer:
     def _work_next(self, work: ClockWork[Any]) -> None:
         with self._slot.worker():
             begun, waited_s = time.perf_counter(), self._slot.waited_s
-            work.work_next()
+            grain = work.work_next()
             seconds = time.perf_counter() - begun - (self._slot.waited_s - waited_s)
         with self._changed:
-            self._helpee.worked(max(0.0, seconds))
+            self._helpee.worked(max(0.0, seconds), work.cost(grain))
 
     def _check(self, work: ClockWork[Any], client: Client) -> None:
         """Handle messages, give work away, and report progress once a clock."""

@@ -27,7 +27,7 @@ from plink.runtime.agileml.transport.records import Channel, Forged
 
 assert sys.byteorder == "little"  # arrays travel as they are
 
-VERSION = 5
+VERSION = 6  # one more wherever a server or a worker sends or understands something else
 _MAGIC = b"plPS"
 _HEADER = struct.Struct("<4sBBBBIIiIIIIIQqqQ")
 _BLOCK = struct.Struct("<IIII")

@@ -9,11 +9,11 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Generic, NamedTuple
 
-from plink.elastic.app import Items
+from plink.elastic.app import App, Items
 from plink.elastic.app_error import AppError, app_error
 from plink.elastic.objective import Objective
 from plink.elastic.params import Params, Store
-from plink.errors import InputError
+from plink.errors import InputError, PlinkError
 from plink.runtime.agileml.worker.loaded_shards import LoadedShards
 
 
@@ -43,11 +43,40 @@ class ClockWork(Generic[Items]):
         if grains is None:
             grains = (Grain(shard, number) for shard in turns for number in range(self._app.grains))
         self._grains = deque(grains)
+        self._costs: dict[Grain, float] = {}
+        self._left = float(len(self._grains))
         self.scores: list[Objective] = []
 
     def __len__(self) -> int:
         """Return how many grains are left."""
         return len(self._grains)
+
+    @property
+    def left(self) -> float:
+        """Return what the grains that are left cost."""
+        return self._left if self._grains else 0.0
+
+    def cost(self, grain: Grain) -> float:
+        """Return what a grain costs: 1 unless the program said otherwise when it was asked last."""
+        return self._costs.get(grain, 1.0)
+
+    def ask_costs(self) -> None:
+        """Ask the program what the grains cost. :raises AppError: it made a mistake."""
+        app = self._app
+        if type(app).cost is App.cost:
+            return
+        for grain in self._grains:
+            location = f"app {app.name}: cost() of shard {grain.shard}, grain {grain.number}"
+            try:
+                cost = float(app.cost(self._items(grain.shard), grain.number))
+            except PlinkError:
+                raise
+            except Exception as error:
+                raise app_error(location, error) from error
+            if not 0 < cost < math.inf:
+                raise AppError(f"{location} returned {cost}, which must be above 0")
+            self._costs[grain] = cost
+        self._left = sum(map(self.cost, self._grains))
 
     def work_off(self) -> None:
         """Work on what is left, from the front.
@@ -57,23 +86,32 @@ class ClockWork(Generic[Items]):
         while self._grains:
             self.work_next()
 
-    def work_next(self) -> None:
-        """Work on the first of what is left; as :meth:`work_off`."""
-        self._work(self._grains.popleft())
+    def work_next(self) -> Grain:
+        """Work on the first of what is left and return it; as :meth:`work_off`."""
+        grain = self._grains.popleft()
+        self._left -= self.cost(grain)
+        self._work(grain)
+        return grain
 
     def take_from_back(self, count: int) -> list[Grain]:
         """Give away up to so many of the last grains, in order."""
         taken = [self._grains.pop() for _ in range(min(count, len(self._grains)))]
+        self._left -= sum(map(self.cost, taken))
         return taken[::-1]
 
     def take_back(self, grains: Iterable[Grain]) -> None:
         """Work on these here after all, at the end."""
+        before = len(self._grains)
         self._grains.extend(grains)
+        self._left += sum(self.cost(self._grains[index]) for index in range(before, len(self._grains)))
+
+    def _items(self, shard: int) -> Items:
+        return self._loaded.get(shard)[(self.turns[shard] - 1) % self._app.batches]
 
     def _work(self, grain: Grain) -> None:
         app, many = self._app, self._app.grains > 1
         turn = self.turns[grain.shard]
-        items = self._loaded.get(grain.shard)[(turn - 1) % app.batches]
+        items = self._items(grain.shard)
         params = Params(self._store, app.seed, grain.shard, turn, grain.number if many else None)
         if many:
             try:

@@ -9,7 +9,7 @@ for it.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic
 
 from plink.elastic.app import Items, check_app
@@ -86,6 +86,9 @@ class Worker(Generic[Items]):
         self.assigned = shards if isinstance(shards, Assigned) else Assigned(self._checked(shards))
         self._had: tuple[int, ...] | None = None
         self._began, self._steps_done = 0.0, 1
+        self._clock_began: float | None = None  # which may be resumed, or done again, after an unanswered message
+        self._compute_s = self._waited_s = 0.0  # of this clock
+        self._unreported: Clock | None = None  # of which the last step is only to be sent
         self._scores: list[Objective] = []  # of this clock's steps, sent with the last of them
         self.work_off: WorkOff = _alone
 
@@ -100,11 +103,13 @@ class Worker(Generic[Items]):
             try:
                 if self._client.unfinished:
                     self._client.push()
+                    self._report()
                 finished = self._clock()
             except RolledBack as back:
                 self._say(f"clock {self._client.now}: rolled back to clock {back.clock}, generation {back.generation}")
                 self._client.roll_back(back.clock, back.generation)
-                self._scores.clear()
+                self._unreported = self._clock_began = None
+                self._discard()
                 continue
             except OtherSteps as other:
                 self._say(f"{other}: doing it again")
@@ -117,6 +122,7 @@ class Worker(Generic[Items]):
         """Begin the clock again; not where a step of it is only to be sent."""
         if not self._client.unfinished:
             self._scores.clear()
+            self._compute_s, self._unreported = 0.0, None
         self._client.discard()
         if self._planner is not None:
             self._planner.table.forget()
@@ -124,27 +130,32 @@ class Worker(Generic[Items]):
     def _clock(self) -> Finished | None:
         client, begun = self._client, time.perf_counter()
         now = client.now
+        if self._clock_began is None:
+            self._clock_began, self._compute_s, self._waited_s = begun, 0.0, 0.0
         shards = self._shards()
         if isinstance(shards, Finished):
             return shards
-        waited_s, working = self._began - begun, time.perf_counter()
+        self._waited_s += self._began - begun
+        working = time.perf_counter()
         evaluated_iteration, objective = self._work(shards)
-        worked = time.perf_counter()
         if self._staleness is not None and now:
-            self._staleness.note(shards, worked - working)
-        steps = self._steps_done
+            self._staleness.note(shards, time.perf_counter() - working)
+        self._unreported = Clock(
+            now, self._progress.iteration(now), len(shards), 0.0, self._compute_s, 0 in shards, evaluated_iteration,
+            objective, self._progress.batches, self._steps_done, self._waited_s,
+        )  # fmt: skip
         client.push()
-        if self._done:
-            iteration = self._progress.iteration(now)
-            seconds = time.perf_counter() - begun
-            is_leader, spent = 0 in shards, worked - working
-            self._done(
-                Clock(
-                    now, iteration, len(shards), seconds, spent, is_leader, evaluated_iteration, objective,
-                    self._progress.batches, steps, waited_s,
-                )
-            )  # fmt: skip
+        self._report()
         return None
+
+    def _report(self) -> None:
+        """Report the clock that is over, unless it was only a step of one."""
+        done, begun = self._unreported, self._clock_began
+        if done is None or begun is None:
+            return
+        self._unreported = self._clock_began = None
+        if self._done:
+            self._done(replace(done, seconds=time.perf_counter() - begun))
 
     def _shards(self) -> tuple[int, ...] | Finished:
         """Begin a clock: those that are to be worked on, unless there is nothing more to be done."""
@@ -189,8 +200,9 @@ class Worker(Generic[Items]):
         return self._decide() if 0 in shards else (None, None)
 
     def _work_on(self, turns: Mapping[int, int]) -> None:
-        work = ClockWork(self.loaded, self._client, turns)
+        begun, work = time.perf_counter(), ClockWork(self.loaded, self._client, turns)
         self.work_off(work, self._client)
+        self._compute_s += time.perf_counter() - begun
         self._scores += work.scores
 
     def _steps(self, shards: Sequence[int]) -> None:

@@ -187,8 +187,9 @@ class WorkerThreads:
             ClockDone(
                 clock=done.clock, iteration=done.iteration, batches=done.clocks_of_iteration, seconds=done.seconds,
                 is_leader=done.is_leader, evaluated_iteration=done.evaluated_iteration, objective=done.objective,
-                generation=running.client.generation, shards=done.shards, steps=done.steps, compute_s=done.compute_s,
-                waited_s=max(0.0, done.waited_s), grains=grains, helped=dict(helped),
+                generation=running.client.generation, worker=running.client.worker, shards=done.shards,
+                steps=done.steps, compute_s=done.compute_s, waited_s=max(0.0, done.waited_s), grains=grains,
+                helped=dict(helped),
             )
         )  # fmt: skip
 
