@@ -73,15 +73,32 @@ class Driver:
         self._host_names: dict[str, str] = {}
         self._renewed_at: dict[str, float] = {}
         self._warned: dict[str, tuple[str, float]] = {}
+        self._sent: dict[str, tuple[float, float]] = {}  # when requests were sent and answered, as leases count
+        self._provider_ahead_s = 0.0
         if self.ledger.opened is None:
             self._add(opened)
 
     def _add(self, entry: journal.JournalEntry) -> None:
         self._parts.journal.add(entry)
         self.ledger.apply(entry)
+        if isinstance(entry, journal.InstanceGranted) and entry.token in self._sent:
+            sent, answered = self._sent[entry.token]
+            ahead_s = entry.since_s - min(max(entry.since_s, sent), answered)
+            if abs(ahead_s) > self._timing.clock_tolerance_s:
+                self._provider_ahead_s = ahead_s
 
     def _clock_is_right(self, now: float) -> bool:
-        """Return whether the wall clock goes as the steady one does; otherwise prices may be of another time."""
+        """Return whether the wall clock goes as the steady one does, and as the provider's did at the last grant;
+        otherwise prices may be of another time, and leases end too early or too late."""
+        if ahead_s := self._provider_ahead_s:
+            side = "behind" if ahead_s > 0 else "ahead of"
+            self._warn(
+                "clock",
+                f"the clock is {abs(ahead_s):.0f} s {side} the provider's, by the times of its grants; nothing is "
+                "requested: set the clock, and start `plink spot drive` again",
+                now,
+            )
+            return False
         error = self._clock.error_s()
         if abs(error) <= self._timing.clock_tolerance_s:
             return True
@@ -174,8 +191,7 @@ class Driver:
             if isinstance(entry, journal.InstanceGranted) and entry.instance in self.ledger.instances:
                 returned.add(entry.instance)
             if isinstance(entry, journal.InstanceEnded):
-                name = self.ledger.instances[entry.instance].host or entry.instance
-                self._parts.note(f"{name}: {'taken by the provider' if entry.end == 'interrupted' else 'released'}")
+                self._report_end(entry, now)
             self._add(entry)
         if len(self.ledger.held) < held_before:
             self._next_decision = -math.inf  # an eviction is a decision point
@@ -191,6 +207,15 @@ class Driver:
                 self._parts.note(f"{', '.join(unknown)}: of this run, but not in its journal; released")
                 self._call_release(unknown, now)
         return listing
+
+    def _report_end(self, entry: journal.InstanceEnded, now: float) -> None:
+        instance = self.ledger.instances[entry.instance]
+        cause = "released" if instance.is_leaving else "it ended by itself"
+        text = f"{instance.host or entry.instance}: {'taken by the provider' if entry.end == 'interrupted' else cause}"
+        if (wait_s := entry.penalised_until_s - now) > 0:
+            when = "before it worked in the job" if instance.host is None else "soon after its grant"
+            text += f", {when}; nothing is requested in {instance.market} for {wait_s / 60:.0f} min"
+        self._parts.note(text)
 
     def _protect_budget(self, now: float) -> None:
         """Release everything while all of it can still be paid: by the end of its leases, at the highest price."""
@@ -327,10 +352,13 @@ class Driver:
         self._request(RentalOrder(token, market, choice.count, choice.bid, lease_until))
 
     def _request(self, order: RentalOrder) -> None:
+        sent = self._clock.lease_time()
         try:
             granted = self._parts.provider.acquire(order)
             now = self._clock.now()
+            self._sent[order.token] = sent, self._clock.lease_time()
         except ProviderError as error:
+            self._sent[order.token] = sent, self._clock.lease_time()
             now = self._sightings.answered_at[order.token] = self._clock.now()
             self._parts.note(f"{order.count} x {order.market}: not granted: {error}")
             if error.has_no_effect:

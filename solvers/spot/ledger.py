@@ -99,6 +99,7 @@ class Ledger:
                 self._change(name, released_at_s=entry.at, reason=entry.reason)
             case journal.InstanceEnded(instance=name):
                 self._change(name, until_s=entry.until_s, end=entry.end)
+                self._penalise(self.instances[name].market, entry.penalised_until_s)
             case journal.JobEnded():
                 self.job_ended_at_s = entry.at
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from plink.model.spot import journal
-from solvers.spot.ledger import Ledger
+from solvers.spot.ledger import Ledger, RentedInstance
 
 
 class Listed(Protocol):
@@ -96,16 +96,28 @@ def reconcile(
             absent_s = now - sightings.absent_since.setdefault(held.id, now)
             is_gone = held.id in sightings.released or absent_s > timing.listing_delay_s
             if is_gone and now - held.granted_at_s > timing.listing_delay_s:
-                yield _ended(held.id, "released" if held.released_at_s is not None else "interrupted",
-                             held.released_at_s, now)  # fmt: skip
+                end: journal.InstanceEnd = "released" if held.released_at_s is not None else "interrupted"
+                has_failed = _failed(held, sightings.absent_since[held.id], timing)
+                penalised_until = now + timing.penalty_s if has_failed else 0.0
+                yield _ended(held.id, end, held.released_at_s, now, penalised_until)
             continue
         sightings.absent_since.pop(held.id, None)
         if entry.end is not None:
-            yield _ended(held.id, entry.end, entry.until_s, now)
+            has_failed = _failed(held, now if entry.until_s is None else entry.until_s, timing)
+            is_eviction = entry.end == "interrupted" and held.host is not None
+            penalised_until = now + timing.penalty_s if has_failed and not is_eviction else 0.0
+            yield _ended(held.id, entry.end, entry.until_s, now, penalised_until)
 
 
-def _ended(name: str, end: journal.InstanceEnd, until_s: float | None, now: float) -> journal.InstanceEnded:
-    return journal.InstanceEnded(now, name, end, now if until_s is None else min(until_s, now))
+def _failed(held: RentedInstance, until_s: float, timing: DriverTiming) -> bool:
+    """Return whether an instance ended unasked before it worked or soon after: another one would end like it."""
+    return not held.is_leaving and (held.host is None or until_s - held.since_s < timing.start_s)
+
+
+def _ended(
+    name: str, end: journal.InstanceEnd, until_s: float | None, now: float, penalised_until_s: float
+) -> journal.InstanceEnded:
+    return journal.InstanceEnded(now, name, end, now if until_s is None else min(until_s, now), penalised_until_s)
 
 
 def unrequested(ledger: Ledger, listing: Sequence[Listed]) -> list[str]:

@@ -141,6 +141,7 @@ class InstanceEnded:
     instance: Name
     end: InstanceEnd
     until_s: Instant
+    penalised_until_s: NonNegative = 0.0
 
 
 @dataclass(frozen=True)
