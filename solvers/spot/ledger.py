@@ -16,11 +16,13 @@ from solvers.spot.billing import BILLINGS, Charge, Stay
 
 @dataclass(frozen=True)
 class RentRequest:
-    """A request that was announced. ``outcome`` and ``closed_at_s`` are None while it is open."""
+    """A request that was announced. ``outcome`` and ``closed_at_s`` are None while it is open; ``granted``: how many
+    instances are its own, at most."""
 
     entry: journal.InstancesRequested
     outcome: journal.ClosedRequest | None = None
     closed_at_s: float | None = None
+    granted: int = 0
 
 
 @dataclass(frozen=True)
@@ -81,14 +83,17 @@ class Ledger:
             case journal.PriceChanged():
                 self._add_price(entry.market, entry.since_s, entry.price)
             case journal.InstancesRequested(token=token):
-                self.requests[token] = RentRequest(entry)
+                self.requests[token] = RentRequest(entry, granted=entry.count)
             case journal.InstanceGranted(token=token, instance=name):
                 request = self.requests[token].entry
-                granted = RentedInstance(name, token, request.market, request.bid, entry.since_s, entry.at)
-                self.instances.setdefault(name, granted)
+                instance = RentedInstance(name, token, request.market, request.bid, entry.since_s, entry.at)
+                self.instances.setdefault(name, instance)
                 self._change(name, until_s=None, end=None)  # of one that was thought to have ended
             case journal.RequestClosed(token=token):
-                self.requests[token] = replace(self.requests[token], outcome=entry.outcome, closed_at_s=entry.at)
+                granted = sum(each.token == token for each in self.instances.values())
+                self.requests[token] = RentRequest(
+                    self.requests[token].entry, entry.outcome, entry.at, min(granted, self.requests[token].entry.count)
+                )
                 self._penalise(None if entry.everywhere else self.requests[token].entry.market, entry.penalised_until_s)
             case journal.InstanceJoined(instance=name):
                 self._change(name, host=entry.host)

@@ -1,9 +1,9 @@
 """Bring a journal in line with what the provider lists: after each listing, and so after a crash.
 
 A driver that ended between a request and its answer left an open request. It is never sent again: what the provider
-lists under its token was granted, and when nothing is listed for long enough it is abandoned. Whatever appears later
-under its token is released. A listing may lack an instance that exists: it has ended when listings lack it for long
-enough, and what is listed again after that is held again.
+lists under its token was granted, and when not all of it is listed for long enough it is abandoned. Whatever appears
+under the token of a closed request is released. A listing may lack an instance that exists: it has ended when listings
+lack it for long enough, and what is listed again after that is held again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -85,10 +85,10 @@ def reconcile(
         answered = request.entry.at + timing.request_timeout_s  # if the driver that sent it is gone
         answered = max(answered, sightings.answered_at.get(request.entry.token, 0.0))
         overdue = now - answered > timing.listing_delay_s
-        if granted >= request.entry.count or (granted and overdue):
+        if granted >= request.entry.count:
             yield journal.RequestClosed(now, request.entry.token, "granted")
         elif overdue:
-            error, penalised_until = "no answer, and no instance of it", now + timing.penalty_s
+            error, penalised_until = f"no answer, and {granted or 'no'} instances of it", now + timing.penalty_s
             yield journal.RequestClosed(now, request.entry.token, "abandoned", error, penalised_until)
     for held in ledger.held:
         entry = listed.get(held.id)
@@ -121,13 +121,12 @@ def _ended(
 
 
 def unrequested(ledger: Ledger, listing: Sequence[Listed]) -> list[str]:
-    """Return the instances of this run that are to be released: no request of its journal explains them, or one that
-    is over without any, or they are more than were requested."""
+    """Return the instances of this run that are to be released: no request of its journal explains them, or they are
+    more than were granted when it was closed."""
     excess: set[str] = set()
     for token, request in ledger.requests.items():
         granted = [each.id for each in ledger.instances.values() if each.token == token]
-        expected = 0 if request.outcome in ("abandoned", "refused") else request.entry.count
-        excess.update(granted[expected:])
+        excess.update(granted[request.granted :])
     return [
         each.id
         for each in listing

@@ -89,8 +89,8 @@ class InstanceGranted:
 
 @dataclass(frozen=True)
 class RequestClosed:
-    """A request is over: all that is granted is in the journal. ``abandoned``: no answer came, and no instance of it
-    appeared; what appears later is released."""
+    """A request is over: all that is granted is in the journal. ``abandoned``: no answer came, and not all of it
+    appeared. What appears later is released."""
 
     what: ClassVar[str] = "request closed"
     at: Instant

@@ -85,8 +85,9 @@ class Rental:
 @dataclass
 class FakeCloud:
     """``steps``: price changes by market; ``fails``: raised by the next calls of a method; ``grants``: at most so many
-    of a request; ``hides_for_s``: a new instance is not listed for so long; ``forgets``: what is gone is not listed;
-    ``lives_for_s``: after which instances shut down by themselves; ``loses_answers``: of so many requests."""
+    of a request; ``hides_for_s``: a new instance is not listed for so long, if it is one of ``hides``;
+    ``forgets``: what is gone is not listed; ``lives_for_s``: after which instances shut down by themselves;
+    ``loses_answers``: of so many requests."""
 
     clock: Clock
     steps: Mapping[Market, Sequence[tuple[float, float]]]
@@ -95,6 +96,7 @@ class FakeCloud:
     fails: dict[str, list[ProviderError]] = field(default_factory=dict)
     grants: int = 1000
     hides_for_s: float = 0.0
+    hides: range = range(10**6)
     forgets: bool = False
     lives_for_s: float = math.inf
     loses_answers: int = 0
@@ -160,8 +162,8 @@ class FakeCloud:
         listed = [each.listed for each in self.rentals.values()]
         return [
             each
-            for each in listed
-            if (not self.hides_for_s or self.clock.now - each.since_s >= self.hides_for_s)
+            for place, each in enumerate(listed)
+            if (place not in self.hides or self.clock.now - each.since_s >= self.hides_for_s)
             and not (self.forgets and each.end is not None)
         ]
 
