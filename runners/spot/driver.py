@@ -23,6 +23,7 @@ from solvers.spot.ledger import Ledger, MoneyLimits, RentedInstance, refusal_of_
 from solvers.spot.reconciling import DriverTiming, Sightings, foreign, reconcile, unrequested
 
 REPEAT_S = 60.0  # a warning that still holds is repeated
+PRICED_ENTRY_S = 600.0  # between two entries that prices are in the journal
 
 
 class JournalWriter(Protocol):
@@ -155,7 +156,9 @@ class Driver:
     def _observe_prices(self, now: float) -> None:
         if now - self._fetched_at < self._timing.price_s:
             return
-        markets = {each.market for each in self.ledger.held} | {each.entry.market for each in self.ledger.open_requests}
+        markets = {each.entry.market for each in self.ledger.open_requests} | {
+            each.market for each in self.ledger.instances.values() if each.is_held or self._ended_unpriced(each)
+        }
         latest = [step[0] for market in markets if (step := self.ledger.latest_price(market))]
         since = min([now if self._fetched_at == -math.inf else self._fetched_at, *latest])
         try:
@@ -170,6 +173,16 @@ class Driver:
                 self._parts.brain.observe(point.market, point.since_s, point.price)
             if point.market in markets:
                 self._record_price(point.market, point.since_s, point.price, now)
+        if self.ledger.held and now - self.ledger.priced_until_s >= PRICED_ENTRY_S:
+            self._add(journal.PricesRecorded(now))
+
+    def _ended_unpriced(self, instance: RentedInstance) -> bool:
+        """Return whether a price may be missing of the last hour of an instance that has ended."""
+        return instance.until_s is not None and instance.until_s > self._priced_until()
+
+    def _priced_until(self) -> float:
+        """Return until when all prices that costs depend on are in the journal."""
+        return max(self._fetched_at, self.ledger.priced_until_s)
 
     def _record_price(self, market: Market, since_s: float, price: float, now: float) -> None:
         """Keep a price that the cost of an instance depends on, unless the journal has it."""
@@ -219,7 +232,7 @@ class Driver:
 
     def _protect_budget(self, now: float) -> None:
         """Release everything while all of it can still be paid: by the end of its leases, at the highest price."""
-        worst = worst_cost(self.ledger, now, now + self._timing.lease_s, self._fetched_at)
+        worst = worst_cost(self.ledger, now, now + self._timing.lease_s, self._priced_until())
         if worst > self._limits.budget:
             reason = f"the budget, {self._limits.budget:g}, could be exceeded ({worst:.4g})"
             self._drain([each for each in self.ledger.held if not each.is_leaving], reason, now)
@@ -334,7 +347,7 @@ class Driver:
             self._warn("wait", f"wait: {choice.reason}", now, math.inf)
             return
         limits, until = self._limits, now + self._timing.lease_s
-        money = MoneyLimits(limits.max_hourly, limits.budget, now, until, self._fetched_at)
+        money = MoneyLimits(limits.max_hourly, limits.budget, now, until, self._priced_until())
         if refusal := refusal_of_money(self.ledger, choice.count, choice.bid, money):
             self._warn("wait", f"wait: {refusal}", now, math.inf)
             return

@@ -56,7 +56,7 @@ class RentedInstance:
 @dataclass
 class Ledger:
     """The state of a journal. ``at_s``: of its last entry; ``penalties``: until when nothing is requested in a market,
-    None: in any."""
+    None: in any; ``priced_until_s``: the journal has all prices until then."""
 
     opened: journal.JournalOpened | None = None
     at_s: float = 0.0
@@ -64,6 +64,7 @@ class Ledger:
     instances: dict[str, RentedInstance] = field(default_factory=dict)
     penalties: dict[Market | None, float] = field(default_factory=dict)
     job_ended_at_s: float | None = None
+    priced_until_s: float = -math.inf
     _prices: dict[Market, tuple[list[float], list[float]]] = field(default_factory=dict)
 
     @classmethod
@@ -82,6 +83,8 @@ class Ledger:
                 self.opened = self.opened or entry
             case journal.PriceChanged():
                 self._add_price(entry.market, entry.since_s, entry.price)
+            case journal.PricesRecorded():
+                self.priced_until_s = entry.at
             case journal.InstancesRequested(token=token):
                 self.requests[token] = RentRequest(entry, granted=entry.count)
             case journal.InstanceGranted(token=token, instance=name):
@@ -208,11 +211,12 @@ def worst_cost(ledger: Ledger, now: float, until: float, priced_until_s: float) 
 
     A request in doubt counts as granted, for an hour or until then.
 
-    :param priced_until_s: the end of what is known of prices; after it they are taken to be the bids.
+    :param priced_until_s: the end of what is known of prices; after it they are taken to be the bids, where something
+        is held.
     """
     money = _anchor_money(ledger, until)
     for each in ledger.instances.values():
-        money += _charge(ledger, each, until, bid_from_s=priced_until_s).money
+        money += _charge(ledger, each, until, bid_from_s=priced_until_s if each.is_held else math.inf).money
     for request in ledger.doubtful_requests(now):
         granted = sum(each.token == request.entry.token for each in ledger.instances.values())
         hours_s = max(HOUR_S, until - request.entry.at)

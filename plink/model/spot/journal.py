@@ -57,6 +57,14 @@ class PriceChanged:
 
 
 @dataclass(frozen=True)
+class PricesRecorded:
+    """The journal has all prices until ``at`` of the markets in which instances are held or requested."""
+
+    what: ClassVar[str] = "priced"
+    at: Instant
+
+
+@dataclass(frozen=True)
 class InstancesRequested:
     """``count`` instances are about to be requested for at most ``bid`` each, under a token that is used only here."""
 
@@ -155,6 +163,7 @@ class JobEnded:
 JournalEntry = (
     JournalOpened
     | PriceChanged
+    | PricesRecorded
     | InstancesRequested
     | InstanceGranted
     | RequestClosed
