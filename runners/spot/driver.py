@@ -72,6 +72,8 @@ class Driver:
         self._absent_since: dict[str, float] = {}
         self._added_at: dict[str, float] = {}
         self._host_names: dict[str, str] = {}
+        self._job_hosts: frozenset[str] = frozenset()
+        self._tracked_at: float | None = None
         self._renewed_at: dict[str, float] = {}
         self._warned: dict[str, tuple[str, float]] = {}
         self._sent: dict[str, tuple[float, float]] = {}  # when requests were sent and answered, as leases count
@@ -126,6 +128,7 @@ class Driver:
         self._observe_prices(self._clock.now())
         listing = self._list()
         view = self._parts.job.view()
+        self._job_hosts = view.hosts if view is not None and view.is_ready else self._job_hosts
         now = self._clock.now()
         if view is not None or self._job_answered_at is None:
             self._job_answered_at = now
@@ -138,7 +141,7 @@ class Driver:
             return listing is not None and not self.ledger.held and not self.ledger.open_requests
         self._protect_budget(now)
         self._end_hours(now)
-        self._track_hosts(view, now)
+        self._track_hosts(view, listing is not None, now)
         self._finish_draining(view, now)
         self._renew_leases(now)
         if view is not None and listing is not None:
@@ -206,6 +209,10 @@ class Driver:
             if isinstance(entry, journal.InstanceEnded):
                 self._report_end(entry, now)
             self._add(entry)
+        listed = {each.id: each for each in listing}
+        for each in self.ledger.held:
+            if (sighting := listed.get(each.id)) is not None and (sighting.address or sighting.host):
+                self._host_names[each.id] = self._parts.host_of(each, sighting).name
         if len(self.ledger.held) < held_before:
             self._next_decision = -math.inf  # an eviction is a decision point
         self._drain(
@@ -252,8 +259,13 @@ class Driver:
         for each in members:
             self._add(journal.InstanceDraining(now, each.id, reason, penalty_until))
             self._parts.note(f"{each.host or each.id}: to be released: {reason}")
-        if names := [each.host for each in members if each.host is not None]:
+        if names := [host for each in members if (host := self._host_in_job(each)) is not None]:
             self._parts.job.evict(names, self._timing.drain_s)
+
+    def _host_in_job(self, instance: RentedInstance) -> str | None:
+        """Return the host that an instance is in the job, also before the journal has that it joined."""
+        name = self._host_names.get(instance.id)
+        return instance.host or (name if name in self._job_hosts else None)
 
     def _finish_draining(self, view: JobView | None, now: float) -> None:
         """Release what the job has moved away from, or what it has had its time for."""
@@ -261,7 +273,8 @@ class Driver:
         for each in self.ledger.held:
             if each.released_at_s is not None or each.draining_since_s is None:
                 continue
-            in_job = each.host is not None and (view is None or each.host in view.hosts)
+            host = self._host_in_job(each)
+            in_job = host is not None and (view is None or host in view.hosts)
             if not in_job or now >= each.draining_since_s + self._timing.drain_s:
                 due.append(each)
         self._release(due, "", now)
@@ -281,9 +294,14 @@ class Driver:
             except ProviderError as error:
                 self._warn("release", f"{', '.join(ids)}: not released yet, tried again: {error}", now)
 
-    def _track_hosts(self, view: JobView | None, now: float) -> None:
-        """Note which instances work in the job; give up those that do not within their time."""
-        if view is None or not view.is_ready:
+    def _track_hosts(self, view: JobView | None, is_listed: bool, now: float) -> None:
+        """Note which instances work in the job; give up those that do not within their time, which does not pass while
+        the job does not answer, nothing is listed, or this driver does not run."""
+        elapsed, self._tracked_at = now - (self._tracked_at or now), now
+        is_ready = view is not None and view.is_ready
+        if not is_ready or not is_listed or elapsed > self._timing.start_s / 2:
+            self._absent_since = {name: since + elapsed for name, since in self._absent_since.items()}
+        if view is None or not is_ready:
             return
         for each in self.ledger.held:
             host = each.host or self._host_names.get(each.id)
@@ -293,7 +311,7 @@ class Driver:
                     self._add(journal.InstanceJoined(now, each.id, host))
                     self._parts.note(f"{host}: works")
             elif not each.is_leaving:
-                since = self._absent_since.setdefault(each.id, now if each.host else each.granted_at_s)
+                since = self._absent_since.setdefault(each.id, now)
                 if now - since > self._timing.start_s:
                     reason = f"it does not work in the job after {self._timing.start_s:.0f} s"
                     self._drain([each], reason, now, now + self._timing.penalty_s)
@@ -326,7 +344,6 @@ class Driver:
             if each.is_leaving or entry is None or entry.end is not None or not (entry.address or entry.host):
                 continue
             host = self._parts.host_of(each, entry)
-            self._host_names[each.id] = host.name
             if host.name not in view.hosts and now - self._added_at.get(each.id, -math.inf) >= self._timing.drain_s:
                 self._added_at[each.id] = now
                 hosts.append(host)

@@ -58,3 +58,66 @@ def test_hours_that_began_without_prices_cost_their_bids() -> None:
     restarted(made, 0.2)
     assert made.cloud.held == []
     assert account(made.ledger, made.clock.now).transient == pytest.approx(made.cloud.bill(), abs=1e-9)
+
+
+def test_killed_before_joined_is_recorded_the_next_driver_takes_the_hosts_as_they_are() -> None:
+    made = world(plan=ONLY_A, hours=9)
+    driver = made.driver()
+    while not made.job.hosts:
+        driver.step()
+        made.clock.now += made.timing.poll_s
+    assert not any(each.host for each in made.ledger.held)
+    held = set(made.cloud.held)
+    made.clock.now += made.timing.start_s + 60
+    restarted(made, 0.1)
+    assert set(made.cloud.held) == held
+    assert made.job.evicted == []
+    assert all(each.host for each in made.ledger.held)
+    assert not made.ledger.penalised(A, made.clock.now)
+
+
+@pytest.mark.parametrize("answers", [(False,), (False, True, False, False)])
+def test_time_in_which_the_job_does_not_answer_is_not_that_of_its_hosts(answers: tuple[bool, ...]) -> None:
+    made = world(plan=ONLY_A, hours=9)
+    driver = made.driver()
+    driver.step()
+    held = set(made.cloud.held)
+    made.job.deaf = True
+    for place in range(16):
+        made.job.answers = answers[place % len(answers)]
+        made.clock.now += made.timing.poll_s
+        driver.step()
+    made.job.answers, made.job.deaf = True, False
+    made.run(0.1, driver)
+    assert set(made.cloud.held) == held
+    assert all(each.host for each in made.ledger.held)
+
+
+def test_hosts_that_have_just_been_added_are_warned_before_they_are_released() -> None:
+    made = world(plan=ONLY_A, hours=9)
+    made.limits = Limits(100, 100, budget=5.0)
+    driver = made.driver()
+    while not made.job.hosts:
+        driver.step()
+        made.clock.now += made.timing.poll_s
+    made.limits = Limits(100, 100, budget=0.1)
+    driver = made.driver()
+    driver.step()
+    made.clock.now += made.timing.poll_s
+    made.run(0.2, driver)
+    assert made.cloud.held == []
+    assert len(made.job.evicted) == 8
+
+
+def test_driver_that_did_not_run_for_a_while_waits_for_hosts_again() -> None:
+    made = world(plan=ONLY_A, hours=9)
+    made.job.deaf = True
+    driver = made.driver()
+    made.run(0.1, driver)
+    made.clock.now += made.timing.start_s
+    made.job.deaf = False
+    driver.step()
+    made.clock.now += 2 * made.timing.drain_s
+    made.run(0.1, driver)
+    assert len(made.cloud.held) == 8
+    assert made.job.evicted == []
