@@ -40,6 +40,7 @@ _FAILURES: dict[str, ProviderFailure] = {
     "AuthFailure": "credentials", "UnauthorizedOperation": "credentials", "InvalidClientTokenId": "credentials",
 }  # fmt: skip
 _IN_DOUBT = ("InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable", "IdempotentParameterMismatch")
+_INVALID = re.compile("Invalid|Missing|Malformed|Unknown|Unsupported|OptInRequired|PendingVerification")
 _ENDED = ("shutting-down", "terminated", "stopping", "stopped")
 _REASON_TIME = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 _LEASE_SCRIPT = """\
@@ -234,7 +235,12 @@ def _seconds(text: str) -> float:
 
 
 def _explained(error: ProviderError) -> ProviderError:
-    """Return the error with what its code means; a code is an answer of EC2, which then granted nothing."""
+    """Return the error with what its code means.
+
+    The command tries again by itself, and shows the code of its last attempt. Capacity, a limit or an invalid request
+    say that EC2 granted nothing for this client token before; a throttled attempt, or one with credentials that have
+    expired, says nothing of an earlier one that was not answered.
+    """
     text = str(error)
     code_match = _CODE.search(text)
     if code_match is None:
@@ -244,4 +250,6 @@ def _explained(error: ProviderError) -> ProviderError:
     code = code_match["code"]
     if code in _IN_DOUBT:
         return ProviderError("unavailable", text, has_no_effect=False)
-    return ProviderError(_FAILURES.get(code, "invalid"), text)
+    failure = _FAILURES.get(code, "invalid")
+    is_certain = failure in ("capacity", "limit") or (failure == "invalid" and _INVALID.match(code) is not None)
+    return ProviderError(failure, text, has_no_effect=is_certain)

@@ -23,6 +23,7 @@ from solvers.spot.ledger import Ledger, MoneyLimits, RentedInstance, refusal_of_
 from solvers.spot.reconciling import DriverTiming, Sightings, foreign, reconcile, unrequested
 
 REPEAT_S = 60.0  # a warning that still holds is repeated
+PRICED_ENTRY_S = 600.0  # between two entries that prices are in the journal
 
 
 class JournalWriter(Protocol):
@@ -71,17 +72,36 @@ class Driver:
         self._absent_since: dict[str, float] = {}
         self._added_at: dict[str, float] = {}
         self._host_names: dict[str, str] = {}
+        self._job_hosts: frozenset[str] = frozenset()
+        self._tracked_at: float | None = None
         self._renewed_at: dict[str, float] = {}
         self._warned: dict[str, tuple[str, float]] = {}
+        self._sent: dict[str, tuple[float, float]] = {}  # when requests were sent and answered, as leases count
+        self._provider_ahead_s = 0.0
         if self.ledger.opened is None:
             self._add(opened)
 
     def _add(self, entry: journal.JournalEntry) -> None:
         self._parts.journal.add(entry)
         self.ledger.apply(entry)
+        if isinstance(entry, journal.InstanceGranted) and entry.token in self._sent:
+            sent, answered = self._sent[entry.token]
+            ahead_s = entry.since_s - min(max(entry.since_s, sent), answered)
+            if abs(ahead_s) > self._timing.clock_tolerance_s:
+                self._provider_ahead_s = ahead_s
 
     def _clock_is_right(self, now: float) -> bool:
-        """Return whether the wall clock goes as the steady one does; otherwise prices may be of another time."""
+        """Return whether the wall clock goes as the steady one does, and as the provider's did at the last grant;
+        otherwise prices may be of another time, and leases end too early or too late."""
+        if ahead_s := self._provider_ahead_s:
+            side = "behind" if ahead_s > 0 else "ahead of"
+            self._warn(
+                "clock",
+                f"the clock is {abs(ahead_s):.0f} s {side} the provider's, by the times of its grants; nothing is "
+                "requested: set the clock, and start `plink spot drive` again",
+                now,
+            )
+            return False
         error = self._clock.error_s()
         if abs(error) <= self._timing.clock_tolerance_s:
             return True
@@ -108,6 +128,7 @@ class Driver:
         self._observe_prices(self._clock.now())
         listing = self._list()
         view = self._parts.job.view()
+        self._job_hosts = view.hosts if view is not None and view.is_ready else self._job_hosts
         now = self._clock.now()
         if view is not None or self._job_answered_at is None:
             self._job_answered_at = now
@@ -120,7 +141,7 @@ class Driver:
             return listing is not None and not self.ledger.held and not self.ledger.open_requests
         self._protect_budget(now)
         self._end_hours(now)
-        self._track_hosts(view, now)
+        self._track_hosts(view, listing is not None, now)
         self._finish_draining(view, now)
         self._renew_leases(now)
         if view is not None and listing is not None:
@@ -138,7 +159,9 @@ class Driver:
     def _observe_prices(self, now: float) -> None:
         if now - self._fetched_at < self._timing.price_s:
             return
-        markets = {each.market for each in self.ledger.held} | {each.entry.market for each in self.ledger.open_requests}
+        markets = {each.entry.market for each in self.ledger.open_requests} | {
+            each.market for each in self.ledger.instances.values() if each.is_held or self._ended_unpriced(each)
+        }
         latest = [step[0] for market in markets if (step := self.ledger.latest_price(market))]
         since = min([now if self._fetched_at == -math.inf else self._fetched_at, *latest])
         try:
@@ -153,6 +176,16 @@ class Driver:
                 self._parts.brain.observe(point.market, point.since_s, point.price)
             if point.market in markets:
                 self._record_price(point.market, point.since_s, point.price, now)
+        if self.ledger.held and now - self.ledger.priced_until_s >= PRICED_ENTRY_S:
+            self._add(journal.PricesRecorded(now))
+
+    def _ended_unpriced(self, instance: RentedInstance) -> bool:
+        """Return whether a price may be missing of the last hour of an instance that has ended."""
+        return instance.until_s is not None and instance.until_s > self._priced_until()
+
+    def _priced_until(self) -> float:
+        """Return until when all prices that costs depend on are in the journal."""
+        return max(self._fetched_at, self.ledger.priced_until_s)
 
     def _record_price(self, market: Market, since_s: float, price: float, now: float) -> None:
         """Keep a price that the cost of an instance depends on, unless the journal has it."""
@@ -174,9 +207,12 @@ class Driver:
             if isinstance(entry, journal.InstanceGranted) and entry.instance in self.ledger.instances:
                 returned.add(entry.instance)
             if isinstance(entry, journal.InstanceEnded):
-                name = self.ledger.instances[entry.instance].host or entry.instance
-                self._parts.note(f"{name}: {'taken by the provider' if entry.end == 'interrupted' else 'released'}")
+                self._report_end(entry, now)
             self._add(entry)
+        listed = {each.id: each for each in listing}
+        for each in self.ledger.held:
+            if (sighting := listed.get(each.id)) is not None and (sighting.address or sighting.host):
+                self._host_names[each.id] = self._parts.host_of(each, sighting).name
         if len(self.ledger.held) < held_before:
             self._next_decision = -math.inf  # an eviction is a decision point
         self._drain(
@@ -192,9 +228,18 @@ class Driver:
                 self._call_release(unknown, now)
         return listing
 
+    def _report_end(self, entry: journal.InstanceEnded, now: float) -> None:
+        instance = self.ledger.instances[entry.instance]
+        cause = "released" if instance.is_leaving else "it ended by itself"
+        text = f"{instance.host or entry.instance}: {'taken by the provider' if entry.end == 'interrupted' else cause}"
+        if (wait_s := entry.penalised_until_s - now) > 0:
+            when = "before it worked in the job" if instance.host is None else "soon after its grant"
+            text += f", {when}; nothing is requested in {instance.market} for {wait_s / 60:.0f} min"
+        self._parts.note(text)
+
     def _protect_budget(self, now: float) -> None:
         """Release everything while all of it can still be paid: by the end of its leases, at the highest price."""
-        worst = worst_cost(self.ledger, now, now + self._timing.lease_s, self._fetched_at)
+        worst = worst_cost(self.ledger, now, now + self._timing.lease_s, self._priced_until())
         if worst > self._limits.budget:
             reason = f"the budget, {self._limits.budget:g}, could be exceeded ({worst:.4g})"
             self._drain([each for each in self.ledger.held if not each.is_leaving], reason, now)
@@ -214,8 +259,13 @@ class Driver:
         for each in members:
             self._add(journal.InstanceDraining(now, each.id, reason, penalty_until))
             self._parts.note(f"{each.host or each.id}: to be released: {reason}")
-        if names := [each.host for each in members if each.host is not None]:
+        if names := [host for each in members if (host := self._host_in_job(each)) is not None]:
             self._parts.job.evict(names, self._timing.drain_s)
+
+    def _host_in_job(self, instance: RentedInstance) -> str | None:
+        """Return the host that an instance is in the job, also before the journal has that it joined."""
+        name = self._host_names.get(instance.id)
+        return instance.host or (name if name in self._job_hosts else None)
 
     def _finish_draining(self, view: JobView | None, now: float) -> None:
         """Release what the job has moved away from, or what it has had its time for."""
@@ -223,7 +273,8 @@ class Driver:
         for each in self.ledger.held:
             if each.released_at_s is not None or each.draining_since_s is None:
                 continue
-            in_job = each.host is not None and (view is None or each.host in view.hosts)
+            host = self._host_in_job(each)
+            in_job = host is not None and (view is None or host in view.hosts)
             if not in_job or now >= each.draining_since_s + self._timing.drain_s:
                 due.append(each)
         self._release(due, "", now)
@@ -243,9 +294,14 @@ class Driver:
             except ProviderError as error:
                 self._warn("release", f"{', '.join(ids)}: not released yet, tried again: {error}", now)
 
-    def _track_hosts(self, view: JobView | None, now: float) -> None:
-        """Note which instances work in the job; give up those that do not within their time."""
-        if view is None or not view.is_ready:
+    def _track_hosts(self, view: JobView | None, is_listed: bool, now: float) -> None:
+        """Note which instances work in the job; give up those that do not within their time, which does not pass while
+        the job does not answer, nothing is listed, or this driver does not run."""
+        elapsed, self._tracked_at = now - (self._tracked_at or now), now
+        is_ready = view is not None and view.is_ready
+        if not is_ready or not is_listed or elapsed > self._timing.start_s / 2:
+            self._absent_since = {name: since + elapsed for name, since in self._absent_since.items()}
+        if view is None or not is_ready:
             return
         for each in self.ledger.held:
             host = each.host or self._host_names.get(each.id)
@@ -255,7 +311,7 @@ class Driver:
                     self._add(journal.InstanceJoined(now, each.id, host))
                     self._parts.note(f"{host}: works")
             elif not each.is_leaving:
-                since = self._absent_since.setdefault(each.id, now if each.host else each.granted_at_s)
+                since = self._absent_since.setdefault(each.id, now)
                 if now - since > self._timing.start_s:
                     reason = f"it does not work in the job after {self._timing.start_s:.0f} s"
                     self._drain([each], reason, now, now + self._timing.penalty_s)
@@ -288,7 +344,6 @@ class Driver:
             if each.is_leaving or entry is None or entry.end is not None or not (entry.address or entry.host):
                 continue
             host = self._parts.host_of(each, entry)
-            self._host_names[each.id] = host.name
             if host.name not in view.hosts and now - self._added_at.get(each.id, -math.inf) >= self._timing.drain_s:
                 self._added_at[each.id] = now
                 hosts.append(host)
@@ -309,7 +364,7 @@ class Driver:
             self._warn("wait", f"wait: {choice.reason}", now, math.inf)
             return
         limits, until = self._limits, now + self._timing.lease_s
-        money = MoneyLimits(limits.max_hourly, limits.budget, now, until, self._fetched_at)
+        money = MoneyLimits(limits.max_hourly, limits.budget, now, until, self._priced_until())
         if refusal := refusal_of_money(self.ledger, choice.count, choice.bid, money):
             self._warn("wait", f"wait: {refusal}", now, math.inf)
             return
@@ -327,10 +382,13 @@ class Driver:
         self._request(RentalOrder(token, market, choice.count, choice.bid, lease_until))
 
     def _request(self, order: RentalOrder) -> None:
+        sent = self._clock.lease_time()
         try:
             granted = self._parts.provider.acquire(order)
             now = self._clock.now()
+            self._sent[order.token] = sent, self._clock.lease_time()
         except ProviderError as error:
+            self._sent[order.token] = sent, self._clock.lease_time()
             now = self._sightings.answered_at[order.token] = self._clock.now()
             self._parts.note(f"{order.count} x {order.market}: not granted: {error}")
             if error.has_no_effect:

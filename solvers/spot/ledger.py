@@ -16,11 +16,13 @@ from solvers.spot.billing import BILLINGS, Charge, Stay
 
 @dataclass(frozen=True)
 class RentRequest:
-    """A request that was announced. ``outcome`` and ``closed_at_s`` are None while it is open."""
+    """A request that was announced. ``outcome`` and ``closed_at_s`` are None while it is open; ``granted``: how many
+    instances are its own, at most."""
 
     entry: journal.InstancesRequested
     outcome: journal.ClosedRequest | None = None
     closed_at_s: float | None = None
+    granted: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class RentedInstance:
 @dataclass
 class Ledger:
     """The state of a journal. ``at_s``: of its last entry; ``penalties``: until when nothing is requested in a market,
-    None: in any."""
+    None: in any; ``priced_until_s``: the journal has all prices until then."""
 
     opened: journal.JournalOpened | None = None
     at_s: float = 0.0
@@ -62,6 +64,7 @@ class Ledger:
     instances: dict[str, RentedInstance] = field(default_factory=dict)
     penalties: dict[Market | None, float] = field(default_factory=dict)
     job_ended_at_s: float | None = None
+    priced_until_s: float = -math.inf
     _prices: dict[Market, tuple[list[float], list[float]]] = field(default_factory=dict)
 
     @classmethod
@@ -80,15 +83,20 @@ class Ledger:
                 self.opened = self.opened or entry
             case journal.PriceChanged():
                 self._add_price(entry.market, entry.since_s, entry.price)
+            case journal.PricesRecorded():
+                self.priced_until_s = entry.at
             case journal.InstancesRequested(token=token):
-                self.requests[token] = RentRequest(entry)
+                self.requests[token] = RentRequest(entry, granted=entry.count)
             case journal.InstanceGranted(token=token, instance=name):
                 request = self.requests[token].entry
-                granted = RentedInstance(name, token, request.market, request.bid, entry.since_s, entry.at)
-                self.instances.setdefault(name, granted)
+                instance = RentedInstance(name, token, request.market, request.bid, entry.since_s, entry.at)
+                self.instances.setdefault(name, instance)
                 self._change(name, until_s=None, end=None)  # of one that was thought to have ended
             case journal.RequestClosed(token=token):
-                self.requests[token] = replace(self.requests[token], outcome=entry.outcome, closed_at_s=entry.at)
+                granted = sum(each.token == token for each in self.instances.values())
+                self.requests[token] = RentRequest(
+                    self.requests[token].entry, entry.outcome, entry.at, min(granted, self.requests[token].entry.count)
+                )
                 self._penalise(None if entry.everywhere else self.requests[token].entry.market, entry.penalised_until_s)
             case journal.InstanceJoined(instance=name):
                 self._change(name, host=entry.host)
@@ -99,6 +107,7 @@ class Ledger:
                 self._change(name, released_at_s=entry.at, reason=entry.reason)
             case journal.InstanceEnded(instance=name):
                 self._change(name, until_s=entry.until_s, end=entry.end)
+                self._penalise(self.instances[name].market, entry.penalised_until_s)
             case journal.JobEnded():
                 self.job_ended_at_s = entry.at
 
@@ -202,11 +211,12 @@ def worst_cost(ledger: Ledger, now: float, until: float, priced_until_s: float) 
 
     A request in doubt counts as granted, for an hour or until then.
 
-    :param priced_until_s: the end of what is known of prices; after it they are taken to be the bids.
+    :param priced_until_s: the end of what is known of prices; after it they are taken to be the bids, where something
+        is held.
     """
     money = _anchor_money(ledger, until)
     for each in ledger.instances.values():
-        money += _charge(ledger, each, until, bid_from_s=priced_until_s).money
+        money += _charge(ledger, each, until, bid_from_s=priced_until_s if each.is_held else math.inf).money
     for request in ledger.doubtful_requests(now):
         granted = sum(each.token == request.entry.token for each in ledger.instances.values())
         hours_s = max(HOUR_S, until - request.entry.at)

@@ -1,9 +1,9 @@
 """Bring a journal in line with what the provider lists: after each listing, and so after a crash.
 
 A driver that ended between a request and its answer left an open request. It is never sent again: what the provider
-lists under its token was granted, and when nothing is listed for long enough it is abandoned. Whatever appears later
-under its token is released. A listing may lack an instance that exists: it has ended when listings lack it for long
-enough, and what is listed again after that is held again.
+lists under its token was granted, and when not all of it is listed for long enough it is abandoned. Whatever appears
+under the token of a closed request is released. A listing may lack an instance that exists: it has ended when listings
+lack it for long enough, and what is listed again after that is held again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from plink.model.spot import journal
-from solvers.spot.ledger import Ledger
+from solvers.spot.ledger import Ledger, RentedInstance
 
 
 class Listed(Protocol):
@@ -85,10 +85,10 @@ def reconcile(
         answered = request.entry.at + timing.request_timeout_s  # if the driver that sent it is gone
         answered = max(answered, sightings.answered_at.get(request.entry.token, 0.0))
         overdue = now - answered > timing.listing_delay_s
-        if granted >= request.entry.count or (granted and overdue):
+        if granted >= request.entry.count:
             yield journal.RequestClosed(now, request.entry.token, "granted")
         elif overdue:
-            error, penalised_until = "no answer, and no instance of it", now + timing.penalty_s
+            error, penalised_until = f"no answer, and {granted or 'no'} instances of it", now + timing.penalty_s
             yield journal.RequestClosed(now, request.entry.token, "abandoned", error, penalised_until)
     for held in ledger.held:
         entry = listed.get(held.id)
@@ -96,26 +96,37 @@ def reconcile(
             absent_s = now - sightings.absent_since.setdefault(held.id, now)
             is_gone = held.id in sightings.released or absent_s > timing.listing_delay_s
             if is_gone and now - held.granted_at_s > timing.listing_delay_s:
-                yield _ended(held.id, "released" if held.released_at_s is not None else "interrupted",
-                             held.released_at_s, now)  # fmt: skip
+                end: journal.InstanceEnd = "released" if held.released_at_s is not None else "interrupted"
+                has_failed = _failed(held, sightings.absent_since[held.id], timing)
+                penalised_until = now + timing.penalty_s if has_failed else 0.0
+                yield _ended(held.id, end, held.released_at_s, now, penalised_until)
             continue
         sightings.absent_since.pop(held.id, None)
         if entry.end is not None:
-            yield _ended(held.id, entry.end, entry.until_s, now)
+            has_failed = _failed(held, now if entry.until_s is None else entry.until_s, timing)
+            is_eviction = entry.end == "interrupted" and held.host is not None
+            penalised_until = now + timing.penalty_s if has_failed and not is_eviction else 0.0
+            yield _ended(held.id, entry.end, entry.until_s, now, penalised_until)
 
 
-def _ended(name: str, end: journal.InstanceEnd, until_s: float | None, now: float) -> journal.InstanceEnded:
-    return journal.InstanceEnded(now, name, end, now if until_s is None else min(until_s, now))
+def _failed(held: RentedInstance, until_s: float, timing: DriverTiming) -> bool:
+    """Return whether an instance ended unasked before it worked or soon after: another one would end like it."""
+    return not held.is_leaving and (held.host is None or until_s - held.since_s < timing.start_s)
+
+
+def _ended(
+    name: str, end: journal.InstanceEnd, until_s: float | None, now: float, penalised_until_s: float
+) -> journal.InstanceEnded:
+    return journal.InstanceEnded(now, name, end, now if until_s is None else min(until_s, now), penalised_until_s)
 
 
 def unrequested(ledger: Ledger, listing: Sequence[Listed]) -> list[str]:
-    """Return the instances of this run that are to be released: no request of its journal explains them, or one that
-    is over without any, or they are more than were requested."""
+    """Return the instances of this run that are to be released: no request of its journal explains them, or they are
+    more than were granted when it was closed."""
     excess: set[str] = set()
     for token, request in ledger.requests.items():
         granted = [each.id for each in ledger.instances.values() if each.token == token]
-        expected = 0 if request.outcome in ("abandoned", "refused") else request.entry.count
-        excess.update(granted[expected:])
+        excess.update(granted[request.granted :])
     return [
         each.id
         for each in listing

@@ -57,6 +57,14 @@ class PriceChanged:
 
 
 @dataclass(frozen=True)
+class PricesRecorded:
+    """The journal has all prices until ``at`` of the markets in which instances are held or requested."""
+
+    what: ClassVar[str] = "priced"
+    at: Instant
+
+
+@dataclass(frozen=True)
 class InstancesRequested:
     """``count`` instances are about to be requested for at most ``bid`` each, under a token that is used only here."""
 
@@ -89,8 +97,8 @@ class InstanceGranted:
 
 @dataclass(frozen=True)
 class RequestClosed:
-    """A request is over: all that is granted is in the journal. ``abandoned``: no answer came, and no instance of it
-    appeared; what appears later is released."""
+    """A request is over: all that is granted is in the journal. ``abandoned``: no answer came, and not all of it
+    appeared. What appears later is released."""
 
     what: ClassVar[str] = "request closed"
     at: Instant
@@ -141,6 +149,7 @@ class InstanceEnded:
     instance: Name
     end: InstanceEnd
     until_s: Instant
+    penalised_until_s: NonNegative = 0.0
 
 
 @dataclass(frozen=True)
@@ -154,6 +163,7 @@ class JobEnded:
 JournalEntry = (
     JournalOpened
     | PriceChanged
+    | PricesRecorded
     | InstancesRequested
     | InstanceGranted
     | RequestClosed

@@ -1,6 +1,7 @@
 """A provider, a job, a journal and a brain in memory, on a clock that a test moves; a fuse that kills the driver."""
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -84,7 +85,9 @@ class Rental:
 @dataclass
 class FakeCloud:
     """``steps``: price changes by market; ``fails``: raised by the next calls of a method; ``grants``: at most so many
-    of a request; ``hides_for_s``: a new instance is not listed for so long; ``forgets``: what is gone is not listed."""
+    of a request; ``hides_for_s``: a new instance is not listed for so long, if it is one of ``hides``;
+    ``forgets``: what is gone is not listed; ``lives_for_s``: after which instances shut down by themselves;
+    ``loses_answers``: of so many requests."""
 
     clock: Clock
     steps: Mapping[Market, Sequence[tuple[float, float]]]
@@ -93,7 +96,10 @@ class FakeCloud:
     fails: dict[str, list[ProviderError]] = field(default_factory=dict)
     grants: int = 1000
     hides_for_s: float = 0.0
+    hides: range = range(10**6)
     forgets: bool = False
+    lives_for_s: float = math.inf
+    loses_answers: int = 0
     rentals: dict[str, Rental] = field(default_factory=dict)
     effects: list[str] = field(default_factory=list)  # tokens that were granted
     calls: list[str] = field(default_factory=list)
@@ -114,8 +120,8 @@ class FakeCloud:
                 continue
             above = [since for since, price in self.steps[rental.market]
                      if price > rental.bid and since >= rental.listed.since_s]  # fmt: skip
-            ends = [(time, "interrupted") for time in above[:1]] + [(rental.lease_until, "released")]
-            time, end = min(ends)
+            shut_down = min(rental.lease_until, rental.listed.since_s + self.lives_for_s)
+            time, end = min([(time, "interrupted") for time in above[:1]] + [(shut_down, "released")])
             if time <= self.clock.now:
                 self._end(name, time, end)
 
@@ -146,6 +152,9 @@ class FakeCloud:
             listed = ListedInstance(name, order.token, self.clock.now, f"10.0.0.{len(self.rentals) + 1}")
             self.rentals[name] = Rental(order.market, order.bid, listed, order.lease_until_s)
         self.fuse.point()
+        if self.loses_answers:
+            self.loses_answers -= 1
+            raise ProviderError("unavailable", "timed out", has_no_effect=False)
         return [each.listed for each in self.rentals.values() if each.listed.token == order.token]
 
     def listing(self) -> list[ListedInstance]:
@@ -153,8 +162,8 @@ class FakeCloud:
         listed = [each.listed for each in self.rentals.values()]
         return [
             each
-            for each in listed
-            if (not self.hides_for_s or self.clock.now - each.since_s >= self.hides_for_s)
+            for place, each in enumerate(listed)
+            if (place not in self.hides or self.clock.now - each.since_s >= self.hides_for_s)
             and not (self.forgets and each.end is not None)
         ]
 

@@ -33,8 +33,10 @@ def stub(folder: Path, monkeypatch: pytest.MonkeyPatch, message: str, code: int 
     [
         ("InsufficientInstanceCapacity", "capacity", True),
         ("MaxSpotInstanceCountExceeded", "limit", True),
-        ("RequestLimitExceeded", "throttled", True),
-        ("ExpiredToken", "credentials", True),
+        ("RequestLimitExceeded", "throttled", False),
+        ("Throttling", "throttled", False),
+        ("ExpiredToken", "credentials", False),
+        ("IncorrectState", "invalid", False),
         ("InvalidParameterValue", "invalid", True),
         ("InternalError", "unavailable", False),
     ],

@@ -1,0 +1,64 @@
+"""Requests that are granted in part, or whose instances are listed late: nothing stays beyond the limits of money."""
+
+from dataclasses import replace
+
+import pytest
+
+from plink.model.spot.limits import Limits
+from plink.model.spot.prices import HOUR_S
+from runners.spot.brain import RentalChoice
+from runners.spot.provider import ListedInstance, RentalOrder
+from tests.runners.spot.fake_cloud import A, B, World, world
+
+A_THEN_B = [RentalChoice("planned", A, 8, 0.15), RentalChoice("planned", B, 4, 0.3)]
+
+
+def most_bids(made: World, hours: float) -> float:
+    """Run, and return the most that the bids of what the cloud holds came to."""
+    driver, most = made.driver(), 0.0
+    end = made.clock.now + hours * HOUR_S
+    while made.clock.now < end:
+        driver.step()
+        most = max(most, sum(made.cloud.rentals[name].bid for name in made.cloud.held))
+        made.clock.now += made.timing.poll_s
+    return most
+
+
+def test_late_part_of_an_unanswered_request_stays_within_the_hourly_limit() -> None:
+    made = world(plan=A_THEN_B, hours=9)
+    made.limits = Limits(100, 100, max_hourly=2.0)
+    made.cloud.loses_answers, made.cloud.hides_for_s, made.cloud.hides = 1, 900.0, range(3, 8)
+    assert most_bids(made, 0.4) <= 2.0
+    assert len(made.cloud.held) == 7
+    assert {each.id for each in made.ledger.held} == set(made.cloud.held)
+
+
+@pytest.mark.parametrize(("hours", "held"), [(0.9, 3), (1.5, 7)])
+def test_part_that_is_never_listed_counts_for_an_hour(hours: float, held: int) -> None:
+    made = world(plan=A_THEN_B, hours=9)
+    made.limits = Limits(100, 100, max_hourly=2.0)
+    made.cloud.loses_answers, made.cloud.hides_for_s, made.cloud.hides = 1, 4000.0, range(3, 8)
+    assert most_bids(made, hours) <= 2.0
+    assert len(made.cloud.held) == held
+
+
+def test_instances_that_an_answer_lacked_are_released() -> None:
+    made = world(plan=A_THEN_B[:1], hours=9)
+    acquire = made.cloud.acquire
+
+    def prints_three(order: RentalOrder) -> list[ListedInstance]:
+        return acquire(order)[:3]
+
+    made.cloud.acquire = prints_three  # type: ignore[method-assign]
+    made.run(0.3)
+    assert len(made.cloud.held) == 3
+    assert {each.id for each in made.ledger.held} == set(made.cloud.held)
+
+
+def test_late_part_is_accepted_while_its_request_is_open() -> None:
+    made = world(plan=A_THEN_B[:1], hours=9)
+    made.cloud.loses_answers, made.cloud.hides_for_s, made.cloud.hides = 1, 100.0, range(3, 8)
+    made.timing = replace(made.timing, poll_s=30.0)
+    made.run(0.3)
+    assert len(made.cloud.held) == 8
+    assert [each.outcome for each in made.ledger.requests.values()] == ["granted"]
