@@ -9,8 +9,9 @@ from plink.cli.elastic.live import RunId
 from plink.cli.screen import print_json
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from plink.api.spot_driving import SpotState
-    from plink.records.runs import Run
 
 _DIGITS = 6
 
@@ -24,22 +25,37 @@ def status(run: RunId, as_json: Annotated[bool, typer.Option("--json", help="Pri
     from plink.records import workspace
     from plink.records.runs import run_named
 
-    chosen = run_named(workspace.RUNS, run)
-    document = _document(spot_state(workspace.RUNS / chosen.id), _iterations(chosen))
+    folder = workspace.RUNS / run_named(workspace.RUNS, run).id
+    document = _document(spot_state(folder), _iterations(folder))
     if as_json:
         print_json(document)
     else:
-        _show(document)
+        show_rented(document)
 
 
-def _iterations(run: "Run") -> int:
+def rented_document(folder: "Path") -> dict[str, Any] | None:
+    """Return ``plink.spot-status/1`` of a run's folder, None where nothing was ever rented for it.
+
+    :raises PlinkError: when its journal or market file cannot be read.
+    """
+    from plink.api.spot_driving import spot_state
+    from plink.records.spot_journal import FOLDER, MARKET_COPY, NAME
+
+    if not (folder / FOLDER / NAME).exists() or not (folder / FOLDER / MARKET_COPY).exists():
+        return None
+    if (folder / FOLDER / NAME).stat().st_size == 0:
+        return None
+    return _document(spot_state(folder), _iterations(folder))
+
+
+def _iterations(folder: "Path") -> int:
     """Return how many iterations of the job count."""
     from plink.errors import InputError
     from plink.records.elastic_history import history_of
     from plink.records.elastic_log import NAME, read_elastic_log
 
     try:
-        return len(history_of(read_elastic_log(run.folder / NAME)).completed)
+        return len(history_of(read_elastic_log(folder / NAME)).completed)
     except InputError:
         return 0
 
@@ -83,7 +99,8 @@ def _document(state: "SpotState", iterations: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _show(document: dict[str, Any]) -> None:
+def show_rented(document: dict[str, Any]) -> None:
+    """Print what is held and why, and what it costs."""
     from plink.cli.spot.inputs import show_table
     from plink.model.units import format_duration
 
@@ -100,13 +117,20 @@ def _show(document: dict[str, Any]) -> None:
         show_table(("host", "type", "zone", "state", "for", "bid", "cost", "why"), rows)
     for row in document["open_requests"]:
         print(f"requested, not answered yet: {row['count']} x {row['type']} in {row['zone']} for {row['bid']:.4f}")
-    cost = document["cost"]
-    each = "" if cost["per_iteration"] is None else f", {cost['per_iteration']:.6f} an iteration"
-    limit = "" if cost["budget"] is None else f" of {cost['budget']:g}"
-    print(
-        f"cost so far: {cost['total']:.4f}{limit}{each}; reliable machines {cost['anchors']:.4f} of it; "
-        f"the same machines on demand: {cost['on_demand']:.4f}"
-    )
-    ended = document["ended"]
+    print(cost_line(document))
+    cost, ended = document["cost"], document["ended"]
     print(f"gone: {ended['interrupted']} taken by the provider ({cost['refunded']:.4f} not charged), "
           f"{ended['released']} released")  # fmt: skip
+
+
+def cost_line(document: dict[str, Any]) -> str:
+    """Return a line of what a run has cost, per iteration, and what on-demand would have cost."""
+    cost = document["cost"]
+    title = "cost" if document["job_ended"] and not document["held"] else "cost so far"
+    each = "" if cost["per_iteration"] is None else f", {cost['per_iteration']:.6f} an iteration"
+    limit = "" if cost["budget"] is None else f" of {cost['budget']:g}"
+    held = f"; {len(document['held'])} instances are held" if document["held"] else ""
+    return (
+        f"{title}: {cost['total']:.4f}{limit}{each}; reliable machines {cost['anchors']:.4f} of it; "
+        f"the same machines on demand: {cost['on_demand']:.4f}{held}"
+    )
