@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from plink.api.spot_process import DriverProcess, SpotRequest, driver_command
+from plink.cli.rented import cost_line, rented_document
 from plink.cli.screen import say, say_error
-from plink.cli.spot.status import cost_line, rented_document
 from plink.errors import PartlyDone, PlinkError
 
 

@@ -22,7 +22,7 @@ def status(
 
     Example: plink elastic status last
     """
-    from plink.cli.spot.status import show_rented
+    from plink.cli.rented import show_rented
     from plink.records import workspace
     from runners.agile.control_socket import ask
 
@@ -41,8 +41,8 @@ def status(
 def spot_of(folder: "Path") -> dict[str, Any]:
     """Return what is rented for a run, under ``spot``; nothing where nothing ever was, or its journal is damaged, which
     is said."""
+    from plink.cli.rented import rented_document
     from plink.cli.screen import say_error
-    from plink.cli.spot.status import rented_document
     from plink.errors import PlinkError
 
     try:

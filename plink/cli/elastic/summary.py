@@ -159,7 +159,7 @@ def _show(document: dict[str, Any]) -> None:
     if document["hosts"]:
         console.print(table)
     if "spot" in document:
-        from plink.cli.spot.status import show_rented
+        from plink.cli.rented import show_rented
 
         show_rented(document["spot"])
     for together in _together(document["events"]):
