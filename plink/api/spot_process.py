@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from plink.api.spot_driving import check_deadline, check_on_demand, release_spot
 from plink.errors import PartlyDone, PlinkError, UsageError
 from plink.model.hosts import Hosts
 from plink.model.spot.market_file import MarketFile, read_market_file
@@ -31,12 +32,14 @@ _RESTART_S, _MAX_RESTART_S = 5.0, 60.0
 @dataclass(frozen=True)
 class SpotRequest:
     """What a job rents. ``market_file``: its path; ``prices``: histories; ``budget`` and ``max_hourly`` replace those
-    of the market file."""
+    of the market file; ``deadline_s`` and ``iterations``: as of :class:`plink.api.spot_driving.DriveRequest`."""
 
     market_file: Path
     prices: tuple[Path, ...] = ()
     budget: float | None = None
     max_hourly: float | None = None
+    deadline_s: float | None = None
+    iterations: int | None = None
 
     def words(self, run: str) -> list[str]:
         """Return the command that drives a run."""
@@ -46,17 +49,21 @@ class SpotRequest:
         for option, value in (("--budget", self.budget), ("--per-hour", self.max_hourly)):
             if value is not None:
                 words += [option, repr(value)]
+        if self.deadline_s is not None:
+            words += ["--deadline", f"{self.deadline_s!r}s", "--iterations", str(self.iterations)]
         return words
 
 
-def max_instances(market_file: MarketFile, own_hosts: Hosts | None = None) -> int:
+def max_instances(market_file: MarketFile, has_deadline: bool = False, own_hosts: Hosts | None = None) -> int:
     """Return how many instances a driver may hold at once, at most.
 
-    :param own_hosts: of a provider that has a list of them.
+    :param has_deadline: whether it may fall back to the reference machines. :param own_hosts: of a provider that has a
+        list of them.
     """
     anchors = market_file.anchors
     working = anchors.count * anchors.type.cores if anchors is not None and market_file.anchors_work else 0.0
     count = int(max(0.0, market_file.limits.max_cores - working) // min(kind.cores for kind in market_file.types))
+    count += market_file.reference.count if has_deadline else 0
     return count if own_hosts is None else min(count, len(own_hosts))
 
 
@@ -73,18 +80,21 @@ def checked_max_hosts(request: SpotRequest, hosts: Hosts, runner: str, max_hosts
     _check_commands(market_file)
     if chosen.hosts is not None and chosen.hosts.lab != hosts.lab:
         raise UsageError(f"{market_file.path}: the provider's hosts are not where the job's hosts are")
+    check_deadline(request.deadline_s, request.iterations)
+    if request.deadline_s is not None:
+        check_on_demand(market_file, chosen)
     reliable = sum(host.tier == "reliable" for host in hosts)
     if market_file.anchors is not None and market_file.anchors.count != reliable:
         raise UsageError(
             f"{market_file.path}: anchors.count is {market_file.anchors.count}, and the hosts file has {reliable} "
             "reliable hosts; costs would be wrong"
         )
-    rented = max_instances(market_file, chosen.hosts)
+    rented = max_instances(market_file, request.deadline_s is not None, chosen.hosts)
     needed = len(hosts) + rented
     if max_hosts is not None and max_hosts < needed:
         raise UsageError(
-            f"--max-hosts {max_hosts}: {len(hosts)} hosts and up to {rented} that limits.max_cores of "
-            f"{market_file.path} allows are {needed}; give --max-hosts {needed}, or lower max_cores"
+            f"--max-hosts {max_hosts}: {len(hosts)} hosts and up to {rented} instances that {market_file.path} "
+            f"allows (limits.max_cores) are {needed}; give --max-hosts {needed}, or lower max_cores"
         )
     return needed if max_hosts is None else max_hosts
 
@@ -181,8 +191,6 @@ class DriverProcess:
 
     def _release(self) -> None:
         """Release what the journal or the tag says is held."""
-        from plink.api.spot_driving import release_spot
-
         try:
             release_spot(self._folder, self._note)
         except PartlyDone:

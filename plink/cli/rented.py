@@ -54,6 +54,7 @@ def document_of(state: "SpotState", folder: "Path") -> dict[str, Any]:
         "held": [
             {
                 "instance": each.id, "host": each.host, "zone": each.market.zone, "type": each.market.type,
+                "on_demand": each.market.is_on_demand,
                 "bid": each.bid, "since_s": each.since_s,
                 "state": "releasing" if each.released_at_s is not None
                 else "draining" if each.draining_since_s is not None

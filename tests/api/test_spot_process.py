@@ -3,6 +3,7 @@
 import json
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,20 @@ def test_options_that_go_with_spot(tmp_path: Path, words: tuple[str, ...]) -> No
     done = typed("elastic", "run", "--runner", "local", *words, "fit.py", cwd=tmp_path)
     assert done.returncode == 2
     assert "--spot" in done.stderr
+
+
+def test_deadline_has_room_for_the_reference_machines(tmp_path: Path) -> None:
+    request = replace(market(tmp_path, SMALL + PROVIDER + "on_demand = true\n"), deadline_s=3600.0, iterations=9)
+    assert checked_max_hosts(request, RELIABLE, "ssh", None) == 9 + 64
+    assert request.words("abcd")[-4:] == ["--deadline", "3600.0s", "--iterations", "9"]
+
+
+def test_deadline_needs_iterations_and_a_provider_of_on_demand_machines(tmp_path: Path) -> None:
+    request = replace(market(tmp_path), deadline_s=3600.0)
+    with pytest.raises(UsageError, match="--iterations"):
+        checked_max_hosts(request, RELIABLE, "ssh", None)
+    with pytest.raises(UsageError, match="on_demand"):
+        checked_max_hosts(replace(request, iterations=9), RELIABLE, "ssh", None)
 
 
 def test_dry_run_checks_the_market_file(tmp_path: Path) -> None:

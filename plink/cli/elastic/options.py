@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from plink.cli.job_options import CHECKPOINT_HELP, RESTORE_HELP, option
 from plink.errors import UsageError
-from plink.model.units import parse_duration, parse_rate
+from plink.model.units import parse_duration, parse_limit, parse_rate
 
 if TYPE_CHECKING:
     from plink.api.elastic_request import ElasticRequest
@@ -51,6 +51,11 @@ class SpotOptions:
     max_hourly: Annotated[float | None, option(
         _SPOT_PANEL, "What all bids together may come to; default: the market file's.", "--per-hour", min=0,
         metavar="MONEY")] = None
+    deadline: Annotated[str | None, option(
+        _SPOT_PANEL, "Rent the market file's reference machines on demand when the job would not be over this long "
+        "after its start (6h) otherwise; with --iterations.", metavar="TIME")] = None
+    iterations: Annotated[int | None, option(
+        _SPOT_PANEL, "How many the job does in all; with --deadline.", min=1)] = None
     # fmt: on
 
     def request(self) -> "SpotRequest | None":
@@ -58,8 +63,15 @@ class SpotOptions:
         from plink.api.spot_process import SpotRequest
 
         if self.market is not None:
-            return SpotRequest(self.market, tuple(self.prices or ()), self.max_total, self.max_hourly)
-        for name, value in (("prices", self.prices), ("budget", self.max_total), ("per-hour", self.max_hourly)):
+            return SpotRequest(
+                self.market, tuple(self.prices or ()), self.max_total, self.max_hourly,
+                None if self.deadline is None else parse_limit(self.deadline), self.iterations,
+            )  # fmt: skip
+        options = (
+            ("prices", self.prices), ("budget", self.max_total), ("per-hour", self.max_hourly),
+            ("deadline", self.deadline), ("iterations", self.iterations),
+        )  # fmt: skip
+        for name, value in options:
             if value not in (None, []):
                 raise UsageError(f"--{name} goes with --spot MARKET")
         return None
