@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TextIO
 
 from plink.api.connecting import connector_for
@@ -33,10 +34,12 @@ class ElasticObserver(RunObserver):
 
     :param on_entry: gets each entry of the run's log (:mod:`plink.records.elastic_log`).
     :param on_status: gets every second how the job stands; None: nobody asks.
+    :param on_start: gets the run's folder once the job takes requests, before its hosts are started.
     """
 
     on_entry: Callable[[Entry], None] = lambda entry: None
     on_status: Callable[[dict[str, Any]], None] | None = None
+    on_start: Callable[[Path], None] = lambda folder: None
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,7 @@ def run_elastic(
             "runner": options.runner,
         }
         write_document(current.folder / SOCKET, {"schema": "plink.elastic-job/1", **entry})
+        observer.on_start(current.folder)
         ended = supervisor.run(hosts)
         current.outcome = {"exit_code": ended.code, "seconds": ended.seconds, "why": ended.reason}
     return _result(run.id, ended, events)

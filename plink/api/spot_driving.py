@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from plink.api.spot import application_from
 from plink.api.spot_brain import MarketBrain
 from plink.errors import InputError, PartlyDone, UsageError
 from plink.model.hosts import Host
@@ -23,7 +24,9 @@ from runners.spot.brain import RentalChoice
 from runners.spot.choice import ChosenProvider, choose_provider, host_maker, provider_name, scope_of
 from runners.spot.driver import Driver, DriverParts, JournalWriter, run_driver
 from runners.spot.elastic_job import ElasticJob, JobView
+from runners.spot.fallback import OnDemandFallback
 from runners.spot.provider import ListedInstance, PricePoint, Provider, ProviderError, RentalOrder
+from solvers.spot.deadline import Deadline, IterationTime
 from solvers.spot.deciding import Quote
 from solvers.spot.ledger import Account, Ledger, account, instance_money
 from solvers.spot.reconciling import run_of
@@ -36,12 +39,25 @@ _NO_MONEY_LIMIT = Limits(math.inf, math.inf)
 @dataclass(frozen=True)
 class DriveRequest:
     """What `plink spot drive` was asked. ``market_file``: its path; ``histories``: prices from files; ``budget`` and
-    ``max_hourly`` replace those of the market file."""
+    ``max_hourly`` replace those of the market file. ``deadline_s``: from the first driver's start to the end of a job
+    of so many ``iterations``; both or none."""
 
     market_file: Path
     histories: Histories
     budget: float | None = None
     max_hourly: float | None = None
+    deadline_s: float | None = None
+    iterations: int | None = None
+
+    def check(self) -> None:
+        """:raises UsageError: for a deadline without iterations, or the other way round."""
+        check_deadline(self.deadline_s, self.iterations)
+
+
+def check_deadline(deadline_s: float | None, iterations: int | None) -> None:
+    """:raises UsageError: for a deadline without iterations, or the other way round."""
+    if (deadline_s is None) != (iterations is None):
+        raise UsageError("--deadline TIME and --iterations N go together: how much there is to do, and until when")
 
 
 def drive_spot(
@@ -54,6 +70,7 @@ def drive_spot(
     :raises UsageError: when another driver runs, or what is held is of another provider. :raises PlinkError: when the
         journal cannot be written.
     """
+    request.check()
     market_file = _limited(read_market_file(request.market_file), request)
     with Journal(folder / FOLDER) as writer:
         entries = read_journal(folder / FOLDER)
@@ -64,7 +81,7 @@ def drive_spot(
         if not chosen.has_leases:
             note("instances have no leases: if this machine is lost, they go on until `plink spot release`")
         session = _Session(folder, job, market_file, chosen, note, account_name)
-        driver = session.driver(request.histories, writer, entries)
+        driver = session.driver(request, writer, entries)
 
         def show() -> None:
             after_step(_state(folder, driver.ledger, market_file, chosen.clock()))
@@ -78,6 +95,7 @@ def dry_run_spot(folder: Path, job: Mapping[str, Any], request: DriveRequest, no
 
     :raises UsageError: as that does.
     """
+    request.check()
     market_file = _limited(read_market_file(request.market_file), request)
     entries = read_journal(folder / FOLDER)
     _check_same_provider(folder, Ledger.of(entries), market_file)
@@ -87,7 +105,7 @@ def dry_run_spot(folder: Path, job: Mapping[str, Any], request: DriveRequest, no
         _checked_account(Ledger.of(entries), chosen.provider, note)
         chosen = replace(chosen, provider=_Observer(chosen.provider))
         session = _Session(folder, job, market_file, chosen, note, is_dry=True)
-        session.driver(request.histories, _Unwritten(), entries).step()
+        session.driver(request, _Unwritten(), entries).step()
 
 
 @dataclass(frozen=True)
@@ -102,9 +120,11 @@ class _Session:
     account: str = ""
     is_dry: bool = False
 
-    def driver(self, histories: Histories, writer: JournalWriter, entries: Sequence[JournalEntry]) -> Driver:
-        """Return the driver, with odds from these histories or from the provider's."""
-        market_file, chosen, run = self.market_file, self.chosen, self.folder.name
+    def driver(self, request: DriveRequest, writer: JournalWriter, entries: Sequence[JournalEntry]) -> Driver:
+        """Return the driver, with odds from the histories of a request or from the provider's."""
+        market_file, chosen, run, histories = self.market_file, self.chosen, self.folder.name, request.histories
+        if request.deadline_s is not None:
+            check_on_demand(market_file, chosen)
         now, brain = chosen.clock(), MarketBrain(market_file, histories, chosen.timing.lease_s)
         if not histories.prices:
             for point in chosen.provider.prices(now - HISTORY_S):
@@ -120,8 +140,29 @@ class _Session:
         parts = DriverParts(
             chosen.provider, _Observed(elastic) if self.is_dry else elastic, brain, writer,
             host_maker(market_file, chosen), chosen.clock, chosen.steady, lambda: f"{run}-{new_id()}", self.note,
+            self._fallback(request, opened if not entries else Ledger.of(entries).opened or opened),
         )  # fmt: skip
         return Driver(parts, market_file.limits, chosen.timing, opened, entries)
+
+    def _fallback(self, request: DriveRequest, opened: JournalOpened) -> OnDemandFallback | None:
+        if request.deadline_s is None or request.iterations is None:
+            return None
+        market_file, timing = self.market_file, self.chosen.timing
+        application = application_from(market_file.changes)
+        iteration = IterationTime(application.scaling, market_file.changes.iteration_s is not None)
+        return OnDemandFallback(
+            Deadline(opened.at + request.deadline_s, request.iterations), market_file.reference, market_file.zones,
+            iteration, application.start_s + application.add_s, timing.decision_s + timing.request_timeout_s, self.note,
+        )  # fmt: skip
+
+
+def check_on_demand(market_file: MarketFile, chosen: ChosenProvider) -> None:
+    """:raises UsageError: when the provider starts no on-demand machines, which a deadline needs."""
+    if not chosen.has_on_demand:
+        raise UsageError(
+            f"{market_file.path}: --deadline needs on-demand machines; set provider.on_demand = true if the command "
+            "acquire starts them"
+        )
 
 
 def _limited(market_file: MarketFile, request: DriveRequest) -> MarketFile:

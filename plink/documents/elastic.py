@@ -1,9 +1,10 @@
 """``plink.elastic/1``: how an elastic run ended."""
 
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
+from plink.documents.spot_status import SpotStatusDocument
 from plink.documents.types import Count, NonNegative
 
 
@@ -29,3 +30,5 @@ class ElasticDocument(TypedDict):
     """Their median time, in seconds; null where there is none."""
     objective: float | None
     """The last that is known; null where the program tells of none."""
+    spot: NotRequired[SpotStatusDocument]
+    """What was rented for it and what that cost, as plink.spot-status/1 has it; without `--spot` the key is missing."""

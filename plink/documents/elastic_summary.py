@@ -1,7 +1,8 @@
 """``plink.elastic-summary/1``: what an elastic run did and cost."""
 
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
+from plink.documents.spot_status import SpotStatusDocument
 from plink.documents.types import Count, NonNegative
 
 
@@ -96,3 +97,5 @@ class ElasticSummaryDocument(TypedDict):
     """What happened, as the log has it (plink.agile/1)."""
     cost: TotalCostEntry
     """Money, in the currency of the prices; null where no host has one; hosts that are not in it."""
+    spot: NotRequired[SpotStatusDocument]
+    """What was rented for it and what that cost, as plink.spot-status/1 has it; missing where nothing ever was."""

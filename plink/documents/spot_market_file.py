@@ -95,6 +95,7 @@ class ProviderEntry(TypedDict):
     listing: NotRequired[Words]
     release: NotRequired[Words]
     renew: NotRequired[Words]
+    on_demand: NotRequired[bool]
     # replay
     history: NotRequired[Name]
     hosts: NotRequired[Name]

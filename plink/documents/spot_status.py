@@ -19,6 +19,8 @@ class HeldInstanceEntry(TypedDict):
     """The zone."""
     type: Name
     """The instance type."""
+    on_demand: bool
+    """Whether it is on demand, for the deadline; else it is transient."""
     bid: Positive
     """The most that it may cost an hour."""
     since_s: Instant

@@ -124,7 +124,7 @@ class AwsProvider:
         return sorted(points, key=lambda point: point.since_s)
 
     def acquire(self, order: RentalOrder) -> Sequence[ListedInstance]:
-        """Request instances of one market; EC2 may grant fewer."""
+        """Request instances of one market, transient or on demand; EC2 may grant fewer."""
         settings, zone = self.settings, order.market.zone
         tags = {"Name": f"plink {self.run}", RUN_TAG: self.run, TOKEN_TAG: order.token,
                 LEASE_TAG: str(int(order.lease_until_s))}  # fmt: skip
@@ -135,7 +135,8 @@ class AwsProvider:
             "--client-token", order.token, "--count", f"1:{order.count}",
             "--image-id", settings.image, "--instance-type", order.market.type,
             "--placement", f"AvailabilityZone={zone}",
-            "--instance-market-options", json.dumps({"MarketType": "spot", "SpotOptions": spot}),
+            *(() if order.market.is_on_demand
+              else ("--instance-market-options", json.dumps({"MarketType": "spot", "SpotOptions": spot}))),
             "--instance-initiated-shutdown-behavior", "terminate",
             "--metadata-options", "HttpTokens=required,InstanceMetadataTags=enabled",
             "--tag-specifications", json.dumps([{"ResourceType": "instance", "Tags": _pairs(tags)}]),

@@ -11,12 +11,14 @@ from solvers.spot.ledger import Ledger
 
 @dataclass(frozen=True)
 class RentalChoice:
-    """What to request, and why; ``count`` is 0 where nothing is to be requested."""
+    """What to request, and why; ``count`` is 0 where nothing is to be requested. ``is_urgent``: something should be,
+    and cannot."""
 
     reason: str
     market: Market | None = None
     count: int = 0
     bid: float = 0.0
+    is_urgent: bool = False
 
 
 class Brain(Protocol):

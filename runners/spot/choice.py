@@ -32,7 +32,7 @@ _NEEDED = {
 _COMMON = ("kind", "user", "key", "port", "lease_s")
 _TAKEN = {
     "aws": ("key_name", "security_groups", "subnets", "profile", "start_up", "private_addresses"),
-    "command": ("renew",),
+    "command": ("renew", "on_demand"),
     "replay": ("speed", "start", "notice", "end"),
 }
 # What decides which instances a provider lists: what is held by one is not listed by another.
@@ -50,7 +50,7 @@ _REPLAY_START_S = 60.0
 @dataclass(frozen=True)
 class ChosenProvider:
     """A provider, its ``clock``, the driver's ``timing`` on that clock, and ``speed``: how many of its seconds pass in
-    one; ``hosts``: those of its own, where it has a list of them."""
+    one; ``hosts``: those of its own, where it has a list of them; ``has_on_demand``: it starts on-demand machines."""
 
     provider: Provider
     clock: Callable[[], float]
@@ -58,6 +58,7 @@ class ChosenProvider:
     speed: float = 1.0
     hosts: Hosts | None = None
     has_leases: bool = True
+    has_on_demand: bool = True
 
     def steady(self) -> float:
         """Return the provider's seconds that passed since some moment, by a clock that nobody sets."""
@@ -87,7 +88,10 @@ def choose_provider(market_file: MarketFile, run: str, folder: Path, purpose: Pu
         return ChosenProvider(AwsProvider(run, _aws(entry, market_file, purpose)), time.time, timing)
     if kind == "command":
         words = {key: entry[key] for key in (*_NEEDED[kind], "renew") if key in entry}  # type: ignore[literal-required]
-        return ChosenProvider(CommandProvider(run, words), time.time, timing, has_leases="renew" in entry)
+        return ChosenProvider(
+            CommandProvider(run, words), time.time, timing, has_leases="renew" in entry,
+            has_on_demand=entry.get("on_demand", False),
+        )  # fmt: skip
     return _replay(entry, market_file, run, folder, purpose)
 
 

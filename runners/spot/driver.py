@@ -14,8 +14,9 @@ from plink.model.hosts import Host
 from plink.model.spot import journal
 from plink.model.spot.limits import Limits
 from plink.model.spot.prices import HOUR_S, Market
-from runners.spot.brain import Brain
+from runners.spot.brain import Brain, RentalChoice
 from runners.spot.elastic_job import DrivenJob, JobView
+from runners.spot.fallback import OnDemandFallback
 from runners.spot.provider import ListedInstance, Provider, ProviderError, RentalOrder
 from runners.spot.steady_clock import SteadyClock
 from solvers.spot.deciding import Quote
@@ -38,7 +39,7 @@ class JournalWriter(Protocol):
 class DriverParts:
     """What a driver works with. ``host_of``: the host that an instance is in the job; ``clock``: the provider's time;
     ``steady``: a clock as fast as that, which nobody sets; ``new_token``: makes tokens of the run that were never
-    used."""
+    used; ``fallback``: None without a deadline."""
 
     provider: Provider
     job: DrivenJob
@@ -49,6 +50,7 @@ class DriverParts:
     steady: Callable[[], float]
     new_token: Callable[[], str]
     note: Callable[[str], None] = lambda text: None
+    fallback: OnDemandFallback | None = None
 
 
 class Driver:
@@ -68,7 +70,7 @@ class Driver:
         self._sightings = Sightings()
         self._fetched_at = -math.inf
         self._job_answered_at: float | None = None
-        self._next_decision = -math.inf
+        self._next_decision = self._next_fallback = -math.inf
         self._absent_since: dict[str, float] = {}
         self._added_at: dict[str, float] = {}
         self._host_names: dict[str, str] = {}
@@ -146,8 +148,10 @@ class Driver:
         self._renew_leases(now)
         if view is not None and listing is not None:
             self._join(view, listing, now)
-            if view.is_ready and self._clock_is_right(now) and now >= self._next_decision:
-                self._acquire(now)
+            if view.is_ready and self._clock_is_right(now):
+                self._fall_back(view, now)
+                if now >= self._next_decision:
+                    self._acquire(now)
         return False
 
     def release_all(self, reason: str) -> bool:
@@ -162,6 +166,7 @@ class Driver:
         markets = {each.entry.market for each in self.ledger.open_requests} | {
             each.market for each in self.ledger.instances.values() if each.is_held or self._ended_unpriced(each)
         }
+        markets = {market for market in markets if not market.is_on_demand}
         latest = [step[0] for market in markets if (step := self.ledger.latest_price(market))]
         since = min([now if self._fetched_at == -math.inf else self._fetched_at, *latest])
         try:
@@ -171,6 +176,8 @@ class Driver:
             return
         self._fetched_at = now
         for point in points:
+            if point.market.is_on_demand:
+                continue
             if point.since_s <= now and point.since_s > self._quotes.get(point.market, (-math.inf, 0.0))[0]:
                 self._quotes[point.market] = (point.since_s, point.price)
                 self._parts.brain.observe(point.market, point.since_s, point.price)
@@ -362,24 +369,48 @@ class Driver:
         choice = self._parts.brain.choose(self.ledger, self._current_quotes(now), now)
         if choice.market is None or choice.count < 1:
             self._warn("wait", f"wait: {choice.reason}", now, math.inf)
+        elif self._send(choice, self._quotes[choice.market], "wait", now):
+            self._warned.pop("wait", None)
+
+    def _fall_back(self, view: JobView, now: float) -> None:
+        """Request on-demand machines where the deadline asks for them, if the limits of money allow it."""
+        fallback = self._parts.fallback
+        if fallback is None:
             return
+        if view.progress is not None:
+            fallback.observe(view.progress)
+        if self.ledger.open_requests or now < self._next_fallback:
+            return
+        choice = fallback.choose(self.ledger, {market.zone for market in self._quotes}, now)
+        if choice.market is not None and choice.count >= 1:
+            self._next_fallback = now + self._timing.decision_s
+            self._send(choice, (now, choice.bid), "deadline", now)
+        elif choice.is_urgent:
+            self._warn("deadline", choice.reason, now)
+
+    def _send(self, choice: RentalChoice, price: tuple[float, float], topic: str, now: float) -> bool:
+        """Request what was chosen; return whether it was within the limits of money.
+
+        :param price: of its market, and since when. :param topic: of a warning.
+        """
+        assert choice.market is not None
         limits, until = self._limits, now + self._timing.lease_s
         money = MoneyLimits(limits.max_hourly, limits.budget, now, until, self._priced_until())
         if refusal := refusal_of_money(self.ledger, choice.count, choice.bid, money):
-            self._warn("wait", f"wait: {refusal}", now, math.inf)
-            return
+            self._warn(topic, f"{topic}: {refusal}", now, math.inf)
+            return False
         market, now = choice.market, self._clock.now()
-        self._record_price(market, *self._quotes[market], now)
+        self._record_price(market, *price, now)
         token = self._parts.new_token()
         self._add(
             journal.InstancesRequested(
                 now, token, market.zone, market.type, market.product, choice.count, choice.bid, choice.reason
             )
         )
-        self._warned.pop("wait", None)
         self._parts.note(f"request {choice.count} x {market} for at most {choice.bid:.4g} an hour: {choice.reason}")
         lease_until = self._clock.lease_time() + self._timing.lease_s
         self._request(RentalOrder(token, market, choice.count, choice.bid, lease_until))
+        return True
 
     def _request(self, order: RentalOrder) -> None:
         sent = self._clock.lease_time()

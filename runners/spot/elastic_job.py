@@ -11,15 +11,18 @@ from plink.errors import PlinkError
 from plink.model.hosts import Host
 from plink.model.storage import read_document
 from runners.agile.control_socket import ask
+from solvers.spot.deadline import Progress
 
 
 @dataclass(frozen=True)
 class JobView:
-    """How a job stands. ``hosts``: names of those in it; ``is_ready``: it takes hosts; ``has_ended``: for good."""
+    """How a job stands. ``hosts``: names of those in it; ``is_ready``: it takes hosts; ``has_ended``: for good;
+    ``progress``: None before its first iteration."""
 
     hosts: frozenset[str] = frozenset()
     is_ready: bool = True
     has_ended: bool = False
+    progress: Progress | None = None
 
 
 class DrivenJob(Protocol):
@@ -66,7 +69,13 @@ class ElasticJob:
             return None
         ready = status.get("stage") is not None
         names = frozenset(host["name"] for host in status.get("hosts", ())) if ready else frozenset()
-        return JobView(names, ready)
+        return JobView(names, ready, progress=self._progress(status))
+
+    def _progress(self, status: Mapping[str, Any]) -> Progress | None:
+        iteration, seconds = status.get("iteration", -1), status.get("iteration_s")
+        if iteration < 0 or seconds is None:
+            return None
+        return Progress(iteration + 1, seconds * self._speed, status.get("workers", 0))
 
     def _is_over(self) -> bool:
         try:

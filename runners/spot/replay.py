@@ -137,7 +137,8 @@ class ReplayProvider:
             now, rented = self._time(cloud), cloud["instances"]
             if any(entry["token"] == order.token for entry in rented.values()):
                 return [_listed(n, entry) for n, entry in rented.items() if entry["token"] == order.token]
-            if trace is None or trace.price_at(now) > order.bid:
+            is_bid = not order.market.is_on_demand
+            if is_bid and (trace is None or trace.price_at(now) > order.bid):
                 raise ProviderError("capacity", f"{order.market}: the price is above {order.bid:.4g}")
             busy = {each["host"] for each in rented.values() if each["end"] is None or each["end"] == "interrupted"}
             hosts = [host for host in self.settings.hosts if host not in busy][: order.count]

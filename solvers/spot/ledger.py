@@ -277,7 +277,8 @@ def _anchor_money(ledger: Ledger, until: float) -> float:
 
 def _stay(each: RentedInstance, now: float) -> Stay:
     until = now if each.until_s is None else each.until_s
-    return Stay(each.since_s, max(each.since_s, until), 1, each.end or "released")
+    end = "released" if each.market.is_on_demand else each.end or "released"  # no refund of what is not interrupted
+    return Stay(each.since_s, max(each.since_s, until), 1, end)
 
 
 def _charge(ledger: Ledger, each: RentedInstance, now: float, bid_from_s: float = math.inf) -> Charge:

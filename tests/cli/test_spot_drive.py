@@ -212,6 +212,19 @@ def test_credentials_of_another_account_are_refused(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(
+    ("deadline_s", "iterations", "message"),
+    [(3600.0, None, "--iterations"), (None, 9, "--deadline"), (60.0, 9, "on_demand")],
+)
+def test_deadlines_that_cannot_be(
+    tmp_path: Path, deadline_s: float | None, iterations: int | None, message: str
+) -> None:
+    run = recorded(tmp_path, ENTRIES[:8])
+    request = DriveRequest(run / "spot" / "market.toml", Histories(), deadline_s=deadline_s, iterations=iterations)
+    with pytest.raises(UsageError, match=message):
+        drive_spot(run, {"socket": "gone", "pid": 1}, request, print)
+
+
+@pytest.mark.parametrize(
     ("table", "message"),
     [
         ("", "[provider]"),

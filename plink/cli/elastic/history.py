@@ -18,10 +18,11 @@ def history_from(run: str) -> "History":
     from plink.records.elastic_history import history_of
     from plink.records.elastic_log import read_elastic_log
 
-    return history_of(read_elastic_log(_path(run)))
+    return history_of(read_elastic_log(log_path(run)))
 
 
-def _path(run: str) -> Path:
+def log_path(run: str) -> Path:
+    """Return the log of a run. ``run``: as :func:`history_from` has it. :raises UsageError: as that does."""
     if Path(run).is_file():
         return Path(run)
     from plink.records.elastic_log import NAME

@@ -11,7 +11,8 @@ from dataclasses import asdict, replace
 
 from plink.api.elastic import ElasticObserver, check_program, prepare_elastic, run_elastic
 from plink.api.recording import RecordRequest
-from plink.cli.elastic.options import ConsistencyOptions, ElasticOptions
+from plink.cli.elastic.options import ConsistencyOptions, ElasticOptions, SpotOptions
+from plink.cli.elastic.rental import Rental
 from plink.cli.elastic.screen import Screen
 from plink.cli.job_options import AGILEML, JobOptions
 from plink.cli.job_setup import with_options
@@ -44,9 +45,13 @@ def launch_with_defaults(program: str, args: list[str], options: JobOptions, con
     return run_job(program, args, runner, replace(options, backend=None), ElasticOptions(**asdict(consistency)))
 
 
-def run_job(program: str, args: list[str], runner: str, options: JobOptions, elastic: ElasticOptions) -> int:
+def run_job(
+    program: str, args: list[str], runner: str, options: JobOptions, elastic: ElasticOptions,
+    spot: SpotOptions | None = None,
+) -> int:  # fmt: skip
     """Run it to its end; returns the exit code to end with. :raises PlinkError: when the job could not be run."""
     check_program(program)
+    rental_request = None if spot is None else spot.request()
     launch_settings = options.check(runner, external=False)
     request = elastic.request(
         runner=runner,
@@ -64,29 +69,37 @@ def run_job(program: str, args: list[str], runner: str, options: JobOptions, ela
     )
     job = with_options(job, options, launch_settings)
     hosts = _hosts(runner, options)
+    if rental_request is not None:
+        from plink.api.spot_process import checked_max_hosts
+
+        request = replace(request, max_hosts=checked_max_hosts(rental_request, hosts, runner, request.max_hosts))
     if options.dry_run:
         _show_nodes(hosts, prepare_elastic(job, hosts, request)[0])
         return 0
-    with Screen(len(str(2 * len(hosts))), options.as_json) as screen, contextlib.ExitStack() as bars:
-        advance = bars.enter_context(progress("connecting", "copying"))
-        observer = ElasticObserver(
-            screen.line, lambda locations: bars.close(), lambda what, done, total: advance[what](done, total),
-            on_status=screen.status,
-        )  # fmt: skip
-        try:
+    screen = Screen(len(str(2 * len(hosts))), options.as_json)
+    rental = Rental(rental_request, screen.note)
+    try:
+        with screen, contextlib.ExitStack() as bars:
+            advance = bars.enter_context(progress("connecting", "copying"))
+            observer = ElasticObserver(
+                screen.line, lambda locations: bars.close(), lambda what, done, total: advance[what](done, total),
+                on_status=screen.status, on_start=rental.start,
+            )  # fmt: skip
             result = run_elastic(job, hosts, replace(request, network=_network()), observer)
-        except PlacementError as error:
-            for rank in error.locations:
-                if rank.problem:
-                    say_error(f"assigned to {rank.host}, runs on {rank.hostname}: {rank.problem}")
-            raise
+    except PlacementError as error:
+        for rank in error.locations:
+            if rank.problem:
+                say_error(f"assigned to {rank.host}, runs on {rank.hostname}: {rank.problem}")
+        raise
+    finally:
+        rental.finish()
     if options.as_json:
-        print_json(result.to_json())
+        print_json(result.to_json() | ({} if rental.document is None else {"spot": rental.document}))
     else:
         screen.last_word(result)
     if result.exit_code:
         say_error(f"error: {result.why}")
-    return result.exit_code
+    return result.exit_code or rental.failure
 
 
 def _network() -> Network | None:

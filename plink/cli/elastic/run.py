@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from plink.cli.elastic.options import ElasticOptions
+from plink.cli.elastic.options import ElasticOptions, SpotOptions
 from plink.cli.job_options import RUN_PANEL, Arguments, JobOptions, option, takes
 
 
@@ -26,6 +26,7 @@ def run(
     program: Annotated[str, typer.Argument(metavar="APP", help="A .py file that defines make(arguments).")],
     options: JobOptions,
     elastic: ElasticOptions,
+    spot: SpotOptions,
     args: Arguments = None,
     runner: Annotated[ElasticRunner, option(RUN_PANEL, "How its hosts are reached.")] = ElasticRunner.SSH,
 ) -> None:
@@ -36,10 +37,12 @@ def run(
     reliable hosts share the folder of --checkpoint.
     `plink launch --backend agileml APP` is the same with the defaults, but
     for --rule, --shares and --rebalance.
+    With --spot more transient hosts are rented while it runs, and released at
+    its end, however that comes.
 
     Example: plink elastic run --hosts hosts.txt --checkpoint /shared/run1 app.py
     """
     from plink.cli.elastic.job import run_job
 
-    if code := run_job(program, args or [], runner.value, options, elastic):
+    if code := run_job(program, args or [], runner.value, options, elastic, spot):
         raise typer.Exit(code)

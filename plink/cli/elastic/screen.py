@@ -51,6 +51,13 @@ class Screen(logging.Handler):
         elif self._live is None:
             say(text)
 
+    def note(self, text: str) -> None:
+        """Show what the driver of rented instances says, as an event."""
+        if self._live is None:
+            say(text)
+        else:
+            self._events = [*self._events[-7:], printable(text)]
+
     def line(self, number: int | None, stream: str, line: str) -> None:
         """A line that a host's node printed; above the live view where it would be written across that."""
         file = sys.stdout if stream == "out" and not self._as_json else sys.stderr

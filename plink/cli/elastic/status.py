@@ -1,11 +1,15 @@
 """``plink elastic status``."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from plink.cli.elastic.cost import cost_so_far
-from plink.cli.elastic.live import RunId, ask_and_print
+from plink.cli.elastic.live import RunId, live_job
+from plink.cli.screen import print_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def status(
@@ -14,9 +18,39 @@ def status(
 ) -> None:
     """Show how an elastic job that runs stands: stage, hosts by what they do, iterations, bytes.
 
+    Of a job with rented instances: what is held and why, and what it costs, as `plink spot status` shows it.
+
     Example: plink elastic status last
     """
-    ask_and_print(name, "status", "plink.elastic-status/1" if as_json else None, status_lines)
+    from plink.cli.rented import show_rented
+    from plink.records import workspace
+    from runners.agile.control_socket import ask
+
+    run, job = live_job(name)
+    answer = ask(job["socket"], {"method": "status"})
+    spot = spot_of(workspace.RUNS / run.id)
+    if as_json:
+        print_json({"schema": "plink.elastic-status/1", "run": run.id, **answer, **spot})
+        return
+    rented = spot.get("spot")
+    print("\n".join(status_lines(answer if rented is None else {**answer, "cost": None})))
+    if rented is not None:
+        show_rented(rented)
+
+
+def spot_of(folder: "Path") -> dict[str, Any]:
+    """Return what is rented for a run, under ``spot``; nothing where nothing ever was, or its journal is damaged, which
+    is said."""
+    from plink.cli.rented import rented_document
+    from plink.cli.screen import say_error
+    from plink.errors import PlinkError
+
+    try:
+        document = rented_document(folder)
+    except PlinkError as error:
+        say_error(f"what is rented is not known: {error}")
+        return {}
+    return {} if document is None else {"spot": document}
 
 
 def status_lines(status: dict[str, Any]) -> list[str]:

@@ -17,13 +17,15 @@ def summary(
 ) -> None:
     """What an elastic run did and cost: iterations, their time by stage, bytes by host, what happened.
 
-    The cost goes by the prices in the hosts file (price=X, money per hour) and by how long each host took part.
+    The cost goes by the prices in the hosts file (price=X, money per hour) and by how long each host took part. Of a
+    job with rented instances it is what these and the reliable machines cost, as `plink spot status` shows it.
 
     Example: plink elastic summary last
     """
-    from plink.cli.elastic.history import history_from
+    from plink.cli.elastic.history import history_from, log_path
+    from plink.cli.elastic.status import spot_of
 
-    document = _document(history_from(run))
+    document = _document(history_from(run)) | spot_of(log_path(run).parent)
     if as_json:
         print_json(document)
     else:
@@ -156,6 +158,10 @@ def _show(document: dict[str, Any]) -> None:
         table.add_row(row["host"], row["tier"] or "", held, *work, *sizes, price)
     if document["hosts"]:
         console.print(table)
+    if "spot" in document:
+        from plink.cli.rented import show_rented
+
+        show_rented(document["spot"])
     for together in _together(document["events"]):
         print(f"{together[0]['at']:9,.1f} s  {_line(together)}")
 
@@ -184,6 +190,8 @@ def _sentences(document: dict[str, Any]) -> list[str]:
         lines.append(line)
     if document["hint"] is not None:
         lines.append(hint_line(document["hint"]))
+    if "spot" in document:
+        return lines
     cost = document["cost"]
     if cost["total"] is not None:
         lines.append(f"cost: {format_cost(cost)}")

@@ -37,6 +37,17 @@ def drive(
             "--per-hour", min=0, metavar="MONEY", help="What all bids together may come to; default: the market file's."
         ),
     ] = None,
+    deadline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Rent the market file's reference machines on demand when the job would not be over this long after "
+            "the first driver's start (6h) otherwise; with --iterations.",
+        ),
+    ] = None,
+    iterations: Annotated[
+        int | None, typer.Option(min=1, help="How many the job does in all; with --deadline.")
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Decide once and say what would be done; request and release nothing.")
     ] = False,
@@ -52,11 +63,14 @@ def drive(
     from plink.api.spot_driving import DriveRequest, drive_spot, dry_run_spot
     from plink.cli.spot.inputs import histories_from
     from plink.model.spot.price_files import Histories
+    from plink.model.units import parse_limit
     from plink.records import workspace
 
     chosen, job = live_job(run)
     histories = histories_from(prices) if prices else Histories()
-    request = DriveRequest(market, histories, max_total, max_hourly)
+    request = DriveRequest(
+        market, histories, max_total, max_hourly, None if deadline is None else parse_limit(deadline), iterations
+    )
     folder = workspace.RUNS / chosen.id
     if dry_run:
         dry_run_spot(folder, dict(job), request, say_error)

@@ -1,9 +1,9 @@
-"""The files that `plink spot` reads, and tables as it shows them."""
+"""The files that `plink spot` reads, and values as it shows them."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from plink.cli.screen import say
 from plink.errors import InputError, UsageError
@@ -56,21 +56,3 @@ def utc(time: float) -> str:
 def finite(value: float) -> float | None:
     """Return a number for JSON; None where it is infinite or unknown."""
     return value if value == value and abs(value) != float("inf") else None
-
-
-def show_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print rows below their columns, numbers to the right."""
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(highlight=False, markup=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, markup=False, width=200)
-    table = Table(box=None, pad_edge=False)
-    for number, column in enumerate(columns):
-        cells = [str(row[number]) for row in rows]
-        is_text = any(cell[:1].isalpha() for cell in cells)
-        table.add_column(column, justify="left" if is_text else "right")
-    for row in rows:
-        table.add_row(*map(str, row))
-    console.print(table)

@@ -100,7 +100,7 @@ def _market(row: "MarketOdds") -> dict[str, Any]:
 
 
 def _show(document: dict[str, Any]) -> None:
-    from plink.cli.spot.inputs import show_table
+    from plink.cli.tables import show_table
     from plink.model.units import format_duration
 
     rows = [

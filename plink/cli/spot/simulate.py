@@ -87,7 +87,8 @@ def _document(simulation: "SpotSimulation", hours: float, starts: int, seed: int
 
 
 def _show(document: dict[str, Any]) -> None:
-    from plink.cli.spot.inputs import show_table, utc
+    from plink.cli.spot.inputs import utc
+    from plink.cli.tables import show_table
     from plink.model.units import format_duration
 
     train = utc(document["train_until_s"])

@@ -1,18 +1,11 @@
 """``plink spot status``."""
 
-import math
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from plink.cli.elastic.live import RunId
 from plink.cli.screen import print_json
-
-if TYPE_CHECKING:
-    from plink.api.spot_driving import SpotState
-    from plink.records.runs import Run
-
-_DIGITS = 6
 
 
 def status(run: RunId, as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False) -> None:
@@ -21,92 +14,13 @@ def status(run: RunId, as_json: Annotated[bool, typer.Option("--json", help="Pri
     Example: plink spot status last
     """
     from plink.api.spot_driving import spot_state
+    from plink.cli.rented import document_of, show_rented
     from plink.records import workspace
     from plink.records.runs import run_named
 
-    chosen = run_named(workspace.RUNS, run)
-    document = _document(spot_state(workspace.RUNS / chosen.id), _iterations(chosen))
+    folder = workspace.RUNS / run_named(workspace.RUNS, run).id
+    document = document_of(spot_state(folder), folder)
     if as_json:
         print_json(document)
     else:
-        _show(document)
-
-
-def _iterations(run: "Run") -> int:
-    """Return how many iterations of the job count."""
-    from plink.errors import InputError
-    from plink.records.elastic_history import history_of
-    from plink.records.elastic_log import NAME, read_elastic_log
-
-    try:
-        return len(history_of(read_elastic_log(run.folder / NAME)).completed)
-    except InputError:
-        return 0
-
-
-def _document(state: "SpotState", iterations: int) -> dict[str, Any]:
-    ledger, cost, budget = state.ledger, state.account, state.market_file.limits.budget
-    assert ledger.opened is not None
-    ends = [each.end for each in ledger.instances.values()]
-    return {
-        "schema": "plink.spot-status/1",
-        "run": state.run,
-        "provider": ledger.opened.provider,
-        "at_s": round(state.at_s, 3),
-        "driver": state.driver,
-        "job_ended": ledger.job_ended,
-        "held": [
-            {
-                "instance": each.id, "host": each.host, "zone": each.market.zone, "type": each.market.type,
-                "bid": each.bid, "since_s": each.since_s,
-                "state": "releasing" if each.released_at_s is not None
-                else "draining" if each.draining_since_s is not None
-                else "starting" if each.host is None else "working",
-                "reason": each.reason or ledger.requests[each.token].entry.reason,
-                "cost": round(state.money_of(each.id), _DIGITS),
-            }
-            for each in ledger.held
-        ],
-        "open_requests": [
-            {"token": each.entry.token, "zone": each.entry.zone, "type": each.entry.type, "count": each.entry.count,
-             "bid": each.entry.bid}
-            for each in ledger.open_requests
-        ],
-        "ended": {kind: ends.count(kind) for kind in ("interrupted", "released")},
-        "cost": {
-            "total": round(cost.total, _DIGITS), "transient": round(cost.transient, _DIGITS),
-            "anchors": round(cost.anchors, _DIGITS), "refunded": round(cost.refunded, _DIGITS),
-            "on_demand": round(cost.on_demand, _DIGITS),
-            "per_iteration": round(cost.total / iterations, _DIGITS) if iterations else None,
-            "budget": None if math.isinf(budget) else budget,
-        },
-    }  # fmt: skip
-
-
-def _show(document: dict[str, Any]) -> None:
-    from plink.cli.spot.inputs import show_table
-    from plink.model.units import format_duration
-
-    driver = "no driver runs" if document["driver"] is None else f"driver: process {document['driver']}"
-    over = "; the job is over" if document["job_ended"] else ""
-    print(f"{len(document['held'])} instances of {document['provider']} held; {driver}{over}")
-    rows = [
-        (row["host"] or row["instance"], row["type"], row["zone"], row["state"],
-         format_duration(max(0.0, document["at_s"] - row["since_s"])), f"{row['bid']:.4f}", f"{row['cost']:.4f}",
-         row["reason"])
-        for row in document["held"]
-    ]  # fmt: skip
-    if rows:
-        show_table(("host", "type", "zone", "state", "for", "bid", "cost", "why"), rows)
-    for row in document["open_requests"]:
-        print(f"requested, not answered yet: {row['count']} x {row['type']} in {row['zone']} for {row['bid']:.4f}")
-    cost = document["cost"]
-    each = "" if cost["per_iteration"] is None else f", {cost['per_iteration']:.6f} an iteration"
-    limit = "" if cost["budget"] is None else f" of {cost['budget']:g}"
-    print(
-        f"cost so far: {cost['total']:.4f}{limit}{each}; reliable machines {cost['anchors']:.4f} of it; "
-        f"the same machines on demand: {cost['on_demand']:.4f}"
-    )
-    ended = document["ended"]
-    print(f"gone: {ended['interrupted']} taken by the provider ({cost['refunded']:.4f} not charged), "
-          f"{ended['released']} released")  # fmt: skip
+        show_rented(document)

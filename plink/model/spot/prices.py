@@ -10,6 +10,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 HOUR_S = 3600.0
+ON_DEMAND = "on-demand"  # product of machines at their on-demand price, which no provider interrupts
 
 
 @dataclass(frozen=True, order=True)
@@ -22,6 +23,16 @@ class Market:
 
     def __str__(self) -> str:
         return f"{self.type} in {self.zone}"
+
+    @property
+    def is_on_demand(self) -> bool:
+        """Whether its machines are on demand."""
+        return self.product == ON_DEMAND
+
+
+def on_demand_market(zone: str, kind: str) -> Market:
+    """Return the market of on-demand machines of a type in a zone."""
+    return Market(zone, kind, ON_DEMAND)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,13 +14,16 @@ from plink.model.spot.prices import HOUR_S, Market
 from runners.spot.brain import RentalChoice
 from runners.spot.driver import Driver, DriverParts
 from runners.spot.elastic_job import JobView
+from runners.spot.fallback import OnDemandFallback
 from runners.spot.provider import ListedInstance, PricePoint, ProviderError, RentalOrder
 from solvers.spot.billing import BILLINGS, Stay
+from solvers.spot.deadline import Progress
 from solvers.spot.deciding import Quote
 from solvers.spot.ledger import Ledger, RentedInstance
 from solvers.spot.reconciling import DriverTiming
 
 START = 1_000_000.0
+ON_DEMAND_PRICE = 0.5
 A, B = Market("zone-a", "small"), Market("zone-b", "large")
 
 
@@ -111,6 +114,8 @@ class FakeCloud:
             raise self.fails[method].pop(0)
 
     def price_at(self, market: Market, time: float) -> float:
+        if market.is_on_demand:
+            return ON_DEMAND_PRICE
         return [price for since, price in self.steps[market] if since <= time][-1]
 
     def _advance(self) -> None:
@@ -118,8 +123,8 @@ class FakeCloud:
         for name, rental in self.rentals.items():
             if rental.listed.end is not None:
                 continue
-            above = [since for since, price in self.steps[rental.market]
-                     if price > rental.bid and since >= rental.listed.since_s]  # fmt: skip
+            steps = [] if rental.market.is_on_demand else self.steps[rental.market]
+            above = [since for since, price in steps if price > rental.bid and since >= rental.listed.since_s]
             shut_down = min(rental.lease_until, rental.listed.since_s + self.lives_for_s)
             time, end = min([(time, "interrupted") for time in above[:1]] + [(shut_down, "released")])
             if time <= self.clock.now:
@@ -205,13 +210,26 @@ class FakeJob:
     evicted: list[str] = field(default_factory=list)
     answers: bool = True
     deaf: bool = False  # hosts never join
+    work_s: float = 0.0  # core-seconds of an iteration; 0: it tells of none
+    done: float = 0.0  # iterations
+    _at: float = START
 
     def view(self) -> JobView | None:
         if not self.answers:
             return None
         alive = set(self.cloud.held)
         self.hosts = {name: host for name, host in self.hosts.items() if name in alive}
-        return JobView(frozenset(self.hosts.values()), True, self.cloud.clock.now >= self.ends_at)
+        is_over = self.cloud.clock.now >= self.ends_at
+        return JobView(frozenset(self.hosts.values()), True, is_over, self._progress())
+
+    def _progress(self) -> Progress | None:
+        """Work on one core of its own, and on one of each instance."""
+        if not self.work_s:
+            return None
+        cores, seconds = 1 + len(self.hosts), self.cloud.clock.now - self._at
+        self._at = self.cloud.clock.now
+        self.done += seconds * cores / self.work_s
+        return Progress(int(self.done), self.work_s / cores, cores)
 
     def add(self, hosts: Sequence[Host]) -> None:
         self.cloud.fuse.point()
@@ -262,6 +280,7 @@ class World:
     limits: Limits = field(default_factory=lambda: Limits(100, 100))
     timing: DriverTiming = field(default_factory=lambda: DriverTiming(poll_s=60.0))
     anchors: tuple[int, float] = (0, 0.0)
+    fallback: OnDemandFallback | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -273,6 +292,7 @@ class World:
         parts = DriverParts(
             self.cloud, self.job, self.brain, self.journal, host_of, self.clock.wall, self.clock,
             lambda: f"run1-{len(self.journal.lines)}", self.notes.append,
+            self.fallback,
         )  # fmt: skip
         return Driver(parts, self.limits, self.timing, opened, self.journal.entries())
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from plink.model.spot.prices import Market
+from plink.model.spot.prices import Market, on_demand_market
 from runners.spot.aws import AwsProvider, AwsSettings
 from runners.spot.provider import ProviderError, ProviderFailure, RentalOrder
 
@@ -164,3 +164,13 @@ def test_missing_credentials_differ_from_other_failures(
         stub(tmp_path, monkeypatch, text).acquire(order("aaaa-1"))
     assert caught.value.failure == failure
     assert caught.value.has_no_effect == (failure == "credentials")
+
+
+def test_on_demand_machines_are_requested_without_a_bid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = recording(tmp_path, monkeypatch, "echo '{\"Instances\": []}'")
+    made.acquire(order("t1"))
+    made.acquire(replace(order("t2"), market=on_demand_market("us-east-1a", "c5.2xlarge")))
+    spot, on_demand = (tmp_path / "asked").read_text().splitlines()
+    assert "--instance-market-options" in spot
+    assert "--instance-market-options" not in on_demand
+    assert "c5.2xlarge" in on_demand

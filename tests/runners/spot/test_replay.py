@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plink.model.spot.prices import Market, PriceTrace
+from plink.model.spot.prices import Market, PriceTrace, on_demand_market
 from runners.spot.provider import ProviderError, RentalOrder
 from runners.spot.replay import ReplayProvider, ReplaySettings
 
@@ -120,3 +120,12 @@ def test_hosts_are_released_without_the_history(tmp_path: Path) -> None:
     assert without.clock() == 1600.0
     without.release([each.id for each in without.listing()])
     assert {each.end for each in without.listing()} == {"released"}
+
+
+def test_on_demand_hosts_are_not_evicted(tmp_path: Path) -> None:
+    real = Real()
+    cloud = replay(tmp_path, real)
+    order_on_demand = RentalOrder("t1", on_demand_market("zone-a", "small"), 2, 0.5, 1e9)
+    assert len(cloud.acquire(order_on_demand)) == 2
+    real.now += 1e5
+    assert [each.end for each in cloud.listing()] == [None, None]

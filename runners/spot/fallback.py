@@ -1,0 +1,68 @@
+"""The on-demand machines that a driver falls back to when a deadline asks for it (:mod:`solvers.spot.deadline`)."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from plink.model.spot.market_file import Machines
+from plink.model.spot.prices import on_demand_market
+from runners.spot.brain import RentalChoice
+from solvers.spot.deadline import Deadline, IterationTime, Progress, latest_start
+from solvers.spot.ledger import Ledger
+
+
+@dataclass
+class OnDemandFallback:
+    """The fallback of one run. ``machines``: which and how many; ``zones``: where, or empty: wherever there are prices;
+    ``start_s``: from a request until they work; ``slack_s``: by which it begins earlier than it has to; ``note``: gets
+    a line when the deadline cannot be met."""
+
+    deadline: Deadline
+    machines: Machines
+    zones: tuple[str, ...]
+    iteration: IterationTime
+    start_s: float
+    slack_s: float
+    note: Callable[[str], None] = lambda text: None
+    _done: int = 0
+    _is_late: bool = False
+
+    def observe(self, progress: Progress) -> None:
+        """Take how the job stands. A controller that has just taken over knows of no iteration; then the last count
+        stands."""
+        self._done = max(self._done, progress.iterations) if progress.iterations <= 0 else progress.iterations
+        self.iteration.observe(progress)
+
+    def choose(self, ledger: Ledger, zones: Collection[str], now: float) -> RentalChoice:
+        """Return what to request now; a count of 0 where the deadline asks for nothing.
+
+        :param zones: those that the provider has prices of.
+        """
+        machines = self.machines
+        held = sum(each.market.is_on_demand and not each.is_leaving for each in ledger.held)
+        missing = machines.count - held
+        if missing <= 0:
+            return RentalChoice("all of the fallback is held")
+        has_begun = any(each.entry.market.is_on_demand and each.outcome == "granted"
+                        for each in ledger.requests.values())  # fmt: skip
+        if not has_begun and not self._is_due(now):
+            return RentalChoice("the deadline does not ask for it yet")
+        markets = [on_demand_market(zone, machines.type.name) for zone in self.zones or sorted(zones)]
+        market = next((each for each in markets if not ledger.penalised(each, now)), None)
+        if market is None:
+            return RentalChoice("deadline: no zone grants on-demand machines now", is_urgent=True)
+        when = datetime.fromtimestamp(self.deadline.at_s, UTC).strftime("%Y-%m-%d %H:%M")
+        return RentalChoice(
+            f"on demand, for the deadline, {when} UTC ({self._done} of {self.deadline.iterations} iterations)",
+            market, missing, machines.type.on_demand,
+        )  # fmt: skip
+
+    def _is_due(self, now: float) -> bool:
+        iteration_s = self.iteration.seconds(self.machines.count * self.machines.type.cores)
+        if iteration_s is None or self._done >= self.deadline.iterations:
+            return False
+        late_s = now - latest_start(self.deadline, self._done, iteration_s, self.start_s + self.slack_s)
+        if late_s > self.slack_s and not self._is_late:
+            self._is_late = True
+            self.note(f"the deadline will be missed by {(late_s - self.slack_s) / 60:.0f} min or more, on demand, too")
+        return late_s >= 0

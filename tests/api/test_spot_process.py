@@ -1,0 +1,169 @@
+"""The driver that an elastic job is started with: what is refused before the job, lost drivers, and the end."""
+
+import json
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from plink.api.spot_process import DriverProcess, SpotRequest, checked_max_hosts
+from plink.errors import InputError, PartlyDone, PlinkError, UsageError
+from plink.model.hosts import Host, Hosts
+from tests.cli.test_spot_drive import ENTRIES, PROVIDER, recorded
+from tests.conftest import typed
+from tests.docs.samples import MARKET_FILE
+
+RELIABLE = Hosts(tuple(Host(f"r{k}", f"10.0.0.{k}", tier="reliable") for k in range(3)))
+SMALL = MARKET_FILE.replace("max_cores = 768", "max_cores = 24")  # 6 of c4.xlarge
+
+
+def market(folder: Path, text: str = SMALL + PROVIDER) -> SpotRequest:
+    path = folder / "market.toml"
+    path.write_text(text)
+    cloud = folder / "cloud"
+    cloud.write_text("#!/bin/sh\n")
+    cloud.chmod(0o755)
+    return SpotRequest(path)
+
+
+@pytest.fixture(autouse=True)
+def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_max_hosts_has_room_for_all_that_is_rented(tmp_path: Path) -> None:
+    request = market(tmp_path)
+    assert checked_max_hosts(request, RELIABLE, "ssh", None) == 9
+    assert checked_max_hosts(request, RELIABLE, "ssh", 9) == 9
+    with pytest.raises(UsageError, match="--max-hosts 9"):
+        checked_max_hosts(request, RELIABLE, "ssh", 8)
+
+
+def test_anchors_that_work_are_among_the_cores(tmp_path: Path) -> None:
+    working = SMALL.replace("count = 3\n", "count = 3\nworks = true\n")
+    assert checked_max_hosts(market(tmp_path, working + PROVIDER), RELIABLE, "ssh", None) == 3 + (24 - 12) // 4
+
+
+@pytest.mark.parametrize(
+    ("text", "runner", "message"),
+    [
+        (SMALL + PROVIDER, "slurm", "--runner"),
+        (SMALL, "ssh", "provider"),
+        (SMALL.replace("count = 3", "count = 2") + PROVIDER, "ssh", "anchors.count"),
+        (SMALL + PROVIDER.replace('["./cloud", "acquire"]', '["./gone"]'), "ssh", "./gone"),
+        (SMALL + '[provider]\nkind = "replay"\nhistory = "gone.json"\nhosts = "gone.txt"\n', "ssh", "gone.txt"),
+        (SMALL + '[provider]\nkind = "aws"\nregion = "us-east-1"\nimage = "ami-1"\n', "ssh", "aws"),
+    ],
+)
+def test_refused_before_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, runner: str, message: str
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises((UsageError, InputError), match=message):
+        checked_max_hosts(market(tmp_path, text), RELIABLE, runner, None)
+
+
+def test_hosts_of_a_lab_are_not_rented_for_others(tmp_path: Path) -> None:
+    (tmp_path / "prices.csv").write_text(
+        "zone,type,timestamp,price\nzone-a,c4.xlarge,2016-06-11T00:00:00Z,0.1\n"
+        "zone-a,c4.xlarge,2016-06-12T00:00:00Z,0.1\n"
+    )
+    (tmp_path / "more.txt").write_text("w1 address=127.0.0.1\n")
+    text = SMALL + '[provider]\nkind = "replay"\nhistory = "prices.csv"\nhosts = "more.txt"\n'
+    assert checked_max_hosts(market(tmp_path, text), RELIABLE, "ssh", None) == 4  # one host of its own
+    with pytest.raises(UsageError, match="where the job's hosts are"):
+        checked_max_hosts(market(tmp_path, text), Hosts(RELIABLE.members, "quiet"), "ssh", None)
+
+
+@pytest.mark.parametrize("words", [("--budget", "3"), ("--per-hour", "3"), ("--prices", "prices.json")])
+def test_options_that_go_with_spot(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = typed("elastic", "run", "--runner", "local", *words, "fit.py", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--spot" in done.stderr
+
+
+def test_deadline_has_room_for_the_reference_machines(tmp_path: Path) -> None:
+    request = replace(market(tmp_path, SMALL + PROVIDER + "on_demand = true\n"), deadline_s=3600.0, iterations=9)
+    assert checked_max_hosts(request, RELIABLE, "ssh", None) == 9 + 64
+    assert request.words("abcd")[-4:] == ["--deadline", "3600.0s", "--iterations", "9"]
+
+
+def test_deadline_needs_iterations_and_a_provider_of_on_demand_machines(tmp_path: Path) -> None:
+    request = replace(market(tmp_path), deadline_s=3600.0)
+    with pytest.raises(UsageError, match="--iterations"):
+        checked_max_hosts(request, RELIABLE, "ssh", None)
+    with pytest.raises(UsageError, match="on_demand"):
+        checked_max_hosts(replace(request, iterations=9), RELIABLE, "ssh", None)
+
+
+def test_dry_run_checks_the_market_file(tmp_path: Path) -> None:
+    market(tmp_path, SMALL.replace("count = 3", "count = 1") + PROVIDER)
+    words = ("elastic", "run", "--runner", "local", "--spot", "market.toml", "--dry-run")
+    assert typed(*words, "fit.py", cwd=tmp_path).returncode == 0
+    refused = typed(*words, "--max-hosts", "3", "fit.py", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "--max-hosts 8" in refused.stderr
+
+
+def driver(folder: Path, body: str, notes: list[str]) -> DriverProcess:
+    """A driver that is this program, with the number of its starts in ``n``."""
+    script = folder / "driver.py"
+    script.write_text(
+        "import pathlib, sys, time, os, signal\ncount = pathlib.Path('starts')\n"
+        "n = len(count.read_text()) if count.exists() else 0\ncount.write_text('x' * (n + 1))\n" + body
+    )
+    return DriverProcess(folder, [sys.executable, str(script)], notes.append, restart_s=0.01)
+
+
+def test_lost_driver_is_started_again_and_what_it_says_is_passed_on(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    notes: list[str] = []
+    process = driver(
+        tmp_path, "print('plink: driver', n, flush=True)\nif n < 2:\n    os.kill(os.getpid(), signal.SIGKILL)\n", notes
+    )
+    process.start()
+    process._thread.join()  # the third one ends well
+    process.finish()
+    assert len((tmp_path / "starts").read_text()) == 3
+    assert [note for note in notes if note.startswith("driver ")] == ["driver 0", "driver 1", "driver 2"]
+
+
+def test_refused_driver_is_not_started_again(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    notes: list[str] = []
+    process = driver(tmp_path, "print('plink: no such market', file=sys.stderr)\nsys.exit(2)\n", notes)
+    process.start()
+    process.finish()
+    assert len((tmp_path / "starts").read_text()) == 1
+    assert "no such market" in notes
+
+
+def test_run_that_is_not_recorded_rents_nothing(tmp_path: Path) -> None:
+    process = driver(tmp_path, "", [])
+    with pytest.raises(PlinkError, match="not recorded"):
+        process.start()
+    process.finish()
+    assert not (tmp_path / "starts").exists()
+
+
+def test_what_a_lost_driver_held_is_released_at_the_end(tmp_path: Path) -> None:
+    run = recorded(tmp_path, ENTRIES[:8])
+    started = threading.Event()
+    process = DriverProcess(
+        run, [sys.executable, "-c", "raise SystemExit('lost')"], lambda note: started.set(), restart_s=60.0
+    )
+    process.start()
+    assert started.wait(60)
+    process.finish()
+    assert json.loads((tmp_path / "asked-release.json").read_text()) == {"run": "abcd", "instances": ["i-1"]}
+
+
+def test_what_cannot_be_released_at_the_end_is_said(tmp_path: Path) -> None:
+    run = recorded(tmp_path, ENTRIES[:8])
+    (run / "spot" / "market.toml").write_text("not a market file")
+    process = DriverProcess(run, [sys.executable, "-c", "raise SystemExit(2)"], lambda note: None)
+    process.start()
+    with pytest.raises(PartlyDone, match="plink spot release abcd"):
+        process.finish()

@@ -1,0 +1,152 @@
+"""A driver with a deadline: when it falls back to on-demand machines, and what that may cost."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from plink.model.spot.limits import Limits
+from plink.model.spot.market_file import InstanceType, Machines
+from plink.model.spot.prices import HOUR_S, on_demand_market
+from runners.spot.fallback import OnDemandFallback
+from runners.spot.provider import ProviderError
+from solvers.spot.deadline import Deadline, IterationTime
+from solvers.spot.ledger import account
+from solvers.spot.scaling import Scaling
+from tests.runners.spot.fake_cloud import ON_DEMAND_PRICE, START, A, World, world
+
+COUNT = 4  # machines of the fallback, of one core
+WORK_S = 360.0  # core-seconds of an iteration: 40 an hour on the fallback alone
+
+
+def made(deadline_h: float, iterations: int, count: int = COUNT, dear: bool = False) -> World:
+    """A job beside spot machines at 0.1, or at prices that are never bid."""
+    price = 10.0 if dear else 0.1
+    result = world({A: [(START - 50, price)]}, hours=100.0)
+    result.job.work_s = WORK_S
+    result.limits = Limits(math.inf, math.inf)
+    result.fallback = OnDemandFallback(
+        Deadline(START + deadline_h * HOUR_S, iterations), Machines(InstanceType("small", 1, ON_DEMAND_PRICE), count),
+        (), IterationTime(Scaling(0.0, 1.0, 0.0)), 120.0, 240.0, result.notes.append,
+    )  # fmt: skip
+    return result
+
+
+def until_done(driven: World, hours: float) -> float:
+    """Run until the iterations are done; return when, in hours since the start."""
+    assert driven.fallback is not None
+    driver = driven.driver()
+    for _ in range(int(hours * 60)):
+        driver.step()
+        if driven.job.done >= driven.fallback.deadline.iterations:
+            break
+        driven.clock.now += 60
+    end = (driven.clock.now - START) / HOUR_S
+    driven.job.ends_at = driven.clock.now
+    assert driven.run(1.0, driver)
+    return end
+
+
+def on_demand_of(driven: World) -> list[str]:
+    return [each.id for each in driven.ledger.instances.values() if each.market.is_on_demand]
+
+
+def test_deadline_is_met_without_transient_machines() -> None:
+    driven = made(3.0, 100, dear=True)  # 10 h on the job's own core
+    assert until_done(driven, 10.0) <= 3.0
+    assert len(on_demand_of(driven)) == COUNT
+    assert driven.cloud.held == []
+    assert any("deadline" in request.entry.reason for request in driven.ledger.requests.values())
+
+
+def test_fallback_begins_no_earlier_than_the_deadline_asks() -> None:
+    driven = made(6.0, 100, dear=True)
+    driver = driven.driver()
+    driven.run(2.0, driver)  # 20 are done, and 80 are two hours on demand
+    assert on_demand_of(driven) == []
+    driven.run(3.0, driver)
+    assert len(on_demand_of(driven)) == COUNT
+
+
+def test_transient_machines_that_are_fast_enough_need_no_fallback() -> None:
+    driven = made(5.0, 100)  # three cores: 30 an hour
+    assert until_done(driven, 10.0) <= 5.0
+    assert on_demand_of(driven) == []
+
+
+def test_eviction_of_all_transient_machines_is_made_up_for() -> None:
+    driven = made(4.0, 100)
+    driven.cloud.steps = {A: [(START - 50, 0.1), (START + HOUR_S, 10.0)]}
+    assert until_done(driven, 10.0) <= 4.0
+    assert len(on_demand_of(driven)) == COUNT
+
+
+def test_on_demand_machines_are_accounted_at_their_price_without_refunds() -> None:
+    driven = made(3.0, 100, dear=True)
+    driver = driven.driver()
+    driven.run(2.0, driver)
+    names = on_demand_of(driven)
+    driven.cloud._end(names[0], driven.clock.now, "interrupted")  # it vanished: nobody refunds that
+    driven.run(0.5, driver)
+    driven.job.ends_at = driven.clock.now
+    assert driven.run(1.0, driver)
+    ledger = driven.ledger
+    bill = sum(
+        math.ceil(((each.until_s or 0) - each.since_s) / HOUR_S) * ON_DEMAND_PRICE for each in ledger.instances.values()
+    )
+    assert account(ledger, driven.clock.now).transient == pytest.approx(bill)
+    assert len(on_demand_of(driven)) == COUNT + 1  # replaced
+
+
+def test_limits_of_money_hold_on_demand_too() -> None:
+    driven = made(3.0, 100, dear=True)
+    driven.limits = Limits(math.inf, math.inf, max_hourly=COUNT * ON_DEMAND_PRICE - 0.1)
+    driven.run(5.0)
+    assert on_demand_of(driven) == []
+    assert any("deadline: all bids together" in note for note in driven.notes)
+
+
+def test_refusal_tries_another_zone() -> None:
+    driven = made(3.0, 100, dear=True)
+    assert driven.fallback is not None
+    driven.fallback.zones = ("zone-x", "zone-y")
+    driven.cloud.fails["acquire"] = [ProviderError("capacity", "InsufficientInstanceCapacity")]
+    driven.run(2.0)
+    assert {each.market.zone for each in driven.ledger.held} == {"zone-y"}
+
+
+def test_limit_of_the_account_is_said_while_the_deadline_presses() -> None:
+    driven = made(3.0, 100, dear=True)
+    driven.cloud.fails["acquire"] = [ProviderError("limit", "VcpuLimitExceeded")] * 40
+    driven.run(2.0)
+    assert on_demand_of(driven) == []
+    assert any("no zone grants on-demand machines" in note for note in driven.notes)
+
+
+def test_deadline_that_cannot_be_met_is_said_at_once() -> None:
+    driven = made(1.0, 1000, dear=True)
+    driven.run(0.5)
+    assert len(on_demand_of(driven)) == COUNT
+    assert any("deadline will be missed" in note for note in driven.notes)
+
+
+def test_driver_killed_after_the_request_asks_for_no_more() -> None:
+    driven = made(3.0, 100, dear=True)
+    driven.run(2.0)
+    assert len(on_demand_of(driven)) == COUNT
+    assert driven.fallback is not None
+    driven.fallback = replace(driven.fallback, iteration=IterationTime(Scaling(0.0, 1.0, 0.0)))
+    driven.run(0.5)
+    assert len(on_demand_of(driven)) == COUNT
+    assert {each.market for each in driven.ledger.held} == {on_demand_market("zone-a", "small")}
+
+
+def test_controller_that_has_just_taken_over_is_no_lost_work() -> None:
+    driven = made(6.0, 100, dear=True)
+    driver = driven.driver()
+    driven.run(1.0, driver)
+    before, driven.job.done = driven.job.done, 0.0
+    driver.step()
+    driven.job.done = before
+    driven.run(1.0, driver)
+    assert on_demand_of(driven) == []
