@@ -9,14 +9,16 @@ import pytest
 
 from plink.elastic import Objective, Params, StoppingCriterion, train
 from plink.model.rules.asp import ASP
-from plink.runtime.agileml.worker.assignments import Assignment
-from plink.runtime.agileml.worker.loaded_shards import LoadedShards
-from plink.runtime.agileml.worker.progress import job_layout
 from plink.runtime.agileml.worker.step_planner import TimedPlanner
-from plink.runtime.agileml.worker.worker import Clock, Worker
 from tests.runtime.agileml.small_app import Means
-from tests.runtime.agileml.stores import store, together
-from tests.runtime.agileml.test_elastic_bsp import SHARDS, Broken, Counting, Lost, counted, running, uneven
+from tests.runtime.agileml.stepping import (
+    SHARDS,
+    Counting,
+    steps_with_moves,
+    steps_with_roll_back,
+    steps_with_takeover,
+    uneven,
+)
 
 QUICK = ASP(0.1)
 
@@ -65,59 +67,16 @@ def test_job_ends_by_each_criterion(stop: StoppingCriterion) -> None:
 
 @pytest.mark.parametrize("back_to", [3, 0])
 def test_roll_back_amid_steps(back_to: int) -> None:
-    app, rolled = Counting(uneven(4), 60), list[int]()
-    with store(job_layout(app, 4), QUICK, servers=2) as made:
-        made.open(2, history=True)
-
-        def roll_back(clock: Clock) -> None:
-            if clock.clock == 5 and not rolled:
-                stable = min(status.clocks[-1] for server in made.servers for status in server.status())
-                if stable < back_to:
-                    return
-                rolled.append(clock.clock)
-                for server in made.servers:
-                    server.roll_back(back_to, 1)
-
-        first = running(app, made, 0, [0, 1, 2, 4], done=roll_back)
-        second = running(app, made, 1, [3, 5, 6, 7])
-        together(first.run, second.run)
-        counted(app, made)
+    steps_with_roll_back(QUICK, Counting(uneven(4), 60), back_to)
 
 
 def test_worker_taken_over_amid_steps() -> None:
-    app, lost = Counting(uneven(4), 60), list[Worker[int]]()
-    with store(job_layout(app, 4), QUICK, servers=2) as made:
-        made.open(2)
-
-        def fail(clock: Clock) -> None:
-            if clock.clock == 2 and not lost:
-                lost.append(first)
-                first.loaded = Broken(app, after=9)
-
-        first = running(app, made, 0, [0, 1, 2, 4], done=fail)
-        second = running(app, made, 1, [3, 5, 6, 7])
-
-        def with_stand_in() -> None:
-            with pytest.raises(Lost):
-                first.run()
-            Worker(LoadedShards(app), made.client(0, clock=first._client.now), [0, 1, 2, 4], say=[].append).run()
-
-        together(with_stand_in, second.run)
-        counted(app, made)
+    steps_with_takeover(QUICK, Counting(uneven(4), 60))
 
 
 def test_shards_that_move_go_on_where_they_were() -> None:
-    app = Counting(uneven(3), 40)
-    with store(job_layout(app, 4), QUICK, servers=2) as made:
-        made.open(2)
-        first, second = running(app, made, 0, [0, 1, 2, 4]), running(app, made, 1, [3, 5, 6, 7])
-        for clock, shares in ((3, ((0, 3), (1, 2, 4, 5, 6, 7))), (5, ((0, 1, 2, 3, 4, 5, 6), (7,)))):
-            for each, shards in zip((first, second), shares, strict=True):
-                each.assigned.add(Assignment(clock, 0, shards))
-        together(first.run, second.run)
-        counted(app, made)
-    for seen in app.seen.values():
-        assert [items for items, _ in seen] == [turn % app.batches for turn in range(len(seen))]
+    moves = {3: ((0, 3), (1, 2, 4, 5, 6, 7)), 5: ((0, 1, 2, 3, 4, 5, 6), (7,))}
+    steps_with_moves(QUICK, Counting(uneven(3), 40), moves)
 
 
 class Table:

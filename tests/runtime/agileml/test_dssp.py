@@ -11,8 +11,8 @@ from plink.runtime.agileml.worker.progress import job_layout
 from plink.runtime.agileml.worker.step_table import CLOCK, STEPS, WORKER
 from plink.runtime.agileml.worker.worker import Clock, Worker
 from tests.runtime.agileml.small_app import Means
+from tests.runtime.agileml.stepping import SHARDS, Counting, running, uneven
 from tests.runtime.agileml.stores import store, together
-from tests.runtime.agileml.test_elastic_bsp import SHARDS, Counting, running, uneven
 
 
 @pytest.mark.parametrize("rule", [DSSP(0, 0), DSSP(1, 5), DSSP(3, 15)])

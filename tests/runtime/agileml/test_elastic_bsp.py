@@ -4,7 +4,6 @@ import sys
 import threading
 import time
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,15 +12,22 @@ from plink.elastic import App, Objective, Params, StoppingCriterion, Table, trai
 from plink.model.consistency import BSP, parse_rule
 from plink.model.rules.elastic_bsp import ElasticBSP
 from plink.runtime.agileml.worker import step_planner, worker
-from plink.runtime.agileml.worker.assignments import Assignment
 from plink.runtime.agileml.worker.client import Unanswered
-from plink.runtime.agileml.worker.loaded_shards import LoadedShards
 from plink.runtime.agileml.worker.progress import job_layout
-from plink.runtime.agileml.worker.worker import RELEASED, Clock, Finished, Worker
+from plink.runtime.agileml.worker.worker import RELEASED, Clock, Finished
+from tests.runtime.agileml import stepping
 from tests.runtime.agileml.checksums import PROGRAMS, WORKERS
-from tests.runtime.agileml.stores import PATIENCE_S, Store, store, together
-
-SHARDS = 8
+from tests.runtime.agileml.stepping import (
+    SHARDS,
+    Counting,
+    counted,
+    running,
+    steps_with_moves,
+    steps_with_roll_back,
+    steps_with_takeover,
+    uneven,
+)
+from tests.runtime.agileml.stores import PATIENCE_S, store, together
 
 
 class MadeTime:
@@ -43,32 +49,8 @@ def made_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the machine does meanwhile takes workers no time."""
     made = MadeTime()
     monkeypatch.setattr(worker, "time", SimpleNamespace(**(vars(time) | {"perf_counter": made.seconds})))
-    monkeypatch.setattr(sys.modules[__name__], "time", made)
-
-
-class Counting(App[int]):
-    """Counts the mini-batches of each shard, of which each takes its seconds; ``seen`` says which they were."""
-
-    tables = (Table("count", SHARDS, 1, "int64"),)
-
-    def __init__(self, seconds: list[float], clocks: int, batches: int = 3) -> None:
-        self.shards, self.batches, self.stop = SHARDS, batches, StoppingCriterion(clocks=clocks)
-        self.seconds = seconds
-        self.seen: dict[int, list[tuple[int, float]]] = {shard: [] for shard in range(SHARDS)}
-
-    def load(self, shard: int) -> list[int]:
-        return list(range(self.batches))
-
-    def process(self, items: int, params: Params) -> Objective:
-        time.sleep(self.seconds[params.shard])
-        self.seen[params.shard].append((items, float(params.random.random())))
-        params.update("count", [params.shard], [[1]])
-        return Objective(1.0, 1.0)
-
-
-def uneven(slow: int) -> list[float]:
-    """Seconds of a mini-batch of each shard, where one of four workers takes so many times as long."""
-    return [2**-8 * (slow if shard % 4 == 3 else 1) for shard in range(SHARDS)]
+    for module in (stepping, sys.modules[__name__]):
+        monkeypatch.setattr(module, "time", made)
 
 
 @pytest.mark.parametrize("workers", WORKERS)
@@ -139,100 +121,28 @@ def test_learning_ends_where_it_does_under_bsp() -> None:
         np.testing.assert_allclose(result, Approaching.end, atol=1e-3)
 
 
-def running(app: Counting, made: Store, number: int, shards: list[int], **more: Any) -> Worker[int]:
-    return Worker(LoadedShards(app), made.client(number), shards, say=[].append, **more)
-
-
-def counted(app: Counting, made: Store) -> int:
-    """The servers' counts are the steps that the workers have written down, of at least the clocks that are wanted.
-    Return their sum."""
-    counts, steps = made.state(0)[:, 0], made.state(made.config.layout.table("plink.steps"))
-    assert counts.tolist() == steps[:, [0, 5]].max(axis=1).tolist()
+def once(app: Counting, count: int) -> None:
+    """Hardly more steps were counted than were wanted."""
     assert app.stop.clocks is not None
-    assert app.stop.clocks * SHARDS <= counts.sum()
-    return int(counts.sum())
-
-
-def counted_once(app: Counting, made: Store) -> None:
-    """And they are hardly more."""
-    assert app.stop.clocks is not None
-    assert counted(app, made) < (app.stop.clocks + 2) * SHARDS
+    assert count < (app.stop.clocks + 2) * SHARDS
 
 
 def test_shards_that_move_go_on_where_they_were() -> None:
     app = Counting(uneven(3), 24)
-    with store(job_layout(app, 4), ElasticBSP(15), servers=2) as made:
-        made.open(2)
-        first, second = running(app, made, 0, [0, 1, 2, 4]), running(app, made, 1, [3, 5, 6, 7])
-        for clock, shares in ((4, ((0, 3), (1, 2, 4, 5, 6, 7))), (7, ((0, 1, 2, 3, 4, 5, 6), (7,)))):
-            for each, shards in zip((first, second), shares, strict=True):
-                each.assigned.add(Assignment(clock, 0, shards))
-        together(first.run, second.run)
-        counted_once(app, made)
-    for seen in app.seen.values():
-        assert [items for items, _ in seen] == [turn % app.batches for turn in range(len(seen))]
+    moves = {4: ((0, 3), (1, 2, 4, 5, 6, 7)), 7: ((0, 1, 2, 3, 4, 5, 6), (7,))}
+    once(app, steps_with_moves(ElasticBSP(15), app, moves))
 
 
 @pytest.mark.parametrize("back_to", [3, 0])
 def test_roll_back_in_the_midst_of_a_superstep(back_to: int) -> None:
     """What was done since counts once, though it was not the same number of steps the first time."""
-    app, rolled = Counting(uneven(4), 60), list[int]()
-    with store(job_layout(app, 4), ElasticBSP(15), servers=2) as made:
-        made.open(2, history=True)
-
-        def roll_back(clock: Clock) -> None:
-            if clock.clock == 5 and not rolled:
-                rolled.append(clock.clock)
-                for server in made.servers:
-                    server.roll_back(back_to, 1)
-
-        first = running(app, made, 0, [0, 1, 2, 4], done=roll_back)
-        second = running(app, made, 1, [3, 5, 6, 7])
-        together(first.run, second.run)
-        counted_once(app, made)
-    assert rolled == [5]
+    app = Counting(uneven(4), 60)
+    once(app, steps_with_roll_back(ElasticBSP(15), app, back_to))
 
 
 def test_worker_taken_over_in_the_midst_of_a_superstep() -> None:
-    """Its stand-in begins the superstep anew: steps that the servers have already count once."""
-    app, lost = Counting(uneven(4), 60), list[Worker[int]]()
-    with store(job_layout(app, 4), ElasticBSP(15), servers=2) as made:
-        made.open(2)
-
-        def fail(clock: Clock) -> None:
-            if clock.clock == 2 and not lost:
-                lost.append(first)
-                first.loaded = Broken(app, after=9)
-
-        first = running(app, made, 0, [0, 1, 2, 4], done=fail)
-        second = running(app, made, 1, [3, 5, 6, 7])
-
-        def with_stand_in() -> None:
-            with pytest.raises(Lost):
-                first.run()
-            clock = first._client.now
-            Worker(LoadedShards(app), made.client(0, clock=clock), [0, 1, 2, 4], say=[].append).run()
-
-        together(with_stand_in, second.run)
-        counted_once(app, made)
-
-
-class Lost(Exception):
-    """A worker is no more."""
-
-
-class Broken(LoadedShards[int]):
-    """Raises after some mini-batches."""
-
-    def __init__(self, app: Counting, after: int) -> None:
-        super().__init__(app)
-        self.left = after
-
-    def get(self, shard: int) -> Any:
-        self.left -= 1
-        if self.left < 0:
-            raise Lost
-        return super().get(shard)
+    app = Counting(uneven(4), 60)
+    once(app, steps_with_takeover(ElasticBSP(15), app))
 
 
 class Held(Counting):
@@ -276,7 +186,7 @@ def test_unanswered_steps_are_resumed_and_each_counts_once(count: int, monkeypat
     with store(job_layout(app, 2), ElasticBSP(4)) as made:
         made.open(1)
         clocks = resumed(app, made)
-        counted_once(app, made)
+        once(app, counted(app, made))
         objectives = made.state(made.config.layout.table("plink.objective"))
         assert objectives.sum(axis=0).tolist() == [made.state(0).sum()] * 2
         assert sum(done.steps for done in clocks[1:]) * SHARDS == made.state(0).sum()
