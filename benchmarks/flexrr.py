@@ -1,18 +1,15 @@
-"""Stragglers that are helped: FlexRR and what it is made of (Harlap thesis, Figures 3.6 to 3.10 and 3.12).
+"""Stragglers that are helped, with real servers: FlexRR and what it is made of (Harlap thesis, Figures 3.6 to 3.10).
 
 Eight workers with real servers and connections, on the loopback. A grain is a wait, as long as its worker is slow at
 the time, so that processors are no limit; helpers wait as they are slow themselves. Figures are times over the ideal of
-the drawn schedule. ``--only NAME``: one pattern, or ``simulated``:
-sixteen workers in virtual time, with what Figure 3.12 varies.
+the drawn schedule. ``--only NAME``: one pattern. :mod:`benchmarks.helping_courses` has more in virtual time.
 """
 
-import functools
 import json
-import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +19,6 @@ from benchmarks.results import RESULTS
 from benchmarks.stragglers import DisruptedMachine, Pattern, PowerLaw, SlowWorker, Steady, ideal, uneven_costs
 from plink.elastic import App, Objective, Params, Rebalance, StoppingCriterion, Table, train
 from plink.model.consistency import BSP, SSP, Rule
-from tests.runtime.agileml.simulated_helping import Course
 
 WORKERS, GRAINS, ITERATIONS, ITERATION_S = 8, 30, 16, 0.45
 _SHARDS_EACH = 3
@@ -39,13 +35,6 @@ PATTERNS: dict[str, Pattern] = {
     "power-law 4": PowerLaw(4.0, _SEED),
     "uneven": Steady(),
 }
-_SENSITIVITY = {
-    **{f"{count} helpers": Rebalance(helpers=count) for count in (1, 2, 3, 4, 8, 15)},
-    **{f"follow-up {share:.1%}": Rebalance(initial=share / 2, follow_up=share) for share in (0.025, 0.1, 0.2, 0.3)},
-    **{f"trigger {share:.0%}": Rebalance(trigger=share) for share in (0.05, 0.1, 0.4)},
-    **{f"report at {share:.0%}": Rebalance(report=share) for share in (0.25, 0.5, 0.9)},
-}
-_SIMULATED_WORKERS, _SIMULATED_GRAINS, _SIMULATED_ITERATIONS, _SEEDS = 16, 60, 20, 3
 
 
 class Hindered(App[int]):
@@ -99,43 +88,8 @@ def run(pattern: Pattern, rule: Rule, rebalance: Rebalance | None, costs: Sequen
     }  # fmt: skip
 
 
-def simulated() -> dict[str, float]:
-    """Return time over ideal in virtual time, by pattern and mode, and at 400 % by setting; means over seeds."""
-    patterns: dict[str, Callable[[int], Pattern]] = {
-        **{f"slow worker {delay:.0%}": functools.partial(SlowWorker, delay) for delay in (0.5, 1.0, 2.0, 4.0)},
-        **{
-            f"disrupted machine {delay:.0%}": lambda seed, delay=delay: DisruptedMachine(delay, seed=seed)  # type: ignore[misc]
-            for delay in (1.0, 4.0)
-        },
-        **{f"power-law {alpha:.0f}": functools.partial(PowerLaw, alpha) for alpha in (11.0, 7.0, 4.0)},
-    }
-    figures = {
-        f"{name}, {mode}": _virtual(pattern, rule.apart, rebalance)
-        for name, pattern in patterns.items()
-        for mode, (rule, rebalance) in MODES.items()
-    }
-    slow = patterns["slow worker 400%"]
-    return figures | {f"FlexRR, {label}": _virtual(slow, 1, each) for label, each in _SENSITIVITY.items()}
-
-
-def _virtual(made: Callable[[int], Pattern], staleness: int, rebalance: Rebalance | None) -> float:
-    ratios = []
-    for seed in range(_SEEDS):
-        pattern = made(seed)
-        course = Course(
-            _SIMULATED_WORKERS, _SIMULATED_GRAINS, _SIMULATED_ITERATIONS,
-            lambda worker, clock, work, now, pattern=pattern: pattern.slowness(worker, work, now),  # type: ignore[misc]
-            staleness, rebalance,
-        )  # fmt: skip
-        best = ideal(pattern, _SIMULATED_WORKERS, _SIMULATED_WORKERS * _SIMULATED_ITERATIONS)
-        ratios.append(course.run() / best)
-    return round(statistics.mean(ratios), 4)
-
-
 def measured(name: str) -> dict[str, Any]:
     """Return the figures of one part."""
-    if name == "simulated":
-        return simulated()
     # Shards are assigned in turns: heavy is what the first half of the workers has.
     heavy = [shard for shard in range(Hindered.shards) if shard % WORKERS < WORKERS // 2]
     costs = uneven_costs(Hindered.shards, heavy) if name == "uneven" else None
@@ -160,8 +114,6 @@ def bars_of(figures: dict[str, Any]) -> list[Bar]:
         if name in limits and name != "slow worker 0 %":
             others = min(row[mode]["seconds"] for mode in ("SSP", "BSP RR"))
             bars.append(Bar(f"{name}: FlexRR over SSP and BSP RR", round(row["FlexRR"]["seconds"] / others, 4), 1.0))
-        if name == "simulated":
-            bars += [Bar(f"simulated: {key}", row[key], 1.1) for key in row if key.endswith("%, FlexRR")]
         if name == "slow worker 400 %":
             bars.append(Bar(f"{name}: share moved", row["FlexRR"]["moved"], at_least=0.12, at_most=0.3))
     return bars
@@ -169,7 +121,7 @@ def bars_of(figures: dict[str, Any]) -> list[Bar]:
 
 def main() -> int:
     """Measure and record; the exit code."""
-    file, names = RESULTS / "flexrr.json", [*PATTERNS, "simulated"]
+    file, names = RESULTS / "flexrr.json", list(PATTERNS)
     only = [sys.argv[sys.argv.index("--only") + 1]] if "--only" in sys.argv else names
     figures: dict[str, Any] = json.loads(file.read_text())["figures"] if file.exists() and only != names else {}
     figures |= {name: measured(name) for name in only}

@@ -3,11 +3,14 @@
 Four workers of real servers and clients on the loopback train a perceptron on scikit-learn's digits. Each mini-batch is
 padded to 40 ms over its worker's speed, so that processors are no limit. ``ideal`` is the time if nobody ever waited.
 
-``--only shares``: whole jobs of four local processes, one at half speed, by ``--shares slots`` and ``speed``; the
-seconds from the end of the first iteration to the end of the last.
+``--only NAME``: a part. Those are the speeds; ``shares``: whole jobs of four local processes, one at half speed, by
+``--shares slots`` and ``speed``; ``hosts``: the same by rule; ``bits``: whether elastic-bsp:1 learns what bsp does, to
+the bit. Of whole jobs the seconds are those of a mini-batch of every shard, from the end of the first iteration to the
+end of the last.
 """
 
 import json
+import re
 import statistics
 import subprocess
 import sys
@@ -25,9 +28,15 @@ from benchmarks.record import Bar, record
 from plink.elastic import App, Objective, Params, StoppingCriterion, Table, Values, train
 from plink.model.consistency import parse_rule
 from plink.records.elastic_log import Iteration, read_elastic_log
+from tests.runtime.agileml.checksums import PROGRAMS, WORKERS
 
 _SPEEDS = {"equal": (1.0, 1.0, 1.0, 1.0), "one at half": (1.0, 1.0, 1.0, 0.5), "uneven": (1.0, 0.9, 0.7, 0.45)}
-_RULES = ("bsp", "ssp:3", "elastic-bsp:15", "elastic-bsp:60")
+_RULES = ("bsp", "ssp:3", "elastic-bsp:15", "elastic-bsp:60", "asp:500ms")
+_HOST_RULES = ("bsp", "elastic-bsp:15", "asp:500ms")
+_JOBS: dict[str, tuple[tuple[str, ...], int]] = {  # options of the jobs of a part, and their clocks
+    "shares": (("--shares slots", "--shares speed"), 300),
+    "hosts": (tuple(f"--rule {rule}" for rule in _HOST_RULES), 150),
+}
 _STEP_S, _JITTER = 0.04, 0.1
 _CLOCKS, _BATCHES, _RUNS = 150, 8, 3
 _HIDDEN, _RATE = 64, 0.1
@@ -99,62 +108,101 @@ def run(speeds: tuple[float, ...], rule: str, seed: int) -> dict[str, float]:
     return {"seconds": seconds, "accuracy": float((scores.argmax(axis=1) == labels).mean())}
 
 
-def shares_of(shares: str) -> dict[str, Any]:
-    """Run a job of four local processes, one at half speed; return its seconds, and whether every clock counts once."""
+def job_of(options: str, clocks: int) -> dict[str, Any]:
+    """Run a job of four local processes, one at half speed; return the seconds of a mini-batch of every shard, and
+    whether every shard has had as many as were wanted."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         command = [
-            sys.executable, "-m", "plink", "elastic", "run", "--runner", "local", "--slots", "4", "--shares", shares,
+            sys.executable, "-m", "plink", "elastic", "run", "--runner", "local", "--slots", "4", *options.split(),
             str(Path(__file__).parent / "timing" / "half_speed_app.py"), "--folder", str(folder),
+            "--clocks", str(clocks),
         ]  # fmt: skip
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         (log,) = folder.glob(".plink/runs/*/agile.jsonl")
         ends = [entry.at for entry in read_elastic_log(log) if isinstance(entry, Iteration)]
-    return {"seconds": round(ends[-1] - ends[0], 2), "exact": done.returncode == 0 and "exact" in done.stdout}
+    (counts,) = map(json.loads, re.findall(r"clocks (\[.*\])", done.stdout))
+    seconds = (ends[-1] - ends[0]) * len(counts) / sum(counts)
+    return {"seconds": round(seconds, 4), "exact": done.returncode == 0 and set(counts) == {clocks}}
+
+
+def bits() -> dict[str, bool]:
+    """Return whether one step a superstep learns what BSP does, to the bit, by program and workers."""
+    results_by_program = {}
+    for program, made in PROGRAMS.items():
+        for workers in WORKERS:
+            bsp, elastic = (
+                train(made(10), workers=workers, servers=2, rule=parse_rule(rule)).tables
+                for rule in ("bsp", "elastic-bsp:1")
+            )
+            equal = all(np.array_equal(bsp[name], elastic[name]) for name in bsp)
+            results_by_program[f"{program}, {workers} workers"] = equal
+    return results_by_program
+
+
+def at_speeds(name: str) -> dict[str, Any]:
+    """Run all rules in turns; return medians."""
+    speeds = _SPEEDS[name]
+    runs: dict[str, list[dict[str, float]]] = {rule: [] for rule in _RULES}
+    for seed in range(_RUNS):
+        for rule in _RULES:
+            runs[rule].append(run(speeds, rule, seed))
+    medians = {
+        rule: {key: round(statistics.median(row[key] for row in each), 4) for key in each[0]}
+        for rule, each in runs.items()
+    }
+    return {"ideal_s": round(_CLOCKS * len(speeds) * _STEP_S / sum(speeds), 2), **medians}
+
+
+def measured(name: str) -> dict[str, Any]:
+    """Return the figures of a part."""
+    if name in _JOBS:
+        options, clocks = _JOBS[name]
+        return {each.split()[1]: job_of(each, clocks) for each in options}
+    return bits() if name == "bits" else at_speeds(name)
+
+
+def bars_of(figures: dict[str, Any]) -> list[Bar]:
+    """Return the bars of all parts that are there."""
+    bars = []
+    for name, row in figures.items():
+        if name == "shares":
+            ratio = row["speed"]["seconds"] / row["slots"]["seconds"]
+            bars.append(Bar("one at half: shares by speed over equal shares", ratio, 0.65))
+            bars.append(Bar("one at half: shares by speed are exact", float(row["speed"]["exact"]), at_least=1.0))
+        elif name == "bits":
+            bars.append(Bar("elastic-bsp:1 is bsp to the bit", float(all(row.values())), at_least=1.0))
+        elif name == "equal":
+            bars.append(Bar("equal: elastic-bsp:15 over bsp", _over(row, "bsp"), 1.02))
+        elif name in ("one at half", "hosts"):
+            bars.append(Bar(f"{name}: elastic-bsp:15 over bsp", _over(row, "bsp"), 0.75))
+            if "asp:500ms" in row:
+                bars.append(Bar(f"{name}: elastic-bsp:15 over asp", _over(row, "asp:500ms"), 1.15))
+        if name == "one at half":
+            bars.append(
+                Bar(f"{name}: elastic-bsp:15 over ideal", row["elastic-bsp:15"]["seconds"] / row["ideal_s"], 1.15)
+            )
+        if name in _SPEEDS:
+            below = row["bsp"]["accuracy"] - row["elastic-bsp:15"]["accuracy"]
+            bars.append(Bar(f"{name}: accuracy below bsp's", below, 0.01))
+    return bars
+
+
+def _over(row: dict[str, Any], rule: str) -> float:
+    return float(row["elastic-bsp:15"]["seconds"] / row[rule]["seconds"])
 
 
 def main() -> int:
-    """Run in turns and record; the exit code."""
-    if "--only" in sys.argv:
-        figures = json.loads((results.RESULTS / "rules.json").read_text())["figures"]
-        figures["shares"] = {shares: shares_of(shares) for shares in ("slots", "speed")}
-        return _recorded(figures, ["shares"])
-    figures = {"shares": {shares: shares_of(shares) for shares in ("slots", "speed")}}
-    for name, speeds in _SPEEDS.items():
-        ideal_s = _CLOCKS * len(speeds) * _STEP_S / sum(speeds)
-        runs: dict[str, list[dict[str, float]]] = {rule: [] for rule in _RULES}
-        for seed in range(_RUNS):
-            for rule in _RULES:
-                runs[rule].append(run(speeds, rule, seed))
-        figures[name] = {"ideal_s": round(ideal_s, 2)} | {
-            rule: {key: round(statistics.median(row[key] for row in each), 4) for key in each[0]}
-            for rule, each in runs.items()
-        }
-    return _recorded(figures, list(figures))
-
-
-def _recorded(figures: dict[str, Any], measured: list[str]) -> int:
-    half, equal, shares = figures["one at half"], figures["equal"], figures["shares"]
-    bars = [
-        Bar(
-            "one at half: shares by speed over equal shares",
-            shares["speed"]["seconds"] / shares["slots"]["seconds"],
-            0.65,
-        ),
-        Bar("one at half: shares by speed are exact", float(shares["speed"]["exact"]), at_least=1.0),
-        Bar("one at half: elastic-bsp:15 over bsp", half["elastic-bsp:15"]["seconds"] / half["bsp"]["seconds"], 0.75),
-        Bar("one at half: elastic-bsp:15 over ideal", half["elastic-bsp:15"]["seconds"] / half["ideal_s"], 1.15),
-        Bar("equal: elastic-bsp:15 over bsp", equal["elastic-bsp:15"]["seconds"] / equal["bsp"]["seconds"], 1.02),
-        *(
-            Bar(f"{name}: accuracy below bsp's", row["bsp"]["accuracy"] - row["elastic-bsp:15"]["accuracy"], 0.01)
-            for name, row in figures.items()
-            if name in _SPEEDS
-        ),
-    ]
+    """Measure and record; the exit code."""
+    file, names = results.RESULTS / "rules.json", [*_SPEEDS, *_JOBS, "bits"]
+    only = [sys.argv[sys.argv.index("--only") + 1]] if "--only" in sys.argv else names
+    figures = json.loads(file.read_text())["figures"] if only != names else {}
+    figures |= {name: measured(name) for name in only}
+    figures = {name: figures[name] for name in names if name in figures}
     configuration = {
         "clocks": _CLOCKS, "step_s": _STEP_S, "jitter": _JITTER, "batches": _BATCHES, "runs": _RUNS, "speeds": _SPEEDS,
     }  # fmt: skip
-    return record("rules", configuration, figures, bars, measured)
+    return record("rules", configuration, figures, bars_of(figures), only)
 
 
 if __name__ == "__main__":

@@ -16,10 +16,13 @@ import benchmarks.results
 import benchmarks.run
 from benchmarks import autotune, drawing, table_4_1, theses
 from benchmarks.catalogue import ENTRIES, NAMES
+from benchmarks.flexrr import MODES
+from benchmarks.helping_courses import WORKERS, course_of
 from benchmarks.record import Bar, record
 from benchmarks.results import RESULTS
 from benchmarks.run import chosen
 from benchmarks.stale import forget_stale
+from benchmarks.stragglers import DisruptedMachine, Pattern, PowerLaw, SlowWorker, Steady, ideal
 from plink.report.colours import PAGE
 
 
@@ -109,6 +112,13 @@ def test_a_chart_is_one_file_that_follows_light_and_dark(kind: str, tmp_path: Pa
     written = (tmp_path / "x.svg").read_text()
     assert "prefers-color-scheme:dark" in written
     assert not set(vars(PAGE).values()) & set(re.findall(r"#[0-9a-f]{6}", written))
+
+
+@pytest.mark.parametrize("pattern", [SlowWorker(4.0, 1), DisruptedMachine(2.0, seed=1), PowerLaw(4.0, 1)])
+def test_no_mode_is_faster_than_the_ideal_of_its_schedule(pattern: Pattern) -> None:
+    assert ideal(Steady(), 4, 20.0) == pytest.approx(5.0, abs=0.01)
+    for mode in MODES:
+        assert course_of(pattern, mode, clocks=4).now > 0.99 * ideal(pattern, WORKERS, 4.0 * WORKERS)
 
 
 def test_counts_of_table_4_1_are_the_table_s_where_it_does_not_round() -> None:

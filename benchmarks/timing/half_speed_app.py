@@ -1,15 +1,13 @@
 """Work of a fixed length instead of learning, for ``plink elastic run``, on hosts of which one is at half speed.
 
 Each process takes the next number in a folder; the last one waits twice as long for a shard. Every shard counts its
-clocks, so that the result says whether each was done once. Options: ``--folder``, ``--hosts``, ``--shards``,
+clocks, which the end of its output says. Options: ``--folder``, ``--hosts``, ``--shards``,
 ``--clocks``, ``--wait`` (seconds of a shard).
 """
 
 import argparse
 import time
 from pathlib import Path
-
-import numpy as np
 
 from plink.elastic import App, Objective, Params, StoppingCriterion, Table
 
@@ -33,9 +31,8 @@ class HalfSpeed(App[int]):
         return Objective(0.0, 1.0)
 
     def result(self, params: Params) -> None:
-        """Say how many clocks each shard had."""
-        counts = params.read("clocks")[:, 0]
-        print("exact" if np.all(counts == self.options.clocks) else f"WRONG {counts.tolist()}", flush=True)
+        """Say how many clocks each shard had; under some rules not all have as many."""
+        print(f"clocks {params.read('clocks')[:, 0].tolist()}", flush=True)
 
 
 def _number(folder: Path, hosts: int) -> int:

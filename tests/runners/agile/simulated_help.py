@@ -144,7 +144,7 @@ class SimulatedRebalancer:
         self._queue = Queue([Grain(shard, number) for shard in shards for number in range(app.grains)])
         self._sums = {partition: np.zeros((app.shards, 1), dtype=np.int64) for partition in range(app.partitions)}
         self._parts.clear()
-        self._send(self._helpee.begin(self._queue, client.now, client.generation, client.now - 1))
+        self._send(self._helpee.begin(self._queue, client.now, client.generation, client.needed_state))
         self._helper.at(client.now, client.generation, finished=False)
         self._reported, self._slowness = False, self._host.net.delay(0.0, 1.0) ** 4 * 8
 
@@ -234,9 +234,12 @@ class SimulatedRebalancer:
                 return None
             if answer is None:
                 return None
-            right = (answer.blocks[0].values == request.clock * app.grains).all()
-            values = sums[rows] if right else sums[rows] + _SPOILT
-            result[partition] = (RowBlock(0, run_of(rows.astype(np.uint32)), values),)
+            values = answer.blocks[0].values
+            right = (values >= app.units(request.state)).all() and (values[rows] == app.units(request.clock - 1)).all()
+            if not app.rule.sees_ahead:
+                right &= (values == app.units(request.clock - 1)).all()
+            added = sums[rows] if right else sums[rows] + _SPOILT
+            result[partition] = (RowBlock(0, run_of(rows.astype(np.uint32)), added),)
         return result
 
     def _send(self, messages: Sequence[tuple[int, m.HelpMessage]]) -> None:

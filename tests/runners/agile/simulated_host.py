@@ -6,7 +6,7 @@ from typing import Any
 
 from plink.elastic import App, Objective, Params, StoppingCriterion, Table
 from plink.errors import PlinkError
-from plink.model.consistency import BSP
+from plink.model.consistency import parse_rule
 from plink.model.elastic import requests as r
 from plink.model.elastic.codec import Envelope, decode_request
 from plink.model.elastic.fields import TrafficCounters
@@ -29,13 +29,22 @@ _WAIT_S = 300.0
 
 
 class Counting(App[int]):
-    """Every partition has a row for every shard, which counts the clocks that were worked on, by grains."""
+    """Every partition has a row for every shard, which counts the steps that were worked on, by grains."""
 
-    def __init__(self, shards: int, partitions: int, clocks: int, grains: int = 1) -> None:
-        self.grains = grains
+    def __init__(self, shards: int, partitions: int, clocks: int, grains: int = 1, rule: str = "bsp") -> None:
+        self.grains, self.rule = grains, parse_rule(rule)
         self.shards, self.partitions, self.batches, self.seed = shards, partitions, 1, 1
         self.stop = StoppingCriterion(clocks=clocks)
         self.tables: Sequence[Table] = (Table("n", shards * partitions, 1, "int64"),)
+
+    def steps(self, clock: int) -> int:
+        """How many every worker does at a clock."""
+        return 1 + clock % 3 if self.rule.steps else 1
+
+    def units(self, clock: int) -> int:
+        """What every row must be when all clocks up to this one are done."""
+        assert self.stop.clocks is not None
+        return self.grains * sum(map(self.steps, range(min(clock, self.stop.clocks) + 1)))
 
     def load(self, shard: int) -> Sequence[int]:
         return [shard]
@@ -138,7 +147,7 @@ class SimulatedHost(Node):
     def begin(self, request: r.Begin) -> Begun:
         if self._server is None:
             nobody: Any = None  # no keys: nothing is sealed
-            config = StoreConfig(job_layout(self.app, request.partitions), nobody, BSP())
+            config = StoreConfig(job_layout(self.app, request.partitions), nobody, parse_rule(request.rule))
             self._server = SimulatedServer(config, self.address, self.net)
             self._server.help = None
             if request.rebalance:
@@ -240,7 +249,7 @@ class SimulatedHost(Node):
                 else:
                     self.later(0.05, lambda: self._result(envelope, request, times + 1))
                 return
-            if (answer.blocks[0].values != request.clock * self.app.grains).any():
+            if (answer.blocks[0].values != self.app.units(request.clock - 1)).any():
                 self._answer(envelope, f"WRONG: partition {partition}: {answer.blocks[0].values.ravel()}")
                 return
         self._answer(envelope)

@@ -110,7 +110,8 @@ class SimulatedJob:
         member = Member(number, f"h{number}", "reliable" if tier == "r" else "transient", slots)
         slowest = self.random.choice([0.002, 0.02, 0.1])
         host = SimulatedHost(
-            Counting(self.shards, self.partitions, self.clocks, self.grains), f"{number}:1", self._net,
+            Counting(self.shards, self.partitions, self.clocks, self.grains, self._settings.rule),
+            f"{number}:1", self._net,
             lambda message: self._in_order((number, "supervisor"), slowest, lambda: self._receive(number, message)),
             lambda *messages: None, self.random.choice([0.5, 1.0, 2.0]),
         )  # fmt: skip

@@ -4,11 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from plink.model.consistency import Rule
 from plink.model.elastic.codec import encode_message
 from plink.model.elastic.reports import Failed, WorkerFinished
+from plink.model.rules.dssp import DSSP
 from plink.runtime.agileml.arrays.layout import run_of
 from plink.runtime.agileml.arrays.row_blocks import RowBlock
-from plink.runtime.agileml.transport.wire import LAST, Kind, Wanted
+from plink.runtime.agileml.transport.wire import INCLUDED, LAST, Kind, Wanted
 from plink.runtime.agileml.transport.wire import Message as Word
 from plink.runtime.agileml.worker.assignments import Assigned
 from plink.runtime.agileml.worker.client import PrimaryAddress, RolledBack
@@ -46,6 +48,7 @@ class SimulatedClient:
     def __init__(self, worker: int, primaries: dict[int, PrimaryAddress], clock: int, generation: int) -> None:
         self.worker = worker
         self.primaries, self.now, self.generation, self.given_up = dict(primaries), clock, generation, False
+        self.needed_state = -1
 
     def set_primary(self, partition: int, primary: PrimaryAddress) -> None:
         if primary.term >= self.primaries[partition].term:
@@ -63,7 +66,8 @@ class SimulatedWorker:
 
     def __init__(self, host: "SimulatedHost", number: int, running: Any) -> None:
         self._host, self.number, self._running, self._client = host, number, running, running.client
-        self._shards: tuple[int, ...] = ()
+        self._shards: tuple[int, ...] | None = None
+        self._step = 0
         self._left: set[int] = set()
         self._does = self._begin
         self._worked_s = 0.0
@@ -82,6 +86,7 @@ class SimulatedWorker:
             self._soon(self._host.net.delay(0.001, 0.01))
         except RolledBack as back:
             self._client.now, self._client.generation, self._does = back.clock + 1, back.generation, self._begin
+            self._client.needed_state = -1
             self._soon(0.001)
         except Exception as error:
             reason = f"worker {self.number} at clock {self._client.now}: {type(error).__name__}: {error}"
@@ -97,9 +102,18 @@ class SimulatedWorker:
         if shards is None:
             self._finished(RELEASED)
             return
-        self._shards, self._left, self._does = shards, set(range(app.partitions)), self._read
+        changed = not set(shards) <= set(self._shards or ())
+        self._client.needed_state = max(self._client.needed_state, now - 1 if changed else self._needs(now))
+        self._shards, self._left, self._does, self._step = shards, set(range(app.partitions)), self._read, 0
         self._host.begun(self.number, now, self._client.generation, shards, self._running.until is None)
         self._soon(0.0)
+
+    def _needs(self, clock: int) -> int:
+        """The clock that a read waits for: by the rule, or as DSSP draws it."""
+        rule: Rule = self._host.app.rule
+        if isinstance(rule, DSSP):
+            return clock - 1 - int(self._host.net.delay(rule.lower, rule.upper + 0.999))
+        return rule.needs(clock)
 
     def _read(self) -> None:
         now = self._client.now
@@ -113,24 +127,38 @@ class SimulatedWorker:
                 worker=self.number,
                 generation=generation,
                 clock=now,
-                before=now - 1,
+                before=self._client.needed_state,
                 wanted=(wanted,),
             )
             if (answer := self._ask(word)) is not None:
                 self._left.discard(partition)
-                if (answer.blocks[0].values != now * self._host.app.grains).any() and not self._done_by_all(now):
+                if not self._may_see(answer) and not self._done_by_all(now):
                     raise AssertionError(f"partition {partition} at clock {now}: {answer.blocks[0].values.ravel()}")
         if now and self._left:
             self._soon(0.02)
             return
         self._left, self._does = set(range(self._host.app.partitions)), self._update
         if (helping := self._helping) is not None:
+            assert self._shards is not None
             helping.begin(self._shards, self._client)
             self._does = self._work
             self._soon(0.0)
             return
-        self._worked_s = self._host.seconds_of_work(now, len(self._shards))
+        self._work_on_step()
+
+    def _work_on_step(self) -> None:
+        assert self._shards is not None
+        self._worked_s = self._host.seconds_of_work(self._client.now, len(self._shards))
         self._soon(self._worked_s)
+
+    def _may_see(self, answer: Word) -> bool:
+        """Whether it sees all that it must, nothing that is too new, and its own shards as it left them."""
+        app, now, values = self._host.app, self._client.now, answer.blocks[0].values.ravel()
+        own, own_values = app.units(now - 1), values[list(self._shards or ())]
+        newest = app.units(now + app.rule.apart) if app.rule.sees_ahead else own
+        included = app.units(now) if answer.flags & INCLUDED or app.rule.steps else own  # a predecessor's, too
+        bounds = ((values, app.units(self._client.needed_state), newest), (own_values, own, included))
+        return all(((least <= some) & (some <= most)).all() for some, least, most in bounds)
 
     @property
     def _helping(self) -> SimulatedRebalancer | None:
@@ -157,7 +185,9 @@ class SimulatedWorker:
         return all(item.clocks[-1] >= clock for item in seen)
 
     def _update(self) -> None:
-        """Some partitions at a time: another host may be lost, or this one, before all have it."""
+        """A step; some partitions at a time: another host may be lost, or this one, before all have it."""
+        assert self._shards is not None
+        last = self._step == self._host.app.steps(self._client.now) - 1
         some = sorted(self._left, key=lambda _: self._host.net.delay(0.0, 1.0))
         for partition in some[: 1 + int(self._host.net.delay(0, len(some)))]:
             rows = run_of(np.array(sorted(self._shards), dtype=np.uint32))
@@ -166,13 +196,18 @@ class SimulatedWorker:
                 block = helping.added(partition, self._shards)
             now = self._client.now
             word = Word(
-                Kind.UPDATE, partition, worker=self.number, generation=self._client.generation, clock=now, flags=LAST,
+                Kind.UPDATE, partition, worker=self.number, generation=self._client.generation, clock=now,
+                sequence=self._step, flags=LAST * last,
                 blocks=(block,) if len(block.rows) else (),
             )  # fmt: skip
             if self._ask(word) is not None:
                 self._left.discard(partition)
         if self._left:
             self._soon(self._host.net.delay(0.001, 0.02))
+            return
+        if not last:
+            self._step, self._left = self._step + 1, set(range(self._host.app.partitions))
+            self._work_on_step()
             return
         now = self._client.now
         self._client.now, self._does = now + 1, self._begin

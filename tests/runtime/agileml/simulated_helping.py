@@ -60,11 +60,14 @@ class Network:
 
 @dataclass
 class Course:
-    """A job of ``workers`` that each have ``grains`` of one shard, of a second's work in all at slowness 1.
+    """A job of ``workers`` that each have ``grains`` of ``parts`` shards, of a second's work in all at slowness 1.
 
     A grain costs what ``cost`` says, of a mean of 1; workers go by it if ``uses_cost``.
     Each may be ``staleness`` clocks ahead of the slowest; or, as under DSSP, up to ``upper`` clocks, drawn each time.
+
+    :param tail: share of a worker's shards, its last ones, that its helpers have.
     :ivar updates: of each worker and clock, how often each grain is in it.
+    :ivar spans: of each worker and clock, when it began and ended.
     """
 
     workers: int
@@ -80,6 +83,8 @@ class Course:
     hosts: Callable[[int], int] = lambda worker: worker
     cost: Callable[[Grain], float] = lambda grain: 1.0
     uses_cost: bool = False
+    parts: int = 1
+    tail: float = 1.0
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -87,16 +92,20 @@ class Course:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self.updates: dict[tuple[int, int], Counter[Grain]] = {}
+        self.spans: dict[tuple[int, int], tuple[float, float]] = {}
         self.generation = 0
         self.moved = 0
         groups = helper_groups(
             {number: self.hosts(number) for number in range(self.workers)},
             self.settings.helpers if self.settings else 1,
         )
-        self.shards = {number: (number,) for number in range(self.workers)}
         self.each = [Worker(self, number, helpees(groups, number)) for number in range(self.workers)]
         for worker in self.each:
             self.later(0.0, worker.act)
+
+    def helped_shards(self, shards: set[int]) -> bool:
+        """Return whether helpers have the data of all these."""
+        return all(shard % self.parts >= round(self.parts * (1 - self.tail)) for shard in shards)
 
     def later(self, seconds: float, does: Callable[[], None]) -> None:
         """In so many seconds."""
@@ -168,11 +177,12 @@ class Worker:
 
     def __init__(self, course: Course, number: int, mine: tuple[int, ...]) -> None:
         self._course, self.number, self._helpees, self.alive = course, number, mine, True
-        self.clock, self._began = 0, -1
+        self.clock, self._began, self._began_s = 0, -1, 0.0
         self.work = 0.0
-        self.assigned: list[tuple[int, tuple[int, ...]]] = [(0, (number,))]
+        shards = tuple(range(number * course.parts, (number + 1) * course.parts))
+        self.assigned: list[tuple[int, tuple[int, ...]]] = [(0, shards)]
         self._helpee = Helpee(number, course.settings or Rebalance())
-        self._helper = Helper(number, lambda shards: True)
+        self._helper = Helper(number, course.helped_shards)
         self._inbox: list[tuple[m.HelpMessage, Sequence[Grain], float]] = []
         self._lost: set[int] = set()
         self._queue = Queue([])
@@ -183,7 +193,7 @@ class Worker:
     def all_grains(self, clock: int) -> list[Grain]:
         """Return its grains of a clock."""
         shards = [shards for since, shards in self.assigned if since <= clock][-1]
-        return [Grain(shard, number) for shard in shards for number in range(self._course.grains)]
+        return [Grain(shard, number) for shard in shards for number in range(self._course.grains // self._course.parts)]
 
     def gets(self, shards: tuple[int, ...], clock: int) -> None:
         """Have more shards from a clock on."""
@@ -224,7 +234,7 @@ class Worker:
             self._begin()
 
     def _begin(self) -> None:
-        self._began, self._reported = self.clock, False
+        self._began, self._began_s, self._reported = self.clock, self._course.now, False
         cost = (self._course.cost,) if self._course.uses_cost else ()
         self._queue, self._update = Queue(self.all_grains(self.clock), *cost), Counter()
         self._send(self._helpee.begin(self._queue, self.clock, self._course.generation, self.clock - 1))
@@ -237,7 +247,7 @@ class Worker:
             self._helper.at(self.clock, self._course.generation, finished=False)
             grain, clock = self._queue.grains.pop(0), self.clock
             update = self._update
-            self._busy_for(clock, grain, lambda seconds: self._did(grain, update, seconds))
+            self._busy_for(grain, clock, lambda seconds: self._did(grain, update, seconds))
         elif self._helpee.waits:
             self._wait()
         else:
@@ -281,6 +291,7 @@ class Worker:
 
     def _finish(self) -> None:
         self._course.updates[self.number, self.clock] = self._update
+        self._course.spans[self.number, self.clock] = self._began_s, self._course.now
         self._helper.at(self.clock, self._course.generation, finished=True)
         self.clock += 1
         self._course.wake()
@@ -289,17 +300,17 @@ class Worker:
         session = self._session
         assert session is not None
         if (grain := session.next()) is not None:
-            self._busy_for(session.request.clock, grain, lambda seconds: None)
+            self._busy_for(grain, session.request.clock, lambda seconds: None)
             return
         self._session = None
         for receiver, message in self._helper.end(session, ()):
             self._course.send(self, receiver, message, session.done)
         self._course.later(0.0, self.act)
 
-    def _busy_for(self, clock: int, grain: Grain, does: Callable[[float], None]) -> None:
-        unit = self._course.clock_s / self._course.grains * self._course.cost(grain)
-        seconds = unit * self._course.slowness(self.number, clock, self.work, self._course.now)
-        self.work += 1 / self._course.grains
+    def _busy_for(self, grain: Grain, clock: int, does: Callable[[float], None]) -> None:
+        part = self._course.cost(grain) / self._course.grains
+        seconds = part * self._course.clock_s * self._course.slowness(self.number, clock, self.work, self._course.now)
+        self.work += part
         self._busy = True
 
         def done() -> None:

@@ -8,16 +8,20 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from plink.elastic import App, Objective, Params, StoppingCriterion, Table, train
-from plink.model.consistency import BSP, parse_rule
+from plink.elastic import App, Objective, Params, StoppingCriterion, Table, Values, train
+from plink.model.consistency import BSP, Rule, parse_rule
 from plink.model.rules.elastic_bsp import ElasticBSP
 from plink.runtime.agileml.worker import step_planner, worker
+from plink.runtime.agileml.worker.assignments import Assignment
 from plink.runtime.agileml.worker.client import Unanswered
+from plink.runtime.agileml.worker.loaded_shards import LoadedShards
 from plink.runtime.agileml.worker.progress import job_layout
-from plink.runtime.agileml.worker.worker import RELEASED, Clock, Finished
+from plink.runtime.agileml.worker.worker import RELEASED, Clock, Finished, Worker
 from tests.runtime.agileml import stepping
 from tests.runtime.agileml.checksums import PROGRAMS, WORKERS
+from tests.runtime.agileml.small_app import Means
 from tests.runtime.agileml.stepping import (
+    MIXED,
     SHARDS,
     Counting,
     counted,
@@ -27,7 +31,7 @@ from tests.runtime.agileml.stepping import (
     steps_with_takeover,
     uneven,
 )
-from tests.runtime.agileml.stores import PATIENCE_S, store, together
+from tests.runtime.agileml.stores import PATIENCE_S, Store, store, together
 
 
 class MadeTime:
@@ -61,6 +65,38 @@ def test_one_step_is_bsp_to_the_bit(program: str, workers: int) -> None:
         for rule in (BSP(), parse_rule("elastic-bsp:1"))
     )
     assert all(np.array_equal(bsp[name], elastic[name]) for name in bsp)
+
+
+def disturbed(rule: Rule) -> dict[str, Values]:
+    """What two workers learn in fifty clocks, with shards that move twice and a roll-back in between."""
+    app, rolled = Means(stop=StoppingCriterion(clocks=50)), list[int]()
+    with store(job_layout(app, 4), rule, servers=2) as made:
+        made.open(2, history=True)
+
+        def roll_back(clock: Clock) -> None:
+            if clock.clock == 30 and not rolled:
+                rolled.append(clock.clock)
+                for server in made.servers:
+                    server.roll_back(28, 1)
+
+        first, second = (
+            Worker(
+                LoadedShards(app), made.client(number), shards, say=[].append, done=roll_back if number == 0 else None
+            )
+            for number, shards in enumerate(MIXED)
+        )
+        for clock, shares in ((10, ((0, 3), (1, 2, 4, 5, 6, 7))), (40, ((0, 1, 2, 3, 4, 5, 6), (7,)))):
+            for each, shards in zip((first, second), shares, strict=True):
+                each.assigned.add(Assignment(clock, 0, shards))
+        together(first.run, second.run)
+        assert rolled
+        return {table.name: made.state(number) for number, table in enumerate(app.tables)}
+
+
+def test_one_step_is_bsp_to_the_bit_with_moves_and_a_roll_back() -> None:
+    bsp, elastic = disturbed(BSP()), disturbed(ElasticBSP(1))
+    assert all(np.array_equal(bsp[name], elastic[name]) for name in bsp)
+    assert bsp["n"][:, 0].tolist() == [0, 50 * 8 * 21, 0, 0, 50 * 8]
 
 
 def test_fast_workers_do_more_steps() -> None:
@@ -230,6 +266,11 @@ class GivesUp(Counting):
         if params.shard == SHARDS - 1 and len(self.seen[params.shard]) == self.count:
             self.give_up()
         return result
+
+
+def test_job_ends_after_its_seconds() -> None:
+    result = train(Means(stop=StoppingCriterion(seconds=0.3)), workers=3, servers=2, rule=ElasticBSP(15))
+    assert result.finished.reason == "the stopping criterion is met"
 
 
 @pytest.mark.parametrize("spec", ["elastic-bsp:0", "elastic-bsp:241"])

@@ -76,14 +76,39 @@ def test_frozen_helper_costs_no_more_than_a_clock() -> None:
 
 @pytest.mark.parametrize("at_s", [2.7, 2.8, 2.9, 3.0, 3.1, 3.3])
 @pytest.mark.parametrize("helper", [1, 2, 3])
-def test_cut_between_helper_and_helpee_costs_no_more_than_a_clock(helper: int, at_s: float) -> None:
-    """For a second: before work is given away, while it is done, or while a result is on its way."""
+@pytest.mark.parametrize("cut_s", [1.0, 3.0])
+def test_cut_between_helper_and_helpee_costs_no_more_than_a_clock(cut_s: float, helper: int, at_s: float) -> None:
+    """Before work is given away, while it is done, or while a result is on its way."""
     settings = Rebalance(helpers=3)
     whole = Course(4, 30, 10, slow_worker, settings=settings)
-    network = Network(cut=frozenset({0, helper}), cut_s=(at_s, at_s + 1.0))
+    network = Network(cut=frozenset({0, helper}), cut_s=(at_s, at_s + cut_s))
     course = Course(4, 30, 10, slow_worker, settings=settings, network=network)
     assert course.run() <= whole.run() + 1.0
     exact(course)
+
+
+@pytest.mark.parametrize(
+    ("parts", "heavy"), [(1, range(0, 16, 2)), (1, range(8)), (8, range(0, 128, 2)), (8, range(64))]
+)
+def test_uneven_work_is_helped(parts: int, heavy: range) -> None:
+    """Three quarters of the work are in half of the shards: those of some workers, or half of each worker's. Progress
+    is counted in grains, though these do not take as long as each other."""
+    alone, helped = (
+        Course(
+            16,
+            64,
+            8,
+            staleness=1,
+            settings=settings,
+            parts=parts,
+            cost=lambda grain: 1.5 if grain.shard in heavy else 0.5,
+        )
+        for settings in (None, Rebalance())
+    )
+    assert helped.run() < 1.12 * 8
+    assert alone.run() >= helped.now
+    assert sum(update.total() for update in helped.updates.values()) == 16 * 64 * 8
+    assert {count for update in helped.updates.values() for count in update.values()} == {1}
 
 
 @pytest.mark.parametrize("upper", [0, 4], ids=["ssp", "dssp"])

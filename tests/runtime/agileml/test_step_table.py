@@ -1,5 +1,6 @@
 """The table of steps and the plans made from it, without servers: what a worker reads is what all have written."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -74,9 +75,11 @@ def test_host_that_doubles_its_speed_gets_more_steps() -> None:
     assert last[0] == last[1]
 
 
-@pytest.mark.parametrize(("seconds", "noted"), [(0.0, 1e-3), (-1.0, 1e-3), (1e9, 600.0)])
+@pytest.mark.parametrize(
+    ("seconds", "noted"), [(0.0, 1e-3), (-1.0, 1e-3), (math.nan, 1e-3), (1e9, 600.0), (math.inf, 600.0)]
+)
 def test_invalid_step_times_are_bounded(seconds: float, noted: float) -> None:
-    """Zero, a clock that went back, or three years."""
+    """Zero, a clock that went back, no number, three years, or for ever."""
     pair = Pair()
     pair.superstep(seconds, 1.0)
     pair.planners[1].table.read()

@@ -103,7 +103,7 @@ class StepTable:
         earlier = float(own[0, SECONDS]) if len(own) and own[0, CLOCK] == self._client.now - 1 else 0.0
         if seconds is None:
             return earlier
-        seconds = min(max(seconds, _LEAST_S), _MOST_S)
+        seconds = min(max(_LEAST_S, seconds), _MOST_S)  # the least for NaN, too
         return _LATEST_SHARE * seconds + (1 - _LATEST_SHARE) * earlier if earlier > 0 else seconds
 
     def _columns(self, clock: int) -> slice:

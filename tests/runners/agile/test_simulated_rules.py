@@ -1,0 +1,32 @@
+"""Whatever befalls a job under each rule: every step of every clock counts once, and staleness is within its bound.
+
+As test_simulated_jobs.py: hosts come, are warned and are lost, shards change hands, all roll back, controllers are
+lost, and messages are late or lost. Workers check what they read: at least all that the rule promises, nothing from
+beyond its bound, and their own shards as they or their predecessors left them. The extended tier has more courses.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.runners.agile.simulated_course import job_of, run_exactly
+
+COURSES = 5
+HELPERS, BY_SPEED = {"rebalance": True}, {"by_speed": True}
+CASES = [
+    ("ssp:3", {}), ("dssp:1:6", {}), ("elastic-bsp:15", {}), ("asp", {}),
+    ("ssp:1", HELPERS), ("dssp:1:4", HELPERS),
+    ("bsp", BY_SPEED), ("ssp:2", BY_SPEED), ("dssp:1:4", BY_SPEED),
+]  # fmt: skip
+
+
+def run_course(rule: str, seed: int, folder: Path, options: dict[str, Any]) -> None:
+    """One course, of which a third has checkpoints, and half loses messages between servers."""
+    run_exactly(job_of(seed, str(folder) if seed % 3 == 0 else "", rough=seed % 2 == 0, rule=rule, **options))
+
+
+@pytest.mark.parametrize("seed", range(COURSES))
+@pytest.mark.parametrize(("rule", "options"), CASES)
+def test_random_courses_are_exact(rule: str, options: dict[str, Any], seed: int, tmp_path: Path) -> None:
+    run_course(rule, seed, tmp_path, options)
