@@ -88,9 +88,8 @@ def run_elastic(
         events = ElasticEvents(elastic_log, observer.on_entry)
         overrides = JobSettingsOverride(settings, options.max_hosts, _racks(options.network, hosts))
         identities: Mapping[str, dict[str, Any]] | None = None if options.runner == "local" else {}
-        supervisor = Supervisor(
-            connector, node, overrides, _report(observer, events, current, notes), identities, time.monotonic
-        )
+        callbacks = _report(observer, events, current, notes, job.program)
+        supervisor = Supervisor(connector, node, overrides, callbacks, identities, time.monotonic)
         entry = {
             "socket": supervisor.control_socket.name,
             "pid": os.getpid(),
@@ -160,7 +159,9 @@ def _logs(current: Recording) -> Iterator[tuple[ElasticLog, TextIO]]:
             log.warning("%s", elastic_log.write_error)
 
 
-def _report(observer: ElasticObserver, events: ElasticEvents, current: Recording, notes: TextIO) -> SupervisorCallbacks:
+def _report(
+    observer: ElasticObserver, events: ElasticEvents, current: Recording, notes: TextIO, program: str
+) -> SupervisorCallbacks:
     began = time.monotonic()
 
     def on_note(text: str) -> None:
@@ -174,7 +175,7 @@ def _report(observer: ElasticObserver, events: ElasticEvents, current: Recording
 
     def on_placement(locations: list[RankLocation]) -> None:
         observer.on_placement(locations)
-        log.info("%d/%d hosts verified; starting the program", len(locations), len(locations))
+        log.info("%d/%d hosts verified; starting %s", len(locations), len(locations), program)
 
     return SupervisorCallbacks(
         on_line, events.add, on_note, lambda text: log.warning("%s", text), on_placement,

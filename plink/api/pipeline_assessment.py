@@ -180,9 +180,9 @@ def _verdict(stages: Sequence[Mapping[str, Any]], predicted: float | None, measu
             findings.append(
                 (
                     compute["measured"] - compute["predicted"],
-                    f"stage {stage['stage']} computes {times:.2f} times as long as profiled "
+                    f"stage {stage['stage']} computes {times:.3g} times as long as profiled "
                     f"({format_time(compute['measured'])} instead of {format_time(compute['predicted'])}): "
-                    "profile on these hosts, and look who else computes there",
+                    "profile on these hosts, and check what else runs there",
                 )
             )
         sent = stage["sent_bytes"]

@@ -185,7 +185,9 @@ def _sentences(document: dict[str, Any]) -> list[str]:
         for row in document["stages"]
     ]
     if document["waited"] is not None:
-        lines.append(f"rule {document['rule'] or 'not known'}: workers waited {document['waited']:.0%} of their time")
+        rule = document["rule"] or "not known"
+        rule += " --shares speed" if document["shares"] == "speed" else ""
+        lines.append(f"rule {rule}: workers waited {document['waited']:.0%} of their time")
     if line := help_sentence(document["moved"], document["help"]):
         lines.append(line)
     if document["hint"] is not None:
@@ -224,7 +226,8 @@ def _together(events: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 def _line(together: list[dict[str, Any]]) -> str:
     event = together[0]
-    reason = f": {event['why']}" if event.get("why") else ""
+    reasons = {each.get("why") for each in together}
+    reason = f": {event['why']}" if event.get("why") and len(reasons) == 1 else ""
     if len(together) > 1:
         named = ", ".join(member["host"] for member in together[:3]) + ("..." if len(together) > 3 else "")
         return f"{len(together)} {event['tier']} hosts {event['event']} ({named}){reason}"

@@ -80,7 +80,7 @@ def _joined(step: Step, event: Joined) -> None:
 
 def _admit(step: Step, hosts: list[JobHost], bulk: bool) -> None:
     for host in hosts:
-        step.act(act.Welcome(host, f"{host.name} is member {host.number}, {host.tier}"))
+        step.act(act.Welcome(host, f"member {host.number}, {host.tier}"))
     # A reliable host can serve at once; its share of the data follows when it has loaded it.
     new = {h.number: hosts[0].number if bulk else h.number for h in hosts if h.tier is Tier.TRANSIENT}
     members = (*step.state.hosts, *hosts)

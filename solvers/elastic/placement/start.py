@@ -59,7 +59,7 @@ def start(
     )
     step.change(shards=data.with_homes(step.state.shards, reliable))
     for host in members:
-        step.act(act.Welcome(host, f"{host.name} is member {host.number}, {host.tier}"))
+        step.act(act.Welcome(host, f"member {host.number}, {host.tier}"))
     ratio = f"{len(members) - len(reliable)} transient to {len(reliable)} reliable hosts"
     step.act(act.ChangeStage(stage, f"start: {ratio}"))
     for index, partition in enumerate(step.state.partitions):
