@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from solvers.costs.by_name import parts_of, pattern_for
 from solvers.costs.fabric import Fabric
 from solvers.ordering.cross_validation import ValidatedGain
 from solvers.ordering.estimated_descent import descend
@@ -24,6 +25,7 @@ from solvers.simulation.cost import SimulatedCost
 MAX_CANDIDATES = 8
 _RANDOM_ORDERS = 11
 _DESCENTS = 3
+_DESCENT_SEGMENTS = 12
 _CAPACITY_DRAWS = 8  # beside the assumed capacities
 _MAX_DRAWN_TRANSFERS = 400_000  # of all orders together: some 5 s
 _OTHER_SEARCH_SHARE = 4  # another search has one of so many parts of the moves
@@ -70,7 +72,7 @@ def improved_candidates(
 ) -> list[Order]:
     """Return the orders to choose among, by the estimate of ``contention``.
 
-    With measured capacities: the cheapest one after a descent, then all. Without: the one that is cheapest on average
+    With measured capacities: the cheapest ones after a descent, then all. Without: the one that is cheapest on average
     over capacities that groups' links may have, then the baseline where it is feasible. Round trips do not show which
     group has the slow link, and the order that is cheapest by one assumption may be the worst where that is wrong
     (docs/results/order-models.md).
@@ -79,6 +81,7 @@ def improved_candidates(
     """
     estimate = ContentionCost(cost_of.parts, cost_of.fabric, cost_of.size_bytes)
     if problem.fabric.measured:
+        estimate = _in_fewer_segments(problem, estimate)
         if estimate.transfers > MAX_ESTIMATED_TRANSFERS:
             return list(orders)
         starts = sorted(orders, key=estimate)[:_DESCENTS]
@@ -92,6 +95,17 @@ def improved_candidates(
     estimates += [replace(estimate, fabric=estimate.fabric.with_drawn_links(rng)) for _ in range(draws)]
     cheapest = min(orders, key=lambda order: sum(cost(order) for cost in estimates))
     return [cheapest, *(order for order in orders if np.array_equal(order, problem.baseline))]
+
+
+def _in_fewer_segments(problem: OrderingProblem, estimate: ContentionCost) -> ContentionCost:
+    """Return the estimate of a pipelined tree's first segments alone, which ranks its orders as that of all does."""
+    options, names = problem.priced_options, [name for _, name in parts_of(problem.algo, problem.size_bytes)]
+    segments, ranks = options.segments or 1, len(problem.baseline)
+    if segments <= _DESCENT_SEGMENTS or any(pattern_for(name, ranks, options).timing != "chain" for name in names):
+        return estimate
+    size_bytes = estimate.size_bytes * _DESCENT_SEGMENTS / segments
+    shorter = replace(options, segments=_DESCENT_SEGMENTS)
+    return ContentionCost.of(problem.algo, ranks, shorter, estimate.fabric, size_bytes)
 
 
 def choose_by_simulation(
