@@ -3,7 +3,7 @@
 A ring over 4,096 ranks is 33 million transfers, but one round of 4,096 hops, repeated.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -127,6 +127,28 @@ def _precede(ends: Edges, offsets: npt.NDArray[np.int64], needed: npt.NDArray[np
         if precedes[new].all():
             return precedes
         precedes[new] = True
+
+
+def steady_state(pattern: Pattern) -> Pattern:
+    """Return a pipelined chain by two of its rounds: that in which all of it is busy, and one for all others.
+
+    The others have some of the first one's hops, growing and shrinking in number; the one at three quarters of the
+    growth stands for them. Where the first is no more than half of all rounds, or there is no pipeline, return the
+    pattern itself. Orders rank by the result as by all rounds (docs/results/simulation.md), with an eighth of the hops.
+    """
+    total, longest = pattern.repeat.sum(), int(np.argmax(pattern.repeat))
+    if pattern.timing != "chain" or 2 * pattern.repeat[longest] <= total:
+        return pattern
+    rounds = np.unique([longest * 3 // 4, longest])
+    hops = np.isin(pattern.round, rounds)
+    repeat, reduce_repeat = (
+        np.array([each.sum() - each[longest], each[longest]])[-len(rounds) :]
+        for each in (pattern.repeat, pattern.reduce_repeat)
+    )
+    return replace(
+        pattern, round=np.searchsorted(rounds, pattern.round[hops]).astype(np.intp), source=pattern.source[hops],
+        target=pattern.target[hops], share=pattern.share[hops], repeat=repeat, reduce_repeat=reduce_repeat,
+    )  # fmt: skip
 
 
 def ring_pattern(ranks: int, step: int = 1) -> Pattern:

@@ -13,7 +13,7 @@ from plink.errors import UsageError
 from plink.model.network import Matrix
 from solvers.costs.by_name import MIXED, cost_function_for, parts_of, pattern_for
 from solvers.costs.closed_forms import CostFunction
-from solvers.costs.patterns import Pattern
+from solvers.costs.patterns import Pattern, steady_state
 from solvers.latency import require_complete
 from solvers.ordering.annealing import Annealer
 from solvers.ordering.bounds import hypercube_bound, pattern_bound
@@ -253,12 +253,16 @@ def _anneal(
     """Search by simulated annealing from several start orders."""
     bound = _lower_bound(problem, pattern)
     starts = _start_orders(problem, cost_of, seed, budget.keep_going)
-    annealer = Annealer(pattern, problem.fabric, problem.size_bytes, problem.model)
+    # A pipeline's steady state ranks its orders as all of its rounds do, which are eight times as many hops.
+    searched = pattern if problem.model == "latency" else steady_state(pattern)
+    annealer = Annealer(searched, problem.fabric, problem.size_bytes, problem.model)
     # Moves exchange blocks of ranks: only orders whose hosts and groups begin at the same ranks can share them.
     classes = problem.feasible.exchange_classes(min(starts, key=cost_of))
     same_blocks = [order for order in starts if problem.feasible.exchange_classes(order) == classes]
-    annealed = annealer.search(same_blocks, moves_of(classes, len(problem.baseline)), seed, budget, bound)
-    order, cost, baseline_cost = annealed.order, annealed.cost, start.baseline_cost
+    target = bound if searched is pattern else None
+    annealed = annealer.search(same_blocks, moves_of(classes, len(problem.baseline)), seed, budget, target)
+    order = annealed.order if searched is pattern else min((annealed.order, *same_blocks), key=cost_of)
+    cost, baseline_cost = cost_of(order), start.baseline_cost
     is_feasible = np.array_equal(starts[0], problem.baseline)
     if is_feasible and cost >= baseline_cost - _EPSILON * abs(baseline_cost):
         order, cost = problem.baseline, baseline_cost

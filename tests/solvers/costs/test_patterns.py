@@ -15,7 +15,7 @@ from solvers.costs.by_name import pattern_for
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.evaluator import reduce_phase
 from solvers.costs.master_patterns import masters_pattern, servers_pattern
-from solvers.costs.patterns import Pattern, pattern_of
+from solvers.costs.patterns import Pattern, pattern_of, steady_state
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 from tests.solvers.costs.test_cost_models import fabric
 from tests.solvers.requests import requests
@@ -201,3 +201,25 @@ def test_a_round_of_a_chain_may_hold_what_waits_and_what_does_not() -> None:
     assert closed_form(pattern_of(schedule), hosts, 1.0, "latency")(np.arange(5)) == 35.0
     hosts.rtt_us[0, 1] = hosts.rtt_us[1, 0] = 20.0
     assert closed_form(pattern_of(schedule), hosts, 1.0, "latency")(np.arange(5)) == 40.0
+
+
+@pytest.mark.parametrize("algo", ["tree", "double-binary-tree", "nccl-tree"])
+def test_steady_state_of_a_pipeline_has_every_hop(algo: str) -> None:
+    """Its cost is near that of all rounds, of which it has two."""
+    n, segments, size = 12, 200, 1e9
+    pattern, single = (pattern_for(algo, n, Options(segments=number)) for number in (segments, 1))
+    steady = steady_state(pattern)
+    hops, all_hops = ({*zip(p.source.tolist(), p.target.tolist(), strict=True)} for p in (steady, single))
+    assert hops == all_hops
+    assert len(steady.repeat) == 2
+    assert steady.repeat.sum() == pattern.repeat.sum()
+    rng, network = np.random.default_rng(0), fabric(n, 0)
+    whole, shorter = (closed_form(p, network, size, "contention") for p in (pattern, steady))
+    costs = [(whole(order), shorter(order)) for order in (rng.permutation(n) for _ in range(20))]
+    assert all(0.95 * cost <= steady_cost <= 1.05 * cost for cost, steady_cost in costs)
+
+
+@pytest.mark.parametrize("algo", ["tree", "ring", "halving-doubling", "flat"])
+def test_other_patterns_have_no_steady_state_alone(algo: str) -> None:
+    pattern = pattern_for(algo, 12, Options())
+    assert steady_state(pattern) is pattern

@@ -120,3 +120,21 @@ def test_gain_is_simulated_on_held_out_round_trips() -> None:
     assert gain.gain - gain.low == pytest.approx(0.05)
     assert simulated_gain(result, task.baseline, cost_of, far, replace(searched, pairs=0)).low <= 0
     assert simulated_gain(result, good, cost_of, far, searched) is searched
+
+
+def test_pipelined_tree_is_improved_by_its_first_segments() -> None:
+    """Descents price few segments; what they find is better by all of them."""
+    task = replace(problem("tree"), options=Options(segments=96))
+    estimate = ContentionCost.of(task.algo, N, task.options, task.fabric, SIZE)
+    orders = improved_candidates(task, [task.baseline], estimate, 0, lambda: True)
+    assert estimate(orders[0]) < 0.8 * estimate(task.baseline)
+
+
+def test_measured_order_is_fastest_by_simulation() -> None:
+    """Of the same orders that ``--model simulated`` chooses among, also where another one is estimated cheaper."""
+    task, rng = problem("halving-doubling"), np.random.default_rng(1)
+    starts = [rng.permutation(N) for _ in range(4)]
+    estimate = ContentionCost.of(task.algo, N, task.options, task.fabric, SIZE)
+    candidates = improved_candidates(task, starts, simulated(task), 0, lambda: True)
+    chosen = improved_candidates(task, starts, estimate, 0, lambda: True)[0]
+    assert simulated(task)(chosen) == min(map(simulated(task), candidates))
