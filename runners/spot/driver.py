@@ -125,6 +125,7 @@ class Driver:
 
         :raises PlinkError: when the journal cannot be written; nothing was done after that.
         """
+        self._count_pauses()
         self._observe_prices(self._clock.now())
         listing = self._list()
         view = self._parts.job.view()
@@ -149,6 +150,19 @@ class Driver:
             if view.is_ready and self._clock_is_right(now) and now >= self._next_decision:
                 self._acquire(now)
         return False
+
+    def _count_pauses(self) -> None:
+        """Go by the wall clock again when it is ahead by less than a lease: this machine was paused, or its clock was
+        set right. With the old base leases would be renewed too short. If the clock is wrong now, the next grant shows
+        it; if it is ahead by more, instances have ended, or it is wrong."""
+        ahead_s = self._clock.take_new_base(self._timing.clock_tolerance_s, self._timing.lease_s)
+        if ahead_s:
+            self._parts.note(
+                f"the clock went ahead by {ahead_s:.0f} s, as after a pause of this machine: it counts now"
+            )
+            self._sent.clear()
+            self._renewed_at.clear()
+            self._provider_ahead_s = 0.0
 
     def release_all(self, reason: str) -> bool:
         """Release everything once; return whether nothing is held any more."""
