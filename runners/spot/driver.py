@@ -76,7 +76,8 @@ class Driver:
         self._tracked_at: float | None = None
         self._renewed_at: dict[str, float] = {}
         self._warned: dict[str, tuple[str, float]] = {}
-        self._unpriced: dict[Market, float] = {}  # since when prices may be missing in the journal
+        # Since when prices may be missing in the journal: the driver before this one may have ended before it asked.
+        self._unpriced = {each.market: each.since_s for each in reversed(self.ledger.held)}
         self._sent: dict[str, tuple[float, float]] = {}  # when requests were sent and answered, as leases count
         self._provider_ahead_s = 0.0
         if self.ledger.opened is None:

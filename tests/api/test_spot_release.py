@@ -44,7 +44,7 @@ def released(run: Path) -> tuple[str, ...]:
     return release_spot(run, print, Waits().limits()).names
 
 
-def asked(folder: Path) -> object:
+def release_request(folder: Path) -> object:
     return json.loads((folder / "asked-release.json").read_text())
 
 
@@ -78,7 +78,7 @@ def test_full_disk_holds_up_no_release(run: Path, monkeypatch: pytest.MonkeyPatc
     before = (run / "spot" / "journal.jsonl").read_bytes()
     monkeypatch.setattr("plink.records.spot_journal.os", FullDisk(*full))
     assert released(run) == ("spot-i-1",)
-    assert asked(Path()) == {"run": "abcd", "instances": ["i-1"]}
+    assert release_request(Path()) == {"run": "abcd", "instances": ["i-1"]}
     if "write" in full:
         assert (run / "spot" / "journal.jsonl").read_bytes() == before
 
@@ -87,14 +87,14 @@ def test_full_disk_releases_what_only_the_journal_has(run: Path, monkeypatch: py
     monkeypatch.setattr(CommandProvider, "listing", lambda self: [])
     monkeypatch.setattr("plink.records.spot_journal.os", FullDisk("write"))
     assert released(run) == ("spot-i-1",)
-    assert asked(Path()) == {"run": "abcd", "instances": ["i-1"]}
+    assert release_request(Path()) == {"run": "abcd", "instances": ["i-1"]}
 
 
 def test_run_whose_journal_is_gone_is_released_by_its_market_file(run: Path) -> None:
     (run / "spot" / "journal.jsonl").unlink()
     assert runs_with_instances(run.parent) == [run]
     assert released(run) == ("i-1",)
-    assert asked(Path()) == {"run": "abcd", "instances": ["i-1"]}
+    assert release_request(Path()) == {"run": "abcd", "instances": ["i-1"]}
 
 
 def test_run_with_neither_journal_nor_market_file_is_refused(run: Path) -> None:
@@ -112,7 +112,7 @@ def test_release_by_tag_where_the_journal_is_damaged(run: Path, text: str) -> No
     notes: list[str] = []
     assert release_spot(run, notes.append, Waits().limits()).names == ("i-1",)
     assert any("journal.jsonl:9" in note for note in notes)
-    assert asked(Path()) == {"run": "abcd", "instances": ["i-1"]}
+    assert release_request(Path()) == {"run": "abcd", "instances": ["i-1"]}
     assert (run / "spot" / "journal.jsonl").read_bytes() == before
 
 

@@ -84,7 +84,10 @@ def test_instance_that_is_listed_again_costs_the_prices_of_its_hours(failures: i
     made.run(0.3, driver)
     assert len(made.ledger.held) == 2
     made.cloud.fails["prices"] = [ProviderError("throttled", "RequestLimitExceeded")] * failures
+    while not any(each.id == "i-0" for each in made.ledger.held):
+        driver.step()
+        made.clock.now += made.timing.poll_s
     driver = made.driver() if is_restarted else driver
-    made.run(0.5, driver)
+    made.run(0.3, driver)
     assert len(made.cloud.held) == 2
     assert account(made.ledger, made.clock.now).transient == pytest.approx(made.cloud.bill(), abs=1e-9)
