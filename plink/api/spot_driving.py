@@ -18,7 +18,16 @@ from plink.model.spot.market_file import MarketFile, read_market_file
 from plink.model.spot.price_files import Histories
 from plink.model.spot.prices import HOUR_S, Market
 from plink.model.storage import read_text, write_text
-from plink.records.spot_journal import FOLDER, MARKET_COPY, NAME, Journal, driver_of, read_journal
+from plink.records.spot_journal import (
+    FOLDER,
+    MARKET_COPY,
+    NAME,
+    Journal,
+    JournalError,
+    driver_of,
+    read_journal,
+    read_opening,
+)
 from runners.job.result import new_id
 from runners.spot.brain import RentalChoice
 from runners.spot.choice import ChosenProvider, choose_provider, host_maker, provider_name, scope_of
@@ -28,7 +37,7 @@ from runners.spot.fallback import OnDemandFallback
 from runners.spot.provider import ListedInstance, PricePoint, Provider, ProviderError, RentalOrder
 from solvers.spot.deadline import Deadline, IterationTime
 from solvers.spot.deciding import Quote
-from solvers.spot.ledger import Account, Ledger, account, instance_money
+from solvers.spot.ledger import Account, Ledger, RentedInstance, account, instance_money
 from solvers.spot.reconciling import run_of
 
 HISTORY_S = 30 * 24 * HOUR_S  # of prices, from the provider, where no file has any
@@ -68,7 +77,7 @@ def drive_spot(
 
     :param folder: of the run. :param job: its ``plink.elastic-job/1``.
     :raises UsageError: when another driver runs, or what is held is of another provider. :raises PlinkError: when the
-        journal cannot be written.
+        journal cannot be written, or the provider does not say whose account it is.
     """
     request.check()
     market_file = _limited(read_market_file(request.market_file), request)
@@ -76,7 +85,7 @@ def drive_spot(
         entries = read_journal(folder / FOLDER)
         _check_same_provider(folder, Ledger.of(entries), market_file)
         chosen = choose_provider(market_file, folder.name, folder / FOLDER)
-        account_name = _checked_account(Ledger.of(entries), chosen.provider, note)
+        account_name = _checked_account(Ledger.of(entries).opened, chosen.provider)
         write_text(folder / FOLDER / MARKET_COPY, read_text(request.market_file))
         if not chosen.has_leases:
             note("instances have no leases: if this machine is lost, they go on until `plink spot release`")
@@ -102,7 +111,7 @@ def dry_run_spot(folder: Path, job: Mapping[str, Any], request: DriveRequest, no
     with tempfile.TemporaryDirectory(prefix="plink-spot-") as scratch:
         place = folder / FOLDER if entries else Path(scratch)
         chosen = choose_provider(market_file, folder.name, place, "dry run")
-        _checked_account(Ledger.of(entries), chosen.provider, note)
+        _checked_account(Ledger.of(entries).opened, chosen.provider)
         chosen = replace(chosen, provider=_Observer(chosen.provider))
         session = _Session(folder, job, market_file, chosen, note, is_dry=True)
         session.driver(request, _Unwritten(), entries).step()
@@ -194,14 +203,15 @@ def _check_same_provider(folder: Path, ledger: Ledger, market_file: MarketFile) 
             )
 
 
-def _checked_account(ledger: Ledger, provider: Provider, note: Callable[[str], None]) -> str:
-    """Return whose instances the provider lists. :raises UsageError: when what is held is of another account."""
+def _checked_account(opened: JournalOpened | None, provider: Provider) -> str:
+    """Return whose instances the provider lists: without it, instances could be rented where no later driver finds
+    them. :raises UsageError: when what is held is of another account. :raises ProviderError: when it does not say."""
     try:
         name = provider.account()
     except ProviderError as error:
-        note(f"not checked whether the account is that of the instances: {error}")
-        return ""
-    before = ledger.opened.account if ledger.opened is not None else ""
+        message = f"whose account is it? The provider does not say: {error}; nothing was done, try again"
+        raise ProviderError(error.failure, message) from None
+    before = opened.account if opened is not None else ""
     if before and name and name != before:
         raise UsageError(f"the instances of this run are of the account {before}, and the credentials of {name}")
     return name
@@ -251,14 +261,23 @@ class Released:
     names: tuple[str, ...]
 
 
-def release_spot(folder: Path, note: Callable[[str], None], timeout_s: float = RELEASE_TIMEOUT_S) -> Released:
+@dataclass(frozen=True)
+class ReleaseWaits:
+    """How long a release may take, and what it waits by."""
+
+    timeout_s: float = RELEASE_TIMEOUT_S
+    clock: Callable[[], float] = time.monotonic
+    pause: Callable[[float], None] = time.sleep
+
+
+def release_spot(folder: Path, note: Callable[[str], None], waits: ReleaseWaits = ReleaseWaits()) -> Released:
     """Release all that the provider lists with the tag of this run, and all that its journal says is held; by the tag
-    alone where the journal cannot be read.
+    alone where the journal is gone, or cannot be read or written.
 
     :raises UsageError: when its driver runs, or nothing was ever requested. :raises PartlyDone: when something is held
         still after so many seconds.
     """
-    if not (folder / FOLDER / NAME).exists():
+    if not any((folder / FOLDER / name).exists() for name in (NAME, MARKET_COPY)):
         raise UsageError(f"the run {folder.name} has no instances: `plink spot drive` was not started for it")
     with Journal(folder / FOLDER) as writer:
         entries = _readable_journal(folder, note)
@@ -267,20 +286,22 @@ def release_spot(folder: Path, note: Callable[[str], None], timeout_s: float = R
             return Released(folder.name, ())
         market_file = read_market_file(folder / FOLDER / MARKET_COPY)
         chosen = choose_provider(market_file, folder.name, folder / FOLDER, "release")
+        release = _Release(folder.name, chosen, note, waits, waits.clock() + waits.timeout_s)
+        release.check_account(before.opened or read_opening(folder / FOLDER))
         if before.opened is None:
-            return _release_by_tag(folder.name, chosen, note, timeout_s)
-        _checked_account(before, chosen.provider, note)
+            return release.by_tag()
         parts = DriverParts(
             chosen.provider, _NoJob(), _NoBrain(), writer, host_maker(market_file, chosen), chosen.clock, chosen.steady,
             new_id, note,
         )  # fmt: skip
         driver = Driver(parts, _NO_MONEY_LIMIT, chosen.timing, before.opened, entries)
-        deadline = time.monotonic() + timeout_s
-        while not driver.release_all("plink spot release"):
-            if time.monotonic() > deadline:
+        try:
+            while not driver.release_all("plink spot release"):
                 held = ", ".join(each.host or each.id for each in driver.ledger.held) or "an open request"
-                raise PartlyDone(f"{folder.name}: held still: {held}; type `plink spot release {folder.name}` again")
-            time.sleep(min(chosen.timing.poll_s / chosen.speed, 5.0))
+                release.wait(f"held still: {held}")
+        except JournalError as error:
+            note(f"{error}; what the provider lists with the tag of this run is released")
+            return release.by_tag(driver.ledger.held)
         names = [each.host or each.id for each in driver.ledger.instances.values() if _was_held(before, each.id)]
         return Released(folder.name, tuple(names))
 
@@ -294,22 +315,57 @@ def _readable_journal(folder: Path, note: Callable[[str], None]) -> Sequence[Jou
         return []
 
 
-def _release_by_tag(run: str, chosen: ChosenProvider, note: Callable[[str], None], timeout_s: float) -> Released:
-    """Release what the provider lists with the tag of a run."""
-    names: dict[str, None] = {}
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            held = [each for each in chosen.provider.listing() if each.end is None and run_of(each) == run]
-            if not held:
-                return Released(run, tuple(names))
-            names |= dict.fromkeys(each.host or each.id for each in held)
-            chosen.provider.release([each.id for each in held])
-        except ProviderError as error:
-            note(f"{run}: not released yet, tried again: {error}")
-        if time.monotonic() > deadline:
-            raise PartlyDone(f"{run}: not released; type `plink spot release {run}` again")
-        time.sleep(min(chosen.timing.poll_s / chosen.speed, 5.0))
+@dataclass(frozen=True)
+class _Release:
+    """One release, until ``deadline``."""
+
+    run: str
+    chosen: ChosenProvider
+    note: Callable[[str], None]
+    waits: ReleaseWaits
+    deadline: float
+
+    def wait(self, state: str) -> None:
+        """Wait for the next attempt. :raises PartlyDone: with ``state``, when there is no time for one."""
+        if self.waits.clock() > self.deadline:
+            raise PartlyDone(f"{self.run}: {state}; type `plink spot release {self.run}` again")
+        self.waits.pause(min(self.chosen.timing.poll_s / self.chosen.speed, 5.0))
+
+    def check_account(self, opened: JournalOpened | None) -> None:
+        """Return when the account is that of the journal: in another one nothing is listed, and nothing released."""
+        if opened is None:
+            self.note(f"{self.run}: not checked whether the account is that of the instances: no journal says which")
+        while opened is not None:
+            try:
+                _checked_account(opened, self.chosen.provider)
+            except ProviderError as error:
+                self.note(f"{self.run}: not released yet, tried again: {error}")
+                self.wait(f"nothing was released: {error}")
+            else:
+                return
+
+    def by_tag(self, held: Sequence[RentedInstance] = ()) -> Released:
+        """Release these, and what the provider lists with the tag of the run. One listing may lack what runs: listings
+        go on for a while after the last that had something."""
+        unreleased = {each.id: each.host or each.id for each in held}
+        names: dict[str, None] = {}
+        delay_s, seen_at = self.chosen.timing.listing_delay_s / self.chosen.speed, self.waits.clock()
+        self.note(f"{self.run}: listings are read until nothing was listed for {delay_s:.0f} s")
+        while True:
+            try:
+                listed = [each for each in self.chosen.provider.listing() if each.end is None]
+                seen = {each.id: each.host or each.id for each in listed if run_of(each) == self.run}
+                unreleased = seen | unreleased
+                if unreleased:
+                    seen_at = self.waits.clock()
+                    self.chosen.provider.release([*unreleased])
+                    names |= dict.fromkeys(unreleased.values())
+                    unreleased = {}
+                elif self.waits.clock() - seen_at >= delay_s:
+                    return Released(self.run, tuple(names))
+            except ProviderError as error:
+                self.note(f"{self.run}: not released yet, tried again: {error}")
+            self.wait("not released, or not long enough ago to be sure")
 
 
 def _was_held(before: Ledger, name: str) -> bool:
@@ -318,8 +374,8 @@ def _was_held(before: Ledger, name: str) -> bool:
 
 
 def runs_with_instances(runs: Path) -> list[Path]:
-    """Return the folders of the runs of a workspace that have a journal of instances."""
-    return sorted(path.parent.parent for path in runs.glob(f"*/{FOLDER}/{NAME}"))
+    """Return the folders of the runs of a workspace that have a journal of instances, or only its market file left."""
+    return sorted({path.parent.parent for name in (NAME, MARKET_COPY) for path in runs.glob(f"*/{FOLDER}/{name}")})
 
 
 class _Unwritten:

@@ -5,6 +5,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
@@ -34,6 +35,10 @@ _LOCK = "driver.lock"
 _LOCK_ATTEMPTS, _LOCK_INTERVAL_S = 10, 0.1
 
 
+class JournalError(PlinkError):
+    """An entry of a journal could not be written."""
+
+
 class Journal:
     """Writer of a journal. :meth:`add` returns when the entry is on disk; an entry that cannot be written is an error,
     and the act that it announces must not follow. It holds the lock of the run: one driver at a time."""
@@ -54,8 +59,9 @@ class Journal:
             raise UsageError(
                 f"another driver (process {owner or 'unknown'}) manages the instances of this run; end it first"
             ) from None
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, str(os.getpid()).encode(), 0)
+        with suppress(OSError):  # a full disk; the lock holds without a number in it
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, str(os.getpid()).encode(), 0)
         try:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             self._drop_torn_line()
@@ -75,10 +81,10 @@ class Journal:
     def add(self, entry: JournalEntry) -> None:
         """Append an entry and wait until it is on disk.
 
-        :raises PlinkError: when it cannot be; nothing can be added after that, for the line may be torn.
+        :raises JournalError: when it cannot be; nothing can be added after that, for the line may be torn.
         """
         if self._failed is not None:
-            raise PlinkError(self._failed)
+            raise JournalError(self._failed)
         line = json.dumps({"what": entry.what} | asdict(entry)).encode() + b"\n"
         try:
             while line:
@@ -86,7 +92,7 @@ class Journal:
             os.fsync(self._file)
         except OSError as error:
             self._failed = f"cannot write {self.path}: {error.strerror}; nothing is requested without a journal"
-            raise PlinkError(self._failed) from None
+            raise JournalError(self._failed) from None
 
     def close(self) -> None:
         """Close the journal and give up the lock."""
@@ -154,6 +160,16 @@ def read_journal(folder: Path) -> Sequence[JournalEntry]:
         raise InputError(str(path), error.strerror or "cannot be read") from None
     order = _Order()
     return [order.checked(_entry(line, f"{path}:{number}"), f"{path}:{number}") for number, line in enumerate(lines, 1)]
+
+
+def read_opening(folder: Path) -> JournalOpened | None:
+    """Return the first entry of a journal, None where that cannot be read."""
+    path = folder / NAME
+    try:
+        first = _entry(path.read_bytes().partition(b"\n")[0], f"{path}:1")
+    except (OSError, InputError):
+        return None
+    return first if isinstance(first, JournalOpened) else None
 
 
 class _Order:

@@ -17,7 +17,7 @@ from plink.model.spot.prices import HOUR_S, Market
 from runners.spot.brain import Brain, RentalChoice
 from runners.spot.elastic_job import DrivenJob, JobView
 from runners.spot.fallback import OnDemandFallback
-from runners.spot.provider import ListedInstance, Provider, ProviderError, RentalOrder
+from runners.spot.provider import ListedInstance, PricePoint, Provider, ProviderError, RentalOrder
 from runners.spot.steady_clock import SteadyClock
 from solvers.spot.deciding import Quote
 from solvers.spot.ledger import Ledger, MoneyLimits, RentedInstance, refusal_of_money, worst_cost
@@ -78,6 +78,8 @@ class Driver:
         self._tracked_at: float | None = None
         self._renewed_at: dict[str, float] = {}
         self._warned: dict[str, tuple[str, float]] = {}
+        # Since when prices may be missing in the journal: the driver before this one may have ended before it asked.
+        self._unpriced = {each.market: each.since_s for each in reversed(self.ledger.held)}
         self._sent: dict[str, tuple[float, float]] = {}  # when requests were sent and answered, as leases count
         self._provider_ahead_s = 0.0
         if self.ledger.opened is None:
@@ -127,6 +129,7 @@ class Driver:
 
         :raises PlinkError: when the journal cannot be written; nothing was done after that.
         """
+        self._count_pauses()
         self._observe_prices(self._clock.now())
         listing = self._list()
         view = self._parts.job.view()
@@ -154,6 +157,19 @@ class Driver:
                     self._acquire(now)
         return False
 
+    def _count_pauses(self) -> None:
+        """Go by the wall clock again when it is ahead by less than a lease: this machine was paused, or its clock was
+        set right. With the old base leases would be renewed too short. If the clock is wrong now, the next grant shows
+        it; if it is ahead by more, instances have ended, or it is wrong."""
+        ahead_s = self._clock.take_new_base(self._timing.clock_tolerance_s, self._timing.lease_s)
+        if ahead_s:
+            self._parts.note(
+                f"the clock went ahead by {ahead_s:.0f} s, as after a pause of this machine: it counts now"
+            )
+            self._sent.clear()
+            self._renewed_at.clear()
+            self._provider_ahead_s = 0.0
+
     def release_all(self, reason: str) -> bool:
         """Release everything once; return whether nothing is held any more."""
         listing = self._list()
@@ -161,14 +177,14 @@ class Driver:
         return listing is not None and not self.ledger.held and not self.ledger.open_requests
 
     def _observe_prices(self, now: float) -> None:
-        if now - self._fetched_at < self._timing.price_s:
+        if now - self._fetched_at < self._timing.price_s and not self._unpriced:
             return
         markets = {each.entry.market for each in self.ledger.open_requests} | {
             each.market for each in self.ledger.instances.values() if each.is_held or self._ended_unpriced(each)
         }
         markets = {market for market in markets if not market.is_on_demand}
         latest = [step[0] for market in markets if (step := self.ledger.latest_price(market))]
-        since = min([now if self._fetched_at == -math.inf else self._fetched_at, *latest])
+        since = min([now if self._fetched_at == -math.inf else self._fetched_at, *latest, *self._unpriced.values()])
         try:
             points = self._parts.provider.prices(since)
         except ProviderError as error:
@@ -181,10 +197,19 @@ class Driver:
             if point.since_s <= now and point.since_s > self._quotes.get(point.market, (-math.inf, 0.0))[0]:
                 self._quotes[point.market] = (point.since_s, point.price)
                 self._parts.brain.observe(point.market, point.since_s, point.price)
-            if point.market in markets:
+            if point.since_s <= now and point.market in self._unpriced:
+                self._insert_price(point, now)
+            elif point.market in markets:
                 self._record_price(point.market, point.since_s, point.price, now)
         if self.ledger.held and now - self.ledger.priced_until_s >= PRICED_ENTRY_S:
             self._add(journal.PricesRecorded(now))
+        self._unpriced.clear()
+
+    def _insert_price(self, point: PricePoint, now: float) -> None:
+        """Keep a price of a time in which nothing was held in its market, and the journal went without."""
+        market = point.market
+        if self.ledger.price_at(market, point.since_s) != point.price:
+            self._add(journal.PriceChanged(now, market.zone, market.type, market.product, point.since_s, point.price))
 
     def _ended_unpriced(self, instance: RentedInstance) -> bool:
         """Return whether a price may be missing of the last hour of an instance that has ended."""
@@ -213,6 +238,9 @@ class Driver:
         for entry in reconcile(self.ledger, listing, now, self._timing, self._sightings):
             if isinstance(entry, journal.InstanceGranted) and entry.instance in self.ledger.instances:
                 returned.add(entry.instance)
+                instance = self.ledger.instances[entry.instance]
+                since = self._unpriced.get(instance.market, math.inf)
+                self._unpriced[instance.market] = min(since, instance.since_s)
             if isinstance(entry, journal.InstanceEnded):
                 self._report_end(entry, now)
             self._add(entry)

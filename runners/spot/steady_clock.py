@@ -10,7 +10,7 @@ def elapsed_s() -> float:
 
 
 class SteadyClock:
-    """Time of a provider that neither falls nor jumps.
+    """Time of a provider that never falls, and jumps only where :meth:`take_new_base` is called.
 
     :param wall: the provider's time, seconds since 1970, of a clock that may be set. :param steady: seconds that have
         passed since some moment, as fast as those of ``wall``. :param not_before: the time of the last entry of a
@@ -29,6 +29,16 @@ class SteadyClock:
     def lease_time(self) -> float:
         """Return the time from which leases count: as instances see it, if the wall clock was right at the start."""
         return self._wall_offset_s + self._steady()
+
+    def take_new_base(self, least_s: float, most_s: float) -> float:
+        """Go by the wall clock again if it is ahead by so much, as after a pause that the steady clock does not count;
+        return by how much, 0 where it is not."""
+        ahead_s = self._wall() - self.lease_time()
+        if not least_s < ahead_s <= most_s:
+            return 0.0
+        self._wall_offset_s += ahead_s
+        self._lead_s = max(0.0, self._lead_s - ahead_s)
+        return ahead_s
 
     def error_s(self) -> float:
         """Return by how much the wall clock is ahead of this one; below 0: behind it."""

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from plink.api.spot_driving import DriveRequest, drive_spot, release_spot
+from plink.api.spot_driving import DriveRequest, ReleaseWaits, drive_spot, release_spot
 from plink.errors import UsageError
 from plink.model.spot import journal
 from plink.model.spot.price_files import Histories
@@ -111,6 +111,7 @@ def test_invalid_requests_are_refused(tmp_path: Path, words: tuple[str, ...]) ->
 def test_run_without_instances(tmp_path: Path) -> None:
     run = recorded(tmp_path, ENTRIES)
     (run / "spot" / "journal.jsonl").unlink()
+    (run / "spot" / "market.toml").unlink()
     assert "plink spot drive" in refusal(typed("spot", "status", "abcd", cwd=tmp_path))
     assert "plink spot drive" in refusal(typed("spot", "release", "abcd", cwd=tmp_path))
 
@@ -120,21 +121,6 @@ def test_broken_journal_is_refused(tmp_path: Path) -> None:
     with (run / "spot" / "journal.jsonl").open("a") as file:
         file.write("not a line of it\n")
     assert "journal.jsonl:11" in refusal(typed("spot", "status", "abcd", cwd=tmp_path))
-
-
-@pytest.mark.parametrize(
-    "damage", ["not a line of it", '{"what": []}', '{"what": "drain", "at": 1, "instance": "i-9"}']
-)
-def test_release_by_tag_where_the_journal_is_damaged(tmp_path: Path, damage: str) -> None:
-    run = recorded(tmp_path, ENTRIES[:8])
-    with (run / "spot" / "journal.jsonl").open("a") as file:
-        file.write(damage + "\n")
-    before = (run / "spot" / "journal.jsonl").read_bytes()
-    done = typed("spot", "release", "abcd", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "journal.jsonl:9" in done.stderr + done.stdout
-    assert json.loads((tmp_path / "asked-release.json").read_text()) == {"run": "abcd", "instances": ["i-1"]}
-    assert (run / "spot" / "journal.jsonl").read_bytes() == before
 
 
 def test_release_of_all_goes_on_after_a_run_that_cannot_be_released(tmp_path: Path) -> None:
@@ -191,8 +177,8 @@ def test_release_without_the_start_up_script(tmp_path: Path, monkeypatch: pytest
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr("plink.api.spot_driving.time.sleep", lambda seconds: None)
-    assert release_spot(run, print).names == ("spot-i-1",)
+    waits = ReleaseWaits(clock=lambda: 0.0, pause=lambda seconds: None)
+    assert release_spot(run, print, waits).names == ("spot-i-1",)
     assert "terminate-instances --instance-ids i-1" in (tmp_path / "requests").read_text()
 
 

@@ -46,10 +46,15 @@ class Fuse:
 
 @dataclass
 class Clock:
-    """``now``: the true time; ``error_s``: by how much the driver's wall clock is ahead."""
+    """``now``: the true time; ``error_s``: by how much the driver's wall clock is ahead; ``paused_s``: how much of it
+    the driver's steady clock does not count."""
 
     now: float = START
     error_s: float = 0.0
+    paused_s: float = 0.0
+
+    def steady(self) -> float:
+        return self.now - self.paused_s
 
     def __call__(self) -> float:
         return self.now
@@ -290,7 +295,7 @@ class World:
     def driver(self) -> Driver:
         opened = journal.JournalOpened(self.clock(), "run1", "fake", self.cloud.billing, *self.anchors)  # type: ignore[arg-type]
         parts = DriverParts(
-            self.cloud, self.job, self.brain, self.journal, host_of, self.clock.wall, self.clock,
+            self.cloud, self.job, self.brain, self.journal, host_of, self.clock.wall, self.clock.steady,
             lambda: f"run1-{len(self.journal.lines)}", self.notes.append,
             self.fallback,
         )  # fmt: skip

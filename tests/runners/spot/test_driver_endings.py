@@ -2,12 +2,14 @@
 
 import pytest
 
-from plink.model.spot.prices import HOUR_S
+from plink.model.spot.prices import HOUR_S, Market
 from runners.spot.brain import RentalChoice
+from runners.spot.driver import Driver
 from tests.runners.spot.fake_cloud import START, A, B, World, world
 
 ONLY_A = [RentalChoice("planned", A, 8, 0.15)]
-LONG_PRICED = {A: [(START - 9000, 0.1)], B: [(START - 9000, 0.2)]}
+C = Market("zone-c", "large")
+LONG_PRICED = {A: [(START - 9000, 0.1)], B: [(START - 9000, 0.2)], C: [(START - 9000, 0.2)]}
 
 
 def noted(made: World, text: str) -> int:
@@ -56,3 +58,57 @@ def test_clock_within_tolerance_rents_on() -> None:
     made.clock.error_s = -50.0
     made.run(0.5)
     assert len(made.cloud.effects) == 2
+
+
+def paused(made: World, seconds: float, driver: Driver) -> None:
+    """The driver's machine is paused: its steady clock does not count that time."""
+    made.clock.now += seconds
+    made.clock.paused_s += seconds
+    made.run(0.3, driver)
+
+
+@pytest.mark.parametrize("seconds", [120.0, 900.0, 1500.0])
+def test_pause_of_the_machine_leaves_leases_renewed(seconds: float) -> None:
+    made = world(LONG_PRICED, plan=ONLY_A, hours=9)
+    driver = made.driver()
+    made.run(0.19, driver)
+    held = set(made.cloud.held)
+    assert len(held) == 8
+    paused(made, seconds, driver)
+    assert set(made.cloud.held) == held
+    leases = [each.lease_until - made.clock.now for each in made.cloud.rentals.values()]
+    assert min(leases) >= made.timing.lease_s / 2
+    assert max(leases) <= made.timing.lease_s
+    assert noted(made, "the clock went ahead") == 1
+
+
+def test_after_a_pause_requests_go_on() -> None:
+    made = world(LONG_PRICED, plan=ONLY_A, hours=9)
+    driver = made.driver()
+    made.run(0.19, driver)
+    made.brain.plan = [*ONLY_A, RentalChoice("planned", B, 2, 0.3)]
+    paused(made, 900.0, driver)
+    assert len(made.cloud.held) == 10
+
+
+def test_clock_that_was_behind_and_is_set_right_rents_on() -> None:
+    made = world(LONG_PRICED, hours=9)
+    made.clock.error_s = -1200.0
+    driver = made.driver()
+    made.run(0.1, driver)
+    assert len(made.cloud.effects) == 1
+    made.clock.error_s = 0.0
+    made.run(0.2, driver)
+    assert len(made.cloud.effects) == 2
+    assert len(made.cloud.held) == 4
+
+
+def test_clock_that_is_set_ahead_by_mistake_rents_once_more_at_most() -> None:
+    made = world(LONG_PRICED, plan=ONLY_A, hours=9)
+    driver = made.driver()
+    made.run(0.1, driver)
+    made.clock.error_s = 900.0
+    made.brain.plan = [*ONLY_A, RentalChoice("planned", B, 2, 0.3), RentalChoice("more", C, 2, 0.4)]
+    made.run(0.4, driver)
+    assert len(made.cloud.effects) == 2
+    assert noted(made, "the clock is")

@@ -7,8 +7,9 @@ import pytest
 from plink.model.spot.limits import Limits
 from plink.model.spot.prices import HOUR_S
 from runners.spot.brain import RentalChoice
-from runners.spot.provider import ListedInstance, RentalOrder
-from tests.runners.spot.fake_cloud import A, B, World, world
+from runners.spot.provider import ListedInstance, ProviderError, RentalOrder
+from solvers.spot.ledger import account
+from tests.runners.spot.fake_cloud import START, A, B, World, world
 
 A_THEN_B = [RentalChoice("planned", A, 8, 0.15), RentalChoice("planned", B, 4, 0.3)]
 
@@ -62,3 +63,31 @@ def test_late_part_is_accepted_while_its_request_is_open() -> None:
     made.run(0.3)
     assert len(made.cloud.held) == 8
     assert [each.outcome for each in made.ledger.requests.values()] == ["granted"]
+
+
+@pytest.mark.parametrize("failures", [0, 3])
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_instance_that_is_listed_again_costs_the_prices_of_its_hours(failures: int, is_restarted: bool) -> None:
+    steps = {
+        A: [(START - 50, 0.1), (START + 3000, 0.14), (START + 6500, 0.1), (START + 10000, 0.12), (START + 12500, 0.11)],
+        B: [(START - 50, 0.2)],
+    }
+    made = world(steps, plan=A_THEN_B[:1], hours=20)
+    made.timing = replace(made.timing, lease_s=10 * HOUR_S)
+    driver = made.driver()
+    made.run(0.5, driver)
+    made.cloud.hides_for_s, made.cloud.hides = 3.5 * HOUR_S, range(8)
+    made.brain.plan = []
+    made.run(2.5, driver)
+    assert made.ledger.held == ()
+    made.brain.plan = [RentalChoice("planned", A, 2, 0.15)]
+    made.run(0.3, driver)
+    assert len(made.ledger.held) == 2
+    made.cloud.fails["prices"] = [ProviderError("throttled", "RequestLimitExceeded")] * failures
+    while not any(each.id == "i-0" for each in made.ledger.held):
+        driver.step()
+        made.clock.now += made.timing.poll_s
+    driver = made.driver() if is_restarted else driver
+    made.run(0.3, driver)
+    assert len(made.cloud.held) == 2
+    assert account(made.ledger, made.clock.now).transient == pytest.approx(made.cloud.bill(), abs=1e-9)
