@@ -50,6 +50,7 @@ ENTRIES = (
     Entry("rules", "consistency rules and shares where workers are not equally fast (--only NAME: a part)", 10),
     Entry("rule_courses", "Zhao et al. Figure 4: consistency rules in simulated time", 0.3, True),
     Entry("zipline", "Zhao et al. Table II: the barrier of least wait, beside grid searches", 0.2, True),
+    Entry("lookahead", "whether ZipLine's lookahead should pay for its uncertainty, in simulated time", 0.3),
     Entry("spot_drive", "the driver of spot machines killed 20 times: nothing left over, money to the cent", 8),
     Entry("flexrr", "stragglers that are helped, real servers (Harlap Figures 3.6 to 3.10; --only NAME: a part)", 7),
     Entry("helping_courses", "Harlap Figures 3.6 to 3.12: stragglers that are helped, in virtual time", 1.5),

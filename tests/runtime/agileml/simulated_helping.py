@@ -64,6 +64,7 @@ class Course:
 
     A grain costs what ``cost`` says, of a mean of 1; workers go by it if ``uses_cost``.
     Each may be ``staleness`` clocks ahead of the slowest; or, as under DSSP, up to ``upper`` clocks, drawn each time.
+    ``before_merge`` is called when a result has arrived and is not merged yet, with helper and helpee.
 
     :param tail: share of a worker's shards, its last ones, that its helpers have.
     :ivar updates: of each worker and clock, how often each grain is in it.
@@ -85,6 +86,7 @@ class Course:
     uses_cost: bool = False
     parts: int = 1
     tail: float = 1.0
+    before_merge: Callable[["Course", int, int], None] = lambda course, helper, helpee: None
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -216,6 +218,8 @@ class Worker:
             self._send(self._helper.received(message))
         else:
             self._inbox.append((message, payload, self._course.now))
+            if isinstance(message, m.HelpCompleted):
+                self._course.before_merge(self._course, message.sender, self.number)
         self.act()
 
     def act(self) -> None:

@@ -111,6 +111,26 @@ def test_uneven_work_is_helped(parts: int, heavy: range) -> None:
     assert {count for update in helped.updates.values() for count in update.values()} == {1}
 
 
+@pytest.mark.parametrize("noticed", [False, True])
+@pytest.mark.parametrize(("lost", "number"), [("helper", 0), ("helper", 1), ("helper", 4), ("helpee", 1)])
+def test_worker_lost_between_a_result_and_its_merge_under_dssp(lost: str, number: int, noticed: bool) -> None:
+    """Each grain counts once: with the result, or, where the helper's loss is noticed first, without it."""
+    results: list[tuple[int, int]] = []
+
+    def lose(course: Course, helper: int, helpee: int) -> None:
+        results.append((helper, helpee))
+        if len(results) == number + 1:
+            course.kill(helper if lost == "helper" else helpee)
+            if noticed and lost == "helper":
+                course.each[helpee].lost(helper)
+
+    course = Course(8, 30, 10, slow_worker, staleness=1, upper=4, before_merge=lose)
+    course.run()
+    exact(course)
+    assert len(results) > number
+    assert sum(not each.alive for each in course.each) == 1
+
+
 @pytest.mark.parametrize("upper", [0, 4], ids=["ssp", "dssp"])
 @pytest.mark.parametrize("seed", range(COURSES))
 def test_random_runs_are_exact(seed: int, upper: int) -> None:

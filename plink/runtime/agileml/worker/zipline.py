@@ -17,7 +17,8 @@ def barrier(ends_s: npt.ArrayLike) -> tuple[float, Counts]:
     One end of each worker is taken so that the latest and the earliest of them are nearest to each other, the first
     such choice in time. The paper goes through all ends in time and drops the earliest of its choice, in O(R n^2). Here
     all windows are looked at together: a window that ends with the r-th end of all may begin as late as no worker's
-    only end is left out, which rises with r. That takes a sort and two scans, O(Rn log Rn).
+    only end is left out, which rises with r. That takes a sort and two scans, O(Rn log Rn). How sure predictions are
+    does not matter: nearer barriers are more, and no less waiting (docs/results/rules.md).
 
     :param ends_s: shape (n, R), when each of n workers is predicted to end each of its next R steps, rising by rows.
     :returns: seconds, and the steps of each worker, shape (n,), 1 to R.
