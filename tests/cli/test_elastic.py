@@ -21,6 +21,8 @@ from plink.records.elastic_log import (
     TrafficLogEntry,
 )
 from tests.cli.files import listing, refusal, write
+from tests.cli.test_spot_drive import ENTRIES as SPOT_ENTRIES
+from tests.cli.test_spot_drive import recorded
 from tests.conftest import typed
 
 GOLDEN = """\
@@ -233,3 +235,37 @@ def test_rule_without_an_elastic_job_is_refused(tmp_path: Path) -> None:
     done = typed("launch", "--runner", "local", "--rule", "asp", "app.py", cwd=tmp_path)
     assert done.returncode == 2
     assert "--backend agileml" in done.stderr
+
+
+def test_summary_has_what_was_rented(tmp_path: Path) -> None:
+    run = recorded(tmp_path, [*SPOT_ENTRIES[:8], SPOT_ENTRIES[-1]])
+    log = ElasticLog(run / "agile.jsonl")
+    for entry in entries():
+        log.add(entry)
+    log.close()
+    document = json.loads(typed("elastic", "summary", "abcd", "--json", cwd=tmp_path).stdout)
+    assert document["spot"] == json.loads(typed("spot", "status", "abcd", "--json", cwd=tmp_path).stdout) | {
+        "at_s": document["spot"]["at_s"],
+        "cost": document["spot"]["cost"],
+        "held": document["spot"]["held"],
+    }
+    assert document["spot"]["cost"]["per_iteration"] > 0
+    schema = json.loads((Path(__file__).parents[2] / "docs/schemas/elastic-summary.schema.json").read_text())
+    assert list(Draft202012Validator(schema).iter_errors(document)) == []
+    shown = typed("elastic", "summary", "abcd", cwd=tmp_path).stdout
+    assert "spot-i-1" in shown
+    assert "on demand" in shown
+
+
+def test_summary_of_a_damaged_journal_says_so(tmp_path: Path) -> None:
+    run = recorded(tmp_path, SPOT_ENTRIES[:8])
+    log = ElasticLog(run / "agile.jsonl")
+    for entry in entries():
+        log.add(entry)
+    log.close()
+    with (run / "spot" / "journal.jsonl").open("a") as file:
+        file.write("not a line of it\n")
+    done = typed("elastic", "summary", "abcd", "--json", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "spot" not in json.loads(done.stdout)
+    assert "journal.jsonl:9" in done.stderr
