@@ -7,7 +7,9 @@ over.
 """
 
 import hashlib
+import itertools
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ import torch.distributed as dist
 
 from plink.errors import InputError, PlinkError
 from plink.model.pipeline.plan import PipelinePlan
-from plink.model.pipeline.versions import older_versions_from
+from plink.model.pipeline.versions import older_versions_of_stage
 from plink.runtime.pipeline.checkpoint_file import checkpoint_from, read_checkpoint, read_header
 from plink.runtime.pipeline.checkpoints import Provenance, checkpoints_in, part_file
 from plink.runtime.pipeline.stage import StagePlace
@@ -29,7 +31,7 @@ Offer = dict[str, list[Any]]
 
 @dataclass(frozen=True)
 class Restored:
-    """State to go on with from a minibatch. ``notes``: what the user should know, for one rank to say. ``donor``: the
+    """State to go on with from a minibatch. ``notes``: what the user should know of all ranks. ``donor``: the
     rank whose part it is, where this rank has none."""
 
     minibatch: int
@@ -95,7 +97,7 @@ def restore(folder: Path, origin: Provenance, place: StagePlace, replica: int, s
     """
     rank, names = dist.get_rank(), plan.host_names()
     chosen = choose(folder, origin, store, rank, plan)
-    problem, restored = "", None
+    problem, restored, notes = "", None, ()
     received, donor = _exchanged(folder, chosen, rank, plan)
     try:
         if chosen.minibatch > place.minibatches:
@@ -107,14 +109,25 @@ def restore(folder: Path, origin: Provenance, place: StagePlace, replica: int, s
             part = read_checkpoint(own) if received is None else checkpoint_from(received, f"part of rank {donor}")
         else:
             part = _merged(folder, origin, chosen.minibatch)
-        restored = replace(_restored(part, origin, place, replica, chosen), donor=donor)
+        restored = replace(_restored(part, origin, place, chosen), donor=donor)
+        notes = restored.notes
     except PlinkError as error:
         problem = f"rank {rank} ({names[rank]}): {error}"
-    store.set(f"restored-{rank}", problem)
-    problems = [store.get(f"restored-{other}").decode() for other in range(len(names))]
-    if restored is None or any(problems):
-        raise PlinkError(next(text for text in problems if text))
-    return restored
+    store.set(f"restored-{rank}", json.dumps([problem, notes]))
+    answers: list[tuple[str, list[str]]] = [json.loads(store.get(f"restored-{other}")) for other in range(len(names))]
+    if restored is None or any(text for text, _ in answers):
+        raise PlinkError(next(text for text, _ in answers if text))
+    return replace(restored, notes=_notes_of_all([own for _, own in answers], names))
+
+
+def _notes_of_all(notes: Sequence[Sequence[str]], names: Sequence[str]) -> tuple[str, ...]:
+    """Return each note once, with the ranks that have it where not all do. ``notes``: by rank."""
+    texts = []
+    for text in dict.fromkeys(itertools.chain.from_iterable(notes)):
+        ranks = [rank for rank, own in enumerate(notes) if text in own]
+        of_ranks = ", ".join(f"rank {rank} ({names[rank]})" for rank in ranks)
+        texts.append(text if len(ranks) == len(names) else f"{of_ranks}: {text}")
+    return tuple(texts)
 
 
 def _exchanged(folder: Path, chosen: ChosenCheckpoint, rank: int, plan: PipelinePlan) -> (
@@ -140,7 +153,7 @@ def _exchanged(folder: Path, chosen: ChosenCheckpoint, rank: int, plan: Pipeline
 
 
 def _restored(
-    part: tuple[Any, dict[str, Any]], origin: Provenance, place: StagePlace, replica: int, chosen: ChosenCheckpoint
+    part: tuple[Any, dict[str, Any]], origin: Provenance, place: StagePlace, chosen: ChosenCheckpoint
 ) -> Restored:
     """Return what a part says, with what the user should know."""
     (header, state), minibatch = part, chosen.minibatch
@@ -148,7 +161,7 @@ def _restored(
     if not chosen.is_exact:
         minibatch -= minibatch % place.shape.cycle
         notes.append("it is of another plan: parameters are taken by name, older versions dropped")
-    elif missing := set(older_versions_from(place.shape, (place.stage, replica), minibatch, place.minibatches)) - set(
+    elif missing := set(older_versions_of_stage(place.shape, place.stage, minibatch, place.minibatches)) - set(
         state["versions"]
     ):
         notes.append(f"version {min(missing)} is not in it, so training does not repeat to the bit")

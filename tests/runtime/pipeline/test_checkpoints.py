@@ -126,34 +126,69 @@ def test_damaged_checkpoint_is_passed_over(damage: str, tmp_path: Path) -> None:
 
 
 def train_on_own_disk(
-    case: tuple[Any, int, str], folder: Path, stop: int, lost: Sequence[int], restore: bool
+    case: tuple[Any, int, str], topology: dict[str, Any], folder: Path, stop: int, lost: Sequence[int], restore: bool
 ) -> Outcome:
     """Be a rank whose host has a disk of its own, which is empty where the host is new."""
     own = folder / f"host-{os.environ['RANK']}"
     if int(os.environ["RANK"]) in lost:
         shutil.rmtree(own)
     settings = CheckpointSettings(own, 2, own if restore else None)
-    folders = [folder / f"host-{rank}" for rank in range(3)]
-    return outcome_of_rank(app_of(case, stop), plan_of([2, 1], case[1]), settings, folders)
+    folders = [folder / f"host-{rank}" for rank in range(sum(topology["replicas"]))]
+    return outcome_of_rank(app_of(case, stop), plan_of(layers=case[1], **topology), settings, folders)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0].__name__)
-def test_lost_host_of_a_replica_is_replaced(case: tuple[Any, int, str], tmp_path: Path) -> None:
-    """Ranks 1 and 2 are replicas of stage 0: both have the same parameters, versions and optimiser, to the bit."""
-    results_of(run_ranks(train_on_own_disk, 3, case, tmp_path, 15, (), False))
-    ended = run_ranks(train_on_own_disk, 3, case, tmp_path, -1, (2,), True)
-    assert "rank 2 (here) has no part of it: that of rank 1 (here) is taken" in ended[2].err
-    expected = train_in_one_process(PipelineProgram(app_of(case)), plan_of([2, 1], case[1]), "plan.json")
-    for own, other in zip(results_of(ended), expected, strict=True):
+def same_but_buffers(outcomes: list[Outcome], case: tuple[Any, int, str], topology: dict[str, Any]) -> None:
+    plan = plan_of(layers=case[1], **topology)
+    expected = train_in_one_process(PipelineProgram(app_of(case)), plan, "plan.json")
+    for own, other in zip(outcomes, expected, strict=True):
         assert own.result is not None, own.error
         assert own.result.losses.items() <= other.losses.items()
         for name, tensor in own.result.state.items():
             assert torch.equal(tensor, other.state[name]) or "running" in name, name
 
 
+REPLICATED: dict[str, dict[str, Any]] = {
+    "2-1": {"replicas": [2, 1]},
+    "1-2-1 vertical": {"replicas": [1, 2, 1], "vertical_sync": True},
+    "2-1 late": {"replicas": [2, 1], "reduce": "late"},
+}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0].__name__)
+@pytest.mark.parametrize("topology", REPLICATED.values(), ids=REPLICATED)
+def test_lost_host_of_a_replica_is_replaced(
+    topology: dict[str, Any], case: tuple[Any, int, str], tmp_path: Path
+) -> None:
+    """Ranks 1 and 2 are replicas of a stage: both have the same parameters and optimiser, to the bit, and in their
+    parts the versions that either needs. Each of them is lost in turn."""
+    ranks = sum(topology["replicas"])
+    results_of(run_ranks(train_on_own_disk, ranks, case, topology, tmp_path, 15, (), False))
+    for lost, donor in ((1, 2), (2, 1)):
+        folder = tmp_path / f"without-{lost}"
+        shutil.copytree(tmp_path, folder, ignore=shutil.ignore_patterns("without-*"))
+        ended = run_ranks(train_on_own_disk, ranks, case, topology, folder, -1, (lost,), True)
+        assert f"rank {lost} (here) has no part of it: that of rank {donor} (here) is taken" in ended[lost].err
+        assert "version" not in "".join(end.err for end in ended)
+        same_but_buffers(results_of(ended), case, topology)
+
+
+def test_version_that_a_part_lacks_is_named_with_the_rank(tmp_path: Path) -> None:
+    """Rank 0 has the last stage; the part of rank 1 is the one that lacks a version."""
+    latest = stopped_at_15(tmp_path)
+    path = part_file(tmp_path, latest, (0, 0))
+    header, state = read_checkpoint(path)
+    lacking = min(state["versions"])
+    del state["versions"][lacking]
+    write_checkpoint(path, {key: header[key] for key in header if key not in ("schema", "sha256")}, state)
+    ended = go_on(tmp_path)
+    assert all(outcome.result for outcome in results_of(ended))
+    assert f"rank 1 (here): version {lacking} is not in it" in ended[0].err
+
+
 def test_lost_host_of_the_only_replica_ends_the_job(tmp_path: Path) -> None:
-    results_of(run_ranks(train_on_own_disk, 3, CASES[0], tmp_path, 15, (), False))
-    for outcome in results_of(run_ranks(train_on_own_disk, 3, CASES[0], tmp_path, -1, (0,), True)):
+    topology = REPLICATED["2-1"]
+    results_of(run_ranks(train_on_own_disk, 3, CASES[0], topology, tmp_path, 15, (), False))
+    for outcome in results_of(run_ranks(train_on_own_disk, 3, CASES[0], topology, tmp_path, -1, (0,), True)):
         assert "no checkpoint to go on from that all ranks have; rank 0 (here) has none" in outcome.error
 
 
