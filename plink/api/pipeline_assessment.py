@@ -11,7 +11,7 @@ from typing import Any
 from plink.errors import InputError, NoAnswer
 from plink.model.pipeline.actions import PipelineAction, actions_of, use_of
 from plink.model.pipeline.plan import PipelinePlan
-from plink.model.pipeline.rank_report import rank_report_from_json
+from plink.model.pipeline.rank_report import rank_report_from_json, training_s
 from plink.model.pipeline.shape import minibatches_to_prove
 from plink.model.pipeline.timeline import TimedAction
 from plink.model.units import format_bytes, format_time
@@ -141,7 +141,8 @@ def _assessed_stage(plan: PipelinePlan, number: int, reports: Sequence[Mapping[s
 
     def busy(report: Mapping[str, Any]) -> float | None:
         waited = sum(report.get(key, 0.0) for key in _WAITS)
-        return max(1e-9, 1 - waited / report["at_s"]) if report["at_s"] > 0 else None
+        seconds = training_s(report)
+        return max(1e-9, 1 - waited / seconds) if seconds > 0 else None
 
     waits = {name: median(partial(_waited_s, key)) or 0.0 for key, name in _WAITS.items()}
     computed = median(compute)

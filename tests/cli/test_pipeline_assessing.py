@@ -62,6 +62,12 @@ def test_a_run_as_predicted() -> None:
     assert document["stages"][1]["waits_for"] == "activations of the stage before"
 
 
+def test_evaluations_are_no_time_of_training() -> None:
+    own = [{**report, "at_s": 110.0, "evaluation_s": 100.0} for report in reports()]
+    document = assess_pipeline(plan(), own, "run", [plan().fingerprint()]).to_json()
+    assert [stage["busy"] for stage in document["stages"]] == [stage["busy"] for stage in assessed()["stages"]]
+
+
 def test_slow_computing_is_named() -> None:
     (verdict,) = assessed({"backward_s": 0.33}, period_s=0.2)["verdict"]
     assert verdict.startswith("stage 0 computes 2.00 times as long as profiled")

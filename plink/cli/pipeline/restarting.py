@@ -18,10 +18,10 @@ def restartable(setup: JobSetup, restarts: int) -> JobSetup:
     by hand is said.
     """
     folder = setup.job.env.get(CHECKPOINT_VARIABLE)
-    return setup if folder is None else _restarted(setup, folder, restarts, 0)
+    return setup if folder is None else _restarted(setup, folder, restarts)
 
 
-def _restarted(setup: JobSetup, folder: str, restarts: int, begin: int) -> JobSetup:
+def _restarted(setup: JobSetup, folder: str, restarts: int) -> JobSetup:
     ranks = sum(host.slots for host in setup.hosts)
 
     def restart(result: RunResult) -> JobSetup | None:
@@ -29,16 +29,21 @@ def _restarted(setup: JobSetup, folder: str, restarts: int, begin: int) -> JobSe
         assert log is not None
         if result.failure is None:
             return None
-        written = [report.get("checkpoint", 0) for report in log.latest.values()]
-        latest = max(begin, min(written) if len(written) == ranks else 0)  # all ranks have it, maybe a later one
-        goes_on = latest > begin and restarts > 0 and result.exit_code != _INTERRUPTED and not result.timed_out
-        if goes_on:
-            say(f"going on from minibatch {latest}, of {folder}; restarts left: {restarts - 1}")
+        reports = log.latest.values()
+        begin = max((report.get("begin", 0) for report in reports), default=0)
+        written = [report.get("checkpoint", 0) for report in reports]
+        latest = min(written) if len(written) == ranks else 0  # all ranks have it, maybe a later one
+        if latest > begin and restarts > 0 and result.exit_code != _INTERRUPTED and not result.timed_out:
+            # It may be damaged: what training goes on from, its ranks say.
+            say(f"checkpoints up to minibatch {latest} are in {folder}; starting again; restarts left: {restarts - 1}")
             job = replace(setup.job, env={**setup.job.env, RESTORE_VARIABLE: folder})
             request = replace(setup.request, pipeline_log=PipelineLog())
-            return _restarted(replace(setup, job=job, request=request), folder, restarts - 1, latest)
-        if latest:
+            return _restarted(replace(setup, job=job, request=request), folder, restarts - 1)
+        if latest > begin:
             say(f"the latest checkpoint is of minibatch {latest}: add --restore {folder} to go on from it")
+        elif restored := setup.job.env.get(RESTORE_VARIABLE):
+            at = f" at minibatch {begin}" if begin else ""
+            say(f"no checkpoint was written since it began{at}: add --restore {restored} to go on from there again")
         return None
 
     return replace(setup, restart=restart)

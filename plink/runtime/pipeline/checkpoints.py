@@ -50,12 +50,15 @@ class CheckpointSettings:
 
 @dataclass(frozen=True)
 class Provenance:
-    """What a checkpoint belongs to: digests of what the plan says of training, of the program and of the model."""
+    """What a checkpoint belongs to: digests of what the plan says of training, of the program and its arguments, and of
+    the model. ``start``: identifies one start of a job, the same on all its ranks."""
 
     replicas: tuple[int, ...]
     training: str
     program: str
     model: str
+    arguments: str = ""
+    start: str = ""
 
 
 def part_file(folder: Path, minibatch: int, place: tuple[int, int]) -> Path:
@@ -193,7 +196,8 @@ class _Writer:
             header = {
                 "minibatch": minibatch, "stage": self._place[0], "replica": self._place[1],
                 "replicas": list(origin.replicas), "training": origin.training, "program": origin.program,
-                "model": origin.model, "torch": str(torch.__version__),
+                "arguments": origin.arguments, "start": origin.start, "model": origin.model,
+                "torch": str(torch.__version__),
             }  # fmt: skip
             path = part_file(self._folder, minibatch, self._place)
             try:

@@ -179,7 +179,8 @@ def test_version_that_a_part_lacks_is_named_with_the_rank(tmp_path: Path) -> Non
     header, state = read_checkpoint(path)
     lacking = min(state["versions"])
     del state["versions"][lacking]
-    write_checkpoint(path, {key: header[key] for key in header if key not in ("schema", "sha256")}, state)
+    entries = {key: value for key, value in header.items() if key not in ("schema", "sha256")}
+    write_checkpoint(path, entries, state)
     ended = go_on(tmp_path)
     assert all(outcome.result for outcome in results_of(ended))
     assert f"rank 1 (here): version {lacking} is not in it" in ended[0].err
