@@ -264,8 +264,9 @@ def _own_actions(
 ) -> Iterable[PipelineAction]:
     """Return the actions of a rank from one minibatch to another, before which it drains."""
     stage, replica = plan.place_of(rank)
-    actions = actions_of(shape, stage, replica, span[1]) if plan.actions is None else plan.actions[rank]
-    return actions_from(shape, stage, actions, span[0])
+    if plan.actions is None:
+        return actions_of(shape, stage, replica, span[1], span[0])
+    return actions_from(shape, stage, plan.actions[rank], span[0])
 
 
 def _device(app: PipelineApp) -> torch.device:
