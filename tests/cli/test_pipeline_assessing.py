@@ -81,6 +81,36 @@ def test_slow_messages_are_named() -> None:
     )
 
 
+def four_stages(waits: dict[int, dict[str, float]]) -> str:
+    """Return the verdict on a run of 1-1-1-1 that takes 1.5 times as long as predicted."""
+    own = plan_of([1, 1, 1, 1], 8)
+    own = replace(own, details={"predicted": {"minibatch_s": 0.1}})
+    documents = []
+    for stage in range(4):
+        (rank,) = own.stages[stage].ranks
+        documents.append(
+            reports()[0]
+            | {"plan": own.fingerprint(), "rank": rank, "stage": stage, "host": f"node-{stage}", "minibatch_s": 0.15}
+            | {"wait_forward_s": 0.0, **waits[stage]}
+        )
+    verdict, *_ = assess_pipeline(own, documents, "run", [own.fingerprint()]).to_json()["verdict"]
+    return str(verdict)
+
+
+@pytest.mark.parametrize("slow", [0, 1, 2])
+def test_slow_link_is_named(slow: int) -> None:
+    """That between stages ``slow`` and ``slow + 1``: all before wait for gradients, all after for activations."""
+    waits = {
+        stage: {"wait_backward_s": 5.0, "wait_forward_s": 0.2 if stage else 0.0}
+        if stage <= slow
+        else {"wait_forward_s": 5.0, "wait_backward_s": 0.2}
+        for stage in range(4)
+    }
+    # In plan_of stage 0 has the last rank.
+    verdict = four_stages(waits)
+    assert f"rank {3 - slow} (node-{slow}) and rank {2 - slow} (node-{slow + 1}) wait for each other" in verdict
+
+
 def test_other_bytes_are_named() -> None:
     assert "stage 0 sends" in assessed({"sent_bytes": 6400})["verdict"][0]
 
