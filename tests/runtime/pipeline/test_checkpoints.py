@@ -1,6 +1,7 @@
 """Killed and started again from a checkpoint, a pipeline ends with the bits of one that was never interrupted."""
 
 import os
+import resource
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -193,17 +194,6 @@ def test_lost_host_of_the_only_replica_ends_the_job(tmp_path: Path) -> None:
         assert "no checkpoint to go on from that all ranks have; rank 0 (here) has none" in outcome.error
 
 
-def test_checkpoint_of_another_plan_is_taken_by_name(tmp_path: Path) -> None:
-    latest = stopped_at_15(tmp_path)
-    ended = go_on(tmp_path, replicas=[2])
-    outcomes = results_of(ended)
-    assert f"going on from minibatch {latest - latest % 2}," in "".join(end.err for end in ended)
-    assert "parameters are taken by name" in "".join(end.err for end in ended)
-    assert all(outcome.result is not None for outcome in outcomes), outcomes
-    assert outcomes[0].result is not None
-    assert all(torch.isfinite(tensor.double()).all() for tensor in outcomes[0].result.state.values())
-
-
 @pytest.mark.parametrize(
     ("case", "topology", "message"),
     [
@@ -248,11 +238,13 @@ def test_latest_two_checkpoints_are_left(tmp_path: Path) -> None:
     assert part_file(tmp_path, 22, (0, 0)).stat().st_mode & 0o077 == 0
 
 
-def train_far_into_a_job(folder: Path, minibatches: int) -> dict[int, float]:
-    """Be a rank."""
+def train_from(folder: Path, latest: int, begin: int, minibatches: int) -> dict[int, float]:
+    """Be a rank that has for each minibatch from ``begin`` on the data of that from ``latest`` on."""
     dist.init_process_group("gloo")
     app = app_of(CASE)
-    app.minibatches = minibatches
+    batch = app.batch
+    app.minibatches = begin + minibatches
+    app.batch = lambda number: batch(number - begin + latest)  # type: ignore[method-assign]
     app.rate = lambda number: 1.0  # type: ignore[method-assign]
     plan = plan_of(layers=CASE[1], **STRAIGHT)
     settings = CheckpointSettings(restore=folder)
@@ -260,7 +252,7 @@ def train_far_into_a_job(folder: Path, minibatches: int) -> dict[int, float]:
 
 
 def test_numbers_of_messages_wrap(tmp_path: Path) -> None:
-    """They have 20 bits; a checkpoint that is moved to shortly before that goes on beyond."""
+    """They have 20 bits; a checkpoint that is moved to shortly before that goes on beyond, with the same values."""
     latest, begin = stopped_at_15(tmp_path), (1 << 20) - 4
     for stage in (0, 1):
         path = part_file(tmp_path, latest, (stage, 0))
@@ -268,6 +260,39 @@ def test_numbers_of_messages_wrap(tmp_path: Path) -> None:
         state["versions"] = {number - latest + begin: values for number, values in state["versions"].items()}
         entries = {key: value for key, value in header.items() if key not in ("schema", "sha256")}
         write_checkpoint(part_file(tmp_path / "later", begin, (stage, 0)), entries | {"minibatch": begin}, state)
-    losses, none = results_of(run_ranks(train_far_into_a_job, 2, tmp_path / "later", begin + 10))
+    losses, none = results_of(run_ranks(train_from, 2, tmp_path / "later", latest, begin, 10))
+    expected, _ = results_of(run_ranks(train_from, 2, tmp_path, latest, latest, 10))
     assert none == {}
     assert list(losses) == list(range(begin, begin + 10))
+    assert list(losses.values()) == list(expected.values())
+
+
+def train_as_the_disk_fails(how: str, folder: Path) -> Outcome:
+    """Be a rank whose disk takes nothing any more from minibatch 12 on."""
+    app = app_of(CASE)
+    batch = app.batch
+
+    def failing(number: int) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+        if number == 12 and how == "full":  # files have at most so many bytes
+            resource.setrlimit(resource.RLIMIT_FSIZE, (3000, resource.RLIM_INFINITY))
+        elif number == 12 and os.environ["RANK"] == "0":
+            folder.rename(folder.with_name("moved"))
+            folder.touch()
+        return batch(number)
+
+    app.batch = failing  # type: ignore[method-assign]
+    outcome = outcome_of_rank(app, plan_of(layers=CASE[1], **STRAIGHT), CheckpointSettings(folder, 2))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    return outcome
+
+
+@pytest.mark.parametrize("how", ["full", "gone"])
+def test_training_goes_on_when_the_disk_fails(how: str, tmp_path: Path) -> None:
+    """No part is left half-written, and an earlier checkpoint is there."""
+    ended = run_ranks(train_as_the_disk_fails, 2, how, tmp_path / "kept")
+    assert bits_of_one_process(results_of(ended))
+    for end in ended:
+        assert "training goes on" in end.err
+    folder = tmp_path / ("kept" if how == "full" else "moved")
+    assert not whole_checkpoints([folder], (1, 1)) or whole_checkpoints([folder], (1, 1))[0] < 22
+    assert how == "gone" or not [path for path in folder.rglob("*") if path.name.startswith(".")]
