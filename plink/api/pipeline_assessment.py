@@ -11,7 +11,7 @@ from typing import Any
 from plink.errors import InputError, NoAnswer
 from plink.model.pipeline.actions import PipelineAction, actions_of, use_of
 from plink.model.pipeline.plan import PipelinePlan
-from plink.model.pipeline.rank_report import rank_report_from_json
+from plink.model.pipeline.rank_report import rank_report_from_json, training_s
 from plink.model.pipeline.shape import minibatches_to_prove
 from plink.model.pipeline.timeline import TimedAction
 from plink.model.units import format_bytes, format_time
@@ -119,7 +119,7 @@ def assess_pipeline(
             "minibatches": sum(report["minibatches"] for report in reports if report["stage"] == 0),
             "minibatch_s": {"predicted": predicted, "measured": measured},
             "stages": stages,
-            "verdict": _verdict(stages, predicted, measured),
+            "verdict": _verdict(stages, predicted, measured, _slow_link(stages, reports)),
         }
     )
 
@@ -141,7 +141,8 @@ def _assessed_stage(plan: PipelinePlan, number: int, reports: Sequence[Mapping[s
 
     def busy(report: Mapping[str, Any]) -> float | None:
         waited = sum(report.get(key, 0.0) for key in _WAITS)
-        return max(1e-9, 1 - waited / report["at_s"]) if report["at_s"] > 0 else None
+        seconds = training_s(report)
+        return max(1e-9, 1 - waited / seconds) if seconds > 0 else None
 
     waits = {name: median(partial(_waited_s, key)) or 0.0 for key, name in _WAITS.items()}
     computed = median(compute)
@@ -170,8 +171,26 @@ def _waited_s(key: str, report: Mapping[str, Any]) -> float:
     return float(report.get(key, 0.0))
 
 
-def _verdict(stages: Sequence[Mapping[str, Any]], predicted: float | None, measured: float | None) -> list[str]:
-    """Return what was off by more than the tolerance, what costs most first."""
+def _slow_link(stages: Sequence[Mapping[str, Any]], reports: Sequence[Mapping[str, Any]]) -> str:
+    """Return the two ranks that wait most for each other's messages, for people; empty where there are none.
+
+    Where messages between two stages hold all up, the stages before wait for gradients and those after for activations.
+    """
+    for number in range(len(stages) - 1):
+        ends = []
+        for stage, key in ((number, "wait_backward_s"), (number + 1, "wait_forward_s")):
+            if stages[stage].get("waits_for") == _WAITS[key]:
+                own = [report for report in reports if report["stage"] == stage]
+                ends.append(max(own, key=lambda report, key=key: _waited_s(key, report)))
+        if len(ends) == 2:
+            return " and ".join(f"rank {report['rank']} ({report['host']})" for report in ends)
+    return ""
+
+
+def _verdict(
+    stages: Sequence[Mapping[str, Any]], predicted: float | None, measured: float | None, link: str
+) -> list[str]:
+    """Return what was off by more than the tolerance, what costs most first. ``link``: on which ranks wait most."""
     findings: list[tuple[float, str]] = []
     for stage in stages:
         compute = stage["compute_s"]
@@ -202,6 +221,7 @@ def _verdict(stages: Sequence[Mapping[str, Any]], predicted: float | None, measu
         if not any(cost > lost / 2 for cost, _ in findings):
             idle = min(stages, key=lambda stage: stage["busy"]["measured"] or 1.0)
             waits = f"; stage {idle['stage']} waits for {idle['waits_for']}" if "waits_for" in idle else ""
+            waits = f"; {link} wait for each other's messages" if link else waits
             findings.append((lost, f"messages or all-reduces take longer than planned{waits}: probe the network again"))
     if findings:
         return [text for _, text in sorted(findings, key=lambda item: -item[0])]

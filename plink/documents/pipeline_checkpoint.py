@@ -30,6 +30,10 @@ class PipelineCheckpointDocument(TypedDict):
     """Digest of what the plan says of training: layers, replicas, depths and so on, but no hosts."""
     program: str
     """Digest of the program's file; empty where there was none."""
+    arguments: str
+    """Digest of its arguments."""
+    start: str
+    """The start of the job that wrote it. Parts of two starts are never taken together."""
     model: Name
     """Digest of the names, shapes and types of the model's parameters and buffers."""
     torch: Name

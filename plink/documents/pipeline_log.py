@@ -49,7 +49,8 @@ class PipelineLogDocument(TypedDict):
     minibatches: Count
     """Minibatches that it has finished, of its own."""
     minibatch_s: NotRequired[Positive]
-    """Seconds per minibatch of the whole pipeline, in the last three quarters of what was done; missing at first."""
+    """Seconds per minibatch of the whole pipeline, in the last three quarters of what was done, without draining and
+    evaluations; missing at first."""
     forward_s: NotRequired[Seconds]
     """Of a forward pass."""
     backward_s: NotRequired[Seconds]
@@ -62,12 +63,16 @@ class PipelineLogDocument(TypedDict):
     """All waiting for gradients of the next stage."""
     wait_reduce_s: NotRequired[Seconds]
     """All waiting for the gradients of other replicas."""
+    evaluation_s: NotRequired[Seconds]
+    """Of evaluations, with draining before each and filling after it; waits then are in none of the above."""
     sent_bytes: ByteCount
     """Bytes of messages to neighbouring stages."""
     received_bytes: ByteCount
     """Bytes of messages from these."""
     versions: PositiveInt
     """The most versions of its parameters that it had at once."""
+    begin: NotRequired[Count]
+    """The minibatch that it began with, of a job that goes on from a checkpoint."""
     checkpoint: NotRequired[Count]
     """The minibatch of the latest checkpoint that it has written."""
     actions: NotRequired[Annotated[list[MeasuredAction], Meta(max_length=1000)]]

@@ -62,6 +62,12 @@ def test_a_run_as_predicted() -> None:
     assert document["stages"][1]["waits_for"] == "activations of the stage before"
 
 
+def test_evaluations_are_no_time_of_training() -> None:
+    own = [{**report, "at_s": 110.0, "evaluation_s": 100.0} for report in reports()]
+    document = assess_pipeline(plan(), own, "run", [plan().fingerprint()]).to_json()
+    assert [stage["busy"] for stage in document["stages"]] == [stage["busy"] for stage in assessed()["stages"]]
+
+
 def test_slow_computing_is_named() -> None:
     (verdict,) = assessed({"backward_s": 0.33}, period_s=0.2)["verdict"]
     assert verdict.startswith("stage 0 computes 2 times as long as profiled")
@@ -73,6 +79,36 @@ def test_slow_messages_are_named() -> None:
     assert verdict.startswith(
         "messages or all-reduces take longer than planned; stage 0 waits for gradients of the oth"
     )
+
+
+def four_stages(waits: dict[int, dict[str, float]]) -> str:
+    """Return the verdict on a run of 1-1-1-1 that takes 1.5 times as long as predicted."""
+    own = plan_of([1, 1, 1, 1], 8)
+    own = replace(own, details={"predicted": {"minibatch_s": 0.1}})
+    documents = []
+    for stage in range(4):
+        (rank,) = own.stages[stage].ranks
+        documents.append(
+            reports()[0]
+            | {"plan": own.fingerprint(), "rank": rank, "stage": stage, "host": f"node-{stage}", "minibatch_s": 0.15}
+            | {"wait_forward_s": 0.0, **waits[stage]}
+        )
+    verdict, *_ = assess_pipeline(own, documents, "run", [own.fingerprint()]).to_json()["verdict"]
+    return str(verdict)
+
+
+@pytest.mark.parametrize("slow", [0, 1, 2])
+def test_slow_link_is_named(slow: int) -> None:
+    """That between stages ``slow`` and ``slow + 1``: all before wait for gradients, all after for activations."""
+    waits = {
+        stage: {"wait_backward_s": 5.0, "wait_forward_s": 0.2 if stage else 0.0}
+        if stage <= slow
+        else {"wait_forward_s": 5.0, "wait_backward_s": 0.2}
+        for stage in range(4)
+    }
+    # In plan_of stage 0 has the last rank.
+    verdict = four_stages(waits)
+    assert f"rank {3 - slow} (node-{slow}) and rank {2 - slow} (node-{slow + 1}) wait for each other" in verdict
 
 
 def test_other_bytes_are_named() -> None:

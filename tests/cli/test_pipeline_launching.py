@@ -209,10 +209,20 @@ def test_job_that_fails_at_one_place_is_not_restarted_for_ever(tmp_path: Path) -
     done = launch_failing(tmp_path, "always", "31", restarts=100)
     assert done.returncode == 1
     assert 1 <= done.stderr.count("restarts left") <= 2  # from 25, and from 30 if all ranks had that
-    assert "add --restore kept to go on from it" in done.stderr
+    assert "add --restore kept to go on from" in done.stderr
     (tmp_path / "failed-31").unlink()
     done = launch_failing(tmp_path, restore=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_restored_job_that_fails_before_a_checkpoint_says_how_to_go_on(tmp_path: Path) -> None:
+    done = launch_failing(tmp_path, "18")
+    assert done.returncode == 1
+    assert "the latest checkpoint is of minibatch 15: add --restore kept to go on from it" in done.stderr
+    done = launch_failing(tmp_path, "always", "16", restore=True, restarts=3)
+    assert done.returncode == 1
+    assert "began at minibatch 15: add --restore kept to go on from there again" in done.stderr
+    assert "restarts left" not in done.stderr
 
 
 @pytest.mark.parametrize(

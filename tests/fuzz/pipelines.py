@@ -87,7 +87,7 @@ def _checkpoint() -> bytes:
     path = _file(b"", "written.pt")
     header = {
         "minibatch": 4, "stage": 0, "replica": 0, "replicas": [1], "training": "ab", "program": "", "model": "cd",
-        "torch": "2.13.0",
+        "arguments": "", "start": "ef", "torch": "2.13.0",
     }  # fmt: skip
     write_checkpoint(path, header, {"parameters": {"a": torch.zeros(2)}, "versions": {3: {"a": torch.zeros(2)}}})
     return path.read_bytes()

@@ -17,10 +17,10 @@ def restartable(setup: JobSetup, restarts: int) -> JobSetup:
     says how to go on by hand.
     """
     folder = setup.job.env.get(CHECKPOINT_VARIABLE)
-    return setup if folder is None else _restarted(setup, folder, restarts, 0)
+    return setup if folder is None else _restarted(setup, folder, restarts)
 
 
-def _restarted(setup: JobSetup, folder: str, restarts: int, begin: int) -> JobSetup:
+def _restarted(setup: JobSetup, folder: str, restarts: int) -> JobSetup:
     ranks = sum(host.slots for host in setup.hosts)
 
     def restart(result: RunResult) -> Restart:
@@ -28,19 +28,26 @@ def _restarted(setup: JobSetup, folder: str, restarts: int, begin: int) -> JobSe
         assert log is not None
         if result.failure is None:
             return Restart()
-        written = [report.get("checkpoint", 0) for report in log.latest.values()]
-        latest = max(begin, min(written) if len(written) == ranks else 0)  # all ranks have it, maybe a later one
-        goes_on = latest > begin and restarts > 0 and result.exit_code != _INTERRUPTED and not result.timed_out
-        if goes_on:
+        reports = log.latest.values()
+        begin = max((report.get("begin", 0) for report in reports), default=0)
+        written = [report.get("checkpoint", 0) for report in reports]
+        latest = min(written) if len(written) == ranks else 0  # all ranks have it, maybe a later one
+        if latest > begin and restarts > 0 and result.exit_code != _INTERRUPTED and not result.timed_out:
             job = replace(setup.job, env={**setup.job.env, RESTORE_VARIABLE: folder})
             request = replace(setup.request, pipeline_log=PipelineLog())
-            following = _restarted(replace(setup, job=job, request=request), folder, restarts - 1, latest)
-            message = f"restarting from minibatch {latest}, checkpoint in {folder}; restarts left: {restarts - 1}"
-            return Restart(following, message)
-        if latest:
-            return Restart(
-                message=f"the latest checkpoint is of minibatch {latest}: add --restore {folder} to go on from it"
+            following = _restarted(replace(setup, job=job, request=request), folder, restarts - 1)
+            # It may be damaged: what training resumes from, its ranks say.
+            left = f"restarts left: {restarts - 1}"
+            return Restart(following, f"checkpoints up to minibatch {latest} are in {folder}; starting again; {left}")
+        if latest > begin:
+            message = f"the latest checkpoint is of minibatch {latest}: add --restore {folder} to go on from it"
+            return Restart(message=message)
+        if restored := setup.job.env.get(RESTORE_VARIABLE):
+            at = f" at minibatch {begin}" if begin else ""
+            message = (
+                f"no checkpoint was written since it began{at}: add --restore {restored} to go on from there again"
             )
+            return Restart(message=message)
         return Restart()
 
     return replace(setup, restart=restart)

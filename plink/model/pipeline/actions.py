@@ -52,23 +52,27 @@ def parse_action(text: str) -> PipelineAction:
     return PipelineAction(kind, int(matched[1]), int(matched[3]))
 
 
-def actions_of(shape: PipelineShape, stage: int, replica: int, minibatches: int) -> Iterator[PipelineAction]:
+def actions_of(
+    shape: PipelineShape, stage: int, replica: int, minibatches: int, begin: int = 0
+) -> Iterator[PipelineAction]:
     """Yield the actions of one replica of a stage, in the sequence in which it carries them out.
 
-    ``minibatches``: of the whole job; the replica processes every ``replicas[stage]``-th of them. Source: the
-    start-up and steady phase of 1F1B-RR (Harlap thesis, 5.3.2), with short last rounds and the other kinds added.
+    ``minibatches``: of the whole job; the replica processes every ``replicas[stage]``-th of them. ``begin``: a multiple
+    of ``shape.cycle``; all before it are taken in. Source: the start-up and steady phase of 1F1B-RR (Harlap thesis,
+    5.3.2), with short last rounds and the other kinds added.
     """
-    own = range(replica, minibatches, shape.replicas[stage])
+    own = range(begin + replica, minibatches, shape.replicas[stage])
     if stage < shape.frozen:
         yield from (PipelineAction("F", stage, minibatch) for minibatch in own)
         return
-    updates = _Updates(shape, stage, updates_of(shape, stage, minibatches), own)
+    done = begin // minibatches_per_update(shape, stage)
+    updates = _Updates(shape, stage, range(done, updates_of(shape, stage, minibatches)), own)
     forward = backward = 0
     while backward < len(own):
         limit = len(own)
         if shape.kind in FLUSHING:
             batch = own[backward] // shape.accumulate
-            limit = len(range(replica, min(minibatches, (batch + 1) * shape.accumulate), shape.replicas[stage]))
+            limit = len(range(begin + replica, min(minibatches, (batch + 1) * shape.accumulate), shape.replicas[stage]))
         window = limit if shape.kind == "gpipe" else min(limit, backward + shape.depths[stage])
         while forward < window:
             yield PipelineAction("F", stage, own[forward])
@@ -82,7 +86,7 @@ def actions_of(shape: PipelineShape, stage: int, replica: int, minibatches: int)
 def actions_from(
     shape: PipelineShape, stage: int, actions: Iterable[PipelineAction], minibatch: int
 ) -> Iterator[PipelineAction]:
-    """Yield those actions of a replica that are left when all minibatches before one are taken in.
+    """Yield those of a plan's own actions of a replica that are left when all minibatches before one are taken in.
 
     :param minibatch: a multiple of ``shape.cycle``.
     """
@@ -95,11 +99,11 @@ def actions_from(
 class _Updates:
     """The updates of one replica: each follows the replica's last backward pass of it."""
 
-    def __init__(self, shape: PipelineShape, stage: int, count: int, own: range) -> None:
-        self._shape, self._stage, self._count, self._own = shape, stage, count, own
+    def __init__(self, shape: PipelineShape, stage: int, numbers: range, own: range) -> None:
+        self._shape, self._stage, self._end, self._own = shape, stage, numbers.stop, own
         self._replicated = shape.replicas[stage] > 1
         self._late = self._replicated and shape.reduce == "late"
-        self._done = 0
+        self._done = numbers.start
 
     def after_backward(self, backward: int) -> Iterator[PipelineAction]:
         """Yield what follows backward pass number ``backward - 1`` of the replica."""
@@ -111,7 +115,7 @@ class _Updates:
 
     def remaining(self) -> Iterator[PipelineAction]:
         """Yield the updates that are left when the replica has no minibatch left."""
-        yield from self._until(self._count)
+        yield from self._until(self._end)
 
     def _until(self, number: int) -> Iterator[PipelineAction]:
         while self._done < number:

@@ -89,6 +89,11 @@ def _row(stage: int, reports: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def _share(key: str, report: Mapping[str, Any]) -> float:
-    """Return the share of a rank's time that something took."""
-    share: float = report.get(key, 0.0) / max(1e-9, report["at_s"])
+    """Return the share of a rank's time of training that something took."""
+    share: float = report.get(key, 0.0) / max(1e-9, training_s(report))
     return share
+
+
+def training_s(report: Mapping[str, Any]) -> float:
+    """Return the seconds of a rank's report that it trained, without evaluations."""
+    return float(report["at_s"] - report.get("evaluation_s", 0.0))

@@ -86,6 +86,12 @@ def older_versions_from(shape: PipelineShape, place: tuple[int, int], minibatch:
     return versions
 
 
+def older_versions_of_stage(shape: PipelineShape, stage: int, minibatch: int, minibatches: int) -> list[int]:
+    """Return the versions below the current one that some replica of a stage uses, as :func:`older_versions_from`."""
+    places = ((stage, replica) for replica in range(shape.replicas[stage]))
+    return sorted({number for place in places for number in older_versions_from(shape, place, minibatch, minibatches)})
+
+
 def delay_of(shape: PipelineShape, stage: int) -> int:
     """Return by how many updates the version that a minibatch uses is behind its own update, at most."""
     if stage < shape.frozen:

@@ -44,7 +44,9 @@ def main(arguments: list[str]) -> int:
         timeout_s, checkpoints = _timeout_s(), _checkpoints()
         if "OMP_NUM_THREADS" not in os.environ:  # ranks of one host share its cores
             torch.set_num_threads(max(1, (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
-        program = PipelineProgram(load_pipeline_app(arguments[0], arguments[1:]), Path(arguments[0]))
+        program = PipelineProgram(
+            load_pipeline_app(arguments[0], arguments[1:]), Path(arguments[0]), tuple(arguments[1:])
+        )
         dist.init_process_group("gloo")
         last: list[RankReport] = []
 

@@ -1,9 +1,10 @@
 """Checkpoints of a pipeline without a barrier: each rank writes its own part when its own work on it is done.
 
 Checkpoint K, a multiple of all rounds, has what training needs to go on with minibatch K: parameters and optimiser
-after the updates of all minibatches below K, the older versions that minibatches from K on still use, and buffers as
-they were after the forward pass of the rank's last minibatch below K. Versions follow from minibatches, so ranks write
-at different times and no rank waits for another. A checkpoint counts once all ranks have written theirs.
+after the updates of all minibatches below K, the older versions that minibatches from K on still use in any replica of
+the stage, so that each can go on with another's part, and buffers as they were after the forward pass of the rank's
+last minibatch below K. Versions follow from minibatches, so ranks write at different times and no rank waits for
+another. A checkpoint counts once all ranks have written theirs.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ from torch import Tensor
 
 from plink.errors import InputError
 from plink.model.pipeline.actions import PipelineAction
-from plink.model.pipeline.versions import minibatches_per_update, older_versions_from, version_of
+from plink.model.pipeline.versions import minibatches_per_update, older_versions_of_stage, version_of
 from plink.runtime.pipeline.checkpoint_file import write_checkpoint
 from plink.runtime.pipeline.stage import StageTrainer
 
@@ -49,12 +50,15 @@ class CheckpointSettings:
 
 @dataclass(frozen=True)
 class Provenance:
-    """What a checkpoint belongs to: digests of what the plan says of training, of the program and of the model."""
+    """What a checkpoint belongs to: digests of what the plan says of training, of the program and its arguments, and of
+    the model. ``start``: identifies one start of a job, the same on all its ranks."""
 
     replicas: tuple[int, ...]
     training: str
     program: str
     model: str
+    arguments: str = ""
+    start: str = ""
 
 
 def part_file(folder: Path, minibatch: int, place: tuple[int, int]) -> Path:
@@ -100,7 +104,8 @@ class StageCheckpoints:
         self._writer = _Writer(settings.folder, place, origin, store, self._place.begin)
         self._writer.on_written = lambda: self.on_written()
         self._parts: dict[int, _Part] = {}
-        self._written = self._place.begin
+        for version in () if self._place.is_frozen else trainer.versions.numbers:
+            self._after_version(version)
 
     @property
     def written(self) -> int | None:
@@ -116,6 +121,7 @@ class StageCheckpoints:
             minibatch = (action.number + 1) * size
             if minibatch % self.every == 0 and minibatch <= self._place.minibatches:
                 self._write(minibatch)
+            self._after_version(action.number + 1)
 
     def finish(self, limit_s: float | None = None) -> None:
         """Wait until all are written, at most so long."""
@@ -131,33 +137,29 @@ class StageCheckpoints:
             part.buffers = _copies(self._trainer.buffers(self._replica))
             if self._place.is_frozen:
                 self._write(number)
-        if self._place.is_frozen:
-            return
-        # An update that comes late may need a version that no minibatch uses by then.
-        version = version_of(shape, stage, minibatch)
-        size = minibatches_per_update(shape, stage)
-        for number in range(minibatch // self.every * self.every, self._written, -self.every):
-            if number // size <= version:
-                return
-            part = self._parts.setdefault(number, _Part())
-            if version not in part.versions:
-                part.versions[version] = _copies(self._trainer.versions.values(version))
+
+    def _after_version(self, version: int) -> None:
+        """Copy a version for the checkpoints to come that need it; when they are written it may be gone."""
+        shape, stage, end = self._place.shape, self._place.stage, self._place.minibatches
+        first = max(self._place.begin, version * minibatches_per_update(shape, stage))
+        values: dict[str, Tensor] | None = None
+        number = (first // self.every + 1) * self.every
+        while number < end and version_of(shape, stage, number) <= version:
+            if version in older_versions_of_stage(shape, stage, number, end):
+                values = _copies(self._trainer.versions.values(version)) if values is None else values
+                self._parts.setdefault(number, _Part()).versions[version] = values
+            number += self.every
 
     def _write(self, minibatch: int) -> None:
         """Hand a checkpoint that is complete to the writer."""
         part = self._parts.pop(minibatch, _Part())
         for number in [number for number in self._parts if number < minibatch]:
             del self._parts[number]
-        self._written = minibatch
-        shape, stage, trainer = self._place.shape, self._place.stage, self._trainer
-        needed = older_versions_from(shape, (stage, self._replica), minibatch, self._place.minibatches)
-        for version in needed:
-            if version not in part.versions:
-                part.versions[version] = _copies(trainer.versions.values(version))
+        trainer = self._trainer
         buffers = part.buffers if part.buffers is not None else _copies(trainer.buffers(self._replica))
         state = {
             "parameters": _copies({name: parameter.detach() for name, parameter in trainer.parameters.items()}),
-            "versions": {version: part.versions[version] for version in needed},
+            "versions": part.versions,
             "buffers": buffers,
             "optimiser": _copied(trainer.optimiser_state()),
             "groups": trainer.optimiser_groups(),
@@ -194,7 +196,8 @@ class _Writer:
             header = {
                 "minibatch": minibatch, "stage": self._place[0], "replica": self._place[1],
                 "replicas": list(origin.replicas), "training": origin.training, "program": origin.program,
-                "model": origin.model, "torch": str(torch.__version__),
+                "arguments": origin.arguments, "start": origin.start, "model": origin.model,
+                "torch": str(torch.__version__),
             }  # fmt: skip
             path = part_file(self._folder, minibatch, self._place)
             try:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from plink.errors import PlinkError
 from plink.model.pipeline.actions import PipelineAction
+from plink.model.pipeline.shape import FLUSHING
 from plink.model.pipeline.timeline import TimedAction
 from plink.model.pipeline.versions import backward_peer, own_of_update, update_of, version_of
 from plink.runtime.pipeline.app import PipelineApp
@@ -22,6 +23,7 @@ from plink.runtime.pipeline.transport import StageTransport
 from plink.runtime.users_file import line_of
 
 _COMPUTING = ("forward_s", "backward_s", "update_s")
+_WAITING = ("wait_forward_s", "wait_backward_s", "wait_reduce_s")
 MAX_TIMED_ACTIONS = 800
 """Actions of each rank, from the first on, whose times are kept."""
 _PHASES = {"F": "forward", "B": "backward", "REDUCE": "all-reduce", "UPDATE": "update"}
@@ -37,8 +39,12 @@ class StageError(PlinkError):
 
 @dataclass
 class StageTimes:
-    """Seconds of each action of a rank: computing, and waiting for messages of other ranks."""
+    """Seconds of each action of a rank: computing, and waiting for messages of other ranks.
 
+    ``drained_ends``: ends of minibatches after which the pipeline is empty, of kinds that flush.
+    """
+
+    drained_ends: int = 0
     forward_s: list[float] = field(default_factory=list)
     backward_s: list[float] = field(default_factory=list)
     update_s: list[float] = field(default_factory=list)
@@ -49,21 +55,82 @@ class StageTimes:
     """When its minibatches were finished."""
     actions: list[TimedAction] = field(default_factory=list)
     """When it did its first actions, without waiting for messages; of an all-reduce the wait."""
+    evaluation_total_s: float = 0.0
+    """Of evaluations, with draining before each and filling after it; waits of these are in none of the others."""
+    _spans: list[slice] = field(default_factory=lambda: [slice(0, 0)])
+    """Between two evaluations: the ends of minibatches before the pipeline drained."""
+    _paused: float | None = None
+    """When training was left for an evaluation, or time was last counted as one's."""
+    _waits: dict[str, int] = field(default_factory=dict)
+    """How many waits there were when the pipeline was last full."""
+    _full_until: float | None = None
 
     def to_json(self) -> dict[str, float]:
         """Return the medians of what is computed, and the sums of waits."""
-        return {
+        document = {
             name: round(statistics.median(values) if name in _COMPUTING else sum(values), 6)
             for name, values in vars(self).items()
-            if name.endswith("_s") and values
+            if name in (*_COMPUTING, *_WAITING) and values
         }
+        return document | ({"evaluation_s": round(self.evaluation_total_s, 6)} if self.evaluation_total_s else {})
 
     def interval_s(self) -> float | None:
-        """Return the mean seconds between the ends of two minibatches, once the pipeline is full; None before."""
-        full = len(self.ends) // 4
-        if full < 1:
+        """Return the mean seconds between the ends of two minibatches, once the pipeline is full; None before.
+
+        Of kinds that flush between the ends of two batches; of the others without the time in which it drains.
+        """
+        begin, step = len(self.ends) // 4, max(1, self.drained_ends)
+        if begin < 1:
             return None
-        return (self.ends[-1] - self.ends[full]) / (len(self.ends) - 1 - full)
+        seconds, count = 0.0, 0
+        for span in self._spans:
+            numbers = range(span.start + step - 1, min(span.stop, len(self.ends)), step)
+            if counted := [number for number in numbers if number >= begin]:
+                seconds += self.ends[counted[-1]] - self.ends[counted[0]]
+                count += counted[-1] - counted[0]
+        return seconds / count if count else None
+
+    def after_forward(self, now: float) -> None:
+        """Note that the pipeline does not drain yet."""
+        if not self.drained_ends:
+            self._extend_span(now)
+
+    def after_end(self, now: float) -> None:
+        """Note the end of a minibatch."""
+        self.ends.append(now)
+        if self._paused is not None:  # the first after an evaluation
+            self.evaluation_total_s += now - self._paused
+            self._paused = None
+            self._forget_waits()
+            self._extend_span(now)
+        elif self.drained_ends:
+            self._extend_span(now)
+
+    def begin_evaluation(self) -> None:
+        """Note that the pipeline has drained: what it took since it was last full is the evaluation's."""
+        if self._paused is None:
+            self._paused = self._full_until
+        self._forget_waits()
+
+    def end_evaluation(self, now: float) -> None:
+        """Note that training goes on; until a minibatch is finished the pipeline fills."""
+        if self._paused is not None:
+            self.evaluation_total_s += now - self._paused
+            self._paused = now
+        done = len(self.ends)
+        self._spans[-1] = slice(self._spans[-1].start, min(self._spans[-1].stop, done))
+        self._spans.append(slice(done, done))
+
+    def _extend_span(self, now: float) -> None:
+        """Take in the ends so far, and the next one where the pipeline is full."""
+        self._spans[-1] = slice(self._spans[-1].start, len(self.ends) + (not self.drained_ends))
+        if self._paused is None:
+            self._full_until = now
+            self._waits = {name: len(getattr(self, name)) for name in _WAITING}
+
+    def _forget_waits(self) -> None:
+        for name in _WAITING:
+            del getattr(self, name)[self._waits.get(name, 0) :]
 
 
 class StageExecutor:
@@ -73,17 +140,22 @@ class StageExecutor:
         self, app: PipelineApp, trainer: StageTrainer, gradients: Gradients, transport: StageTransport | None,
         replica: int, device: torch.device,
     ) -> None:  # fmt: skip
-        self.times = StageTimes()
+        shape, stage = trainer.place.shape, trainer.place.stage
+        self.times = StageTimes(shape.accumulate // shape.replicas[stage] if shape.kind in FLUSHING else 0)
         self.versions = 1
         self._app, self._trainer, self._gradients, self._transport = app, trainer, gradients, transport
         self._place: StagePlace = trainer.place
         self._replica, self._device = replica, device
-        shape, stage = self._place.shape, self._place.stage
         self._own = self._place.own(replica)
         self._forwards = 0
         self._began = time.perf_counter()
         self._timed_s = (0.0, 0.0)  # the latest
         self._gradient_goes_back = backward_peer(shape, stage, 0) is not None
+
+    @property
+    def first_minibatch(self) -> int:
+        """That which the job begins with."""
+        return self._place.begin
 
     def run(
         self,
@@ -109,6 +181,13 @@ class StageExecutor:
                 after_action(action)
             except Exception as error:
                 raise StageError(self._described(action, error, file)) from error
+
+    @contextmanager
+    def evaluation(self) -> Iterator[None]:
+        """Leave training for an evaluation, once the actions before it were run; its time is not that of training."""
+        self.times.begin_evaluation()
+        yield
+        self.times.end_evaluation(time.perf_counter())
 
     def finish(self) -> None:
         """Wait until all messages were sent."""
@@ -142,8 +221,9 @@ class StageExecutor:
         if not self._place.is_last:
             assert self._transport is not None
             self._transport.send_forward(minibatch, output)
+        self.times.after_forward(time.perf_counter())
         if self._place.is_frozen:
-            self.times.ends.append(time.perf_counter())
+            self.times.after_end(time.perf_counter())
 
     def _backward(self, minibatch: int) -> None:
         gradients = None
@@ -159,7 +239,7 @@ class StageExecutor:
         if self._gradient_goes_back:
             assert self._transport is not None
             self._transport.send_backward(minibatch, back)
-        self.times.ends.append(time.perf_counter())
+        self.times.after_end(time.perf_counter())
 
     def _reduce(self, update: int) -> None:
         with self._clock(self.times.wait_reduce_s):

@@ -3,7 +3,9 @@
 import contextlib
 import hashlib
 import itertools
+import json
 import os
+import secrets
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -52,15 +54,21 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class PipelineProgram:
-    """A user's program: its app, and the file that it is from, where there is one."""
+    """A user's program: its app, the file that it is from, where there is one, and what that was started with."""
 
     app: PipelineApp
     file: Path | None = None
+    arguments: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
         """Digest of the file."""
         return "" if self.file is None else hashlib.sha256(self.file.read_bytes()).hexdigest()[:16]
+
+    @property
+    def digest_of_arguments(self) -> str:
+        """Digest of the arguments."""
+        return hashlib.sha256(json.dumps(self.arguments).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -98,7 +106,7 @@ def run_rank(
     store = PrefixStore(prefix, dist.distributed_c10d._get_default_store())
     stage, replica = plan.place_of(rank)
     module, model_digest = _agreed_module(program, plan, location, store, checkpoints)
-    origin = Provenance(plan.replicas, digest_of_training(plan), program.digest, model_digest)
+    origin = _provenance(program, plan, model_digest, store)
     device = _device(program.app)
     module.to(device)
     shape, timeout = plan.shape, timedelta(seconds=timeout_s)
@@ -145,17 +153,19 @@ def run_rank(
         reporter.after_action()
 
     dist.barrier()  # times of actions are since then
+    reporter.begin()
     try:
         evaluations: Evaluations = {}
         for begin, end, is_evaluated in segments(program.app, shape, place.begin):
             executor.run(_own_actions(plan, shape, rank, (begin, end)), program.file, after_action)
             if is_evaluated:
-                metrics = evaluation.run()
-                if place.is_last:
-                    evaluations[end] = gathered(store, shape, replica, end, metrics)
-                    if replica == 0:
-                        print(summary(end, evaluations[end]), file=sys.stderr, flush=True)
-                        reporter.after_evaluation(end, evaluations[end])
+                with executor.evaluation():
+                    metrics = evaluation.run()
+                    if place.is_last:
+                        evaluations[end] = gathered(store, shape, replica, end, metrics)
+                if place.is_last and replica == 0:
+                    print(summary(end, evaluations[end]), file=sys.stderr, flush=True)
+                    reporter.after_evaluation(end, evaluations[end])
         executor.finish()
         if writer is not None:
             writer.finish()
@@ -227,6 +237,14 @@ def _agreed_module(
     return own, facts[_MODEL]
 
 
+def _provenance(program: PipelineProgram, plan: PipelinePlan, model: str, store: Any) -> Provenance:
+    """Return what checkpoints of this start belong to."""
+    start = store.compare_set("start", "", secrets.token_hex(8)).decode()  # of whichever rank is first
+    return Provenance(
+        plan.replicas, digest_of_training(plan), program.digest, model, program.digest_of_arguments, start
+    )
+
+
 def _own_group(plan: PipelinePlan, stage: int, timeout: timedelta) -> Any:
     """Return the group of the replicas of this rank's stage; None of one replica. All ranks create all groups."""
     own = None
@@ -246,8 +264,9 @@ def _own_actions(
 ) -> Iterable[PipelineAction]:
     """Return the actions of a rank from one minibatch to another, before which it drains."""
     stage, replica = plan.place_of(rank)
-    actions = actions_of(shape, stage, replica, span[1]) if plan.actions is None else plan.actions[rank]
-    return actions_from(shape, stage, actions, span[0])
+    if plan.actions is None:
+        return actions_of(shape, stage, replica, span[1], span[0])
+    return actions_from(shape, stage, plan.actions[rank], span[0])
 
 
 def _device(app: PipelineApp) -> torch.device:

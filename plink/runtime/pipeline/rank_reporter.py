@@ -33,8 +33,15 @@ class RankReporter:
         self._place = {"rank": rank, "host": plan.host_names()[rank], "stage": stage, "replica": replica}
         self._plan, self._replicas = digest_of_plan(plan), plan.replicas[stage]
         self._executor, self._transport, self._emit = executor, transport, emit
+        begin = executor.first_minibatch
+        self._restored = {"begin": begin} if begin else {}
         self._checkpoint = checkpoint
         self._begin = self._reported = time.perf_counter()
+
+    def begin(self) -> None:
+        """Emit where a job goes on, if it does."""
+        if self._restored:
+            self._emit(self._report("progress"))
 
     def after_action(self) -> None:
         """Emit a report if it is time for one."""
@@ -70,6 +77,7 @@ class RankReporter:
             "type": kind,
             "plan": self._plan,
             **self._place,
+            **self._restored,
             "at_s": round(time.perf_counter() - self._begin, 3),
             "minibatches": len(times.ends),
             **({} if interval_s is None else {"minibatch_s": round(interval_s / self._replicas, 9)}),

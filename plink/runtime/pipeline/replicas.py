@@ -2,6 +2,8 @@
 
 Buckets are filled from the last parameter to the first, as gradients come, and reduced in that sequence on every
 replica. A replica without a minibatch in a short last update takes part with zeros, or the others would wait for ever.
+The last bucket has a number for each parameter besides: how many replicas had a gradient. Where none had, the parameter
+has none, as in one process, and the optimiser leaves it alone.
 DDP cannot serve: its hooks are on a module's parameters, not on the leaves of a version.
 """
 
@@ -37,21 +39,37 @@ class _Update:
     def __init__(self, layout: Sequence[Sequence[tuple[str, Tensor]]]) -> None:
         self.buckets = []
         for members in layout:
-            flat = members[0][1].new_zeros(sum(tensor.numel() for _, tensor in members))
+            size = sum(tensor.numel() for _, tensor in members)
+            counts = sum(map(len, layout)) if members is layout[-1] else 0
+            flat = members[0][1].new_zeros(size + counts)
             views, offset = {}, 0
             for name, tensor in members:
                 views[name] = flat[offset : offset + tensor.numel()].view(tensor.shape)
                 offset += tensor.numel()
             self.buckets.append(_Bucket(flat, views))
         self.by_name = {name: bucket for bucket in self.buckets for name in bucket.views}
+        self.absent: set[str] = set()
         self.reset()
 
     def reset(self) -> None:
         """Forget all gradients."""
         self.launched = 0
+        self.absent = set()
         for bucket in self.buckets:
             bucket.missing, bucket.filled = set(bucket.views), set()
             bucket.staged = bucket.work = None
+
+    def put_counts(self, bucket: _Bucket) -> None:
+        """Write which parameters have a gradient here into the last bucket, once all before it are complete."""
+        if bucket is self.buckets[-1]:
+            has = [float(name in own.filled) for own in self.buckets for name in own.views]
+            bucket.flat[-len(has) :] = torch.tensor(has, dtype=bucket.flat.dtype)
+
+    def read_counts(self, sums: Tensor) -> None:
+        """Note which parameters have no gradient on any replica. ``sums``: of the last bucket, in host memory."""
+        counts = sums[-len(self.by_name) :].tolist()
+        names = [name for own in self.buckets for name in own.views]
+        self.absent = {name for name, count in zip(names, counts, strict=True) if count == 0}
 
 
 class ReducedGradients:
@@ -76,7 +94,7 @@ class ReducedGradients:
         self._current, self._is_last = self._of(update), is_last
 
     def take(self, leaves: Leaves) -> None:
-        """End the backward pass. Parameters that took no part in any of the update have a gradient of 0."""
+        """End the backward pass. Parameters that took no part in it add 0."""
         assert self._current is not None
         if self._is_last:
             for bucket in self._current.buckets:
@@ -95,16 +113,19 @@ class ReducedGradients:
         for bucket in own.buckets:
             assert bucket.staged is not None
             bucket.work.wait()
+            if bucket is own.buckets[-1]:
+                own.read_counts(bucket.staged.flat)
             if bucket.staged.copy_back is not None:
                 bucket.staged.copy_back()
 
     def apply(self, update: int, minibatches: int, parameters: Mapping[str, nn.Parameter]) -> None:
-        """Set the parameters' gradients to the means."""
-        for bucket in self._updates[update].buckets:
+        """Set the parameters' gradients to the means; one that took no part on any replica has none."""
+        own = self._updates[update]
+        for bucket in own.buckets:
             if minibatches > 1:
                 bucket.flat.div_(minibatches)
             for name, view in bucket.views.items():
-                parameters[name].grad = view
+                parameters[name].grad = None if name in own.absent else view
 
     def discard(self, update: int) -> None:
         """Let a later update have the memory."""
@@ -144,6 +165,7 @@ class ReducedGradients:
             for name, view in bucket.views.items():
                 if name not in bucket.filled:
                     view.zero_()
+            update.put_counts(bucket)
             bucket.staged = stage_to_host(bucket.flat)
             if bucket.staged.wait_ready is None:
                 self._reduce(bucket)

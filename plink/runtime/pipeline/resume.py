@@ -3,11 +3,14 @@
 With the plan that wrote it, training goes on to the bit. A rank that has no part, as on a host that replaces a lost
 one, gets that of another replica of its stage: all but its buffers is the same. With another plan, parameters and the
 optimiser's state are taken by name from all parts, and older versions are dropped. A part that is damaged is passed
-over.
+over. Parts of two starts are never taken together: a start that goes on from a checkpoint may have other data.
 """
 
 import hashlib
+import itertools
 import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,21 +18,41 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from plink.documents.pipeline_checkpoint import PipelineCheckpointDocument
 from plink.errors import InputError, PlinkError
 from plink.model.pipeline.plan import PipelinePlan
-from plink.model.pipeline.versions import older_versions_from
+from plink.model.pipeline.versions import older_versions_of_stage
 from plink.runtime.pipeline.checkpoint_file import checkpoint_from, read_checkpoint, read_header
 from plink.runtime.pipeline.checkpoints import Provenance, checkpoints_in, part_file
 from plink.runtime.pipeline.stage import StagePlace
 
-_EXACT, _BY_NAME, _PROBLEMS = "exact", "by_name", "problems"
-Offer = dict[str, list[Any]]
-"""Minibatches of the checkpoints that a rank can go on from, and what is wrong with others."""
+
+@dataclass(frozen=True)
+class CheckpointOffer:
+    """What a rank can go on from: the start that wrote each checkpoint, by minibatch; and what is wrong with others.
+
+    ``exact``: its own part, of this very plan. ``by_name``: all parts of another plan.
+    """
+
+    exact: dict[int, str]
+    by_name: dict[int, str]
+    problems: list[str]
+
+    @classmethod
+    def decode(cls, text: str | bytes) -> "CheckpointOffer":
+        """Return what another rank offers."""
+        exact, by_name, problems = json.loads(text)
+        by_start = [{int(number): start for number, start in own.items()} for own in (exact, by_name)]
+        return cls(by_start[0], by_start[1], problems)
+
+    def encode(self) -> str:
+        """Return it for other ranks."""
+        return json.dumps([self.exact, self.by_name, self.problems])
 
 
 @dataclass(frozen=True)
 class Restored:
-    """State to go on with from a minibatch. ``notes``: what the user should know, for one rank to say. ``donor``: the
+    """State to go on with from a minibatch. ``notes``: what the user should know of all ranks. ``donor``: the
     rank whose part it is, where this rank has none."""
 
     minibatch: int
@@ -51,39 +74,57 @@ def digest_of_training(plan: PipelinePlan) -> str:
 
 @dataclass(frozen=True)
 class ChosenCheckpoint:
-    """The checkpoint that all ranks go on from. ``is_exact``: it is of this very plan. ``transfers``: (donor,
-    receiver), ranks of one stage, of which the receiver has no part of its own."""
+    """The checkpoint that all ranks go on from, and the start that wrote it. ``is_exact``: it is of this very plan.
+    ``transfers``: (donor, receiver), ranks of one stage, of which the receiver has no part of its own."""
 
     minibatch: int
+    start: str
     is_exact: bool
     transfers: tuple[tuple[int, int], ...] = ()
 
 
 def choose(folder: Path, origin: Provenance, store: Any, rank: int, plan: PipelinePlan) -> ChosenCheckpoint:
-    """Return the latest checkpoint of which every rank has its part; where there is none, of which some replica of each
-    stage has one.
+    """Return the latest checkpoint of which every rank has its part, all of one start. Where there is none of this
+    plan, or only one of another plan is as late, some replica of each stage must have a part.
 
     :raises PlinkError: when there is none; on every rank.
     """
-    store.set(f"checkpoints-{rank}", json.dumps(_offer(folder, origin, plan.place_of(rank))))
-    names = plan.host_names()
-    offers: list[Offer] = [json.loads(store.get(f"checkpoints-{other}")) for other in range(plan.ranks)]
-    exact = set.intersection(*(set(offer[_EXACT]) for offer in offers))
-    by_name = set.intersection(*(set(offer[_BY_NAME]) for offer in offers))
-    if not exact | by_name:  # only then, for buffers are each replica's own
-        exact = set.intersection(*(set().union(*(offers[r][_EXACT] for r in stage.ranks)) for stage in plan.stages))
-    if not exact | by_name:
-        lacking = min(range(plan.ranks), key=lambda other: len(offers[other][_EXACT]) + len(offers[other][_BY_NAME]))
-        problem = next((offer[_PROBLEMS][0] for offer in offers if offer[_PROBLEMS]), "")
-        reason = f"no checkpoint to go on from that all ranks have; rank {lacking} ({names[lacking]}) has "
-        reason += "others" if any(offers[lacking][key] for key in (_EXACT, _BY_NAME)) else "none"
-        raise InputError(str(folder), reason + (f"; {problem}" if problem else ""))
-    latest = max(exact | by_name)
+    store.set(f"checkpoints-{rank}", _offer(folder, origin, plan.place_of(rank)).encode())
+    offers = [CheckpointOffer.decode(store.get(f"checkpoints-{other}")) for other in range(plan.ranks)]
+    stages = [stage.ranks for stage in plan.stages]
+    alone = [(other,) for other in range(plan.ranks)]
+    parts = [offer.exact for offer in offers]
+    exact, completed = _common(parts, alone), _common(parts, stages)
+    by_name = _common([offer.by_name for offer in offers], alone)
+    # Only then is another replica's part taken, for buffers are each replica's own.
+    if max(completed, default=-1) >= max(by_name, default=-1) > max(exact, default=-1) or not exact:
+        exact = completed
+    if not exact and not by_name:
+        raise InputError(str(folder), _why_none(offers, plan.host_names()))
+    latest = max([*exact, *by_name])
+    if latest not in exact:
+        return ChosenCheckpoint(latest, by_name[latest], False)
     transfers: list[tuple[int, int]] = []
-    for stage in plan.stages if latest in exact else ():
-        donors = [member for member in stage.ranks if latest in offers[member][_EXACT]]
-        transfers += [(donors[0], member) for member in stage.ranks if member not in donors]
-    return ChosenCheckpoint(latest, latest in exact, tuple(transfers))
+    for members in stages:
+        donors = [member for member in members if offers[member].exact.get(latest) == exact[latest]]
+        transfers += [(donors[0], member) for member in members if member not in donors]
+    return ChosenCheckpoint(latest, exact[latest], True, tuple(transfers))
+
+
+def _common(offers: Sequence[Mapping[int, str]], groups: Sequence[Sequence[int]]) -> dict[int, str]:
+    """Return the checkpoints that a rank of each group offers, all of one start: of several that of most ranks."""
+    by_group = [{(number, start) for rank in group for number, start in offers[rank].items()} for group in groups]
+    counts = Counter(entry for own in offers for entry in own.items())
+    entries = sorted(set.intersection(*by_group), key=lambda entry: (counts[entry], entry))
+    return dict(entries)
+
+
+def _why_none(offers: Sequence[CheckpointOffer], names: Sequence[str]) -> str:
+    lacking = min(range(len(offers)), key=lambda rank: len(offers[rank].exact) + len(offers[rank].by_name))
+    problem = next((offer.problems[0] for offer in offers if offer.problems), "")
+    reason = f"no checkpoint to go on from that all ranks have; rank {lacking} ({names[lacking]}) has "
+    reason += "others" if offers[lacking].exact or offers[lacking].by_name else "none"
+    return reason + (f"; {problem}" if problem else "")
 
 
 def restore(folder: Path, origin: Provenance, place: StagePlace, replica: int, store: Any, plan: PipelinePlan) -> (
@@ -96,6 +137,7 @@ def restore(folder: Path, origin: Provenance, place: StagePlace, replica: int, s
     rank, names = dist.get_rank(), plan.host_names()
     chosen = choose(folder, origin, store, rank, plan)
     problem, restored = "", None
+    notes: tuple[str, ...] = ()
     received, donor = _exchanged(folder, chosen, rank, plan)
     try:
         if chosen.minibatch > place.minibatches:
@@ -106,15 +148,26 @@ def restore(folder: Path, origin: Provenance, place: StagePlace, replica: int, s
             own = part_file(folder, chosen.minibatch, (place.stage, replica))
             part = read_checkpoint(own) if received is None else checkpoint_from(received, f"part of rank {donor}")
         else:
-            part = _merged(folder, origin, chosen.minibatch)
-        restored = replace(_restored(part, origin, place, replica, chosen), donor=donor)
+            part = _merged(folder, origin, chosen)
+        restored = replace(_restored(part, origin, place, chosen), donor=donor)
+        notes = restored.notes
     except PlinkError as error:
         problem = f"rank {rank} ({names[rank]}): {error}"
-    store.set(f"restored-{rank}", problem)
-    problems = [store.get(f"restored-{other}").decode() for other in range(len(names))]
-    if restored is None or any(problems):
-        raise PlinkError(next(text for text in problems if text))
-    return restored
+    store.set(f"restored-{rank}", json.dumps([problem, notes]))
+    answers: list[tuple[str, list[str]]] = [json.loads(store.get(f"restored-{other}")) for other in range(len(names))]
+    if restored is None or any(text for text, _ in answers):
+        raise PlinkError(next(text for text, _ in answers if text))
+    return replace(restored, notes=_notes_of_all([own for _, own in answers], names))
+
+
+def _notes_of_all(notes: Sequence[Sequence[str]], names: Sequence[str]) -> tuple[str, ...]:
+    """Return each note once, with the ranks that have it where not all do. ``notes``: by rank."""
+    texts = []
+    for text in dict.fromkeys(itertools.chain.from_iterable(notes)):
+        ranks = [rank for rank, own in enumerate(notes) if text in own]
+        of_ranks = ", ".join(f"rank {rank} ({names[rank]})" for rank in ranks)
+        texts.append(text if len(ranks) == len(names) else f"{of_ranks}: {text}")
+    return tuple(texts)
 
 
 def _exchanged(folder: Path, chosen: ChosenCheckpoint, rank: int, plan: PipelinePlan) -> (
@@ -140,71 +193,92 @@ def _exchanged(folder: Path, chosen: ChosenCheckpoint, rank: int, plan: Pipeline
 
 
 def _restored(
-    part: tuple[Any, dict[str, Any]], origin: Provenance, place: StagePlace, replica: int, chosen: ChosenCheckpoint
+    part: tuple[Any, dict[str, Any]], origin: Provenance, place: StagePlace, chosen: ChosenCheckpoint
 ) -> Restored:
     """Return what a part says, with what the user should know."""
     (header, state), minibatch = part, chosen.minibatch
     notes = []
     if not chosen.is_exact:
         minibatch -= minibatch % place.shape.cycle
-        notes.append("it is of another plan: parameters are taken by name, older versions dropped")
-    elif missing := set(older_versions_from(place.shape, (place.stage, replica), minibatch, place.minibatches)) - set(
+        repeated = f"; minibatches from {minibatch} on are repeated" if minibatch < chosen.minibatch else ""
+        notes.append(f"it is of another plan: parameters are taken by name, older versions dropped{repeated}")
+    elif missing := set(older_versions_of_stage(place.shape, place.stage, minibatch, place.minibatches)) - set(
         state["versions"]
     ):
         notes.append(f"version {min(missing)} is not in it, so training does not repeat to the bit")
     if header["program"] != origin.program:
         notes.append("the program's file has changed since")
+    if header["arguments"] != origin.arguments:
+        notes.append("the program's arguments have changed since")
     if header["torch"] != str(torch.__version__):
         notes.append(f"PyTorch {header['torch']} wrote it, this is {torch.__version__}")
     return Restored(minibatch, state, tuple(notes))
 
 
-def _offer(folder: Path, origin: Provenance, place: tuple[int, int]) -> Offer:
-    offer: Offer = {_EXACT: [], _BY_NAME: [], _PROBLEMS: []}
+def _offer(folder: Path, origin: Provenance, place: tuple[int, int]) -> CheckpointOffer:
+    offer = CheckpointOffer({}, {}, [])
     for minibatch in checkpoints_in(folder):
         path = part_file(folder, minibatch, place)
-        try:
-            if path.exists():
+        if path.exists():
+            try:
                 header = read_header(path)
-                if header["model"] != origin.model:
-                    raise InputError(str(path), "it is of another model: names or shapes of parameters differ")
+                _check_model(header, origin, path)
                 if header["training"] == origin.training:
-                    offer[_EXACT].append(minibatch)
+                    offer.exact[minibatch] = header["start"]
                     continue
-            if _parts_of_others(folder, origin, minibatch):
-                offer[_BY_NAME].append(minibatch)
-        except InputError as error:
-            offer[_PROBLEMS].append(str(error))
+            except InputError as error:
+                offer.problems.append(str(error))
+        if (others := _parts_of_others(folder, origin, minibatch, offer.problems)) is not None:
+            offer.by_name[minibatch] = others.start
     return offer
 
 
-def _parts_of_others(folder: Path, origin: Provenance, minibatch: int) -> list[Path]:
-    """Return the file of the first replica of each stage of another plan that has all of them; none otherwise."""
-    first = part_file(folder, minibatch, (0, 0))
-    if not first.exists():
-        return []
-    header = read_header(first)
-    if header["training"] == origin.training:
-        return []
-    paths = [part_file(folder, minibatch, (stage, 0)) for stage in range(len(header["replicas"]))]
-    for path in paths:
-        if not path.exists():
-            return []
-        other = read_header(path)
-        if other["model"] != origin.model:
-            raise InputError(str(path), "it is of another model: names or shapes of parameters differ")
-        if other["training"] != header["training"]:
-            return []
-    return paths
+def _check_model(header: PipelineCheckpointDocument, origin: Provenance, path: Path) -> None:
+    if header["model"] != origin.model:
+        raise InputError(str(path), "it is of another model: names or shapes of parameters differ")
 
 
-def _merged(folder: Path, origin: Provenance, minibatch: int) -> tuple[Any, dict[str, Any]]:
+@dataclass(frozen=True)
+class _PartsOfOthers:
+    """Of another plan, the part of some replica of each stage, all of one start."""
+
+    start: str
+    paths: tuple[Path, ...]
+
+
+def _parts_of_others(
+    folder: Path, origin: Provenance, minibatch: int, problems: list[str], start: str | None = None
+) -> _PartsOfOthers | None:
+    """Return a checkpoint of another plan, of which some replica of each stage has a part that is not damaged.
+
+    :param problems: what is wrong with parts is added. :param start: only this one.
+    """
+    # By start and training: how many stages there are, and those of which there is a part.
+    candidates: dict[tuple[str, str], tuple[int, dict[int, Path]]] = {}
+    for path in sorted(part_file(folder, minibatch, (0, 0)).parent.glob("stage-*-replica-*.pt")):
+        try:
+            header = read_header(path)
+            if header["training"] == origin.training or start not in (None, header["start"]):
+                continue
+            _check_model(header, origin, path)
+        except InputError as error:
+            problems.append(str(error))
+            continue
+        stages, paths = candidates.setdefault((header["start"], header["training"]), (len(header["replicas"]), {}))
+        paths.setdefault(header["stage"], path)
+    for (written_by, _), (stages, paths) in sorted(candidates.items()):
+        if len(paths) == stages:
+            return _PartsOfOthers(written_by, tuple(paths[stage] for stage in sorted(paths)))
+    return None
+
+
+def _merged(folder: Path, origin: Provenance, chosen: ChosenCheckpoint) -> tuple[Any, dict[str, Any]]:
     """Return the header of one part, and the state of all stages of another plan, without versions."""
     merged: dict[str, Any] = {"parameters": {}, "buffers": {}, "optimiser": {}, "versions": {}, "groups": []}
-    paths = _parts_of_others(folder, origin, minibatch)
-    if not paths:
-        raise PlinkError(f"{folder}: checkpoint {minibatch} has changed while it was read")
-    for path in paths:
+    parts = _parts_of_others(folder, origin, chosen.minibatch, [], chosen.start)
+    if parts is None:
+        raise PlinkError(f"{folder}: checkpoint {chosen.minibatch} has changed while it was read")
+    for path in parts.paths:
         header, state = read_checkpoint(path)
         for key in ("parameters", "buffers", "optimiser"):
             merged[key].update(state[key])

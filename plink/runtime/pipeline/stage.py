@@ -13,7 +13,7 @@ from plink.model.pipeline.shape import PipelineShape
 from plink.model.pipeline.versions import (
     minibatches_of_update,
     minibatches_per_update,
-    older_versions_from,
+    older_versions_of_stage,
     replica_of,
     update_of,
     version_of,
@@ -217,7 +217,8 @@ class StageTrainer:
     def restore(self, state: Mapping[str, Any], replica: int) -> None:
         """Go on from a checkpoint, as :class:`plink.runtime.pipeline.checkpoints.StageCheckpoints` wrote it.
 
-        A version that it lacks is replaced by the current parameters.
+        With the versions of other replicas too, until the first update: a checkpoint may need them. A version that it
+        lacks is replaced by the current parameters.
         """
         shape, stage, begin = self.place.shape, self.place.stage, self.place.begin
         with torch.no_grad():
@@ -226,7 +227,7 @@ class StageTrainer:
             for name, buffer in self.buffers(replica).items():
                 buffer.copy_(state["buffers"][name])
         older = {}
-        for version in older_versions_from(shape, (stage, replica), begin, self.place.minibatches):
+        for version in older_versions_of_stage(shape, stage, begin, self.place.minibatches):
             values = state["versions"].get(version, state["parameters"])
             older[version] = {
                 name: values[name].to(parameter.device, copy=True) for name, parameter in self.parameters.items()

@@ -45,6 +45,11 @@ class StashedVersions:
         return {name: leaf.detach() for name, leaf in self._leaves[number].items()}
 
     @property
+    def numbers(self) -> list[int]:
+        """The versions that are kept."""
+        return sorted(self._leaves)
+
+    @property
     def count(self) -> int:
         """How many there are."""
         return len(self._leaves)

@@ -73,6 +73,14 @@ def test_noam_is_a_ceiling() -> None:
     assert base_depths((1, 3, 1, 1)) == (6, 2, 2, 1)
 
 
+def test_actions_far_into_a_job_are_made_at_once() -> None:
+    """Not by way of all that came before: these would take years."""
+    shape, begin = PipelineShape("1f1b", (2, 1), (2, 1)), 1 << 50
+    assert [str(action) for action in actions_of(shape, 0, 1, begin + 4, begin)][:2] == [
+        f"0F{begin + 1}", f"0F{begin + 3}",
+    ]  # fmt: skip
+
+
 @settings(max_examples=150)
 @given(shapes(), st.integers(0, 40))
 def test_versions_are_the_closed_form(shape: PipelineShape, minibatches: int) -> None:
@@ -97,8 +105,10 @@ def versions_are_found(shape: PipelineShape, begin: int, minibatches: int) -> bo
         for replica in range(replicas):
             current = updates_of(shape, stage, begin)
             available = {*older_versions_from(shape, (stage, replica), begin, minibatches), current}
-            actions = actions_of(shape, stage, replica, minibatches)
-            for action in actions_from(shape, stage, actions, begin):
+            actions = list(actions_of(shape, stage, replica, minibatches, begin))
+            whole = actions_of(shape, stage, replica, minibatches)
+            assert actions == list(actions_from(shape, stage, whole, begin))
+            for action in actions:
                 if action.kind == "UPDATE":
                     assert action.number == current
                     current += 1

@@ -1,6 +1,7 @@
 """Killed and started again from a checkpoint, a pipeline ends with the bits of one that was never interrupted."""
 
 import os
+import resource
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -126,46 +127,71 @@ def test_damaged_checkpoint_is_passed_over(damage: str, tmp_path: Path) -> None:
 
 
 def train_on_own_disk(
-    case: tuple[Any, int, str], folder: Path, stop: int, lost: Sequence[int], restore: bool
+    case: tuple[Any, int, str], topology: dict[str, Any], folder: Path, stop: int, lost: Sequence[int], restore: bool
 ) -> Outcome:
     """Be a rank whose host has a disk of its own, which is empty where the host is new."""
     own = folder / f"host-{os.environ['RANK']}"
     if int(os.environ["RANK"]) in lost:
         shutil.rmtree(own)
     settings = CheckpointSettings(own, 2, own if restore else None)
-    folders = [folder / f"host-{rank}" for rank in range(3)]
-    return outcome_of_rank(app_of(case, stop), plan_of([2, 1], case[1]), settings, folders)
+    folders = [folder / f"host-{rank}" for rank in range(sum(topology["replicas"]))]
+    return outcome_of_rank(app_of(case, stop), plan_of(layers=case[1], **topology), settings, folders)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0].__name__)
-def test_lost_host_of_a_replica_is_replaced(case: tuple[Any, int, str], tmp_path: Path) -> None:
-    """Ranks 1 and 2 are replicas of stage 0: both have the same parameters, versions and optimiser, to the bit."""
-    results_of(run_ranks(train_on_own_disk, 3, case, tmp_path, 15, (), False))
-    ended = run_ranks(train_on_own_disk, 3, case, tmp_path, -1, (2,), True)
-    assert "rank 2 (here) has no part of it: that of rank 1 (here) is taken" in ended[2].err
-    expected = train_in_one_process(PipelineProgram(app_of(case)), plan_of([2, 1], case[1]), "plan.json")
-    for own, other in zip(results_of(ended), expected, strict=True):
+def same_but_buffers(outcomes: list[Outcome], case: tuple[Any, int, str], topology: dict[str, Any]) -> None:
+    plan = plan_of(layers=case[1], **topology)
+    expected = train_in_one_process(PipelineProgram(app_of(case)), plan, "plan.json")
+    for own, other in zip(outcomes, expected, strict=True):
         assert own.result is not None, own.error
         assert own.result.losses.items() <= other.losses.items()
         for name, tensor in own.result.state.items():
             assert torch.equal(tensor, other.state[name]) or "running" in name, name
 
 
-def test_lost_host_of_the_only_replica_ends_the_job(tmp_path: Path) -> None:
-    results_of(run_ranks(train_on_own_disk, 3, CASES[0], tmp_path, 15, (), False))
-    for outcome in results_of(run_ranks(train_on_own_disk, 3, CASES[0], tmp_path, -1, (0,), True)):
-        assert "no checkpoint to go on from that all ranks have; rank 0 (here) has none" in outcome.error
+REPLICATED: dict[str, dict[str, Any]] = {
+    "2-1": {"replicas": [2, 1]},
+    "1-2-1 vertical": {"replicas": [1, 2, 1], "vertical_sync": True},
+    "2-1 late": {"replicas": [2, 1], "reduce": "late"},
+}
 
 
-def test_checkpoint_of_another_plan_is_taken_by_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0].__name__)
+@pytest.mark.parametrize("topology", REPLICATED.values(), ids=REPLICATED)
+def test_lost_host_of_a_replica_is_replaced(
+    topology: dict[str, Any], case: tuple[Any, int, str], tmp_path: Path
+) -> None:
+    """Ranks 1 and 2 are replicas of a stage: both have the same parameters and optimiser, to the bit, and in their
+    parts the versions that either needs. Each of them is lost in turn."""
+    ranks = sum(topology["replicas"])
+    results_of(run_ranks(train_on_own_disk, ranks, case, topology, tmp_path, 15, (), False))
+    for lost, donor in ((1, 2), (2, 1)):
+        folder = tmp_path / f"without-{lost}"
+        shutil.copytree(tmp_path, folder, ignore=shutil.ignore_patterns("without-*"))
+        ended = run_ranks(train_on_own_disk, ranks, case, topology, folder, -1, (lost,), True)
+        assert f"rank {lost} (here) has no part of it: that of rank {donor} (here) is taken" in ended[lost].err
+        assert "version" not in "".join(end.err for end in ended)
+        same_but_buffers(results_of(ended), case, topology)
+
+
+def test_version_that_a_part_lacks_is_named_with_the_rank(tmp_path: Path) -> None:
+    """Rank 0 has the last stage; the part of rank 1 is the one that lacks a version."""
     latest = stopped_at_15(tmp_path)
-    ended = go_on(tmp_path, replicas=[2])
-    outcomes = results_of(ended)
-    assert f"resuming from minibatch {latest - latest % 2}," in "".join(end.err for end in ended)
-    assert "parameters are taken by name" in "".join(end.err for end in ended)
-    assert all(outcome.result is not None for outcome in outcomes), outcomes
-    assert outcomes[0].result is not None
-    assert all(torch.isfinite(tensor.double()).all() for tensor in outcomes[0].result.state.values())
+    path = part_file(tmp_path, latest, (0, 0))
+    header, state = read_checkpoint(path)
+    lacking = min(state["versions"])
+    del state["versions"][lacking]
+    entries = {key: value for key, value in header.items() if key not in ("schema", "sha256")}
+    write_checkpoint(path, entries, state)
+    ended = go_on(tmp_path)
+    assert all(outcome.result for outcome in results_of(ended))
+    assert f"rank 1 (here): version {lacking} is not in it" in ended[0].err
+
+
+def test_lost_host_of_the_only_replica_ends_the_job(tmp_path: Path) -> None:
+    topology = REPLICATED["2-1"]
+    results_of(run_ranks(train_on_own_disk, 3, CASES[0], topology, tmp_path, 15, (), False))
+    for outcome in results_of(run_ranks(train_on_own_disk, 3, CASES[0], topology, tmp_path, -1, (0,), True)):
+        assert "no checkpoint to go on from that all ranks have; rank 0 (here) has none" in outcome.error
 
 
 @pytest.mark.parametrize(
@@ -212,11 +238,13 @@ def test_latest_two_checkpoints_are_left(tmp_path: Path) -> None:
     assert part_file(tmp_path, 22, (0, 0)).stat().st_mode & 0o077 == 0
 
 
-def train_far_into_a_job(folder: Path, minibatches: int) -> dict[int, float]:
-    """Be a rank."""
+def train_from(folder: Path, latest: int, begin: int, minibatches: int) -> dict[int, float]:
+    """Be a rank that has for each minibatch from ``begin`` on the data of that from ``latest`` on."""
     dist.init_process_group("gloo")
     app = app_of(CASE)
-    app.minibatches = minibatches
+    batch = app.batch
+    app.minibatches = begin + minibatches
+    app.batch = lambda number: batch(number - begin + latest)  # type: ignore[method-assign]
     app.rate = lambda number: 1.0  # type: ignore[method-assign]
     plan = plan_of(layers=CASE[1], **STRAIGHT)
     settings = CheckpointSettings(restore=folder)
@@ -224,7 +252,7 @@ def train_far_into_a_job(folder: Path, minibatches: int) -> dict[int, float]:
 
 
 def test_numbers_of_messages_wrap(tmp_path: Path) -> None:
-    """They have 20 bits; a checkpoint that is moved to shortly before that goes on beyond."""
+    """They have 20 bits; a checkpoint that is moved to shortly before that goes on beyond, with the same values."""
     latest, begin = stopped_at_15(tmp_path), (1 << 20) - 4
     for stage in (0, 1):
         path = part_file(tmp_path, latest, (stage, 0))
@@ -232,6 +260,39 @@ def test_numbers_of_messages_wrap(tmp_path: Path) -> None:
         state["versions"] = {number - latest + begin: values for number, values in state["versions"].items()}
         entries = {key: value for key, value in header.items() if key not in ("schema", "sha256")}
         write_checkpoint(part_file(tmp_path / "later", begin, (stage, 0)), entries | {"minibatch": begin}, state)
-    losses, none = results_of(run_ranks(train_far_into_a_job, 2, tmp_path / "later", begin + 10))
+    losses, none = results_of(run_ranks(train_from, 2, tmp_path / "later", latest, begin, 10))
+    expected, _ = results_of(run_ranks(train_from, 2, tmp_path, latest, latest, 10))
     assert none == {}
     assert list(losses) == list(range(begin, begin + 10))
+    assert list(losses.values()) == list(expected.values())
+
+
+def train_as_the_disk_fails(how: str, folder: Path) -> Outcome:
+    """Be a rank whose disk takes nothing any more from minibatch 12 on."""
+    app = app_of(CASE)
+    batch = app.batch
+
+    def failing(number: int) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+        if number == 12 and how == "full":  # files have at most so many bytes
+            resource.setrlimit(resource.RLIMIT_FSIZE, (3000, resource.RLIM_INFINITY))
+        elif number == 12 and os.environ["RANK"] == "0":
+            folder.rename(folder.with_name("moved"))
+            folder.touch()
+        return batch(number)
+
+    app.batch = failing  # type: ignore[method-assign]
+    outcome = outcome_of_rank(app, plan_of(layers=CASE[1], **STRAIGHT), CheckpointSettings(folder, 2))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    return outcome
+
+
+@pytest.mark.parametrize("how", ["full", "gone"])
+def test_training_goes_on_when_the_disk_fails(how: str, tmp_path: Path) -> None:
+    """No part is left half-written, and an earlier checkpoint is there."""
+    ended = run_ranks(train_as_the_disk_fails, 2, how, tmp_path / "kept")
+    assert bits_of_one_process(results_of(ended))
+    for end in ended:
+        assert "training goes on" in end.err
+    folder = tmp_path / ("kept" if how == "full" else "moved")
+    assert not whole_checkpoints([folder], (1, 1)) or whole_checkpoints([folder], (1, 1))[0] < 22
+    assert how == "gone" or not [path for path in folder.rglob("*") if path.name.startswith(".")]

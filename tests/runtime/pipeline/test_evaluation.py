@@ -10,9 +10,11 @@ from torch import Tensor, nn
 
 from plink.errors import InputError
 from plink.runtime.pipeline.app import load_pipeline_app
+from plink.runtime.pipeline.checkpoints import CheckpointSettings
 from plink.runtime.pipeline.job import PipelineProgram, StageResult, run_rank
 from plink.runtime.pipeline.one_process import train_in_one_process
 from tests.runtime.pipeline.apps import SmallApp, conv, dropout, plan_of
+from tests.runtime.pipeline.restarted import Outcome, StoppingApp, outcome_of_rank
 from tests.runtime.pipeline.test_front_ends import Residual
 from tests.runtime.ranks import results_of, run_ranks
 
@@ -70,6 +72,41 @@ def test_evaluation_equals_that_of_one_process(name: str, model: Any) -> None:
     assert [list(evaluations) for evaluations in complete] == [[*range(every, MINIBATCHES, every), MINIBATCHES]]
     for metrics in complete[0].values():
         assert list(metrics) == list(range(EVALUATED))
+
+
+class StoppingEvaluatedApp(StoppingApp):
+    """Evaluates, and may be stopped."""
+
+    def __init__(self, model: Any, stop: int) -> None:
+        super().__init__(model, "momentum", 23, stop=stop)
+        self.evaluate_every, self.evaluation_minibatches = 3, EVALUATED
+
+    def evaluation_batch(self, number: int) -> tuple[tuple[Tensor, ...], Tensor]:
+        return super().batch(1000 + number)
+
+
+def train_again(model: Any, topology: dict[str, Any], settings: CheckpointSettings, stop: int) -> Outcome:
+    """Be a rank of a job that evaluates and may go on from a checkpoint."""
+    return outcome_of_rank(StoppingEvaluatedApp(model, stop), plan_of(layers=7, **topology), settings)
+
+
+@pytest.mark.parametrize("model", [conv, dropout], ids=lambda model: model.__name__)
+@pytest.mark.parametrize(
+    "name", ["2-1 late", *(pytest.param(name, marks=pytest.mark.extended) for name in ("1-2 vertical", "1-1 2bw"))]
+)
+def test_interrupted_job_evaluates_the_same(name: str, model: Any, tmp_path: Path) -> None:
+    """Checkpoints are where no evaluation is, too: every 2 minibatches, or every cycle."""
+    topology = TOPOLOGIES[name]
+    plan = plan_of(layers=7, **topology)
+    stopped = run_ranks(train_again, plan.ranks, model, topology, CheckpointSettings(tmp_path, 2), 15)
+    assert all(outcome.error for outcome in results_of(stopped))
+    again = run_ranks(train_again, plan.ranks, model, topology, CheckpointSettings(tmp_path, 2, tmp_path), -1)
+    one_process = train_in_one_process(PipelineProgram(StoppingEvaluatedApp(model, -1)), plan, "plan.json")
+    for own, other in zip(results_of(again), one_process, strict=True):
+        assert own.result is not None, own.error
+        assert own.result.evaluations.items() <= other.evaluations.items()
+        for key, tensor in own.result.state.items():
+            assert torch.equal(tensor, other.state[key]), key
 
 
 def test_last_evaluation_is_of_the_trained_model() -> None:

@@ -175,6 +175,33 @@ def test_killed_rank_ends_all_and_is_named(stage: int) -> None:
             assert f"waits for rank {killed} (here): connection closed" in error
 
 
+class KilledApp(SmallApp):
+    """Ends one rank when it reads a minibatch."""
+
+    def batch(self, number: int) -> tuple[tuple[Tensor, ...], Tensor]:
+        if number == MINIBATCH and os.environ["RANK"] == "2":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().batch(number)
+
+
+def train_until_one_is_killed() -> str:
+    """Be a rank; return the error."""
+    dist.init_process_group("gloo")
+    try:
+        run_rank(PipelineProgram(KilledApp(mlp, "sgd")), plan_of([2, 1], 6), NAME)
+    except PlinkError as error:
+        return str(error)
+    return "no error"
+
+
+def test_killed_replica_ends_all_and_is_named() -> None:
+    """Rank 2 is the second replica of stage 0: the other one waits for its gradients, stage 1 for its activations."""
+    ended = run_ranks(train_until_one_is_killed, 3, timeout_s=60)
+    assert ended[2].code == -signal.SIGKILL
+    assert "waits for rank 2 (here): connection closed" in ended[0].result
+    assert "stage 0, " in ended[1].result
+
+
 def train_differently(how: str) -> str:
     """Be a rank of which one differs; return the error."""
     dist.init_process_group("gloo")

@@ -1,0 +1,132 @@
+"""Which checkpoint a job goes on from, by the parts that are there."""
+
+import shutil
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.distributed import HashStore  # type: ignore[attr-defined]
+
+from plink.errors import InputError
+from plink.model.pipeline.plan import PipelinePlan
+from plink.runtime.pipeline.checkpoint_file import read_checkpoint, write_checkpoint
+from plink.runtime.pipeline.checkpoints import CheckpointSettings, Provenance, checkpoints_in, part_file
+from plink.runtime.pipeline.resume import ChosenCheckpoint, choose, digest_of_training
+from tests.runtime.pipeline.apps import conv, plan_of
+from tests.runtime.pipeline.restarted import Outcome, StoppingApp, outcome_of_rank
+from tests.runtime.ranks import results_of, run_ranks
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+REPLICATED = plan_of([2, 1], 7)  # stage 0 is of ranks 1 and 2, stage 1 of rank 0
+OTHER = plan_of([1, 2], 7)
+
+
+def write_part(folder: Path, plan: PipelinePlan, minibatch: int, place: tuple[int, int], start: str) -> None:
+    header = {
+        "minibatch": minibatch, "stage": place[0], "replica": place[1], "replicas": list(plan.replicas),
+        "training": digest_of_training(plan), "program": "p", "arguments": "a", "start": start, "model": "m",
+        "torch": str(torch.__version__),
+    }  # fmt: skip
+    write_checkpoint(part_file(folder, minibatch, place), header, {})
+
+
+def choices(folder: Path, plan: PipelinePlan) -> list[ChosenCheckpoint | InputError]:
+    """Return what each rank chooses."""
+    origin = Provenance(plan.replicas, digest_of_training(plan), "p", "m", "a", "new")
+    store, chosen = HashStore(), {}
+
+    def of_rank(rank: int) -> None:
+        try:
+            chosen[rank] = choose(folder, origin, store, rank, plan)
+        except InputError as error:
+            chosen[rank] = error
+
+    threads = [threading.Thread(target=of_rank, args=(rank,)) for rank in range(plan.ranks)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [chosen[rank] for rank in range(plan.ranks)]
+
+
+PLACES = ((0, 0), (0, 1), (1, 0))
+Parts = Sequence[tuple[int, PipelinePlan, str, Sequence[tuple[int, int]]]]
+WHOLE = (8, REPLICATED, "first", PLACES)
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ([WHOLE, (12, REPLICATED, "second", PLACES)], ChosenCheckpoint(12, "second", True)),
+        # Stage 0 was ahead when the first start ended, stage 1 when the second did.
+        (
+            [WHOLE, (12, REPLICATED, "first", PLACES[:2]), (12, REPLICATED, "second", PLACES[2:])],
+            ChosenCheckpoint(8, "first", True),
+        ),
+        # A replica is left of the first start.
+        (
+            [(12, REPLICATED, "first", PLACES[:1]), (12, REPLICATED, "second", PLACES[1:])],
+            ChosenCheckpoint(12, "second", True, ((2, 1),)),
+        ),
+        # To the bit before later.
+        ([WHOLE, (12, REPLICATED, "first", PLACES[1:])], ChosenCheckpoint(8, "first", True)),
+        # Of another plan: any replica serves.
+        ([(8, OTHER, "first", ((0, 0), (1, 1)))], ChosenCheckpoint(8, "first", False)),
+        (
+            [(12, OTHER, "first", PLACES[:1]), (12, OTHER, "second", PLACES[2:]), (8, OTHER, "first", PLACES[::2])],
+            ChosenCheckpoint(8, "first", False),
+        ),
+        # Of another plan, but later.
+        ([WHOLE, (12, OTHER, "second", ((0, 0), (1, 0), (1, 1)))], ChosenCheckpoint(12, "second", False)),
+        # Of another plan and older than one of this plan that lacks a replica.
+        (
+            [(8, OTHER, "first", ((0, 0), (1, 0), (1, 1))), (12, REPLICATED, "second", PLACES[1:])],
+            ChosenCheckpoint(12, "second", True, ((2, 1),)),
+        ),
+    ],
+)  # fmt: skip
+def test_chosen_checkpoint(parts: Parts, expected: ChosenCheckpoint, tmp_path: Path) -> None:
+    for minibatch, plan, start, places in parts:
+        for place in places:
+            write_part(tmp_path, plan, minibatch, place, start)
+    assert choices(tmp_path, REPLICATED) == [expected] * 3
+
+
+def test_parts_of_two_starts_are_no_checkpoint(tmp_path: Path) -> None:
+    write_part(tmp_path, REPLICATED, 12, (0, 0), "first")
+    write_part(tmp_path, REPLICATED, 12, (0, 1), "first")
+    write_part(tmp_path, REPLICATED, 12, (1, 0), "second")
+    for choice in choices(tmp_path, REPLICATED):
+        assert "no checkpoint to go on from that all ranks have" in str(choice)
+
+
+def train_at_a_rate(folder: Path, rate: float, settings: CheckpointSettings) -> Outcome:
+    """Be a rank of a program whose learning rate was changed."""
+    app = StoppingApp(conv, "sgd", 12)
+    app.rate = lambda number: rate  # type: ignore[method-assign]
+    return outcome_of_rank(app, plan_of([1, 1], 7), settings)
+
+
+def test_parts_of_two_jobs_in_a_folder_are_not_mixed(tmp_path: Path) -> None:
+    """The second goes on from minibatch 8 of the first with another rate, and is killed when one rank has its last
+    part; of the other rank the first's is there."""
+    folder, first = tmp_path / "kept", tmp_path / "first"
+
+    def train(rate: float, restore: Path | None) -> Any:
+        ended = run_ranks(train_at_a_rate, 2, folder, rate, CheckpointSettings(folder, 4, restore))
+        assert all(outcome.result for outcome in results_of(ended))
+        return ended
+
+    train(1.0, None)
+    shutil.copytree(folder, first)
+    part_file(folder, 12, (1, 0)).unlink()
+    train(0.1, folder)
+    assert checkpoints_in(folder)[0] == 12
+    _, own = read_checkpoint(part_file(folder, 12, (0, 0)))
+    _, others = read_checkpoint(part_file(first, 12, (0, 0)))
+    assert not all(torch.equal(own["parameters"][name], others["parameters"][name]) for name in own["parameters"])
+    shutil.copy(part_file(first, 12, (0, 0)), part_file(folder, 12, (0, 0)))
+    assert "resuming from minibatch 8," in train(0.1, folder)[0].err
