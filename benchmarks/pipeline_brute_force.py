@@ -4,6 +4,7 @@ An oracle for the planner's search and its compiled formulas: it shares no code 
 evaluated at once, as rows.
 """
 
+import functools
 import itertools
 import math
 from dataclasses import dataclass
@@ -11,7 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from plink.model.pipeline.actions import actions_of, use_of
 from plink.model.pipeline.profile import LayerProfile, ModelProfile
+from plink.model.pipeline.shape import PipelineShape
 from solvers.costs.fabric import Fabric
 
 Rows = npt.NDArray[np.float64]
@@ -248,18 +251,27 @@ def _with_depths(
     return seconds, fits
 
 
+@functools.cache
+def _versions(replicas: tuple[int, ...], depths: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the versions of each stage's parameters that a replay of its actions has at once."""
+    shape = PipelineShape("1f1b", replicas, depths)
+    minibatches = 3 * max(depth * count for depth, count in zip(depths, replicas, strict=True))
+    return tuple(use_of(shape, s, list(actions_of(shape, s, 0, minibatches))).versions for s in range(len(depths)))
+
+
 def _fits(
     problem: SmallProblem, cuts: tuple[int, ...], edges: tuple[int, ...], order: npt.NDArray[np.int64],
     use: tuple[list[int], list[float]],
 ) -> bool:  # fmt: skip
     held = dict.fromkeys(range(len(problem.memory)), 0.0)
     layers = problem.profile.layers
+    versions = _versions(tuple(b - a for a, b in itertools.pairwise(edges)), tuple(use[0]))
     for s, (depth, bucket) in enumerate(zip(*use, strict=True)):
         own = layers[cuts[s] : cuts[s + 1]]
         weights = sum(layer.parameter_bytes for layer in own)
         before = layers[cuts[s] - 1].crossing_bytes if s else 0
         after = (own[-1].crossing_bytes, own[-1].crossing_back_bytes) if s + 1 < len(cuts) - 1 else (0, 0)
-        size = weights * (2 + depth - 1) + sum(layer.optimiser_bytes for layer in own) + bucket
+        size = weights * (1 + versions[s]) + sum(layer.optimiser_bytes for layer in own) + bucket
         size += depth * (sum(layer.saved_bytes or 0 for layer in own) + before + after[0])
         size += min(depth, 3) * before + 3 * after[1]
         for host in order[edges[s] : edges[s + 1]]:

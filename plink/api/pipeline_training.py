@@ -12,6 +12,8 @@ from solvers.pipeline.requested_stages import requested_stages
 from solvers.pipeline.threshold import StageRange
 
 MAX_DEPTH = 4096
+MAX_MICROBATCHES = 65_536
+"""As the format of plans allows."""
 _NO_PIPELINE = ("data-parallel", "model-parallel")
 
 
@@ -42,6 +44,8 @@ class TrainingRequest:
             if self.microbatches is None:
                 raise UsageError(f"--kind {self.kind} needs --microbatches: how many minibatches an update averages")
             raise UsageError(f"--microbatches goes with --kind {', '.join(ACCUMULATING[:-1])} or {ACCUMULATING[-1]}")
+        if self.microbatches is not None and self.microbatches > MAX_MICROBATCHES:
+            raise UsageError(f"--microbatches {self.microbatches}: an update averages at most {MAX_MICROBATCHES:,}")
         if self.straight and self.stages is not None:
             raise UsageError("--straight and --stages exclude each other")
         if self.kind in _NO_PIPELINE and self.depth not in ("auto", "noam", "1"):

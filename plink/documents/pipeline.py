@@ -120,6 +120,8 @@ class ComparedWay(TypedDict):
     """The largest delay of its stages, in updates."""
     items_per_update: NotRequired[Positive]
     """Items that an update averages, least over its stages."""
+    recompute: NotRequired[bool]
+    """Whether its backward passes compute activations again."""
     fits: NotRequired[bool | None]
     """Whether it fits in memory; null where no limit is known."""
 

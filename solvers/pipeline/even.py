@@ -115,7 +115,7 @@ def plan_even(
             "lower_bound_s": bound_s,
             "gap": None if bound_s is None else prediction.minibatch_s / bound_s - 1,
             "proven": bound_s is not None and prediction.minibatch_s == bound_s,
-            "compared": _compared(profile, costs, levels, request),
+            "compared": _compared(profile, levels, replace(request, recompute=False)),
             "constraints": {"straight": request.straight} | _stages_text(request.stages),
         },
     )
@@ -398,9 +398,12 @@ class _Prediction:
 
 
 def _compared(
-    profile: ModelProfile, costs: LayerCosts, levels: tuple[NetworkLevel, ...], request: EvenRequest
-) -> list[dict[str, Any]]:
-    """Return other ways to use all workers: data parallelism, one worker a stage, and that without a pipeline."""
+    profile: ModelProfile, levels: tuple[NetworkLevel, ...], request: EvenRequest
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Return other ways to use all workers: data parallelism, one worker a stage, and that without a pipeline.
+
+    None computes activations again: memory, the reason for it, is not looked at."""
+    costs = layer_costs(profile, request.model == "ring", recompute=False)
     workers, model = math.prod(level.components for level in levels), request.model
     ways: list[tuple[str, Kind, LevelPartition]] = [
         ("data-parallel", "data-parallel", _data_parallel(costs, levels, model, workers))
@@ -422,6 +425,7 @@ def _compared(
                 "minibatch_s": _Prediction(profile, costs, levels, request, partition, kind).minibatch_s,
                 "delay": max(delay_of(shape, stage) for stage in range(shape.stages)),
                 "items_per_update": float(updates * profile.minibatch),
+                "recompute": False,
             }
         )
     return rows

@@ -29,17 +29,13 @@ from solvers.pipeline.joint_search import (
 )
 from solvers.pipeline.period import PeriodModel, PlacedPartition
 from solvers.pipeline.search_kernels import FIXED, FREE, ONE_STAGE, STRAIGHT
-from solvers.pipeline.simulated_ways import MAX_SIMULATED_WORKERS, SimulatedWay, WaySimulator, prove_shape
+from solvers.pipeline.simulated_ways import SimulatedWay, TrainingMode, WaySimulator, prove_shape
 
 _MAX_SIMULATED = 5
 _FLUSHED_ROUNDS = 4  # minibatches of a compared flushing kind, over stages times replicas
 _MAX_FLUSHED = 256
-_MANY_WORKERS = 64
-"""Above it no candidates are simulated: formulas decide."""
-_MAX_PROVEN_ACTIONS = 20_000
 _WORTH = 0.01  # minibatches in flight that gain less are not worth their memory and delay
 _TIE = 1e-3
-_LIMITING_SHARE = 0.9
 
 
 def plan_measured(
@@ -97,17 +93,17 @@ class _Planner:
 
     def plan(self) -> PipelinePlan:
         """Search, simulate, and describe the best."""
-        model = self._ways.model(self._request.kind)
+        model = self._ways.model()
         search = self._search(self._space, model)
         fitting = [item for item in search.candidates if model.period(item.partition).excess_bytes <= 0]
-        fitting = self._divisible(fitting)
+        fitting = self._with_room(self._divisible(fitting))
         if not fitting:
-            raise NoAnswer(self._misses(model, search.candidates[0]))
+            raise NoAnswer(self._misses(search.candidates[0]))
         simulated = self._simulated(self._worth_simulating(fitting))
         best = min(simulated, key=lambda way: way.minibatch_s)
         ties = [way for way in simulated if way.minibatch_s <= best.minibatch_s * (1 + _TIE)]
         best = min(ties, key=self._preference)
-        if self._request.depths is None and best.plan.kind == "1f1b" and best.plan.ranks <= MAX_SIMULATED_WORKERS:
+        if self._request.depths is None and best.plan.kind == "1f1b" and best.is_simulated:
             best = self._with_tried_depth(best)
         prove_shape(best.plan.shape)
         has_bound = self._space.mode in (FREE, ONE_STAGE) and best.plan.kind in ("1f1b", "data-parallel")
@@ -145,6 +141,21 @@ class _Planner:
             raise UsageError(f"--microbatches {count}: replicas {replicas} need a multiple of {multiple}")
         return chosen
 
+    def _with_room(self, candidates: list[PartitionCandidate]) -> list[PartitionCandidate]:
+        """Return those that fit in memory with the depths that they are simulated with.
+
+        Those with another number of stages than requested depths are left out, unless there are no others.
+        """
+        wanted = self._request.depths
+        if isinstance(wanted, tuple) and any(item.partition.stages == len(wanted) > 1 for item in candidates):
+            candidates = [
+                item for item in candidates
+                if item.partition.stages == len(wanted) or self._ways.resolve(item.partition).kind == "data-parallel"
+            ]  # fmt: skip
+        if self._request.memory is None:
+            return candidates
+        return [item for item in candidates if self._ways.has_room(item.partition, self._ways.depths(item.partition))]
+
     def _worth_simulating(self, fitting: Sequence[PartitionCandidate]) -> list[PartitionCandidate]:
         """Return the best few, with the best single stage and the best single worker among them."""
         chosen = list(fitting[:_MAX_SIMULATED])
@@ -153,11 +164,11 @@ class _Planner:
         chosen += [items[0] for items in (one_stage, alone) if items]
         return list({id(item): item for item in chosen}.values())
 
-    def _misses(self, model: PeriodModel, least: PartitionCandidate) -> str:
+    def _misses(self, least: PartitionCandidate) -> str:
         """Say which plan misses the memory by least, and what would fit."""
         partition = least.partition
-        depths = model.period(partition).depths
-        needed = model.memory_of(partition, depths)
+        depths = self._ways.depths(partition)
+        needed = self._ways.model(self._ways.resolve(partition)).memory_of(partition, depths)
         held: dict[int, float] = {}
         for stage in range(partition.stages):
             for host in partition.hosts(stage):
@@ -169,8 +180,11 @@ class _Planner:
             f"nothing fits in memory: {label} misses by least; stage {stage} needs {format_bytes(held[host])} on "
             f"{self._measured.hosts.names[host]}, which has {format_bytes(self._ways.memory[host])}"
         )
+        base = base_depths(partition.replicas)
+        if isinstance(self._request.depths, tuple) and base != depths and self._ways.has_room(partition, base):
+            text += "; --depth auto fits"
         if self._space.mode in (FREE, STRAIGHT) and self._request.kind != "model-parallel":
-            alone = self._ways.model("model-parallel")
+            alone = self._ways.model(TrainingMode("model-parallel", recompute=self._request.recompute))
             straight = search_partitions(alone, replace(self._space, mode=STRAIGHT), self._request.seed, 20_000)
             if alone.period(straight.candidates[0].partition).excess_bytes <= 0:
                 text += "; --kind model-parallel, one minibatch in flight, fits"
@@ -192,35 +206,38 @@ class _Planner:
         return min((way for way in ways if way.minibatch_s <= limit), key=lambda way: sum(way.plan.shape.depths))
 
     def _compared(self, best: SimulatedWay, simulated: Sequence[SimulatedWay]) -> list[SimulatedWay]:
-        ways = [replace(way, what="data-parallel") for way in simulated if way.plan.kind == "data-parallel"]
+        parallel_mode = TrainingMode("data-parallel")
+        ways = [
+            self._ways.rival(way.partition, "data-parallel", parallel_mode) if self._request.recompute
+            else replace(way, what="data-parallel")
+            for way in simulated if way.plan.kind == "data-parallel"
+        ]  # fmt: skip
         workers = self._measured.workers
         everything = SearchSpace(workers, ONE_STAGE, may_idle=False)
         layers = len(self._profile.layers)
         if not self._request.compare or len(workers) < 2:
             ranks = 0 if best.plan.kind == "data-parallel" or len(workers) < 2 else len(workers)
             return [way for way in ways if way.plan.ranks == ranks][:1]
-        model = self._ways.model()
+        reduce = self._request.reduce
+        model = self._ways.model(TrainingMode(None, reduce=reduce))
         moves = max(2000, self._request.moves // 4)
         parallel = self._search(everything, model, moves).candidates[0].partition
-        rows = [self._ways.simulate(parallel, "data-parallel", "data-parallel")]
+        rows = [self._ways.rival(parallel, "data-parallel", TrainingMode("data-parallel"))]
         if not self._ways.has_equal_hosts:
             unsearched = PlacedPartition.of((0, layers), (len(workers),), workers)
-            rows.append(self._ways.simulate(unsearched, "data-parallel, given order", "data-parallel"))
+            rows.append(self._ways.rival(unsearched, "data-parallel, given order", TrainingMode("data-parallel")))
         if layers > 1:
             straight = self._search(SearchSpace(workers, STRAIGHT), model, moves).candidates[0].partition
             if straight.stages > 1:
-                rows.append(self._ways.simulate(straight, "straight", "1f1b"))
-                rows.append(self._ways.simulate(straight, "model-parallel", "model-parallel"))
+                rows.append(self._ways.rival(straight, "straight", TrainingMode("1f1b", reduce=reduce)))
+                rows.append(self._ways.rival(straight, "model-parallel", TrainingMode("model-parallel")))
         if best.plan.ranks > 1 and best.plan.kind != "data-parallel":
             if not self._ways.has_equal_hosts:
                 order = np.array(workers, dtype=np.int64)
                 unsearched = PlacedPartition(best.partition.cuts, best.partition.starts, order)
                 plan = best.plan
-                rows.append(
-                    self._ways.simulate(
-                        unsearched, f"{plan.label}, given order", plan.kind, plan.shape.depths, plan.accumulate
-                    )
-                )
+                mode = TrainingMode(plan.kind, plan.accumulate, plan.reduce, plan.recompute)
+                rows.append(self._ways.simulate(unsearched, f"{plan.label}, given order", mode, plan.shape.depths))
             rows += self._other_kinds(best)
         return rows
 
@@ -232,14 +249,12 @@ class _Planner:
         rows = []
         if max(replicas) > 1 and best.plan.reduce == "wait" and self._request.depths is None:
             depths = best.plan.shape.depths
-            rows.append(
-                self._ways.simulate(best.partition, f"{best.plan.label}, late reduce", depths=depths, reduce="late")
-            )
+            mode = replace(self._ways.requested, reduce="late")
+            rows.append(self._ways.simulate(best.partition, f"{best.plan.label}, late reduce", mode, depths))
         cycle = math.lcm(*replicas)
         count = cycle * -(-_FLUSHED_ROUNDS * len(replicas) * max(replicas) // cycle)
         if count <= _MAX_FLUSHED:
             kinds: tuple[Kind, ...] = ("2bw", "1f1b-flush", "gpipe")
             for kind in kinds:
-                depths = self._ways.depths(best.partition, kind, count)
-                rows.append(self._ways.simulate(best.partition, f"{kind}, update of {count}", kind, depths, count))
+                rows.append(self._ways.rival(best.partition, f"{kind}, update of {count}", TrainingMode(kind, count)))
         return rows

@@ -9,7 +9,7 @@ import numpy as np
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.versions import delay_of, minibatches_per_update
 from solvers.pipeline.joint_search import lower_bound_s
-from solvers.pipeline.simulated_ways import MAX_SIMULATED_WORKERS, SimulatedWay, WaySimulator
+from solvers.pipeline.simulated_ways import SimulatedWay, WaySimulator
 
 _LIMITING_SHARE = 0.9
 
@@ -20,7 +20,7 @@ def describe_way(
     """Return the plan of a way, with what is predicted of it and of other ways; ``has_bound``: also the least seconds
     that any plan could take."""
     request, plan, result = simulator.request, best.plan, best.result
-    model = simulator.model(plan.kind, plan.accumulate)
+    model = simulator.model_of(best)
     bound_s = lower_bound_s(model, simulator.measured.workers) if has_bound else None
     needed = model.memory_of(best.partition, plan.shape.depths)
     model.period(best.partition)
@@ -49,7 +49,7 @@ def describe_way(
             "fill_s": result.fill_s,
             "bytes_per_item": simulator.sent(best) / plan.minibatch,
             "limited_by": _limit(simulator, best),
-            "by": "simulator" if plan.ranks <= MAX_SIMULATED_WORKERS else "model",
+            "by": "simulator" if best.is_simulated else "model",
         },
         "lower_bound_s": bound_s,
         "gap": None if not bound_s else max(0.0, result.minibatch_s / bound_s - 1),
@@ -66,7 +66,7 @@ def _limit(simulator: WaySimulator, best: SimulatedWay) -> str:
     if max(busy, used) >= _LIMITING_SHARE:
         host = best.partition.hosts(stage)[replica]
         return f"compute of {simulator.measured.hosts.names[host]}" if busy >= used else link
-    return simulator.model(best.plan.kind, best.plan.accumulate).period(best.partition).limited_by
+    return simulator.model_of(best).period(best.partition).limited_by
 
 
 def _row(simulator: WaySimulator, way: SimulatedWay) -> dict[str, Any]:
@@ -78,5 +78,6 @@ def _row(simulator: WaySimulator, way: SimulatedWay) -> dict[str, Any]:
         "minibatch_s": way.minibatch_s,
         "delay": max(delay_of(shape, stage) for stage in range(shape.stages)),
         "items_per_update": float(updates * way.plan.minibatch),
+        "recompute": way.plan.recompute,
         "fits": way.fits if is_limited else None,
     }

@@ -19,11 +19,11 @@ Depths are the thesis's (workers from the stage on over its replicas), or what h
 first three: r_s d_s >= r_(s+1) d_(s+1) + (F_s + B_s + e_s + X_s + Y_s) / tau, X and Y both messages. That is Little's
 law for each boundary by itself: passes of a stage alternate in a fixed sequence, so what one boundary needs cannot be
 had from another. It is taken as far as it cannot lock: d_s <= (r_(s-1) (d_(s-1) - 1) + 1) / r_s. What needs more than
-the memory gets the thesis's.
+the memory gets the thesis's. Requested depths are taken as they are.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,7 @@ from plink.errors import UsageError
 from plink.model.pipeline.profile import ModelProfile
 from plink.model.pipeline.shape import ACCUMULATING, FLUSHING
 from solvers.costs.fabric import Fabric
-from solvers.pipeline.period_kernels import PlanModel, Scratch, evaluate, replica_memory, scratch_for
+from solvers.pipeline.period_kernels import PlanModel, Scratch, evaluate, scratch_for, stage_memory
 from solvers.pipeline.stage_costs import DEFAULT_BUCKET_BYTES, REDUCE_ROUND_S
 
 Integers = npt.NDArray[np.int64]
@@ -48,7 +48,9 @@ class ModelOptions:
     """How a plan trains: ``late``: the next forward pass does not wait for the all-reduce. ``deeper``: as many
     minibatches in flight as help. ``single``: one in the whole pipeline. ``accumulate``: minibatches that an update
     averages; 0: those of a round. ``flush``, ``gpipe``: whether the pipeline drains at an update, and all of its
-    minibatches go forward first. ``versions``: of the parameters; 0: as many as minibatches in flight."""
+    minibatches go forward first. ``versions``: of the parameters; 0: as many as minibatches in flight, or with
+    ``vertical`` sync as many as the first trained stage is behind. ``depths``: requested ones of all stages, or of the
+    first; empty: chosen."""
 
     late: bool = False
     deeper: bool = True
@@ -57,15 +59,21 @@ class ModelOptions:
     flush: bool = False
     gpipe: bool = False
     versions: int = 0
+    vertical: bool = False
     recompute: bool = False
+    depths: tuple[int, ...] = ()
 
-    @classmethod
-    def of_kind(cls, kind: Kind | None, accumulate: int, late: bool, deeper: bool, recompute: bool) -> "ModelOptions":
-        """Return the options of a kind; None: of 1f1b and data parallelism."""
-        if kind not in ACCUMULATING:
-            return cls(late, deeper, kind == "model-parallel", recompute=recompute)
-        flush = kind in FLUSHING
-        return cls(False, deeper, False, accumulate, flush, kind == "gpipe", 1 if flush else 2, recompute)
+    def of_kind(self, kind: Kind | None, accumulate: int) -> "ModelOptions":
+        """Return these options as far as they are of a kind; None: of 1f1b and data parallelism."""
+        if kind in ACCUMULATING:
+            flush = kind in FLUSHING
+            return replace(
+                self, late=False, vertical=False, accumulate=accumulate, flush=flush, gpipe=kind == "gpipe",
+                versions=1 if flush else 2,
+            )  # fmt: skip
+        if kind in ("data-parallel", "model-parallel"):
+            return replace(self, late=False, vertical=False, single=kind == "model-parallel", depths=())
+        return self
 
 
 @dataclass(frozen=True)
@@ -151,13 +159,9 @@ class PeriodModel:
         buckets = self._scratch.stage[5].copy()
         parts = ("weights", "versions", "optimiser", "gradients", "activations", "buffers")
         result = []
-        is_single = partition.stages == 1 or self.options.single
-        for stage, depth in enumerate(depths):
-            first, last = int(partition.cuts[stage]), int(partition.cuts[stage + 1]) - 1
-            in_flight = max(1, self.options.accumulate // partition.replicas[stage]) if self.options.gpipe else depth
-            versions = self.options.versions or depth
-            versions = min(versions, 1) if is_single else versions
-            sizes = replica_memory(self.arrays, first, last, in_flight, versions, buckets[stage])
+        in_flight = np.array(depths, dtype=np.int64)
+        for stage in range(partition.stages):
+            sizes = stage_memory(self.arrays, partition.cuts, partition.starts, in_flight, stage, buckets[stage])
             needed = dict(zip(parts, (round(size) for size in sizes), strict=True))
             result.append(needed | {"all": sum(needed.values())})
         return result
@@ -198,5 +202,6 @@ def _arrays(profile: ModelProfile, fabric: Fabric, memory: Sequence[float], opti
         rates(np.concatenate([tier.in_gbps for tier in fabric.tiers])),
         column([profile.slowness.get(name, 1.0) for name in fabric.names]), column(memory),
         float(DEFAULT_BUCKET_BYTES), REDUCE_ROUND_S, options.late, options.deeper, options.single,
-        options.accumulate, options.flush, options.gpipe, options.versions, options.recompute,
+        options.accumulate, options.flush, options.gpipe, options.versions, options.vertical, options.recompute,
+        np.array(options.depths, dtype=np.int64),
     )  # fmt: skip

@@ -33,7 +33,9 @@ class PlanModel(NamedTuple):
     :func:`chosen_buckets`. ``late``: an all-reduce may take two passes more. ``deeper``: depths above the thesis's are
     allowed. ``single``: one minibatch in flight. ``accumulate``: minibatches that an update averages; 0: those of a
     round. ``flush``: the pipeline drains at each update. ``gpipe``: all of them go forward first. ``versions``: of the
-    parameters; 0: as many as minibatches in flight. ``recompute``: a backward pass computes activations again.
+    parameters; 0: as many as minibatches in flight. ``vertical``: versions follow the first trained stage.
+    ``recompute``: a backward pass computes activations again. ``depths``: requested ones of all stages, or that of the
+    first; empty: chosen.
     """
 
     forward: Any
@@ -64,7 +66,9 @@ class PlanModel(NamedTuple):
     flush: bool
     gpipe: bool
     versions: int
+    vertical: bool
     recompute: bool
+    depths: Any
 
 
 class Scratch(NamedTuple):
@@ -205,6 +209,44 @@ def replica_memory(model: Any, first: Any, last: Any, depth: Any, versions: Any,
 
 
 @njit(cache=True)
+def first_trained(model: Any, cuts: Any) -> Any:
+    """Return the first stage that has something to train."""
+    frozen = 0
+    for s in range(len(cuts) - 2):
+        if model.back[cuts[s + 1]] == 0:
+            frozen = s + 1
+    return frozen
+
+
+@njit(cache=True)
+def versions_of(model: Any, starts: Any, depths: Any, frozen: Any, s: Any) -> Any:
+    """Return the versions of its parameters that a replica of a stage has, the current one among them.
+
+    The rule, also with vertical sync, is that of :func:`plink.model.pipeline.versions.most_versions`.
+    """
+    if s < frozen:
+        return 1
+    if model.versions:
+        return model.versions
+    if not model.vertical or s == frozen:
+        return depths[s]
+    size, own = starts[frozen + 1] - starts[frozen], starts[s + 1] - starts[s]
+    behind = depths[frozen] - 1 + (1 if model.late and size > 1 else 0)
+    unused = size - math.gcd(size, own) + size * behind
+    return max(1, -(-unused // own) + 1 - (1 if model.late and own > 1 else 0))
+
+
+@njit(cache=True)
+def stage_memory(model: Any, cuts: Any, starts: Any, depths: Any, s: Any, buckets: Any) -> Any:
+    """Return the bytes of one replica of a stage, by the parts of :func:`replica_memory`."""
+    in_flight = depths[s]
+    if model.gpipe:
+        in_flight = max(1, model.accumulate // (starts[s + 1] - starts[s]))
+    versions = versions_of(model, starts, depths, first_trained(model, cuts), s)
+    return replica_memory(model, cuts[s], cuts[s + 1] - 1, in_flight, versions, buckets)
+
+
+@njit(cache=True)
 def _loads(model: Any, scratch: Any, partition: Any, frozen: Any) -> Any:
     """Fill the loads of a minibatch and the stages' (compute, reduce, message) rows; return the seconds of the busiest
     resource and of the pair that takes longest."""
@@ -284,6 +326,17 @@ def choose_depths(replicas: Any, wanted: Any, deeper: Any, depths: Any) -> None:
 
 
 @njit(cache=True)
+def _take_requested(model: Any, replicas: Any, depths: Any) -> None:
+    """Replace the thesis's depths by requested ones; those behind the first no deeper than cannot lock."""
+    if len(model.depths) == len(replicas):
+        depths[: len(replicas)] = model.depths
+    elif len(model.depths) == 1:
+        depths[0] = model.depths[0]
+        for s in range(1, len(replicas)):
+            depths[s] = max(1, min(depths[s], (replicas[s - 1] * (depths[s - 1] - 1) + 1) // replicas[s]))
+
+
+@njit(cache=True)
 def _round_trips(scratch: Any, stages: Any) -> None:
     """Set row 7 of the stages: seconds from a minibatch's forward pass there until its gradient is applied there."""
     total = 0.0
@@ -303,10 +356,7 @@ def evaluate(model: Any, cuts: Any, starts: Any, order: Any, scratch: Any) -> An
     stages = len(cuts) - 1
     for array in (scratch.sending, scratch.receiving, scratch.leaving, scratch.entering, scratch.held):
         array[:] = 0.0
-    frozen = 0
-    for s in range(stages - 1):
-        if model.back[cuts[s + 1]] == 0:
-            frozen = s + 1
+    frozen = first_trained(model, cuts)
     network = _loads(model, scratch, (cuts, starts, order), frozen)
     _round_trips(scratch, stages)
     compute, rounds, misfits = 0.0, 0.0, 0
@@ -314,7 +364,8 @@ def evaluate(model: Any, cuts: Any, starts: Any, order: Any, scratch: Any) -> An
     stage, is_single = scratch.stage, stages == 1 or model.single
     for s in range(stages):
         replicas[s] = starts[s + 1] - starts[s]
-        work = stage[0, s] + stage[1, s] + stage[2, s] + (0.0 if is_single or s == stages - 1 else stage[3, s])
+        is_copied = model.versions > 1 or (not is_single and model.versions == 0 and (model.vertical or s < stages - 1))
+        work = stage[0, s] + stage[1, s] + stage[2, s] + (stage[3, s] if is_copied else 0.0)
         compute = max(compute, work / replicas[s])
         per = model.accumulate if model.accumulate else replicas[s]
         rounds = max(rounds, work / replicas[s] + stage[4, s] / per)
@@ -331,6 +382,7 @@ def evaluate(model: Any, cuts: Any, starts: Any, order: Any, scratch: Any) -> An
             scratch.depths[:stages] = 1
         else:
             choose_depths(replicas, wanted, model.deeper and attempt == 0, scratch.depths)
+            _take_requested(model, replicas, scratch.depths)
         if model.accumulate:
             for s in range(stages):
                 most = max(1, model.accumulate // replicas[s])
@@ -344,24 +396,19 @@ def evaluate(model: Any, cuts: Any, starts: Any, order: Any, scratch: Any) -> An
         if model.flush:  # a batch ends when its last minibatch has come back
             loop = max(loop, least) + max(0.0, stage[7, 0] - least) / model.accumulate
         loop += misfits * _MISFIT * least
-        excess = _excess(model, cuts, starts, order, scratch, is_single)
+        excess = _excess(model, cuts, starts, order, scratch)
         if excess <= 0 or not model.deeper:
             break
     return compute, network, rounds, loop, excess
 
 
 @njit(cache=True)
-def _excess(model: Any, cuts: Any, starts: Any, order: Any, scratch: Any, is_single: Any) -> Any:
+def _excess(model: Any, cuts: Any, starts: Any, order: Any, scratch: Any) -> Any:
     """Return by how many bytes hosts exceed their memory, all together."""
     scratch.held[:] = 0.0
     for s in range(len(cuts) - 1):
-        depth = scratch.depths[s]
-        versions = model.versions if model.versions else depth
-        if is_single:
-            versions = min(versions, 1)
-        parts = replica_memory(model, cuts[s], cuts[s + 1] - 1, depth, versions, scratch.stage[5, s])
         size = 0.0
-        for part in parts:
+        for part in stage_memory(model, cuts, starts, scratch.depths, s, scratch.stage[5, s]):
             size += part
         for k in range(starts[s], starts[s + 1]):
             scratch.held[order[k]] += size

@@ -15,7 +15,7 @@ from solvers.pipeline.joint_search import traffic_of
 from solvers.pipeline.lock_freedom import never_locks
 from solvers.pipeline.period import ModelOptions, PeriodModel, PlacedPartition
 from solvers.pipeline.period_kernels import MAX_DEPTH
-from solvers.pipeline.simulator import PipelineSimulation, RankShares, simulate_pipeline
+from solvers.pipeline.simulator import PipelineSimulation, RankShares, simulate_pipeline, simulated_actions
 from solvers.pipeline.stage_costs import costs_of_plan
 from solvers.pipeline.training_job import PlacedPipeline
 from solvers.pipeline.verifier import verify_actions
@@ -24,17 +24,31 @@ from solvers.simulation.network import SimulatedNetwork
 MAX_SIMULATED_WORKERS = 64
 """Above it no candidates are simulated: formulas decide."""
 _MAX_PROVEN_ACTIONS = 20_000
+_MAX_PLANNED_ACTIONS = 300_000
+"""Of one simulation: more take longer than ten seconds. An update of so many minibatches is nearly all steady state."""
+
+
+@dataclass(frozen=True)
+class TrainingMode:
+    """How a partition is trained. ``kind`` None: by 1f1b, or by data parallelism where there is one stage.
+    ``accumulate``: minibatches that an update averages, of kinds that accumulate."""
+
+    kind: Kind | None
+    accumulate: int = 1
+    reduce: ReduceMode = "wait"
+    recompute: bool = False
 
 
 @dataclass(frozen=True)
 class SimulatedWay:
-    """A way to train, simulated."""
+    """A way to train, simulated; by formulas where that would take too long."""
 
     what: str
     plan: PipelinePlan
     partition: PlacedPartition
     result: PipelineSimulation
     fits: bool
+    is_simulated: bool = True
 
     @property
     def minibatch_s(self) -> float:
@@ -57,7 +71,8 @@ class WaySimulator:
         self.memory = request.memory or (float("inf"),) * len(names)
         self._network = SimulatedNetwork.of(measured.fabric)
         self._slowness = tuple(profile.slowness.get(name, 1.0) for name in names)
-        self._models: dict[tuple[Kind | None, int], PeriodModel] = {}
+        self._models: dict[TrainingMode, PeriodModel] = {}
+        self.requested = TrainingMode(request.kind, request.accumulate, request.reduce, request.recompute)
 
     @property
     def has_equal_hosts(self) -> bool:
@@ -65,25 +80,37 @@ class WaySimulator:
         slots = {host.slots for host in self.measured.hosts}
         return self.measured.is_even and slots == {1} and len({*self._slowness}) == len({*self.memory}) == 1
 
-    def model(self, kind: Kind | None = None, accumulate: int | None = None) -> PeriodModel:
-        request = self.request
-        key = kind, request.accumulate if accumulate is None else accumulate
-        if key not in self._models:
-            late, deeper = request.reduce == "late", request.depths is None
-            options = ModelOptions.of_kind(*key, late, deeper, request.recompute)
-            self._models[key] = PeriodModel(self.profile, self.measured.fabric, self.memory, options)
-        return self._models[key]
+    def model(self, mode: TrainingMode | None = None) -> PeriodModel:
+        """Return the formulas of a mode; None: of the requested one."""
+        mode, request = mode or self.requested, self.request
+        if mode not in self._models:
+            depths = request.depths if isinstance(request.depths, tuple) else ()
+            options = ModelOptions(
+                mode.reduce == "late", deeper=request.depths is None, vertical=request.vertical_sync,
+                recompute=mode.recompute, depths=depths,
+            ).of_kind(mode.kind, mode.accumulate)  # fmt: skip
+            self._models[mode] = PeriodModel(self.profile, self.measured.fabric, self.memory, options)
+        return self._models[mode]
+
+    def model_of(self, way: SimulatedWay) -> PeriodModel:
+        """Return the formulas of a way."""
+        return self.model(_mode_of(way.plan))
 
     def sent(self, way: SimulatedWay) -> float:
-        return float(traffic_of(self.model(way.plan.kind, way.plan.accumulate), way.partition).share.sum())
+        return float(traffic_of(self.model_of(way), way.partition).share.sum())
 
-    def depths(self, partition: PlacedPartition, kind: Kind, accumulate: int) -> tuple[int, ...]:
-        replicas = partition.replicas
+    def depths(self, partition: PlacedPartition, mode: TrainingMode | None = None) -> tuple[int, ...]:
+        """Return the depths of a partition, as requested or as the network needs.
+
+        :raises UsageError: when those requested are of another number of stages.
+        """
+        mode, replicas = self.resolve(partition, mode), partition.replicas
+        kind, accumulate = mode.kind or "1f1b", mode.accumulate
         if kind in ("data-parallel", "model-parallel"):
             return (1,) * len(replicas)
         wanted = self.request.depths
         if wanted is None or kind == "gpipe":
-            return _without_locks(self.model(kind, accumulate).period(partition).depths, kind, replicas, accumulate)
+            return _without_locks(self.model(mode).period(partition).depths, kind, replicas, accumulate)
         if isinstance(wanted, str):
             most = accumulate if kind in ACCUMULATING else MAX_DEPTH * max(replicas)
             depths = tuple(
@@ -96,24 +123,46 @@ class WaySimulator:
             raise UsageError(f"--depth has {len(wanted)} numbers for {len(replicas)} stages")
         return wanted
 
-    def kind(self, partition: PlacedPartition) -> Kind:
-        if self.request.kind is not None:
-            return self.request.kind
-        return "data-parallel" if partition.stages == 1 and not self.request.vertical_sync else "1f1b"
+    def resolve(self, partition: PlacedPartition, mode: TrainingMode | None = None) -> TrainingMode:
+        """Return a mode with its kind, and without what that kind does not have."""
+        mode = mode or self.requested
+        is_parallel = partition.stages == 1 and not self.request.vertical_sync
+        kind = mode.kind or ("data-parallel" if is_parallel else "1f1b")
+        return TrainingMode(
+            kind, mode.accumulate if kind in ACCUMULATING else 1, mode.reduce if kind == "1f1b" else "wait",
+            mode.recompute,
+        )  # fmt: skip
 
     def simulate(
-        self, partition: PlacedPartition, what: str = "plan", kind: Kind | None = None,
-        depths: tuple[int, ...] | None = None, accumulate: int | None = None, reduce: ReduceMode | None = None,
+        self, partition: PlacedPartition, what: str = "plan", mode: TrainingMode | None = None,
+        depths: tuple[int, ...] | None = None,
     ) -> SimulatedWay:  # fmt: skip
-        kind, accumulate = kind or self.kind(partition), accumulate or self.request.accumulate
-        depths = depths or self.depths(partition, kind, accumulate)
-        plan = self._plan_of(partition, kind, depths, accumulate, reduce or self.request.reduce)
-        model = self.model(kind, accumulate)
-        fits = model.period(partition).excess_bytes <= 0
-        if plan.ranks > MAX_SIMULATED_WORKERS:
-            return SimulatedWay(what, plan, partition, self._estimated(model, partition), fits)
+        """Return what a partition does in a mode, the requested one by default."""
+        mode = self.resolve(partition, mode)
+        depths = depths or self.depths(partition, mode)
+        plan = self._plan_of(partition, mode, depths)
+        fits = self.has_room(partition, depths, mode)
+        if plan.ranks > MAX_SIMULATED_WORKERS or simulated_actions(plan.shape) > _MAX_PLANNED_ACTIONS:
+            result = self._estimated(self.model(mode), partition)
+            return SimulatedWay(what, plan, partition, result, fits, is_simulated=False)
         placed = PlacedPipeline.of(plan, costs_of_plan(plan, self.profile), self._network, self._slowness)
         return SimulatedWay(what, plan, partition, simulate_pipeline(placed), fits)
+
+    def rival(
+        self, partition: PlacedPartition, what: str, mode: TrainingMode, depths: tuple[int, ...] | None = None
+    ) -> SimulatedWay:
+        """Simulate a way to compare with: it computes activations again only where it would not fit otherwise."""
+        modes = [replace(mode, recompute=recompute) for recompute in (False, True)]
+        rivals = [(mode, depths or self.rival_depths(partition, mode)) for mode in modes]
+        fitting = [rival for rival in rivals if self.has_room(partition, rival[1], rival[0])]
+        return self.simulate(partition, what, *(fitting or rivals)[0])
+
+    def rival_depths(self, partition: PlacedPartition, mode: TrainingMode) -> tuple[int, ...]:
+        """Return the requested depths, the thesis's where those are of another number of stages."""
+        wanted = self.request.depths
+        if isinstance(wanted, tuple) and len(wanted) not in (1, partition.stages) and mode.kind == "1f1b":
+            return base_depths(partition.replicas)
+        return self.depths(partition, mode)
 
     def _estimated(self, model: PeriodModel, partition: PlacedPartition) -> PipelineSimulation:
         """Return what the formulas say instead of a simulation."""
@@ -126,33 +175,37 @@ class WaySimulator:
         fill_s = float(stage[7, 0])
         return PipelineSimulation(seconds, False, fill_s, fill_s + seconds, 1, tuple(shares), ())
 
-    def has_room(self, partition: PlacedPartition, depths: tuple[int, ...]) -> bool:
-        needed = self.model("1f1b").memory_of(partition, depths)
+    def has_room(
+        self, partition: PlacedPartition, depths: tuple[int, ...], mode: TrainingMode | None = None
+    ) -> bool:  # fmt: skip
+        """Return whether a partition with these depths fits in the memory of its hosts."""
+        if self.request.memory is None:
+            return True
+        needed = self.model(self.resolve(partition, mode)).memory_of(partition, depths)
         held = dict.fromkeys(range(len(self.memory)), 0.0)
         for stage in range(partition.stages):
             for host in partition.hosts(stage):
                 held[host] += needed[stage]["all"]
         return all(size <= self.memory[host] for host, size in held.items())
 
-    def _plan_of(
-        self, partition: PlacedPartition, kind: Kind, depths: tuple[int, ...], accumulate: int, reduce: ReduceMode
-    ) -> PipelinePlan:
+    def _plan_of(self, partition: PlacedPartition, mode: TrainingMode, depths: tuple[int, ...]) -> PipelinePlan:
+        """Return the plan of a resolved mode."""
         request, profile = self.request, self.profile
+        kind = mode.kind or "1f1b"
         boundaries = tuple(
             StageBoundary(cut - 1, layer.crossing_bytes, layer.crossing_back_bytes, layer.crossing)
             for cut in partition.cuts[1:-1].tolist()
             for layer in (profile.layers[cut - 1],)
         )
         frozen = max((k + 1 for k, boundary in enumerate(boundaries) if boundary.backward_bytes == 0), default=0)
-        asynchronous = kind == "1f1b"
         shape = PipelineShape(
-            kind, partition.replicas, depths, accumulate if kind in ACCUMULATING else 1,
-            request.vertical_sync and asynchronous, reduce if asynchronous else "wait", frozen,
+            kind, partition.replicas, depths, mode.accumulate, request.vertical_sync and kind == "1f1b", mode.reduce,
+            frozen,
         )  # fmt: skip
         if isinstance(request.depths, tuple):
             prove_shape(shape)
         hosts, idle, ranks = self._used_hosts(partition)
-        buckets = self.model(kind, accumulate).bucket_bytes(partition)
+        buckets = self.model(mode).bucket_bytes(partition)
         stages = tuple(
             PipelineStage(
                 int(partition.cuts[s]), int(partition.cuts[s + 1]) - 1, ranks[s], depths[s],
@@ -164,7 +217,7 @@ class WaySimulator:
         )  # fmt: skip
         return PipelinePlan(
             kind, profile.minibatch, hosts, stages, boundaries, shape.accumulate, shape.vertical_sync, shape.reduce,
-            recompute=request.recompute, profile=profile.digest(), details={"idle": idle},
+            recompute=mode.recompute, profile=profile.digest(), details={"idle": idle},
         )  # fmt: skip
 
     def _used_hosts(self, partition: PlacedPartition) -> tuple[Hosts, list[str], list[tuple[int, ...]]]:
@@ -190,6 +243,10 @@ class WaySimulator:
             if number not in next_rank and self.measured.may_use(host)
         ]  # fmt: skip
         return Hosts(tuple(members), self.measured.hosts.lab), idle, ranks
+
+
+def _mode_of(plan: PipelinePlan) -> TrainingMode:
+    return TrainingMode(plan.kind, plan.accumulate, plan.reduce, plan.recompute)
 
 
 def _without_locks(

@@ -66,7 +66,14 @@ def default_minibatches(shape: PipelineShape) -> int:
     filling = 2 * max(depth * count for depth, count in zip(shape.depths, shape.replicas, strict=True))
     most = min(_MOST_MINIBATCHES, MAX_SIMULATED_ACTIONS // (shape.stages * _ACTIONS_OF_MINIBATCH))
     usual = min(3 * filling + max(64, min(8 * shape.cycle, 256)), most)
-    return max(usual, 3 * shape.accumulate) if shape.kind in ACCUMULATING else usual
+    if shape.kind not in ACCUMULATING:
+        return usual
+    return max(usual, min(3 * shape.accumulate, most), 2 * shape.accumulate)
+
+
+def simulated_actions(shape: PipelineShape) -> int:
+    """Return how many actions the default number of minibatches has."""
+    return default_minibatches(shape) * shape.stages * _ACTIONS_OF_MINIBATCH
 
 
 def simulate_pipeline(
@@ -115,11 +122,17 @@ def _check_size(shape: PipelineShape, minibatches: int) -> None:
     :raises UsageError: with how many minibatches would not.
     """
     actions = minibatches * shape.stages * _ACTIONS_OF_MINIBATCH
+    most = MAX_SIMULATED_ACTIONS // (shape.stages * _ACTIONS_OF_MINIBATCH)
+    if actions > MAX_SIMULATED_ACTIONS and shape.kind in ACCUMULATING and most < 2 * shape.accumulate:
+        raise UsageError(
+            f"an update of {shape.kind} averages {shape.accumulate:,} microbatches: two updates of {shape.stages} "
+            f"stages are more than the {MAX_SIMULATED_ACTIONS:,} actions that are simulated; plan with --microbatches "
+            f"{most // 2} or fewer"
+        )
     if actions > MAX_SIMULATED_ACTIONS:
         raise UsageError(
             f"{minibatches:,} minibatches of {shape.stages} stages are {actions:,} actions; at most "
-            f"{MAX_SIMULATED_ACTIONS:,} are simulated: --minibatches "
-            f"{MAX_SIMULATED_ACTIONS // (shape.stages * _ACTIONS_OF_MINIBATCH)}"
+            f"{MAX_SIMULATED_ACTIONS:,} are simulated: --minibatches {most}"
         )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.profile import LayerProfile, ModelProfile
 from plink.model.pipeline.shape import PipelineShape
+from plink.model.pipeline.versions import most_versions
 
 DEFAULT_BUCKET_BYTES = 1 << 20
 """As the executor's (:mod:`plink.runtime.pipeline.replicas`)."""
@@ -87,4 +88,4 @@ def costs_of_plan(plan: PipelinePlan, profile: ModelProfile) -> tuple[StageCosts
 
 def keeps_versions(shape: PipelineShape, stage: int) -> bool:
     """Whether an update copies the parameters first, because a minibatch in flight still uses them."""
-    return stage >= shape.frozen and (shape.kind == "2bw" or (shape.kind == "1f1b" and shape.warm_up(stage) > 0))
+    return most_versions(shape, stage) > 1

@@ -85,21 +85,27 @@ def _compared(plan: PipelinePlan) -> list[str]:
             lines.append(f"on the network: {format_bytes(predicted['bytes_per_item'])} an item")
     ways = plan.details.get("compared") or []
     if ways and predicted and plan.details.get("model") == "contention":
-        lines += _compared_table(ways, predicted["minibatch_s"])
+        lines += _compared_table(ways, predicted["minibatch_s"], plan.recompute)
     elif ways:
         texts = [f"{way['what']} {format_time(way['minibatch_s'])}, delay {way['delay']}" for way in ways]
         lines.append(f"compared: {'; '.join(texts)}")
     return lines
 
 
-def _compared_table(ways: list[dict[str, Any]], minibatch_s: float) -> list[str]:
-    """Return other ways to train, simulated, and how many times as fast the plan is."""
+def _compared_table(ways: list[dict[str, Any]], minibatch_s: float, recompute: bool) -> list[str]:
+    """Return other ways to train, simulated, and how many times as fast the plan is.
+
+    ``recompute``: the plan computes activations again, so each row says whether it does so too.
+    """
     rows: list[tuple[str, ...]] = [("compared", "a minibatch", "the plan's gain", "delay", "update", "memory")]
     for way in ways:
         gain = f"{way['minibatch_s'] / minibatch_s:.2f} times"
         fits = {True: "fits", False: "does not fit", None: "-"}[way.get("fits")]
         update = f"{way['items_per_update']:.0f} items" if "items_per_update" in way else "-"
-        rows.append((way["what"], format_time(way["minibatch_s"]), gain, str(way["delay"]), update, fits))
+        name = way["what"]
+        if recompute and "recompute" in way:
+            name += f", {'with' if way['recompute'] else 'without'} recomputation"
+        rows.append((name, format_time(way["minibatch_s"]), gain, str(way["delay"]), update, fits))
     return _aligned(rows, left=(0, 5))
 
 

@@ -6,7 +6,7 @@ without a barrier. The thesis gives versions of straight pipelines (5.3.3); repl
 
 import math
 
-from plink.model.pipeline.shape import ACCUMULATING, PipelineShape
+from plink.model.pipeline.shape import ACCUMULATING, FLUSHING, PipelineShape
 
 
 def replica_of(shape: PipelineShape, stage: int, minibatch: int) -> int:
@@ -90,6 +90,26 @@ def older_versions_of_stage(shape: PipelineShape, stage: int, minibatch: int, mi
     """Return the versions below the current one that some replica of a stage uses, as :func:`older_versions_from`."""
     places = ((stage, replica) for replica in range(shape.replicas[stage]))
     return sorted({number for place in places for number in older_versions_from(shape, place, minibatch, minibatches)})
+
+
+def most_versions(shape: PipelineShape, stage: int) -> int:
+    """Return the most versions of its parameters that a replica of a stage has at once, the current one among them.
+
+    With vertical sync the oldest one in use follows the first trained stage: after update j of stage s, whose next
+    minibatch is j r_s, that is floor((j r_s - c - r_0 V) / r_s), c <= r_0 - gcd(r_0, r_s) what is left of a round of
+    the first stage, and V the updates by which that one is behind.
+    """
+    if stage < shape.frozen or shape.kind in FLUSHING:
+        return 1
+    if shape.kind == "2bw":
+        return 2
+    first = shape.frozen
+    if not shape.vertical_sync or stage == first:
+        return shape.depths[stage]
+    size, own = shape.replicas[first], shape.replicas[stage]
+    behind = shape.warm_up(first) + (shape.reduce == "late" and size > 1)
+    unused = size - math.gcd(size, own) + size * behind
+    return max(1, -(-unused // own) + 1 - (shape.reduce == "late" and own > 1))
 
 
 def delay_of(shape: PipelineShape, stage: int) -> int:

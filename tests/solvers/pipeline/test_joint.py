@@ -20,6 +20,7 @@ from solvers.pipeline.joint import plan_measured
 from solvers.pipeline.joint_request import JointRequest, MeasuredHosts
 from solvers.pipeline.joint_search import JointSearch, SearchSpace, lower_bound_s, search_partitions, traffic_of
 from solvers.pipeline.period import PeriodModel, PlacedPartition
+from solvers.pipeline.simulated_ways import WaySimulator
 from solvers.pipeline.threshold import StageRange
 from solvers.pipeline.verifier import verify_actions
 from tests.model.schemas import complaints
@@ -159,6 +160,75 @@ def test_one_minibatch_in_flight_would_fit() -> None:
     profile = profile_of(*(layer(f"l{k}", 0.1, 100_000_000, 1000 * (k < 3)) for k in range(4)))
     with pytest.raises(NoAnswer, match="--kind model-parallel, one minibatch in flight, fits"):
         planned(profile, fabric_of_racks(4, 4), memory=(210e6,) * 4)
+
+
+def test_requested_depths_count_against_memory() -> None:
+    """The first of four stages needs 50 MB with 4 minibatches in flight, and 210 MB with 20."""
+    profile = profile_of(*(layer(f"l{k}", 0.03, 10_000_000, 1000 * (k < 3)) for k in range(4)))
+    stages = tuple(StageRange(k, k, 1) for k in range(4))
+    options: dict[str, Any] = {"kind": "1f1b", "stages": stages}
+    with pytest.raises(NoAnswer, match=r"stage 0 needs 210 MB on h., which has 100 MB; --depth auto fits"):
+        planned(profile, fabric_of_racks(4, 4), memory=(100e6,) * 4, depths=(20,), **options)
+    with pytest.raises(NoAnswer, match="stage 0 needs 210 MB"):
+        planned(profile, fabric_of_racks(4, 4), memory=(100e6,) * 4, depths=(20, 3, 2, 1), **options)
+    plan = planned(profile, fabric_of_racks(4, 4), memory=(220e6,) * 4, depths=(20,), **options)
+    assert [stage.depth for stage in plan.stages] == [20, 3, 2, 1]
+
+
+def test_ways_fit_with_the_depths_that_are_simulated() -> None:
+    profile = profile_of(*(layer(f"l{k}", 0.03, 10_000_000, 1000 * (k < 3)) for k in range(4)))
+    measured = MeasuredHosts(Hosts(tuple(Host(f"h{k}", f"h{k}") for k in range(4))), fabric_of_racks(4, 4))
+    ways = WaySimulator(profile, measured, JointRequest(memory=(100e6,) * 4))
+    partition = PlacedPartition.of(range(5), (1,) * 4, range(4))
+    assert ways.simulate(partition, depths=(4, 3, 2, 1)).fits
+    assert not ways.simulate(partition, depths=(20, 3, 2, 1)).fits
+
+
+def test_depths_of_other_stages_leave_rivals_theirs() -> None:
+    """Two depths are of the plan's two stages; the straight pipeline beside it has four."""
+    stages = (StageRange(0, 2, 3), StageRange(3, 4, 1))
+    plan = planned(VGG, fabric_of_racks(4, 4), stages=stages, depths=(2, 1), compare=True)
+    assert "straight" in {way["what"] for way in plan.details["compared"]}
+
+
+def test_vertical_sync_needs_memory_at_the_last_stage() -> None:
+    """It keeps as many versions as the first stage is behind: six where a stage of three replicas comes first."""
+    profile = profile_of(*(layer(f"l{k}", 0.03, 10_000_000, 1000 * (k < 3)) for k in range(4)))
+    options: dict[str, Any] = {"kind": "1f1b", "stages": (StageRange(0, 2, 3), StageRange(3, 3, 1))}
+    options |= {"depths": "noam", "vertical_sync": True}
+    plan = planned(profile, fabric_of_racks(4, 4), **options)
+    assert [stage.details["memory_bytes"]["versions"] for stage in plan.stages] == [30_000_000, 50_000_000]
+    for name in (size.name for size in plan.hosts):
+        small = tuple(60e6 if other == name else 200e6 for other in fabric_of_racks(4, 4).names)
+        with pytest.raises(NoAnswer, match=rf"needs .* on {name}, which has 60 MB"):
+            planned(profile, fabric_of_racks(4, 4), memory=small, **options)
+
+
+@pytest.mark.parametrize("kind", ["1f1b-flush", "gpipe", "2bw"])
+def test_updates_of_many_minibatches_are_planned_by_formulas(kind: Any) -> None:
+    plan = planned(GNMT, fabric_of_racks(4, 4), kind=kind, accumulate=60_000, straight=True, all_workers=True)
+    assert plan.details["predicted"]["by"] == "model"
+    assert seconds(plan) == pytest.approx(0.04, rel=0.01)
+    few = planned(GNMT, fabric_of_racks(4, 4), kind=kind, accumulate=120, straight=True, all_workers=True)
+    assert few.details["predicted"]["by"] == "simulator"
+
+
+def test_rivals_compute_again_only_where_they_would_not_fit_otherwise() -> None:
+    fabric = fabric_of_racks(4, 4)
+    plain = planned(GNMT, fabric, compare=True)
+    free = planned(GNMT, fabric, compare=True, recompute=True)
+    times = [{way["what"]: way["minibatch_s"] for way in plan.details["compared"]} for plan in (plain, free)]
+    for what in ("data-parallel", "model-parallel", "straight"):
+        assert times[1][what] == pytest.approx(times[0][what])
+    assert not any(way["recompute"] for way in free.details["compared"] if "order" not in way["what"])
+    large = profile_of(
+        *(replace(layer(f"l{k}", 0.02, 1000, 1000 * (k < 7)), saved_bytes=10**7 * (k == 0)) for k in range(8))
+    )
+    stages = tuple(StageRange(2 * k, 2 * k + 1, 1) for k in range(4))
+    plan = planned(large, fabric, kind="1f1b", compare=True, recompute=True, memory=(35e6,) * 4, stages=stages)
+    needs = {way["what"]: (way["recompute"], way["fits"]) for way in plan.details["compared"]}
+    assert needs["data-parallel"] == (False, True)
+    assert needs["gpipe, update of 16"] == needs["1f1b-flush, update of 16"] == (True, True)
 
 
 @pytest.mark.parametrize("kind", ["1f1b", "2bw", "1f1b-flush", "gpipe", "data-parallel", "model-parallel"])

@@ -2,7 +2,6 @@
 
 import itertools
 import random
-import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -174,13 +173,10 @@ def test_a_pipeline_inside_machines_keeps_minibatches_inside() -> None:
             assert [worker // 2 for worker in stage.workers] == [0, 1]
 
 
-def test_threshold_of_a_thousand_layers_and_256_workers_takes_a_second() -> None:
-    chain = Chain(0, 1000)
-    costs = chain.costs()
-    best_partition(Chain(1, 5).costs(), 2, 64.0)  # compiled
-    begin = time.process_time()
+def test_threshold_of_a_thousand_layers_and_256_workers() -> None:
+    """How long it may take is a bar of the benchmark ``pipeline_planner``."""
+    costs = Chain(0, 1000).costs()
     result = best_partition(costs, 256, 4096.0)
-    assert time.process_time() - begin <= 1.0
     assert result.workers <= 256
     assert result.minibatch_s >= costs.seconds[-1] / 256
 

@@ -108,6 +108,13 @@ def test_default_job_has_several_updates(kind: Any) -> None:
     assert result.minibatch_s == pytest.approx(0.04 * (401 / 400 if kind == "1f1b-flush" else 1), rel=1e-3)
 
 
+def test_update_of_too_many_minibatches_names_how_many_can_be() -> None:
+    """Two updates are the least that show anything, so fewer minibatches are no advice."""
+    options: dict[str, Any] = {"kind": "1f1b-flush", "depths": (2, 1)}
+    with pytest.raises(UsageError, match="plan with --microbatches 166666 or fewer"):
+        simulated([(0.01, 0.03, 0.0)] * 2, (1, 1), accumulate=200_000, **options)
+
+
 def test_depth_hides_slow_messages() -> None:
     """Both ways of 20 ms, passes of 20 ms: two in flight wait, three do not (little's law)."""
     waiting = simulated([(0.02, 0.02, 0)] * 2, (1, 1), 500_000)
