@@ -13,18 +13,17 @@ from typing import Protocol
 from plink.model.hosts import Host
 from plink.model.spot import journal
 from plink.model.spot.limits import Limits
-from plink.model.spot.prices import HOUR_S, Market
+from plink.model.spot.prices import HOUR_S
 from runners.spot.brain import Brain, RentalChoice
 from runners.spot.elastic_job import DrivenJob, JobView
 from runners.spot.fallback import OnDemandFallback
-from runners.spot.provider import ListedInstance, PricePoint, Provider, ProviderError, RentalOrder
+from runners.spot.provider import ListedInstance, Provider, ProviderError, RentalOrder
+from runners.spot.recorded_prices import RecordedPrices
 from runners.spot.steady_clock import SteadyClock
-from solvers.spot.deciding import Quote
 from solvers.spot.ledger import Ledger, MoneyLimits, RentedInstance, refusal_of_money, worst_cost
 from solvers.spot.reconciling import DriverTiming, Sightings, foreign, reconcile, unrequested
 
 REPEAT_S = 60.0  # a warning that still holds is repeated
-PRICED_ENTRY_S = 600.0  # between two entries that prices are in the journal
 
 
 class JournalWriter(Protocol):
@@ -65,10 +64,8 @@ class Driver:
     ) -> None:  # fmt: skip
         self._parts, self._limits, self._timing = parts, limits, timing
         self.ledger = Ledger.of(entries)
-        self._quotes: dict[Market, tuple[float, float]] = {}  # since when, and the price
         self._clock = SteadyClock(parts.clock, parts.steady, self.ledger.at_s)
         self._sightings = Sightings()
-        self._fetched_at = -math.inf
         self._job_answered_at: float | None = None
         self._next_decision = self._next_fallback = -math.inf
         self._absent_since: dict[str, float] = {}
@@ -78,8 +75,7 @@ class Driver:
         self._tracked_at: float | None = None
         self._renewed_at: dict[str, float] = {}
         self._warned: dict[str, tuple[str, float]] = {}
-        # Since when prices may be missing in the journal: the driver before this one may have ended before it asked.
-        self._unpriced = {each.market: each.since_s for each in reversed(self.ledger.held)}
+        self._prices = RecordedPrices(self.ledger, self._add, parts.brain.observe)
         self._sent: dict[str, tuple[float, float]] = {}  # when requests were sent and answered, as leases count
         self._provider_ahead_s = 0.0
         if self.ledger.opened is None:
@@ -130,7 +126,7 @@ class Driver:
         :raises PlinkError: when the journal cannot be written; nothing was done after that.
         """
         self._count_pauses()
-        self._observe_prices(self._clock.now())
+        self._fetch_prices(self._clock.now())
         listing = self._list()
         view = self._parts.job.view()
         self._job_hosts = view.hosts if view is not None and view.is_ready else self._job_hosts
@@ -176,54 +172,15 @@ class Driver:
         self._release(self.ledger.held, reason, self._clock.now())
         return listing is not None and not self.ledger.held and not self.ledger.open_requests
 
-    def _observe_prices(self, now: float) -> None:
-        if now - self._fetched_at < self._timing.price_s and not self._unpriced:
+    def _fetch_prices(self, now: float) -> None:
+        if (since := self._prices.due(now, self._timing.price_s)) is None:
             return
-        markets = {each.entry.market for each in self.ledger.open_requests} | {
-            each.market for each in self.ledger.instances.values() if each.is_held or self._ended_unpriced(each)
-        }
-        markets = {market for market in markets if not market.is_on_demand}
-        latest = [step[0] for market in markets if (step := self.ledger.latest_price(market))]
-        since = min([now if self._fetched_at == -math.inf else self._fetched_at, *latest, *self._unpriced.values()])
         try:
             points = self._parts.provider.prices(since)
         except ProviderError as error:
             self._warn("prices", f"no prices: {error}; nothing is requested by prices older than 15 min", now)
             return
-        self._fetched_at = now
-        for point in points:
-            if point.market.is_on_demand:
-                continue
-            if point.since_s <= now and point.since_s > self._quotes.get(point.market, (-math.inf, 0.0))[0]:
-                self._quotes[point.market] = (point.since_s, point.price)
-                self._parts.brain.observe(point.market, point.since_s, point.price)
-            if point.since_s <= now and point.market in self._unpriced:
-                self._insert_price(point, now)
-            elif point.market in markets:
-                self._record_price(point.market, point.since_s, point.price, now)
-        if self.ledger.held and now - self.ledger.priced_until_s >= PRICED_ENTRY_S:
-            self._add(journal.PricesRecorded(now))
-        self._unpriced.clear()
-
-    def _insert_price(self, point: PricePoint, now: float) -> None:
-        """Keep a price of a time in which nothing was held in its market, and the journal went without."""
-        market = point.market
-        if self.ledger.price_at(market, point.since_s) != point.price:
-            self._add(journal.PriceChanged(now, market.zone, market.type, market.product, point.since_s, point.price))
-
-    def _ended_unpriced(self, instance: RentedInstance) -> bool:
-        """Return whether a price may be missing of the last hour of an instance that has ended."""
-        return instance.until_s is not None and instance.until_s > self._priced_until()
-
-    def _priced_until(self) -> float:
-        """Return until when all prices that costs depend on are in the journal."""
-        return max(self._fetched_at, self.ledger.priced_until_s)
-
-    def _record_price(self, market: Market, since_s: float, price: float, now: float) -> None:
-        """Keep a price that the cost of an instance depends on, unless the journal has it."""
-        latest = self.ledger.latest_price(market)
-        if since_s <= now and (latest is None or (since_s > latest[0] and price != latest[1])):
-            self._add(journal.PriceChanged(now, market.zone, market.type, market.product, since_s, price))
+        self._prices.add(points, now)
 
     def _list(self) -> Sequence[ListedInstance] | None:
         """Return what is listed, after the journal has been brought in line with it."""
@@ -238,9 +195,7 @@ class Driver:
         for entry in reconcile(self.ledger, listing, now, self._timing, self._sightings):
             if isinstance(entry, journal.InstanceGranted) and entry.instance in self.ledger.instances:
                 returned.add(entry.instance)
-                instance = self.ledger.instances[entry.instance]
-                since = self._unpriced.get(instance.market, math.inf)
-                self._unpriced[instance.market] = min(since, instance.since_s)
+                self._prices.want_history(self.ledger.instances[entry.instance])
             if isinstance(entry, journal.InstanceEnded):
                 self._report_end(entry, now)
             self._add(entry)
@@ -274,7 +229,7 @@ class Driver:
 
     def _protect_budget(self, now: float) -> None:
         """Release everything while all of it can still be paid: by the end of its leases, at the highest price."""
-        worst = worst_cost(self.ledger, now, now + self._timing.lease_s, self._priced_until())
+        worst = worst_cost(self.ledger, now, now + self._timing.lease_s, self._prices.complete_until())
         if worst > self._limits.budget:
             reason = f"the budget, {self._limits.budget:g}, could be exceeded ({worst:.4g})"
             self._drain([each for each in self.ledger.held if not each.is_leaving], reason, now)
@@ -287,7 +242,7 @@ class Driver:
             remaining = HOUR_S - (now - members[0].since_s) % HOUR_S
             if now <= members[0].since_s or remaining > self._timing.renewal_lead_s:
                 continue
-            if reason := self._parts.brain.reason_to_end(self.ledger, token, self._current_quotes(now), now):
+            if reason := self._parts.brain.reason_to_end(self.ledger, token, self._prices.quotes(now), now):
                 self._drain(members, reason, now)
 
     def _drain(self, members: Sequence[RentedInstance], reason: str, now: float, penalty_until: float = 0.0) -> None:
@@ -385,19 +340,15 @@ class Driver:
         if hosts and view.is_ready:
             self._parts.job.add(hosts)
 
-    def _current_quotes(self, now: float) -> dict[Market, Quote]:
-        age = now - self._fetched_at
-        return {market: Quote(price, age) for market, (_, price) in self._quotes.items()}
-
     def _acquire(self, now: float) -> None:
         """Request what lowers the cost per work, if the limits of money allow it."""
         if self.ledger.open_requests:
             return
         self._next_decision = now + self._timing.decision_s
-        choice = self._parts.brain.choose(self.ledger, self._current_quotes(now), now)
+        choice = self._parts.brain.choose(self.ledger, self._prices.quotes(now), now)
         if choice.market is None or choice.count < 1:
             self._warn("wait", f"wait: {choice.reason}", now, math.inf)
-        elif self._send(choice, self._quotes[choice.market], "wait", now):
+        elif self._send(choice, self._prices.latest[choice.market], "wait", now):
             self._warned.pop("wait", None)
 
     def _fall_back(self, view: JobView, now: float) -> None:
@@ -409,7 +360,7 @@ class Driver:
             fallback.observe(view.progress)
         if self.ledger.open_requests or now < self._next_fallback:
             return
-        choice = fallback.choose(self.ledger, {market.zone for market in self._quotes}, now)
+        choice = fallback.choose(self.ledger, {market.zone for market in self._prices.latest}, now)
         if choice.market is not None and choice.count >= 1:
             self._next_fallback = now + self._timing.decision_s
             self._send(choice, (now, choice.bid), "deadline", now)
@@ -423,12 +374,12 @@ class Driver:
         """
         assert choice.market is not None
         limits, until = self._limits, now + self._timing.lease_s
-        money = MoneyLimits(limits.max_hourly, limits.budget, now, until, self._priced_until())
+        money = MoneyLimits(limits.max_hourly, limits.budget, now, until, self._prices.complete_until())
         if refusal := refusal_of_money(self.ledger, choice.count, choice.bid, money):
             self._warn(topic, f"{topic}: {refusal}", now, math.inf)
             return False
         market, now = choice.market, self._clock.now()
-        self._record_price(market, *price, now)
+        self._prices.record(market, *price, now)
         token = self._parts.new_token()
         self._add(
             journal.InstancesRequested(

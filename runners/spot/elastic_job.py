@@ -11,7 +11,7 @@ from plink.errors import PlinkError
 from plink.model.hosts import Host
 from plink.model.storage import read_document
 from runners.agile.control_socket import ask
-from solvers.spot.deadline import Progress
+from solvers.spot.deadline import JobProgress
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class JobView:
     hosts: frozenset[str] = frozenset()
     is_ready: bool = True
     has_ended: bool = False
-    progress: Progress | None = None
+    progress: JobProgress | None = None
 
 
 class DrivenJob(Protocol):
@@ -71,11 +71,11 @@ class ElasticJob:
         names = frozenset(host["name"] for host in status.get("hosts", ())) if ready else frozenset()
         return JobView(names, ready, progress=self._progress(status))
 
-    def _progress(self, status: Mapping[str, Any]) -> Progress | None:
+    def _progress(self, status: Mapping[str, Any]) -> JobProgress | None:
         iteration, seconds = status.get("iteration", -1), status.get("iteration_s")
         if iteration < 0 or seconds is None:
             return None
-        return Progress(iteration + 1, seconds * self._speed, status.get("workers", 0))
+        return JobProgress(iteration + 1, seconds * self._speed, status.get("workers", 0))
 
     def _is_over(self) -> bool:
         try:

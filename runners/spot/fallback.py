@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from plink.model.spot.market_file import Machines
 from plink.model.spot.prices import on_demand_market
 from runners.spot.brain import RentalChoice
-from solvers.spot.deadline import Deadline, IterationTime, Progress, latest_start
+from solvers.spot.deadline import Deadline, IterationTime, JobProgress, latest_start
 from solvers.spot.ledger import Ledger
 
 
@@ -27,7 +27,7 @@ class OnDemandFallback:
     _done: int = 0
     _is_late: bool = False
 
-    def observe(self, progress: Progress) -> None:
+    def observe(self, progress: JobProgress) -> None:
         """Take how the job stands. A controller that has just taken over knows of no iteration; then the last count
         stands."""
         self._done = max(self._done, progress.iterations) if progress.iterations <= 0 else progress.iterations

@@ -23,7 +23,7 @@ class Deadline:
 
 
 @dataclass(frozen=True)
-class Progress:
+class JobProgress:
     """``iterations`` that are done; ``iteration_s``: what the last one took, on so many ``cores``."""
 
     iterations: int
@@ -43,7 +43,7 @@ class IterationTime:
     _ratios: deque[float] = field(default_factory=lambda: deque(maxlen=_SAMPLES))
     _seen: int = 0
 
-    def observe(self, progress: Progress) -> None:
+    def observe(self, progress: JobProgress) -> None:
         """Take how the job stands; the same iteration counts once."""
         expected_s = self.scaling.seconds(progress.cores)
         if progress.iterations != self._seen and progress.iteration_s > 0 and math.isfinite(expected_s):

@@ -17,7 +17,7 @@ from runners.spot.elastic_job import JobView
 from runners.spot.fallback import OnDemandFallback
 from runners.spot.provider import ListedInstance, PricePoint, ProviderError, RentalOrder
 from solvers.spot.billing import BILLINGS, Stay
-from solvers.spot.deadline import Progress
+from solvers.spot.deadline import JobProgress
 from solvers.spot.deciding import Quote
 from solvers.spot.ledger import Ledger, RentedInstance
 from solvers.spot.reconciling import DriverTiming
@@ -227,14 +227,14 @@ class FakeJob:
         is_over = self.cloud.clock.now >= self.ends_at
         return JobView(frozenset(self.hosts.values()), True, is_over, self._progress())
 
-    def _progress(self) -> Progress | None:
+    def _progress(self) -> JobProgress | None:
         """Work on one core of its own, and on one of each instance."""
         if not self.work_s:
             return None
         cores, seconds = 1 + len(self.hosts), self.cloud.clock.now - self._at
         self._at = self.cloud.clock.now
         self.done += seconds * cores / self.work_s
-        return Progress(int(self.done), self.work_s / cores, cores)
+        return JobProgress(int(self.done), self.work_s / cores, cores)
 
     def add(self, hosts: Sequence[Host]) -> None:
         self.cloud.fuse.point()
