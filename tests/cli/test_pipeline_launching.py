@@ -150,7 +150,7 @@ def test_idle_hosts_are_left_out_and_named(tmp_path: Path) -> None:
 
 # It fails once there is a checkpoint that all ranks have of little before.
 FAILING = f"""
-import sys, time
+import os, signal, sys, time
 from pathlib import Path
 sys.path.insert(0, {str(Path(EXAMPLE).parent)!r})
 import pipeline_mlp
@@ -168,6 +168,10 @@ class Failing(pipeline_mlp.Points):
         return super().batch(number)
 
 def make(arguments):
+    mark = Path(__file__).with_name("killed")
+    if "killed" in arguments and "PLINK_PIPELINE_RESTORE" in os.environ and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
     app = Failing(40, 8, 8)
     app.fails, app.always = [int(word) for word in arguments if word.isdecimal()], "always" in arguments
     return app
@@ -213,6 +217,18 @@ def test_job_that_fails_at_one_place_is_not_restarted_for_ever(tmp_path: Path) -
     (tmp_path / "failed-31").unlink()
     done = launch_failing(tmp_path, restore=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_job_that_is_killed_while_it_restarts_can_go_on(tmp_path: Path) -> None:
+    """No checkpoint was written since, so it is not restarted for ever."""
+    done = launch_failing(tmp_path, "18", "killed", restarts=100)
+    assert done.returncode != 0
+    assert (tmp_path / "killed").exists()
+    assert done.stderr.count("restarts left") == 1
+    assert "add --restore kept to go on from there again" in done.stderr
+    done = launch_failing(tmp_path, "18", "killed", restore=True)
+    assert done.returncode == 0, done.stderr
+    assert "going on from minibatch 15," in done.stderr
 
 
 def test_restored_job_that_fails_before_a_checkpoint_says_how_to_go_on(tmp_path: Path) -> None:
