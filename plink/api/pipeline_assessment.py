@@ -181,7 +181,7 @@ def _slow_link(stages: Sequence[Mapping[str, Any]], reports: Sequence[Mapping[st
         for stage, key in ((number, "wait_backward_s"), (number + 1, "wait_forward_s")):
             if stages[stage].get("waits_for") == _WAITS[key]:
                 own = [report for report in reports if report["stage"] == stage]
-                ends.append(max(own, key=lambda report, key=key: _waited_s(key, report)))
+                ends.append(max(own, key=partial(_waited_s, key)))
         if len(ends) == 2:
             return " and ".join(f"rank {report['rank']} ({report['host']})" for report in ends)
     return ""
