@@ -53,6 +53,7 @@ ENTRIES = (
     Entry("spot_drive", "the driver of spot machines killed 20 times: nothing left over, money to the cent", 8),
     Entry("flexrr", "stragglers that are helped (Harlap Figures 3.6 to 3.12; --only NAME: a part)", 7),
     Entry("pipeline_lab", "pipelines on 4 hosts against data parallelism, depths, and the executor's own cost", 32),
+    Entry("pipeline_learning", "what the delays of pipelines do to learning, small networks in one process", 5),
     Entry("report", "size of the page, and how fast it opens", 2),
 )
 NAMES = tuple(entry.name for entry in ENTRIES)
