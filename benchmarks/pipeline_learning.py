@@ -108,7 +108,7 @@ def losses_of_loop(app: LearningApp, layers: int, stashing: bool) -> list[float]
         losses.append(float(loss.detach()))
         if not stashing:
             _write(parts, newest)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         _write(parts, newest)
         for optimiser in optimisers:
             for group in optimiser.param_groups:
