@@ -6,7 +6,7 @@ from benchmarks.pipeline_learning import APPS, losses_of_loop, losses_of_plan, p
 
 
 @pytest.mark.parametrize("name", APPS)
-def test_loop_with_stashing_is_the_rehearsal(name: str) -> None:
+def test_loop_with_stashing_equals_the_dry_run(name: str) -> None:
     """To the bit; without stashing gradients, and so losses, are others."""
     make, layers = APPS[name]
     stashed = losses_of_loop(make(12, 0), layers, stashing=True)
