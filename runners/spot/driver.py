@@ -348,7 +348,7 @@ class Driver:
         choice = self._parts.brain.choose(self.ledger, self._prices.quotes(now), now)
         if choice.market is None or choice.count < 1:
             self._warn("wait", f"wait: {choice.reason}", now, math.inf)
-        elif self._send(choice, self._prices.latest[choice.market], "wait", now):
+        elif self._send(choice, self._prices.since(choice.market, (now, choice.bid)), "wait", now):
             self._warned.pop("wait", None)
 
     def _fall_back(self, view: JobView, now: float) -> None:
