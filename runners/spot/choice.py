@@ -176,7 +176,8 @@ def _replay(entry: ProviderEntry, market_file: MarketFile, run: str, folder: Pat
     timing = DriverTiming(
         poll_s=_REPLAY_POLL_S * speed, price_s=0.0, request_timeout_s=4 * _REPLAY_POLL_S * speed,
         listing_delay_s=4 * _REPLAY_POLL_S * speed, clock_tolerance_s=60 * speed,
-        start_s=_REPLAY_START_S * speed, drain_s=_REPLAY_DRAIN_S * speed, renewal_lead_s=2.5 * _REPLAY_DRAIN_S * speed,
+        start_s=_REPLAY_START_S * speed, drain_s=_REPLAY_DRAIN_S * speed, notice_s=2 * _REPLAY_DRAIN_S * speed,
+        renewal_lead_s=2.5 * _REPLAY_DRAIN_S * speed,
         lease_s=entry.get("lease_s", max(1800.0, 120 * speed)),
     )  # fmt: skip
     return ChosenProvider(provider, provider.clock, timing, speed, hosts)
