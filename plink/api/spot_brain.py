@@ -175,8 +175,12 @@ class MarketBrain:
 
 
 def _rows(book: OfferBook, quotes: Mapping[Market, Quote]) -> list[Quote]:
-    """Return the price of each offer; on-demand prices are those of the market file."""
-    return [quotes.get(offer.market) or Quote(offer.on_demand) for offer in book.offers]
+    """Return the price of each offer: on-demand prices are those of the market file, others that are missing stand in
+    as endlessly old."""
+    return [
+        quotes.get(offer.market) or Quote(offer.on_demand, 0.0 if offer.market.is_on_demand else math.inf)
+        for offer in book.offers
+    ]
 
 
 def _extended(trace: PriceTrace | None, changes: list[tuple[float, float]]) -> PriceTrace:

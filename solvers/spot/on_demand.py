@@ -45,8 +45,7 @@ def cheaper_on_demand(
         :func:`solvers.spot.deciding.decide`. Without a price that is younger than 15 minutes there is no comparison.
     """
     certain = on_demand_rows(book)
-    ages = [quotes[number].age_s for number in range(len(quotes)) if number not in certain | {*excluded}]
-    is_known = any(age <= MAX_PRICE_AGE_S for age in ages) or (not ages and len(quotes) > len(certain))
+    is_known = any(quote.age_s <= MAX_PRICE_AGE_S for number, quote in enumerate(quotes) if number not in certain)
     if not is_known or working_cores(footprint, book) >= limits.max_cores:
         return None
     limits = replace(limits, chunk_cores=min(limits.chunk_cores, limits.max_cores))

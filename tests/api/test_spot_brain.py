@@ -198,8 +198,20 @@ class TestFallback:
     def test_old_prices_request_and_end_nothing(self) -> None:
         made = brain(falls_back=True)
         quotes = {market: Quote(quote.price, 16 * 60) for market, quote in observed(made).items()}
-        assert made.choose(ledger(), quotes, NOW).market is None
-        assert made.reason_to_end(ledger(*granted(product=ON_DEMAND)), "t1", quotes, NOW) == ""
+        held = ledger(*granted(product=ON_DEMAND))
+        for unusable in (quotes, {}):
+            assert made.choose(ledger(), unusable, NOW).market is None
+            assert made.reason_to_end(held, "t1", unusable, NOW) == ""
+
+    def test_markets_that_refuse_are_replaced(self) -> None:
+        made = brain(falls_back=True)
+        entries = [
+            entry for number, market in enumerate((SMALL, LARGE)) for entry in (
+                journal.InstancesRequested(NOW - 1, f"t{number}", market.zone, market.type, market.product, 1, 0.2),
+                journal.RequestClosed(NOW - 1, f"t{number}", "refused", "capacity", NOW + 900),
+            )
+        ]  # fmt: skip
+        assert made.choose(ledger(*entries), observed(made), NOW).market == on_demand_market("zone-a", "small")
 
     def test_on_demand_machines_are_renewed_while_markets_are_dear(self) -> None:
         held = ledger(*granted(product=ON_DEMAND))
