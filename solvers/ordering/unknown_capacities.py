@@ -8,7 +8,7 @@ in docs/results/order-models.md.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +40,7 @@ def cheapest_on_average(
     seed: int,
     keep_going: Callable[[], bool],
 ) -> Order:
-    """Return the order of the least mean cost over drawn capacities; never one that costs more than those given.
+    """Return the order of the least mean cost over drawn capacities: one of ``orders``, or a better one.
 
     :param orders: feasible ones. :param keep_going: whether there is time for one more order.
     """
@@ -64,39 +64,48 @@ def cheapest_on_average(
     best = int(np.argmin(of_order @ weights))
     if base is None or not draws:
         return candidates[best]
-    return _exchanged(problem, candidates[best], estimates, weights, keep_going)
+    return _exchanged(problem, candidates[best], _MeanCost(estimates, weights), seed, keep_going)
+
+
+@dataclass(frozen=True)
+class _MeanCost:
+    """Weighted sum of the costs by several draws of the capacities. ``weights``: one for each of ``estimates``."""
+
+    estimates: Sequence[ContentionCost]
+    weights: Vector
+
+    def partial_sums(self, order: Order, limits: Vector | None = None) -> Vector:
+        """Return the sums up to each estimate; they end with the first one that is not below its limit."""
+        sums = list[float]()
+        for k, (weight, cost_of) in enumerate(zip(self.weights, self.estimates, strict=True)):
+            sums.append((sums[-1] if sums else 0.0) + float(weight) * cost_of(order))
+            if limits is not None and sums[-1] >= limits[k]:
+                break
+        return np.array(sums)
 
 
 def _exchanged(
-    problem: OrderingProblem,
-    order: Order,
-    estimates: Sequence[ContentionCost],
-    weights: Vector,
-    keep_going: Callable[[], bool],
+    problem: OrderingProblem, order: Order, mean_cost: _MeanCost, seed: int, keep_going: Callable[[], bool]
 ) -> Order:
-    """Exchange blocks of hosts as long as that lowers the weighted sum of the costs, with a bounded number of them.
+    """Exchange blocks of hosts as long as that lowers the mean cost, with a bounded number of estimates.
 
-    A candidate that is dearer by the first estimates is rejected without the others.
+    A candidate that costs more by the first estimates is rejected without the others.
     """
-    rng, hosts = np.random.default_rng(0), np.array(list(dict.fromkeys(order.tolist())))
-    remaining = _MAX_EXCHANGE_TRANSFERS // max(1, estimates[0].transfers)
+    rng, hosts = np.random.default_rng(seed), np.array(list(dict.fromkeys(order.tolist())))
     if len(hosts) < 2:
         return order
-    sums = np.cumsum([weight * cost_of(order) for weight, cost_of in zip(weights, estimates, strict=True)])
-    limits = sums * _REJECTED_ABOVE
-    limits[-1] = sums[-1]
+    draws = len(mean_cost.estimates)
+    remaining = _MAX_EXCHANGE_TRANSFERS // max(1, mean_cost.estimates[0].transfers)
+    tolerance = np.where(np.arange(draws) < draws - 1, _REJECTED_ABOVE, 1.0)
+    sums = mean_cost.partial_sums(order)
     for _ in range(_MAX_EXCHANGES):
-        if remaining < len(estimates) or not keep_going():
+        if remaining < draws or not keep_going():
             break
         exchanged = exchange_blocks(hosts, rng)
-        candidate, partial = problem.feasible.materialise(exchanged.tolist()), list[float]()
-        for weight, cost_of, limit in zip(weights, estimates, limits, strict=True):
-            remaining -= 1
-            partial.append((partial[-1] if partial else 0.0) + weight * cost_of(candidate))
-            if partial[-1] >= limit:
-                break
-        else:
-            order, hosts, sums = candidate, exchanged, np.array(partial)
-            limits = sums * _REJECTED_ABOVE
-            limits[-1] = sums[-1]
+        candidate = problem.feasible.materialise(exchanged.tolist())
+        limits = sums * tolerance
+        candidate_sums = mean_cost.partial_sums(candidate, limits)
+        remaining -= len(candidate_sums)
+        if len(candidate_sums) == draws and candidate_sums[-1] < limits[-1]:
+            order, hosts, sums = candidate, exchanged, candidate_sums
     return order

@@ -107,8 +107,8 @@ def test_timeout_leaves_the_first_order() -> None:
     assert np.array_equal(order, orders[0])
 
 
-def test_other_algorithms_choose_among_the_given_orders() -> None:
+def test_other_algorithms_choose_among_the_orders() -> None:
     task = problem("tree")
     orders = [task.baseline, np.argsort(task.fabric.group_of, kind="stable")]
     order = cheapest_on_average(task, orders, estimate_of(task), 0, lambda: True)
-    assert any(np.array_equal(order, given) for given in orders)
+    assert any(np.array_equal(order, candidate) for candidate in orders)
