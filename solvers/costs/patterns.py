@@ -142,8 +142,7 @@ def steady_state(pattern: Pattern) -> Pattern:
     rounds = np.array([longest * 3 // 4, longest])
     hops = np.isin(pattern.round, rounds)
     repeat, reduce_repeat = (
-        np.array([each.sum() - each[longest], each[longest]])
-        for each in (pattern.repeat, pattern.reduce_repeat)
+        np.array([each.sum() - each[longest], each[longest]]) for each in (pattern.repeat, pattern.reduce_repeat)
     )
     return replace(
         pattern, round=np.searchsorted(rounds, pattern.round[hops]).astype(np.intp), source=pattern.source[hops],

@@ -21,6 +21,7 @@ from solvers.ordering.initial import initial_orders
 from solvers.ordering.problem import Order, OrderingProblem, OrderingResult, expand_slots
 from solvers.ordering.progress import SearchBudget
 from solvers.ordering.search import search
+from solvers.ordering.unknown_capacities import cheapest_on_average
 from solvers.simulation.contention import MAX_ESTIMATED_TRANSFERS, ContentionCost
 from solvers.simulation.cost import SimulatedCost
 
@@ -29,8 +30,6 @@ _RANDOM_ORDERS = 11
 _DESCENTS = 3
 _DESCENT_SEGMENTS = 12
 _MAX_SIMULATED_TRANSFERS = 20_000  # of all orders together: some 2 s
-_CAPACITY_DRAWS = 8  # beside the assumed capacities
-_MAX_DRAWN_TRANSFERS = 400_000  # of all orders together: some 5 s
 _OTHER_SEARCH_SHARE = 4  # another search has one of so many parts of the moves
 
 AccurateCost = SimulatedCost | ContentionCost
@@ -85,9 +84,7 @@ def improved_candidates(
     """Return the orders to choose among, by the estimate of ``contention``.
 
     With measured capacities: the cheapest ones after a descent, and all. Without: the one that is cheapest on average
-    over capacities that groups' links may have, then the baseline. Round trips do not show which group has the slow
-    link, and the order that is cheapest by one assumption may be the worst where that is wrong
-    (docs/results/order-models.md).
+    over capacities that groups' links may have (:mod:`solvers.ordering.unknown_capacities`), then the baseline.
 
     :param keep_going: whether there is time for one more estimate.
     """
@@ -101,11 +98,7 @@ def improved_candidates(
         return list({order.tobytes(): order for order in (*descended, *orders)}.values())[:MAX_CANDIDATES]
     if isinstance(cost_of, SimulatedCost):
         return list(orders)
-    rng = np.random.default_rng(seed)
-    draws = _CAPACITY_DRAWS if estimate.transfers * len(orders) <= _MAX_DRAWN_TRANSFERS else 0
-    estimates = [estimate]
-    estimates += [replace(estimate, fabric=estimate.fabric.with_drawn_links(rng)) for _ in range(draws)]
-    cheapest = min(orders, key=lambda order: sum(cost(order) for cost in estimates))
+    cheapest = cheapest_on_average(problem, orders, estimate, seed, keep_going)
     return [cheapest, *_equal_to(problem.baseline, orders)]
 
 

@@ -78,7 +78,10 @@ def test_inferred_order_is_cheapest_on_average() -> None:
     good = np.argsort(fabric.group_of, kind="stable")
     assert estimate(good) == pytest.approx(estimate(task.baseline))
     orders = improved_candidates(task, [task.baseline, good], estimate, 0, lambda: True)
-    assert np.array_equal(orders[0], good)
+    drawn = replace(estimate, fabric=fabric.with_drawn_links(np.random.default_rng(7)))
+    assert drawn(orders[0]) <= 1.001 * drawn(good)
+    assert drawn(orders[0]) < 0.95 * drawn(task.baseline)
+    assert np.array_equal(orders[-1], task.baseline)
 
 
 def test_fastest_simulated_order_wins() -> None:
