@@ -9,7 +9,7 @@ from examples.ddp_vgg import CLASSES, SIDE, network
 from plink.runtime.pipeline.app import PipelineApp
 
 WARM_UP = 50  # minibatches of full size during which the rate rises
-_FULL, _UNSEEN, _UNSEEN_ITEMS = 8, 1 << 40, 250
+_FULL, _UNSEEN, _UNSEEN_ITEMS = 8, 1 << 40, 200
 _POINTS, _SYMBOLS, _LENGTH = 32, 8, 12
 
 
@@ -77,8 +77,8 @@ class _Stage(nn.Module):
 class Images(LearningApp):
     """The VGG-like network of examples/ddp_vgg.py, of width 2, on coarse patterns under noise."""
 
-    full_minibatches, target = 300, 0.9
-    rates = (0.0015, 0.003, 0.006, 0.012)
+    full_minibatches, target = 240, 0.9
+    rates = (0.002, 0.004, 0.008)
     _patterns = nn.functional.interpolate(
         torch.randn(CLASSES, 3, 4, 4, generator=torch.Generator().manual_seed(1)), size=SIDE
     )
@@ -92,19 +92,19 @@ class Images(LearningApp):
 
     def model(self) -> nn.Sequential:
         """Return the network in four layers: two blocks of convolutions, the third, and two fully connected."""
-        layers = network(2)
+        layers = list(network(2))
         for layer in layers:
             if isinstance(layer, nn.Conv2d | nn.Linear):
                 nn.init.kaiming_normal_(layer.weight)
-                nn.init.zeros_(layer.bias)
+                layer.bias.data.zero_()
         return nn.Sequential(*(_Stage(*layers[begin:end]) for begin, end in ((0, 6), (6, 9), (9, 12), (12, 15))))
 
 
 class NormedPoints(LearningApp):
     """A perceptron of four layers with layer norms, on points of ten groups."""
 
-    full_minibatches, target = 600, 0.75
-    rates = (0.01, 0.02, 0.04, 0.08)
+    full_minibatches, target = 400, 0.75
+    rates = (0.01, 0.03, 0.09)
     _centres = torch.randn(CLASSES, _POINTS, generator=torch.Generator().manual_seed(1))
     _spread = 2.0
 
@@ -135,8 +135,8 @@ class _Recurrent(nn.Module):
 class Sequences(LearningApp):
     """Two LSTMs between an embedding and a linear layer; a target is the sum of two neighbours, modulo 8."""
 
-    full_minibatches, full, target = 400, 16, 0.9
-    rates = (0.2, 0.4, 0.8, 1.6)
+    full_minibatches, full, target = 320, 16, 0.9
+    rates = (0.3, 0.6, 1.2)
 
     def data(self, items: int, source: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return sequences of symbols, and the sums."""
@@ -153,4 +153,4 @@ class Sequences(LearningApp):
         )
 
 
-APPS: dict[str, type[LearningApp]] = {"vgg": Images, "layer norm": NormedPoints, "lstm": Sequences}
+APPS: dict[str, type[LearningApp]] = {"lstm": Sequences, "vgg": Images, "layer norm": NormedPoints}

@@ -6,8 +6,10 @@ one with which one process needs fewest; the others are recorded beside it.
 
 All is computed by a loop of this benchmark, equal to rehearsals of plans to the bit (tests/runtime/pipeline). Naive
 pipelining, whose backward pass uses newer parameters than the forward pass, is an option of this loop only.
+``--only NAME``: one program; the others stay as recorded.
 """
 
+import json
 import math
 import statistics
 import sys
@@ -26,6 +28,7 @@ sys.path.insert(0, str(ROOT))
 import torch  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
+from benchmarks import results  # noqa: E402
 from benchmarks.learning_apps import APPS, LearningApp  # noqa: E402
 from benchmarks.record import Bar, record, seeds_of  # noqa: E402
 from plink.documents.pipeline import Kind  # noqa: E402
@@ -267,14 +270,18 @@ def main() -> int:
     """Run and record; the exit code."""
     torch.set_num_threads(1)
     seeds = seeds_of({0: _SEEDS})[0]
+    names = [sys.argv[sys.argv.index("--only") + 1]] if "--only" in sys.argv else list(APPS)
+    path = results.RESULTS / "pipeline-learning.json"
+    recorded = json.loads(path.read_text())["figures"] if "--only" in sys.argv else {}
     began = time.process_time()
-    figures = {name: figures_of(name, seeds) for name in APPS}
+    measured = {name: figures_of(name, seeds) for name in names}
+    print(f"{time.process_time() - began:.0f} s of computing")
+    figures = {name: measured.get(name) or recorded[name] for name in APPS if name in measured or name in recorded}
     configuration = {
         "stages": STAGES, "accumulate": ACCUMULATE, "seeds": seeds, "evaluate_every": _EVALUATE_EVERY,
         "apps": {name: {"items": app.full, "minibatches": app.full_minibatches} for name, app in APPS.items()},
-        "cpu_s": round(time.process_time() - began, 1),
     }  # fmt: skip
-    return record("pipeline-learning", configuration, figures, bars_of(figures))
+    return record("pipeline-learning", configuration, figures, bars_of(figures), measured=names)
 
 
 if __name__ == "__main__":
