@@ -9,7 +9,7 @@ from examples.ddp_vgg import CLASSES, SIDE, network
 from plink.runtime.pipeline.app import PipelineApp
 
 WARM_UP = 50  # minibatches of full size during which the rate rises
-_FULL, _UNSEEN, _UNSEEN_ITEMS = 8, 1 << 40, 200
+_FULL, _UNSEEN, _UNSEEN_ITEMS = 8, 1 << 40, 120
 _POINTS, _SYMBOLS, _LENGTH = 32, 8, 12
 
 
@@ -135,8 +135,8 @@ class _Recurrent(nn.Module):
 class Sequences(LearningApp):
     """Two LSTMs between an embedding and a linear layer; a target is the sum of two neighbours, modulo 8."""
 
-    full_minibatches, full, target = 320, 16, 0.9
-    rates = (0.3, 0.6, 1.2)
+    full_minibatches, full, target = 300, 8, 0.9
+    rates = (0.3, 0.6)
 
     def data(self, items: int, source: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return sequences of symbols, and the sums."""
