@@ -77,8 +77,8 @@ class _Stage(nn.Module):
 class Images(LearningApp):
     """The VGG-like network of examples/ddp_vgg.py, of width 2, on coarse patterns under noise."""
 
-    full_minibatches, target = 240, 0.9
-    rates = (0.002, 0.004, 0.008)
+    full_minibatches, target = 360, 0.9
+    rates = (0.0005, 0.001, 0.002, 0.004)
     _patterns = nn.functional.interpolate(
         torch.randn(CLASSES, 3, 4, 4, generator=torch.Generator().manual_seed(1)), size=SIDE
     )
@@ -103,8 +103,8 @@ class Images(LearningApp):
 class NormedPoints(LearningApp):
     """A perceptron of four layers with layer norms, on points of ten groups."""
 
-    full_minibatches, target = 400, 0.75
-    rates = (0.01, 0.03, 0.09)
+    full_minibatches, target = 600, 0.75
+    rates = (0.001, 0.003, 0.01, 0.03)
     _centres = torch.randn(CLASSES, _POINTS, generator=torch.Generator().manual_seed(1))
     _spread = 2.0
 
@@ -136,7 +136,7 @@ class Sequences(LearningApp):
     """Two LSTMs between an embedding and a linear layer; a target is the sum of two neighbours, modulo 8."""
 
     full_minibatches, full, target = 300, 8, 0.9
-    rates = (0.3, 0.6)
+    rates = (0.15, 0.3, 0.6)
 
     def data(self, items: int, source: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return sequences of symbols, and the sums."""

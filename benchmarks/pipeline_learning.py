@@ -190,10 +190,10 @@ def figures_of(name: str, seeds: int) -> dict[str, Any]:
     app = APPS[name]
     rates: dict[float, dict[str, Any]] = {}
     for rate in app.rates:
-        rates[rate] = {
-            w: row_of(trainings_of(name, w, rate, seeds), app.target) for w in (ONE_PROCESS, STASHING, NAIVE)
-        }
-        print(name, rate, {way: (minibatches_of(row), round(final_of(row), 3)) for way, row in rates[rate].items()})
+        rates[rate] = {}
+        for way in (ONE_PROCESS, STASHING, NAIVE):
+            row = rates[rate][way] = row_of(trainings_of(name, way, rate, seeds), app.target)
+            print(name, rate, way, minibatches_of(row), round(final_of(row), 3), flush=True)
     best = max(app.rates, key=lambda rate: final_of(rates[rate][ONE_PROCESS]))
     for way in (VERTICAL_SYNC, TWO_VERSIONS):
         rates[best][way] = row_of(trainings_of(name, way, best, seeds), app.target)
