@@ -23,7 +23,7 @@ _LAST_LINES = 10
 class JobSetup:
     """A job that can be started. ``hosts``: in rank order; ``baseline``: in the order of the hosts file;
     ``predicted_s``: seconds of a minibatch, by the plan of a pipeline; ``restart``: decides what follows a job that
-    ended so."""
+    ended so; ``resume_hint``: how the user goes on by hand from what has been reported so far."""
 
     job: Job
     hosts: Hosts
@@ -32,6 +32,7 @@ class JobSetup:
     options: JobOptions
     predicted_s: float | None = None
     restart: "Callable[[RunResult], Restart]" = lambda result: Restart()
+    resume_hint: Callable[[], str | None] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -77,12 +78,12 @@ def start(setup: JobSetup) -> int:
     if setup.options.dry_run:
         show_dry_run(dry_run_shown(setup.job, setup.hosts, setup.request), setup.options.as_json)
         return 0
-    result = run(setup)
+    result = _run_with_hint(setup)
     while (following := setup.restart(result)).setup is not None:
         say_error(f"error: {report_failure(result)}")
         say(following.message or "restarting")
         setup = following.setup
-        result = run(setup)
+        result = _run_with_hint(setup)
     log = setup.request.pipeline_log
     if setup.options.as_json:
         print_json(result.to_json() | ({} if log is None else {"pipeline": log.reports}))
@@ -96,6 +97,16 @@ def start(setup: JobSetup) -> int:
     if following.message is not None:
         say(following.message)
     return result.exit_code
+
+
+def _run_with_hint(setup: JobSetup) -> RunResult:
+    """Run one job; on Ctrl-C say how to go on from what it has left."""
+    try:
+        return run(setup)
+    except KeyboardInterrupt:
+        if (hint := setup.resume_hint()) is not None:
+            say(hint)
+        raise
 
 
 def run(setup: JobSetup, on_line: Sink = lambda *_: None) -> RunResult:

@@ -96,9 +96,11 @@ class _Planner:
         model = self._ways.model()
         search = self._search(self._space, model)
         fitting = [item for item in search.candidates if model.period(item.partition).excess_bytes <= 0]
-        fitting = self._with_room(self._divisible(fitting))
+        fitting = self._with_room(self._divisible(fitting), search)
         if not fitting:
-            raise NoAnswer(self._misses(search.candidates[0]))
+            candidates = [item for item in search.candidates if self._has_requested_stages(item)]
+            least = min(candidates or search.candidates, key=lambda item: model.period(item.partition).excess_bytes)
+            raise NoAnswer(self._misses(least))
         simulated = self._simulated(self._worth_simulating(fitting))
         best = min(simulated, key=lambda way: way.minibatch_s)
         ties = [way for way in simulated if way.minibatch_s <= best.minibatch_s * (1 + _TIE)]
@@ -141,16 +143,20 @@ class _Planner:
             raise UsageError(f"--microbatches {count}: replicas {replicas} need a multiple of {multiple}")
         return chosen
 
-    def _with_room(self, candidates: list[PartitionCandidate]) -> list[PartitionCandidate]:
+    def _has_requested_stages(self, item: PartitionCandidate) -> bool:
+        """Return whether it has a stage for each of the requested depths, where there are several."""
+        wanted = self._request.depths
+        return isinstance(wanted, tuple) and item.partition.stages == len(wanted) > 1
+
+    def _with_room(self, candidates: list[PartitionCandidate], search: JointSearch) -> list[PartitionCandidate]:
         """Return those that fit in memory with the depths that they are simulated with.
 
-        Those with another number of stages than requested depths are left out, unless there are no others.
+        Those with another number of stages than requested depths are left out, unless the search has no others.
         """
-        wanted = self._request.depths
-        if isinstance(wanted, tuple) and any(item.partition.stages == len(wanted) > 1 for item in candidates):
+        if any(self._has_requested_stages(item) for item in search.candidates):
             candidates = [
                 item for item in candidates
-                if item.partition.stages == len(wanted) or self._ways.resolve(item.partition).kind == "data-parallel"
+                if self._has_requested_stages(item) or self._ways.resolve(item.partition).kind == "data-parallel"
             ]  # fmt: skip
         if self._request.memory is None:
             return candidates
@@ -166,8 +172,9 @@ class _Planner:
 
     def _misses(self, least: PartitionCandidate) -> str:
         """Say which plan misses the memory by least, and what would fit."""
-        partition = least.partition
-        depths = self._ways.depths(partition)
+        partition, wanted = least.partition, self._request.depths
+        has_depths = self._ways.has_depths(partition)
+        depths = self._ways.depths(partition) if has_depths else base_depths(partition.replicas)
         needed = self._ways.model(self._ways.resolve(partition)).memory_of(partition, depths)
         held: dict[int, float] = {}
         for stage in range(partition.stages):
@@ -180,8 +187,10 @@ class _Planner:
             f"nothing fits in memory: {label} misses by least; stage {stage} needs {format_bytes(held[host])} on "
             f"{self._measured.hosts.names[host]}, which has {format_bytes(self._ways.memory[host])}"
         )
+        if isinstance(wanted, tuple) and not has_depths:
+            text += f"; no candidate has the {len(wanted)} stages of --depth"
         base = base_depths(partition.replicas)
-        if isinstance(self._request.depths, tuple) and base != depths and self._ways.has_room(partition, base):
+        if isinstance(wanted, tuple) and base != depths and self._ways.has_room(partition, base):
             text += "; --depth auto fits"
         if self._space.mode in (FREE, STRAIGHT) and self._request.kind != "model-parallel":
             alone = self._ways.model(TrainingMode("model-parallel", recompute=self._request.recompute))

@@ -158,11 +158,25 @@ class WaySimulator:
         return self.simulate(partition, what, *(fitting or rivals)[0])
 
     def rival_depths(self, partition: PlacedPartition, mode: TrainingMode) -> tuple[int, ...]:
-        """Return the requested depths, the thesis's where those are of another number of stages."""
-        wanted = self.request.depths
-        if isinstance(wanted, tuple) and len(wanted) not in (1, partition.stages) and mode.kind == "1f1b":
-            return base_depths(partition.replicas)
-        return self.depths(partition, mode)
+        """Return the requested depths, the thesis's where those are of another number of stages.
+
+        A kind that accumulates has no more in flight than its update averages.
+        """
+        mode, replicas = self.resolve(partition, mode), partition.replicas
+        depths = self.depths(partition, mode) if self.has_depths(partition, mode) else base_depths(replicas)
+        kind, accumulate = mode.kind or "1f1b", mode.accumulate
+        if kind not in ACCUMULATING:
+            return depths
+        capped = tuple(max(1, min(depth, accumulate // count)) for depth, count in zip(depths, replicas, strict=True))
+        return _without_locks(capped, kind, replicas, accumulate)
+
+    def has_depths(self, partition: PlacedPartition, mode: TrainingMode | None = None) -> bool:
+        """Return whether a partition has as many stages as depths were requested, or needs none of them."""
+        wanted, kind = self.request.depths, self.resolve(partition, mode).kind
+        return (
+            not isinstance(wanted, tuple) or len(wanted) in (1, partition.stages)
+            or kind in ("data-parallel", "model-parallel", "gpipe")
+        )  # fmt: skip
 
     def _estimated(self, model: PeriodModel, partition: PlacedPartition) -> PipelineSimulation:
         """Return what the formulas say instead of a simulation."""

@@ -23,15 +23,28 @@ def restartable(setup: JobSetup, restarts: int) -> JobSetup:
 def _restarted(setup: JobSetup, folder: str, restarts: int) -> JobSetup:
     ranks = sum(host.slots for host in setup.hosts)
 
-    def restart(result: RunResult) -> Restart:
+    def progress() -> tuple[int, int]:
+        """Return the minibatch that the job began with, and that of the latest checkpoint that all ranks have."""
         log = setup.request.pipeline_log
         assert log is not None
-        if result.failure is None:
-            return Restart()
         reports = log.latest.values()
         begin = max((report.get("begin", 0) for report in reports), default=0)
         written = [report.get("checkpoint", 0) for report in reports]
-        latest = min(written) if len(written) == ranks else 0  # all ranks have it, maybe a later one
+        return begin, min(written) if len(written) == ranks else 0  # maybe there is a later one
+
+    def resume_hint() -> str | None:
+        begin, latest = progress()
+        if latest > begin:
+            return f"the latest checkpoint is of minibatch {latest}: add --restore {folder} to go on from it"
+        if restored := setup.job.env.get(RESTORE_VARIABLE):
+            at = f" at minibatch {begin}" if begin else ""
+            return f"no checkpoint was written since it began{at}: add --restore {restored} to go on from there again"
+        return None
+
+    def restart(result: RunResult) -> Restart:
+        begin, latest = progress()
+        if result.failure is None:
+            return Restart()
         if latest > begin and restarts > 0 and result.exit_code != _INTERRUPTED and not result.timed_out:
             job = replace(setup.job, env={**setup.job.env, RESTORE_VARIABLE: folder})
             request = replace(setup.request, pipeline_log=PipelineLog())
@@ -39,15 +52,6 @@ def _restarted(setup: JobSetup, folder: str, restarts: int) -> JobSetup:
             # It may be damaged: what training resumes from, its ranks say.
             left = f"restarts left: {restarts - 1}"
             return Restart(following, f"checkpoints up to minibatch {latest} are in {folder}; starting again; {left}")
-        if latest > begin:
-            message = f"the latest checkpoint is of minibatch {latest}: add --restore {folder} to go on from it"
-            return Restart(message=message)
-        if restored := setup.job.env.get(RESTORE_VARIABLE):
-            at = f" at minibatch {begin}" if begin else ""
-            message = (
-                f"no checkpoint was written since it began{at}: add --restore {restored} to go on from there again"
-            )
-            return Restart(message=message)
-        return Restart()
+        return Restart(message=resume_hint())
 
-    return replace(setup, restart=restart)
+    return replace(setup, restart=restart, resume_hint=resume_hint)

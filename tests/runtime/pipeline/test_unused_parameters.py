@@ -1,5 +1,6 @@
 """Parameters that take no part in some passes, or in none: without a gradient the optimiser leaves them alone."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from plink.model.pipeline.plan import PipelinePlan
 from plink.runtime.pipeline.job import PipelineProgram, StageResult, run_rank
 from plink.runtime.pipeline.one_process import train_in_one_process
 from tests.runtime.pipeline.apps import SmallApp, mlp, plan_of
@@ -31,8 +33,8 @@ class Partly(nn.Module):
 class PartlyApp(SmallApp):
     """Two stages; each optimiser changes parameters of a gradient of 0."""
 
-    def __init__(self, optimiser: str) -> None:
-        super().__init__(mlp, optimiser, 16)
+    def __init__(self, optimiser: str, minibatches: int = 16) -> None:
+        super().__init__(mlp, optimiser, minibatches)
 
     def model(self) -> nn.Module:
         return nn.Sequential(Partly(), nn.Tanh(), nn.Linear(6, 3))
@@ -43,20 +45,46 @@ class PartlyApp(SmallApp):
         return super().optimiser(parameters, scale)
 
 
-def train(optimiser: str, topology: dict[str, Any]) -> StageResult:
+def planned(topology: dict[str, Any], bucket_bytes: int) -> PipelinePlan:
+    plan = plan_of(layers=3, **topology)
+    reduced = {"all_reduce": {"algo": "ring", "bucket_bytes": bucket_bytes}}
+    stages = tuple(replace(stage, details=reduced if len(stage.ranks) > 1 else {}) for stage in plan.stages)
+    return replace(plan, stages=stages)
+
+
+def train(app: PartlyApp, plan: PipelinePlan) -> StageResult:
     """Be a rank."""
     dist.init_process_group("gloo")
-    return run_rank(PipelineProgram(PartlyApp(optimiser)), plan_of(layers=3, **topology), "plan.json", 60)
+    return run_rank(PipelineProgram(app), plan, "plan.json", 60)
 
 
-@pytest.mark.parametrize("optimiser", ["momentum", "adam"])
-@pytest.mark.parametrize("topology", [{"replicas": [2, 1]}, {"replicas": [2], "kind": "data-parallel"}])
-def test_replicas_train_them_as_one_process_does(optimiser: str, topology: dict[str, Any]) -> None:
-    sums = [float(PartlyApp(optimiser).batch(number)[0][0].sum()) > 0 for number in range(16)]
+WAIT: dict[str, Any] = {"replicas": [2, 1]}
+LATE = WAIT | {"reduce": "late"}
+TWO_VERSIONS = WAIT | {"kind": "2bw", "accumulate": 4}
+PARALLEL: dict[str, Any] = {"replicas": [2], "kind": "data-parallel"}
+LARGE, SMALL = 200, 8  # bytes of a bucket: all parameters of a stage in few, or each in its own
+
+
+@pytest.mark.parametrize("minibatches", [16, 17])  # the last round is whole, or of one replica
+@pytest.mark.parametrize(
+    ("optimiser", "topology", "bucket_bytes"),
+    [
+        ("momentum", WAIT, LARGE),
+        ("adam", PARALLEL, LARGE),
+        ("adam", WAIT, SMALL),
+        ("adam", LATE, SMALL),
+        ("adam", TWO_VERSIONS, SMALL),
+    ],
+)
+def test_replicas_train_them_as_one_process_does(
+    optimiser: str, topology: dict[str, Any], bucket_bytes: int, minibatches: int
+) -> None:
+    app, plan = PartlyApp(optimiser, minibatches), planned(topology, bucket_bytes)
+    sums = [float(app.batch(number)[0][0].sum()) > 0 for number in range(16)]
     rounds = {sum(sums[number : number + 2]) for number in range(0, 16, 2)}
     assert rounds == {0, 1, 2}  # both replicas, one of them, or none
-    results = results_of(run_ranks(train, sum(topology["replicas"]), optimiser, topology))
-    expected = train_in_one_process(PipelineProgram(PartlyApp(optimiser)), plan_of(layers=3, **topology), "plan.json")
+    results = results_of(run_ranks(train, plan.ranks, app, plan))
+    expected = train_in_one_process(PipelineProgram(app), plan, "plan.json")
     for own, other in zip(results, expected, strict=True):
         assert own.optimiser_state.keys() == other.optimiser_state.keys()
         for name, tensor in own.state.items():

@@ -191,6 +191,32 @@ def test_depths_of_other_stages_leave_rivals_theirs() -> None:
     assert "straight" in {way["what"] for way in plan.details["compared"]}
 
 
+EVEN = profile_of(*(layer(f"l{k}", 0.03, 10_000_000, 1000 * (k < 3)) for k in range(4)))
+
+
+@pytest.mark.parametrize("options", [{"kind": "1f1b"}, {"kind": "2bw", "accumulate": 12}, {}])
+@pytest.mark.parametrize("memory", [15e6, 30e6])
+def test_nothing_fits_with_several_depths(options: dict[str, Any], memory: float) -> None:
+    """Of candidates of two stages that misses by least, though others miss by less."""
+    with pytest.raises(NoAnswer, match=r"nothing fits in memory: \d+-\d+ misses by least"):
+        planned(EVEN, fabric_of_racks(4, 4), memory=(memory,) * 4, depths=(2, 1), **options)
+
+
+def test_nothing_fits_and_no_candidate_has_as_many_stages() -> None:
+    with pytest.raises(NoAnswer, match=r"nothing fits in memory: .* no candidate has the 9 stages of --depth"):
+        planned(EVEN, fabric_of_racks(4, 4), memory=(5e6,) * 4, depths=(9, 8, 7, 6, 5, 4, 3, 2, 1), kind="1f1b")
+
+
+@pytest.mark.parametrize("depths", [(20, 1), (20,)])
+def test_deep_plan_is_compared_with_kinds_that_accumulate_less(depths: tuple[int, ...]) -> None:
+    """Their updates average 8 minibatches, of which no more than 8 are in flight."""
+    stages = (StageRange(0, 1, 1), StageRange(2, 3, 1))
+    plan = planned(EVEN, fabric_of_racks(4, 4), depths=depths, stages=stages, kind="1f1b", compare=True)
+    assert plan.stages[0].depth == 20
+    compared = {way["what"] for way in plan.details["compared"]}
+    assert {"2bw, update of 8", "1f1b-flush, update of 8", "gpipe, update of 8"} <= compared
+
+
 def test_vertical_sync_needs_memory_at_the_last_stage() -> None:
     """It keeps as many versions as the first stage is behind: six where a stage of three replicas comes first."""
     profile = profile_of(*(layer(f"l{k}", 0.03, 10_000_000, 1000 * (k < 3)) for k in range(4)))

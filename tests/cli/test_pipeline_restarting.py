@@ -1,0 +1,44 @@
+"""How a pipeline that its user ends is to be started again."""
+
+from typing import Any
+
+import pytest
+
+from plink.api.launching import LaunchRequest
+from plink.cli import launching
+from plink.cli.job_options import JobOptions
+from plink.cli.pipeline.restarting import restartable
+from plink.cli.pipeline.running import CHECKPOINT_VARIABLE, RESTORE_VARIABLE
+from plink.model.hosts import Host, Hosts
+from plink.records.pipeline_log import PipelineLog
+from runners.job.job import Job
+
+
+@pytest.mark.parametrize(
+    ("restored", "begin", "written", "hint"),
+    [
+        (None, 0, (15, 20), "the latest checkpoint is of minibatch 15: add --restore kept to go on from it"),
+        (None, 0, (15,), None),  # one of two ranks has one
+        (None, 0, (), None),
+        ("old", 10, (10, 10), "began at minibatch 10: add --restore old to go on from there again"),
+        ("old", 10, (15, 15), "minibatch 15: add --restore kept"),
+    ],
+)
+def test_interrupt_says_how_to_go_on(
+    restored: str | None, begin: int, written: tuple[int, ...], hint: str | None, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    log = PipelineLog()
+    env = {CHECKPOINT_VARIABLE: "kept"} | ({RESTORE_VARIABLE: restored} if restored else {})
+
+    def interrupted(*_: Any) -> None:
+        log.latest = {rank: {"begin": begin, "checkpoint": number} for rank, number in enumerate(written)}
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(launching, "launch", interrupted)
+    hosts = Hosts((Host("a", "127.0.0.1", slots=2),))
+    setup = launching.JobSetup(Job("train.py", env=env), hosts, hosts, LaunchRequest(pipeline_log=log), JobOptions())
+    with pytest.raises(KeyboardInterrupt):
+        launching.start(restartable(setup, 3))
+    err = capsys.readouterr().err
+    assert hint in err if hint else "--restore" not in err
