@@ -132,15 +132,10 @@ def _precede(ends: Edges, offsets: npt.NDArray[np.int64], needed: npt.NDArray[np
 def steady_state(pattern: Pattern) -> Pattern:
     """Return a pipelined chain by two of its rounds: that in which all of it is busy, and one for all others.
 
-        The others have some of the first one's hops, growing and shrinking in number; the one at three quarters of the
-        growth stands for them. Where the first is no more than half of all rounds, none comes before it, or there is no
-    <<<<<<< HEAD
-        pipeline, return the pattern itself. Orders rank by the result as by all rounds (docs/results/simulation.md), with
-        an eighth of the hops.
-    =======
-        pipeline, return the pattern itself. Orders rank by the result as by all rounds (docs/results/simulation.md), with
-        an eighth of the hops.
-    >>>>>>> slice-O
+    The others have some of the first one's hops, growing and shrinking in number; the one at three quarters of the
+    growth stands for them. Where the first is no more than half of all rounds, none comes before it, or there is no
+    pipeline, return the pattern itself. Orders rank by the result as by all rounds (docs/results/simulation.md), with
+    an eighth of the hops.
     """
     total, longest = pattern.repeat.sum(), int(np.argmax(pattern.repeat))
     if pattern.timing != "chain" or 2 * pattern.repeat[longest] <= total or longest == 0:
