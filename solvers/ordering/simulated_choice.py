@@ -28,6 +28,7 @@ from solvers.simulation.cost import SimulatedCost
 MAX_CANDIDATES = 8
 _RANDOM_ORDERS = 11
 _DESCENTS = 3
+_MORE_DESCENTS, _MORE_DESCENTS_SEED = 2, 101  # from the fastest order; other exchanges than in the first ones
 _DESCENT_SEGMENTS = 12
 _MAX_SIMULATED_TRANSFERS = 20_000  # of all orders together: some 2 s
 _OTHER_SEARCH_SHARE = 4  # another search has one of so many parts of the moves
@@ -142,7 +143,8 @@ def choose_by_simulation(
     """Simulate the orders and return the cheapest; of equal ones the first.
 
     Where the cost is an estimate of measured capacities, simulations decide, if they take no more than seconds:
-    exchanges by the estimate end at orders that it takes for faster than they are, by up to 12 %. The first order and
+    exchanges by the estimate end at orders that it takes for faster than they are, by up to 12 %. So two more rounds of
+    exchanges begin at the fastest order, and the result of each is simulated too. The first order and
     the baseline are simulated whatever the time; then the others, then random orders for their median, of which at
     least one is.
 
@@ -163,6 +165,9 @@ def choose_by_simulation(
         simulated += 1
         if costs[key] < chosen_cost:
             chosen, chosen_cost = order, costs[key]
+    if simulation is not None and isinstance(cost_of, ContentionCost):
+        left = _MAX_SIMULATED_TRANSFERS // max(1, cost_of.transfers) - len(costs)
+        chosen, chosen_cost = _exchanged_again(problem, chosen, (cost_of, simulation), seed, keep_going, left)
     slots = np.bincount(problem.baseline, minlength=len(problem.fabric.names))
     rng, random_costs = np.random.default_rng(seed), []
     for k in range(_RANDOM_ORDERS):
@@ -177,6 +182,23 @@ def choose_by_simulation(
         decided, cost=cost_of(chosen), baseline_cost=cost_of(problem.baseline)
     )  # fmt: skip
     return SimulatedChoice(shown, simulated, candidates, problem.model, decided_by, decided)
+
+
+def _exchanged_again(
+    problem: OrderingProblem, order: Order, costs: tuple[ContentionCost, SimulatedCost], seed: int,
+    keep_going: Callable[[], bool], rounds: int,
+) -> tuple[Order, float]:  # fmt: skip
+    """Return the fastest of an order and of what at most so many rounds of exchanges by the estimate make of it, and
+    its simulated cost. ``costs``: the estimate and the simulation."""
+    estimate, simulation = costs
+    fastest, fastest_us = order, simulation(order)
+    for k in range(min(_MORE_DESCENTS, rounds)):
+        if not keep_going():
+            break
+        descended = descend(fastest, problem.feasible, estimate, seed + _MORE_DESCENTS_SEED + k, keep_going)
+        if (cost_us := simulation(descended)) < fastest_us:
+            fastest, fastest_us = descended, cost_us
+    return fastest, fastest_us
 
 
 def simulated_gain(

@@ -206,3 +206,17 @@ def test_inferred_capacities_are_not_simulated() -> None:
     choice = choose_by_simulation(task, result_of(task.baseline), orders, estimated(task), 0, lambda: True)
     assert isinstance(choice.decided_by, ContentionCost)
     assert choice.result.cost == min(map(estimated(task), orders))
+
+
+def test_fastest_measured_order_is_exchanged_again() -> None:
+    """Of 32 hosts, for which the exchanges before the simulations are too few."""
+    hosts, rack, rates = 32, np.repeat(np.arange(5), [11, 9, 7, 4, 1]), np.full(32, 10.0)
+    rtt = np.where(rack[:, None] == rack, 20.0, 80.0) * np.random.default_rng(0).lognormal(0, 0.2, (hosts, hosts))
+    rtt, uplinks = np.sqrt(rtt * rtt.T) * (1 - np.eye(hosts)), np.array([40.0, 20.0, 30.0, 10.0, 10.0])
+    fabric = Fabric(tuple(map(str, range(hosts))), rtt, None, rates, rates, rack, uplinks, uplinks, "measured")
+    task = OrderingProblem(fabric, np.arange(hosts), "halving-doubling", Options(), SIZE, "contention")
+    args = task.algo, hosts, task.options, fabric, SIZE
+    start, simulated_us = np.random.default_rng(3).permutation(hosts), SimulatedCost.of(*args)
+    candidates = improved_candidates(task, [start], ContentionCost.of(*args), 0, lambda: True)
+    choice = choose_by_simulation(task, result_of(start), candidates, ContentionCost.of(*args), 0, lambda: True)
+    assert simulated_us(choice.result.order) < min(map(simulated_us, candidates))
