@@ -6,7 +6,7 @@ there can be. Nothing is requested while an earlier request is open.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,6 +24,7 @@ from solvers.spot.ledger import Ledger, MoneyLimits, RentedInstance, refusal_of_
 from solvers.spot.reconciling import DriverTiming, Sightings, foreign, reconcile, unrequested
 
 REPEAT_S = 60.0  # a warning that still holds is repeated
+_PENALTY_SCOPES: Mapping[str, journal.PenaltyScope] = {"limit": "kind", "throttled": "all", "credentials": "all"}
 
 
 class JournalWriter(Protocol):
@@ -402,12 +403,9 @@ class Driver:
             now = self._sightings.answered_at[order.token] = self._clock.now()
             self._parts.note(f"{order.count} x {order.market}: not granted: {error}")
             if error.has_no_effect:
-                everywhere = error.failure in ("limit", "throttled", "credentials")
-                self._add(
-                    journal.RequestClosed(
-                        now, order.token, "refused", str(error), now + self._timing.penalty_s, everywhere
-                    )
-                )
+                scope = _PENALTY_SCOPES.get(error.failure, "market")
+                penalty_until = now + self._timing.penalty_s
+                self._add(journal.RequestClosed(now, order.token, "refused", str(error), penalty_until, scope))
             return
         for each in granted:
             self._add(journal.InstanceGranted(now, order.token, each.id, each.since_s))

@@ -73,8 +73,8 @@ def test_penalised_market_is_left_out() -> None:
     refused = journal.RequestClosed(NOW - 1, "t0", "refused", "capacity", NOW + 900)
     request = journal.InstancesRequested(NOW - 1, "t0", "zone-a", "small", "Linux/UNIX", 2, 0.2)
     assert made.choose(ledger(request, refused), observed(made), NOW).market == LARGE
-    everywhere = journal.RequestClosed(NOW - 1, "t0", "refused", "limit", NOW + 900, everywhere=True)
-    choice = made.choose(ledger(request, everywhere), observed(made), NOW)
+    limit = journal.RequestClosed(NOW - 1, "t0", "refused", "limit", NOW + 900, "kind")
+    choice = made.choose(ledger(request, limit), observed(made), NOW)
     assert choice.market is None
     assert "failed" in choice.reason
 

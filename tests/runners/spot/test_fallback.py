@@ -9,7 +9,7 @@ from plink.model.spot.limits import Limits
 from plink.model.spot.market_file import InstanceType, Machines
 from plink.model.spot.prices import HOUR_S, on_demand_market
 from runners.spot.fallback import OnDemandFallback
-from runners.spot.provider import ProviderError
+from runners.spot.provider import ListedInstance, ProviderError, ProviderFailure, RentalOrder
 from solvers.spot.deadline import Deadline, IterationTime
 from solvers.spot.ledger import account
 from solvers.spot.scaling import Scaling
@@ -150,3 +150,29 @@ def test_controller_that_has_just_taken_over_is_no_lost_work() -> None:
     driven.job.done = before
     driven.run(1.0, driver)
     assert on_demand_of(driven) == []
+
+
+@pytest.mark.parametrize("limited", ["on-demand", "spot"])
+def test_limit_of_one_kind_leaves_the_other(limited: str) -> None:
+    driven = made(2.0, 100)
+    driven.cloud.steps = {A: [(START - 50, 0.1), (START + HOUR_S, 10.0), (START + 1.1 * HOUR_S, 0.1)]}
+    acquire = driven.cloud.acquire
+
+    def limited_acquire(order: RentalOrder) -> list[ListedInstance]:
+        if order.market.is_on_demand == (limited == "on-demand"):
+            raise ProviderError("limit", "VcpuLimitExceeded")
+        return acquire(order)
+
+    driven.cloud.acquire = limited_acquire  # type: ignore[method-assign]
+    driven.run(2.0)
+    held = {each.market.is_on_demand for each in driven.ledger.held}
+    assert held == {limited == "spot"}
+
+
+@pytest.mark.parametrize("failure", ["throttled", "credentials"])
+def test_refusal_of_the_account_holds_for_both_kinds(failure: ProviderFailure) -> None:
+    driven = made(1.0, 1000)
+    driven.cloud.fails["acquire"] = [ProviderError(failure, "try later")]
+    driven.run(0.2)
+    assert driven.cloud.calls.count("acquire") == 1
+    assert driven.ledger.held == ()
