@@ -18,7 +18,7 @@ from plink.api.spot_driving import check_deadline, check_on_demand, release_spot
 from plink.errors import PartlyDone, PlinkError, UsageError
 from plink.model.hosts import Hosts
 from plink.model.spot.market_file import MarketFile, read_market_file
-from plink.records.spot_journal import FOLDER, NAME
+from plink.records.spot_journal import FOLDER, JOB_END, NAME
 from runners.spot.choice import choose_provider
 
 LOG = "spot-driver.log"  # in the run's folder: what the driver printed
@@ -142,7 +142,10 @@ class DriverProcess:
                 self._note("the spot driver was refused; the job goes on with the hosts that it has")
                 return
             ended = f"signal {-code}" if code < 0 else f"exit code {code}"
-            self._note(f"the spot driver ended with {ended}; another one starts in {pause:.0f} s")
+            self._note(
+                f"the spot driver ended with {ended}; another one starts in {pause:.0f} s (if this command is killed "
+                f"before that, type `plink spot release {self._folder.name}`)"
+            )
             if self._over.wait(pause):
                 return
             pause = min(2 * pause, max(self._restart_s, _MAX_RESTART_S))
@@ -173,24 +176,41 @@ class DriverProcess:
                     self._process.wait(_POLL_S)
 
     def finish(self, timeout_s: float = END_TIMEOUT_S) -> None:
-        """Return when nothing is held any more, after the job's end is in its record: the driver releases everything
-        then. Without a driver it is released here.
+        """Return when nothing is held any more, after the job's end: the driver releases everything then. Without a
+        driver, or where it cannot be informed of the end, it is released here.
 
         :raises PartlyDone: when something is held still. :raises PlinkError: when nothing can be released.
         """
         self._over.set()
-        if self._thread.ident is not None:
+        if self._thread.ident is not None and self._mark_end():
             self._thread.join(timeout_s)
         process = self._process
         if process is not None and process.poll() is None:
-            self._note(f"the spot driver did not end within {timeout_s:.0f} s")
+            self._note("the spot driver is ended: it has not released everything in its time")
             process.kill()
             process.wait()
         if (process is None or process.returncode != 0) and (self._folder / FOLDER / NAME).exists():
             self._release()
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a driver runs, which goes on without this process."""
+        return self._process is not None and self._process.poll() is None
+
+    def _mark_end(self) -> bool:
+        """Inform the driver of the job's end: the run's record may lack it. Return False where that cannot be."""
+        try:
+            (self._folder / FOLDER).mkdir(mode=0o700, exist_ok=True)
+            (self._folder / FOLDER / JOB_END).touch()
+        except OSError as error:
+            self._note(f"the spot driver cannot be informed of the job's end: {error.strerror}")
+            return False
+        return True
+
     def _release(self) -> None:
         """Release what the journal or the tag says is held."""
+        run = self._folder.name
+        self._note(f"what is held is released here; if that is interrupted, type `plink spot release {run}`")
         try:
             release_spot(self._folder, self._note)
         except PartlyDone:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from plink.errors import PlinkError
 from plink.model.hosts import Host
 from plink.model.storage import read_document
+from plink.records.spot_journal import FOLDER, JOB_END
 from runners.agile.control_socket import ask
 from solvers.spot.deadline import JobProgress
 
@@ -59,7 +60,9 @@ class ElasticJob:
         self._adding: set[str] = set()  # names of hosts on their way
 
     def view(self) -> JobView | None:
-        """Return how the job stands: it has ended when its record says so, or its process is gone."""
+        """Return how the job stands: it has ended when its process says so, or its record, or its process is gone."""
+        if (self._folder / FOLDER / JOB_END).exists():
+            return JobView(has_ended=True)
         try:
             status = ask(self._socket, {"method": "status"})
         except PlinkError as error:
