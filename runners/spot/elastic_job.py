@@ -56,6 +56,7 @@ class ElasticJob:
     def __init__(self, folder: Path, job: Mapping[str, Any], speed: float = 1.0) -> None:
         self._speed = speed
         self._folder, self._socket, self._pid = folder, str(job["socket"]), int(job["pid"])
+        self._start = _process(self._pid)[1]
         self._errors: list[str] = []
         self._adding: set[str] = set()  # names of hosts on their way
 
@@ -86,6 +87,9 @@ class ElasticJob:
                 return True
         except PlinkError:
             return False
+        state, start = _process(self._pid)
+        if state in ("Z", "X") or (self._start and start and start != self._start):
+            return True  # its parent has not waited for it, or another process has its id
         try:
             os.kill(self._pid, 0)
         except ProcessLookupError:
@@ -124,3 +128,12 @@ class ElasticJob:
         """Return what failed since the last call."""
         errors, self._errors = self._errors, []
         return errors
+
+
+def _process(pid: int) -> tuple[str, str]:
+    """Return the state of a process and when it started, in ticks since boot (proc(5)); empty where /proc lacks it."""
+    try:
+        fields = (Path("/proc") / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return "", ""
+    return fields[0], fields[19]
