@@ -42,6 +42,7 @@ _SCOPE = {
     "replay": ("history", "hosts", "speed", "start"),
 }
 Purpose = Literal["rent", "dry run", "release", "status"]
+_DOUBT_S = 300.0
 _REPLAY_POLL_S = 0.5  # real seconds
 _REPLAY_DRAIN_S = 2.0
 _REPLAY_START_S = 60.0
@@ -88,6 +89,7 @@ def choose_provider(market_file: MarketFile, run: str, folder: Path, purpose: Pu
         return ChosenProvider(AwsProvider(run, _aws(entry, market_file, purpose)), time.time, timing)
     if kind == "command":
         words = {key: entry[key] for key in (*_NEEDED[kind], "renew") if key in entry}  # type: ignore[literal-required]
+        timing = timing if "renew" in entry else replace(timing, doubt_s=_DOUBT_S)
         return ChosenProvider(
             CommandProvider(run, words), time.time, timing, has_leases="renew" in entry,
             has_on_demand=entry.get("on_demand", False),

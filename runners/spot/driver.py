@@ -140,7 +140,9 @@ class Driver:
             self._add(journal.JobEnded(now))
         if self.ledger.job_ended:
             self._release(self.ledger.held, "the job has ended", now)
-            return listing is not None and not self.ledger.held and not self.ledger.open_requests
+            assert self.ledger.job_ended_at_s is not None
+            in_doubt = now < self.ledger.job_ended_at_s + self._timing.doubt_s and self.ledger.doubtful_requests(now)
+            return listing is not None and not self.ledger.held and not self.ledger.open_requests and not in_doubt
         self._protect_budget(now)
         self._end_hours(now)
         self._track_hosts(view, listing is not None, now)

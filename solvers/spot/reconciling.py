@@ -40,7 +40,8 @@ class DriverTiming:
     instance that exists is certainly listed; ``start_s``: for an instance to work in the job; ``drain_s``: for the job
     to move away from an instance; ``renewal_lead_s``: before an hour ends it is decided whether another begins;
     ``lease_s``: after which an instance ends by itself without a driver; ``penalty_s``: for which a market is left out
-    after a failure; ``clock_tolerance_s``: by which the wall clock may be wrong.
+    after a failure; ``clock_tolerance_s``: by which the wall clock may be wrong; ``doubt_s``: for which listings go on
+    after the job's end while a request may have been granted unseen, where no lease would end that.
     """
 
     poll_s: float = 15.0
@@ -54,6 +55,7 @@ class DriverTiming:
     lease_s: float = 1800.0
     penalty_s: float = 900.0
     clock_tolerance_s: float = 60.0
+    doubt_s: float = 0.0
 
 
 @dataclass

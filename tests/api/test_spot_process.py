@@ -80,6 +80,20 @@ def test_hosts_of_a_lab_are_not_rented_for_others(tmp_path: Path) -> None:
         checked_max_hosts(market(tmp_path, text), Hosts(RELIABLE.members, "quiet"), "ssh", None)
 
 
+@pytest.mark.parametrize("cores", ["inf", "1e18"])
+def test_cores_without_a_bound_are_refused(tmp_path: Path, cores: str) -> None:
+    request = market(tmp_path, MARKET_FILE.replace("max_cores = 768", f"max_cores = {cores}") + PROVIDER)
+    with pytest.raises(UsageError, match="max_cores"):
+        checked_max_hosts(request, RELIABLE, "ssh", None)
+
+
+def test_deadline_needs_zones(tmp_path: Path) -> None:
+    text = SMALL.replace('zones = ["zone-a", "zone-b"]\n', "") + PROVIDER + "on_demand = true\n"
+    request = replace(market(tmp_path, text), deadline_s=3600.0, iterations=9)
+    with pytest.raises(UsageError, match="zones"):
+        checked_max_hosts(request, RELIABLE, "ssh", None)
+
+
 @pytest.mark.parametrize("words", [("--budget", "3"), ("--per-hour", "3"), ("--prices", "prices.json")])
 def test_options_that_go_with_spot(tmp_path: Path, words: tuple[str, ...]) -> None:
     done = typed("elastic", "run", "--runner", "local", *words, "fit.py", cwd=tmp_path)
@@ -143,6 +157,29 @@ def test_refused_driver_is_not_started_again(tmp_path: Path) -> None:
     assert len((tmp_path / "starts").read_text()) == 1
     assert "no such market" in notes
     assert any("was refused" in note for note in notes)
+
+
+def test_refused_driver_is_started_again_while_something_may_be_held(tmp_path: Path) -> None:
+    run = recorded(tmp_path, ENTRIES[:8])
+    (run / "run.json").write_text("{}")
+    notes: list[str] = []
+    script = tmp_path / "driver.py"
+    script.write_text("import pathlib, sys\nif not pathlib.Path('once').exists():\n"
+                      "    pathlib.Path('once').touch()\n    sys.exit(2)\n")  # fmt: skip
+    process = DriverProcess(run, [sys.executable, str(script)], notes.append, restart_s=0.01)
+    process.start()
+    process._thread.join()
+    process.finish()
+    assert any("leases" in note for note in notes)
+    assert not (tmp_path / "asked-release.json").exists()  # the second one ended well
+
+
+def test_driver_that_requested_nothing_leaves_nothing_to_release(tmp_path: Path) -> None:
+    run = recorded(tmp_path, ENTRIES[:1])
+    process = DriverProcess(run, [sys.executable, "-c", "raise SystemExit(1)"], lambda note: None)
+    process.start()
+    process.finish()
+    assert not (tmp_path / "asked-listing.json").exists()
 
 
 def test_run_that_is_not_recorded_rents_nothing(tmp_path: Path) -> None:
@@ -252,3 +289,11 @@ def test_interrupt_while_this_process_releases_says_how_to_go_on(
     with pytest.raises(KeyboardInterrupt):
         rental_of(tmp_path, "raise SystemExit(2)", monkeypatch).finish()
     assert "plink spot release abcd" in capsys.readouterr().err
+
+
+def test_request_in_doubt_at_the_end_is_said(tmp_path: Path) -> None:
+    run = recorded(tmp_path, ENTRIES[:8])
+    process = DriverProcess(run, [sys.executable, "-c", "raise SystemExit(3)"], lambda note: None)
+    process.start()
+    with pytest.raises(PartlyDone, match="plink spot release abcd"):
+        process.finish()
