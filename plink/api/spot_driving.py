@@ -146,6 +146,8 @@ class _Session:
             check_on_demand(market_file, chosen)
             check_zones(market_file)
         now, brain = chosen.clock(), MarketBrain(market_file, histories, chosen.timing.lease_s)
+        if request.deadline_s is not None:
+            brain.reserve(market_file.reference)
         if not histories.prices:
             self._observe_history(brain, now - HISTORY_S, request.deadline_s is not None)
         if chosen.hosts is not None and chosen.hosts.lab != self.job.get("lab"):
@@ -181,9 +183,10 @@ class _Session:
         market_file, timing = self.market_file, self.chosen.timing
         application = application_from(market_file.changes)
         iteration = IterationTime(application.scaling, market_file.changes.iteration_s is not None)
+        slack_s = timing.decision_s + timing.request_timeout_s + timing.listing_delay_s  # one request without an answer
         return OnDemandFallback(
             Deadline(opened.at + request.deadline_s, request.iterations), market_file.reference, market_file.zones,
-            iteration, application.start_s + application.add_s, timing.decision_s + timing.request_timeout_s, self.note,
+            iteration, application.start_s + application.add_s, slack_s, self.note,
         )  # fmt: skip
 
 

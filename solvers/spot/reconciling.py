@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from plink.model.spot import journal
+from plink.model.spot.prices import Market
 from solvers.spot.ledger import Ledger, RentedInstance
 
 
@@ -57,6 +58,11 @@ class DriverTiming:
     clock_tolerance_s: float = 60.0
     doubt_s: float = 0.0
 
+    def penalty_after_part_s(self, market: Market) -> float:
+        """Return for how long a market is left out that granted a part only, or gave no answer: of on-demand machines
+        the rest may be there soon, and a deadline cannot wait long for it."""
+        return self.decision_s if market.is_on_demand else self.penalty_s
+
 
 @dataclass
 class Sightings:
@@ -90,7 +96,8 @@ def reconcile(
         if granted >= request.entry.count:
             yield journal.RequestClosed(now, request.entry.token, "granted")
         elif overdue:
-            error, penalised_until = f"no answer, and {granted or 'no'} instances of it", now + timing.penalty_s
+            error = f"no answer, and {granted or 'no'} instances of it"
+            penalised_until = now + timing.penalty_after_part_s(request.entry.market)
             yield journal.RequestClosed(now, request.entry.token, "abandoned", error, penalised_until)
     for held in ledger.held:
         entry = listed.get(held.id)

@@ -100,9 +100,17 @@ def test_on_demand_machines_are_accounted_at_their_price_without_refunds() -> No
 
 def test_limits_of_money_hold_on_demand_too() -> None:
     driven = made(3.0, 100, dear=True)
-    driven.limits = Limits(math.inf, math.inf, max_hourly=COUNT * ON_DEMAND_PRICE - 0.1)
+    driven.limits = Limits(math.inf, math.inf, max_hourly=ON_DEMAND_PRICE - 0.1)
     driven.run(5.0)
     assert on_demand_of(driven) == []
+    assert any("deadline: all bids together" in note for note in driven.notes)
+
+
+def test_as_many_on_demand_machines_as_the_limits_allow() -> None:
+    driven = made(3.0, 100, dear=True)
+    driven.limits = Limits(math.inf, math.inf, max_hourly=COUNT * ON_DEMAND_PRICE - 0.1)
+    driven.run(3.0)
+    assert len(on_demand_of(driven)) == COUNT - 1
     assert any("deadline: all bids together" in note for note in driven.notes)
 
 
@@ -176,3 +184,46 @@ def test_refusal_of_the_account_holds_for_both_kinds(failure: ProviderFailure) -
     driven.run(0.2)
     assert driven.cloud.calls.count("acquire") == 1
     assert driven.ledger.held == ()
+
+
+def test_request_without_an_answer_does_not_cost_the_deadline() -> None:
+    driven = made(3.0, 100, dear=True)
+    assert driven.fallback is not None
+    driven.fallback.slack_s = 360.0
+    driven.cloud.loses_answers, driven.cloud.hides_for_s, driven.cloud.hides = 1, 1e9, range(COUNT)
+    assert until_done(driven, 10.0) <= 3.0
+    assert [each.outcome for each in driven.ledger.requests.values()] == ["abandoned", "granted"]
+
+
+def test_rest_of_a_part_is_asked_for_soon() -> None:
+    driven = made(3.0, 100, dear=True)
+    driven.cloud.grants = 2
+    driven.run(2.0)
+    times = [each.entry.at for each in driven.ledger.requests.values()]
+    assert len(on_demand_of(driven)) == COUNT
+    assert times[1] - times[0] <= 300
+
+
+def test_rest_of_an_abandoned_request_is_asked_for_whatever_the_deadline_says() -> None:
+    driven = made(1.0, 1000, dear=True)
+    assert driven.fallback is not None
+    driven.cloud.loses_answers, driven.cloud.hides_for_s, driven.cloud.hides = 1, 1e9, range(2, COUNT)
+    driver = driven.driver()
+    driven.run(0.12, driver)
+    assert driven.ledger.requests
+    driven.fallback.deadline = Deadline(START + 1000 * HOUR_S, 1000)
+    driven.run(0.5, driver)
+    assert sum(each.market.is_on_demand for each in driven.ledger.held) == COUNT
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_prices_that_fail_are_asked_for_once_a_minute(is_restarted: bool) -> None:
+    driven = made(100.0, 100)
+    driver = driven.driver()
+    driven.run(0.5, driver)
+    assert driven.ledger.held
+    driven.timing = replace(driven.timing, poll_s=15.0)
+    driven.cloud.fails["prices"] = [ProviderError("throttled", "RequestLimitExceeded")] * 1000
+    driver, before = driven.driver() if is_restarted else driver, driven.cloud.calls.count("prices")
+    driven.run(0.5, driver)
+    assert driven.cloud.calls.count("prices") - before <= 31
