@@ -79,7 +79,7 @@ class ElasticJob:
         iteration, seconds = status.get("iteration", -1), status.get("iteration_s")
         if iteration < 0 or seconds is None:
             return None
-        return JobProgress(iteration + 1, seconds * self._speed, status.get("workers", 0))
+        return JobProgress(iteration + 1, seconds * self._speed, status.get("iteration_workers", 0))
 
     def _is_over(self) -> bool:
         try:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from runners.spot.elastic_job import ElasticJob, JobView
+from solvers.spot.deadline import JobProgress
 from tests.lab.waiting import until
 
 
@@ -59,3 +60,13 @@ def test_process_that_is_gone_or_a_record_with_an_end(tmp_path: Path, process: "
     process.wait()
     job = elastic_job(tmp_path, process.pid)
     assert until(job.view, 60, "the job has ended") == JobView(has_ended=True)
+
+
+def test_progress_pairs_an_iteration_with_the_cores_that_did_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status = {"stage": 1, "hosts": [], "iteration": 4, "iteration_s": 2.0, "workers": 8, "iteration_workers": 3}
+    monkeypatch.setattr("runners.spot.elastic_job.ask", lambda socket, request: status)
+    view = elastic_job(tmp_path, os.getpid()).view()
+    assert view is not None
+    assert view.progress == JobProgress(5, 2.0, 3)
