@@ -16,7 +16,7 @@ BROWSER := chromium
 # Of each target under `make fuzz`.
 SECONDS ?= 20
 
-.PHONY: setup demo test test-all tests-of-part launchers lint bench dist fuzz coverage links lock reference clean system
+.PHONY: setup demo test test-all test-ec2 tests-of-part launchers lint bench dist fuzz coverage links lock reference clean system
 
 setup: $(STAMP)
 
@@ -60,6 +60,17 @@ endif
 
 launchers: setup
 	-@tools/system-packages $(LAUNCHERS) $(BROWSER)
+
+# Tests of EC2: the real `aws` command against moto's server. Their versions contradict plink's, so they have an
+# environment of their own, which the first call makes (a minute).
+EC2 := .venv-ec2
+test-ec2: setup $(EC2)/.installed
+	@PATH="$(CURDIR)/$(EC2)/bin:$$PATH" $(PYTEST) -m "" tests/runners/live/test_spot_aws.py
+
+$(EC2)/.installed:
+	@$(PYTHON) -m venv $(EC2)
+	@$(EC2)/bin/pip install --quiet --disable-pip-version-check awscli==1.46.3 'moto[ec2,server]==5.2.5'
+	@touch $@
 
 # Exit code 5 is pytest's for no tests: a part need not have both tiers.
 tests-of-part:
@@ -114,5 +125,5 @@ reference: setup
 	@$(VENV)/bin/python -m tools.schemas
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz .import_linter_cache
+	rm -rf $(VENV) $(EC2) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -52,6 +52,7 @@ ENTRIES = (
     Entry("zipline", "Zhao et al. Table II: the barrier of least wait, beside grid searches", 0.2, True),
     Entry("lookahead", "whether ZipLine's lookahead should pay for its uncertainty, in simulated time", 0.3),
     Entry("spot_drive", "the driver of spot machines killed 20 times: nothing left over, money to the cent", 8),
+    Entry("spot_lab", "a job on a lab whose rented hosts are evicted, beside its simulation (--short: 2 minutes)", 6),
     Entry("flexrr", "stragglers that are helped, real servers (Harlap Figures 3.6 to 3.10; --only NAME: a part)", 7),
     Entry("helping_courses", "Harlap Figures 3.6 to 3.12: stragglers that are helped, in virtual time", 1.5),
     Entry("pipeline_lab", "pipelines on 4 hosts against data parallelism, depths, and the executor's own cost", 32),

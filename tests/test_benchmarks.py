@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 import benchmarks.cost_models
 import benchmarks.results
 import benchmarks.run
-from benchmarks import autotune, drawing, table_4_1, theses
+from benchmarks import autotune, drawing, spot_lab, table_4_1, theses
 from benchmarks.catalogue import ENTRIES, NAMES
 from benchmarks.flexrr import MODES
 from benchmarks.helping_courses import WORKERS, course_of
@@ -23,7 +24,10 @@ from benchmarks.results import RESULTS
 from benchmarks.run import chosen
 from benchmarks.stale import forget_stale
 from benchmarks.stragglers import DisruptedMachine, Pattern, PowerLaw, SlowWorker, Steady, ideal
+from plink.model.hosts import read_hosts
+from plink.model.spot.market_file import read_market_file
 from plink.report.colours import PAGE
+from solvers.spot.scaling import Application, Scaling
 
 
 def test_metric_passes_or_misses_its_bar() -> None:
@@ -169,3 +173,16 @@ def test_parts_keep_what_they_were_measured_with(tmp_path: Path, monkeypatch: py
     machine = document["machine"]
     assert f"{machine['cpu']}, {machine['memory_mb']} MB, Linux" in theses.measured_with(document, "c")
     assert theses.measured_with(document) == theses.measured_with(document, "c")
+
+
+def test_each_market_of_the_spot_lab_is_evicted_once(tmp_path: Path) -> None:
+    addresses = "".join(f"n{number} address=10.0.0.{number + 1}\n" for number in range(9))
+    (tmp_path / "lab.txt").write_text(f"# plink-lab: lab\n{addresses}")
+    spot_lab.write_inputs(SimpleNamespace(folder=tmp_path, hosts_file=str(tmp_path / "lab.txt"), name="lab"))  # type: ignore[arg-type]
+    market_file = read_market_file(tmp_path / "market.toml")
+    application = Application(Scaling(0.0, 72.0, 0.0), 480.0, 60.0, 60.0)
+    outcome = spot_lab.simulate(tmp_path, market_file, application, 1.5e9)
+    evicted = [each for each in outcome.stays if each.stay.end == "interrupted"]
+    assert {each.market for each in evicted} == {0, 1, 2}
+    assert len(evicted) == 6  # two of eight hosts are there to the end
+    assert len(read_hosts(tmp_path / "more.txt")) == 8

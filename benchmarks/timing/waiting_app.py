@@ -2,7 +2,8 @@
 cores of their own, told by hosts that share two.
 
 Each of 240 shards reads half of 4,000 vectors at every clock, waits, and adds to them: the parameters go to real
-servers on real connections, only the computing is a wait. Options: ``--clocks``, ``--wait`` (seconds of a shard).
+servers on real connections, only the computing is a wait. Options: ``--clocks``, ``--wait`` (seconds of a shard),
+``--rows`` (vectors).
 """
 
 import argparse
@@ -18,13 +19,14 @@ _SHARDS, _ROWS, _WIDTH = 240, 4000, 31
 class Waiting(App[range]):
     """The objective says nothing."""
 
-    def __init__(self, clocks: int, wait_s: float) -> None:
-        self.tables = (Table("counts", _ROWS, _WIDTH),)
+    def __init__(self, clocks: int, wait_s: float, rows: int = _ROWS) -> None:
+        self.tables = (Table("counts", rows, _WIDTH),)
+        self._rows = rows
         self.shards, self.stop, self._wait_s = _SHARDS, StoppingCriterion(clocks=clocks), wait_s
 
     def load(self, shard: int) -> list[range]:
         """Return every second row, the even ones or the odd."""
-        return [range(shard % 2, _ROWS, 2)]
+        return [range(shard % 2, self._rows, 2)]
 
     def process(self, items: range, params: Params) -> Objective:
         """Read, wait, add."""
@@ -40,8 +42,9 @@ def make(arguments: list[str] | None = None) -> tuple[Waiting, argparse.Namespac
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clocks", type=int, default=10)
     parser.add_argument("--wait", type=float, default=0.1)
+    parser.add_argument("--rows", type=int, default=_ROWS)
     options = parser.parse_args(arguments)
-    return Waiting(options.clocks, options.wait), options
+    return Waiting(options.clocks, options.wait, options.rows), options
 
 
 def main() -> None:

@@ -23,6 +23,7 @@ from plink.api.search_data import (
 from plink.errors import UsageError
 from plink.model.network import Network
 from plink.model.topology import Topology
+from plink.model.units import format_us
 from solvers.costs.by_name import (
     MIXED,
     NAMES,
@@ -208,12 +209,15 @@ def solve(
         searched, result = result, choice.result
         if simulated:
             notes.append(_choice_note(choice, time.monotonic() - simulation_started))
-        elif searched.lower_bound is not None:
-            notes.append(_bound_note(searched))
+        else:
+            if searched.lower_bound is not None:
+                notes.append(_bound_note(searched))
+            if choice.is_against_estimate:
+                notes.append(_disagreement_note(choice))
     elif request.prove or (len(task.baseline) <= _EXACT_MAX_RANKS and not task.is_latency_ring):  # takes a moment
         result = _prove(task, result, request, started + limit if timed else None, stopped)
     interrupted = stopped()
-    validation = _validate(task, result, data, request.seed, accurate_cost)
+    validation = _validate(task, result, data, request.seed, choice)
     changed = not np.array_equal(task.baseline, result.order)
     problem = _baseline_problem(task, result, data)
     baseline_kept = (
@@ -287,6 +291,13 @@ def _choice_note(choice: "SimulatedChoice", seconds: float) -> str:
     )
 
 
+def _disagreement_note(choice: "SimulatedChoice") -> str:
+    baseline, chosen = (format_us(cost) for cost in (choice.decided.baseline_cost, choice.decided.cost))
+    return (
+        f"simulation, which decides against these estimates, says {baseline} for the given order, {chosen} for this one"
+    )
+
+
 def _bound_note(searched: OrderingResult) -> str:
     over = "the best one" if searched.is_optimal else f"at most {searched.gap or 0:.2%} above the best one"
     return f"by rounds, which the search went by, its order is {over}"
@@ -338,7 +349,7 @@ def _prove(
 
 
 def _validate(
-    task: OrderingProblem, result: OrderingResult, data: SearchData, seed: int, accurate_cost: "AccurateCost | None"
+    task: OrderingProblem, result: OrderingResult, data: SearchData, seed: int, choice: "SimulatedChoice | None"
 ) -> ValidatedGain | None:
     if data.held_out_us is None:
         return None
@@ -349,12 +360,12 @@ def _validate(
         patterns = [(weight, replace(pattern, timing="rounds")) for weight, pattern in patterns]
     cost_model = CostModel(patterns, fabric, task.size_bytes, task.model)
     gain = cross_validate(cost_model, result.order, task.baseline, data.held_out_us, seed, CONFIDENCE)
-    if accurate_cost is None:
+    if choice is None:
         return gain
     from solvers.ordering.simulated_choice import simulated_gain
 
     held_out = replace(fabric, rtt_us=np.where(data.held_out_us > 0, data.held_out_us, fabric.rtt_us))
-    return simulated_gain(result, task.baseline, accurate_cost, held_out, gain)
+    return simulated_gain(choice.decided, task.baseline, choice.decided_by, held_out, gain)
 
 
 def _no_proof(

@@ -1,20 +1,33 @@
 """Decisions for a driver of transient instances, by a market file, price histories, and the journal so far."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from plink.api.spot import anchors_of, application_from, price_offers, rate_offers
 from plink.errors import NoAnswer
+from plink.model.spot.limits import Limits
 from plink.model.spot.market_file import Machines, MarketFile
 from plink.model.spot.price_files import MIN_HOLE_S, Histories
 from plink.model.spot.prices import HOUR_S, Market, Prices, PriceTrace
 from runners.spot.brain import RentalChoice
 from solvers.spot.billing import BILLINGS
-from solvers.spot.deciding import Allocation, Anchors, Footprint, OfferBook, Quote, decide, offer_book, should_renew
+from solvers.spot.deciding import (
+    MAX_PRICE_AGE_S,
+    Allocation,
+    Anchors,
+    Footprint,
+    OfferBook,
+    Quote,
+    decide,
+    offer_book,
+    should_renew,
+)
 from solvers.spot.footprint import Outlook
 from solvers.spot.ledger import Ledger, hourly_bids, worst_cost
+from solvers.spot.on_demand import cheaper_on_demand, on_demand_offers, on_demand_rows
 
 REFRESH_S = HOUR_S  # odds are from everything that is known, once an hour
 
@@ -23,10 +36,14 @@ class MarketBrain:
     """BidBrain for a driver. Odds are from ``histories`` and from what it observes.
 
     :param lease_s: for which what is held may stay held without a driver: that much of the budget is kept for it.
+    :param falls_back: on-demand machines are requested while all markets are dear (:mod:`solvers.spot.on_demand`).
     """
 
-    def __init__(self, market_file: MarketFile, histories: Histories, lease_s: float) -> None:
+    def __init__(
+        self, market_file: MarketFile, histories: Histories, lease_s: float, falls_back: bool = False
+    ) -> None:  # fmt: skip
         self._file, self._histories, self._lease_s = market_file, histories, lease_s
+        self._falls_back = falls_back
         self._prices: Prices = market_file.select(histories.prices) if histories.prices else {}
         self._changes: dict[Market, list[tuple[float, float]]] = {}
         self._observed: set[Market] = set()  # those whose prices the provider says
@@ -73,6 +90,8 @@ class MarketBrain:
                 if by_price
                 else rate_offers(self._file, prices, self._histories.availability)
             )
+            if self._falls_back:
+                offers += on_demand_offers(self._file.reference, (market.zone for market in prices))
             self._book = offer_book(offers, Outlook(BILLINGS[self._file.billing]), self._application)
             self._book_at = now
         return self._book
@@ -92,14 +111,27 @@ class MarketBrain:
         committed = worst_cost(ledger, now, now + self._lease_s, priced_until_s) - bids + reserve
         others = hourly_bids(ledger, now) - bids + reserve
         limits = replace(file.limits, budget=file.limits.budget - committed, max_hourly=file.limits.max_hourly - others)
-        excluded, rows = {}, []
+        excluded, rows = {}, _rows(book, quotes)
         for number, offer in enumerate(book.offers):
-            quote = quotes.get(offer.market)
-            if quote is None:
+            if offer.market not in quotes and not offer.market.is_on_demand:
                 excluded[number] = "the provider gave no price of it"
             elif ledger.penalised(offer.market, now):
                 excluded[number] = "a request failed within the last minutes"
-            rows.append(quote or Quote(offer.on_demand))
+        return self._choice(footprint, book, rows, limits, now, excluded)
+
+    def _choice(
+        self, footprint: Footprint, book: OfferBook, rows: Sequence[Quote], limits: Limits, now: float,
+        excluded: Mapping[int, str],
+    ) -> RentalChoice:  # fmt: skip
+        """Return what to add to a footprint."""
+        if self._falls_back:
+            machines = self._file.reference
+            most = min(limits.max_cores, machines.count * machines.type.cores)
+            certain = cheaper_on_demand(footprint, book, rows, replace(limits, max_cores=most), now, excluded)
+            if certain is not None:
+                reason = f"on demand, for every market costs more than {certain.cost_per_work:.4g} a core-hour"
+                return RentalChoice(reason, certain.market, certain.count, certain.bid)
+            excluded = {**excluded, **dict.fromkeys(on_demand_rows(book), "a market costs less, or enough is held")}
         decision = decide(footprint, book, rows, limits, now, excluded)
         if decision.action == "wait":
             return RentalChoice(decision.reason)
@@ -114,16 +146,28 @@ class MarketBrain:
         return max(0, self._reserved.count - held) * self._reserved.type.on_demand
 
     def reason_to_end(self, ledger: Ledger, token: str, quotes: Mapping[Market, Quote], now: float) -> str:
-        """Return why the instances of a request are not to be renewed; empty where they are, or without prices."""
+        """Return why the instances of a request are not to be renewed; empty where they are, or without prices.
+
+        On-demand machines are renewed while they would be requested again.
+        """
         try:
             book = self._book_of(quotes, now)
         except NoAnswer:
             return ""
         footprint, tokens = self._footprint(ledger, book, now)
-        if token not in tokens or any(offer.market not in quotes for offer in book.offers):
+        is_lacking = any(offer.market not in quotes and not offer.market.is_on_demand for offer in book.offers)
+        if token not in tokens or is_lacking:
             return ""
-        prices = [quotes[offer.market].price for offer in book.offers]
-        keep, cost, without = should_renew(footprint, tokens.index(token), book, prices, now)
+        rows, place = _rows(book, quotes), tokens.index(token)
+        if book.offers[footprint.allocations[place].offer].market.is_on_demand:
+            if all(quote.age_s > MAX_PRICE_AGE_S for quote in quotes.values()):
+                return ""
+            others = footprint.allocations[:place] + footprint.allocations[place + 1 :]
+            limits = replace(self._file.limits, budget=math.inf, max_hourly=math.inf)
+            choice = self._choice(replace(footprint, allocations=others), book, rows, limits, now, {})
+            is_needed = choice.market is not None and choice.market.is_on_demand
+            return "" if is_needed else f"on demand, and no longer needed: {choice.reason}"
+        keep, cost, without = should_renew(footprint, place, book, [row.price for row in rows], now)
         return "" if keep else f"another hour would cost {cost:.4g} a core-hour, {without:.4g} without it"
 
     def _footprint(self, ledger: Ledger, book: OfferBook, now: float) -> tuple[Footprint, list[str]]:
@@ -144,6 +188,15 @@ class MarketBrain:
         began = ledger.opened.at if ledger.opened else now
         anchors = anchors_of(self._file, began) if self._file.anchors else Anchors()
         return Footprint(anchors, tuple(allocations)), tokens
+
+
+def _rows(book: OfferBook, quotes: Mapping[Market, Quote]) -> list[Quote]:
+    """Return the price of each offer: on-demand prices are those of the market file, others that are missing stand in
+    as endlessly old."""
+    return [
+        quotes.get(offer.market) or Quote(offer.on_demand, 0.0 if offer.market.is_on_demand else math.inf)
+        for offer in book.offers
+    ]
 
 
 def _extended(trace: PriceTrace | None, changes: list[tuple[float, float]]) -> PriceTrace:

@@ -10,13 +10,13 @@ from typing import Any
 
 from plink.api.spot import application_from
 from plink.api.spot_brain import MarketBrain
+from plink.api.spot_idle import NoBrain, NoJob, ObservedJob, ObservedProvider, UnwrittenJournal
 from plink.errors import InputError, PartlyDone, UsageError
-from plink.model.hosts import Host
 from plink.model.spot.journal import JournalEntry, JournalOpened
 from plink.model.spot.limits import Limits
 from plink.model.spot.market_file import MarketFile, read_market_file
 from plink.model.spot.price_files import Histories
-from plink.model.spot.prices import HOUR_S, Market
+from plink.model.spot.prices import HOUR_S
 from plink.model.storage import read_text, write_text
 from plink.records.spot_journal import (
     FOLDER,
@@ -29,14 +29,12 @@ from plink.records.spot_journal import (
     read_opening,
 )
 from runners.job.result import new_id
-from runners.spot.brain import RentalChoice
 from runners.spot.choice import ChosenProvider, choose_provider, host_maker, provider_name, scope_of
 from runners.spot.driver import Driver, DriverParts, JournalWriter, run_driver
-from runners.spot.elastic_job import ElasticJob, JobView
+from runners.spot.elastic_job import ElasticJob
 from runners.spot.fallback import OnDemandFallback
-from runners.spot.provider import ListedInstance, PricePoint, Provider, ProviderError, RentalOrder
+from runners.spot.provider import Provider, ProviderError
 from solvers.spot.deadline import Deadline, IterationTime
-from solvers.spot.deciding import Quote
 from solvers.spot.ledger import Account, Ledger, RentedInstance, account, instance_money
 from solvers.spot.reconciling import run_of
 
@@ -57,16 +55,25 @@ class DriveRequest:
     max_hourly: float | None = None
     deadline_s: float | None = None
     iterations: int | None = None
+    falls_back: bool = False
 
     def check(self) -> None:
-        """:raises UsageError: for a deadline without iterations, or the other way round."""
-        check_deadline(self.deadline_s, self.iterations)
+        """:raises UsageError: as :func:`check_deadline`."""
+        check_deadline(self.deadline_s, self.iterations, self.falls_back)
+
+    @property
+    def needs_on_demand(self) -> bool:
+        """Whether on-demand machines may be requested."""
+        return self.falls_back or self.deadline_s is not None
 
 
-def check_deadline(deadline_s: float | None, iterations: int | None) -> None:
-    """:raises UsageError: for a deadline without iterations, or the other way round."""
+def check_deadline(deadline_s: float | None, iterations: int | None, falls_back: bool) -> None:
+    """:raises UsageError: for a deadline without iterations, the other way round, or with the fallback to on-demand
+    machines while markets are dear."""
     if (deadline_s is None) != (iterations is None):
         raise UsageError("--deadline TIME and --iterations N go together: how much there is to do, and until when")
+    if deadline_s is not None and falls_back:
+        raise UsageError("choose --deadline or --fallback: a deadline rents on-demand machines when it has to")
 
 
 def drive_spot(
@@ -122,9 +129,9 @@ def dry_run_spot(folder: Path, job: Mapping[str, Any], request: DriveRequest, no
         place = folder / FOLDER if entries else Path(scratch)
         chosen = choose_provider(market_file, folder.name, place, "dry run")
         _checked_account(Ledger.of(entries).opened, chosen.provider)
-        chosen = replace(chosen, provider=_Observer(chosen.provider))
+        chosen = replace(chosen, provider=ObservedProvider(chosen.provider))
         session = _Session(folder, job, market_file, chosen, note, is_dry=True)
-        session.driver(request, _Unwritten(), entries).step()
+        session.driver(request, UnwrittenJournal(), entries).step()
 
 
 @dataclass(frozen=True)
@@ -142,10 +149,12 @@ class _Session:
     def driver(self, request: DriveRequest, writer: JournalWriter, entries: Sequence[JournalEntry]) -> Driver:
         """Return the driver, with odds from the histories of a request or from the provider's."""
         market_file, chosen, run, histories = self.market_file, self.chosen, self.folder.name, request.histories
-        if request.deadline_s is not None:
+        if request.needs_on_demand:
             check_on_demand(market_file, chosen)
+        if request.deadline_s is not None:
             check_zones(market_file)
-        now, brain = chosen.clock(), MarketBrain(market_file, histories, chosen.timing.lease_s)
+        now = chosen.clock()
+        brain = MarketBrain(market_file, histories, chosen.timing.lease_s, request.falls_back)
         if request.deadline_s is not None:
             brain.reserve(market_file.reference)
         if not histories.prices:
@@ -159,7 +168,7 @@ class _Session:
         )  # fmt: skip
         elastic = ElasticJob(self.folder, self.job, chosen.speed)
         parts = DriverParts(
-            chosen.provider, _Observed(elastic) if self.is_dry else elastic, brain, writer,
+            chosen.provider, ObservedJob(elastic) if self.is_dry else elastic, brain, writer,
             host_maker(market_file, chosen), chosen.clock, chosen.steady, lambda: f"{run}-{new_id()}", self.note,
             self._fallback(request, opened if not entries else Ledger.of(entries).opened or opened),
         )  # fmt: skip
@@ -197,11 +206,11 @@ def check_zones(market_file: MarketFile) -> None:
 
 
 def check_on_demand(market_file: MarketFile, chosen: ChosenProvider) -> None:
-    """:raises UsageError: when the provider starts no on-demand machines, which a deadline needs."""
+    """:raises UsageError: when the provider starts no on-demand machines, which a deadline and a fallback need."""
     if not chosen.has_on_demand:
         raise UsageError(
-            f"{market_file.path}: --deadline needs on-demand machines; set provider.on_demand = true if the command "
-            "acquire starts them"
+            f"{market_file.path}: --deadline and --fallback need on-demand machines; set provider.on_demand = true if "
+            "the command acquire starts them"
         )
 
 
@@ -322,7 +331,7 @@ def release_spot(folder: Path, note: Callable[[str], None], waits: ReleaseWaits 
         if before.opened is None:
             return release.by_tag()
         parts = DriverParts(
-            chosen.provider, _NoJob(), _NoBrain(), writer, host_maker(market_file, chosen), chosen.clock, chosen.steady,
+            chosen.provider, NoJob(), NoBrain(), writer, host_maker(market_file, chosen), chosen.clock, chosen.steady,
             new_id, note,
         )  # fmt: skip
         driver = Driver(parts, _NO_MONEY_LIMIT, chosen.timing, before.opened, entries)
@@ -409,83 +418,3 @@ def _was_held(before: Ledger, name: str) -> bool:
 def runs_with_instances(runs: Path) -> list[Path]:
     """Return the folders of the runs of a workspace that have a journal of instances, or only its market file left."""
     return sorted({path.parent.parent for name in (NAME, MARKET_COPY) for path in runs.glob(f"*/{FOLDER}/{name}")})
-
-
-class _Unwritten:
-    """A journal of nothing."""
-
-    def add(self, entry: JournalEntry) -> None:
-        """Keep nothing."""
-
-
-@dataclass(frozen=True)
-class _Observer:
-    """A provider of which only prices and the listing are asked."""
-
-    provider: Provider
-
-    def account(self) -> str:
-        """As the provider."""
-        return self.provider.account()
-
-    def prices(self, since_s: float) -> Sequence[PricePoint]:
-        """As the provider."""
-        return self.provider.prices(since_s)
-
-    def listing(self) -> Sequence[ListedInstance]:
-        """As the provider."""
-        return self.provider.listing()
-
-    def acquire(self, order: RentalOrder) -> Sequence[ListedInstance]:
-        """Acquire nothing."""
-        raise ProviderError("invalid", "this is a dry run")
-
-    def release(self, ids: Sequence[str]) -> None:
-        """Release nothing."""
-
-    def renew(self, ids: Sequence[str], until_s: float) -> None:
-        """Renew nothing."""
-
-
-class _NoJob:
-    """No job: nothing is added, and nobody is warned."""
-
-    def view(self) -> JobView | None:
-        """Return nothing."""
-        return None
-
-    def add(self, hosts: Sequence[Host]) -> None:
-        """Add nothing."""
-
-    def evict(self, names: Sequence[str], seconds: float) -> None:
-        """Warn nobody."""
-
-    def errors(self) -> Sequence[str]:
-        """Return none."""
-        return ()
-
-
-@dataclass(frozen=True)
-class _Observed(_NoJob):
-    """A job that is looked at, and left alone."""
-
-    job: ElasticJob
-
-    def view(self) -> JobView | None:
-        """As the job."""
-        return self.job.view()
-
-
-class _NoBrain:
-    """No decisions."""
-
-    def observe(self, market: Market, since_s: float, price: float) -> None:
-        """Pass it over."""
-
-    def choose(self, ledger: Ledger, quotes: Mapping[Market, Quote], now: float) -> RentalChoice:
-        """Choose nothing."""
-        return RentalChoice("everything is released")
-
-    def reason_to_end(self, ledger: Ledger, token: str, quotes: Mapping[Market, Quote], now: float) -> str:
-        """Return nothing."""
-        return ""

@@ -34,7 +34,8 @@ _RESTART_S, _MAX_RESTART_S = 5.0, 60.0
 @dataclass(frozen=True)
 class SpotRequest:
     """What a job rents. ``market_file``: its path; ``prices``: histories; ``budget`` and ``max_hourly`` replace those
-    of the market file; ``deadline_s`` and ``iterations``: as of :class:`plink.api.spot_driving.DriveRequest`."""
+    of the market file; ``deadline_s``, ``iterations`` and ``falls_back``: as of
+    :class:`plink.api.spot_driving.DriveRequest`."""
 
     market_file: Path
     prices: tuple[Path, ...] = ()
@@ -42,6 +43,7 @@ class SpotRequest:
     max_hourly: float | None = None
     deadline_s: float | None = None
     iterations: int | None = None
+    falls_back: bool = False
 
     def words(self, run: str) -> list[str]:
         """Return the command that drives a run."""
@@ -53,7 +55,7 @@ class SpotRequest:
                 words += [option, repr(value)]
         if self.deadline_s is not None:
             words += ["--deadline", f"{self.deadline_s!r}s", "--iterations", str(self.iterations)]
-        return words
+        return words + ["--fallback"] * self.falls_back
 
 
 def max_instances(market_file: MarketFile, has_deadline: bool = False, own_hosts: Hosts | None = None) -> int:
@@ -88,8 +90,8 @@ def checked_max_hosts(request: SpotRequest, hosts: Hosts, runner: str, max_hosts
     _check_commands(market_file)
     if chosen.hosts is not None and chosen.hosts.lab != hosts.lab:
         raise UsageError(f"{market_file.path}: the provider's hosts are not where the job's hosts are")
-    check_deadline(request.deadline_s, request.iterations)
-    if request.deadline_s is not None:
+    check_deadline(request.deadline_s, request.iterations, request.falls_back)
+    if request.falls_back or request.deadline_s is not None:
         check_on_demand(market_file, chosen)
     if request.deadline_s is not None:
         check_zones(market_file)

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 
 from plink.cli import screen
-from solvers.compilation import watch_compilation
 
 _DELAY_S = 0.5
 _NOTICE = "compiling, once on this machine"
@@ -22,6 +21,8 @@ def compilation_notice(is_json: bool, delay_s: float = _DELAY_S) -> Iterator[Non
     if is_json or not sys.stderr.isatty():
         yield
         return
+    from solvers.compilation import watch_compilation
+
     notice = _Notice(delay_s)
     end = watch_compilation(notice.update)
     try:

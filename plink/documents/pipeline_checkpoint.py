@@ -1,4 +1,4 @@
-"""``plink.pipeline-checkpoint/1``: the header of one rank's part of a pipeline's checkpoint."""
+"""``plink.pipeline-checkpoint/2``: the header of one rank's part of a pipeline's checkpoint."""
 
 from typing import Annotated, Literal, TypedDict
 
@@ -14,7 +14,7 @@ class PipelineCheckpointDocument(TypedDict):
     written by `torch.save`.
     """
 
-    schema: Literal["plink.pipeline-checkpoint/1"]
+    schema: Literal["plink.pipeline-checkpoint/2"]
     """Kind and version of this file."""
     sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}(?!\n)$")]
     """Digest of what follows."""

@@ -331,12 +331,15 @@ class Driver:
                 self._warn("lease", f"leases are not renewed: {error}", now)
 
     def _join(self, view: JobView, listing: Sequence[ListedInstance], now: float) -> None:
-        """Add instances that have an address, and are not in the job, every poll until they are."""
+        """Add instances that have an address, and are not in the job, every poll until they are. What has worked and is
+        gone from the job may have had a notice of its end: it is added again when that has passed."""
         listed = {each.id: each for each in listing}
         hosts = []
         for each in self.ledger.held:
             entry = listed.get(each.id)
             if each.is_leaving or entry is None or entry.end is not None or not (entry.address or entry.host):
+                continue
+            if each.host is not None and now - self._absent_since.get(each.id, now) < self._timing.notice_s:
                 continue
             host = self._parts.host_of(each, entry)
             if host.name not in view.hosts and now - self._added_at.get(each.id, -math.inf) >= self._timing.drain_s:
@@ -353,7 +356,7 @@ class Driver:
         choice = self._parts.brain.choose(self.ledger, self._prices.quotes(now), now)
         if choice.market is None or choice.count < 1:
             self._warn("wait", f"wait: {choice.reason}", now, math.inf)
-        elif self._send(choice, self._prices.latest[choice.market], "wait", now):
+        elif self._send(choice, self._prices.since(choice.market, (now, choice.bid)), "wait", now):
             self._warned.pop("wait", None)
 
     def _fall_back(self, view: JobView, now: float) -> None:

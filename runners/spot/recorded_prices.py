@@ -38,6 +38,10 @@ class RecordedPrices:
         age = now - self._fetched_at
         return {market: Quote(price, age) for market, (_, price) in self.latest.items()}
 
+    def since(self, market: Market, requested: tuple[float, float]) -> tuple[float, float]:
+        """Return since when a market has its price, and the price; of on-demand machines that of the request."""
+        return requested if market.is_on_demand else self.latest[market]
+
     def complete_until(self) -> float:
         """Return until when all prices that costs depend on are in the journal."""
         return max(self._fetched_at, self._ledger.priced_until_s)

@@ -133,17 +133,16 @@ def steady_state(pattern: Pattern) -> Pattern:
     """Return a pipelined chain by two of its rounds: that in which all of it is busy, and one for all others.
 
     The others have some of the first one's hops, growing and shrinking in number; the one at three quarters of the
-    growth stands for them. Where the first is no more than half of all rounds, or there is no pipeline, return the
-    pattern itself. Orders rank by the result as by all rounds (docs/results/simulation.md), with an eighth of the hops.
+    growth stands for them. Where the first is no more than half of all rounds, none comes before it, or there is no
+    pipeline, return the pattern itself. Orders rank by the result as by all rounds (docs/results/simulation.md), with an eighth of the hops.
     """
     total, longest = pattern.repeat.sum(), int(np.argmax(pattern.repeat))
-    if pattern.timing != "chain" or 2 * pattern.repeat[longest] <= total:
+    if pattern.timing != "chain" or 2 * pattern.repeat[longest] <= total or longest == 0:
         return pattern
-    rounds = np.unique([longest * 3 // 4, longest])
+    rounds = np.array([longest * 3 // 4, longest])
     hops = np.isin(pattern.round, rounds)
     repeat, reduce_repeat = (
-        np.array([each.sum() - each[longest], each[longest]])[-len(rounds) :]
-        for each in (pattern.repeat, pattern.reduce_repeat)
+        np.array([each.sum() - each[longest], each[longest]]) for each in (pattern.repeat, pattern.reduce_repeat)
     )
     return replace(
         pattern, round=np.searchsorted(rounds, pattern.round[hops]).astype(np.intp), source=pattern.source[hops],

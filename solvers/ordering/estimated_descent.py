@@ -30,13 +30,20 @@ def descend(
     for _ in range(min(_MAX_EVALUATIONS, _MAX_TRANSFERS // max(1, cost_of.transfers))):
         if not keep_going():
             break
-        size = int(rng.choice([size for size in _BLOCK_HOSTS if 2 * size <= len(hosts)]))
-        first, second = rng.choice(len(hosts) // size, 2, replace=False) * size
-        exchanged = hosts.copy()
-        exchanged[first : first + size] = hosts[second : second + size]
-        exchanged[second : second + size] = hosts[first : first + size]
+        exchanged = exchange_blocks(hosts, rng)
         candidate = feasible.materialise(exchanged.tolist())
         cost = cost_of(candidate)
         if cost < best_cost:
             best, best_cost, hosts = candidate, cost, exchanged
     return best
+
+
+def exchange_blocks(hosts: Order, rng: np.random.Generator) -> Order:
+    """Return the hosts, two or more, after an exchange of two random blocks of up to 8, which begin at multiples of
+    their size."""
+    size = int(rng.choice([size for size in _BLOCK_HOSTS if 2 * size <= len(hosts)]))
+    first, second = rng.choice(len(hosts) // size, 2, replace=False) * size
+    exchanged = hosts.copy()
+    exchanged[first : first + size] = hosts[second : second + size]
+    exchanged[second : second + size] = hosts[first : first + size]
+    return exchanged

@@ -2,8 +2,9 @@
 
 A search evaluates millions of orders, and a simulation takes milliseconds or seconds. So the search goes by a closed
 form; then its best orders, those of other searches, the start orders and the baseline are simulated, and the cheapest
-of them is taken. Under ``contention`` costs are those of an estimate of the simulation. Before, the best orders are
-improved by that estimate (:mod:`solvers.ordering.estimated_descent`).
+of them is taken. Under ``contention`` costs are those of an estimate of the simulation, and where simulations take no
+more than seconds they still decide. Before, the best orders are improved by that estimate
+(:mod:`solvers.ordering.estimated_descent`).
 """
 
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from solvers.ordering.initial import initial_orders
 from solvers.ordering.problem import Order, OrderingProblem, OrderingResult, expand_slots
 from solvers.ordering.progress import SearchBudget
 from solvers.ordering.search import search
+from solvers.ordering.unknown_capacities import cheapest_on_average
 from solvers.simulation.contention import MAX_ESTIMATED_TRANSFERS, ContentionCost
 from solvers.simulation.cost import SimulatedCost
 
@@ -28,8 +30,6 @@ _RANDOM_ORDERS = 11
 _DESCENTS = 3
 _DESCENT_SEGMENTS = 12
 _MAX_SIMULATED_TRANSFERS = 20_000  # of all orders together: some 2 s
-_CAPACITY_DRAWS = 8  # beside the assumed capacities
-_MAX_DRAWN_TRANSFERS = 400_000  # of all orders together: some 5 s
 _OTHER_SEARCH_SHARE = 4  # another search has one of so many parts of the moves
 
 AccurateCost = SimulatedCost | ContentionCost
@@ -39,14 +39,23 @@ AccurateCost = SimulatedCost | ContentionCost
 class SimulatedChoice:
     """Result of the choice among simulated orders.
 
-    ``result``: the cheapest order, its costs simulated, without a bound. ``simulated`` of ``candidates`` orders were
-    simulated before the time was over. ``search_model``: the model of the search.
+    ``result``: the chosen order with costs by the model that was asked for, without a bound. ``simulated`` of
+    ``candidates`` orders were simulated before the time was over. ``search_model``: the model of the search.
+    ``decided_by``: the cost by which the order is the cheapest, a simulation where ``result`` has estimates;
+    ``decided``: the result with its cost and the baseline's by it.
     """
 
     result: OrderingResult
     simulated: int
     candidates: int
     search_model: str
+    decided_by: AccurateCost
+    decided: OrderingResult
+
+    @property
+    def is_against_estimate(self) -> bool:
+        """Whether the result has a higher cost than the baseline, though it is faster."""
+        return self.result.cost > self.result.baseline_cost and self.decided.cost < self.decided.baseline_cost
 
 
 def candidate_orders(problem: OrderingProblem, result: OrderingResult, seed: int, budget: SearchBudget) -> list[Order]:
@@ -74,11 +83,8 @@ def improved_candidates(
 ) -> list[Order]:
     """Return the orders to choose among, by the estimate of ``contention``.
 
-    With measured capacities: the cheapest ones after a descent, and all; where that takes no more than seconds, the
-    fastest of these by simulation, then the baseline where it is feasible. Without: the one that is cheapest on average
-    over capacities that groups' links may have, then the baseline. Round trips do not show which group has the slow
-    link, and the order that is cheapest by one assumption may be the worst where that is wrong
-    (docs/results/order-models.md).
+    With measured capacities: the cheapest ones after a descent, and all. Without: the one that is cheapest on average
+    over capacities that groups' links may have (:mod:`solvers.ordering.unknown_capacities`), then the baseline.
 
     :param keep_going: whether there is time for one more estimate.
     """
@@ -89,16 +95,10 @@ def improved_candidates(
             return list(orders)
         starts = sorted(orders, key=estimate)[:_DESCENTS]
         descended = [descend(start, problem.feasible, estimate, seed, keep_going) for start in starts]
-        distinct = list({order.tobytes(): order for order in (*descended, *orders)}.values())[:MAX_CANDIDATES]
-        fastest = None if isinstance(cost_of, SimulatedCost) else _fastest_simulated(distinct, cost_of, keep_going)
-        return distinct if fastest is None else [fastest, *_equal_to(problem.baseline, orders)]
+        return list({order.tobytes(): order for order in (*descended, *orders)}.values())[:MAX_CANDIDATES]
     if isinstance(cost_of, SimulatedCost):
         return list(orders)
-    rng = np.random.default_rng(seed)
-    draws = _CAPACITY_DRAWS if estimate.transfers * len(orders) <= _MAX_DRAWN_TRANSFERS else 0
-    estimates = [estimate]
-    estimates += [replace(estimate, fabric=estimate.fabric.with_drawn_links(rng)) for _ in range(draws)]
-    cheapest = min(orders, key=lambda order: sum(cost(order) for cost in estimates))
+    cheapest = cheapest_on_average(problem, orders, estimate, seed, keep_going)
     return [cheapest, *_equal_to(problem.baseline, orders)]
 
 
@@ -106,24 +106,22 @@ def _equal_to(baseline: Order, orders: Sequence[Order]) -> list[Order]:
     return [order for order in orders if np.array_equal(order, baseline)]
 
 
-def _fastest_simulated(
-    orders: Sequence[Order], estimate: ContentionCost, keep_going: Callable[[], bool]
-) -> Order | None:
-    """Return the fastest of the first orders by simulation; None where that would take seconds, or there is no time.
+def _quick_simulation(
+    problem: OrderingProblem, orders: Sequence[Order], cost_of: AccurateCost
+) -> tuple[SimulatedCost | None, list[Order]]:
+    """Return what decides instead of an estimate of measured capacities, and which orders it simulates within seconds.
 
-    Exchanges by the estimate end at orders that it takes for faster than they are, by up to 12 %.
+    These are the first, which are the best ones, and the baseline where it is among them. None where even two take
+    longer.
     """
-    parts = [(weight, name, part) for weight, name, part in estimate.parts if not isinstance(part, Pattern)]
-    number = min(len(orders), _MAX_SIMULATED_TRANSFERS // max(1, estimate.transfers))
-    if len(parts) < len(estimate.parts) or number < 2:
-        return None
-    simulated = SimulatedCost(tuple(parts), estimate.fabric, estimate.size_bytes)
-    costs: list[float] = []
-    for order in orders[:number]:
-        if not keep_going():
-            break
-        costs.append(simulated(order))
-    return orders[int(np.argmin(costs))] if costs else None
+    if isinstance(cost_of, SimulatedCost) or not problem.fabric.measured:
+        return None, list(orders)
+    parts = [(weight, name, part) for weight, name, part in cost_of.parts if not isinstance(part, Pattern)]
+    number = _MAX_SIMULATED_TRANSFERS // max(1, cost_of.transfers) - 1  # beside the baseline
+    if len(parts) < len(cost_of.parts) or number < 1:
+        return None, list(orders)
+    simulated = [*orders[:number], *_equal_to(problem.baseline, orders[number:])]
+    return SimulatedCost(tuple(parts), cost_of.fabric, cost_of.size_bytes), simulated
 
 
 def _in_fewer_segments(problem: OrderingProblem, estimate: ContentionCost) -> ContentionCost:
@@ -143,19 +141,25 @@ def choose_by_simulation(
 ) -> SimulatedChoice:  # fmt: skip
     """Simulate the orders and return the cheapest; of equal ones the first.
 
-    The first order and the baseline are simulated whatever the time; then the others, then random orders for their
-    median, of which at least one is.
+    Where the cost is an estimate of measured capacities, simulations decide, if they take no more than seconds:
+    exchanges by the estimate end at orders that it takes for faster than they are, by up to 12 %. The first order and
+    the baseline are simulated whatever the time; then the others, then random orders for their median, of which at
+    least one is.
 
     :param keep_going: whether there is time for one more. :raises NoAnswer: as :class:`SimulatedCost`.
     """
-    costs: dict[bytes, float] = {problem.baseline.tobytes(): cost_of(problem.baseline)}
+    candidates = len(orders)
+    simulation, orders = _quick_simulation(problem, orders, cost_of) if keep_going() else (None, orders)
+    decided_by = simulation or cost_of
+    baseline_cost = decided_by(problem.baseline)
+    costs = {problem.baseline.tobytes(): baseline_cost}
     chosen, chosen_cost, simulated = result.order, np.inf, 0
     for k, order in enumerate(orders):
-        if k and not keep_going():
-            break
         key = order.tobytes()
         if key not in costs:
-            costs[key] = cost_of(order)
+            if k and not keep_going():
+                continue
+            costs[key] = decided_by(order)
         simulated += 1
         if costs[key] < chosen_cost:
             chosen, chosen_cost = order, costs[key]
@@ -165,11 +169,14 @@ def choose_by_simulation(
         if k and not keep_going():
             break
         random_costs.append(cost_of(expand_slots(rng.permutation(problem.hosts), slots)))
-    chosen_result = replace(
+    decided = replace(
         result, order=chosen, cost=chosen_cost, lower_bound=None, bound_by=None, metrics={},
-        baseline_cost=costs[problem.baseline.tobytes()], random_median=float(np.median(random_costs)),
+        baseline_cost=baseline_cost, random_median=float(np.median(random_costs)),
     )  # fmt: skip
-    return SimulatedChoice(chosen_result, simulated, len(orders), problem.model)
+    shown = decided if simulation is None else replace(
+        decided, cost=cost_of(chosen), baseline_cost=cost_of(problem.baseline)
+    )  # fmt: skip
+    return SimulatedChoice(shown, simulated, candidates, problem.model, decided_by, decided)
 
 
 def simulated_gain(

@@ -39,7 +39,8 @@ class DriverTiming:
     ``poll_s``: between two steps; ``price_s``: between two requests for prices; ``decision_s``: between two decisions
     to acquire; ``request_timeout_s``: in which a request is answered, if ever; ``listing_delay_s``: after which an
     instance that exists is certainly listed; ``start_s``: for an instance to work in the job; ``drain_s``: for the job
-    to move away from an instance; ``renewal_lead_s``: before an hour ends it is decided whether another begins;
+    to move away from an instance; ``notice_s``: the longest from a provider's notice to the end of an instance;
+    ``renewal_lead_s``: before an hour ends it is decided whether another begins;
     ``lease_s``: after which an instance ends by itself without a driver; ``penalty_s``: for which a market is left out
     after a failure; ``clock_tolerance_s``: by which the wall clock may be wrong; ``doubt_s``: for which listings go on
     after the job's end while a request may have been granted unseen, where no lease would end that.
@@ -52,6 +53,7 @@ class DriverTiming:
     listing_delay_s: float = 120.0
     start_s: float = 600.0
     drain_s: float = 60.0
+    notice_s: float = 150.0
     renewal_lead_s: float = 120.0
     lease_s: float = 1800.0
     penalty_s: float = 900.0

@@ -8,9 +8,10 @@ import pytest
 
 from plink.api.spot_brain import MarketBrain
 from plink.model.spot import journal
+from plink.model.spot.availability import AvailabilityTrace
 from plink.model.spot.market_file import InstanceType, Machines, market_file_from
 from plink.model.spot.price_files import Histories
-from plink.model.spot.prices import HOUR_S, Market, PriceTrace, on_demand_market
+from plink.model.spot.prices import HOUR_S, ON_DEMAND, Market, PriceTrace, on_demand_market
 from solvers.spot.deciding import Quote
 from solvers.spot.ledger import Ledger, MoneyLimits, refusal_of_money
 
@@ -18,7 +19,9 @@ NOW = 1.5e9
 SMALL, LARGE = Market("zone-a", "small"), Market("zone-a", "large")
 
 
-def brain(billing: str = "per-second", histories: Histories | None = None, **limits: float) -> MarketBrain:
+def brain(
+    billing: str = "per-second", histories: Histories | None = None, falls_back: bool = False, **limits: float
+) -> MarketBrain:
     """One reliable machine that only serves, and two types, of which the large ones have twice the cores."""
     document = {
         "billing": billing,
@@ -31,7 +34,7 @@ def brain(billing: str = "per-second", histories: Histories | None = None, **lim
         "limits": {"max_cores": 8, "chunk_cores": 4, **limits},
         "application": {"iteration_s": [0.0, 100.0, 0.0], "start_s": 60, "add_s": 10, "evict_s": 10},
     }
-    return MarketBrain(market_file_from(document, "market.toml"), histories or Histories(), 1800.0)
+    return MarketBrain(market_file_from(document, "market.toml"), histories or Histories(), 1800.0, falls_back)
 
 
 def observed(made: MarketBrain, small: float = 0.05, large: float = 0.2) -> dict[Market, Quote]:
@@ -44,10 +47,11 @@ def ledger(*entries: journal.JournalEntry) -> Ledger:
     return Ledger.of([journal.JournalOpened(NOW - 3500, "run1", "fake", "per-second", 1, 0.2), *entries])
 
 
-def granted(count: int = 2, since: float = NOW - 3500, price: float = 0.05) -> Sequence[journal.JournalEntry]:
+def granted(count: int = 2, product: str = "Linux/UNIX") -> Sequence[journal.JournalEntry]:
+    since, price = NOW - 3500, 0.2 if product == ON_DEMAND else 0.05
     return [
-        journal.PriceChanged(since, "zone-a", "small", "Linux/UNIX", since - 10, price),
-        journal.InstancesRequested(since, "t1", "zone-a", "small", "Linux/UNIX", count, 0.2),
+        journal.PriceChanged(since, "zone-a", "small", product, since - 10, price),
+        journal.InstancesRequested(since, "t1", "zone-a", "small", product, count, 0.2),
         *(journal.InstanceGranted(since, "t1", f"i-{k}", since) for k in range(count)),
         journal.RequestClosed(since, "t1", "granted"),
     ]
@@ -111,11 +115,11 @@ def test_hour_is_renewed_unless_it_costs_more_than_it_brings() -> None:
     assert made.reason_to_end(expensive, "t1", {}, NOW) == ""  # without prices nothing is ended
 
 
-def _other_request() -> Sequence[journal.JournalEntry]:
+def _other_request(count: int = 1) -> Sequence[journal.JournalEntry]:
     return [
         journal.PriceChanged(NOW - 300, "zone-a", "large", "Linux/UNIX", NOW - 310, 0.05),
-        journal.InstancesRequested(NOW - 300, "t2", "zone-a", "large", "Linux/UNIX", 1, 0.4),
-        journal.InstanceGranted(NOW - 300, "t2", "i-9", NOW - 300),
+        journal.InstancesRequested(NOW - 300, "t2", "zone-a", "large", "Linux/UNIX", count, 0.4),
+        *(journal.InstanceGranted(NOW - 300, "t2", f"i-9{k}", NOW - 300) for k in range(count)),
         journal.RequestClosed(NOW - 300, "t2", "granted"),
     ]
 
@@ -181,3 +185,82 @@ def test_money_for_machines_of_a_deadline_is_left_until_they_are_held(name: str)
     made = brain(max_hourly=0.2 + 0.8 + 0.45)
     made.reserve(machines)
     assert made.choose(ledger(*on_demand(4)), observed(made), NOW).count == 2
+
+
+class TestFallback:
+    """``--fallback``: on-demand machines up to those of the reference, four small ones, while all markets are dear."""
+
+    def test_dear_markets_are_replaced_by_on_demand_machines(self) -> None:
+        made = brain(falls_back=True)
+        choice = made.choose(ledger(), observed(made, small=0.3, large=0.5), NOW)
+        assert choice.market == on_demand_market("zone-a", "small")
+        assert (choice.count, choice.bid) == (2, 0.2)  # the chunk, at the on-demand price
+
+    def test_market_that_costs_less_is_taken(self) -> None:
+        made = brain(falls_back=True)
+        choice = made.choose(ledger(), observed(made, small=0.3, large=0.2), NOW)
+        assert choice.market == LARGE
+
+    def test_certainty_of_on_demand_machines_counts(self) -> None:
+        counts = np.resize([2, 0], 240)  # within a quarter of an hour all of it is taken
+        taken = {SMALL: AvailabilityTrace(900.0, counts), LARGE: AvailabilityTrace(900.0, counts)}
+        for histories, market in ((Histories(), SMALL), (Histories({}, taken), on_demand_market("zone-a", "small"))):
+            made = brain(histories=histories, falls_back=True)
+            assert made.choose(ledger(), observed(made, small=0.199, large=0.398), NOW).market == market
+
+    def test_cores_of_the_reference_are_enough(self) -> None:
+        made = brain(max_cores=16, falls_back=True)
+        quotes = observed(made, small=0.3, large=0.5)
+        assert made.choose(ledger(*granted(4)), quotes, NOW).market is None
+        some = made.choose(ledger(*granted(3)), quotes, NOW)
+        assert some.market is not None
+        assert some.count == 1
+
+    @pytest.mark.parametrize("limits", [{"budget": 0.3}, {"max_hourly": 0.3}])
+    def test_limits_of_money_hold_for_on_demand_machines(self, limits: dict[str, float]) -> None:
+        made = brain(falls_back=True, **limits)
+        assert made.choose(ledger(), observed(made, small=0.3, large=0.5), NOW).market is None
+
+    def test_zone_without_on_demand_machines_is_left_out(self) -> None:
+        made, other = brain(falls_back=True), Market("zone-b", "small")
+        quotes = observed(made, small=0.3, large=0.5) | {other: Quote(0.3)}
+        made.observe(other, NOW - 100, 0.3)
+        refused = [
+            journal.InstancesRequested(NOW - 1, "t0", "zone-a", "small", ON_DEMAND, 2, 0.2),
+            journal.RequestClosed(NOW - 1, "t0", "refused", "capacity", NOW + 900),
+        ]
+        assert made.choose(ledger(*refused), quotes, NOW).market == on_demand_market("zone-b", "small")
+
+    def test_old_prices_request_and_end_nothing(self) -> None:
+        made = brain(falls_back=True)
+        quotes = {market: Quote(quote.price, 16 * 60) for market, quote in observed(made).items()}
+        held = ledger(*granted(product=ON_DEMAND))
+        for unusable in (quotes, {}):
+            assert made.choose(ledger(), unusable, NOW).market is None
+            assert made.reason_to_end(held, "t1", unusable, NOW) == ""
+
+    def test_markets_that_refuse_are_replaced(self) -> None:
+        made = brain(falls_back=True)
+        entries = [
+            entry for number, market in enumerate((SMALL, LARGE)) for entry in (
+                journal.InstancesRequested(NOW - 1, f"t{number}", market.zone, market.type, market.product, 1, 0.2),
+                journal.RequestClosed(NOW - 1, f"t{number}", "refused", "capacity", NOW + 900),
+            )
+        ]  # fmt: skip
+        assert made.choose(ledger(*entries), observed(made), NOW).market == on_demand_market("zone-a", "small")
+
+    def test_on_demand_machines_are_renewed_while_markets_are_dear(self) -> None:
+        held = ledger(*granted(product=ON_DEMAND))
+        made = brain(falls_back=True)
+        assert made.reason_to_end(held, "t1", observed(made, small=0.3, large=0.5), NOW) == ""
+        made = brain(falls_back=True)
+        assert made.reason_to_end(held, "t1", observed(made, small=0.05, large=0.5), NOW) != ""
+
+    def test_on_demand_machines_beyond_the_reference_are_not_renewed(self) -> None:
+        held = ledger(*granted(product=ON_DEMAND), *_other_request(4))
+        made = brain(max_cores=32, falls_back=True)
+        assert made.reason_to_end(held, "t1", observed(made, small=0.3, large=0.5), NOW) != ""
+
+    def test_machines_of_a_deadline_stay(self) -> None:
+        made = brain()
+        assert made.reason_to_end(ledger(*granted(product=ON_DEMAND)), "t1", observed(made), NOW) == ""

@@ -107,6 +107,13 @@ def test_deadline_has_room_for_the_reference_machines(tmp_path: Path) -> None:
     assert request.words("abcd")[-4:] == ["--deadline", "3600.0s", "--iterations", "9"]
 
 
+def test_fallback_needs_no_more_room_than_the_core_limit(tmp_path: Path) -> None:
+    usual = market(tmp_path, SMALL + PROVIDER + "on_demand = true\n")
+    request = replace(usual, falls_back=True)
+    assert checked_max_hosts(request, RELIABLE, "ssh", None) == checked_max_hosts(usual, RELIABLE, "ssh", None)
+    assert request.words("abcd")[-1] == "--fallback"
+
+
 def test_deadline_needs_iterations_and_a_provider_of_on_demand_machines(tmp_path: Path) -> None:
     request = replace(market(tmp_path), deadline_s=3600.0)
     with pytest.raises(UsageError, match="--iterations"):

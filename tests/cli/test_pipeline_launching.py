@@ -228,7 +228,7 @@ def test_job_that_is_killed_while_it_restarts_can_go_on(tmp_path: Path) -> None:
     assert "add --restore kept to go on from there again" in done.stderr
     done = launch_failing(tmp_path, "18", "killed", restore=True)
     assert done.returncode == 0, done.stderr
-    assert "going on from minibatch 15," in done.stderr
+    assert "resuming from minibatch 15," in done.stderr
 
 
 def test_restored_job_that_fails_before_a_checkpoint_says_how_to_go_on(tmp_path: Path) -> None:

@@ -199,14 +199,18 @@ def test_credentials_of_another_account_are_refused(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("deadline_s", "iterations", "message"),
-    [(3600.0, None, "--iterations"), (None, 9, "--deadline"), (60.0, 9, "on_demand")],
+    ("options", "message"),
+    [
+        ({"deadline_s": 3600.0}, "--iterations"),
+        ({"iterations": 9}, "--deadline"),
+        ({"deadline_s": 60.0, "iterations": 9}, "on_demand"),
+        ({"falls_back": True}, "on_demand"),
+        ({"deadline_s": 60.0, "iterations": 9, "falls_back": True}, "--fallback"),
+    ],
 )
-def test_deadlines_that_cannot_be(
-    tmp_path: Path, deadline_s: float | None, iterations: int | None, message: str
-) -> None:
+def test_on_demand_options_that_cannot_be(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     run = recorded(tmp_path, ENTRIES[:8])
-    request = DriveRequest(run / "spot" / "market.toml", Histories(), deadline_s=deadline_s, iterations=iterations)
+    request = DriveRequest(run / "spot" / "market.toml", Histories(), **options)
     with pytest.raises(UsageError, match=message):
         drive_spot(run, {"socket": "gone", "pid": 1}, request, print)
 

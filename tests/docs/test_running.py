@@ -38,6 +38,7 @@ def _stretches() -> Iterator[Any]:
             yield pytest.param(page, page_blocks, id=name)
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize(("page", "stretch"), list(_stretches()))
 def test_commands_of_a_page_do_what_it_shows(page: Path, stretch: list[Block], tmp_path: Path) -> None:
     write_samples(tmp_path)

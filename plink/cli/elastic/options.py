@@ -57,6 +57,9 @@ class SpotOptions:
         "after its start (6h) otherwise; with --iterations.", metavar="TIME")] = None
     iterations: Annotated[int | None, option(
         _SPOT_PANEL, "How many the job does in all; with --deadline.", min=1)] = None
+    fallback: Annotated[bool, option(
+        _SPOT_PANEL, "Rent machines of the market file's reference type on demand while they cost less per core-hour "
+        "than every market.", "--fallback")] = False
     # fmt: on
 
     def request(self) -> "SpotRequest | None":
@@ -67,13 +70,14 @@ class SpotOptions:
             return SpotRequest(
                 self.market, tuple(self.prices or ()), self.max_total, self.max_hourly,
                 None if self.deadline is None else parse_limit(self.deadline), self.iterations,
+                self.fallback,
             )  # fmt: skip
         options = (
             ("prices", self.prices), ("budget", self.max_total), ("per-hour", self.max_hourly),
-            ("deadline", self.deadline), ("iterations", self.iterations),
+            ("deadline", self.deadline), ("iterations", self.iterations), ("fallback", self.fallback),
         )  # fmt: skip
         for name, value in options:
-            if value not in (None, []):
+            if value not in (None, [], False):
                 raise UsageError(f"--{name} goes with --spot MARKET")
         return None
 

@@ -48,6 +48,14 @@ def drive(
     iterations: Annotated[
         int | None, typer.Option(min=1, help="How many the job does in all; with --deadline.")
     ] = None,
+    fallback: Annotated[
+        bool,
+        typer.Option(
+            "--fallback",
+            help="Rent machines of the market file's reference type on demand while they cost less per core-hour than "
+            "every market.",
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Decide once and say what would be done; request and release nothing.")
     ] = False,
@@ -69,7 +77,13 @@ def drive(
     chosen, job = live_job(run)
     histories = histories_from(prices) if prices else Histories()
     request = DriveRequest(
-        market, histories, max_total, max_hourly, None if deadline is None else parse_limit(deadline), iterations
+        market,
+        histories,
+        max_total,
+        max_hourly,
+        None if deadline is None else parse_limit(deadline),
+        iterations,
+        fallback,
     )
     folder = workspace.RUNS / chosen.id
     if dry_run:

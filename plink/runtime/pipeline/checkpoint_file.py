@@ -17,7 +17,7 @@ from plink.errors import InputError
 from plink.model.storage import parse_document
 from plink.runtime.whole_file import DigestedWriter, sync_folder, whole_file
 
-SCHEMA = "plink.pipeline-checkpoint/1"
+SCHEMA = "plink.pipeline-checkpoint/2"
 _HEADER_BYTES = 4096
 _READ_BYTES = 1 << 20
 
@@ -45,6 +45,18 @@ def _encoded(document: dict[str, Any]) -> bytes:
     data = dumps(document).encode()
     assert len(data) < _HEADER_BYTES
     return data.ljust(_HEADER_BYTES - 1) + b"\n"
+
+
+def peek_header(path: Path) -> PipelineCheckpointDocument:
+    """Return the header of a file, whatever follows it.
+
+    :raises InputError: when it is no checkpoint.
+    """
+    try:
+        with path.open("rb") as file:
+            return _header(file.read(_HEADER_BYTES), str(path))
+    except OSError as error:
+        raise InputError(str(path), error.strerror or str(error)) from None
 
 
 def read_header(path: Path) -> PipelineCheckpointDocument:

@@ -8,6 +8,7 @@ another. A checkpoint counts once all ranks have written theirs.
 """
 
 import contextlib
+import json
 import queue
 import sys
 import threading
@@ -22,7 +23,7 @@ from torch import Tensor
 from plink.errors import InputError
 from plink.model.pipeline.actions import PipelineAction
 from plink.model.pipeline.versions import minibatches_per_update, older_versions_of_stage, version_of
-from plink.runtime.pipeline.checkpoint_file import write_checkpoint
+from plink.runtime.pipeline.checkpoint_file import peek_header, write_checkpoint
 from plink.runtime.pipeline.stage import StageTrainer
 
 _LATEST, _BEFORE = "checkpoint", "checkpoint-before"  # that all ranks have
@@ -37,14 +38,23 @@ class CheckpointSettings:
     every: int = 1000
     restore: Path | None = None
 
-    def check(self) -> None:
-        """Refuse to mix checkpoints of two jobs.
+    def check(self, store: Any, rank: int, ranks: int) -> None:
+        """Refuse to mix checkpoints of two jobs, once all ranks have shown which parts their folders have.
 
-        :raises InputError: the folder has some that this job does not go on from.
+        Parts that make no checkpoint are no obstacle: a start ended before its first was whole, and nobody can go on
+        from them.
+
+        :raises InputError: the folder has a checkpoint that this job does not go on from; on every rank.
         """
-        if self.folder is None or (self.restore is not None and self.folder.resolve() == self.restore.resolve()):
+        if self.folder is None:
             return
-        if checkpoints_in(self.folder):
+        goes_on = self.restore is not None and self.folder.resolve() == self.restore.resolve()
+        store.set(f"parts-{rank}", json.dumps([] if goes_on else _parts_in(self.folder)))
+        stages: dict[tuple[int, str, int], set[int]] = {}
+        for other in range(ranks):
+            for minibatch, start, number, stage in json.loads(store.get(f"parts-{other}")):
+                stages.setdefault((minibatch, start, number), set()).add(stage)
+        if any(len(present) == number for (_, _, number), present in stages.items()):
             raise InputError(str(self.folder), "it has checkpoints of another job: restore from it, or name another")
 
 
@@ -73,6 +83,22 @@ def checkpoints_in(folder: Path) -> list[int]:
     except OSError:
         return []
     return sorted((int(name) for name in names if name.isdecimal() and name.isascii()), reverse=True)
+
+
+def _parts_in(folder: Path) -> list[tuple[int, str, int, int]]:
+    """Return (minibatch, start, number of stages, stage) of the parts that a folder has.
+
+    What cannot be read, as of another version of plink, counts as a whole checkpoint of one stage: nobody knows.
+    """
+    parts = []
+    for minibatch in checkpoints_in(folder):
+        for path in part_file(folder, minibatch, (0, 0)).parent.glob("stage-*-replica-*.pt"):
+            try:
+                header = peek_header(path)
+                parts.append((minibatch, header["start"], len(header["replicas"]), header["stage"]))
+            except InputError:
+                parts.append((minibatch, "", 1, 0))
+    return parts
 
 
 @dataclass

@@ -216,8 +216,6 @@ def _agreed_module(
     stages = [plan.place_of(other)[0] for other in range(plan.ranks)]
     try:
         check_supported(plan, program.app.minibatches)
-        if checkpoints is not None:
-            checkpoints.check()
         cut = build_model(program.app)
         check_evaluation(program.app, cut, plan.actions is not None)
         modules = stages_of(cut, plan, location)
@@ -234,6 +232,8 @@ def _agreed_module(
         agree(store, rank, names, stages, {"error": text})
         raise
     agree(store, rank, names, stages, facts)
+    if checkpoints is not None:
+        checkpoints.check(store, rank, plan.ranks)
     return own, facts[_MODEL]
 
 

@@ -402,3 +402,15 @@ def test_budget_is_never_exceeded_whatever_the_price_does(billing: str) -> None:
             made.clock.now += made.timing.poll_s
         assert made.cloud.bill() <= budget
         assert account(made.ledger, made.clock.now).transient == pytest.approx(made.cloud.bill(), abs=1e-9)
+
+
+def test_warned_instance_is_added_again_only_when_its_notice_has_passed() -> None:
+    made = world(plan=ONLY_A)
+    driver = made.driver()
+    made.run(0.2, driver)
+    names = set(made.job.hosts.values())
+    made.job.evict([*names], 0.0)  # by a notice, which the job got
+    made.run(0.04, driver)  # more than drain_s, less than notice_s
+    assert made.job.hosts == {}
+    made.run(0.05, driver)
+    assert set(made.job.hosts.values()) == names  # nothing ended them

@@ -216,6 +216,16 @@ def test_folder_with_checkpoints_of_another_job_is_refused(tmp_path: Path) -> No
         assert "it has checkpoints of another job: restore from it, or name another" in outcome.error
 
 
+def test_start_that_ended_before_its_first_checkpoint_is_repeated(tmp_path: Path) -> None:
+    """One rank had written its parts, the other none."""
+    stopped_at_15(tmp_path)
+    for path in tmp_path.glob("minibatch-*/stage-1-*.pt"):
+        path.unlink()
+    ended = run_ranks(train, 2, CASE, STRAIGHT, CheckpointSettings(tmp_path, 2), -1)
+    assert bits_of_one_process(results_of(ended))
+    assert whole_checkpoints([tmp_path], (1, 1)) == [22, 20]
+
+
 def test_training_goes_on_when_no_checkpoint_can_be_written(tmp_path: Path) -> None:
     """The folder's parent is a file, as a disk that is full or gone would refuse it."""
     (tmp_path / "file").touch()

@@ -36,7 +36,8 @@ def write_part(folder: Path, plan: PipelinePlan, minibatch: int, place: tuple[in
 def choices(folder: Path, plan: PipelinePlan) -> list[ChosenCheckpoint | InputError]:
     """Return what each rank chooses."""
     origin = Provenance(plan.replicas, digest_of_training(plan), "p", "m", "a", "new")
-    store, chosen = HashStore(), {}
+    store = HashStore()
+    chosen: dict[int, ChosenCheckpoint | InputError] = {}
 
     def of_rank(rank: int) -> None:
         try:
@@ -93,6 +94,61 @@ def test_chosen_checkpoint(parts: Parts, expected: ChosenCheckpoint, tmp_path: P
         for place in places:
             write_part(tmp_path, plan, minibatch, place, start)
     assert choices(tmp_path, REPLICATED) == [expected] * 3
+
+
+def answers_of_check(settings: Sequence[CheckpointSettings]) -> list[str]:
+    """Return what each rank is told, empty where it may begin. ``settings``: by rank."""
+    store, answers = HashStore(), [""] * len(settings)
+
+    def of_rank(rank: int) -> None:
+        try:
+            settings[rank].check(store, rank, len(settings))
+        except InputError as error:
+            answers[rank] = str(error)
+
+    threads = [threading.Thread(target=of_rank, args=(rank,)) for rank in range(len(settings))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return answers
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("restores", [True, False])
+def test_parts_that_make_no_checkpoint_are_no_obstacle(shared: bool, restores: bool, tmp_path: Path) -> None:
+    """Of one start a replica's part, of another that of the other stage: what is asked for again may begin again."""
+    folders = [tmp_path / "shared"] * 3 if shared else [tmp_path / str(rank) for rank in range(3)]
+    write_part(folders[1], REPLICATED, 12, (0, 0), "first")
+    write_part(folders[0], REPLICATED, 12, (1, 0), "second")
+    other = tmp_path / "other" if restores else None
+    assert answers_of_check([CheckpointSettings(folder, 4, other) for folder in folders]) == [""] * 3
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("places", [PLACES, PLACES[1:]])  # from the second too training can go on
+def test_whole_checkpoint_of_another_job_is_refused(
+    shared: bool, places: Sequence[tuple[int, int]], tmp_path: Path
+) -> None:
+    """On each host's own disk a rank sees its own part alone."""
+    folders = [tmp_path / "shared"] * 3 if shared else [tmp_path / str(rank) for rank in range(3)]
+    for stage, replica in places:
+        rank = REPLICATED.stages[stage].ranks[replica]
+        write_part(folders[rank], REPLICATED, 12, (stage, replica), "first")
+        write_part(folders[rank], REPLICATED, 16, (0, replica), "first")
+    answers = answers_of_check([CheckpointSettings(folder, 4, tmp_path / "other") for folder in folders])
+    assert all("checkpoints of another job" in answer for answer in answers)
+    assert answers_of_check([CheckpointSettings(folder, 4, folder) for folder in folders]) == [""] * 3
+
+
+def test_part_of_another_version_is_refused(tmp_path: Path) -> None:
+    """Nobody can say whether its checkpoint is whole. The refusal names both formats."""
+    path = part_file(tmp_path, 12, PLACES[0])
+    write_part(tmp_path, REPLICATED, 12, PLACES[0], "first")
+    path.write_bytes(path.read_bytes().replace(b"pipeline-checkpoint/2", b"pipeline-checkpoint/1"))
+    assert all(answers_of_check([CheckpointSettings(tmp_path, 4)] * 3))
+    with pytest.raises(InputError, match=r"pipeline-checkpoint/2.*pipeline-checkpoint/1"):
+        read_checkpoint(path)
 
 
 def test_parts_of_two_starts_are_no_checkpoint(tmp_path: Path) -> None:

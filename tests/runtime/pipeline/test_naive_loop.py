@@ -2,13 +2,31 @@
 
 import pytest
 
-from benchmarks.pipeline_learning import APPS, losses_of_loop, losses_of_plan, plan_of
+from benchmarks.learning_apps import APPS
+from benchmarks.pipeline_learning import NAIVE, STASHING, WAYS, app_of, plan_of, trained
+from plink.runtime.pipeline.job import PipelineProgram
+from plink.runtime.pipeline.one_process import train_in_one_process
+
+_MINIBATCHES = 16
 
 
 @pytest.mark.parametrize("name", APPS)
-def test_loop_with_stashing_equals_the_dry_run(name: str) -> None:
-    """To the bit; without stashing gradients, and so losses, are others."""
-    make, layers = APPS[name]
-    stashed = losses_of_loop(make(12, 0), layers, stashing=True)
-    assert stashed == losses_of_plan(make(12, 0), plan_of(layers, "1f1b"))
-    assert losses_of_loop(make(12, 0), layers, stashing=False) != stashed
+@pytest.mark.parametrize("way", [way for way, options in WAYS.items() if options.stashing])
+def test_loop_with_stashing_equals_the_dry_run(name: str, way: str) -> None:
+    """To the bit."""
+    rehearsed: list[float] = []
+    app = app_of(name, WAYS[way], seed=1, rate=0.02)
+    app.minibatches = _MINIBATCHES
+    plan = plan_of(WAYS[way], app.items)
+    train_in_one_process(PipelineProgram(app), plan, "plan", lambda _, loss: rehearsed.append(loss))
+    assert trained(app, WAYS[way]).losses == rehearsed
+
+
+@pytest.mark.parametrize("name", APPS)
+def test_naive_gradients_differ(name: str) -> None:
+    losses = {}
+    for way in (STASHING, NAIVE):
+        app = app_of(name, WAYS[way], seed=1, rate=1.0)
+        app.minibatches = _MINIBATCHES
+        losses[way] = trained(app, WAYS[way]).losses
+    assert losses[NAIVE] != losses[STASHING]

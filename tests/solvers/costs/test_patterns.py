@@ -219,6 +219,18 @@ def test_steady_state_of_a_pipeline_has_every_hop(algo: str) -> None:
     assert all(0.95 * cost <= steady_cost <= 1.05 * cost for cost, steady_cost in costs)
 
 
+@pytest.mark.parametrize("algo", ["tree", "double-binary-tree", "nccl-tree"])
+@pytest.mark.parametrize("n", [2, 3, 4, 5])
+def test_steady_state_of_few_ranks_has_all_rounds(algo: str, n: int) -> None:
+    """Also where the longest round is the first."""
+    for segments in (1, 2, 4, 12, 40):
+        pattern = pattern_for(algo, n, Options(segments=segments))
+        steady = steady_state(pattern)
+        assert steady.repeat.sum() == pattern.repeat.sum()
+        assert steady.reduce_repeat.sum() == pattern.reduce_repeat.sum()
+        assert len(np.unique(steady.round)) == len(steady.repeat)
+
+
 @pytest.mark.parametrize("algo", ["tree", "ring", "halving-doubling", "flat"])
 def test_other_patterns_have_no_steady_state_alone(algo: str) -> None:
     pattern = pattern_for(algo, 12, Options())

@@ -1,0 +1,231 @@
+"""The provider ``skypilot``: machines of many clouds by SkyPilot's Python API, which is imported only here.
+
+Each instance is a SkyPilot cluster of one node. Its name has the run, the token of its request and a number, so that a
+launch is never repeated: a cluster of that name exists, or it does not. A zone is what SkyPilot calls infra: cloud,
+region and zone. The lease is autodown: SkyPilot ends an idle cluster, and a job of plink's is none of SkyPilot's, so
+that each of these clusters is idle. (SkyPilot's documentation: "Python SDK", "Autostop and Autodown".)
+"""
+
+import contextlib
+import importlib
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from plink.errors import UsageError
+from plink.model.spot.journal import InstanceEnd
+from plink.model.spot.prices import HOUR_S, Market
+from runners.spot.child_command import COMMAND_TIMEOUT_S
+from runners.spot.provider import ListedInstance, PricePoint, ProviderError, ProviderFailure, RentalOrder
+
+_PREFIX = "plink-"  # names of clusters begin with a letter
+_MINUTE_S = 60.0
+_FAILURES: dict[str, ProviderFailure] = {
+    "ResourcesUnavailableError": "capacity", "NoCloudAccessError": "credentials",
+    "CloudUserIdentityError": "credentials", "ClusterOwnerIdentityMismatchError": "credentials",
+    "InvalidCloudCredentials": "credentials", "PermissionDeniedError": "credentials", "ValueError": "invalid",
+    "InvalidClusterNameError": "invalid", "NotSupportedError": "invalid", "ResourcesMismatchError": "invalid",
+    "InvalidSkyPilotConfigError": "invalid",
+}  # fmt: skip
+
+
+def load_skypilot() -> Any:
+    """Return SkyPilot's module.
+
+    :raises UsageError: when it is not installed.
+    """
+    try:
+        return importlib.import_module("sky")
+    except ImportError:
+        raise UsageError(
+            "the provider skypilot needs SkyPilot in plink's environment: pip install 'skypilot[aws]' (or [gcp], ...)"
+        ) from None
+
+
+@dataclass(frozen=True)
+class SkyPilotSettings:
+    """What requests say. ``zones``: as SkyPilot's infra (aws/us-east-1/us-east-1a); ``start_up``: a shell script for
+    each instance; ``image``: None for SkyPilot's own."""
+
+    zones: tuple[str, ...]
+    types: tuple[str, ...]
+    image: str | None = None
+    start_up: str = ""
+    product: str = "Linux/UNIX"
+
+
+@dataclass(frozen=True, eq=False)
+class SkyPilotProvider:
+    """SkyPilot's clusters of one run.
+
+    :param sky: SkyPilot's module. :param clock: seconds since 1970.
+    """
+
+    run: str
+    settings: SkyPilotSettings
+    sky: Any
+    clock: Callable[[], float] = time.time
+    timeout_s: float = COMMAND_TIMEOUT_S
+    _launched_at: dict[str, float] = field(default_factory=dict)  # of the clusters that were up when last listed
+
+    def _answer(self, submit: Callable[[], Any], method: str) -> Any:
+        """Return the result of a request to SkyPilot's server. :raises ProviderError: as :func:`_explained`."""
+        results: list[Any] = []
+        errors: list[Exception] = []
+
+        def wait() -> None:
+            try:
+                results.append(self.sky.get(submit()))
+            except Exception as error:  # SkyPilot raises what the server raised
+                errors.append(error)
+
+        thread = threading.Thread(target=wait, daemon=True)
+        with contextlib.redirect_stdout(sys.stderr):
+            thread.start()
+            thread.join(self.timeout_s)
+        if errors:
+            raise _explained(errors[0], method) from None
+        if not results:
+            raise ProviderError("unavailable", f"SkyPilot ({method}): no answer within {self.timeout_s:.0f} s", False)
+        return results[0]
+
+    def _resources(self, market: Market) -> Any:
+        return self.sky.Resources(
+            infra=market.zone, instance_type=market.type, use_spot=not market.is_on_demand,
+            image_id=self.settings.image,
+        )  # fmt: skip
+
+    def account(self) -> str:
+        """Return the user at SkyPilot's server; empty where it has no users."""
+        try:
+            user = self.sky.api_info().get("user")
+        except Exception as error:
+            raise _explained(error, "api_info") from None
+        name = user.get("id") if isinstance(user, dict) else getattr(user, "id", None)
+        return "" if name is None else str(name)
+
+    def prices(self, since_s: float) -> Sequence[PricePoint]:
+        """Return the spot prices of SkyPilot's catalog, as if they were those since then: it has no history. Markets
+        that the catalog does not have are left out."""
+        points = []
+        for zone in self.settings.zones:
+            for name in self.settings.types:
+                market = Market(zone, name, self.settings.product)
+                try:
+                    price = float(self._resources(market).get_cost(HOUR_S))
+                except (ValueError, KeyError, AssertionError):  # no such type there
+                    continue
+                except Exception as error:
+                    raise _explained(error, "get_cost") from None
+                if 0 < price < math.inf:
+                    points.append(PricePoint(market, since_s, price))
+        if not points:
+            raise ProviderError("invalid", "SkyPilot's catalog has no spot price of the types and zones")
+        return points
+
+    def acquire(self, order: RentalOrder) -> Sequence[ListedInstance]:
+        """Submit the launch of each cluster that does not exist, and return all of them; nothing waits until they are
+        up. One that does not come is missing in the listing."""
+        now, names = self.clock(), [f"{_PREFIX}{order.token}-{number}" for number in range(order.count)]
+        existing = {str(record["name"]) for record in self._records(names)}
+        minutes = max(1, math.ceil((order.lease_until_s - now) / _MINUTE_S))
+        granted: list[ListedInstance] = []
+        for name in names:
+            if name not in existing:
+                try:
+                    task = self.sky.Task(name=name, setup=self.settings.start_up or None)
+                    task.set_resources(self._resources(order.market))
+                    with contextlib.redirect_stdout(sys.stderr):
+                        self.sky.launch(task, cluster_name=name, idle_minutes_to_autostop=minutes, down=True)
+                except Exception as error:
+                    if granted:
+                        break
+                    raise _explained(error, "launch") from None
+            granted.append(ListedInstance(name, order.token, now, run=self.run))
+        return granted
+
+    def _records(self, names: Sequence[str] | None) -> list[Any]:
+        """Return what SkyPilot says of clusters, all of its user's without names, as the clouds have them now."""
+        records = self._answer(
+            lambda: self.sky.status(
+                cluster_names=names, refresh=self.sky.StatusRefreshMode.AUTO
+            ), "status",
+        )  # fmt: skip
+        if not isinstance(records, list):
+            raise ProviderError("unavailable", f"SkyPilot (status): no list: {str(records)[:80]}", False)
+        return records
+
+    def listing(self) -> Sequence[ListedInstance]:
+        """Return the clusters of this run; SkyPilot forgets those that are gone."""
+        listed = []
+        self._launched_at.clear()
+        for record in self._records(None):
+            try:
+                name, since, status = str(record["name"]), float(record["launched_at"]), record["status"].name
+                handle = record["handle"]
+            except (KeyError, TypeError, ValueError, AttributeError):
+                raise ProviderError(
+                    "unavailable", f"SkyPilot (status): no cluster: {str(record)[:80]}", False
+                ) from None
+            token = name.removeprefix(_PREFIX).rpartition("-")[0]
+            if not name.startswith(f"{_PREFIX}{self.run}-"):
+                continue
+            if status == "UP":
+                self._launched_at[name] = since
+            address = getattr(handle, "head_ip", None) if status == "UP" else None
+            end: InstanceEnd | None = "interrupted" if status == "STOPPED" else None
+            listed.append(ListedInstance(name, token, since, address, end=end, run=self.run))
+        return listed
+
+    def release(self, ids: Sequence[str]) -> None:
+        """Tear clusters down.
+
+        :raises ProviderError: the first one, after all have been tried.
+        """
+        self._each(ids, lambda name: self.sky.down(name), "down")
+
+    def renew(self, ids: Sequence[str], until_s: float) -> None:
+        """Move autodown. A new number of minutes does not start the idle time anew, so it counts from the launch.
+        Clusters that are not up still have the whole lease of their launch before them."""
+        since = {name: self._launched_at[name] for name in ids if name in self._launched_at}
+
+        def renew(name: str) -> Any:
+            minutes = max(1, math.ceil((until_s - since[name]) / _MINUTE_S))
+            return self.sky.autostop(name, idle_minutes=minutes, down=True)
+
+        self._each([*since], renew, "autostop")
+
+    def _each(self, names: Sequence[str], submit: Callable[[str], Any], method: str) -> None:
+        """Submit a request for each cluster, then wait for all; those that do not exist are passed over."""
+        requests, errors = [], []
+        for name in names:
+            try:
+                with contextlib.redirect_stdout(sys.stderr):
+                    requests.append(submit(name))
+            except Exception as error:
+                errors.append(error)
+        failures = [_explained(error, method) for error in errors if not _is_absent(error)]
+        for request in requests:
+            try:
+                self._answer(lambda request=request: request, method)  # type: ignore[misc]
+            except ProviderError as error:
+                if "ClusterDoesNotExist" not in str(error):
+                    failures.append(error)
+        if failures:
+            raise failures[0]
+
+
+def _is_absent(error: Exception) -> bool:
+    return type(error).__name__ == "ClusterDoesNotExist"
+
+
+def _explained(error: Exception, method: str) -> ProviderError:
+    """Return what an exception of SkyPilot means. Only a request that is invalid certainly had no effect."""
+    name = type(error).__name__
+    failure = _FAILURES.get(name)  # a subclass of ValueError may be an answer that cannot be read
+    text = f"SkyPilot ({method}): {name}: {' '.join(str(error).split())[:300]}"
+    return ProviderError(failure or "unavailable", text, has_no_effect=failure == "invalid")

@@ -1,0 +1,111 @@
+"""Choose an order where nobody measured what groups' links carry.
+
+Round trips do not show which group has the slow link, and the order that is cheapest by one assumption may be the worst
+where that is wrong. So orders are compared by several draws of the capacities (:mod:`solvers.costs.assumed_links`):
+each cost is over that of the cheapest order by the same draw, and the mean counts. For hypercube algorithms there are
+more orders to choose among (:mod:`solvers.ordering.aligned_orders`), and exchanges improve the chosen one. Figures are
+in docs/results/order-models.md.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from solvers.ordering.aligned_orders import aligned_order
+from solvers.ordering.estimated_descent import exchange_blocks
+from solvers.ordering.problem import Order, OrderingProblem
+from solvers.simulation.contention import ContentionCost
+
+_CAPACITY_DRAWS = 12  # beside the assumed capacities
+_MAX_DRAWN_TRANSFERS = 400_000  # of all orders together, by one draw: some 5 s by all
+_ALIGNED_ORDERS = 40
+_MAX_ALIGNED_TRANSFERS = 500_000  # by all draws together
+_MAX_EXCHANGES = 600
+_MAX_EXCHANGE_TRANSFERS = 2_000_000  # some 3 s
+_REJECTED_ABOVE = 1.01  # the cost by the first draws over the best order's, from which the other draws are left out
+_LEAST_US = 1e-9
+_HYPERCUBE_BASES = {
+    "halving-doubling": 2, "recursive-doubling": 2, "openmpi-rabenseifner": 2, "openmpi-recursive-doubling": 2,
+}  # fmt: skip
+
+Vector = npt.NDArray[np.float64]
+
+
+def cheapest_on_average(
+    problem: OrderingProblem,
+    orders: Sequence[Order],
+    estimate: ContentionCost,
+    seed: int,
+    keep_going: Callable[[], bool],
+) -> Order:
+    """Return the order of the least mean cost over drawn capacities: one of ``orders``, or a better one.
+
+    :param orders: feasible ones. :param keep_going: whether there is time for one more order.
+    """
+    rng, transfers = np.random.default_rng(seed), max(1, estimate.transfers)
+    draws = _CAPACITY_DRAWS if transfers * len(orders) <= _MAX_DRAWN_TRANSFERS else 0
+    estimates = [estimate]
+    estimates += [replace(estimate, fabric=estimate.fabric.with_drawn_links(rng)) for _ in range(draws)]
+    base = problem.options.base if problem.algo == "bcube" else _HYPERCUBE_BASES.get(problem.algo)
+    candidates, costs = list(orders), list[list[float]]()
+    if base is not None and draws:
+        number = min(_ALIGNED_ORDERS, _MAX_ALIGNED_TRANSFERS // (transfers * len(estimates)))
+        hosts, tiers = problem.hosts.tolist(), [tier.group_of for tier in problem.fabric.tiers]
+        aligned = (aligned_order(hosts, tiers, base, rng) for _ in range(number))
+        candidates += [problem.feasible.materialise(preference) for preference in aligned]
+    for order in candidates:
+        if costs and not keep_going():
+            break
+        costs.append([cost_of(order) for cost_of in estimates])
+    of_order = np.array(costs)
+    weights = 1 / np.maximum(of_order.min(axis=0), _LEAST_US)
+    best = int(np.argmin(of_order @ weights))
+    if base is None or not draws:
+        return candidates[best]
+    return _exchanged(problem, candidates[best], _MeanCost(estimates, weights), seed, keep_going)
+
+
+@dataclass(frozen=True)
+class _MeanCost:
+    """Weighted sum of the costs by several draws of the capacities. ``weights``: one for each of ``estimates``."""
+
+    estimates: Sequence[ContentionCost]
+    weights: Vector
+
+    def partial_sums(self, order: Order, limits: Vector | None = None) -> Vector:
+        """Return the sums up to each estimate; they end with the first one that is not below its limit."""
+        sums = list[float]()
+        for k, (weight, cost_of) in enumerate(zip(self.weights, self.estimates, strict=True)):
+            sums.append((sums[-1] if sums else 0.0) + float(weight) * cost_of(order))
+            if limits is not None and sums[-1] >= limits[k]:
+                break
+        return np.array(sums)
+
+
+def _exchanged(
+    problem: OrderingProblem, order: Order, mean_cost: _MeanCost, seed: int, keep_going: Callable[[], bool]
+) -> Order:
+    """Exchange blocks of hosts as long as that lowers the mean cost, with a bounded number of estimates.
+
+    A candidate that costs more by the first estimates is rejected without the others.
+    """
+    rng, hosts = np.random.default_rng(seed), np.array(list(dict.fromkeys(order.tolist())))
+    if len(hosts) < 2:
+        return order
+    draws = len(mean_cost.estimates)
+    remaining = _MAX_EXCHANGE_TRANSFERS // max(1, mean_cost.estimates[0].transfers)
+    tolerance = np.where(np.arange(draws) < draws - 1, _REJECTED_ABOVE, 1.0)
+    sums = mean_cost.partial_sums(order)
+    for _ in range(_MAX_EXCHANGES):
+        if remaining < draws or not keep_going():
+            break
+        exchanged = exchange_blocks(hosts, rng)
+        candidate = problem.feasible.materialise(exchanged.tolist())
+        limits = sums * tolerance
+        candidate_sums = mean_cost.partial_sums(candidate, limits)
+        remaining -= len(candidate_sums)
+        if len(candidate_sums) == draws and candidate_sums[-1] < limits[-1]:
+            order, hosts, sums = candidate, exchanged, candidate_sums
+    return order
