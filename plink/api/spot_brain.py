@@ -9,7 +9,7 @@ import numpy as np
 from plink.api.spot import anchors_of, application_from, price_offers, rate_offers
 from plink.errors import NoAnswer
 from plink.model.spot.limits import Limits
-from plink.model.spot.market_file import MarketFile
+from plink.model.spot.market_file import Machines, MarketFile
 from plink.model.spot.price_files import MIN_HOLE_S, Histories
 from plink.model.spot.prices import HOUR_S, Market, Prices, PriceTrace
 from runners.spot.brain import RentalChoice
@@ -50,6 +50,11 @@ class MarketBrain:
         self._application = application_from(market_file.changes)
         self._book: OfferBook | None = None
         self._book_at = 0.0
+        self._reserved: Machines | None = None
+
+    def reserve(self, machines: Machines) -> None:
+        """Leave money for machines that a deadline may need on demand, in both limits."""
+        self._reserved = machines
 
     def observe(self, market: Market, since_s: float, price: float) -> None:
         """Take a change of a price, in order."""
@@ -100,8 +105,12 @@ class MarketBrain:
         footprint, _ = self._footprint(ledger, book, now)
         file = self._file
         priced_until_s = now - max((quote.age_s for quote in quotes.values()), default=np.inf)
-        committed = worst_cost(ledger, now, now + self._lease_s, priced_until_s) - hourly_bids(ledger, now)
-        limits = replace(file.limits, budget=file.limits.budget - committed)
+        bids = footprint.anchors.count * footprint.anchors.price
+        bids += sum(each.count * each.bid for each in footprint.allocations)  # which `decide` counts by itself
+        reserve = self._reserve(ledger)
+        committed = worst_cost(ledger, now, now + self._lease_s, priced_until_s) - bids + reserve
+        others = hourly_bids(ledger, now) - bids + reserve
+        limits = replace(file.limits, budget=file.limits.budget - committed, max_hourly=file.limits.max_hourly - others)
         excluded, rows = {}, _rows(book, quotes)
         for number, offer in enumerate(book.offers):
             if offer.market not in quotes and not offer.market.is_on_demand:
@@ -128,6 +137,13 @@ class MarketBrain:
             return RentalChoice(decision.reason)
         best = decision.candidates[0]
         return RentalChoice(decision.reason, best.market, best.count, best.bid)
+
+    def _reserve(self, ledger: Ledger) -> float:
+        """Return the money for an hour of what a deadline may need on demand, and that is not held yet."""
+        if self._reserved is None:
+            return 0.0
+        held = sum(each.market.is_on_demand and not each.is_leaving for each in ledger.held)
+        return max(0, self._reserved.count - held) * self._reserved.type.on_demand
 
     def reason_to_end(self, ledger: Ledger, token: str, quotes: Mapping[Market, Quote], now: float) -> str:
         """Return why the instances of a request are not to be renewed; empty where they are, or without prices.

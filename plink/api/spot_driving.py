@@ -83,7 +83,8 @@ def drive_spot(
     """Rent instances for the job of a run until it ends; then release all of them.
 
     :param folder: of the run. :param job: its ``plink.elastic-job/1``.
-    :raises UsageError: when another driver runs, or what is held is of another provider. :raises PlinkError: when the
+    :raises UsageError: when another driver runs, or what is held is of another provider. :raises PartlyDone: when all
+        is released, but a request was never answered within the last hour. :raises PlinkError: when the
         journal cannot be written, or the provider does not say whose account it is.
     """
     request.check()
@@ -93,7 +94,6 @@ def drive_spot(
         _check_same_provider(folder, Ledger.of(entries), market_file)
         chosen = choose_provider(market_file, folder.name, folder / FOLDER)
         account_name = _checked_account(Ledger.of(entries).opened, chosen.provider)
-        write_text(folder / FOLDER / MARKET_COPY, read_text(request.market_file))
         if not chosen.has_leases:
             note("instances have no leases: if this machine is lost, they go on until `plink spot release`")
         session = _Session(folder, job, market_file, chosen, note, account_name)
@@ -104,6 +104,16 @@ def drive_spot(
 
         run_driver(driver, lambda: time.sleep(chosen.timing.poll_s / chosen.speed), show)
         show()
+        if driver.ledger.doubtful_requests(chosen.clock()):
+            raise PartlyDone(_doubt(driver.ledger, chosen.clock()))
+
+
+def _doubt(ledger: Ledger, now: float) -> str:
+    """Return which requests may have been granted unseen, and what to type."""
+    assert ledger.opened is not None
+    names = ", ".join(f"{each.entry.count} x {each.entry.market}" for each in ledger.doubtful_requests(now))
+    run = ledger.opened.run
+    return f"{names}: never answered; instances may still appear: type `plink spot release {run}` again within the hour"
 
 
 def dry_run_spot(folder: Path, job: Mapping[str, Any], request: DriveRequest, note: Callable[[str], None]) -> None:
@@ -141,11 +151,14 @@ class _Session:
         market_file, chosen, run, histories = self.market_file, self.chosen, self.folder.name, request.histories
         if request.needs_on_demand:
             check_on_demand(market_file, chosen)
+        if request.deadline_s is not None:
+            check_zones(market_file)
         now = chosen.clock()
         brain = MarketBrain(market_file, histories, chosen.timing.lease_s, request.falls_back)
+        if request.deadline_s is not None:
+            brain.reserve(market_file.reference)
         if not histories.prices:
-            for point in chosen.provider.prices(now - HISTORY_S):
-                brain.observe(point.market, point.since_s, point.price)
+            self._observe_history(brain, now - HISTORY_S, request.deadline_s is not None)
         if chosen.hosts is not None and chosen.hosts.lab != self.job.get("lab"):
             raise UsageError(f"{market_file.path}: the provider's hosts are not where the job's hosts are")
         anchors = market_file.anchors
@@ -159,7 +172,19 @@ class _Session:
             host_maker(market_file, chosen), chosen.clock, chosen.steady, lambda: f"{run}-{new_id()}", self.note,
             self._fallback(request, opened if not entries else Ledger.of(entries).opened or opened),
         )  # fmt: skip
+        if not self.is_dry:  # before anything is requested: what is held is released by it
+            write_text(self.folder / FOLDER / MARKET_COPY, read_text(request.market_file))
         return Driver(parts, market_file.limits, chosen.timing, opened, entries)
+
+    def _observe_history(self, brain: MarketBrain, since_s: float, has_deadline: bool) -> None:
+        """Give a brain the provider's prices since then. A deadline does not wait for them."""
+        try:
+            for point in self.chosen.provider.prices(since_s):
+                brain.observe(point.market, point.since_s, point.price)
+        except ProviderError as error:
+            if not has_deadline:
+                raise
+            self.note(f"no history of prices: {error}; odds are from prices from now on (--prices FILE gives others)")
 
     def _fallback(self, request: DriveRequest, opened: JournalOpened) -> OnDemandFallback | None:
         if request.deadline_s is None or request.iterations is None:
@@ -167,10 +192,17 @@ class _Session:
         market_file, timing = self.market_file, self.chosen.timing
         application = application_from(market_file.changes)
         iteration = IterationTime(application.scaling, market_file.changes.iteration_s is not None)
+        slack_s = timing.decision_s + timing.request_timeout_s + timing.listing_delay_s  # one request without an answer
         return OnDemandFallback(
             Deadline(opened.at + request.deadline_s, request.iterations), market_file.reference, market_file.zones,
-            iteration, application.start_s + application.add_s, timing.decision_s + timing.request_timeout_s, self.note,
+            iteration, application.start_s + application.add_s, slack_s, self.note,
         )  # fmt: skip
+
+
+def check_zones(market_file: MarketFile) -> None:
+    """:raises UsageError: when the market file does not say where a deadline may rent on demand: prices might."""
+    if not market_file.zones:
+        raise UsageError(f"{market_file.path}: --deadline needs zones, where to rent the reference machines on demand")
 
 
 def check_on_demand(market_file: MarketFile, chosen: ChosenProvider) -> None:
@@ -310,6 +342,8 @@ def release_spot(folder: Path, note: Callable[[str], None], waits: ReleaseWaits 
         except JournalError as error:
             note(f"{error}; what the provider lists with the tag of this run is released")
             return release.by_tag(driver.ledger.held)
+        if driver.ledger.doubtful_requests(chosen.clock()):
+            note(_doubt(driver.ledger, chosen.clock()))
         names = [each.host or each.id for each in driver.ledger.instances.values() if _was_held(before, each.id)]
         return Released(folder.name, tuple(names))
 

@@ -14,17 +14,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from plink.api.spot_driving import check_deadline, check_on_demand, release_spot
+from plink.api.spot_driving import check_deadline, check_on_demand, check_zones, release_spot
 from plink.errors import PartlyDone, PlinkError, UsageError
 from plink.model.hosts import Hosts
+from plink.model.spot.journal import InstancesRequested
 from plink.model.spot.market_file import MarketFile, read_market_file
-from plink.records.spot_journal import FOLDER, NAME
+from plink.records.spot_journal import FOLDER, JOB_END, read_journal
 from runners.spot.choice import choose_provider
 
 LOG = "spot-driver.log"  # in the run's folder: what the driver printed
 RUNNERS = ("ssh", "local")
+MAX_INSTANCES = 10_000  # of a job that is started with its driver
 END_TIMEOUT_S = 600.0  # for the driver to release everything after the job
-_USAGE = 2  # exit code of a driver that another one would end with, too
+_USAGE = 2  # exit code of a driver that is refused
 _POLL_S = 0.2
 _RESTART_S, _MAX_RESTART_S = 5.0, 60.0
 
@@ -61,11 +63,17 @@ def max_instances(market_file: MarketFile, has_deadline: bool = False, own_hosts
 
     :param has_deadline: whether it may fall back to the reference machines. :param own_hosts: of a provider that has a
         list of them.
+    :raises UsageError: when there is no bound that a job could be prepared for.
     """
     anchors = market_file.anchors
     working = anchors.count * anchors.type.cores if anchors is not None and market_file.anchors_work else 0.0
-    count = int(max(0.0, market_file.limits.max_cores - working) // min(kind.cores for kind in market_file.types))
-    count += market_file.reference.count if has_deadline else 0
+    cores = max(0.0, market_file.limits.max_cores - working)
+    if own_hosts is not None:
+        cores = min(cores, len(own_hosts) * max(kind.cores for kind in market_file.types))
+    smallest = min(kind.cores for kind in market_file.types)
+    if cores / smallest > MAX_INSTANCES:
+        raise UsageError(f"{market_file.path}: limits.max_cores allows more than {MAX_INSTANCES} instances; lower it")
+    count = int(cores // smallest) + (market_file.reference.count if has_deadline else 0)
     return count if own_hosts is None else min(count, len(own_hosts))
 
 
@@ -85,6 +93,8 @@ def checked_max_hosts(request: SpotRequest, hosts: Hosts, runner: str, max_hosts
     check_deadline(request.deadline_s, request.iterations, request.falls_back)
     if request.falls_back or request.deadline_s is not None:
         check_on_demand(market_file, chosen)
+    if request.deadline_s is not None:
+        check_zones(market_file)
     reliable = sum(host.tier == "reliable" for host in hosts)
     if market_file.anchors is not None and market_file.anchors.count != reliable:
         raise UsageError(
@@ -138,13 +148,18 @@ class DriverProcess:
         pause = self._restart_s
         while True:
             code = self._run_once()
-            if code == 0 or self._over.is_set():
+            if code in (0, PartlyDone.exit_code) or self._over.is_set():
                 return
-            if code == _USAGE:
+            if code == _USAGE and not self._may_hold():
                 self._note("the spot driver was refused; the job goes on with the hosts that it has")
                 return
+            if code == _USAGE:
+                self._note("the spot driver was refused; what is held ends with its leases unless one starts")
             ended = f"signal {-code}" if code < 0 else f"exit code {code}"
-            self._note(f"the spot driver ended with {ended}; another one starts in {pause:.0f} s")
+            self._note(
+                f"the spot driver ended with {ended}; another one starts in {pause:.0f} s (if this command is killed "
+                f"before that, type `plink spot release {self._folder.name}`)"
+            )
             if self._over.wait(pause):
                 return
             pause = min(2 * pause, max(self._restart_s, _MAX_RESTART_S))
@@ -175,24 +190,51 @@ class DriverProcess:
                     self._process.wait(_POLL_S)
 
     def finish(self, timeout_s: float = END_TIMEOUT_S) -> None:
-        """Return when nothing is held any more, after the job's end is in its record: the driver releases everything
-        then. Without a driver it is released here.
+        """Return when nothing is held any more, after the job's end: the driver releases everything then. Without a
+        driver, or where it cannot be informed of the end, it is released here.
 
         :raises PartlyDone: when something is held still. :raises PlinkError: when nothing can be released.
         """
         self._over.set()
-        if self._thread.ident is not None:
+        if self._thread.ident is not None and self._mark_end():
             self._thread.join(timeout_s)
         process = self._process
         if process is not None and process.poll() is None:
-            self._note(f"the spot driver did not end within {timeout_s:.0f} s")
+            self._note("the spot driver is ended: it has not released everything in its time")
             process.kill()
             process.wait()
-        if (process is None or process.returncode != 0) and (self._folder / FOLDER / NAME).exists():
+        if process is not None and process.returncode == PartlyDone.exit_code:
+            run = self._folder.name
+            raise PartlyDone(f"a request was never answered; type `plink spot release {run}` again within the hour")
+        if (process is None or process.returncode != 0) and self._may_hold():
             self._release()
+
+    def _may_hold(self) -> bool:
+        """Return whether anything was ever requested, by the journal; True where that cannot be read."""
+        try:
+            return any(isinstance(entry, InstancesRequested) for entry in read_journal(self._folder / FOLDER))
+        except PlinkError:
+            return True
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a driver runs, which goes on without this process."""
+        return self._process is not None and self._process.poll() is None
+
+    def _mark_end(self) -> bool:
+        """Inform the driver of the job's end: the run's record may lack it. Return False where that cannot be."""
+        try:
+            (self._folder / FOLDER).mkdir(mode=0o700, exist_ok=True)
+            (self._folder / FOLDER / JOB_END).touch()
+        except OSError as error:
+            self._note(f"the spot driver cannot be informed of the job's end: {error.strerror}")
+            return False
+        return True
 
     def _release(self) -> None:
         """Release what the journal or the tag says is held."""
+        run = self._folder.name
+        self._note(f"what is held is released here; if that is interrupted, type `plink spot release {run}`")
         try:
             release_spot(self._folder, self._note)
         except PartlyDone:

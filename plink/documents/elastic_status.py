@@ -87,6 +87,8 @@ class ElasticStatusDocument(TypedDict):
     """The last that is known; null where there is none."""
     workers: NotRequired[Count]
     """How many work: slots of hosts that have shards of the data."""
+    iteration_workers: NotRequired[Count]
+    """How many did in `iteration`."""
     begun: NotRequired[Count]
     """The clock after the latest that any worker has done, from 0."""
     cost: NotRequired[CurrentCostEntry | None]

@@ -31,6 +31,7 @@ from plink.model.spot.prices import Market
 FOLDER = "spot"  # below the run's
 NAME = "journal.jsonl"
 MARKET_COPY = "market.toml"
+JOB_END = "job-ended"  # exists once the job of the run is over, whatever its record says
 _LOCK = "driver.lock"
 _LOCK_ATTEMPTS, _LOCK_INTERVAL_S = 10, 0.1
 

@@ -48,6 +48,7 @@ _SCOPE = {
 Purpose = Literal["rent", "dry run", "release", "status"]
 # SkyPilot's server queues requests, and sets machines up after it has started them.
 _SKYPILOT_TIMES = {"poll_s": 30.0, "listing_delay_s": 300.0, "start_s": 1200.0}
+_DOUBT_S = 300.0
 _REPLAY_POLL_S = 0.5  # real seconds
 _REPLAY_DRAIN_S = 2.0
 _REPLAY_START_S = 60.0
@@ -94,6 +95,7 @@ def choose_provider(market_file: MarketFile, run: str, folder: Path, purpose: Pu
         return ChosenProvider(AwsProvider(run, _aws(entry, market_file, purpose)), time.time, timing)
     if kind == "command":
         words = {key: entry[key] for key in (*_NEEDED[kind], "renew") if key in entry}  # type: ignore[literal-required]
+        timing = timing if "renew" in entry else replace(timing, doubt_s=_DOUBT_S)
         return ChosenProvider(
             CommandProvider(run, words), time.time, timing, has_leases="renew" in entry,
             has_on_demand=entry.get("on_demand", False),

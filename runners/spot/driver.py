@@ -6,8 +6,8 @@ there can be. Nothing is requested while an earlier request is open.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from plink.model.hosts import Host
@@ -24,6 +24,8 @@ from solvers.spot.ledger import Ledger, MoneyLimits, RentedInstance, refusal_of_
 from solvers.spot.reconciling import DriverTiming, Sightings, foreign, reconcile, unrequested
 
 REPEAT_S = 60.0  # a warning that still holds is repeated
+_RESTART = "end its process; then type `plink spot drive` again, under `plink elastic run --spot` it starts by itself"
+_PENALTY_SCOPES: Mapping[str, journal.PenaltyScope] = {"limit": "kind", "throttled": "all", "credentials": "all"}
 
 
 class JournalWriter(Protocol):
@@ -98,7 +100,7 @@ class Driver:
             self._warn(
                 "clock",
                 f"the clock is {abs(ahead_s):.0f} s {side} the provider's, by the times of its grants; nothing is "
-                "requested: set the clock, and start `plink spot drive` again",
+                f"requested: set the clock, and start the driver again ({_RESTART})",
                 now,
             )
             return False
@@ -108,7 +110,7 @@ class Driver:
         self._warn(
             "clock",
             f"the clock went {'ahead' if error > 0 else 'back'} by {abs(error):.0f} s; nothing is requested until it "
-            "is right, or until `plink spot drive` is started again",
+            f"is right, or until the driver is started again ({_RESTART})",
             now,
         )
         return False
@@ -139,7 +141,9 @@ class Driver:
             self._add(journal.JobEnded(now))
         if self.ledger.job_ended:
             self._release(self.ledger.held, "the job has ended", now)
-            return listing is not None and not self.ledger.held and not self.ledger.open_requests
+            assert self.ledger.job_ended_at_s is not None
+            in_doubt = now < self.ledger.job_ended_at_s + self._timing.doubt_s and self.ledger.doubtful_requests(now)
+            return listing is not None and not self.ledger.held and not self.ledger.open_requests and not in_doubt
         self._protect_budget(now)
         self._end_hours(now)
         self._track_hosts(view, listing is not None, now)
@@ -178,6 +182,7 @@ class Driver:
         try:
             points = self._parts.provider.prices(since)
         except ProviderError as error:
+            self._prices.note_failure(now)
             self._warn("prices", f"no prices: {error}; nothing is requested by prices older than 15 min", now)
             return
         self._prices.add(points, now)
@@ -366,7 +371,9 @@ class Driver:
         choice = fallback.choose(self.ledger, {market.zone for market in self._prices.latest}, now)
         if choice.market is not None and choice.count >= 1:
             self._next_fallback = now + self._timing.decision_s
-            self._send(choice, (now, choice.bid), "deadline", now)
+            allowed = (count for count in range(choice.count, 0, -1) if not self._refusal(count, choice.bid, now))
+            count = next(allowed, choice.count)  # as many as fit: the rest when there is money for it
+            self._send(replace(choice, count=count), (now, choice.bid), "deadline", now)
         elif choice.is_urgent:
             self._warn("deadline", choice.reason, now)
 
@@ -376,9 +383,7 @@ class Driver:
         :param price: of its market, and since when. :param topic: of a warning.
         """
         assert choice.market is not None
-        limits, until = self._limits, now + self._timing.lease_s
-        money = MoneyLimits(limits.max_hourly, limits.budget, now, until, self._prices.complete_until())
-        if refusal := refusal_of_money(self.ledger, choice.count, choice.bid, money):
+        if refusal := self._refusal(choice.count, choice.bid, now):
             self._warn(topic, f"{topic}: {refusal}", now, math.inf)
             return False
         market, now = choice.market, self._clock.now()
@@ -394,6 +399,11 @@ class Driver:
         self._request(RentalOrder(token, market, choice.count, choice.bid, lease_until))
         return True
 
+    def _refusal(self, count: int, bid: float, now: float) -> str:
+        limits, until = self._limits, now + self._timing.lease_s
+        money = MoneyLimits(limits.max_hourly, limits.budget, now, until, self._prices.complete_until())
+        return refusal_of_money(self.ledger, count, bid, money)
+
     def _request(self, order: RentalOrder) -> None:
         sent = self._clock.lease_time()
         try:
@@ -405,19 +415,16 @@ class Driver:
             now = self._sightings.answered_at[order.token] = self._clock.now()
             self._parts.note(f"{order.count} x {order.market}: not granted: {error}")
             if error.has_no_effect:
-                everywhere = error.failure in ("limit", "throttled", "credentials")
-                self._add(
-                    journal.RequestClosed(
-                        now, order.token, "refused", str(error), now + self._timing.penalty_s, everywhere
-                    )
-                )
+                scope = _PENALTY_SCOPES.get(error.failure, "market")
+                penalty_until = now + self._timing.penalty_s
+                self._add(journal.RequestClosed(now, order.token, "refused", str(error), penalty_until, scope))
             return
         for each in granted:
             self._add(journal.InstanceGranted(now, order.token, each.id, each.since_s))
         penalty_until = 0.0
         if len(granted) < order.count:
             self._parts.note(f"{len(granted)} of {order.count} x {order.market} granted")
-            penalty_until = now + self._timing.penalty_s
+            penalty_until = now + self._timing.penalty_after_part_s(order.market)
         outcome: journal.ClosedRequest = "granted" if granted else "refused"
         self._add(journal.RequestClosed(now, order.token, outcome, penalised_until_s=penalty_until))
 

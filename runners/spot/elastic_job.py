@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from plink.errors import PlinkError
 from plink.model.hosts import Host
 from plink.model.storage import read_document
+from plink.records.spot_journal import FOLDER, JOB_END
 from runners.agile.control_socket import ask
 from solvers.spot.deadline import JobProgress
 
@@ -55,11 +56,14 @@ class ElasticJob:
     def __init__(self, folder: Path, job: Mapping[str, Any], speed: float = 1.0) -> None:
         self._speed = speed
         self._folder, self._socket, self._pid = folder, str(job["socket"]), int(job["pid"])
+        self._start = _process(self._pid)[1]
         self._errors: list[str] = []
         self._adding: set[str] = set()  # names of hosts on their way
 
     def view(self) -> JobView | None:
-        """Return how the job stands: it has ended when its record says so, or its process is gone."""
+        """Return how the job stands: it has ended when its process says so, or its record, or its process is gone."""
+        if (self._folder / FOLDER / JOB_END).exists():
+            return JobView(has_ended=True)
         try:
             status = ask(self._socket, {"method": "status"})
         except PlinkError as error:
@@ -75,7 +79,7 @@ class ElasticJob:
         iteration, seconds = status.get("iteration", -1), status.get("iteration_s")
         if iteration < 0 or seconds is None:
             return None
-        return JobProgress(iteration + 1, seconds * self._speed, status.get("workers", 0))
+        return JobProgress(iteration + 1, seconds * self._speed, status.get("iteration_workers", 0))
 
     def _is_over(self) -> bool:
         try:
@@ -83,6 +87,9 @@ class ElasticJob:
                 return True
         except PlinkError:
             return False
+        state, start = _process(self._pid)
+        if state in ("Z", "X") or (self._start and start and start != self._start):
+            return True  # its parent has not waited for it, or another process has its id
         try:
             os.kill(self._pid, 0)
         except ProcessLookupError:
@@ -121,3 +128,12 @@ class ElasticJob:
         """Return what failed since the last call."""
         errors, self._errors = self._errors, []
         return errors
+
+
+def _process(pid: int) -> tuple[str, str]:
+    """Return the state of a process and when it started, in ticks since boot (proc(5)); empty where /proc lacks it."""
+    try:
+        fields = (Path("/proc") / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return "", ""
+    return fields[0], fields[19]

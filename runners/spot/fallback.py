@@ -43,7 +43,7 @@ class OnDemandFallback:
         missing = machines.count - held
         if missing <= 0:
             return RentalChoice("all of the fallback is held")
-        has_begun = any(each.entry.market.is_on_demand and each.outcome == "granted"
+        has_begun = any(each.entry.market.is_on_demand and each.outcome is not None and each.granted > 0
                         for each in ledger.requests.values())  # fmt: skip
         if not has_begun and not self._is_due(now):
             return RentalChoice("the deadline does not ask for it yet")

@@ -27,9 +27,11 @@ class RecordedPrices:
     ) -> None:  # fmt: skip
         self.latest: dict[Market, tuple[float, float]] = {}
         self._ledger, self._add, self._observe = ledger, add, observe
-        self._fetched_at = -math.inf
+        self._fetched_at = self._failed_at = -math.inf
         # Since when prices may be missing in the journal: the driver before this one may have ended before it asked.
-        self._missing = {each.market: each.since_s for each in reversed(ledger.held)}
+        self._missing: dict[Market, float] = {}
+        for each in ledger.held:
+            self.want_history(each)
 
     def quotes(self, now: float) -> dict[Market, Quote]:
         """Return the latest prices with their age."""
@@ -46,11 +48,16 @@ class RecordedPrices:
 
     def want_history(self, instance: RentedInstance) -> None:
         """Ask for all prices of an instance's life at the next fetch."""
-        self._missing[instance.market] = min(self._missing.get(instance.market, math.inf), instance.since_s)
+        if not instance.market.is_on_demand:
+            self._missing[instance.market] = min(self._missing.get(instance.market, math.inf), instance.since_s)
+
+    def note_failure(self, now: float) -> None:
+        """Take that prices could not be fetched: they are not due again before the interval is over."""
+        self._failed_at = now
 
     def due(self, now: float, interval_s: float) -> float | None:
         """Return since when prices are to be fetched now, or None before the interval is over."""
-        if now - self._fetched_at < interval_s and not self._missing:
+        if now - self._failed_at < interval_s or (now - self._fetched_at < interval_s and not self._missing):
             return None
         steps = [step[0] for market in self._markets() if (step := self._ledger.latest_price(market))]
         return min([now if self._fetched_at == -math.inf else self._fetched_at, *steps, *self._missing.values()])

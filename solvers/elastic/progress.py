@@ -81,8 +81,9 @@ def status(progress: TrainingProgress) -> dict[str, Any]:
     """Return the progress for a person."""
     return {
         "iteration": progress.iteration, "iteration_s": progress.seconds, "objective": progress.objective,
-        "workers": progress.workers, "begun": progress.clock_done + 1, "work": dict(progress.work),
-        "moved": progress.moved, "help": {host: dict(helpers) for host, helpers in progress.help.items()},
+        "workers": progress.workers, "iteration_workers": progress.iteration_workers,
+        "begun": progress.clock_done + 1, "work": dict(progress.work), "moved": progress.moved,
+        "help": {host: dict(helpers) for host, helpers in progress.help.items()},
     }  # fmt: skip
 
 
@@ -92,8 +93,9 @@ def _log_iteration(ctx: Context, iteration: int) -> None:
     work = host_work.of_iteration(ctx.state, iteration)
     moved, helped = host_work.help_of_iteration(ctx.state, iteration)
     ctx.state.progress = replace(
-        current, iteration=iteration, seconds=seconds, over=_without(current.over, {iteration}),
-        objectives=_without(current.objectives, {iteration}), work=work, moved=moved, help=helped,
+        current, iteration=iteration, seconds=seconds, iteration_workers=over.workers,
+        over=_without(current.over, {iteration}), objectives=_without(current.objectives, {iteration}),
+        work=work, moved=moved, help=helped,
     )  # fmt: skip
     ctx.log(
         at=round(over.at, 3), what="iteration", iteration=iteration, seconds=round(seconds, 6),

@@ -264,6 +264,7 @@ class IterationEnd:
 class TrainingProgress:
     """Progress of a job.
 
+    ``seconds``, ``iteration_workers``: of the latest iteration; ``workers``: of the latest clock.
     ``took``: seconds by iteration and clock. ``over``: iterations whose line is not written yet; ``objectives``: of
     these. ``evaluated``: the latest iteration whose objective is known. ``batches``: clocks of an iteration.
     ``work``: of the latest iteration, by host (:func:`solvers.elastic.host_work.of_iteration`). ``moved``, ``help``: of
@@ -275,6 +276,7 @@ class TrainingProgress:
     objective: float | None = None
     seconds: float | None = None
     workers: int = 0
+    iteration_workers: int = 0
     stage: int = 0  # 0: not known yet
     took: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
     over: Mapping[int, IterationEnd] = field(default_factory=dict)

@@ -189,7 +189,7 @@ def candidate_rows(
         count = int(room // offer.cores) if price <= offer.on_demand and number not in excluded else 0
         money = min(limits.max_hourly, limits.budget) - hourly
         if not isinstance(offer.risk, EvictionOdds) and count * offer.on_demand > money:
-            count = 0  # nothing bounds the price but that one
+            count = int(money // offer.on_demand)  # nothing bounds the price but that one
         rows[number] = price, max(0, count), offer.cores, money / count if count > 0 else 0.0
     return rows
 

@@ -8,10 +8,13 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from plink.model.spot import journal
 from plink.model.spot.prices import HOUR_S, Market
 from solvers.spot.billing import BILLINGS, Charge, Stay
+
+MarketKind = Literal["spot", "on-demand", "all"]
 
 
 @dataclass(frozen=True)
@@ -56,13 +59,13 @@ class RentedInstance:
 @dataclass
 class Ledger:
     """The state of a journal. ``at_s``: of its last entry; ``penalties``: until when nothing is requested in a market,
-    None: in any; ``priced_until_s``: the journal has all prices until then."""
+    in all markets of a kind, or in any; ``priced_until_s``: the journal has all prices until then."""
 
     opened: journal.JournalOpened | None = None
     at_s: float = 0.0
     requests: dict[str, RentRequest] = field(default_factory=dict)
     instances: dict[str, RentedInstance] = field(default_factory=dict)
-    penalties: dict[Market | None, float] = field(default_factory=dict)
+    penalties: dict[Market | MarketKind, float] = field(default_factory=dict)
     job_ended_at_s: float | None = None
     priced_until_s: float = -math.inf
     _prices: dict[Market, tuple[list[float], list[float]]] = field(default_factory=dict)
@@ -97,7 +100,11 @@ class Ledger:
                 self.requests[token] = RentRequest(
                     self.requests[token].entry, entry.outcome, entry.at, min(granted, self.requests[token].entry.count)
                 )
-                self._penalise(None if entry.everywhere else self.requests[token].entry.market, entry.penalised_until_s)
+                market = self.requests[token].entry.market
+                scopes: dict[journal.PenaltyScope, Market | MarketKind] = {
+                    "market": market, "kind": _kind(market), "all": "all",
+                }  # fmt: skip
+                self._penalise(scopes[entry.scope], entry.penalised_until_s)
             case journal.InstanceJoined(instance=name):
                 self._change(name, host=entry.host)
             case journal.InstanceDraining(instance=name):
@@ -114,7 +121,7 @@ class Ledger:
     def _change(self, name: str, **fields: object) -> None:
         self.instances[name] = replace(self.instances[name], **fields)  # type: ignore[arg-type]
 
-    def _penalise(self, market: Market | None, until_s: float) -> None:
+    def _penalise(self, market: Market | MarketKind, until_s: float) -> None:
         if until_s > self.penalties.get(market, 0.0):
             self.penalties[market] = until_s
 
@@ -166,7 +173,12 @@ class Ledger:
 
     def penalised(self, market: Market, now: float) -> bool:
         """Return whether nothing is requested in a market at this time."""
-        return now < max(self.penalties.get(market, 0.0), self.penalties.get(None, 0.0))
+        scopes: tuple[Market | MarketKind, ...] = (market, _kind(market), "all")
+        return now < max(self.penalties.get(scope, 0.0) for scope in scopes)
+
+
+def _kind(market: Market) -> MarketKind:
+    return "on-demand" if market.is_on_demand else "spot"
 
 
 @dataclass(frozen=True)

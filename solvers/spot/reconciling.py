@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from plink.model.spot import journal
+from plink.model.spot.prices import Market
 from solvers.spot.ledger import Ledger, RentedInstance
 
 
@@ -41,7 +42,8 @@ class DriverTiming:
     to move away from an instance; ``notice_s``: the longest from a provider's notice to the end of an instance;
     ``renewal_lead_s``: before an hour ends it is decided whether another begins;
     ``lease_s``: after which an instance ends by itself without a driver; ``penalty_s``: for which a market is left out
-    after a failure; ``clock_tolerance_s``: by which the wall clock may be wrong.
+    after a failure; ``clock_tolerance_s``: by which the wall clock may be wrong; ``doubt_s``: for which listings go on
+    after the job's end while a request may have been granted unseen, where no lease would end that.
     """
 
     poll_s: float = 15.0
@@ -56,6 +58,12 @@ class DriverTiming:
     lease_s: float = 1800.0
     penalty_s: float = 900.0
     clock_tolerance_s: float = 60.0
+    doubt_s: float = 0.0
+
+    def penalty_after_part_s(self, market: Market) -> float:
+        """Return for how long a market is left out that granted a part only, or gave no answer: of on-demand machines
+        the rest may be there soon, and a deadline cannot wait long for it."""
+        return self.decision_s if market.is_on_demand else self.penalty_s
 
 
 @dataclass
@@ -90,7 +98,8 @@ def reconcile(
         if granted >= request.entry.count:
             yield journal.RequestClosed(now, request.entry.token, "granted")
         elif overdue:
-            error, penalised_until = f"no answer, and {granted or 'no'} instances of it", now + timing.penalty_s
+            error = f"no answer, and {granted or 'no'} instances of it"
+            penalised_until = now + timing.penalty_after_part_s(request.entry.market)
             yield journal.RequestClosed(now, request.entry.token, "abandoned", error, penalised_until)
     for held in ledger.held:
         entry = listed.get(held.id)

@@ -1,5 +1,6 @@
 """The decisions of a driver: what is chosen by a market file, prices and a journal."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -8,11 +9,11 @@ import pytest
 from plink.api.spot_brain import MarketBrain
 from plink.model.spot import journal
 from plink.model.spot.availability import AvailabilityTrace
-from plink.model.spot.market_file import market_file_from
+from plink.model.spot.market_file import InstanceType, Machines, market_file_from
 from plink.model.spot.price_files import Histories
 from plink.model.spot.prices import HOUR_S, ON_DEMAND, Market, PriceTrace, on_demand_market
 from solvers.spot.deciding import Quote
-from solvers.spot.ledger import Ledger
+from solvers.spot.ledger import Ledger, MoneyLimits, refusal_of_money
 
 NOW = 1.5e9
 SMALL, LARGE = Market("zone-a", "small"), Market("zone-a", "large")
@@ -77,8 +78,8 @@ def test_penalised_market_is_left_out() -> None:
     refused = journal.RequestClosed(NOW - 1, "t0", "refused", "capacity", NOW + 900)
     request = journal.InstancesRequested(NOW - 1, "t0", "zone-a", "small", "Linux/UNIX", 2, 0.2)
     assert made.choose(ledger(request, refused), observed(made), NOW).market == LARGE
-    everywhere = journal.RequestClosed(NOW - 1, "t0", "refused", "limit", NOW + 900, everywhere=True)
-    choice = made.choose(ledger(request, everywhere), observed(made), NOW)
+    limit = journal.RequestClosed(NOW - 1, "t0", "refused", "limit", NOW + 900, "kind")
+    choice = made.choose(ledger(request, limit), observed(made), NOW)
     assert choice.market is None
     assert "failed" in choice.reason
 
@@ -151,6 +152,41 @@ def test_gap_between_history_and_first_quote_is_ignored() -> None:
     assert costs[1] == pytest.approx(costs[0], rel=0.01)
 
 
+def on_demand(count: int) -> Sequence[journal.JournalEntry]:
+    since = NOW - 600
+    market = on_demand_market("zone-a", "small")
+    return [
+        journal.PriceChanged(since, market.zone, market.type, market.product, since, 0.2),
+        journal.InstancesRequested(since, "f1", market.zone, market.type, market.product, count, 0.2),
+        *(journal.InstanceGranted(since, "f1", f"o-{k}", since) for k in range(count)),
+        journal.RequestClosed(since, "f1", "granted"),
+    ]
+
+
+@pytest.mark.parametrize("limits", [{"max_hourly": 1.3}, {"budget": 2.2}])
+def test_choice_beside_on_demand_machines_is_within_the_limits_of_money(limits: dict[str, float]) -> None:
+    made, held = brain(**limits), ledger(*on_demand(4))
+    choice = made.choose(held, observed(made), NOW)
+    money = MoneyLimits(limits.get("max_hourly", math.inf), limits.get("budget", math.inf), NOW, NOW + 1800, NOW)
+    assert choice.market is None or refusal_of_money(held, choice.count, choice.bid, money) == ""
+    if "max_hourly" in limits:
+        assert (choice.market, choice.count) == (SMALL, 1)  # two would be too much
+
+
+@pytest.mark.parametrize("name", ["max_hourly", "budget"])
+def test_money_for_machines_of_a_deadline_is_left_until_they_are_held(name: str) -> None:
+    machines = Machines(InstanceType("small", 2, 0.2), 4)
+    enough = {"max_hourly": 0.2 + 0.8 + 0.45, "budget": 0.3 + 0.8 + 0.45}[name]
+    for money, count in ((enough - 0.4, 0), (enough, 2)):
+        made = brain(**{name: money})
+        assert made.choose(ledger(), observed(made), NOW).count == 2
+        made.reserve(machines)
+        assert made.choose(ledger(), observed(made), NOW).count == count
+    made = brain(max_hourly=0.2 + 0.8 + 0.45)
+    made.reserve(machines)
+    assert made.choose(ledger(*on_demand(4)), observed(made), NOW).count == 2
+
+
 class TestFallback:
     """``--fallback``: on-demand machines up to those of the reference, four small ones, while all markets are dear."""
 
@@ -180,7 +216,7 @@ class TestFallback:
         assert some.market is not None
         assert some.count == 1
 
-    @pytest.mark.parametrize("limits", [{"budget": 0.3}, {"max_hourly": 0.5}])
+    @pytest.mark.parametrize("limits", [{"budget": 0.3}, {"max_hourly": 0.3}])
     def test_limits_of_money_hold_for_on_demand_machines(self, limits: dict[str, float]) -> None:
         made = brain(falls_back=True, **limits)
         assert made.choose(ledger(), observed(made, small=0.3, large=0.5), NOW).market is None

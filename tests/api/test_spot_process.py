@@ -1,6 +1,7 @@
 """The driver that an elastic job is started with: what is refused before the job, lost drivers, and the end."""
 
 import json
+import signal
 import sys
 import threading
 from dataclasses import replace
@@ -9,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from plink.api.spot_process import DriverProcess, SpotRequest, checked_max_hosts
+from plink.cli.elastic.rental import Rental
 from plink.errors import InputError, PartlyDone, PlinkError, UsageError
 from plink.model.hosts import Host, Hosts
 from tests.cli.test_spot_drive import ENTRIES, PROVIDER, recorded
 from tests.conftest import typed
 from tests.docs.samples import MARKET_FILE
+from tests.lab.waiting import until
 
 RELIABLE = Hosts(tuple(Host(f"r{k}", f"10.0.0.{k}", tier="reliable") for k in range(3)))
 SMALL = MARKET_FILE.replace("max_cores = 768", "max_cores = 24")  # 6 of c4.xlarge
@@ -75,6 +78,20 @@ def test_hosts_of_a_lab_are_not_rented_for_others(tmp_path: Path) -> None:
     assert checked_max_hosts(market(tmp_path, text), RELIABLE, "ssh", None) == 4  # one host of its own
     with pytest.raises(UsageError, match="where the job's hosts are"):
         checked_max_hosts(market(tmp_path, text), Hosts(RELIABLE.members, "quiet"), "ssh", None)
+
+
+@pytest.mark.parametrize("cores", ["inf", "1e18"])
+def test_cores_without_a_bound_are_refused(tmp_path: Path, cores: str) -> None:
+    request = market(tmp_path, MARKET_FILE.replace("max_cores = 768", f"max_cores = {cores}") + PROVIDER)
+    with pytest.raises(UsageError, match="max_cores"):
+        checked_max_hosts(request, RELIABLE, "ssh", None)
+
+
+def test_deadline_needs_zones(tmp_path: Path) -> None:
+    text = SMALL.replace('zones = ["zone-a", "zone-b"]\n', "") + PROVIDER + "on_demand = true\n"
+    request = replace(market(tmp_path, text), deadline_s=3600.0, iterations=9)
+    with pytest.raises(UsageError, match="zones"):
+        checked_max_hosts(request, RELIABLE, "ssh", None)
 
 
 @pytest.mark.parametrize("words", [("--budget", "3"), ("--per-hour", "3"), ("--prices", "prices.json")])
@@ -142,9 +159,34 @@ def test_refused_driver_is_not_started_again(tmp_path: Path) -> None:
     notes: list[str] = []
     process = driver(tmp_path, "print('plink: no such market', file=sys.stderr)\nsys.exit(2)\n", notes)
     process.start()
+    process._thread.join()  # it does not wait for another start
     process.finish()
     assert len((tmp_path / "starts").read_text()) == 1
     assert "no such market" in notes
+    assert any("was refused" in note for note in notes)
+
+
+def test_refused_driver_is_started_again_while_something_may_be_held(tmp_path: Path) -> None:
+    run = recorded(tmp_path, ENTRIES[:8])
+    (run / "run.json").write_text("{}")
+    notes: list[str] = []
+    script = tmp_path / "driver.py"
+    script.write_text("import pathlib, sys\nif not pathlib.Path('once').exists():\n"
+                      "    pathlib.Path('once').touch()\n    sys.exit(2)\n")  # fmt: skip
+    process = DriverProcess(run, [sys.executable, str(script)], notes.append, restart_s=0.01)
+    process.start()
+    process._thread.join()
+    process.finish()
+    assert any("leases" in note for note in notes)
+    assert not (tmp_path / "asked-release.json").exists()  # the second one ended well
+
+
+def test_driver_that_requested_nothing_leaves_nothing_to_release(tmp_path: Path) -> None:
+    run = recorded(tmp_path, ENTRIES[:1])
+    process = DriverProcess(run, [sys.executable, "-c", "raise SystemExit(1)"], lambda note: None)
+    process.start()
+    process.finish()
+    assert not (tmp_path / "asked-listing.json").exists()
 
 
 def test_run_that_is_not_recorded_rents_nothing(tmp_path: Path) -> None:
@@ -171,6 +213,94 @@ def test_what_cannot_be_released_at_the_end_is_said(tmp_path: Path) -> None:
     run = recorded(tmp_path, ENTRIES[:8])
     (run / "spot" / "market.toml").write_text("not a market file")
     process = DriverProcess(run, [sys.executable, "-c", "raise SystemExit(2)"], lambda note: None)
+    process.start()
+    with pytest.raises(PartlyDone, match="plink spot release abcd"):
+        process.finish()
+
+
+ENDS_WITH_THE_JOB = """
+from pathlib import Path
+from runners.spot.elastic_job import ElasticJob
+job = ElasticJob(Path.cwd(), {"socket": "none", "pid": os.getppid()})
+print("drives", flush=True)
+while (view := job.view()) is None or not view.has_ended:
+    time.sleep(0.05)
+print("released", flush=True)
+"""
+
+
+def test_driver_learns_of_an_end_that_is_in_no_record(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"schema": "plink.run/1", "exit_code": null}')
+    notes: list[str] = []
+    process = driver(tmp_path, ENDS_WITH_THE_JOB, notes)
+    process.start()
+    until(lambda: "drives" in notes, 60, "the driver runs")
+    process.finish(timeout_s=60.0)
+    assert "released" in notes
+
+
+def test_driver_that_cannot_learn_of_the_end_is_replaced_at_once(tmp_path: Path) -> None:
+    run = recorded(tmp_path, ENTRIES[:8])
+    (run / "spot" / "job-ended").symlink_to(tmp_path / "gone" / "file")
+    notes: list[str] = []
+    process = DriverProcess(
+        run, [sys.executable, "-c", "import time; print(1, flush=True); time.sleep(900)"], notes.append
+    )
+    process.start()
+    until(lambda: "1" in notes, 60, "the driver runs")
+    process.finish()
+    assert json.loads((tmp_path / "asked-release.json").read_text()) == {"run": "abcd", "instances": ["i-1"]}
+
+
+INTERRUPTS = """
+import os, pathlib, signal, time
+while not pathlib.Path("{run}/spot/job-ended").exists():
+    time.sleep(0.05)
+os.kill(os.getppid(), signal.SIGUSR1)
+while not pathlib.Path("over").exists():
+    time.sleep(0.05)
+"""
+
+
+def rental_of(folder: Path, program: str, monkeypatch: pytest.MonkeyPatch) -> Rental:
+    """What a job rents, with this program for its driver."""
+    run = recorded(folder, ENTRIES[:8])
+    argv = [sys.executable, "-c", program.format(run=run)]
+    monkeypatch.setattr("plink.cli.elastic.rental.driver_command", lambda request, name: argv)
+    rental = Rental(SpotRequest(run / "spot" / "market.toml"), print)
+    rental.start(run)
+    return rental
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_interrupt_while_the_driver_releases_leaves_that_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            rental_of(tmp_path, INTERRUPTS, monkeypatch).finish()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        (tmp_path / "over").touch()
+    assert "plink spot status abcd" in capsys.readouterr().err
+
+
+def test_interrupt_while_this_process_releases_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("plink.api.spot_process.release_spot", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        rental_of(tmp_path, "raise SystemExit(2)", monkeypatch).finish()
+    assert "plink spot release abcd" in capsys.readouterr().err
+
+
+def test_request_in_doubt_at_the_end_is_said(tmp_path: Path) -> None:
+    run = recorded(tmp_path, ENTRIES[:8])
+    process = DriverProcess(run, [sys.executable, "-c", "raise SystemExit(3)"], lambda note: None)
     process.start()
     with pytest.raises(PartlyDone, match="plink spot release abcd"):
         process.finish()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import jsonschema
 import pytest
 
 from plink.api.spot_driving import DriveRequest, ReleaseWaits, drive_spot, release_spot
-from plink.errors import UsageError
+from plink.errors import PartlyDone, PlinkError, UsageError
 from plink.model.spot import journal
 from plink.model.spot.price_files import Histories
 from plink.model.storage import read_document
@@ -232,3 +233,42 @@ def test_on_demand_options_that_cannot_be(tmp_path: Path, options: dict[str, Any
 def test_invalid_provider_tables_are_refused(tmp_path: Path, table: str, message: str) -> None:
     recorded(tmp_path, ENTRIES, MARKET_FILE + table)
     assert message in refusal(typed("spot", "status", "abcd", cwd=tmp_path))
+
+
+def test_driver_says_at_the_end_which_request_was_never_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    now = time.time()
+    entries = [
+        journal.JournalOpened(now - 900, "abcd", "command", "hourly-2016", 3, 0.199),
+        journal.PriceChanged(now - 900, "zone-a", "c4.xlarge", "Linux/UNIX", now - 900, 0.05),
+        journal.InstancesRequested(now - 900, "abcd-1", "zone-a", "c4.xlarge", "Linux/UNIX", 2, 0.1, "it lowers"),
+        journal.RequestClosed(now - 600, "abcd-1", "abandoned", "no answer"),
+        journal.JobEnded(now - 400),
+    ]
+    run = recorded(tmp_path, entries)
+    (tmp_path / "cloud").write_text("#!/bin/sh\necho '[]'\n")
+    with pytest.raises(PartlyDone, match="plink spot release abcd"):
+        drive_spot(
+            run, {"socket": "none", "pid": os.getpid()}, DriveRequest(run / "spot" / "market.toml", Histories()), print
+        )
+
+
+@pytest.mark.parametrize("has_deadline", [False, True])
+def test_history_that_cannot_be_had_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_deadline: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = recorded(tmp_path, [], MARKET_FILE + PROVIDER + "on_demand = true\n")
+    market = (run / "spot" / "market.toml").rename(tmp_path / "market.toml")
+    (tmp_path / "cloud").write_text("#!/bin/sh\n[ $1 = prices ] && exit 1\necho '[]'\n")
+    (run / "spot" / "job-ended").touch()
+    request = DriveRequest(market, Histories())
+    if has_deadline:
+        drive_spot(run, {"socket": "none", "pid": os.getpid()}, replace(request, deadline_s=9.0, iterations=9), print)
+        assert (run / "spot" / "market.toml").exists()
+    else:
+        with pytest.raises(PlinkError):
+            drive_spot(run, {"socket": "none", "pid": os.getpid()}, request, print)
+        assert not (run / "spot" / "market.toml").exists()  # nothing to release

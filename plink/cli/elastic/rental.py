@@ -38,7 +38,11 @@ class Rental:
             say_error(f"error: {error}")
             self.failure = error.exit_code
         except KeyboardInterrupt:
-            say_error(f"the spot driver goes on releasing; see `plink spot status {self._folder.name}`")
+            run = self._folder.name
+            if self._driver.is_running:
+                say_error(f"the spot driver goes on releasing; see `plink spot status {run}`")
+            else:
+                say_error(f"instances may be held still, and no driver runs; type `plink spot release {run}`")
             raise
         try:
             self.document = rented_document(self._folder)

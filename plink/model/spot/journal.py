@@ -19,6 +19,7 @@ from plink.model.spot.prices import Market
 SCHEMA: Literal["plink.spot-journal/1"] = "plink.spot-journal/1"
 ClosedRequest = Literal["granted", "refused", "abandoned"]
 InstanceEnd = Literal["interrupted", "released"]
+PenaltyScope = Literal["market", "kind", "all"]
 Token = Annotated[str, Meta(title="a token (letters, digits and dashes)", pattern=r"^[A-Za-z0-9-]{1,64}(?!\n)$")]
 
 
@@ -98,7 +99,8 @@ class InstanceGranted:
 @dataclass(frozen=True)
 class RequestClosed:
     """A request is over: all that is granted is in the journal. ``abandoned``: no answer came, and not all of it
-    appeared. What appears later is released."""
+    appeared. What appears later is released. ``scope``: where nothing is requested until ``penalised_until_s``: in its
+    market, in all of its kind (spot, or on demand: providers limit them apart), or at all."""
 
     what: ClassVar[str] = "request closed"
     at: Instant
@@ -106,7 +108,7 @@ class RequestClosed:
     outcome: ClosedRequest
     error: str = ""
     penalised_until_s: NonNegative = 0.0
-    everywhere: bool = False
+    scope: PenaltyScope = "market"
 
 
 @dataclass(frozen=True)

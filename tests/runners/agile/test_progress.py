@@ -48,7 +48,7 @@ class RecordedProgress:
         """For a person."""
         return progress.status(self.job.progress)
 
-    def clock(self, clock: int, **more: Any) -> None:
+    def clock(self, clock: int, workers: int = 3, **more: Any) -> None:
         iteration = (clock - 1) // self.batches
         first = clock % self.batches == (1 if self.batches > 1 else 0)
         self.seconds += 1.0
@@ -58,7 +58,7 @@ class RecordedProgress:
             "objective": float(iteration - 1) if first and iteration else None,
         }  # fmt: skip
         report = ClockDone(**{"generation": 0, "worker": 0, **messages, **more})
-        self._act(lambda ctx: progress.clock_done(ctx, report, 3))
+        self._act(lambda ctx: progress.clock_done(ctx, report, workers))
 
     def clocks(self, first: int, last: int) -> None:
         for clock in range(first, last + 1):
@@ -80,11 +80,19 @@ def test_iteration_time_and_its_late_objective() -> None:
     assert messages.iterations == [(0, 2.0, 0.0)]
     assert (messages.lines[0]["clock"], messages.lines[0]["at"]) == (2, 4.0)
     assert messages.status() == {
-        "iteration": 0, "iteration_s": 2.0, "objective": 0.0, "workers": 3, "begun": 5, "work": {},
-        "moved": 0.0, "help": {},
+        "iteration": 0, "iteration_s": 2.0, "objective": 0.0, "workers": 3, "iteration_workers": 3, "begun": 5,
+        "work": {}, "moved": 0.0, "help": {},
     }  # fmt: skip
     messages.end()
     assert messages.iterations == [(0, 2.0, 0.0), (1, 2.0, None)]
+
+
+def test_workers_of_an_iteration_are_those_that_did_it() -> None:
+    messages = RecordedProgress()
+    messages.clocks(1, 1)
+    messages.clock(2, workers=8)
+    status = messages.status()
+    assert (status["iteration"], status["workers"], status["iteration_workers"]) == (0, 8, 3)
 
 
 def test_iterations_are_reported_anew_after_a_roll_back() -> None:

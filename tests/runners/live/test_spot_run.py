@@ -10,16 +10,36 @@ from pathlib import Path
 import pytest
 
 from tests.lab.waiting import until
-from tests.runners.live.test_spot_drive import DATA, EXAMPLE, MARKET, PRICES, bill, status_of, working
+from tests.runners.live.test_spot_drive import PRICES, working
+from tests.runners.spot.local_job import DATA, EXAMPLE, bill, hosts_file, market_file, rented, status_of
 
 RUN = ("elastic", "run", "--runner", "local", "--slots", "1", "--spot", "market.toml")
-ENDLESS = (str(EXAMPLE), *DATA, "--clocks", "10000000")
+ENDLESS = (*DATA, "--clocks", "10000000")
+FAILING = f"""
+import sys
+from pathlib import Path
+
+sys.path.insert(0, {str(EXAMPLE.parent)!r})
+import agile_mf
 
 
-def started(folder: Path, *words: str) -> "subprocess.Popen[str]":
-    (folder / "market.toml").write_text(MARKET)
-    (folder / "prices.csv").write_text(PRICES)
-    (folder / "more.txt").write_text("w1 address=127.0.0.1\nw2 address=127.0.0.1\n")
+class Failing(agile_mf.MatrixFactorisation):
+    def process(self, items, params):
+        if (Path(__file__).parent / "fail").exists():
+            raise RuntimeError("as the test asks")
+        return super().process(items, params)
+
+
+agile_mf.MatrixFactorisation = Failing
+make = agile_mf.make
+"""
+
+
+def started(folder: Path, *words: str, prices: str = PRICES) -> "subprocess.Popen[str]":
+    market = market_file({"small": (1, 0.2)}, cores=2, chunk_cores=1)
+    (folder / "market.toml").write_text('zones = ["zone-a"]\n' + market)
+    (folder / "prices.csv").write_text(prices)
+    (folder / "more.txt").write_text(hosts_file(2))
     with (folder / "stdout").open("w") as out, (folder / "stderr").open("w") as err:
         return subprocess.Popen(
             [sys.executable, "-m", "plink", *RUN, *words], cwd=folder, stdout=out, stderr=err, text=True
@@ -29,7 +49,7 @@ def started(folder: Path, *words: str) -> "subprocess.Popen[str]":
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
     """A job that would go on for days, with an instance at least."""
-    process = started(tmp_path, "--timeout", "500s", *ENDLESS)
+    process = started(tmp_path, "--timeout", "500s", str(EXAMPLE), *ENDLESS)
     try:
         until(lambda: working(tmp_path) >= 1, 120, "an instance works")
         yield process
@@ -85,9 +105,32 @@ def test_killed_driver_is_replaced(job: "subprocess.Popen[str]", tmp_path: Path)
 
 @pytest.mark.timeout(300)
 def test_failed_job_prints_what_it_cost(tmp_path: Path) -> None:
-    job = started(tmp_path, "--timeout", "25s", "--json", *ENDLESS)
-    assert job.wait() == 124
+    (tmp_path / "failing.py").write_text(FAILING)
+    job = started(tmp_path, "--timeout", "250s", "--json", str(tmp_path / "failing.py"), *ENDLESS)
+    try:
+        until(lambda: working(tmp_path) >= 1, 200, "an instance works")
+    finally:
+        (tmp_path / "fail").touch()
+    assert job.wait() not in (0, 124)
     document = json.loads((tmp_path / "stdout").read_text())
     assert document["spot"]["held"] == []
-    assert document["spot"]["cost"]["total"] >= 0
+    assert document["spot"]["ended"]["released"] >= 1
+    assert document["spot"]["cost"]["total"] > 0
     check_nothing_held(tmp_path)
+
+
+@pytest.mark.timeout(300)
+def test_deadline_rents_on_demand_and_releases_at_the_end(tmp_path: Path) -> None:
+    dear = "zone,type,timestamp,price\nzone-a,small,2016-06-11T00:00:00Z,9\nzone-a,small,2016-06-13T00:00:00Z,9\n"
+    deadline = ("--deadline", "60s", "--iterations", "10000000")
+    job = started(tmp_path, "--timeout", "250s", *deadline, str(EXAMPLE), *ENDLESS, prices=dear)
+    try:
+        until(lambda: working(tmp_path) >= 1, 200, "an on-demand machine works")
+    finally:
+        job.send_signal(signal.SIGINT)
+        job.wait()
+    assert {each["market"][2] for each in rented(tmp_path)} == {"on-demand"}
+    assert all(each["end"] == "released" for each in rented(tmp_path))
+    status = status_of(tmp_path, "spot")
+    assert status["held"] == status["open_requests"] == []
+    assert status["driver"] is None

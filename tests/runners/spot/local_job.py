@@ -13,8 +13,8 @@ from solvers.spot.billing import BILLINGS, Stay
 
 BILLING = "per-second"
 SPEED = 60  # of the replayed history
-_EXAMPLE = Path(__file__).parents[3] / "examples" / "agile_mf.py"
-_DATA = ("--users", "200", "--movies", "80", "--count", "8000", "--rank", "4", "--shards", "6")
+EXAMPLE = Path(__file__).parents[3] / "examples" / "agile_mf.py"
+DATA = ("--users", "200", "--movies", "80", "--count", "8000", "--rank", "4", "--shards", "6")
 
 
 def market_file(types: Mapping[str, tuple[int, float]], cores: int, chunk_cores: int, more: str = "") -> str:
@@ -68,7 +68,7 @@ def start_job(folder: Path, max_hosts: int, timeout: str) -> "subprocess.Popen[b
     """Start a job of one reliable host that would go on for days."""
     return start(
         folder, "elastic", "run", "--runner", "local", "--slots", "1", "--max-hosts", str(max_hosts), "--timeout",
-        timeout, str(_EXAMPLE), *_DATA, "--clocks", "100000000",
+        timeout, str(EXAMPLE), *DATA, "--clocks", "100000000",
     )  # fmt: skip
 
 

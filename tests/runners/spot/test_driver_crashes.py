@@ -5,9 +5,13 @@ from dataclasses import replace
 import pytest
 
 from plink.model.spot.limits import Limits
+from plink.model.spot.market_file import InstanceType, Machines
 from plink.model.spot.prices import HOUR_S
+from runners.spot.fallback import OnDemandFallback
+from solvers.spot.deadline import Deadline, IterationTime
 from solvers.spot.ledger import account
-from tests.runners.spot.fake_cloud import START, A, B, Fuse, Killed, World, world
+from solvers.spot.scaling import Scaling
+from tests.runners.spot.fake_cloud import ON_DEMAND_PRICE, START, A, B, Fuse, Killed, World, world
 
 BUDGET = 2.6
 # The price of A exceeds its bid for a while; that of B changes, and what is held there is ended once.
@@ -93,3 +97,38 @@ def test_driver_killed_again_and_again() -> None:
         fuse.blows_at = -1
         assert finished or made.run(6)
         check_sound(made)
+
+
+def with_deadline(fuse: Fuse) -> World:
+    """Spot machines are evicted after an hour, and the deadline asks for two on demand."""
+    made = world({A: [(START - 50, 0.1), (START + HOUR_S, 10.0), (START + 1.5 * HOUR_S, 0.1)]}, hours=3, fuse=fuse)
+    made.job.work_s = 360.0
+    made.fallback = OnDemandFallback(
+        Deadline(START + 2 * HOUR_S, 60), Machines(InstanceType("small", 1, ON_DEMAND_PRICE), 2), ("zone-a",),
+        IterationTime(Scaling(0.0, 1.0, 0.0)), 120.0, 360.0,
+    )  # fmt: skip
+    return made
+
+
+@pytest.mark.parametrize("loses_answers", [0, 1])
+def test_driver_with_a_deadline_killed_and_replaced(loses_answers: int) -> None:
+    whole = with_deadline(Fuse())
+    assert whole.run(6)
+    assert any(each.market.is_on_demand for each in whole.ledger.instances.values())
+    for blows_at in range(0, whole.cloud.fuse.passed, 5):
+        made = with_deadline(Fuse(blows_at))
+        made.cloud.loses_answers, driver, most = loses_answers, None, 0
+        for _ in range(6 * 60):
+            try:
+                driver = driver or made.driver()
+                if driver.step():
+                    break
+            except Killed:
+                driver = None
+                made.clock.now += 240
+            held = [made.cloud.rentals[name] for name in made.cloud.held]
+            most = max(most, sum(each.market.is_on_demand for each in held))
+            made.clock.now += made.timing.poll_s
+        assert made.cloud.held == [], blows_at
+        assert most <= 2, blows_at
+        assert account(made.ledger, made.clock.now).transient == pytest.approx(made.cloud.bill(), abs=1e-9)

@@ -91,3 +91,14 @@ def test_instance_that_is_listed_again_costs_the_prices_of_its_hours(failures: i
     made.run(0.3, driver)
     assert len(made.cloud.held) == 2
     assert account(made.ledger, made.clock.now).transient == pytest.approx(made.cloud.bill(), abs=1e-9)
+
+
+@pytest.mark.parametrize(("doubt_s", "held"), [(0.0, 8), (1200.0, 0)])
+def test_instances_of_an_unanswered_request_that_appear_after_the_end(doubt_s: float, held: int) -> None:
+    made = world(plan=A_THEN_B[:1], hours=0.12)
+    made.timing = replace(made.timing, doubt_s=doubt_s)
+    made.cloud.loses_answers, made.cloud.hides_for_s, made.cloud.hides = 1, 600.0, range(8)
+    made.cloud.lives_for_s = 4 * HOUR_S
+    assert made.run(1.0)
+    assert len(made.cloud.held) == held
+    assert made.ledger.doubtful_requests(made.clock.now)

@@ -9,7 +9,7 @@ from plink.model.spot.limits import Limits
 from plink.model.spot.market_file import InstanceType, Machines
 from plink.model.spot.prices import HOUR_S, on_demand_market
 from runners.spot.fallback import OnDemandFallback
-from runners.spot.provider import ProviderError
+from runners.spot.provider import ListedInstance, ProviderError, ProviderFailure, RentalOrder
 from solvers.spot.deadline import Deadline, IterationTime
 from solvers.spot.ledger import account
 from solvers.spot.scaling import Scaling
@@ -100,9 +100,17 @@ def test_on_demand_machines_are_accounted_at_their_price_without_refunds() -> No
 
 def test_limits_of_money_hold_on_demand_too() -> None:
     driven = made(3.0, 100, dear=True)
-    driven.limits = Limits(math.inf, math.inf, max_hourly=COUNT * ON_DEMAND_PRICE - 0.1)
+    driven.limits = Limits(math.inf, math.inf, max_hourly=ON_DEMAND_PRICE - 0.1)
     driven.run(5.0)
     assert on_demand_of(driven) == []
+    assert any("deadline: all bids together" in note for note in driven.notes)
+
+
+def test_as_many_on_demand_machines_as_the_limits_allow() -> None:
+    driven = made(3.0, 100, dear=True)
+    driven.limits = Limits(math.inf, math.inf, max_hourly=COUNT * ON_DEMAND_PRICE - 0.1)
+    driven.run(3.0)
+    assert len(on_demand_of(driven)) == COUNT - 1
     assert any("deadline: all bids together" in note for note in driven.notes)
 
 
@@ -150,3 +158,72 @@ def test_controller_that_has_just_taken_over_is_no_lost_work() -> None:
     driven.job.done = before
     driven.run(1.0, driver)
     assert on_demand_of(driven) == []
+
+
+@pytest.mark.parametrize("limited", ["on-demand", "spot"])
+def test_limit_of_one_kind_leaves_the_other(limited: str) -> None:
+    driven = made(2.0, 100)
+    driven.cloud.steps = {A: [(START - 50, 0.1), (START + HOUR_S, 10.0), (START + 1.1 * HOUR_S, 0.1)]}
+    acquire = driven.cloud.acquire
+
+    def limited_acquire(order: RentalOrder) -> list[ListedInstance]:
+        if order.market.is_on_demand == (limited == "on-demand"):
+            raise ProviderError("limit", "VcpuLimitExceeded")
+        return acquire(order)
+
+    driven.cloud.acquire = limited_acquire  # type: ignore[method-assign]
+    driven.run(2.0)
+    held = {each.market.is_on_demand for each in driven.ledger.held}
+    assert held == {limited == "spot"}
+
+
+@pytest.mark.parametrize("failure", ["throttled", "credentials"])
+def test_refusal_of_the_account_holds_for_both_kinds(failure: ProviderFailure) -> None:
+    driven = made(1.0, 1000)
+    driven.cloud.fails["acquire"] = [ProviderError(failure, "try later")]
+    driven.run(0.2)
+    assert driven.cloud.calls.count("acquire") == 1
+    assert driven.ledger.held == ()
+
+
+def test_request_without_an_answer_does_not_cost_the_deadline() -> None:
+    driven = made(3.0, 100, dear=True)
+    assert driven.fallback is not None
+    driven.fallback.slack_s = 360.0
+    driven.cloud.loses_answers, driven.cloud.hides_for_s, driven.cloud.hides = 1, 1e9, range(COUNT)
+    assert until_done(driven, 10.0) <= 3.0
+    assert [each.outcome for each in driven.ledger.requests.values()] == ["abandoned", "granted"]
+
+
+def test_rest_of_a_part_is_asked_for_soon() -> None:
+    driven = made(3.0, 100, dear=True)
+    driven.cloud.grants = 2
+    driven.run(2.0)
+    times = [each.entry.at for each in driven.ledger.requests.values()]
+    assert len(on_demand_of(driven)) == COUNT
+    assert times[1] - times[0] <= 300
+
+
+def test_rest_of_an_abandoned_request_is_asked_for_whatever_the_deadline_says() -> None:
+    driven = made(1.0, 1000, dear=True)
+    assert driven.fallback is not None
+    driven.cloud.loses_answers, driven.cloud.hides_for_s, driven.cloud.hides = 1, 1e9, range(2, COUNT)
+    driver = driven.driver()
+    driven.run(0.12, driver)
+    assert driven.ledger.requests
+    driven.fallback.deadline = Deadline(START + 1000 * HOUR_S, 1000)
+    driven.run(0.5, driver)
+    assert sum(each.market.is_on_demand for each in driven.ledger.held) == COUNT
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_prices_that_fail_are_asked_for_once_a_minute(is_restarted: bool) -> None:
+    driven = made(100.0, 100)
+    driver = driven.driver()
+    driven.run(0.5, driver)
+    assert driven.ledger.held
+    driven.timing = replace(driven.timing, poll_s=15.0)
+    driven.cloud.fails["prices"] = [ProviderError("throttled", "RequestLimitExceeded")] * 1000
+    driver, before = driven.driver() if is_restarted else driver, driven.cloud.calls.count("prices")
+    driven.run(0.5, driver)
+    assert driven.cloud.calls.count("prices") - before <= 31

@@ -7,7 +7,7 @@ import pytest
 
 from plink.documents.spot_market_file import BillingName
 from plink.model.spot import journal
-from plink.model.spot.prices import HOUR_S
+from plink.model.spot.prices import HOUR_S, on_demand_market
 from solvers.spot.ledger import Ledger, MoneyLimits, account, hourly_bids, refusal_of_money, worst_cost
 
 AT = 1.5e9
@@ -89,12 +89,16 @@ def test_hourly_limit_counts_all_bids() -> None:
         assert bool(refusal_of_money(ledger, 1, 0.3, limits)) == is_refused
 
 
-def test_penalties_of_a_market_and_of_all() -> None:
+def test_penalties_of_a_market_a_kind_and_of_all() -> None:
     request = journal.InstancesRequested(AT, "t1", "zone-a", "small", "Linux/UNIX", 1, 0.3)
     market, other = request.market, journal.InstancesRequested(AT, "t2", "b", "c", "d", 1, 0.3).market
     ledger = Ledger.of([*opened(), request, journal.RequestClosed(AT, "t1", "refused", "", AT + 900)])
     assert ledger.penalised(market, AT + 899)
     assert not ledger.penalised(market, AT + 900)
     assert not ledger.penalised(other, AT)
-    ledger.apply(journal.RequestClosed(AT, "t1", "refused", "", AT + 900, everywhere=True))
+    on_demand = on_demand_market(market.zone, market.type)
+    ledger.apply(journal.RequestClosed(AT, "t1", "refused", "", AT + 900, "kind"))
     assert ledger.penalised(other, AT + 899)
+    assert not ledger.penalised(on_demand, AT)
+    ledger.apply(journal.RequestClosed(AT, "t1", "refused", "", AT + 900, "all"))
+    assert ledger.penalised(on_demand, AT + 899)
