@@ -96,7 +96,8 @@ class Images(LearningApp):
         for layer in layers:
             if isinstance(layer, nn.Conv2d | nn.Linear):
                 nn.init.kaiming_normal_(layer.weight)
-                layer.bias.data.zero_()
+                assert layer.bias is not None
+                nn.init.zeros_(layer.bias)
         return nn.Sequential(*(_Stage(*layers[begin:end]) for begin, end in ((0, 6), (6, 9), (9, 12), (12, 15))))
 
 

@@ -14,12 +14,12 @@ _MINIBATCHES = 16
 @pytest.mark.parametrize("way", [way for way, options in WAYS.items() if options.stashing])
 def test_loop_with_stashing_equals_the_dry_run(name: str, way: str) -> None:
     """To the bit."""
-    dry_run: list[float] = []
+    dry_run_losses: list[float] = []
     app = app_of(name, WAYS[way], seed=1, rate=0.02)
     app.minibatches = _MINIBATCHES
     plan = plan_of(WAYS[way], app.items)
-    train_in_one_process(PipelineProgram(app), plan, "plan", lambda _, loss: dry_run.append(loss))
-    assert trained(app, WAYS[way]).losses == dry_run
+    train_in_one_process(PipelineProgram(app), plan, "plan", lambda _, loss: dry_run_losses.append(loss))
+    assert trained(app, WAYS[way]).losses == dry_run_losses
 
 
 @pytest.mark.parametrize("name", APPS)
