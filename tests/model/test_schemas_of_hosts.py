@@ -261,7 +261,7 @@ def test_job_status(
     finally:
         control_socket.close()
     assert described("elastic-status", document)
-    assert set(document) == keys("elastic-status")
+    assert set(document) == keys("elastic-status") - {"spot"}  # only of a run with rented hosts
     assert complaints("elastic-status", document | {"stage": 4}) == ["$.stage"]
     assert complaints(
         "elastic-status", document | {"cost": {"total": -1, "per_iteration": None, "without_price": []}}
