@@ -1,6 +1,7 @@
 """The driver that an elastic job is started with: what is refused before the job, lost drivers, and the end."""
 
 import json
+import os
 import signal
 import sys
 import threading
@@ -254,10 +255,12 @@ def test_driver_that_cannot_learn_of_the_end_is_replaced_at_once(tmp_path: Path)
 
 INTERRUPTS = """
 import os, pathlib, signal, time
-while not pathlib.Path("{run}/spot/job-ended").exists():
+end = time.monotonic() + 100
+while not pathlib.Path("{run}/spot/job-ended").exists() and time.monotonic() < end:
     time.sleep(0.05)
-os.kill(os.getppid(), signal.SIGUSR1)
-while not pathlib.Path("over").exists():
+if os.getppid() == {parent}:
+    os.kill({parent}, signal.SIGUSR1)
+while not pathlib.Path("{folder}/over").exists() and time.monotonic() < end:
     time.sleep(0.05)
 """
 
@@ -265,7 +268,7 @@ while not pathlib.Path("over").exists():
 def rental_of(folder: Path, program: str, monkeypatch: pytest.MonkeyPatch) -> Rental:
     """What a job rents, with this program for its driver."""
     run = recorded(folder, ENTRIES[:8])
-    argv = [sys.executable, "-c", program.format(run=run)]
+    argv = [sys.executable, "-c", program.format(run=run, folder=folder, parent=os.getpid())]
     monkeypatch.setattr("plink.cli.elastic.rental.driver_command", lambda request, name: argv)
     rental = Rental(SpotRequest(run / "spot" / "market.toml"), print)
     rental.start(run)
