@@ -1,9 +1,11 @@
 """Proof at the start: all ranks have the same plan, program and model, or nothing runs."""
 
+import contextlib
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -14,6 +16,7 @@ from plink.errors import PlinkError
 from plink.model.pipeline.plan import PipelinePlan
 
 _ERROR = "error"
+_LEAVING_S = 10.0  # for which rank 0 waits for ranks that may have read nothing yet
 
 
 def digest_of_plan(plan: PipelinePlan) -> str:
@@ -37,6 +40,23 @@ def digest_of_values(module: nn.Module) -> str:
         flat = tensor.detach().cpu().contiguous().view(-1)
         digest.update(flat.view(dtype=torch.uint8).numpy().tobytes() if flat.numel() else b"")
     return digest.hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def read_by_all(store: Store, rank: int, ranks: int) -> Iterator[None]:
+    """Leave with an error only once all ranks have one, on rank 0, whose process may have the store that says why.
+
+    Otherwise the connection of a rank that has not read the reason yet would be reset.
+    """
+    try:
+        yield
+    except Exception:
+        with contextlib.suppress(RuntimeError):  # of the store: others do not end, or have ended without a word
+            if store.add("ended", 1) == ranks:
+                store.set("all ended", "")
+            if rank == 0:
+                store.wait(["all ended"], timedelta(seconds=_LEAVING_S))
+        raise
 
 
 def agree(store: Store, rank: int, names: Sequence[str], stages: Sequence[int], facts: Mapping[str, str]) -> None:

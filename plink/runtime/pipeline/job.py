@@ -24,7 +24,13 @@ from plink.model.pipeline.actions import PipelineAction, actions_from, actions_o
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.shape import PipelineShape
 from plink.model.units import format_bytes
-from plink.runtime.pipeline.agreement import agree, digest_of_model, digest_of_plan, digest_of_values
+from plink.runtime.pipeline.agreement import (
+    agree,
+    digest_of_model,
+    digest_of_plan,
+    digest_of_values,
+    read_by_all,
+)
 from plink.runtime.pipeline.app import PipelineApp
 from plink.runtime.pipeline.checkpoints import CheckpointSettings, Provenance, StageCheckpoints
 from plink.runtime.pipeline.evaluation import (
@@ -105,14 +111,16 @@ def run_rank(
     prefix = f"pipeline-{next(_numbers)}/"  # the same on every rank
     store = PrefixStore(prefix, dist.distributed_c10d._get_default_store())
     stage, replica = plan.place_of(rank)
-    module, model_digest = _agreed_module(program, plan, location, store, checkpoints)
-    origin = _provenance(program, plan, model_digest, store)
+    place, restored = place_of(plan, stage, program.app.minibatches), None
+    with read_by_all(store, rank, plan.ranks):
+        module, model_digest = _agreed_module(program, plan, location, store, checkpoints)
+        origin = _provenance(program, plan, model_digest, store)
+        if checkpoints is not None and checkpoints.restore is not None:
+            restored = restore(checkpoints.restore, origin, place, replica, store, plan)
     device = _device(program.app)
     module.to(device)
     shape, timeout = plan.shape, timedelta(seconds=timeout_s)
-    place, restored = place_of(plan, stage, program.app.minibatches), None
-    if checkpoints is not None and checkpoints.restore is not None:
-        restored = restore(checkpoints.restore, origin, place, replica, store, plan)
+    if checkpoints is not None and restored is not None:
         place = replace(place, begin=restored.minibatch)
         if rank == 0:
             notes = "".join(f"; {note}" for note in restored.notes)
