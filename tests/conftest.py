@@ -1,8 +1,8 @@
 """Fixtures and the two tiers of tests: what ``make test`` runs, and what ``make test-all`` adds.
 
 A test is of the *extended* tier if it starts real hosts or whole jobs: it lies in a folder named ``lab`` or ``live``,
-or uses a lab or Slurm. All others are of the *quick* tier, and so is ``tests/end_to_end``, which has one path of each
-real thing. The tier is a marker, set here and nowhere else.
+or uses a lab or Slurm, or it is marked so because it takes long. All others are of the *quick* tier, and so is
+``tests/end_to_end``, which has one path of each real thing.
 """
 
 import contextlib
@@ -71,8 +71,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         folders = _folders(item)
         in_lab = "lab" in item.keywords or bool(_LAB_FIXTURES & set(getattr(item, "fixturenames", ())))
-        extended = in_lab or "slurm" in item.keywords or bool(_EXTENDED_FOLDERS & folders)
-        item.add_marker("extended" if extended and "end_to_end" not in folders else "quick")
+        live = in_lab or "slurm" in item.keywords or bool(_EXTENDED_FOLDERS & folders)
+        extended = item.get_closest_marker("extended") or (live and "end_to_end" not in folders)
+        item.add_marker("extended" if extended else "quick")
         if in_lab and NO_LAB:
             item.add_marker(pytest.mark.skip(reason=NO_LAB))
         if "slurm" in item.keywords and NO_SLURM:

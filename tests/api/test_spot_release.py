@@ -167,7 +167,7 @@ FAILS_ONCE = 'if [ -f {0}/once ]; then echo \'{{"Account": "{1}"}}\'; else touch
 
 
 @pytest.mark.parametrize("account", ["111111111111", "222222222222"])
-def test_release_asks_for_the_account_until_it_is_known(
+def test_release_retries_the_account_query(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, account: str
 ) -> None:
     run = aws_run(tmp_path, monkeypatch, FAILS_ONCE.format(tmp_path, account))

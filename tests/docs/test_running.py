@@ -19,6 +19,7 @@ from tests.docs.shell import Shell
 _JOB_READY_S = 120
 _CODE = re.compile(r"# exit code (\d+)")
 _HERE = ("", "terminal")
+_LONG = {"docs/agileml.md"}  # a minute of elastic jobs
 
 
 def _needing(*needs: str) -> list[Path]:
@@ -35,7 +36,8 @@ def _stretches() -> Iterator[Any]:
             for first in range(0, len(page_blocks), third):
                 yield pytest.param(page, page_blocks[first : first + third], id=f"{name}, part {first // third + 1}")
         else:
-            yield pytest.param(page, page_blocks, id=name)
+            marks = [pytest.mark.extended] if name in _LONG else []
+            yield pytest.param(page, page_blocks, id=name, marks=marks)
 
 
 @pytest.mark.timeout(400)

@@ -31,7 +31,7 @@ def test_restart_without_prices_keeps_what_the_journal_has_priced(hours: float) 
     assert not any(each.is_leaving for each in made.ledger.held)
 
 
-def test_hours_of_ended_instances_cost_their_prices_without_new_ones() -> None:
+def test_ended_instances_are_billed_at_recorded_prices() -> None:
     made = world(plan=[RentalChoice("planned", A, 8, 1.0)], hours=20)
     made.limits = Limits(100, 100, budget=20.0)
     driver = made.driver()
@@ -48,7 +48,7 @@ def test_hours_of_ended_instances_cost_their_prices_without_new_ones() -> None:
     assert set(made.cloud.held) == held
 
 
-def test_hours_that_began_without_prices_cost_their_bids() -> None:
+def test_hours_without_recorded_prices_are_billed_at_the_bid() -> None:
     made = world(plan=[RentalChoice("planned", A, 8, 1.0)], hours=20)
     made.limits = Limits(100, 100, budget=30.0)
     made.timing = made.timing.__class__(poll_s=60.0, lease_s=8 * HOUR_S)

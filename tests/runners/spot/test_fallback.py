@@ -81,7 +81,7 @@ def test_eviction_of_all_transient_machines_is_made_up_for() -> None:
     assert len(on_demand_of(driven)) == COUNT
 
 
-def test_on_demand_machines_are_accounted_at_their_price_without_refunds() -> None:
+def test_on_demand_instances_are_billed_without_refunds() -> None:
     driven = made(3.0, 100, dear=True)
     driver = driven.driver()
     driven.run(2.0, driver)
@@ -195,7 +195,7 @@ def test_request_without_an_answer_does_not_cost_the_deadline() -> None:
     assert [each.outcome for each in driven.ledger.requests.values()] == ["abandoned", "granted"]
 
 
-def test_rest_of_a_part_is_asked_for_soon() -> None:
+def test_partial_allocation_is_completed_by_the_next_request() -> None:
     driven = made(3.0, 100, dear=True)
     driven.cloud.grants = 2
     driven.run(2.0)
@@ -204,7 +204,7 @@ def test_rest_of_a_part_is_asked_for_soon() -> None:
     assert times[1] - times[0] <= 300
 
 
-def test_rest_of_an_abandoned_request_is_asked_for_whatever_the_deadline_says() -> None:
+def test_abandoned_request_is_completed_regardless_of_the_deadline() -> None:
     driven = made(1.0, 1000, dear=True)
     assert driven.fallback is not None
     driven.cloud.loses_answers, driven.cloud.hides_for_s, driven.cloud.hides = 1, 1e9, range(2, COUNT)
@@ -217,7 +217,7 @@ def test_rest_of_an_abandoned_request_is_asked_for_whatever_the_deadline_says() 
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_prices_that_fail_are_asked_for_once_a_minute(is_restarted: bool) -> None:
+def test_failing_price_queries_are_retried_once_a_minute(is_restarted: bool) -> None:
     driven = made(100.0, 100)
     driver = driven.driver()
     driven.run(0.5, driver)

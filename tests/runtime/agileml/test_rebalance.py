@@ -113,7 +113,7 @@ def test_cost_that_cannot_be_ends_the_job(cost: float) -> None:
         train(Weighed(lambda grain: cost), workers=2, rebalance=Rebalance())
 
 
-def test_program_is_asked_for_no_costs_without_helpers() -> None:
+def test_cost_is_not_called_without_helpers() -> None:
     app = Weighed(lambda grain: 0.0)
     train(app, workers=1)
     assert not app.requested

@@ -94,7 +94,7 @@ def _validated_with_rate_noise(cloud: Cloud, seed: int) -> tuple[ValidatedGain, 
     return gain, 1 - cost_of(order) / cost_of(baseline)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.extended  # half a minute
 def test_intervals_cover_the_noise_of_rates() -> None:
     """90 % intervals hold what another probe says in 85 to 96 of 100: they are rather too wide than too narrow."""
     results = [_validated_with_rate_noise(three_tier(16, seed), seed) for seed in range(600)]
