@@ -167,9 +167,7 @@ FAILS_ONCE = 'if [ -f {0}/once ]; then echo \'{{"Account": "{1}"}}\'; else touch
 
 
 @pytest.mark.parametrize("account", ["111111111111", "222222222222"])
-def test_release_retries_the_account_query(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, account: str
-) -> None:
+def test_release_retries_the_account_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, account: str) -> None:
     run = aws_run(tmp_path, monkeypatch, FAILS_ONCE.format(tmp_path, account))
     if account == "111111111111":
         assert released(run) == ("spot-i-1",)
