@@ -1,6 +1,7 @@
 """Orders of ``plink reorder``, simulated: from round trips alone, and from a file with all capacities.
 
-Also NCCL's mix of a tree and a ring against the orders of either. ``--seeds N`` takes N clouds instead of 20.
+Also NCCL's mix of a tree and a ring against the orders of either. ``--seeds N`` takes N clouds instead of 20,
+``--jobs N`` shares them among N processes.
 """
 
 import sys
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.clouds import Cloud, three_tier
-from benchmarks.record import Bar, record, seeds_of
+from benchmarks.record import Bar, each, record, seeds_of
 from benchmarks.simulation import Order, fabric_of_cloud, network_of_cloud, options_for, orders_of
 from plink.api.ordering import OrderRequest
 from plink.api.reordering import reorder
@@ -81,24 +82,31 @@ def nccl_over_the_better(hosts: int, seed: int, size_bytes: float) -> float:
     return round(costs["nccl"] / min(costs["nccl-tree"], costs["nccl-ring"]), 4)
 
 
+def _cloud(seed: int) -> Cloud:
+    return three_tier(HOSTS, seed, ("powers", "uneven")[seed % 2])
+
+
 def main() -> int:
     """Run and record; the exit code."""
     began, clouds = time.monotonic(), seeds_of({HOSTS: CLOUDS})[HOSTS]
     figures: dict[str, Any] = {}
-    for size, number in SIZES.items():
+    calls = [
+        (_cloud(seed), seed, algo, size)
+        for size, number in SIZES.items()
+        for algo in ALGORITHMS
+        for seed in range(min(number, clouds))
+    ]
+    answered = list(zip(calls, each(simulated_orders, calls), strict=True))
+    for size in SIZES:
         for algo in ALGORITHMS:
-            rows = [
-                simulated_orders(three_tier(HOSTS, seed, ("powers", "uneven")[seed % 2]), seed, algo, size)
-                for seed in range(min(number, clouds))
-            ]
+            rows = [row for (_, _, *of), row in answered if of == [algo, size]]
             figures[f"{algo} {size:g}"] = {name: [row[name] for row in rows] for name in rows[0]}
             most = {name: max(row[name] for row in rows) for name in rows[0]}
             print(f"{algo}, {size:g} bytes: at most {most}, {time.monotonic() - began:.0f} s", flush=True)
-    nccl = {
-        f"{hosts} hosts, {size:g} bytes": [nccl_over_the_better(hosts, seed, size) for seed in range(NCCL_SEEDS)]
-        for hosts in NCCL_HOSTS
-        for size in NCCL_SIZES
-    }
+    cases = [(hosts, seed, size) for hosts in NCCL_HOSTS for size in NCCL_SIZES for seed in range(NCCL_SEEDS)]
+    nccl: dict[str, list[float]] = {}
+    for (hosts, _, size), ratio in zip(cases, each(nccl_over_the_better, cases), strict=True):
+        nccl.setdefault(f"{hosts} hosts, {size:g} bytes", []).append(ratio)
     bars = []
     for algo in ALGORITHMS:
         row = figures[f"{algo} {100e6:g}"]

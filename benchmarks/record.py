@@ -7,12 +7,15 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmarks import results, theses
+
+Result = TypeVar("Result")
 
 
 def _commit() -> str:
@@ -63,6 +66,15 @@ def seeds_of(usual: dict[int, int]) -> dict[int, int]:
         return usual
     most = int(sys.argv[sys.argv.index("--seeds") + 1])
     return {size: min(number, most) for size, number in usual.items()}
+
+
+def each(function: Callable[..., Result], calls: Sequence[tuple[Any, ...]]) -> list[Result]:
+    """Return what a function answers to each of these arguments, computed by N processes with ``--jobs N``."""
+    jobs = int(sys.argv[sys.argv.index("--jobs") + 1]) if "--jobs" in sys.argv else 1
+    if jobs == 1:
+        return [function(*words) for words in calls]
+    with ProcessPoolExecutor(jobs) as pool:
+        return list(pool.map(function, *zip(*calls, strict=True)))
 
 
 def machine() -> dict[str, Any]:

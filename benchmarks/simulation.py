@@ -17,7 +17,7 @@ from scipy.stats import spearmanr
 
 from benchmarks import results
 from benchmarks.clouds import Cloud, three_tier
-from benchmarks.record import Bar, record, seeds_of
+from benchmarks.record import Bar, each, record, seeds_of
 from plink.model.network import Network
 from solvers.costs.fabric import Fabric, TierLinks, fabric_of
 from solvers.schedules.catalogue import Options
@@ -121,33 +121,41 @@ def rank_correlation(predicted: Sequence[float], simulated: Sequence[float], tie
     return 0.0 if np.ptp(both[0]) == 0 else round(float(spearmanr(*both).statistic), 4)
 
 
+def compare_on_cloud(algo: str, size_bytes: float, seed: int) -> dict[str, Any]:
+    """Return the rank correlations on one cloud by model, the ratios of times, and the seconds of each simulation."""
+    plain: dict[str, float] = {}
+    tied: dict[str, float] = {}
+    ratios: list[float] = []
+    seconds: list[float] = []
+    cloud = three_tier(HOSTS, seed, ("powers", "uneven")[seed % 2])
+    fabric = fabric_of_cloud(cloud, seed)
+    inferred = fabric_of(network_of_cloud(cloud, seed, shared_links=False))
+    drawn = orders_of(cloud, ORDERS, np.random.default_rng((seed, 3)))
+    options = options_for(algo, cloud, drawn[0])
+    simulated_cost = SimulatedCost.of(algo, HOSTS, options, fabric, size_bytes)
+    simulated = []
+    for order in drawn:
+        began = time.perf_counter()
+        simulated.append(simulated_cost(order))
+        seconds.append(time.perf_counter() - began)
+    for name, (model, has_capacities) in _MODELS.items():
+        seen = fabric if has_capacities else inferred
+        cost_of = cost_by_model(algo, HOSTS, options, seen, size_bytes, model)
+        predicted = [cost_of(order) for order in drawn]
+        plain[name] = rank_correlation(predicted, simulated)
+        tied[name] = rank_correlation(predicted, simulated, _TIES)
+        if name == "contention":
+            ratios = [p / s for p, s in zip(predicted, simulated, strict=True)]
+    return {"plain": plain, "tied": tied, "ratios": ratios, "seconds": seconds}
+
+
 def compare(algo: str, size_bytes: float, clouds: int) -> dict[str, Any]:
     """Return the rank correlations with simulated times on each cloud, by model, with ties and without; the times of
     ``contention`` over the simulated ones, and the seconds that a simulation takes."""
-    plain: dict[str, list[float]] = {model: [] for model in _MODELS}
-    tied: dict[str, list[float]] = {model: [] for model in _MODELS}
-    ratios: list[float] = []
-    seconds: list[float] = []
-    for seed in range(clouds):
-        cloud = three_tier(HOSTS, seed, ("powers", "uneven")[seed % 2])
-        fabric = fabric_of_cloud(cloud, seed)
-        inferred = fabric_of(network_of_cloud(cloud, seed, shared_links=False))
-        drawn = orders_of(cloud, ORDERS, np.random.default_rng((seed, 3)))
-        options = options_for(algo, cloud, drawn[0])
-        simulated_cost = SimulatedCost.of(algo, HOSTS, options, fabric, size_bytes)
-        simulated = []
-        for order in drawn:
-            began = time.perf_counter()
-            simulated.append(simulated_cost(order))
-            seconds.append(time.perf_counter() - began)
-        for name, (model, has_capacities) in _MODELS.items():
-            seen = fabric if has_capacities else inferred
-            cost_of = cost_by_model(algo, HOSTS, options, seen, size_bytes, model)
-            predicted = [cost_of(order) for order in drawn]
-            plain[name].append(rank_correlation(predicted, simulated))
-            tied[name].append(rank_correlation(predicted, simulated, _TIES))
-            if name == "contention":
-                ratios += [p / s for p, s in zip(predicted, simulated, strict=True)]
+    rows = each(compare_on_cloud, [(algo, size_bytes, seed) for seed in range(clouds)])
+    plain, tied = ({name: [row[kind][name] for row in rows] for name in _MODELS} for kind in ("plain", "tied"))
+    ratios = [ratio for row in rows for ratio in row["ratios"]]
+    seconds = [value for row in rows for value in row["seconds"]]
     row = {
         "spearman": plain,
         "spearman_with_ties": tied,
