@@ -39,7 +39,8 @@ def evaluate(series: BenchmarkRun, limits: AcceptanceLimits, seconds: float = 0.
 
     :raises NoAnswer: when a correlation cannot be had. :raises InputError: for times that are none.
     """
-    predicted, samples = _predicted_and_samples(series)
+    costs, samples = _predicted_and_samples(series)
+    predicted = [round(cost, 3) for cost in costs]  # as the document has them: equal costs are ties in both
     medians = [statistics.median(timing.achieved_s) for timing in series.orders]
     correlation = rank_correlation(predicted, medians)
     entry: dict[str, Any] = {
@@ -58,7 +59,7 @@ def evaluate(series: BenchmarkRun, limits: AcceptanceLimits, seconds: float = 0.
             {
                 "order": timing.order,
                 **({"hosts": list(timing.hosts)} if timing.hosts else {}),
-                "predicted_us": round(cost, 3),
+                "predicted_us": cost,
                 "achieved_s": list(timing.achieved_s),
             }
             for timing, cost in zip(series.orders, predicted, strict=True)

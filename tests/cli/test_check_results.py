@@ -231,3 +231,17 @@ def test_a_dry_run_lists_orders_by_cost(here: Path) -> None:
     assert [row["predicted_us"] for row in rows] == sorted(row["predicted_us"] for row in rows)
     assert all(sorted(row["hosts"]) == list("abcd") for row in rows)
     assert not (here / ".plink" / "check.json").exists()
+
+
+def test_equal_costs_are_ties_in_the_document_too(here: Path) -> None:
+    """Costs that differ by less than the document says; from the document, the correlation is the same."""
+    entry = series([[2.0], [1.0], [4.0], [3.0]])
+    for k, run in enumerate(entry["runs"]):
+        run["predicted_us"] = 100 + k * 1e-7 if k < 2 else 200.0 + k
+    write(here / "near.json", checked(entry))
+    first = typed("check", "--results", "near.json", "--json", cwd=here)
+    (here / "written.json").write_text(first.stdout)
+    second = typed("check", "--results", "written.json", "--json", cwd=here)
+    ours, again = (json.loads(done.stdout)["checks"][0] for done in (first, second))
+    assert ours["spearman"] == again["spearman"]
+    assert ours["calibration"] == again["calibration"]

@@ -214,7 +214,7 @@ def test_a_cable_that_is_cut_for_seconds_costs_no_sum(cables: Lab, tmp_path: Pat
 def test_a_job_uses_all_rails(tmp_path: Path) -> None:
     """Rings of its channels on two rails of 20 Mbit/s: more than one rail could carry; sums are right."""
     rails = ("--topology", "rails", "--rails", "2", "--hosts-per-rack", "3", "--host-rate", "20mbit", "--seed", "3")
-    lab = lab_up(f"s{os.getpid()}", *rails)
+    lab = lab_up(f"rl{os.getpid()}", *rails)
     try:
         succeeded(plink("probe", str(lab.hosts_file), "--count", "50", cwd=tmp_path))
         entry = read_network(tmp_path / ".plink" / "network.json").interfaces

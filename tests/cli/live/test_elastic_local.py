@@ -60,7 +60,7 @@ def test_a_job_that_ends_well(tmp_path: Path) -> None:
     finally:
         job.close()
     assert described("elastic-status", stands)
-    assert set(stands) == keys("elastic-status")
+    assert set(stands) == keys("elastic-status") - {"spot"}  # only of a run with rented hosts
     assert (begun["exit_code"], begun["backend"], stands["run"]) == (None, "agileml", begun["id"])
     assert described("elastic-job", where)
     assert set(where) == keys("elastic-job")
