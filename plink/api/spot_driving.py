@@ -10,6 +10,7 @@ from typing import Any
 
 from plink.api.spot import application_from
 from plink.api.spot_brain import MarketBrain
+from plink.api.spot_history import HistoryFirst
 from plink.api.spot_idle import NoBrain, NoJob, ObservedJob, ObservedProvider, UnwrittenJournal
 from plink.errors import InputError, PartlyDone, UsageError
 from plink.model.spot.journal import JournalEntry, JournalOpened
@@ -157,8 +158,10 @@ class _Session:
         brain = MarketBrain(market_file, histories, chosen.timing.lease_s, request.falls_back)
         if request.deadline_s is not None:
             brain.reserve(market_file.reference)
+        provider: Provider = chosen.provider
         if not histories.prices:
-            self._observe_history(brain, now - HISTORY_S, request.deadline_s is not None)
+            provider = HistoryFirst(provider, brain.observe, now - HISTORY_S)
+            self._observe_history(provider, now, bool(entries) or request.deadline_s is not None)
         if chosen.hosts is not None and chosen.hosts.lab != self.job.get("lab"):
             raise UsageError(f"{market_file.path}: the provider's hosts are not where the job's hosts are")
         anchors = market_file.anchors
@@ -168,7 +171,7 @@ class _Session:
         )  # fmt: skip
         elastic = ElasticJob(self.folder, self.job, chosen.speed)
         parts = DriverParts(
-            chosen.provider, ObservedJob(elastic) if self.is_dry else elastic, brain, writer,
+            provider, ObservedJob(elastic) if self.is_dry else elastic, brain, writer,
             host_maker(market_file, chosen), chosen.clock, chosen.steady, lambda: f"{run}-{new_id()}", self.note,
             self._fallback(request, opened if not entries else Ledger.of(entries).opened or opened),
         )  # fmt: skip
@@ -176,15 +179,15 @@ class _Session:
             write_text(self.folder / FOLDER / MARKET_COPY, read_text(request.market_file))
         return Driver(parts, market_file.limits, chosen.timing, opened, entries)
 
-    def _observe_history(self, brain: MarketBrain, since_s: float, has_deadline: bool) -> None:
-        """Give a brain the provider's prices since then. A deadline does not wait for them."""
+    def _observe_history(self, provider: HistoryFirst, now: float, goes_on: bool) -> None:
+        """Ask for the provider's history of prices. Neither a deadline waits for it nor a driver that is started
+        again, which has to renew and to release: the first prices that there are bring the history."""
         try:
-            for point in self.chosen.provider.prices(since_s):
-                brain.observe(point.market, point.since_s, point.price)
+            provider.prices(now)
         except ProviderError as error:
-            if not has_deadline:
+            if not goes_on:
                 raise
-            self.note(f"no history of prices: {error}; odds are from prices from now on (--prices FILE gives others)")
+            self.note(f"no history of prices yet: {error}; tried again (--prices FILE gives others)")
 
     def _fallback(self, request: DriveRequest, opened: JournalOpened) -> OnDemandFallback | None:
         if request.deadline_s is None or request.iterations is None:

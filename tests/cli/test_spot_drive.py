@@ -5,6 +5,7 @@ import os
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -272,3 +273,24 @@ def test_history_that_cannot_be_had_at_the_start(
         with pytest.raises(PlinkError):
             drive_spot(run, {"socket": "none", "pid": os.getpid()}, request, print)
         assert not (run / "spot" / "market.toml").exists()  # nothing to release
+
+
+def test_restarted_driver_releases_without_prices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("plink.api.spot_driving.time", SimpleNamespace(sleep=lambda seconds: None))
+    run = recorded(tmp_path, ENTRIES[:8])
+    (run / "spot" / "job-ended").touch()
+    instance = '{"id": "i-1", "token": "abcd-1", "since_s": 1700000005, "address": "10.0.0.1"'
+    (tmp_path / "held.json").write_text(f"[{instance}}}]")
+    (tmp_path / "ended.json").write_text(f'[{instance}, "until_s": 1700003600, "end": "released"}}]')
+    (tmp_path / "cloud").write_text(
+        "#!/bin/sh\ncase $1 in prices) exit 1;; release) touch gone;;\n"
+        "listing) if [ -f gone ]; then cat ended.json; else cat held.json; fi;; esac\n"
+    )
+    notes: list[str] = []
+    drive_spot(
+        run, {"socket": "none", "pid": os.getpid()}, DriveRequest(run / "spot" / "market.toml", Histories()),
+        notes.append,
+    )  # fmt: skip
+    assert (tmp_path / "gone").exists()
+    assert any("no history of prices" in note for note in notes)
