@@ -197,7 +197,8 @@ class _Session:
         iteration = IterationTime(application.scaling, market_file.changes.iteration_s is not None)
         slack_s = timing.decision_s + timing.request_timeout_s + timing.listing_delay_s  # one request without an answer
         return OnDemandFallback(
-            Deadline(opened.at + request.deadline_s, request.iterations), market_file.reference, market_file.zones,
+            Deadline(opened.at, opened.at + request.deadline_s, request.iterations), market_file.reference,
+            market_file.zones,
             iteration, application.start_s + application.add_s, slack_s, self.note,
         )  # fmt: skip
 

@@ -380,7 +380,7 @@ class Driver:
     def _send(self, choice: RentalChoice, price: tuple[float, float], topic: str, now: float) -> bool:
         """Request what was chosen; return whether it was within the limits of money.
 
-        :param price: of its market, and since when. :param topic: of a warning.
+        :param price: of its market, and since when. :param topic: ``deadline``, or else that of a warning.
         """
         assert choice.market is not None
         if refusal := self._refusal(choice.count, choice.bid, now):
@@ -389,11 +389,11 @@ class Driver:
         market, now = choice.market, self._clock.now()
         self._prices.record(market, *price, now)
         token = self._parts.new_token()
-        self._add(
-            journal.InstancesRequested(
-                now, token, market.zone, market.type, market.product, choice.count, choice.bid, choice.reason
-            )
-        )
+        request = journal.InstancesRequested(
+            now, token, market.zone, market.type, market.product, choice.count, choice.bid, choice.reason,
+            is_for_deadline=topic == "deadline",
+        )  # fmt: skip
+        self._add(request)
         self._parts.note(f"request {choice.count} x {market} for at most {choice.bid:.4g} an hour: {choice.reason}")
         lease_until = self._clock.lease_time() + self._timing.lease_s
         self._request(RentalOrder(token, market, choice.count, choice.bid, lease_until))

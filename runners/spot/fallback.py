@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from plink.model.spot.market_file import Machines
 from plink.model.spot.prices import on_demand_market
 from runners.spot.brain import RentalChoice
-from solvers.spot.deadline import Deadline, IterationTime, JobProgress, latest_start
+from solvers.spot.deadline import UNMEASURED_SHARE, Deadline, IterationTime, JobProgress, latest_start
 from solvers.spot.ledger import Ledger
 
 
@@ -15,7 +15,7 @@ from solvers.spot.ledger import Ledger
 class OnDemandFallback:
     """The fallback of one run. ``machines``: which and how many; ``zones``: where, or empty: wherever there are prices;
     ``start_s``: from a request until they work; ``slack_s``: by which it begins earlier than it has to; ``note``: gets
-    a line when the deadline cannot be met."""
+    a line when the deadline cannot be met, or nothing says what is left to do."""
 
     deadline: Deadline
     machines: Machines
@@ -26,6 +26,7 @@ class OnDemandFallback:
     note: Callable[[str], None] = lambda text: None
     _done: int = 0
     _is_late: bool = False
+    _is_unmeasured: bool = False
 
     def observe(self, progress: JobProgress) -> None:
         """Take how the job stands. A controller that has just taken over knows of no iteration; then the last count
@@ -41,9 +42,11 @@ class OnDemandFallback:
         machines = self.machines
         held = sum(each.market.is_on_demand and not each.is_leaving for each in ledger.held)
         missing = machines.count - held
+        if self._done >= self.deadline.iterations:
+            return RentalChoice("all iterations are done")
         if missing <= 0:
             return RentalChoice("all of the fallback is held")
-        has_begun = any(each.entry.market.is_on_demand and each.outcome is not None and each.granted > 0
+        has_begun = any(each.entry.is_for_deadline and each.outcome is not None and each.granted > 0
                         for each in ledger.requests.values())  # fmt: skip
         if not has_begun and not self._is_due(now):
             return RentalChoice("the deadline does not ask for it yet")
@@ -59,10 +62,16 @@ class OnDemandFallback:
 
     def _is_due(self, now: float) -> bool:
         iteration_s = self.iteration.seconds(self.machines.count * self.machines.type.cores)
-        if iteration_s is None or self._done >= self.deadline.iterations:
-            return False
         late_s = now - latest_start(self.deadline, self._done, iteration_s, self.start_s + self.slack_s)
-        if late_s > self.slack_s and not self._is_late:
+        if iteration_s is None:
+            if late_s >= 0 and not self._is_unmeasured:
+                self._is_unmeasured = True
+                self.note(
+                    f"no iteration has been measured in {UNMEASURED_SHARE:.0%} of the time to the deadline, so what is "
+                    "left is unknown: the reference machines are requested on demand (iteration_s in the market file "
+                    "says what iterations take)"
+                )
+        elif late_s > self.slack_s and not self._is_late:
             self._is_late = True
             self.note(f"the deadline will be missed by {(late_s - self.slack_s) / 60:.0f} min or more, on demand, too")
         return late_s >= 0

@@ -67,7 +67,8 @@ class PricesRecorded:
 
 @dataclass(frozen=True)
 class InstancesRequested:
-    """``count`` instances are about to be requested for at most ``bid`` each, under a token that is used only here."""
+    """``count`` instances are about to be requested for at most ``bid`` each, under a token that is used only here.
+    ``is_for_deadline``: a deadline asks for them."""
 
     what: ClassVar[str] = "request"
     at: Instant
@@ -78,6 +79,7 @@ class InstancesRequested:
     count: PositiveInt
     bid: Price
     reason: str = ""
+    is_for_deadline: bool = False
 
     @property
     def market(self) -> Market:

@@ -264,6 +264,8 @@ class PlannedBrain:
         for choice in self.plan:
             assert choice.market is not None
             quote = quotes.get(choice.market)
+            if choice.market.is_on_demand:
+                quote = Quote(choice.bid)
             if quote is None or ledger.penalised(choice.market, now) or quote.price > choice.bid:
                 continue
             if not any(each.market == choice.market for each in ledger.held):

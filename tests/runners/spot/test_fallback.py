@@ -8,6 +8,7 @@ import pytest
 from plink.model.spot.limits import Limits
 from plink.model.spot.market_file import InstanceType, Machines
 from plink.model.spot.prices import HOUR_S, on_demand_market
+from runners.spot.brain import RentalChoice
 from runners.spot.fallback import OnDemandFallback
 from runners.spot.provider import ListedInstance, ProviderError, ProviderFailure, RentalOrder
 from solvers.spot.deadline import Deadline, IterationTime
@@ -26,8 +27,9 @@ def made(deadline_h: float, iterations: int, count: int = COUNT, dear: bool = Fa
     result.job.work_s = WORK_S
     result.limits = Limits(math.inf, math.inf)
     result.fallback = OnDemandFallback(
-        Deadline(START + deadline_h * HOUR_S, iterations), Machines(InstanceType("small", 1, ON_DEMAND_PRICE), count),
-        (), IterationTime(Scaling(0.0, 1.0, 0.0)), 120.0, 240.0, result.notes.append,
+        Deadline(START, START + deadline_h * HOUR_S, iterations),
+        Machines(InstanceType("small", 1, ON_DEMAND_PRICE), count), (),
+        IterationTime(Scaling(0.0, 1.0, 0.0)), 120.0, 240.0, result.notes.append,
     )  # fmt: skip
     return result
 
@@ -131,6 +133,42 @@ def test_limit_of_the_account_is_said_while_the_deadline_presses() -> None:
     assert any("no zone grants on-demand machines" in note for note in driven.notes)
 
 
+def test_machine_that_vanishes_after_the_last_iteration_is_not_replaced() -> None:
+    driven = made(3.0, 100, dear=True)
+    driver = driven.driver()
+    while driven.job.done < 100:
+        driver.step()
+        driven.clock.now += 60
+    requests = len(driven.cloud.effects)
+    driven.cloud._end(driven.cloud.held[0], driven.clock.now, "interrupted")
+    driven.run(0.3, driver)
+    assert len(on_demand_of(driven)) == COUNT
+    assert len(driven.cloud.effects) == requests
+
+
+def test_on_demand_machine_without_a_deadline_begins_no_fallback() -> None:
+    driven = made(6.0, 100, dear=True)
+    fallback, driven.fallback = driven.fallback, None
+    market = on_demand_market("zone-a", "small")
+    driven.brain.plan = [RentalChoice("no deadline", market, 1, ON_DEMAND_PRICE)]
+    driven.run(0.2)
+    assert len(on_demand_of(driven)) == 1
+    driven.fallback = fallback
+    driven.run(0.5)
+    assert len(on_demand_of(driven)) == 1
+
+
+def test_iterations_that_nothing_measures_are_due_at_half_of_the_time() -> None:
+    driven = made(3.0, 100, dear=True)
+    driven.job.work_s = 0.0
+    driver = driven.driver()
+    driven.run(1.3, driver)
+    assert on_demand_of(driven) == []
+    driven.run(0.4, driver)
+    assert len(on_demand_of(driven)) == COUNT
+    assert any("no iteration has been measured" in note for note in driven.notes)
+
+
 def test_deadline_that_cannot_be_met_is_said_at_once() -> None:
     driven = made(1.0, 1000, dear=True)
     driven.run(0.5)
@@ -211,7 +249,7 @@ def test_abandoned_request_is_completed_regardless_of_the_deadline() -> None:
     driver = driven.driver()
     driven.run(0.12, driver)
     assert driven.ledger.requests
-    driven.fallback.deadline = Deadline(START + 1000 * HOUR_S, 1000)
+    driven.fallback.deadline = Deadline(START, START + 1000 * HOUR_S, 1000)
     driven.run(0.5, driver)
     assert sum(each.market.is_on_demand for each in driven.ledger.held) == COUNT
 
