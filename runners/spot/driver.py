@@ -414,9 +414,10 @@ class Driver:
             self._sent[order.token] = sent, self._clock.lease_time()
             now = self._sightings.answered_at[order.token] = self._clock.now()
             self._parts.note(f"{order.count} x {order.market}: not granted: {error}")
+            scope, penalty_until = _PENALTY_SCOPES.get(error.failure, "market"), now + self._timing.penalty_s
+            if scope == "all":
+                self._add(journal.RequestsPaused(now, str(error), penalty_until))
             if error.has_no_effect:
-                scope = _PENALTY_SCOPES.get(error.failure, "market")
-                penalty_until = now + self._timing.penalty_s
                 self._add(journal.RequestClosed(now, order.token, "refused", str(error), penalty_until, scope))
             return
         for each in granted:

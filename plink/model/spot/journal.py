@@ -114,6 +114,17 @@ class RequestClosed:
 
 
 @dataclass(frozen=True)
+class RequestsPaused:
+    """The provider throttles, or refuses the credentials: nothing is requested in any market for a while, also where
+    it is in doubt what the last request was granted."""
+
+    what: ClassVar[str] = "requests paused"
+    at: Instant
+    error: str
+    penalised_until_s: NonNegative
+
+
+@dataclass(frozen=True)
 class InstanceJoined:
     """An instance works in the job, as this host."""
 
@@ -171,6 +182,7 @@ JournalEntry = (
     | InstancesRequested
     | InstanceGranted
     | RequestClosed
+    | RequestsPaused
     | InstanceJoined
     | InstanceDraining
     | InstanceReleased

@@ -215,13 +215,18 @@ def test_limit_of_one_kind_leaves_the_other(limited: str) -> None:
     assert held == {limited == "spot"}
 
 
+@pytest.mark.parametrize("is_certain", [False, True])
 @pytest.mark.parametrize("failure", ["throttled", "credentials"])
-def test_refusal_of_the_account_holds_for_both_kinds(failure: ProviderFailure) -> None:
+def test_refusal_of_the_account_holds_for_both_kinds(failure: ProviderFailure, is_certain: bool) -> None:
     driven = made(1.0, 1000)
-    driven.cloud.fails["acquire"] = [ProviderError(failure, "try later")]
-    driven.run(0.2)
+    driven.cloud.fails["acquire"] = [ProviderError(failure, "try later", is_certain)]
+    driver = driven.driver()
+    driven.run(0.2, driver)
     assert driven.cloud.calls.count("acquire") == 1
     assert driven.ledger.held == ()
+    assert [each.outcome for each in driven.ledger.requests.values()] == ["refused" if is_certain else "abandoned"]
+    driven.run(0.2)  # by another driver
+    assert driven.cloud.calls.count("acquire") > 1
 
 
 def test_request_without_an_answer_does_not_cost_the_deadline() -> None:
