@@ -33,7 +33,7 @@ from runners.job.result import new_id
 from runners.spot.choice import ChosenProvider, choose_provider, host_maker, provider_name, scope_of
 from runners.spot.driver import Driver, DriverParts, JournalWriter, run_driver
 from runners.spot.elastic_job import ElasticJob
-from runners.spot.fallback import OnDemandFallback
+from runners.spot.fallback import HostCores, OnDemandFallback
 from runners.spot.provider import Provider, ProviderError
 from solvers.spot.deadline import Deadline, IterationTime
 from solvers.spot.ledger import Account, Ledger, RentedInstance, account, instance_money
@@ -195,11 +195,15 @@ class _Session:
         market_file, timing = self.market_file, self.chosen.timing
         application = application_from(market_file.changes)
         iteration = IterationTime(application.scaling, market_file.changes.iteration_s is not None)
+        cores = HostCores(
+            {each.name: each.cores for each in market_file.types},
+            market_file.anchors.type.cores if market_file.anchors is not None else None,
+        )
         slack_s = timing.decision_s + timing.request_timeout_s + timing.listing_delay_s  # one request without an answer
         return OnDemandFallback(
             Deadline(opened.at, opened.at + request.deadline_s, request.iterations), market_file.reference,
             market_file.zones,
-            iteration, application.start_s + application.add_s, slack_s, self.note,
+            iteration, application.start_s + application.add_s, slack_s, self.note, cores,
         )  # fmt: skip
 
 

@@ -365,7 +365,7 @@ class Driver:
         if fallback is None:
             return
         if view.progress is not None:
-            fallback.observe(view.progress)
+            fallback.observe(view.progress, self.ledger)
         if self.ledger.open_requests or now < self._next_fallback:
             return
         choice = fallback.choose(self.ledger, {market.zone for market in self._prices.latest}, now)

@@ -1,7 +1,7 @@
 """The on-demand machines that a driver falls back to when a deadline asks for it (:mod:`solvers.spot.deadline`)."""
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from plink.model.spot.market_file import Machines
@@ -11,11 +11,29 @@ from solvers.spot.deadline import UNMEASURED_SHARE, Deadline, IterationTime, Job
 from solvers.spot.ledger import Ledger
 
 
+@dataclass(frozen=True)
+class HostCores:
+    """The cores of the hosts of a job, which are not its workers: a host may have one worker on all of its cores.
+
+    ``by_type``: of rented machines; ``reliable``: of each host that is not rented, None where nothing says it.
+    """
+
+    by_type: Mapping[str, float]
+    reliable: float | None
+
+    def total(self, ledger: Ledger, hosts: Collection[str]) -> float | None:
+        """Return the cores of these hosts, None where those of one are unknown."""
+        types = {each.host: each.market.type for each in ledger.instances.values()}
+        cores = [self.by_type.get(types[host]) if host in types else self.reliable for host in hosts]
+        return None if None in cores else sum(each for each in cores if each is not None)
+
+
 @dataclass
 class OnDemandFallback:
     """The fallback of one run. ``machines``: which and how many; ``zones``: where, or empty: wherever there are prices;
     ``start_s``: from a request until they work; ``slack_s``: by which it begins earlier than it has to; ``note``: gets
-    a line when the deadline cannot be met, or nothing says what is left to do."""
+    a line when the deadline cannot be met, or nothing says what is left to do;
+    ``host_cores``: None where the job counts cores itself."""
 
     deadline: Deadline
     machines: Machines
@@ -24,14 +42,26 @@ class OnDemandFallback:
     start_s: float
     slack_s: float
     note: Callable[[str], None] = lambda text: None
+    host_cores: HostCores | None = None
     _done: int = 0
     _is_late: bool = False
     _is_unmeasured: bool = False
+    _counts_workers: bool = False
 
-    def observe(self, progress: JobProgress) -> None:
+    def observe(self, progress: JobProgress, ledger: Ledger) -> None:
         """Take how the job stands. A controller that has just taken over knows of no iteration; then the last count
         stands."""
         self._done = max(self._done, progress.iterations) if progress.iterations <= 0 else progress.iterations
+        if self.host_cores is not None and progress.hosts:
+            cores = self.host_cores.total(ledger, progress.hosts)
+            if cores is not None:
+                progress = replace(progress, cores=cores)
+            elif not self._counts_workers:
+                self._counts_workers = True
+                self.note(
+                    "the market file has no [anchors], so the cores of the reliable hosts are unknown: the deadline "
+                    "takes each worker (slots) for a core, and may be missed where a worker has several"
+                )
         self.iteration.observe(progress)
 
     def choose(self, ledger: Ledger, zones: Collection[str], now: float) -> RentalChoice:

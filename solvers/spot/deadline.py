@@ -26,11 +26,13 @@ class Deadline:
 
 @dataclass(frozen=True)
 class JobProgress:
-    """``iterations`` that are done; ``iteration_s``: what the last one took, on so many ``cores``."""
+    """``iterations`` that are done; ``iteration_s``: what the last one took, on so many ``cores``, or by so many
+    workers where ``hosts`` names who did it: then their types say the cores."""
 
     iterations: int
     iteration_s: float
     cores: float
+    hosts: frozenset[str] = frozenset()
 
 
 @dataclass

@@ -5,14 +5,15 @@ from dataclasses import replace
 
 import pytest
 
+from plink.model.spot import journal
 from plink.model.spot.limits import Limits
 from plink.model.spot.market_file import InstanceType, Machines
 from plink.model.spot.prices import HOUR_S, on_demand_market
 from runners.spot.brain import RentalChoice
-from runners.spot.fallback import OnDemandFallback
+from runners.spot.fallback import HostCores, OnDemandFallback
 from runners.spot.provider import ListedInstance, ProviderError, ProviderFailure, RentalOrder
-from solvers.spot.deadline import Deadline, IterationTime
-from solvers.spot.ledger import account
+from solvers.spot.deadline import Deadline, IterationTime, JobProgress
+from solvers.spot.ledger import Ledger, account
 from solvers.spot.scaling import Scaling
 from tests.runners.spot.fake_cloud import ON_DEMAND_PRICE, START, A, World, world
 
@@ -270,3 +271,34 @@ def test_failing_price_queries_are_retried_once_a_minute(is_restarted: bool) -> 
     driver, before = driven.driver() if is_restarted else driver, driven.cloud.calls.count("prices")
     driven.run(0.5, driver)
     assert driven.cloud.calls.count("prices") - before <= 31
+
+
+@pytest.mark.parametrize(("rented", "cores"), [(0, 12), (2, 28)])
+def test_worker_on_several_cores_counts_as_these(rented: int, cores: int) -> None:
+    entries: list[journal.JournalEntry] = [
+        journal.JournalOpened(START, "run1", "fake", "per-second"),
+        journal.InstancesRequested(START, "t1", "zone-a", "large", "Linux/UNIX", 2, 0.1),
+    ]
+    for number in range(rented):
+        entries += [
+            journal.InstanceGranted(START, "t1", f"i-{number}", START),
+            journal.InstanceJoined(START, f"i-{number}", f"spot-i-{number}"),
+        ]
+    iteration = IterationTime(Scaling())
+    fallback = OnDemandFallback(
+        Deadline(START, START + HOUR_S, 100), Machines(InstanceType("small", 4, 0.2), 64), ("zone-a",), iteration,
+        120.0, 240.0, host_cores=HostCores({"small": 4, "large": 8}, 4),
+    )  # fmt: skip
+    hosts = frozenset({"r0", "r1", "r2", *(f"spot-i-{number}" for number in range(rented))})
+    fallback.observe(JobProgress(1, 100.0, len(hosts), hosts), Ledger.of(entries))
+    assert iteration.seconds(4 * 64) == pytest.approx(100.0 * cores / (4 * 64))
+
+
+def test_hosts_of_unknown_cores_are_said_once() -> None:
+    driven = made(6.0, 100)
+    assert driven.fallback is not None
+    driven.fallback.host_cores = HostCores({"small": 1}, None)
+    for number in (1, 2):
+        driven.fallback.observe(JobProgress(number, 100.0, 2, frozenset({"r0"})), driven.ledger)
+    assert len([note for note in driven.notes if "[anchors]" in note]) == 1
+    assert driven.fallback.iteration.seconds(4) == pytest.approx(50.0)
