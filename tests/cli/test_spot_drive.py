@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import jsonschema
 import pytest
 
 from plink.api.spot_driving import DriveRequest, ReleaseWaits, drive_spot, release_spot
+from plink.cli.spot.drive import drive
 from plink.errors import PartlyDone, PlinkError, UsageError
 from plink.model.spot import journal
 from plink.model.spot.price_files import Histories
@@ -294,3 +296,18 @@ def test_restarted_driver_releases_without_prices(tmp_path: Path, monkeypatch: p
     )  # fmt: skip
     assert (tmp_path / "gone").exists()
     assert any("no history of prices" in note for note in notes)
+
+
+def test_hint_after_an_interrupt_is_the_whole_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("plink.cli.spot.drive.live_job", lambda run: (SimpleNamespace(id="abcd"), {}))
+    monkeypatch.setattr("plink.api.spot_driving.drive_spot", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        drive("last", tmp_path / "my market.toml", None, 40.0, 6.0, "2h", 100)
+    words = shlex.split(capsys.readouterr().err.partition("Go on: ")[2].partition(";")[0])
+    assert words[:5] == ["plink", "spot", "drive", "abcd", str(tmp_path / "my market.toml")]
+    assert words[5:] == ["--budget", "40.0", "--per-hour", "6.0", "--deadline", "7200.0s", "--iterations", "100"]
