@@ -10,6 +10,7 @@ from typing import Any
 
 from plink.api.spot import application_from
 from plink.api.spot_brain import MarketBrain
+from plink.api.spot_ending import await_driver_end
 from plink.api.spot_history import HistoryFirst
 from plink.api.spot_idle import NoBrain, NoJob, ObservedJob, ObservedProvider, UnwrittenJournal
 from plink.errors import InputError, PartlyDone, UsageError
@@ -28,6 +29,8 @@ from plink.records.spot_journal import (
     driver_of,
     read_journal,
     read_opening,
+    release_is_requested,
+    withdraw_release,
 )
 from runners.job.result import new_id
 from runners.spot.choice import ChosenProvider, choose_provider, host_maker, provider_name, scope_of
@@ -48,7 +51,7 @@ _NO_MONEY_LIMIT = Limits(math.inf, math.inf)
 class DriveRequest:
     """What `plink spot drive` was asked. ``market_file``: its path; ``histories``: prices from files; ``budget`` and
     ``max_hourly`` replace those of the market file. ``deadline_s``: from the first driver's start to the end of a job
-    of so many ``iterations``; both or none."""
+    of so many ``iterations``; both or none; ``is_supervised``: the job started this driver, maybe again."""
 
     market_file: Path
     histories: Histories
@@ -57,6 +60,7 @@ class DriveRequest:
     deadline_s: float | None = None
     iterations: int | None = None
     falls_back: bool = False
+    is_supervised: bool = False
 
     def check(self) -> None:
         """:raises UsageError: as :func:`check_deadline`."""
@@ -91,6 +95,8 @@ def drive_spot(
     request.check()
     market_file = _limited(read_market_file(request.market_file), request)
     with Journal(folder / FOLDER) as writer:
+        if not request.is_supervised:
+            withdraw_release(folder / FOLDER)
         entries = read_journal(folder / FOLDER)
         _check_same_provider(folder, Ledger.of(entries), market_file)
         chosen = choose_provider(market_file, folder.name, folder / FOLDER)
@@ -174,6 +180,7 @@ class _Session:
             provider, ObservedJob(elastic) if self.is_dry else elastic, brain, writer,
             host_maker(market_file, chosen), chosen.clock, chosen.steady, lambda: f"{run}-{new_id()}", self.note,
             self._fallback(request, opened if not entries else Ledger.of(entries).opened or opened),
+            lambda: not self.is_dry and release_is_requested(self.folder / FOLDER),
         )  # fmt: skip
         if not self.is_dry:  # before anything is requested: what is held is released by it
             write_text(self.folder / FOLDER / MARKET_COPY, read_text(request.market_file))
@@ -320,13 +327,15 @@ class ReleaseWaits:
 
 def release_spot(folder: Path, note: Callable[[str], None], waits: ReleaseWaits = ReleaseWaits()) -> Released:
     """Release all that the provider lists with the tag of this run, and all that its journal says is held; by the tag
-    alone where the journal is gone, or cannot be read or written.
+    alone where the journal is gone, or cannot be read or written. A driver that runs does so and ends; the job starts
+    none after that.
 
-    :raises UsageError: when its driver runs, or nothing was ever requested. :raises PartlyDone: when something is held
+    :raises UsageError: when nothing was ever requested. :raises PartlyDone: when something is held
         still after so many seconds.
     """
     if not any((folder / FOLDER / name).exists() for name in (NAME, MARKET_COPY)):
         raise UsageError(f"the run {folder.name} has no instances: `plink spot drive` was not started for it")
+    await_driver_end(folder, note, waits.timeout_s, waits.clock, waits.pause)
     with Journal(folder / FOLDER) as writer:
         entries = _readable_journal(folder, note)
         before = Ledger.of(entries)

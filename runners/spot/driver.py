@@ -40,7 +40,8 @@ class JournalWriter(Protocol):
 class DriverParts:
     """What a driver works with. ``host_of``: the host that an instance is in the job; ``clock``: the provider's time;
     ``steady``: a clock as fast as that, which nobody sets; ``new_token``: makes tokens of the run that were never
-    used; ``fallback``: None without a deadline."""
+    used; ``fallback``: None without a deadline; ``release_is_requested``: everything is to
+    be released although the job goes on."""
 
     provider: Provider
     job: DrivenJob
@@ -52,6 +53,7 @@ class DriverParts:
     new_token: Callable[[], str]
     note: Callable[[str], None] = lambda text: None
     fallback: OnDemandFallback | None = None
+    release_is_requested: Callable[[], bool] = lambda: False
 
 
 class Driver:
@@ -144,6 +146,10 @@ class Driver:
             assert self.ledger.job_ended_at_s is not None
             in_doubt = now < self.ledger.job_ended_at_s + self._timing.doubt_s and self.ledger.doubtful_requests(now)
             return listing is not None and not self.ledger.held and not self.ledger.open_requests and not in_doubt
+        if self._parts.release_is_requested():
+            self._drain([each for each in self.ledger.held if not each.is_leaving], "plink spot release", now)
+            self._finish_draining(view, now)
+            return listing is not None and not self.ledger.held and not self.ledger.open_requests
         self._protect_budget(now)
         self._end_hours(now)
         self._track_hosts(view, listing is not None, now)

@@ -18,6 +18,7 @@ from plink.errors import PartlyDone, PlinkError, UsageError
 from plink.model.spot import journal
 from plink.model.spot.price_files import Histories
 from plink.model.storage import read_document
+from plink.records.spot_journal import release_is_requested, request_release
 from tests.cli.files import refusal
 from tests.conftest import typed
 from tests.docs.pages import ROOT
@@ -277,11 +278,15 @@ def test_history_that_cannot_be_had_at_the_start(
         assert not (run / "spot" / "market.toml").exists()  # nothing to release
 
 
-def test_restarted_driver_releases_without_prices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_supervised", [False, True])
+def test_restarted_driver_releases_without_prices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_supervised: bool
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("plink.api.spot_driving.time", SimpleNamespace(sleep=lambda seconds: None))
     run = recorded(tmp_path, ENTRIES[:8])
     (run / "spot" / "job-ended").touch()
+    assert request_release(run / "spot")
     instance = '{"id": "i-1", "token": "abcd-1", "since_s": 1700000005, "address": "10.0.0.1"'
     (tmp_path / "held.json").write_text(f"[{instance}}}]")
     (tmp_path / "ended.json").write_text(f'[{instance}, "until_s": 1700003600, "end": "released"}}]')
@@ -291,10 +296,11 @@ def test_restarted_driver_releases_without_prices(tmp_path: Path, monkeypatch: p
     )
     notes: list[str] = []
     drive_spot(
-        run, {"socket": "none", "pid": os.getpid()}, DriveRequest(run / "spot" / "market.toml", Histories()),
-        notes.append,
+        run, {"socket": "none", "pid": os.getpid()},
+        DriveRequest(run / "spot" / "market.toml", Histories(), is_supervised=is_supervised), notes.append,
     )  # fmt: skip
     assert (tmp_path / "gone").exists()
+    assert release_is_requested(run / "spot") == is_supervised  # a driver that a user starts rents again
     assert any("no history of prices" in note for note in notes)
 
 

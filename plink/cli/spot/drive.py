@@ -56,6 +56,7 @@ def drive(
             "every market.",
         ),
     ] = False,
+    supervised: Annotated[bool, typer.Option("--supervised", hidden=True)] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Decide once and say what would be done; request and release nothing.")
     ] = False,
@@ -80,7 +81,7 @@ def drive(
     chosen, job = live_job(run)
     histories = histories_from(prices) if prices else Histories()
     options = max_total, max_hourly, None if deadline is None else parse_limit(deadline), iterations, fallback
-    request = DriveRequest(market, histories, *options)
+    request = DriveRequest(market, histories, *options, supervised)
     folder = workspace.RUNS / chosen.id
     if dry_run:
         dry_run_spot(folder, dict(job), request, say_error)
@@ -98,7 +99,8 @@ def drive(
         raise
     if screen.state is not None:
         cost = screen.state.account
-        say(f"the job is over and nothing is held: {cost.total:.4f} in all, on demand {cost.on_demand:.4f}")
+        ending = "the job is over and" if screen.state.ledger.job_ended else "after `plink spot release`"
+        say(f"{ending} nothing is held: {cost.total:.4f} in all, on demand {cost.on_demand:.4f}")
 
 
 class _Screen:

@@ -289,6 +289,7 @@ class World:
     anchors: tuple[int, float] = (0, 0.0)
     fallback: OnDemandFallback | None = None
     notes: list[str] = field(default_factory=list)
+    is_released: bool = False  # by `plink spot release`
 
     @property
     def clock(self) -> Clock:
@@ -299,7 +300,7 @@ class World:
         parts = DriverParts(
             self.cloud, self.job, self.brain, self.journal, host_of, self.clock.wall, self.clock.steady,
             lambda: f"run1-{len(self.journal.lines)}", self.notes.append,
-            self.fallback,
+            self.fallback, lambda: self.is_released,
         )  # fmt: skip
         return Driver(parts, self.limits, self.timing, opened, self.journal.entries())
 
