@@ -111,12 +111,10 @@ class MarketBrain:
         committed = worst_cost(ledger, now, now + self._lease_s, priced_until_s) - bids + reserve
         others = hourly_bids(ledger, now) - bids + reserve
         limits = replace(file.limits, budget=file.limits.budget - committed, max_hourly=file.limits.max_hourly - others)
-        excluded, rows = {}, _rows(book, quotes)
+        excluded, rows = _unquoted(book, quotes), _rows(book, quotes)
         for number, offer in enumerate(book.offers):
-            if offer.market not in quotes and not offer.market.is_on_demand:
-                excluded[number] = "the provider gave no price of it"
-            elif ledger.penalised(offer.market, now):
-                excluded[number] = "a request failed within the last minutes"
+            if ledger.penalised(offer.market, now):
+                excluded.setdefault(number, "a request failed within the last minutes")
         return self._choice(footprint, book, rows, limits, now, excluded)
 
     def _choice(
@@ -146,7 +144,8 @@ class MarketBrain:
         return max(0, self._reserved.count - held) * self._reserved.type.on_demand
 
     def reason_to_end(self, ledger: Ledger, token: str, quotes: Mapping[Market, Quote], now: float) -> str:
-        """Return why the instances of a request are not to be renewed; empty where they are, or without prices.
+        """Return why the instances of a request are not to be renewed; empty where they are, or where their market has
+        no price.
 
         On-demand machines are renewed while they would be requested again.
         """
@@ -155,19 +154,26 @@ class MarketBrain:
         except NoAnswer:
             return ""
         footprint, tokens = self._footprint(ledger, book, now)
-        is_lacking = any(offer.market not in quotes and not offer.market.is_on_demand for offer in book.offers)
-        if token not in tokens or is_lacking:
+        if token not in tokens:
             return ""
         rows, place = _rows(book, quotes), tokens.index(token)
-        if book.offers[footprint.allocations[place].offer].market.is_on_demand:
+        market = book.offers[footprint.allocations[place].offer].market
+        if market.is_on_demand:
             if all(quote.age_s > MAX_PRICE_AGE_S for quote in quotes.values()):
                 return ""
             others = footprint.allocations[:place] + footprint.allocations[place + 1 :]
             limits = replace(self._file.limits, budget=math.inf, max_hourly=math.inf)
-            choice = self._choice(replace(footprint, allocations=others), book, rows, limits, now, {})
+            unquoted = _unquoted(book, quotes)
+            choice = self._choice(replace(footprint, allocations=others), book, rows, limits, now, unquoted)
             is_needed = choice.market is not None and choice.market.is_on_demand
             return "" if is_needed else f"on demand, and no longer needed: {choice.reason}"
-        keep, cost, without = should_renew(footprint, place, book, [row.price for row in rows], now)
+        if market not in quotes:
+            return ""
+        prices = [row.price for row in rows]
+        for each in footprint.allocations:
+            if book.offers[each.offer].market not in quotes:
+                prices[each.offer] = each.hour_price
+        keep, cost, without = should_renew(footprint, place, book, prices, now)
         return "" if keep else f"another hour would cost {cost:.4g} a core-hour, {without:.4g} without it"
 
     def _footprint(self, ledger: Ledger, book: OfferBook, now: float) -> tuple[Footprint, list[str]]:
@@ -188,6 +194,15 @@ class MarketBrain:
         began = ledger.opened.at if ledger.opened else now
         anchors = anchors_of(self._file, began) if self._file.anchors else Anchors()
         return Footprint(anchors, tuple(allocations)), tokens
+
+
+def _unquoted(book: OfferBook, quotes: Mapping[Market, Quote]) -> dict[int, str]:
+    """Return the offers without a price now, and why they are left out."""
+    return {
+        number: "the provider gave no price of it"
+        for number, offer in enumerate(book.offers)
+        if offer.market not in quotes and not offer.market.is_on_demand
+    }
 
 
 def _rows(book: OfferBook, quotes: Mapping[Market, Quote]) -> list[Quote]:

@@ -10,6 +10,8 @@ from typing import Any
 
 from plink.api.spot import application_from
 from plink.api.spot_brain import MarketBrain
+from plink.api.spot_ending import await_driver_end
+from plink.api.spot_history import HistoryFirst
 from plink.api.spot_idle import NoBrain, NoJob, ObservedJob, ObservedProvider, UnwrittenJournal
 from plink.errors import InputError, PartlyDone, UsageError
 from plink.model.spot.journal import JournalEntry, JournalOpened
@@ -27,12 +29,14 @@ from plink.records.spot_journal import (
     driver_of,
     read_journal,
     read_opening,
+    release_is_requested,
+    withdraw_release,
 )
 from runners.job.result import new_id
 from runners.spot.choice import ChosenProvider, choose_provider, host_maker, provider_name, scope_of
 from runners.spot.driver import Driver, DriverParts, JournalWriter, run_driver
 from runners.spot.elastic_job import ElasticJob
-from runners.spot.fallback import OnDemandFallback
+from runners.spot.fallback import HostCores, OnDemandFallback
 from runners.spot.provider import Provider, ProviderError
 from solvers.spot.deadline import Deadline, IterationTime
 from solvers.spot.ledger import Account, Ledger, RentedInstance, account, instance_money
@@ -47,7 +51,7 @@ _NO_MONEY_LIMIT = Limits(math.inf, math.inf)
 class DriveRequest:
     """What `plink spot drive` was asked. ``market_file``: its path; ``histories``: prices from files; ``budget`` and
     ``max_hourly`` replace those of the market file. ``deadline_s``: from the first driver's start to the end of a job
-    of so many ``iterations``; both or none."""
+    of so many ``iterations``; both or none; ``is_supervised``: the job started this driver, maybe again."""
 
     market_file: Path
     histories: Histories
@@ -56,6 +60,7 @@ class DriveRequest:
     deadline_s: float | None = None
     iterations: int | None = None
     falls_back: bool = False
+    is_supervised: bool = False
 
     def check(self) -> None:
         """:raises UsageError: as :func:`check_deadline`."""
@@ -90,6 +95,8 @@ def drive_spot(
     request.check()
     market_file = _limited(read_market_file(request.market_file), request)
     with Journal(folder / FOLDER) as writer:
+        if not request.is_supervised:
+            withdraw_release(folder / FOLDER)
         entries = read_journal(folder / FOLDER)
         _check_same_provider(folder, Ledger.of(entries), market_file)
         chosen = choose_provider(market_file, folder.name, folder / FOLDER)
@@ -157,8 +164,10 @@ class _Session:
         brain = MarketBrain(market_file, histories, chosen.timing.lease_s, request.falls_back)
         if request.deadline_s is not None:
             brain.reserve(market_file.reference)
+        provider: Provider = chosen.provider
         if not histories.prices:
-            self._observe_history(brain, now - HISTORY_S, request.deadline_s is not None)
+            provider = HistoryFirst(provider, brain.observe, now - HISTORY_S)
+            self._observe_history(provider, now, bool(entries) or request.deadline_s is not None)
         if chosen.hosts is not None and chosen.hosts.lab != self.job.get("lab"):
             raise UsageError(f"{market_file.path}: the provider's hosts are not where the job's hosts are")
         anchors = market_file.anchors
@@ -168,23 +177,24 @@ class _Session:
         )  # fmt: skip
         elastic = ElasticJob(self.folder, self.job, chosen.speed)
         parts = DriverParts(
-            chosen.provider, ObservedJob(elastic) if self.is_dry else elastic, brain, writer,
+            provider, ObservedJob(elastic) if self.is_dry else elastic, brain, writer,
             host_maker(market_file, chosen), chosen.clock, chosen.steady, lambda: f"{run}-{new_id()}", self.note,
             self._fallback(request, opened if not entries else Ledger.of(entries).opened or opened),
+            lambda: not self.is_dry and release_is_requested(self.folder / FOLDER),
         )  # fmt: skip
         if not self.is_dry:  # before anything is requested: what is held is released by it
             write_text(self.folder / FOLDER / MARKET_COPY, read_text(request.market_file))
         return Driver(parts, market_file.limits, chosen.timing, opened, entries)
 
-    def _observe_history(self, brain: MarketBrain, since_s: float, has_deadline: bool) -> None:
-        """Give a brain the provider's prices since then. A deadline does not wait for them."""
+    def _observe_history(self, provider: HistoryFirst, now: float, goes_on: bool) -> None:
+        """Ask for the provider's history of prices. Neither a deadline waits for it nor a driver that is started
+        again, which has to renew and to release: the first prices that there are bring the history."""
         try:
-            for point in self.chosen.provider.prices(since_s):
-                brain.observe(point.market, point.since_s, point.price)
+            provider.prices(now)
         except ProviderError as error:
-            if not has_deadline:
+            if not goes_on:
                 raise
-            self.note(f"no history of prices: {error}; odds are from prices from now on (--prices FILE gives others)")
+            self.note(f"no history of prices yet: {error}; tried again (--prices FILE gives others)")
 
     def _fallback(self, request: DriveRequest, opened: JournalOpened) -> OnDemandFallback | None:
         if request.deadline_s is None or request.iterations is None:
@@ -192,10 +202,15 @@ class _Session:
         market_file, timing = self.market_file, self.chosen.timing
         application = application_from(market_file.changes)
         iteration = IterationTime(application.scaling, market_file.changes.iteration_s is not None)
+        cores = HostCores(
+            {each.name: each.cores for each in market_file.types},
+            market_file.anchors.type.cores if market_file.anchors is not None else None,
+        )
         slack_s = timing.decision_s + timing.request_timeout_s + timing.listing_delay_s  # one request without an answer
         return OnDemandFallback(
-            Deadline(opened.at + request.deadline_s, request.iterations), market_file.reference, market_file.zones,
-            iteration, application.start_s + application.add_s, slack_s, self.note,
+            Deadline(opened.at, opened.at + request.deadline_s, request.iterations), market_file.reference,
+            market_file.zones,
+            iteration, application.start_s + application.add_s, slack_s, self.note, cores,
         )  # fmt: skip
 
 
@@ -312,13 +327,15 @@ class ReleaseWaits:
 
 def release_spot(folder: Path, note: Callable[[str], None], waits: ReleaseWaits = ReleaseWaits()) -> Released:
     """Release all that the provider lists with the tag of this run, and all that its journal says is held; by the tag
-    alone where the journal is gone, or cannot be read or written.
+    alone where the journal is gone, or cannot be read or written. A driver that runs does so and ends; the job starts
+    none after that.
 
-    :raises UsageError: when its driver runs, or nothing was ever requested. :raises PartlyDone: when something is held
+    :raises UsageError: when nothing was ever requested. :raises PartlyDone: when something is held
         still after so many seconds.
     """
     if not any((folder / FOLDER / name).exists() for name in (NAME, MARKET_COPY)):
         raise UsageError(f"the run {folder.name} has no instances: `plink spot drive` was not started for it")
+    await_driver_end(folder, note, waits.timeout_s, waits.clock, waits.pause)
     with Journal(folder / FOLDER) as writer:
         entries = _readable_journal(folder, note)
         before = Ledger.of(entries)

@@ -19,7 +19,7 @@ from plink.errors import PartlyDone, PlinkError, UsageError
 from plink.model.hosts import Hosts
 from plink.model.spot.journal import InstancesRequested
 from plink.model.spot.market_file import MarketFile, read_market_file
-from plink.records.spot_journal import FOLDER, JOB_END, read_journal
+from plink.records.spot_journal import FOLDER, JOB_END, read_journal, release_is_requested
 from runners.spot.choice import choose_provider
 
 LOG = "spot-driver.log"  # in the run's folder: what the driver printed
@@ -147,6 +147,9 @@ class DriverProcess:
     def _supervise(self) -> None:
         pause = self._restart_s
         while True:
+            if release_is_requested(self._folder / FOLDER):
+                self._note("nothing is rented any more, after `plink spot release`; `plink spot drive` rents again")
+                return
             code = self._run_once()
             if code in (0, PartlyDone.exit_code) or self._over.is_set():
                 return
@@ -155,6 +158,8 @@ class DriverProcess:
                 return
             if code == _USAGE:
                 self._note("the spot driver was refused; what is held ends with its leases unless one starts")
+            if release_is_requested(self._folder / FOLDER):
+                continue
             ended = f"signal {-code}" if code < 0 else f"exit code {code}"
             self._note(
                 f"the spot driver ended with {ended}; another one starts in {pause:.0f} s (if this command is killed "
@@ -247,4 +252,4 @@ class DriverProcess:
 
 def driver_command(request: SpotRequest, run: str) -> list[str]:
     """Return the argument vector of a driver; ``-P``: files of the working folder are no modules."""
-    return [sys.executable, "-P", "-m", "plink", *request.words(run)]
+    return [sys.executable, "-P", "-m", "plink", *request.words(run), "--supervised"]

@@ -32,6 +32,7 @@ FOLDER = "spot"  # below the run's
 NAME = "journal.jsonl"
 MARKET_COPY = "market.toml"
 JOB_END = "job-ended"  # exists once the job of the run is over, whatever its record says
+_RELEASE_MARK = "release-requested"
 _LOCK = "driver.lock"
 _LOCK_ATTEMPTS, _LOCK_INTERVAL_S = 10, 0.1
 
@@ -145,6 +146,26 @@ def driver_of(folder: Path) -> int | None:
     finally:
         os.close(lock)
     return None
+
+
+def request_release(folder: Path) -> bool:
+    """Have the driver of a run release everything and end, and no driver be started again by the job; return False
+    where that cannot be written."""
+    try:
+        (folder / _RELEASE_MARK).touch()
+    except OSError:
+        return False
+    return True
+
+
+def release_is_requested(folder: Path) -> bool:
+    """Return whether everything is to be released although the job goes on."""
+    return (folder / _RELEASE_MARK).exists()
+
+
+def withdraw_release(folder: Path) -> None:
+    """Rent again, as a new `plink spot drive` asks for."""
+    (folder / _RELEASE_MARK).unlink(missing_ok=True)
 
 
 def read_journal(folder: Path) -> Sequence[JournalEntry]:

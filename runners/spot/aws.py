@@ -238,9 +238,9 @@ def _seconds(text: str) -> float:
 def _explained(error: ProviderError) -> ProviderError:
     """Return the error with what its code means.
 
-    The command tries again by itself, and shows the code of its last attempt. Capacity, a limit or an invalid request
-    say that EC2 granted nothing for this client token before; a throttled attempt, or one with credentials that have
-    expired, says nothing of an earlier one that was not answered.
+    The command tries again by itself, and shows the code of its last attempt. Capacity, a limit, an invalid request or
+    a missing permission say that EC2 granted nothing for this client token before; a throttled attempt, or one with
+    credentials that have expired, says nothing of an earlier one that was not answered.
     """
     text = str(error)
     code_match = _CODE.search(text)
@@ -252,5 +252,6 @@ def _explained(error: ProviderError) -> ProviderError:
     if code in _IN_DOUBT:
         return ProviderError("unavailable", text, has_no_effect=False)
     failure = _FAILURES.get(code, "invalid")
-    is_certain = failure in ("capacity", "limit") or (failure == "invalid" and _INVALID.match(code) is not None)
+    is_invalid = failure == "invalid" and _INVALID.match(code) is not None
+    is_certain = failure in ("capacity", "limit") or code == "UnauthorizedOperation" or is_invalid
     return ProviderError(failure, text, has_no_effect=is_certain)

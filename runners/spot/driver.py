@@ -40,7 +40,8 @@ class JournalWriter(Protocol):
 class DriverParts:
     """What a driver works with. ``host_of``: the host that an instance is in the job; ``clock``: the provider's time;
     ``steady``: a clock as fast as that, which nobody sets; ``new_token``: makes tokens of the run that were never
-    used; ``fallback``: None without a deadline."""
+    used; ``fallback``: None without a deadline; ``release_is_requested``: everything is to
+    be released although the job goes on."""
 
     provider: Provider
     job: DrivenJob
@@ -52,6 +53,7 @@ class DriverParts:
     new_token: Callable[[], str]
     note: Callable[[str], None] = lambda text: None
     fallback: OnDemandFallback | None = None
+    release_is_requested: Callable[[], bool] = lambda: False
 
 
 class Driver:
@@ -144,6 +146,10 @@ class Driver:
             assert self.ledger.job_ended_at_s is not None
             in_doubt = now < self.ledger.job_ended_at_s + self._timing.doubt_s and self.ledger.doubtful_requests(now)
             return listing is not None and not self.ledger.held and not self.ledger.open_requests and not in_doubt
+        if self._parts.release_is_requested():
+            self._drain([each for each in self.ledger.held if not each.is_leaving], "plink spot release", now)
+            self._finish_draining(view, now)
+            return listing is not None and not self.ledger.held and not self.ledger.open_requests
         self._protect_budget(now)
         self._end_hours(now)
         self._track_hosts(view, listing is not None, now)
@@ -365,7 +371,7 @@ class Driver:
         if fallback is None:
             return
         if view.progress is not None:
-            fallback.observe(view.progress)
+            fallback.observe(view.progress, self.ledger)
         if self.ledger.open_requests or now < self._next_fallback:
             return
         choice = fallback.choose(self.ledger, {market.zone for market in self._prices.latest}, now)
@@ -380,7 +386,7 @@ class Driver:
     def _send(self, choice: RentalChoice, price: tuple[float, float], topic: str, now: float) -> bool:
         """Request what was chosen; return whether it was within the limits of money.
 
-        :param price: of its market, and since when. :param topic: of a warning.
+        :param price: of its market, and since when. :param topic: ``deadline``, or else that of a warning.
         """
         assert choice.market is not None
         if refusal := self._refusal(choice.count, choice.bid, now):
@@ -389,11 +395,11 @@ class Driver:
         market, now = choice.market, self._clock.now()
         self._prices.record(market, *price, now)
         token = self._parts.new_token()
-        self._add(
-            journal.InstancesRequested(
-                now, token, market.zone, market.type, market.product, choice.count, choice.bid, choice.reason
-            )
-        )
+        request = journal.InstancesRequested(
+            now, token, market.zone, market.type, market.product, choice.count, choice.bid, choice.reason,
+            is_for_deadline=topic == "deadline",
+        )  # fmt: skip
+        self._add(request)
         self._parts.note(f"request {choice.count} x {market} for at most {choice.bid:.4g} an hour: {choice.reason}")
         lease_until = self._clock.lease_time() + self._timing.lease_s
         self._request(RentalOrder(token, market, choice.count, choice.bid, lease_until))
@@ -414,9 +420,10 @@ class Driver:
             self._sent[order.token] = sent, self._clock.lease_time()
             now = self._sightings.answered_at[order.token] = self._clock.now()
             self._parts.note(f"{order.count} x {order.market}: not granted: {error}")
+            scope, penalty_until = _PENALTY_SCOPES.get(error.failure, "market"), now + self._timing.penalty_s
+            if scope == "all":
+                self._add(journal.RequestsPaused(now, str(error), penalty_until))
             if error.has_no_effect:
-                scope = _PENALTY_SCOPES.get(error.failure, "market")
-                penalty_until = now + self._timing.penalty_s
                 self._add(journal.RequestClosed(now, order.token, "refused", str(error), penalty_until, scope))
             return
         for each in granted:

@@ -79,7 +79,8 @@ class ElasticJob:
         iteration, seconds = status.get("iteration", -1), status.get("iteration_s")
         if iteration < 0 or seconds is None:
             return None
-        return JobProgress(iteration + 1, seconds * self._speed, status.get("iteration_workers", 0))
+        workers, hosts = status.get("iteration_workers", 0), frozenset(status.get("work", ()))
+        return JobProgress(iteration + 1, seconds * self._speed, workers, hosts)
 
     def _is_over(self) -> bool:
         try:

@@ -11,24 +11,28 @@ from dataclasses import dataclass, field
 
 from solvers.spot.scaling import Scaling
 
+UNMEASURED_SHARE = 0.5  # of the time: the fallback begins then, where nothing says what an iteration takes
 _SAMPLES = 9  # iterations whose median is taken: one may have waited for hosts that came or went
 
 
 @dataclass(frozen=True)
 class Deadline:
-    """``at_s``: when the job is to be over; ``iterations``: all that it does."""
+    """``start_s``: from when it counts; ``at_s``: when the job is to be over; ``iterations``: all that it does."""
 
+    start_s: float
     at_s: float
     iterations: int
 
 
 @dataclass(frozen=True)
 class JobProgress:
-    """``iterations`` that are done; ``iteration_s``: what the last one took, on so many ``cores``."""
+    """``iterations`` that are done; ``iteration_s``: what the last one took, on so many ``cores``, or by so many
+    workers where ``hosts`` names who did it: then their types say the cores."""
 
     iterations: int
     iteration_s: float
     cores: float
+    hosts: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -57,9 +61,12 @@ class IterationTime:
         return self.scaling.seconds(cores) * statistics.median(self._ratios)
 
 
-def latest_start(deadline: Deadline, done: int, iteration_s: float, lead_s: float) -> float:
+def latest_start(deadline: Deadline, done: int, iteration_s: float | None, lead_s: float) -> float:
     """Return when the fallback has to begin at the latest.
 
-    :param iteration_s: on its machines alone. :param lead_s: from a request until they work.
+    :param iteration_s: on its machines alone; None where nothing says it, for nobody can say what is left then.
+    :param lead_s: from a request until they work.
     """
+    if iteration_s is None:
+        return deadline.start_s + UNMEASURED_SHARE * (deadline.at_s - lead_s - deadline.start_s)
     return deadline.at_s - lead_s - max(0, deadline.iterations - done) * iteration_s

@@ -105,6 +105,8 @@ class Ledger:
                     "market": market, "kind": _kind(market), "all": "all",
                 }  # fmt: skip
                 self._penalise(scopes[entry.scope], entry.penalised_until_s)
+            case journal.RequestsPaused():
+                self._penalise("all", entry.penalised_until_s)
             case journal.InstanceJoined(instance=name):
                 self._change(name, host=entry.host)
             case journal.InstanceDraining(instance=name):

@@ -84,6 +84,22 @@ def test_penalised_market_is_left_out() -> None:
     assert "failed" in choice.reason
 
 
+def test_instances_end_by_the_price_of_their_own_market() -> None:
+    made, held = brain(max_cores=12), ledger(*granted())
+    quotes = observed(made, small=0.199, large=0.01)
+    large = [
+        journal.PriceChanged(NOW - 3500, "zone-a", "large", "Linux/UNIX", NOW - 3510, 0.01),
+        journal.InstancesRequested(NOW - 3500, "t2", "zone-a", "large", "Linux/UNIX", 1, 0.4),
+        journal.InstanceGranted(NOW - 3500, "t2", "i-9", NOW - 3500),
+        journal.RequestClosed(NOW - 3500, "t2", "granted"),
+    ]
+    for entry in large:
+        held.apply(entry)
+    assert made.reason_to_end(held, "t1", quotes, NOW) != ""
+    assert made.reason_to_end(held, "t1", {SMALL: quotes[SMALL]}, NOW) != ""
+    assert made.reason_to_end(held, "t1", {LARGE: quotes[LARGE]}, NOW) == ""
+
+
 def test_prices_that_are_missing_or_old_buy_nothing() -> None:
     made = brain()
     assert made.choose(ledger(), {}, NOW).market is None

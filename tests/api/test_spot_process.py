@@ -167,6 +167,23 @@ def test_refused_driver_is_not_started_again(tmp_path: Path) -> None:
     assert any("was refused" in note for note in notes)
 
 
+def test_driver_is_not_started_again_after_a_release(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    (tmp_path / "spot").mkdir()
+    notes: list[str] = []
+    process = driver(
+        tmp_path,
+        "from plink.records.spot_journal import request_release\nrequest_release(pathlib.Path('spot'))\n"
+        "sys.exit(n == 0)\n",
+        notes,
+    )
+    process.start()
+    process._thread.join()
+    process.finish()
+    assert len((tmp_path / "starts").read_text()) == 1
+    assert any("plink spot drive" in note for note in notes)
+
+
 def test_refused_driver_is_started_again_while_something_may_be_held(tmp_path: Path) -> None:
     run = recorded(tmp_path, ENTRIES[:8])
     (run / "run.json").write_text("{}")

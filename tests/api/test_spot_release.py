@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from plink.api.spot_driving import (
 )
 from plink.errors import PartlyDone, PlinkError, UsageError
 from plink.model.spot.price_files import Histories
+from plink.records.spot_journal import Journal, release_is_requested
 from runners.spot.commands import CommandProvider
 from runners.spot.provider import ListedInstance
 from tests.cli.test_spot_drive import ENTRIES, recorded
@@ -198,3 +200,20 @@ def test_driver_does_not_start_while_the_account_is_unknown(
     with pytest.raises(PlinkError, match="account"):
         dry_run_spot(run, {}, request, print)
     assert "run-instances" not in (tmp_path / "requests").read_text()
+
+
+def test_release_waits_for_the_driver_that_it_ends(run: Path) -> None:
+    with ExitStack() as driver:
+        driver.enter_context(Journal(run / "spot"))
+
+        def pause(seconds: float) -> None:
+            if release_is_requested(run / "spot"):
+                driver.close()
+
+        assert release_spot(run, print, ReleaseWaits(300.0, lambda: 0.0, pause)).names == ("spot-i-1",)
+    assert release_is_requested(run / "spot")  # the job starts no other driver
+
+
+def test_driver_that_does_not_end_is_said(run: Path) -> None:
+    with Journal(run / "spot"), pytest.raises(PartlyDone, match=str(os.getpid())):
+        released(run)

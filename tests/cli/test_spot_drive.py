@@ -2,19 +2,23 @@
 
 import json
 import os
+import shlex
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
 import pytest
 
 from plink.api.spot_driving import DriveRequest, ReleaseWaits, drive_spot, release_spot
+from plink.cli.spot.drive import drive
 from plink.errors import PartlyDone, PlinkError, UsageError
 from plink.model.spot import journal
 from plink.model.spot.price_files import Histories
 from plink.model.storage import read_document
+from plink.records.spot_journal import release_is_requested, request_release
 from tests.cli.files import refusal
 from tests.conftest import typed
 from tests.docs.pages import ROOT
@@ -272,3 +276,44 @@ def test_history_that_cannot_be_had_at_the_start(
         with pytest.raises(PlinkError):
             drive_spot(run, {"socket": "none", "pid": os.getpid()}, request, print)
         assert not (run / "spot" / "market.toml").exists()  # nothing to release
+
+
+@pytest.mark.parametrize("is_supervised", [False, True])
+def test_restarted_driver_releases_without_prices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_supervised: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("plink.api.spot_driving.time", SimpleNamespace(sleep=lambda seconds: None))
+    run = recorded(tmp_path, ENTRIES[:8])
+    (run / "spot" / "job-ended").touch()
+    assert request_release(run / "spot")
+    instance = '{"id": "i-1", "token": "abcd-1", "since_s": 1700000005, "address": "10.0.0.1"'
+    (tmp_path / "held.json").write_text(f"[{instance}}}]")
+    (tmp_path / "ended.json").write_text(f'[{instance}, "until_s": 1700003600, "end": "released"}}]')
+    (tmp_path / "cloud").write_text(
+        "#!/bin/sh\ncase $1 in prices) exit 1;; release) touch gone;;\n"
+        "listing) if [ -f gone ]; then cat ended.json; else cat held.json; fi;; esac\n"
+    )
+    notes: list[str] = []
+    drive_spot(
+        run, {"socket": "none", "pid": os.getpid()},
+        DriveRequest(run / "spot" / "market.toml", Histories(), is_supervised=is_supervised), notes.append,
+    )  # fmt: skip
+    assert (tmp_path / "gone").exists()
+    assert release_is_requested(run / "spot") == is_supervised  # a driver that a user starts rents again
+    assert any("no history of prices" in note for note in notes)
+
+
+def test_hint_after_an_interrupt_is_the_whole_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("plink.cli.spot.drive.live_job", lambda run: (SimpleNamespace(id="abcd"), {}))
+    monkeypatch.setattr("plink.api.spot_driving.drive_spot", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        drive("last", tmp_path / "my market.toml", None, 40.0, 6.0, "2h", 100)
+    words = shlex.split(capsys.readouterr().err.partition("Go on: ")[2].partition(";")[0])
+    assert words[:5] == ["plink", "spot", "drive", "abcd", str(tmp_path / "my market.toml")]
+    assert words[5:] == ["--budget", "40.0", "--per-hour", "6.0", "--deadline", "7200.0s", "--iterations", "100"]

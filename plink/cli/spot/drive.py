@@ -56,6 +56,7 @@ def drive(
             "every market.",
         ),
     ] = False,
+    supervised: Annotated[bool, typer.Option("--supervised", hidden=True)] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Decide once and say what would be done; request and release nothing.")
     ] = False,
@@ -68,7 +69,10 @@ def drive(
 
     Example: plink spot drive last market.toml --budget 40 --per-hour 6
     """
+    import shlex
+
     from plink.api.spot_driving import DriveRequest, drive_spot, dry_run_spot
+    from plink.api.spot_process import SpotRequest
     from plink.cli.spot.inputs import histories_from
     from plink.model.spot.price_files import Histories
     from plink.model.units import parse_limit
@@ -76,32 +80,27 @@ def drive(
 
     chosen, job = live_job(run)
     histories = histories_from(prices) if prices else Histories()
-    request = DriveRequest(
-        market,
-        histories,
-        max_total,
-        max_hourly,
-        None if deadline is None else parse_limit(deadline),
-        iterations,
-        fallback,
-    )
+    options = max_total, max_hourly, None if deadline is None else parse_limit(deadline), iterations, fallback
+    request = DriveRequest(market, histories, *options, supervised)
     folder = workspace.RUNS / chosen.id
     if dry_run:
         dry_run_spot(folder, dict(job), request, say_error)
         return
+    command = shlex.join(["plink", *SpotRequest(market, tuple(prices or ()), *options).words(chosen.id)])
     screen = _Screen()
     try:
         drive_spot(folder, dict(job), request, say, screen.show)
     except KeyboardInterrupt:
-        say_error(_left_behind(chosen.id, screen.state))
+        say_error(_left_behind(chosen.id, command, screen.state))
         raise
     except PlinkError:
         if screen.state is not None and screen.state.ledger.held:
-            say_error(_left_behind(chosen.id, screen.state))
+            say_error(_left_behind(chosen.id, command, screen.state))
         raise
     if screen.state is not None:
         cost = screen.state.account
-        say(f"the job is over and nothing is held: {cost.total:.4f} in all, on demand {cost.on_demand:.4f}")
+        ending = "the job is over and" if screen.state.ledger.job_ended else "after `plink spot release`"
+        say(f"{ending} nothing is held: {cost.total:.4f} in all, on demand {cost.on_demand:.4f}")
 
 
 class _Screen:
@@ -125,9 +124,9 @@ class _Screen:
             )
 
 
-def _left_behind(run: str, state: "SpotState | None") -> str:
+def _left_behind(run: str, command: str, state: "SpotState | None") -> str:
     count = len(state.ledger.held) if state is not None else 0
     return (
-        f"the driver ended; {count} instances are held until their leases run out. Go on: plink spot drive {run}; "
+        f"the driver ended; {count} instances are held until their leases run out. Go on: {command}; "
         f"end them: plink spot release {run}"
     )

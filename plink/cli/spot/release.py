@@ -16,7 +16,8 @@ def release(
 ) -> None:
     """Release the instances of a run: all that the provider lists with the run's tag.
 
-    Instances without the tag of one of these runs are never touched. A job that runs goes on without them.
+    Instances without the tag of one of these runs are never touched. A job that runs goes on without them, and its
+    driver ends. `plink spot drive` rents again.
 
     Example: plink spot release last
     """

@@ -67,7 +67,8 @@ class PricesRecorded:
 
 @dataclass(frozen=True)
 class InstancesRequested:
-    """``count`` instances are about to be requested for at most ``bid`` each, under a token that is used only here."""
+    """``count`` instances are about to be requested for at most ``bid`` each, under a token that is used only here.
+    ``is_for_deadline``: a deadline asks for them."""
 
     what: ClassVar[str] = "request"
     at: Instant
@@ -78,6 +79,7 @@ class InstancesRequested:
     count: PositiveInt
     bid: Price
     reason: str = ""
+    is_for_deadline: bool = False
 
     @property
     def market(self) -> Market:
@@ -109,6 +111,17 @@ class RequestClosed:
     error: str = ""
     penalised_until_s: NonNegative = 0.0
     scope: PenaltyScope = "market"
+
+
+@dataclass(frozen=True)
+class RequestsPaused:
+    """The provider throttles, or refuses the credentials: nothing is requested in any market for a while, also where
+    it is in doubt what the last request was granted."""
+
+    what: ClassVar[str] = "requests paused"
+    at: Instant
+    error: str
+    penalised_until_s: NonNegative
 
 
 @dataclass(frozen=True)
@@ -169,6 +182,7 @@ JournalEntry = (
     | InstancesRequested
     | InstanceGranted
     | RequestClosed
+    | RequestsPaused
     | InstanceJoined
     | InstanceDraining
     | InstanceReleased

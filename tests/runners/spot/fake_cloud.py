@@ -264,6 +264,8 @@ class PlannedBrain:
         for choice in self.plan:
             assert choice.market is not None
             quote = quotes.get(choice.market)
+            if choice.market.is_on_demand:
+                quote = Quote(choice.bid)
             if quote is None or ledger.penalised(choice.market, now) or quote.price > choice.bid:
                 continue
             if not any(each.market == choice.market for each in ledger.held):
@@ -287,6 +289,7 @@ class World:
     anchors: tuple[int, float] = (0, 0.0)
     fallback: OnDemandFallback | None = None
     notes: list[str] = field(default_factory=list)
+    is_released: bool = False  # by `plink spot release`
 
     @property
     def clock(self) -> Clock:
@@ -297,7 +300,7 @@ class World:
         parts = DriverParts(
             self.cloud, self.job, self.brain, self.journal, host_of, self.clock.wall, self.clock.steady,
             lambda: f"run1-{len(self.journal.lines)}", self.notes.append,
-            self.fallback,
+            self.fallback, lambda: self.is_released,
         )  # fmt: skip
         return Driver(parts, self.limits, self.timing, opened, self.journal.entries())
 

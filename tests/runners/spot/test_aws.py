@@ -36,6 +36,7 @@ def stub(folder: Path, monkeypatch: pytest.MonkeyPatch, message: str, code: int 
         ("RequestLimitExceeded", "throttled", False),
         ("Throttling", "throttled", False),
         ("ExpiredToken", "credentials", False),
+        ("UnauthorizedOperation", "credentials", True),
         ("IncorrectState", "invalid", False),
         ("InvalidParameterValue", "invalid", True),
         ("InternalError", "unavailable", False),

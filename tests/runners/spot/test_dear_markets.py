@@ -8,7 +8,7 @@ from plink.api.spot_brain import MarketBrain
 from plink.model.spot.limits import Limits
 from plink.model.spot.market_file import market_file_from
 from plink.model.spot.price_files import Histories
-from plink.model.spot.prices import HOUR_S
+from plink.model.spot.prices import HOUR_S, Market
 from solvers.spot.ledger import account
 from tests.runners.spot.fake_cloud import ON_DEMAND_PRICE, START, A, World, world
 
@@ -48,6 +48,16 @@ def test_on_demand_machines_replace_dear_ones_until_a_market_is_cheap(billing: s
     assert driven.run(8.0, driver)
     assert driven.cloud.held == []
     assert account(driven.ledger, driven.clock.now).transient == pytest.approx(driven.cloud.bill())
+
+
+def test_market_without_a_price_now_holds_no_on_demand_machine() -> None:
+    driven = made("per-second")
+    driven.brain.observe(Market("zone-z", "small"), START - 100, 0.2)  # only the history has it
+    driver = driven.driver()
+    driven.run(DEAR_H + 0.9, driver)
+    assert held_on_demand(driven) == [True] * COUNT
+    driven.run(CHEAP_H + 1.3 - DEAR_H - 0.9, driver)
+    assert held_on_demand(driven) == [False] * COUNT
 
 
 def test_nothing_is_on_demand_without_the_option() -> None:

@@ -104,7 +104,7 @@ def with_deadline(fuse: Fuse) -> World:
     made = world({A: [(START - 50, 0.1), (START + HOUR_S, 10.0), (START + 1.5 * HOUR_S, 0.1)]}, hours=3, fuse=fuse)
     made.job.work_s = 360.0
     made.fallback = OnDemandFallback(
-        Deadline(START + 2 * HOUR_S, 60), Machines(InstanceType("small", 1, ON_DEMAND_PRICE), 2), ("zone-a",),
+        Deadline(START, START + 2 * HOUR_S, 60), Machines(InstanceType("small", 1, ON_DEMAND_PRICE), 2), ("zone-a",),
         IterationTime(Scaling(0.0, 1.0, 0.0)), 120.0, 360.0,
     )  # fmt: skip
     return made

@@ -112,3 +112,17 @@ def test_clock_that_is_set_ahead_by_mistake_rents_once_more_at_most() -> None:
     made.run(0.4, driver)
     assert len(made.cloud.effects) == 2
     assert noted(made, "the clock is")
+
+
+def test_release_ends_the_driver_and_not_the_job() -> None:
+    driven = world(hours=100.0)
+    driver = driven.driver()
+    driven.run(0.5, driver)
+    hosts, requests = set(driven.job.hosts.values()), len(driven.cloud.effects)
+    assert hosts
+    driven.is_released = True
+    assert driven.run(0.5, driver)
+    assert driven.cloud.held == []
+    assert set(driven.job.evicted) == hosts
+    assert len(driven.cloud.effects) == requests
+    assert not driven.ledger.job_ended

@@ -65,8 +65,16 @@ def test_process_that_is_gone_or_a_record_with_an_end(tmp_path: Path, process: "
 def test_progress_pairs_an_iteration_with_the_cores_that_did_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    status = {"stage": 1, "hosts": [], "iteration": 4, "iteration_s": 2.0, "workers": 8, "iteration_workers": 3}
+    status = {
+        "stage": 1,
+        "hosts": [],
+        "iteration": 4,
+        "iteration_s": 2.0,
+        "workers": 8,
+        "iteration_workers": 3,
+        "work": {"r0": (1.0, 0.1, 2), "spot-i-1": (1.0, 0.1, 2)},
+    }
     monkeypatch.setattr("runners.spot.elastic_job.ask", lambda socket, request: status)
     view = elastic_job(tmp_path, os.getpid()).view()
     assert view is not None
-    assert view.progress == JobProgress(5, 2.0, 3)
+    assert view.progress == JobProgress(5, 2.0, 3, frozenset({"r0", "spot-i-1"}))

@@ -5,13 +5,15 @@ from dataclasses import replace
 
 import pytest
 
+from plink.model.spot import journal
 from plink.model.spot.limits import Limits
 from plink.model.spot.market_file import InstanceType, Machines
 from plink.model.spot.prices import HOUR_S, on_demand_market
-from runners.spot.fallback import OnDemandFallback
+from runners.spot.brain import RentalChoice
+from runners.spot.fallback import HostCores, OnDemandFallback
 from runners.spot.provider import ListedInstance, ProviderError, ProviderFailure, RentalOrder
-from solvers.spot.deadline import Deadline, IterationTime
-from solvers.spot.ledger import account
+from solvers.spot.deadline import Deadline, IterationTime, JobProgress
+from solvers.spot.ledger import Ledger, account
 from solvers.spot.scaling import Scaling
 from tests.runners.spot.fake_cloud import ON_DEMAND_PRICE, START, A, World, world
 
@@ -26,8 +28,9 @@ def made(deadline_h: float, iterations: int, count: int = COUNT, dear: bool = Fa
     result.job.work_s = WORK_S
     result.limits = Limits(math.inf, math.inf)
     result.fallback = OnDemandFallback(
-        Deadline(START + deadline_h * HOUR_S, iterations), Machines(InstanceType("small", 1, ON_DEMAND_PRICE), count),
-        (), IterationTime(Scaling(0.0, 1.0, 0.0)), 120.0, 240.0, result.notes.append,
+        Deadline(START, START + deadline_h * HOUR_S, iterations),
+        Machines(InstanceType("small", 1, ON_DEMAND_PRICE), count), (),
+        IterationTime(Scaling(0.0, 1.0, 0.0)), 120.0, 240.0, result.notes.append,
     )  # fmt: skip
     return result
 
@@ -131,6 +134,42 @@ def test_limit_of_the_account_is_said_while_the_deadline_presses() -> None:
     assert any("no zone grants on-demand machines" in note for note in driven.notes)
 
 
+def test_machine_that_vanishes_after_the_last_iteration_is_not_replaced() -> None:
+    driven = made(3.0, 100, dear=True)
+    driver = driven.driver()
+    while driven.job.done < 100:
+        driver.step()
+        driven.clock.now += 60
+    requests = len(driven.cloud.effects)
+    driven.cloud._end(driven.cloud.held[0], driven.clock.now, "interrupted")
+    driven.run(0.3, driver)
+    assert len(on_demand_of(driven)) == COUNT
+    assert len(driven.cloud.effects) == requests
+
+
+def test_on_demand_machine_without_a_deadline_begins_no_fallback() -> None:
+    driven = made(6.0, 100, dear=True)
+    fallback, driven.fallback = driven.fallback, None
+    market = on_demand_market("zone-a", "small")
+    driven.brain.plan = [RentalChoice("no deadline", market, 1, ON_DEMAND_PRICE)]
+    driven.run(0.2)
+    assert len(on_demand_of(driven)) == 1
+    driven.fallback = fallback
+    driven.run(0.5)
+    assert len(on_demand_of(driven)) == 1
+
+
+def test_iterations_that_nothing_measures_are_due_at_half_of_the_time() -> None:
+    driven = made(3.0, 100, dear=True)
+    driven.job.work_s = 0.0
+    driver = driven.driver()
+    driven.run(1.3, driver)
+    assert on_demand_of(driven) == []
+    driven.run(0.4, driver)
+    assert len(on_demand_of(driven)) == COUNT
+    assert any("no iteration has been measured" in note for note in driven.notes)
+
+
 def test_deadline_that_cannot_be_met_is_said_at_once() -> None:
     driven = made(1.0, 1000, dear=True)
     driven.run(0.5)
@@ -177,13 +216,18 @@ def test_limit_of_one_kind_leaves_the_other(limited: str) -> None:
     assert held == {limited == "spot"}
 
 
+@pytest.mark.parametrize("is_certain", [False, True])
 @pytest.mark.parametrize("failure", ["throttled", "credentials"])
-def test_refusal_of_the_account_holds_for_both_kinds(failure: ProviderFailure) -> None:
+def test_refusal_of_the_account_holds_for_both_kinds(failure: ProviderFailure, is_certain: bool) -> None:
     driven = made(1.0, 1000)
-    driven.cloud.fails["acquire"] = [ProviderError(failure, "try later")]
-    driven.run(0.2)
+    driven.cloud.fails["acquire"] = [ProviderError(failure, "try later", is_certain)]
+    driver = driven.driver()
+    driven.run(0.2, driver)
     assert driven.cloud.calls.count("acquire") == 1
     assert driven.ledger.held == ()
+    assert [each.outcome for each in driven.ledger.requests.values()] == ["refused" if is_certain else "abandoned"]
+    driven.run(0.2)  # by another driver
+    assert driven.cloud.calls.count("acquire") > 1
 
 
 def test_request_without_an_answer_does_not_cost_the_deadline() -> None:
@@ -211,7 +255,7 @@ def test_abandoned_request_is_completed_regardless_of_the_deadline() -> None:
     driver = driven.driver()
     driven.run(0.12, driver)
     assert driven.ledger.requests
-    driven.fallback.deadline = Deadline(START + 1000 * HOUR_S, 1000)
+    driven.fallback.deadline = Deadline(START, START + 1000 * HOUR_S, 1000)
     driven.run(0.5, driver)
     assert sum(each.market.is_on_demand for each in driven.ledger.held) == COUNT
 
@@ -227,3 +271,34 @@ def test_failing_price_queries_are_retried_once_a_minute(is_restarted: bool) -> 
     driver, before = driven.driver() if is_restarted else driver, driven.cloud.calls.count("prices")
     driven.run(0.5, driver)
     assert driven.cloud.calls.count("prices") - before <= 31
+
+
+@pytest.mark.parametrize(("rented", "cores"), [(0, 12), (2, 28)])
+def test_worker_on_several_cores_counts_as_these(rented: int, cores: int) -> None:
+    entries: list[journal.JournalEntry] = [
+        journal.JournalOpened(START, "run1", "fake", "per-second"),
+        journal.InstancesRequested(START, "t1", "zone-a", "large", "Linux/UNIX", 2, 0.1),
+    ]
+    for number in range(rented):
+        entries += [
+            journal.InstanceGranted(START, "t1", f"i-{number}", START),
+            journal.InstanceJoined(START, f"i-{number}", f"spot-i-{number}"),
+        ]
+    iteration = IterationTime(Scaling())
+    fallback = OnDemandFallback(
+        Deadline(START, START + HOUR_S, 100), Machines(InstanceType("small", 4, 0.2), 64), ("zone-a",), iteration,
+        120.0, 240.0, host_cores=HostCores({"small": 4, "large": 8}, 4),
+    )  # fmt: skip
+    hosts = frozenset({"r0", "r1", "r2", *(f"spot-i-{number}" for number in range(rented))})
+    fallback.observe(JobProgress(1, 100.0, len(hosts), hosts), Ledger.of(entries))
+    assert iteration.seconds(4 * 64) == pytest.approx(100.0 * cores / (4 * 64))
+
+
+def test_hosts_of_unknown_cores_are_said_once() -> None:
+    driven = made(6.0, 100)
+    assert driven.fallback is not None
+    driven.fallback.host_cores = HostCores({"small": 1}, None)
+    for number in (1, 2):
+        driven.fallback.observe(JobProgress(number, 100.0, 2, frozenset({"r0"})), driven.ledger)
+    assert len([note for note in driven.notes if "[anchors]" in note]) == 1
+    assert driven.fallback.iteration.seconds(4) == pytest.approx(50.0)

@@ -7,10 +7,14 @@ from solvers.spot.scaling import Scaling
 
 
 def test_latest_start_leaves_time_for_the_rest_and_the_start() -> None:
-    deadline = Deadline(10_000.0, 100)
+    deadline = Deadline(0.0, 10_000.0, 100)
     assert latest_start(deadline, 40, 10.0, 200.0) == 10_000 - 60 * 10 - 200
     assert latest_start(deadline, 100, 10.0, 200.0) == 9_800
     assert latest_start(deadline, 120, 10.0, 200.0) == 9_800
+
+
+def test_start_by_half_of_the_time_where_nothing_says_what_is_left() -> None:
+    assert latest_start(Deadline(1_000.0, 10_000.0, 100), 0, None, 200.0) == 1_000 + (9_000 - 200) / 2
 
 
 def test_iteration_time_is_measured_and_scaled() -> None:
