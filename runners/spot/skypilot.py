@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from plink.errors import UsageError
@@ -73,16 +74,21 @@ class SkyPilotProvider:
     clock: Callable[[], float] = time.time
     timeout_s: float = COMMAND_TIMEOUT_S
     _up: set[str] = field(default_factory=set)  # the clusters that were up when last listed
+    _launches: dict[str, Any] = field(default_factory=dict)  # requests of this process that may still be queued
     _prices: dict[Market, list[tuple[float, float]]] = field(default_factory=dict)  # changes, by when they were seen
 
     def _answer(self, submit: Callable[[], Any], method: str) -> Any:
         """Return the result of a request to SkyPilot's server. :raises ProviderError: as :func:`_explained`."""
+        return self._limited(lambda: self.sky.get(submit()), method)
+
+    def _limited(self, call: Callable[[], Any], method: str) -> Any:
+        """Return what a call returns within the time limit. :raises ProviderError: as :func:`_explained`."""
         results: list[Any] = []
         errors: list[Exception] = []
 
         def wait() -> None:
             try:
-                results.append(self.sky.get(submit()))
+                results.append(call())
             except Exception as error:  # SkyPilot raises what the server raised
                 errors.append(error)
 
@@ -104,10 +110,7 @@ class SkyPilotProvider:
 
     def account(self) -> str:
         """Return the user at SkyPilot's server; empty where it has no users."""
-        try:
-            user = self.sky.api_info().get("user")
-        except Exception as error:
-            raise _explained(error, "api_info") from None
+        user = self._limited(lambda: self.sky.api_info().get("user"), "api_info")
         name = user.get("id") if isinstance(user, dict) else getattr(user, "id", None)
         return "" if name is None else str(name)
 
@@ -151,19 +154,21 @@ class SkyPilotProvider:
         for name in names:
             if name not in existing:
                 try:
-                    task = self.sky.Task(name=name, setup=self.settings.start_up or None)
-                    task.set_resources(self._resources(order.market))
-                    with contextlib.redirect_stdout(sys.stderr):
-                        self.sky.launch(
-                            task, cluster_name=name, idle_minutes_to_autostop=minutes, wait_for=self._unconditional,
-                            down=True,
-                        )  # fmt: skip
-                except Exception as error:
+                    self._launches[name] = self._limited(partial(self._launch, name, order.market, minutes), "launch")
+                except ProviderError:
                     if granted:
                         break
-                    raise _explained(error, "launch") from None
+                    raise
             granted.append(ListedInstance(name, order.token, now, run=self.run))
         return granted
+
+    def _launch(self, name: str, market: Market, minutes: int) -> Any:
+        """Submit a launch, and return its request's id."""
+        task = self.sky.Task(name=name, setup=self.settings.start_up or None)
+        task.set_resources(self._resources(market))
+        return self.sky.launch(
+            task, cluster_name=name, idle_minutes_to_autostop=minutes, wait_for=self._unconditional, down=True
+        )
 
     @property
     def _unconditional(self) -> Any:
@@ -205,11 +210,21 @@ class SkyPilotProvider:
         return listed
 
     def release(self, ids: Sequence[str]) -> None:
-        """Tear clusters down.
+        """Tear clusters down, and cancel launches that may still be queued: their clusters do not exist yet.
 
         :raises ProviderError: the first one, after all have been tried.
         """
+        failures = []
+        for name in ids:
+            if name in self._launches:
+                try:
+                    self._answer(partial(self.sky.api_cancel, [self._launches[name]], silent=True), "api_cancel")
+                    del self._launches[name]
+                except ProviderError as error:
+                    failures.append(error)
         self._each(ids, lambda name: self.sky.down(name), "down")
+        if failures:
+            raise failures[0]
 
     def renew(self, ids: Sequence[str], until_s: float) -> None:
         """Set autodown anew: its minutes count from now. Clusters that are not up still have the whole lease of their
@@ -223,26 +238,20 @@ class SkyPilotProvider:
 
     def _each(self, names: Sequence[str], submit: Callable[[str], Any], method: str) -> None:
         """Submit a request for each cluster, then wait for all; those that do not exist are passed over."""
-        requests, errors = [], []
+        requests, failures = [], []
         for name in names:
             try:
-                with contextlib.redirect_stdout(sys.stderr):
-                    requests.append(submit(name))
-            except Exception as error:
-                errors.append(error)
-        failures = [_explained(error, method) for error in errors if not _is_absent(error)]
+                requests.append(self._limited(partial(submit, name), method))
+            except ProviderError as error:
+                failures.append(error)
         for request in requests:
             try:
-                self._answer(lambda request=request: request, method)  # type: ignore[misc]
+                self._limited(partial(self.sky.get, request), method)
             except ProviderError as error:
-                if "ClusterDoesNotExist" not in str(error):
-                    failures.append(error)
+                failures.append(error)
+        failures = [error for error in failures if "ClusterDoesNotExist" not in str(error)]
         if failures:
             raise failures[0]
-
-
-def _is_absent(error: Exception) -> bool:
-    return type(error).__name__ == "ClusterDoesNotExist"
 
 
 def _explained(error: Exception, method: str) -> ProviderError:

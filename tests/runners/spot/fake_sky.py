@@ -77,6 +77,8 @@ class FakeSky:
     at_submit: bool = False
     user: dict[str, str] | None = None
     has_ssh_sessions: bool = False
+    is_queueing: bool = False
+    queue: list[Any] = field(default_factory=list)  # launches
 
     def module(self) -> types.ModuleType:
         """Return the module ``sky``."""
@@ -86,7 +88,7 @@ class FakeSky:
         module.skylet = types.SimpleNamespace(  # type: ignore[attr-defined]
             autostop_lib=types.SimpleNamespace(AutostopWaitFor=AutostopWaitFor)
         )
-        for name in ("launch", "down", "status", "autostop", "get", "api_info"):
+        for name in ("launch", "down", "status", "autostop", "get", "api_info", "api_cancel"):
             setattr(module, name, getattr(self, name))
         return module
 
@@ -123,7 +125,16 @@ class FakeSky:
                 "autostop": idle_minutes_to_autostop, "to_down": down, "wait_for": wait_for, "active_at": self.clock(),
             }  # fmt: skip
 
+        if self.is_queueing:
+            self.queue.append(act)
+            return act
         return self._request("launch", act)
+
+    def api_cancel(self, request_ids: list[Any], all_users: bool = False, silent: bool = False) -> Any:
+        def act() -> None:
+            self.queue = [each for each in self.queue if each not in request_ids]
+
+        return self._request("api_cancel", act)
 
     def status(
         self, cluster_names: list[str] | None = None, refresh: StatusRefreshMode = StatusRefreshMode.NONE,

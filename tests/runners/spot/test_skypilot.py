@@ -189,6 +189,29 @@ def test_release_that_fails_is_an_error_and_the_others_are_released(sky: FakeSky
     assert [*sky.clusters] == [granted[0].id]
 
 
+def test_release_of_a_queued_launch_cancels_it(sky: FakeSky) -> None:
+    sky.is_queueing = True
+    mine = provider(sky)
+    granted = [each.id for each in mine.acquire(order())]
+    sky.fails["api_cancel"] = [ConnectionError("reset")]
+    with pytest.raises(ProviderError):
+        mine.release(granted)
+    mine.release(granted)
+    assert sky.queue == []
+
+
+@pytest.mark.parametrize("method", ["launch", "down", "api_info"])
+def test_request_that_cannot_be_submitted_in_time_is_an_error(sky: FakeSky, method: str) -> None:
+    never = threading.Event()
+    mine = replace(provider(sky), timeout_s=0.05)
+    setattr(mine.sky, method, lambda *words, **options: never.wait(30))
+    calls = {"launch": lambda: mine.acquire(order()), "down": lambda: mine.release(["a"]), "api_info": mine.account}
+    with pytest.raises(ProviderError, match="no answer") as caught:
+        calls[method]()
+    assert not caught.value.has_no_effect
+    never.set()
+
+
 @pytest.mark.parametrize(("error", "failure", "has_no_effect"), [
     (ValueError("no such image"), "invalid", True), (ConnectionError("reset"), "unavailable", False),
     (fake_sky.NoCloudAccessError("aws is disabled"), "credentials", False),
