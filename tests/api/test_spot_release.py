@@ -17,7 +17,9 @@ from plink.api.spot_driving import (
     runs_with_instances,
 )
 from plink.errors import PartlyDone, PlinkError, UsageError
+from plink.model.spot.market_file import market_file_from
 from plink.model.spot.price_files import Histories
+from runners.spot.choice import choose_provider
 from runners.spot.commands import CommandProvider
 from runners.spot.provider import ListedInstance
 from tests.cli.test_spot_drive import ENTRIES, recorded
@@ -198,3 +200,15 @@ def test_driver_does_not_start_while_the_account_is_unknown(
     with pytest.raises(PlinkError, match="account"):
         dry_run_spot(run, {}, request, print)
     assert "run-instances" not in (tmp_path / "requests").read_text()
+
+
+def test_release_outlasts_a_request_without_an_answer(tmp_path: Path) -> None:
+    document = {
+        "billing": "per-second", "zones": ["aws/us-east-1/us-east-1a"],
+        "types": [{"name": "c5.xlarge", "cores": 4, "on_demand": 0.17}],
+        "reference": {"type": "c5.xlarge", "count": 1}, "limits": {"max_cores": 16}, "provider": {"kind": "skypilot"},
+    }  # fmt: skip
+    chosen = choose_provider(market_file_from(document, "market.toml"), "0aaa", tmp_path, "status")
+    timing = chosen.timing
+    deadline = ReleaseWaits(clock=lambda: 0.0).deadline(chosen)
+    assert deadline > timing.request_timeout_s + timing.listing_delay_s
