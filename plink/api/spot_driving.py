@@ -10,7 +10,7 @@ from typing import Any
 
 from plink.api.spot import application_from
 from plink.api.spot_brain import MarketBrain
-from plink.api.spot_ending import await_driver_end
+from plink.api.spot_ending import END_TIMEOUT_S, await_driver_end
 from plink.api.spot_history import HistoryFirst
 from plink.api.spot_idle import NoBrain, NoJob, ObservedJob, ObservedProvider, UnwrittenJournal
 from plink.errors import InputError, PartlyDone, UsageError
@@ -43,7 +43,8 @@ from solvers.spot.ledger import Account, Ledger, RentedInstance, account, instan
 from solvers.spot.reconciling import run_of
 
 HISTORY_S = 30 * 24 * HOUR_S  # of prices, from the provider, where no file has any
-RELEASE_TIMEOUT_S = 300.0
+RELEASE_TIMEOUT_S = 300.0  # at least
+_LAST_LISTINGS_S = 60.0  # of a release, after a request without an answer is given up
 _NO_MONEY_LIMIT = Limits(math.inf, math.inf)
 
 
@@ -318,11 +319,17 @@ class Released:
 
 @dataclass(frozen=True)
 class ReleaseWaits:
-    """How long a release may take, and what it waits by."""
+    """How long a release may take, and what it waits by. ``timeout_s``: None for what the provider needs."""
 
-    timeout_s: float = RELEASE_TIMEOUT_S
+    timeout_s: float | None = None
     clock: Callable[[], float] = time.monotonic
     pause: Callable[[float], None] = time.sleep
+
+    def deadline(self, chosen: ChosenProvider) -> float:
+        """Return when a release that begins now is given up: after a request without an answer is."""
+        timing = chosen.timing
+        needed_s = (timing.request_timeout_s + timing.listing_delay_s) / chosen.speed + _LAST_LISTINGS_S
+        return self.clock() + (max(RELEASE_TIMEOUT_S, needed_s) if self.timeout_s is None else self.timeout_s)
 
 
 def release_spot(folder: Path, note: Callable[[str], None], waits: ReleaseWaits = ReleaseWaits()) -> Released:
@@ -335,7 +342,7 @@ def release_spot(folder: Path, note: Callable[[str], None], waits: ReleaseWaits 
     """
     if not any((folder / FOLDER / name).exists() for name in (NAME, MARKET_COPY)):
         raise UsageError(f"the run {folder.name} has no instances: `plink spot drive` was not started for it")
-    await_driver_end(folder, note, waits.timeout_s, waits.clock, waits.pause)
+    await_driver_end(folder, note, waits.timeout_s or END_TIMEOUT_S, waits.clock, waits.pause)
     with Journal(folder / FOLDER) as writer:
         entries = _readable_journal(folder, note)
         before = Ledger.of(entries)
@@ -343,7 +350,7 @@ def release_spot(folder: Path, note: Callable[[str], None], waits: ReleaseWaits 
             return Released(folder.name, ())
         market_file = read_market_file(folder / FOLDER / MARKET_COPY)
         chosen = choose_provider(market_file, folder.name, folder / FOLDER, "release")
-        release = _Release(folder.name, chosen, note, waits, waits.clock() + waits.timeout_s)
+        release = _Release(folder.name, chosen, note, waits, waits.deadline(chosen))
         release.check_account(before.opened or read_opening(folder / FOLDER))
         if before.opened is None:
             return release.by_tag()

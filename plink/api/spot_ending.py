@@ -7,6 +7,7 @@ from plink.errors import PartlyDone
 from plink.records.spot_journal import FOLDER, driver_of, request_release
 
 _POLL_S = 0.5
+END_TIMEOUT_S = 600.0  # for a driver to release everything
 
 
 def await_driver_end(

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plink.api.spot_driving import check_deadline, check_on_demand, check_zones, release_spot
+from plink.api.spot_ending import END_TIMEOUT_S
 from plink.errors import PartlyDone, PlinkError, UsageError
 from plink.model.hosts import Hosts
 from plink.model.spot.journal import InstancesRequested
@@ -25,7 +26,6 @@ from runners.spot.choice import choose_provider
 LOG = "spot-driver.log"  # in the run's folder: what the driver printed
 RUNNERS = ("ssh", "local")
 MAX_INSTANCES = 10_000  # of a job that is started with its driver
-END_TIMEOUT_S = 600.0  # for the driver to release everything after the job
 _USAGE = 2  # exit code of a driver that is refused
 _POLL_S = 0.2
 _RESTART_S, _MAX_RESTART_S = 5.0, 60.0

@@ -2,8 +2,9 @@
 
 Each instance is a SkyPilot cluster of one node. Its name has the run, the token of its request and a number, so that a
 launch is never repeated: a cluster of that name exists, or it does not. A zone is what SkyPilot calls infra: cloud,
-region and zone. The lease is autodown: SkyPilot ends an idle cluster, and a job of plink's is none of SkyPilot's, so
-that each of these clusters is idle. (SkyPilot's documentation: "Python SDK", "Autostop and Autodown".)
+region and zone. The lease is autodown without a condition (``wait_for`` none): SkyPilot ends a cluster so many minutes
+after the last setting, for each setting resets its timer. (SkyPilot's documentation: "Python SDK", "Autostop and
+Autodown".)
 """
 
 import contextlib
@@ -14,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from plink.errors import UsageError
@@ -24,6 +26,7 @@ from runners.spot.provider import ListedInstance, PricePoint, ProviderError, Pro
 
 _PREFIX = "plink-"  # names of clusters begin with a letter
 _MINUTE_S = 60.0
+_MAX_FETCH_S = 10.0  # from a driver's reading of its clock to that of a fetch of prices
 _FAILURES: dict[str, ProviderFailure] = {
     "ResourcesUnavailableError": "capacity", "NoCloudAccessError": "credentials",
     "CloudUserIdentityError": "credentials", "ClusterOwnerIdentityMismatchError": "credentials",
@@ -70,16 +73,22 @@ class SkyPilotProvider:
     sky: Any
     clock: Callable[[], float] = time.time
     timeout_s: float = COMMAND_TIMEOUT_S
-    _launched_at: dict[str, float] = field(default_factory=dict)  # of the clusters that were up when last listed
+    _up: set[str] = field(default_factory=set)  # the clusters that were up when last listed
+    _launches: dict[str, Any] = field(default_factory=dict)  # requests of this process that may still be queued
+    _prices: dict[Market, list[tuple[float, float]]] = field(default_factory=dict)  # changes, by when they were seen
 
     def _answer(self, submit: Callable[[], Any], method: str) -> Any:
         """Return the result of a request to SkyPilot's server. :raises ProviderError: as :func:`_explained`."""
+        return self._limited(lambda: self.sky.get(submit()), method)
+
+    def _limited(self, call: Callable[[], Any], method: str) -> Any:
+        """Return what a call returns within the time limit. :raises ProviderError: as :func:`_explained`."""
         results: list[Any] = []
         errors: list[Exception] = []
 
         def wait() -> None:
             try:
-                results.append(self.sky.get(submit()))
+                results.append(call())
             except Exception as error:  # SkyPilot raises what the server raised
                 errors.append(error)
 
@@ -101,17 +110,15 @@ class SkyPilotProvider:
 
     def account(self) -> str:
         """Return the user at SkyPilot's server; empty where it has no users."""
-        try:
-            user = self.sky.api_info().get("user")
-        except Exception as error:
-            raise _explained(error, "api_info") from None
+        user = self._limited(lambda: self.sky.api_info().get("user"), "api_info")
         name = user.get("id") if isinstance(user, dict) else getattr(user, "id", None)
         return "" if name is None else str(name)
 
     def prices(self, since_s: float) -> Sequence[PricePoint]:
-        """Return the spot prices of SkyPilot's catalog, as if they were those since then: it has no history. Markets
-        that the catalog does not have are left out."""
-        points = []
+        """Return the spot prices of SkyPilot's catalog. It has no history: a price counts from when it was first seen,
+        and past hours are never priced anew. Markets that the catalog does not have are left out."""
+        now = self.clock()
+        points: list[PricePoint] = []
         for zone in self.settings.zones:
             for name in self.settings.types:
                 market = Market(zone, name, self.settings.product)
@@ -122,10 +129,20 @@ class SkyPilotProvider:
                 except Exception as error:
                     raise _explained(error, "get_cost") from None
                 if 0 < price < math.inf:
-                    points.append(PricePoint(market, since_s, price))
+                    points += [PricePoint(market, *step) for step in self._steps(market, price, since_s, now)]
         if not points:
             raise ProviderError("invalid", "SkyPilot's catalog has no spot price of the types and zones")
         return points
+
+    def _steps(self, market: Market, price: float, since_s: float, now: float) -> list[tuple[float, float]]:
+        """Return the price that was seen at a time, and the changes since then."""
+        steps = self._prices.setdefault(market, [])
+        if not steps:  # the caller's time is a little before this one
+            steps.append((since_s if 0 <= now - since_s < _MAX_FETCH_S else now, price))
+        elif steps[-1][1] != price:
+            steps.append((max(now, math.nextafter(steps[-1][0], math.inf)), price))
+        first = max((place for place, step in enumerate(steps) if step[0] <= since_s), default=0)
+        return steps[first:]
 
     def acquire(self, order: RentalOrder) -> Sequence[ListedInstance]:
         """Submit the launch of each cluster that does not exist, and return all of them; nothing waits until they are
@@ -137,16 +154,26 @@ class SkyPilotProvider:
         for name in names:
             if name not in existing:
                 try:
-                    task = self.sky.Task(name=name, setup=self.settings.start_up or None)
-                    task.set_resources(self._resources(order.market))
-                    with contextlib.redirect_stdout(sys.stderr):
-                        self.sky.launch(task, cluster_name=name, idle_minutes_to_autostop=minutes, down=True)
-                except Exception as error:
+                    self._launches[name] = self._limited(partial(self._launch, name, order.market, minutes), "launch")
+                except ProviderError:
                     if granted:
                         break
-                    raise _explained(error, "launch") from None
+                    raise
             granted.append(ListedInstance(name, order.token, now, run=self.run))
         return granted
+
+    def _launch(self, name: str, market: Market, minutes: int) -> Any:
+        """Submit a launch, and return its request's id."""
+        task = self.sky.Task(name=name, setup=self.settings.start_up or None)
+        task.set_resources(self._resources(market))
+        return self.sky.launch(
+            task, cluster_name=name, idle_minutes_to_autostop=minutes, wait_for=self._unconditional, down=True
+        )
+
+    @property
+    def _unconditional(self) -> Any:
+        """The choice of autodown that waits for no job and no SSH session."""
+        return self.sky.skylet.autostop_lib.AutostopWaitFor.NONE
 
     def _records(self, names: Sequence[str] | None) -> list[Any]:
         """Return what SkyPilot says of clusters, all of its user's without names, as the clouds have them now."""
@@ -162,65 +189,69 @@ class SkyPilotProvider:
     def listing(self) -> Sequence[ListedInstance]:
         """Return the clusters of this run; SkyPilot forgets those that are gone."""
         listed = []
-        self._launched_at.clear()
+        self._up.clear()
         for record in self._records(None):
             try:
-                name, since, status = str(record["name"]), float(record["launched_at"]), record["status"].name
+                name = str(record["name"])
+                if not name.startswith(f"{_PREFIX}{self.run}-"):
+                    continue  # whatever else it has
+                since, status = float(record["launched_at"]), record["status"].name
                 handle = record["handle"]
             except (KeyError, TypeError, ValueError, AttributeError):
                 raise ProviderError(
                     "unavailable", f"SkyPilot (status): no cluster: {str(record)[:80]}", False
                 ) from None
             token = name.removeprefix(_PREFIX).rpartition("-")[0]
-            if not name.startswith(f"{_PREFIX}{self.run}-"):
-                continue
             if status == "UP":
-                self._launched_at[name] = since
+                self._up.add(name)
             address = getattr(handle, "head_ip", None) if status == "UP" else None
             end: InstanceEnd | None = "interrupted" if status == "STOPPED" else None
             listed.append(ListedInstance(name, token, since, address, end=end, run=self.run))
         return listed
 
     def release(self, ids: Sequence[str]) -> None:
-        """Tear clusters down.
+        """Tear clusters down, and cancel launches that may still be queued: their clusters do not exist yet.
 
         :raises ProviderError: the first one, after all have been tried.
         """
-        self._each(ids, lambda name: self.sky.down(name), "down")
-
-    def renew(self, ids: Sequence[str], until_s: float) -> None:
-        """Move autodown. A new number of minutes does not start the idle time anew, so it counts from the launch.
-        Clusters that are not up still have the whole lease of their launch before them."""
-        since = {name: self._launched_at[name] for name in ids if name in self._launched_at}
-
-        def renew(name: str) -> Any:
-            minutes = max(1, math.ceil((until_s - since[name]) / _MINUTE_S))
-            return self.sky.autostop(name, idle_minutes=minutes, down=True)
-
-        self._each([*since], renew, "autostop")
-
-    def _each(self, names: Sequence[str], submit: Callable[[str], Any], method: str) -> None:
-        """Submit a request for each cluster, then wait for all; those that do not exist are passed over."""
-        requests, errors = [], []
-        for name in names:
-            try:
-                with contextlib.redirect_stdout(sys.stderr):
-                    requests.append(submit(name))
-            except Exception as error:
-                errors.append(error)
-        failures = [_explained(error, method) for error in errors if not _is_absent(error)]
-        for request in requests:
-            try:
-                self._answer(lambda request=request: request, method)  # type: ignore[misc]
-            except ProviderError as error:
-                if "ClusterDoesNotExist" not in str(error):
+        failures = []
+        for name in ids:
+            if name in self._launches:
+                try:
+                    self._answer(partial(self.sky.api_cancel, [self._launches[name]], silent=True), "api_cancel")
+                    del self._launches[name]
+                except ProviderError as error:
                     failures.append(error)
+        self._each(ids, lambda name: self.sky.down(name), "down")
         if failures:
             raise failures[0]
 
+    def renew(self, ids: Sequence[str], until_s: float) -> None:
+        """Set autodown anew: its minutes count from now. Clusters that are not up still have the whole lease of their
+        launch before them."""
+        minutes = max(1, math.ceil((until_s - self.clock()) / _MINUTE_S))
+        self._each(
+            [name for name in ids if name in self._up],
+            lambda name: self.sky.autostop(name, idle_minutes=minutes, wait_for=self._unconditional, down=True),
+            "autostop",
+        )
 
-def _is_absent(error: Exception) -> bool:
-    return type(error).__name__ == "ClusterDoesNotExist"
+    def _each(self, names: Sequence[str], submit: Callable[[str], Any], method: str) -> None:
+        """Submit a request for each cluster, then wait for all; those that do not exist are passed over."""
+        requests, failures = [], []
+        for name in names:
+            try:
+                requests.append(self._limited(partial(submit, name), method))
+            except ProviderError as error:
+                failures.append(error)
+        for request in requests:
+            try:
+                self._limited(partial(self.sky.get, request), method)
+            except ProviderError as error:
+                failures.append(error)
+        failures = [error for error in failures if "ClusterDoesNotExist" not in str(error)]
+        if failures:
+            raise failures[0]
 
 
 def _explained(error: Exception, method: str) -> ProviderError:

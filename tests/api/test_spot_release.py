@@ -18,8 +18,10 @@ from plink.api.spot_driving import (
     runs_with_instances,
 )
 from plink.errors import PartlyDone, PlinkError, UsageError
+from plink.model.spot.market_file import market_file_from
 from plink.model.spot.price_files import Histories
 from plink.records.spot_journal import Journal, release_is_requested
+from runners.spot.choice import choose_provider
 from runners.spot.commands import CommandProvider
 from runners.spot.provider import ListedInstance
 from tests.cli.test_spot_drive import ENTRIES, recorded
@@ -217,3 +219,15 @@ def test_release_waits_for_the_driver_that_it_ends(run: Path) -> None:
 def test_driver_that_does_not_end_is_said(run: Path) -> None:
     with Journal(run / "spot"), pytest.raises(PartlyDone, match=str(os.getpid())):
         released(run)
+
+
+def test_release_outlasts_a_request_without_an_answer(tmp_path: Path) -> None:
+    document = {
+        "billing": "per-second", "zones": ["aws/us-east-1/us-east-1a"],
+        "types": [{"name": "c5.xlarge", "cores": 4, "on_demand": 0.17}],
+        "reference": {"type": "c5.xlarge", "count": 1}, "limits": {"max_cores": 16}, "provider": {"kind": "skypilot"},
+    }  # fmt: skip
+    chosen = choose_provider(market_file_from(document, "market.toml"), "0aaa", tmp_path, "status")
+    timing = chosen.timing
+    deadline = ReleaseWaits(clock=lambda: 0.0).deadline(chosen)
+    assert deadline > timing.request_timeout_s + timing.listing_delay_s

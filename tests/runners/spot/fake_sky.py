@@ -19,6 +19,12 @@ class StatusRefreshMode(enum.Enum):
     FORCE = "FORCE"
 
 
+class AutostopWaitFor(enum.Enum):
+    JOBS_AND_SSH = "jobs_and_ssh"
+    JOBS = "jobs"
+    NONE = "none"
+
+
 class ClusterDoesNotExist(ValueError):
     pass
 
@@ -70,13 +76,19 @@ class FakeSky:
     fails: dict[str, list[Exception]] = field(default_factory=dict)
     at_submit: bool = False
     user: dict[str, str] | None = None
+    has_ssh_sessions: bool = False
+    is_queueing: bool = False
+    queue: list[Any] = field(default_factory=list)  # launches
 
     def module(self) -> types.ModuleType:
         """Return the module ``sky``."""
         module = types.ModuleType("sky")
         module.Resources = type("Resources", (Resources,), {"prices": self.prices})  # type: ignore[attr-defined]
         module.Task, module.StatusRefreshMode = Task, StatusRefreshMode  # type: ignore[attr-defined]
-        for name in ("launch", "down", "status", "autostop", "get", "api_info"):
+        module.skylet = types.SimpleNamespace(  # type: ignore[attr-defined]
+            autostop_lib=types.SimpleNamespace(AutostopWaitFor=AutostopWaitFor)
+        )
+        for name in ("launch", "down", "status", "autostop", "get", "api_info", "api_cancel"):
             setattr(module, name, getattr(self, name))
         return module
 
@@ -99,7 +111,8 @@ class FakeSky:
 
     def launch(
         self, task: Task, cluster_name: str | None = None, retry_until_up: bool = False,
-        idle_minutes_to_autostop: int | None = None, dryrun: bool = False, down: bool = False,
+        idle_minutes_to_autostop: int | None = None, wait_for: AutostopWaitFor | None = None, dryrun: bool = False,
+        down: bool = False,
     ) -> Any:  # fmt: skip
         assert cluster_name is not None
         name = cluster_name
@@ -109,15 +122,25 @@ class FakeSky:
             self.tasks.append(task)
             self.clusters[name] = {
                 "name": name, "launched_at": int(self.clock()), "status": ClusterStatus.INIT, "handle": None,
-                "autostop": idle_minutes_to_autostop, "to_down": down,
+                "autostop": idle_minutes_to_autostop, "to_down": down, "wait_for": wait_for, "active_at": self.clock(),
             }  # fmt: skip
 
+        if self.is_queueing:
+            self.queue.append(act)
+            return act
         return self._request("launch", act)
+
+    def api_cancel(self, request_ids: list[Any], all_users: bool = False, silent: bool = False) -> Any:
+        def act() -> None:
+            self.queue = [each for each in self.queue if each not in request_ids]
+
+        return self._request("api_cancel", act)
 
     def status(
         self, cluster_names: list[str] | None = None, refresh: StatusRefreshMode = StatusRefreshMode.NONE,
         all_users: bool = False,
     ) -> Any:  # fmt: skip
+        self.end_idle()
         rows = [dict(row) for name, row in self.clusters.items() if cluster_names is None or name in cluster_names]
         return self._request("status", lambda: rows)
 
@@ -131,12 +154,22 @@ class FakeSky:
 
     def autostop(self, cluster_name: str, idle_minutes: int, wait_for: Any = None, down: bool = False) -> Any:
         def act() -> None:
-            self.clusters[cluster_name]["autostop"], self.clusters[cluster_name]["to_down"] = idle_minutes, down
+            self.clusters[cluster_name] |= {
+                "autostop": idle_minutes, "to_down": down, "wait_for": wait_for, "active_at": self.clock(),
+            }  # fmt: skip
 
         return self._request("autostop", act)
 
     def api_info(self) -> dict[str, Any]:
         return {"status": "healthy", "user": self.user}
+
+    def end_idle(self) -> None:
+        """Tear down what is idle for the minutes of its last setting, which count from that setting."""
+        for name, row in [*self.clusters.items()]:
+            if self.has_ssh_sessions and row.get("wait_for") in (None, AutostopWaitFor.JOBS_AND_SSH):
+                row["active_at"] = self.clock()
+            elif row.get("to_down") and (self.clock() - row["active_at"]) // 60 >= row["autostop"]:
+                del self.clusters[name]
 
     def come_up(self) -> None:
         """All clusters are up, with addresses."""

@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 
 from plink.errors import InputError, UsageError
+from plink.model.spot import journal
 from plink.model.spot.market_file import market_file_from
 from plink.model.spot.prices import Market, on_demand_market
 from runners.spot.choice import choose_provider
 from runners.spot.provider import ProviderError, RentalOrder
+from runners.spot.recorded_prices import RecordedPrices
 from runners.spot.skypilot import SkyPilotProvider, SkyPilotSettings
+from solvers.spot.ledger import Ledger, account
 from tests.runners.spot import fake_sky
 from tests.runners.spot.fake_cloud import START, Clock
 from tests.runners.spot.fake_sky import FakeSky
@@ -37,9 +40,9 @@ def order(token: str = "0aaa-1", count: int = 2, market: Market | None = None) -
 
 
 def test_prices_are_those_of_markets_that_exist(sky: FakeSky) -> None:
-    points = provider(sky).prices(START - 60)
+    points = provider(sky).prices(START - 3600)
     assert [(point.market.zone, point.price) for point in points] == [(EAST, 0.07), (WEST, 0.05)]
-    assert {point.since_s for point in points} == {START - 60}
+    assert {point.since_s for point in points} == {START}  # of earlier ones nothing is certain
 
 
 def test_instances_from_request_to_release(sky: FakeSky) -> None:
@@ -72,16 +75,86 @@ def test_launch_is_never_repeated(sky: FakeSky) -> None:
     assert len(sky.launched) == 2
 
 
-def test_lease_is_renewed_from_the_launch_on(sky: FakeSky) -> None:
+@pytest.mark.parametrize("has_ssh_sessions", [False, True])
+def test_lease_is_not_longer_for_older_instances(sky: FakeSky, has_ssh_sessions: bool) -> None:
+    sky.has_ssh_sessions = has_ssh_sessions
     mine = provider(sky)
     granted = mine.acquire(order())
     mine.listing()
-    mine.renew([each.id for each in granted], START + 600 + LEASE_S)  # not up: the lease of its launch stands
-    assert {row["autostop"] for row in sky.clusters.values()} == {30}
+    mine.renew([each.id for each in granted], START + LEASE_S)  # not up: the lease of its launch stands
     sky.come_up()
-    mine.listing()
-    mine.renew([each.id for each in granted], START + 600 + LEASE_S)
-    assert {(row["autostop"], row["to_down"]) for row in sky.clusters.values()} == {(40, True)}
+    for _ in range(60):
+        sky.clock.now += 600  # type: ignore[attr-defined]
+        assert len(mine.listing()) == 2
+        mine.renew([each.id for each in granted], sky.clock() + LEASE_S)
+    sky.clock.now += LEASE_S - 60  # type: ignore[attr-defined]
+    assert len(mine.listing()) == 2
+    sky.clock.now += 120  # type: ignore[attr-defined]
+    assert mine.listing() == []
+
+
+def test_odd_record_of_others_does_not_stop_listings(sky: FakeSky) -> None:
+    mine = provider(sky)
+    mine.acquire(order(count=1))
+    sky.clusters["other"] = {"name": "other", "launched_at": None, "status": None, "handle": None}
+    assert len(mine.listing()) == 1
+
+
+class PricedRun:
+    """The prices of a driver with one instance, and its journal."""
+
+    def __init__(self, sky: FakeSky) -> None:
+        self.sky, self.ledger, self.market = sky, Ledger(), Market(EAST, "c5.xlarge")
+        self.ledger.apply(journal.JournalOpened(START, "0aaa", "skypilot", "per-second"))
+        self.restart()
+        self.prices.record(self.market, *self.prices.latest[self.market], START)
+        words = (EAST, "c5.xlarge", self.market.product)
+        self.ledger.apply(journal.InstancesRequested(START, "0aaa-1", *words, 1, 0.17))
+        self.ledger.apply(journal.InstanceGranted(START, "0aaa-1", "i1", START))
+        self.ledger.apply(journal.RequestClosed(START, "0aaa-1", "granted"))
+
+    def restart(self) -> None:
+        self.prices = RecordedPrices(self.ledger, self.ledger.apply, lambda market, since_s, price: None)
+        self.provider = provider(self.sky)
+        self.fetch()
+
+    def fetch(self) -> None:
+        now = self.sky.clock()
+        since = self.prices.due(now, 60.0)
+        if since is not None:
+            self.prices.add(self.provider.prices(since), now)
+
+    def hold(self, hours: float) -> None:
+        for _ in range(round(60 * hours)):
+            self.sky.clock.now += 60  # type: ignore[attr-defined]
+            self.fetch()
+
+    def cost(self) -> float:
+        return account(self.ledger, self.sky.clock()).transient
+
+
+def test_price_change_while_held_is_paid_and_quoted() -> None:
+    clock, prices = Clock(), dict(PRICES)
+    run = PricedRun(FakeSky(clock, prices))
+    run.hold(0.5)
+    prices[EAST, "c5.xlarge", True] = 0.16
+    run.hold(5.5)
+    assert run.cost() == pytest.approx(0.07 + 5 * 0.16, abs=0.01)  # an hour is billed by its first price
+    assert run.prices.quotes(clock.now)[run.market].price == 0.16
+
+
+def test_restart_does_not_price_past_hours_anew() -> None:
+    clock, prices = Clock(), dict(PRICES)
+    run = PricedRun(FakeSky(clock, prices))
+    run.hold(4)
+    prices[EAST, "c5.xlarge", True] = 0.16
+    run.restart()
+    assert run.cost() == pytest.approx(4 * 0.07, abs=0.01)
+    run.hold(1)
+    assert run.cost() == pytest.approx(4 * 0.07 + 0.16, abs=0.01)
+    run.prices.want_history(run.ledger.instances["i1"])  # it was not listed for a while
+    run.fetch()
+    assert run.cost() == pytest.approx(4 * 0.07 + 0.16, abs=0.01)
 
 
 def test_clusters_of_others_are_left_alone(sky: FakeSky) -> None:
@@ -114,6 +187,29 @@ def test_release_that_fails_is_an_error_and_the_others_are_released(sky: FakeSky
     with pytest.raises(ProviderError):
         mine.release([each.id for each in granted])
     assert [*sky.clusters] == [granted[0].id]
+
+
+def test_release_of_a_queued_launch_cancels_it(sky: FakeSky) -> None:
+    sky.is_queueing = True
+    mine = provider(sky)
+    granted = [each.id for each in mine.acquire(order())]
+    sky.fails["api_cancel"] = [ConnectionError("reset")]
+    with pytest.raises(ProviderError):
+        mine.release(granted)
+    mine.release(granted)
+    assert sky.queue == []
+
+
+@pytest.mark.parametrize("method", ["launch", "down", "api_info"])
+def test_request_that_cannot_be_submitted_in_time_is_an_error(sky: FakeSky, method: str) -> None:
+    never = threading.Event()
+    mine = replace(provider(sky), timeout_s=0.05)
+    setattr(mine.sky, method, lambda *words, **options: never.wait(30))
+    calls = {"launch": lambda: mine.acquire(order()), "down": lambda: mine.release(["a"]), "api_info": mine.account}
+    with pytest.raises(ProviderError, match="no answer") as caught:
+        calls[method]()
+    assert not caught.value.has_no_effect
+    never.set()
 
 
 @pytest.mark.parametrize(("error", "failure", "has_no_effect"), [
