@@ -142,11 +142,19 @@ def test_whole_checkpoint_of_another_job_is_refused(
 
 
 def test_part_of_another_version_is_refused(tmp_path: Path) -> None:
-    """Nobody can say whether its checkpoint is whole. The refusal names both formats."""
+    """Nobody can say whether its checkpoint is whole. The refusal names both formats, and no restoring: that is refused
+    too. It is advised where there is a checkpoint to restore beside the part."""
     path = part_file(tmp_path, 12, PLACES[0])
     write_part(tmp_path, REPLICATED, 12, PLACES[0], "first")
     path.write_bytes(path.read_bytes().replace(b"pipeline-checkpoint/2", b"pipeline-checkpoint/1"))
-    assert all(answers_of_check([CheckpointSettings(tmp_path, 4)] * 3))
+    for answer in answers_of_check([CheckpointSettings(tmp_path, 4)] * 3):
+        assert str(path) in answer
+        assert "pipeline-checkpoint/1" in answer
+        assert answer.endswith("name another")
+        assert "restore" not in answer
+    for place in PLACES:
+        write_part(tmp_path, REPLICATED, 8, place, "first")
+    assert all("restore from it" in answer for answer in answers_of_check([CheckpointSettings(tmp_path, 4)] * 3))
     with pytest.raises(InputError, match=r"pipeline-checkpoint/2.*pipeline-checkpoint/1"):
         read_checkpoint(path)
 
