@@ -277,7 +277,12 @@ def _accurate_cost(task: OrderingProblem, data: SearchData, request: OrderReques
     cost = ContentionCost.of(*args)
     names = [name for _, name in parts_of(task.algo, task.size_bytes)]
     is_same = all(pattern_for(name, len(task.baseline), task.options).all_to_all_share for name in names)
-    return None if cost.is_closed_form or is_same else cost
+    if cost.is_closed_form or is_same:
+        return None
+    from solvers.ordering.simulated_choice import compile_own_simulation
+
+    compile_own_simulation(task, cost)
+    return cost
 
 
 def _choice_note(choice: "SimulatedChoice", seconds: float) -> str:

@@ -1,6 +1,7 @@
 """Compare what a plan predicted with what its run did."""
 
 import json
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -119,7 +120,7 @@ def assess_pipeline(
             "minibatches": sum(report["minibatches"] for report in reports if report["stage"] == 0),
             "minibatch_s": {"predicted": predicted, "measured": measured},
             "stages": stages,
-            "verdict": _verdict(stages, predicted, measured, _slow_link(stages, reports)),
+            "verdict": _verdict(stages, predicted, measured, _slow_link(plan, stages, reports)),
         }
     )
 
@@ -171,19 +172,28 @@ def _waited_s(key: str, report: Mapping[str, Any]) -> float:
     return float(report.get(key, 0.0))
 
 
-def _slow_link(stages: Sequence[Mapping[str, Any]], reports: Sequence[Mapping[str, Any]]) -> str:
+def _slow_link(
+    plan: PipelinePlan, stages: Sequence[Mapping[str, Any]], reports: Sequence[Mapping[str, Any]]
+) -> str:  # fmt: skip
     """Return the two ranks that wait most for each other's messages, for people; empty where there are none.
 
     Where messages between two stages hold all up, the stages before wait for gradients and those after for activations.
+    Where all pairs of replicas wait about as long, none is named.
     """
+    by_rank = {report["rank"]: report for report in reports}
     for number in range(len(stages) - 1):
-        ends = []
-        for stage, key in ((number, "wait_backward_s"), (number + 1, "wait_forward_s")):
-            if stages[stage].get("waits_for") == _WAITS[key]:
-                own = [report for report in reports if report["stage"] == stage]
-                ends.append(max(own, key=partial(_waited_s, key)))
-        if len(ends) == 2:
-            return " and ".join(f"rank {report['rank']} ({report['host']})" for report in ends)
+        keys = "wait_backward_s", "wait_forward_s"
+        if any(stages[number + k].get("waits_for") != _WAITS[key] for k, key in enumerate(keys)):
+            continue
+        before, after = (plan.stages[stage].ranks for stage in (number, number + 1))
+        minibatches = range(math.lcm(len(before), len(after)))
+        pairs = {(before[k % len(before)], after[k % len(after)]) for k in minibatches}  # that exchange messages
+        waits = {
+            pair: sum(_waited_s(key, by_rank[rank]) for key, rank in zip(keys, pair, strict=True)) for pair in pairs
+        }
+        longest = max(sorted(pairs), key=lambda pair: waits[pair])
+        if all(waits[longest] > waits[pair] * (1 + _TOLERANCE) for pair in pairs - {longest}):
+            return " and ".join(f"rank {rank} ({by_rank[rank]['host']})" for rank in longest)
     return ""
 
 

@@ -7,11 +7,13 @@ more than seconds they still decide. Before, the best orders are improved by tha
 (:mod:`solvers.ordering.estimated_descent`).
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from plink.errors import NoAnswer
 from solvers.costs.by_name import parts_of, pattern_for
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import Pattern
@@ -23,7 +25,7 @@ from solvers.ordering.progress import SearchBudget
 from solvers.ordering.search import search
 from solvers.ordering.unknown_capacities import cheapest_on_average
 from solvers.simulation.contention import MAX_ESTIMATED_TRANSFERS, ContentionCost
-from solvers.simulation.cost import SimulatedCost
+from solvers.simulation.cost import SimulatedCost, compile_simulator
 
 MAX_CANDIDATES = 8
 _RANDOM_ORDERS = 11
@@ -115,14 +117,27 @@ def _quick_simulation(
     These are the first, which are the best ones, and the baseline where it is among them. None where even two take
     longer.
     """
+    simulation, number = _own_simulation(problem, cost_of)
+    if simulation is None:
+        return None, list(orders)
+    return simulation, [*orders[:number], *_equal_to(problem.baseline, orders[number:])]
+
+
+def _own_simulation(problem: OrderingProblem, cost_of: AccurateCost) -> tuple[SimulatedCost | None, int]:
+    """Return what decides instead of an estimate, and how many orders beside the baseline it simulates in seconds."""
     if isinstance(cost_of, SimulatedCost) or not problem.fabric.measured:
-        return None, list(orders)
+        return None, 0
     parts = [(weight, name, part) for weight, name, part in cost_of.parts if not isinstance(part, Pattern)]
-    number = _MAX_SIMULATED_TRANSFERS // max(1, cost_of.transfers) - 1  # beside the baseline
+    number = _MAX_SIMULATED_TRANSFERS // max(1, cost_of.transfers) - 1
     if len(parts) < len(cost_of.parts) or number < 1:
-        return None, list(orders)
-    simulated = [*orders[:number], *_equal_to(problem.baseline, orders[number:])]
-    return SimulatedCost(tuple(parts), cost_of.fabric, cost_of.size_bytes), simulated
+        return None, 0
+    return SimulatedCost(tuple(parts), cost_of.fabric, cost_of.size_bytes), number
+
+
+def compile_own_simulation(problem: OrderingProblem, cost_of: AccurateCost) -> None:
+    """Compile the simulator before the search where it will decide, so that simulations have all of their time."""
+    if _own_simulation(problem, cost_of)[0] is not None:
+        compile_simulator()
 
 
 def _in_fewer_segments(problem: OrderingProblem, estimate: ContentionCost) -> ContentionCost:
@@ -146,25 +161,19 @@ def choose_by_simulation(
     exchanges by the estimate end at orders that it takes for faster than they are, by up to 12 %. So two more rounds of
     exchanges begin at the fastest order, and the result of each is simulated too. The first order and
     the baseline are simulated whatever the time; then the others, then random orders for their median, of which at
-    least one is.
+    least one is. Where an order is not done within the longest simulated time, estimates decide.
 
-    :param keep_going: whether there is time for one more. :raises NoAnswer: as :class:`SimulatedCost`.
+    :param keep_going: whether there is time for one more. :raises NoAnswer: as ``cost_of``.
     """
-    candidates = len(orders)
-    simulation, orders = _quick_simulation(problem, orders, cost_of) if keep_going() else (None, orders)
-    decided_by = simulation or cost_of
-    baseline_cost = decided_by(problem.baseline)
-    costs = {problem.baseline.tobytes(): baseline_cost}
-    chosen, chosen_cost, simulated = result.order, np.inf, 0
-    for k, order in enumerate(orders):
-        key = order.tobytes()
-        if key not in costs:
-            if k and not keep_going():
-                continue
-            costs[key] = decided_by(order)
-        simulated += 1
-        if costs[key] < chosen_cost:
-            chosen, chosen_cost = order, costs[key]
+    simulation, simulated_orders = _quick_simulation(problem, orders, cost_of) if keep_going() else (None, orders)
+    try:
+        decision = _cheapest(problem, simulated_orders, simulation or cost_of, keep_going)
+    except NoAnswer:
+        if simulation is None:
+            raise
+        simulation, decision = None, _cheapest(problem, orders, cost_of, keep_going)  # nobody asked for a simulation
+    chosen, chosen_cost, costs, simulated = decision
+    baseline_cost = costs[problem.baseline.tobytes()]
     if simulation is not None and isinstance(cost_of, ContentionCost):
         left = _MAX_SIMULATED_TRANSFERS // max(1, cost_of.transfers) - len(costs)
         chosen, chosen_cost = _exchanged_again(problem, chosen, (cost_of, simulation), seed, keep_going, left)
@@ -181,7 +190,25 @@ def choose_by_simulation(
     shown = decided if simulation is None else replace(
         decided, cost=cost_of(chosen), baseline_cost=cost_of(problem.baseline)
     )  # fmt: skip
-    return SimulatedChoice(shown, simulated, candidates, problem.model, decided_by, decided)
+    return SimulatedChoice(shown, simulated, len(orders), problem.model, simulation or cost_of, decided)
+
+
+def _cheapest(
+    problem: OrderingProblem, orders: Sequence[Order], decided_by: AccurateCost, keep_going: Callable[[], bool]
+) -> tuple[Order, float, dict[bytes, float], int]:
+    """Return the cheapest order, its cost, those of all that were priced, and of how many of ``orders``."""
+    costs = {problem.baseline.tobytes(): decided_by(problem.baseline)}
+    chosen, chosen_cost, priced = problem.baseline, np.inf, 0
+    for k, order in enumerate(orders):
+        key = order.tobytes()
+        if key not in costs:
+            if k and not keep_going():
+                continue
+            costs[key] = decided_by(order)
+        priced += 1
+        if costs[key] < chosen_cost:
+            chosen, chosen_cost = order, costs[key]
+    return chosen, chosen_cost, costs, priced
 
 
 def _exchanged_again(
@@ -189,15 +216,17 @@ def _exchanged_again(
     keep_going: Callable[[], bool], rounds: int,
 ) -> tuple[Order, float]:  # fmt: skip
     """Return the fastest of an order and of what at most so many rounds of exchanges by the estimate make of it, and
-    its simulated cost. ``costs``: the estimate and the simulation."""
+    its simulated cost. ``costs``: the estimate and the simulation. An order that is not done within the longest
+    simulated time is slower."""
     estimate, simulation = costs
     fastest, fastest_us = order, simulation(order)
     for k in range(min(_MORE_DESCENTS, rounds)):
         if not keep_going():
             break
         descended = descend(fastest, problem.feasible, estimate, seed + _MORE_DESCENTS_SEED + k, keep_going)
-        if (cost_us := simulation(descended)) < fastest_us:
-            fastest, fastest_us = descended, cost_us
+        with contextlib.suppress(NoAnswer):
+            if (cost_us := simulation(descended)) < fastest_us:
+                fastest, fastest_us = descended, cost_us
     return fastest, fastest_us
 
 
@@ -206,13 +235,17 @@ def simulated_gain(
 ) -> ValidatedGain:
     """Return the gain of a simulated order on the held-out round trips.
 
-    The interval's width is that of the search's model (``searched``): hundreds of draws are too many to simulate.
+    The interval's width is that of the search's model (``searched``): hundreds of draws are too many to simulate. Where
+    an order is not done within the longest simulated time, the gain is by that model too.
     """
     if np.array_equal(result.order, baseline):
         return searched
     validated = replace(cost_of, fabric=held_out)
-    baseline_us = validated(baseline)
-    gain = 1 - validated(result.order) / baseline_us if baseline_us > 0 else 0.0
+    try:
+        baseline_us, order_us = validated(baseline), validated(result.order)
+    except NoAnswer:
+        return searched
+    gain = 1 - order_us / baseline_us if baseline_us > 0 else 0.0
     predicted = 1 - result.cost / result.baseline_cost if result.baseline_cost > 0 else 0.0
     half_width = searched.high - searched.gain
     low = gain - half_width

@@ -98,9 +98,8 @@ class _Planner:
         fitting = [item for item in search.candidates if model.period(item.partition).excess_bytes <= 0]
         fitting = self._with_room(self._divisible(fitting), search)
         if not fitting:
-            candidates = [item for item in search.candidates if self._has_requested_stages(item)]
-            least = min(candidates or search.candidates, key=lambda item: model.period(item.partition).excess_bytes)
-            raise NoAnswer(self._misses(least))
+            least = min(self._refused(search), key=lambda item: model.period(item.partition).excess_bytes)
+            raise NoAnswer(self._misses(least, search))
         simulated = self._simulated(self._worth_simulating(fitting))
         best = min(simulated, key=lambda way: way.minibatch_s)
         ties = [way for way in simulated if way.minibatch_s <= best.minibatch_s * (1 + _TIE)]
@@ -148,6 +147,13 @@ class _Planner:
         wanted = self._request.depths
         return isinstance(wanted, tuple) and item.partition.stages == len(wanted) > 1
 
+    def _refused(self, search: JointSearch) -> Sequence[PartitionCandidate]:
+        """Return the candidates of as many stages as requested; all where there are none."""
+        requested = [item for item in search.candidates if self._has_requested_stages(item)]
+        if not requested and self._request.straight:
+            requested = [item for item in search.candidates if item.partition.stages > 1]
+        return requested or search.candidates
+
     def _with_room(self, candidates: list[PartitionCandidate], search: JointSearch) -> list[PartitionCandidate]:
         """Return those that fit in memory with the depths that they are simulated with.
 
@@ -170,7 +176,16 @@ class _Planner:
         chosen += [items[0] for items in (one_stage, alone) if items]
         return list({id(item): item for item in chosen}.values())
 
-    def _misses(self, least: PartitionCandidate) -> str:
+    def _fits_with_base_depths(self, item: PartitionCandidate) -> bool:
+        """Return whether a partition that the requested depths are for would fit with the thesis's."""
+        replicas, kind = item.partition.replicas, self._ways.resolve(item.partition).kind
+        if kind in ("data-parallel", "model-parallel", "gpipe"):
+            return False
+        if kind in ACCUMULATING and self._request.accumulate % math.lcm(*replicas):
+            return False
+        return self._ways.has_room(item.partition, base_depths(replicas))
+
+    def _misses(self, least: PartitionCandidate, search: JointSearch) -> str:
         """Say which plan misses the memory by least, and what would fit."""
         partition, wanted = least.partition, self._request.depths
         has_depths = self._ways.has_depths(partition)
@@ -189,8 +204,7 @@ class _Planner:
         )
         if isinstance(wanted, tuple) and not has_depths:
             text += f"; no candidate has the {len(wanted)} stages of --depth"
-        base = base_depths(partition.replicas)
-        if isinstance(wanted, tuple) and base != depths and self._ways.has_room(partition, base):
+        if isinstance(wanted, tuple) and any(map(self._fits_with_base_depths, search.candidates)):
             text += "; --depth auto fits"
         if self._space.mode in (FREE, STRAIGHT) and self._request.kind != "model-parallel":
             alone = self._ways.model(TrainingMode("model-parallel", recompute=self._request.recompute))

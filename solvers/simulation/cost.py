@@ -53,7 +53,7 @@ class SimulatedCost:
         :raises UsageError: for unknown names and what does not fit.
         :raises NoAnswer: for more transfers than can be simulated.
         """
-        _compile_simulator()  # not in the time that simulations may take
+        compile_simulator()  # not in the time that simulations may take
         options, parts = options_at(options, algo, size_bytes), []
         for weight, name in parts_of(algo, size_bytes):
             parts.append((weight, name, _prepared(name, ranks, options)))
@@ -105,7 +105,7 @@ def _prepared(name: str, ranks: int, options: Options) -> PreparedCollective | S
 
 
 @functools.cache
-def _compile_simulator() -> None:
+def compile_simulator() -> None:
     """Simulate two ranks: the first simulation of an installation takes seconds longer than others."""
     rates, rtt = np.ones(2), np.zeros((2, 2))
     network = SimulatedNetwork(("a", "b"), rtt, None, rates, rates, ())

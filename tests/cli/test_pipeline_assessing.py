@@ -81,17 +81,16 @@ def test_slow_messages_are_named() -> None:
     )
 
 
-def four_stages(waits: dict[int, dict[str, float]]) -> str:
-    """Return the verdict on a run of 1-1-1-1 that takes 1.5 times as long as predicted."""
-    own = plan_of([1, 1, 1, 1], 8)
+def slow_run(replicas: list[int], waits: dict[tuple[int, int], dict[str, float]]) -> str:
+    """Return the verdict on a run that takes 1.5 times as long as predicted. ``waits``: by (stage, replica)."""
+    own = plan_of(replicas, 8)
     own = replace(own, details={"predicted": {"minibatch_s": 0.1}})
     documents = []
-    for stage in range(4):
-        (rank,) = own.stages[stage].ranks
+    for (stage, replica), waited in waits.items():
+        rank = own.stages[stage].ranks[replica]
+        place = {"rank": rank, "stage": stage, "replica": replica, "host": f"node-{stage}-{replica}"}
         documents.append(
-            reports()[0]
-            | {"plan": own.fingerprint(), "rank": rank, "stage": stage, "host": f"node-{stage}", "minibatch_s": 0.15}
-            | {"wait_forward_s": 0.0, **waits[stage]}
+            reports()[0] | {"plan": own.fingerprint(), "minibatch_s": 0.15, "wait_forward_s": 0.0} | place | waited
         )
     verdict, *_ = assess_pipeline(own, documents, "run", [own.fingerprint()]).to_json()["verdict"]
     return str(verdict)
@@ -101,14 +100,37 @@ def four_stages(waits: dict[int, dict[str, float]]) -> str:
 def test_slow_link_is_named(slow: int) -> None:
     """That between stages ``slow`` and ``slow + 1``: all before wait for gradients, all after for activations."""
     waits = {
-        stage: {"wait_backward_s": 5.0, "wait_forward_s": 0.2 if stage else 0.0}
+        (stage, 0): {"wait_backward_s": 5.0, "wait_forward_s": 0.2 if stage else 0.0}
         if stage <= slow
         else {"wait_forward_s": 5.0, "wait_backward_s": 0.2}
         for stage in range(4)
     }
     # In plan_of stage 0 has the last rank.
-    verdict = four_stages(waits)
-    assert f"rank {3 - slow} (node-{slow}) and rank {2 - slow} (node-{slow + 1}) wait for each other" in verdict
+    verdict = slow_run([1, 1, 1, 1], waits)
+    assert f"rank {3 - slow} (node-{slow}-0) and rank {2 - slow} (node-{slow + 1}-0) wait for each other" in verdict
+
+
+@pytest.mark.parametrize(
+    ("replicas", "backward_s", "forward_s", "named"),
+    [
+        # Minibatches of replica 0 go to replica 0, those of replica 1 to replica 1.
+        ([2, 2], (5.0, 1.0), (4.0, 4.2), "rank 2 (node-0-0) and rank 0 (node-1-0) wait"),
+        ([2, 2], (5.0, 4.6), (4.5, 5.0), ""),
+        ([2, 1], (5.0, 1.0), (4.0,), "rank 1 (node-0-0) and rank 0 (node-1-0) wait"),
+        ([2, 1], (5.0, 4.9), (4.0,), ""),
+        ([2, 4], (1.0, 5.0), (5.0, 3.0, 1.0, 4.5), "rank 5 (node-0-1) and rank 3 (node-1-3) wait"),
+    ],
+)  # fmt: skip
+def test_ranks_that_wait_for_each_other_exchange_messages(
+    replicas: list[int], backward_s: tuple[float, ...], forward_s: tuple[float, ...], named: str
+) -> None:
+    """None is named where no pair waits much longer than the others."""
+    waits = {(0, replica): {"wait_backward_s": waited} for replica, waited in enumerate(backward_s)}
+    waits |= {(1, replica): {"wait_forward_s": waited} for replica, waited in enumerate(forward_s)}
+    verdict = slow_run(replicas, waits)
+    assert named in verdict
+    assert ("wait for each other" in verdict) == bool(named)
+    assert "longer than planned" in verdict
 
 
 def test_other_bytes_are_named() -> None:

@@ -44,18 +44,25 @@ class CheckpointSettings:
         Parts that make no checkpoint are no obstacle: a start ended before its first was whole, and nobody can go on
         from them.
 
+        What cannot be read, as of another version of plink, may be a whole checkpoint: nobody knows.
+
         :raises InputError: the folder has a checkpoint that this job does not go on from; on every rank.
         """
         if self.folder is None:
             return
         goes_on = self.restore is not None and self.folder.resolve() == self.restore.resolve()
-        store.set(f"parts-{rank}", json.dumps([] if goes_on else _parts_in(self.folder)))
+        store.set(f"parts-{rank}", json.dumps(([], []) if goes_on else _parts_in(self.folder)))
         stages: dict[tuple[int, str, int], set[int]] = {}
+        problems: list[str] = []
         for other in range(ranks):
-            for minibatch, start, number, stage in json.loads(store.get(f"parts-{other}")):
+            parts, unreadable = json.loads(store.get(f"parts-{other}"))
+            for minibatch, start, number, stage in parts:
                 stages.setdefault((minibatch, start, number), set()).add(stage)
+            problems += unreadable
         if any(len(present) == number for (_, _, number), present in stages.items()):
             raise InputError(str(self.folder), "it has checkpoints of another job: restore from it, or name another")
+        if problems:
+            raise InputError(str(self.folder), f"it has a checkpoint that cannot be read: {problems[0]}; name another")
 
 
 @dataclass(frozen=True)
@@ -85,20 +92,17 @@ def checkpoints_in(folder: Path) -> list[int]:
     return sorted((int(name) for name in names if name.isdecimal() and name.isascii()), reverse=True)
 
 
-def _parts_in(folder: Path) -> list[tuple[int, str, int, int]]:
-    """Return (minibatch, start, number of stages, stage) of the parts that a folder has.
-
-    What cannot be read, as of another version of plink, counts as a whole checkpoint of one stage: nobody knows.
-    """
-    parts = []
+def _parts_in(folder: Path) -> tuple[list[tuple[int, str, int, int]], list[str]]:
+    """Return (minibatch, start, number of stages, stage) of the parts that a folder has, and the others' errors."""
+    parts, problems = [], []
     for minibatch in checkpoints_in(folder):
-        for path in part_file(folder, minibatch, (0, 0)).parent.glob("stage-*-replica-*.pt"):
+        for path in sorted(part_file(folder, minibatch, (0, 0)).parent.glob("stage-*-replica-*.pt")):
             try:
                 header = peek_header(path)
                 parts.append((minibatch, header["start"], len(header["replicas"]), header["stage"]))
-            except InputError:
-                parts.append((minibatch, "", 1, 0))
-    return parts
+            except InputError as error:
+                problems.append(str(error))
+    return parts, problems
 
 
 @dataclass

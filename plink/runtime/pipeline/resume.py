@@ -138,8 +138,10 @@ def restore(folder: Path, origin: Provenance, place: StagePlace, replica: int, s
     chosen = choose(folder, origin, store, rank, plan)
     problem, restored = "", None
     notes: tuple[str, ...] = ()
-    received, donor = _exchanged(folder, chosen, rank, plan)
+    received, donor, lost = _exchanged(folder, chosen, rank, plan)
     try:
+        if lost:
+            raise PlinkError(f"lost rank {lost[0]} ({names[lost[0]]}) while a checkpoint's part was sent")
         if chosen.minibatch > place.minibatches:
             raise InputError(
                 str(folder), f"checkpoint {chosen.minibatch} is beyond the program's {place.minibatches} minibatches"
@@ -153,7 +155,8 @@ def restore(folder: Path, origin: Provenance, place: StagePlace, replica: int, s
         notes = restored.notes
     except PlinkError as error:
         problem = f"rank {rank} ({names[rank]}): {error}"
-    store.set(f"restored-{rank}", json.dumps([problem, notes]))
+    for other in (rank, *lost):  # those that are lost answer nothing themselves
+        store.set(f"restored-{other}", json.dumps([problem, notes]))
     answers: list[tuple[str, list[str]]] = [json.loads(store.get(f"restored-{other}")) for other in range(len(names))]
     if restored is None or any(text for text, _ in answers):
         raise PlinkError(next(text for text, _ in answers if text))
@@ -171,25 +174,39 @@ def _notes_of_all(notes: Sequence[Sequence[str]], names: Sequence[str]) -> tuple
 
 
 def _exchanged(folder: Path, chosen: ChosenCheckpoint, rank: int, plan: PipelinePlan) -> (
-    tuple[bytes | None, int | None]
+    tuple[bytes | None, int | None, list[int]]
 ):  # fmt: skip
-    """Send this rank's part to replicas that have none, or receive one; return what was received, and from whom."""
+    """Send this rank's part to replicas that have none, or receive one; return what was received, from whom, and which
+    ranks were lost on the way."""
+    received, sender = None, None
+    lost: list[int] = []
     for donor, receiver in chosen.transfers:
-        if rank == donor:
-            try:
-                data = part_file(folder, chosen.minibatch, plan.place_of(rank)).read_bytes()
-            except OSError:  # it has gone since; what is empty is refused by the receiver
-                data = b""
-            content = torch.frombuffer(bytearray(data or b" "), dtype=torch.uint8)
-            dist.send(torch.tensor([len(content)]), receiver)
-            dist.send(content, receiver)
-        elif rank == receiver:
-            size = torch.zeros(1, dtype=torch.int64)
-            dist.recv(size, donor)
-            content = torch.empty(int(size), dtype=torch.uint8)
-            dist.recv(content, donor)
-            return content.numpy().tobytes(), donor
-    return None, None
+        try:
+            if rank == donor:
+                _send_part(part_file(folder, chosen.minibatch, plan.place_of(rank)), receiver)
+            elif rank == receiver:
+                sender, received = donor, _received_part(donor)
+        except RuntimeError:  # the other ranks still get theirs
+            lost.append(receiver if rank == donor else donor)
+    return received, sender, lost
+
+
+def _send_part(path: Path, receiver: int) -> None:
+    try:
+        data = path.read_bytes()
+    except OSError:  # it has gone since; what is empty is refused by the receiver
+        data = b""
+    content = torch.frombuffer(bytearray(data or b" "), dtype=torch.uint8)
+    dist.send(torch.tensor([len(content)]), receiver)
+    dist.send(content, receiver)
+
+
+def _received_part(donor: int) -> bytes:
+    size = torch.zeros(1, dtype=torch.int64)
+    dist.recv(size, donor)
+    content = torch.empty(int(size), dtype=torch.uint8)
+    dist.recv(content, donor)
+    return content.numpy().tobytes()
 
 
 def _restored(

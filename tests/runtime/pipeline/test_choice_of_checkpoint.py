@@ -1,20 +1,24 @@
 """Which checkpoint a job goes on from, by the parts that are there."""
 
+import os
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 
-from plink.errors import InputError
+from plink.errors import InputError, PlinkError
 from plink.model.pipeline.plan import PipelinePlan
 from plink.runtime.pipeline.checkpoint_file import read_checkpoint, write_checkpoint
 from plink.runtime.pipeline.checkpoints import CheckpointSettings, Provenance, checkpoints_in, part_file
-from plink.runtime.pipeline.resume import ChosenCheckpoint, choose, digest_of_training
+from plink.runtime.pipeline.job import place_of
+from plink.runtime.pipeline.resume import ChosenCheckpoint, choose, digest_of_training, restore
 from tests.runtime.pipeline.apps import conv, plan_of
 from tests.runtime.pipeline.restarted import Outcome, StoppingApp, outcome_of_rank
 from tests.runtime.ranks import results_of, run_ranks
@@ -24,13 +28,16 @@ REPLICATED = plan_of([2, 1], 7)  # stage 0 is of ranks 1 and 2, stage 1 of rank 
 OTHER = plan_of([1, 2], 7)
 
 
-def write_part(folder: Path, plan: PipelinePlan, minibatch: int, place: tuple[int, int], start: str) -> None:
+def write_part(
+    folder: Path, plan: PipelinePlan, minibatch: int, place: tuple[int, int], start: str,
+    state: Mapping[str, Any] = MappingProxyType({}),
+) -> None:  # fmt: skip
     header = {
         "minibatch": minibatch, "stage": place[0], "replica": place[1], "replicas": list(plan.replicas),
         "training": digest_of_training(plan), "program": "p", "arguments": "a", "start": start, "model": "m",
         "torch": str(torch.__version__),
     }  # fmt: skip
-    write_checkpoint(part_file(folder, minibatch, place), header, {})
+    write_checkpoint(part_file(folder, minibatch, place), header, dict(state))
 
 
 def choices(folder: Path, plan: PipelinePlan) -> list[ChosenCheckpoint | InputError]:
@@ -142,13 +149,52 @@ def test_whole_checkpoint_of_another_job_is_refused(
 
 
 def test_part_of_another_version_is_refused(tmp_path: Path) -> None:
-    """Nobody can say whether its checkpoint is whole. The refusal names both formats."""
+    """Nobody can say whether its checkpoint is whole. The refusal names both formats, and no restoring: that is refused
+    too. It is advised where there is a checkpoint to restore beside the part."""
     path = part_file(tmp_path, 12, PLACES[0])
     write_part(tmp_path, REPLICATED, 12, PLACES[0], "first")
     path.write_bytes(path.read_bytes().replace(b"pipeline-checkpoint/2", b"pipeline-checkpoint/1"))
-    assert all(answers_of_check([CheckpointSettings(tmp_path, 4)] * 3))
+    for answer in answers_of_check([CheckpointSettings(tmp_path, 4)] * 3):
+        assert str(path) in answer
+        assert "pipeline-checkpoint/1" in answer
+        assert answer.endswith("name another")
+        assert "restore" not in answer
+    for place in PLACES:
+        write_part(tmp_path, REPLICATED, 8, place, "first")
+    assert all("restore from it" in answer for answer in answers_of_check([CheckpointSettings(tmp_path, 4)] * 3))
     with pytest.raises(InputError, match=r"pipeline-checkpoint/2.*pipeline-checkpoint/1"):
         read_checkpoint(path)
+
+
+def restore_beside_a_lost_rank(folder: Path, lost: int) -> str:
+    """Be a rank that restores, or the one that ends when it is to send or receive a part; return the error."""
+    dist.init_process_group("gloo")
+    rank, store = dist.get_rank(), dist.distributed_c10d._get_default_store()
+    if rank == lost:
+        for name in ("send", "recv"):
+            setattr(dist, name, lambda *arguments: os._exit(0))
+    stage, replica = REPLICATED.place_of(rank)
+    origin = Provenance(REPLICATED.replicas, digest_of_training(REPLICATED), "p", "m", "a", "new")
+    error = ""
+    try:
+        restore(folder / str(rank), origin, place_of(REPLICATED, stage, 20), replica, store, REPLICATED)
+    except PlinkError as refusal:
+        error = str(refusal)
+    store.set(f"ended-{rank}", "")
+    store.wait([f"ended-{other}" for other in range(REPLICATED.ranks) if other != lost])
+    return error
+
+
+@pytest.mark.parametrize(("lost", "other"), [(1, 2), (2, 1)])
+def test_rank_that_ends_while_a_part_is_sent_is_named(lost: int, other: int, tmp_path: Path) -> None:
+    """On the rank that sends to it or receives from it, and on the one that does neither. Rank 1 has no part."""
+    for stage, replica in ((0, 1), (1, 0)):
+        rank = REPLICATED.stages[stage].ranks[replica]
+        write_part(tmp_path / str(rank), REPLICATED, 12, (stage, replica), "first", {"versions": {}})
+    ended = run_ranks(restore_beside_a_lost_rank, 3, tmp_path, lost)
+    for rank in (0, other):
+        assert ended[rank].code == 0, ended[rank].err
+        assert f"rank {other} (here): lost rank {lost} (here)" in ended[rank].result
 
 
 def test_parts_of_two_starts_are_no_checkpoint(tmp_path: Path) -> None:

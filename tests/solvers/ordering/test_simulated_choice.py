@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from plink.errors import NoAnswer
 from solvers.costs.fabric import Fabric
 from solvers.ordering.constraints import PlacementConstraints
 from solvers.ordering.cross_validation import ValidatedGain
@@ -197,6 +198,27 @@ def test_timeout_leaves_the_better_of_first_order_and_baseline() -> None:
         task, result_of(orders[0]), [orders[0], fastest], estimated(task), 0, lambda: next(answers, False)
     )
     assert np.array_equal(choice.result.order, fastest)
+
+
+def test_estimates_decide_where_an_order_takes_days() -> None:
+    """Only who asks for simulations is told that they do not end."""
+    task, orders = uneven(24)
+    task = replace(task, size_bytes=1e16)
+    cost_of = ContentionCost.of(task.algo, N, task.options, task.fabric, task.size_bytes)
+    choice = choose_by_simulation(task, result_of(orders[0]), orders, cost_of, 0, lambda: True)
+    assert choice.decided_by is cost_of
+    assert (choice.simulated, choice.candidates) == (len(orders), len(orders))
+    assert choice.result.cost == choice.decided.cost == cost_of(choice.result.order) == min(map(cost_of, orders))
+    simulation = SimulatedCost.of(task.algo, N, task.options, task.fabric, task.size_bytes)
+    with pytest.raises(NoAnswer, match="simulation stopped"):
+        choose_by_simulation(task, result_of(orders[0]), orders, simulation, 0, lambda: True)
+
+
+def test_gain_by_the_search_where_a_held_out_order_takes_days() -> None:
+    task, orders = uneven(24)
+    result, searched = result_of(orders[0]), ValidatedGain(0.1, 0.05, 0.15, 0.1, 20)
+    baseline, far = orders[1], replace(task.fabric, rtt_us=1e12 * task.fabric.rtt_us)
+    assert simulated_gain(result, baseline, simulated(task), far, searched) is searched
 
 
 def test_inferred_capacities_are_not_simulated() -> None:

@@ -202,6 +202,17 @@ def test_nothing_fits_with_several_depths(options: dict[str, Any], memory: float
         planned(EVEN, fabric_of_racks(4, 4), memory=(memory,) * 4, depths=(2, 1), **options)
 
 
+@pytest.mark.parametrize(("options", "label"), [({"straight": True}, "1-1-1-1"), ({}, "1")])
+def test_nothing_fits_with_a_great_depth(options: dict[str, Any], label: str) -> None:
+    """One stage misses by least. Straight, a plan of several is named; either way the thesis's depths would fit."""
+    with pytest.raises(NoAnswer, match=rf"nothing fits in memory: {label} misses by least; .*; --depth auto fits"):
+        planned(EVEN, fabric_of_racks(4, 4), memory=(60e6,) * 4, depths=(20,), **options)
+    assert len(planned(EVEN, fabric_of_racks(4, 4), memory=(60e6,) * 4, **options).stages) > 1
+    with pytest.raises(NoAnswer) as refused:
+        planned(EVEN, fabric_of_racks(4, 4), memory=(15e6,) * 4, depths=(20,), **options)
+    assert "--depth auto" not in str(refused.value)
+
+
 def test_nothing_fits_and_no_candidate_has_as_many_stages() -> None:
     with pytest.raises(NoAnswer, match=r"nothing fits in memory: .* no candidate has the 9 stages of --depth"):
         planned(EVEN, fabric_of_racks(4, 4), memory=(5e6,) * 4, depths=(9, 8, 7, 6, 5, 4, 3, 2, 1), kind="1f1b")
