@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,7 @@ def assess_pipeline(
             "minibatches": sum(report["minibatches"] for report in reports if report["stage"] == 0),
             "minibatch_s": {"predicted": predicted, "measured": measured},
             "stages": stages,
-            "verdict": _verdict(stages, predicted, measured, _slow_link(plan, stages, reports)),
+            "verdict": _verdict(stages, predicted, measured, _slow_link(plan, reports)),
         }
     )
 
@@ -172,29 +173,35 @@ def _waited_s(key: str, report: Mapping[str, Any]) -> float:
     return float(report.get(key, 0.0))
 
 
-def _slow_link(
-    plan: PipelinePlan, stages: Sequence[Mapping[str, Any]], reports: Sequence[Mapping[str, Any]]
-) -> str:  # fmt: skip
-    """Return the two ranks that wait most for each other's messages, for people; empty where there are none.
+def _slow_link(plan: PipelinePlan, reports: Sequence[Mapping[str, Any]]) -> str:
+    """Return the two ranks that wait most for each other's messages, for people; empty where no pair stands out.
 
-    Where messages between two stages hold all up, the stages before wait for gradients and those after for activations.
-    Where all pairs of replicas wait about as long, none is named.
+    Where messages between two stages hold all up, the ranks before wait for gradients and those after for activations.
+    Other replicas of their stages wait for these two.
     """
     by_rank = {report["rank"]: report for report in reports}
-    for number in range(len(stages) - 1):
-        keys = "wait_backward_s", "wait_forward_s"
-        if any(stages[number + k].get("waits_for") != _WAITS[key] for k, key in enumerate(keys)):
-            continue
-        before, after = (plan.stages[stage].ranks for stage in (number, number + 1))
-        minibatches = range(math.lcm(len(before), len(after)))
-        pairs = {(before[k % len(before)], after[k % len(after)]) for k in minibatches}  # that exchange messages
-        waits = {
-            pair: sum(_waited_s(key, by_rank[rank]) for key, rank in zip(keys, pair, strict=True)) for pair in pairs
-        }
-        longest = max(sorted(pairs), key=lambda pair: waits[pair])
-        if all(waits[longest] > waits[pair] * (1 + _TOLERANCE) for pair in pairs - {longest}):
-            return " and ".join(f"rank {rank} ({by_rank[rank]['host']})" for rank in longest)
-    return ""
+    ranks = [stage.ranks for stage in plan.stages]
+    pairs: list[tuple[float, Mapping[str, Any], Mapping[str, Any]]] = []
+    for stage, (count, following) in enumerate(pairwise(plan.replicas)):
+        # Minibatch b passes replicas b mod count and b mod following.
+        places = product(range(count), range(0, following, math.gcd(count, following)))
+        for replica, offset in places:
+            before = by_rank[ranks[stage][replica]]
+            after = by_rank[ranks[stage + 1][(replica + offset) % following]]
+            pairs.append((_waited_s("wait_backward_s", before) + _waited_s("wait_forward_s", after), before, after))
+    pairs.sort(key=lambda pair: -pair[0])
+    if not pairs or (len(pairs) > 1 and pairs[0][0] <= pairs[1][0] * (1 + _TOLERANCE)):
+        return ""
+    _, before, after = pairs[0]
+    if _longest_wait(before) != "wait_backward_s" or _longest_wait(after) != "wait_forward_s":
+        return ""
+    return " and ".join(f"rank {report['rank']} ({report['host']})" for report in (before, after))
+
+
+def _longest_wait(report: Mapping[str, Any]) -> str:
+    """Return for what a rank waits longest, empty where it waits for nothing."""
+    longest = max(_WAITS, key=lambda key: _waited_s(key, report))
+    return longest if _waited_s(longest, report) > 0 else ""
 
 
 def _verdict(

@@ -133,6 +133,24 @@ def test_ranks_that_wait_for_each_other_exchange_messages(
     assert "longer than planned" in verdict
 
 
+@pytest.mark.parametrize(("slow", "rank"), [(0, 1), (3, 4)])
+def test_slow_link_of_one_of_many_replicas(slow: int, rank: int) -> None:
+    """The other replicas wait for its gradients, most of their stage."""
+    waits = {(0, replica): {"wait_reduce_s": 5.0, "wait_backward_s": 0.5} for replica in range(4)}
+    waits[0, slow] = {"wait_backward_s": 5.0, "wait_reduce_s": 0.1}
+    waits[1, 0] = {"wait_forward_s": 4.0}
+    verdict = slow_run([4, 1], waits)
+    assert f"rank {rank} (node-0-{slow}) and rank 0 (node-1-0) wait for each other" in verdict
+
+
+def test_wait_for_replicas_is_no_slow_link() -> None:
+    waits = {(0, replica): {"wait_reduce_s": 5.0, "wait_backward_s": 2.0 * replica} for replica in range(2)}
+    waits[1, 0] = {"wait_forward_s": 4.0}
+    verdict = slow_run([2, 1], waits)
+    assert "longer than planned" in verdict
+    assert "wait for each other" not in verdict
+
+
 def test_other_bytes_are_named() -> None:
     assert "stage 0 sends" in assessed({"sent_bytes": 6400})["verdict"][0]
 

@@ -15,6 +15,7 @@ from torch.distributed import Store  # type: ignore[attr-defined]
 from plink.errors import PlinkError
 from plink.model.pipeline.plan import PipelinePlan
 
+ARGUMENTS = "arguments"
 _ERROR = "error"
 _LEAVING_S = 10.0  # for which rank 0 waits for ranks that may have read nothing yet
 
@@ -59,12 +60,13 @@ def read_by_all(store: Store, rank: int, ranks: int) -> Iterator[None]:
         raise
 
 
-def agree(store: Store, rank: int, names: Sequence[str], stages: Sequence[int], facts: Mapping[str, str]) -> None:
+def agree(store: Store, rank: int, names: Sequence[str], stages: Sequence[int], facts: Mapping[str, str]) -> list[str]:
     """Publish this rank's facts, wait for those of all others, and compare.
 
     :param names: of the host of each rank. :param stages: of each rank. :param facts: by what they are of; one whose
-        name begins with ``stage`` must be the same among replicas of a stage, all others among all ranks. Or ``error``:
-        why this rank cannot take part.
+        name begins with ``stage`` must be the same among replicas of a stage, all others among all ranks. ``arguments``
+        may differ. Or ``error``: why this rank cannot take part.
+    :return: what differs that may, for people; the same on every rank.
     :raises PlinkError: naming a rank that differs, or cannot take part; on every rank.
     """
     store.set(f"facts-{rank}", json.dumps(dict(facts)))
@@ -73,13 +75,19 @@ def agree(store: Store, rank: int, names: Sequence[str], stages: Sequence[int], 
     for other in ranks:
         if _ERROR in published[other]:
             raise PlinkError(f"rank {other} ({names[other]}): {published[other][_ERROR]}")
+    notes = []
     for fact in published[0]:
         groups = {stages[other] for other in ranks} if fact.startswith("stage") else {None}
         for group in sorted(groups, key=str):
             members = [other for other in ranks if group is None or stages[other] == group]
             usual, _ = Counter(published[other].get(fact) for other in members).most_common(1)[0]
-            for other in members:
-                if published[other].get(fact) != usual:
-                    like = next(member for member in members if published[member].get(fact) == usual)
-                    ranks_named = f"rank {other} ({names[other]})", f"rank {like} ({names[like]})"
-                    raise PlinkError(f"{ranks_named[0]} has another {fact} than {ranks_named[1]}; nothing was run")
+            differing = [other for other in members if published[other].get(fact) != usual]
+            if not differing:
+                continue
+            like = next(member for member in members if published[member].get(fact) == usual)
+            first, second = (f"rank {member} ({names[member]})" for member in (differing[0], like))
+            if fact != ARGUMENTS:
+                raise PlinkError(f"{first} has another {fact} than {second}; nothing was run")
+            more = f" and {len(differing) - 1} more have" if len(differing) > 1 else " has"
+            notes.append(f"{first}{more} other {fact} than {second}")
+    return notes

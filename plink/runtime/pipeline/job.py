@@ -25,6 +25,7 @@ from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.shape import PipelineShape
 from plink.model.units import format_bytes
 from plink.runtime.pipeline.agreement import (
+    ARGUMENTS,
     agree,
     digest_of_model,
     digest_of_plan,
@@ -231,6 +232,7 @@ def _agreed_module(
         facts = {
             "plan": digest_of_plan(plan),
             "program": program.digest,
+            ARGUMENTS: program.digest_of_arguments,
             "number of minibatches": str(program.app.minibatches),
             _MODEL: digest_of_model(cut.model),
             "stage (values of parameters)": digest_of_values(own),
@@ -239,7 +241,10 @@ def _agreed_module(
         text = str(error) if isinstance(error, PlinkError) else f"{type(error).__name__}: {error}"
         agree(store, rank, names, stages, {"error": text})
         raise
-    agree(store, rank, names, stages, facts)
+    notes = agree(store, rank, names, stages, facts)
+    if rank == 0:
+        for note in notes:
+            print(f"warning: {note}; paths may differ, what is trained may not", file=sys.stderr)
     if checkpoints is not None:
         checkpoints.check(store, rank, plan.ranks)
     return own, facts[_MODEL]

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -234,6 +235,42 @@ def test_rank_that_differs_is_named_and_nothing_runs(how: str) -> None:
         else:
             assert error.startswith(f"rank 1 (here) has another {how}")
             assert error.endswith("nothing was run")
+
+
+def train_with_arguments(arguments: Sequence[tuple[str, ...]]) -> str:
+    """Be a rank that was started with its own arguments; return the error."""
+    dist.init_process_group("gloo")
+    program = PipelineProgram(SmallApp(mlp, "sgd", 4), None, arguments[dist.get_rank()])
+    try:
+        run_rank(program, plan_of([2, 1], 6), NAME)
+    except PlinkError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "differing", "like"),
+    [
+        ((("--data", "/a"), ("--data", "/b"), ("--data", "/a")), "rank 1 (here)", "rank 0 (here)"),
+        ((("--data", "/b"), ("--data", "/a"), ("--data", "/a")), "rank 0 (here)", "rank 1 (here)"),
+        ((("a",), ("b",), ("c",)), "rank 1 (here) and 1 more", "rank 0 (here)"),
+        ((("a b",), ("a", "b"), ("a b",)), "rank 1 (here)", "rank 0 (here)"),
+    ],
+)
+def test_other_arguments_are_a_warning(arguments: Sequence[tuple[str, ...]], differing: str, like: str) -> None:
+    """Of rank 0, in one line. Paths of data may differ between hosts, so training goes on."""
+    ended = run_ranks(train_with_arguments, 3, arguments)
+    assert results_of(ended) == [""] * 3
+    (warning,) = [line for end in ended for line in end.err.splitlines() if line.startswith("warning: rank")]
+    assert warning in ended[0].err
+    assert warning.startswith(f"warning: {differing}")
+    assert f"than {like}" in warning
+
+
+def test_same_arguments_are_no_warning() -> None:
+    ended = run_ranks(train_with_arguments, 3, (("--data", "/a"),) * 3)
+    assert results_of(ended) == [""] * 3
+    assert not any("warning: rank" in end.err for end in ended)
 
 
 def test_tied_layers_in_two_stages_are_refused() -> None:
