@@ -9,6 +9,7 @@ Tests of an interpreter's start, an entry point or a launcher start fresh proces
 """
 
 import atexit
+import contextlib
 import functools
 import importlib
 import multiprocessing
@@ -123,8 +124,9 @@ class RankProcess:
                 if self.poll() is None:
                     try:
                         os.killpg(self.pid, number)
-                    except ProcessLookupError:  # its session is not there yet
-                        os.kill(self.pid, number)
+                    except ProcessLookupError:  # its session is not there yet, or it has just ended
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(self.pid, number)
             self._process.join(10)
 
     def kill(self) -> None:

@@ -62,14 +62,14 @@ def expected_counts() -> np.ndarray:
 @pytest.mark.parametrize("rule", [None, SSP(1), DSSP(0, 3)], ids=["bsp", "ssp:1", "dssp:0:3"])
 def test_slow_worker_is_helped_and_nothing_counts_twice(rule: Rule | None) -> None:
     trained = train(Helped(), workers=3, servers=2, rule=rule, rebalance=Rebalance())
-    assert trained.moved > 0.01
+    assert trained.moved > 0
     assert (trained.tables["n"] == expected_counts()).all()
 
 
 def test_helped_bsp_learns_what_bsp_does() -> None:
     alone = train(Helped(), workers=1)
     helped = train(Helped(), workers=3, servers=2, rebalance=Rebalance())
-    assert helped.moved > 0.01
+    assert helped.moved > 0
     np.testing.assert_allclose(helped.tables["m"], alone.tables["m"], rtol=1e-12)
     np.testing.assert_allclose(helped.objectives, alone.objectives, rtol=1e-12)
 
@@ -102,7 +102,7 @@ class Weighed(Helped):
 def test_costs_of_grains_decide_what_is_given_away_and_not_what_is_learnt() -> None:
     app = Weighed(lambda grain: 1.0 if grain else 4.0)
     trained = train(app, workers=3, servers=2, rebalance=Rebalance())
-    assert trained.moved > 0.01
+    assert trained.moved > 0
     assert (trained.tables["n"] == expected_counts()).all()
     assert app.requested == {(shard, grain) for shard in range(SHARDS) for grain in range(GRAINS)}
 
