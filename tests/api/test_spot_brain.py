@@ -84,7 +84,7 @@ def test_penalised_market_is_left_out() -> None:
     assert "failed" in choice.reason
 
 
-def test_instances_end_by_the_price_of_their_own_market() -> None:
+def test_unquoted_market_delays_no_termination() -> None:
     made, held = brain(max_cores=12), ledger(*granted())
     quotes = observed(made, small=0.199, large=0.01)
     large = [

@@ -159,7 +159,7 @@ def test_instance_of_this_run_that_the_journal_lacks_is_released() -> None:
     assert noted(made, "not in its journal")
 
 
-def test_stale_prices_are_reported_with_their_age() -> None:
+def test_notes_report_the_age_of_stale_prices() -> None:
     made = world(plan=[])
     ages = []
     made.brain.choose = lambda ledger, quotes, now: (  # type: ignore[method-assign]
