@@ -1,99 +1,94 @@
 """Stragglers that are helped, with real servers: FlexRR and what it is made of (Harlap thesis, Figures 3.6 to 3.10).
 
-Eight workers with real servers and connections, on the loopback. A grain is a wait, as long as its worker is slow at
-the time, so that processors are no limit; helpers wait as they are slow themselves. Figures are times over the ideal of
-the drawn schedule. ``--only NAME``: one pattern. :mod:`benchmarks.helping_courses` has more in virtual time.
+Eight workers with real servers and connections, on the loopback; ``--lab``: ``plink elastic run`` on eight lab hosts. A
+grain is a wait (:mod:`benchmarks.timing.hindered_app`). Figures are times over the ideal of the drawn schedule.
+``--only NAME``: one pattern. :mod:`benchmarks.helping_courses` has more in virtual time.
 """
 
 import json
+import re
+import subprocess
 import sys
+import tempfile
 import threading
-import time
-from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
 from benchmarks.results import RESULTS
-from benchmarks.stragglers import DisruptedMachine, Pattern, PowerLaw, SlowWorker, Steady, ideal, uneven_costs
-from plink.elastic import App, Objective, Params, Rebalance, StoppingCriterion, Table, train
+from benchmarks.stragglers import ideal, uneven_costs
+from benchmarks.timing.hindered_app import (
+    GRAINS,
+    ITERATIONS,
+    LAB_ITERATION_S,
+    PATTERNS,
+    SEED,
+    WORKERS,
+    Hindered,
+    seconds_of,
+)
+from plink.elastic import Rebalance, train
 from plink.model.consistency import BSP, SSP, Rule
+from plink.model.hosts import read_hosts, render_hosts
+from plink.records.elastic_log import Iteration, read_elastic_log
 
-WORKERS, GRAINS, ITERATIONS, ITERATION_S = 8, 30, 16, 0.45
-_SHARDS_EACH = 3
-_SEED = 7
+ITERATION_S = 0.45
 MODES: dict[str, tuple[Rule, Rebalance | None]] = {
     "BSP": (BSP(), None), "SSP": (SSP(1), None), "BSP RR": (BSP(), Rebalance()), "FlexRR": (SSP(1), Rebalance()),
 }  # fmt: skip
-PATTERNS: dict[str, Pattern] = {
-    "slow worker 0 %": Steady(),
-    "slow worker 100 %": SlowWorker(1.0, _SEED),
-    "slow worker 400 %": SlowWorker(4.0, _SEED),
-    "disrupted machine 200 %": DisruptedMachine(2.0, seed=_SEED),
-    "power-law 11": PowerLaw(11.0, _SEED),
-    "power-law 4": PowerLaw(4.0, _SEED),
-    "uneven": Steady(),
-}
+_LAB = ("--racks", "4", "--hosts-per-rack", "2", "--host-rate", "100mbit")
+_ON_LAB = " on lab hosts"
 
 
-class Hindered(App[int]):
-    """Counts, and waits; the shard of an uneven half costs more."""
-
-    tables = (Table("n", 240, 4, "float64"),)
-    shards = WORKERS * _SHARDS_EACH
-    grains = GRAINS // _SHARDS_EACH
-
-    def __init__(self, pattern: Pattern, costs: Sequence[float] | None = None) -> None:
-        self.stop, self._pattern = StoppingCriterion(clocks=ITERATIONS), pattern
-        self._costs = costs or [1.0] * self.shards
-        self._work, self._started = [0.0] * WORKERS, 0.0
-        self._starting = threading.Lock()
-        self.ended = 0.0
-
-    def load(self, shard: int) -> list[int]:
-        return [shard]
-
-    def part(self, items: int, grain: int) -> int:
-        return items
-
-    def process(self, items: int, params: Params) -> Objective:
-        begun = time.perf_counter()
-        with self._starting:
-            self._started = self._started or begun
-        worker, cost = int(threading.current_thread().name.rsplit("-", 1)[1]), self._costs[items] / GRAINS
-        params.read("n", range(items, 240, self.shards))
-        now = (begun - self._started) / ITERATION_S
-        seconds = cost * ITERATION_S * self._pattern.slowness(worker, self._work[worker], now)
-        self._work[worker] += cost
-        params.update("n", [items], np.ones((1, 4)))
-        time.sleep(max(0.0, begun + seconds - time.perf_counter()))
-        self.ended = time.perf_counter()
-        return Objective(0.0, 1.0)
-
-    @property
-    def seconds(self) -> float:
-        """Return the time from the first grain to the end of the last."""
-        return self.ended - self._started
-
-
-def run(pattern: Pattern, rule: Rule, rebalance: Rebalance | None, costs: Sequence[float] | None) -> dict[str, float]:
-    """Return seconds, time over ideal, and the share of the work that helpers did."""
-    app = Hindered(pattern, costs)
-    trained = train(app, workers=WORKERS, servers=2, rule=rule, rebalance=rebalance)
-    assert (trained.tables["n"][: app.shards] == ITERATIONS * app.grains).all(), "a grain was lost, or counts twice"
-    best_s = ideal(pattern, WORKERS, WORKERS * ITERATIONS) * ITERATION_S
-    return {
-        "seconds": round(app.seconds, 3), "over_ideal": round(app.seconds / best_s, 4), "moved": round(trained.moved, 4)
-    }  # fmt: skip
+def _row(name: str, seconds: float, iteration_s: float, moved: float) -> dict[str, float]:
+    best_s = ideal(PATTERNS[name], WORKERS, WORKERS * ITERATIONS) * iteration_s
+    return {"seconds": round(seconds, 3), "over_ideal": round(seconds / best_s, 4), "moved": round(moved, 4)}
 
 
 def measured(name: str) -> dict[str, Any]:
-    """Return the figures of one part."""
+    """Return seconds, time over ideal, and the share of the work that helpers did, of each mode, on the loopback."""
     # Shards are assigned in turns: heavy is what the first half of the workers has.
     heavy = [shard for shard in range(Hindered.shards) if shard % WORKERS < WORKERS // 2]
     costs = uneven_costs(Hindered.shards, heavy) if name == "uneven" else None
-    return {mode: run(PATTERNS[name], *each, costs) for mode, each in MODES.items()}
+    rows = {}
+    for mode, (rule, rebalance) in MODES.items():
+        app = Hindered(PATTERNS[name], ITERATION_S, _thread_number, costs)
+        trained = train(app, workers=WORKERS, servers=2, rule=rule, rebalance=rebalance)
+        assert app.is_exact(trained.tables["n"]), "a grain was lost, or counts twice"
+        rows[mode] = _row(name, app.ended - app.began, ITERATION_S, trained.moved)
+    return rows
+
+
+def _thread_number() -> int:
+    return int(threading.current_thread().name.rsplit("-", 1)[1])
+
+
+def measured_on_lab(bench: BenchLab, name: str) -> dict[str, Any]:
+    """Return the same of jobs of ``plink elastic run`` on the hosts of a lab."""
+    return {mode: _job_on_lab(bench, name, *each) for mode, each in MODES.items()}
+
+
+def _job_on_lab(bench: BenchLab, name: str, rule: Rule, rebalance: Rebalance | None) -> dict[str, float]:
+    root = Path(__file__).parents[1]
+    with tempfile.TemporaryDirectory(dir=bench.folder) as job:
+        hosts = read_hosts(bench.hosts_file)
+        members = tuple(replace(host, tier="reliable") for host in hosts.members)
+        (Path(job) / "hosts.txt").write_text(render_hosts(replace(hosts, members=members)))
+        command = [
+            sys.executable, "-m", "plink", "elastic", "run", "--hosts", "hosts.txt", "--rule", str(rule),
+            *(["--rebalance"] if rebalance else []), "--heartbeat-timeout", "6s", "--timeout", "300s",
+            "--env", "OMP_NUM_THREADS=1", "--env", f"PYTHONPATH={root}",
+            str(root / "benchmarks/timing/hindered_app.py"), "--pattern", name, "--folder", job,
+        ]  # fmt: skip
+        done = subprocess.run(command, cwd=job, capture_output=True, text=True, check=False)
+        if done.returncode or not re.search(r'"exact": true', done.stdout):
+            raise SystemExit(f"{name}, {rule}: {done.stdout[-500:]} {done.stderr[-2500:]}")
+        (log,) = Path(job).glob(".plink/runs/*/agile.jsonl")
+        iterations = [entry for entry in read_elastic_log(log) if isinstance(entry, Iteration)]
+        moved = sum(entry.moved for entry in iterations) / len(iterations)
+        return _row(name, seconds_of(Path(job)), LAB_ITERATION_S, moved)
 
 
 def bars_of(figures: dict[str, Any]) -> list[Bar]:
@@ -105,31 +100,39 @@ def bars_of(figures: dict[str, Any]) -> list[Bar]:
     }  # fmt: skip
     beside = {"slow worker 0 %": 1.02, "slow worker 100 %": 0.8, "slow worker 400 %": 0.6,
               "disrupted machine 200 %": 0.6}  # fmt: skip
-    for name, row in figures.items():
+    for part, row in figures.items():
+        name = part.removesuffix(_ON_LAB)
         if name in limits:
-            bars.append(Bar(f"{name}: FlexRR over ideal", row["FlexRR"]["over_ideal"], limits[name]))
+            bars.append(Bar(f"{part}: FlexRR over ideal", row["FlexRR"]["over_ideal"], limits[name]))
         if name in beside:
             ratio = row["FlexRR"]["seconds"] / row["BSP"]["seconds"]
-            bars.append(Bar(f"{name}: FlexRR over BSP", round(ratio, 4), beside[name]))
+            bars.append(Bar(f"{part}: FlexRR over BSP", round(ratio, 4), beside[name]))
         if name in limits and name != "slow worker 0 %":
             others = min(row[mode]["seconds"] for mode in ("SSP", "BSP RR"))
-            bars.append(Bar(f"{name}: FlexRR over SSP and BSP RR", round(row["FlexRR"]["seconds"] / others, 4), 1.0))
+            bars.append(Bar(f"{part}: FlexRR over SSP and BSP RR", round(row["FlexRR"]["seconds"] / others, 4), 1.0))
         if name == "slow worker 400 %":
-            bars.append(Bar(f"{name}: share moved", row["FlexRR"]["moved"], at_least=0.12, at_most=0.3))
+            bars.append(Bar(f"{part}: share moved", row["FlexRR"]["moved"], at_least=0.12, at_most=0.3))
     return bars
 
 
 def main() -> int:
     """Measure and record; the exit code."""
-    file, names = RESULTS / "flexrr.json", list(PATTERNS)
-    only = [sys.argv[sys.argv.index("--only") + 1]] if "--only" in sys.argv else names
-    figures: dict[str, Any] = json.loads(file.read_text())["figures"] if file.exists() and only != names else {}
-    figures |= {name: measured(name) for name in only}
-    figures = {name: figures[name] for name in names if name in figures}
+    file, on_lab = RESULTS / "flexrr.json", "--lab" in sys.argv
+    order = [*PATTERNS, *(name + _ON_LAB for name in PATTERNS)]
+    names = [sys.argv[sys.argv.index("--only") + 1]] if "--only" in sys.argv else list(PATTERNS)
+    figures: dict[str, Any] = json.loads(file.read_text())["figures"] if file.exists() else {}
+    if on_lab:
+        with lab(*_LAB) as bench:
+            figures |= {name + _ON_LAB: measured_on_lab(bench, name) for name in names}
+    else:
+        figures |= {name: measured(name) for name in names}
+    figures = {name: figures[name] for name in order if name in figures}
     configuration = {
-        "workers": WORKERS, "grains": GRAINS, "iterations": ITERATIONS, "iteration_s": ITERATION_S, "seed": _SEED,
+        "workers": WORKERS, "grains": GRAINS, "iterations": ITERATIONS, "iteration_s": ITERATION_S, "seed": SEED,
+        "lab": _LAB, "lab_iteration_s": LAB_ITERATION_S,
     }  # fmt: skip
-    return record("flexrr", configuration, figures, bars_of(figures), only)
+    parts = [name + _ON_LAB if on_lab else name for name in names]
+    return record("flexrr", configuration, figures, bars_of(figures), parts)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The simulator against the clock of a lab: simulated and measured all-reduces of AggEngine, over orders, by algorithm.
 
 Both sides have the same schedule: the ranks run it over one channel, message by message, the simulator has the lab as
-``plink probe`` measured it. Hosts use TCP's Reno: under BBR two flows that share a link do not get half of it each.
+``plink probe`` measured it. Hosts use TCP's Reno.
 ``--only 'ring, one tier'``: one part (3 minutes); ``--only ring``, ``--only 'one tier'``: several.
 The others are kept as they were recorded.
 """
@@ -21,7 +21,6 @@ from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
 from benchmarks.simulation import rank_correlation
 from plink.model.schedule import Schedule
-from runners.lab.kernel import sysctl
 from solvers.checking.orders import spread
 from solvers.costs.closed_forms import Order
 from solvers.costs.fabric import Fabric, fabric_of
@@ -36,7 +35,6 @@ _SEED, _TREE_SEGMENTS = 3, 16
 # So large messages wait for each other, which the simulator leaves out.
 _SEGMENTS, _STAGGER = 16, 2
 _TIES = 0.02  # of measured and of simulated times
-_TCP = {"ipv4/tcp_congestion_control": "reno"}
 _PROGRAM = str(Path(__file__).parent / "timing" / "aggregation.py")
 _HOSTS = ("--racks", "4", "--hosts-per-rack", "4", "--host-rate", "200mbit", "--seed", "4")
 LABS = {
@@ -50,7 +48,7 @@ ALGORITHMS = {
     "2lha": Options(groups=np.arange(RANKS).reshape(4, 4).tolist()),
     "bcube": Options(base=4),
 }
-_SEGMENTED = ("2lha", "bcube")
+_SEGMENTED = ("halving-doubling", "2lha", "bcube")
 
 
 def in_segments(schedule: Schedule, segments: int) -> Schedule:
@@ -165,8 +163,7 @@ def main() -> int:
         if not algorithms:
             continue
         with lab(*options) as bench:
-            for host in bench.names:
-                sysctl(bench.blueprint.namespace(host), _TCP)
+            bench.use_reno()
             probe = bench.plink("probe", bench.hosts_file, "--count", "500", "-o", "network.json")
             if probe.code:
                 raise SystemExit(probe.stderr)
@@ -177,7 +174,7 @@ def main() -> int:
     figures = {part: figures[part] for part in parts if part in figures}
     configuration = {
         "labs": LABS, "size_bytes": SIZE_BYTES, "orders": ORDERS, "repeats": REPEATS, "tree_segments": _TREE_SEGMENTS,
-        "segments": dict.fromkeys(_SEGMENTED, _SEGMENTS), "ties": _TIES, "tcp": _TCP,
+        "segments": dict.fromkeys(_SEGMENTED, _SEGMENTS), "ties": _TIES, "tcp": "reno",
     }  # fmt: skip
     return record("lab-clock", configuration, figures, bars_of(figures), only)
 

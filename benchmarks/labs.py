@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from plink.model.network import Matrix, Network, read_network
+from runners.lab.kernel import sysctl
 from runners.lab.state import LabState
 
 
@@ -41,6 +42,12 @@ class BenchLab:
     def plink(self, *words: str) -> CommandRun:
         """Run the command line in the folder."""
         return plink(*words, cwd=self.folder)
+
+    def use_reno(self) -> None:
+        """Let TCP's Reno control the hosts' connections, whatever this machine's default: under BBR two flows that
+        share a link do not get half of it each."""
+        for host in self.names:
+            sysctl(self.blueprint.namespace(host), {"ipv4/tcp_congestion_control": "reno"})
 
     def network(self, name: str) -> Network:
         """Return a network file of the folder."""

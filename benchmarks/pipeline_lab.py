@@ -149,6 +149,7 @@ _DEPTHS = {
 def _depth(bench: BenchLab) -> dict[str, Any]:
     """The thesis's depth against the network's, with transfers as long as computing."""
     rows = {}
+    bench.use_reno()  # a host in the middle sends in both directions at once
     names = [line for line in Path(bench.hosts_file).read_text().splitlines() if line]
     for what, (count, size) in _DEPTHS.items():
         (bench.folder / "few.txt").write_text("\n".join(names[: count + names[0].startswith("#")]) + "\n")

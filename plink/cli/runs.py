@@ -113,8 +113,10 @@ def _seconds(run: "Run") -> float | None:
 def _command(run: "Run") -> str:
     import shlex
 
-    words = [run.document.get("program", "?"), *_list_or_empty(run.document.get("args"))]
-    return shlex.join(str(word) for word in words)
+    from plink.cli.pipeline.running import MODULE
+
+    words = [str(word) for word in (run.document.get("program", "?"), *_list_or_empty(run.document.get("args")))]
+    return shlex.join(words[3:] if words[1:3] == ["-m", MODULE] else words)
 
 
 def _end(run: "Run") -> str:

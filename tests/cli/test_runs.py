@@ -54,3 +54,9 @@ def test_job_that_never_began_reports_the_reason(tmp_path: Path) -> None:
     write_run(tmp_path, exit_code=2, seconds=None, error="a: no route to host")
     shown = typed("runs", "show", "last", cwd=tmp_path).stdout.splitlines()
     assert shown[1] == "1 hosts; exit code 2: a: no route to host"
+
+
+def test_pipeline_is_listed_under_its_own_program(tmp_path: Path) -> None:
+    write_run(tmp_path, program="python3", args=["-m", "plink.runtime.pipeline", "train.py", "--layers", "4"])
+    assert "train.py --layers 4" in typed("runs", cwd=tmp_path).stdout
+    assert "runtime" not in typed("runs", "show", "last", cwd=tmp_path).stdout
