@@ -106,16 +106,24 @@ def application_from(changes: JobTimings, history: History | None = None) -> App
 
 
 def _measured(history: History) -> list[MeasuredIteration]:
-    """Return the iterations that count, each with the time of its attempts that a roll-back undid."""
+    """Return the iterations that count, each with the time of its attempts that a roll-back undid.
+
+    Workers are those that worked on it: hosts that have joined by its end, or left before, may not have.
+    """
+    slots = {event.host: event.slots for event in history.events if isinstance(event, HostEvent)}
     lost: dict[int, float] = {}
     for step in history.steps:
         if step.rolled_back:
             number = step.iteration.iteration
             lost[number] = lost.get(number, 0.0) + step.iteration.seconds
     return [
-        MeasuredIteration(each.at, each.seconds, each.workers, lost.get(each.iteration, 0.0))
+        MeasuredIteration(
+            each.at, each.seconds,
+            sum(slots.get(host, 1) for host, (_, _, steps) in each.work.items() if steps) or each.workers,
+            lost.get(each.iteration, 0.0),
+        )
         for each in history.completed
-    ]
+    ]  # fmt: skip
 
 
 def anchors_of(market_file: MarketFile, start: float) -> Anchors:

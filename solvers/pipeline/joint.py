@@ -214,15 +214,19 @@ class _Planner:
         return text
 
     def _with_tried_depth(self, best: SimulatedWay) -> SimulatedWay:
-        """Return it with the thesis's depths, halfway to them, its own, or one more, the least that is as fast."""
+        """Return it with the thesis's depths, halfway to them, its own, one more, or half as many more, the least that
+        is as fast."""
         replicas, deep = best.partition.replicas, best.plan.shape.depths
         base = base_depths(replicas)
         halfway = depths_from(
             (base[0] + deep[0]) // 2, replicas, [(a + b) // 2 for a, b in zip(base, deep, strict=True)]
         )
-        deeper = depths_from(deep[0] + 1, replicas, [depth + 1 for depth in deep])
+        deeper, deepest = (
+            depths_from(depths[0], replicas, depths)
+            for depths in ([depth + 1 for depth in deep], [depth + (depth + 1) // 2 for depth in deep])
+        )
         ways = [best]
-        for depths in (base, halfway, deeper):
+        for depths in (base, halfway, deeper, deepest):
             if depths not in {way.plan.shape.depths for way in ways} and self._ways.has_room(best.partition, depths):
                 ways.append(self._ways.simulate(best.partition, depths=depths))
         limit = min(way.minibatch_s for way in ways) * (1 + _WORTH)

@@ -141,6 +141,23 @@ def test_advise_by_the_iterations_of_a_run(here: Path) -> None:
     assert with_run["candidates"][0]["added_work"] < 0.5 * without["candidates"][0]["added_work"]
 
 
+def test_scaling_counts_the_workers_that_worked(here: Path) -> None:
+    """Those that have joined by an iteration's end, or left before, had no part in its time."""
+    lines: list[dict[str, Any]] = [{"at": 0, "what": "log", "schema": "plink.agile/1"}]
+    at = 0.0
+    for number in range(12):
+        workers = (2, 4, 8)[number % 3]
+        seconds = 0.5 + 8 / workers
+        at += seconds
+        hosts = {f"node-{k}": [seconds, 0.0, 1] for k in range(workers)} | {"node-9": [0.0, seconds, 0]}
+        lines.append({"at": at, "what": "iteration", "iteration": number, "seconds": seconds, "stage": 1,
+                      "workers": 4, "clock": number, "work": hosts})  # fmt: skip
+    (here / "agile.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with_run = spot(here, "advise", "market.toml", "agile.jsonl", "--prices", "prices.json")
+    without = spot(here, "advise", "market.toml", "--prices", "prices.json")
+    assert with_run["candidates"][0]["added_work"] < 0.5 * without["candidates"][0]["added_work"]
+
+
 def test_today_s_billing_goes_by_rates(here: Path) -> None:
     (here / "today.toml").write_text(MARKET_FILE.replace("hourly-2016", "first-hour-free"))
     document = spot(here, "advise", "today.toml", "--prices", "prices.json")
