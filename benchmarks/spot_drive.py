@@ -31,7 +31,7 @@ def write_inputs(folder: Path, rng: random.Random) -> None:
     for name, (_, on_demand) in _TYPES.items():
         time_s = 1.5e9
         while time_s < 1.5e9 + 3 * 86400:
-            share = 1.2 if rng.random() < 0.1 else rng.uniform(0.2, 0.6)
+            share = 1.2 if rng.random() < 0.25 else rng.uniform(0.2, 0.6)
             rows.append(f"zone-a,{name},{time_s:.0f},{share * on_demand:.4f}")
             time_s += rng.uniform(300, 2400)
     (folder / "prices.csv").write_text("\n".join(rows) + "\n")

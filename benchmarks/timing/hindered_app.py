@@ -2,7 +2,7 @@
 
 A grain is a wait, as long as its worker is slow at the time, so that processors are no limit; who helps waits as it is
 slow itself. By ``plink elastic run`` on the hosts of a lab, whose numbers are in their names: ``--pattern NAME``
-(:data:`PATTERNS`), ``--folder DIR``, shared, where each host notes when it began and ended.
+(:data:`PATTERNS`).
 """
 
 import argparse
@@ -12,7 +12,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -23,7 +22,6 @@ WORKERS, GRAINS, ITERATIONS = 8, 30, 16
 LAB_ITERATION_S = 1.0
 SEED = 7
 _SHARDS_EACH = 3
-_BEGAN, _ENDED = "began", "ended"
 PATTERNS: dict[str, Pattern] = {
     "slow worker 0 %": Steady(),
     "slow worker 100 %": SlowWorker(1.0, SEED),
@@ -80,37 +78,21 @@ class Hindered(App[int]):
 
 
 class HinderedHost(Hindered):
-    """The only worker of a host, which notes in a folder when its first grain began and its last one ended."""
+    """The only worker of a host."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str) -> None:
         number = int(re.sub(r"\D", "", socket.gethostname())) - 1
         heavy = range(self.shards // 2)  # each host has a run of shards
         costs = uneven_costs(self.shards, heavy) if name == "uneven" else None
         super().__init__(PATTERNS[name], LAB_ITERATION_S, lambda: number, costs)
-        self._folder, self._number = folder, number
-
-    def process(self, items: int, params: Params) -> Objective:
-        """Note when."""
-        objective = super().process(items, params)
-        for what, moment in ((_BEGAN, self.began), (_ENDED, self.ended)):
-            (self._folder / f"{what}-{self._number}").write_text(str(moment))
-        return objective
 
     def result(self, params: Params) -> None:
         """Say whether the counts are right."""
         print(json.dumps({"exact": self.is_exact(params.read("n"))}), flush=True)
 
 
-def seconds_of(folder: Path) -> float:
-    """Return the time from the first grain of all hosts to the end of the last."""
-    began, ended = ([float(path.read_text()) for path in folder.glob(f"{what}-*")] for what in (_BEGAN, _ENDED))
-    return max(ended) - min(began)
-
-
 def make(arguments: list[str] | None = None) -> HinderedHost:
     """Return the program as told on the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pattern", choices=PATTERNS, required=True)
-    parser.add_argument("--folder", type=Path, required=True)
-    options = parser.parse_args(arguments)
-    return HinderedHost(options.pattern, options.folder)
+    return HinderedHost(parser.parse_args(arguments).pattern)

@@ -185,7 +185,9 @@ class _Session:
         )  # fmt: skip
         if not self.is_dry:  # before anything is requested: what is held is released by it
             write_text(self.folder / FOLDER / MARKET_COPY, read_text(request.market_file))
-        return Driver(parts, market_file.limits, chosen.timing, opened, entries)
+        driver = Driver(parts, market_file.limits, chosen.timing, opened, entries)
+        driver.record_limits()
+        return driver
 
     def _observe_history(self, provider: HistoryFirst, now: float, goes_on: bool) -> None:
         """Ask for the provider's history of prices. Neither a deadline waits for it nor a driver that is started
@@ -283,6 +285,14 @@ class SpotState:
     market_file: MarketFile
     ledger: Ledger
     account: Account
+
+    @property
+    def budget(self) -> float | None:
+        """What may be spent in all, by the latest driver's limits."""
+        if self.ledger.limits is not None:
+            return self.ledger.limits.budget
+        budget = self.market_file.limits.budget  # of a journal before there were limits in it
+        return budget if math.isfinite(budget) else None
 
     def money_of(self, instance: str) -> float:
         """Return what one instance has cost so far."""

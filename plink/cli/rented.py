@@ -1,6 +1,5 @@
 """What is rented for a run, and what it costs: as JSON, as a table, as a line."""
 
-import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def _iterations(folder: "Path") -> int:
 def document_of(state: "SpotState", folder: "Path") -> dict[str, Any]:
     """Return ``plink.spot-status/1`` of a run's folder."""
     iterations = _iterations(folder)
-    ledger, cost, budget = state.ledger, state.account, state.market_file.limits.budget
+    ledger, cost = state.ledger, state.account
     assert ledger.opened is not None
     ends = [each.end for each in ledger.instances.values()]
     return {
@@ -75,7 +74,7 @@ def document_of(state: "SpotState", folder: "Path") -> dict[str, Any]:
             "anchors": round(cost.anchors, _DIGITS), "refunded": round(cost.refunded, _DIGITS),
             "on_demand": round(cost.on_demand, _DIGITS),
             "per_iteration": round(cost.total / iterations, _DIGITS) if iterations else None,
-            "budget": None if math.isinf(budget) else budget,
+            "budget": state.budget,
         },
     }  # fmt: skip
 

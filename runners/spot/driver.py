@@ -85,6 +85,15 @@ class Driver:
         if self.ledger.opened is None:
             self._add(opened)
 
+    def record_limits(self) -> None:
+        """Write the limits of money into the journal, if they are others than before."""
+        budget, max_hourly = (
+            limit if math.isfinite(limit) else None for limit in (self._limits.budget, self._limits.max_hourly)
+        )
+        before = self.ledger.limits
+        if before is None or (before.budget, before.max_hourly) != (budget, max_hourly):
+            self._add(journal.LimitsSet(self._parts.clock(), budget, max_hourly))
+
     def _add(self, entry: journal.JournalEntry) -> None:
         self._parts.journal.add(entry)
         self.ledger.apply(entry)

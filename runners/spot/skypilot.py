@@ -122,17 +122,19 @@ class SkyPilotProvider:
         for zone in self.settings.zones:
             for name in self.settings.types:
                 market = Market(zone, name, self.settings.product)
-                try:
-                    price = float(self._resources(market).get_cost(HOUR_S))
-                except (ValueError, KeyError, AssertionError):  # no such type there
-                    continue
-                except Exception as error:
-                    raise _explained(error, "get_cost") from None
-                if 0 < price < math.inf:
+                price = self._limited(partial(self._catalog_price, market), "get_cost")
+                if price is not None and 0 < price < math.inf:
                     points += [PricePoint(market, *step) for step in self._steps(market, price, since_s, now)]
         if not points:
             raise ProviderError("invalid", "SkyPilot's catalog has no spot price of the types and zones")
         return points
+
+    def _catalog_price(self, market: Market) -> float | None:
+        """Return the price of an hour; None: SkyPilot's catalog has no such type there."""
+        try:
+            return float(self._resources(market).get_cost(HOUR_S))
+        except (ValueError, KeyError, AssertionError):
+            return None
 
     def _steps(self, market: Market, price: float, since_s: float, now: float) -> list[tuple[float, float]]:
         """Return the price that was seen at a time, and the changes since then."""

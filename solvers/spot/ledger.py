@@ -62,6 +62,7 @@ class Ledger:
     in all markets of a kind, or in any; ``priced_until_s``: the journal has all prices until then."""
 
     opened: journal.JournalOpened | None = None
+    limits: journal.LimitsSet | None = None
     at_s: float = 0.0
     requests: dict[str, RentRequest] = field(default_factory=dict)
     instances: dict[str, RentedInstance] = field(default_factory=dict)
@@ -84,6 +85,8 @@ class Ledger:
         match entry:
             case journal.JournalOpened():
                 self.opened = self.opened or entry
+            case journal.LimitsSet():
+                self.limits = entry
             case journal.PriceChanged():
                 self._add_price(entry.market, entry.since_s, entry.price)
             case journal.PricesRecorded():

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -125,8 +126,11 @@ def test_advise_about_what_is_held(here: Path) -> None:
     assert "if kept" in shown(here, "advise", "held.toml", "--prices", "prices.json").stdout
 
 
-def test_advise_by_the_iterations_of_a_run(here: Path) -> None:
-    """A job that does not get faster beyond few workers gets less work from more of them."""
+def limited_gain(here: Path, of: Callable[[int, float], dict[str, Any]]) -> bool:
+    """Whether more workers are worth less after a run that did not get faster beyond few of them.
+
+    ``of`` tells an iteration's workers from their number and its seconds.
+    """
     lines: list[dict[str, Any]] = [{"at": 0, "what": "log", "schema": "plink.agile/1"}]
     at = 0.0
     for number in range(12):
@@ -134,28 +138,26 @@ def test_advise_by_the_iterations_of_a_run(here: Path) -> None:
         seconds = 0.5 + 8 / workers
         at += seconds
         lines.append({"at": at, "what": "iteration", "iteration": number, "seconds": seconds, "stage": 1,
-                      "workers": workers, "clock": number})  # fmt: skip
+                      "clock": number} | of(workers, seconds))  # fmt: skip
     (here / "agile.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     with_run = spot(here, "advise", "market.toml", "agile.jsonl", "--prices", "prices.json")
     without = spot(here, "advise", "market.toml", "--prices", "prices.json")
-    assert with_run["candidates"][0]["added_work"] < 0.5 * without["candidates"][0]["added_work"]
+    with_work, without_work = (each["candidates"][0]["added_work"] for each in (with_run, without))
+    return bool(with_work < 0.5 * without_work)
+
+
+def test_advise_by_the_iterations_of_a_run(here: Path) -> None:
+    assert limited_gain(here, lambda workers, _: {"workers": workers})
 
 
 def test_scaling_counts_the_workers_that_worked(here: Path) -> None:
     """Those that have joined by an iteration's end, or left before, had no part in its time."""
-    lines: list[dict[str, Any]] = [{"at": 0, "what": "log", "schema": "plink.agile/1"}]
-    at = 0.0
-    for number in range(12):
-        workers = (2, 4, 8)[number % 3]
-        seconds = 0.5 + 8 / workers
-        at += seconds
-        hosts = {f"node-{k}": [seconds, 0.0, 1] for k in range(workers)} | {"node-9": [0.0, seconds, 0]}
-        lines.append({"at": at, "what": "iteration", "iteration": number, "seconds": seconds, "stage": 1,
-                      "workers": 4, "clock": number, "work": hosts})  # fmt: skip
-    (here / "agile.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    with_run = spot(here, "advise", "market.toml", "agile.jsonl", "--prices", "prices.json")
-    without = spot(here, "advise", "market.toml", "--prices", "prices.json")
-    assert with_run["candidates"][0]["added_work"] < 0.5 * without["candidates"][0]["added_work"]
+
+    def work(workers: int, seconds: float) -> dict[str, Any]:
+        hosts = {f"node-{k}": [seconds, 0.0, 1] for k in range(workers)}
+        return {"workers": 4, "work": hosts | {"node-9": [0.0, seconds, 0]}}
+
+    assert limited_gain(here, work)
 
 
 def test_today_s_billing_goes_by_rates(here: Path) -> None:

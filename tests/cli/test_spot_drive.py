@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from plink.api.spot_driving import DriveRequest, ReleaseWaits, drive_spot, release_spot
+from plink.api.spot_driving import DriveRequest, ReleaseWaits, drive_spot, release_spot, spot_state
 from plink.cli.spot.drive import drive
 from plink.errors import PartlyDone, PlinkError, UsageError
 from plink.model.spot import journal
@@ -79,6 +79,16 @@ def test_status_says_what_is_held_and_what_it_costs(tmp_path: Path) -> None:
     assert document["driver"] is None
     shown = typed("spot", "status", "abcd", cwd=tmp_path)
     assert "spot-i-1" in shown.stdout
+
+
+def test_status_has_the_budget_of_the_latest_driver(tmp_path: Path) -> None:
+    """Options of a driver replace the market file's limits."""
+    limits = [journal.LimitsSet(AT, 40.0, 6.0), journal.LimitsSet(AT + 9, None, 6.0)]
+    run = recorded(tmp_path, [ENTRIES[0], limits[0], *ENTRIES[1:-1]])
+    assert json.loads(typed("spot", "status", "abcd", "--json", cwd=tmp_path).stdout)["cost"]["budget"] == 40
+    with (run / "spot" / "journal.jsonl").open("a") as file:
+        file.write(json.dumps({"what": limits[1].what} | asdict(limits[1])) + "\n")
+    assert json.loads(typed("spot", "status", "abcd", "--json", cwd=tmp_path).stdout)["cost"]["budget"] is None
 
 
 def test_cost_of_a_run_that_is_over(tmp_path: Path) -> None:
@@ -270,8 +280,10 @@ def test_history_that_cannot_be_had_at_the_start(
     (run / "spot" / "job-ended").touch()
     request = DriveRequest(market, Histories())
     if has_deadline:
-        drive_spot(run, {"socket": "none", "pid": os.getpid()}, replace(request, deadline_s=9.0, iterations=9), print)
+        request = replace(request, deadline_s=9.0, iterations=9, budget=40.0)
+        drive_spot(run, {"socket": "none", "pid": os.getpid()}, request, print)
         assert (run / "spot" / "market.toml").exists()
+        assert spot_state(run).budget == 40
     else:
         with pytest.raises(PlinkError):
             drive_spot(run, {"socket": "none", "pid": os.getpid()}, request, print)

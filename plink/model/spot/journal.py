@@ -40,6 +40,16 @@ class JournalOpened:
 
 
 @dataclass(frozen=True)
+class LimitsSet:
+    """The money that may be spent in all, and an hour, from now on; None: any."""
+
+    what: ClassVar[str] = "limits"
+    at: Instant
+    budget: NonNegative | None = None
+    max_hourly: NonNegative | None = None
+
+
+@dataclass(frozen=True)
 class PriceChanged:
     """The price of a market in which instances are held or requested, from ``since_s`` on."""
 
@@ -177,6 +187,7 @@ class JobEnded:
 
 JournalEntry = (
     JournalOpened
+    | LimitsSet
     | PriceChanged
     | PricesRecorded
     | InstancesRequested

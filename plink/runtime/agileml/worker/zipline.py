@@ -27,20 +27,22 @@ def barrier(ends_s: npt.ArrayLike) -> tuple[float, Counts]:
     ends = np.asarray(ends_s, dtype=np.float64)
     if ends.ndim != 2 or not ends.size:
         raise UsageError(f"ends of steps of shape {ends.shape}: one row a worker, one column a step")
-    if not math.isfinite(ends.sum()) or not (ends[:, 1:] >= ends[:, :-1]).all():
-        raise UsageError("ends of steps must be finite, and each worker's must rise")
     workers, steps = ends.shape
     total = ends.size
-    order = ends.ravel().argsort(kind="stable")
+    flat = ends.ravel()
+    order = flat.argsort(kind="stable")
+    in_time = flat[order]  # NaN would be last
+    rising = np.logical_and.reduce(ends[:, 1:] >= ends[:, :-1], axis=None)
+    if not (math.isfinite(in_time[0]) and math.isfinite(in_time[-1]) and rising):
+        raise UsageError("ends of steps must be finite, and each worker's must rise")
     place = np.empty((workers, steps), dtype=np.intp)
     place.ravel()[order] = np.arange(total)
     following = np.full(total, total, dtype=np.intp)
     following[place[:, :-1]] = place[:, 1:]
     # A window may begin at i when all workers with an end before i have another one within it.
     latest = np.maximum.accumulate(following)
-    last = np.arange(place[:, 0].max(), total)
-    first = latest.searchsorted(last, side="right")
-    in_time = ends.ravel()[order]
-    waits = in_time[last] - in_time[first]
+    earliest_end = int(np.maximum.reduce(place[:, 0]))
+    first = latest.searchsorted(np.arange(earliest_end, total), "right")
+    waits = in_time[earliest_end:] - in_time[first]
     best = int(waits.argmin())
-    return float(waits[best]), (place <= last[best]).sum(axis=1)
+    return float(waits[best]), np.add.reduce(place <= earliest_end + best, axis=1, dtype=np.intp)
