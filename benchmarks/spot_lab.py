@@ -33,7 +33,7 @@ from solvers.spot.deciding import Anchors, Footprint, offer_book
 from solvers.spot.footprint import Outlook
 from solvers.spot.ledger import Ledger
 from solvers.spot.scaling import Application, Scaling
-from solvers.spot.simulating import Acquire, SimulatedMarkets, SimulationOutcome, simulate_job
+from solvers.spot.simulating import Acquire, SimulatedMarkets, SimulationOutcome, Start, simulate_job
 from solvers.spot.strategies import BidBrain
 from tests.runners.spot.local_job import SPEED, bill, rented, status_of
 
@@ -173,7 +173,7 @@ def simulate(folder: Path, market_file: MarketFile, application: Application, st
     early = application.start_s * application.scaling.speed(anchors.count * anchors.cores)
     until = min(trace.until for trace in markets.traces)
     work = _ITERATIONS * application.scaling.b + early
-    return simulate_job(markets, strategy, application, start, work, until)
+    return simulate_job(markets, strategy, application, Start(start, until), work)
 
 
 def measure(folder: Path, code: int) -> tuple[dict[str, Any], list[Bar]]:

@@ -23,6 +23,7 @@ from solvers.spot.deciding import (
     Quote,
     decide,
     offer_book,
+    only_unit,
     should_renew,
 )
 from solvers.spot.footprint import Outlook
@@ -130,6 +131,9 @@ class MarketBrain:
                 reason = f"on demand, for every market costs more than {certain.cost_per_work:.4g} a core-hour"
                 return RentalChoice(reason, certain.market, certain.count, certain.bid)
             excluded = {**excluded, **dict.fromkeys(on_demand_rows(book), "a market costs less, or enough is held")}
+        if self._reserved is not None:
+            unit = only_unit(footprint, book, [row.price for row in rows])
+            excluded = {**dict.fromkeys(unit, "a deadline wants a second market (zone or type) first"), **excluded}
         decision = decide(footprint, book, rows, limits, now, excluded)
         if decision.action == "wait":
             return RentalChoice(decision.reason)

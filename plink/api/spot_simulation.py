@@ -1,22 +1,24 @@
 """Compare strategies for transient machines on price histories."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from plink.api.spot import anchors_of, application_from, price_offers
 from plink.errors import NoAnswer, UsageError
 from plink.model.spot.market_file import MarketFile
-from plink.model.spot.prices import Prices
+from plink.model.spot.prices import HOUR_S, Prices
 from solvers.spot.billing import BILLINGS
-from solvers.spot.comparing import StrategyResult, compare, draw_starts
+from solvers.spot.comparing import FALLBACK_SLACK_S, ROOM, StrategyResult, compare, draw_starts
 from solvers.spot.footprint import Outlook
 from solvers.spot.odds import mean_hours_to_eviction
+from solvers.spot.optimum import OfflinePlan, offline_optimum
 from solvers.spot.scaling import Application
-from solvers.spot.simulating import SimulatedMarkets
+from solvers.spot.simulating import SimulatedMarkets, Start, work_of
 from solvers.spot.strategies import NAMES, Comparison, Reference
 
 BASELINE = "on-demand"
 DEFAULT_STRATEGIES = (BASELINE, "standard-checkpoint", "standard-agile", "bidbrain")
+MAX_OPTIMA = 100  # starts of a zone whose optimum is computed: a tenth of a second each, or more
 TRAIN_SHARE = 0.6  # of the histories, where nobody says until when
 
 
@@ -24,7 +26,8 @@ TRAIN_SHARE = 0.6  # of the histories, where nobody says until when
 class SimulationRequest:
     """``hours`` of a job on the reference machines; ``starts`` of it in each zone, drawn by ``seed``;
     ``train_until``: odds are from before this time and jobs start after it, seconds since 1970; None: three fifths of
-    the histories. ``application``: None: as the market file says."""
+    the histories. ``application``: None: as the market file says. ``deadline_s``: until when each job is to be over,
+    from its start; the reference machines are requested on demand when they have to be."""
 
     hours: float = 2.0
     starts: int = 1000
@@ -32,6 +35,7 @@ class SimulationRequest:
     strategies: Sequence[str] = DEFAULT_STRATEGIES
     train_until: float | None = None
     application: Application | None = None
+    deadline_s: float | None = None
 
     def check(self) -> None:
         """:raises UsageError: for what cannot be simulated."""
@@ -42,6 +46,10 @@ class SimulationRequest:
         for name in self.strategies:
             if name not in NAMES:
                 raise UsageError(f"--strategies {name}: choose some of {', '.join(NAMES)}, or all")
+        if self.deadline_s is not None and not 0 < self.deadline_s <= ROOM * self.hours * HOUR_S:
+            raise UsageError(
+                f"--deadline {self.deadline_s / HOUR_S:g}h: give a time above 0, at most {ROOM:g} times --hours"
+            )
 
 
 @dataclass(frozen=True)
@@ -50,11 +58,21 @@ class ZoneResult:
 
     zone: str
     results: tuple[StrategyResult, ...]
+    optima: tuple[OfflinePlan | None, ...] = ()
+    """With a deadline, of the first starts: the cheapest plan that knows all prices; None where none is in time."""
 
     @property
     def baseline(self) -> StrategyResult:
         """On demand."""
         return self.results[0]
+
+    def regret(self, result: StrategyResult) -> float | None:
+        """Return how much more a strategy costs than the optimum, as a share of it, over the starts that have one."""
+        pairs = [
+            (outcome.money, plan.money)
+            for outcome, plan in zip(result.outcomes, self.optima, strict=False) if plan is not None
+        ]  # fmt: skip
+        return sum(money for money, _ in pairs) / sum(least for _, least in pairs) - 1 if pairs else None
 
 
 @dataclass(frozen=True)
@@ -94,9 +112,34 @@ def simulate_spot(
         def advance(done: int, total: int, place: int = place) -> None:
             progress(place * total + done, len(zones) * total)
 
-        rows = compare(names, comparison, request.hours, starts, advance)
-        results.append(ZoneResult(zone, tuple(rows)))
+        _check_deadline(comparison, request)
+        optima = tuple(_optima(comparison, request, starts))
+        rows = compare(names, comparison, request.hours, starts, advance, request.deadline_s)
+        results.append(ZoneResult(zone, tuple(rows), optima))
     return SpotSimulation(split, tuple(results))
+
+
+def _check_deadline(comparison: Comparison, request: SimulationRequest) -> None:
+    """:raises UsageError: for a deadline that the reference machines cannot meet from the start on."""
+    needed_s = request.hours * HOUR_S + comparison.application.start_s + comparison.application.add_s + FALLBACK_SLACK_S
+    if request.deadline_s is not None and request.deadline_s < needed_s:
+        raise UsageError(
+            f"--deadline {request.deadline_s / HOUR_S:g}h: the reference machines need {needed_s / HOUR_S:.2f} h with "
+            "their start"
+        )
+
+
+def _optima(
+    comparison: Comparison, request: SimulationRequest, starts: Sequence[Start]
+) -> Iterator[OfflinePlan | None]:
+    if request.deadline_s is None:
+        return
+    work = work_of(request.hours, comparison.reference.total_cores, comparison.application)
+    for start in starts[:MAX_OPTIMA]:
+        try:
+            yield offline_optimum(comparison, start.time, work, request.deadline_s)
+        except NoAnswer:
+            yield None
 
 
 def comparison_for(

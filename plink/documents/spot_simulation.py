@@ -29,6 +29,13 @@ class SimulatedStrategy(TypedDict):
     """Of the machine hours: transient and paid."""
     share_free: Share
     """Of the machine hours: transient and not paid, because the provider interrupted."""
+    missed: Count | None
+    """Jobs that were not over by the deadline; null without one."""
+    fell_back: Share | None
+    """Of the jobs: those that needed on-demand machines for the deadline; null without one."""
+    regret: float | None
+    """How much more it costs than the cheapest plan that knows all prices, as a share of that; null without a
+    deadline, and where no such plan is in time."""
     unfinished: Count
     """Jobs that were not done when prices ended; they count as they stood then."""
 
@@ -45,6 +52,10 @@ class SpotSimulationDocument(TypedDict):
     """What a job takes on the reference machines."""
     starts: PositiveInt
     """Jobs in each zone, at random times."""
+    deadline_s: Positive | None
+    """Until when each job was to be over, from its start; null: no deadline."""
+    optima: Count
+    """Starts in each zone of which the cheapest plan was computed; regret is over these."""
     seed: Count
     """Draws those times."""
     train_until_s: Instant

@@ -373,6 +373,8 @@ class Driver:
             self._warn("wait", f"wait: {choice.reason}", now, math.inf)
         elif self._send(choice, self._prices.since(choice.market, (now, choice.bid)), "wait", now):
             self._warned.pop("wait", None)
+            if self._parts.fallback is not None:  # the sooner all work, the later a deadline asks for more
+                self._next_decision = now
 
     def _fall_back(self, view: JobView, now: float) -> None:
         """Request on-demand machines where the deadline asks for them, if the limits of money allow it."""

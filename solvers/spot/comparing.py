@@ -7,18 +7,14 @@ import numpy as np
 
 from plink.errors import NoAnswer
 from plink.model.spot.prices import HOUR_S, PriceTrace
-from solvers.spot.simulating import SimulationOutcome, simulate_job, work_of
+from solvers.spot.simulating import DeadlineFallback, SimulationOutcome, Start, simulate_job, work_of
 from solvers.spot.strategies import Comparison, strategy_for
 
+FALLBACK_SLACK_S = 360.0
+"""So much earlier than they have to the machines for a deadline are requested, as by `plink spot drive`: it decides
+every two minutes, and a request may stay without an answer for four."""
+_EPSILON_S = 1e-3
 ROOM = 4.0  # so many times the reference's hours, and two more, are known of prices after each start
-
-
-@dataclass(frozen=True)
-class Start:
-    """When a job begins, and until when prices are known; seconds."""
-
-    time: float
-    until: float
 
 
 @dataclass(frozen=True)
@@ -47,6 +43,16 @@ class StrategyResult:
     def evictions(self) -> float:
         """Allocations that a job lost, mean."""
         return float(np.mean([outcome.evictions for outcome in self.outcomes]))
+
+    def missed(self, deadline_s: float) -> int:
+        """Return how many jobs were not done in so many seconds."""
+        late = [not each.finished or each.seconds > deadline_s + _EPSILON_S for each in self.outcomes]
+        return int(np.count_nonzero(late))
+
+    @property
+    def fell_back(self) -> float:
+        """The share of the jobs that needed on-demand machines for the deadline."""
+        return float(np.mean([outcome.fell_back for outcome in self.outcomes]))
 
     def share(self, kind: str) -> float:
         """Return the share of machine hours that were ``anchor`` (on demand), ``paid`` or ``free``."""
@@ -87,17 +93,25 @@ def compare(
     hours: float,
     starts: Sequence[Start],
     progress: Callable[[int, int], None] = lambda done, total: None,
+    deadline_s: float | None = None,
 ) -> list[StrategyResult]:
-    """Return how jobs of so many hours on the reference machines go by each strategy."""
-    work = work_of(hours, comparison.reference.total_cores, comparison.application)
+    """Return how jobs of so many hours on the reference machines go by each strategy.
+
+    :param deadline_s: from each start: the reference machines are requested on demand when they have to be.
+    """
+    reference = comparison.reference
+    work = work_of(hours, reference.total_cores, comparison.application)
+    fallback = (
+        None if deadline_s is None
+        else DeadlineFallback(deadline_s, reference.count, reference.price, reference.cores, FALLBACK_SLACK_S)
+    )  # fmt: skip
     results: list[StrategyResult] = []
     for place, name in enumerate(names):
-        strategy = strategy_for(name, comparison)
+        strategy = strategy_for(name, comparison, fallback is not None)
+        net = fallback if name != "on-demand" else None
         outcomes = []
         for number, start in enumerate(starts):
-            outcomes.append(
-                simulate_job(comparison.markets, strategy, comparison.application, start.time, work, start.until)
-            )
+            outcomes.append(simulate_job(comparison.markets, strategy, comparison.application, start, work, net))
             progress(place * len(starts) + number + 1, len(names) * len(starts))
         results.append(StrategyResult(name, tuple(outcomes)))
     return results

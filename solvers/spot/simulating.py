@@ -8,8 +8,12 @@ the last one, and pays for writing them.
 An allocation is evicted when the market price exceeds its bid, all of its instances at once. Warnings two minutes
 before are not simulated: what they save is in ``evict_s``. Minutes that are left in an hour when the job ends are not
 charged (Harlap thesis, 4.5.2).
+
+With a deadline on-demand machines are requested at the last moment at which they alone would do the rest in time, and
+stay (:mod:`solvers.spot.deadline`); and a decision takes all allocations that lower the cost, one after the other.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +28,7 @@ from solvers.spot.scaling import Application
 DECISION_INTERVAL_S = 120.0
 RENEWAL_LEAD_S = 60.0  # before an hour ends it is decided whether another begins
 _EPSILON_S = 1e-6
-_Kind = Literal["done", "evicted", "ready", "hour", "decide"]
+_Kind = Literal["done", "evicted", "ready", "hour", "decide", "fallback"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,18 @@ class CheckpointPolicy:
 
     overhead: float
     interval_s: float
+
+
+@dataclass(frozen=True)
+class DeadlineFallback:
+    """``count`` on-demand machines at ``price`` an hour with ``cores`` each, for a job that is to be over
+    ``deadline_s`` after its start; requested ``slack_s`` earlier than they have to."""
+
+    deadline_s: float
+    count: int
+    price: float
+    cores: float
+    slack_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -48,6 +64,14 @@ class SimulatedMarkets:
     def prices(self, time: float) -> list[float]:
         """Return the price of each market."""
         return [trace.price_at(time) for trace in self.traces]
+
+
+@dataclass(frozen=True)
+class Start:
+    """When a job begins, and until when prices are known; seconds."""
+
+    time: float
+    until: float
 
 
 @dataclass(frozen=True)
@@ -99,7 +123,8 @@ class HeldStay:
 class SimulationOutcome:
     """How a job went. ``seconds``: it took; ``money``: it cost, ``anchor_money`` of that for reliable machines;
     ``refunded``: money that interruptions gave back; instance-seconds: ``anchor_s`` reliable, ``paid_s`` transient,
-    ``free_s`` transient and not paid; ``finished``: before prices ended."""
+    ``free_s`` transient and not paid; ``finished``: before prices ended; ``fell_back``: on-demand machines were needed
+    for the deadline."""
 
     seconds: float
     money: float
@@ -111,6 +136,7 @@ class SimulationOutcome:
     evictions: int
     stays: tuple[HeldStay, ...]
     finished: bool
+    fell_back: bool = False
 
 
 @dataclass(eq=False)
@@ -129,24 +155,26 @@ class _Held:
 
 
 def simulate_job(
-    markets: SimulatedMarkets, strategy: Strategy, application: Application, start: float, work: float, until: float
-) -> SimulationOutcome:
+    markets: SimulatedMarkets, strategy: Strategy, application: Application, start: Start, work: float,
+    fallback: DeadlineFallback | None = None,
+) -> SimulationOutcome:  # fmt: skip
     """Return how one job goes.
 
-    :param work: seconds of one core that scales linearly. :param until: the end of what is known of prices, seconds.
+    :param work: seconds of one core that scales linearly.
     """
-    return _Job(markets, strategy, application, start, work, until).run()
+    return _Job(markets, strategy, application, start, work, fallback).run()
 
 
 class _Job:
     """One job in progress: what it holds and how far it is."""
 
     def __init__(
-        self, markets: SimulatedMarkets, strategy: Strategy, application: Application, start: float, work: float,
-        until: float,
+        self, markets: SimulatedMarkets, strategy: Strategy, application: Application, start: Start, work: float,
+        fallback: DeadlineFallback | None,
     ) -> None:  # fmt: skip
         self._markets, self._strategy, self._application = markets, strategy, application
-        self._start, self._now, self._until, self._work = start, start, until, work
+        self._fallback, self._fallback_since, self._fallback_ready_at = fallback, math.inf, math.inf
+        self._start, self._now, self._until, self._work = start.time, start.time, start.until, work
         self._anchors = strategy.anchors
         self._held: list[_Held] = []
         self._stays: list[HeldStay] = []
@@ -154,9 +182,9 @@ class _Job:
         self._done = 0.0
         self._since_checkpoint = 0.0  # work
         self._since_checkpoint_s = 0.0
-        self._paused_until = start
-        self._anchors_ready_at = start + application.start_s
-        self._tick = start
+        self._paused_until = start.time
+        self._anchors_ready_at = start.time + application.start_s
+        self._tick = start.time
         self._speed = self._speed_now()
 
     @cached_property
@@ -169,6 +197,8 @@ class _Job:
         cores = sum(held.cores for held in self._held if held.ready)
         if self._now >= self._anchors_ready_at - _EPSILON_S:
             cores += self._anchors.count * self._anchors.cores
+        if self._fallback is not None and self._now >= self._fallback_ready_at - _EPSILON_S:
+            cores += self._fallback.count * self._fallback.cores
         return self._application.scaling.speed(cores) * (1 - self._overhead) if cores > 0 else 0.0
 
     def run(self) -> SimulationOutcome:
@@ -185,6 +215,8 @@ class _Job:
                 for each in [each for each in self._held if each.evicted_at <= moment]:
                     self._evict(each)
                 self._decide()
+            elif kind == "fallback":
+                self._fallback_since, self._fallback_ready_at = self._now, self._now + self._application.start_s
             elif kind == "ready":
                 self._begin_work(held)
             elif kind == "hour" and held is not None:
@@ -200,6 +232,10 @@ class _Job:
         what: _Held | None = None
         if self._anchors.cores and self._now < self._anchors_ready_at - _EPSILON_S < moment:
             moment, kind = self._anchors_ready_at, "ready"
+        if self._now < self._fallback_ready_at - _EPSILON_S < moment:
+            moment, kind = self._fallback_ready_at, "ready"
+        if (due_at := self._fallback_due_at()) < moment:
+            moment, kind = due_at, "fallback"
         for held in self._held:
             if not held.ready and held.ready_at < moment:
                 moment, kind, what = held.ready_at, "ready", held
@@ -213,6 +249,21 @@ class _Job:
             if held.evicted_at <= moment:
                 moment, kind, what = held.evicted_at, "evicted", held
         return moment, kind, what
+
+    def _fallback_due_at(self) -> float:
+        """Return when the on-demand machines must be requested, as things go now."""
+        if self._fallback is None or self._fallback_since < math.inf:
+            return math.inf
+        fallback, application = self._fallback, self._application
+        alone = application.scaling.speed(fallback.count * fallback.cores) * (1 - self._overhead)
+        lead_s = application.start_s + application.add_s + fallback.slack_s
+        spare_s = self._start + fallback.deadline_s - lead_s - (self._work - self._done) / alone - self._now
+        paused_s = max(0.0, self._paused_until - self._now)
+        if spare_s <= paused_s:
+            return self._now + max(0.0, spare_s)
+        if self._speed >= alone:  # as long as more is done than they would do
+            return math.inf
+        return self._now + paused_s + (spare_s - paused_s) / (1 - self._speed / alone)
 
     def _advance(self, moment: float) -> None:
         """Let the work that is done until then be done."""
@@ -238,8 +289,9 @@ class _Job:
     def _begin_work(self, held: _Held | None) -> None:
         if held is not None:
             held.ready = True
-            if self._speed > 0:  # those who work have to take others in
-                self._paused_until = max(self._paused_until, self._now + self._application.add_s)
+        is_anchors = held is None and self._now < self._fallback_ready_at - _EPSILON_S
+        if self._speed > 0 and not is_anchors:  # those who work have to take others in
+            self._paused_until = max(self._paused_until, self._now + self._application.add_s)
         self._speed = self._speed_now()
 
     def _renew(self, held: _Held) -> None:
@@ -250,18 +302,25 @@ class _Job:
             self._paused_until = max(self._paused_until, self._now + self._application.add_s)
 
     def _decide(self) -> None:
+        """Take what the strategy decides; with a deadline all at once."""
+        while self._take() and self._fallback is not None:
+            pass
+
+    def _take(self) -> bool:
+        """Take one allocation, if the strategy decides so and it is granted; return whether it is."""
         order = self._strategy.acquire(self._footprint(), self._markets.prices(self._now), self._now)
         if order is None:
-            return
+            return False
         trace, now = self._markets.traces[order.market], self._now
         if order.bid < trace.price_at(now):
-            return  # it is not granted
+            return False
         evicted_at = float(next_above(trace.times, trace.prices, now, order.bid))
         ready_at, cores = now + self._application.start_s, order.count * self._markets.cores[order.market]
         held = _Held(
             order.market, order.count, order.bid, now, ready_at, evicted_at, now + HOUR_S - RENEWAL_LEAD_S, cores
         )
         self._held.append(held)
+        return True
 
     def _footprint(self) -> Footprint:
         now = self._now
@@ -282,15 +341,20 @@ class _Job:
         for held in list(self._held):
             self._end(held, "job ended")
         seconds = self._now - self._start
-        anchor_money = self._anchors.count * self._anchors.price * seconds / HOUR_S
+        anchor_s = self._anchors.count * seconds
+        anchor_money = self._anchors.price * anchor_s / HOUR_S
+        fell_back = self._fallback is not None and self._fallback_since < math.inf
+        if self._fallback is not None and fell_back:
+            fallback_s = self._fallback.count * (self._now - self._fallback_since)
+            anchor_s, anchor_money = anchor_s + fallback_s, anchor_money + self._fallback.price * fallback_s / HOUR_S
         money = refunded = free = held_s = 0.0
         for each in self._stays:
             charge = self._markets.billing.charged(each.stay, self._markets.traces[each.market].price_at)
             money, refunded, free = money + charge.money, refunded + charge.refunded, free + charge.free_s
             held_s += each.stay.count * each.stay.seconds
         return SimulationOutcome(
-            seconds, money + anchor_money, anchor_money, refunded, self._anchors.count * seconds, held_s - free, free,
-            self._evictions, tuple(self._stays), finished,
+            seconds, money + anchor_money, anchor_money, refunded, anchor_s, held_s - free, free,
+            self._evictions, tuple(self._stays), finished, fell_back,
         )  # fmt: skip
 
 

@@ -29,6 +29,7 @@ from solvers.spot.deciding import (
     OfferBook,
     best_candidate,
     offer_book,
+    only_unit,
     should_renew,
 )
 from solvers.spot.footprint import Outlook
@@ -108,17 +109,19 @@ class Standard:
 
 @dataclass(frozen=True, eq=False)
 class BidBrain:
-    """Decide by expected cost per work (:mod:`solvers.spot.deciding`)."""
+    """Decide by expected cost per work (:mod:`solvers.spot.deciding`). ``spreads``: over two markets at least."""
 
     book: OfferBook
     limits: Limits
     anchors: Anchors
+    spreads: bool = False
     checkpointing: CheckpointPolicy | None = None
     is_periodic: bool = True
 
     def acquire(self, footprint: Footprint, prices: Sequence[float], now: float) -> Acquire | None:
         """Return the best candidate if it lowers the cost per work."""
-        current, best, costs, rows = best_candidate(footprint, self.book, prices, self.limits, now)
+        excluded = only_unit(footprint, self.book, prices) if self.spreads else ()
+        current, best, costs, rows = best_candidate(footprint, self.book, prices, self.limits, now, excluded)
         if best < 0 or not costs[best] < current:
             return None
         market = int(self.book.market_of[best])
@@ -181,10 +184,10 @@ class Comparison:
     hours_to_eviction: float
 
 
-def strategy_for(name: str, comparison: Comparison) -> Strategy:
+def strategy_for(name: str, comparison: Comparison, has_deadline: bool = False) -> Strategy:
     """Return a strategy by its name.
 
-    :raises KeyError: for a name that none has.
+    :param has_deadline: BidBrain holds at least two markets then. :raises KeyError: for a name that none has.
     """
     markets, cores = comparison.markets, comparison.reference.total_cores
     if name == "on-demand":
@@ -205,7 +208,8 @@ def strategy_for(name: str, comparison: Comparison) -> Strategy:
     outlook = (
         replace(comparison.outlook, replacement_h=replacement) if name == "bidbrain-replacing" else comparison.outlook
     )
-    bidbrain = BidBrain(offer_book(comparison.offers, outlook, comparison.application), limits, comparison.anchors)
+    book = offer_book(comparison.offers, outlook, comparison.application)
+    bidbrain = BidBrain(book, limits, comparison.anchors, has_deadline)
     if name == "clairvoyant":
         return Clairvoyant(markets, bidbrain)
     if name not in NAMES:

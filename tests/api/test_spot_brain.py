@@ -73,6 +73,16 @@ def test_held_instances_count_against_the_core_limit() -> None:
     assert made.choose(held, observed(made), NOW).market is None
 
 
+def test_deadline_wants_a_second_market() -> None:
+    """What takes one market away must leave the other; where there is no other, the first is better than none."""
+    made = brain()
+    assert made.choose(ledger(*granted(2)), observed(made), NOW).market == SMALL
+    made = brain()
+    made.reserve(Machines(InstanceType("small", 2, 0.2), 4))
+    assert made.choose(ledger(*granted(2)), observed(made), NOW).market == LARGE
+    assert made.choose(ledger(*granted(2)), observed(made, large=0.5), NOW).market == SMALL
+
+
 def test_penalised_market_is_left_out() -> None:
     made = brain()
     refused = journal.RequestClosed(NOW - 1, "t0", "refused", "capacity", NOW + 900)

@@ -103,6 +103,16 @@ def test_simulate(here: Path) -> None:
     assert "cost/on-demand" in shown(here, *words, "--strategies", "bidbrain").stdout
 
 
+def test_simulate_with_a_deadline(here: Path) -> None:
+    words = ("simulate", "market.toml", "--prices", "prices.json", "--starts", "6", "--hours", "1", "--deadline", "2h")
+    document = spot(here, *words)
+    assert (document["deadline_s"], document["optima"]) == (7200, 6)
+    for row in document["results"]:
+        assert row["missed"] == 0
+        assert row["regret"] > -0.5
+    assert "missed" in shown(here, *words).stdout
+
+
 def test_advise(here: Path) -> None:
     document = spot(here, "advise", "market.toml", "--prices", "prices.json")
     assert (document["action"], document["cost_per_work"]) == ("acquire", None)
@@ -203,6 +213,9 @@ def test_market_files_that_are_refused(name: str, here: Path) -> None:
         ("odds prices.json --until 1999-01-01", "no prices before that time"),
         ("simulate market.toml --prices prices.json --strategies guess", "--strategies guess: choose some of"),
         ("simulate market.toml --prices prices.json --hours 0", "--hours 0"),
+        ("simulate market.toml --prices prices.json --deadline 2h", "--deadline 2h: the reference machines need"),
+        ("simulate market.toml --prices prices.json --deadline 90h", "--deadline 90h"),
+        ("simulate market.toml --prices prices.json --deadline soon", "soon"),
         ("simulate market.toml --prices prices.json --starts 0", "--starts 0"),
         ("simulate market.toml --prices prices.json --train-until 1999-01-01", "--train-until"),
         ("advise market.toml --prices prices.json --at 1999-01-01", "no prices before that time"),

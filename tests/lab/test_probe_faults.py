@@ -254,7 +254,7 @@ def test_a_second_probe_of_the_same_hosts_is_refused_and_the_first_goes_on(
     """And one that shares some hosts measures the others."""
     names, second = small_lab.hosts.names, tmp_path / "second"
     second.mkdir()
-    running = under_way(small_lab, tmp_path, start, names[0], names[:2], count="150000")
+    running = under_way(small_lab, tmp_path, start, names[0], names[:2], count="400000")
     done = probe(small_lab, second, *QUICK, names=names[:2])
     assert done.returncode == 1
     assert f"{names[0]}: another plink probe is running on it" in done.stderr

@@ -8,7 +8,7 @@ import typer
 from plink.cli.screen import print_json, say
 
 if TYPE_CHECKING:
-    from plink.api.spot_simulation import SpotSimulation
+    from plink.api.spot_simulation import SimulationRequest, SpotSimulation
 
 _DIGITS = 4
 
@@ -26,11 +26,18 @@ def simulate(
         str | None,
         typer.Option(metavar="TIME", help="Odds are from before it, jobs start after it; default: three fifths."),
     ] = None,
+    deadline: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Jobs are to be over so long after their start, like 6h; shows regret."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Compare strategies on price histories: what jobs cost and take, from the same random starts.
 
     Each zone is simulated by itself. Costs and times are shown by those of the reference machines on demand.
+
+    With --deadline the reference machines are rented on demand when they have to be. Regret: how much more a strategy
+    costs than the cheapest plan that knows all prices, of the first 100 starts.
 
     Example: plink spot simulate market.toml --prices prices.json --starts 20
     """
@@ -38,13 +45,15 @@ def simulate(
     from plink.cli.screen import progress
     from plink.cli.spot.inputs import histories_from, need_prices, parse_time
     from plink.model.spot.market_file import read_market_file
+    from plink.model.units import parse_limit
     from solvers.spot.strategies import NAMES
 
     names: tuple[str, ...] = DEFAULT_STRATEGIES if strategies is None else NAMES
     if strategies not in (None, "all"):
         names = tuple(name.strip() for name in (strategies or "").split(",") if name.strip())
     split = None if train_until is None else parse_time(train_until, "--train-until")
-    request = SimulationRequest(hours, starts, seed, names, split)
+    deadline_s = None if deadline is None else parse_limit(deadline)
+    request = SimulationRequest(hours, starts, seed, names, split, deadline_s=deadline_s)
     request.check()
     market_file = read_market_file(market)
     histories = need_prices(histories_from(prices), prices)
@@ -52,19 +61,22 @@ def simulate(
         say(f"{name}: no prices of it; left out")
     with progress("jobs") as bars:
         simulation = simulate_spot(market_file, histories, request, bars["jobs"])
-    document = _document(simulation, request.hours, request.starts, seed)
+    document = _document(simulation, request)
     if as_json:
         print_json(document)
     else:
         _show(document)
 
 
-def _document(simulation: "SpotSimulation", hours: float, starts: int, seed: int) -> dict[str, Any]:
+def _document(simulation: "SpotSimulation", request: "SimulationRequest") -> dict[str, Any]:
+    deadline_s = request.deadline_s
     return {
         "schema": "plink.spot-simulation/1",
-        "hours": hours,
-        "starts": starts,
-        "seed": seed,
+        "hours": request.hours,
+        "starts": request.starts,
+        "deadline_s": deadline_s,
+        "optima": len(simulation.zones[0].optima),
+        "seed": request.seed,
         "train_until_s": simulation.train_until,
         "results": [
             {
@@ -78,6 +90,9 @@ def _document(simulation: "SpotSimulation", hours: float, starts: int, seed: int
                 "share_on_demand": round(result.share("anchor"), _DIGITS),
                 "share_paid": round(result.share("paid"), _DIGITS),
                 "share_free": round(result.share("free"), _DIGITS),
+                "missed": None if deadline_s is None else result.missed(deadline_s),
+                "fell_back": None if deadline_s is None else round(result.fell_back, _DIGITS),
+                "regret": None if (regret := zone.regret(result)) is None else round(regret, _DIGITS),
                 "unfinished": result.unfinished,
             }
             for zone in simulation.zones
@@ -96,10 +111,19 @@ def _show(document: dict[str, Any]) -> None:
     rows = [
         (row["zone"], row["strategy"], f"{row['cost']:.2f}", format_duration(row["seconds"]),
          f"{row['cost_ratio']:.3f}", f"{row['time_ratio']:.3f}", f"{row['evictions']:.2f}",
-         f"{row['share_free']:.1%}", row["unfinished"] or "")
+         f"{row['share_free']:.1%}", row["unfinished"] or "", *_deadline_cells(row))
         for row in document["results"]
     ]  # fmt: skip
-    columns = (
+    columns = [
         "zone", "strategy", "cost", "time", "cost/on-demand", "time/on-demand", "evictions", "free", "unfinished",
-    )  # fmt: skip
+    ]  # fmt: skip
+    if (deadline_s := document["deadline_s"]) is not None:
+        print(f"deadline: {format_duration(deadline_s)} after each start; regret of {document['optima']} starts")
+        columns += ["missed", "fell back", "regret"]
     show_table(columns, rows)
+
+
+def _deadline_cells(row: dict[str, Any]) -> tuple[str, ...]:
+    if row["missed"] is None:
+        return ()
+    return str(row["missed"]), f"{row['fell_back']:.0%}", "" if row["regret"] is None else f"{row['regret']:.0%}"

@@ -68,8 +68,6 @@ def test_release_after_the_driver_died_leaves_the_job_running(job: "subprocess.P
     driver = start(tmp_path, "spot", "drive", "last", "market.toml")
     try:
         until(lambda: working(tmp_path) >= 1, 120, "hosts work")
-        refused = plink("spot", "release", "last", cwd=tmp_path)
-        assert refused.returncode == 2
     finally:
         driver.kill()
         driver.wait()

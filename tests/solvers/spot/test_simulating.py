@@ -15,7 +15,15 @@ from solvers.spot.footprint import Outlook
 from solvers.spot.made import KINDS, MadeMarket, make_prices, with_more_spikes
 from solvers.spot.odds import DELTAS, eviction_curves, mean_hours_to_eviction, odds_table
 from solvers.spot.scaling import Application, Scaling
-from solvers.spot.simulating import CheckpointPolicy, SimulatedMarkets, SimulationOutcome, simulate_job, work_of
+from solvers.spot.simulating import (
+    CheckpointPolicy,
+    DeadlineFallback,
+    SimulatedMarkets,
+    SimulationOutcome,
+    Start,
+    simulate_job,
+    work_of,
+)
 from solvers.spot.strategies import NAMES, Comparison, Reference, Standard, strategy_for
 from tests.solvers.spot.histories import histories, history
 
@@ -33,7 +41,7 @@ def markets(*traces: PriceTrace) -> SimulatedMarkets:
 def run(strategy: Standard, hours: float) -> SimulationOutcome:
     """A job of so many hours on 40 cores."""
     work = work_of(hours, 40, APPLICATION)
-    return simulate_job(strategy.markets, strategy, APPLICATION, 0.0, work, strategy.markets.traces[0].until)
+    return simulate_job(strategy.markets, strategy, APPLICATION, Start(0.0, strategy.markets.traces[0].until), work)
 
 
 def comparison(traces: tuple[PriceTrace, ...], training: tuple[PriceTrace, ...] | None = None) -> Comparison:
@@ -53,7 +61,7 @@ def test_on_demand_by_hand() -> None:
     """Two minutes to start, two hours of work, ten machines."""
     common = comparison((history((0, 0.2), until=9),))
     work = work_of(2, 40, APPLICATION)
-    outcome = simulate_job(common.markets, strategy_for("on-demand", common), APPLICATION, 0, work, 9 * HOUR)
+    outcome = simulate_job(common.markets, strategy_for("on-demand", common), APPLICATION, Start(0, 9 * HOUR), work)
     assert outcome.seconds == pytest.approx(2 * HOUR + 120)
     assert outcome.money == outcome.anchor_money == pytest.approx(10 * (2 * HOUR + 120) / HOUR)
     assert (outcome.evictions, outcome.paid_s, outcome.free_s) == (0, 0, 0)
@@ -99,6 +107,54 @@ def test_a_job_that_prices_end_under_is_not_finished() -> None:
     assert (outcome.finished, outcome.seconds) == (False, HOUR)
 
 
+def test_on_demand_machines_are_in_time_for_a_deadline() -> None:
+    """No market can be bought from; ten machines do two hours of work from the last moment on."""
+    common = comparison((history((0, 2.0), until=9),))
+    fallback = DeadlineFallback(4 * HOUR, REFERENCE.count, REFERENCE.price, REFERENCE.cores)
+    strategy, work = strategy_for("bidbrain", common, has_deadline=True), work_of(2, 40, APPLICATION)
+    outcome = simulate_job(common.markets, strategy, APPLICATION, Start(0, 9 * HOUR), work, fallback)
+    assert outcome.fell_back
+    assert outcome.seconds == pytest.approx(4 * HOUR - APPLICATION.add_s)  # nobody worked who had to take them in
+    money = REFERENCE.count * REFERENCE.price * (2 * HOUR + APPLICATION.start_s) / HOUR
+    assert outcome.money == pytest.approx(money + 0.3 * outcome.seconds / HOUR)
+
+
+def test_no_machines_on_demand_while_a_deadline_is_far() -> None:
+    common = comparison((history((0, 0.2), until=30),))
+    strategy, work = strategy_for("bidbrain", common, has_deadline=True), work_of(2, 40, APPLICATION)
+    far, plain = (
+        simulate_job(common.markets, strategy, APPLICATION, Start(0, 30 * HOUR), work, fallback)
+        for fallback in (DeadlineFallback(20 * HOUR, 10, 1.0, 4), None)
+    )
+    assert not far.fell_back
+    assert far.seconds <= plain.seconds  # all is requested at once
+    assert far.money == pytest.approx(plain.money, rel=0.1)
+
+
+def test_bidbrain_holds_two_markets_for_a_deadline() -> None:
+    common = comparison((history((0, 0.2), until=9), history((0, 0.21), until=9)))
+    work = work_of(2, 40, APPLICATION)
+    for has_deadline, wanted in ((False, {0}), (True, {0, 1})):
+        strategy = strategy_for("bidbrain", common, has_deadline)
+        outcome = simulate_job(common.markets, strategy, APPLICATION, Start(0, 9 * HOUR), work)
+        assert {stay.market for stay in outcome.stays} == wanted
+
+
+@settings(max_examples=40)
+@given(histories(), histories(), st.sampled_from(["standard-agile", "bidbrain", "clairvoyant"]), st.floats(2.3, 6))
+def test_deadline_is_missed_by_no_more_than_evictions_cost(
+    first: PriceTrace, second: PriceTrace, name: str, hours: float
+) -> None:
+    """Whatever prices do: what evictions and joins cost after the last moment is all that may come on top."""
+    common = comparison((first, second))
+    strategy, work = strategy_for(name, common, has_deadline=True), work_of(2, 40, APPLICATION)
+    fallback = DeadlineFallback(hours * HOUR, REFERENCE.count, REFERENCE.price, REFERENCE.cores)
+    until = min(first.until, second.until)
+    outcome = simulate_job(common.markets, strategy, APPLICATION, Start(0.0, until), work, fallback)
+    pauses_s = APPLICATION.evict_s * outcome.evictions + APPLICATION.add_s * 2 * len(outcome.stays)
+    assert not outcome.finished or outcome.seconds <= hours * HOUR + pauses_s + 1
+
+
 @settings(max_examples=40)
 @given(histories(), histories(), st.sampled_from(NAMES), st.floats(0.05, 2))
 def test_invariants(first: PriceTrace, second: PriceTrace, name: str, hours: float) -> None:
@@ -107,7 +163,7 @@ def test_invariants(first: PriceTrace, second: PriceTrace, name: str, hours: flo
     common = comparison((first, second))
     strategy, work = strategy_for(name, common), work_of(hours, 40, APPLICATION)
     until = min(first.until, second.until)
-    outcome = simulate_job(common.markets, strategy, APPLICATION, 0.0, work, until)
+    outcome = simulate_job(common.markets, strategy, APPLICATION, Start(0.0, until), work)
     assert outcome.money >= outcome.anchor_money >= 0
     assert outcome.anchor_s == pytest.approx(strategy.anchors.count * outcome.seconds)
     held = sum(each.stay.count * each.stay.seconds for each in outcome.stays)
