@@ -132,7 +132,8 @@ class MarketBrain:
                 return RentalChoice(reason, certain.market, certain.count, certain.bid)
             excluded = {**excluded, **dict.fromkeys(on_demand_rows(book), "a market costs less, or enough is held")}
         if self._reserved is not None:
-            unit = only_unit(footprint, book, [row.price for row in rows])
+            stale = {number for number, row in enumerate(rows) if row.age_s > MAX_PRICE_AGE_S}
+            unit = only_unit(footprint, book, [row.price for row in rows], stale | excluded.keys())
             excluded = {**dict.fromkeys(unit, "a deadline wants a second market (zone or type) first"), **excluded}
         decision = decide(footprint, book, rows, limits, now, excluded)
         if decision.action == "wait":

@@ -211,15 +211,22 @@ def best_candidate(
     return float(cost_per_work(held, numbers, 0.0)), int(np.argmin(costs)) if len(costs) else -1, costs, rows
 
 
-def only_unit(footprint: Footprint, book: OfferBook, prices: Sequence[float]) -> frozenset[int]:
+def only_unit(
+    footprint: Footprint, book: OfferBook, prices: Sequence[float], excluded: Collection[int] = ()
+) -> frozenset[int]:
     """Return the offer that all allocations are of, where another one can be bought from: a job with a deadline holds
     at least two markets (zone and type), so that what evicts one leaves the other. Empty where there are two or none.
+
+    :param excluded: offers that nothing can be requested of now.
     """
     held = {each.offer for each in footprint.allocations}
     if len(held) != 1:
         return frozenset()
     has_another = any(
-        number not in held and not offer.market.is_on_demand and prices[number] <= offer.on_demand
+        number not in held
+        and number not in excluded
+        and not offer.market.is_on_demand
+        and prices[number] <= offer.on_demand
         for number, offer in enumerate(book.offers)
     )
     return frozenset(held) if has_another else frozenset()

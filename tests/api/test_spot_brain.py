@@ -81,6 +81,11 @@ def test_deadline_wants_a_second_market() -> None:
     made.reserve(Machines(InstanceType("small", 2, 0.2), 4))
     assert made.choose(ledger(*granted(2)), observed(made), NOW).market == LARGE
     assert made.choose(ledger(*granted(2)), observed(made, large=0.5), NOW).market == SMALL
+    request = journal.InstancesRequested(NOW - 1, "t0", "zone-a", "large", "Linux/UNIX", 1, 0.4)
+    refused = journal.RequestClosed(NOW - 1, "t0", "refused", "capacity", NOW + 900)
+    assert made.choose(ledger(*granted(2), request, refused), observed(made), NOW).market == SMALL
+    stale = observed(made) | {LARGE: Quote(0.2, 1000.0)}
+    assert made.choose(ledger(*granted(2)), stale, NOW).market == SMALL
 
 
 def test_penalised_market_is_left_out() -> None:
