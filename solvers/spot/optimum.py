@@ -50,7 +50,7 @@ class _Stay:
 
 
 def offline_optimum(comparison: Comparison, start: float, work: float, deadline_s: float) -> OfflinePlan:
-    """Return the cheapest plan by the prices after ``start``, to 1 %.
+    """Return the cheapest plan by the prices after ``start``, to 1 % unless a time limit ends the search.
 
     :param work: seconds of one core that scales linearly.
     :raises NoAnswer: when no plan is done in time.
@@ -115,15 +115,17 @@ class _Programme:
 
 
 def _scaled_work(application: Application, cores: float) -> list[tuple[float, float]]:
-    """Return tangents (slope, base) of the work per second by cores, which is concave: none is below it."""
+    """Return tangents (slope, base) of the work per second by cores, which is concave up to its peak: none is below it,
+    and more cores than the peak has need not be used."""
     scaling = application.scaling
     if scaling.a == 0 and scaling.c == 0:
         return [(1.0, 0.0)]
+    if scaling.c > 0:
+        cores = min(cores, math.sqrt(scaling.b / scaling.c))
     tangents = []
-    for place in np.geomspace(1.0, max(2.0, cores), _TANGENTS):
+    for place in np.geomspace(min(1.0, cores), cores, _TANGENTS):
         step = 1e-4 * place
         slope = (scaling.speed(place + step) - scaling.speed(place - step)) / (2 * step)
-        slope = max(0.0, slope)  # more cores than help need not be used
         tangents.append((slope, scaling.speed(place) - slope * place))
     return tangents
 

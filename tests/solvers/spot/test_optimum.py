@@ -1,6 +1,7 @@
 """The cheapest plan when all prices are known: by hand, and against what strategies pay without refunds."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from plink.errors import NoAnswer
 from plink.model.spot.prices import PriceTrace
 from solvers.spot.optimum import GRID_S, offline_optimum
+from solvers.spot.scaling import Scaling
 from solvers.spot.simulating import Start, simulate_job, work_of
 from solvers.spot.strategies import strategy_for
 from tests.solvers.spot.histories import histories, history
@@ -41,6 +43,15 @@ def test_plan_of_a_constant_price_is_the_best_of_all() -> None:
                 money = sum(n * price * s / HOUR for n, s in zip(counts, lengths, strict=True))
                 best = min(best, money + ANCHORS.price * end * grid / HOUR)
     assert offline_optimum(common, 0.0, work, points * grid).money == pytest.approx(best, rel=0.011)
+
+
+def test_plan_works_as_fast_as_a_job_that_slows_down_beyond_some_cores() -> None:
+    """40 cores do the most work, that of 20; all that could be had would do that of 14."""
+    slowing = replace(APPLICATION, scaling=Scaling(b=1.0, c=1 / 40**2))
+    common = replace(comparison((history((0, 0.2), until=9),)), application=slowing)
+    assert offline_optimum(common, 0.0, 18 * 7000, 2 * HOUR).seconds == 2 * HOUR
+    with pytest.raises(NoAnswer):
+        offline_optimum(common, 0.0, 20.5 * 7200, 2 * HOUR)
 
 
 def test_no_plan_in_time() -> None:
