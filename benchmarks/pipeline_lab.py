@@ -10,7 +10,6 @@ Words choose shapes (vgg, gnmt, ...) or parts (depth, cost); the rest is kept fr
 
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.labs import BenchLab, lab
+from benchmarks.pipeline_runs import ENV, PROGRAM, ROOT, data_parallel_s, pipeline_s, plink_output
 from benchmarks.record import Bar, record
 from plink.model.pipeline.plan_file import read_pipeline
 from plink.model.storage import read_document
@@ -27,13 +27,10 @@ from plink.model.storage import read_document
 if TYPE_CHECKING:
     from benchmarks.thesis_plot import ThesisPlot
 
-ROOT = Path(__file__).parents[1]
-_PROGRAM = str(ROOT / "benchmarks/timing/emulated_training.py")
 _PLAIN = str(ROOT / "benchmarks/timing/plain_messages.py")
 _GBPS = "0.2"
 _REPEATS = 3
 _MINIBATCHES = 60
-_ENV = ("--env", "OMP_NUM_THREADS=1")
 _RIVALS: dict[str, tuple[tuple[str, ...], float]] = {
     "gloo, buckets of 1 MB": ((), 1),
     "gloo, buckets of 4 MB": ((), 4),
@@ -63,29 +60,11 @@ SHAPES = {
 _PARTS = ("depth", "cost")
 
 
-def _plink(folder: Path, *words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "plink", *words], cwd=folder, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise SystemExit(f"plink {' '.join(words)}: {done.stderr[-3000:]}")
-    return done.stdout
-
-
-def _pipeline_s(folder: Path, plan: str, hosts: tuple[str, ...], *program: str) -> float:
-    """Return the seconds of a minibatch in steady state: the median over ranks."""
-    words = ("launch", *_ENV, *hosts, "--json", "--pipeline", plan, _PROGRAM, *program)
-    reports = json.loads(_plink(folder, *words))["pipeline"]
-    return statistics.median(report["minibatch_s"] for report in reports)
-
-
 def _rival_s(bench: BenchLab, rival: str, shape: str) -> float:
     """Return the seconds of a minibatch of data parallelism."""
     more, bucket_mb = _RIVALS[rival]
-    words = ("launch", *_ENV, "--hosts", bench.hosts_file, *more, _PROGRAM, "--shape", shape)
-    output = _plink(bench.folder, *words, "--minibatches", "48", "--bucket-mb", str(bucket_mb))
-    rows = [json.loads(line.partition("] ")[2]) for line in output.splitlines() if "minibatch_s" in line]
-    return float(rows[0]["minibatch_s"])
+    program = ("--shape", shape, "--minibatches", "48", "--bucket-mb", str(bucket_mb))
+    return data_parallel_s(bench.folder, ("--hosts", bench.hosts_file, *more), *program)
 
 
 @contextmanager
@@ -102,10 +81,12 @@ def _load() -> Iterator[Callable[[], float]]:
 
 def _planned(bench: BenchLab, name: str, *options: str) -> str:
     """Profile a shape and plan it, as a user does."""
-    _plink(bench.folder, "pipeline", "profile", "--minibatches", "10", "-o", f"{name}.json", _PROGRAM, "--shape", name)
+    plink_output(
+        bench.folder, "pipeline", "profile", "--minibatches", "10", "-o", f"{name}.json", PROGRAM, "--shape", name
+    )
     network = ("--hosts", bench.hosts_file, "--gbps", _GBPS)
     plan = f"{name}-plan.json"
-    _plink(bench.folder, "pipeline", "plan", f"{name}.json", *network, *options, "-o", plan)
+    plink_output(bench.folder, "pipeline", "plan", f"{name}.json", *network, *options, "-o", plan)
     return plan
 
 
@@ -117,22 +98,22 @@ def _compared(bench: BenchLab, name: str) -> dict[str, Any]:
     if plan.kind == "data-parallel":  # then the best pipeline is what it is compared with
         network = ("--hosts", bench.hosts_file, "--gbps", _GBPS)
         plan_file = "straight.json"
-        _plink(bench.folder, "pipeline", "plan", f"{name}.json", *network, "--straight", "-o", plan_file)
+        plink_output(bench.folder, "pipeline", "plan", f"{name}.json", *network, "--straight", "-o", plan_file)
     first = {rival: _rival_s(bench, rival, name) for rival in _RIVALS}
     best = min(first, key=lambda rival: first[rival])
-    pipeline_s, rival_s = [], [first[best]]
+    own_s, rival_s = [], [first[best]]
     program = ("--shape", name, "--minibatches", str(_MINIBATCHES))
     with _load() as load:
         for turn in range(_REPEATS):
-            pipeline_s.append(_pipeline_s(bench.folder, plan_file, hosts, *program))
+            own_s.append(pipeline_s(bench.folder, plan_file, hosts, *program))
             if turn + 1 < _REPEATS:
                 rival_s.append(_rival_s(bench, best, name))
         cores = load()
-    gain = statistics.median(rival_s) / statistics.median(pipeline_s)
+    gain = statistics.median(rival_s) / statistics.median(own_s)
     row = {
         "plan": plan.label, "measured": read_pipeline(bench.folder / plan_file).label,
         "depths": [stage.depth for stage in read_pipeline(bench.folder / plan_file).stages],
-        "predicted_s": plan.details["predicted"]["minibatch_s"], "pipeline_s": pipeline_s, "rival": best,
+        "predicted_s": plan.details["predicted"]["minibatch_s"], "pipeline_s": own_s, "rival": best,
         "rivals_s": first, "rival_s": rival_s, "gain": round(gain, 3), "thesis": shape.thesis,
         "cores_in_use": round(cores, 2),
     }  # fmt: skip
@@ -154,17 +135,17 @@ def _depth(bench: BenchLab) -> dict[str, Any]:
     for what, (count, size) in _DEPTHS.items():
         (bench.folder / "few.txt").write_text("\n".join(names[: count + names[0].startswith("#")]) + "\n")
         shape = ("--shape", "even", "--layers", str(count), "--output-bytes", str(size))
-        _plink(bench.folder, "pipeline", "profile", "--minibatches", "10", "-o", "even.json", _PROGRAM, *shape)
+        plink_output(bench.folder, "pipeline", "profile", "--minibatches", "10", "-o", "even.json", PROGRAM, *shape)
         network = ("even.json", "--hosts", "few.txt", "--gbps", _GBPS, "--straight", "--all-workers")
         samples: dict[str, list[float]] = {"noam": [], "auto": []}
         depths = {}
         for depth in samples:
-            _plink(bench.folder, "pipeline", "plan", *network, "--depth", depth, "-o", f"{depth}.json")
+            plink_output(bench.folder, "pipeline", "plan", *network, "--depth", depth, "-o", f"{depth}.json")
             depths[depth] = [stage.depth for stage in read_pipeline(bench.folder / f"{depth}.json").stages]
         for _ in range(_REPEATS):
             for depth, seconds in samples.items():
                 program = (*shape, "--minibatches", str(_MINIBATCHES))
-                seconds.append(_pipeline_s(bench.folder, f"{depth}.json", ("--hosts", "few.txt"), *program))
+                seconds.append(pipeline_s(bench.folder, f"{depth}.json", ("--hosts", "few.txt"), *program))
         gain = statistics.median(samples["noam"]) / statistics.median(samples["auto"])
         rows[what] = {"depths": depths, "seconds": samples, "gain": round(gain, 3)}
         print(what, json.dumps(rows[what]), flush=True)
@@ -172,14 +153,14 @@ def _depth(bench: BenchLab) -> dict[str, Any]:
 
 
 def _local(folder: Path, plan: str, *program: str) -> float:
-    return _pipeline_s(folder, plan, ("--runner", "local"), *program)
+    return pipeline_s(folder, plan, ("--runner", "local"), *program)
 
 
 def _plan_locally(folder: Path, stages: int, *shape: str) -> str:
-    profiled = ("pipeline", "profile", "--minibatches", "5", "-o", "even.json", _PROGRAM, *shape)
-    _plink(folder, *profiled)
+    profiled = ("pipeline", "profile", "--minibatches", "5", "-o", "even.json", PROGRAM, *shape)
+    plink_output(folder, *profiled)
     words = ("even.json", "--hosts", str(stages), "--gbps", "1000", "--straight", "--all-workers", "--depth", "noam")
-    _plink(folder, "pipeline", "plan", *words, "-o", "even-plan.json")
+    plink_output(folder, "pipeline", "plan", *words, "-o", "even-plan.json")
     return "even-plan.json"
 
 
@@ -193,7 +174,9 @@ def _cost() -> dict[str, Any]:
         large = (*empty, "--output-bytes", str(16_000_000))
         plan = _plan_locally(folder, 2, *large)
         large_s = [_local(folder, plan, *large, "--minibatches", "100") for _ in range(_REPEATS)]
-        output = [_plink(folder, "launch", "--runner", "local", "--slots", "2", *_ENV, _PLAIN) for _ in range(_REPEATS)]
+        output = [
+            plink_output(folder, "launch", "--runner", "local", "--slots", "2", *ENV, _PLAIN) for _ in range(_REPEATS)
+        ]
         plain_s = [float(text.partition("] ")[2].split()[0]) for text in output]
         copied = ("--shape", "even", "--layers", "3", "--weight-bytes", str(4_000_000))
         plan = _plan_locally(folder, 3, *copied)
@@ -254,8 +237,8 @@ def main() -> int:
     figures: dict[str, Any] = read_document(path)["figures"] if words and path.exists() else {}
     if set(wanted) - {"cost"}:
         with lab("--racks", "1", "--hosts-per-rack", "4", "--host-rate", "200mbit") as bench:
-            _plink(bench.folder, "probe", bench.hosts_file)
-            _plink(bench.folder, "reorder", "--algo", "gloo", "--size", "8MB")
+            plink_output(bench.folder, "probe", bench.hosts_file)
+            plink_output(bench.folder, "reorder", "--algo", "gloo", "--size", "8MB")
             for name in SHAPES:
                 if name in wanted:
                     figures.setdefault("shapes", {})[name] = _compared(bench, name)

@@ -16,7 +16,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -68,6 +68,7 @@ SHAPES: dict[str, list[EmulatedLayer]] = {
     "vgg": _in_parts(0.336, 14.4e6, (0.98, 0.107), (4_000_000, 2_000_000, 1_000_000, 166_000), 0.35),
     "alexnet": _in_parts(0.251, 14.4e6, (0.89, 0.04), (1_000_000, 600_000, 400_000, 144_000), 1 / 3),
     "gnmt": _even(8, 0.160, 7.7e6, 62_000),
+    "gnmt-16": _even(16, 0.640, 14.4e6, 62_000),
     "lm": _even(8, 0.160, 12.5e6, 80_000),
     "s2vt": [
         *_even(2, 0.120, 0.55e6, 60_000), *_even(2, 0.050, 4.95e6, 60_000), *_even(2, 0.030, 5.5e6, 60_000),
@@ -173,14 +174,29 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--pass-s", type=float, default=0.02, help="seconds of each pass of a layer of even")
     parser.add_argument("--weight-bytes", type=int, default=4)
     parser.add_argument("--output-bytes", type=int, default=64)
+    parser.add_argument("--times-seconds", type=float, default=1, help="of every layer, the shape's times this")
+    parser.add_argument("--times-bytes", type=float, default=1, help="of every layer, the shape's times this")
+    parser.add_argument("--slow-host", metavar="HOST=X", help="a host that takes X times as long")
     parser.add_argument("--no-stashing", action="store_true", help="change weights in place: what copies cost")
     return parser.parse_args(arguments)
 
 
 def _layers(options: argparse.Namespace) -> list[EmulatedLayer]:
-    if options.shape != "even":
-        return SHAPES[options.shape]
-    return even_shape(options.layers, options.pass_s, options.weight_bytes, options.output_bytes)
+    if options.shape == "even":
+        layers = even_shape(options.layers, options.pass_s, options.weight_bytes, options.output_bytes)
+    else:
+        layers = SHAPES[options.shape]
+    slow_host, _, factor = (options.slow_host or "").partition("=")
+    slowness = float(factor) if slow_host == os.uname().nodename else 1.0
+    return [
+        replace(
+            layer,
+            seconds=layer.seconds * options.times_seconds * slowness,
+            weight_bytes=round(layer.weight_bytes * options.times_bytes),
+            output_bytes=round(layer.output_bytes * options.times_bytes),
+        )
+        for layer in layers
+    ]
 
 
 def make(arguments: Sequence[str]) -> PipelineApp:

@@ -235,16 +235,20 @@ class WaySimulator:
         )  # fmt: skip
 
     def _used_hosts(self, partition: PlacedPartition) -> tuple[Hosts, list[str], list[tuple[int, ...]]]:
-        """Return the used hosts with their used slots in the given order, the others' names, and ranks by stage."""
-        used = partition.order[: partition.starts[-1]].tolist()
-        members: list[Host] = []
+        """Return the used hosts with their used slots, the others' names, and ranks by stage.
+
+        Hosts are numbered stage by stage, so that the ranks of a stage ascend with its replicas: libraries that sort
+        the ranks of a group have its ring in the planned order too.
+        """
+        used, hosts = partition.order[: partition.starts[-1]].tolist(), list(self.measured.hosts)
         next_rank: dict[int, int] = {}
+        members: list[Host] = []
         count = 0
-        for number, host in enumerate(self.measured.hosts):
-            if slots := used.count(number):
-                members.append(replace(host, slots=slots))
-                next_rank[number] = count
-                count += slots
+        for number in dict.fromkeys(used):
+            slots = used.count(number)
+            members.append(replace(hosts[number], slots=slots))
+            next_rank[number] = count
+            count += slots
         ranks: list[tuple[int, ...]] = []
         for stage in range(partition.stages):
             own = []

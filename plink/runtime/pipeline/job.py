@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -259,11 +260,14 @@ def _provenance(program: PipelineProgram, plan: PipelinePlan, model: str, store:
 
 
 def _own_group(plan: PipelinePlan, stage: int, timeout: timedelta) -> Any:
-    """Return the group of the replicas of this rank's stage; None of one replica. All ranks create all groups."""
+    """Return the group of the replicas of this rank's stage, by their numbers: Gloo's ring follows them. None of one
+    replica. All ranks create all groups."""
     own = None
+    # Versions of PyTorch without the option sort ranks.
+    options: dict[str, Any] = {"sort_ranks": False} if "sort_ranks" in signature(dist.new_group).parameters else {}
     for number, entry in enumerate(plan.stages):
         if len(entry.ranks) > 1 and number >= plan.shape.frozen:
-            group = dist.new_group(sorted(entry.ranks), timeout=timeout)
+            group = dist.new_group(list(entry.ranks), timeout=timeout, **options)
             own = group if number == stage else own
     return own
 
