@@ -156,7 +156,7 @@ class Racks:
 
 def _predictions(racks: Racks) -> dict[str, Any]:
     """Plans of all kinds, each as the planner places it or in a random order: simulated and measured."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name, plans in _PREDICTED.items():
         chosen = racks.plan(name)
         for label, options, is_shuffled in [("plink's choice", None, False), *plans]:
@@ -290,7 +290,7 @@ def _placement(racks: Racks) -> dict[str, Any]:
     bench, name = racks.bench, "vgg"
     slow_host = bench.names[-1]
     rack = sorted(set(bench.racks.tolist()))[1]
-    plink_output(racks.folder, "lab", "shape", f"rack-{rack}", "--rate", "12.5mbit", "--name", bench.name)
+    plink_output(racks.folder, "lab", "shape", f"rack{rack}", "--rate", "12.5mbit", "--name", bench.name)
     racks.probe()
     document = json.loads((racks.folder / f"{name}.json").read_text()) | {"hosts": {slow_host: 2.0}}
     (racks.folder / "slow.json").write_text(json.dumps(document))

@@ -29,7 +29,7 @@ def pipeline_s(folder: Path, plan: str, hosts: tuple[str, ...], *program: str) -
     """Return the seconds of a minibatch in steady state: the median over ranks."""
     words = ("launch", *ENV, *hosts, "--json", "--pipeline", plan, PROGRAM, *program)
     reports = json.loads(plink_output(folder, *words))["pipeline"]
-    return statistics.median(report["minibatch_s"] for report in reports)
+    return float(statistics.median(report["minibatch_s"] for report in reports))
 
 
 def data_parallel_s(folder: Path, options: tuple[str, ...], *program: str) -> float:
