@@ -305,7 +305,7 @@ def _placement(racks: Racks) -> dict[str, Any]:
     plan = racks.plan("slow")
     rows: dict[str, Any] = {"plan": read_pipeline(racks.folder / plan).label, "own": [both(plan)]}
     network = ("--hosts", bench.hosts_file, "--gbps", "0.05", "--model", "thesis", "-o", "thesis-plan.json")
-    plink_output(racks.folder, "pipeline", "plan", f"{name}.json", *network)
+    plink_output(racks.folder, "pipeline", "plan", "slow.json", *network)
     rows["thesis_plan"] = read_pipeline(racks.folder / "thesis-plan.json").label
     rows["thesis"] = [both("thesis-plan.json")]
     rows["random"] = [both(racks.shuffled(plan, 100 + seed)) for seed in range(_RANDOM_PLACEMENTS)]
