@@ -52,6 +52,7 @@ ENTRIES = (
     Entry("zipline", "Zhao et al. Table II: the barrier of least wait, beside grid searches", 0.2, True),
     Entry("lookahead", "whether ZipLine's lookahead should pay for its uncertainty, in simulated time", 0.3),
     Entry("spot_deadlines", "deadlines of spot jobs on made prices: how many are missed, and regret", 3),
+    Entry("spot_zones", "where to hold instances by the availability of zones, on made histories", 2),
     Entry("spot_drive", "the driver of spot machines killed 20 times: nothing left over, money to the cent", 8),
     Entry("spot_lab", "a job on a lab whose rented hosts are evicted, beside its simulation (--short: 2 minutes)", 6),
     Entry("flexrr", "stragglers that are helped, real servers (Harlap Figures 3.6 to 3.10; --only NAME: a part)", 7),

@@ -8,13 +8,21 @@ from plink.errors import NoAnswer, UsageError
 from plink.model.spot.market_file import MarketFile
 from plink.model.spot.prices import HOUR_S, Prices
 from solvers.spot.billing import BILLINGS
-from solvers.spot.comparing import FALLBACK_SLACK_S, ROOM, StrategyResult, compare, draw_starts
+from solvers.spot.comparing import (
+    FALLBACK_SLACK_S,
+    ROOM,
+    SimulatedJob,
+    StrategyResult,
+    compare,
+    draw_starts,
+    fallback_of,
+)
 from solvers.spot.footprint import Outlook
 from solvers.spot.odds import mean_hours_to_eviction
 from solvers.spot.optimum import OfflinePlan, offline_optimum
 from solvers.spot.scaling import Application
-from solvers.spot.simulating import SimulatedMarkets, Start, work_of
-from solvers.spot.strategies import NAMES, Comparison, Reference
+from solvers.spot.simulating import SimulatedMarkets, Start, trace_job, work_of
+from solvers.spot.strategies import NAMES, Comparison, Reference, strategy_for
 
 BASELINE = "on-demand"
 DEFAULT_STRATEGIES = (BASELINE, "standard-checkpoint", "standard-agile", "bidbrain")
@@ -95,12 +103,7 @@ def simulate_spot(
     :raises NoAnswer: where histories are too short for such jobs.
     """
     request = request or SimulationRequest()
-    request.check()
-    histories = market_file.select(prices)
-    begin, end = min(t.start for t in histories.values()), max(t.until for t in histories.values())
-    split = begin + TRAIN_SHARE * (end - begin) if request.train_until is None else request.train_until
-    if not begin < split < end:
-        raise UsageError("--train-until: give a time inside of the histories; `plink spot read` shows it")
+    histories, split = _split(market_file, prices, request)
     names = [BASELINE, *(name for name in request.strategies if name != BASELINE)]
     zones = sorted({market.zone for market in histories})
     results = []
@@ -109,14 +112,50 @@ def simulate_spot(
         comparison = comparison_for(market_file, markets, split, request.application)
         starts = draw_starts(comparison.markets.traces, request.hours, request.starts, request.seed)
 
-        def advance(done: int, total: int, place: int = place) -> None:
-            progress(place * total + done, len(zones) * total)
+        planned = 0 if request.deadline_s is None else min(len(starts), MAX_OPTIMA)
+
+        def advance(done: int, total: int, place: int = place, before: int = planned) -> None:
+            progress(place * (before + total) + before + done, len(zones) * (before + total))
 
         _check_deadline(comparison, request)
-        optima = tuple(_optima(comparison, request, starts))
+        optima = []
+        for plan in _optima(comparison, request, starts):
+            optima.append(plan)
+            advance(len(optima) - planned, len(names) * len(starts))
         rows = compare(names, comparison, request.hours, starts, advance, request.deadline_s)
-        results.append(ZoneResult(zone, tuple(rows), optima))
+        results.append(ZoneResult(zone, tuple(rows), tuple(optima)))
     return SpotSimulation(split, tuple(results))
+
+
+def _split(market_file: MarketFile, prices: Prices, request: SimulationRequest) -> tuple[Prices, float]:
+    """Return the histories of the file's markets, and until when they are known beforehand."""
+    request.check()
+    histories = market_file.select(prices)
+    begin, end = min(t.start for t in histories.values()), max(t.until for t in histories.values())
+    split = begin + TRAIN_SHARE * (end - begin) if request.train_until is None else request.train_until
+    if not begin < split < end:
+        raise UsageError("--train-until: give a time inside of the histories; `plink spot read` shows it")
+    return histories, split
+
+
+def simulate_one_job(market_file: MarketFile, prices: Prices, request: SimulationRequest) -> SimulatedJob:
+    """Return the first job of the first zone by the last of the strategies.
+
+    :raises UsageError: and :raises NoAnswer: as :func:`simulate_spot`.
+    """
+    histories, split = _split(market_file, prices, request)
+    zone = min(market.zone for market in histories)
+    markets = {market: trace for market, trace in histories.items() if market.zone == zone}
+    comparison, name = comparison_for(market_file, markets, split, request.application), request.strategies[-1]
+    start = draw_starts(comparison.markets.traces, request.hours, request.starts, request.seed)[0]
+    _check_deadline(comparison, request)
+    work = work_of(request.hours, comparison.reference.total_cores, comparison.application)
+    fallback = None if name == BASELINE else fallback_of(comparison, request.deadline_s)
+    strategy = strategy_for(name, comparison, fallback is not None)
+    outcome, progress = trace_job(comparison.markets, strategy, comparison.application, start, work, fallback)
+    return SimulatedJob(
+        zone, name, comparison, start.time, outcome, tuple((time, done / work) for time, done in progress)
+    )
 
 
 def _check_deadline(comparison: Comparison, request: SimulationRequest) -> None:

@@ -60,6 +60,18 @@ class StrategyResult:
         return float(hours[kind] / sum(hours.values()))
 
 
+@dataclass(frozen=True)
+class SimulatedJob:
+    """One job: what it held, and ``progress``: (seconds since 1970, share of its work that is done)."""
+
+    zone: str
+    strategy: str
+    comparison: Comparison
+    start: float
+    outcome: SimulationOutcome
+    progress: tuple[tuple[float, float], ...]
+
+
 def draw_starts(traces: Sequence[PriceTrace], hours: float, count: int, seed: int) -> list[Start]:
     """Return random starts of jobs, evenly over the time in which all markets have prices for long enough after it.
 
@@ -87,6 +99,14 @@ def _common(stretches: Sequence[Sequence[tuple[float, float]]]) -> list[tuple[fl
     return result
 
 
+def fallback_of(comparison: Comparison, deadline_s: float | None) -> DeadlineFallback | None:
+    """Return the reference machines as those that a deadline falls back to; None without a deadline."""
+    reference = comparison.reference
+    if deadline_s is None:
+        return None
+    return DeadlineFallback(deadline_s, reference.count, reference.price, reference.cores, FALLBACK_SLACK_S)
+
+
 def compare(
     names: Sequence[str],
     comparison: Comparison,
@@ -99,12 +119,8 @@ def compare(
 
     :param deadline_s: from each start: the reference machines are requested on demand when they have to be.
     """
-    reference = comparison.reference
-    work = work_of(hours, reference.total_cores, comparison.application)
-    fallback = (
-        None if deadline_s is None
-        else DeadlineFallback(deadline_s, reference.count, reference.price, reference.cores, FALLBACK_SLACK_S)
-    )  # fmt: skip
+    work = work_of(hours, comparison.reference.total_cores, comparison.application)
+    fallback = fallback_of(comparison, deadline_s)
     results: list[StrategyResult] = []
     for place, name in enumerate(names):
         strategy = strategy_for(name, comparison, fallback is not None)

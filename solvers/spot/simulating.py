@@ -165,6 +165,16 @@ def simulate_job(
     return _Job(markets, strategy, application, start, work, fallback).run()
 
 
+def trace_job(
+    markets: SimulatedMarkets, strategy: Strategy, application: Application, start: Start, work: float,
+    fallback: DeadlineFallback | None = None,
+) -> tuple[SimulationOutcome, tuple[tuple[float, float], ...]]:  # fmt: skip
+    """Return how one job goes, as :func:`simulate_job`, and the work that was done at each of its events."""
+    job = _Job(markets, strategy, application, start, work, fallback)
+    job.progress = [(start.time, 0.0)]
+    return job.run(), tuple(job.progress)
+
+
 class _Job:
     """One job in progress: what it holds and how far it is."""
 
@@ -186,6 +196,7 @@ class _Job:
         self._anchors_ready_at = start.time + application.start_s
         self._tick = start.time
         self._speed = self._speed_now()
+        self.progress: list[tuple[float, float]] | None = None
 
     @cached_property
     def _overhead(self) -> float:
@@ -267,7 +278,10 @@ class _Job:
 
     def _advance(self, moment: float) -> None:
         """Let the work that is done until then be done."""
-        seconds = moment - max(self._now, min(self._paused_until, moment))
+        began = max(self._now, min(self._paused_until, moment))
+        seconds = moment - began
+        if self.progress is not None and began > self._now:
+            self.progress.append((began, self._done))
         if self._speed > 0 and seconds > 0:
             self._done += seconds * self._speed
             checkpointing = self._strategy.checkpointing
@@ -277,6 +291,8 @@ class _Job:
                 self._since_checkpoint_s -= kept_s
                 self._since_checkpoint = self._since_checkpoint_s * self._speed
         self._now = moment
+        if self.progress is not None:
+            self.progress.append((moment, self._done))
 
     def _evict(self, held: _Held) -> None:
         self._evictions += 1

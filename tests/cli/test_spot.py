@@ -103,6 +103,16 @@ def test_simulate(here: Path) -> None:
     assert "cost/on-demand" in shown(here, *words, "--strategies", "bidbrain").stdout
 
 
+@pytest.mark.parametrize(("name", "begin"), [("job.svg", b"<?xml"), ("job.png", b"\x89PNG")])
+def test_picture_of_a_job(here: Path, tmp_path: Path, name: str, begin: bytes) -> None:
+    words = ("simulate", "market.toml", "--prices", "prices.json", "--starts", "2", "--hours", "1")
+    done = shown(here, *words, "--strategies", "standard-agile", "--picture", str(tmp_path / name))
+    assert name in done.stderr
+    content = (tmp_path / name).read_bytes()
+    assert content.startswith(begin)
+    assert name.endswith("png") or b"standard-agile in" in content
+
+
 def test_simulate_with_a_deadline(here: Path) -> None:
     words = ("simulate", "market.toml", "--prices", "prices.json", "--starts", "6", "--hours", "1", "--deadline", "2h")
     document = spot(here, *words)
@@ -217,6 +227,7 @@ def test_market_files_that_are_refused(name: str, here: Path) -> None:
         ("simulate market.toml --prices prices.json --deadline 90h", "--deadline 90h"),
         ("simulate market.toml --prices prices.json --deadline soon", "soon"),
         ("simulate market.toml --prices prices.json --starts 0", "--starts 0"),
+        ("simulate market.toml --prices prices.json --picture job.pdf", "--picture job.pdf"),
         ("simulate market.toml --prices prices.json --train-until 1999-01-01", "--train-until"),
         ("advise market.toml --prices prices.json --at 1999-01-01", "no prices before that time"),
         ("advise market.toml nothing --prices prices.json", "nothing"),

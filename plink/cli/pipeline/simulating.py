@@ -55,17 +55,17 @@ def simulate(
     from plink.api.pipeline_simulation import PipelineSimulationRequest, simulate_plan
     from plink.api.pipelines import check_profile
     from plink.cli.inputs import network_from
+    from plink.cli.pictures import check_picture
     from plink.cli.pipeline.inputs import plan_from, profile_from
     from plink.cli.pipeline.tracing import timeline_of_run, write_trace
     from plink.model.storage import check_writable, name_of
 
-    if picture is not None and picture.suffix.lower() not in (".svg", ".png"):
-        raise UsageError(f"--picture {picture}: a picture's name ends in .svg or .png")
+    if picture is not None:
+        check_picture(picture)
     if beside is not None and trace is None:
         raise UsageError(f"--beside {beside[:40]} goes with --trace FILE, which gets both")
-    for file in (trace, picture):
-        if file is not None:
-            check_writable(file)
+    if trace is not None:
+        check_writable(trace)
     plan, path = plan_from(plan_file)
     profile = profile_from(profile_file)
     check_profile(plan, profile, name_of(path))
@@ -87,18 +87,14 @@ def simulate(
 
 def _draw(simulated: "SimulatedPlan", picture: Path) -> None:
     """Draw the timeline into a file."""
+    from plink.cli.pictures import write_picture
     from plink.cli.screen import say
-    from plink.model.storage import write_bytes, write_text
-    from plink.report.canvas import as_png, as_svg
     from plink.report.colours import PAPER
     from plink.report.pipeline_timeline import pipeline_timeline
 
     result = simulated.result
     drawn = pipeline_timeline(simulated.plan, result.timeline, result.minibatch_s, PAPER)
-    if picture.suffix.lower() == ".png":
-        write_bytes(picture, as_png(drawn))
-    else:
-        write_text(picture, as_svg(drawn))
+    write_picture(drawn, picture)
     say(f"timeline -> {picture}")
 
 

@@ -9,6 +9,9 @@ from plink.cli.screen import print_json, say
 
 if TYPE_CHECKING:
     from plink.api.spot_simulation import SimulationRequest, SpotSimulation
+    from plink.api.spot_zones import ZonesSimulation
+    from plink.model.spot.market_file import MarketFile
+    from plink.model.spot.price_files import Histories
 
 _DIGITS = 4
 
@@ -30,6 +33,9 @@ def simulate(
         str | None,
         typer.Option(metavar="TIME", help="Jobs are to be over so long after their start, like 6h; shows regret."),
     ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw one job by the last strategy, .svg or .png.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Compare strategies on price histories: what jobs cost and take, from the same random starts.
@@ -39,13 +45,28 @@ def simulate(
     With --deadline the reference machines are rented on demand when they have to be. Regret: how much more a strategy
     costs than the cheapest plan that knows all prices, of the first 100 starts.
 
+    Of availability histories: where to hold as many instances as the reference
+    has, in one zone, in the next after each interruption, or by expected cost
+    per work.
+
     Example: plink spot simulate market.toml --prices prices.json --starts 20
     """
-    from plink.api.spot_simulation import DEFAULT_STRATEGIES, SimulationRequest, markets_without_prices, simulate_spot
+    from plink.api.spot_simulation import (
+        DEFAULT_STRATEGIES,
+        SimulationRequest,
+        markets_without_prices,
+        simulate_one_job,
+        simulate_spot,
+    )
+    from plink.cli.pictures import check_picture, write_picture
     from plink.cli.screen import progress
     from plink.cli.spot.inputs import histories_from, need_prices, parse_time
+    from plink.cli.spot.job_picture import path_of
+    from plink.errors import UsageError
     from plink.model.spot.market_file import read_market_file
     from plink.model.units import parse_limit
+    from plink.report.colours import PAPER
+    from plink.report.spot_job import spot_job
     from solvers.spot.strategies import NAMES
 
     names: tuple[str, ...] = DEFAULT_STRATEGIES if strategies is None else NAMES
@@ -55,17 +76,87 @@ def simulate(
     deadline_s = None if deadline is None else parse_limit(deadline)
     request = SimulationRequest(hours, starts, seed, names, split, deadline_s=deadline_s)
     request.check()
+    if picture is not None:
+        check_picture(picture)
     market_file = read_market_file(market)
-    histories = need_prices(histories_from(prices), prices)
+    read = histories_from(prices)
+    if not read.prices and read.availability:
+        given = {"--deadline": deadline, "--strategies": strategies, "--picture": picture}
+        for option, value in given.items():
+            if value is not None:
+                raise UsageError(f"{option} needs price histories")
+        _simulate_zones(market_file, read, split, seed, as_json)
+        return
+    histories = need_prices(read, prices)
     for name in markets_without_prices(market_file, histories):
         say(f"{name}: no prices of it; left out")
     with progress("jobs") as bars:
         simulation = simulate_spot(market_file, histories, request, bars["jobs"])
+    if picture is not None:
+        write_picture(spot_job(path_of(simulate_one_job(market_file, histories, request)), PAPER), picture)
+        say(f"picture -> {picture}")
     document = _document(simulation, request)
     if as_json:
         print_json(document)
     else:
         _show(document)
+
+
+def _simulate_zones(
+    market_file: "MarketFile", read: "Histories", train_until: float | None, seed: int, as_json: bool
+) -> None:
+    """Compare strategies for availability histories."""
+    from plink.api.spot_zones import compare_zones
+    from plink.cli.screen import progress
+
+    with progress("strategies") as bars:
+        simulation = compare_zones(market_file, read.availability, train_until, seed, bars["strategies"])
+    document = _zones_document(simulation, seed)
+    if as_json:
+        print_json(document)
+    else:
+        _show_zones(document)
+
+
+def _zones_document(simulation: "ZonesSimulation", seed: int) -> dict[str, Any]:
+    from plink.cli.spot.inputs import finite
+
+    return {
+        "schema": "plink.spot-zones/1",
+        "nodes": simulation.nodes,
+        "hours": simulation.hours,
+        "train_until_s": simulation.train_until,
+        "seed": seed,
+        "results": [
+            {
+                "type": result.type,
+                "strategy": result.strategy,
+                "zone": result.zone,
+                "cost": finite(round(result.outcome.cost, _DIGITS)),
+                "half_share": round(result.outcome.half_share, _DIGITS),
+                "work_hours": round(result.outcome.work, 2),
+                "free_hours": round(result.outcome.free_hours, 2),
+                "interrupted": result.outcome.interrupted,
+            }
+            for result in simulation.results
+        ],
+    }
+
+
+def _show_zones(document: dict[str, Any]) -> None:
+    from plink.cli.tables import show_table
+
+    print(
+        f"{document['nodes']} instances wanted for {document['hours']:,.0f} h; cost: of an hour of one working "
+        "instance, by the price of an instance-hour"
+    )
+    rows = [
+        (row["type"], row["strategy"], row["zone"], "" if row["cost"] is None else f"{row['cost']:.3f}",
+         f"{row['half_share']:.1%}", f"{row['work_hours']:,.0f}", f"{row['free_hours']:,.0f}", str(row["interrupted"]))
+        for row in document["results"]
+    ]  # fmt: skip
+    columns = ["type", "strategy", "zone", "cost", "half or more at work", "hours of work", "free", "interrupted"]
+    show_table(columns, rows)
 
 
 def _document(simulation: "SpotSimulation", request: "SimulationRequest") -> dict[str, Any]:

@@ -22,6 +22,7 @@ from solvers.spot.simulating import (
     SimulationOutcome,
     Start,
     simulate_job,
+    trace_job,
     work_of,
 )
 from solvers.spot.strategies import NAMES, Comparison, Reference, Standard, strategy_for
@@ -232,3 +233,16 @@ def test_bidbrain_is_cheaper_and_faster_than_the_standard_strategy() -> None:
     assert seconds["bidbrain"] < 0.8 * seconds["standard-agile"]
     free = {result.name: result.share("free") for result in results}
     assert free["clairvoyant"] > free["bidbrain"] > free["standard-agile"]
+
+
+def test_traced_jobs_go_as_others_do() -> None:
+    """Work only grows without checkpoints, from nothing to all of it."""
+    trace = make_prices([MadeMarket(Market("z", "t"), KINDS["c3-a"], 1.0)], 3, 5)[Market("z", "t")]
+    strategy, work = Standard(markets(trace), 40.0, ANCHORS), work_of(4, 40, APPLICATION)
+    outcome, progress = trace_job(strategy.markets, strategy, APPLICATION, Start(HOUR, trace.until), work)
+    assert outcome == simulate_job(strategy.markets, strategy, APPLICATION, Start(HOUR, trace.until), work)
+    times, done = zip(*progress, strict=True)
+    assert list(times) == sorted(times)
+    assert list(done) == sorted(done)
+    assert (times[0], done[0]) == (HOUR, 0)
+    assert (times[-1], done[-1]) == pytest.approx((HOUR + outcome.seconds, work))
