@@ -59,6 +59,7 @@ ENTRIES = (
     Entry("helping_courses", "Harlap Figures 3.6 to 3.12: stragglers that are helped, in virtual time", 1.5),
     Entry("pipeline_lab", "pipelines on 4 hosts against data parallelism, depths, and the executor's own cost", 32),
     Entry("pipeline_racks", "pipelines on 16 hosts in 4 racks: predictions, gains, GPipe, placements, bytes", 50),
+    Entry("pipeline_memory", "bytes that the ranks of pipelines hold, counted, beside predictions", 5),
     Entry("pipeline_learning", "what the delays of pipelines do to learning, small networks in one process", 4),
     Entry("report", "size of the page, and how fast it opens", 2),
 )

@@ -10,7 +10,7 @@ import statistics
 import sys
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -31,9 +31,6 @@ from solvers.pipeline.simulator import simulate_pipeline
 from solvers.pipeline.stage_costs import costs_of_plan
 from solvers.pipeline.training_job import PlacedPipeline
 from solvers.simulation.network import SimulatedNetwork
-
-if TYPE_CHECKING:
-    from benchmarks.thesis_plot import ThesisPlot
 
 _LAB_GBPS = 0.2  # 25 MB/s: the lab's links
 _HEURISTIC_MOVES = 8000
@@ -253,13 +250,6 @@ def memory() -> dict[str, Any]:
         ]  # fmt: skip
         rows[name] = {"over_data_parallel": worst[0] / worst[1], "first_stage_by_depth_4_to_7": by_depth}
     return rows
-
-
-def thesis_plots(figures: dict[str, Any]) -> "dict[str, ThesisPlot]":
-    """For docs/results/theses.md."""
-    from benchmarks.pipeline_thesis_plots import planner_plots
-
-    return planner_plots(figures)
 
 
 def main() -> int:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from benchmarks.pipeline_runs import PROGRAM, ROOT, data_parallel_s, pipeline_s,
 from benchmarks.record import Bar, record
 from plink.model.pipeline.plan_file import read_pipeline
 from plink.model.storage import read_document
+
+if TYPE_CHECKING:
+    from benchmarks.thesis_plot import ThesisPlot
 
 _RATE = "50mbit"
 _TIMES_BYTES = 0.25
@@ -370,6 +373,13 @@ def _bars(figures: dict[str, Any]) -> list[Bar]:
             Bar("placement over the thesis's plan", row["thesis"][0]["measured_s"] / own, at_least=1.15),
         ]
     return bars
+
+
+def thesis_plots(figures: dict[str, Any]) -> "dict[str, ThesisPlot]":
+    """For docs/results/theses.md."""
+    from benchmarks.pipeline_thesis_plots import rack_plots
+
+    return rack_plots(figures)
 
 
 def main() -> int:

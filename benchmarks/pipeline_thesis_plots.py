@@ -1,4 +1,4 @@
-"""Harlap's figures on pipelines, beside what is recorded of plink: those of the lab, and those of made networks."""
+"""Harlap's figures on pipelines, beside what is recorded of plink."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ LABELS = {
 
 
 def lab_plots(figures: dict[str, Any]) -> dict[str, ThesisPlot]:
-    """Return Table 5.1 (four GPUs) and Figure 5.15, of pipelines that were run."""
+    """Return Table 5.1 (four GPUs)."""
     rows = {LABELS[name]: row for name, row in figures["shapes"].items() if row["measured"] == row["plan"]}
     gains = {
         label: [row["rival_s"][k] / seconds for k, seconds in enumerate(row["pipeline_s"]) if k < len(row["rival_s"])]
@@ -22,47 +22,67 @@ def lab_plots(figures: dict[str, Any]) -> dict[str, ThesisPlot]:
         "harlap-table-5-1", "Pipelines on four hosts over data parallelism", "crosses: the thesis", gains,
         "times as fast", marks={label: row["thesis"] for label, row in rows.items()},
     )  # fmt: skip
-    errors = {
-        label: [100 * (seconds / row["predicted_s"] - 1) for seconds in row["pipeline_s"]]
-        for label, row in rows.items()
-    }
-    medians = {label: sorted(samples)[len(samples) // 2] for label, samples in errors.items()}
-    low, high = min(medians.values()), max(medians.values())
-    predicted = strips(
-        "harlap-5-15", "Measured over predicted seconds of a minibatch, less one", "plans of the same runs", errors, "%"
-    )
-    return {
-        "harlap-table-5-1": ThesisPlot(text, table),
-        "harlap-5-15": ThesisPlot(f"measured {low:+.0f} to {high:+.0f} % of what the plan predicts", predicted),
-    }
+    return {"harlap-table-5-1": ThesisPlot(text, table)}
 
 
-def planner_plots(figures: dict[str, Any]) -> dict[str, ThesisPlot]:
-    """Return figures 5.13a, 5.17 and 5.18 and section 5.5.4, of simulated pipelines."""
-    four = figures["predicted_4_hosts"]
-    names = [name for name, row in four.items() if row["kind"] != "data-parallel"]
-    alone = {name: [four[name]["over_model_parallel"]] for name in names}
-    fewer = {name: [100 * four[name]["fewer_bytes"]] for name in names}
-    depth = {
-        name: [size / 1e6 for size in row["first_stage_by_depth_4_to_7"]] for name, row in figures["memory"].items()
-    }
-    gpipe = {f"{hosts} hosts": [times] for hosts, times in figures["gpipe"].items()}
-    grown = [samples[-1] / samples[0] for samples in depth.values()]
-    return {
-        "harlap-5-13a": ThesisPlot(
-            f"{min(map(max, alone.values())):.1f} to {max(map(max, alone.values())):.1f} times",
-            strips("harlap-5-13a", "Pipelines on four hosts over model parallelism", "simulated", alone, "times"),
-        ),
-        "harlap-5-5-4": ThesisPlot(
-            " and ".join(f"{times[0]:.2f} times on {hosts}" for hosts, times in gpipe.items()),
-            strips("harlap-5-5-4", "GPipe over the plan, GNMT-like", "simulated", gpipe, "times as long"),
-        ),
-        "harlap-5-17": ThesisPlot(
+def rack_plots(figures: dict[str, Any]) -> dict[str, ThesisPlot]:
+    """Return figures 5.13a, 5.13b, 5.15 and 5.17 and section 5.5.4, of pipelines on 4 and 16 lab hosts."""
+    plots = {}
+    if plans := figures.get("predictions", {}).get("plans"):
+        errors: dict[str, list[float]] = {}
+        for row in plans:
+            kind = row["plan"] if row["plan"] == "data parallelism" else "pipelines"
+            errors.setdefault(f"{row['model']}, {kind}", []).append(100 * (row["predicted_s"] / row["measured_s"] - 1))
+        low, high = min(map(min, errors.values())), max(map(max, errors.values()))
+        plots["harlap-5-15"] = ThesisPlot(
+            f"{len(plans)} plans of two models: predictions {low:+.0f} to {high:+.0f} % off",
+            strips("harlap-5-15", "Predicted over measured seconds of a minibatch, less one", "16 hosts", errors, "%"),
+            part="predictions",
+        )  # fmt: skip
+    if gpipe := figures.get("gpipe"):
+        times = {
+            f"{count} hosts": [rows[count]["measured_s"] / rows["straight"]["measured_s"]]
+            for count, rows in gpipe.items()
+        }
+        plots["harlap-5-5-4"] = ThesisPlot(
+            " and ".join(f"{samples[0]:.2f} times on {hosts}" for hosts, samples in times.items()),
+            strips("harlap-5-5-4", "GPipe over a straight pipeline", "GNMT-like", times, "times as long"),
+            part="gpipe",
+        )
+    if bytes_ := figures.get("bytes"):
+        fewer = {LABELS[name]: [100 * row["fewer"]] for name, row in bytes_.items()}
+        plots["harlap-5-17"] = ThesisPlot(
             ", ".join(f"{samples[0]:.0f} % ({name})" for name, samples in fewer.items()),
-            strips("harlap-5-17", "Bytes fewer than data parallelism sends", "four hosts", fewer, "% fewer"),
+            strips("harlap-5-17", "Bytes fewer than data parallelism sends", "counted, four hosts", fewer, "% fewer"),
+            part="bytes",
+        )
+    if rows := figures.get("without_pipelining"):
+        gains = {LABELS[name]: [row["gain"]] for name, row in rows.items()}
+        for plot, names in (("harlap-5-13a", ("gnmt", "lm", "vgg")), ("harlap-5-13b", ("s2vt",))):
+            own = {LABELS[name]: gains[LABELS[name]] for name in names if LABELS[name] in gains}
+            plots[plot] = ThesisPlot(
+                ", ".join(f"{samples[0]:.1f} ({name})" for name, samples in own.items()),
+                strips(plot, "Pipelines over one minibatch in flight", "four lab hosts", own, "times as fast"),
+                part="without_pipelining",
+            )
+    return plots
+
+
+def memory_plots(figures: dict[str, Any]) -> dict[str, ThesisPlot]:
+    """Return figures 5.16 and 5.18, of tensors that were counted."""
+    shares = {
+        model: [size / max(row["data_parallel"]["counted"]) for size in row["straight"]["counted"]]
+        for model, row in figures.items()
+    }
+    grown = {model: [size / 1e6 for size in row["first_stage_by_depth"]] for model, row in figures.items()}
+    ratios = [samples[-1] / samples[0] for samples in grown.values()]
+    return {
+        "harlap-5-16": ThesisPlot(
+            ", ".join(f"{max(samples):.2f} ({model})" for model, samples in shares.items()),
+            strips("harlap-5-16", "Memory of stages over data parallelism", "four processes", shares, "times as much"),
         ),
         "harlap-5-18": ThesisPlot(
-            f"{min(grown):.2f} and {max(grown):.2f} times from depth 4 to 7, along a straight line",
-            strips("harlap-5-18", "Memory of the first stage at depths 4 to 7", "by the plan", depth, "MB"),
+            f"{min(ratios):.2f} to {max(ratios):.2f} times from depth 4 to 7, in equal steps",
+            strips("harlap-5-18", "Memory of the first stage at depths 4 to 7", "counted", grown, "MB"),
         ),
     }

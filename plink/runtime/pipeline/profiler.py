@@ -128,7 +128,7 @@ def _one_minibatch(
     last = len(program.units) - 1
     for k, (unit, sample) in enumerate(zip(program.units, samples, strict=True)):
         values = tuple(_mapped(value, _leaf) for value in values)
-        parameters = {id(parameter) for parameter in unit.module.parameters()}
+        parameters = {parameter.untyped_storage().data_ptr() for parameter in unit.module.parameters()}
         # A layer that changes its input in place may not change a leaf.
         copies = tuple(_mapped(value, lambda tensor: tensor.clone()) for value in values)
         # Counting slows every saved tensor down, so it is not done where seconds count.
@@ -193,12 +193,13 @@ def _short(value: Tensor) -> str:
 
 @contextmanager
 def _saved_bytes(parameters: set[int], sample: _Samples) -> Iterator[None]:
-    """Count what autograd keeps for the backward pass: each storage once, parameters excepted."""
+    """Count what autograd keeps for the backward pass: each storage once, without those of ``parameters``, of which
+    autograd keeps views, too."""
     storages: dict[int, int] = {}
 
     def keep(tensor: Tensor) -> Tensor:
-        if id(tensor) not in parameters and not isinstance(tensor, nn.Parameter):
-            storage = tensor.untyped_storage()
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in parameters:
             storages[storage.data_ptr()] = storage.nbytes()
         return tensor
 

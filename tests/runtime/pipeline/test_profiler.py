@@ -80,6 +80,14 @@ def convolution() -> list[nn.Module]:
     ]  # fmt: skip
 
 
+def test_views_of_parameters_are_no_activations() -> None:
+    """A linear layer keeps its transposed weight for the backward pass, which is there anyhow."""
+    layers = (nn.Flatten(), nn.Linear(192, 300), nn.Tanh(), nn.Linear(300, 10))
+    profile = profile_program(program_of(*layers), 2)
+    assert profile.layers[1].saved_bytes == 4 * 192 * 4
+    assert profile.layers[2].saved_bytes == 4 * 300 * 4
+
+
 def test_bytes_of_layers() -> None:
     """Parameters, optimiser state, what crosses, and what autograd keeps, in-place layers once."""
     torch.manual_seed(0)

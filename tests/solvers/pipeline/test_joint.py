@@ -111,13 +111,14 @@ def test_pairs_that_were_not_measured_are_avoided() -> None:
 
 
 def test_replicas_are_placed_by_racks() -> None:
-    """The ring of 15 crosses each uplink once a way: hosts of a rack are neighbours."""
+    """The ring of 15 crosses each uplink once a way: hosts of a rack are neighbours, also where ranks are sorted."""
     fabric = fabric_of_racks(16, 4)
     plan = planned(VGG, fabric, compare=True, moves=20_000)
     assert plan.label == "15-1"
     names = plan.host_names()
     ring = fabric.group_of[[fabric.names.index(names[rank]) for rank in plan.stages[0].ranks]]
     assert (ring != np.roll(ring, 1)).sum() == 4
+    assert list(plan.stages[0].ranks) == sorted(plan.stages[0].ranks)
     baseline = next(way for way in plan.details["compared"] if way["what"] == "15-1, given order")
     assert baseline["minibatch_s"] > 1.3 * seconds(plan)
 

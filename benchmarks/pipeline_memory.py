@@ -1,0 +1,90 @@
+"""Memory of pipelines: bytes of tensors that ranks hold, counted, beside what plans predict (Harlap thesis, Figures
+5.16 and 5.18). Real networks, four processes on this machine."""
+
+import itertools
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.pipeline_runs import ENV, ROOT, plink_output
+from benchmarks.record import Bar, record
+from plink.model.pipeline.plan_file import read_pipeline
+
+if TYPE_CHECKING:
+    from benchmarks.thesis_plot import ThesisPlot
+
+_PROGRAM = str(ROOT / "benchmarks/timing/counted_training.py")
+_MODELS = ("vgg", "lstm", "mlp")
+_WORKERS = 4
+_DEPTHS = range(4, 8)
+
+
+def _counted(folder: Path, plan: str, model: str) -> list[int]:
+    """Return the most bytes of each rank."""
+    words = ("launch", "--runner", "local", *ENV, "--pipeline", plan, _PROGRAM, "--model", model)
+    done = subprocess.run(
+        [sys.executable, "-m", "plink", *words], cwd=folder, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise SystemExit(done.stderr[-2000:])
+    lines = (line.partition("] ")[2] for line in (done.stdout + done.stderr).splitlines() if "counted_rank" in line)
+    rows = {row["counted_rank"]: row["bytes"] for row in map(json.loads, lines)}
+    return [rows[rank] for rank in range(len(rows))]
+
+
+def _stages(folder: Path, model: str, *options: str) -> dict[str, list[float]]:
+    """Plan, run, and return predicted and counted bytes of each rank."""
+    words = ("pipeline", "plan", f"{model}.json", "--hosts", str(_WORKERS), "--gbps", "1", "--all-workers")
+    plink_output(folder, *words, *options, "-o", "plan.json")
+    plan = read_pipeline(folder / "plan.json")
+    predicted = [
+        stage.details["memory_bytes"]["all"] for rank in range(plan.ranks) for stage in plan.stages
+        if rank in stage.ranks
+    ]  # fmt: skip
+    return {"predicted": predicted, "counted": [float(size) for size in _counted(folder, "plan.json", model)]}
+
+
+def thesis_plots(figures: dict[str, Any]) -> "dict[str, ThesisPlot]":
+    """For docs/results/theses.md."""
+    from benchmarks.pipeline_thesis_plots import memory_plots
+
+    return memory_plots(figures)
+
+
+def main() -> int:
+    """Run and record; the exit code."""
+    figures: dict[str, Any] = {}
+    bars = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for model in _MODELS:
+            profiled = ("pipeline", "profile", "--minibatches", "3", "-o", f"{model}.json", _PROGRAM, "--model", model)
+            plink_output(folder, *profiled)
+            straight = _stages(folder, model, "--straight", "--depth", "noam")
+            parallel = _stages(folder, model, "--kind", "data-parallel")
+            depths = [_stages(folder, model, "--straight", "--depth", f"{depth},3,2,1") for depth in _DEPTHS]
+            first = [row["counted"][0] for row in depths]
+            errors = [
+                abs(predicted / counted - 1)
+                for row in (straight, parallel, *depths)
+                for predicted, counted in zip(row["predicted"], row["counted"], strict=True)
+            ]
+            steps = [after - before for before, after in itertools.pairwise(first)]
+            figures[model] = {"straight": straight, "data_parallel": parallel, "first_stage_by_depth": first}
+            bars += [
+                Bar(f"{model}: prediction of a rank's bytes off, worst", max(errors), at_most=0.1),
+                Bar(
+                    f"{model}: worst stage over data parallelism", max(straight["counted"]) / max(parallel["counted"]),
+                    at_most=1.1,
+                ),
+                Bar(f"{model}: largest over smallest step by depth", max(steps) / min(steps), at_most=1.1),
+            ]  # fmt: skip
+            print(model, json.dumps(figures[model]), flush=True)
+    return record("pipeline-memory", {"workers": _WORKERS, "depths": list(_DEPTHS)}, figures, bars)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
