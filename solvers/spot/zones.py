@@ -19,8 +19,6 @@ from solvers.spot.billing import Billing, Charge, End, Stay
 from solvers.spot.hazard import ExponentialEvictions, Interruptions
 from solvers.spot.scaling import Application
 
-_MAX_LOST = 0.999  # of the instances in an hour, of the worst zone
-
 
 @dataclass(frozen=True)
 class ZoneJob:
@@ -129,25 +127,13 @@ class ZoneRecord:
     @staticmethod
     def of(trace: AvailabilityTrace, nodes: int, belief: Interruptions) -> "ZoneRecord":
         """Return that of a history, of who holds as many instances as there are, up to ``nodes``. ``belief``: per
-        instance-hour, before.
-
-        Interruptions come in bursts, so fewer instances meet one in their first hour than a constant rate of as many
-        would have it. The rate is the one by which as many survive an hour as in the history.
-        """
+        instance-hour, before."""
         counts = np.minimum(trace.counts, nodes)
-        hours = trace.gap_s / HOUR_S
-        window = max(1, round(1 / hours)) + 1
-        begun = counts[: max(1, len(counts) - window + 1)]
-        least = np.lib.stride_tricks.sliding_window_view(counts, min(window, len(counts))).min(axis=1)
-        lost = 1 - float(least.sum()) / max(1.0, float(begun.sum()))
-        held = float(begun.sum()) * hours
-        rate = -math.log1p(-min(lost, _MAX_LOST)) / ((window - 1) * hours)
         falls = np.maximum(0, -np.diff(counts))
+        hours = trace.gap_s / HOUR_S
+        seen = Interruptions(float(falls.sum()), float(counts[:-1].sum()) * hours)
         held_hours = float(np.count_nonzero(counts[:-1])) * hours
-        return ZoneRecord(
-            belief + Interruptions(rate * held, held),
-            belief + Interruptions(float(np.count_nonzero(falls)), held_hours),
-        )
+        return ZoneRecord(belief + seen, belief + Interruptions(float(np.count_nonzero(falls)), held_hours))
 
 
 @dataclass
