@@ -57,9 +57,12 @@ def rack_plots(figures: dict[str, Any]) -> dict[str, ThesisPlot]:
             part="bytes",
         )
     if rows := figures.get("without_pipelining"):
-        gains = {LABELS[name]: [row["gain"]] for name, row in rows.items()}
-        for plot, names in (("harlap-5-13a", ("gnmt", "lm", "vgg")), ("harlap-5-13b", ("s2vt",))):
-            own = {LABELS[name]: gains[LABELS[name]] for name in names if LABELS[name] in gains}
+        gains = {
+            name.replace(name.partition(",")[0], LABELS[name.partition(",")[0]]): [row["gain"]]
+            for name, row in rows.items()
+        }
+        for plot in ("harlap-5-13a", "harlap-5-13b"):
+            own = {name: samples for name, samples in gains.items() if ("S2VT" in name) == plot.endswith("b")}
             plots[plot] = ThesisPlot(
                 ", ".join(f"{samples[0]:.1f} ({name})" for name, samples in own.items()),
                 strips(plot, "Pipelines over one minibatch in flight", "four lab hosts", own, "times as fast"),
