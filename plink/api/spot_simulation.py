@@ -153,9 +153,8 @@ def simulate_one_job(market_file: MarketFile, prices: Prices, request: Simulatio
     fallback = None if name == BASELINE else fallback_of(comparison, request.deadline_s)
     strategy = strategy_for(name, comparison, fallback is not None)
     outcome, progress = trace_job(comparison.markets, strategy, comparison.application, start, work, fallback)
-    return SimulatedJob(
-        zone, name, comparison, start.time, outcome, tuple((time, done / work) for time, done in progress)
-    )
+    shares = tuple((time, done / work) for time, done in progress)
+    return SimulatedJob(zone, name, comparison, start.time, strategy.anchors, outcome, shares)
 
 
 def _check_deadline(comparison: Comparison, request: SimulationRequest) -> None:

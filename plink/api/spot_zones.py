@@ -1,13 +1,15 @@
 """Compare where to hold instances when histories say how many a zone had, and nothing of prices."""
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from plink.api.spot import DEFAULT_BUCKET, application_from
 from plink.errors import InputError, NoAnswer, UsageError
 from plink.model.spot.availability import AvailabilityTrace
 from plink.model.spot.market_file import InstanceType, MarketFile
-from plink.model.spot.prices import Market
+from plink.model.spot.prices import HOUR_S, Market
 from solvers.spot.billing import BILLINGS
 from solvers.spot.hazard import advisor_rate, prior
 from solvers.spot.zones import (
@@ -64,22 +66,26 @@ def compare_zones(
             by_type.setdefault(market.type, {})[market.zone] = trace
     if not by_type:
         raise InputError(market_file.path, "the histories have no market of its types and zones")
-    begin, end, gap_s = _common([trace for zones in by_type.values() for trace in zones.values()])
+    begin, gap_s, samples = _common([trace for zones in by_type.values() for trace in zones.values()])
+    end = begin + samples * gap_s
     split = begin + TRAIN_SHARE * (end - begin) if train_until is None else train_until
-    if not begin < split < end:
-        raise UsageError("--train-until: give a time inside of the histories; `plink spot read` shows it")
+    known = round((split - begin) / gap_s)
+    if not 0 < known < samples:
+        raise UsageError(f"--train-until: the histories are from {_utc(begin)} to {_utc(end)} UTC; give a time between")
     application = application_from(market_file.changes)
     job = ZoneJob(market_file.reference.count, application, BILLINGS[market_file.billing])
     total = sum(len(zones) + 2 for zones in by_type.values())
     results: list[ZonesResult] = []
     for name, zones in by_type.items():
-        before = [_between(trace, begin, split, gap_s) for trace in zones.values()]
-        after = [_between(trace, split, end, gap_s) for trace in zones.values()]
+        cut = [_from(trace, begin, samples) for trace in zones.values()]
+        before = [replace(trace, counts=trace.counts[:known]) for trace in cut]
+        after = [replace(trace, counts=trace.counts[known:]) for trace in cut]
         kind = next(each for each in market_file.types if each.name == name)
         for strategy, zone, policy in _policies(job, list(zones), before, kind):
             results.append(ZonesResult(name, strategy, zone, simulate_zones(after, job, policy, seed)))
             progress(len(results), total)
-    return ZonesSimulation(job.nodes, (end - split) / 3600, split, tuple(results))
+    hours = (samples - known) * gap_s / HOUR_S
+    return ZonesSimulation(job.nodes, hours, begin + known * gap_s, tuple(results))
 
 
 def _policies(
@@ -94,17 +100,27 @@ def _policies(
     ]
 
 
-def _common(traces: list[AvailabilityTrace]) -> tuple[float, float, float]:
-    """Return from when to when all histories say something, and the seconds between samples."""
+def _common(traces: list[AvailabilityTrace]) -> tuple[float, float, int]:
+    """Return from when on all histories say something, the seconds between samples, and how many samples there are."""
     gaps = sorted({trace.gap_s for trace in traces})
     if len(gaps) > 1:
         raise InputError("availability histories", f"sampled every {gaps[0]:g} s and every {gaps[-1]:g} s; give one")
-    begin, end = max(trace.start for trace in traces), min(trace.until for trace in traces)
-    if end - begin < 4 * gaps[0]:
+    begin = max(trace.start for trace in traces)
+    samples = min(len(trace.counts) - _sample_at(trace, begin) for trace in traces)
+    if samples < 2:
         raise NoAnswer("no time that all availability histories cover")
-    return begin, end, gaps[0]
+    return begin, gaps[0], samples
 
 
-def _between(trace: AvailabilityTrace, begin: float, end: float, gap_s: float) -> AvailabilityTrace:
-    first = round((begin - trace.start) / gap_s)
-    return AvailabilityTrace(gap_s, trace.counts[first : first + max(1, round((end - begin) / gap_s))], begin)
+def _sample_at(trace: AvailabilityTrace, time: float) -> int:
+    """Return the sample that is valid at a time; histories may be sampled at different times of a gap."""
+    return math.floor((time - trace.start) / trace.gap_s + 1e-9)
+
+
+def _from(trace: AvailabilityTrace, begin: float, samples: int) -> AvailabilityTrace:
+    first = _sample_at(trace, begin)
+    return AvailabilityTrace(trace.gap_s, trace.counts[first : first + samples], begin)
+
+
+def _utc(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M")

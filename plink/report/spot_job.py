@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 _TOP, _BOTTOM, _LEFT, _RIGHT, _GAP = 0.62, 0.5, 0.9, 0.15, 0.14  # inches
 _PRICES, _CORES, _WORK = 1.25, 1.1, 1.0  # heights, inches
 _COLOURS = ("#2f6fb3", "#d98324", "#4c9a5b", "#8e5bb0", "#b04a5a", "#4aa3a8")
-_LEGEND = "line: price, dots: on demand, shaded: held, up to its bid, cross: evicted; below: cores, and share of work"
+_LEGEND = (
+    "line: price, dots: on demand, shaded: held, up to its bid, cross: evicted; below: cores (grey: on demand), and "
+    "share of work"
+)
 
 
 @dataclass(frozen=True)
@@ -39,11 +42,13 @@ class MarketPath:
 
 @dataclass(frozen=True)
 class SpotJobPath:
-    """A job of ``hours``. ``progress``: (hours since its start, share of its work that is done)."""
+    """A job of ``hours``. ``progress``: (hours since its start, share of its work that is done); ``reliable``: machines
+    on demand that work."""
 
     heading: str
     hours: float
     markets: tuple[MarketPath, ...]
+    reliable: tuple[HeldCores, ...]
     progress: tuple[tuple[float, float], ...]
 
 
@@ -68,7 +73,7 @@ def spot_job(job: SpotJobPath, palette: Palette) -> Picture:
         for number, market in enumerate(job.markets):
             _draw_market(panel(f"price-{number}", market.name, _PRICES), market, job.hours, _colour(number), palette)
         ax = panel("cores", "cores", _CORES)
-        _draw_cores(ax, job)
+        _draw_cores(ax, job, palette)
         ax = panel("work", "work", _WORK, last=True)
         ax.plot([hours for hours, _ in job.progress], [share for _, share in job.progress], color=palette.ink)
         ax.set_ylim(0, 1.05)
@@ -91,14 +96,15 @@ def _draw_market(ax: "Axes", market: MarketPath, hours: float, colour: str, pale
     ax.set_ylim(0, 1.25 * max(market.on_demand, *(held.bid for held in market.held), 0.0))
 
 
-def _draw_cores(ax: "Axes", job: SpotJobPath) -> None:
-    """Stack the cores of each market."""
-    stays = [held for market in job.markets for held in market.held]
+def _draw_cores(ax: "Axes", job: SpotJobPath, palette: Palette) -> None:
+    """Stack the cores of reliable machines, and of each market."""
+    layers = [(job.reliable, palette.muted), *((market.held, _colour(k)) for k, market in enumerate(job.markets))]
+    stays = [held for layer, _ in layers for held in layer]
     edges = sorted({0.0, job.hours, *(edge for held in stays for edge in (held.begin_h, held.end_h))})
     low = [0.0] * len(edges)
-    for number, market in enumerate(job.markets):
-        high = [below + _cores_at(market.held, edge) for below, edge in zip(low, edges, strict=True)]
-        ax.fill_between(edges, low, high, step="post", color=_colour(number), alpha=0.55, linewidth=0)
+    for held, colour in layers:
+        high = [below + _cores_at(held, edge) for below, edge in zip(low, edges, strict=True)]
+        ax.fill_between(edges, low, high, step="post", color=colour, alpha=0.55, linewidth=0)
         low = high
     ax.set_ylim(bottom=0)
 

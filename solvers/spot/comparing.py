@@ -7,6 +7,7 @@ import numpy as np
 
 from plink.errors import NoAnswer
 from plink.model.spot.prices import HOUR_S, PriceTrace
+from solvers.spot.deciding import Anchors
 from solvers.spot.simulating import DeadlineFallback, SimulationOutcome, Start, simulate_job, work_of
 from solvers.spot.strategies import Comparison, strategy_for
 
@@ -62,12 +63,14 @@ class StrategyResult:
 
 @dataclass(frozen=True)
 class SimulatedJob:
-    """One job: what it held, and ``progress``: (seconds since 1970, share of its work that is done)."""
+    """One job: its reliable machines ``anchors``, what else it held, and ``progress``: (seconds since 1970, share of
+    its work that is done)."""
 
     zone: str
     strategy: str
     comparison: Comparison
     start: float
+    anchors: Anchors
     outcome: SimulationOutcome
     progress: tuple[tuple[float, float], ...]
 

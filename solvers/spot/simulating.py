@@ -123,8 +123,8 @@ class HeldStay:
 class SimulationOutcome:
     """How a job went. ``seconds``: it took; ``money``: it cost, ``anchor_money`` of that for reliable machines;
     ``refunded``: money that interruptions gave back; instance-seconds: ``anchor_s`` reliable, ``paid_s`` transient,
-    ``free_s`` transient and not paid; ``finished``: before prices ended; ``fell_back``: on-demand machines were needed
-    for the deadline."""
+    ``free_s`` transient and not paid; ``finished``: before prices ended; ``fell_back_at``: when on-demand machines were
+    requested for the deadline, None: they were not needed."""
 
     seconds: float
     money: float
@@ -136,7 +136,12 @@ class SimulationOutcome:
     evictions: int
     stays: tuple[HeldStay, ...]
     finished: bool
-    fell_back: bool = False
+    fell_back_at: float | None = None
+
+    @property
+    def fell_back(self) -> bool:
+        """Whether on-demand machines were needed for the deadline."""
+        return self.fell_back_at is not None
 
 
 @dataclass(eq=False)
@@ -300,6 +305,8 @@ class _Job:
         if self._strategy.checkpointing:
             self._done = max(0.0, self._done - self._since_checkpoint)
             self._since_checkpoint = self._since_checkpoint_s = 0.0
+            if self.progress is not None:
+                self.progress.append((self._now, self._done))
         self._paused_until = max(self._paused_until, self._now + self._application.evict_s)
 
     def _begin_work(self, held: _Held | None) -> None:
@@ -370,7 +377,7 @@ class _Job:
             held_s += each.stay.count * each.stay.seconds
         return SimulationOutcome(
             seconds, money + anchor_money, anchor_money, refunded, anchor_s, held_s - free, free,
-            self._evictions, tuple(self._stays), finished, fell_back,
+            self._evictions, tuple(self._stays), finished, self._fallback_since if fell_back else None,
         )  # fmt: skip
 
 

@@ -44,7 +44,8 @@ class HeldGroup:
 @dataclass(frozen=True)
 class ZoneOutcome:
     """``money`` in prices of an instance-hour, ``work`` in hours of one working instance, ``half_share``: of the time
-    with at least half of the nodes at work; ``interrupted``: instances; ``free_hours``: of instances, not paid."""
+    with at least half of the nodes at work, pauses excepted; ``interrupted``: instances; ``free_hours``: of instances,
+    not paid."""
 
     money: float
     work: float
@@ -155,25 +156,29 @@ class ZoneBidBrain:
 
     def request(self, held: Sequence[HeldGroup], missing: int, refused: Collection[int], now: float) -> int | None:
         """Return the zone of least cost per work with the missing instances."""
-        start_h = self.job.application.start_s / HOUR_S
+        ready_at = now + self.job.application.start_s
         costs = {
-            zone: self._cost([*held, HeldGroup(zone, missing, now, now + start_h * HOUR_S)], now, True)
+            zone: self._rank([*held, HeldGroup(zone, missing, now, ready_at)], now, True)
             for zone in range(len(self.records)) if zone not in refused
         }  # fmt: skip
         return min(costs, key=lambda zone: costs[zone]) if costs else None
 
     def replace(self, held: Sequence[HeldGroup], number: int, refused: Collection[int], now: float) -> int | None:
-        """Return the zone of least cost per work with new instances, if it is less than with the old ones."""
+        """Return the zone of least cost per work with new instances, if it is less than with the old ones. Nothing is
+        replaced where an old hour costs no more than a new one."""
         group = held[number]
         others = [each for place, each in enumerate(held) if place != number]
         hour_ends = group.start + math.ceil((now - group.start) / HOUR_S + 1e-9) * HOUR_S
-        kept = self._cost(held, hour_ends, False)
+        kept = self._rank(held, hour_ends, False)
         zone = self.request(others, group.count, refused, hour_ends)
         if zone is None:
             return None
+        expected, evictions = self.job.billing.expected, ExponentialEvictions(self.records[zone].instances.rate)
+        if expected(1.0, 0.0, 1.0, evictions) >= expected(1.0, 1.0, 1.0, evictions):
+            return None
         new = HeldGroup(zone, group.count, hour_ends, hour_ends + self.job.application.start_s)
         overlap = group.count * self.job.application.start_s / HOUR_S  # both are paid until the new ones work
-        return zone if self._cost([*others, new], hour_ends, True, overlap) < kept else None
+        return zone if self._rank([*others, new], hour_ends, True, overlap) < kept else None
 
     def after(self, held: Sequence[HeldGroup], interrupted: Mapping[int, int], seconds: float) -> None:
         """Add what was seen to the records."""
@@ -184,7 +189,9 @@ class ZoneBidBrain:
             record.instances += Interruptions(count, own * hours)
             record.events += Interruptions(float(count > 0), hours)
 
-    def _cost(self, held: Sequence[HeldGroup], now: float, changed: bool, more: float = 0.0) -> float:
+    def _rank(self, held: Sequence[HeldGroup], now: float, changed: bool, more: float = 0.0) -> tuple[bool, float]:
+        """Return E, less first; what does no work comes last, by what is lost. (Late in a free hour the expected cost
+        can be negative: then more of that is better, whatever the work.)"""
         application, money, hours, nodes = self.job.application, more, 0.0, 0
         for group in held:
             evictions = ExponentialEvictions(self.records[group.zone].instances.rate)
@@ -199,7 +206,9 @@ class ZoneBidBrain:
         events = sum(self.records[zone].events.rate for zone in zones)
         lost = (events * application.evict_s + changed * application.add_s) / HOUR_S
         work = hours - nodes * lost
-        return money / work if work > 0 else math.inf
+        if work <= 0:
+            return True, lost
+        return False, money / work if money > 0 else money
 
 
 def simulate_zones(
@@ -239,19 +248,25 @@ class _Simulation:
         self._interrupt(counts)
         refused: set[int] = set()
         self._replace_groups(counts, refused)
-        while (missing := self.job.nodes - sum(each.count for each in self.held if each.until == math.inf)) > 0:
-            zone = self.policy.request(self.held, missing, refused, self.now)
+        while (missing := self.job.nodes - sum(each.count for each in self._staying())) > 0:
+            zone = self.policy.request(self._staying(), missing, refused, self.now)
             if zone is None:
                 break
             if self._grant(zone, missing, counts) < missing:
                 refused.add(zone)
         self._pass_time()
 
+    def _staying(self) -> list[HeldGroup]:
+        """Return the groups that are not about to be given back."""
+        return [group for group in self.held if group.until == math.inf]
+
     def _grant(self, zone: int, count: int, counts: Sequence[int]) -> int:
         """Take as many as there are, and return how many that is."""
         granted = min(count, counts[zone] - sum(group.count for group in self.held if group.zone == zone))
         if granted > 0:
             ready_at = self.now + self.job.application.start_s
+            if ready_at <= self.now and any(group.ready_at <= self.now for group in self.held):
+                self._pause(self.job.application.add_s)
             self.held.append(HeldGroup(zone, granted, self.now, ready_at))
         return max(0, granted)
 
@@ -270,7 +285,7 @@ class _Simulation:
             self.policy.after(before, interrupted, self.gap_s)
         if interrupted:
             self.interrupted += sum(interrupted.values())
-            self.paused_until = max(self.paused_until, self.now + self.job.application.evict_s)
+            self._pause(self.job.application.evict_s)
 
     def _replace_groups(self, counts: Sequence[int], refused: set[int]) -> None:
         """Request what is to replace groups whose hour ends before the next sample; what it replaces goes when the new
@@ -279,8 +294,8 @@ class _Simulation:
             left_s = HOUR_S - (self.now - group.start) % HOUR_S
             if left_s > self.gap_s or self.now == group.start or group.until < math.inf:
                 continue
-            place = self.held.index(group)
-            zone = self.policy.replace(self.held, place, refused, self.now)
+            staying, place = self._staying(), self.held.index(group)
+            zone = self.policy.replace(staying, staying.index(group), refused, self.now)
             if zone is None:
                 continue
             granted = self._grant(zone, group.count, counts)
@@ -293,6 +308,7 @@ class _Simulation:
 
     def _pass_time(self) -> None:
         end = self.now + self.gap_s
+        self._release()
         while self.now < end:
             times = [end, self.paused_until, *(t for group in self.held for t in (group.ready_at, group.until))]
             until = min(time for time in times if time > self.now)
@@ -300,14 +316,21 @@ class _Simulation:
             nodes = min(nodes, self.job.nodes)  # where old and new ones overlap
             if self.paused_until <= self.now:
                 self.work += nodes * (until - self.now) / HOUR_S
-            self.half_s += (until - self.now) * (2 * nodes >= self.job.nodes)
+                self.half_s += (until - self.now) * (2 * nodes >= self.job.nodes)
             self.now = until
-            joined = any(group.ready_at == until for group in self.held)
-            if joined and nodes:  # those who work take the others in
-                self.paused_until = max(self.paused_until, until + self.job.application.add_s)
-            for group in [group for group in self.held if group.until <= until]:
-                self.held.remove(group)
-                self._charge(group, group.count, until, "released")
+            if nodes and any(group.ready_at == until for group in self.held):  # those who work take the others in
+                self._pause(self.job.application.add_s)
+            self._release()
+
+    def _pause(self, seconds: float) -> None:
+        self.paused_until = max(self.paused_until, self.now + seconds)
+
+    def _release(self) -> None:
+        """Give back what is due."""
+        for group in [group for group in self.held if group.until <= self.now]:
+            self.held.remove(group)
+            self._charge(group, group.count, self.now, "released")
+            self._pause(self.job.application.add_s)
 
     def _charge(self, group: HeldGroup, count: int, until: float, end: End) -> None:
         self.charges.append(self.job.billing.charged(Stay(group.start, until, count, end), lambda time: 1.0))

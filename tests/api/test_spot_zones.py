@@ -41,7 +41,20 @@ def test_histories_are_cut_to_the_time_that_all_cover() -> None:
     traces = histories(2)
     late = traces[Market("z1", "v100")]
     traces[Market("z1", "v100")] = AvailabilityTrace(late.gap_s, late.counts, start=2 * 86400)
-    assert compare_zones(market_file(), traces).hours == pytest.approx(0.7 * 3 * 24)
+    assert compare_zones(market_file(), traces).hours == pytest.approx(0.7 * 3 * 24, abs=0.1)
+
+
+def test_histories_that_are_not_sampled_at_the_same_times() -> None:
+    """One begins a sample later, one in the middle of a gap."""
+    counts = {"a": 26, "b": 25, "c": 24}
+    starts = {"a": 0.0, "b": 600.0, "c": 300.0}
+    traces = {
+        Market(zone, "v100"): AvailabilityTrace(600, np.full(count, 16), starts[zone]) for zone, count in counts.items()
+    }
+    simulation = compare_zones(market_file(), traces)
+    assert simulation.hours == pytest.approx(17 / 6)  # of 24 samples from 600 s on, 7 are known before
+    assert simulation.train_until == pytest.approx(600 + 7 * 600)
+    assert all(row.outcome.half_share > 0.9 for row in simulation.results)
 
 
 def test_refused() -> None:
@@ -49,6 +62,8 @@ def test_refused() -> None:
         compare_zones(market_file(), histories(kind="a100"))
     with pytest.raises(UsageError, match="--train-until"):
         compare_zones(market_file(), histories(), train_until=1e9)
+    with pytest.raises(UsageError, match="from 1970-01-01 00:00 to 1970-01-06 00:00 UTC"):
+        compare_zones(market_file(), histories(), train_until=5 * 86400 - 100)
     traces = histories(2)
     other = {Market("z9", "v100"): AvailabilityTrace(600, np.array([1, 1, 1]), 1e9)}
     with pytest.raises(NoAnswer, match="no time that all"):

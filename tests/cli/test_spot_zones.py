@@ -46,7 +46,9 @@ def test_strategies_side_by_side(here: Path) -> None:
     assert "next zone" in typed(*words, cwd=here).stdout
 
 
-@pytest.mark.parametrize("option", ["--deadline 3h", "--strategies bidbrain"])
+@pytest.mark.parametrize(
+    "option", ["--deadline 3h", "--strategies bidbrain", "--hours 3", "--starts 5", "--picture a.svg"]
+)
 def test_options_that_need_prices(here: Path, option: str) -> None:
     done = typed("spot", "simulate", "market.toml", "--prices", "a.json", *option.split(), cwd=here)
     assert option.split()[0] in refusal(done)

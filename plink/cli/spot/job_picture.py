@@ -30,5 +30,13 @@ def path_of(job: SimulatedJob) -> SpotJobPath:
         f"{job.strategy} in {job.zone}: {format_duration(outcome.seconds)}, cost {outcome.money:.2f}, "
         f"allocations evicted: {outcome.evictions}"
     )
+    if not outcome.finished:
+        heading += ", not finished when prices ended"
+    hours_of_job = outcome.seconds / HOUR_S
+    reliable = [HeldCores(0.0, hours_of_job, job.anchors.price, job.anchors.count * job.anchors.cores, False)]
+    if outcome.fell_back_at is not None:
+        reference = job.comparison.reference
+        begin = hours(outcome.fell_back_at)
+        reliable.append(HeldCores(begin, hours_of_job, reference.price, reference.total_cores, False))
     progress = tuple((hours(time), share) for time, share in job.progress)
-    return SpotJobPath(heading, outcome.seconds / HOUR_S, tuple(paths), progress)
+    return SpotJobPath(heading, hours_of_job, tuple(paths), tuple(reliable), progress)

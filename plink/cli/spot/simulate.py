@@ -19,15 +19,22 @@ _DIGITS = 4
 def simulate(
     market: Annotated[Path, typer.Argument(metavar="MARKET", help="The market file (market.toml).")],
     prices: Annotated[list[Path], typer.Option(metavar="FILE", help="Price histories; give it once for each file.")],
-    hours: Annotated[float, typer.Option(help="What a job takes on the reference machines.")] = 2.0,
-    starts: Annotated[int, typer.Option(help="Jobs in each zone, at random times.")] = 1000,
+    hours: Annotated[
+        float | None, typer.Option(help="What a job takes on the reference machines; default 2.", show_default=False)
+    ] = None,
+    starts: Annotated[
+        int | None, typer.Option(help="Jobs in each zone, at random times; default 1000.", show_default=False)
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Draws those times.")] = 0,
     strategies: Annotated[
         str | None, typer.Option(metavar="NAMES", help="Which to compare, separated by commas, or all; default: four.")
     ] = None,
     train_until: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Odds are from before it, jobs start after it; default: three fifths."),
+        typer.Option(
+            metavar="TIME",
+            help="What is known is from before it; default: three fifths, of availability histories three tenths.",
+        ),
     ] = None,
     deadline: Annotated[
         str | None,
@@ -74,20 +81,26 @@ def simulate(
         names = tuple(name.strip() for name in (strategies or "").split(",") if name.strip())
     split = None if train_until is None else parse_time(train_until, "--train-until")
     deadline_s = None if deadline is None else parse_limit(deadline)
-    request = SimulationRequest(hours, starts, seed, names, split, deadline_s=deadline_s)
+    job_hours, job_starts = 2.0 if hours is None else hours, 1000 if starts is None else starts
+    request = SimulationRequest(job_hours, job_starts, seed, names, split, deadline_s=deadline_s)
     request.check()
     if picture is not None:
         check_picture(picture)
     market_file = read_market_file(market)
     read = histories_from(prices)
     if not read.prices and read.availability:
-        given = {"--deadline": deadline, "--strategies": strategies, "--picture": picture}
+        given = {
+            "--hours": hours, "--starts": starts, "--deadline": deadline, "--strategies": strategies,
+            "--picture": picture,
+        }  # fmt: skip
         for option, value in given.items():
             if value is not None:
                 raise UsageError(f"{option} needs price histories")
         _simulate_zones(market_file, read, split, seed, as_json)
         return
     histories = need_prices(read, prices)
+    if read.availability:
+        say("availability histories beside prices are not used; give them alone to compare zones by them")
     for name in markets_without_prices(market_file, histories):
         say(f"{name}: no prices of it; left out")
     with progress("jobs") as bars:

@@ -199,7 +199,7 @@ def _saved_bytes(parameters: set[int], sample: _Samples) -> Iterator[None]:
 
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in parameters:
+        if storage.data_ptr() not in parameters and not isinstance(tensor, nn.Parameter):
             storages[storage.data_ptr()] = storage.nbytes()
         return tensor
 

@@ -1,5 +1,7 @@
 """Simulated jobs: by hand, and what holds for all strategies on any prices."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -246,3 +248,11 @@ def test_traced_jobs_go_as_others_do() -> None:
     assert list(done) == sorted(done)
     assert (times[0], done[0]) == (HOUR, 0)
     assert (times[-1], done[-1]) == pytest.approx((HOUR + outcome.seconds, work))
+
+
+def test_traced_jobs_show_what_a_checkpoint_loses() -> None:
+    trace = history((0.0, 0.1), (1.5, 3.0), (1.6, 0.1), until=12)
+    strategy = Standard(markets(trace), 40.0, checkpointing=CheckpointPolicy(0.1, 3000.0))
+    outcome, progress = trace_job(strategy.markets, strategy, APPLICATION, Start(0.0, trace.until), 40 * 3 * HOUR)
+    assert outcome.evictions == 1
+    assert min(after - before for (_, before), (_, after) in itertools.pairwise(progress)) < 0

@@ -110,6 +110,32 @@ def test_bidbrain_learns_from_its_own_interruptions() -> None:
     assert all_of_it.interrupted - first_third.interrupted <= first_third.interrupted
 
 
+def test_instances_that_start_at_once_still_cost_a_pause() -> None:
+    """One works, the other one comes after ten minutes and stops both for five."""
+    at_once = ZoneJob(2, Application(Scaling(), start_s=0, add_s=300, evict_s=0), BILLINGS["per-second"])
+    outcome = simulate_zones([zone(1, 2, 2)], at_once, OneZone(0))
+    assert outcome.work == pytest.approx((600 + 2 * (1200 - 300)) / 3600)
+
+
+def test_nothing_is_replaced_where_old_hours_cost_no_more() -> None:
+    """By the begun hour, and by the second: two calm zones."""
+    for billing in ("hourly-2016", "per-second"):
+        wanted = job(4, billing)
+        before = [zone(*[4, 4, 3] * 60), zone(*[4] * 180)]
+        outcome = simulate_zones([zone(*[4] * 24), zone(*[4] * 24)], wanted, bidbrain(wanted, *before))
+        assert outcome.money == pytest.approx(16)
+        assert outcome.work == pytest.approx(4 * (4 - 120 / 3600))
+
+
+def test_it_leaves_a_zone_in_which_nothing_can_be_done() -> None:
+    """It interrupts every minute, for five minutes each time."""
+    bad = AvailabilityTrace(60, np.array([4, 3] * 200))
+    good = AvailabilityTrace(60, np.full(400, 4))
+    wanted = ZoneJob(4, Application(Scaling(), start_s=0, add_s=0, evict_s=300), BILLINGS["per-second"])
+    brain = ZoneBidBrain(wanted, [ZoneRecord.of(each, 4, NO_BELIEF) for each in (bad, good)])
+    assert simulate_zones([bad, good], wanted, brain).interrupted == 0
+
+
 def test_histories_of_different_lengths() -> None:
     with pytest.raises(ValueError, match="different lengths"):
         simulate_zones([zone(1, 1), zone(1)], job(1), OneZone(0))
