@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # ranks import the examples 
 from examples.ddp_vgg import CLASSES, SIDE, network
 
 _ITEMS, _LENGTH, _SYMBOLS = 16, 32, 64
-_SETTLED_UPDATES = 6  # the most is counted from here on: all versions exist, and no whole model any more
+_FILLING_UPDATES = 6  # the most is counted after these: all versions exist, and no whole model any more
 
 
 class TensorCounter(TorchDispatchMode):
@@ -111,9 +111,9 @@ class CountedTraining(PipelineApp):
         return torch.optim.SGD(parameters, lr=1e-4 * scale, momentum=0.9)
 
     def rate(self, number: int) -> float:
-        """Return 1, and begin to count once the job has settled."""
+        """Return 1, and begin to count once the pipeline is full."""
         self._updates += 1
-        if self._updates == _SETTLED_UPDATES:
+        if self._updates == _FILLING_UPDATES:
             self._counter.restart()
         return 1.0
 

@@ -69,8 +69,8 @@ def compare_zones(
     begin, gap_s, samples = _common([trace for zones in by_type.values() for trace in zones.values()])
     end = begin + samples * gap_s
     split = begin + TRAIN_SHARE * (end - begin) if train_until is None else train_until
-    known = round((split - begin) / gap_s)
-    if not 0 < known < samples:
+    training = round((split - begin) / gap_s)
+    if not 0 < training < samples:
         raise UsageError(f"--train-until: the histories are from {_utc(begin)} to {_utc(end)} UTC; give a time between")
     application = application_from(market_file.changes)
     job = ZoneJob(market_file.reference.count, application, BILLINGS[market_file.billing])
@@ -78,14 +78,14 @@ def compare_zones(
     results: list[ZonesResult] = []
     for name, zones in by_type.items():
         cut = [_from(trace, begin, samples) for trace in zones.values()]
-        before = [replace(trace, counts=trace.counts[:known]) for trace in cut]
-        after = [replace(trace, counts=trace.counts[known:]) for trace in cut]
+        before = [replace(trace, counts=trace.counts[:training]) for trace in cut]
+        after = [replace(trace, counts=trace.counts[training:]) for trace in cut]
         kind = next(each for each in market_file.types if each.name == name)
         for strategy, zone, policy in _policies(job, list(zones), before, kind):
             results.append(ZonesResult(name, strategy, zone, simulate_zones(after, job, policy, seed)))
             progress(len(results), total)
-    hours = (samples - known) * gap_s / HOUR_S
-    return ZonesSimulation(job.nodes, hours, begin + known * gap_s, tuple(results))
+    hours = (samples - training) * gap_s / HOUR_S
+    return ZonesSimulation(job.nodes, hours, begin + training * gap_s, tuple(results))
 
 
 def _policies(

@@ -169,7 +169,7 @@ class ZoneBidBrain:
         group = held[number]
         others = [each for place, each in enumerate(held) if place != number]
         hour_ends = group.start + math.ceil((now - group.start) / HOUR_S + 1e-9) * HOUR_S
-        kept = self._rank(held, hour_ends, False)
+        old = self._rank(held, hour_ends, False)
         zone = self.request(others, group.count, refused, hour_ends)
         if zone is None:
             return None
@@ -178,7 +178,7 @@ class ZoneBidBrain:
             return None
         new = HeldGroup(zone, group.count, hour_ends, hour_ends + self.job.application.start_s)
         overlap = group.count * self.job.application.start_s / HOUR_S  # both are paid until the new ones work
-        return zone if self._rank([*others, new], hour_ends, True, overlap) < kept else None
+        return zone if self._rank([*others, new], hour_ends, True, overlap) < old else None
 
     def after(self, held: Sequence[HeldGroup], interrupted: Mapping[int, int], seconds: float) -> None:
         """Add what was seen to the records."""

@@ -89,11 +89,11 @@ def simulate(
     market_file = read_market_file(market)
     read = histories_from(prices)
     if not read.prices and read.availability:
-        given = {
+        options = {
             "--hours": hours, "--starts": starts, "--deadline": deadline, "--strategies": strategies,
             "--picture": picture,
         }  # fmt: skip
-        for option, value in given.items():
+        for option, value in options.items():
             if value is not None:
                 raise UsageError(f"{option} needs price histories")
         _simulate_zones(market_file, read, split, seed, as_json)
