@@ -14,7 +14,7 @@ from benchmarks.record import Bar, record
 from plink.model.pipeline.plan_file import read_pipeline
 
 if TYPE_CHECKING:
-    from benchmarks.thesis_plot import ThesisPlot
+    pass
 
 _PROGRAM = str(ROOT / "benchmarks/timing/counted_training.py")
 _MODELS = ("vgg", "lstm", "mlp")
@@ -22,8 +22,8 @@ _WORKERS = 4
 _DEPTHS = range(4, 8)
 
 
-def _counted(folder: Path, plan: str, model: str) -> list[int]:
-    """Return the most bytes of each rank."""
+def _counted(folder: Path, plan: str, model: str) -> dict[int, int]:
+    """Return the most bytes of each stage's first replica, by its rank."""
     words = ("launch", "--runner", "local", *ENV, "--pipeline", plan, _PROGRAM, "--model", model)
     done = subprocess.run(
         [sys.executable, "-m", "plink", *words], cwd=folder, capture_output=True, text=True, check=False
@@ -31,27 +31,19 @@ def _counted(folder: Path, plan: str, model: str) -> list[int]:
     if done.returncode:
         raise SystemExit(done.stderr[-2000:])
     lines = (line.partition("] ")[2] for line in (done.stdout + done.stderr).splitlines() if "counted_rank" in line)
-    rows = {row["counted_rank"]: row["bytes"] for row in map(json.loads, lines)}
-    return [rows[rank] for rank in range(len(rows))]
+    return {row["counted_rank"]: row["bytes"] for row in map(json.loads, lines)}
 
 
 def _stages(folder: Path, model: str, *options: str) -> dict[str, list[float]]:
-    """Plan, run, and return predicted and counted bytes of each rank."""
+    """Plan, run, and return predicted and counted bytes of each stage's first replica."""
     words = ("pipeline", "plan", f"{model}.json", "--hosts", str(_WORKERS), "--gbps", "1", "--all-workers")
     plink_output(folder, *words, *options, "-o", "plan.json")
     plan = read_pipeline(folder / "plan.json")
-    predicted = [
-        stage.details["memory_bytes"]["all"] for rank in range(plan.ranks) for stage in plan.stages
-        if rank in stage.ranks
-    ]  # fmt: skip
-    return {"predicted": predicted, "counted": [float(size) for size in _counted(folder, "plan.json", model)]}
-
-
-def thesis_plots(figures: dict[str, Any]) -> "dict[str, ThesisPlot]":
-    """For docs/results/theses.md."""
-    from benchmarks.pipeline_thesis_plots import memory_plots
-
-    return memory_plots(figures)
+    counted = _counted(folder, "plan.json", model)
+    return {
+        "predicted": [stage.details["memory_bytes"]["all"] for stage in plan.stages],
+        "counted": [float(counted[stage.ranks[0]]) for stage in plan.stages],
+    }
 
 
 def main() -> int:
@@ -75,7 +67,7 @@ def main() -> int:
             steps = [after - before for before, after in itertools.pairwise(first)]
             figures[model] = {"straight": straight, "data_parallel": parallel, "first_stage_by_depth": first}
             bars += [
-                Bar(f"{model}: prediction of a rank's bytes off, worst", max(errors), at_most=0.1),
+                Bar(f"{model}: prediction of a stage's bytes off, worst", max(errors), at_most=0.1),
                 Bar(
                     f"{model}: worst stage over data parallelism", max(straight["counted"]) / max(parallel["counted"]),
                     at_most=1.1,
