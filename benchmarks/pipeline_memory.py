@@ -46,6 +46,13 @@ def _stages(folder: Path, model: str, *options: str) -> dict[str, list[float]]:
     }
 
 
+def thesis_plots(figures: dict[str, Any]) -> "dict[str, ThesisPlot]":
+    """For docs/results/theses.md."""
+    from benchmarks.pipeline_thesis_plots import memory_plots
+
+    return memory_plots(figures)
+
+
 def main() -> int:
     """Run and record; the exit code."""
     figures: dict[str, Any] = {}

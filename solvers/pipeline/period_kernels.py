@@ -195,7 +195,9 @@ def chosen_buckets(model: Any, first: Any, last: Any, slow: Any, ring: Any, repl
 
 @njit(cache=True)
 def replica_memory(model: Any, first: Any, last: Any, depth: Any, versions: Any, buckets: Any) -> Any:
-    """Return the bytes of one replica: parameters, older versions, optimiser, gradients, activations, buffers."""
+    """Return the bytes of one replica: parameters, older versions, optimiser, gradients, activations, buffers.
+
+    Two buckets of gradients are no more than all gradients."""
     weights, optimiser, saved = 0.0, 0.0, 0.0
     for k in range(first, last + 1):
         weights += model.weights[k]
@@ -205,7 +207,7 @@ def replica_memory(model: Any, first: Any, last: Any, depth: Any, versions: Any,
     if model.recompute:
         activations = depth * model.ahead[first] + saved
     buffers = min(depth, POSTED) * model.ahead[first] + POSTED * model.back[last + 1] + depth * model.ahead[last + 1]
-    return weights, (versions - 1) * weights, optimiser, weights, activations, buffers + buckets
+    return weights, (versions - 1) * weights, optimiser, weights, activations, buffers + min(buckets, weights)
 
 
 @njit(cache=True)
