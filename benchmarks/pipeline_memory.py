@@ -16,6 +16,9 @@ from plink.model.pipeline.plan_file import read_pipeline
 if TYPE_CHECKING:
     pass
 
+if TYPE_CHECKING:
+    from benchmarks.thesis_plot import ThesisPlot
+
 _PROGRAM = str(ROOT / "benchmarks/timing/counted_training.py")
 _MODELS = ("vgg", "lstm", "mlp")
 _WORKERS = 4
