@@ -46,7 +46,7 @@ ENTRIES = (
     Entry("bml_training", "what BML saves of a training's time, by model and sub-batch", 7, True),
     Entry("gain_coverage", "how often the interval of a predicted gain holds what another probe says", 6),
     Entry("probing", "time and accuracy of the probe", 9),
-    Entry("spot", "Harlap Figures 4.1, 4.7 to 4.9: BidBrain against other strategies on made prices", 4, True),
+    Entry("spot", "Harlap Figures 4.1, 4.7 to 4.9: BidBrain against other strategies on made prices", 4),
     Entry("rules", "consistency rules and shares where workers are not equally fast (--only NAME: a part)", 10),
     Entry("rule_courses", "Zhao et al. Figure 4: consistency rules in simulated time", 0.3, True),
     Entry("zipline", "Zhao et al. Table II: the barrier of least wait, beside grid searches", 0.2, True),
