@@ -141,7 +141,7 @@ def test_histories_of_different_lengths() -> None:
         simulate_zones([zone(1, 1), zone(1)], job(1), OneZone(0))
 
 
-def test_made_histories_follow_their_kinds() -> None:
+def test_generated_availability_has_the_mean_of_each_zone() -> None:
     zones = make_availability(KINDS, 200, 3)
     shares = [float((trace.counts == 16).mean()) for trace in zones]
     wanted = [kind.calm_h / (kind.calm_h + kind.scarce_h) for kind in KINDS]
