@@ -286,8 +286,9 @@ def train_as_the_disk_fails(how: str, folder: Path) -> Outcome:
         if number == 12 and how == "full":  # files have at most so many bytes
             resource.setrlimit(resource.RLIMIT_FSIZE, (3000, resource.RLIM_INFINITY))
         elif number == 12 and os.environ["RANK"] == "0":
-            folder.rename(folder.with_name("moved"))
-            folder.touch()
+            # In one step, as a writer that found neither would make the folder again.
+            folder.with_name("link").symlink_to(folder.with_name("file"))
+            folder.with_name("link").replace(folder)
         return batch(number)
 
     app.batch = failing  # type: ignore[method-assign]
@@ -299,10 +300,13 @@ def train_as_the_disk_fails(how: str, folder: Path) -> Outcome:
 @pytest.mark.parametrize("how", ["full", "gone"])
 def test_training_goes_on_when_the_disk_fails(how: str, tmp_path: Path) -> None:
     """No part is left half-written, and an earlier checkpoint is there."""
+    (tmp_path / "file").touch()
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (tmp_path / "kept").symlink_to(folder)
     ended = run_ranks(train_as_the_disk_fails, 2, how, tmp_path / "kept")
     assert bits_of_one_process(results_of(ended))
     for end in ended:
         assert "training goes on" in end.err
-    folder = tmp_path / ("kept" if how == "full" else "moved")
     assert not whole_checkpoints([folder], (1, 1)) or whole_checkpoints([folder], (1, 1))[0] < 22
     assert how == "gone" or not [path for path in folder.rglob("*") if path.name.startswith(".")]
