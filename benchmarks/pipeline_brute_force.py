@@ -7,6 +7,7 @@ evaluated at once, as rows.
 import functools
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -269,11 +270,30 @@ def _fits(
     for s, (depth, bucket) in enumerate(zip(*use, strict=True)):
         own = layers[cuts[s] : cuts[s + 1]]
         weights = sum(layer.parameter_bytes for layer in own)
-        before = layers[cuts[s] - 1].crossing_bytes if s else 0
+        before = (layers[cuts[s] - 1].crossing_bytes, layers[cuts[s] - 1].crossing_back_bytes) if s else (0, 0)
         after = (own[-1].crossing_bytes, own[-1].crossing_back_bytes) if s + 1 < len(cuts) - 1 else (0, 0)
-        size = weights * (1 + versions[s]) + sum(layer.optimiser_bytes for layer in own) + bucket
-        size += depth * (sum(layer.saved_bytes or 0 for layer in own) + before + after[0])
-        size += min(depth, 3) * before + 3 * after[1]
+        replicated = edges[s + 1] - edges[s] > 1
+        size = weights * (versions[s] + replicated) + sum(layer.optimiser_bytes for layer in own)
+        size += bucket / (edges[s + 1] - edges[s])
+        size += depth * (before[0] + after[0]) + min(depth, 3) * (before[0] + after[1])
+        if s:
+            ahead = use[0][s - 1] * (edges[s] - edges[s - 1]) // (edges[s + 1] - edges[s])
+            size += max(1, ahead - depth + 1) * before[1]
+        size += (depth - 1) * sum(layer.saved_bytes or 0 for layer in own) + _most_of_a_backward_pass(
+            own, before[1], replicated
+        )
         for host in order[edges[s] : edges[s + 1]]:
             held[int(host)] += size
     return all(size <= problem.memory[host] for host, size in held.items())
+
+
+def _most_of_a_backward_pass(own: Sequence[LayerProfile], input_gradient: int, replicated: bool) -> int:
+    """Return the most bytes while a stage's layers go backward: activations of those before a layer and its own, both
+    its gradients, and the gradients of the parameters after it that no bucket has."""
+    most = 0
+    for k, layer in enumerate(own):
+        made = sum(later.parameter_bytes for later in own[k + 1 :]) * (not replicated)
+        gradients = (layer.crossing_back_bytes if k + 1 < len(own) else 0) + layer.parameter_bytes
+        gradients += own[k - 1].crossing_back_bytes if k else input_gradient
+        most = max(most, sum(layer.saved_bytes or 0 for layer in own[: k + 1]) + gradients + made)
+    return most

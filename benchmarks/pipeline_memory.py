@@ -1,6 +1,7 @@
 """Memory of pipelines: bytes of tensors that ranks hold, counted, beside what plans predict (Harlap thesis, Figures
-5.16 and 5.18). Real networks, four processes on this machine."""
+5.16 and 5.18). Real networks, four processes on this machine; with ``--device cuda`` they share its GPU."""
 
+import argparse
 import itertools
 import json
 import subprocess
@@ -14,20 +15,19 @@ from benchmarks.record import Bar, record
 from plink.model.pipeline.plan_file import read_pipeline
 
 if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
     from benchmarks.thesis_plot import ThesisPlot
 
 _PROGRAM = str(ROOT / "benchmarks/timing/counted_training.py")
-_MODELS = ("vgg", "lstm", "mlp")
+_MODELS = {"cpu": ("vgg", "lstm", "mlp"), "cuda": ("lstm", "mlp", "vgg16")}
 _WORKERS = 4
+# cuBLAS takes 64 MiB of each process otherwise, whatever the model.
+_SMALL_WORKSPACES = ("--env", "CUBLAS_WORKSPACE_CONFIG=:16:8")
 _DEPTHS = range(4, 8)
 
 
-def _counted(folder: Path, plan: str, model: str) -> dict[int, int]:
+def _counted(folder: Path, plan: str, program: tuple[str, ...]) -> dict[int, int]:
     """Return the most bytes of each stage's first replica, by its rank."""
-    words = ("launch", "--runner", "local", *ENV, "--pipeline", plan, _PROGRAM, "--model", model)
+    words = ("launch", "--runner", "local", *ENV, *_SMALL_WORKSPACES, "--pipeline", plan, *program)
     done = subprocess.run(
         [sys.executable, "-m", "plink", *words], cwd=folder, capture_output=True, text=True, check=False
     )
@@ -37,12 +37,12 @@ def _counted(folder: Path, plan: str, model: str) -> dict[int, int]:
     return {row["counted_rank"]: row["bytes"] for row in map(json.loads, lines)}
 
 
-def _stages(folder: Path, model: str, *options: str) -> dict[str, list[float]]:
+def _stages(folder: Path, program: tuple[str, ...], *options: str) -> dict[str, list[float]]:
     """Plan, run, and return predicted and counted bytes of each stage's first replica."""
-    words = ("pipeline", "plan", f"{model}.json", "--hosts", str(_WORKERS), "--gbps", "1", "--all-workers")
+    words = ("pipeline", "plan", "profile.json", "--hosts", str(_WORKERS), "--gbps", "1", "--all-workers")
     plink_output(folder, *words, *options, "-o", "plan.json")
     plan = read_pipeline(folder / "plan.json")
-    counted = _counted(folder, "plan.json", model)
+    counted = _counted(folder, "plan.json", program)
     return {
         "predicted": [stage.details["memory_bytes"]["all"] for stage in plan.stages],
         "counted": [float(counted[stage.ranks[0]]) for stage in plan.stages],
@@ -58,16 +58,19 @@ def thesis_plots(figures: dict[str, Any]) -> "dict[str, ThesisPlot]":
 
 def main() -> int:
     """Run and record; the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", choices=tuple(_MODELS), default="cpu")
+    device = parser.parse_args().device
     figures: dict[str, Any] = {}
     bars = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for model in _MODELS:
-            profiled = ("pipeline", "profile", "--minibatches", "3", "-o", f"{model}.json", _PROGRAM, "--model", model)
-            plink_output(folder, *profiled)
-            straight = _stages(folder, model, "--straight", "--depth", "noam")
-            parallel = _stages(folder, model, "--kind", "data-parallel")
-            depths = [_stages(folder, model, "--straight", "--depth", f"{depth},3,2,1") for depth in _DEPTHS]
+        for model in _MODELS[device]:
+            program = (_PROGRAM, "--model", model, "--device", device)
+            plink_output(folder, "pipeline", "profile", "--minibatches", "3", "-o", "profile.json", *program)
+            straight = _stages(folder, program, "--straight", "--depth", "noam")
+            parallel = _stages(folder, program, "--kind", "data-parallel")
+            depths = [_stages(folder, program, "--straight", "--depth", f"{depth},3,2,1") for depth in _DEPTHS]
             first = [row["counted"][0] for row in depths]
             errors = [
                 abs(predicted / counted - 1)
@@ -85,7 +88,8 @@ def main() -> int:
                 Bar(f"{model}: largest over smallest step by depth", max(steps) / min(steps), at_most=1.1),
             ]  # fmt: skip
             print(model, json.dumps(figures[model]), flush=True)
-    return record("pipeline-memory", {"workers": _WORKERS, "depths": list(_DEPTHS)}, figures, bars)
+    name = "pipeline-memory" if device == "cpu" else "pipeline-memory-gpu"
+    return record(name, {"workers": _WORKERS, "depths": list(_DEPTHS), "device": device}, figures, bars)
 
 
 if __name__ == "__main__":

@@ -1,65 +1,31 @@
 """Training that counts its tensors' bytes: the most that a rank of a pipeline holds, as a program of ``plink launch
 --pipeline`` or ``plink pipeline profile``. Each rank prints a line of JSON at its end.
 
-Every storage counts once, from the first operation that makes or reads it until nothing refers to it any more. Memory
-that libraries use inside of an operation is not counted, and neither are stages of models that are never used.
+On the CPU memory that libraries use inside of an operation is not counted, and neither are stages of models that are
+never used. On a GPU its allocator counts.
 """
 
 import argparse
 import json
 import os
 import sys
-import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_iter
 
 from plink.runtime.pipeline.app import PipelineApp
+from plink.runtime.pipeline.tensor_counter import AllocatorCounter, TensorCounter, counter_of
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # ranks import the examples too
 from examples.ddp_vgg import CLASSES, SIDE, network
 
+MODELS = ("vgg", "lstm", "mlp", "vgg16")
 _ITEMS, _LENGTH, _SYMBOLS = 16, 32, 64
+_PHOTOS, _PHOTO_SIDE = 8, 224
 _FILLING_UPDATES = 6  # the most is counted after these: all versions exist, and no whole model any more
-
-
-class TensorCounter(TorchDispatchMode):
-    """``current`` and ``most``: bytes of storages that are alive, and the most since :meth:`restart`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.current = self.most = 0
-        self._alive: set[int] = set()
-
-    def restart(self) -> None:
-        """Forget what was most."""
-        self.most = self.current
-
-    def _see(self, tensor: Tensor) -> None:
-        storage = tensor.untyped_storage()
-        key, size = storage._cdata, storage.nbytes()
-        if key in self._alive or not size:
-            return
-        self._alive.add(key)
-        self.current += size
-        self.most = max(self.most, self.current)
-        weakref.finalize(storage, self._gone, key, size)
-
-    def _gone(self, key: int, size: int) -> None:
-        self._alive.discard(key)
-        self.current -= size
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for value in tree_iter((args, kwargs, result)):
-            if isinstance(value, Tensor):
-                self._see(value)
-        return result
 
 
 class _Recurrent(nn.Module):
@@ -75,6 +41,11 @@ class _Recurrent(nn.Module):
 def _model(name: str) -> nn.Sequential:
     if name == "vgg":
         return nn.Sequential(*network(8))
+    if name == "vgg16":
+        from torchvision.models import vgg16
+
+        whole = vgg16()
+        return nn.Sequential(*whole.features, whole.avgpool, nn.Flatten(), *whole.classifier)
     if name == "lstm":
         cells = [_Recurrent(256) for _ in range(6)]
         return nn.Sequential(nn.Embedding(_SYMBOLS, 256), *cells, nn.Linear(256, _SYMBOLS))
@@ -85,8 +56,14 @@ def _model(name: str) -> nn.Sequential:
 class CountedTraining(PipelineApp):
     """A network on noise: what it learns is nobody's concern."""
 
-    def __init__(self, name: str, minibatches: int, counter: TensorCounter) -> None:
+    def __init__(self, name: str, minibatches: int, counter: TensorCounter | AllocatorCounter, device: str) -> None:
+        self.device = device
         self.minibatches, self._name, self._counter, self._updates = minibatches, name, counter, 0
+
+    @property
+    def most_bytes(self) -> int:
+        """How many bytes there were at most since the pipeline was full."""
+        return self._counter.most
 
     def model(self) -> nn.Sequential:
         """Return the network."""
@@ -98,8 +75,9 @@ class CountedTraining(PipelineApp):
         if self._name == "lstm":
             symbols = torch.randint(_SYMBOLS, (_ITEMS, _LENGTH), generator=source)
             return (symbols,), symbols
-        shape = (_ITEMS, 3, SIDE, SIDE) if self._name == "vgg" else (_ITEMS, 768)
-        target = torch.randint(CLASSES, (_ITEMS,), generator=source)
+        shapes = {"mlp": (_ITEMS, 768), "vgg": (_ITEMS, 3, SIDE, SIDE), "vgg16": (_PHOTOS, 3, _PHOTO_SIDE, _PHOTO_SIDE)}
+        shape = shapes[self._name]
+        target = torch.randint(CLASSES, (shape[0],), generator=source)
         return (torch.randn(shape, generator=source),), target
 
     def loss(self, output: Any, target: Tensor) -> Tensor:
@@ -119,16 +97,17 @@ class CountedTraining(PipelineApp):
 
     def save(self, stage: int, state: dict[str, Tensor]) -> None:
         """Say how many bytes there were at most."""
-        print(json.dumps({"counted_rank": int(os.environ["RANK"]), "bytes": self._counter.most}), flush=True)
+        print(json.dumps({"counted_rank": int(os.environ["RANK"]), "bytes": self.most_bytes}), flush=True)
 
 
 def make(arguments: Sequence[str]) -> PipelineApp:
     """Return the app, with its tensors counted from now on."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", choices=("vgg", "lstm", "mlp"), default="mlp")
-    parser.add_argument("--minibatches", type=int, default=48)
+    parser.add_argument("--model", choices=MODELS, default="mlp")
+    parser.add_argument("--minibatches", type=int, default=20)
+    parser.add_argument("--device", default="cpu")
     options = parser.parse_args(arguments)
-    counter = TensorCounter()
+    counter = counter_of(torch.device(options.device))
     if "RANK" in os.environ:
         counter.__enter__()
-    return CountedTraining(options.model, options.minibatches, counter)
+    return CountedTraining(options.model, options.minibatches, counter, options.device)

@@ -62,6 +62,15 @@ class LayerEntry(TypedDict):
     """Bytes of the optimiser's state of these; 0 when missing."""
     saved_bytes: NotRequired[ByteCount]
     """Bytes that autograd keeps for its backward pass; what crosses after it when missing."""
+    saved_before_bytes: NotRequired[ByteCount]
+    """Of these, what layers before keep as well; 0 when missing."""
+    saved_input_bytes: NotRequired[ByteCount]
+    """Of these, what is its input; 0 when missing."""
+    saved_output_bytes: NotRequired[ByteCount]
+    """Bytes of its output that autograd keeps for it or for a layer before; 0 when missing."""
+    backward_bytes: NotRequired[ByteCount]
+    """The most that its backward pass holds beyond what was there before; gradients of its parameters and of its input
+    when missing."""
     buffers: NotRequired[bool]
     """Whether it has buffers that the forward pass changes, such as running statistics."""
     crossing: NotRequired[list[CrossingTensor]]

@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from plink.documents.pipeline import Kind
 from plink.errors import UsageError
-from plink.model.pipeline.profile import ModelProfile
+from plink.model.pipeline.profile import CrossingActivation, ModelProfile
 from plink.model.pipeline.shape import ACCUMULATING, FLUSHING
 from solvers.costs.fabric import Fabric
 from solvers.pipeline.period_kernels import PlanModel, Scratch, evaluate, scratch_for, stage_memory
@@ -188,6 +188,13 @@ def _arrays(profile: ModelProfile, fabric: Fabric, memory: Sequence[float], opti
     starts = np.cumsum([0, *(len(tier.out_gbps) for tier in fabric.tiers[:-1])])
     groups = [first + tier.group_of for first, tier in zip(starts, fabric.tiers, strict=True)]
     saved = [layer.crossing_bytes if layer.saved_bytes is None else layer.saved_bytes for layer in layers]
+    before, own_input = ([getattr(layer, f"saved_{part}_bytes") for layer in layers] for part in ("before", "input"))
+    passing = [
+        layer.parameter_bytes + back[k] if layer.backward_bytes is None else layer.backward_bytes
+        for k, layer in enumerate(layers)
+    ]
+    is_gpu = str(profile.details.get("device", "")).startswith("cuda")
+    unsaved = ahead - column([0, *(layer.saved_output_bytes for layer in layers[:-1]), 0])
 
     def rates(gbps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         return np.minimum(gbps * BYTES_PER_S_OF_GBPS, UNLIMITED)
@@ -196,7 +203,9 @@ def _arrays(profile: ModelProfile, fabric: Fabric, memory: Sequence[float], opti
         column([layer.forward_s for layer in layers]), column([layer.backward_s for layer in layers]),
         column([layer.update_s for layer in layers]), column([layer.copy_s for layer in layers]),
         column([layer.parameter_bytes for layer in layers]), column([layer.optimiser_bytes for layer in layers]),
-        column(saved), ahead, back, allowed, rates(fabric.host_out_gbps), rates(fabric.host_in_gbps),
+        column(saved) - before, column(saved) - own_input, column(passing), ahead, back, np.maximum(0.0, unsaved),
+        float(_input_bytes(profile)), is_gpu, allowed,
+        rates(fabric.host_out_gbps), rates(fabric.host_in_gbps),
         np.ascontiguousarray(pair), np.ascontiguousarray(rtt), np.stack(groups).astype(np.int64),
         rates(np.concatenate([tier.out_gbps for tier in fabric.tiers])),
         rates(np.concatenate([tier.in_gbps for tier in fabric.tiers])),
@@ -205,3 +214,9 @@ def _arrays(profile: ModelProfile, fabric: Fabric, memory: Sequence[float], opti
         options.accumulate, options.flush, options.gpipe, options.versions, options.vertical, options.recompute,
         np.array(options.depths, dtype=np.int64),
     )  # fmt: skip
+
+
+def _input_bytes(profile: ModelProfile) -> int:
+    """Return the bytes of a minibatch's inputs; 0 where the profile does not say."""
+    inputs = profile.details.get("input") or []
+    return sum(CrossingActivation(tuple(entry["shape"]), entry["dtype"]).size_bytes for entry in inputs)

@@ -24,8 +24,11 @@ TRIFLE, TIE = 1e-4, 1e-9
 class PlanModel(NamedTuple):
     """Layers and hosts as arrays.
 
-    ``forward``, ``backward``, ``update``, ``copy``: seconds of each of N layers; ``weights``, ``optimiser``, ``saved``:
-    bytes; shape (N,). ``ahead``, ``back``: bytes that cross before layer k, shape (N + 1,), 0 at both ends.
+    ``forward``, ``backward``, ``update``, ``copy``: seconds of each of N layers; ``weights``, ``optimiser``: bytes;
+    ``saved``: bytes that autograd keeps and layers before do not; ``saved_first``: the same without its input, of a
+    stage's first layer; ``passing``: the most that its backward pass adds; shape (N,). ``ahead``, ``back``: bytes that
+    cross before layer k, ``unsaved``: of those ahead, what autograd does not keep; shape (N + 1,), 0 at both ends.
+    ``inputs``: bytes of a minibatch. ``is_gpu``: whether memory is that of a GPU.
     ``allowed``: whether a stage may begin with it. ``out``, ``into``: bytes per second of H hosts; ``pair``: of one
     flow, shape (H, H); ``rtt``: seconds. ``group_of``, shape (T, H): groups by tiers, numbered through; ``group_out``,
     ``group_into``: their bytes per second. ``slow``: times as long as a host computes; ``memory``: bytes of a host.
@@ -45,8 +48,13 @@ class PlanModel(NamedTuple):
     weights: Any
     optimiser: Any
     saved: Any
+    saved_first: Any
+    passing: Any
     ahead: Any
     back: Any
+    unsaved: Any
+    inputs: float
+    is_gpu: bool
     allowed: Any
     out: Any
     into: Any
@@ -194,20 +202,44 @@ def chosen_buckets(model: Any, first: Any, last: Any, slow: Any, ring: Any, repl
 
 
 @njit(cache=True)
-def replica_memory(model: Any, first: Any, last: Any, depth: Any, versions: Any, buckets: Any) -> Any:
+def replica_memory(model: Any, layers: Any, depth: Any, versions: Any, replicas: Any, buckets: Any) -> Any:
     """Return the bytes of one replica: parameters, older versions, optimiser, gradients, activations, buffers.
 
-    Two buckets of gradients are no more than all gradients."""
+    The most is needed in the backward pass of a layer while all other minibatches in flight wait: what layers up to it
+    keep, what its pass adds, and gradients of the layers after it, unless they were added to others' at once.
+    ``buckets``: the largest two, of which Gloo copies a replica's share at a time. It receives in host memory.
+    """
+    first, last = layers
     weights, optimiser, saved = 0.0, 0.0, 0.0
     for k in range(first, last + 1):
         weights += model.weights[k]
         optimiser += model.optimiser[k]
-        saved += model.saved[k]
-    activations = depth * (saved + model.ahead[first])
-    if model.recompute:
-        activations = depth * model.ahead[first] + saved
-    buffers = min(depth, POSTED) * model.ahead[first] + POSTED * model.back[last + 1] + depth * model.ahead[last + 1]
-    return weights, (versions - 1) * weights, optimiser, weights, activations, buffers + min(buckets, weights)
+    # The last stage reads a minibatch for the target's sake.
+    most = model.inputs if first > 0 and last + 1 == len(model.weights) and not model.is_gpu else 0.0
+    unreached, is_alone = weights, replicas == 1 and model.accumulate < 2
+    for k in range(first, last + 1):
+        saved += model.saved_first[k] if k == first and (first > 0 or model.recompute) else model.saved[k]
+        unreached -= model.weights[k]
+        gradient = model.back[k + 1] if k < last else 0.0
+        most = max(most, saved + gradient + model.passing[k] + (unreached if is_alone else 0.0))
+    sums = 0.0 if is_alone else weights  # of gradients, from one backward pass to the next
+    if replicas > 1 and model.late:
+        sums = 2 * weights
+    gradients = max(sums, weights)
+    others = 0.0 if model.recompute else (depth - 1) * saved
+    entering = model.inputs if first == 0 and model.recompute else model.ahead[first]
+    activations = depth * entering + others + max(0.0, most + sums - gradients)
+    posted = 0 if model.is_gpu else min(depth, POSTED)
+    outputs = depth * (model.ahead[last + 1] if model.recompute else model.unsaved[last + 1])
+    buffers = posted * (model.ahead[first] + model.back[last + 1]) + outputs
+    return (
+        weights,
+        (versions - 1) * weights,
+        optimiser,
+        gradients,
+        activations,
+        buffers + min(buckets, weights) / replicas,
+    )
 
 
 @njit(cache=True)
@@ -240,12 +272,21 @@ def versions_of(model: Any, starts: Any, depths: Any, frozen: Any, s: Any) -> An
 
 @njit(cache=True)
 def stage_memory(model: Any, cuts: Any, starts: Any, depths: Any, s: Any, buckets: Any) -> Any:
-    """Return the bytes of one replica of a stage, by the parts of :func:`replica_memory`."""
-    in_flight = depths[s]
+    """Return the bytes of one replica of a stage, by the parts of :func:`replica_memory`.
+
+    Gradients that it sent are kept until the stage before must have had them: that is its depth behind.
+    """
+    in_flight, replicas = depths[s], starts[s + 1] - starts[s]
     if model.gpipe:
-        in_flight = max(1, model.accumulate // (starts[s + 1] - starts[s]))
+        in_flight = max(1, model.accumulate // replicas)
     versions = versions_of(model, starts, depths, first_trained(model, cuts), s)
-    return replica_memory(model, cuts[s], cuts[s + 1] - 1, in_flight, versions, buckets)
+    parts = replica_memory(model, (cuts[s], cuts[s + 1] - 1), in_flight, versions, replicas, buckets)
+    sent = 0.0
+    if s > 0:
+        before = starts[s] - starts[s - 1]
+        window = max(depths[s - 1] * before, model.accumulate)
+        sent = max(1, window // replicas - in_flight + 1) * model.back[cuts[s]]
+    return parts[0], parts[1], parts[2], parts[3], parts[4], parts[5] + sent
 
 
 @njit(cache=True)

@@ -43,6 +43,9 @@ class LayerProfile:
     """Costs of one layer for one minibatch: seconds of computing, bytes of memory, and bytes that cross after it.
 
     ``crossing`` is empty where only the bytes are known; ``crossing_back_bytes``: of gradients, 0 where none returns.
+    ``saved_bytes``: what autograd keeps between the passes, of which ``saved_input_bytes`` are its input, and
+    ``saved_before_bytes`` the part of that which layers before keep as well. ``saved_output_bytes``: of its output,
+    what is kept by it or before. ``backward_bytes``: the most that its backward pass holds beyond what was there.
     """
 
     name: str
@@ -57,6 +60,10 @@ class LayerProfile:
     copy_s: float = 0.0
     optimiser_bytes: int = 0
     saved_bytes: int | None = None
+    saved_before_bytes: int = 0
+    saved_input_bytes: int = 0
+    saved_output_bytes: int = 0
+    backward_bytes: int | None = None
     buffers: bool = False
     forward_iqr_s: float | None = None
     backward_iqr_s: float | None = None
@@ -72,7 +79,10 @@ class LayerProfile:
             "forward_iqr_s": self.forward_iqr_s,
             "backward_iqr_s": self.backward_iqr_s,
             "saved_bytes": self.saved_bytes,
+            "backward_bytes": self.backward_bytes,
         }
+        parts = ("saved_before_bytes", "saved_input_bytes", "saved_output_bytes")
+        optional |= {name: getattr(self, name) or None for name in parts}
         return {
             "name": self.name,
             "kind": self.kind,

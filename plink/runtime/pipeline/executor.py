@@ -204,14 +204,7 @@ class StageExecutor:
 
     def _forward(self, minibatch: int) -> None:
         self._forwards += 1
-        value: tuple[Any, ...] = ()
-        target: Tensor | None = None
-        if self._place.is_first or self._place.is_last:
-            inputs, read = self._app.batch(minibatch)
-            if self._place.is_first:
-                value = tuple(tensor.to(self._device) for tensor in inputs)
-            if self._place.is_last:
-                target = read.to(self._device)
+        value, target = self._batch(minibatch)
         if not self._place.is_first:
             assert self._transport is not None
             with self._clock(self.times.wait_forward_s):
@@ -224,6 +217,14 @@ class StageExecutor:
         self.times.after_forward(time.perf_counter())
         if self._place.is_frozen:
             self.times.after_end(time.perf_counter())
+
+    def _batch(self, minibatch: int) -> tuple[tuple[Any, ...], Tensor | None]:
+        """Return the inputs, of the first stage, and the target, of the last; what is not needed is gone at once."""
+        if not (self._place.is_first or self._place.is_last):
+            return (), None
+        inputs, target = self._app.batch(minibatch)
+        value = tuple(tensor.to(self._device) for tensor in inputs) if self._place.is_first else ()
+        return value, target.to(self._device) if self._place.is_last else None
 
     def _backward(self, minibatch: int) -> None:
         gradients = None

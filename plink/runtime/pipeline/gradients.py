@@ -1,7 +1,8 @@
 """Gradients of a stage, from its backward passes to its update, which averages over some minibatches."""
 
+import functools
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 
@@ -31,14 +32,28 @@ class Gradients(Protocol):
 
 
 class LocalGradients:
-    """All replicas' minibatches are processed here: first added up by replica, then over replicas."""
+    """All replicas' minibatches are processed here: first added up by replica, then over replicas.
 
-    def __init__(self) -> None:
+    ``adds_at_once``: add each gradient as soon as it is complete, so that those of a backward pass are never all there
+    beside their sums; worth its call for each parameter where an update averages several minibatches.
+    """
+
+    def __init__(self, adds_at_once: bool = False) -> None:
+        self._adds_at_once = adds_at_once
         self._sums: dict[int, dict[int, dict[str, Tensor]]] = {}
         self._current: dict[str, Tensor] = {}
 
     def attach(self, leaves: Leaves) -> None:
-        """Do nothing."""
+        """Have autograd report each gradient when it is complete, if it is to be added at once."""
+        if self._adds_at_once:
+            for name, leaf in leaves.items():
+                register: Any = leaf.register_post_accumulate_grad_hook
+                register(functools.partial(self._add_one, name))
+
+    def _add_one(self, name: str, leaf: Tensor) -> None:
+        assert leaf.grad is not None
+        _add({name: leaf.grad}, self._current)
+        leaf.grad = None
 
     def begin(self, update: int, replica: int, is_last: bool) -> None:
         """Select the sums that the next backward pass adds to."""

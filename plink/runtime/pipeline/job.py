@@ -24,6 +24,7 @@ from plink.errors import PlinkError
 from plink.model.pipeline.actions import PipelineAction, actions_from, actions_of
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.shape import PipelineShape
+from plink.model.pipeline.versions import minibatches_per_update
 from plink.model.units import format_bytes
 from plink.runtime.pipeline.agreement import (
     ARGUMENTS,
@@ -138,7 +139,7 @@ def run_rank(
         transport = StageTransport(gloo, place, replica, ranks, device)
         if program.app.evaluate_every is not None:
             messages = dist.ProcessGroupGloo(PrefixStore("evaluation/", store), rank, plan.ranks, timeout)
-    gradients: Gradients = LocalGradients()
+    gradients: Gradients = LocalGradients(minibatches_per_update(shape, stage) > 1)
     if group is not None:
         trained = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
         gradients = ReducedGradients(trained, group, _bucket_bytes(plan, stage))

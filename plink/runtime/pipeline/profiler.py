@@ -8,9 +8,9 @@ every reading of the clock. Their sum is compared with the whole model, which is
 import gc
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from plink.errors import InputError
 from plink.model.pipeline.profile import ITEM_BYTES, CrossingActivation, LayerProfile, ModelProfile
+from plink.runtime.pipeline.layer_memory import LayerMemory, LayerPasses
 
 WARM_UP_MINIBATCHES = 5
 Progress = Callable[[int, int], None]
@@ -57,7 +58,7 @@ class _Samples:
 
     forward_s: list[float]
     backward_s: list[float]
-    saved_bytes: int = 0
+    memory: LayerMemory = field(default_factory=LayerMemory)
     outputs: tuple[Tensor, ...] = ()
 
 
@@ -126,30 +127,24 @@ def _one_minibatch(
     values, target, number = data
     torch.manual_seed(program.seed + number)
     last = len(program.units) - 1
+    are_saved = [False] * len(_flat(values))
     for k, (unit, sample) in enumerate(zip(program.units, samples, strict=True)):
         values = tuple(_mapped(value, _leaf) for value in values)
-        parameters = {parameter.untyped_storage().data_ptr() for parameter in unit.module.parameters()}
         # A layer that changes its input in place may not change a leaf.
         copies = tuple(_mapped(value, lambda tensor: tensor.clone()) for value in values)
-        # Counting slows every saved tensor down, so it is not done where seconds count.
-        with nullcontext() if counts else _saved_bytes(parameters, sample):
-            _synchronise(program.device)
-            begin = time.perf_counter()
+        # Counting memory slows everything down, so it is not done where seconds count.
+        with nullcontext() if counts else sample.memory.counting(unit.module, torch.device(program.device)) as passes:
+            begin = _now(program.device)
             output = _called(unit, copies)
             results = [program.loss(output, target)] if k == last else _tensors(output)
-            _synchronise(program.device)
-            forward_s = time.perf_counter() - begin
-        if k == last and (results[0].numel() != 1 or not bool(torch.isfinite(results[0].detach()).all())):
-            raise InputError("loss()", f"a finite scalar was expected for minibatch {number}, got {_short(results[0])}")
-        backward_s = 0.0
-        if results := [result for result in results if result.requires_grad]:
-            ones = [torch.ones_like(result) for result in results]
-            _synchronise(program.device)
-            begin = time.perf_counter()
-            torch.autograd.backward(results, ones)
-            _synchronise(program.device)
-            backward_s = time.perf_counter() - begin
-            unit.module.zero_grad(set_to_none=True)
+            forward_s = _now(program.device) - begin
+            if passes is not None:
+                are_saved = passes.after_forward(_flat(copies), _tensors(output), are_saved)
+            if k == last:
+                _check_loss(results[0], number)
+            results = [result for result in results if result.requires_grad]
+            backward_s = _pass_back(results, program.device, passes) if results else 0.0
+        unit.module.zero_grad(set_to_none=True)
         if counts:
             sample.forward_s.append(forward_s)
             sample.backward_s.append(backward_s)
@@ -157,6 +152,21 @@ def _one_minibatch(
         values = (output,)
     if not results:
         raise InputError("model()", "the loss depends on no parameter that is trained")
+
+
+def _pass_back(results: list[Tensor], device: str, passes: LayerPasses | None) -> float:
+    """Return the seconds of a backward pass from gradients of ones."""
+    ones = [torch.ones_like(result) for result in results]
+    if passes is not None:
+        passes.before_backward()
+    begin = _now(device)
+    torch.autograd.backward(results, ones)
+    return _now(device) - begin
+
+
+def _check_loss(loss: Tensor, minibatch: int) -> None:
+    if loss.numel() != 1 or not bool(torch.isfinite(loss.detach()).all()):
+        raise InputError("loss()", f"a finite scalar was expected for minibatch {minibatch}, got {_short(loss)}")
 
 
 def _called(unit: ProfiledUnit, values: tuple[Any, ...]) -> Any:
@@ -177,6 +187,10 @@ def _tensors(value: Any) -> list[Tensor]:
     return [value] if isinstance(value, Tensor) else list(value)
 
 
+def _flat(values: tuple[Any, ...]) -> list[Tensor]:
+    return [tensor for value in values for tensor in _tensors(value)]
+
+
 def _mapped(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
     """Return the function's values of a tensor, or of a tuple's."""
     return function(value) if isinstance(value, Tensor) else tuple(map(function, value))
@@ -189,23 +203,6 @@ def _leaf(tensor: Tensor) -> Tensor:
 
 def _short(value: Tensor) -> str:
     return f"a tensor of {value.numel()} elements" if value.numel() != 1 else str(value.item())
-
-
-@contextmanager
-def _saved_bytes(parameters: set[int], sample: _Samples) -> Iterator[None]:
-    """Count what autograd keeps for the backward pass: each storage once, without those of ``parameters``, of which
-    autograd keeps views, too."""
-    storages: dict[int, int] = {}
-
-    def keep(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in parameters and not isinstance(tensor, nn.Parameter):
-            storages[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        yield
-    sample.saved_bytes = sum(storages.values())
 
 
 def _step_s(program: ProfiledProgram, unit: ProfiledUnit, device: torch.device) -> tuple[float, float, int]:
@@ -244,6 +241,7 @@ def _step_s(program: ProfiledProgram, unit: ProfiledUnit, device: torch.device) 
 
 def _layer(unit: ProfiledUnit, sample: _Samples, step: tuple[float, float, int], last: bool) -> LayerProfile:
     update_s, copy_s, optimiser_bytes = step
+    memory = sample.memory
     crossing: tuple[CrossingActivation, ...] = ()
     if not last:
         crossing = tuple(
@@ -263,7 +261,11 @@ def _layer(unit: ProfiledUnit, sample: _Samples, step: tuple[float, float, int],
         update_s=update_s,
         copy_s=copy_s,
         optimiser_bytes=optimiser_bytes,
-        saved_bytes=sample.saved_bytes,
+        saved_bytes=memory.saved,
+        saved_before_bytes=memory.saved_before,
+        saved_input_bytes=memory.saved_input,
+        saved_output_bytes=0 if last else memory.saved_output,
+        backward_bytes=memory.backward,
         buffers=next(unit.module.buffers(), None) is not None,
         forward_iqr_s=_interquartile_range(sample.forward_s),
         backward_iqr_s=_interquartile_range(sample.backward_s),
@@ -323,6 +325,12 @@ def _dtype(tensor: Tensor) -> str:
     if name not in ITEM_BYTES:
         raise InputError("model()", f"tensors of {name} cannot cross from one stage to the next")
     return name
+
+
+def _now(device: str) -> float:
+    """Return the time once the device has done everything."""
+    _synchronise(device)
+    return time.perf_counter()
 
 
 def _synchronise(device: str) -> None:

@@ -70,6 +70,8 @@ class StashedVersions:
 
         :param oldest_needed: the oldest version that a later forward pass uses.
         """
+        self._oldest_needed = oldest_needed
+        self._drop()  # first: the new version may have the memory
         if not self._parameters:
             leaves: Leaves = {}
         elif self._users[self.current] > 0 or oldest_needed <= self.current:
@@ -83,7 +85,6 @@ class StashedVersions:
             leaves = self._leaves.pop(self.current)
         self.current += 1
         self._leaves[self.current] = leaves
-        self._oldest_needed = oldest_needed
         self._drop()
 
     def _make_leaves(self) -> Leaves:

@@ -107,6 +107,24 @@ def test_bytes_of_layers() -> None:
     assert profile_from_json(document, "p.json") == profile
 
 
+def test_what_two_layers_keep_is_attributed_to_both() -> None:
+    """Inputs that the layer before keeps as its output, in-place layers and views among them, and backward passes."""
+    modules = [
+        nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(256, 32),
+        nn.ReLU(inplace=True), nn.Linear(32, 10),
+    ]  # fmt: skip
+    conv, relu, pool, flatten, hidden, rectified, last = profile_program(program_of(*modules), 1).layers
+    image, pooled, row = 4 * 16 * 64 * 4, 4 * 16 * 16 * 4, 4 * 32 * 4
+    assert (conv.saved_output_bytes, relu.saved_output_bytes) == (0, image)
+    assert (pool.saved_bytes, pool.saved_input_bytes, pool.saved_before_bytes) == (image + 2 * pooled, image, image)
+    assert (pool.saved_output_bytes, flatten.saved_output_bytes) == (0, 0)
+    assert (hidden.saved_input_bytes, hidden.saved_before_bytes) == (pooled, 0)
+    assert rectified.saved_output_bytes == row
+    assert (last.saved_input_bytes, last.saved_before_bytes) == (row, row)
+    assert conv.backward_bytes == pytest.approx(conv.parameter_bytes, abs=64)
+    assert hidden.backward_bytes == pytest.approx(hidden.parameter_bytes + pooled, abs=64)
+
+
 def test_seconds_are_attributed_to_the_right_layer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of both passes, and their sum is that of the whole."""
     clock = Clock()

@@ -393,11 +393,11 @@ def test_recomputation_trades_time_for_memory() -> None:
 
 
 def test_memory_leads_to_recomputation_free_kinds() -> None:
-    """Where versions do not fit, a flushing kind does: it keeps one."""
+    """Where versions do not fit, a flushing kind does: it keeps one, beside sums of gradients and a new gradient."""
     profile = profile_of(*(layer(f"l{k}", 0.1, 100_000_000, 1000 * (k < 3)) for k in range(4)))
-    plan = planned(profile, fabric_of_racks(4, 4), memory=(210e6,) * 4, kind="1f1b-flush", accumulate=8)
+    plan = planned(profile, fabric_of_racks(4, 4), memory=(310e6,) * 4, kind="1f1b-flush", accumulate=8)
     assert plan.kind == "1f1b-flush"
-    assert all(stage.details["memory_bytes"]["all"] <= 210e6 for stage in plan.stages)
+    assert all(stage.details["memory_bytes"]["all"] <= 310e6 for stage in plan.stages)
 
 
 def test_updates_that_replicas_do_not_divide() -> None:
