@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from plink.api.spot_driving import SpotState
+    from plink.api.spot_state import SpotState
 
 _DIGITS = 6
 
@@ -15,7 +15,7 @@ def rented_document(folder: "Path") -> dict[str, Any] | None:
 
     :raises PlinkError: when its journal or market file cannot be read.
     """
-    from plink.api.spot_driving import spot_state
+    from plink.api.spot_state import spot_state
     from plink.records.spot_journal import FOLDER, MARKET_COPY, NAME
 
     if not (folder / FOLDER / NAME).exists() or not (folder / FOLDER / MARKET_COPY).exists():

@@ -9,14 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from plink.api.spot_driving import (
-    DriveRequest,
-    ReleaseWaits,
-    drive_spot,
-    dry_run_spot,
-    release_spot,
-    runs_with_instances,
-)
+from plink.api.spot_driving import DriveRequest, drive_spot, dry_run_spot
+from plink.api.spot_release import ReleaseWaits, release_spot
+from plink.api.spot_state import runs_with_instances
 from plink.errors import PartlyDone, PlinkError, UsageError
 from plink.model.spot.market_file import market_file_from
 from plink.model.spot.price_files import Histories

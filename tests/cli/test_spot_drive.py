@@ -12,7 +12,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from plink.api.spot_driving import DriveRequest, ReleaseWaits, drive_spot, release_spot, spot_state
+from plink.api.spot_driving import DriveRequest, drive_spot
+from plink.api.spot_release import ReleaseWaits, release_spot
+from plink.api.spot_state import spot_state
 from plink.cli.spot.drive import drive
 from plink.errors import PartlyDone, PlinkError, UsageError
 from plink.model.spot import journal

@@ -10,7 +10,7 @@ from plink.cli.screen import say, say_error
 from plink.errors import PlinkError
 
 if TYPE_CHECKING:
-    from plink.api.spot_driving import SpotState
+    from plink.api.spot_state import SpotState
 
 _SHOWN_EVERY_S = 60.0
 

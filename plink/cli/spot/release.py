@@ -21,7 +21,8 @@ def release(
 
     Example: plink spot release last
     """
-    from plink.api.spot_driving import release_spot, runs_with_instances
+    from plink.api.spot_release import release_spot
+    from plink.api.spot_state import runs_with_instances
     from plink.records import workspace
     from plink.records.runs import run_named
 

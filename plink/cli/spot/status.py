@@ -13,7 +13,7 @@ def status(run: RunId, as_json: Annotated[bool, typer.Option("--json", help="Pri
 
     Example: plink spot status last
     """
-    from plink.api.spot_driving import spot_state
+    from plink.api.spot_state import spot_state
     from plink.cli.rented import document_of, show_rented
     from plink.records import workspace
     from plink.records.runs import run_named
