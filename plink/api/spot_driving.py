@@ -29,7 +29,8 @@ from plink.records.spot_journal import (
 )
 from runners.job.result import new_id
 from runners.spot.choice import ChosenProvider, choose_provider, host_maker, provider_name
-from runners.spot.driver import Driver, DriverParts, JournalWriter, run_driver
+from runners.spot.driver import Driver, run_driver
+from runners.spot.driver_parts import DriverParts, JournalWriter
 from runners.spot.elastic_job import ElasticJob
 from runners.spot.fallback import HostCores, OnDemandFallback
 from runners.spot.provider import Provider, ProviderError

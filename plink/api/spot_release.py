@@ -17,7 +17,8 @@ from plink.model.spot.market_file import read_market_file
 from plink.records.spot_journal import FOLDER, MARKET_COPY, NAME, Journal, JournalError, read_journal, read_opening
 from runners.job.result import new_id
 from runners.spot.choice import ChosenProvider, choose_provider, host_maker
-from runners.spot.driver import Driver, DriverParts
+from runners.spot.driver import Driver
+from runners.spot.driver_parts import DriverParts
 from runners.spot.provider import ProviderError
 from solvers.spot.ledger import Ledger, RentedInstance
 from solvers.spot.reconciling import run_of

@@ -1,59 +1,26 @@
 """The driver of a run's instances: it observes, decides and acts, one step after the other.
 
 Each act is announced in the journal before it is done (:mod:`plink.model.spot.journal`), so that a driver that is
-killed anywhere can be replaced by another. Money is checked last, right before a request, with the highest price that
-there can be. Nothing is requested while an earlier request is open.
+killed anywhere can be replaced by another. Requests, and the limits of money, are in :mod:`runners.spot.requests`.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
 
-from plink.model.hosts import Host
 from plink.model.spot import journal
 from plink.model.spot.limits import Limits
 from plink.model.spot.prices import HOUR_S
-from runners.spot.brain import Brain, RentalChoice
-from runners.spot.elastic_job import DrivenJob, JobView
-from runners.spot.fallback import OnDemandFallback
-from runners.spot.provider import ListedInstance, Provider, ProviderError, RentalOrder
+from runners.spot.driver_parts import DriverParts
+from runners.spot.elastic_job import JobView
+from runners.spot.provider import ListedInstance, ProviderError
 from runners.spot.recorded_prices import RecordedPrices
+from runners.spot.repeated_notes import RepeatedNotes
+from runners.spot.requests import DriverRecords, Requests
 from runners.spot.steady_clock import SteadyClock
-from solvers.spot.ledger import Ledger, MoneyLimits, RentedInstance, refusal_of_money, worst_cost
+from solvers.spot.ledger import Ledger, RentedInstance, worst_cost
 from solvers.spot.reconciling import DriverTiming, Sightings, foreign, reconcile, unrequested
 
-REPEAT_S = 60.0  # a warning that still holds is repeated
 _RESTART = "end its process; then type `plink spot drive` again, under `plink elastic run --spot` it starts by itself"
-_PENALTY_SCOPES: Mapping[str, journal.PenaltyScope] = {"limit": "kind", "throttled": "all", "credentials": "all"}
-
-
-class JournalWriter(Protocol):
-    """Where entries go."""
-
-    def add(self, entry: journal.JournalEntry) -> None:
-        """Return when the entry is on disk."""
-        ...
-
-
-@dataclass(frozen=True)
-class DriverParts:
-    """What a driver works with. ``host_of``: the host that an instance is in the job; ``clock``: the provider's time;
-    ``steady``: a clock as fast as that, which nobody sets; ``new_token``: makes tokens of the run that were never
-    used; ``fallback``: None without a deadline; ``release_is_requested``: everything is to
-    be released although the job goes on."""
-
-    provider: Provider
-    job: DrivenJob
-    brain: Brain
-    journal: JournalWriter
-    host_of: Callable[[RentedInstance, ListedInstance], Host]
-    clock: Callable[[], float]
-    steady: Callable[[], float]
-    new_token: Callable[[], str]
-    note: Callable[[str], None] = lambda text: None
-    fallback: OnDemandFallback | None = None
-    release_is_requested: Callable[[], bool] = lambda: False
 
 
 class Driver:
@@ -71,17 +38,16 @@ class Driver:
         self._clock = SteadyClock(parts.clock, parts.steady, self.ledger.at_s)
         self._sightings = Sightings()
         self._job_answered_at: float | None = None
-        self._next_decision = self._next_fallback = -math.inf
         self._absent_since: dict[str, float] = {}
         self._added_at: dict[str, float] = {}
         self._host_names: dict[str, str] = {}
         self._job_hosts: frozenset[str] = frozenset()
         self._tracked_at: float | None = None
         self._renewed_at: dict[str, float] = {}
-        self._warned: dict[str, tuple[str, float]] = {}
+        self._warnings = RepeatedNotes(parts.note)
         self._prices = RecordedPrices(self.ledger, self._add, parts.brain.observe)
-        self._sent: dict[str, tuple[float, float]] = {}  # when requests were sent and answered, as leases count
-        self._provider_ahead_s = 0.0
+        records = DriverRecords(self.ledger, self._clock, self._prices, self._sightings, self._add)
+        self._requests = Requests(parts, limits, timing, records, self._warnings)
         if self.ledger.opened is None:
             self._add(opened)
 
@@ -97,18 +63,15 @@ class Driver:
     def _add(self, entry: journal.JournalEntry) -> None:
         self._parts.journal.add(entry)
         self.ledger.apply(entry)
-        if isinstance(entry, journal.InstanceGranted) and entry.token in self._sent:
-            sent, answered = self._sent[entry.token]
-            ahead_s = entry.since_s - min(max(entry.since_s, sent), answered)
-            if abs(ahead_s) > self._timing.clock_tolerance_s:
-                self._provider_ahead_s = ahead_s
+        if isinstance(entry, journal.InstanceGranted):
+            self._requests.compare_clocks(entry)
 
     def _clock_is_right(self, now: float) -> bool:
         """Return whether the wall clock goes as the steady one does, and as the provider's did at the last grant;
         otherwise prices may be of another time, and leases end too early or too late."""
-        if ahead_s := self._provider_ahead_s:
+        if ahead_s := self._requests.provider_ahead_s:
             side = "behind" if ahead_s > 0 else "ahead of"
-            self._warn(
+            self._warnings.warn(
                 "clock",
                 f"the clock is {abs(ahead_s):.0f} s {side} the provider's, by the times of its grants; nothing is "
                 f"requested: set the clock, and start the driver again ({_RESTART})",
@@ -118,20 +81,13 @@ class Driver:
         error = self._clock.error_s()
         if abs(error) <= self._timing.clock_tolerance_s:
             return True
-        self._warn(
+        self._warnings.warn(
             "clock",
             f"the clock went {'ahead' if error > 0 else 'back'} by {abs(error):.0f} s; nothing is requested until it "
             f"is right, or until the driver is started again ({_RESTART})",
             now,
         )
         return False
-
-    def _warn(self, about: str, text: str, now: float, repeat_s: float = REPEAT_S) -> None:
-        """Note a problem at once, and again every minute while it lasts."""
-        before, at = self._warned.get(about, ("", -math.inf))
-        if text != before or now - at >= repeat_s:
-            self._warned[about] = (text, now)
-            self._parts.note(text)
 
     def step(self) -> bool:
         """Observe, decide and act once; return whether the job is over and nothing is held.
@@ -147,7 +103,7 @@ class Driver:
         if view is not None or self._job_answered_at is None:
             self._job_answered_at = now
         for error in self._parts.job.errors():
-            self._warn("job", error, now)
+            self._warnings.warn("job", error, now)
         if view is not None and view.has_ended and not self.ledger.job_ended:
             self._add(journal.JobEnded(now))
         if self.ledger.job_ended:
@@ -167,9 +123,7 @@ class Driver:
         if view is not None and listing is not None:
             self._join(view, listing, now)
             if view.is_ready and self._clock_is_right(now):
-                self._fall_back(view, now)
-                if now >= self._next_decision:
-                    self._acquire(now)
+                self._requests.step(view, now)
         return False
 
     def _count_pauses(self) -> None:
@@ -181,9 +135,8 @@ class Driver:
             self._parts.note(
                 f"the clock went ahead by {ahead_s:.0f} s, as after a pause of this machine: it counts now"
             )
-            self._sent.clear()
+            self._requests.forget_clocks()
             self._renewed_at.clear()
-            self._provider_ahead_s = 0.0
 
     def release_all(self, reason: str) -> bool:
         """Release everything once; return whether nothing is held any more."""
@@ -198,7 +151,7 @@ class Driver:
             points = self._parts.provider.prices(since)
         except ProviderError as error:
             self._prices.note_failure(now)
-            self._warn("prices", f"no prices: {error}; nothing is requested by prices older than 15 min", now)
+            self._warnings.warn("prices", f"no prices: {error}; nothing is requested by prices older than 15 min", now)
             return
         self._prices.add(points, now)
 
@@ -208,7 +161,7 @@ class Driver:
         try:
             listing = self._parts.provider.listing()
         except ProviderError as error:
-            self._warn("listing", f"instances cannot be listed: {error}; nothing is requested", now)
+            self._warnings.warn("listing", f"instances cannot be listed: {error}; nothing is requested", now)
             return None
         held_before = len(self.ledger.held)
         returned = set()
@@ -224,13 +177,13 @@ class Driver:
             if (sighting := listed.get(each.id)) is not None and (sighting.address or sighting.host):
                 self._host_names[each.id] = self._parts.host_of(each, sighting).name
         if len(self.ledger.held) < held_before:
-            self._next_decision = -math.inf  # an eviction is a decision point
+            self._requests.decide_now()  # an eviction is a decision point
         self._drain(
             [each for each in self.ledger.held if each.id in returned and not each.is_leaving],
             "it was not listed for a while, and others may be in its place", now,
         )  # fmt: skip
         if names := foreign(self.ledger, listing):
-            self._warn("foreign", f"listed, but not of this run, and left alone: {', '.join(names)}", now)
+            self._warnings.warn("foreign", f"listed, but not of this run, and left alone: {', '.join(names)}", now)
         if names := unrequested(self.ledger, listing):
             self._release([each for each in self.ledger.held if each.id in names], "nobody waits for it", now)
             if unknown := [name for name in names if name not in self.ledger.instances]:
@@ -302,7 +255,7 @@ class Driver:
                 self._parts.provider.release(ids)
                 self._sightings.released.update(ids)
             except ProviderError as error:
-                self._warn("release", f"{', '.join(ids)}: not released yet, tried again: {error}", now)
+                self._warnings.warn("release", f"{', '.join(ids)}: not released yet, tried again: {error}", now)
 
     def _track_hosts(self, view: JobView | None, is_listed: bool, now: float) -> None:
         """Note which instances work in the job; give up those that do not within their time, which does not pass while
@@ -330,7 +283,9 @@ class Driver:
         """Renew leases that a tenth has run out of. What is leaving keeps the lease that it has, and so does everything
         while the job has not answered for as long as a lease."""
         if self._job_answered_at is not None and now - self._job_answered_at > self._timing.lease_s:
-            self._warn("lease", "the job does not answer: leases are not renewed, and instances end with them", now)
+            self._warnings.warn(
+                "lease", "the job does not answer: leases are not renewed, and instances end with them", now
+            )
             return
         due_before = now - self._timing.lease_s / 10
         ids = [
@@ -343,7 +298,7 @@ class Driver:
                 self._parts.provider.renew(ids, self._clock.lease_time() + self._timing.lease_s)
                 self._renewed_at |= dict.fromkeys(ids, now)
             except ProviderError as error:
-                self._warn("lease", f"leases are not renewed: {error}", now)
+                self._warnings.warn("lease", f"leases are not renewed: {error}", now)
 
     def _join(self, view: JobView, listing: Sequence[ListedInstance], now: float) -> None:
         """Add instances that have an address, and are not in the job, every poll until they are. What has worked and is
@@ -362,89 +317,6 @@ class Driver:
                 hosts.append(host)
         if hosts and view.is_ready:
             self._parts.job.add(hosts)
-
-    def _acquire(self, now: float) -> None:
-        """Request what lowers the cost per work, if the limits of money allow it."""
-        if self.ledger.open_requests:
-            return
-        self._next_decision = now + self._timing.decision_s
-        choice = self._parts.brain.choose(self.ledger, self._prices.quotes(now), now)
-        if choice.market is None or choice.count < 1:
-            self._warn("wait", f"wait: {choice.reason}", now, math.inf)
-        elif self._send(choice, self._prices.since(choice.market, (now, choice.bid)), "wait", now):
-            self._warned.pop("wait", None)
-            if self._parts.fallback is not None:  # the sooner all work, the later a deadline asks for more
-                self._next_decision = now
-
-    def _fall_back(self, view: JobView, now: float) -> None:
-        """Request on-demand machines where the deadline asks for them, if the limits of money allow it."""
-        fallback = self._parts.fallback
-        if fallback is None:
-            return
-        if view.progress is not None:
-            fallback.observe(view.progress, self.ledger)
-        if self.ledger.open_requests or now < self._next_fallback:
-            return
-        choice = fallback.choose(self.ledger, {market.zone for market in self._prices.latest}, now)
-        if choice.market is not None and choice.count >= 1:
-            self._next_fallback = now + self._timing.decision_s
-            allowed = (count for count in range(choice.count, 0, -1) if not self._refusal(count, choice.bid, now))
-            count = next(allowed, choice.count)  # as many as fit: the rest when there is money for it
-            self._send(replace(choice, count=count), (now, choice.bid), "deadline", now)
-        elif choice.is_urgent:
-            self._warn("deadline", choice.reason, now)
-
-    def _send(self, choice: RentalChoice, price: tuple[float, float], topic: str, now: float) -> bool:
-        """Request what was chosen; return whether it was within the limits of money.
-
-        :param price: of its market, and since when. :param topic: ``deadline``, or else that of a warning.
-        """
-        assert choice.market is not None
-        if refusal := self._refusal(choice.count, choice.bid, now):
-            self._warn(topic, f"{topic}: {refusal}", now, math.inf)
-            return False
-        market, now = choice.market, self._clock.now()
-        self._prices.record(market, *price, now)
-        token = self._parts.new_token()
-        request = journal.InstancesRequested(
-            now, token, market.zone, market.type, market.product, choice.count, choice.bid, choice.reason,
-            is_for_deadline=topic == "deadline",
-        )  # fmt: skip
-        self._add(request)
-        self._parts.note(f"request {choice.count} x {market} for at most {choice.bid:.4g} an hour: {choice.reason}")
-        lease_until = self._clock.lease_time() + self._timing.lease_s
-        self._request(RentalOrder(token, market, choice.count, choice.bid, lease_until))
-        return True
-
-    def _refusal(self, count: int, bid: float, now: float) -> str:
-        limits, until = self._limits, now + self._timing.lease_s
-        money = MoneyLimits(limits.max_hourly, limits.budget, now, until, self._prices.complete_until())
-        return refusal_of_money(self.ledger, count, bid, money)
-
-    def _request(self, order: RentalOrder) -> None:
-        sent = self._clock.lease_time()
-        try:
-            granted = self._parts.provider.acquire(order)
-            now = self._clock.now()
-            self._sent[order.token] = sent, self._clock.lease_time()
-        except ProviderError as error:
-            self._sent[order.token] = sent, self._clock.lease_time()
-            now = self._sightings.answered_at[order.token] = self._clock.now()
-            self._parts.note(f"{order.count} x {order.market}: not granted: {error}")
-            scope, penalty_until = _PENALTY_SCOPES.get(error.failure, "market"), now + self._timing.penalty_s
-            if scope == "all":
-                self._add(journal.RequestsPaused(now, str(error), penalty_until))
-            if error.has_no_effect:
-                self._add(journal.RequestClosed(now, order.token, "refused", str(error), penalty_until, scope))
-            return
-        for each in granted:
-            self._add(journal.InstanceGranted(now, order.token, each.id, each.since_s))
-        penalty_until = 0.0
-        if len(granted) < order.count:
-            self._parts.note(f"{len(granted)} of {order.count} x {order.market} granted")
-            penalty_until = now + self._timing.penalty_after_part_s(order.market)
-        outcome: journal.ClosedRequest = "granted" if granted else "refused"
-        self._add(journal.RequestClosed(now, order.token, outcome, penalised_until_s=penalty_until))
 
 
 def run_driver(driver: Driver, pause: Callable[[], None], after_step: Callable[[], None] = lambda: None) -> None:

@@ -12,7 +12,8 @@ from plink.model.spot import journal
 from plink.model.spot.limits import Limits
 from plink.model.spot.prices import HOUR_S, Market
 from runners.spot.brain import RentalChoice
-from runners.spot.driver import Driver, DriverParts
+from runners.spot.driver import Driver
+from runners.spot.driver_parts import DriverParts
 from runners.spot.elastic_job import JobView
 from runners.spot.fallback import OnDemandFallback
 from runners.spot.provider import ListedInstance, PricePoint, ProviderError, RentalOrder

@@ -1,0 +1,41 @@
+"""What a driver works with: a provider, a job, a brain, a journal, clocks."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from plink.model.hosts import Host
+from plink.model.spot import journal
+from runners.spot.brain import Brain
+from runners.spot.elastic_job import DrivenJob
+from runners.spot.fallback import OnDemandFallback
+from runners.spot.provider import ListedInstance, Provider
+from solvers.spot.ledger import RentedInstance
+
+
+class JournalWriter(Protocol):
+    """Where entries go."""
+
+    def add(self, entry: journal.JournalEntry) -> None:
+        """Return when the entry is on disk."""
+        ...
+
+
+@dataclass(frozen=True)
+class DriverParts:
+    """What a driver works with. ``host_of``: the host that an instance is in the job; ``clock``: the provider's time;
+    ``steady``: a clock as fast as that, which nobody sets; ``new_token``: makes tokens of the run that were never
+    used; ``fallback``: None without a deadline; ``release_is_requested``: everything is to
+    be released although the job goes on."""
+
+    provider: Provider
+    job: DrivenJob
+    brain: Brain
+    journal: JournalWriter
+    host_of: Callable[[RentedInstance, ListedInstance], Host]
+    clock: Callable[[], float]
+    steady: Callable[[], float]
+    new_token: Callable[[], str]
+    note: Callable[[str], None] = lambda text: None
+    fallback: OnDemandFallback | None = None
+    release_is_requested: Callable[[], bool] = lambda: False
