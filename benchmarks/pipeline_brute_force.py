@@ -278,22 +278,22 @@ def _fits(
         size += depth * (before[0] + after[0]) + min(depth, 3) * (before[0] + after[1])
         if s:
             ahead = use[0][s - 1] * (edges[s] - edges[s - 1]) // (edges[s + 1] - edges[s])
-            size += max(1, ahead - depth + 1) * before[1]
-        size += (depth - 1) * sum(layer.saved_bytes or 0 for layer in own) + _most_of_a_backward_pass(
-            own, before[1], replicated
-        )
+            size += max(0, ahead - depth) * before[1]
+        size += (depth - 1) * sum(layer.saved_bytes or 0 for layer in own)
+        size += _most_of_a_backward_pass(own, (before[1], after[1]), replicated)
         for host in order[edges[s] : edges[s + 1]]:
             held[int(host)] += size
     return all(size <= problem.memory[host] for host, size in held.items())
 
 
-def _most_of_a_backward_pass(own: Sequence[LayerProfile], input_gradient: int, replicated: bool) -> int:
+def _most_of_a_backward_pass(own: Sequence[LayerProfile], outer: tuple[int, int], replicated: bool) -> int:
     """Return the most bytes while a stage's layers go backward: activations of those before a layer and its own, both
-    its gradients, and the gradients of the parameters after it that no bucket has."""
+    its gradients, and the gradients of the parameters after it that no bucket has. ``outer``: gradients of the stage's
+    input and output."""
     most = 0
+    crossing = [outer[0], *(layer.crossing_back_bytes for layer in own[:-1]), outer[1]]
     for k, layer in enumerate(own):
         made = sum(later.parameter_bytes for later in own[k + 1 :]) * (not replicated)
-        gradients = (layer.crossing_back_bytes if k + 1 < len(own) else 0) + layer.parameter_bytes
-        gradients += own[k - 1].crossing_back_bytes if k else input_gradient
-        most = max(most, sum(layer.saved_bytes or 0 for layer in own[: k + 1]) + gradients + made)
+        activations = sum(layer.saved_bytes or 0 for layer in own[: k + 1])
+        most = max(most, activations + crossing[k] + crossing[k + 1] + layer.parameter_bytes + made)
     return most

@@ -68,9 +68,13 @@ class LayerEntry(TypedDict):
     """Of these, what is its input; 0 when missing."""
     saved_output_bytes: NotRequired[ByteCount]
     """Bytes of its output that autograd keeps for it or for a layer before; 0 when missing."""
+    aliases_input: NotRequired[bool]
+    """Whether its output is in the memory of its input, as a view is; false when missing."""
     backward_bytes: NotRequired[ByteCount]
     """The most that its backward pass holds beyond what was there before; gradients of its parameters and of its input
     when missing."""
+    step_bytes: NotRequired[ByteCount]
+    """The most that an optimiser's step on its parameters holds besides; 0 when missing."""
     buffers: NotRequired[bool]
     """Whether it has buffers that the forward pass changes, such as running statistics."""
     crossing: NotRequired[list[CrossingTensor]]

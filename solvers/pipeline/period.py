@@ -194,7 +194,8 @@ def _arrays(profile: ModelProfile, fabric: Fabric, memory: Sequence[float], opti
         for k, layer in enumerate(layers)
     ]
     is_gpu = str(profile.details.get("device", "")).startswith("cuda")
-    unsaved = ahead - column([0, *(layer.saved_output_bytes for layer in layers[:-1]), 0])
+    kept = [layer.crossing_bytes if layer.saved_bytes is None else layer.saved_output_bytes for layer in layers[:-1]]
+    unsaved = ahead - column([0, *kept, 0])
 
     def rates(gbps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         return np.minimum(gbps * BYTES_PER_S_OF_GBPS, UNLIMITED)
@@ -203,7 +204,8 @@ def _arrays(profile: ModelProfile, fabric: Fabric, memory: Sequence[float], opti
         column([layer.forward_s for layer in layers]), column([layer.backward_s for layer in layers]),
         column([layer.update_s for layer in layers]), column([layer.copy_s for layer in layers]),
         column([layer.parameter_bytes for layer in layers]), column([layer.optimiser_bytes for layer in layers]),
-        column(saved) - before, column(saved) - own_input, column(passing), ahead, back, np.maximum(0.0, unsaved),
+        column(saved) - before, column(saved) - own_input, np.array([layer.aliases_input for layer in layers]),
+        column(passing), column([layer.step_bytes for layer in layers]), ahead, back, np.maximum(0.0, unsaved),
         float(_input_bytes(profile)), is_gpu, allowed,
         rates(fabric.host_out_gbps), rates(fabric.host_in_gbps),
         np.ascontiguousarray(pair), np.ascontiguousarray(rtt), np.stack(groups).astype(np.int64),

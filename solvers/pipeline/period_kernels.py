@@ -26,7 +26,8 @@ class PlanModel(NamedTuple):
 
     ``forward``, ``backward``, ``update``, ``copy``: seconds of each of N layers; ``weights``, ``optimiser``: bytes;
     ``saved``: bytes that autograd keeps and layers before do not; ``saved_first``: the same without its input, of a
-    stage's first layer; ``passing``: the most that its backward pass adds; shape (N,). ``ahead``, ``back``: bytes that
+    stage's first layer; ``aliases``: whether its output is in its input's memory; ``passing``, ``stepping``: the most
+    that its backward pass and the optimiser's step add; shape (N,). ``ahead``, ``back``: bytes that
     cross before layer k, ``unsaved``: of those ahead, what autograd does not keep; shape (N + 1,), 0 at both ends.
     ``inputs``: bytes of a minibatch. ``is_gpu``: whether memory is that of a GPU.
     ``allowed``: whether a stage may begin with it. ``out``, ``into``: bytes per second of H hosts; ``pair``: of one
@@ -49,7 +50,9 @@ class PlanModel(NamedTuple):
     optimiser: Any
     saved: Any
     saved_first: Any
+    aliases: Any
     passing: Any
+    stepping: Any
     ahead: Any
     back: Any
     unsaved: Any
@@ -205,41 +208,41 @@ def chosen_buckets(model: Any, first: Any, last: Any, slow: Any, ring: Any, repl
 def replica_memory(model: Any, layers: Any, depth: Any, versions: Any, replicas: Any, buckets: Any) -> Any:
     """Return the bytes of one replica: parameters, older versions, optimiser, gradients, activations, buffers.
 
-    The most is needed in the backward pass of a layer while all other minibatches in flight wait: what layers up to it
-    keep, what its pass adds, and gradients of the layers after it, unless they were added to others' at once.
-    ``buckets``: the largest two, of which Gloo copies a replica's share at a time. It receives in host memory.
+    The most is needed while all other minibatches in flight wait: in the backward pass of a layer, what layers up to it
+    keep, what its pass adds, and gradients of the layers after it, unless they were added to others' at once; or in the
+    optimiser's step, which takes a GPU's parameters together. ``buckets``: the largest two, of which Gloo copies a
+    replica's share at a time. It receives in host memory.
     """
     first, last = layers
-    weights, optimiser, saved = 0.0, 0.0, 0.0
+    is_end = last + 1 == len(model.weights)
+    is_frozen = not is_end and model.back[last + 1] == 0
+    weights, optimiser, saved, step = 0.0, 0.0, 0.0, 0.0
     for k in range(first, last + 1):
         weights += model.weights[k]
         optimiser += model.optimiser[k]
-    # The last stage reads a minibatch for the target's sake.
-    most = model.inputs if first > 0 and last + 1 == len(model.weights) and not model.is_gpu else 0.0
+        step = step + model.stepping[k] if model.is_gpu else max(step, model.stepping[k])
+    # The last stage reads a minibatch for the target's sake, while it sends the gradient of the one before.
+    most = model.inputs + model.back[first] if first > 0 and is_end and not model.is_gpu else 0.0
     unreached, is_alone = weights, replicas == 1 and model.accumulate < 2
+    is_input = first > 0 or model.recompute
     for k in range(first, last + 1):
-        saved += model.saved_first[k] if k == first and (first > 0 or model.recompute) else model.saved[k]
+        saved += model.saved_first[k] if is_input else model.saved[k]
+        is_input = is_input and model.aliases[k]
         unreached -= model.weights[k]
-        gradient = model.back[k + 1] if k < last else 0.0
-        most = max(most, saved + gradient + model.passing[k] + (unreached if is_alone else 0.0))
+        most = max(most, saved + model.back[k + 1] + model.passing[k] + (unreached if is_alone else 0.0))
     sums = 0.0 if is_alone else weights  # of gradients, from one backward pass to the next
     if replicas > 1 and model.late:
         sums = 2 * weights
-    gradients = max(sums, weights)
+    gradients = 0.0 if is_frozen else max(sums, weights)
     others = 0.0 if model.recompute else (depth - 1) * saved
     entering = model.inputs if first == 0 and model.recompute else model.ahead[first]
-    activations = depth * entering + others + max(0.0, most + sums - gradients)
+    activations = depth * entering + others + (saved if is_frozen else max(step, most + sums - gradients))
     posted = 0 if model.is_gpu else min(depth, POSTED)
     outputs = depth * (model.ahead[last + 1] if model.recompute else model.unsaved[last + 1])
     buffers = posted * (model.ahead[first] + model.back[last + 1]) + outputs
-    return (
-        weights,
-        (versions - 1) * weights,
-        optimiser,
-        gradients,
-        activations,
-        buffers + min(buckets, weights) / replicas,
-    )
+    if not model.is_gpu:
+        buffers += min(buckets, weights) / replicas
+    return weights, (versions - 1) * weights, optimiser, gradients, activations, buffers
 
 
 @njit(cache=True)
@@ -285,7 +288,7 @@ def stage_memory(model: Any, cuts: Any, starts: Any, depths: Any, s: Any, bucket
     if s > 0:
         before = starts[s] - starts[s - 1]
         window = max(depths[s - 1] * before, model.accumulate)
-        sent = max(1, window // replicas - in_flight + 1) * model.back[cuts[s]]
+        sent = max(0, window // replicas - in_flight) * model.back[cuts[s]]  # the next one is in its backward pass
     return parts[0], parts[1], parts[2], parts[3], parts[4], parts[5] + sent
 
 

@@ -45,7 +45,8 @@ class LayerProfile:
     ``crossing`` is empty where only the bytes are known; ``crossing_back_bytes``: of gradients, 0 where none returns.
     ``saved_bytes``: what autograd keeps between the passes, of which ``saved_input_bytes`` are its input, and
     ``saved_before_bytes`` the part of that which layers before keep as well. ``saved_output_bytes``: of its output,
-    what is kept by it or before. ``backward_bytes``: the most that its backward pass holds beyond what was there.
+    what is kept by it or before. ``aliases_input``: its output is in the memory of its input. ``backward_bytes``,
+    ``step_bytes``: the most that its backward pass, or an optimiser's step, holds beyond what was there.
     """
 
     name: str
@@ -63,7 +64,9 @@ class LayerProfile:
     saved_before_bytes: int = 0
     saved_input_bytes: int = 0
     saved_output_bytes: int = 0
+    aliases_input: bool = False
     backward_bytes: int | None = None
+    step_bytes: int = 0
     buffers: bool = False
     forward_iqr_s: float | None = None
     backward_iqr_s: float | None = None
@@ -81,7 +84,7 @@ class LayerProfile:
             "saved_bytes": self.saved_bytes,
             "backward_bytes": self.backward_bytes,
         }
-        parts = ("saved_before_bytes", "saved_input_bytes", "saved_output_bytes")
+        parts = ("saved_before_bytes", "saved_input_bytes", "saved_output_bytes", "aliases_input", "step_bytes")
         optional |= {name: getattr(self, name) or None for name in parts}
         return {
             "name": self.name,

@@ -1,5 +1,6 @@
 """Read profiles from files; every key is validated."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,14 @@ def _layer(entry: LayerEntry, key: str) -> LayerProfile:
         ):
             if stated != total:
                 raise InputError(f"{key}.{name}", f"the tensors in crossing have {total} bytes, not {stated}")
+    sizes = {
+        "saved_before_bytes": entry.get("saved_before_bytes", 0),
+        "saved_input_bytes": entry.get("saved_input_bytes", 0),
+        "saved_bytes": entry.get("saved_bytes", 0),
+    }
+    for (part, size), (whole, limit) in itertools.pairwise(sizes.items()):
+        if size > limit:
+            raise InputError(f"{key}.{part}", f"it is part of {whole}, {limit}, and cannot be {size}")
     return LayerProfile(
         name=entry["name"],
         forward_s=float(entry["forward_s"]),
@@ -82,7 +91,9 @@ def _layer(entry: LayerEntry, key: str) -> LayerProfile:
         saved_before_bytes=entry.get("saved_before_bytes", 0),
         saved_input_bytes=entry.get("saved_input_bytes", 0),
         saved_output_bytes=entry.get("saved_output_bytes", 0),
+        aliases_input=entry.get("aliases_input", False),
         backward_bytes=entry.get("backward_bytes"),
+        step_bytes=entry.get("step_bytes", 0),
         buffers=entry.get("buffers", False),
         forward_iqr_s=entry.get("forward_iqr_s"),
         backward_iqr_s=entry.get("backward_iqr_s"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from plink.runtime.pipeline.tensor_counter import AllocatorCounter, TensorCounter, counter_of
+from plink.runtime.pipeline.tensor_counter import AllocatorCounter, TensorCounter, counter_of, storages_of
 
 
 @dataclass
@@ -18,20 +18,21 @@ class LayerMemory:
     saved_before: int = 0
     saved_input: int = 0
     saved_output: int = 0
+    aliases_input: bool = False
     backward: int = 0
 
     @contextmanager
     def counting(self, module: nn.Module, device: torch.device) -> Iterator["LayerPasses"]:
         """Count during both passes."""
-        parameters = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
+        parameters = set().union(*(_places(parameter) for parameter in module.parameters()))
         counter = counter_of(device)
         passes = LayerPasses(self, counter)
 
         def keep(tensor: Tensor) -> Tensor:
-            storage = tensor.untyped_storage()
-            # Autograd keeps views of parameters, too.
-            if storage.data_ptr() not in parameters and not isinstance(tensor, nn.Parameter):
-                passes.storages[storage.data_ptr()] = storage.nbytes()
+            for storage in storages_of(tensor):
+                # Autograd keeps views of parameters, too.
+                if storage.data_ptr() not in parameters and not isinstance(tensor, nn.Parameter):
+                    passes.storages[storage.data_ptr()] = storage.nbytes()
             return tensor
 
         with counter, torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
@@ -41,8 +42,8 @@ class LayerMemory:
 
 @dataclass
 class LayerPasses:
-    """A forward and a backward pass. ``storages``: bytes of what autograd keeps, each storage once. ``before``: bytes
-    that were there before the backward pass; None where there is none."""
+    """A forward and a backward pass. ``storages``: bytes of what autograd keeps, by address. ``before``: bytes that
+    were there before the backward pass; None where there is none."""
 
     _memory: LayerMemory
     _counter: TensorCounter | AllocatorCounter
@@ -54,13 +55,16 @@ class LayerPasses:
     ) -> list[bool]:
         """Say how much of it is input or output. ``are_saved``: which inputs layers before keep; return the same of
         the outputs, for the next layer."""
-        places = {_place(tensor): before for tensor, before in zip(inputs, are_saved, strict=True)}
-        memory, own = self._memory, self.storages
-        memory.saved = sum(own.values())
-        memory.saved_input = sum(own.get(place, 0) for place in places)
-        memory.saved_before = sum(own.get(place, 0) for place, before in places.items() if before)
-        outputs_saved = [_place(tensor) in own or places.get(_place(tensor), False) for tensor in outputs]
-        memory.saved_output = sum(tensor.nbytes for tensor, saved in zip(outputs, outputs_saved, strict=True) if saved)
+        memory, saved = self._memory, self.storages
+        places = {place: before for tensor, before in zip(inputs, are_saved, strict=True) for place in _places(tensor)}
+        memory.saved = sum(saved.values())
+        memory.saved_input = sum(saved.get(place, 0) for place in places)
+        memory.saved_before = sum(saved.get(place, 0) for place, before in places.items() if before)
+        memory.aliases_input = any(_places(tensor) & places.keys() for tensor in outputs)
+        outputs_saved = [
+            any(place in saved or places.get(place, False) for place in _places(tensor)) for tensor in outputs
+        ]
+        memory.saved_output = sum(tensor.nbytes for tensor, known in zip(outputs, outputs_saved, strict=True) if known)
         return outputs_saved
 
     def before_backward(self) -> None:
@@ -69,5 +73,6 @@ class LayerPasses:
         self.before = self._counter.current
 
 
-def _place(tensor: Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
+def _places(tensor: Tensor) -> set[int]:
+    """Return the addresses of a tensor's memory."""
+    return {storage.data_ptr() for storage in storages_of(tensor)}

@@ -10,7 +10,13 @@ import torch
 from torch import Tensor
 
 from plink.model.pipeline.plan import PipelinePlan
-from plink.model.pipeline.versions import minibatches_of_update, replica_of, update_of, version_of
+from plink.model.pipeline.versions import (
+    minibatches_of_update,
+    minibatches_per_update,
+    replica_of,
+    update_of,
+    version_of,
+)
 from plink.runtime.pipeline.app import PipelineApp
 from plink.runtime.pipeline.evaluation import (
     Evaluations,
@@ -47,7 +53,8 @@ def train_in_one_process(
     for number, module in enumerate(stages):
         place = place_of(plan, number, app.minibatches)
         replicas = range(shape.replicas[number])
-        trainers.append(StageTrainer(app, place, module.to(device), LocalGradients(), replicas))
+        gradients = LocalGradients(minibatches_per_update(shape, number) > 1)  # added up in the sequence of the ranks'
+        trainers.append(StageTrainer(app, place, module.to(device), gradients, replicas))
     evaluations: Evaluations = {}
     for begin, end, is_evaluated in segments(app, shape, 0):
         for minibatch in range(begin, end):

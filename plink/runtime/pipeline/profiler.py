@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from plink.errors import InputError
 from plink.model.pipeline.profile import ITEM_BYTES, CrossingActivation, LayerProfile, ModelProfile
 from plink.runtime.pipeline.layer_memory import LayerMemory, LayerPasses
+from plink.runtime.pipeline.tensor_counter import counter_of
 
 WARM_UP_MINIBATCHES = 5
 Progress = Callable[[int, int], None]
@@ -82,11 +83,13 @@ def profile_program(program: ProfiledProgram, minibatches: int, progress: Progre
         if int(inputs[0].shape[0]) != items:
             raise InputError("batch()", f"minibatch {number} has {inputs[0].shape[0]} items, the first one {items}")
         counts = number >= WARM_UP_MINIBATCHES
-        _one_minibatch(program, samples, (inputs, target, number), counts)
+        _one_minibatch(program, samples, (inputs, target, number), "seconds" if counts else "nothing")
         whole_model.run(inputs, target, counts)
         if progress is not None:
             progress(number + 1, total)
-    steps = [_step_s(program, unit, device) for unit in program.units]
+    # Last: compilers look at what they are called with first, and libraries have their own memory by now.
+    _one_minibatch(program, samples, (*_batch(program, 0, device), 0), "memory")
+    steps = [_step(program, unit, device) for unit in program.units]
     layers = tuple(
         _layer(unit, sample, step, last=k + 1 == len(samples))
         for k, (unit, sample, step) in enumerate(zip(program.units, samples, steps, strict=True))
@@ -121,9 +124,15 @@ def _batch(program: ProfiledProgram, number: int, device: torch.device) -> tuple
 
 
 def _one_minibatch(
-    program: ProfiledProgram, samples: list[_Samples], data: tuple[tuple[Tensor, ...], Tensor, int], counts: bool
+    program: ProfiledProgram,
+    samples: list[_Samples],
+    data: tuple[tuple[Tensor, ...], Tensor, int],
+    counted: Literal["nothing", "seconds", "memory"],
 ) -> None:
-    """Run each layer alone, forward and at once backward; the next one gets its output as a plain tensor."""
+    """Run each layer alone, forward and at once backward; the next one gets its output as a plain tensor.
+
+    Counting memory slows everything down, so it is not done where seconds count.
+    """
     values, target, number = data
     torch.manual_seed(program.seed + number)
     last = len(program.units) - 1
@@ -132,8 +141,8 @@ def _one_minibatch(
         values = tuple(_mapped(value, _leaf) for value in values)
         # A layer that changes its input in place may not change a leaf.
         copies = tuple(_mapped(value, lambda tensor: tensor.clone()) for value in values)
-        # Counting memory slows everything down, so it is not done where seconds count.
-        with nullcontext() if counts else sample.memory.counting(unit.module, torch.device(program.device)) as passes:
+        is_memory, device = counted == "memory", torch.device(program.device)
+        with sample.memory.counting(unit.module, device) if is_memory else nullcontext() as passes:
             begin = _now(program.device)
             output = _called(unit, copies)
             results = [program.loss(output, target)] if k == last else _tensors(output)
@@ -145,7 +154,7 @@ def _one_minibatch(
             results = [result for result in results if result.requires_grad]
             backward_s = _pass_back(results, program.device, passes) if results else 0.0
         unit.module.zero_grad(set_to_none=True)
-        if counts:
+        if counted == "seconds":
             sample.forward_s.append(forward_s)
             sample.backward_s.append(backward_s)
         sample.outputs = tuple(_leaf(tensor) for tensor in _tensors(output))
@@ -205,11 +214,22 @@ def _short(value: Tensor) -> str:
     return f"a tensor of {value.numel()} elements" if value.numel() != 1 else str(value.item())
 
 
-def _step_s(program: ProfiledProgram, unit: ProfiledUnit, device: torch.device) -> tuple[float, float, int]:
-    """Return the seconds of an optimiser's step and of a copy of the parameters, and the bytes of its state."""
+@dataclass(frozen=True)
+class _Step:
+    """Seconds of an optimiser's step and of a copy of the parameters, bytes of its state, and the most bytes that the
+    step holds besides."""
+
+    update_s: float = 0.0
+    copy_s: float = 0.0
+    state_bytes: int = 0
+    held_bytes: int = 0
+
+
+def _step(program: ProfiledProgram, unit: ProfiledUnit, device: torch.device) -> _Step:
+    """Return what an optimiser's step on a layer costs; its parameters are as before afterwards."""
     parameters = [parameter for parameter in unit.module.parameters() if parameter.requires_grad]
     if not parameters:
-        return 0.0, 0.0, 0
+        return _Step()
     before = [parameter.detach().clone() for parameter in parameters]
     optimiser = program.optimiser(parameters, 1.0)
     steps, copies = [], []
@@ -232,15 +252,22 @@ def _step_s(program: ProfiledProgram, unit: ProfiledUnit, device: torch.device) 
         for value in state.values()
         if isinstance(value, Tensor)
     )
+    with counter_of(device) as counter:
+        for parameter in parameters:
+            parameter.grad = torch.zeros_like(parameter)
+        optimiser.step()  # once, so that all that it reads was seen
+        counter.restart()
+        held = counter.current
+        optimiser.step()
+        held = counter.most - held
     with torch.no_grad():
         for parameter, old in zip(parameters, before, strict=True):
             parameter.copy_(old)
     unit.module.zero_grad(set_to_none=True)
-    return statistics.median(steps), statistics.median(copies), size
+    return _Step(statistics.median(steps), statistics.median(copies), size, held)
 
 
-def _layer(unit: ProfiledUnit, sample: _Samples, step: tuple[float, float, int], last: bool) -> LayerProfile:
-    update_s, copy_s, optimiser_bytes = step
+def _layer(unit: ProfiledUnit, sample: _Samples, step: _Step, last: bool) -> LayerProfile:
     memory = sample.memory
     crossing: tuple[CrossingActivation, ...] = ()
     if not last:
@@ -258,14 +285,16 @@ def _layer(unit: ProfiledUnit, sample: _Samples, step: tuple[float, float, int],
         crossing_bytes=sum(tensor.size_bytes for tensor in crossing),
         crossing_back_bytes=sum(tensor.size_bytes for tensor in crossing if tensor.gradient),
         crossing=crossing,
-        update_s=update_s,
-        copy_s=copy_s,
-        optimiser_bytes=optimiser_bytes,
+        update_s=step.update_s,
+        copy_s=step.copy_s,
+        optimiser_bytes=step.state_bytes,
         saved_bytes=memory.saved,
         saved_before_bytes=memory.saved_before,
         saved_input_bytes=memory.saved_input,
         saved_output_bytes=0 if last else memory.saved_output,
+        aliases_input=memory.aliases_input,
         backward_bytes=memory.backward,
+        step_bytes=step.held_bytes,
         buffers=next(unit.module.buffers(), None) is not None,
         forward_iqr_s=_interquartile_range(sample.forward_s),
         backward_iqr_s=_interquartile_range(sample.backward_s),

@@ -1,6 +1,7 @@
 """Bytes of tensors that are alive, and the most there were: of the CPU's by watching operations, of a GPU's by its
 allocator, which also sees what libraries use inside of an operation."""
 
+import contextlib
 import weakref
 from collections import Counter
 from types import TracebackType
@@ -10,6 +11,25 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
+
+
+def storages_of(tensor: Tensor) -> list[torch.UntypedStorage]:
+    """Return the memory of a tensor: of a sparse one, that of its indices and values; none of what has no address, like
+    a tensor of oneDNN's own layout."""
+    parts = [tensor]
+    if tensor.layout == torch.sparse_coo:
+        parts = [tensor._indices(), tensor._values()]
+    elif tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        parts = [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    elif tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        parts = [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    storages = []
+    for part in parts:
+        with contextlib.suppress(NotImplementedError, RuntimeError):
+            storage = part.untyped_storage()
+            storage.data_ptr()
+            storages.append(storage)
+    return storages
 
 
 class TensorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -30,16 +50,16 @@ class TensorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.most = self.current
 
     def _see(self, tensor: Tensor) -> None:
-        storage = tensor.untyped_storage()
-        key, size, address = storage._cdata, storage.nbytes(), storage.data_ptr()
-        if key in self._storages or not size:
-            return
-        self._storages.add(key)
-        weakref.finalize(storage, self._gone, key, address, size)
-        self._sharing[address] += 1
-        if self._sharing[address] == 1:
-            self.current += size
-            self.most = max(self.most, self.current)
+        for storage in storages_of(tensor):
+            key, size, address = storage._cdata, storage.nbytes(), storage.data_ptr()
+            if key in self._storages or not size:
+                continue
+            self._storages.add(key)
+            weakref.finalize(storage, self._gone, key, address, size)
+            self._sharing[address] += 1
+            if self._sharing[address] == 1:
+                self.current += size
+                self.most = max(self.most, self.current)
 
     def _gone(self, key: int, address: int, size: int) -> None:
         self._storages.discard(key)

@@ -104,6 +104,7 @@ def _stage(number: int, **keys: object) -> Callable[[Document], object]:
         (_layer(1, backward_s="fast"), r"p.json: layers\[1\].backward_s: expected a number, got 'fast'"),
         (_layer(1, parameter_bytes=1.5), r"p.json: layers\[1\].parameter_bytes: "),
         (_layer(1, name="a"), r"p.json: layers\[1\].name: layers\[0\] is named 'a' too"),
+        (_layer(0, saved_bytes=8, saved_input_bytes=9), r"layers\[0\].saved_input_bytes: it is part of saved_bytes, 8"),
         (_layer(0, crossing_bytes=321), r"p.json: layers\[0\].crossing_bytes: the tensors in crossing have 320 bytes"),
         (_layer(0, crossing_back_bytes=0), r"layers\[0\].crossing_back_bytes: the tensors .* have 320"),
         (_layer(0, crossing=[TENSOR | {"dtype": "float8"}]), r"layers\[0\].crossing\[0\].dtype: choose one of "),

@@ -125,6 +125,44 @@ def test_what_two_layers_keep_is_attributed_to_both() -> None:
     assert hidden.backward_bytes == pytest.approx(hidden.parameter_bytes + pooled, abs=64)
 
 
+def test_compiled_layers_are_timed_compiled() -> None:
+    """A compiler gives a function up for good that it first sees while operations are watched."""
+    compiled = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        compiled.append(graph)
+        return graph.forward
+
+    layer = torch.compile(nn.Sequential(nn.Flatten(), nn.Linear(192, 10)), backend=backend)
+    assert isinstance(layer, nn.Module)
+    profile_program(program_of(layer), 1)
+    assert compiled
+
+
+class SparseLayers(nn.Module):
+    """Layers with tensors that have no memory of their own, and gradients of that kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(8, 4, sparse=True)
+
+    def forward(self, value: Tensor) -> Tensor:
+        with torch.no_grad():
+            value = value.to_mkldnn().to_dense() if torch.backends.mkldnn.is_available() else value
+            sparse = torch.eye(8).to_sparse()
+        return self.embedding(torch.sparse.mm(sparse, value).long() % 8).flatten(1)  # type: ignore[no-any-return]
+
+
+def test_sparse_tensors_are_counted() -> None:
+    program = program_of(SparseLayers(), nn.Linear(64, 10))
+    inputs = (torch.randn(8, 16),), torch.randint(0, 10, (8,))
+    profile = profile_program(
+        replace(program, batch=lambda number: inputs, optimiser=lambda parameters, _: torch.optim.SGD(parameters, 0.1)),
+        1,
+    )
+    assert profile.layers[0].backward_bytes
+
+
 def test_seconds_are_attributed_to_the_right_layer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of both passes, and their sum is that of the whole."""
     clock = Clock()
