@@ -256,7 +256,7 @@ def main() -> int:
     """Run and record; the exit code."""
     began = time.perf_counter()
     counts = {what: seeds_of({0: usual})[0] for what, usual in (("brute", 300), ("planted", 20), ("cycles", 500))}
-    search_partitions(PeriodModel(shapes(1, 4, 1)["LM-like"], racks(4, 4), [math.inf] * 4), SearchSpace((0, 1, 2, 3)))
+    plan_measured(shapes(1, 4, 1)["LM-like"], measured(racks(8, 4)), JointRequest())  # compiles what is compiled once
     four, sixteen = shapes(0.336, 8, 0.16), shapes(0.6, 16, 0.64)
     figures: dict[str, Any] = {"planning": planning_times()}
     figures |= {

@@ -194,8 +194,8 @@ def _arrays(profile: ModelProfile, fabric: Fabric, memory: Sequence[float], opti
         for k, layer in enumerate(layers)
     ]
     is_gpu = str(profile.details.get("device", "")).startswith("cuda")
-    kept = [layer.crossing_bytes if layer.saved_bytes is None else layer.saved_output_bytes for layer in layers[:-1]]
-    unsaved = ahead - column([0, *kept, 0])
+    outputs = [layer.crossing_bytes if layer.saved_bytes is None else layer.saved_output_bytes for layer in layers[:-1]]
+    unsaved = ahead - column([0, *outputs, 0])
 
     def rates(gbps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         return np.minimum(gbps * BYTES_PER_S_OF_GBPS, UNLIMITED)

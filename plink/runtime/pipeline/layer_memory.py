@@ -64,7 +64,9 @@ class LayerPasses:
         outputs_saved = [
             any(place in saved or places.get(place, False) for place in _places(tensor)) for tensor in outputs
         ]
-        memory.saved_output = sum(tensor.nbytes for tensor, known in zip(outputs, outputs_saved, strict=True) if known)
+        memory.saved_output = sum(
+            tensor.nbytes for tensor, is_saved in zip(outputs, outputs_saved, strict=True) if is_saved
+        )
         return outputs_saved
 
     def before_backward(self) -> None:
