@@ -42,6 +42,8 @@ _PLACEMENT_MOVES = 8_000
 _BISECTIONS = 50
 _SHAPE_TOLERANCE = 1e-3
 _MANY_WORKERS = 64
+_RESTARTS = 4
+"""From so hot that little of the best is left: small problems have separate optima."""
 _SWAP_START, _SWAP_END = 0.05, 1e-4
 """Temperatures over the score."""
 
@@ -169,12 +171,13 @@ def _annealed(
     for number, start in enumerate(starts):
         results.append(_improved(model, space, start, each, seed + number, _SWAP_START))
         if watch is not None:
-            watch(number + 1, 2 * len(starts))
-    for number in range(len(starts)):
+            watch(number + 1, 2 * len(starts) + _RESTARTS)
+    temperatures = [(0.2, 0.02, 0.005)[number % 3] for number in range(len(starts))] + _RESTARTS * [1.0]
+    for number, temperature in enumerate(temperatures):
         best = min(results, key=lambda item: item.score)
-        results.append(_improved(model, space, best, each, seed + 100 + number, (0.2, 0.02, 0.005)[number % 3]))
+        results.append(_improved(model, space, best, each, seed + 100 + number, temperature))
         if watch is not None:
-            watch(len(starts) + number + 1, 2 * len(starts))
+            watch(len(starts) + number + 1, len(starts) + len(temperatures))
     return _distinct(results)
 
 
