@@ -49,8 +49,8 @@ def test_plan_for_people(here: Path) -> None:
         "pipeline 15-1 on 16 hosts, 1f1b, 5 layers, minibatch 64: 26 ms a minibatch, 2,466 items/s "
         "(bound 21.9 ms, gap 18%)",
         "stage  layers    hosts         depth  delay     update  compute  network   memory",
-        "    0  0-3 f0    node-[00-14]      2      1  960 items  21.9 ms  4.91 ms  21.3 MB",
-        "    1  4-4 head  node-15           1      0   64 items     7 ms     0 ms  26.1 MB",
+        "    0  0-3 f0    node-[00-14]      2      1  960 items  21.9 ms  4.91 ms  24.7 MB",
+        "    1  4-4 head  node-15           1      0   64 items     7 ms     0 ms    31 MB",
         "limited by: all-reduce",
         "on the network: 50.1 kB an item",
         "compared       a minibatch  the plan's gain  delay      update  memory",
