@@ -1,6 +1,7 @@
 """The commands by name. The module of a command is imported only where the command is needed: all of them together take
 as long as many a command."""
 
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -132,6 +133,7 @@ def _main(
         context.default_map = defaults_from(config, command)
 
 
+@cache
 def command(requested: str | None = None) -> Any:
     """Return the command line, to be called with ``main(args=..., standalone_mode=False)``.
 
