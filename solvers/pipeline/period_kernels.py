@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from solvers.compilation import njit
+from solvers.ordering.move_kernels import copy_into
 
 MAX_DEPTH = 4096
 POSTED = 3  # minibatches that receives are posted for
@@ -375,7 +376,7 @@ def choose_depths(replicas: Any, wanted: Any, deeper: Any, depths: Any) -> None:
 def _take_requested(model: Any, replicas: Any, depths: Any) -> None:
     """Replace the thesis's depths by requested ones; those behind the first no deeper than cannot lock."""
     if len(model.depths) == len(replicas):
-        depths[: len(replicas)] = model.depths
+        copy_into(model.depths, depths)
     elif len(model.depths) == 1:
         depths[0] = model.depths[0]
         for s in range(1, len(replicas)):

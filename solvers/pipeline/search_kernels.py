@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from solvers.compilation import njit, njit_inner
+from solvers.ordering.move_kernels import copy_into
 from solvers.pipeline.period_kernels import TIE, TRIFLE, evaluate, score_of
 
 FREE, STRAIGHT, ONE_STAGE, FIXED = range(4)
@@ -23,7 +24,7 @@ def best_order(model: Any, cuts: Any, starts: Any, first: Any, scratch: Any) -> 
     while True:
         score = score_of(evaluate(model, cuts, starts, order, scratch), scale, TIE)
         if score < best_score:
-            best[:] = order
+            copy_into(order, best)
             best_score = score
         k = count - 2
         while k >= 0 and order[k] >= order[k + 1]:
@@ -34,7 +35,7 @@ def best_order(model: Any, cuts: Any, starts: Any, first: Any, scratch: Any) -> 
         while order[m] <= order[k]:
             m -= 1
         order[k], order[m] = order[m], order[k]
-        order[k + 1 :] = order[k + 1 :][::-1].copy()
+        _reverse(order, k + 1, count - 1)
 
 
 @njit(cache=True)
@@ -51,7 +52,8 @@ def anneal_partition(model: Any, start: Any, settings: Any, scratch: Any) -> Any
     cuts, starts = np.zeros(limit + 1, np.int64), np.zeros(limit + 1, np.int64)
     order = start[2].copy()
     stages = len(start[0]) - 1
-    cuts[: stages + 1], starts[: stages + 1] = start[0], start[1]
+    copy_into(start[0], cuts)
+    copy_into(start[1], starts)
     new_cuts, new_starts, new_order = cuts.copy(), starts.copy(), order.copy()
     scale = max(1.0, model.weights.sum())
     score = score_of(evaluate(model, cuts[: stages + 1], starts[: stages + 1], order, scratch), scale, TRIFLE)
@@ -59,7 +61,9 @@ def anneal_partition(model: Any, start: Any, settings: Any, scratch: Any) -> Any
     temperature, cooling = first_t, (last_t / first_t) ** (1.0 / max(1, moves))
     for _ in range(moves):
         temperature *= cooling
-        new_cuts[:], new_starts[:], new_order[:] = cuts, starts, order
+        copy_into(cuts, new_cuts)
+        copy_into(starts, new_starts)
+        copy_into(order, new_order)
         new_stages = _move(model, (new_cuts, new_starts, new_order), stages, mode, may_idle)
         if new_stages == 0:
             continue
@@ -94,6 +98,23 @@ def _move(model: Any, partition: Any, stages: Any, mode: Any, may_idle: Any) -> 
     return _merge(partition, stages, mode, may_idle)
 
 
+# Loops: an assignment to a slice takes Numba seconds to compile, for the text of its error.
+@njit_inner()
+def _reverse(order: Any, first: Any, last: Any) -> None:
+    while first < last:
+        order[first], order[last] = order[last], order[first]
+        first, last = first + 1, last - 1
+
+
+@njit_inner()
+def _move_host(order: Any, place: Any, to: Any) -> None:
+    """Move a host to another place; those between move up by one."""
+    step = 1 if to > place else -1
+    while place != to:
+        order[place], order[place + step] = order[place + step], order[place]
+        place += step
+
+
 @njit_inner()
 def _shift(model: Any, partition: Any, stages: Any) -> Any:
     """Move the boundary before a stage by a few layers."""
@@ -118,7 +139,7 @@ def _exchange(partition: Any, stages: Any, reverse: Any) -> Any:
     if a == b or (order[a] == order[b] and not reverse):
         return 0
     if reverse:
-        order[a : b + 1] = order[a : b + 1][::-1].copy()
+        _reverse(order, a, b)
     else:
         order[a], order[b] = order[b], order[a]
     return stages
@@ -136,18 +157,15 @@ def _transfer(partition: Any, stages: Any, may_idle: Any) -> Any:
     begin = starts[source]
     end = starts[source + 1] if source < stages else len(order)
     place = begin + np.random.randint(end - begin)
-    host = order[place]
     if source < target:  # places between move down by one
         last = starts[target + 1] if target < stages else len(order)
         into = starts[target] + np.random.randint(last - starts[target] + 1)
-        order[place : into - 1] = order[place + 1 : into].copy()
-        order[into - 1] = host
+        _move_host(order, place, into - 1)
         for s in range(source + 1, min(target, stages) + 1):
             starts[s] -= 1
     else:
         into = starts[target] + np.random.randint(starts[target + 1] - starts[target] + 1)
-        order[into + 1 : place + 1] = order[into:place].copy()
-        order[into] = host
+        _move_host(order, place, into)
         for s in range(target + 1, min(source, stages) + 1):
             starts[s] += 1
     return stages
@@ -172,10 +190,7 @@ def _split(model: Any, partition: Any, stages: Any) -> Any:
     elif starts[stages] == len(order):
         return 0
     else:  # the first idle worker comes behind the only replica
-        place, at = starts[stages], starts[s + 1]
-        host = order[place]
-        order[at + 1 : place + 1] = order[at:place].copy()
-        order[at] = host
+        _move_host(order, starts[stages], starts[s + 1])
         for t in range(s + 1, stages + 1):
             starts[t] += 1
     for t in range(stages, s, -1):
@@ -192,10 +207,7 @@ def _merge(partition: Any, stages: Any, mode: Any, may_idle: Any) -> Any:
         return 0
     s = np.random.randint(stages - 1)
     if mode == STRAIGHT:
-        place = starts[s + 1]
-        host = order[place]
-        order[place : len(order) - 1] = order[place + 1 :].copy()
-        order[len(order) - 1] = host
+        _move_host(order, starts[s + 1], len(order) - 1)
         for t in range(s + 2, stages + 1):
             starts[t] -= 1
     for t in range(s + 1, stages):

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from solvers.compilation import njit
+from solvers.ordering.move_kernels import copy_into
 
 
 @njit(cache=True)
@@ -99,7 +100,8 @@ def costs_with(held: Any, application: Any, book: Any, market_of: Any, rows: Any
     """
     n = held.shape[1]
     added = np.empty((4, n + 1))
-    added[:, :n] = held
+    for row in range(4):
+        copy_into(held[row], added[row])
     result = np.full(book.shape[1], np.inf)
     for c in range(book.shape[1]):
         price, count, cores, max_bid = rows[market_of[c]]
