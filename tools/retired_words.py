@@ -9,7 +9,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 # Retired, with their inflections, wherever they are a part of a name, as in ``SeatMap`` or ``next_seat``, and as words
@@ -48,9 +48,9 @@ QUOTING = ("tools/retired_words.py", "tests/test_retired_words.py")
 PRODUCT = ("plink", "probes", "runners", "solvers")
 
 
-def defined_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def defined_names(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Yield the line and the name of each function, class, parameter and variable that a module defines."""
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 yield node.lineno, node.name
@@ -66,12 +66,10 @@ def defined_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.value.lineno, node.arg
 
 
-def shown_texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def shown_texts(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
     """Yield the line and the text of each string constant that is no docstring."""
-    docstrings = {
-        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    }
-    for node in ast.walk(tree):
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
             yield node.lineno, node.value
 
@@ -96,7 +94,7 @@ def shared_class_names(paths: list[str]) -> Iterator[str]:
     places: dict[str, list[str]] = {}
     for path in paths:
         if path.endswith(".py") and path.split("/")[0] in PRODUCT:
-            for node in ast.walk(ast.parse(Path(path).read_text(encoding="utf-8"), path)):
+            for node in ast.parse(Path(path).read_text(encoding="utf-8"), path).body:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     places.setdefault(node.name, []).append(f"{path}:{node.lineno}")
     for name, locations in sorted(places.items()):
@@ -110,8 +108,8 @@ def problems_in(path: str) -> Iterator[str]:
         stem = Path(path).stem
         for word in RETIRED.keys() & set(words_of(stem)):
             yield f"{path}: file name: {word!r}: say {ANYWHERE[RETIRED[word]]}"
-        tree = ast.parse(Path(path).read_text(encoding="utf-8"), path)
-        for line, name in sorted(set(defined_names(tree))):
+        nodes = list(ast.walk(ast.parse(Path(path).read_text(encoding="utf-8"), path)))
+        for line, name in sorted(set(defined_names(nodes))):
             if (path, name) in ALLOWED:
                 continue
             whole = name.strip("_").lower()
@@ -119,7 +117,7 @@ def problems_in(path: str) -> Iterator[str]:
                 yield f"{path}:{line}: name {name!r}: say {ALONE[whole]}, or what it is"
             for word in RETIRED.keys() & set(words_of(name)):
                 yield f"{path}:{line}: name {name!r}: say {ANYWHERE[RETIRED[word]]}"
-        for line, text in shown_texts(tree):
+        for line, text in shown_texts(nodes):
             for word in RETIRED.keys() & set(re.findall(r"[a-z]+", text.lower())):
                 yield f"{path}:{line}: text with {word!r}: say {ANYWHERE[RETIRED[word]]}"
 
