@@ -5,7 +5,9 @@ TORCH_INDEX ?=
 COMMA := ,
 VENV := .venv
 STAMP := $(VENV)/.installed
-PIP = $(VENV)/bin/pip install --quiet --disable-pip-version-check
+PIP = $(VENV)/bin/pip install --quiet --disable-pip-version-check --no-compile
+# Processes share what Python compiles, also where the environment has it thrown away.
+unexport PYTHONDONTWRITEBYTECODE
 DEBIAN := openssh-server iproute2 iperf3 fping python3-venv iputils-ping tcpdump
 # For `make bench` only; a benchmark that misses them says so.
 BENCHED := openmpi-bin libopenmpi-dev gcc libc6-dev
@@ -31,6 +33,7 @@ $(STAMP): pyproject.toml constraints.txt requirements.lock | system
 	@$(PIP) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),) -c constraints.txt torch
 	@echo "installing plink"
 	@$(PIP) --no-deps --no-build-isolation -e .
+	-@$(VENV)/bin/python -m compileall -qq -j 0 $(VENV)/lib
 	@touch $(STAMP)
 
 demo: setup
@@ -55,7 +58,7 @@ test-all: lint launchers
 ifdef PART
 	@$(MAKE) --no-print-directory tests-of-part
 else
-	@$(PYTEST) $(PARALLEL) -m quick --timeout 120; first=$$?; $(PYTEST) -m extended && exit $$first
+	@$(PYTEST) $(PARALLEL) -m quick --timeout 120; first=$$?; $(PYTEST) -m "extended and not quick" && exit $$first
 endif
 
 launchers: setup
@@ -75,15 +78,15 @@ $(EC2)/.installed:
 # Exit code 5 is pytest's for no tests: a part need not have both tiers.
 tests-of-part:
 	@$(PYTEST) $(PARALLEL) -m quick --timeout 120 --part $(PART); first=$$?; \
-	$(PYTEST) -m extended --part $(PART); second=$$?; \
+	$(PYTEST) -m "extended and not quick" --part $(PART); second=$$?; \
 	[ $$first = 5 ] && [ $$second = 5 ] && exit 5; [ $$first = 0 -o $$first = 5 ] && [ $$second = 0 -o $$second = 5 ]
 
+# The types take as long as all the rest, so both run side by side.
 lint: setup
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
-	@$(VENV)/bin/mypy
-	@$(VENV)/bin/lint-imports
-	@$(VENV)/bin/python -m tools.retired_words
+	@$(VENV)/bin/mypy & types=$$!; $(VENV)/bin/lint-imports && $(VENV)/bin/python -m tools.retired_words; \
+	rest=$$?; wait $$types && exit $$rest
 
 # make bench            the theses' figures, an hour and a quarter on two cores: docs/results/theses.md
 # It ends with exit code 1 when a benchmark fails or misses a bar, after all have run; docs/results/theses.md says which.

@@ -1,11 +1,13 @@
 """Fixtures and the two tiers of tests: what ``make test`` runs, and what ``make test-all`` adds.
 
 A test is of the *extended* tier if it starts real hosts or whole jobs: it lies in a folder named ``lab`` or ``live``,
-or uses a lab or Slurm, or it is marked so because it takes long. All others are of the *quick* tier, and so is
-``tests/end_to_end``, which has one path of each real thing.
+or uses a lab or Slurm, or it is marked so because it takes long, or it is one of a family of random courses and not
+among the first. All others are of the *quick* tier, and so is ``tests/end_to_end``, which has one path of each real
+thing.
 """
 
 import contextlib
+import importlib
 import io
 import os
 import shutil
@@ -44,6 +46,7 @@ _SLURM = ("munged", "slurmctld", "slurmd", "srun")
 NO_SLURM = ", ".join(name for name in _SLURM if shutil.which(name, path=_PATH) is None)
 _LAB_FIXTURES = {"lab", "small_lab"}
 _EXTENDED_FOLDERS = {"lab", "live"}
+_QUICK_SEEDS = 5  # of each test with a parameter `seed`
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -61,6 +64,27 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"--part {part}: choose one of {', '.join([*parts, 'lab'])}")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The quick tier does not import what it would leave out: folders of the extended tier."""
+    return True if config.option.markexpr == "quick" and collection_path.name in _EXTENDED_FOLDERS else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Every second worker imports the test modules from the last to the first.
+
+    All workers collect the same modules in one order, so each would compile each of them. This way they meet halfway
+    and find the rest in the cache.
+    """
+    config = session.config
+    if int(getattr(config, "workerinput", {}).get("workerid", "gw0").removeprefix("gw")) % 2:
+        for path in sorted((p for folder in config.args for p in Path(folder).rglob("test_*.py")), reverse=True):
+            path = path.resolve().relative_to(TESTS.parent)
+            if not pytest_ignore_collect(path.parent, config):
+                with contextlib.suppress(Exception):  # which collection reports
+                    importlib.import_module(".".join(path.with_suffix("").parts))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Give each test its tier, skip what this machine cannot run, leave out other parts."""
     part = config.getoption("--part")
@@ -68,12 +92,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if others:
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if part in _folders(item)]
+    families: dict[object, list[object]] = {}
     for item in items:
         folders = _folders(item)
         in_lab = "lab" in item.keywords or bool(_LAB_FIXTURES & set(getattr(item, "fixturenames", ())))
         live = in_lab or "slurm" in item.keywords or bool(_EXTENDED_FOLDERS & folders)
+        seeds = families.setdefault(getattr(item, "function", None), [])
+        seed = item.callspec.params.get("seed") if hasattr(item, "callspec") else None
+        if seed not in seeds:
+            seeds.append(seed)
         extended = item.get_closest_marker("extended") or (live and "end_to_end" not in folders)
-        item.add_marker("extended" if extended else "quick")
+        extended = extended or seeds.index(seed) >= _QUICK_SEEDS
+        if not item.get_closest_marker("quick"):  # by hand: one path of its kind, in a module that is extended
+            item.add_marker("extended" if extended else "quick")
         if in_lab and NO_LAB:
             item.add_marker(pytest.mark.skip(reason=NO_LAB))
         if "slurm" in item.keywords and NO_SLURM:

@@ -91,6 +91,7 @@ def test_one_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch, capsys: 
     ]
 
 
+@pytest.mark.extended
 def test_the_page_of_the_theses_is_what_was_recorded() -> None:
     """`python -m benchmarks.theses` writes it."""
     assert (RESULTS / "theses.md").read_text() == theses.page()

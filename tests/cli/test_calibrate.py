@@ -181,6 +181,7 @@ def be_rank(word: str) -> None:
     order_timing.main()
 
 
+@pytest.mark.extended
 def test_processes_over_loopback_are_calibrated(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four real ranks by Gloo take some time for messages and bytes."""
 

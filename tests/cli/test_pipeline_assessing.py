@@ -165,6 +165,7 @@ def test_a_rank_without_report() -> None:
         assess_pipeline(plan(), reports()[1:], "run", [plan().fingerprint()])
 
 
+@pytest.mark.extended
 def test_assess_of_a_launched_run(tmp_path: Path) -> None:
     plan_of([1, 1], 7).write(tmp_path / "plan.json")
     example = str(Path(__file__).parents[2] / "examples" / "pipeline_mlp.py")

@@ -20,6 +20,9 @@ from tests.conftest import typed
 from tests.model.schemas import complaints
 from tests.runtime.pipeline.apps import plan_of
 
+# Each starts several processes; one path of each kind is quick.
+pytestmark = pytest.mark.extended
+
 EXAMPLE = str(Path(__file__).parents[2] / "examples" / "pipeline_mlp.py")
 SMALL = ("--minibatches", "20", "--items", "8", "--width", "8")
 
@@ -36,6 +39,7 @@ def plan_in(folder: Path, replicas: list[int], **keys: Any) -> str:
     return "plan.json"
 
 
+@pytest.mark.quick
 def test_launched_pipeline_ends_as_one_process_does(tmp_path: Path) -> None:
     plan = plan_in(tmp_path, [1, 1])
     torch.set_num_threads(1)
@@ -120,6 +124,7 @@ def test_json_has_the_reports_of_all_ranks(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.quick
 def test_ranks_wait_as_long_as_the_plan_needs() -> None:
     from plink.cli.pipeline.running import message_timeout_s
 
@@ -241,6 +246,7 @@ def test_restored_job_that_fails_before_a_checkpoint_says_how_to_go_on(tmp_path:
     assert "restarts left" not in done.stderr
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -266,6 +272,7 @@ def test_bad_requests_are_refused(words: list[str], message: str, tmp_path: Path
     assert message in done.stderr
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     "words", [["--checkpoint", "kept"], ["--restore", "kept"], ["--set", "restarts=1"], ["--set", "message-timeout=1m"]]
 )
@@ -275,6 +282,7 @@ def test_options_of_pipelines_need_one(words: list[str], tmp_path: Path) -> None
     assert "goes with --pipeline" in done.stderr
 
 
+@pytest.mark.quick
 def test_plan_that_is_not_proven_is_refused(tmp_path: Path) -> None:
     document = plan_of([1, 1], 7).to_json() | {"actions": [["1F0", "1B0", "1UPDATE0"], ["0F0", "0UPDATE0", "0B0"]]}
     (tmp_path / "plan.json").write_text(json.dumps(document))

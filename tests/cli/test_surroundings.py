@@ -13,8 +13,14 @@ from tests.cli.files import network, refusal, write
 from tests.conftest import plink
 
 COMMANDS = [
-    "--help", "--version", "cost n.json", "reorder n.json --format hosts", "probe hosts.txt --dry-run",
-    "launch --runner local --slots 1 --dry-run true",
+    "--help", "--version", "cost n.json",
+    *(
+        pytest.param(words, marks=pytest.mark.extended)
+        for words in (
+            "reorder n.json --format hosts", "probe hosts.txt --dry-run",
+            "launch --runner local --slots 1 --dry-run true",
+        )
+    ),
 ]  # fmt: skip
 
 

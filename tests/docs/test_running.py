@@ -19,7 +19,8 @@ from tests.docs.shell import Shell
 _JOB_READY_S = 120
 _CODE = re.compile(r"# exit code (\d+)")
 _HERE = ("", "terminal")
-_LONG = {"docs/agileml.md"}  # a minute of elastic jobs
+# Of the quick tier; the others take up to a minute each.
+_QUICK = {"README.md", "docs/aggengine.md", "docs/launchers.md"}
 
 
 def _needing(*needs: str) -> list[Path]:
@@ -34,9 +35,10 @@ def _stretches() -> Iterator[Any]:
         if name == "docs/reference.md":
             third = -(-len(page_blocks) // 3)
             for first in range(0, len(page_blocks), third):
-                yield pytest.param(page, page_blocks[first : first + third], id=f"{name}, part {first // third + 1}")
+                part = f"{name}, part {first // third + 1}"
+                yield pytest.param(page, page_blocks[first : first + third], id=part, marks=pytest.mark.extended)
         else:
-            marks = [pytest.mark.extended] if name in _LONG else []
+            marks = [] if name in _QUICK else [pytest.mark.extended]
             yield pytest.param(page, page_blocks, id=name, marks=marks)
 
 

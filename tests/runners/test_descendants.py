@@ -14,6 +14,9 @@ from tests.child_hosts import WAIT_S, ends
 from tests.marked import Marked, parent_of
 from tests.runners.child_jobs import ChildJobs
 
+# Each starts several processes; one path of each kind is quick.
+pytestmark = pytest.mark.extended
+
 # How a rank may start what outlives it; each says so once it runs.
 DETACH = {
     "same session": "sh -c 'sleep 304 & echo detached'",
@@ -46,6 +49,7 @@ def test_detached_process_ends_with_a_successful_job(jobs: ChildJobs, marked: Ma
     assert marked.gone()
 
 
+@pytest.mark.quick
 def test_no_descendants_no_report(jobs: ChildJobs) -> None:
     assert jobs.launch(jobs.job("sh", "-c", "sleep 0.1 & wait")).exit_code == 0
     assert jobs.printed == []
@@ -56,6 +60,7 @@ def stop(jobs: ChildJobs) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.quick
 def test_chain_of_forks_ends_with_the_job(jobs: ChildJobs, marked: Marked) -> None:
     job = jobs.job(sys.executable, "-c", f"{CHAIN}\ntime.sleep(304)", env=marked.env)
     with pytest.raises(KeyboardInterrupt):

@@ -11,6 +11,9 @@ import pytest
 
 from tests.conftest import typed
 
+# Each starts several processes; one path of each kind is quick.
+pytestmark = pytest.mark.extended
+
 FULL = Path("/dev/full")
 # More than any buffer takes, so that it is found while the job runs, or so little that it is found at its end.
 MUCH, LITTLE = 3000, 3
@@ -47,6 +50,7 @@ def about_logs(done: "subprocess.CompletedProcess[str]") -> str:
     return line
 
 
+@pytest.mark.quick
 @pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
 @pytest.mark.parametrize(
     ("file", "lines", "expected"), [("rank-1.out", MUCH, "end here"), ("all.log", LITTLE, "are not complete")]

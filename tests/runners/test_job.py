@@ -94,6 +94,7 @@ def test_output_that_is_no_text_comes_out_as_it_went_in(jobs: ChildJobs) -> None
     assert [line.encode("utf-8", "surrogateescape") for line in jobs.lines(0)] == [printed]
 
 
+@pytest.mark.extended
 def test_much_output_is_whole(jobs: ChildJobs) -> None:
     """More than any pipe holds, ended at once: nothing is lost at the end."""
     jobs.python("for i in range(100_000): print(i)", slots=2)

@@ -16,6 +16,9 @@ import pytest
 from tests.runtime.ranks import ROOT, free_port, wait_until
 from tests.runtime.torchruns import GATHER, Ended, ForkedTorchruns, Torchruns, install
 
+# Each starts several processes; one path of each kind is quick.
+pytestmark = pytest.mark.extended
+
 # Says who it is without PyTorch, which takes a worker longest. One write a line: the workers of a node share a pipe.
 TELL = """
 import json, os
@@ -58,6 +61,7 @@ def errors(ended: list[Ended]) -> set[str]:
     return {end.error for end in ended}
 
 
+@pytest.mark.quick
 def test_ranks_follow_the_order(torchruns: ForkedTorchruns, endpoint: str, tmp_path: Path) -> None:
     """Three nodes started in another order than plink's, hosts with different slots; addresses would sort otherwise."""
     (tmp_path / "train.py").write_text(GATHER)
@@ -182,6 +186,7 @@ def test_nobody_serves_the_endpoint(torchruns: ForkedTorchruns, tmp_path: Path) 
     assert f"node-b found no rendezvous at 127.0.0.1:{port} within 3 s (Connection refused)" in line
 
 
+@pytest.mark.quick
 def test_an_elastic_number_of_nodes_is_refused(endpoint: str, tmp_path: Path) -> None:
     """By a torchrun that is started as users do."""
     order = write_order(tmp_path, "ab")
@@ -212,6 +217,7 @@ def _listens(endpoint: str) -> bool:
         return sock.connect_ex((host, int(port))) == 0
 
 
+@pytest.mark.quick
 def test_the_entry_point_imports_nothing_and_troubles_no_other_backend(tmp_path: Path) -> None:
     """torch loads it in every torchrun: it must be cheap, and other backends must not notice."""
     code = (

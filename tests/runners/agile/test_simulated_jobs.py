@@ -185,6 +185,7 @@ def orders_of(job: SimulatedJob, leaving: list[int], *warnings: float) -> list[O
     return result
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("seed", range(2))
 def test_partitions_migrate_after_workers_one_at_a_time(seed: int) -> None:
     """And hosts rest after each, for three times as long as it took."""
@@ -200,6 +201,7 @@ def test_partitions_migrate_after_workers_one_at_a_time(seed: int) -> None:
     assert min(rests) >= 2.5  # the commit is said a moment after the copy is there
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("warnings", [(1.0,), (60.0, 1.0)], ids=["at first", "at second"])
 def test_partitions_leave_at_once_where_there_is_none(warnings: tuple[float, ...]) -> None:
     """A quarter of what is left is waited for workers and for others to arrive, and no longer; the last word counts."""

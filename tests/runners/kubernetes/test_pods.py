@@ -14,10 +14,14 @@ from runners.job.rank_environment import rank_environment
 from tests.runners.kubernetes.kubelet import Kubelet, ended
 from tests.runners.kubernetes.written import job, written
 
+# Each starts several processes; one path of each kind is quick.
+pytestmark = pytest.mark.extended
+
 TWO = Hosts((Host("node-b", "node-b", slots=2), Host("node-a", "node-a", slots=2)))
 SHOW = 'echo "$PLINK_NODE $RANK $LOCAL_RANK $WORLD_SIZE $GROUP_RANK"'
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("nodes", [("node-b", "node-a"), ("node-a", "node-b")])
 def test_ranks_follow_the_node_and_not_the_index(nodes: tuple[str, str], tmp_path: Path) -> None:
     with Kubelet(written(job("sh", "-c", SHOW), TWO), tmp_path) as kubelet:
@@ -27,6 +31,7 @@ def test_ranks_follow_the_node_and_not_the_index(nodes: tuple[str, str], tmp_pat
     assert sorted(pods["node-a"].lines) == ["[2] node-a 2 0 4 1", "[3] node-a 3 1 4 1"]
 
 
+@pytest.mark.quick
 def test_every_rank_is_proven_in_the_log_of_its_pod(tmp_path: Path) -> None:
     with Kubelet(written(job("true"), TWO), tmp_path) as kubelet:
         first, second = kubelet.job("node-a", "node-b")

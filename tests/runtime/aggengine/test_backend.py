@@ -22,6 +22,9 @@ from tests.runtime.aggengine.losses import check_losses, reduce_until_a_loss
 from tests.runtime.aggengine.plans import plan_of, two_levels, write_plan
 from tests.runtime.ranks import results_of, run_ranks, wait_until
 
+# Each starts several processes; one path of each kind is quick.
+pytestmark = pytest.mark.extended
+
 
 @pytest.fixture
 def plan(tmp_path: Path) -> str:
@@ -72,6 +75,7 @@ def train_all() -> dict[str, Any]:
     return results
 
 
+@pytest.mark.quick
 def test_training_ends_with_the_same_weights(plan: str) -> None:
     """DDP of a script that says "gloo": within rounding what Gloo gives, the same on every rank."""
     theirs = results_of(run_ranks(train_all, 4))
@@ -206,6 +210,7 @@ def test_everything_else_works_as_under_gloo(plan: str) -> None:
         }  # fmt: skip
 
 
+@pytest.mark.quick
 def test_what_is_lost_ends_all_others_with_its_name(plan: str) -> None:
     """Long before the group's time-out. Then the program ends as it wants to."""
     began = time.monotonic()

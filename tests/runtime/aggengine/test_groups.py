@@ -22,6 +22,9 @@ from tests.runtime.aggengine.losses import check_losses, reduce_until_a_loss
 from tests.runtime.aggengine.plans import plan_of, two_levels
 from tests.runtime.ranks import results_of, run_ranks
 
+# Each starts several processes; one path of each kind is quick.
+pytestmark = pytest.mark.extended
+
 
 def values(key: int, rank: int, elements: int) -> torch.Tensor:
     """The same whoever asks."""
@@ -121,6 +124,7 @@ def train_on_a_mesh() -> dict[str, Any]:
     return results
 
 
+@pytest.mark.quick
 def test_rows_and_columns_of_a_mesh_train(tmp_path: Path) -> None:
     """The weights of Gloo, to rounding, by DDP over one dimension and by FSDP over both."""
     plan = plan_of(tmp_path, two_levels(4), flat_below=2000, smallest_bytes=None)

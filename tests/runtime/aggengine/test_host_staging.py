@@ -77,6 +77,7 @@ def ranks(function: Callable[[], Any], folder: Path, staged: str) -> list[Ended]
     return run_ranks(function, 3, PLINK_BACKEND="2lha", PLINK_PLAN=plan, PLINK_STAGED=staged)
 
 
+@pytest.mark.extended
 def test_sums_on_another_device_are_those_on_the_host(tmp_path: Path) -> None:
     """Bit for bit, of every shape, whoever waits for what, in groups of some of the ranks too; and said once."""
     ended = ranks(reduce_here_and_there, tmp_path, "1")
@@ -98,6 +99,7 @@ def test_tensors_are_not_staged_unless_requested(tmp_path: Path) -> None:
     assert all(end.code == 1 and "device type far" in end.err for end in ended), ended
 
 
+@pytest.mark.extended
 def test_ranks_that_mean_different_things_are_named(tmp_path: Path) -> None:
     """As for tensors in the host's memory."""
     assert all(

@@ -25,6 +25,9 @@ from solvers.schedules.hierarchical import two_level_reduce_scatter
 from solvers.schedules.masters import Weights, equal_chunks
 from tests.runtime.aggengine.thread_ranks import Clock, Member, Members, everywhere, gloo_groups
 
+# Ranks are threads that work for seconds; one path is quick.
+pytestmark = pytest.mark.extended
+
 RANKS = 4
 
 
@@ -97,6 +100,7 @@ def all_reduces(members: Members, name: str, number: int, each: Callable[[int, R
     everywhere(RANKS, work)
 
 
+@pytest.mark.quick
 def test_a_new_schedule_is_taken_up_at_the_same_all_reduce() -> None:
     """Sums stay right, whichever rank is ahead; what was told has the numbers of all-reduces and bytes."""
     new = uneven()
@@ -136,6 +140,7 @@ def test_what_is_no_schedule_for_these_ranks_changes_nothing(outcomes: str) -> N
         assert len(launcher.reports) > 1
 
 
+@pytest.mark.quick
 def test_a_launcher_that_hangs_up_ends_the_tuning_and_nothing_else() -> None:
     launcher = Launcher(lambda report: [])
     with Members(schedule_for("flat", RANKS)) as members, launcher:

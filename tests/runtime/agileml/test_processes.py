@@ -19,6 +19,9 @@ from tests.runtime.agileml.program import LAYOUT, serve, work
 from tests.runtime.agileml.stores import KEYS, PATIENCE_S, store, together, wait_for
 from tests.runtime.ranks import RankProcess, Ranks
 
+# Each starts several processes; one path of each kind is quick.
+pytestmark = pytest.mark.extended
+
 CONFIG = StoreConfig(LAYOUT, KEYS, BSP())
 Started = tuple[RankProcess, Connection]
 
@@ -50,6 +53,7 @@ def servers(processes: Ranks) -> tuple[list[Started], list[str]]:
     return pair, [addresses[partition % 2] for partition in range(4)]
 
 
+@pytest.mark.quick
 def test_three_workers_and_two_servers_count_right(processes: Ranks) -> None:
     _, primaries = servers(processes)
     workers = [start(processes, work, worker, primaries, 20, 30) for worker in range(3)]
@@ -99,6 +103,7 @@ def test_a_frozen_server_is_left_as_soon_as_another_is_named(met: bool, processe
         assert {address for address, _ in client._connections} == {addresses[1]}
 
 
+@pytest.mark.quick
 def test_handshake_with_a_dying_server_is_retried() -> None:
     """Or another that is there by then, at its address."""
     with store(LAYOUT) as run, socket.create_server(("127.0.0.1", 0)) as listening:

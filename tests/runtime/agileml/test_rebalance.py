@@ -74,6 +74,7 @@ def test_helped_bsp_learns_what_bsp_does() -> None:
     np.testing.assert_allclose(helped.objectives, alone.objectives, rtol=1e-12)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("rule", [SSP(2), DSSP(1, 4)], ids=["ssp:2", "dssp:1:4"])
 def test_shard_state_stays_consistent_under_staleness(rule: Rule) -> None:
     """A helper sees what the worker itself has added at its last clock."""

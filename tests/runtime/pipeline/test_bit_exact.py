@@ -66,6 +66,7 @@ EXTENDED_ROUNDING: dict[str, dict[str, Any]] = {
     "1-2 flush": {"replicas": [1, 2], "kind": "1f1b-flush", "accumulate": 4},
 }
 
+QUICK = ("1-1-1", "2-1 vertical")
 LONG = [pytest.param(name, marks=pytest.mark.extended) for name in (*EXTENDED, *EXTENDED_ROUNDING)]
 
 
@@ -223,9 +224,12 @@ def compare(results: list[StageResult], reference: Reference, tolerance: float =
 @pytest.mark.parametrize(
     "name",
     [
-        *TOPOLOGIES,
-        *ROUNDING,
-        *(pytest.param(name, marks=pytest.mark.extended) for name in (*EXTENDED, *EXTENDED_ROUNDING)),
+        *QUICK,
+        *(
+            pytest.param(name, marks=pytest.mark.extended)
+            for name in (*TOPOLOGIES, *ROUNDING, *EXTENDED, *EXTENDED_ROUNDING)
+            if name not in QUICK
+        ),
     ],
 )
 def test_pipeline_equals_the_formula(name: str) -> None:

@@ -14,7 +14,8 @@ from tests.runtime.pipeline.apps import dropout, mlp, plan_of
 from tests.runtime.pipeline.restarted import Outcome, StoppingApp, outcome_of_rank
 from tests.runtime.ranks import results_of, run_ranks
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+# Each starts several processes; one path of each kind is quick.
+pytestmark = [pytest.mark.extended, pytest.mark.usefixtures("one_thread")]
 WRITER: dict[str, Any] = {"replicas": [1, 2], "cuts": [3]}
 TRAINED = 8
 OTHERS: dict[str, dict[str, Any]] = {
@@ -65,6 +66,7 @@ def test_each_stage_goes_on_with_the_values_of_the_checkpoint(name: str, optimis
     assert names == merged["parameters"].keys() | merged["buffers"].keys()
 
 
+@pytest.mark.quick
 def test_training_goes_on_from_them(tmp_path: Path) -> None:
     """With one rank it is the training that PyTorch alone would do from there."""
     merged = written("momentum", tmp_path)

@@ -19,7 +19,8 @@ from tests.runtime.pipeline.apps import attention, conv, dropout, lstm, mlp, pla
 from tests.runtime.pipeline.restarted import Outcome, StoppingApp, outcome_of_rank, whole_checkpoints
 from tests.runtime.ranks import Ended, results_of, run_ranks
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+# Each starts several processes; one path of each kind is quick.
+pytestmark = [pytest.mark.extended, pytest.mark.usefixtures("one_thread")]
 MINIBATCHES = 23
 CASES: list[tuple[Any, int, str]] = [(conv, 7, "momentum"), (dropout, 7, "adam")]
 EXTENDED_CASES: list[tuple[Any, int, str]] = [(attention, 5, "adam"), (lstm, 4, "momentum"), (skip, 6, "sgd")]
@@ -236,6 +237,7 @@ def test_training_goes_on_when_no_checkpoint_can_be_written(tmp_path: Path) -> N
         assert "Not a directory" in end.err
 
 
+@pytest.mark.quick
 def test_latest_two_checkpoints_are_left(tmp_path: Path) -> None:
     """What a writer left that was killed is removed too."""
     latest = stopped_at_15(tmp_path)

@@ -185,6 +185,7 @@ def restore_beside_a_lost_rank(folder: Path, lost: int) -> str:
     return error
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(("lost", "other"), [(1, 2), (2, 1)])
 def test_rank_that_ends_while_a_part_is_sent_is_named(lost: int, other: int, tmp_path: Path) -> None:
     """On the rank that sends to it or receives from it, and on the one that does neither. Rank 1 has no part."""
@@ -212,6 +213,7 @@ def train_at_a_rate(folder: Path, rate: float, settings: CheckpointSettings) -> 
     return outcome_of_rank(app, plan_of([1, 1], 7), settings)
 
 
+@pytest.mark.extended
 def test_parts_of_two_jobs_in_a_folder_are_not_mixed(tmp_path: Path) -> None:
     """The second goes on from minibatch 8 of the first with another rate, and is killed when one rank has its last
     part; of the other rank the first's is there."""

@@ -18,7 +18,8 @@ from tests.runtime.pipeline.restarted import Outcome, StoppingApp, outcome_of_ra
 from tests.runtime.pipeline.test_front_ends import Residual
 from tests.runtime.ranks import results_of, run_ranks
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+# Each starts several processes; one path of each kind is quick.
+pytestmark = [pytest.mark.extended, pytest.mark.usefixtures("one_thread")]
 MINIBATCHES, EVERY, EVALUATED = 13, 5, 7
 TOPOLOGIES: dict[str, dict[str, Any]] = {
     "1": {"replicas": [1], "kind": "data-parallel"},
@@ -109,6 +110,7 @@ def test_interrupted_job_evaluates_the_same(name: str, model: Any, tmp_path: Pat
             assert torch.equal(tensor, other.state[key]), key
 
 
+@pytest.mark.quick
 def test_last_evaluation_is_of_the_trained_model() -> None:
     """Against plain PyTorch, with dropout off and the statistics of batch norm."""
     app = EvaluatedApp(dropout, "momentum", MINIBATCHES)
@@ -122,12 +124,14 @@ def test_last_evaluation_is_of_the_trained_model() -> None:
         assert value == pytest.approx(app.metric(model(inputs).detach(), target), rel=1e-5)
 
 
+@pytest.mark.quick
 def test_traced_model_is_not_evaluated() -> None:
     app = EvaluatedApp(Residual, "sgd", MINIBATCHES)
     with pytest.raises(InputError, match="dropout and batch norm of a traced model always train"):
         train_in_one_process(PipelineProgram(app), plan_of([1, 1, 1], 4, cuts=[1, 3]), "plan.json")
 
 
+@pytest.mark.quick
 def test_evaluation_without_minibatches_is_refused(tmp_path: Path) -> None:
     program = tmp_path / "train.py"
     program.write_text(

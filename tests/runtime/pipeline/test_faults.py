@@ -22,6 +22,9 @@ from plink.runtime.pipeline.one_process import train_in_one_process
 from tests.runtime.pipeline.apps import SmallApp, mlp, plan_of
 from tests.runtime.ranks import results_of, run_ranks
 
+# Each starts several processes; one path of each kind is quick.
+pytestmark = pytest.mark.extended
+
 MINIBATCH = 5
 NAME = "plan.json"
 
@@ -198,6 +201,7 @@ def train_until_one_is_killed() -> str:
     return "no error"
 
 
+@pytest.mark.quick
 def test_killed_replica_ends_all_and_is_named() -> None:
     """Rank 2 is the second replica of stage 0: the other one waits for its gradients, stage 1 for its activations."""
     ended = run_ranks(train_until_one_is_killed, 3, timeout_s=60)
@@ -276,6 +280,7 @@ def test_same_arguments_are_no_warning() -> None:
     assert not any("warning: rank" in end.err for end in ended)
 
 
+@pytest.mark.quick
 def test_tied_layers_in_two_stages_are_refused() -> None:
     app = SmallApp(mlp, "sgd")
 
@@ -290,6 +295,7 @@ def test_tied_layers_in_two_stages_are_refused() -> None:
     train_in_one_process(PipelineProgram(app), plan_of([1], 3), NAME)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
@@ -302,6 +308,7 @@ def test_plans_of_other_models_are_refused(plan: PipelinePlan, message: str) -> 
         train_in_one_process(PipelineProgram(FailingApp(0, "")), plan, NAME)
 
 
+@pytest.mark.quick
 def test_sync_batch_norm_is_refused() -> None:
     app = SmallApp(mlp, "sgd")
     app.model = lambda: nn.Sequential(nn.Linear(6, 6), nn.SyncBatchNorm(6))  # type: ignore[method-assign]
@@ -325,6 +332,7 @@ def train_frozen() -> tuple[list[float], dict[str, Tensor]]:
     return [result.losses[b] for b in sorted(result.losses)], result.state
 
 
+@pytest.mark.quick
 def test_no_gradients_go_back_to_frozen_layers() -> None:
     plan, app = plan_of([1, 2], 6, frozen=1, cuts=[2]), FrozenApp(mlp, "sgd", minibatches=30)
     assert plan.shape.frozen == 1

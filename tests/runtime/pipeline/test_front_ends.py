@@ -139,6 +139,7 @@ def train(name: str, replicas: list[int], settings: CheckpointSettings, stop: in
     return outcome_of_rank(app_of(model, stop), plan_of(replicas, layers, cuts=cuts[: len(replicas) - 1]), settings)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("replicas", [[1, 1, 1], [2, 1]])
 @pytest.mark.parametrize("model", list(CUTS), ids=lambda model: model.__name__)
 def test_cut_models_train_on_ranks_and_from_checkpoints(model: Any, replicas: list[int], tmp_path: Path) -> None:

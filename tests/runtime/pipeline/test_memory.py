@@ -23,6 +23,9 @@ from solvers.pipeline.joint_request import JointRequest, MeasuredHosts
 from solvers.pipeline.threshold import StageRange
 from tests.runtime.ranks import results_of, run_ranks
 
+# Each starts several processes; one path of each kind is quick.
+pytestmark = pytest.mark.extended
+
 CUTS = {"perceptron": (0, 6, 13), "vgg": (0, 3, 15), "wide": (0, 1, 2), "view": (0, 2, 4), "adam": (0, 1, 2)}
 """First layers of two stages, and the number of layers."""
 

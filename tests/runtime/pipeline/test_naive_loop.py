@@ -10,7 +10,7 @@ from plink.runtime.pipeline.one_process import train_in_one_process
 _MINIBATCHES = 16
 
 
-@pytest.mark.parametrize("name", APPS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.extended] * (name == "lstm")) for name in APPS])
 @pytest.mark.parametrize("way", [way for way, options in WAYS.items() if options.stashing])
 def test_loop_with_stashing_equals_the_dry_run(name: str, way: str) -> None:
     """To the bit."""

@@ -16,6 +16,9 @@ from tests.model.schemas import complaints
 from tests.runtime.pipeline.apps import plan_of
 from tests.runtime.ranks import Ended, Ranks, environment_of, free_port
 
+# Each starts several processes; one path of each kind is quick.
+pytestmark = pytest.mark.extended
+
 EXAMPLE = Path(__file__).parents[3] / "examples" / "pipeline_mlp.py"
 ARGUMENTS = ["--minibatches", "30", "--items", "16", "--width", "16"]
 SAVING = f"""
@@ -45,6 +48,7 @@ def run(folder: Path, plan: PipelinePlan, program: str, **more: str) -> list[End
         return job.wait()
 
 
+@pytest.mark.quick
 def test_process_trains_and_reports(tmp_path: Path) -> None:
     plan, program = plan_of([2, 1], 7), tmp_path / "program.py"
     program.write_text(SAVING)
@@ -105,6 +109,7 @@ def test_job_of_another_size_is_refused(tmp_path: Path) -> None:
     assert ended.err == f"error: {tmp_path / 'plan.json'}: the plan has 2 ranks, the job 1\n"
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("arguments", "plan", "message"),
     [

@@ -13,6 +13,9 @@ from plink.runtime.pipeline.job import PipelineProgram, StageResult, run_rank
 from tests.runtime.pipeline.apps import SmallApp, conv, mlp, plan_of
 from tests.runtime.ranks import results_of, run_ranks
 
+# Each starts several processes; one path of each kind is quick.
+pytestmark = pytest.mark.extended
+
 pytest.importorskip("torch.distributed.pipelining")
 MICROBATCHES, BATCHES = 6, 2
 # torch's stages must not begin with a layer that changes its input in place.

@@ -14,7 +14,8 @@ from plink.runtime.pipeline.one_process import train_in_one_process
 from tests.runtime.pipeline.apps import SmallApp, mlp, plan_of
 from tests.runtime.ranks import results_of, run_ranks
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+# Each starts several processes; one path of each kind is quick.
+pytestmark = [pytest.mark.extended, pytest.mark.usefixtures("one_thread")]
 
 
 class Partly(nn.Module):

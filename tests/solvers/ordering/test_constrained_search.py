@@ -135,6 +135,7 @@ def test_the_shortest_longest_hop_under_constraints() -> None:
         assert result.lower_bound is None or result.lower_bound <= best
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("algo", ["ring", "halving-doubling"])
 def test_satisfied_constraints_cost_nothing(algo: str) -> None:
     """Racks as groups: the order without constraints would keep them together too."""
@@ -156,6 +157,7 @@ def test_satisfied_constraints_cost_nothing(algo: str) -> None:
     assert is_allowed(both.order, [1] * 32, PlacementConstraints({groups[2][0]: 0}, groups))
 
 
+@pytest.mark.extended
 def test_a_ring_of_many_groups_enters_each_once() -> None:
     """Groups across racks, which a ring without constraints would not keep together."""
     rtt, _ = racks([15] * 4, 3)

@@ -68,6 +68,7 @@ def test_answers_about_whole_orders_are_right(algo: str, model: str) -> None:
                 agrees(answer, item, result, model, orders, below)
 
 
+@pytest.mark.extended
 @settings(max_examples=25)
 @given(st.data())
 def test_answers_about_windows_and_blocks_are_right(data: st.DataObject) -> None:

@@ -61,6 +61,7 @@ def test_any_number_of_hosts_has_an_aligned_order(hosts: int) -> None:
     assert sorted(order) == list(range(5, 5 + hosts))
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(("algo", "base"), [("halving-doubling", 2), ("bcube", 4)])
 def test_hypercube_orders_keep_racks_together(algo: str, base: int) -> None:
     """From the worst order alone: on average over other draws of the capacities than those that chose."""

@@ -97,6 +97,7 @@ def test_slow_link_leaves_a_host_alone() -> None:
     assert seconds(everybody) > seconds(plan)
 
 
+@pytest.mark.extended
 def test_pairs_that_were_not_measured_are_avoided() -> None:
     """Stages after each other, and a ring of replicas, fit between the pairs that are missing."""
     fabric = fabric_of_racks(6, 6)
@@ -242,6 +243,7 @@ def test_vertical_sync_needs_memory_at_the_last_stage() -> None:
             planned(profile, fabric_of_racks(4, 4), memory=small, **options)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("kind", ["1f1b-flush", "gpipe", "2bw"])
 def test_updates_of_many_minibatches_are_planned_by_formulas(kind: Any) -> None:
     plan = planned(GNMT, fabric_of_racks(4, 4), kind=kind, accumulate=60_000, straight=True, all_workers=True)
@@ -276,6 +278,7 @@ def test_kinds(kind: Any) -> None:
     assert len(plan.stages) == 1 or kind != "data-parallel"
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("accumulate", [2, 4, 6])
 def test_accumulating_kinds_never_lock(accumulate: int) -> None:
     """With fewer minibatches an update than replicas and depths would take."""

@@ -29,9 +29,10 @@ def two_racks(hosts: int, uplink_gbps: float = 1.0) -> Fabric:
 @pytest.mark.parametrize(
     ("algo", "least"),
     [("halving-doubling", 0.95), ("recursive-doubling", 0.95), ("bcube", 0.95), ("2lha", 0.95), ("tree", 0.9),
-     ("double-binary-tree", 0.9), ("nccl-tree", 0.9), ("ring-chunked", 0.95)],
+     ("double-binary-tree", 0.9), pytest.param("nccl-tree", 0.9, marks=pytest.mark.extended),
+     ("ring-chunked", 0.95)],
 )  # fmt: skip
-@pytest.mark.parametrize("seed", [1, 5])
+@pytest.mark.parametrize("seed", [1, pytest.param(5, marks=pytest.mark.extended)])
 def test_orders_rank_as_in_the_simulator(algo: str, least: float, seed: int) -> None:
     """Uneven racks, on which adding up rounds by their busiest links ranks halving-doubling at 0.7."""
     cloud = three_tier(HOSTS, seed, "uneven")
