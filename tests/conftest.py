@@ -28,7 +28,7 @@ from tests.reaper import take_down_lab
 settings.register_profile(
     "plink", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=bool(os.environ.get("CI"))
 )
-settings.load_profile("plink")
+settings.register_profile("quick", parent=settings.get_profile("plink"), max_examples=40)
 
 if "PYTEST_XDIST_WORKER" not in os.environ:
     forget_stale()
@@ -57,7 +57,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A part that does not exist is an error in usage."""
+    """A part that does not exist is an error in usage. The quick tier tries fewer examples of each property."""
+    settings.load_profile("quick" if config.option.markexpr == "quick" else "plink")
     parts = sorted({path.name for path in TESTS.rglob("*/") if (path / "__init__.py").exists()} - _EXTENDED_FOLDERS)
     part = config.getoption("--part")
     if part and part not in {*parts, "lab"}:

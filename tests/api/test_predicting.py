@@ -38,6 +38,7 @@ def median_error(predicted: Matrix, truth: Matrix, latency: Matrix) -> float:
     return float(np.median(np.abs(predicted[unseen] - truth[unseen]) / truth[unseen]))
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("seed", [1, 2])
 def test_wide_area_is_predicted_by_coordinates(seed: int) -> None:
     truth = wide_area(120, seed)

@@ -47,6 +47,7 @@ def test_every_example_is_typed_here() -> None:
     assert set(_EXAMPLES) == {*_of("runs", "autotune"), *_of("elastic"), *_of("lab"), *_ELSEWHERE}
 
 
+@pytest.mark.extended
 def test_examples_about_a_run(tmp_path: Path) -> None:
     (tmp_path / "sums.py").write_text(_SUMS)
     with Shell(tmp_path, "") as shell:
@@ -57,6 +58,7 @@ def test_examples_about_a_run(tmp_path: Path) -> None:
             assert _type(shell, line)
 
 
+@pytest.mark.extended
 def test_examples_about_an_elastic_job(tmp_path: Path) -> None:
     (tmp_path / "more.txt").write_text("".join(f"{name} address=127.0.0.1 tier=transient\n" for name in ("h3", "h7")))
     with Shell(tmp_path, "") as shell:

@@ -18,6 +18,7 @@ def states(port: int) -> set[str]:
     return {row[3] for row in rows if row[1].endswith(f":{port:04X}")}
 
 
+@pytest.mark.extended
 def test_more_clients_than_the_backlog(monkeypatch: pytest.MonkeyPatch) -> None:
     """With room for two that nobody has taken yet, sixty come, some of whom never hang up; then the port is free."""
     monkeypatch.setattr(connectivity, "_BACKLOG", 1)

@@ -36,6 +36,7 @@ def held(job: SimulatedJob) -> list[int]:
     return list(shards.values())
 
 
+@pytest.mark.extended
 def test_one_of_four_at_half_speed_costs_little() -> None:
     """Bar: 0.65 of the time of equal shares, with every clock exact."""
     equal, by_speed = (

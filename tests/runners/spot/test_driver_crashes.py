@@ -47,7 +47,13 @@ def check_sound(made: World) -> None:
     assert account(made.ledger, made.clock.now).transient == pytest.approx(made.cloud.bill(), abs=1e-9)
 
 
-@pytest.mark.parametrize("billing", ["hourly-2016", "first-hour-free", "per-second"])
+@pytest.mark.parametrize(
+    "billing",
+    [
+        *(pytest.param(billing, marks=pytest.mark.extended) for billing in ("hourly-2016", "first-hour-free")),
+        "per-second",
+    ],
+)
 def test_driver_killed_at_every_point_and_replaced(billing: str) -> None:
     for blows_at in range(points(billing)):
         fuse = Fuse(blows_at)

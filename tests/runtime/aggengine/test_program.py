@@ -1,7 +1,7 @@
 """What one rank does, and that no rank can block another for ever."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plink.model.schedule import Schedule, make_schedule
@@ -113,7 +113,6 @@ class _Simulation:
         return (rank, peer, number) in self.arrived or self.taken.get((rank, peer), 0) > number
 
 
-@settings(max_examples=100)
 @given(
     schedules(10), st.integers(1, 4000), st.integers(1, 3), st.integers(16, 2000), st.integers(1, 4), st.booleans()
 )  # fmt: skip

@@ -100,7 +100,6 @@ def all_reduces(members: Members, name: str, number: int, each: Callable[[int, R
     everywhere(RANKS, work)
 
 
-@pytest.mark.quick
 def test_a_new_schedule_is_taken_up_at_the_same_all_reduce() -> None:
     """Sums stay right, whichever rank is ahead; what was told has the numbers of all-reduces and bytes."""
     new = uneven()

@@ -56,6 +56,7 @@ def test_planted_costs_are_recovered(overhead_us: float, byte_ns: float) -> None
     assert costs.error < NOISE
 
 
+@pytest.mark.extended
 def test_single_slow_timings_do_not_move_the_fit() -> None:
     costs = fit_host_costs(fabric(), timings(30.0, 1.0, slow=2), "contention")
     assert costs.overhead_us == pytest.approx(30.0, rel=0.05)

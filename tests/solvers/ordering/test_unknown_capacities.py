@@ -78,6 +78,7 @@ def test_hypercube_orders_keep_racks_together(algo: str, base: int) -> None:
     assert np.array_equal(order, cheapest_on_average(task, [task.baseline], estimate, 0, lambda: True))
 
 
+@pytest.mark.extended
 def test_exchanges_improve_uneven_racks() -> None:
     """Lower than any of many aligned orders, whose pairs across racks are random."""
     rack = np.repeat([0, 1, 2, 3], [7, 5, 3, 1])
