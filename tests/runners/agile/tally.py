@@ -27,7 +27,7 @@ class Tally(App[int]):
     def __init__(self, request: argparse.Namespace) -> None:
         self.options = request
         self.shards, self.batches, self.seed = request.shards, request.batches, 7
-        self.stop = StoppingCriterion(clocks=request.clocks, patience=3 if request.until else None)
+        self.stop = StoppingCriterion(request.clocks, request.seconds, patience=3 if request.until else None)
         fill = max(1, request.megabytes * 1024 * 1024 // 8 // 256)
         self.tables: Sequence[Table] = (
             Table("n", self.shards, 1, "int64"), Table("sum", ROWS, 2, "int64"), Table("m", 8, 4, "float64"),
@@ -113,6 +113,7 @@ def make(arguments: list[str]) -> Tally:
     parser.add_argument("--shards", type=int, default=12)
     parser.add_argument("--batches", type=int, default=1)
     parser.add_argument("--clocks", type=int, default=40)
+    parser.add_argument("--seconds", type=float)
     parser.add_argument("--until", type=Path, help="end soon after there is this file; before, the objective improves")
     parser.add_argument("--work-s", type=float, default=0.005)
     parser.add_argument("--slow", type=float, default=1, help="so many times as long, in the process that works first")
