@@ -48,7 +48,7 @@ class Tally(App[int]):
         if self.options.exit == params.clock and items == 0:
             os._exit(7)
         if items == self.options.invalid_message and params.clock == 10:
-            send_invalid_message(Path(self.options.out).with_suffix(".said"))
+            send_invalid_message(Path(self.options.out).with_suffix(".said"), self.options.junk)
         if self.options.say:
             print(f"\x1b[32mshard {items}\x1b[0m at clock {params.clock}{', and on' * 12}", flush=True)
         marked = slow_file(self.options.out, os.getpid()).exists()
@@ -96,14 +96,15 @@ def slow_file(out: str, pid: int) -> Path:
     return Path(out).with_suffix(f".slow-{pid}")
 
 
-def send_invalid_message(once: Path) -> None:
-    """On this node's own line to the controller, unless a node has before."""
+def send_invalid_message(once: Path, junk: bool) -> None:
+    """On this node's own line to the controller, unless a node has before; ``junk``: 2 MB that are no message."""
     try:
         once.touch(exist_ok=False)
     except FileExistsError:
         return
     (line,) = (item for item in gc.get_objects() if isinstance(item, ControlChannel))
-    line.send({"type": "clock", "clock": "ten"})
+    for _ in range(20 if junk else 1):
+        line.send({"junk": "x" * 100_000} if junk else {"type": "clock", "clock": "ten"})
 
 
 def make(arguments: list[str]) -> Tally:
@@ -132,6 +133,7 @@ def make(arguments: list[str]) -> Tally:
     parser.add_argument(
         "--invalid-message", type=int, default=-1, help="a shard whose node says what no node says, once"
     )
+    parser.add_argument("--junk", action="store_true", help="that is no message at all")
     return Tally(parser.parse_args(arguments))
 
 
