@@ -183,7 +183,11 @@ def test_hosts_that_come_together_and_leave_together_are_a_line_each(tmp_path: P
     job = launched(tmp_path, "--clocks", "4000", "--work-s", "0.04")
     try:
         until(lambda: status(tmp_path), 60, "work")
-        assert typed("elastic", "add", "last", "n0", "n1", cwd=tmp_path).returncode == 0
+        added = typed("elastic", "add", "last", "n0", "n1", cwd=tmp_path)
+        assert added.returncode == 0
+        request, joined = added.stderr.splitlines()
+        assert request == "plink: asked for: n0, n1"
+        assert joined == "plink: joined and at work: n0, n1"
         until(lambda: status(tmp_path)["workers"] == 4, 60, "newcomers")
         assert typed("elastic", "evict", "last", "n0", "n1", "--in", "9s", cwd=tmp_path).returncode == 0
         until(lambda: len(status(tmp_path)["hosts"]) == 2, 60, "the end of their work")
@@ -192,6 +196,24 @@ def test_hosts_that_come_together_and_leave_together_are_a_line_each(tmp_path: P
     finally:
         job.close()
     assert RESIZED.findall(job.err) == [("4", "4", "2", "2"), ("2", "2", "4", "4")]
+
+
+@pytest.mark.extended
+def test_added_host_that_cannot_load_its_data_is_reported(tmp_path: Path) -> None:
+    """Where it was added, with the reason."""
+    data = tmp_path / "data"
+    data.touch()
+    job = launched(tmp_path, "--clocks", "4000", "--work-s", "0.04", "--unless", str(data))
+    try:
+        until(lambda: status(tmp_path).get("begun", -1) > 3, 60, "work")
+        data.unlink()
+        added = typed("elastic", "add", "last", "n0", cwd=tmp_path)
+        assert added.returncode == 1
+        assert "n0 has left again: app Tally: load(" in added.stderr
+        job.process.send_signal(signal.SIGINT)
+        assert job.ends(20) == 130, job.err
+    finally:
+        job.close()
 
 
 def test_hosts_that_come_are_a_line_above_the_live_view(tmp_path: Path) -> None:
