@@ -84,7 +84,8 @@ def describe(entry: Entry) -> str | None:
         case RollBackLogEntry():
             return f"rolled back to clock {entry.clock}: {entry.redone} clocks are done again"
         case ControllerEvent():
-            return f"the controller {entry.event}" if entry.event != "started" else None
+            reason = f": {entry.why}" if entry.why else ""
+            return f"the controller {entry.event}{reason}" if entry.event != "started" or reason else None
         case CheckpointLogEntry():
             return f"checkpoint of clock {entry.clock}: {format_bytes(entry.bytes)}"
         case _:

@@ -28,11 +28,14 @@ HELLO_S = 30.0
 _NO_HELLO = "no answer for {seconds:.0f} s after the log-in; does a startup file of its shell (~/.bashrc) wait?"
 # The longest valid message repeats a program's arguments: 2 MB at most (ARG_MAX), six times that as JSON.
 MAX_LINE_BYTES = 1 << 24
+# What other programs write to an agent's output is skipped, up to so many bytes in all.
+MAX_JUNK_BYTES = 1 << 20
 # Senders wait while the queue is full: a rank's output is read no faster than it is shown.
 MAX_QUEUED_MESSAGES = 256
 _POLL_S = 0.2
 _TICK_S = 0.5
 _MIN_PAUSE_S = 2.0  # more than that is a pause
+_OVERDUE_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -158,12 +161,16 @@ class Fleet:
         threading.Thread(target=self._listen, args=(host, agent, rest), daemon=True, name=f"plink-{host.name}").start()
 
     def _listen(self, host: Host, agent: _Agent, data: bytes) -> None:
-        buffer = LineBuffer()
+        buffer, junk_bytes = LineBuffer(), 0
         while True:
             try:
                 for text in buffer.lines(data):
                     body = self._program.messages.decode(text)
-                    if body is not None and body["type"] != "alive":
+                    if body is None:
+                        junk_bytes += len(text) + 1
+                        if junk_bytes > MAX_JUNK_BYTES:
+                            raise ProtocolError(f"it sent more than {MAX_JUNK_BYTES >> 20} MiB that is no message")
+                    elif body["type"] != "alive":
                         self._put(AgentMessage(host.name, body))
                 if len(buffer) > MAX_LINE_BYTES:
                     raise ProtocolError(f"it sent more than {MAX_LINE_BYTES >> 20} MiB without the end of a line")
@@ -259,7 +266,12 @@ class Fleet:
             agent.close()
 
     def receive(self, timeout_s: float) -> AgentMessage | None:
-        """Return the next message of any agent, or None after ``timeout_s`` seconds."""
+        """Return the next message of any agent, or None after ``timeout_s`` seconds.
+
+        A caller whose time has long been over (below 0) gets none, though an agent may fill the queue without end.
+        """
+        if timeout_s < -_OVERDUE_S:
+            return None
         try:
             return self._queue.get(timeout=max(0.0, timeout_s))
         except queue.Empty:

@@ -13,7 +13,7 @@ from plink.model.elastic.codec import parse_message
 from plink.model.elastic.reports import NodeMessage
 from plink.model.hosts import Hosts
 from plink.remote.connector import Connector
-from plink.remote.fleet import Fleet
+from plink.remote.fleet import MAX_JUNK_BYTES, Fleet
 from plink.remote.low_priority import VARIABLE as LOW_PRIORITY
 from runners.job.agent_pool import AgentPool
 from runners.job.fleet_runner import PROGRAM, rank_environments
@@ -58,6 +58,7 @@ class Group:
             launcher.clock,
         )  # fmt: skip
         self._gone: set[int] = set()
+        self._junk_bytes = dict.fromkeys(self._by_rank, 0)
         self._closed = threading.Event()
         self.addresses: dict[int, str] = {}
 
@@ -144,12 +145,15 @@ class Group:
         does."""
         try:
             message = parse_message(text)
+            if message is not None:
+                self._on_message(number, message, "")
+                return
+            self._junk_bytes[number] += len(text) + 1
+            if self._junk_bytes[number] > MAX_JUNK_BYTES:
+                raise ProtocolError(f"more than {MAX_JUNK_BYTES >> 20} MiB is no message")
         except ProtocolError as error:
             self.end(number)
             self._lost(number, f"its node was ended: what it sent makes no sense: {error}")
-        else:
-            if message is not None:
-                self._on_message(number, message, "")
 
     def _lost(self, number: int, reason: str) -> None:
         if number not in self._gone:

@@ -16,6 +16,7 @@ from runners.job.runner import LaunchCommand
 
 _POLL_S = 0.2
 _MAX_QUEUED_LINES = 10_000
+_MAX_LINE_BYTES = 1 << 20  # a longer line is passed on in pieces
 _PR_SET_PDEATHSIG = 1
 
 
@@ -50,7 +51,7 @@ class LauncherProcess:
     def _read(self, stream: str, pipe: IO[bytes]) -> None:
         # Bytes that are no UTF-8 travel as lone surrogates and come out as they went in.
         with pipe:
-            for line in pipe:
+            while line := pipe.readline(_MAX_LINE_BYTES):
                 self._put((stream, line.rstrip(b"\n").decode("utf-8", "surrogateescape")))
         self._put(None)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from plink.model.elastic.reports import Answer, WorkerFinished
 from plink.model.elastic.requests import WriteResult
 from plink.model.elastic.results import Result
-from solvers.elastic import checkpointing, rebalancing
+from solvers.elastic import checkpointing, opening, rebalancing
 from solvers.elastic.context import Context
 from solvers.elastic.dispatch import on_answer
 from solvers.elastic.finish import end, fail
@@ -26,7 +26,8 @@ def worker_finished(ctx: Context, report: WorkerFinished) -> None:
         rebalancing.worker_ended(ctx, report.worker, report.clock if report.released else None)
     else:  # begun anew at a later one it ends there
         ending = ctx.state.ending
-        ctx.state.ending = replace(ending, finished={report.worker: report.clock, **ending.finished})
+        finished = {report.worker: report.clock, **ending.finished}
+        ctx.state.ending = replace(ending, finished=finished, reason=ending.reason or report.reason)
         ctx.state.rebalancing = replace(ctx.state.rebalancing, frozen=True)
 
 
@@ -51,11 +52,19 @@ def _write_result(ctx: Context, clock: int) -> None:
     ctx.request(host, WriteResult(clock, generation), ResultWritten(host, generation))
 
 
+def _reason(ctx: Context) -> str:
+    """Return why the job ends; and that it has trained nothing, if so."""
+    reason = ctx.state.ending.reason
+    if reason and opening.goes_on_from_another_job(ctx.state) and not any(ctx.state.progress.took.values()):
+        return f"{reason} in the checkpoint already; nothing was trained"
+    return reason
+
+
 @on_answer(ResultWritten)
 def result_written(ctx: Context, purpose: ResultWritten, answer: Answer, result: Result | None) -> None:
     """End the job, or have another host write the result."""
     if answer.error is None:
-        end(ctx, 0, "")
+        end(ctx, 0, _reason(ctx))
     elif purpose.host in ctx.state.members and purpose.generation == ctx.state.cluster.generation:
         fail(ctx, f"{ctx.state.members[purpose.host].name}: {answer.error}")
     else:

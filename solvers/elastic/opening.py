@@ -1,8 +1,9 @@
 """Opening: partitions get their first state, of zeros or from a checkpoint, and their first replica."""
 
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 
-from plink.model.checkpoint_names import partition_file
+from plink.model.checkpoint_names import name_of, partition_file
 from plink.model.elastic.reports import Answer
 from plink.model.elastic.requests import AddReplica, Commit, Open, Prepare, Request, Restore
 from plink.model.elastic.results import Result
@@ -51,8 +52,16 @@ def serve(ctx: Context, action: act.Serve) -> None:
     replica = cluster.partitions[action.partition].replica
     term = action.term if replica == action.host else action.term - 1
     path = f"{folder}/{partition_file(action.partition)}"
-    request = Restore(action.partition, term, cluster.generation, clock, path)
+    request = Restore(action.partition, term, cluster.generation, clock, path, goes_on_from_another_job(ctx.state))
     _open(ctx, PartitionOpened(action, replica, request))
+
+
+def goes_on_from_another_job(state: State) -> bool:
+    """Return whether the job's state is that of another job's checkpoint."""
+    if state.migration.restore_from is None:
+        return False
+    folder, clock = state.migration.restore_from
+    return PurePosixPath(folder).name != name_of(clock, state.settings.job)
 
 
 def _open(ctx: Context, purpose: PartitionOpened) -> None:

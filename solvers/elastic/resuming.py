@@ -42,8 +42,9 @@ def start(ctx: Context, number: int = 0) -> None:
         return
     settings = ctx.state.settings
     event = "started" if not number else "restarted"
-    ctx.log(what="controller", event=event, why="", rule=settings.rule, shares=settings.shares)
     saved = _saved(ctx)
+    origin = "" if saved is None else f"goes on from the checkpoint of clock {saved.clock} in {saved.folder}"
+    ctx.log(what="controller", event=event, why=origin, rule=settings.rule, shares=settings.shares)
     if settings.restore and state.joining.own is None and (reason := _cannot_restore(ctx)):
         _fail(ctx, reason)
         return

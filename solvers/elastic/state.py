@@ -350,11 +350,12 @@ class CrashLoop:
 class Ending:
     """State of the job's end.
 
-    ``finished``: the clock at which a worker had nothing left to do. ``over``: the job has ended. ``writing``: the
-    program writes its result.
+    ``finished``: the clock at which a worker had nothing left to do, and the ``reason``. ``over``: the job has ended.
+    ``writing``: the program writes its result.
     """
 
     finished: Mapping[int, int] = field(default_factory=dict)
+    reason: str = ""
     over: bool = False
     writing: bool = False
 

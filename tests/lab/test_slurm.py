@@ -331,7 +331,10 @@ def test_an_elastic_job_on_nodes_of_two_jobs(slurm: Cluster, tmp_path: Path, sta
     assert request("add", "last", "--hosts", "more.txt")[0] == 0
     until(lambda: state("workers") == 3, PATIENCE_S, "work for all hosts")
     reason = "no running job of yours has this node; allocate it with salloc or sbatch"
-    assert request("add", "last", "--hosts", "none.txt") == (1, f"plink: error: {names[3]}: {reason}\n")
+    assert request("add", "last", "--hosts", "none.txt") == (
+        1,
+        f"plink: asked for: {names[3]}\nplink: error: {names[3]}: {reason}\n",
+    )
     slurm.ask("scancel", "--name=spot")
     until(lambda: state("workers") == 1, PATIENCE_S, "the others' end")
     assert job.ends(100) == 0, job.err

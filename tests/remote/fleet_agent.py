@@ -31,6 +31,8 @@ def main(lease_s: float, first: str) -> None:
                     line.send(**{"type": "flood", "at": time.monotonic(), "filling": "x" * 1000})
             while message["method"] == "endless":
                 os.write(1, b"x" * (1 << 16))
+            while message["method"] == "junk":
+                os.write(1, b"not json\n" * 7000)
             if message["method"] == "chatter":
                 os.write(1, b"not json\n" + b"[" * 100_000 + b"\n")
             line.send(**{"type": "echo", "pid": os.getpid(), "said": message})

@@ -115,6 +115,59 @@ def test_a_line_without_end_is_the_end_of_its_agent(
         assert fleet.alive == ["b"]
 
 
+def test_junk_is_the_end_of_its_agent(children: Callable[..., ChildHosts]) -> None:
+    """A host that may be anybody's by now keeps this process busy for a MiB, and no longer."""
+    with Fleet(children(), PROGRAM) as fleet:
+        start(fleet, HOSTS[:2])
+        fleet.send("a", method="junk")
+        gone = hear(fleet)
+        assert str(gone.error) == "a: its agent is gone: it sent more than 1 MiB that is no message"
+        assert fleet.alive == ["b"]
+
+
+def test_flood_of_messages_does_not_outlast_a_deadline(children: Callable[..., ChildHosts]) -> None:
+    """Who waits for another host's answer until a deadline hears of it, however much this one sends."""
+    with Fleet(children(), PROGRAM, lease_s=600) as fleet:
+        start(fleet, HOSTS[:1])
+        fleet.send("a", method="flood", count=10**9)
+        hear(fleet)
+        deadline = time.monotonic() + 0.1
+        while fleet.receive(deadline - time.monotonic()) is not None:
+            assert time.monotonic() < deadline + 10
+            time.sleep(0.02)  # what it takes to do something with each
+
+
+@pytest.mark.extended
+def test_interrupt_is_obeyed_while_junk_floods_in() -> None:
+    controller = (
+        "import sys\n"
+        "from plink.model.hosts import Host\n"
+        "from plink.remote.fleet import Fleet\n"
+        "from plink.remote.program import AgentProgram\n"
+        "from runners.local import LocalConnector\n"
+        "import plink.remote.fleet\n"
+        "plink.remote.fleet.MAX_JUNK_BYTES = 1 << 60\n"
+        "with Fleet(LocalConnector(), AgentProgram(('tests.remote.fleet_agent',))) as fleet:\n"
+        "    fleet.start([Host(name, name) for name in 'abcd'], {'first': 'hello'})\n"
+        "    fleet.send_all(method='junk')\n"
+        "    print('flooded', flush=True)\n"
+        "    while True:\n"
+        "        fleet.receive(1.0)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", controller], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "flooded\n"
+        process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        try:
+            process.wait(WAIT_S)
+            assert time.monotonic() - began < 2
+        finally:
+            process.kill()
+
+
 def test_closing_does_not_wait_for_messages_to_be_taken(
     children: Callable[..., ChildHosts], monkeypatch: pytest.MonkeyPatch
 ) -> None:

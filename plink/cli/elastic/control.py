@@ -1,15 +1,23 @@
 """``plink elastic add``, ``evict`` and ``checkpoint``: requests to an elastic job that runs."""
 
-from dataclasses import replace
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import IO, Annotated, Any
 
 import typer
 
 from plink.cli.elastic.live import RunId, ask_and_print, live_job
 from plink.cli.screen import say, say_error
-from plink.errors import UsageError
+from plink.errors import PlinkError, UsageError
+from plink.records import workspace
+
+_JOIN_TIMEOUT_S = 60.0
+_LOAD_TIMEOUT_S = 10.0  # after all have joined: for them to load their data
+_POLL_S = 0.2
 
 
 class HostTierChoice(StrEnum):
@@ -34,9 +42,13 @@ def add(
 ) -> None:
     """Add hosts to an elastic job that runs: they load their data, then take over their share.
 
+    It waits until they work or are refused, for a minute at most once their
+    programs have started.
+
     Example: plink elastic add last --hosts more.txt
     """
     from plink.model.hosts import Host, read_hosts
+    from plink.records.elastic_log import NAME
     from runners.agile.control_socket import ask
 
     names = names or []
@@ -59,10 +71,67 @@ def add(
     if tier is not None:
         members = [replace(host, tier=tier.value) for host in members]
     request = {"method": "add", "hosts": [vars(host) for host in members], "bulk": not one_by_one}
+    log = workspace.RUNS / run.id / NAME
+    begin = log.stat().st_size
+    say(f"asked for: {', '.join(host.name for host in members)}")
     answer = ask(job["socket"], request)
-    say(f"added: {', '.join(answer['added'])}; they work when they have loaded their data")
     if note := answer.get("note"):
         say_error(note)
+    outcome = _Outcome(answer["added"])
+    with log.open("rb") as file:
+        file.seek(begin)
+        outcome.wait(file, lambda: ask(job["socket"], {"method": "status"}))
+    outcome.show()
+    if outcome.errors:
+        raise typer.Exit(3 if len(outcome.errors) < len(outcome.hosts) else 1)
+
+
+@dataclass
+class _Outcome:
+    """What has come of hosts that were added."""
+
+    hosts: Sequence[str]
+    joined: set[str] = field(default_factory=set)
+    working: set[str] = field(default_factory=set)
+    errors: dict[str, str] = field(default_factory=dict)
+
+    def wait(self, log: IO[bytes], status: Callable[[], Mapping[str, Any]]) -> None:
+        """Wait for a bounded time until all work or are gone, by the log of their run and its status."""
+        from plink.remote.json_lines import LineBuffer
+
+        buffer, deadline = LineBuffer(), time.monotonic() + _JOIN_TIMEOUT_S
+        while time.monotonic() < deadline:
+            for entry in buffer.messages(log.read()):
+                self._take(entry)
+            with contextlib.suppress(PlinkError):  # the job has ended, which the log says
+                self.working |= {host["name"] for host in status().get("hosts", ()) if host["shards"]} & self.joined
+            if self.working | self.errors.keys() >= set(self.hosts):
+                return
+            if self.joined | self.errors.keys() >= set(self.hosts):
+                deadline = min(deadline, time.monotonic() + _LOAD_TIMEOUT_S)
+            time.sleep(_POLL_S)
+
+    def _take(self, entry: Mapping[str, Any]) -> None:
+        host = str(entry.get("host"))
+        if entry["what"] == "end":
+            self.errors |= {host: "the job has ended" for host in self.hosts if host not in self.joined}
+        elif entry["what"] == "host" and host in self.hosts:
+            if entry["event"] == "joined":
+                self.joined.add(host)
+            elif entry["event"] != "warned":
+                self.errors[host] = entry["why"]
+
+    def show(self) -> None:
+        """Say it, hosts of one outcome in a line."""
+        for message, those in (
+            ("joined and at work", self.working),
+            ("joined; they work when they have loaded their data", self.joined - self.working),
+            ("not in the job yet (`plink elastic status` shows them when they are)", set(self.hosts) - self.joined),
+        ):
+            if names := [host for host in self.hosts if host in those and host not in self.errors]:
+                say(f"{message}: {', '.join(names)}")
+        for host, error in self.errors.items():
+            say_error(f"error: {host} {'has left again' if host in self.joined else 'did not join'}: {error}")
 
 
 def evict(

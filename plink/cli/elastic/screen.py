@@ -87,7 +87,8 @@ class Screen(logging.Handler):
         if not result.exit_code:
             objective = "" if result.objective is None else f", objective {result.objective:.6g}"
             each = "" if result.iteration_s is None else f", {format_time(result.iteration_s)} each"
-            say(f"{result.iterations} iterations in {format_duration(result.seconds)}{each}{objective}")
+            reason = f": {result.why}" if result.why else ""
+            say(f"{result.iterations} iterations in {format_duration(result.seconds)}{each}{objective}{reason}")
         say(f"`plink elastic plot {result.id}` draws what happened")
 
 

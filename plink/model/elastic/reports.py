@@ -104,12 +104,13 @@ class ClockDone(NodeMessage, frozen=True, tag="clock"):
 
 
 class WorkerFinished(NodeMessage, frozen=True, tag="finished"):
-    """A worker has ended at a clock: it stood in for another, was released, or nothing is left to do."""
+    """A worker has ended at a clock: it stood in for another, was released, or nothing is left to do, for a reason."""
 
     worker: Int
     clock: Int
     takeover: bool
     released: bool
+    reason: str = ""
 
 
 MESSAGES: dict[str, type[NodeMessage]] = {

@@ -50,13 +50,14 @@ class Open(Request, frozen=True, tag="open"):
 
 
 class Restore(Request, frozen=True, tag="restore"):
-    """Serve a partition as of a clock, from a file of a checkpoint."""
+    """Serve a partition as of a clock, from a file of a checkpoint. ``of_another_job``: without its decision to end."""
 
     partition: Int
     term: Int
     generation: Int
     clock: Int
     path: str
+    of_another_job: bool
 
 
 class Prepare(Request, frozen=True, tag="prepare"):

@@ -133,7 +133,7 @@ def send_report(bootstrap: Bootstrap, report: dict[str, Any], timeout_s: float) 
                 sock.settimeout(max(0.1, until - time.monotonic()) + _ANSWER_TIMEOUT_S)
                 sock.sendall(line)
                 with sock.makefile("rb") as file:
-                    answer = json.loads(file.readline())
+                    answer = json.loads(file.readline(_MAX_REPORT_BYTES))
             if isinstance(answer, dict):
                 return answer
         except (OSError, ValueError, RecursionError) as error:

@@ -14,6 +14,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from plink.model.storage import read_document
 from tests.cli.files import refusal
 from tests.conftest import typed
@@ -69,10 +71,36 @@ def test_a_job_that_ends_well(tmp_path: Path) -> None:
     ended = json.loads(job.out)
     assert described("elastic", ended)
     assert set(ended) == keys("elastic") - {"spot"}
-    assert (ended["exit_code"], ended["iterations"], ended["why"]) == (0, 40, "")
+    assert (ended["exit_code"], ended["iterations"], ended["why"]) == (0, 40, "40 clocks are done")
     assert complaints("elastic", ended | {"iteration_s": "fast"}) == ["$.iteration_s"]
     (run,) = recorded_runs(tmp_path)
-    assert (run["exit_code"], run["why"]) == (0, "")
+    assert (run["exit_code"], run["why"]) == (0, ended["why"])
+
+
+@pytest.mark.extended
+def test_job_that_ended_by_its_seconds_is_restored(tmp_path: Path) -> None:
+    """It trains on for as long again, and says from where; one that has nothing left to do says that."""
+
+    def ends(*words: str, options: tuple[str, ...] = ()) -> tuple[dict[str, Any], str]:
+        job = launched(tmp_path, *words, options=("--checkpoint", "saved", *options))
+        try:
+            assert job.ends(100) == 0, job.err
+        finally:
+            job.close()
+        return json.loads(job.out), job.err
+
+    first, _ = ends("--clocks", "100000", "--seconds", "1")
+    clock = read_document(tmp_path / "saved/latest.json")["clock"]
+    again, errors = ends("--clocks", "100000", "--seconds", "1", options=("--restore", "saved"))
+    assert (first["why"], again["why"]) == ("1 s are over", "1 s are over")
+    assert again["iterations"] > 0
+    assert f"checkpoint of clock {clock} " in errors
+    clock = read_document(tmp_path / "saved/latest.json")["clock"]
+    nothing, _ = ends("--clocks", str(clock), options=("--restore", "saved"))
+    assert nothing["iterations"] == 0
+    assert "nothing was trained" in nothing["why"]
+    summary = json.loads(typed("elastic", "summary", "last", "--json", cwd=tmp_path).stdout)
+    assert summary["end"]["why"] == nothing["why"]
 
 
 def test_a_checkpoint_is_asked_for(tmp_path: Path) -> None:
@@ -155,7 +183,11 @@ def test_hosts_that_come_together_and_leave_together_are_a_line_each(tmp_path: P
     job = launched(tmp_path, "--clocks", "4000", "--work-s", "0.04")
     try:
         until(lambda: status(tmp_path), 60, "work")
-        assert typed("elastic", "add", "last", "n0", "n1", cwd=tmp_path).returncode == 0
+        added = typed("elastic", "add", "last", "n0", "n1", cwd=tmp_path)
+        assert added.returncode == 0
+        request, joined = added.stderr.splitlines()
+        assert request == "plink: asked for: n0, n1"
+        assert joined == "plink: joined and at work: n0, n1"
         until(lambda: status(tmp_path)["workers"] == 4, 60, "newcomers")
         assert typed("elastic", "evict", "last", "n0", "n1", "--in", "9s", cwd=tmp_path).returncode == 0
         until(lambda: len(status(tmp_path)["hosts"]) == 2, 60, "the end of their work")
@@ -164,6 +196,24 @@ def test_hosts_that_come_together_and_leave_together_are_a_line_each(tmp_path: P
     finally:
         job.close()
     assert RESIZED.findall(job.err) == [("4", "4", "2", "2"), ("2", "2", "4", "4")]
+
+
+@pytest.mark.extended
+def test_added_host_that_cannot_load_its_data_is_reported(tmp_path: Path) -> None:
+    """Where it was added, with the reason."""
+    data = tmp_path / "data"
+    data.touch()
+    job = launched(tmp_path, "--clocks", "4000", "--work-s", "0.04", "--unless", str(data))
+    try:
+        until(lambda: status(tmp_path).get("begun", -1) > 3, 60, "work")
+        data.unlink()
+        added = typed("elastic", "add", "last", "n0", cwd=tmp_path)
+        assert added.returncode == 1
+        assert "n0 has left again: app Tally: load(" in added.stderr
+        job.process.send_signal(signal.SIGINT)
+        assert job.ends(20) == 130, job.err
+    finally:
+        job.close()
 
 
 def test_hosts_that_come_are_a_line_above_the_live_view(tmp_path: Path) -> None:

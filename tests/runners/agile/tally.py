@@ -27,7 +27,7 @@ class Tally(App[int]):
     def __init__(self, request: argparse.Namespace) -> None:
         self.options = request
         self.shards, self.batches, self.seed = request.shards, request.batches, 7
-        self.stop = StoppingCriterion(clocks=request.clocks, patience=3 if request.until else None)
+        self.stop = StoppingCriterion(request.clocks, request.seconds, patience=3 if request.until else None)
         fill = max(1, request.megabytes * 1024 * 1024 // 8 // 256)
         self.tables: Sequence[Table] = (
             Table("n", self.shards, 1, "int64"), Table("sum", ROWS, 2, "int64"), Table("m", 8, 4, "float64"),
@@ -48,7 +48,7 @@ class Tally(App[int]):
         if self.options.exit == params.clock and items == 0:
             os._exit(7)
         if items == self.options.invalid_message and params.clock == 10:
-            send_invalid_message(Path(self.options.out).with_suffix(".said"))
+            send_invalid_message(Path(self.options.out).with_suffix(".said"), self.options.junk)
         if self.options.say:
             print(f"\x1b[32mshard {items}\x1b[0m at clock {params.clock}{', and on' * 12}", flush=True)
         marked = slow_file(self.options.out, os.getpid()).exists()
@@ -96,14 +96,15 @@ def slow_file(out: str, pid: int) -> Path:
     return Path(out).with_suffix(f".slow-{pid}")
 
 
-def send_invalid_message(once: Path) -> None:
-    """On this node's own line to the controller, unless a node has before."""
+def send_invalid_message(once: Path, junk: bool) -> None:
+    """On this node's own line to the controller, unless a node has before; ``junk``: 2 MB that are no message."""
     try:
         once.touch(exist_ok=False)
     except FileExistsError:
         return
     (line,) = (item for item in gc.get_objects() if isinstance(item, ControlChannel))
-    line.send({"type": "clock", "clock": "ten"})
+    for _ in range(20 if junk else 1):
+        line.send({"junk": "x" * 100_000} if junk else {"type": "clock", "clock": "ten"})
 
 
 def make(arguments: list[str]) -> Tally:
@@ -113,6 +114,7 @@ def make(arguments: list[str]) -> Tally:
     parser.add_argument("--shards", type=int, default=12)
     parser.add_argument("--batches", type=int, default=1)
     parser.add_argument("--clocks", type=int, default=40)
+    parser.add_argument("--seconds", type=float)
     parser.add_argument("--until", type=Path, help="end soon after there is this file; before, the objective improves")
     parser.add_argument("--work-s", type=float, default=0.005)
     parser.add_argument("--slow", type=float, default=1, help="so many times as long, in the process that works first")
@@ -131,6 +133,7 @@ def make(arguments: list[str]) -> Tally:
     parser.add_argument(
         "--invalid-message", type=int, default=-1, help="a shard whose node says what no node says, once"
     )
+    parser.add_argument("--junk", action="store_true", help="that is no message at all")
     return Tally(parser.parse_args(arguments))
 
 

@@ -32,6 +32,9 @@ def member(number: int, tier: str) -> Member:
     return Member(number, f"h{number}", tier, 1)
 
 
+OWN = Settings(keys="", partitions=2, shards=2, shapes=((8, 125),), started=0.0, began=0.0).job
+
+
 def on_disk(clock: int, job: str = "5f3") -> dict[str, Any]:
     """What a host finds in a folder."""
     return {"clock": clock, "partitions": 2, "folder": f"clock-{clock}-{job}"}
@@ -72,8 +75,9 @@ class RecordedController:
         for word in self.words("mark_folder"):
             self.answer(word["to"], "mark_folder", {})
 
-    def restored(self) -> set[str]:
-        """The folders that partitions were asked for from."""
+    def restored(self, of_another_job: bool) -> set[str]:
+        """The folders that partitions were asked for from, all of another job or of this one."""
+        assert all(word["of_another_job"] == of_another_job for word in self.words("restore"))
         return {word["path"].rpartition("/")[0] for word in self.words("restore")}
 
 
@@ -95,7 +99,7 @@ def test_a_controller_that_is_lost_while_partitions_are_read() -> None:
     """Minutes for large tables: the next one is told again where they lie."""
     job = Resumed(NOBODY_WORKS | {"saved": on_disk(40)}, restore="/shared/before")
     assert job.says("end") == []
-    assert job.restored() == {"/shared/before/clock-40-5f3"}
+    assert job.restored(of_another_job=True) == {"/shared/before/clock-40-5f3"}
 
 
 def test_missing_checkpoint_is_reported() -> None:
@@ -117,14 +121,14 @@ def test_resumes_from_the_supplied_checkpoint_before_its_own() -> None:
     job = Resumed(AT_WORK | {"saved": on_disk(4)}, **values)
     job.lose_and_return(saved=on_disk(4))
     assert job.says("end") == []
-    assert job.restored() == {"/shared/before/clock-4-5f3"}
+    assert job.restored(of_another_job=True) == {"/shared/before/clock-4-5f3"}
 
 
 def test_then_from_its_own() -> None:
     values = {"restore": "/shared/before", "checkpoints": "/shared/c"}
-    job = Resumed(AT_WORK | {"saved": on_disk(4), "own": on_disk(8)}, **values)
-    job.lose_and_return(saved=on_disk(4), own=on_disk(8))
-    assert job.restored() == {"/shared/c/clock-8-5f3"}
+    job = Resumed(AT_WORK | {"saved": on_disk(4), "own": on_disk(8, OWN)}, **values)
+    job.lose_and_return(saved=on_disk(4), own=on_disk(8, OWN))
+    assert job.restored(of_another_job=False) == {f"/shared/c/clock-8-{OWN}"}
 
 
 def test_the_reliable_host_is_lost_with_the_controller() -> None:
@@ -133,9 +137,9 @@ def test_the_reliable_host_is_lost_with_the_controller() -> None:
     assert job.says("start_reliable_hosts")
     assert not job.says("end")
     assert status(job.controller.state, 0.0)["checkpoint"] is None
-    job.comes(1, own=on_disk(8))
+    job.comes(1, own=on_disk(8, OWN))
     assert job.says("end") == []
-    assert job.restored() == {"/shared/c/clock-8-5f3"}
+    assert job.restored(of_another_job=False) == {f"/shared/c/clock-8-{OWN}"}
     (again,) = (word for word in job.words("reset") if word["to"] == 0)
     assert again["clock"] == 8
     assert again["generation"] > AT_WORK["number"]

@@ -11,7 +11,7 @@ from plink.model.elastic.fields import TrafficCounters
 from solvers.elastic import traffic
 from solvers.elastic.placement.stages import Stage, Thresholds
 from tests.runners.agile.simulated_job import SimulatedJob
-from tests.runners.agile.test_from_disk import AT_WORK, Resumed, on_disk
+from tests.runners.agile.test_from_disk import AT_WORK, OWN, Resumed, on_disk
 from tests.runners.agile.test_simulated_jobs import finish
 
 MEASURED = {"measured": True, "host_rate": 1e6}
@@ -66,10 +66,11 @@ def test_a_job_is_not_measured_before_it_works(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_thresholds_hold_when_all_goes_on_from_a_checkpoint_too() -> None:
-    job = Resumed(AT_WORK | {"thresholds": SAVED_THRESHOLDS, "own": on_disk(7)}, checkpoints="/shared/c", **MEASURED)
+    report = AT_WORK | {"thresholds": SAVED_THRESHOLDS, "own": on_disk(7, OWN)}
+    job = Resumed(report, checkpoints="/shared/c", **MEASURED)
     assert job.controller.state.cluster.thresholds == Thresholds(0.5, 3.0)
-    job.lose_and_return(own=on_disk(7))
-    assert job.restored() == {"/shared/c/clock-7-5f3"}
+    job.lose_and_return(own=on_disk(7, OWN))
+    assert job.restored(of_another_job=False) == {f"/shared/c/clock-7-{OWN}"}
     assert job.controller.state.cluster.thresholds == Thresholds(0.5, 3.0)
 
 

@@ -62,7 +62,7 @@ def test_job_ends_by_each_criterion(stop: StoppingCriterion) -> None:
     app = Means(stop=stop)
     result = train(app, workers=3, servers=2, rule=QUICK)
     np.testing.assert_allclose(result.tables["m"][0], app.data.mean(axis=(0, 1, 2)), atol=0.3)
-    assert result.finished.reason == "the stopping criterion is met"
+    assert result.finished.reason == (f"{stop.clocks} clocks are done" if stop.clocks else f"{stop.seconds} s are over")
 
 
 @pytest.mark.parametrize("back_to", [3, 0])

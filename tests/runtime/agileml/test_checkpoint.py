@@ -2,19 +2,26 @@
 
 import json
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 
-from plink.elastic import Table
+from plink.elastic import StoppingCriterion, Table
 from plink.errors import InputError
+from plink.model.consistency import parse_rule
 from plink.runtime.agileml.arrays.layout import Layout
 from plink.runtime.agileml.arrays.row_blocks import RowBlock
 from plink.runtime.agileml.partition.checkpoint_file import read_partition, write_partition
 from plink.runtime.agileml.partition.partition import Partition, RejectedRequest
 from plink.runtime.agileml.partition.serialization import begun, parts_of
+from plink.runtime.agileml.server.server import SavedState
 from plink.runtime.agileml.worker.client import PrimaryAddress
-from tests.runtime.agileml.stores import store
+from plink.runtime.agileml.worker.loaded_shards import LoadedShards
+from plink.runtime.agileml.worker.progress import job_layout
+from plink.runtime.agileml.worker.worker import Finished, Worker
+from tests.runtime.agileml.stepping import MIXED, SHARDS, Counting
+from tests.runtime.agileml.stores import store, together
 
 LAYOUT = Layout((Table("n", 10, 2, "int64"),), 2)
 
@@ -95,12 +102,86 @@ def test_a_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
         client.close()
         run.servers[0].close()
         with pytest.raises(RejectedRequest, match="has partition 0, not 1"):
-            run.servers[1].restore(1, tmp_path / "0", [0], generation=1, term=1)
+            run.servers[1].restore(1, SavedState(tmp_path / "0"), [0], generation=1, term=1)
         for number in (0, 1):
-            assert run.servers[1].restore(number, tmp_path / str(number), [0], generation=1, term=1) == 2
+            saved = SavedState(tmp_path / str(number))
+            assert run.servers[1].restore(number, saved, [0], generation=1, term=1) == 2
             run.primaries[number] = PrimaryAddress(run.servers[1].address, 1)
         again = run.client(0, clock=3, generation=1)
         assert (again.read("n", range(10)) == 3).all()
         again.update("n", [4], [[1, 2]])
         again.push()
         assert run.state()[4].tolist() == [4, 5]
+
+
+RULES = ("bsp", "ssp:2", "dssp:0:3", "elastic-bsp:4", "asp:100ms")
+AT_ONCE = StoppingCriterion(seconds=1e-6)
+
+
+def job(
+    folder: Path, rule: str, stop: StoppingCriterion, *, goes_on: bool = False, own: bool = False,
+    clock: int | None = None,
+) -> tuple[Finished, int]:  # fmt: skip
+    """Two workers to their end, from the checkpoint in the folder or from the start, which leave one there.
+
+    :param own: the checkpoint is the same job's. :param clock: that it goes on from.
+    :returns: why and where they ended, and how many mini-batches are done.
+    """
+    app = Counting([0.0] * SHARDS, 1)
+    app.stop = stop
+    with store(job_layout(app, 2), parse_rule(rule)) as made:
+        made.open(0 if goes_on else 2, history=True)
+        (server,), first = made.servers, 0
+        for number in made.primaries if goes_on else ():
+            server.drop(number, 1)
+            saved = SavedState(folder / str(number), clock, not own)
+            first = 1 + server.restore(number, saved, [0, 1], generation=0, term=1)
+            made.primaries[number] = PrimaryAddress(server.address, 1)
+        workers = [
+            Worker(LoadedShards(app), made.client(number, clock=first), MIXED[number], say=[].append)
+            for number in (0, 1)
+        ]
+        ended = cast(list[Finished], together(*(each.run for each in workers)))
+        assert ended[0] == ended[1]
+        for number in made.primaries:
+            server.checkpoint(number, folder / str(number))
+        return ended[0], int(made.state().sum())
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(
+    ("stop", "reason"),
+    [
+        (AT_ONCE, "1e-06 s are over"),
+        (StoppingCriterion(patience=2), "2 iterations did not improve the objective"),
+    ],
+)
+def test_another_job_trains_on_whatever_ended_the_one_before(
+    tmp_path: Path, rule: str, stop: StoppingCriterion, reason: str
+) -> None:
+    before, done = job(tmp_path, rule, stop)
+    assert before.reason == reason
+    after, done_then = job(tmp_path, rule, AT_ONCE, goes_on=True)
+    assert (after.reason, after.clock > before.clock, done_then > done) == ("1e-06 s are over", True, True)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_clocks_are_those_of_all_jobs_together(tmp_path: Path, rule: str) -> None:
+    """A job whose checkpoint has all that it asks for says so and does nothing; one that asks for more does it."""
+    _, done = job(tmp_path, rule, StoppingCriterion(clocks=6))
+    again, done_then = job(tmp_path, rule, StoppingCriterion(clocks=6), goes_on=True)
+    assert (again.reason, done_then) == ("6 clocks are done", done)
+    more, done_then = job(tmp_path, rule, StoppingCriterion(clocks=12), goes_on=True)
+    assert more.reason == "12 clocks are done"
+    assert done_then >= 12 * SHARDS
+    if not parse_rule(rule).steps:
+        assert done_then == 12 * SHARDS
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_job_that_goes_back_to_its_own_checkpoint_ends_where_it_would_have(tmp_path: Path, rule: str) -> None:
+    """What it has decided stands: a worker may have ended by it."""
+    ended, done = job(tmp_path, rule, AT_ONCE)
+    again, done_then = job(tmp_path, rule, AT_ONCE, goes_on=True, own=True, clock=1)
+    assert again == ended
+    assert done_then == done or parse_rule(rule).steps

@@ -270,7 +270,7 @@ class GivesUp(Counting):
 
 def test_job_ends_after_its_seconds() -> None:
     result = train(Means(stop=StoppingCriterion(seconds=0.3)), workers=3, servers=2, rule=ElasticBSP(15))
-    assert result.finished.reason == "the stopping criterion is met"
+    assert result.finished.reason == "0.3 s are over"
 
 
 @pytest.mark.parametrize("spec", ["elastic-bsp:0", "elastic-bsp:241"])

@@ -8,7 +8,7 @@ import pytest
 from plink.runtime.agileml.arrays.layout import Layout
 from plink.runtime.agileml.partition.partition import RejectedRequest
 from plink.runtime.agileml.replica import migration
-from plink.runtime.agileml.server.server import Server
+from plink.runtime.agileml.server.server import SavedState, Server
 from plink.runtime.agileml.transport.records import ConnectionLost
 from plink.runtime.agileml.transport.wire import Kind, Message, Status
 from tests.runtime.agileml.stores import NO_LIMIT, Store, store, wait_for
@@ -274,9 +274,9 @@ def test_a_checkpoint_has_the_way_back(tmp_path: Path) -> None:
             server.truncate(1)
             server.checkpoint(0, tmp_path / "p")
             with pytest.raises(RejectedRequest, match=r"can go back to clocks \[1, 2, 3\], not 0"):
-                new.restore(0, tmp_path / "p", [0], generation=1, term=1, clock=0)
+                new.restore(0, SavedState(tmp_path / "p", 0), [0], generation=1, term=1)
             for _ in range(2):
-                assert new.restore(0, tmp_path / "p", [0, 1], generation=1, term=1, clock=2) == 2
+                assert new.restore(0, SavedState(tmp_path / "p", 2), [0, 1], generation=1, term=1) == 2
             assert (status(new).clocks, status(new).stragglers, value(new)) == ((1, 2), (0, 1), 3)
             new.roll_back(1, 2)
             assert value(new) == 2

@@ -20,10 +20,14 @@ Places = slice | Indices
 
 @dataclass(frozen=True)
 class Layout:
-    """Position of every row: row r is in partition ``r mod N`` as its number ``r // N``."""
+    """Position of every row: row r is in partition ``r mod N`` as its number ``r // N``.
+
+    :ivar of_one_job: names of tables that another job, which goes on from a checkpoint, begins with zeros.
+    """
 
     tables: tuple[Table, ...]
     partitions: int
+    of_one_job: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.partitions < 1:

@@ -9,7 +9,7 @@ from plink.errors import PlinkError
 from plink.model.checkpoint_names import partition_file
 from plink.model.elastic import requests as r
 from plink.model.elastic.results import Cancelled, CheckpointWritten, ParticipantsSet, Result
-from plink.runtime.agileml.server.server import Server
+from plink.runtime.agileml.server.server import SavedState, Server
 
 Does = Callable[[Server, Any], Result | None]
 
@@ -21,10 +21,8 @@ def _open(server: Server, request: r.Open) -> None:
 
 def _restore(server: Server, request: r.Restore) -> None:
     """Serve a partition as of a clock of a checkpoint."""
-    server.restore(
-        request.partition, Path(request.path), {}, generation=request.generation, term=request.term,
-        clock=request.clock,
-    )  # fmt: skip
+    saved = SavedState(Path(request.path), request.clock, request.of_another_job)
+    server.restore(request.partition, saved, {}, generation=request.generation, term=request.term)
 
 
 def _prepare(server: Server, request: r.Prepare) -> None:

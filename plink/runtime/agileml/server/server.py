@@ -51,6 +51,19 @@ class PartitionStatus:
     address: str
 
 
+@dataclass(frozen=True)
+class SavedState:
+    """State of a partition in a file of a checkpoint.
+
+    :ivar clock: of the state, one that the partition could go back to; None: the latest.
+    :ivar of_another_job: tables of one job (:attr:`Layout.of_one_job`) begin with zeros instead.
+    """
+
+    path: Path
+    clock: int | None = None
+    of_another_job: bool = False
+
+
 class Server:
     """Parameter server of one host: it listens from the start, with no partitions; ``close`` it.
 
@@ -116,22 +129,22 @@ class Server:
         actor = self.actor(number)
         write_partition(path, actor.call(lambda: parts_of(actor.partition)), self.config.layout)
 
-    def restore(
-        self, number: int, path: Path, workers: Collection[int], *, generation: int, term: int, clock: int | None = None
-    ) -> int:
+    def restore(self, number: int, saved: SavedState, workers: Collection[int], *, generation: int, term: int) -> int:
         """Serve the consistent state in a file; what was ahead of it is to be done again.
 
         :param workers: those who take part, from the clock after that of the state on.
-        :param clock: of the state, one that the partition could go back to; None: the latest.
         :returns: the clock of the state.
         :raises InputError: see :func:`~plink.runtime.agileml.partition.checkpoint_file.read_partition`.
         :raises RejectedRequest: the file is of another partition or has no state of that clock; or as :meth:`open`.
         """
-        partition = read_partition(path, self.config.layout, sees_ahead=self.config.sees_ahead)
+        partition = read_partition(saved.path, self.config.layout, sees_ahead=self.config.sees_ahead)
         if partition.number != number:
-            raise RejectedRequest(f"{path} has partition {partition.number}, not {number}")
-        if clock is not None:
-            partition.roll_back(clock)
+            raise RejectedRequest(f"{saved.path} has partition {partition.number}, not {number}")
+        if saved.clock is not None:
+            partition.roll_back(saved.clock)
+        for table, values in zip(self.config.layout.tables, partition.values, strict=True):
+            if saved.of_another_job and table.name in self.config.layout.of_one_job:
+                values[:] = 0
         partition.demote()
         partition.admit(dict.fromkeys(workers, partition.clock + 1))
         self._serve_new(partition, generation, term)

@@ -5,6 +5,7 @@ enough: nobody starts the clock that is not to be done without having seen it (b
 """
 
 from collections.abc import Iterable
+from enum import IntEnum
 
 import numpy as np
 
@@ -17,17 +18,27 @@ from plink.runtime.agileml.worker.step_table import steps_table
 
 # Rings: the objective of iteration i is in row i mod 64, and is taken away when it is 32 iterations old, long after the
 # slowest worker has added to it. When to stop is one row, so that one message asks for it; the decision of clock c is
-# in column c mod 64, for under a rule with staleness two may decide before either sees it.
+# in column c mod 64, for under a rule with staleness two may decide before either sees it. It is the clock times 4 plus
+# the criterion that was met.
 _RING = 64
 HISTORY_ITERATIONS = _RING // 2
 TABLES = (Table("plink.objective", _RING, 2, "float64"), Table("plink.stop", 1, _RING, "int64"))
 _OBJECTIVE, _STOP = (table.name for table in TABLES)
+_CRITERIA = 4
+
+
+class Criterion(IntEnum):
+    """Which part of the stopping criterion is met."""
+
+    CLOCKS = 0
+    SECONDS = 1
+    PATIENCE = 2
 
 
 def job_layout(app: App[Items], partitions: int) -> Layout:
     """Return the layout of all tables of a job, the program's first. :raises InputError: as :func:`check_app`."""
     check_app(app)
-    return Layout((*app.tables, *TABLES, steps_table(app.shards)), partitions)
+    return Layout((*app.tables, *TABLES, steps_table(app.shards)), partitions, of_one_job=(_STOP,))
 
 
 class Progress:
@@ -88,15 +99,18 @@ class Progress:
             row = [old % _RING]
             self._client.update(_OBJECTIVE, row, -self._client.read(_OBJECTIVE, row, own=False))
 
-    def stop_soon(self) -> None:
-        """Stop at the first clock that every worker begins with this in sight."""
+    def stop_soon(self, criterion: Criterion) -> None:
+        """Stop at the first clock that every worker begins with this in sight, because this is met."""
         now = self._client.now
         first = next(clock for clock in range(now + 1, now + _RING + 1) if self._client.rule.needs(clock) >= now)
         message = np.zeros((1, _RING), dtype=np.int64)
-        message[0, now % _RING] = first
+        message[0, now % _RING] = first * _CRITERIA + criterion
         self._client.update(_STOP, [0], message)
 
-    def stops_at(self) -> int | None:
-        """Return the first clock that is not to be done, if any worker set one."""
+    def stops_at(self) -> tuple[int, Criterion] | None:
+        """Return the first clock that is not to be done, if any worker set one, and which criterion was met."""
         message = self._client.read(_STOP, [0], own=False)
-        return int(message[message > 0].min()) if (message > 0).any() else None
+        if not (message > 0).any():
+            return None
+        clock, criterion = divmod(int(message[message > 0].min()), _CRITERIA)
+        return clock, Criterion(criterion)

@@ -113,13 +113,15 @@ class TimedPlanner:
         """Return the steps until the end of the clock."""
         self.table.read()
         began, leads, now = self._time_s(), 0 in shards, self._client.now
-        clock_s = max(self._clock_s, float(self.table.latest[:, SECONDS].max()))
+        latest = self.table.latest
+        clock_s = max(self._clock_s, float(latest[:, SECONDS].max()))
         check_s = began + clock_s / _WORK_CHECKS
-        self.done = False
+        finished = most_clocks is not None and bool(latest[:, STEPS].sum() // len(latest) >= most_clocks)
+        self.done = leads and finished
 
         def over(steps: int) -> bool:
             nonlocal check_s
-            if self.stopping or self._client.latest_finished >= now:
+            if finished or self.stopping or self._client.latest_finished >= now:
                 return True
             if not leads:
                 return False

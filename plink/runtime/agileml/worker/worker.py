@@ -23,7 +23,7 @@ from plink.runtime.agileml.worker.client import Client, OtherSteps, RolledBack
 from plink.runtime.agileml.worker.clock_work import ClockWork
 from plink.runtime.agileml.worker.dynamic_staleness import DynamicStaleness
 from plink.runtime.agileml.worker.loaded_shards import LoadedShards
-from plink.runtime.agileml.worker.progress import Progress
+from plink.runtime.agileml.worker.progress import Criterion, Progress
 from plink.runtime.agileml.worker.step_planner import planner_of
 
 RELEASED = "released"
@@ -161,12 +161,12 @@ class Worker(Generic[Items]):
         """Begin a clock: those that are to be worked on, unless there is nothing more to be done."""
         client, now = self._client, self._client.now
         if self._app.stop.clocks is not None and self._have_done(self._app.stop.clocks):
-            return Finished(now, f"{self._app.stop.clocks} clocks are done")
+            return Finished(now, self._reason(Criterion.CLOCKS))
         if self._staleness is not None and now:
             self._staleness.begin()
         stops_at = self._progress.stops_at() if now else None
-        if now and stops_at == now:
-            return Finished(now, "the stopping criterion is met")
+        if stops_at is not None and stops_at[0] == now:
+            return Finished(now, self._reason(stops_at[1]))
         if self._planner is not None:
             self._planner.stopping = stops_at is not None
         self._began = time.perf_counter()  # others are as far as is needed; what follows may be a pause
@@ -180,6 +180,17 @@ class Worker(Generic[Items]):
                     self._staleness.shards_added()
             self._announce(shards)
         return shards
+
+    def _reason(self, criterion: Criterion) -> str:
+        """Return why the job ends, for a person."""
+        stop = self._app.stop
+        match criterion:
+            case Criterion.CLOCKS:
+                return f"{stop.clocks} clocks are done"
+            case Criterion.SECONDS:
+                return f"{stop.seconds:g} s are over"
+            case Criterion.PATIENCE:
+                return f"{stop.patience} iterations did not improve the objective"
 
     def _have_done(self, clocks: int) -> bool:
         """Return whether so many mini-batches of every shard are done."""
@@ -267,10 +278,12 @@ class Worker(Generic[Items]):
         first, stop = self._progress.first_of_iteration, self._app.stop
         objectives = self._progress.objectives() if first and (self._done or stop.patience is not None) else {}
         if self._progress.stops_at() is None:
-            late = stop.seconds is not None and time.time() - self._started >= stop.seconds
-            late = late or (self._planner is not None and self._planner.done)
-            if late or (first and stop.converged(list(objectives.values()))):
-                self._progress.stop_soon()
+            if self._planner is not None and self._planner.done:
+                self._progress.stop_soon(Criterion.CLOCKS)
+            elif stop.seconds is not None and time.time() - self._started >= stop.seconds:
+                self._progress.stop_soon(Criterion.SECONDS)
+            elif first and stop.converged(list(objectives.values())):
+                self._progress.stop_soon(Criterion.PATIENCE)
         evaluated_iteration = self._progress.evaluated_iteration
         return (
             (evaluated_iteration, objectives.get(evaluated_iteration))

@@ -200,8 +200,8 @@ class WorkerThreads:
             self._end_help(number, running)
             if running.until is None and finished.reason != RELEASED:
                 self.finished[number] = finished.clock
-            takeover, messages = running.until is not None, finished.reason == RELEASED
-            self._tell(WorkerFinished(number, finished.clock, takeover, messages))
+            takeover, released = running.until is not None, finished.reason == RELEASED
+            self._tell(WorkerFinished(number, finished.clock, takeover, released, finished.reason))
         except PlinkError as error:
             self._tell(Failed(str(error), number, type(error).__name__))
         except BaseException as error:

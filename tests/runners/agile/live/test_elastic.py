@@ -181,14 +181,17 @@ def test_sigterm_for_the_second_time_ends_a_host(tmp_path: Path) -> None:
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_a_node_that_says_what_no_node_says_is_ended(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("junk", "error"),
+    [((), "clock: Expected `int`, got `str` - at `$.clock`"), (("--junk",), "more than 1 MiB is no message")],
+)
+def test_a_node_that_says_what_no_node_says_is_ended(tmp_path: Path, junk: tuple[str, ...], error: str) -> None:
     """It has failed; the controller has not, and the others go on."""
     stage_3 = {"active": 1.0, "backup_only": 2.0}
-    with Elastic(tmp_path, "rttt", clocks=120, settings=stage_3, more=("--invalid-message", "5")) as job:
+    with Elastic(tmp_path, "rttt", clocks=120, settings=stage_3, more=("--invalid-message", "5", *junk)) as job:
         job.until(lambda status: len(status["hosts"]) == 3)
         job.finish()
     (failed,) = (line for line in job.events("host") if line["event"] == "failed")
-    error = "clock: Expected `int`, got `str` - at `$.clock`"
     assert failed["why"] == f"its node was ended: what it sent makes no sense: {error}"
     assert [line["event"] for line in job.events("controller")] == ["started"]
 
