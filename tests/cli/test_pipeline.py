@@ -186,6 +186,18 @@ def test_profile_then_plan(here: Path) -> None:
     assert "no.py: there is no such file" in run(here, "profile", "no.py", code=2).stderr
 
 
+@pytest.mark.extended
+def test_traced_model_with_evaluations_is_refused_when_it_is_profiled(here: Path) -> None:
+    traced = (
+        "\nclass Traced(nn.Sequential):\n    def forward(self, value):\n        return super().forward(value) * 2\n"
+    )
+    program = PROGRAM.replace("nn.Sequential(nn.Linear", "Traced(nn.Linear").replace("\nclass", f"{traced}\nclass", 1)
+    program = program.replace("minibatches = 10", "minibatches, evaluate_every, evaluation_minibatches = 10, 5, 1")
+    (here / "train.py").write_text(program)
+    done = run(here, "profile", "--minibatches", "3", "train.py", "--width", "16", code=2)
+    assert "evaluate_every: dropout and batch norm of a traced model always train" in done.stderr
+
+
 def test_import_then_plan(here: Path) -> None:
     done = run(here, "import", "graph.txt", "--minibatch", "64")
     assert done.stdout == "2 layers, 60 ms a minibatch, 4 kB of parameters; longest: node2 Conv2d, 30 ms\n"

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from plink.errors import InputError
 from plink.model.pipeline.profile import ITEM_BYTES, CrossingActivation, LayerProfile, ModelProfile
+from plink.runtime.pipeline.app import checked_batch
 from plink.runtime.pipeline.layer_memory import LayerMemory, LayerPasses
 from plink.runtime.pipeline.tensor_counter import counter_of
 
@@ -115,9 +116,7 @@ def profile_program(program: ProfiledProgram, minibatches: int, progress: Progre
 
 
 def _batch(program: ProfiledProgram, number: int, device: torch.device) -> tuple[tuple[Tensor, ...], Tensor]:
-    inputs, target = program.batch(number)
-    if not inputs or not all(isinstance(tensor, Tensor) for tensor in (*inputs, target)):
-        raise InputError("batch()", "a tuple of input tensors and a target tensor were expected")
+    inputs, target = checked_batch(program.batch(number))
     if not inputs[0].dim():
         raise InputError("batch()", "inputs have the minibatch's items in their first dimension; got a scalar")
     return tuple(tensor.to(device) for tensor in inputs), target.to(device)

@@ -216,7 +216,9 @@ def _other_sizes(number: int) -> tuple[tuple[Tensor, ...], Tensor]:
         (lambda p: replace(p, loss=lambda output, target: output), r"loss\(\): a finite scalar was expected for minib"),
         (lambda p: replace(p, loss=lambda output, target: output.sum() * float("nan")), r"minibatch 0, got nan"),
         (lambda p: replace(p, batch=_other_sizes), r"batch\(\): minibatch 3 has 5 items, the first one 4"),
-        (lambda p: replace(p, batch=lambda number: ((), torch.zeros(4))), r"batch\(\): a tuple of input tensors"),
+        (lambda p: replace(p, batch=lambda number: ((), torch.zeros(4))), r"batch\(\): .* a tuple of input tensors"),
+        (lambda p: replace(p, batch=lambda number: p.batch(number)[0][0]), r"batch\(\): .* it returned Tensor"),
+        (lambda p: replace(p, batch=lambda number: (p.batch(number)[0][0], p.batch(number)[1])), r"like \(x,\), y"),
         (lambda p: [unit.module.requires_grad_(False) for unit in p.units] and p, "depends on no parameter"),
     ],
 )  # fmt: skip
