@@ -195,6 +195,8 @@ def _slow_link(plan: PipelinePlan, reports: Sequence[Mapping[str, Any]]) -> str:
     _, before, after = pairs[0]
     if _longest_wait(before) != "wait_backward_s" or _longest_wait(after) != "wait_forward_s":
         return ""
+    if _waited_s("wait_forward_s", after) <= training_s(after) * _TOLERANCE:  # it computes while the other waits
+        return ""
     return " and ".join(f"rank {report['rank']} ({report['host']})" for report in (before, after))
 
 
@@ -235,7 +237,12 @@ def _verdict(
             findings.append((0.0, f"stage {stage['stage']} kept {versions}"))
     if predicted and measured and measured > predicted * (1 + _TOLERANCE):
         lost = measured - predicted
-        if not any(cost > lost / 2 for cost, _ in findings):
+        explained = max((cost for cost, _ in findings), default=0.0)
+        if explained > lost / 2:
+            if link and lost - explained > predicted * _TOLERANCE:
+                text = f"{link} wait for each other's messages too: probe the network again"
+                findings.append((lost - explained, text))
+        else:
             idle = min(stages, key=lambda stage: stage["busy"]["measured"] or 1.0)
             waits = f"; stage {idle['stage']} waits for {idle['waits_for']}" if "waits_for" in idle else ""
             waits = f"; {link} wait for each other's messages" if link else waits

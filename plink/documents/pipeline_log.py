@@ -32,8 +32,8 @@ class PipelineLogDocument(TypedDict):
     schema: Literal["plink.pipeline-log/1"]
     """Kind and version of this line."""
     type: Literal["progress", "checkpoint", "evaluation", "timeline", "end"]
-    """Why it reports: it is time to, it has written a checkpoint or evaluated, it says when it did what, or it has
-    ended."""
+    """Why it reports: it is time to, it has written a checkpoint, or could not, or evaluated, it says when it did
+    what, or it has ended."""
     plan: Name
     """Digest of the plan, the same on all ranks."""
     rank: Count
@@ -74,7 +74,8 @@ class PipelineLogDocument(TypedDict):
     begin: NotRequired[Count]
     """The minibatch that it began with, of a job that goes on from a checkpoint."""
     checkpoint: NotRequired[Count]
-    """The minibatch of the latest checkpoint that it has written."""
+    """The minibatch of the latest checkpoint that all ranks have, as far as this one knows; that which it began with
+    where there is none."""
     actions: NotRequired[Annotated[list[MeasuredAction], Meta(max_length=1000)]]
     """Of a timeline: some of its first actions."""
     evaluation: NotRequired[PipelineEvaluation]

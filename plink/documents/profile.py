@@ -130,7 +130,8 @@ class ProfileDocument(TypedDict):
     layers: Annotated[list[LayerEntry], Meta(min_length=1, max_length=100000)]
     """The layers, in the sequence in which they run."""
     tied: NotRequired[list[Annotated[list[Name], Meta(min_length=2)]]]
-    """Names of parameters that are one and the same; their layers must be in one stage."""
+    """Names of parameters that are one and the same, and of layers that use one of another's; they must be in one
+    stage."""
     whole: NotRequired[WholeModel]
     """The model as a whole, measured without instruments."""
     hosts: NotRequired[dict[HostName, Annotated[Positive, Meta(le=1e6)]]]

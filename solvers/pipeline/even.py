@@ -5,6 +5,7 @@ latencies and without shared links; memory is not looked at.
 """
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -25,12 +26,27 @@ from solvers.pipeline.depths import (
     round_trips_s,
 )
 from solvers.pipeline.layer_costs import LayerCosts, layer_costs, passes_s
-from solvers.pipeline.levels import LevelPartition, NetworkLevel, PlacedStage, Watch, best_level_partition
+from solvers.pipeline.levels import (
+    LevelPartition,
+    NetworkLevel,
+    PlacedStage,
+    Watch,
+    best_level_partition,
+    data_parallel,
+    partitions_of_all_workers,
+    possible_stages,
+)
 from solvers.pipeline.stage_costs import least_bucket_bytes
 from solvers.pipeline.stage_times import EVEN_MODELS, EvenModel, reduce_s
 from solvers.pipeline.threshold import StageRange, best_partition, fixed_partition
 from solvers.pipeline.verifier import verify_actions
 
+_WAYS: tuple[tuple[str, Kind, str], ...] = (
+    ("data-parallel", "data-parallel", "data-parallel"),
+    ("straight", "1f1b", "straight"),
+    ("model-parallel", "model-parallel", "straight"),
+)
+"""To compare with: name, kind, and whose stages."""
 PLANNED_KINDS: tuple[Kind, ...] = ("1f1b", "2bw", "1f1b-flush", "gpipe", "data-parallel", "model-parallel")
 
 
@@ -65,7 +81,9 @@ def plan_even(
 ) -> PipelinePlan:
     """Return the plan of least predicted seconds per minibatch; ``levels``: innermost first, over all hosts' slots.
 
-    ``watch``: called with how much of a table is filled, and its size.
+    The partition of least bottleneck may need more: what its depths allow, or an all-reduce that no backward pass
+    hides. So it is compared with data parallelism, one worker a stage and one worker alone. ``watch``: called with how
+    much of a table is filled, and its size.
 
     :raises UsageError: when the request cannot be, such as depths that would lock.
     """
@@ -74,13 +92,20 @@ def plan_even(
     partition = _partition(costs, levels, request, workers, watch)
     if partition.minibatch_s == math.inf:  # stages of the user's own on several levels
         priced = _Prediction(profile, costs, levels, request, partition, "1f1b")
-        partition = replace(partition, minibatch_s=priced.least_s)
-    kind = request.kind
-    if kind is None:
-        kind = "data-parallel" if len(partition.stages) == 1 and not request.vertical_sync else "1f1b"
-    prediction = _Prediction(profile, costs, levels, request, partition, kind)
-    shape = _shape(prediction)
-    prediction = replace(prediction, shape=shape)
+        partition = replace(partition, minibatch_s=priced.slowest_s)
+    bottleneck_s = partition.minibatch_s
+    prediction = _predicted(profile, costs, levels, request, partition)
+    if request.stages is None and not request.straight and request.kind not in ("data-parallel", "model-parallel"):
+        others = partitions_of_all_workers(costs, levels, request.model)
+        if request.fewer_workers:
+            alone = PlacedStage(0, costs.layers - 1, (0,))
+            others["alone"] = LevelPartition((alone,), float(costs.seconds[-1]))
+        for other in others.values():
+            with suppress(UsageError):  # the requested depths are of another number of stages
+                tried = _predicted(profile, costs, levels, request, other)
+                prediction = min(prediction, tried, key=lambda entry: entry.minibatch_s)
+    partition, shape, kind = prediction.partition, prediction.shape, prediction.kind
+    assert shape is not None
     used, idle, numbers = _used_hosts(hosts, partition)
     stages = tuple(
         PipelineStage(
@@ -94,7 +119,7 @@ def plan_even(
         for number, stage in enumerate(partition.stages)
     )
     searched = request.stages is None and not request.straight and request.fewer_workers
-    bound_s = partition.minibatch_s if searched and kind in ("1f1b", "2bw", "data-parallel") else None
+    bound_s = bottleneck_s if searched and kind in ("1f1b", "2bw", "data-parallel") else None
     if kind == "data-parallel" and request.kind is not None:
         bound_s = None
     return PipelinePlan(
@@ -115,10 +140,24 @@ def plan_even(
             "lower_bound_s": bound_s,
             "gap": None if bound_s is None else prediction.minibatch_s / bound_s - 1,
             "proven": bound_s is not None and prediction.minibatch_s == bound_s,
-            "compared": _compared(profile, levels, replace(request, recompute=False)),
+            "compared": _compared(profile, levels, request),
             "constraints": {"straight": request.straight} | _stages_text(request.stages),
         },
     )
+
+
+def _predicted(
+    profile: ModelProfile, costs: LayerCosts, levels: tuple[NetworkLevel, ...], request: EvenRequest,
+    partition: LevelPartition,
+) -> "_Prediction":  # fmt: skip
+    """Return what a partition does in the requested way.
+
+    :raises UsageError: where its actions would not end."""
+    kind = request.kind
+    if kind is None:
+        kind = "data-parallel" if len(partition.stages) == 1 and not request.vertical_sync else "1f1b"
+    prediction = _Prediction(profile, costs, levels, request, partition, kind)
+    return replace(prediction, shape=_shape(prediction))
 
 
 def _stages_text(stages: tuple[StageRange, ...] | None) -> dict[str, str]:
@@ -134,14 +173,14 @@ def _partition(
     if request.kind == "data-parallel":
         if request.stages is not None and len(request.stages) > 1:
             raise UsageError("--kind data-parallel is one stage; leave --stages out")
-        return _data_parallel(costs, levels, request.model, workers)
+        return data_parallel(costs, levels, request.model)
     if request.stages is not None:
         if len(levels) > 1:
             return LevelPartition(_consecutive(request.stages), math.inf)
         fixed = fixed_partition(costs, request.stages, levels[0].bandwidth, request.model)
         return LevelPartition(_consecutive(fixed.stages), fixed.minibatch_s)
     if request.straight or request.kind == "model-parallel":
-        if workers > (cuts := _possible_stages(costs)):
+        if workers > (cuts := possible_stages(costs)):
             raise UsageError(f"{workers} stages of one worker each need as many layers; the profile allows {cuts}")
         straight = best_level_partition(costs, levels, request.model, False, True, watch)
         if straight.minibatch_s == float("inf"):
@@ -153,10 +192,6 @@ def _partition(
     return best_level_partition(costs, levels, request.model, request.fewer_workers, watch=watch)
 
 
-def _possible_stages(costs: LayerCosts) -> int:
-    return int((costs.crossing[1:-1] < float("inf")).sum()) + 1
-
-
 def _consecutive(stages: tuple[StageRange, ...]) -> tuple[PlacedStage, ...]:
     """Give stages neighbouring workers, first to last."""
     placed, worker = [], 0
@@ -164,15 +199,6 @@ def _consecutive(stages: tuple[StageRange, ...]) -> tuple[PlacedStage, ...]:
         placed.append(PlacedStage(stage.first, stage.last, tuple(range(worker, worker + stage.replicas))))
         worker += stage.replicas
     return tuple(placed)
-
-
-def _data_parallel(
-    costs: LayerCosts, levels: tuple[NetworkLevel, ...], model: EvenModel, workers: int
-) -> LevelPartition:
-    """Return one stage on all workers, as the levels' recurrence prices it."""
-    one_layer = LayerCosts(costs.seconds[[0, -1]], costs.weights[[0, -1]], costs.crossing[[0, -1]])
-    priced = best_level_partition(one_layer, levels, model, fewer_workers=False)
-    return LevelPartition((PlacedStage(0, costs.layers - 1, tuple(range(workers))),), priced.minibatch_s)
 
 
 def _shape(prediction: "_Prediction") -> PipelineShape:
@@ -312,37 +338,33 @@ class _Prediction:
         """Seconds per minibatch: of the slowest stage or cut, or what the depths allow; of everything in turn without
         a pipeline."""
         if self.kind in FLUSHING:
-            steady_s = self._flushing_s
+            steady_s = self.slowest_s
             return steady_s + max(0.0, round_trips_s(self.loops)[0] - steady_s) / self.request.accumulate
         if self.kind != "model-parallel":
             return self._loop_s or self.partition.minibatch_s
         stages = self.partition.stages
         compute_s = sum(self._compute_s(stage) * len(stage.workers) for stage in stages)
-        return (compute_s + sum(map(self._crossing_s, range(len(stages))))) / len(stages[0].workers)
+        crossing_s = sum(map(self._crossing_s, range(len(stages)))) + self.request.rtt_s * (len(stages) - 1)
+        return (compute_s + crossing_s) / len(stages[0].workers)
 
     @property
-    def _flushing_s(self) -> float:
-        """Seconds per minibatch between two updates, all-reduces once for each."""
-        slowest_s = 0.0
-        for number, stage in enumerate(self.partition.stages):
-            reduce_s = self._reduce_s(stage) * len(stage.workers) / self.request.accumulate
-            slowest_s = max(slowest_s, self._compute_s(stage), reduce_s, self._crossing_s(number))
-        return slowest_s
-
-    @property
-    def least_s(self) -> float:
-        """Seconds per minibatch of the slowest stage or cut, each at the level whose links it uses."""
+    def slowest_s(self) -> float:
+        """Seconds per minibatch of the slowest stage or cut, each at the level whose links it uses; with flushes
+        all-reduces are once for each."""
         slowest_s = 0.0
         for number, stage in enumerate(self.partition.stages):
             compute_s, reduce_s = self._compute_s(stage), self._reduce_s(stage)
             taken_s = compute_s + reduce_s if self.request.model == "published" else max(compute_s, reduce_s)
+            if self.kind in FLUSHING:
+                taken_s = max(compute_s, reduce_s * len(stage.workers) / self.request.accumulate)
             slowest_s = max(slowest_s, taken_s, self._crossing_s(number))
         return slowest_s
 
     @property
     def _loop_s(self) -> float | None:
-        """Seconds per minibatch of depths that are too small for the network; None where they are not."""
-        if self.shape is None or self.kind != "1f1b" or self.request.model != "ring":
+        """Seconds per minibatch of depths that are too small for the network, or for an all-reduce that no backward
+        pass hides; None where they are not."""
+        if self.shape is None or self.kind not in ("1f1b", "data-parallel") or self.request.model != "ring":
             return None
         period_s = loop_period_s(self.loops, self.shape.replicas, self.shape.depths)
         return period_s if period_s > self.partition.minibatch_s * (1 + MIN_GAIN) else None
@@ -387,7 +409,7 @@ class _Prediction:
         """Return what takes longest."""
         if self.kind == "model-parallel":
             return "one minibatch in flight"
-        if self._loop_s is not None:
+        if self._loop_s is not None and len(self.partition.stages) > 1:
             return "round trips: too few minibatches in flight"
         terms: dict[str, float] = {}
         for number, stage in enumerate(self.partition.stages):
@@ -404,25 +426,21 @@ def _compared(
 
     None computes activations again: memory, the reason for it, is not looked at."""
     costs = layer_costs(profile, request.model == "ring", recompute=False)
-    workers, model = math.prod(level.components for level in levels), request.model
-    ways: list[tuple[str, Kind, LevelPartition]] = [
-        ("data-parallel", "data-parallel", _data_parallel(costs, levels, model, workers))
-    ]
-    straight = None
-    if 1 < workers <= _possible_stages(costs):
-        straight = best_level_partition(costs, levels, model, fewer_workers=False, straight=True)
-    if straight is not None and straight.minibatch_s < float("inf"):
-        ways += [("straight", "1f1b", straight), ("model-parallel", "model-parallel", straight)]
+    partitions = partitions_of_all_workers(costs, levels, request.model)
+    depths = None if isinstance(request.depths, tuple) else request.depths
     rows = []
-    for name, kind, partition in ways:
-        replicas = tuple(len(stage.workers) for stage in partition.stages)
-        depths = base_depths(replicas) if kind == "1f1b" else (1,) * len(replicas)
-        shape = PipelineShape(kind, replicas, depths)
+    for name, kind, stages in _WAYS:
+        if stages not in partitions:
+            continue
+        plain = EvenRequest(request.model, kind, depths=depths, rtt_s=request.rtt_s)
+        prediction = _predicted(profile, costs, levels, plain, partitions[stages])
+        shape = prediction.shape
+        assert shape is not None
         updates = min(minibatches_per_update(shape, stage) for stage in range(shape.stages))
         rows.append(
             {
                 "what": name,
-                "minibatch_s": _Prediction(profile, costs, levels, request, partition, kind).minibatch_s,
+                "minibatch_s": prediction.minibatch_s,
                 "delay": max(delay_of(shape, stage) for stage in range(shape.stages)),
                 "items_per_update": float(updates * profile.minibatch),
                 "recompute": False,

@@ -12,6 +12,7 @@ The printed recurrence lacks the single stage on all m, which is what makes data
 may be a pipeline of the level below, replicated m' times. O(N^3 m^2) per inner level, O(N^2 m^2) for the outermost.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -101,6 +102,31 @@ def best_level_partition(
         minibatch_s = float(base[0, layers - 1])
     stages = _stages(tables, len(tables) - 1, (0, layers - 1))
     return LevelPartition(tuple(stages), minibatch_s)
+
+
+def data_parallel(costs: LayerCosts, levels: tuple[NetworkLevel, ...], model: EvenModel) -> LevelPartition:
+    """Return one stage on all workers, as the levels' recurrence prices it."""
+    one_layer = LayerCosts(costs.seconds[[0, -1]], costs.weights[[0, -1]], costs.crossing[[0, -1]])
+    priced = best_level_partition(one_layer, levels, model, fewer_workers=False)
+    workers = math.prod(level.components for level in levels)
+    return LevelPartition((PlacedStage(0, costs.layers - 1, tuple(range(workers))),), priced.minibatch_s)
+
+
+def partitions_of_all_workers(
+    costs: LayerCosts, levels: tuple[NetworkLevel, ...], model: EvenModel
+) -> dict[str, LevelPartition]:
+    """Return data parallelism, and one worker a stage (``straight``) where there are as many cuts."""
+    partitions = {"data-parallel": data_parallel(costs, levels, model)}
+    if 1 < math.prod(level.components for level in levels) <= possible_stages(costs):
+        straight = best_level_partition(costs, levels, model, fewer_workers=False, straight=True)
+        if straight.minibatch_s < math.inf:
+            partitions["straight"] = straight
+    return partitions
+
+
+def possible_stages(costs: LayerCosts) -> int:
+    """Return how many stages there can be: no cut is between layers that share a parameter."""
+    return int((costs.crossing[1:-1] < math.inf).sum()) + 1
 
 
 def _in_blocks(

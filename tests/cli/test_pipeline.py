@@ -69,7 +69,7 @@ def test_plan_by_a_cost_model(here: Path) -> None:
         "    1  4-4 head  node-15           1      0   64 items     7 ms  13.3 ms",
         "limited by: compute of stage 0",
         "on the network: 50.1 kB an item",
-        "compared: data-parallel 67.5 ms, delay 0",
+        "compared: data-parallel 74.5 ms, delay 0",
     ]
 
 
@@ -184,6 +184,18 @@ def test_profile_then_plan(here: Path) -> None:
     run(here, "plan", "--hosts", "2", "--gbps", "1")
     run(here, "verify", "--profile", ".plink/profile.json")
     assert "no.py: there is no such file" in run(here, "profile", "no.py", code=2).stderr
+
+
+@pytest.mark.extended
+def test_traced_model_with_evaluations_is_refused_when_it_is_profiled(here: Path) -> None:
+    traced = (
+        "\nclass Traced(nn.Sequential):\n    def forward(self, value):\n        return super().forward(value) * 2\n"
+    )
+    program = PROGRAM.replace("nn.Sequential(nn.Linear", "Traced(nn.Linear").replace("\nclass", f"{traced}\nclass", 1)
+    program = program.replace("minibatches = 10", "minibatches, evaluate_every, evaluation_minibatches = 10, 5, 1")
+    (here / "train.py").write_text(program)
+    done = run(here, "profile", "--minibatches", "3", "train.py", "--width", "16", code=2)
+    assert "evaluate_every: dropout and batch norm of a traced model always train" in done.stderr
 
 
 def test_import_then_plan(here: Path) -> None:

@@ -81,10 +81,16 @@ def test_slow_messages_are_named() -> None:
     )
 
 
-def slow_run(replicas: list[int], waits: dict[tuple[int, int], dict[str, float]]) -> str:
-    """Return the verdict on a run that takes 1.5 times as long as predicted. ``waits``: by (stage, replica)."""
+def slow_run(
+    replicas: list[int], waits: dict[tuple[int, int], dict[str, float]], predicted_compute_s: float | None = None
+) -> str:
+    """Return the verdict on a run that takes 1.5 times as long as predicted; all stages compute 40 ms.
+
+    ``waits``: by (stage, replica)."""
     own = plan_of(replicas, 8)
-    own = replace(own, details={"predicted": {"minibatch_s": 0.1}})
+    details = {"predicted": {"compute_s": predicted_compute_s}} if predicted_compute_s else {}
+    stages = tuple(replace(stage, details=stage.details | details) for stage in own.stages)
+    own = replace(own, stages=stages, details={"predicted": {"minibatch_s": 0.1}})
     documents = []
     for (stage, replica), waited in waits.items():
         rank = own.stages[stage].ranks[replica]
@@ -92,8 +98,17 @@ def slow_run(replicas: list[int], waits: dict[tuple[int, int], dict[str, float]]
         documents.append(
             reports()[0] | {"plan": own.fingerprint(), "minibatch_s": 0.15, "wait_forward_s": 0.0} | place | waited
         )
-    verdict, *_ = assess_pipeline(own, documents, "run", [own.fingerprint()]).to_json()["verdict"]
-    return str(verdict)
+    return "\n".join(assess_pipeline(own, documents, "run", [own.fingerprint()]).to_json()["verdict"])
+
+
+@pytest.mark.parametrize(("after_s", "is_named"), [(4.0, True), (0.2, False)])
+def test_slow_link_is_named_beside_slow_computing(after_s: float, is_named: bool) -> None:
+    """Computing explains 30 ms of the 50 ms that are lost. A rank that hardly waits has no slow link: the one before it
+    waits for its computing."""
+    waits = {(0, 0): {"wait_backward_s": 4.0}, (1, 0): {"wait_forward_s": after_s}}
+    verdict = slow_run([1, 1], waits, predicted_compute_s=0.01)
+    assert "computes 4 times as long as profiled" in verdict
+    assert ("rank 1 (node-0-0) and rank 0 (node-1-0) wait for each other" in verdict) == is_named
 
 
 @pytest.mark.parametrize("slow", [0, 1, 2])

@@ -17,8 +17,8 @@ from runners.job.job import Job
 @pytest.mark.parametrize(
     ("restored", "begin", "written", "hint"),
     [
-        (None, 0, (15, 20), "the latest checkpoint is of minibatch 15: add --restore kept to go on from it"),
-        (None, 0, (15,), None),  # one of two ranks has one
+        (None, 0, (15, 20), "the latest checkpoint is of minibatch 20: add --restore kept to go on from it"),
+        (None, 0, (0, 0), None),
         (None, 0, (), None),
         ("old", 10, (10, 10), "began at minibatch 10: add --restore old to go on from there again"),
         ("old", 10, (15, 15), "minibatch 15: add --restore kept"),

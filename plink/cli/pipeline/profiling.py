@@ -42,17 +42,17 @@ def profile(
     import torch
 
     from plink.runtime.pipeline.app import load_pipeline_app
+    from plink.runtime.pipeline.evaluation import check_evaluation
     from plink.runtime.pipeline.parts import build_model, tied_parameters
-    from plink.runtime.pipeline.profiler import ProfiledProgram, profile_program
+    from plink.runtime.pipeline.profiler import ProfiledProgram, consistent_profile
 
     torch.set_num_threads(threads)
     app = load_pipeline_app(program, arguments or [])
     cut = build_model(app)
-    request = ProfiledProgram(
-        cut.units, app.batch, app.loss, app.optimiser, tied_parameters(cut.model), app.device, app.seed
-    )
+    check_evaluation(app, cut)
+    request = ProfiledProgram(cut.units, app.batch, app.loss, app.optimiser, tied_parameters(cut), app.device, app.seed)
     with progress("profiling") as bars:
-        made = profile_program(request, minibatches, bars["profiling"])
+        made = consistent_profile(request, minibatches, bars["profiling"])
     details = {"program": program, "arguments": list(arguments or []), **made.details, "method": cut.method}
     ratio = details["whole"]["layers_over_whole"]
     if not _MIN_RATIO <= ratio <= _MAX_RATIO:

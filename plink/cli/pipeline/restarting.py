@@ -21,16 +21,13 @@ def restartable(setup: JobSetup, restarts: int) -> JobSetup:
 
 
 def _restarted(setup: JobSetup, folder: str, restarts: int) -> JobSetup:
-    ranks = sum(host.slots for host in setup.hosts)
-
     def progress() -> tuple[int, int]:
         """Return the minibatch that the job began with, and that of the latest checkpoint that all ranks have."""
         log = setup.request.pipeline_log
         assert log is not None
         reports = log.latest.values()
         begin = max((report.get("begin", 0) for report in reports), default=0)
-        written = [report.get("checkpoint", 0) for report in reports]
-        return begin, min(written) if len(written) == ranks else 0  # maybe there is a later one
+        return begin, max((report.get("checkpoint", 0) for report in reports), default=0)
 
     def resume_hint() -> str | None:
         begin, latest = progress()

@@ -39,8 +39,9 @@ class _Node:
 
     @property
     def is_input(self) -> bool:
-        """Whether it only stands for a minibatch's tensor."""
-        return self.description.startswith("Input")
+        """Whether it only stands for a tensor: of a minibatch, or one that it begins with, such as a hidden state."""
+        costs = (self.forward_s, self.backward_s, self.activation_bytes, self.parameter_bytes)
+        return self.description.startswith("Input") or not (self.predecessors or any(costs))
 
     @property
     def number(self) -> tuple[int, str]:

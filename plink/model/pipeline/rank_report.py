@@ -46,14 +46,32 @@ def table_of_reports(reports: Sequence[Mapping[str, Any]], predicted_s: float | 
             ).rstrip()
             for row in rows
         ),
+        *_age_of_checkpoint(reports),
     ]
+
+
+def _age_of_checkpoint(reports: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a line on the latest checkpoint that all ranks have, of a job that writes any."""
+    latest = max((report["checkpoint"] for report in reports if "checkpoint" in report), default=None)
+    if latest is None:
+        return []
+    begin = max(report.get("begin", 0) for report in reports)
+    age = max(0, begin + _trained(reports) - latest)
+    periods = [report["minibatch_s"] for report in reports if "minibatch_s" in report]
+    time = f" ({format_time(age * statistics.median(periods))})" if periods and age else ""
+    if latest == begin:
+        return [f"no checkpoint since the beginning, {age} minibatches{time} before the end"]
+    return [f"latest checkpoint: minibatch {latest}, {age} minibatches{time} before the end"]
+
+
+def _trained(reports: Sequence[Mapping[str, Any]]) -> int:
+    return sum(report["minibatches"] for report in reports if report["stage"] == 0)
 
 
 def _head(reports: Sequence[Mapping[str, Any]], predicted_s: float | None) -> str:
     replicas = [sum(r["stage"] == stage for r in reports) for stage in sorted({r["stage"] for r in reports})]
-    minibatches = sum(report["minibatches"] for report in reports if report["stage"] == 0)
     seconds = max(report["at_s"] for report in reports)
-    text = f"pipeline {'-'.join(map(str, replicas))}, {minibatches} minibatches in {format_time(seconds)}"
+    text = f"pipeline {'-'.join(map(str, replicas))}, {_trained(reports)} minibatches in {format_time(seconds)}"
     if periods := [report["minibatch_s"] for report in reports if "minibatch_s" in report]:
         text += f": {format_time(statistics.median(periods))} a minibatch"
         text += f" (predicted {format_time(predicted_s)})" if predicted_s else ""

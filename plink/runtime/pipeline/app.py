@@ -75,6 +75,21 @@ class PipelineApp(ABC):
         """Keep a stage's parameters and buffers at the end, by their names in the model. Replica 0 calls it."""
 
 
+def checked_batch(data: Any, location: str = "batch()") -> tuple[tuple[Tensor, ...], Tensor]:
+    """Return a minibatch as a program's ``batch`` returned it.
+
+    :raises InputError: it is no inputs and target.
+    """
+    if isinstance(data, tuple | list) and len(data) == 2:
+        inputs, target = data
+        if isinstance(inputs, tuple | list) and inputs and all(isinstance(part, Tensor) for part in (*inputs, target)):
+            return tuple(inputs), target
+    kinds = ", ".join(type(part).__name__ for part in data) if isinstance(data, tuple | list) else type(data).__name__
+    raise InputError(
+        location, f"return a tuple of input tensors and a target tensor, like (x,), y; it returned {kinds}"
+    )
+
+
 def load_pipeline_app(path: str, arguments: Sequence[str]) -> PipelineApp:
     """Return the app of a user's file, made with these arguments.
 

@@ -32,7 +32,10 @@ def write_checkpoint(path: Path, header: dict[str, Any], state: dict[str, Any]) 
     with whole_file(path) as file:
         file.write(b" " * _HEADER_BYTES)
         writer: Any = DigestedWriter(file)
-        torch.save(state, writer)
+        try:
+            torch.save(state, writer)
+        except RuntimeError as error:  # what torch makes of an error of its file
+            raise (error.__context__ if isinstance(error.__context__, OSError) else error) from None
         document = {"schema": SCHEMA, "sha256": writer.digest.hexdigest(), **header}
         file.seek(0)
         file.write(_encoded(document))

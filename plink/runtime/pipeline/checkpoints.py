@@ -4,10 +4,12 @@ Checkpoint K, a multiple of all rounds, has what training needs to go on with mi
 after the updates of all minibatches below K, the older versions that minibatches from K on still use in any replica of
 the stage, so that each can go on with another's part, and buffers as they were after the forward pass of the rank's
 last minibatch below K. Versions follow from minibatches, so ranks write at different times and no rank waits for
-another. A checkpoint counts once all ranks have written theirs.
+another. A checkpoint counts once all ranks have written theirs. One that a rank cannot write has failed: all ranks
+remove their parts. Where a disk has no room, one checkpoint that counts is kept instead of two.
 """
 
 import contextlib
+import errno
 import json
 import queue
 import sys
@@ -27,6 +29,8 @@ from plink.runtime.pipeline.checkpoint_file import peek_header, write_checkpoint
 from plink.runtime.pipeline.stage import StageTrainer
 
 _LATEST, _BEFORE = "checkpoint", "checkpoint-before"  # that all ranks have
+_FAILED, _SHORT, _ERROR = "checkpoint-failed", "checkpoint-short", "checkpoint-error"
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _MAX_WAITING = 2  # checkpoints in memory that the disk has not taken; then training waits for it
 
 
@@ -125,22 +129,24 @@ class StageCheckpoints:
         store: Any,
     ) -> None:
         """:param store: of all ranks, in which they count who has written what, to remove what is not needed."""
-        self.on_written: Callable[[], None] = lambda: None  # called in another thread
+        self.on_written: Callable[[], None] = lambda: None  # called in another thread, after each part
         assert settings.folder is not None
         self._trainer, self._place, self._replica = trainer, trainer.place, replica
         cycle = self._place.shape.cycle
         self.every = -(-settings.every // cycle) * cycle
         place = self._place.stage, replica
-        self._writer = _Writer(settings.folder, place, origin, store, self._place.begin)
+        self._writer = _Writer(
+            settings.folder, place, origin, store, range(self._place.begin, self._place.begin + cycle)
+        )
         self._writer.on_written = lambda: self.on_written()
         self._parts: dict[int, _Part] = {}
         for version in () if self._place.is_frozen else trainer.versions.numbers:
             self._after_version(version)
 
     @property
-    def written(self) -> int | None:
-        """The latest that this rank has written."""
-        return self._writer.written
+    def whole(self) -> int:
+        """The latest that all ranks had when this one last wrote; at first that which training goes on from, or 0."""
+        return self._writer.whole
 
     def after_action(self, action: PipelineAction) -> None:
         """Copy what a checkpoint needs of the state between two actions."""
@@ -156,6 +162,11 @@ class StageCheckpoints:
     def finish(self, limit_s: float | None = None) -> None:
         """Wait until all are written, at most so long."""
         self._writer.finish(limit_s)
+
+    def tidy(self) -> None:
+        """Take in what other ranks have written or not, once all have finished."""
+        with contextlib.suppress(Exception):  # the store may be gone
+            self._writer.tidy()
 
     def _after_forward(self, minibatch: int) -> None:
         shape, stage = self._place.shape, self._place.stage
@@ -200,12 +211,12 @@ class StageCheckpoints:
 class _Writer:
     """Writes checkpoints in a thread, and counts those that all ranks have."""
 
-    def __init__(self, folder: Path, place: tuple[int, int], origin: Provenance, store: Any, begin: int) -> None:
-        self.written: int | None = None
+    def __init__(self, folder: Path, place: tuple[int, int], origin: Provenance, store: Any, begin: range) -> None:
+        """:param begin: the round that is trained first; another plan's checkpoint may be of any minibatch in it."""
+        self.whole = begin.start
         self.on_written: Callable[[], None] = lambda: None
-        self.errors: list[str] = []
         self._folder, self._place, self._identity, self._store = folder, place, origin, store
-        self._begin = begin
+        self._previous, self._begin = begin.start, begin
         self._queue: queue.Queue[tuple[int, dict[str, Any]] | None] = queue.Queue(_MAX_WAITING)
         self._thread = threading.Thread(target=self._work, name="plink-checkpoint", daemon=True)
         self._thread.start()
@@ -222,53 +233,106 @@ class _Writer:
     def _work(self) -> None:
         while (entry := self._queue.get()) is not None:
             minibatch, state = entry
-            origin = self._identity
-            header = {
-                "minibatch": minibatch, "stage": self._place[0], "replica": self._place[1],
-                "replicas": list(origin.replicas), "training": origin.training, "program": origin.program,
-                "arguments": origin.arguments, "start": origin.start, "model": origin.model,
-                "torch": str(torch.__version__),
-            }  # fmt: skip
-            path = part_file(self._folder, minibatch, self._place)
+            is_written = self._has_turn(minibatch) and self._write(minibatch, state)
+            with contextlib.suppress(Exception):  # the store, or whoever reads reports, may be gone
+                if is_written:
+                    self._count(minibatch)
+                else:
+                    self._store.set(f"{_FAILED}-{minibatch}", "1")
+                self.tidy()
+                self.on_written()
+
+    def _has_turn(self, minibatch: int) -> bool:
+        """Return whether a part is to be written: not of a checkpoint that has failed, nor, where room is short,
+        before all ranks have the one before, whose room it would take."""
+        with contextlib.suppress(Exception):
+            self.tidy()
+            if self._has_failed(minibatch):
+                return False
+            is_complete = self.whole >= self._previous or self._has_failed(self._previous)
+            if not is_complete and self._store.check([_SHORT]):
+                return False
+        self._previous = minibatch
+        return True
+
+    def _write(self, minibatch: int, state: dict[str, Any]) -> bool:
+        """Return whether a part is written; where there is no room, it is tried again when older ones are removed."""
+        origin, path = self._identity, part_file(self._folder, minibatch, self._place)
+        header = {
+            "minibatch": minibatch, "stage": self._place[0], "replica": self._place[1],
+            "replicas": list(origin.replicas), "training": origin.training, "program": origin.program,
+            "arguments": origin.arguments, "start": origin.start, "model": origin.model,
+            "torch": str(torch.__version__),
+        }  # fmt: skip
+        for _ in range(2):
             try:
                 write_checkpoint(path, header, state)
+                return True
             except Exception as error:  # training goes on without it
-                self._warn(path, error)
-                continue
-            self.written = minibatch
-            with contextlib.suppress(Exception):  # the store, or whoever reads reports, may be gone
-                self.on_written()
-                self._count(minibatch)
+                is_full = isinstance(error, OSError) and error.errno in _NO_ROOM
+                with contextlib.suppress(Exception):
+                    if self._has_failed(minibatch):  # its folder may have been removed meanwhile
+                        return False
+                self._warn(path, error, "; one checkpoint is kept instead of two" if is_full else "")
+                if not is_full:
+                    return False
+                with contextlib.suppress(Exception):
+                    self._store.set(_SHORT, "1")
+                    self.tidy()
+        return False
 
-    def _warn(self, path: Path, error: Exception) -> None:
+    def _warn(self, path: Path, error: Exception, what_follows: str) -> None:
+        """Say an error once, whichever rank has it first."""
         text = (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"
-        if text not in self.errors:
-            self.errors.append(text)
-            print(f"warning: cannot write {path}: {text}; training goes on", file=sys.stderr, flush=True)
+        with contextlib.suppress(Exception):
+            if self._store.add(f"{_ERROR}-{text}", 1) > 1:
+                return
+        print(f"warning: cannot write {path}: {text}{what_follows}; training goes on", file=sys.stderr, flush=True)
 
     def _count(self, minibatch: int) -> None:
-        """Note that this rank has a checkpoint. Remove all that is older than the latest two that all ranks have.
+        """Note that this rank has a checkpoint."""
+        if self._store.add(f"{_LATEST}-{minibatch}", 1) == sum(self._identity.replicas):
+            self._store.set(_BEFORE, str(self._latest()))
+            self._store.set(_LATEST, str(minibatch))
+
+    def tidy(self) -> None:
+        """Remove checkpoints that have failed, and those older than the latest two that all ranks have; where room is
+        short, older than the latest, and what an earlier start left beyond it.
 
         Other ranks' parts too, where the folder is shared: a rank that is ahead wrote its last part before the latest
         was whole. None of them is being written any more, as each rank writes its parts in sequence. Two are left, for
         when a part of the latest turns out to be damaged.
         """
-        if self._store.add(f"{_LATEST}-{minibatch}", 1) == sum(self._identity.replicas):
-            self._store.set(_BEFORE, str(self._whole()))
-            self._store.set(_LATEST, str(minibatch))
+        self.whole = self._latest()
         before = int(self._store.get(_BEFORE)) if self._store.check([_BEFORE]) else 0
+        is_short = self._store.check([_SHORT])
         for number in checkpoints_in(self._folder):
-            if number < before:
-                folder = self._folder / f"minibatch-{number}"
-                # Also what writers that were killed have left.
-                for path in (*folder.glob("stage-*-replica-*.pt"), *folder.glob(".stage-*-replica-*.pt.*")):
-                    path.unlink(missing_ok=True)
-                with contextlib.suppress(OSError):
-                    folder.rmdir()
+            folder = self._folder / f"minibatch-{number}"
+            parts = list(folder.glob("stage-*-replica-*.pt"))
+            if number < (self.whole if is_short else before):
+                parts += folder.glob(".stage-*-replica-*.pt.*")  # what writers that were killed have left
+            elif not self._has_failed(number):
+                is_beyond = is_short and number > self.whole and number not in self._begin
+                parts = [path for path in parts if is_beyond and self._is_of_other_start(path)]
+                if not parts:
+                    continue
+            for path in parts:
+                path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
-    def _whole(self) -> int:
+    def _is_of_other_start(self, path: Path) -> bool:
+        try:
+            return peek_header(path)["start"] != self._identity.start
+        except InputError:  # it has gone, or nobody knows
+            return False
+
+    def _has_failed(self, minibatch: int) -> bool:
+        return bool(self._store.check([f"{_FAILED}-{minibatch}"]))
+
+    def _latest(self) -> int:
         """Return the latest checkpoint that all ranks have; at first that which training goes on from."""
-        return int(self._store.get(_LATEST)) if self._store.check([_LATEST]) else self._begin
+        return int(self._store.get(_LATEST)) if self._store.check([_LATEST]) else self.whole
 
 
 def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from plink.errors import InputError, PlinkError
 from plink.model.pipeline.shape import PipelineShape
 from plink.model.pipeline.versions import replica_of
-from plink.runtime.pipeline.app import PipelineApp
+from plink.runtime.pipeline.app import PipelineApp, checked_batch
 from plink.runtime.pipeline.executor import StageError
 from plink.runtime.pipeline.front_ends import CutModel
 from plink.runtime.pipeline.stage import StagePlace, StageTrainer
@@ -41,7 +41,7 @@ def segments(app: PipelineApp, shape: PipelineShape, begin: int) -> Iterator[tup
         begin = end
 
 
-def check_evaluation(app: PipelineApp, cut: CutModel, has_own_actions: bool) -> None:
+def check_evaluation(app: PipelineApp, cut: CutModel, has_own_actions: bool = False) -> None:
     """Refuse models and plans that cannot be evaluated.
 
     :raises InputError: with why.
@@ -91,7 +91,7 @@ class StageEvaluation:
         value: tuple[Any, ...] = ()
         target: Tensor | None = None
         if place.is_first or place.is_last:
-            inputs, read = self.app.evaluation_batch(number)
+            inputs, read = checked_batch(self.app.evaluation_batch(number), "evaluation_batch()")
             value, target = tuple(tensor.to(self.device) for tensor in inputs), read.to(self.device)
         if not place.is_first:
             assert transport is not None
@@ -129,7 +129,7 @@ def evaluate_in_one_process(
     """Return the metrics that all ranks would have. ``received``: returns what the next stage gets of an output."""
     metrics = {}
     for number in range(app.evaluation_minibatches):
-        inputs, target = app.evaluation_batch(number)
+        inputs, target = checked_batch(app.evaluation_batch(number), "evaluation_batch()")
         value: Any = tuple(tensor.to(device) for tensor in inputs)
         for trainer in trainers:
             output = trainer.infer(number, value)

@@ -16,7 +16,7 @@ from plink.model.pipeline.actions import PipelineAction
 from plink.model.pipeline.shape import FLUSHING
 from plink.model.pipeline.timeline import TimedAction
 from plink.model.pipeline.versions import backward_peer, own_of_update, update_of, version_of
-from plink.runtime.pipeline.app import PipelineApp
+from plink.runtime.pipeline.app import PipelineApp, checked_batch
 from plink.runtime.pipeline.gradients import Gradients
 from plink.runtime.pipeline.stage import StagePlace, StageTrainer
 from plink.runtime.pipeline.transport import StageTransport
@@ -222,7 +222,7 @@ class StageExecutor:
         """Return the inputs, of the first stage, and the target, of the last; what is not needed is gone at once."""
         if not (self._place.is_first or self._place.is_last):
             return (), None
-        inputs, target = self._app.batch(minibatch)
+        inputs, target = checked_batch(self._app.batch(minibatch))
         value = tuple(tensor.to(self._device) for tensor in inputs) if self._place.is_first else ()
         return value, target.to(self._device) if self._place.is_last else None
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from plink.errors import InputError
-from plink.runtime.pipeline.app import PipelineApp
+from plink.runtime.pipeline.app import PipelineApp, checked_batch
 
 Method = Literal["sequential", "export", "modules"]
 
@@ -48,17 +48,17 @@ def cut_model(app: PipelineApp, model: nn.Module) -> CutModel:
     if is_sequential(model):
         return CutModel(model, units_of(model), "sequential")
     names = _names(app, model)
-    inputs, _ = app.batch(0)
+    inputs, _ = checked_batch(app.batch(0))
     try:
         return CutModel(model, _exported(model, inputs, names), "export")
     except Exception as error:
-        reason = str(error).strip().splitlines() or [type(error).__name__]
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        reason = error.reason if isinstance(error, InputError) else f"torch.export says: {lines[0][:200]}"
     try:
         return CutModel(model, _chained(model, inputs, names), "modules")
     except InputError as error:
-        raise InputError(
-            "model()", f"it cannot be cut: torch.export says: {reason[0][:200]}; as a chain of modules: {error}"
-        ) from None
+        reasons = dict.fromkeys((reason, error.reason))
+        raise InputError("model()", f"it cannot be cut: {'; as a chain of modules: '.join(reasons)}") from None
 
 
 def is_sequential(module: nn.Module) -> bool:
@@ -106,6 +106,11 @@ def _exported(model: nn.Module, inputs: tuple[Tensor, ...], names: Sequence[str]
         traced: fx.GraphModule = module(check_guards=False)
     except TypeError:  # of older releases
         traced = module()
+    for block in traced.modules():
+        if block is not traced and isinstance(block, fx.GraphModule):
+            inside = [name for node in block.graph.nodes if (name := _caller(node, names)) is not None]
+            if len(set(inside)) > 1:
+                raise _inside_block(inside[0])
     nodes = [node for node in traced.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
     result = next(node for node in traced.graph.nodes if node.op == "output").args[0]
     (result,) = result if isinstance(result, tuple | list) else (result,)
@@ -133,15 +138,24 @@ def _exported(model: nn.Module, inputs: tuple[Tensor, ...], names: Sequence[str]
     return units
 
 
+def _inside_block(name: str) -> InputError:
+    reason = f"{name} runs inside torch.autocast or torch.no_grad, and no stage can begin there"
+    return InputError("model()", f"{reason}; enter it in the forward() of each layer instead")
+
+
+def _caller(node: fx.Node, names: Sequence[str]) -> str | None:
+    """Return the module, of these, in whose forward a node was made."""
+    entries = (node.meta.get("nn_module_stack") or {}).values()
+    paths = [str(entry[0]).removeprefix("L['self'].") for entry in entries]
+    return next((name for name in names if name in paths), None)
+
+
 def _starts(nodes: Sequence[fx.Node], names: Sequence[str]) -> list[tuple[int, str]]:
     """Return where units begin: the first node of each named module, in the sequence in which they are called."""
     starts: list[tuple[int, str]] = []
     seen: set[str] = set()
     for place, node in enumerate(nodes):
-        paths = [
-            str(entry[0]).removeprefix("L['self'].") for entry in (node.meta.get("nn_module_stack") or {}).values()
-        ]
-        name = next((name for name in names if name in paths), None)
+        name = _caller(node, names)
         if name is not None and name not in seen:
             seen.add(name)
             starts.append((place, name))
@@ -184,12 +198,19 @@ def _chained(model: nn.Module, inputs: tuple[Tensor, ...], names: Sequence[str])
     modules = dict(model.named_modules())
 
     def recorder(name: str) -> Callable[..., None]:
-        return lambda module, arguments, output: calls.append((name, arguments, output))
+        def record(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
+            if not torch.is_grad_enabled() or any(map(torch.is_autocast_enabled, ("cpu", "cuda"))):
+                raise _inside_block(name)
+            calls.append((name, arguments, output))
+
+        return record
 
     hooks = [modules[name].register_forward_hook(recorder(name)) for name in names]
     buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
     try:
         result = model(*inputs)
+    except InputError:
+        raise
     except Exception as error:
         raise InputError("model()", f"{type(error).__name__}: {error}") from error
     finally:

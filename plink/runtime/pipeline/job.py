@@ -152,7 +152,7 @@ def run_rank(
         writer = StageCheckpoints(checkpoints, trainer, replica, origin, store)
     executor = StageExecutor(program.app, trainer, gradients, transport, replica, device)
     reporter = RankReporter(
-        plan, rank, executor, transport, on_report, lambda: None if writer is None else writer.written
+        plan, rank, executor, transport, on_report, lambda: None if writer is None else writer.whole
     )
 
     if writer is not None:
@@ -180,6 +180,8 @@ def run_rank(
         executor.finish()
         if writer is not None:
             writer.finish()
+            dist.barrier()
+            writer.tidy()
         reporter.end(trainer.losses)
         dist.barrier()  # whoever serves the store, or a connection, stays for the others
     except StageError as error:

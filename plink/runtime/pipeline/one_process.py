@@ -17,7 +17,7 @@ from plink.model.pipeline.versions import (
     update_of,
     version_of,
 )
-from plink.runtime.pipeline.app import PipelineApp
+from plink.runtime.pipeline.app import PipelineApp, checked_batch
 from plink.runtime.pipeline.evaluation import (
     Evaluations,
     check_evaluation,
@@ -68,7 +68,7 @@ def train_in_one_process(
 def _train(app: PipelineApp, trainers: list[StageTrainer], minibatch: int, device: torch.device) -> None:
     """Take a minibatch through all stages and back, and make the updates that it completes."""
     shape = trainers[0].place.shape
-    inputs, target = app.batch(minibatch)
+    inputs, target = checked_batch(app.batch(minibatch))
     value: Any = tuple(tensor.to(device) for tensor in inputs)
     for trainer in trainers:
         output = trainer.forward(minibatch, value, target.to(device))

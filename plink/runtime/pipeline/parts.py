@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
+from torch import fx, nn
 
 from plink.errors import InputError, UsageError
 from plink.model.pipeline.plan import PipelinePlan
@@ -28,6 +28,10 @@ class StageModule(nn.Module):
             else:
                 *path, last = unit.name.split(".")
                 self._container(path).add_module(last, unit.module)
+        own = {id(parameter): name for name, parameter in self.named_parameters()}
+        names = model.named_parameters(remove_duplicate=False)
+        self.aliases = {name: own[id(parameter)] for name, parameter in names if id(parameter) in own}
+        """By each name of a parameter in the model, its name here: others where layers share it."""
 
     def forward(self, *values: Any) -> Any:
         """Call the first unit with these, and each other one with what the one before it returned."""
@@ -87,12 +91,21 @@ def build_model(app: PipelineApp) -> CutModel:
     return cut_model(app, model)
 
 
-def tied_parameters(model: nn.Module) -> list[list[str]]:
-    """Return the names of parameters that are one and the same, in groups."""
+def tied_parameters(cut: CutModel) -> list[list[str]]:
+    """Return the names of parameters that are one and the same, in groups, each with the traced layers that use it
+    where these are several: one of a layer that is called twice, say."""
+    parameters = dict(cut.model.named_parameters(remove_duplicate=False))
     names: dict[int, list[str]] = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
+    users: dict[int, list[str]] = {}
+    for name, parameter in parameters.items():
         names.setdefault(id(parameter), []).append(name)
-    return [group for group in names.values() if len(group) > 1]
+    for unit in cut.units:
+        graph: Any = unit.module.graph if unit.is_traced else fx.Graph()
+        for target in dict.fromkeys(node.target for node in graph.nodes if node.op == "get_attr"):
+            if target in parameters:
+                users.setdefault(id(parameters[target]), []).append(unit.name)
+    groups = [[*group, *(own if len(own := users.get(key, [])) > 1 else [])] for key, group in names.items()]
+    return [group for group in groups if len(group) > 1]
 
 
 def stages_of(cut: CutModel, plan: PipelinePlan, location: str) -> list[StageModule]:

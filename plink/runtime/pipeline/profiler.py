@@ -16,12 +16,15 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
-from plink.errors import InputError
+from plink.errors import InputError, PlinkError
 from plink.model.pipeline.profile import ITEM_BYTES, CrossingActivation, LayerProfile, ModelProfile
+from plink.model.units import format_time
+from plink.runtime.pipeline.app import checked_batch
 from plink.runtime.pipeline.layer_memory import LayerMemory, LayerPasses
 from plink.runtime.pipeline.tensor_counter import counter_of
 
 WARM_UP_MINIBATCHES = 5
+_MAX_RATIO, _MIN_DIFFERENCE_S = 1.5, 0.01  # of all layers to the whole model: beyond both, one of them is wrong
 Progress = Callable[[int, int], None]
 
 
@@ -61,6 +64,23 @@ class _Samples:
     backward_s: list[float]
     memory: LayerMemory = field(default_factory=LayerMemory)
     outputs: tuple[Tensor, ...] = ()
+
+
+def consistent_profile(program: ProfiledProgram, minibatches: int, progress: Progress | None = None) -> ModelProfile:
+    """Return a profile of which the layers do not contradict the whole model; it is taken again, once, where they do.
+
+    :raises PlinkError: they contradict it again. :raises InputError: as :func:`profile_program`.
+    """
+    for _ in range(2):
+        profile = profile_program(program, minibatches, progress)
+        whole_s = profile.details["whole"]["forward_s"] + profile.details["whole"]["backward_s"]
+        less_s, more_s = sorted((profile.compute_s, whole_s))
+        if more_s <= less_s * _MAX_RATIO or more_s - less_s <= _MIN_DIFFERENCE_S:
+            return profile
+    raise PlinkError(
+        f"the layers alone take {format_time(profile.compute_s)} a minibatch, the whole model {format_time(whole_s)}, "
+        "in the second of two profiles too: something else runs on this machine; profile it when it is quiet"
+    )
 
 
 def profile_program(program: ProfiledProgram, minibatches: int, progress: Progress | None = None) -> ModelProfile:
@@ -115,9 +135,7 @@ def profile_program(program: ProfiledProgram, minibatches: int, progress: Progre
 
 
 def _batch(program: ProfiledProgram, number: int, device: torch.device) -> tuple[tuple[Tensor, ...], Tensor]:
-    inputs, target = program.batch(number)
-    if not inputs or not all(isinstance(tensor, Tensor) for tensor in (*inputs, target)):
-        raise InputError("batch()", "a tuple of input tensors and a target tensor were expected")
+    inputs, target = checked_batch(program.batch(number))
     if not inputs[0].dim():
         raise InputError("batch()", "inputs have the minibatch's items in their first dimension; got a scalar")
     return tuple(tensor.to(device) for tensor in inputs), target.to(device)

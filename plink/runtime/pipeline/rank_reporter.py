@@ -28,7 +28,7 @@ class RankReporter:
         emit: Callable[[RankReport], None],
         checkpoint: Callable[[], int | None] = lambda: None,
     ) -> None:
-        """:param checkpoint: returns the latest checkpoint that the rank has written."""
+        """:param checkpoint: returns the latest that all ranks have; None where none are written."""
         stage, replica = plan.place_of(rank)
         self._place = {"rank": rank, "host": plan.host_names()[rank], "stage": stage, "replica": replica}
         self._plan, self._replicas = digest_of_plan(plan), plan.replicas[stage]
@@ -50,7 +50,7 @@ class RankReporter:
             self._emit(self._report("progress"))
 
     def after_checkpoint(self) -> None:
-        """Emit a report: a checkpoint was written."""
+        """Emit a report: a checkpoint was written, or could not be."""
         self._emit(self._report("checkpoint"))
 
     def after_evaluation(self, trained: int, metrics: Mapping[int, float]) -> None:

@@ -205,8 +205,9 @@ class StageTrainer:
         self._gradients.discard(number)
 
     def state(self, replica: int) -> dict[str, Tensor]:
-        """Return all parameters and the buffers of one replica, by their names in the model."""
-        parameters = {name: parameter.detach() for name, parameter in self._module.named_parameters()}
+        """Return all parameters and the buffers of one replica, by all their names in the model."""
+        own = dict(self._module.named_parameters())
+        parameters = {name: own[alias].detach() for name, alias in self._module.aliases.items()}
         state = parameters | self.buffers(replica)
         return {name: tensor for name, tensor in state.items() if name not in self._module.constants}
 

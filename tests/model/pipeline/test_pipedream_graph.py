@@ -59,10 +59,14 @@ def test_bad_graphs_are_refused(old: str, new: str, message: str) -> None:
         parsed(GRAPH.replace(old, new))
 
 
-def test_several_inputs_are_fine() -> None:
+@pytest.mark.parametrize("description", ["Input1", "hidden"])
+def test_several_inputs_are_fine(description: str) -> None:
+    """So is a hidden state that a decoder begins with, as in GNMT's profile; an element of it is a layer of no cost."""
     costs = "forward_compute_time=0, backward_compute_time=0, activation_size=0, parameter_size=0"
-    more = f"{GRAPH}node0 -- Input1 -- {costs}\n"
-    assert len(parsed(more + "\tnode0 -- node4\n").layers) == 4
+    more = f"{GRAPH}node0 -- {description} -- {costs}\nnode7 -- __getitem__(1) -- {costs}\n"
+    layers = parsed(f"{more}\tnode0 -- node7\n\tnode7 -- node4\n").layers
+    assert {layer.name for layer in layers} == {"node2", "node3", "node4", "node5", "node7"}
+    assert sum(layer.crossing_bytes for layer in layers if layer.name == "node7") == 124
 
 
 def test_sequence_by_number_is_not_by_line() -> None:

@@ -1,8 +1,11 @@
 """Reports of a pipeline's ranks: their table, and the log that a launcher keeps."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from plink.model.pipeline.rank_report import table_of_reports
 from plink.records.pipeline_log import PipelineLog
@@ -44,6 +47,24 @@ def test_table_has_a_row_for_each_stage() -> None:
     ]
     assert last.split() == ["1", "node-2", "30", "ms", "60", "ms", "1", "ms", "100%", "-", "1", "kB", "2"]
     assert table_of_reports([]) == []
+
+
+@pytest.mark.parametrize(
+    ("begin", "checkpoints", "expected"),
+    [(0, (90, 80), ["90", "10"]), (20, (90, 90), ["90", "30"]), (0, (0, 0), ["100"]), (0, None, None)],
+)
+def test_table_says_how_old_the_latest_checkpoint_is(
+    begin: int, checkpoints: tuple[int, int] | None, expected: list[str] | None
+) -> None:
+    """It is the latest that some rank knows of. 100 minibatches were trained since the beginning."""
+    reports = [
+        report(
+            rank, rank, 0, minibatches=100, begin=begin, **({"checkpoint": checkpoints[rank]} if checkpoints else {})
+        )
+        for rank in range(2)
+    ]
+    lines = table_of_reports(reports)[4:]
+    assert [re.findall(r"\b\d+\b(?! s)", line) for line in lines] == ([] if expected is None else [expected])
 
 
 def test_log_takes_reports_and_nothing_else(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from plink.errors import InputError
+from plink.errors import InputError, PlinkError
 from plink.model.pipeline.profile_file import profile_from_json
-from plink.runtime.pipeline.profiler import ProfiledProgram, profile_program
+from plink.runtime.pipeline.profiler import ProfiledProgram, consistent_profile, profile_program
 from tests.model.schemas import complaints
 
 
@@ -174,6 +174,34 @@ def test_seconds_are_attributed_to_the_right_layer(monkeypatch: pytest.MonkeyPat
     assert profile.details["whole"]["layers_over_whole"] == pytest.approx(1)
 
 
+class Disturbed(Waiting):
+    """A layer that takes far longer in some of its calls, as on a machine that is busy at times."""
+
+    def __init__(self, clock: Clock, calls: range) -> None:
+        super().__init__(clock, 0.02, 0.04)
+        self.calls, self.number = calls, 0
+
+    def forward(self, value: Tensor) -> Tensor:
+        if self.number in self.calls:
+            self.clock.now_s += 0.1
+        self.number += 1
+        return super().forward(value)
+
+
+@pytest.mark.parametrize("until", [0, 17, 1000])
+def test_profile_that_contradicts_the_whole_model_is_taken_again(until: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every other call is of the layer alone. A profile of 3 minibatches calls it 17 times."""
+    clock = Clock()
+    monkeypatch.setattr(time, "perf_counter", clock)
+    program = program_of(Disturbed(clock, range(0, until, 2)), nn.Flatten(), nn.Linear(192, 10))
+    if until > 100:
+        with pytest.raises(PlinkError, match="in the second of two profiles too"):
+            consistent_profile(program, 3)
+    else:
+        profile = consistent_profile(program, 3)
+        assert profile.details["whole"]["layers_over_whole"] == pytest.approx(1)
+
+
 def test_parameters_are_as_before() -> None:
     modules = convolution()
     before = [parameter.detach().clone() for module in modules for parameter in module.parameters()]
@@ -216,7 +244,9 @@ def _other_sizes(number: int) -> tuple[tuple[Tensor, ...], Tensor]:
         (lambda p: replace(p, loss=lambda output, target: output), r"loss\(\): a finite scalar was expected for minib"),
         (lambda p: replace(p, loss=lambda output, target: output.sum() * float("nan")), r"minibatch 0, got nan"),
         (lambda p: replace(p, batch=_other_sizes), r"batch\(\): minibatch 3 has 5 items, the first one 4"),
-        (lambda p: replace(p, batch=lambda number: ((), torch.zeros(4))), r"batch\(\): a tuple of input tensors"),
+        (lambda p: replace(p, batch=lambda number: ((), torch.zeros(4))), r"batch\(\): .* a tuple of input tensors"),
+        (lambda p: replace(p, batch=lambda number: p.batch(number)[0][0]), r"batch\(\): .* it returned Tensor"),
+        (lambda p: replace(p, batch=lambda number: (p.batch(number)[0][0], p.batch(number)[1])), r"like \(x,\), y"),
         (lambda p: [unit.module.requires_grad_(False) for unit in p.units] and p, "depends on no parameter"),
     ],
 )  # fmt: skip
