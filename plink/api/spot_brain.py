@@ -23,7 +23,6 @@ from solvers.spot.deciding import (
     Quote,
     decide,
     offer_book,
-    only_unit,
     should_renew,
 )
 from solvers.spot.footprint import Outlook
@@ -131,10 +130,7 @@ class MarketBrain:
                 reason = f"on demand, for every market costs more than {certain.cost_per_work:.4g} a core-hour"
                 return RentalChoice(reason, certain.market, certain.count, certain.bid)
             excluded = {**excluded, **dict.fromkeys(on_demand_rows(book), "a market costs less, or enough is held")}
-        if self._reserved is not None:
-            stale = {number for number, row in enumerate(rows) if row.age_s > MAX_PRICE_AGE_S}
-            unit = only_unit(footprint, book, [row.price for row in rows], stale | excluded.keys())
-            excluded = {**dict.fromkeys(unit, "a deadline wants a second market (zone or type) first"), **excluded}
+        limits = replace(limits, two_markets=self._reserved is not None)
         decision = decide(footprint, book, rows, limits, now, excluded)
         if decision.action == "wait":
             return RentalChoice(decision.reason)
