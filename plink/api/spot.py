@@ -138,19 +138,26 @@ def anchors_of(market_file: MarketFile, start: float) -> Anchors:
 def price_offers(market_file: MarketFile, prices: Prices) -> tuple[Offer, ...]:
     """Return the offers of markets whose evictions follow from the price, with odds from these histories.
 
-    :raises NoAnswer: when a history is too short for odds.
+    Markets whose histories are too short for odds are left out, and named in the log.
+
+    :raises NoAnswer: when all are.
     """
-    offers = []
+    offers, left_out = [], []
     for market, trace in prices.items():
         kind = market_file.type_of(market)
         assert kind is not None
         curves = eviction_curves(trace, DELTAS, kind.on_demand)
         if not curves:
-            raise NoAnswer(
+            left_out.append(
                 f"{market}: no odds of evictions: its history has {_known_hours(trace):.1f} h, and in none of them an "
-                f"hour follows a price of at most {kind.on_demand:g}; leave its type or zone out"
+                f"hour follows a price of at most {kind.on_demand:g}"
             )
+            continue
         offers.append(Offer(market, kind.cores, kind.on_demand, odds_table(curves)))
+    if not offers:
+        raise NoAnswer("; ".join(left_out[:3]))
+    for line in left_out:
+        _log.warning("left out: %s", line)
     return tuple(offers)
 
 
@@ -224,7 +231,9 @@ def _held(market_file: MarketFile, offers: Sequence[Offer], prices: Prices, now:
     for number, entry in enumerate(market_file.held):
         if (entry["zone"], entry["type"]) not in names:
             location = f"{market_file.path}: held[{number}]"
-            raise InputError(location, f"the histories have no prices of {entry['type']} in {entry['zone']}")
+            raise InputError(
+                location, f"the histories have no prices, or too few, of {entry['type']} in {entry['zone']}"
+            )
         place = names.index((entry["zone"], entry["type"]))
         start = now - entry["held_s"]
         hour = start + entry["held_s"] // HOUR_S * HOUR_S

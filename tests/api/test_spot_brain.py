@@ -162,6 +162,12 @@ def test_odds_need_a_history_where_bids_decide() -> None:
     assert "no odds" in choice.reason
 
 
+def test_market_without_odds_stops_no_other() -> None:
+    trace = PriceTrace(NOW - 86400 + np.arange(0.0, 86000.0, HOUR_S), np.full(24, 0.05), NOW - 400)
+    made = brain("hourly-2016", Histories({SMALL: trace}))
+    assert made.choose(ledger(), observed(made), NOW).market == SMALL
+
+
 def test_observed_prices_extend_the_history() -> None:
     trace = PriceTrace(NOW - 86400 + np.arange(0.0, 86000.0, HOUR_S), np.full(24, 0.05), NOW - 400)
     made = brain("hourly-2016", Histories({SMALL: trace, LARGE: trace}))

@@ -103,6 +103,20 @@ def test_simulate(here: Path) -> None:
     assert "cost/on-demand" in shown(here, *words, "--strategies", "bidbrain").stdout
 
 
+@pytest.mark.parametrize("words", ["simulate --starts 3 --hours 1 --strategies bidbrain", "advise"])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_market_with_too_short_a_history_is_left_out(here: Path, words: str, is_late: bool) -> None:
+    """The market and, in a simulation, no other one of its zone."""
+    document = json.loads((here / "prices.json").read_text())
+    market = next(row for row in document["markets"] if (row["zone"], row["type"]) == ("zone-b", "c4.xlarge"))
+    first = market["until_s"] - 600 if is_late else market["times_s"][0]
+    market |= {"times_s": [first], "prices": [0.05], "until_s": first + 600}
+    (here / "part.json").write_text(json.dumps(document))
+    done = shown(here, *words.split(), "market.toml", "--prices", "part.json")
+    assert "c4.xlarge in zone-b" in done.stderr
+    assert "zone-a" in done.stdout
+
+
 @pytest.mark.parametrize(("name", "begin"), [("job.svg", b"<?xml"), ("job.png", b"\x89PNG")])
 def test_picture_of_a_job(here: Path, tmp_path: Path, name: str, begin: bytes) -> None:
     words = ("simulate", "market.toml", "--prices", "prices.json", "--starts", "2", "--hours", "1")
