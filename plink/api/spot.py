@@ -30,6 +30,7 @@ from solvers.spot.footprint import Outlook
 from solvers.spot.hazard import ExponentialEvictions, Interruptions, advisor_rate, observed, prior
 from solvers.spot.odds import DELTAS, EvictionCurve, eviction_curves, odds_table
 from solvers.spot.scaling import Application, MeasuredIteration, Scaling, fit_application
+from solvers.spot.strategies import replacing
 
 # What a market is taken for of which neither the provider nor a history says anything: 10 to 15 % a month.
 DEFAULT_BUCKET = 2
@@ -178,6 +179,22 @@ def rate_offers(
     return tuple(offers)
 
 
+def market_book(
+    market_file: MarketFile, prices: Prices, availability: dict[Market, AvailabilityTrace], application: Application,
+    others: Sequence[Offer] = (),
+) -> OfferBook:  # fmt: skip
+    """Return the candidates of all markets by what decides on evictions where they are billed, and ``others``.
+
+    By prices capacity is expected to be replaced. By a rate it would be taken again, at the same rate: there it is not.
+
+    :raises NoAnswer: as :func:`price_offers`.
+    """
+    billing = BILLINGS[market_file.billing]
+    if market_file.billing == "hourly-2016":
+        return offer_book((*price_offers(market_file, prices), *others), replacing(billing, application), application)
+    return offer_book((*rate_offers(market_file, prices, availability), *others), Outlook(billing), application)
+
+
 @dataclass(frozen=True)
 class Renewal:
     """Whether to keep an allocation when its hour ends: ``kept_cost`` and ``ended_cost``: per core-hour."""
@@ -215,9 +232,8 @@ def advise_spot(
     }
     if not before:
         raise UsageError("--at: no prices before that time; `plink spot read` shows when the histories begin")
-    by_price = market_file.billing == "hourly-2016"
-    offers = price_offers(market_file, before) if by_price else rate_offers(market_file, before, histories.availability)
-    book = offer_book(offers, Outlook(BILLINGS[market_file.billing]), application_from(market_file.changes, history))
+    book = market_book(market_file, before, histories.availability, application_from(market_file.changes, history))
+    offers = book.offers
     footprint = _held(market_file, offers, before, now)
     prices = [before[offer.market].price_at(now) for offer in offers]
     quotes = [Quote(price, now - before[offer.market].until) for price, offer in zip(prices, offers, strict=True)]

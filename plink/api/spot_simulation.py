@@ -26,7 +26,7 @@ from solvers.spot.simulating import SimulatedMarkets, Start, trace_job, work_of
 from solvers.spot.strategies import NAMES, Comparison, Reference, strategy_for
 
 BASELINE = "on-demand"
-DEFAULT_STRATEGIES = (BASELINE, "standard-checkpoint", "standard-agile", "bidbrain")
+DEFAULT_STRATEGIES = (BASELINE, "standard-checkpoint", "standard-agile", "bidbrain-replacing")
 MAX_OPTIMA = 100  # starts of a zone whose optimum is computed: a tenth of a second each, or more
 TRAIN_SHARE = 0.6  # of the histories, where nobody says until when
 _log = logging.getLogger("plink.spot")

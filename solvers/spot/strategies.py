@@ -9,7 +9,7 @@ standard-agile         the same bids, with reliable anchors that keep the state 
 just-above             as standard-agile, but bids just above the price
 bidbrain               the thesis's BidBrain, up to 1.5 times the cores
 bidbrain-same-cores    the same with no more cores than the reference
-bidbrain-replacing     expects that evicted capacity is replaced within the hour: plink's own
+bidbrain-replacing     expects that evicted capacity is replaced within the hour: plink's own, as advice and the driver
 clairvoyant            BidBrain that knows which bids will be evicted within the hour: a reference, no bound
 =====================  ===============================================================================================
 """
@@ -22,6 +22,7 @@ import numpy as np
 
 from plink.model.spot.limits import Limits
 from plink.model.spot.prices import HOUR_S
+from solvers.spot.billing import Billing
 from solvers.spot.deciding import (
     Anchors,
     Footprint,
@@ -201,10 +202,9 @@ def strategy_for(name: str, comparison: Comparison, has_deadline: bool = False) 
     limits = replace(comparison.limits, two_markets=has_deadline)
     if name == "bidbrain-same-cores":
         limits = replace(limits, max_cores=cores)
-    replacement = (DECISION_INTERVAL_S + comparison.application.start_s) / HOUR_S
-    outlook = (
-        replace(comparison.outlook, replacement_h=replacement) if name == "bidbrain-replacing" else comparison.outlook
-    )
+    outlook = comparison.outlook
+    if name == "bidbrain-replacing":
+        outlook = replacing(outlook.billing, comparison.application)
     book = offer_book(comparison.offers, outlook, comparison.application)
     bidbrain = BidBrain(book, limits, comparison.anchors)
     if name == "clairvoyant":
@@ -212,6 +212,11 @@ def strategy_for(name: str, comparison: Comparison, has_deadline: bool = False) 
     if name not in NAMES:
         raise KeyError(name)
     return bidbrain
+
+
+def replacing(billing: Billing, application: Application) -> Outlook:
+    """Return the outlook of plink's own form: evicted capacity works again after a decision and a start."""
+    return Outlook(billing, (DECISION_INTERVAL_S + application.start_s) / HOUR_S)
 
 
 def young(hours: float) -> CheckpointPolicy:

@@ -94,8 +94,8 @@ def test_simulate(here: Path) -> None:
     for zone in ("zone-a", "zone-b"):
         rows = {row["strategy"]: row for row in document["results"] if row["zone"] == zone}
         assert (rows["on-demand"]["cost_ratio"], rows["on-demand"]["time_ratio"]) == (1, 1)
-        assert rows["bidbrain"]["cost_ratio"] < 0.5
-        assert rows["bidbrain"]["time_ratio"] < rows["standard-checkpoint"]["time_ratio"]
+        assert rows["bidbrain-replacing"]["cost_ratio"] < 0.5
+        assert rows["bidbrain-replacing"]["time_ratio"] < rows["standard-checkpoint"]["time_ratio"]
         shares = ("share_on_demand", "share_paid", "share_free")
         assert all(sum(row[share] for share in shares) == pytest.approx(1, abs=1e-3) for row in rows.values())
     assert spot(here, *words) == document
