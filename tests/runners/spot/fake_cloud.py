@@ -216,6 +216,7 @@ class FakeJob:
     evicted: list[str] = field(default_factory=list)
     answers: bool = True
     deaf: bool = False  # hosts never join
+    outlives: bool = False  # hosts go on when their instances have ended
     work_s: float = 0.0  # core-seconds of an iteration; 0: it tells of none
     done: float = 0.0  # iterations
     _at: float = START
@@ -224,7 +225,7 @@ class FakeJob:
         if not self.answers:
             return None
         alive = set(self.cloud.held)
-        self.hosts = {name: host for name, host in self.hosts.items() if name in alive}
+        self.hosts = {name: host for name, host in self.hosts.items() if name in alive or self.outlives}
         is_over = self.cloud.clock.now >= self.ends_at
         return JobView(frozenset(self.hosts.values()), True, is_over, self._progress())
 
