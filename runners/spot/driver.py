@@ -6,6 +6,7 @@ killed anywhere can be replaced by another. Requests, and the limits of money, a
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from plink.model.spot import journal
 from plink.model.spot.limits import Limits
@@ -327,7 +328,8 @@ class Driver:
                 continue
             if each.host is not None and now - self._absent_since.get(each.id, now) < self._timing.notice_s:
                 continue
-            host = self._parts.host_of(each, entry)
+            price = self.ledger.price_at(each.market, each.since_s)
+            host = replace(self._parts.host_of(each, entry), price=price)
             if host.name not in view.hosts and now - self._added_at.get(each.id, -math.inf) >= self._timing.drain_s:
                 self._added_at[each.id] = now
                 hosts.append(host)

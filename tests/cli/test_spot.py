@@ -1,6 +1,7 @@
 """``plink spot``: results of each command, their schemas, and what is refused."""
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import jsonschema
 import pytest
 
 from plink.model.storage import read_document
+from solvers.spot.scaling import Application
 from tests.cli.files import refusal
 from tests.conftest import typed
 from tests.docs.pages import ROOT
@@ -135,6 +137,16 @@ def test_simulate_with_a_deadline(here: Path) -> None:
         assert row["missed"] == 0
         assert row["regret"] > -0.5
     assert "missed" in shown(here, *words).stdout
+
+
+@pytest.mark.parametrize("command", ["simulate", "advise", "drive"])
+def test_defaults_of_a_job_s_times_are_documented(command: str, here: Path) -> None:
+    shown_help = " ".join(shown(here, command, "--help").stdout.replace("│", " ").split())
+    page = (ROOT / "docs" / "spot.md").read_text()
+    for name in ("start_s", "add_s", "evict_s"):
+        default = f"{getattr(Application(), name):g}"
+        assert f"{name} = {default}" in shown_help
+        assert re.search(rf"^{name} = .*default: {default}$", page, re.MULTILINE)
 
 
 def test_advise(here: Path) -> None:

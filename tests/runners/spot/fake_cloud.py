@@ -214,6 +214,7 @@ class FakeJob:
     ends_at: float
     hosts: dict[str, str] = field(default_factory=dict)  # names by instance
     evicted: list[str] = field(default_factory=list)
+    added: list[Host] = field(default_factory=list)
     answers: bool = True
     deaf: bool = False  # hosts never join
     outlives: bool = False  # hosts go on when their instances have ended
@@ -240,6 +241,7 @@ class FakeJob:
 
     def add(self, hosts: Sequence[Host]) -> None:
         self.cloud.fuse.point()
+        self.added += hosts
         if not self.deaf:
             self.hosts |= {host.name.removeprefix("spot-"): host.name for host in hosts}
 

@@ -96,6 +96,15 @@ def test_instance_that_ends_without_notice() -> None:
     assert {each.end for each in made.ledger.instances.values()} == {"interrupted"}
 
 
+def test_hosts_have_the_price_of_their_market_in_the_job() -> None:
+    made, _ = driven(0.1)
+    rentals = {f"spot-{name}": each for name, each in made.cloud.rentals.items()}
+    assert {host.name for host in made.job.added} == set(rentals)
+    for host in made.job.added:
+        market, bid = rentals[host.name].market, rentals[host.name].bid
+        assert host.price == made.cloud.price_at(market, START) < bid
+
+
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_host_whose_instance_was_taken_leaves_the_job(is_restarted: bool) -> None:
     """The machine runs on, so that the job does not see it."""
