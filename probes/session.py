@@ -20,6 +20,7 @@ from probes.scheduler import CORES_PER_TASK, ProbeScheduler
 PROGRAM = AgentProgram(
     (
         "plink.remote.addresses",
+        "plink.remote.command_output",
         "probes.timestamps",
         "probes.datagrams",
         "probes.stamp",

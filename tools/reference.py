@@ -30,7 +30,8 @@ commands in your shell.
 ### Defaults from a file
 
 Put options that you always use into `plink.toml`, or below `[tool.plink]` of `pyproject.toml`, in your working folder.
-`plink --config FILE COMMAND ...` reads another file, `/dev/null` none. Write a table for each command, a key for each
+Without one there, plink reads `~/.config/plink/plink.toml` (`$XDG_CONFIG_HOME`). `plink --config FILE COMMAND ...`
+reads another file, `/dev/null` none. Write a table for each command, a key for each
 option. Typed options win: they replace the file's value, `--no-NAME` undoes a flag of the file (`--no-json`), and plink
 drops a value of the file that excludes a typed option (`max-moves` beside a typed `--time-limit`).
 
@@ -46,8 +47,12 @@ set = ["base=4"]
 
 plink refuses an unknown key or a wrong value, with the file and the line, and two options of the file that exclude each
 other. Unless `--config` names the file, plink also refuses one that belongs to another user or that its group or others
-may write, and `accept-new-host-keys` in it, because a file may come with a clone. A note says when a file is used.
-`plink submit` queues the options as they are when you call it.
+may write. A note says when a file is used. `plink submit` queues the options as they are when you call it.
+
+A file in your working folder may have come with a clone. It cannot set what runs (`python`, `workdir`, `sync`, `image`,
+`pipeline`, `launcher-args`, `spot`), with which variables (`env`), where (`hosts`, `order`, `listen`,
+`accept-new-host-keys`) or for how much money (`per-hour`; `budget` of spot machines): plink refuses it. Type them, name
+the file with `--config`, or put them into your own file.
 
 ### Exit codes
 

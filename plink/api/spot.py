@@ -30,6 +30,7 @@ from solvers.spot.footprint import Outlook
 from solvers.spot.hazard import ExponentialEvictions, Interruptions, advisor_rate, observed, prior
 from solvers.spot.odds import DELTAS, EvictionCurve, eviction_curves, odds_table
 from solvers.spot.scaling import Application, MeasuredIteration, Scaling, fit_application
+from solvers.spot.strategies import replacing
 
 # What a market is taken for of which neither the provider nor a history says anything: 10 to 15 % a month.
 DEFAULT_BUCKET = 2
@@ -138,19 +139,26 @@ def anchors_of(market_file: MarketFile, start: float) -> Anchors:
 def price_offers(market_file: MarketFile, prices: Prices) -> tuple[Offer, ...]:
     """Return the offers of markets whose evictions follow from the price, with odds from these histories.
 
-    :raises NoAnswer: when a history is too short for odds.
+    Markets whose histories are too short for odds are left out, and named in the log.
+
+    :raises NoAnswer: when all are.
     """
-    offers = []
+    offers, left_out = [], []
     for market, trace in prices.items():
         kind = market_file.type_of(market)
         assert kind is not None
         curves = eviction_curves(trace, DELTAS, kind.on_demand)
         if not curves:
-            raise NoAnswer(
+            left_out.append(
                 f"{market}: no odds of evictions: its history has {_known_hours(trace):.1f} h, and in none of them an "
-                f"hour follows a price of at most {kind.on_demand:g}; leave its type or zone out"
+                f"hour follows a price of at most {kind.on_demand:g}"
             )
+            continue
         offers.append(Offer(market, kind.cores, kind.on_demand, odds_table(curves)))
+    if not offers:
+        raise NoAnswer("; ".join(left_out[:3]))
+    for line in left_out:
+        _log.warning("left out: %s", line)
     return tuple(offers)
 
 
@@ -169,6 +177,22 @@ def rate_offers(
         rate = (belief if trace is None else belief + observed(trace)).rate
         offers.append(Offer(market, kind.cores, kind.on_demand, ExponentialEvictions(rate)))
     return tuple(offers)
+
+
+def market_book(
+    market_file: MarketFile, prices: Prices, availability: dict[Market, AvailabilityTrace], application: Application,
+    others: Sequence[Offer] = (),
+) -> OfferBook:  # fmt: skip
+    """Return the candidates of all markets by what decides on evictions where they are billed, and ``others``.
+
+    By prices capacity is expected to be replaced. By a rate it would be taken again, at the same rate: there it is not.
+
+    :raises NoAnswer: as :func:`price_offers`.
+    """
+    billing = BILLINGS[market_file.billing]
+    if market_file.billing == "hourly-2016":
+        return offer_book((*price_offers(market_file, prices), *others), replacing(billing, application), application)
+    return offer_book((*rate_offers(market_file, prices, availability), *others), Outlook(billing), application)
 
 
 @dataclass(frozen=True)
@@ -208,9 +232,8 @@ def advise_spot(
     }
     if not before:
         raise UsageError("--at: no prices before that time; `plink spot read` shows when the histories begin")
-    by_price = market_file.billing == "hourly-2016"
-    offers = price_offers(market_file, before) if by_price else rate_offers(market_file, before, histories.availability)
-    book = offer_book(offers, Outlook(BILLINGS[market_file.billing]), application_from(market_file.changes, history))
+    book = market_book(market_file, before, histories.availability, application_from(market_file.changes, history))
+    offers = book.offers
     footprint = _held(market_file, offers, before, now)
     prices = [before[offer.market].price_at(now) for offer in offers]
     quotes = [Quote(price, now - before[offer.market].until) for price, offer in zip(prices, offers, strict=True)]
@@ -224,7 +247,9 @@ def _held(market_file: MarketFile, offers: Sequence[Offer], prices: Prices, now:
     for number, entry in enumerate(market_file.held):
         if (entry["zone"], entry["type"]) not in names:
             location = f"{market_file.path}: held[{number}]"
-            raise InputError(location, f"the histories have no prices of {entry['type']} in {entry['zone']}")
+            raise InputError(
+                location, f"the histories have no prices, or too few, of {entry['type']} in {entry['zone']}"
+            )
         place = names.index((entry["zone"], entry["type"]))
         start = now - entry["held_s"]
         hour = start + entry["held_s"] // HOUR_S * HOUR_S

@@ -6,14 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from plink.api.spot import anchors_of, application_from, price_offers, rate_offers
+from plink.api.spot import anchors_of, application_from, market_book
 from plink.errors import NoAnswer
 from plink.model.spot.limits import Limits
 from plink.model.spot.market_file import Machines, MarketFile
 from plink.model.spot.price_files import MIN_HOLE_S, Histories
 from plink.model.spot.prices import HOUR_S, Market, Prices, PriceTrace
 from runners.spot.brain import RentalChoice
-from solvers.spot.billing import BILLINGS
 from solvers.spot.deciding import (
     MAX_PRICE_AGE_S,
     Allocation,
@@ -22,11 +21,8 @@ from solvers.spot.deciding import (
     OfferBook,
     Quote,
     decide,
-    offer_book,
-    only_unit,
     should_renew,
 )
-from solvers.spot.footprint import Outlook
 from solvers.spot.ledger import Ledger, hourly_bids, worst_cost
 from solvers.spot.on_demand import cheaper_on_demand, on_demand_offers, on_demand_rows
 
@@ -85,15 +81,8 @@ class MarketBrain:
             prices = self._prices
             if not prices:
                 raise NoAnswer("no prices of the types and zones of the market file yet")
-            by_price = self._file.billing == "hourly-2016"
-            offers = (
-                price_offers(self._file, prices)
-                if by_price
-                else rate_offers(self._file, prices, self._histories.availability)
-            )
-            if self._falls_back:
-                offers += on_demand_offers(self._file.reference, (market.zone for market in prices))
-            self._book = offer_book(offers, Outlook(BILLINGS[self._file.billing]), self._application)
+            others = on_demand_offers(self._file.reference, (each.zone for each in prices)) if self._falls_back else ()
+            self._book = market_book(self._file, prices, self._histories.availability, self._application, others)
             self._book_at = now
         return self._book
 
@@ -131,10 +120,7 @@ class MarketBrain:
                 reason = f"on demand, for every market costs more than {certain.cost_per_work:.4g} a core-hour"
                 return RentalChoice(reason, certain.market, certain.count, certain.bid)
             excluded = {**excluded, **dict.fromkeys(on_demand_rows(book), "a market costs less, or enough is held")}
-        if self._reserved is not None:
-            stale = {number for number, row in enumerate(rows) if row.age_s > MAX_PRICE_AGE_S}
-            unit = only_unit(footprint, book, [row.price for row in rows], stale | excluded.keys())
-            excluded = {**dict.fromkeys(unit, "a deadline wants a second market (zone or type) first"), **excluded}
+        limits = replace(limits, two_markets=self._reserved is not None)
         decision = decide(footprint, book, rows, limits, now, excluded)
         if decision.action == "wait":
             return RentalChoice(decision.reason)

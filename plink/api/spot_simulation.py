@@ -1,5 +1,6 @@
 """Compare strategies for transient machines on price histories."""
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -25,9 +26,10 @@ from solvers.spot.simulating import SimulatedMarkets, Start, trace_job, work_of
 from solvers.spot.strategies import NAMES, Comparison, Reference, strategy_for
 
 BASELINE = "on-demand"
-DEFAULT_STRATEGIES = (BASELINE, "standard-checkpoint", "standard-agile", "bidbrain")
+DEFAULT_STRATEGIES = (BASELINE, "standard-checkpoint", "standard-agile", "bidbrain-replacing")
 MAX_OPTIMA = 100  # starts of a zone whose optimum is computed: a tenth of a second each, or more
 TRAIN_SHARE = 0.6  # of the histories, where nobody says until when
+_log = logging.getLogger("plink.spot")
 
 
 @dataclass(frozen=True)
@@ -97,21 +99,18 @@ def simulate_spot(
     request: SimulationRequest | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> SpotSimulation:
-    """Run every strategy from the same random starts, in each zone by itself.
+    """Run every strategy from the same random starts, in each zone by itself. Markets and zones whose histories are too
+    short are left out, and named in the log.
 
     :raises UsageError: for a strategy that there is none of, or where no history is left before or after the training.
-    :raises NoAnswer: where histories are too short for such jobs.
+    :raises NoAnswer: where all histories are too short for such jobs.
     """
     request = request or SimulationRequest()
     histories, split = _split(market_file, prices, request)
     names = [BASELINE, *(name for name in request.strategies if name != BASELINE)]
-    zones = sorted({market.zone for market in histories})
+    zones = _zones(market_file, histories, split, request)
     results = []
-    for place, zone in enumerate(zones):
-        markets = {market: trace for market, trace in histories.items() if market.zone == zone}
-        comparison = comparison_for(market_file, markets, split, request.application)
-        starts = draw_starts(comparison.markets.traces, request.hours, request.starts, request.seed)
-
+    for place, (zone, comparison, starts) in enumerate(zones):
         planned = 0 if request.deadline_s is None else min(len(starts), MAX_OPTIMA)
 
         def advance(done: int, total: int, place: int = place, before: int = planned) -> None:
@@ -125,6 +124,29 @@ def simulate_spot(
         rows = compare(names, comparison, request.hours, starts, advance, request.deadline_s)
         results.append(ZoneResult(zone, tuple(rows), tuple(optima)))
     return SpotSimulation(split, tuple(results))
+
+
+def _zones(
+    market_file: MarketFile, histories: Prices, split: float, request: SimulationRequest
+) -> list[tuple[str, Comparison, list[Start]]]:
+    """Return each zone in which jobs can be simulated, with its markets and the starts of jobs.
+
+    :raises NoAnswer: where there is none.
+    """
+    zones, errors = [], []
+    for zone in sorted({market.zone for market in histories}):
+        markets = {market: trace for market, trace in histories.items() if market.zone == zone}
+        try:
+            comparison = comparison_for(market_file, markets, split, request.application)
+            starts = draw_starts(comparison.markets.traces, request.hours, request.starts, request.seed)
+            zones.append((zone, comparison, starts))
+        except NoAnswer as error:
+            errors.append(f"{zone}: {error}")
+    if not zones:
+        raise NoAnswer("; ".join(errors[:3]))
+    for line in errors:
+        _log.warning("left out: %s", line)
+    return zones
 
 
 def _split(market_file: MarketFile, prices: Prices, request: SimulationRequest) -> tuple[Prices, float]:
@@ -144,10 +166,8 @@ def simulate_one_job(market_file: MarketFile, prices: Prices, request: Simulatio
     :raises UsageError: and :raises NoAnswer: as :func:`simulate_spot`.
     """
     histories, split = _split(market_file, prices, request)
-    zone = min(market.zone for market in histories)
-    markets = {market: trace for market, trace in histories.items() if market.zone == zone}
-    comparison, name = comparison_for(market_file, markets, split, request.application), request.strategies[-1]
-    start = draw_starts(comparison.markets.traces, request.hours, request.starts, request.seed)[0]
+    (zone, comparison, starts), name = _zones(market_file, histories, split, request)[0], request.strategies[-1]
+    start = starts[0]
     _check_deadline(comparison, request)
     work = work_of(request.hours, comparison.reference.total_cores, comparison.application)
     fallback = None if name == BASELINE else fallback_of(comparison, request.deadline_s)
@@ -185,16 +205,24 @@ def comparison_for(
 ) -> Comparison:
     """Return what the strategies of a comparison have in common: odds from before ``split``, markets after it.
 
-    :raises NoAnswer: when a market has no prices before it, or none after it.
+    Markets without prices on both sides are left out, and named in the log.
+
+    :raises NoAnswer: when all are.
     """
+    left_out = []
     training: Prices = {}
     testing: Prices = {}
     for market, trace in markets.items():
         before, after = trace.between(trace.start, split), trace.between(split, trace.until)
         if before is None or after is None:
             side = "before" if before is None else "after"
-            raise NoAnswer(f"{market}: no prices {side} --train-until; leave it out, or give another time")
+            left_out.append(f"{market}: no prices {side} --train-until")
+            continue
         training[market], testing[market] = before, after
+    if not training:
+        raise NoAnswer("; ".join(left_out[:3]) + "; give another time")
+    for line in left_out:
+        _log.warning("left out: %s", line)
     offers = price_offers(market_file, training)
     billing = BILLINGS[market_file.billing]
     cores, on_demand = tuple(o.cores for o in offers), tuple(o.on_demand for o in offers)
@@ -207,7 +235,7 @@ def comparison_for(
         Reference(reference.count, reference.type.on_demand, reference.type.cores),
         anchors_of(market_file, 0.0),
         market_file.limits,
-        mean_hours_to_eviction([training[market] for market in markets], on_demand),
+        mean_hours_to_eviction([training[offer.market] for offer in offers], on_demand),
     )
 
 

@@ -1,4 +1,5 @@
-"""Defaults of options from a file: ``--config FILE``, else ``plink.toml``, else ``[tool.plink]`` in ``pyproject.toml``.
+"""Defaults of options from a file: ``--config FILE``, else ``plink.toml``, else ``[tool.plink]`` in ``pyproject.toml``,
+else ``plink/plink.toml`` in the user's own folder of settings.
 
 A table a command, a key an option: ``[probe]``, ``count = 1000``, ``shared-links = false``; ``[elastic.run]`` for a
 command of a group. What is typed counts more.
@@ -28,7 +29,13 @@ _HEADER = re.compile(rf"\s*\[{{1,2}}\s*{_DOTTED}\s*\]")
 _ASSIGNMENT = re.compile(rf"\s*{_DOTTED}\s*=")
 
 Table = dict[str, Any]
-_EXPLICIT_FILE_ONLY = {"accept-new-host-keys"}  # not for a file that may have come with what was cloned
+# Not for a file that may have come with what was cloned: what runs and with which variables, where, and for how much
+# money. An option of one command has the command's name before it.
+_EXPLICIT_FILE_ONLY = {
+    "python", "env", "launcher-args", "workdir", "sync", "image", "pipeline", "spot",
+    "hosts", "order", "listen", "accept-new-host-keys",
+    "per-hour", "elastic.run.budget", "spot.drive.budget",
+}  # fmt: skip
 _LINES: dict[tuple[str, str], str] = {}  # where the value of a parameter stands, by the command's words and its name
 
 
@@ -37,7 +44,7 @@ def defaults_from(path: Path | None, command_line: Callable[[], Any]) -> Table:
 
     Values are judged by the command that takes them.
 
-    :param path: None: the file of this folder, if there is one.
+    :param path: None: the file of this folder, else the user's own, if there is one.
     :param command_line: makes the whole command line, whose names the file has to use.
     :raises InputError: for what is no TOML, no command, no option of the command, or no value, naming the line.
     :raises PlinkError: when the file cannot be read, or is one of this folder that others may write.
@@ -45,8 +52,8 @@ def defaults_from(path: Path | None, command_line: Callable[[], Any]) -> Table:
     _LINES.clear()
     if path is not None:
         return _File(path, ()).commands(command_line())
-    for candidate, prefix in ((_PLINK_TOML, ()), (_PYPROJECT_TOML, ("tool", "plink"))):
-        if candidate.is_file() and (not prefix or _mentions_plink(candidate)):
+    for candidate, prefix in ((_PLINK_TOML, ()), (_PYPROJECT_TOML, ("tool", "plink")), (_own_file(), ())):
+        if candidate is not None and os.path.isfile(candidate) and (not prefix or _mentions_plink(candidate)):
             file = _File(candidate, prefix, implicit=True)
             if file.table:
                 return file.commands(command_line())
@@ -56,6 +63,12 @@ def defaults_from(path: Path | None, command_line: Callable[[], Any]) -> Table:
 def file_for(command: str) -> str | None:
     """Return the file that has defaults for ``plink command``, or None."""
     return next((line.rpartition(":")[0] for (name, _), line in _LINES.items() if name == command), None)
+
+
+def _own_file() -> Path | None:
+    """Return the user's own file (XDG Base Directory Specification: only absolute folders count)."""
+    folders = (os.environ.get("XDG_CONFIG_HOME", ""), os.path.expanduser("~/.config"))
+    return next((Path(folder, "plink", _PLINK_TOML) for folder in folders if os.path.isabs(folder)), None)
 
 
 def _mentions_plink(path: Path) -> bool:
@@ -73,17 +86,17 @@ def line_of(command: str, parameter: str) -> str | None:
 def _check_trusted(path: Path, status: os.stat_result) -> None:
     """Refuse a file that was not named and that other users can write."""
     if status.st_uid not in trusted_users():
-        raise PlinkError(f"{path} here belongs to another user; name it if you mean it: --config {path}")
+        raise PlinkError(f"{path} belongs to another user; name it if you mean it: --config {path}")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise PlinkError(f"others may write {path} here; type: chmod go-w {path}")
+        raise PlinkError(f"others may write {path}; type: chmod go-w {path}")
 
 
 class _File:
     """A file of defaults, parsed."""
 
     def __init__(self, path: Path, prefix: tuple[str, ...], implicit: bool = False) -> None:
-        """:param implicit: it was not named, but lies here."""
-        self._path, self._implicit = path, implicit
+        """:param implicit: it was not named; a relative path is one of this folder, which may be a clone."""
+        self._path, self._is_of_this_folder = path, implicit and not path.is_absolute()
         try:
             with path.open("rb") as file:
                 if implicit:
@@ -95,7 +108,7 @@ class _File:
             table: Any = tomllib.loads(self._text)
         except OSError as error:
             raise PlinkError(f"cannot read {path}: {os.strerror(error.errno or 0)}") from None
-        except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # also a number of thousands of digits
             raise InputError(str(path), f"is no TOML: {error}") from None
         self._prefix = prefix
         for depth, part in enumerate(prefix, 1):
@@ -128,8 +141,11 @@ class _File:
                 defaults[key] = self._below(commands[key], value, (*names, key))
             elif key in commands:
                 raise InputError(location, f"{key}: a table was expected, [{key}]")
-            elif key in _EXPLICIT_FILE_ONLY and self._implicit:
-                raise InputError(location, f"{key}: type it, or name the file: --config {self._path}")
+            elif self._is_of_this_folder and _EXPLICIT_FILE_ONLY & {key, ".".join((*names, key))}:
+                message = (
+                    f"{key} says what runs, where or for how much: type it, or name the file: --config {self._path}"
+                )
+                raise InputError(location, message)
             elif names and key in options:
                 defaults[options[key].name] = self._value(options[key], value, location, key)
                 _LINES[" ".join(("plink", *names)), options[key].name] = location

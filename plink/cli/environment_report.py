@@ -24,6 +24,7 @@ from typing import Any
 
 from plink import __version__
 from plink.records import workspace
+from plink.remote.command_output import run_to_end
 
 SCHEMA = "plink.info/1"
 _ROOT = Path(__file__).parents[2]
@@ -113,11 +114,8 @@ def find_program(program: str) -> str | None:
 
 
 def _first_line(argv: list[str]) -> str:
-    process = subprocess.run(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_VERSION_TIMEOUT_S,
-        env={**os.environ, "LC_ALL": "C"}, check=False,
-    )  # fmt: skip
-    lines = [line.strip() for line in process.stdout.decode(errors="replace").splitlines()]
+    done = run_to_end(argv, _VERSION_TIMEOUT_S, env={**os.environ, "LC_ALL": "C"})
+    lines = [line.strip() for line in (done.stdout + done.stderr).splitlines()]
     # Older sshd's know no -V: what they say of it comes first, and their version after it.
     version_lines = [line for line in lines if re.search(r"\d\.\d", line)]
     return (version_lines or [line for line in lines if not _SLURM_ERROR.match(line)] or [""])[0]

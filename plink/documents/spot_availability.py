@@ -5,9 +5,11 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 from msgspec import Meta
 
 from plink.documents.spot_prices import Instant
-from plink.documents.types import Count, Name, Positive
+from plink.documents.types import Name
 
-Samples = Annotated[list[Count], Meta(min_length=2)]
+# Sums over years of samples fit NumPy's integers and JSON's numbers.
+Samples = Annotated[list[Annotated[int, Meta(ge=0, le=1_000_000_000)]], Meta(min_length=2)]
+Gap = Annotated[float, Meta(title="seconds between samples, above 0", gt=0, lt=1e9)]
 
 
 class ZoneAvailability(TypedDict):
@@ -29,7 +31,7 @@ class SpotAvailabilityDocument(TypedDict):
 
     schema: Literal["plink.spot-availability/1"]
     """Kind and version of this document."""
-    gap_seconds: Positive
+    gap_seconds: Gap
     """Seconds from one sample to the next."""
     start_s: NotRequired[Instant]
     """The time of the first sample, seconds since 1970-01-01 UTC."""

@@ -4,8 +4,9 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-Count = Annotated[int, Meta(ge=0)]
-PositiveInt = Annotated[int, Meta(ge=1)]
+_MAX_INT = (1 << 63) - 1  # of NumPy's integers
+Count = Annotated[int, Meta(ge=0, le=_MAX_INT)]
+PositiveInt = Annotated[int, Meta(ge=1, le=_MAX_INT)]
 NonNegative = Annotated[float, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
 # Far more than anything measured, and far less than where sums and products overflow.

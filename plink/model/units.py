@@ -87,11 +87,11 @@ def format_us(us: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Format a duration: ``12 s``, ``3 min``, ``2 h``, ``4 days``."""
-    for limit, unit, name in ((90, 1, "s"), (5400, 60, "min"), (172_800, 3600, "h")):
+    """Format a duration: ``12 s``, ``3 min``, ``2.5 h``, ``4 days``."""
+    for limit, unit, digits, name in ((90, 1, 0, "s"), (5400, 60, 0, "min"), (172_800, 3600, 1, "h")):
         if seconds < limit:
-            return f"{seconds / unit:.0f} {name}"
-    return f"{seconds / 86400:.0f} days"
+            return f"{round(seconds / unit, digits):g} {name}"
+    return f"{round(seconds / 86400, 1):g} days"
 
 
 def format_time(seconds: float) -> str:

@@ -1,9 +1,14 @@
-"""Read and write the journal of a run's instances: JSON lines, each on disk before the next act."""
+"""Read and write the journal of a run's instances: JSON lines, each on disk before the next act.
+
+Each line ends with a checksum (CRC-32) of what is before it: what was altered on disk must not decide about money.
+"""
 
 import fcntl
 import json
 import os
+import re
 import time
+import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -34,6 +39,7 @@ MARKET_COPY = "market.toml"
 JOB_END = "job-ended"  # exists once the job of the run is over, whatever its record says
 _RELEASE_MARK = "release-requested"
 _LOCK = "driver.lock"
+_CHECKSUM = re.compile(rb', "crc32": "([0-9a-f]{8})"}\Z')
 _LOCK_ATTEMPTS, _LOCK_INTERVAL_S = 10, 0.1
 
 
@@ -87,7 +93,8 @@ class Journal:
         """
         if self._failed is not None:
             raise JournalError(self._failed)
-        line = json.dumps({"what": entry.what} | asdict(entry)).encode() + b"\n"
+        line = json.dumps({"what": entry.what} | asdict(entry)).encode()[:-1]
+        line += b', "crc32": "%08x"}\n' % zlib.crc32(line)
         try:
             while line:
                 line = line[os.write(self._file, line) :]
@@ -171,7 +178,8 @@ def withdraw_release(folder: Path) -> None:
 def read_journal(folder: Path) -> Sequence[JournalEntry]:
     """Return all entries of a journal in order, without a last line that was torn; none where there is no journal.
 
-    :raises InputError: naming the line that is none of a journal: nothing may be requested by half a journal.
+    :raises InputError: naming the line that is none of a journal, or was altered: nothing may be requested by half a
+        journal. Journals of older versions have no checksums.
     """
     path = folder / NAME
     try:
@@ -180,8 +188,12 @@ def read_journal(folder: Path) -> Sequence[JournalEntry]:
         return []
     except OSError as error:
         raise InputError(str(path), error.strerror or "cannot be read") from None
-    order = _Order()
-    return [order.checked(_entry(line, f"{path}:{number}"), f"{path}:{number}") for number, line in enumerate(lines, 1)]
+    order, entries, is_summed = _Order(), [], False
+    for number, line in enumerate(lines, 1):
+        entry = _entry(line, f"{path}:{number}", is_summed)
+        entries.append(order.checked(entry, f"{path}:{number}"))
+        is_summed = is_summed or _CHECKSUM.search(line) is not None
+    return entries
 
 
 def read_opening(folder: Path) -> JournalOpened | None:
@@ -236,7 +248,11 @@ class _Order:
         return ""
 
 
-def _entry(line: bytes, location: str) -> JournalEntry:
+def _entry(line: bytes, location: str, is_summed: bool = False) -> JournalEntry:
+    """:param is_summed: lines before have checksums, so that one without any was altered."""
+    checksum = _CHECKSUM.search(line)
+    if is_summed if checksum is None else zlib.crc32(line[: checksum.start()]) != int(checksum[1], 16):
+        raise InputError(location, "this line was altered or torn: its checksum is another one")
     try:
         document: Any = json.loads(line)
     except (ValueError, RecursionError):

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from plink.remote.addresses import interface_of, source_address_for
-from probes.agent.tools import run, which
+from plink.remote.command_output import run_to_end
+from probes.agent.tools import which
 
 # Packets that AWS's ENA driver counts as dropped or queued because an allowance of the instance was used up.
 _ALLOWANCE = re.compile(r"\s*(\w+_allowance_exceeded|\w+_allowance_available):\s*(\d+)")
@@ -32,8 +33,8 @@ def _read(path: str) -> str | None:
 
 def _output(argv: list[str], renew: Callable[[], None]) -> str:
     try:
-        process = run(argv, _LIMIT_S, renew)
-    except (OSError, subprocess.TimeoutExpired):
+        process = run_to_end(argv, _LIMIT_S, renew=renew)
+    except (OSError, subprocess.SubprocessError):
         return ""
     return process.stdout + process.stderr
 

@@ -12,6 +12,7 @@ import math
 import os
 import select
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -21,6 +22,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from plink.remote.addresses import family_of, source_address_for
+from plink.remote.command_output import run_to_end
 from probes.agent.summary import summary
 
 _INTERVAL_MS = 10  # the shortest that fping allows everybody
@@ -29,7 +31,7 @@ _GRACE_S = 5.0
 _SSH_CONNECTS = 10  # sshd refuses more than that (MaxStartups)
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _INITIAL_TTLS = (64, 128, 255)
-_POLL_S = 1.0
+_MAX_GREETING_BYTES = 1 << 16  # of an iperf3 server, until it listens
 
 
 def no_lease() -> None:
@@ -39,26 +41,6 @@ def no_lease() -> None:
 def which(name: str) -> str | None:
     """Return the path of a program of this host, also where a login without a profile does not search."""
     return shutil.which(name) or shutil.which(name, path=_PATH)
-
-
-def run(argv: list[str], limit_s: float, renew: Callable[[], None]) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, and call ``renew`` every second meanwhile.
-
-    :raises subprocess.TimeoutExpired: after ``limit_s``; the program is killed then, and when ``renew`` raises.
-    """
-    deadline = time.monotonic() + limit_s
-    pipe = subprocess.PIPE
-    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True) as process:
-        try:
-            while time.monotonic() < deadline:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    out, err = process.communicate(timeout=min(_POLL_S, limit_s))
-                    return subprocess.CompletedProcess(argv, process.returncode, out, err)
-                renew()
-            raise subprocess.TimeoutExpired(argv, limit_s)
-        except BaseException:
-            process.kill()
-            raise
 
 
 def icmp(request: dict[str, Any], renew: Callable[[], None] = no_lease) -> dict[str, Any]:
@@ -82,8 +64,8 @@ def icmp(request: dict[str, Any], renew: Callable[[], None] = no_lease) -> dict[
     ]
     limit_s = count * (_INTERVAL_MS / 1000 + request["timeout_s"]) + _GRACE_S
     try:
-        process = run(argv, limit_s, renew)
-    except (OSError, subprocess.TimeoutExpired) as error:
+        process = run_to_end(argv, limit_s, renew=renew)
+    except (OSError, subprocess.SubprocessError) as error:
         return {"sent": count, "error": f"fping: {error}", **summary([])}
     # "198.18.1.5 : 0.035 - 0.031": milliseconds, a dash for every lost echo
     fields = process.stderr.rpartition(" : ")[2].split()
@@ -215,7 +197,7 @@ class Iperf3Server:
                 self.stop()
                 return {"error": f"the iperf3 server did not listen within {_GRACE_S:g} s"}
             data = self._process.stdout.read1(4096)  # type: ignore[attr-defined]
-            if not data:
+            if not data or len(output) > _MAX_GREETING_BYTES:
                 self.stop()
                 return {"error": f"the iperf3 server exited: {output.decode(errors='replace').strip()[:200]}"}
             output += data
@@ -229,7 +211,8 @@ class Iperf3Server:
     def stop(self) -> None:
         """Kill the server, if any."""
         if self._process is not None:
-            self._process.kill()
+            if self._process.returncode is None:  # not reaped, so that the group is its own still
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             assert self._process.stdout is not None
             self._process.stdout.close()
@@ -262,10 +245,10 @@ def iperf3(request: dict[str, Any], renew: Callable[[], None] = no_lease) -> dic
         *bound,
     ]
     try:
-        process = run(argv, limit_s, renew)
+        process = run_to_end(argv, limit_s, renew=renew)
     except subprocess.TimeoutExpired:
         return {"error": f"timed out after {limit_s:.0f} s; killed"}
-    except OSError as error:
+    except (OSError, subprocess.SubprocessError) as error:
         return {"error": str(error)}
     return read_iperf3(process.stdout)
 

@@ -14,6 +14,7 @@ import subprocess
 from typing import Any
 
 from plink.remote.addresses import family_of, interface_of, own_address_towards
+from plink.remote.command_output import run_to_end
 
 _VERSIONS = """
 import json, sys
@@ -114,14 +115,11 @@ def _free_port(address: str, port: int, problems: list[str]) -> int:
 def _versions(python: str, problems: list[str]) -> dict[str, str | None] | None:
     """Return the versions of Python, PyTorch and plink of that interpreter; None if it gives no valid answer."""
     try:
-        output = subprocess.run(
-            [python, "-c", _VERSIONS], cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=_VERSION_LIMIT_S
-        )  # fmt: skip
-        versions = json.loads(output.stdout)
+        versions = json.loads(run_to_end([python, "-c", _VERSIONS], _VERSION_LIMIT_S, cwd="/").stdout)
     except OSError as error:
         problems.append(f"cannot start {python}: {error.strerror}")
         return None
-    except (ValueError, RecursionError, subprocess.TimeoutExpired):
+    except (ValueError, RecursionError, subprocess.SubprocessError):
         return None
     # It may be any program; the controller would give up an agent that sent something invalid.
     if not isinstance(versions, dict):

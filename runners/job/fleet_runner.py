@@ -20,6 +20,7 @@ from runners.job.setup import HostSetups, set_up_hosts, verify_hosts
 PROGRAM = AgentProgram(
     (
         "plink.remote.addresses",
+        "plink.remote.command_output",
         "plink.remote.low_priority",
         "plink.remote.start_barrier",
         "plink.remote.supervisor",

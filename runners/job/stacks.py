@@ -12,10 +12,11 @@ import os
 import shutil
 import signal
 import subprocess
-import time
+import threading
+
+from plink.remote.command_output import run_to_end
 
 _SPY_TIMEOUT_S = 10.0
-_MIN_WAIT_S = 0.05  # enough to read what a process that has ended wrote
 
 
 def stacks(pids: list[int]) -> dict[int, str]:
@@ -24,23 +25,20 @@ def stacks(pids: list[int]) -> dict[int, str]:
     Other programs are left alone.
     """
     pythons = {pid: exe for pid in pids if "python" in os.path.basename(exe := _exe(pid))}
-    spies: dict[int, subprocess.Popen[bytes]] = {}
-    for pid, exe in pythons.items():
+    dumps: dict[int, str] = {}
+
+    def dump(pid: int, exe: str) -> None:
         spy = shutil.which("py-spy", path=os.pathsep.join([os.path.dirname(exe), os.environ.get("PATH", os.defpath)]))
-        if spy is not None:
-            spies[pid] = subprocess.Popen(
-                [spy, "dump", "--pid", str(pid)],
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
-    dumps, deadline = {}, time.monotonic() + _SPY_TIMEOUT_S  # one for all: a host may have many ranks
-    for pid, spy_process in spies.items():
-        try:
-            dump = spy_process.communicate(timeout=max(_MIN_WAIT_S, deadline - time.monotonic()))[0]
-            if spy_process.returncode == 0 and dump:
-                dumps[pid] = dump.decode(errors="replace")
-        except subprocess.TimeoutExpired:
-            spy_process.kill()
-            spy_process.communicate()
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            done = run_to_end([spy, "dump", "--pid", str(pid)], _SPY_TIMEOUT_S) if spy is not None else None
+            if done is not None and done.returncode == 0 and done.stdout:
+                dumps[pid] = done.stdout
+
+    spies = [threading.Thread(target=dump, args=each) for each in pythons.items()]  # at once: a host may have many
+    for spy in spies:
+        spy.start()
+    for spy in spies:
+        spy.join()
     for pid in pythons:
         if pid not in dumps:
             with contextlib.suppress(OSError):

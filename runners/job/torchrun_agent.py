@@ -160,7 +160,7 @@ class TorchrunAgent(RankAgent):
                 self._selector.unregister(fd)
             return False
         *lines, rest = (self._unread + data).split(b"\n")
-        self._unread = b"\n".join([*lines[-_LAST_LINES:], rest])
+        self._unread = b"\n".join([*lines[-_LAST_LINES:], rest])[-_READ:]
         # Once a worker ends, torchrun prints on every host what the controller reports better.
         if self._kill_at is None and all(rank.code is None for rank in self._ranks):
             for line in lines:

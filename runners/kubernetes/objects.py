@@ -15,8 +15,8 @@ from runners.job.job import Job
 from runners.kubernetes.pods import LABEL, PORT, SHARED, config_map, metadata, template
 from runners.kubernetes.settings import JOB, MPI_JOB, PodSettings
 
-_MODULES = ("plink.remote.addresses", "plink.remote.start_barrier", "runners.job.execution_environment",
-            "runners.job.rank_environment",
+_MODULES = ("plink.remote.addresses", "plink.remote.command_output", "plink.remote.start_barrier",
+            "runners.job.execution_environment", "runners.job.rank_environment",
             "plink.remote.supervisor", "runners.kubernetes.inside.rendezvous", "runners.kubernetes.inside.ranks",
             "runners.kubernetes.inside.assignment")  # fmt: skip
 POD_PROGRAM = AgentProgram((*_MODULES, "runners.kubernetes.inside.pod"))

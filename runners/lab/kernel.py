@@ -11,17 +11,21 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from plink.errors import PlinkError
+from plink.remote.command_output import run_to_end
 
 _CLONE_NEWNET = 0x40000000
 _RUN = Path("/run/netns")
+_COMMAND_TIMEOUT_S = 60.0
 _KILL_TIMEOUT_S = 15.0
 
 
 def _run(argv: Sequence[str], stdin: str | None = None) -> str:
     try:
-        done = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+        done = run_to_end(argv, _COMMAND_TIMEOUT_S, None if stdin is None else stdin.encode())
     except FileNotFoundError:
         raise PlinkError(f"{argv[0]} is not installed: `apt-get install iproute2 openssh-server`") from None
+    except subprocess.SubprocessError as failure:
+        raise PlinkError(f"`{' '.join(argv)}` was ended: {failure}") from None
     if done.returncode:
         error = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[0]
         raise PlinkError(f"`{' '.join(argv)}` failed: {error}")

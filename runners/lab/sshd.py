@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from plink.errors import PlinkError
+from plink.remote.command_output import run_to_end
 from runners.lab import kernel
 from runners.lab.blueprint import Blueprint, Place
 from runners.lab.state import LabState
@@ -105,15 +106,10 @@ def start(blueprint: Blueprint, place: Place, state: LabState) -> None:
     pid.unlink(missing_ok=True)
     argv = ["ip", "netns", "exec", blueprint.namespace(place.name), "unshare", "--uts", "sh", "-c", _BOOT, "sh"]
     mounts = [str(state.etc_hosts), "/etc/hosts", *_private_mounts(blueprint, place, state)]
-    done = subprocess.run(
-        [*argv, place.name, *mounts, "--", str(_SSHD), "-f", str(conf), "-E", str(log)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        timeout=_START_S,
-        text=True,
-        check=False,
-    )
+    try:
+        done = run_to_end([*argv, place.name, *mounts, "--", str(_SSHD), "-f", str(conf), "-E", str(log)], _START_S)
+    except subprocess.SubprocessError:
+        raise PlinkError(f"sshd of {place.name} did not start within {_START_S:.0f} s") from None
     deadline = time.monotonic() + _START_S
     while done.returncode == 0 and time.monotonic() < deadline:
         if pid.exists() and pid.read_text().strip():  # written once sshd listens

@@ -39,6 +39,7 @@ from runners.launchers.shim import ExpectedPlacement, RankEnvironments
 PROGRAM = AgentProgram(
     (
         "plink.remote.addresses",
+        "plink.remote.command_output",
         "plink.remote.start_barrier",
         "plink.remote.supervisor",
         "runners.job.execution_environment",

@@ -19,6 +19,7 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 # Marks of Open MPI take up to 20 bytes a line, and may take as much as what they mark.
 _MIN_FRAME_BYTES = 40
 MAX_OUTPUT_BYTES = 2048  # bytes of output in a frame
+_MAX_INCOMPLETE_CHARS = 1 << 20  # a frame without its end; reports are larger than output
 
 REPORT, OUT, ERR, EXIT = "r", "o", "e", "x"
 
@@ -46,6 +47,9 @@ class FrameDecoder:
             body, end, rest = text.partition(_END)
             if not end:
                 self._incomplete = start + text
+                if len(self._incomplete) > _MAX_INCOMPLETE_CHARS:  # no frame of a rank
+                    frames.append(("", self._incomplete))
+                    self._incomplete = ""
                 return frames
             frames.append((body[:1], _ESCAPED.sub(lambda match: _UNESCAPED.get(match[1], match[1]), body[1:])))
             text = rest

@@ -16,6 +16,7 @@ from types import MappingProxyType
 
 from plink.errors import PlinkError, UsageError
 from plink.model.hosts import Hosts
+from plink.remote.command_output import run_to_end
 from runners.hostfiles.slurm import node_per_task
 from runners.job.job import Job
 from runners.job.runner import LaunchCommand, RunContext
@@ -150,10 +151,8 @@ def _hostfile_variable(folder: Path) -> dict[str, str]:
 
 def _run_command(*argv: str) -> str:
     """Return what one of Slurm's commands prints; nothing when it fails."""
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        return subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_CONTROL_TIMEOUT_S
-        ).stdout
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        return run_to_end(argv, _CONTROL_TIMEOUT_S).stdout
     return ""
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from plink.errors import PlinkError, UsageError
 from plink.model.hosts import Hosts
+from plink.remote.command_output import run_to_end
 from runners.hostfiles.slurm import node_per_task
 from runners.launchers.slurm import allocation_options
 
@@ -42,16 +43,11 @@ def submit(script: Path) -> str:
     :raises PlinkError: when Slurm rejects it.
     """
     try:
-        done = subprocess.run(
-            ("sbatch", "--parsable", str(script)), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=_SUBMIT_TIMEOUT_S,
-        )  # fmt: skip
+        done = run_to_end(("sbatch", "--parsable", str(script)), _SUBMIT_TIMEOUT_S)
     except OSError as error:
         raise UsageError(f"cannot start sbatch: {error.strerror}; run plink where jobs are submitted from") from None
-    except subprocess.TimeoutExpired:
-        raise PlinkError(
-            f"sbatch did not answer within {_SUBMIT_TIMEOUT_S:.0f} s: check with `squeue` whether it has the job"
-        ) from None
+    except subprocess.SubprocessError as error:
+        raise PlinkError(f"sbatch was ended: {error}; check with `squeue` whether it has the job") from None
     if done.returncode:
         raise PlinkError(f"Slurm rejected the job: {'; '.join(done.stderr.split(chr(10)))}")
     return done.stdout.strip().split(";")[0]

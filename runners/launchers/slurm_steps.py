@@ -10,6 +10,7 @@ import subprocess
 
 from plink.errors import HostError, UsageError
 from plink.model.hosts import Host
+from plink.remote.command_output import run_to_end
 from plink.remote.program import BOOTSTRAP
 from runners.child import ChildConnection, start
 from runners.launchers.squeue import job_numbers
@@ -67,8 +68,8 @@ def _job_of(host: Host) -> str:
     argv = ("squeue", "--noheader", "--states=RUNNING", f"--user={os.getuid()}", f"--nodelist={host.name}",
              "--format=%A")  # fmt: skip
     try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SQUEUE_TIMEOUT_S)
-    except (OSError, subprocess.TimeoutExpired) as error:
+        done = run_to_end(argv, _SQUEUE_TIMEOUT_S)
+    except (OSError, subprocess.SubprocessError) as error:
         raise HostError(host.name, f"squeue: {error}") from None
     if done.returncode:
         raise HostError(host.name, done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "squeue failed")

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 
 from plink.errors import UsageError
+from plink.remote.command_output import run_to_end
 from runners.launchers.launcher import Launcher
 from runners.launchers.mpich import Mpich
 from runners.launchers.openmpi import OpenMpi
@@ -45,13 +46,7 @@ def mpich(connector: SshConnector) -> Launcher:
 
 def _version(program: str) -> str:
     try:
-        done = subprocess.run(
-            [program, "--version"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_VERSION_TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        done = run_to_end([program, "--version"], _VERSION_TIMEOUT_S)
+    except (OSError, subprocess.SubprocessError) as error:
         raise UsageError(f"`{program} --version` does not answer: {error}") from None
-    return (done.stdout + done.stderr).decode(errors="replace")
+    return done.stdout + done.stderr

@@ -119,7 +119,7 @@ class AwsProvider:
                 if not 0 < price < math.inf:
                     raise ValueError
                 points.append(PricePoint(market, _seconds(entry["Timestamp"]), price))
-            except (KeyError, TypeError, ValueError):
+            except (KeyError, TypeError, ValueError, OverflowError):
                 raise ProviderError("unavailable", f"aws printed no price: {str(entry)[:80]}") from None
         return sorted(points, key=lambda point: point.since_s)
 

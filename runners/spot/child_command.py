@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from plink.remote.command_output import TooMuchOutput, run_to_end
 from runners.spot.provider import ProviderError
 
 COMMAND_TIMEOUT_S = 120.0
@@ -16,15 +17,14 @@ def run_command(argv: Sequence[str], document: Any = None, env: Mapping[str, str
     """Return the JSON value that a command prints; None where it prints nothing.
 
     :param document: goes to its standard input as JSON. :param env: is added to the environment.
-    :raises ProviderError: when it is missing, fails, is too slow or prints no JSON. Only what is missing certainly had
-        no effect; callers that understand the message know more.
+    :raises ProviderError: when it is missing, fails, is too slow, or prints too much or no JSON. Only what is missing
+        certainly had no effect; callers that understand the message know more.
     """
     try:
-        done = subprocess.run(
-            [*argv], input=None if document is None else json.dumps(document), env={**os.environ, **(env or {})},
-            stdin=subprocess.DEVNULL if document is None else None, capture_output=True, text=True, errors="replace",
-            timeout=COMMAND_TIMEOUT_S, check=False,
-        )  # fmt: skip
+        stdin = None if document is None else json.dumps(document).encode()
+        done = run_to_end(argv, COMMAND_TIMEOUT_S, stdin, {**os.environ, **(env or {})})
+    except TooMuchOutput as error:
+        raise ProviderError("unavailable", f"{argv[0]}: {error}; it was ended", has_no_effect=False) from None
     except subprocess.TimeoutExpired:
         raise ProviderError(
             "unavailable", f"{argv[0]}: no answer within {COMMAND_TIMEOUT_S:.0f} s", has_no_effect=False

@@ -193,12 +193,12 @@ def host_maker(market_file: MarketFile, chosen: ChosenProvider) -> Callable[[Ren
 
     def host_of(instance: RentedInstance, listed: ListedInstance) -> Host:
         if listed.host in own:
-            return replace(own[listed.host], tier="transient", price=instance.bid)
+            return replace(own[listed.host], tier="transient", price=None)
         kind = market_file.type_of(instance.market)
         return Host(
             listed.host or f"spot-{instance.id}", listed.address or listed.host or "",
             slots=max(1, int(kind.cores)) if kind else 1, tier="transient", user=entry.get("user"),
-            port=entry.get("port"), key=key, price=instance.bid,
+            port=entry.get("port"), key=key,
         )  # fmt: skip
 
     return host_of

@@ -6,6 +6,7 @@ killed anywhere can be replaced by another. Requests, and the limits of money, a
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from plink.model.spot import journal
 from plink.model.spot.limits import Limits
@@ -40,6 +41,7 @@ class Driver:
         self._job_answered_at: float | None = None
         self._absent_since: dict[str, float] = {}
         self._added_at: dict[str, float] = {}
+        self._removed_at: dict[str, float] = {}  # hosts of instances that have ended
         self._host_names: dict[str, str] = {}
         self._job_hosts: frozenset[str] = frozenset()
         self._tracked_at: float | None = None
@@ -121,6 +123,7 @@ class Driver:
         self._finish_draining(view, now)
         self._renew_leases(now)
         if view is not None and listing is not None:
+            self._remove_ended(view, now)
             self._join(view, listing, now)
             if view.is_ready and self._clock_is_right(now):
                 self._requests.step(view, now)
@@ -300,6 +303,20 @@ class Driver:
             except ProviderError as error:
                 self._warnings.warn("lease", f"leases are not renewed: {error}", now)
 
+    def _remove_ended(self, view: JobView, now: float) -> None:
+        """Have the job move away from hosts whose instances have ended: it may not see that, as where
+        a machine runs on. They are asked for again while they stay."""
+        held = {self._host_in_job(each) for each in self.ledger.held}
+        ended = {self._host_in_job(each) for each in self.ledger.instances.values() if not each.is_held}
+        names = [
+            host for host in sorted(view.hosts & ended - held)
+            if now - self._removed_at.get(host, -math.inf) >= 2 * self._timing.drain_s
+        ]  # fmt: skip
+        if names:
+            self._removed_at |= dict.fromkeys(names, now)
+            self._parts.note(f"{', '.join(names)}: removed from the job, for the instance has ended")
+            self._parts.job.evict(names, self._timing.drain_s)
+
     def _join(self, view: JobView, listing: Sequence[ListedInstance], now: float) -> None:
         """Add instances that have an address, and are not in the job, every poll until they are. What has worked and is
         gone from the job may have had a notice of its end: it is added again when that has passed."""
@@ -311,7 +328,8 @@ class Driver:
                 continue
             if each.host is not None and now - self._absent_since.get(each.id, now) < self._timing.notice_s:
                 continue
-            host = self._parts.host_of(each, entry)
+            price = self.ledger.price_at(each.market, each.since_s)
+            host = replace(self._parts.host_of(each, entry), price=price)
             if host.name not in view.hosts and now - self._added_at.get(each.id, -math.inf) >= self._timing.drain_s:
                 self._added_at[each.id] = now
                 hosts.append(host)

@@ -208,28 +208,17 @@ def best_candidate(
     rows = candidate_rows(footprint, book, prices, limits, excluded)
     numbers = book.application.numbers
     costs = costs_with(held, numbers, book.book, book.market_of, rows)
-    return float(cost_per_work(held, numbers, 0.0)), int(np.argmin(costs)) if len(costs) else -1, costs, rows
+    current = float(cost_per_work(held, numbers, 0.0))
+    if limits.two_markets:
+        costs = _with_second_market_first(footprint, book, costs, current)
+    return current, int(np.argmin(costs)) if len(costs) else -1, costs, rows
 
 
-def only_unit(
-    footprint: Footprint, book: OfferBook, prices: Sequence[float], excluded: Collection[int] = ()
-) -> frozenset[int]:
-    """Return the offer that all allocations are of, where another one can be bought from: a job with a deadline holds
-    at least two markets (zone and type), so that what evicts one leaves the other. Empty where there are two or none.
-
-    :param excluded: offers that nothing can be requested of now.
-    """
+def _with_second_market_first(footprint: Footprint, book: OfferBook, costs: Floats, current: float) -> Floats:
+    """Return the costs without those of the only market that is held, where another one lowers the cost, too."""
     held = {each.offer for each in footprint.allocations}
-    if len(held) != 1:
-        return frozenset()
-    has_another = any(
-        number not in held
-        and number not in excluded
-        and not offer.market.is_on_demand
-        and prices[number] <= offer.on_demand
-        for number, offer in enumerate(book.offers)
-    )
-    return frozenset(held) if has_another else frozenset()
+    others = np.where(np.isin(book.market_of, list(held)), math.inf, costs)
+    return others if len(held) == 1 and others.min(initial=math.inf) < current else costs
 
 
 def decide(

@@ -9,7 +9,7 @@ standard-agile         the same bids, with reliable anchors that keep the state 
 just-above             as standard-agile, but bids just above the price
 bidbrain               the thesis's BidBrain, up to 1.5 times the cores
 bidbrain-same-cores    the same with no more cores than the reference
-bidbrain-replacing     expects that evicted capacity is replaced within the hour: plink's own
+bidbrain-replacing     expects that evicted capacity is replaced within the hour: plink's own, as advice and the driver
 clairvoyant            BidBrain that knows which bids will be evicted within the hour: a reference, no bound
 =====================  ===============================================================================================
 """
@@ -22,6 +22,7 @@ import numpy as np
 
 from plink.model.spot.limits import Limits
 from plink.model.spot.prices import HOUR_S
+from solvers.spot.billing import Billing
 from solvers.spot.deciding import (
     Anchors,
     Footprint,
@@ -29,7 +30,6 @@ from solvers.spot.deciding import (
     OfferBook,
     best_candidate,
     offer_book,
-    only_unit,
     should_renew,
 )
 from solvers.spot.footprint import Outlook
@@ -109,19 +109,17 @@ class Standard:
 
 @dataclass(frozen=True, eq=False)
 class BidBrain:
-    """Decide by expected cost per work (:mod:`solvers.spot.deciding`). ``spreads``: over two markets at least."""
+    """Decide by expected cost per work (:mod:`solvers.spot.deciding`)."""
 
     book: OfferBook
     limits: Limits
     anchors: Anchors
-    spreads: bool = False
     checkpointing: CheckpointPolicy | None = None
     is_periodic: bool = True
 
     def acquire(self, footprint: Footprint, prices: Sequence[float], now: float) -> Acquire | None:
         """Return the best candidate if it lowers the cost per work."""
-        excluded = only_unit(footprint, self.book, prices) if self.spreads else ()
-        current, best, costs, rows = best_candidate(footprint, self.book, prices, self.limits, now, excluded)
+        current, best, costs, rows = best_candidate(footprint, self.book, prices, self.limits, now)
         if best < 0 or not costs[best] < current:
             return None
         market = int(self.book.market_of[best])
@@ -187,7 +185,7 @@ class Comparison:
 def strategy_for(name: str, comparison: Comparison, has_deadline: bool = False) -> Strategy:
     """Return a strategy by its name.
 
-    :param has_deadline: BidBrain holds at least two markets then. :raises KeyError: for a name that none has.
+    :param has_deadline: BidBrain prefers to hold two markets then. :raises KeyError: for a name that none has.
     """
     markets, cores = comparison.markets, comparison.reference.total_cores
     if name == "on-demand":
@@ -201,20 +199,24 @@ def strategy_for(name: str, comparison: Comparison, has_deadline: bool = False) 
         return Standard(markets, cores, comparison.anchors)
     if name == "just-above":
         return Standard(markets, cores, comparison.anchors, above=JUST_ABOVE)
-    limits = comparison.limits
+    limits = replace(comparison.limits, two_markets=has_deadline)
     if name == "bidbrain-same-cores":
         limits = replace(limits, max_cores=cores)
-    replacement = (DECISION_INTERVAL_S + comparison.application.start_s) / HOUR_S
-    outlook = (
-        replace(comparison.outlook, replacement_h=replacement) if name == "bidbrain-replacing" else comparison.outlook
-    )
+    outlook = comparison.outlook
+    if name == "bidbrain-replacing":
+        outlook = replacing(outlook.billing, comparison.application)
     book = offer_book(comparison.offers, outlook, comparison.application)
-    bidbrain = BidBrain(book, limits, comparison.anchors, has_deadline)
+    bidbrain = BidBrain(book, limits, comparison.anchors)
     if name == "clairvoyant":
         return Clairvoyant(markets, bidbrain)
     if name not in NAMES:
         raise KeyError(name)
     return bidbrain
+
+
+def replacing(billing: Billing, application: Application) -> Outlook:
+    """Return the outlook of plink's own form: evicted capacity works again after a decision and a start."""
+    return Outlook(billing, (DECISION_INTERVAL_S + application.start_s) / HOUR_S)
 
 
 def young(hours: float) -> CheckpointPolicy:

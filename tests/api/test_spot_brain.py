@@ -6,22 +6,24 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from plink.api.spot import advise_spot
 from plink.api.spot_brain import MarketBrain
+from plink.api.spot_simulation import comparison_for
 from plink.model.spot import journal
 from plink.model.spot.availability import AvailabilityTrace
-from plink.model.spot.market_file import InstanceType, Machines, market_file_from
+from plink.model.spot.market_file import InstanceType, Machines, MarketFile, market_file_from
 from plink.model.spot.price_files import Histories
 from plink.model.spot.prices import HOUR_S, ON_DEMAND, Market, PriceTrace, on_demand_market
-from solvers.spot.deciding import Quote
+from solvers.spot.deciding import Footprint, Quote
 from solvers.spot.ledger import Ledger, MoneyLimits, refusal_of_money
+from solvers.spot.made import KINDS, MadeMarket, make_prices
+from solvers.spot.strategies import strategy_for
 
 NOW = 1.5e9
 SMALL, LARGE = Market("zone-a", "small"), Market("zone-a", "large")
 
 
-def brain(
-    billing: str = "per-second", histories: Histories | None = None, falls_back: bool = False, **limits: float
-) -> MarketBrain:
+def market_file(billing: str, **limits: float) -> MarketFile:
     """One reliable machine that only serves, and two types, of which the large ones have twice the cores."""
     document = {
         "billing": billing,
@@ -34,7 +36,13 @@ def brain(
         "limits": {"max_cores": 8, "chunk_cores": 4, **limits},
         "application": {"iteration_s": [0.0, 100.0, 0.0], "start_s": 60, "add_s": 10, "evict_s": 10},
     }
-    return MarketBrain(market_file_from(document, "market.toml"), histories or Histories(), 1800.0, falls_back)
+    return market_file_from(document, "market.toml")
+
+
+def brain(
+    billing: str = "per-second", histories: Histories | None = None, falls_back: bool = False, **limits: float
+) -> MarketBrain:
+    return MarketBrain(market_file(billing, **limits), histories or Histories(), 1800.0, falls_back)
 
 
 def observed(made: MarketBrain, small: float = 0.05, large: float = 0.2) -> dict[Market, Quote]:
@@ -160,6 +168,33 @@ def test_odds_need_a_history_where_bids_decide() -> None:
     choice = made.choose(ledger(), observed(made), NOW)
     assert choice.market is None
     assert "no odds" in choice.reason
+
+
+@pytest.mark.parametrize("days", [5, 6, 7, 8])
+def test_driver_and_advice_decide_as_the_simulated_strategy(days: int) -> None:
+    """The bid would be another one if what is evicted were taken to be lost for the hour."""
+    kinds = (MadeMarket(SMALL, KINDS["c3-a"], 0.2), MadeMarket(LARGE, KINDS["c3-a"], 0.4))
+    now, prices, file = days * 86400.0, make_prices(kinds, 10, 1), market_file("hourly-2016")
+    histories = Histories({market: part for market, trace in prices.items() if (part := trace.between(0.0, now))})
+    quotes = {market: Quote(trace.price_at(now)) for market, trace in prices.items()}
+    common = comparison_for(file, prices, now)
+    acquired = strategy_for("bidbrain-replacing", common).acquire(
+        Footprint(common.anchors), [quotes[offer.market].price for offer in common.offers], now
+    )
+    assert acquired is not None
+    wanted = (common.offers[acquired.market].market, acquired.count, pytest.approx(acquired.bid))
+    opened = journal.JournalOpened(now, "run1", "fake", "hourly-2016", 1, 0.2)
+    made = MarketBrain(file, histories, 1800.0)
+    choice = made.choose(Ledger.of([opened]), quotes, now)
+    assert (choice.market, choice.count, choice.bid) == wanted
+    best = advise_spot(file, histories, now).decision.candidates[0]
+    assert (best.market, best.count, best.bid) == wanted
+
+
+def test_market_without_odds_stops_no_other() -> None:
+    trace = PriceTrace(NOW - 86400 + np.arange(0.0, 86000.0, HOUR_S), np.full(24, 0.05), NOW - 400)
+    made = brain("hourly-2016", Histories({SMALL: trace}))
+    assert made.choose(ledger(), observed(made), NOW).market == SMALL
 
 
 def test_observed_prices_extend_the_history() -> None:

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from plink.cli.app import command
+from plink.cli.config import defaults_from
+from plink.errors import InputError
 from tests.cli.files import network, refusal, write
 from tests.conftest import typed
 
@@ -98,8 +101,14 @@ def test_a_value_that_is_typed_wrong_is_not_blamed_on_the_file(here: Path) -> No
         ("[reorder]\njson = true\n", "reorder n.json --format openmpi"),
         ('[reorder]\nformat = "openmpi"\n', "reorder n.json --json"),
         ('[reorder]\ntopology = "gone.json"\n', "reorder n.json"),
-        ('[launch]\nhosts = "gone.txt"\norder = "gone.json"\n', "launch --runner local --slots 1 true"),
-        ('[launch]\nsync = "."\nworkdir = "/gone"\n', "launch --runner local --slots 1 --workdir / true"),
+        (
+            '[launch]\nhosts = "gone.txt"\norder = "gone.json"\n',
+            "--config plink.toml launch --runner local --slots 1 true",
+        ),
+        (
+            '[launch]\nsync = "."\nworkdir = "/gone"\n',
+            "--config plink.toml launch --runner local --slots 1 --workdir / true",
+        ),
         (
             '[launch]\nbackend = "2lha"\nautotune = true\n',
             "launch --runner local --slots 2 --backend flat --no-autotune true",
@@ -118,7 +127,7 @@ def test_options_of_a_file_exclude_each_other(here: Path) -> None:
         "plink.toml:3: --max-moves replaces the time limit"
     )
     (here / "plink.toml").write_text('[launch]\nrunner = "local"\nhosts = "hosts.txt"\n')
-    assert refusal(typed("-q", "launch", "true", cwd=here)).startswith(
+    assert refusal(typed("-q", "--config", "plink.toml", "launch", "true", cwd=here)).startswith(
         "plink.toml:2: --runner local runs every rank on"
     )
 
@@ -139,13 +148,47 @@ def test_files_that_cannot_be_trusted(here: Path) -> None:
     file.write_text("[cost]\nrandom = 3\n")
     for mode in (0o666, 0o664):
         file.chmod(mode)
-        assert "others may write plink.toml here" in refusal(typed("cost", "n.json", cwd=here), 1)
+        assert "others may write plink.toml" in refusal(typed("cost", "n.json", cwd=here), 1)
     assert typed("--config", "plink.toml", "cost", "n.json", cwd=here).returncode == 0
     assert "cannot read nosuch" in refusal(typed("--config", "nosuch", "cost", "n.json", cwd=here), 1)
-    file.write_text("[probe]\naccept-new-host-keys = true\n")
-    file.chmod(0o644)
-    assert "plink.toml:2: accept-new-host-keys: type it" in refusal(typed("cost", "n.json", cwd=here))
-    assert typed("--config", "plink.toml", "cost", "n.json", cwd=here).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("table", "option"),
+    [
+        ("probe", "accept-new-host-keys = true"), ("launch", 'python = "./evil"'), ("launch", 'env = ["LD_PRELOAD=x"]'),
+        ("launch", 'hosts = "hosts.txt"'), ("launch", 'order = "plan.json"'), ("compare", 'launcher-args = "--x y"'),
+        ("submit", 'workdir = "evil"'), ("runs.rerun", 'sync = "evil"'), ("manifests", 'image = "evil"'),
+        ("launch", 'pipeline = "plan.json"'), ("elastic.run", 'spot = "market.toml"'), ("reflector", 'listen = "::"'),
+        ("spot.drive", "budget = 1000000"), ("elastic.run", "per-hour = 100"),
+    ],
+)  # fmt: skip
+def test_file_of_a_clone_chooses_no_program_host_or_money(
+    table: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, whole_command_line = option.split()[0], command()
+    monkeypatch.chdir(tmp_path)
+    for name, prefix in (("plink.toml", ""), ("pyproject.toml", "tool.plink.")):
+        Path(name).write_text(f"[{prefix}{table}]\n{option}\n")
+        with pytest.raises(InputError, match=f"{name}:2: {key} .*--config {name}"):
+            defaults_from(None, lambda: whole_command_line)
+        Path(name).write_text(f"[{table}]\n{option}\n")
+        assert defaults_from(Path(name), lambda: whole_command_line)
+        Path(name).unlink()
+
+
+def test_the_user_s_own_file_may_choose_programs(here: Path) -> None:
+    own = here / "settings" / "plink" / "plink.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text('[launch]\npython = "python3"\n[show]\njson = true\n')
+
+    def shown(folder: str) -> str:
+        return typed("show", "n.json", cwd=here, XDG_CONFIG_HOME=folder, HOME="/nosuch").stdout
+
+    assert shown(str(here / "settings")).startswith("{")
+    assert not shown("settings").startswith("{")  # which may have come with a clone
+    (here / "plink.toml").write_text("[show]\njson = false\n")
+    assert not shown(str(here / "settings")).startswith("{")
 
 
 def test_help_is_there_whatever_a_file_says(here: Path) -> None:

@@ -1,6 +1,7 @@
 """``plink spot``: results of each command, their schemas, and what is refused."""
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import jsonschema
 import pytest
 
 from plink.model.storage import read_document
+from solvers.spot.scaling import Application
 from tests.cli.files import refusal
 from tests.conftest import typed
 from tests.docs.pages import ROOT
@@ -94,13 +96,27 @@ def test_simulate(here: Path) -> None:
     for zone in ("zone-a", "zone-b"):
         rows = {row["strategy"]: row for row in document["results"] if row["zone"] == zone}
         assert (rows["on-demand"]["cost_ratio"], rows["on-demand"]["time_ratio"]) == (1, 1)
-        assert rows["bidbrain"]["cost_ratio"] < 0.5
-        assert rows["bidbrain"]["time_ratio"] < rows["standard-checkpoint"]["time_ratio"]
+        assert rows["bidbrain-replacing"]["cost_ratio"] < 0.5
+        assert rows["bidbrain-replacing"]["time_ratio"] < rows["standard-checkpoint"]["time_ratio"]
         shares = ("share_on_demand", "share_paid", "share_free")
         assert all(sum(row[share] for share in shares) == pytest.approx(1, abs=1e-3) for row in rows.values())
     assert spot(here, *words) == document
     assert spot(here, *words, "--seed", "1") != document
     assert "cost/on-demand" in shown(here, *words, "--strategies", "bidbrain").stdout
+
+
+@pytest.mark.parametrize("words", ["simulate --starts 3 --hours 1 --strategies bidbrain", "advise"])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_market_with_too_short_a_history_is_left_out(here: Path, words: str, is_late: bool) -> None:
+    """The market and, in a simulation, no other one of its zone."""
+    document = json.loads((here / "prices.json").read_text())
+    market = next(row for row in document["markets"] if (row["zone"], row["type"]) == ("zone-b", "c4.xlarge"))
+    first = market["until_s"] - 600 if is_late else market["times_s"][0]
+    market |= {"times_s": [first], "prices": [0.05], "until_s": first + 600}
+    (here / "part.json").write_text(json.dumps(document))
+    done = shown(here, *words.split(), "market.toml", "--prices", "part.json")
+    assert "c4.xlarge in zone-b" in done.stderr
+    assert "zone-a" in done.stdout
 
 
 @pytest.mark.parametrize(("name", "begin"), [("job.svg", b"<?xml"), ("job.png", b"\x89PNG")])
@@ -121,6 +137,16 @@ def test_simulate_with_a_deadline(here: Path) -> None:
         assert row["missed"] == 0
         assert row["regret"] > -0.5
     assert "missed" in shown(here, *words).stdout
+
+
+@pytest.mark.parametrize("command", ["simulate", "advise", "drive"])
+def test_defaults_of_a_job_s_times_are_documented(command: str, here: Path) -> None:
+    shown_help = " ".join(shown(here, command, "--help").stdout.replace("│", " ").split())
+    page = (ROOT / "docs" / "spot.md").read_text()
+    for name in ("start_s", "add_s", "evict_s"):
+        default = f"{getattr(Application(), name):g}"
+        assert f"{name} = {default}" in shown_help
+        assert re.search(rf"^{name} = .*default: {default}$", page, re.MULTILINE)
 
 
 def test_advise(here: Path) -> None:

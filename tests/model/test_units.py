@@ -56,5 +56,5 @@ def test_a_size_is_shown_to_three_digits(size: int) -> None:
 
 def test_sizes_and_durations_are_shown_for_a_person() -> None:
     assert [format_bytes(size) for size in (0, 999, 999_600, 8_000_000)] == ["0 B", "999 B", "1 MB", "8 MB"]
-    shown = [format_duration(seconds) for seconds in (0, 89, 90, 7200, 400_000)]
-    assert shown == ["0 s", "89 s", "2 min", "2 h", "5 days"]
+    shown = [format_duration(seconds) for seconds in (0, 89, 90, 7200, 9000, 400_000)]
+    assert shown == ["0 s", "89 s", "2 min", "2 h", "2.5 h", "4.6 days"]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from plink.cli.screen import print_json
+from plink.cli.spot.inputs import TIMES_HELP
 
 if TYPE_CHECKING:
     from plink.api.spot import SpotAdvice
@@ -14,7 +15,7 @@ _DIGITS = 6
 
 
 def advise(
-    market: Annotated[Path, typer.Argument(metavar="MARKET", help="The market file (market.toml).")],
+    market: Annotated[Path, typer.Argument(metavar="MARKET", help=f"The market file (market.toml). {TIMES_HELP}")],
     run: Annotated[
         str | None,
         typer.Argument(metavar="RUN", help="An elastic run (id, `last` or its log) that shows how the job scales."),

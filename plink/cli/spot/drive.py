@@ -7,6 +7,7 @@ import typer
 
 from plink.cli.elastic.live import RunId, live_job
 from plink.cli.screen import say, say_error
+from plink.cli.spot.inputs import TIMES_HELP
 from plink.errors import PlinkError
 
 if TYPE_CHECKING:
@@ -17,7 +18,9 @@ _SHOWN_EVERY_S = 60.0
 
 def drive(
     run: RunId,
-    market: Annotated[Path, typer.Argument(metavar="MARKET", help="The market file (market.toml), with [provider].")],
+    market: Annotated[
+        Path, typer.Argument(metavar="MARKET", help=f"The market file (market.toml), with [provider]. {TIMES_HELP}")
+    ],
     prices: Annotated[
         list[Path] | None,
         typer.Option(metavar="FILE", help="Histories for odds; once for each file. Default: 30 days of the provider."),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from plink.cli.screen import print_json, say
+from plink.cli.spot.inputs import TIMES_HELP
 
 if TYPE_CHECKING:
     from plink.api.spot_simulation import SimulationRequest, SpotSimulation
@@ -17,7 +18,7 @@ _DIGITS = 4
 
 
 def simulate(
-    market: Annotated[Path, typer.Argument(metavar="MARKET", help="The market file (market.toml).")],
+    market: Annotated[Path, typer.Argument(metavar="MARKET", help=f"The market file (market.toml). {TIMES_HELP}")],
     prices: Annotated[list[Path], typer.Option(metavar="FILE", help="Price histories; give it once for each file.")],
     hours: Annotated[
         float | None, typer.Option(help="What a job takes on the reference machines; default 2.", show_default=False)
@@ -160,12 +161,12 @@ def _show_zones(document: dict[str, Any]) -> None:
     from plink.cli.tables import show_table
 
     print(
-        f"{document['nodes']} instances wanted for {document['hours']:,.0f} h; cost: of an hour of one working "
+        f"{document['nodes']} instances wanted for {document['hours']:,.1f} h; cost: of an hour of one working "
         "instance, by the price of an instance-hour"
     )
     rows = [
         (row["type"], row["strategy"], row["zone"], "" if row["cost"] is None else f"{row['cost']:.3f}",
-         f"{row['half_share']:.1%}", f"{row['work_hours']:,.0f}", f"{row['free_hours']:,.0f}", str(row["interrupted"]))
+         f"{row['half_share']:.1%}", f"{row['work_hours']:,.1f}", f"{row['free_hours']:,.1f}", str(row["interrupted"]))
         for row in document["results"]
     ]  # fmt: skip
     columns = ["type", "strategy", "zone", "cost", "half or more at work", "hours of work", "free", "interrupted"]

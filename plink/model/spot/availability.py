@@ -3,15 +3,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Meta
 
 from plink.documents.codec import convert, decode
-from plink.documents.spot_availability import Samples, SpotAvailabilityDocument
-from plink.documents.types import Positive
+from plink.documents.spot_availability import Gap, Samples, SpotAvailabilityDocument
+from plink.documents.spot_prices import Instant
 from plink.errors import InputError
 from plink.model.spot.prices import Market
 
@@ -34,8 +33,8 @@ class AvailabilityTrace:
 
 
 class _Metadata(TypedDict):
-    gap_seconds: Annotated[Positive, Meta(title="seconds between samples, above 0")]
-    start_s: NotRequired[float]
+    gap_seconds: Gap
+    start_s: NotRequired[Instant]
 
 
 class _Sampled(TypedDict):

@@ -97,7 +97,7 @@ def read_market_file(path: str | Path) -> MarketFile:
     location = name_of(path)
     try:
         document = tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits
         raise InputError(location, f"not TOML: {error}") from None
     return market_file_from(document, location)
 

@@ -243,7 +243,7 @@ def _time(value: Any, location: str) -> float:
     """Return seconds since 1970; without a time zone it is UTC."""
     time: float | None = None
     if isinstance(value, int | float) and not isinstance(value, bool):
-        time = float(value)
+        time = float(value) if 0 <= value < _MAX_TIME_S else None  # an integer may be larger than any float
     elif isinstance(value, str):
         try:
             moment = datetime.fromisoformat(value.strip())

@@ -17,6 +17,7 @@ import subprocess
 import sys
 from typing import Any
 
+from plink.remote.command_output import run_to_end
 from plink.remote.supervisor import exec_program
 from runners.job.execution_environment import resolve_execution
 from runners.kubernetes.inside.assignment import RankLayout, find_group, report_rank, say, say_placed, unexpected_node
@@ -25,6 +26,7 @@ from runners.kubernetes.inside.rendezvous import Bootstrap, RendezvousServer, re
 
 _REFUSAL_TIMEOUT_S = 10.0  # for other pods to be told that they need not wait
 _CHECK_TIMEOUT_S = 300.0
+_VERSION_TIMEOUT_S = 60.0
 _HOSTFILE = "OMPI_MCA_orte_default_hostfile"  # which the operator sets for the launcher
 _RANK = "OMPI_COMM_WORLD_RANK"
 _MASTER = "PLINK_MASTER"
@@ -144,9 +146,8 @@ def _operator_names() -> dict[str, str]:
 def _mpirun(hostfile: str) -> list[str]:
     output = ""
     try:
-        done = subprocess.run(["mpirun", "--version"], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=60)
-        output = done.stdout.decode(errors="replace")
-    except (OSError, subprocess.TimeoutExpired) as error:
+        output = run_to_end(["mpirun", "--version"], _VERSION_TIMEOUT_S).stdout
+    except (OSError, subprocess.SubprocessError) as error:
         _refuse(f"`mpirun --version` fails in the launcher's image ({error})")
     version = re.search(r"\((?:Open MPI|OpenRTE)\) (\d+)", output)
     if version is None:

@@ -120,6 +120,13 @@ def test_what_is_no_price_is_refused(price: object, tmp_path: Path) -> None:
         ("SPOTPRICEHISTORY\ta\tb\n", "6 columns"),
         ('{"schema": "plink.order/1"}', "spot-prices"),
         ('{"metadata": {"gap_seconds": 0}, "data": [1, 0]}', "above 0|> 0"),
+        (f'{{"metadata": {{"gap_seconds": 60}}, "data": [1, {1 << 63}]}}', r"data\[1\]"),
+        (f'{{"metadata": {{"gap_seconds": {10**400}}}, "data": [1, 0]}}', "gap_seconds"),
+        (f'{{"metadata": {{"gap_seconds": 60, "start_s": {10**30}}}, "data": [1, 0]}}', "start_s"),
+        (f'{{"SpotPriceHistory": [{json.dumps(entry(0, 10**400))}]}}', "expected a price"),
+        (f'{{"SpotPriceHistory": [{json.dumps(entry(0, Timestamp=10**400))}]}}', "expected a time"),
+        (f'{{"SpotPriceHistory": [{json.dumps(entry(0, Timestamp=-(10**400)))}]}}', "expected a time"),
+        (f"zone,type,timestamp,price\na,b,1,{10**400}\n", "expected a price"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(content: str, reason: str, tmp_path: Path) -> None:

@@ -214,8 +214,10 @@ class FakeJob:
     ends_at: float
     hosts: dict[str, str] = field(default_factory=dict)  # names by instance
     evicted: list[str] = field(default_factory=list)
+    added: list[Host] = field(default_factory=list)
     answers: bool = True
     deaf: bool = False  # hosts never join
+    outlives: bool = False  # hosts go on when their instances have ended
     work_s: float = 0.0  # core-seconds of an iteration; 0: it tells of none
     done: float = 0.0  # iterations
     _at: float = START
@@ -224,7 +226,7 @@ class FakeJob:
         if not self.answers:
             return None
         alive = set(self.cloud.held)
-        self.hosts = {name: host for name, host in self.hosts.items() if name in alive}
+        self.hosts = {name: host for name, host in self.hosts.items() if name in alive or self.outlives}
         is_over = self.cloud.clock.now >= self.ends_at
         return JobView(frozenset(self.hosts.values()), True, is_over, self._progress())
 
@@ -239,6 +241,7 @@ class FakeJob:
 
     def add(self, hosts: Sequence[Host]) -> None:
         self.cloud.fuse.point()
+        self.added += hosts
         if not self.deaf:
             self.hosts |= {host.name.removeprefix("spot-"): host.name for host in hosts}
 

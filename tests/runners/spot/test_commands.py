@@ -9,6 +9,7 @@ import pytest
 from plink.model.spot.prices import Market
 from runners.spot.commands import CommandProvider
 from runners.spot.provider import ListedInstance, PricePoint, ProviderError, RentalOrder
+from tests.lab.waiting import until
 
 ORDER = RentalOrder("run1-1", Market("zone-a", "small"), 3, 0.1, 2e9)
 INSTANCE = {"id": "i-1", "token": "run1-1", "since_s": 1.5e9, "address": "10.0.0.1"}
@@ -85,3 +86,20 @@ def test_missing_command_had_no_effect() -> None:
     with pytest.raises(ProviderError, match="no-such-command") as caught:
         CommandProvider("run1", {"acquire": ("no-such-command",)}).acquire(ORDER)
     assert caught.value.has_no_effect
+
+
+def test_endless_output_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plink.remote.command_output.MAX_OUTPUT_BYTES", 1 << 20)
+    with pytest.raises(ProviderError, match="yes: it printed more than 1 MiB") as caught:
+        CommandProvider("run1", {"acquire": ("yes",)}).acquire(ORDER)
+    assert not caught.value.has_no_effect
+
+
+def test_late_command_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runners.spot.child_command.COMMAND_TIMEOUT_S", 0.5)
+    script = f"sleep 60 & echo $! > {tmp_path}/pid; wait"
+    with pytest.raises(ProviderError) as caught:
+        CommandProvider("run1", {"acquire": ("sh", "-c", script)}).acquire(ORDER)
+    assert not caught.value.has_no_effect
+    child = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
+    until(lambda: not child.exists() or child.read_text().rpartition(")")[2].split()[0] == "Z", 10, "its child ends")

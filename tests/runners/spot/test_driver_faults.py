@@ -96,6 +96,31 @@ def test_instance_that_ends_without_notice() -> None:
     assert {each.end for each in made.ledger.instances.values()} == {"interrupted"}
 
 
+def test_hosts_have_the_price_of_their_market_in_the_job() -> None:
+    made, _ = driven(0.1)
+    rentals = {f"spot-{name}": each for name, each in made.cloud.rentals.items()}
+    assert {host.name for host in made.job.added} == set(rentals)
+    for host in made.job.added:
+        market, bid = rentals[host.name].market, rentals[host.name].bid
+        assert host.price == made.cloud.price_at(market, START) < bid
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_host_whose_instance_was_taken_leaves_the_job(is_restarted: bool) -> None:
+    """The machine runs on, so that the job does not see it."""
+    made = world({A: [(START - 50, 0.1), (START + 600, 0.2)], B: [(START - 50, 0.2)]}, plan=ONLY_A)
+    driver = made.driver()
+    made.run(9 / 60, driver)
+    hosts = dict(made.job.hosts)
+    assert len(hosts) == 8
+    made.job.outlives = True
+    made.run(1.5 / 60, made.driver() if is_restarted else driver)
+    made.run(5 / 60, made.driver() if is_restarted else driver)
+    assert made.ledger.held == ()
+    assert sorted(made.job.evicted) == sorted(hosts.values())
+    assert made.job.hosts == {}
+
+
 def test_expired_credentials_stop_everything_but_the_job() -> None:
     made, driver = driven(0.1)
     hosts = dict(made.job.hosts)

@@ -62,6 +62,32 @@ def test_invalid_journal_line_is_refused(tmp_path: Path, line: bytes) -> None:
         read_journal(tmp_path)
 
 
+def test_altered_line_is_refused(tmp_path: Path) -> None:
+    """In the middle, in any byte."""
+    with Journal(tmp_path) as writer:
+        for entry in ENTRIES[:4]:
+            writer.add(entry)
+    path = tmp_path / NAME
+    lines = path.read_bytes().splitlines(keepends=True)
+    for place in range(len(lines[2]) - 1):
+        altered = bytearray(lines[2])
+        altered[place] ^= 1 << place % 8
+        path.write_bytes(b"".join([*lines[:2], bytes(altered), *lines[3:]]))
+        with pytest.raises(InputError, match=f"{NAME}:3"):
+            read_journal(tmp_path)
+    for torn in (lines[2][:-20] + lines[3], lines[2][:-20] + b"\n", lines[2].partition(b', "crc32"')[0] + b"}\n"):
+        path.write_bytes(b"".join([*lines[:2], torn, *lines[3:]]))
+        with pytest.raises(InputError, match=f"{NAME}:3"):
+            read_journal(tmp_path)
+
+
+def test_journal_without_checksums_is_read_and_continued(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(_line(OPENED) + _line(ENTRIES[1]))
+    with Journal(tmp_path) as writer:
+        writer.add(REQUEST)
+    assert list(read_journal(tmp_path)) == ENTRIES[:3]
+
+
 def _line(entry: journal.JournalEntry) -> bytes:
     return json.dumps({"what": entry.what} | asdict(entry)).encode() + b"\n"
 

@@ -143,6 +143,16 @@ def test_bidbrain_holds_two_markets_for_a_deadline() -> None:
         assert {stay.market for stay in outcome.stays} == wanted
 
 
+def test_deadline_takes_more_of_the_only_market_worth_buying() -> None:
+    """The other one costs nearly as much as on demand; without the rest of the first the job would be late."""
+    common = comparison((history((0, 0.2), until=9), history((0, 0.99), until=9)))
+    strategy, work = strategy_for("bidbrain", common, has_deadline=True), work_of(2, 40, APPLICATION)
+    fallback = DeadlineFallback(2.5 * HOUR, REFERENCE.count, REFERENCE.price, REFERENCE.cores)
+    outcome = simulate_job(common.markets, strategy, APPLICATION, Start(0, 9 * HOUR), work, fallback)
+    assert not outcome.fell_back
+    assert [stay.market for stay in outcome.stays] == [0] * 3  # all 60 cores that may be held
+
+
 @settings(max_examples=40)
 @given(histories(), histories(), st.sampled_from(["standard-agile", "bidbrain", "clairvoyant"]), st.floats(2.3, 6))
 def test_deadline_is_missed_by_no_more_than_evictions_cost(
