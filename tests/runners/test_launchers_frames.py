@@ -1,15 +1,11 @@
 """What ranks print through a launcher arrives as it was, however the launcher cuts and marks it."""
 
 import itertools
-import sys
-import time
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners.job.runner import LaunchCommand
 from runners.launchers.frames import ERR, OUT, REPORT, FrameDecoder, encode_frame
-from runners.launchers.process import LauncherProcess
 
 PRINTED = st.lists(st.tuples(st.sampled_from([REPORT, OUT, ERR]), st.binary(min_size=1, max_size=200)), max_size=8)
 
@@ -41,12 +37,3 @@ def test_output_outside_of_frames_is_labelled() -> None:
     """An interpreter that is not there says so by itself."""
     assert FrameDecoder().add("sh: python3: not found") == [("", "sh: python3: not found")]
     assert FrameDecoder().add(encode_frame(OUT, b"a").decode().rstrip(" \n") + " oops") == [(OUT, "a"), ("", " oops")]
-
-
-def test_line_without_end_is_passed_on_in_pieces() -> None:
-    """Ranks' output comes from hosts: no line of it is held in memory as a whole."""
-    program = "import os\nfor _ in range(48): os.write(1, b'x' * (1 << 16))"
-    with LauncherProcess(LaunchCommand((sys.executable, "-c", program))) as process:
-        lengths = [len(line) for _, line in process.lines(time.monotonic, None)]
-    assert sum(lengths) == 3 << 20
-    assert max(lengths) <= 1 << 20
