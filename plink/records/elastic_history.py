@@ -39,8 +39,8 @@ class HostPeriod:
 @dataclass(frozen=True)
 class History:
     """History of an elastic run. ``steps``, ``events``: in the order of the log; ``stages``: (from, until, stage),
-    seconds; ``seconds``: up to the last entry; ``traffic``: bytes (sent, received) by host; ``rule``, ``shares``: as
-    the job was asked for, None where the log does not tell."""
+    seconds; ``seconds``: up to the last entry; ``traffic``: bytes (sent, received) by host; ``rule``, ``shares``,
+    ``shards``: as the job was asked for, None where the log does not tell."""
 
     steps: tuple[IterationRecord, ...]
     stages: tuple[tuple[float, float, int], ...]
@@ -51,6 +51,7 @@ class History:
     traffic: dict[str, tuple[int, int]] = field(default_factory=dict)
     rule: str | None = None
     shares: str | None = None
+    shards: int | None = None
 
     @property
     def completed(self) -> list[Iteration]:
@@ -75,6 +76,7 @@ def history_of(entries: Sequence[Entry]) -> History:
         traffic=_traffic([entry for entry in entries if isinstance(entry, TrafficLogEntry)]),
         rule=controllers[0].rule if controllers else None,
         shares=controllers[0].shares if controllers else None,
+        shards=controllers[0].shards if controllers else None,
     )
 
 

@@ -102,7 +102,7 @@ class RollBackLogEntry:
 @dataclass(frozen=True)
 class ControllerEvent:
     """The controller started or restarted. ``rule``: of consistency; ``shares``: whether the data goes by ``slots`` or
-    ``speed``."""
+    ``speed``; ``shards``: of the data."""
 
     what: ClassVar[str] = "controller"
     at: Quantity
@@ -110,6 +110,7 @@ class ControllerEvent:
     why: str = ""
     rule: str | None = None
     shares: str | None = None
+    shards: Total | None = None
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,11 @@ from plink.model.rules.dssp import DSSP
 from plink.model.rules.elastic_bsp import ElasticBSP
 from plink.records.work_shares import Work
 from plink.runtime.agileml.worker.zipline import barrier
+from solvers.elastic.speeds import MIN_GAIN, UNEVEN_CLOCKS
 
 BY_SPEED = "bsp --shares speed"
-CANDIDATES = ("bsp", "ssp:3", BY_SPEED, "elastic-bsp:15", "asp")  # who waits less comes later
+REBALANCED = "bsp --rebalance"
+CANDIDATES = ("bsp", "ssp:3", BY_SPEED, REBALANCED, "elastic-bsp:15", "asp")  # who waits less comes later
 _LEAST_GAIN = 0.1
 _MAX_ITERATIONS = 2000  # the latest
 _LATEST_SHARE = 0.5  # as workers plan supersteps
@@ -45,14 +47,31 @@ def step_seconds(iterations: Sequence[Work]) -> Steps:
     return np.array([[work[host][0] / max(1, work[host][2]) for host in hosts] for work in latest])
 
 
-def predicted_s(steps: Steps, rule: str) -> float:
+@dataclass(frozen=True)
+class Division:
+    """How the work of a clock can be divided. ``shards``: into so many parts; None: any. ``batches``: clocks of an
+    iteration."""
+
+    shards: int | None = None
+    batches: int = 1
+
+
+ANY_DIVISION = Division()
+
+
+def predicted_s(steps: Steps, rule: str, division: Division = ANY_DIVISION) -> float:
     """Return seconds that as many steps as there are in all take under a rule, with each host's own step times.
 
     :param steps: shape (clocks, hosts); a host that gets ahead takes as long as it did at the clock of that number.
     """
-    if rule == BY_SPEED:  # each clock's work is divided by what hosts took over the whole run
-        speeds = 1 / steps.mean(axis=0)
-        return float((steps * speeds / speeds.mean()).max(axis=1).sum())
+    if rule == REBALANCED:  # each clock's work is divided by what hosts take at it
+        return float((_shares(steps, division.shards) * steps).max(axis=1).sum())
+    if rule == BY_SPEED:  # by what hosts took over the whole run, once that is measured
+        mean = steps.mean(axis=0, keepdims=True)
+        shares, first = _shares(mean, division.shards), -(-UNEVEN_CLOCKS // division.batches)
+        if mean.max() <= MIN_GAIN * (shares * mean).max():
+            first = len(steps)
+        return float(steps[:first].max(axis=1).sum() + (steps[first:] * shares).max(axis=1, initial=0.0).sum())
     parsed = parse_rule(rule)
     if isinstance(parsed, ElasticBSP):
         return _supersteps_s(steps, parsed.most_steps)
@@ -61,14 +80,27 @@ def predicted_s(steps: Steps, rule: str) -> float:
     return _bounded_s(steps, parsed.apart if isinstance(parsed, SSP | DSSP) else 0)
 
 
-def hint(steps: Steps, rule: str, shares: str) -> Hint | None:
+def _shares(seconds: Steps, shards: int | None) -> Steps:
+    """Return each host's work over an equal share of it, such that the last to end ends soonest; by whole shards, the
+    fewest of the slowest."""
+    hosts = seconds.shape[1]
+    if shards is None:
+        return np.asarray(1 / seconds / (1 / seconds).mean(axis=1, keepdims=True))
+    counts = np.zeros_like(seconds)
+    for _ in range(shards):  # each to whom it ends first with
+        rows = np.arange(len(seconds))
+        counts[rows, ((counts + 1) * seconds).argmin(axis=1)] += 1
+    return np.asarray(counts * hosts / shards)
+
+
+def hint(steps: Steps, rule: str, shares: str, division: Division = ANY_DIVISION) -> Hint | None:
     """Return the rule that would have saved most, if that is more than a tenth; of nearly equal ones that which keeps
     more of BSP's promises."""
     now = BY_SPEED if rule == "bsp" and shares == "speed" else rule
     if not len(steps):
         return None
-    now_s = predicted_s(steps, now)
-    saved = {name: 1 - predicted_s(steps, name) / now_s for name in CANDIDATES if name != now}
+    now_s = predicted_s(steps, now, division)
+    saved = {name: 1 - predicted_s(steps, name, division) / now_s for name in CANDIDATES if name != now}
     best = max(saved.values())
     if best <= _LEAST_GAIN:
         return None
@@ -76,7 +108,7 @@ def hint(steps: Steps, rule: str, shares: str) -> Hint | None:
     return Hint(name, saved[name])
 
 
-_BY_PROMISE = ("bsp", BY_SPEED, "ssp:3", "elastic-bsp:15", "asp")
+_BY_PROMISE = ("bsp", BY_SPEED, REBALANCED, "ssp:3", "elastic-bsp:15", "asp")
 
 
 def _bounded_s(steps: Steps, apart: int) -> float:

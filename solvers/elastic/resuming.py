@@ -44,7 +44,7 @@ def start(ctx: Context, number: int = 0) -> None:
     event = "started" if not number else "restarted"
     saved = _saved(ctx)
     origin = "" if saved is None else f"goes on from the checkpoint of clock {saved.clock} in {saved.folder}"
-    ctx.log(what="controller", event=event, why=origin, rule=settings.rule, shares=settings.shares)
+    _log_controller(ctx, event, origin)
     if settings.restore and state.joining.own is None and (reason := _cannot_restore(ctx)):
         _fail(ctx, reason)
         return
@@ -64,6 +64,13 @@ def start(ctx: Context, number: int = 0) -> None:
     _restore_from(ctx, saved)
     _warn_of_racks(ctx, cluster)
     execute(ctx, cluster, actions)
+
+
+def _log_controller(ctx: Context, event: str, reason: str) -> None:
+    settings = ctx.state.settings
+    ctx.log(
+        what="controller", event=event, why=reason, rule=settings.rule, shares=settings.shares, shards=settings.shards
+    )  # fmt: skip
 
 
 def _warn_of_racks(ctx: Context, cluster: Cluster) -> None:
@@ -219,8 +226,7 @@ def go_on(ctx: Context) -> None:
 
 def _resume(ctx: Context, reports: Mapping[int, HostReport]) -> act.Halt | None:
     state, settings = ctx.state, ctx.state.settings
-    settings = ctx.state.settings
-    ctx.log(what="controller", event="restarted", why="", rule=settings.rule, shares=settings.shares)
+    _log_controller(ctx, "restarted", "")
     workers, next_worker = workers_of(reports)
     placed = [
         MemberReport(

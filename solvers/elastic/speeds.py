@@ -16,7 +16,7 @@ from solvers.elastic.placement.events import SpeedsMeasured
 from solvers.elastic.state import State
 
 UNEVEN_CLOCKS = 20
-_GAIN = 1.1  # a clock now over one by other shares
+MIN_GAIN = 1.1  # a clock now over one by other shares
 _LATEST_SHARE = 0.2  # of the mean, exponentially weighted, that the latest clock gets
 _FASTEST = 1000
 
@@ -61,4 +61,4 @@ def _gains(state: State, speeds: dict[int, int]) -> bool:
         return False  # shards are changing hands as it is
     due = quickest(len(cluster.shards), weights, held)
     now, then = (max(shares[host] / weights[host] for host in weights) for shares in (held, due))
-    return now > _GAIN * then
+    return now > MIN_GAIN * then

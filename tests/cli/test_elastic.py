@@ -184,11 +184,11 @@ def test_summary_lists_help(tmp_path: Path) -> None:
 
 
 def test_waits_and_a_rule_that_would_save_time(tmp_path: Path) -> None:
-    """One of three hosts takes twice as long in each of 30 iterations."""
+    """One of three hosts takes twice as long in each of 300 iterations."""
     work = {"a": (1.0, 1.0, 1), "b": (1.0, 1.0, 1), "c": (2.0, 0.0, 1)}
     log = ElasticLog(tmp_path / "log")
     log.add(ControllerEvent(0.0, "started", "", "bsp", "slots"))
-    for number in range(30):
+    for number in range(300):
         log.add(Iteration(2.0 * (number + 1), number, 2.0, 1, 3, number + 1, None, work))
     log.close()
     document = json.loads(typed("elastic", "summary", "log", "--json", cwd=tmp_path).stdout)
@@ -196,7 +196,7 @@ def test_waits_and_a_rule_that_would_save_time(tmp_path: Path) -> None:
     assert document["hint"]["rule"] == "bsp --shares speed"
     assert 0.35 < document["hint"]["saved"] < 0.45
     assert {row["host"]: (row["computed_s"], row["waited_s"], row["steps"]) for row in document["hosts"]} == {
-        "a": (30.0, 30.0, 30), "b": (30.0, 30.0, 30), "c": (60.0, 0.0, 30)
+        "a": (300.0, 300.0, 300), "b": (300.0, 300.0, 300), "c": (600.0, 0.0, 300)
     }  # fmt: skip
     printed = typed("elastic", "summary", "log", cwd=tmp_path).stdout
     assert "33%" in printed

@@ -122,9 +122,12 @@ def _hint(history: "History") -> dict[str, Any] | None:
     """A rule that would have saved more than a tenth."""
     if history.rule is None:
         return None
-    from runners.agile.rule_replay import hint, step_seconds
+    from runners.agile.rule_replay import Division, hint, step_seconds
 
-    result = hint(step_seconds([each.work for each in history.completed]), history.rule, history.shares or "slots")
+    completed = history.completed
+    batches = max(1, completed[-1].clock // (completed[-1].iteration + 1)) if completed else 1
+    division = Division(history.shards, batches)
+    result = hint(step_seconds([each.work for each in completed]), history.rule, history.shares or "slots", division)
     return None if result is None else {"rule": result.rule, "saved": round(result.saved, 3)}
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from runners.agile.rule_replay import BY_SPEED, hint, predicted_s, step_seconds
+from runners.agile.rule_replay import BY_SPEED, REBALANCED, Division, hint, predicted_s, step_seconds
 
 _HALF = np.tile([1.0, 1.0, 1.0, 2.0], (300, 1))
 _EQUAL = np.ones((300, 4))
@@ -11,7 +11,15 @@ _EQUAL = np.ones((300, 4))
 
 @pytest.mark.parametrize(
     ("rule", "seconds"),
-    [("bsp", 600), ("ssp:3", 600), ("dssp:1:9", 600), (BY_SPEED, 343), ("asp", 343), ("elastic-bsp:15", 343)],
+    [
+        ("bsp", 600),
+        ("ssp:3", 600),
+        ("dssp:1:9", 600),
+        (BY_SPEED, 360),
+        (REBALANCED, 343),
+        ("asp", 343),
+        ("elastic-bsp:15", 343),
+    ],
 )
 def test_one_of_four_at_half_speed(rule: str, seconds: float) -> None:
     """343 s if nobody ever waits."""
@@ -31,7 +39,34 @@ def test_hint_prefers_rules_with_the_guarantees_of_bsp() -> None:
     result = hint(_HALF, "bsp", "slots")
     assert result is not None
     assert result.rule == BY_SPEED
-    assert result.saved == pytest.approx(0.43, abs=0.01)
+    assert result.saved == pytest.approx(0.40, abs=0.01)
+
+
+def test_hint_proposes_help_where_slowness_moves() -> None:
+    """Each host is slow for ten clocks, another one then: shares by speed cannot follow, and help is as good as ASP."""
+    steps = np.ones((400, 4))
+    steps[np.arange(400), np.arange(400) // 10 % 4] = 2.0
+    result = hint(steps, "bsp", "slots", Division(64))
+    assert result is not None
+    assert result.rule == REBALANCED
+    assert result.saved == pytest.approx(1 - 19 / 16 / 2)  # 19 of 64 shards, instead of 16, in half the time
+
+
+@pytest.mark.parametrize(
+    ("clocks", "division", "gain"),
+    [
+        (20, Division(), 0.0),  # all that there are measure
+        (40, Division(), 0.21),
+        (40, Division(batches=5), 0.39),  # of five clocks each
+        (300, Division(4), 0.0),  # a shard a host
+        (300, Division(8), 0.23),  # one for the slow, two or three for the others
+    ],
+)
+def test_shares_by_speed_gain_what_they_can(clocks: int, division: Division, gain: float) -> None:
+    saved = 1 - predicted_s(_HALF[:clocks], BY_SPEED, division) / predicted_s(_HALF[:clocks], "bsp")
+    assert saved == pytest.approx(gain, abs=0.01)
+    result = hint(_HALF[:clocks], "bsp", "slots", division)
+    assert gain or result is None or result.rule != BY_SPEED
 
 
 @pytest.mark.parametrize(("rule", "shares"), [("bsp", "slots"), ("ssp:3", "slots"), ("asp", "slots")])

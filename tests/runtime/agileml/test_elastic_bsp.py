@@ -110,6 +110,14 @@ def test_fast_workers_do_more_steps() -> None:
     assert 24 * SHARDS <= counts.sum() < 25.5 * SHARDS
 
 
+@pytest.mark.parametrize("clocks", [1, 2, 7, 13])
+@pytest.mark.parametrize("slow", [2, 5])
+def test_no_more_than_one_mini_batch_of_every_shard_too_many(slow: int, clocks: int) -> None:
+    """Every worker does a step in the last superstep, whatever little is left to do."""
+    counts = train(Counting(uneven(slow), clocks), workers=4, rule=ElasticBSP(15)).tables["count"]
+    assert clocks * SHARDS <= counts.sum() <= (clocks + 1) * SHARDS
+
+
 def test_each_shard_goes_through_its_own_mini_batches() -> None:
     """In turn, with random numbers of their own, however many steps its worker does."""
     app = Counting(uneven(3), 12)
