@@ -102,7 +102,7 @@ class AwsProvider:
         """Return the number of the account that the credentials are of."""
         answer = self._aws("sts", "get-caller-identity")
         if not isinstance(answer, dict) or not isinstance(answer.get("Account"), str):
-            raise ProviderError("unavailable", f"aws printed no account: {str(answer)[:80]}")
+            raise ProviderError("unavailable", f"aws printed no account: {ascii(answer)[:80]}")
         return str(answer["Account"])
 
     def prices(self, since_s: float) -> Sequence[PricePoint]:
@@ -115,12 +115,13 @@ class AwsProvider:
         for entry in _rows(answer, "SpotPriceHistory"):
             try:
                 market = Market(entry["AvailabilityZone"], entry["InstanceType"], entry["ProductDescription"])
+                _check_texts(market.zone, market.type, market.product)
                 price = float(entry["SpotPrice"])
                 if not 0 < price < math.inf:
                     raise ValueError
                 points.append(PricePoint(market, _seconds(entry["Timestamp"]), price))
             except (KeyError, TypeError, ValueError, OverflowError):
-                raise ProviderError("unavailable", f"aws printed no price: {str(entry)[:80]}") from None
+                raise ProviderError("unavailable", f"aws printed no price: {ascii(entry)[:80]}") from None
         return sorted(points, key=lambda point: point.since_s)
 
     def acquire(self, order: RentalOrder) -> Sequence[ListedInstance]:
@@ -174,12 +175,11 @@ class AwsProvider:
                 end = "interrupted" if code.startswith("Server.Spot") else "released"
                 shown = _REASON_TIME.search(entry.get("StateTransitionReason") or "")
                 until = None if shown is None else max(since, _seconds(shown[1]))
-            return ListedInstance(
-                str(entry["InstanceId"]), tags.get(TOKEN_TAG, ""), since, address, until_s=until, end=end,
-                run=tags.get(RUN_TAG),
-            )  # fmt: skip
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise ProviderError("unavailable", f"aws printed no instance: {str(entry)[:80]}", False) from None
+            name, token, run = entry["InstanceId"], tags.get(TOKEN_TAG, ""), tags.get(RUN_TAG)
+            _check_texts(name, token, run or "", address or "", state)
+            return ListedInstance(name, token, since, address, until_s=until, end=end, run=run)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            raise ProviderError("unavailable", f"aws printed no instance: {ascii(entry)[:80]}", False) from None
 
     def release(self, ids: Sequence[str]) -> None:
         """Terminate instances, each by itself where EC2 refuses one of them.
@@ -226,13 +226,22 @@ def _pairs(tags: Mapping[str, str]) -> list[dict[str, str]]:
 def _rows(answer: Any, key: str) -> list[Any]:
     rows = answer.get(key) if isinstance(answer, dict) else None
     if not isinstance(rows, list):
-        raise ProviderError("unavailable", f"aws printed no {key}: {str(answer)[:80]}", has_no_effect=False)
+        raise ProviderError("unavailable", f"aws printed no {key}: {ascii(answer)[:80]}", has_no_effect=False)
     return rows
+
+
+def _check_texts(*values: object) -> None:
+    """:raises TypeError: for a value of another type."""
+    if not all(isinstance(value, str) for value in values):
+        raise TypeError
 
 
 def _seconds(text: str) -> float:
     moment = datetime.fromisoformat(text)
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    if seconds < 0:
+        raise ValueError("before 1970")
+    return seconds
 
 
 def _explained(error: ProviderError) -> ProviderError:

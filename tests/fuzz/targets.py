@@ -380,21 +380,22 @@ def squeue(data: bytes) -> None:
 
 
 def _documents() -> dict[str, Sequence[bytes]]:
-    from tests.fuzz import pipelines
+    from tests.fuzz import pipelines, spot
     from tests.fuzz.seeds import seeds
 
-    return {**seeds(), **pipelines.documents()}
+    return {**seeds(), **pipelines.documents(), **spot.documents()}
 
 
 def targets() -> dict[str, Target]:
     """All of them."""
-    from tests.fuzz import lines, listeners, pipelines
+    from tests.fuzz import lines, listeners, pipelines, spot
 
     every: tuple[Read, ...] = (
         *(hosts, network, order, groups, plan, schedule, aggregation, topology, truth, compressed, agile_log),
         *(compared, autotune_log, run, shown_runs, check, embedding, quantities, checkpoint, latest_checkpoint, lab),
         *(known_hosts, ssh_config, iperf3, figure, launched, environment, squeue, *lines.EVERY, *listeners.EVERY),
         *pipelines.EVERY,
+        *spot.EVERY,
     )
     begin = _documents()
     return {read.__name__: Target(read, tuple(begin.get(read.__name__, ())) or (b"",)) for read in every}
