@@ -16,7 +16,7 @@ from runners.job.runner import LaunchCommand
 
 _POLL_S = 0.2
 _MAX_QUEUED_LINES = 10_000
-_MAX_LINE_BYTES = 1 << 20  # a longer line is passed on in pieces
+_MAX_LINE_BYTES = 1 << 20  # a longer one comes in pieces
 _PR_SET_PDEATHSIG = 1
 
 
@@ -51,7 +51,7 @@ class LauncherProcess:
     def _read(self, stream: str, pipe: IO[bytes]) -> None:
         # Bytes that are no UTF-8 travel as lone surrogates and come out as they went in.
         with pipe:
-            while line := pipe.readline(_MAX_LINE_BYTES):
+            for line in iter(lambda: pipe.readline(_MAX_LINE_BYTES), b""):
                 self._put((stream, line.rstrip(b"\n").decode("utf-8", "surrogateescape")))
         self._put(None)
 
@@ -82,19 +82,21 @@ class LauncherProcess:
     def end(self, grace_s: float) -> int:
         """Return its exit code, as a shell has it; SIGTERM, then SIGKILL, if it still runs after so long.
 
-        Drops what it prints from now on.
+        Drops what it prints from now on. What it leaves in its process group gets SIGTERM.
         """
         self._ending.set()
         for number in (signal.SIGTERM, signal.SIGKILL):
             try:
-                code = self._child.wait(timeout=grace_s)
-                return code if code >= 0 else 128 - code
+                self._child.wait(timeout=grace_s)
+                break
             except subprocess.TimeoutExpired:
                 if number == signal.SIGTERM:
                     self._child.terminate()
                 else:
                     os.killpg(self._child.pid, number)
         code = self._child.wait()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._child.pid, signal.SIGTERM)
         return code if code >= 0 else 128 - code
 
     def __enter__(self) -> "LauncherProcess":
