@@ -55,6 +55,12 @@ def interface_topology(network: Network) -> InterfaceTopology | None:
     return InterfaceTopology(shape, prefix + what + _rates(entry))
 
 
+def most_hosts_relay(entry: InterfacesEntry | None) -> bool:
+    """Return whether most hosts pass on what others send, as in a BCube: hosts differ in digits there, whether or not
+    all its interfaces work, and form no groups."""
+    return entry is not None and 2 * len({by for row in entry["relays"] for by in row} - {None}) > len(entry["relays"])
+
+
 def _rates(entry: InterfacesEntry) -> str:
     """Return what interfaces carry, in a few words; empty where that was not measured."""
     rows = [*entry.get("out_gbps", ()), *entry.get("in_gbps", ())]
@@ -139,8 +145,8 @@ def interface_findings(network: Network) -> Iterator[Finding]:
         devices = [f"{network.hosts.names[host]}/{entry['names'][host][interface]}" for host, interface in ports]
         hosts = [network.hosts.names[host] for host, _ in ports]
         evidence = (
-            f"{devices[0]} reaches none of its neighbours" if len(ports) == 1
-            else f"{' and '.join(devices)} do not reach each other"
+            f"{devices[0]} reaches none of its neighbours{_where(topology.shape, ports)}" if len(ports) == 1
+            else f"{' and '.join(devices)} do not reach each other{_where(topology.shape, ports)}"
         )  # fmt: skip
         yield Finding("interface", Severity.ERROR, hosts, evidence, "look at `ip link` there, the cable and the switch")
     blamed = {host for ports in dead for host, _ in ports}
@@ -150,6 +156,13 @@ def interface_findings(network: Network) -> Iterator[Finding]:
         if failed and relay not in blamed and not any(answering[i, j] for i, j in pairs):
             evidence = f"{failed} pairs of hosts send through it, and none gets an answer"
             yield Finding("relay", Severity.ERROR, [name], evidence, "there: sysctl net.ipv4.ip_forward=1", failed)
+
+
+def _where(shape: BCube | Rails | None, ports: list[tuple[int, int]]) -> str:
+    """Return the level of the switch of these ports, or their rail; empty where hosts form neither."""
+    host, interface = ports[0]
+    columns = [] if shape is None else np.flatnonzero(shape.interfaces[host] == interface).tolist()
+    return f" on {'level' if isinstance(shape, BCube) else 'rail'} {columns[0]}" if columns else ""
 
 
 def _slow(network: Network, entry: InterfacesEntry) -> Iterator[Finding]:

@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 
 from plink.api.bandwidth_data import bandwidths_of, probe_summary_of
-from plink.api.interfaces import interface_topology
+from plink.api.interfaces import interface_topology, most_hosts_relay
 from plink.api.report_request import ReportRequest
 from plink.api.routes import route_of, work_of
 from plink.errors import InputError, NoAnswer, UsageError
 from plink.model.network import Matrix, Network
 from plink.report.report_data import Gap, HostMap, Indices, Remark, ReportData, TieredGroups, TierStatistics, TimedOrder
+from plink.report.words import count
 from solvers.diagnosis.findings import diagnose
 from solvers.grouping.cluster import measured_hosts
 from solvers.hierarchy.tiers import completed_far, tiers
+from solvers.ordering.interfaces import BCube
 
 _MAX_LISTED_PAIRS = 6  # pairs of one reason that are named
 _MAX_REASONS = 12
@@ -84,15 +86,23 @@ def report_data_of(
 
 
 def groups_of(network: Network, groups: Sequence[Sequence[str]] | None, location: str = "groups") -> TieredGroups:
-    """Return the named groups, else those of the latencies, with their tiers.
+    """Return the named groups, else those of the latencies, with their tiers. Hosts of a BCube form no groups (one of
+    all), and their tiers are by how many digits differ.
 
     :raises InputError: when the groups are not of these hosts.
     """
     if groups is not None:
         levels, source = [_listed(network, groups, location)], f"as {location} lists them"
+    elif most_hosts_relay(network.interfaces):
+        all_hosts = np.zeros(len(network.hosts), dtype=np.intp)
+        topology = interface_topology(network)
+        shape = None if topology is None else topology.shape
+        levels = [*shape.digits.T.astype(np.intp)] if isinstance(shape, BCube) else [all_hosts]
+        titles = ["all pairs", *(f"{count(k, 'digit')} apart" for k in range(1, len(levels) + 1))]
+        return TieredGroups(all_hosts, _tiers(network.rtt_us, levels, titles), "none, for hosts pass packets on")
     else:
         levels, source = _nested(network, network.completed_us), "the tiers of the round trips"
-    return TieredGroups(levels[0], _tiers(network.rtt_us, levels), source)
+    return TieredGroups(levels[0], _tiers(network.rtt_us, levels, _titles(levels)), source)
 
 
 def _listed(network: Network, groups: Sequence[Sequence[str]], location: str) -> Indices:
@@ -135,15 +145,20 @@ def _nested(network: Network, cost: Matrix) -> list[Indices]:
     return [number[levels[0]], *levels[1:]]
 
 
-def _tiers(cost: Matrix, levels: list[Indices]) -> tuple[TierStatistics, ...]:
-    """Count and summarise pairs by how many of the levels separate them."""
-    apart = sum((labels[:, None] != labels[None, :]).astype(np.intp) for labels in levels)
+def _titles(levels: list[Indices]) -> list[str]:
+    """Return what pairs are called that none, one, two, ... of these nested levels separate."""
     names = {1: ["inside groups", "between groups"], 2: ["inside groups", "between near groups", "between far groups"]}
     titles = names.get(
         len(levels), ["inside groups", *(f"{k} level{'s' * (k > 1)} apart" for k in range(1, len(levels) + 1))]
     )
     if levels[0].max() == 0:
         titles = ["all pairs", ""]
+    return titles
+
+
+def _tiers(cost: Matrix, levels: list[Indices], titles: list[str]) -> tuple[TierStatistics, ...]:
+    """Count and summarise pairs by how many of the levels separate them."""
+    apart = sum((labels[:, None] != labels[None, :]).astype(np.intp) for labels in levels)
     statistics = []
     for number, name in enumerate(titles):
         pairs = np.triu(np.asarray(apart) == number, 1)
@@ -156,7 +171,12 @@ def _tiers(cost: Matrix, levels: list[Indices]) -> tuple[TierStatistics, ...]:
 
 def remarks_of(network: Network, groups: TieredGroups) -> tuple[Remark, ...]:
     """Return the findings of the doctor, without unmeasured pairs."""
-    findings = diagnose(network, groups.of, {})
+    if network.interfaces is None:
+        findings = diagnose(network, groups.of, {})
+    else:
+        from plink.api.diagnosing import diagnose as diagnose_interfaces_too  # brings probing, which others do without
+
+        findings = diagnose_interfaces_too(network)
     return tuple(
         Remark(finding.kind, str(finding.severity), tuple(finding.hosts), finding.evidence, finding.advice)
         for finding in findings

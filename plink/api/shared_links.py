@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.api.host_rates import TCP_BLOCKED, unreached_by_flows
+from plink.api.interfaces import most_hosts_relay
 from plink.model.hosts import Hosts
 from plink.model.network import Matrix, symmetrised
 from plink.model.topology import Topology, paths_for
@@ -38,11 +39,13 @@ def measure_shared_links(
     given_tiers: Sequence[HostGroups] | None = None,
 ) -> None:
     """Measure the capacity that each group of each tier shares, and add it to the measurements' details: from the
-    innermost tier out, those above only where groups have a bottleneck of their own.
+    innermost tier out, those above only where groups have a bottleneck of their own. Hosts of a BCube form no groups.
 
     :param given_tiers: as of :func:`tiers_by_topology`; None: found by the latencies.
     """
     measurements = session.measurements
+    if given_tiers is None and most_hosts_relay(measurements.details.get("interfaces")):
+        return
     tiers = find_tiers(measurements) if given_tiers is None else given_tiers
     if not tiers or len(tiers[0]) < 2:
         source = "the latencies" if given_tiers is None else "the topology file"

@@ -2,17 +2,15 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
+from plink.cli.finding_lines import finding_line
 from plink.cli.floor import floor_us
 from plink.cli.screen import print_json, printable, progress
 from plink.cli.severities import failing_count
 from plink.errors import PlinkError
-
-if TYPE_CHECKING:
-    from solvers.diagnosis.finding import Finding
 
 
 def doctor(
@@ -56,18 +54,9 @@ def doctor(
         print_json({"schema": "plink.doctor/1", "ok": is_ok, "hosts": examination.facts, "findings": rows})
     else:
         for finding in findings:
-            print(_line(finding))
+            print(printable(f"{finding.severity}: {finding_line(finding)}"))  # hosts report the evidence
         if not findings:
             print("no problems found")
     failing = failing_count((finding.severity for finding in findings), fail_on)
     if failing:
         raise PlinkError(failing)
-
-
-def _line(finding: "Finding") -> str:
-    """Return a finding as one line. What hosts report of themselves is among the evidence, so it is escaped."""
-    from plink.model.hostlist import fold_hostlist
-
-    number = f"{len(finding.hosts)} hosts: " if len(finding.hosts) > 2 else ""
-    hosts = number + fold_hostlist(finding.hosts, ", ")
-    return printable(f"{finding.severity}: {finding.kind}: {hosts}: {finding.evidence}; {finding.advice}")

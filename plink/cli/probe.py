@@ -224,6 +224,7 @@ def _report_results(measurements: "Measurements", target: Path, seconds: float, 
     import numpy as np
 
     from plink.api.interfaces import interface_topology
+    from plink.cli.finding_lines import finding_line, interface_warnings
     from plink.model.hostlist import fold_hostlist
     from probes.measurements import NOT_TRIED
     from solvers.diagnosis.findings import rate_findings
@@ -232,7 +233,8 @@ def _report_results(measurements: "Measurements", target: Path, seconds: float, 
     measured = int(np.isfinite(measurements.latency).sum()) - n
     say(f"{measured} of {n * (n - 1)} round trips between {n} hosts in {seconds:.0f} s -> {target}")
     network = measurements.network()
-    if topology := interface_topology(network):
+    topology = interface_topology(network)
+    if topology and not topology.faulty:  # else a warning says so
         say(topology.text)
     tiers = measurements.details.get("shared_links", [])
     for number, tier in enumerate(tiers, 1):
@@ -241,7 +243,9 @@ def _report_results(measurements: "Measurements", target: Path, seconds: float, 
             say(f"{hosts} share {_rate(row, 'out')} out, {_rate(row, 'in')} in")
     findings = rate_findings(network)
     for finding in findings:
-        say(f"{finding.kind}: {fold_hostlist(finding.hosts, ', ')}: {finding.evidence}; {finding.advice}")
+        say(finding_line(finding))
+    for warning in interface_warnings(network):
+        say(warning)
     closed = [host for finding in findings if finding.kind == "closed" for host in finding.hosts]
     unmeasured_groups = [row for tier in tiers for row in tier["groups"] if row.get("why")]
     errors = measurements.errors or measurements.bandwidth_errors

@@ -245,6 +245,7 @@ def search_with_status(network: "Network", request: "OrderRequest", stopped: Cal
     """
     from plink.api.ordering import check_alone, solve
     from plink.api.reordering import order_of, order_of_one
+    from plink.cli.finding_lines import interface_warnings
     from plink.cli.order_report import summary
 
     if len(network.hosts) == 1:
@@ -252,10 +253,12 @@ def search_with_status(network: "Network", request: "OrderRequest", stopped: Cal
         return SearchOutcome(
             order_of_one(network, request), [f"{request.algo} of a single host: there is nothing to order"]
         )
+    warnings = interface_warnings(network)  # invalid interfaces are refused before a search, not after
     with search_status() as show:
         solved = solve(network, request, show, stopped)
     complete = (not request.prove or solved.result.is_optimal) and not solved.needs_unmeasured
-    return SearchOutcome(order_of(network, solved, request), summary(solved), complete, solved.interrupted)
+    lines = [*summary(solved), *warnings]
+    return SearchOutcome(order_of(network, solved, request), lines, complete, solved.interrupted)
 
 
 def save_order(order: "RankOrder") -> None:

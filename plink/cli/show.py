@@ -47,8 +47,6 @@ def show(
         print_json(_document(data) | {"host_costs": costs, "interfaces": interface_text})
         return
     console = Console(highlight=False, markup=False)
-    if interfaces is not None:
-        console.print(interfaces.text)
     colour = console.is_terminal and console.color_system is not None and not console.no_color
     ascii_only = console.options.ascii_only
     for line in terminal_lines(data, Ink(console.width, colour and not ascii_only, ascii_only)):

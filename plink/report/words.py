@@ -141,11 +141,12 @@ def _links(data: ReportData) -> list[str]:
 
 def _tiers(data: ReportData) -> str:
     groups, measured_tiers = data.groups.number, [tier for tier in data.groups.tiers if tier.measured]
-    if groups == 1 or len(measured_tiers) < 2:
+    if len(measured_tiers) < 2:
         span = _span(measured_tiers[0]) if measured_tiers else "no pair"
         return f"No groups of near hosts stand out: the round trips take {span}."
     tier_texts = ", ".join(f"{microseconds(tier.median_us)} {tier.name}" for tier in measured_tiers)
-    return f"The hosts form {count(groups, 'group')}. A round trip usually takes {tier_texts}."
+    formed = f"The hosts form {count(groups, 'group')}. " if groups > 1 else ""
+    return f"{formed}A round trip usually takes {tier_texts}."
 
 
 def _span(tier: TierStatistics) -> str:

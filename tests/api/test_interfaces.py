@@ -1,7 +1,9 @@
 """What interfaces form, and which of them are at fault, by a network's measurements."""
 
 import itertools
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,12 +12,17 @@ import pytest
 import plink
 from plink.api.diagnosing import diagnose
 from plink.api.interfaces import exchanges_on_switches, interface_topology, rail_names
+from plink.api.probe_request import ProbeRequest
+from plink.api.shared_links import measure_shared_links
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
 from probes.interfaces import interfaces_from_routes
-from probes.measurements import NOT_TRIED
+from probes.measurements import NOT_TRIED, Measurements, measurements_from
+from probes.shared_links import SharedLinkSettings
 from runners.lab.blueprint import Blueprint, LabSettings, draw
 from solvers.ordering.interfaces import BCube, Rails
+from tests.conftest import typed
+from tests.probes.fake_fleet import FakeFleet, session_of
 from tests.probes.test_interfaces import bcube_routes
 
 
@@ -90,15 +97,79 @@ def test_pairs_that_were_not_tried_prove_nothing() -> None:
     assert not named(network, "relay")
 
 
+def with_dead_interface(drawn: Blueprint, level: int = 0) -> Network:
+    """Whoever sends through this interface of the second host, either way, gets no answer."""
+    silent = {(1, j) for j in range(len(drawn.places)) if j != 1 and differing(drawn, 1, j)[0] == level}
+    return network_of(drawn, silent)
+
+
 @pytest.mark.parametrize(("base", "levels"), [(3, 2), (2, 3), (4, 2)])
-def test_dead_interface_is_named_with_its_host(base: int, levels: int) -> None:
-    """Of a cable both ends."""
+@pytest.mark.parametrize("level", [0, 1])
+def test_dead_interface_is_named_with_its_host(base: int, levels: int, level: int) -> None:
+    """And with its level; of a cable both ends."""
     drawn = blueprint(base, levels)
-    host, level = 1, 0
-    silent = {(host, j) for j in range(base**levels) if j != host and differing(drawn, host, j)[0] == level}
-    (finding,) = named(network_of(drawn, silent), "interface")
-    assert f"{drawn.places[host].name}/eth{level}" in finding.evidence
+    (finding,) = named(with_dead_interface(drawn, level), "interface")
+    assert f"{drawn.places[1].name}/eth{level}" in finding.evidence
+    assert f"level {level}" in finding.evidence
     assert len(finding.hosts) == (2 if base == 2 else 1)
+
+
+def test_probe_and_reorder_name_a_dead_interface_as_doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = with_dead_interface(blueprint(3, 2))
+    result = measurements_from(network)
+
+    def measure(measurements: Measurements, request: ProbeRequest, *_: object) -> bool:
+        measurements.percentiles, measurements.errors = result.percentiles, result.errors
+        measurements.details = result.details
+        return True
+
+    monkeypatch.setattr("plink.api.probing.measure", measure)
+    (tmp_path / "hosts").write_text("".join(f"{host.name} address={host.address}\n" for host in network.hosts))
+    probed = typed("probe", "hosts", "-o", "n.json", cwd=tmp_path)
+    assert probed.returncode == 3
+    diagnosed = typed("doctor", "n.json", cwd=tmp_path)
+    (line,) = [line for line in diagnosed.stdout.splitlines() if "/eth" in line]
+    ordered = [
+        typed("reorder", "n.json", "--algo", algo, "--max-moves", "50", cwd=tmp_path) for algo in ("bml", "ring")
+    ]
+    for done in (probed, *ordered):
+        assert line.removeprefix("error: ") in done.stderr
+    assert [done.returncode for done in ordered] == [0, 0]
+    healthy = network_of(blueprint(3, 2))
+    healthy.write(tmp_path / "healthy.json")
+    assert "/eth" not in typed("reorder", "healthy.json", "--algo", "bml", cwd=tmp_path).stderr
+
+
+@pytest.mark.parametrize(("base", "levels"), [(2, 2), (2, 3), (4, 2)])
+@pytest.mark.parametrize("is_dead", [False, True])
+def test_hosts_of_a_bcube_form_no_groups(base: int, levels: int, is_dead: bool, tmp_path: Path) -> None:
+    """Their tiers are by how many digits differ; a probe measures no links that groups share."""
+    drawn = blueprint(base, levels)
+    network = with_dead_interface(drawn) if is_dead else network_of(drawn)
+    network.write(tmp_path / "n.json")
+    shown = json.loads(typed("show", "n.json", "--json", cwd=tmp_path).stdout)
+    assert shown["groups"] == [network.hosts.names]
+    assert [tier["median_us"] for tier in shown["tiers"]] == [20.0 * apart for apart in range(1, levels + 1)]
+    assert (shown["suspects"] > 0) == is_dead
+    words = typed("show", "n.json", cwd=tmp_path).stdout
+    assert "group" not in words
+    assert "rack" not in words
+    session = session_of(FakeFleet(lambda host, body: None), len(network.hosts))
+    session.measurements.details["interfaces"] = network.interfaces
+    for matrix in (session.measurements.latency, *session.measurements.halves):
+        matrix[:] = network.latency_us
+    measure_shared_links(session, SharedLinkSettings())
+    assert "shared_links" not in session.measurements.details
+
+
+def test_one_host_that_relays_between_racks_leaves_them_groups(tmp_path: Path) -> None:
+    network = on_rails(hosts=9)
+    rack = np.arange(9) >= 5
+    relays = [[4 if rack[i] != rack[j] and 4 not in (i, j) else None for j in range(9)] for i in range(9)]
+    entry = network.details["interfaces"] | {"relays": relays}
+    latency = np.where(rack[:, None] == rack, 20.0, 100.0) * ~np.eye(9, dtype=bool)
+    replace(network, latency_us=latency, details={"interfaces": entry}).write(tmp_path / "n.json")
+    assert len(json.loads(typed("show", "n.json", "--json", cwd=tmp_path).stdout)["groups"]) == 2
 
 
 def test_dead_host_is_no_dead_interface_of_others() -> None:
