@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from plink.cli.floor import floor_us
-from plink.cli.screen import print_json, printable, progress
+from plink.cli.screen import print_json, print_lines, progress
 from plink.cli.severities import failing_count
 from plink.errors import PlinkError
 
@@ -55,8 +55,7 @@ def doctor(
         is_ok = not any(finding.severity != "info" for finding in findings)
         print_json({"schema": "plink.doctor/1", "ok": is_ok, "hosts": examination.facts, "findings": rows})
     else:
-        for finding in findings:
-            print(_line(finding))
+        print_lines(*map(_line, findings))
         if not findings:
             print("no problems found")
     failing = failing_count((finding.severity for finding in findings), fail_on)
@@ -65,9 +64,9 @@ def doctor(
 
 
 def _line(finding: "Finding") -> str:
-    """Return a finding as one line. What hosts report of themselves is among the evidence, so it is escaped."""
+    """Return a finding as one line. What hosts report of themselves is among the evidence."""
     from plink.model.hostlist import fold_hostlist
 
     number = f"{len(finding.hosts)} hosts: " if len(finding.hosts) > 2 else ""
     hosts = number + fold_hostlist(finding.hosts, ", ")
-    return printable(f"{finding.severity}: {finding.kind}: {hosts}: {finding.evidence}; {finding.advice}")
+    return f"{finding.severity}: {finding.kind}: {hosts}: {finding.evidence}; {finding.advice}"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from plink.cli.screen import print_json
+from plink.errors import printable
 
 if TYPE_CHECKING:
     from plink.report.report_data import ReportData, RouteBottleneck
@@ -48,7 +49,7 @@ def show(
         return
     console = Console(highlight=False, markup=False)
     if interfaces is not None:
-        console.print(interfaces.text)
+        console.print(printable(interfaces.text))
     colour = console.is_terminal and console.color_system is not None and not console.no_color
     ascii_only = console.options.ascii_only
     for line in terminal_lines(data, Ink(console.width, colour and not ascii_only, ascii_only)):
