@@ -27,7 +27,7 @@ class PlinkError(Exception):
     exit_code = 1
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(_printable(message))
+        super().__init__(printable(message))
 
 
 class UsageError(PlinkError):
@@ -42,7 +42,7 @@ class InputError(PlinkError):
     exit_code = 2
 
     def __init__(self, location: str, reason: str) -> None:
-        self.location, self.reason = _short(_printable(location)), _short(_printable(reason))
+        self.location, self.reason = _short(printable(location)), _short(printable(reason))
         super().__init__(f"{self.location}: {self.reason}")
 
 
@@ -50,7 +50,7 @@ class HostError(PlinkError):
     """A host could not be reached or used."""
 
     def __init__(self, host: str, reason: str) -> None:
-        self.host, self.reason = host, _short(_printable(reason))
+        self.host, self.reason = host, _short(printable(reason))
         super().__init__(f"{host}: {self.reason}")
 
 
@@ -72,8 +72,8 @@ class NoAnswer(PlinkError):
     exit_code = 4
 
 
-def _printable(text: str) -> str:
-    """Escape control characters and surrogates as Python writes them."""
+def printable(text: str) -> str:
+    """Text as a part of one line: line feeds and other control characters, and surrogates, as Python writes them."""
     if text.isprintable():
         return text
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)

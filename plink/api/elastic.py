@@ -12,7 +12,7 @@ from plink.api.connecting import connector_for
 from plink.api.elastic_events import ElasticEvents, log
 from plink.api.elastic_request import ElasticRequest
 from plink.api.recording import Recording, RunDescription, recording
-from plink.errors import PlinkError, UsageError
+from plink.errors import PlinkError, UsageError, printable
 from plink.model.hosts import Hosts
 from plink.model.network import Network
 from plink.model.storage import write_document
@@ -166,7 +166,7 @@ def _report(
 
     def on_note(text: str) -> None:
         with contextlib.suppress(OSError):  # the disk is full, which the end of the log beside it tells
-            notes.write(f"{time.monotonic() - began:9.3f} {text}\n")
+            notes.write(f"{time.monotonic() - began:9.3f} {printable(text)}\n")
             notes.flush()
 
     def on_line(number: int | None, stream: str, line: str) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from plink.cli.junit import Case
-from plink.cli.screen import printable, say
-from plink.errors import InputError, NoAnswer
+from plink.cli.screen import say
+from plink.errors import InputError, NoAnswer, printable
 from plink.model.benchmark_runs import BenchmarkRun, read_benchmark_runs
 from plink.model.units import format_bytes, format_us
 from solvers.checking.agreement import MIN_ORDERS, Correlation, calibration, gain_of_best, rank_correlation

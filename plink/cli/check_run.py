@@ -23,7 +23,7 @@ from plink.cli.order_benchmark import (
     recompute_costs,
     run_orders,
 )
-from plink.cli.screen import print_json, printable, say
+from plink.cli.screen import print_json, print_lines, say
 from plink.errors import NoAnswer, PlinkError
 from plink.model.benchmark_runs import SCHEMA, BenchmarkRun, read_benchmark_runs
 from plink.model.network import Network
@@ -243,8 +243,7 @@ def _publish(report: _CheckReport, request: CheckRequest, target: Path) -> None:
                 print(f"fitted distances (--smooth-latencies) have {affinity['fitted']:.1%} right")
         for entry, baseline_lines in zip(document.get("checks", []), report.baseline_lines, strict=True):
             show_check(entry)
-            for line in baseline_lines:
-                print(printable(line))
+            print_lines(*baseline_lines)
         if (host_costs := document.get("host_costs")) is not None:
             calibration.show_host_costs(host_costs)
     say_unknown_hosts(str(request.truth), report.unknown_hosts)

@@ -11,7 +11,7 @@ from typing import Any
 from plink.api.recording import RecordRequest
 from plink.cli.launching import JobSetup, report_failure, run
 from plink.cli.metrics import Metric, detected_metric, metric_from
-from plink.cli.screen import print_json, say
+from plink.cli.screen import print_json, print_lines, say
 from plink.errors import PlinkError
 from plink.model.storage import write_document
 from plink.records import workspace
@@ -142,7 +142,7 @@ def _show(document: dict[str, Any]) -> None:
     for order_name in ("given", "plink"):
         values = [run["value"] for run in document["runs"] if run["order"] == order_name]
         median = _shown(statistics.median(values), metric)
-        print(f"{order_name:>5} order: {metric.name} {median}, median of {len(values)}")
+        print_lines(f"{order_name:>5} order: {metric.name} {median}, median of {len(values)}")
     interval = document["interval"]
     if interval is None:
         print(f"gain {document['gain']:.2f} times; one pair of runs has no interval; use --pairs 5")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plink.cli.screen import print_json, say
+from plink.cli.screen import print_json, print_lines, say
 from plink.errors import NoAnswer
 from plink.model.units import format_bytes, format_us, parse_bytes
 
@@ -138,7 +138,7 @@ def _explain(name: str, weight: float, breakdown: "CostBreakdown") -> None:
     print(f"  slowest pair used: {breakdown.slowest[0]} - {breakdown.slowest[1]}")
     if breakdown.bottleneck is not None:
         link, share = breakdown.bottleneck
-        print(f"  busiest link: {link}, in use {share:.0%} of the time")
+        print_lines(f"  busiest link: {link}, in use {share:.0%} of the time")
     if breakdown.model == "latency" and breakdown.cost_us != breakdown.latency_us.sum():
         chain = "the sum of all hops" if breakdown.cost_us > breakdown.latency_us.sum() else "the longest chain of hops"
         print(f"  the cost is {chain}, not of the rounds:")
@@ -152,5 +152,5 @@ def _explain(name: str, weight: float, breakdown: "CostBreakdown") -> None:
             rounds_text = f"round {start + 1}" if end - start == 1 else f"rounds {start + 1}-{end}"
             transfer_text = "" if busiest == "latency" else f" + {format_us(transfer)}, {busiest}"
             farthest = "farthest hop" if breakdown.model == "latency" else "latency"
-            print(f"  {rounds_text}: {format_us(latency)} {farthest}{transfer_text}")
+            print_lines(f"  {rounds_text}: {format_us(latency)} {farthest}{transfer_text}")
             start = end

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from plink.cli.junit import Case
-from plink.cli.screen import printable
+from plink.cli.screen import print_lines
+from plink.errors import printable
 from plink.model.hostlist import fold_hostlist
 from plink.model.network import Network
 from solvers.changes.compare import NetworkComparison
@@ -38,7 +39,7 @@ def show(comparison: NetworkComparison, networks: tuple[Network, Network]) -> No
     from rich.table import Table
 
     before, after = (_file_title(network) for network in networks)
-    print(printable(f"{before} -> {after}: {len(comparison.hosts)} hosts, {_compared_text(comparison)}"))
+    print_lines(f"{before} -> {after}: {len(comparison.hosts)} hosts, {_compared_text(comparison)}")
     rows = _rows(comparison)
     if rows:
         table = Table("", "", "where", "what", "was", "is", "", box=None, pad_edge=False)
@@ -50,8 +51,7 @@ def show(comparison: NetworkComparison, networks: tuple[Network, Network]) -> No
         (console if console.is_terminal else Console(width=200, highlight=False)).print(table)
         if len(rows) > _MAX_ROWS:
             print(f"and {len(rows) - _MAX_ROWS} lines more: --json shows all")
-    for line in _remarks(comparison):  # of words that stand in the files
-        print(printable(line))
+    print_lines(*_remarks(comparison))  # of words that stand in the files
 
 
 def cases(comparison: NetworkComparison) -> list[Case]:

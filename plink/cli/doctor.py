@@ -8,7 +8,7 @@ import typer
 
 from plink.cli.finding_lines import finding_line
 from plink.cli.floor import floor_us
-from plink.cli.screen import print_json, printable, progress
+from plink.cli.screen import print_json, print_lines, progress
 from plink.cli.severities import failing_count
 from plink.errors import PlinkError
 
@@ -53,8 +53,7 @@ def doctor(
         is_ok = not any(finding.severity != "info" for finding in findings)
         print_json({"schema": "plink.doctor/1", "ok": is_ok, "hosts": examination.facts, "findings": rows})
     else:
-        for finding in findings:
-            print(printable(f"{finding.severity}: {finding_line(finding)}"))  # hosts report the evidence
+        print_lines(*(f"{finding.severity}: {finding_line(finding)}" for finding in findings))
         if not findings:
             print("no problems found")
     failing = failing_count((finding.severity for finding in findings), fail_on)

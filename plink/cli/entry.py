@@ -10,8 +10,7 @@ from typing import Any
 from plink.cli import limits, verbosity
 from plink.cli.compilation_notice import compilation_notice
 from plink.cli.interrupts import install
-from plink.cli.screen import printable
-from plink.errors import PlinkError
+from plink.errors import PlinkError, printable
 from plink.records import workspace
 from plink.records.scratch import remove_abandoned
 

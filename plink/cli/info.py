@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from plink.cli.screen import print_json, say
+from plink.cli.screen import print_json, print_lines, say
 
 _NONE = "none"
 
@@ -34,7 +34,7 @@ def info(
     else:
         for name, part in document.items():
             if isinstance(part, dict):
-                print("\n".join(_lines(name.replace("_", " "), part)))
+                print_lines(*_lines(name.replace("_", " "), part))
     if full:
         say("this names your machine, you and your folders: check it before you post it")
     else:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
+from plink.errors import printable
 from plink.model.storage import write_text
 
 
@@ -28,12 +29,12 @@ def write_junit(path: Path, cases: Sequence[Case]) -> None:
     top = ElementTree.Element("testsuites", {"name": "plink", **_counts(cases)})
     for suite in dict.fromkeys(case.suite for case in cases):
         members = [case for case in cases if case.suite == suite]
-        parent = ElementTree.SubElement(top, "testsuite", {"name": _printable(suite), **_counts(members)})
+        parent = ElementTree.SubElement(top, "testsuite", {"name": printable(suite), **_counts(members)})
         for k, case in enumerate(members, start=1):
             occurrence = sum(other.name == case.name for other in members[:k])
-            name = case.name if occurrence == 1 else f"{case.name} ({occurrence})"
+            name = printable(case.name) if occurrence == 1 else f"{printable(case.name)} ({occurrence})"
             node = ElementTree.SubElement(
-                parent, "testcase", classname=f"plink.{_printable(suite)}", name=name, time=f"{case.seconds:.3f}"
+                parent, "testcase", classname=f"plink.{printable(suite)}", name=name, time=f"{case.seconds:.3f}"
             )
             if case.ok:
                 ElementTree.SubElement(node, "system-out").text = _printable(case.text)
@@ -54,5 +55,5 @@ def _counts(cases: Sequence[Case]) -> dict[str, str]:
 
 
 def _printable(text: str) -> str:
-    """Replace control characters, which XML cannot hold."""
+    """Replace control characters, which XML cannot hold, in a text that may have lines."""
     return "".join(character if character.isprintable() or character in "\n\t" else "\ufffd" for character in text)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from plink.api.launching import LaunchRequest, dry_run, launch
 from plink.cli.job_options import JobOptions
-from plink.cli.screen import print_json, progress, say, say_error
+from plink.cli.screen import print_json, print_lines, progress, say, say_error
 from plink.model.hostlist import fold_hostlist
 from plink.model.hosts import Hosts
 from runners.job.job import Job
@@ -157,7 +157,7 @@ def show_dry_run(preview: DryRun, as_json: bool) -> None:
         print_json(preview.to_json())
         return
     for path, text in preview.files.items():
-        print(f"# {path}")
+        print_lines(f"# {path}")
         print(text.rstrip("\n"))
     for command in preview.commands:
         print(_shell_command(command))

@@ -81,12 +81,13 @@ def document_of(state: "SpotState", folder: "Path") -> dict[str, Any]:
 
 def show_rented(document: dict[str, Any]) -> None:
     """Print what is held and why, and what it costs."""
+    from plink.cli.screen import print_lines
     from plink.cli.tables import show_table
     from plink.model.units import format_duration
 
     driver = "no driver runs" if document["driver"] is None else f"driver: process {document['driver']}"
     over = "; the job is over" if document["job_ended"] else ""
-    print(f"{len(document['held'])} instances of {document['provider']} held; {driver}{over}")
+    print_lines(f"{len(document['held'])} instances of {document['provider']} held; {driver}{over}")
     rows = [
         (row["host"] or row["instance"], row["type"], row["zone"], row["state"],
          format_duration(max(0.0, document["at_s"] - row["since_s"])), f"{row['bid']:.4f}", f"{row['cost']:.4f}",
@@ -96,7 +97,9 @@ def show_rented(document: dict[str, Any]) -> None:
     if rows:
         show_table(("host", "type", "zone", "state", "for", "bid", "cost", "why"), rows)
     for row in document["open_requests"]:
-        print(f"requested, not answered yet: {row['count']} x {row['type']} in {row['zone']} for {row['bid']:.4f}")
+        print_lines(
+            f"requested, not answered yet: {row['count']} x {row['type']} in {row['zone']} for {row['bid']:.4f}"
+        )
     print(cost_line(document))
     cost, ended = document["cost"], document["ended"]
     print(f"gone: {ended['interrupted']} taken by the provider ({cost['refunded']:.4f} not charged), "

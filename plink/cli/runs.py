@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from plink.cli.job_options import JobOptions, takes
-from plink.cli.screen import print_json, printable
+from plink.cli.screen import print_json, print_lines
+from plink.errors import printable
 from plink.records import workspace
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ def show(
     if as_json:
         print_json(run.document)
         return
-    for line in _lines(run):  # files may be anybody's, and what ranks printed is: the terminal obeys none of it
-        print(printable(line.expandtabs()))
+    # Files may be anybody's, and what ranks printed is: the terminal obeys none of it.
+    print_lines(*(line.expandtabs() for line in _lines(run)))
 
 
 @app.command("rerun")

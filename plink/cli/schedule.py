@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plink.cli.screen import print_json, say
+from plink.cli.screen import print_json, print_lines, say
 from plink.errors import PlinkError, UsageError
 from plink.model.units import format_bytes, parse_bytes
 from plink.records import workspace
@@ -79,7 +79,7 @@ def schedule(
             if as_json:
                 built.write(STANDARD)
         return
-    print(_summary(built))
+    print_lines(_summary(built))
     _print_rounds(built)
 
 
@@ -101,10 +101,7 @@ def verify(schedule_file: _File, as_json: _Json = False) -> None:
             {"schema": "plink.verification/1", "valid": not errors, "errors": errors, "contributors": contributing}
         )
     else:
-        for error in errors:
-            print(error)
-        if not errors:
-            print(f"correct: {_summary(loaded)}")
+        print_lines(*(errors or [f"correct: {_summary(loaded)}"]))
     if errors:
         raise PlinkError(f"{name_of(schedule_file)} is not a correct {loaded.collective}")
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from plink.errors import printable
+
 if TYPE_CHECKING:
     from solvers.ordering.progress import SearchProgress
 
@@ -26,9 +28,10 @@ def say_error(text: str) -> None:
     print(f"plink: {printable(text)}", file=sys.stderr, flush=True)
 
 
-def printable(text: str) -> str:
-    """Escape what a terminal would interpret in text from a host or a file: ``\\x1b`` is printed as such."""
-    return text if text.isprintable() else "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+def print_lines(*lines: str) -> None:
+    """Print results on standard output, each on one line whatever the names in it hold."""
+    for line in lines:
+        print(printable(line))
 
 
 def say_read(path: Path) -> None:

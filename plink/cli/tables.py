@@ -5,9 +5,11 @@ from typing import Any
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print rows below their columns, numbers to the right."""
+    """Print rows below their columns, a line each, numbers to the right."""
     from rich.console import Console
     from rich.table import Table
+
+    from plink.errors import printable
 
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
@@ -18,5 +20,5 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         is_text = any(cell[:1].isalpha() for cell in cells)
         table.add_column(column, justify="left" if is_text else "right")
     for row in rows:
-        table.add_row(*map(str, row))
+        table.add_row(*(printable(str(cell)) for cell in row))
     console.print(table)

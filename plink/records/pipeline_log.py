@@ -36,7 +36,9 @@ class PipelineLog:
         if stream != "out" or not is_report(line):
             return False
         try:
-            report: dict[str, Any] = dict(rank_report_from_json(json.loads(line), NAME))
+            document = json.loads(line)
+            report: dict[str, Any] = dict(rank_report_from_json(document, NAME))
+            text = json.dumps(document)  # what was printed may have other line ends in it
         except (ValueError, RecursionError, PlinkError):
             return False
         if report["type"] not in ("timeline", "evaluation"):
@@ -44,7 +46,7 @@ class PipelineLog:
         if self.write_error is None:
             try:
                 with (folder / NAME).open("a") as file:
-                    file.write(f"{line}\n")
+                    file.write(f"{text}\n")
             except OSError as error:
                 self.write_error = f"cannot write {folder / NAME}: {error.strerror}"
         return True

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from plink.errors import printable
 from plink.report.colours import MAGNITUDE, Scale, scale_of
 from plink.report.figures import order_caption
 from plink.report.histogram import spread
@@ -27,8 +28,8 @@ def terminal_lines(data: ReportData, ink: Ink) -> "list[Text]":
     from rich.text import Text
 
     scale = scale_of(data.values_us())
-    sentences = [line for text in summary(data) if text for line in textwrap.wrap(text, ink.width)]
-    lines = [Text(heading(data), "bold"), *map(Text, sentences), Text(), *_heat_maps(data, scale, ink)]
+    sentences = [line for text in summary(data) if text for line in textwrap.wrap(printable(text), ink.width)]
+    lines = [Text(printable(heading(data)), "bold"), *map(Text, sentences), Text(), *_heat_maps(data, scale, ink)]
     lines += [Text(), *_tiers(data, ink.width), Text(), *_histogram(data, scale, ink)]
     for line in lines:
         if ink.ascii:

@@ -17,6 +17,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections import deque
 from typing import Any
 
 from plink.remote.json_lines import LineBuffer, encode_line, is_own_user
@@ -56,7 +57,7 @@ class TorchrunAgent(RankAgent):
         self._listener: socket.socket | None = None
         self._task: dict[str, Any] = {}
         self._slots = 0
-        self._unread = b""
+        self._unread, self._last_lines = b"", deque[bytes](maxlen=_LAST_LINES)  # of torchrun's output
         self._folder: str | None = None
         self._failure_sent = False
 
@@ -160,7 +161,8 @@ class TorchrunAgent(RankAgent):
                 self._selector.unregister(fd)
             return False
         *lines, rest = (self._unread + data).split(b"\n")
-        self._unread = b"\n".join([*lines[-_LAST_LINES:], rest])[-_READ:]
+        self._unread = rest[-_READ:]
+        self._last_lines.extend(lines)
         # Once a worker ends, torchrun prints on every host what the controller reports better.
         if self._kill_at is None and all(rank.code is None for rank in self._ranks):
             for line in lines:
@@ -176,7 +178,8 @@ class TorchrunAgent(RankAgent):
             return
         while self._torchrun.stdout is not None and self._read_torchrun(self._torchrun.stdout.fileno()):
             pass
-        lines = [line for line in self._unread.decode("utf-8", "replace").splitlines() if line.strip()]
+        text = b"\n".join([*self._last_lines, self._unread]).decode("utf-8", "replace")
+        lines = [line for line in text.splitlines() if line.strip()]
         last = lines[-1].strip() if lines else "it printed nothing"
         self._fail(f"torchrun ended with exit code {code} before its workers connected: {last}")
 

@@ -11,6 +11,7 @@ import contextlib
 import ipaddress
 import secrets
 import socket
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +32,7 @@ from runners.job.runner import DryRun, LaunchCommand, RunContext
 from runners.launchers import environment_passthrough
 from runners.launchers.frames import REPORT
 from runners.launchers.launcher import Launcher
-from runners.launchers.monitor import REPORT_TIMEOUT_S, LauncherMonitor, verified_locations
+from runners.launchers.monitor import MAX_LAUNCHER_LINES, REPORT_TIMEOUT_S, LauncherMonitor, verified_locations
 from runners.launchers.output_parser import OutputParser
 from runners.launchers.process import LauncherProcess
 from runners.launchers.shim import ExpectedPlacement, RankEnvironments
@@ -153,7 +154,7 @@ class _Launch:
     ) -> dict[int, dict[str, Any]]:
         clock, parser = self._context.clock, OutputParser(self._launcher)
         reports = parser.reports
-        other_lines: list[str] = []
+        other_lines = deque[str](maxlen=MAX_LAUNCHER_LINES)
         deadline, ending = clock() + REPORT_TIMEOUT_S, False
         with LauncherProcess(command) as process:
             while process.open and clock() < deadline:

@@ -1,5 +1,6 @@
 """Monitor of a job under an external launcher, from its start to its end, by what ranks write through its output."""
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,8 @@ from runners.launchers.output_parser import OutputParser
 from runners.launchers.process import LauncherProcess
 
 REPORT_TIMEOUT_S = 120.0
+# That are kept. After the first failure, which they name first, there may be one of each node.
+MAX_LAUNCHER_LINES = 10_000
 # Ranks that ran out of time show their stacks and are held for 3 s (rank_supervisor.py).
 _STACKS_TIMEOUT_S = 10.0
 _MAX_LAST_LINES = 10
@@ -42,7 +45,7 @@ class LauncherMonitor(JobMonitor):
     """Monitor over the output of an external launcher, which ends the other ranks itself when one fails.
 
     :param locations: of the ranks, as the dry run found them; then as the job's own processes report.
-    :ivar launcher_lines: what the launcher itself printed.
+    :ivar launcher_lines: what the launcher itself printed, the last of it.
     """
 
     def __init__(
@@ -54,7 +57,7 @@ class LauncherMonitor(JobMonitor):
         self.locations = locations
         self.parser = OutputParser(launcher)
         self.stop_at = self.began + REPORT_TIMEOUT_S
-        self.launcher_lines: list[str] = []
+        self.launcher_lines = deque[str](maxlen=MAX_LAUNCHER_LINES)
         self._moved = False
         self._has_problems = False
 

@@ -141,7 +141,7 @@ def test_file_content_is_escaped(here: Path) -> None:
     assert "[/x]" in done.stdout
     assert "[/y] [bold]z" in done.stdout
     assert "\x1b" not in done.stdout
-    assert next(ElementTree.parse(here / "out.xml").getroot().iter("testsuite")).get("name") == "[/x]\ufffd[31m"
+    assert next(ElementTree.parse(here / "out.xml").getroot().iter("testsuite")).get("name") == "[/x]\\x1b[31m"
 
 
 @pytest.mark.parametrize(

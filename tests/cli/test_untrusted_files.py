@@ -6,12 +6,16 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from plink.cli.screen import printable
+import plink as library
+from plink.errors import printable
 from runners.agile.controller_process import ControllerProcess
-from tests.conftest import plink
+from runners.agile.supervisor import JobEnd
+from tests.conftest import plink, typed
 
 ROOT = Path(__file__).parents[2]
 TRAP = "import os; open(os.environ['CAUGHT'], 'a').write(__name__ + '\\n'); raise SystemExit(99)\n"
@@ -63,15 +67,89 @@ def test_what_a_terminal_would_obey_is_shown_instead() -> None:
     assert printable("é – fine") == "é – fine"
     assert printable("a\x1b]0;owned\x07b\x9b2J") == "a\\x1b]0;owned\\x07b\\x9b2J"
     assert printable("\u202eback") == "\\u202eback"
+    assert printable("a\nb\tc\rd") == "a\\nb\\tc\\rd"
 
 
 def test_an_error_that_quotes_a_file_does_not_drive_the_terminal(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(json.dumps(NETWORK | {"schema": "plink.network/\x1b[2J1"}))
-    done = plink("show", "x.json", cwd=tmp_path)
+    done = typed("show", "x.json", cwd=tmp_path)
     assert done.returncode == 2
     assert "\x1b" not in done.stderr
     (tmp_path / "hosts\x1b[2J.txt").write_text("a b\n")
-    done = plink("probe", "hosts\x1b[2J.txt", cwd=tmp_path)
+    done = typed("probe", "hosts\x1b[2J.txt", cwd=tmp_path)
     assert done.returncode == 2
     assert "hosts\\x1b[2J.txt" in done.stderr
     assert "\x1b" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["cost", "--algo", "ring"], ["diff", "x"], ["probe"], ["spot", "read"], ["elastic", "summary"],
+        ["schedule", "verify"], ["pipeline", "show"], ["check", "--results"],
+    ],
+)  # fmt: skip
+def test_a_line_feed_in_a_name_leaves_the_error_on_one_line(tmp_path: Path, words: list[str]) -> None:
+    (tmp_path / "a\nb").mkdir()
+    (tmp_path / "x").write_text(json.dumps(NETWORK))
+    (tmp_path / "a\nb" / "bad").write_text("? \x1b ?\n")
+    for name in ("bad", "missing"):
+        done = typed(*words, f"a\nb/{name}", cwd=tmp_path)
+        assert done.returncode in (1, 2)
+        [line] = done.stderr.split("\n")[:-1]
+        assert "a\\nb" in line
+        assert "\x1b" not in line
+
+
+def test_a_line_feed_in_a_name_leaves_messages_and_results_on_one_line(tmp_path: Path) -> None:
+    folder = tmp_path / "a\nb"
+    folder.mkdir()
+    (folder / "network.json").write_text(json.dumps(NETWORK))
+    for words in (["reorder", "--format", "openmpi"], ["report"], ["export", "simgrid"]):
+        done = typed(*words, "a\nb/network.json", "-o", "a\nb/out.html", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert "a\\nb/out.html" in done.stderr
+        assert all(line.startswith("plink: ") for line in done.stderr.splitlines())
+    done = typed("diff", "a\nb/network.json", "a\nb/network.json", cwd=tmp_path)
+    assert done.stdout.split("\n")[0].startswith("a\\nb/network.json -> a\\nb/network.json: ")
+
+
+def test_a_line_feed_in_a_file_leaves_tables_whole(tmp_path: Path) -> None:
+    market = {"zone": "a\nb", "type": "m\x1bn", "product": "Linux/UNIX", "times_s": [0, 3600], "prices": [1, 2],
+              "until_s": 7200}  # fmt: skip
+    document = {"schema": "plink.spot-prices/1", "currency": "USD", "markets": [market]}
+    (tmp_path / "prices.json").write_text(json.dumps(document))
+    shown = typed("spot", "read", "prices.json", cwd=tmp_path).stdout
+    assert len(shown.splitlines()) == 2
+    assert "m\\x1bn  a\\nb" in shown
+    joined = {"at": 1, "what": "host", "host": "h\ni", "number": 0, "tier": "reliable", "slots": 1, "event": "joined",
+              "why": "j\nk"}  # fmt: skip
+    (tmp_path / "agile.jsonl").write_text(json.dumps(joined) + "\n")
+    done = typed("elastic", "summary", "agile.jsonl", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines() if "h" in line][-2:] == ["h\\ni", "1.0"]
+    assert done.stdout.rstrip().endswith(": j\\nk")
+
+
+def test_a_note_is_one_line_of_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Noting:
+        """Supervisor of a job that ends at once, after a note."""
+
+        control_socket = SimpleNamespace(name="nobody")
+
+        def __init__(self, connector: Any, job: Any, overrides: Any, callbacks: Any, *rest: Any) -> None:
+            self.callbacks = callbacks
+
+        def run(self, hosts: library.Hosts) -> JobEnd:
+            self.callbacks.note("a: one\ntwo\x1b[2J")
+            logs.append((folders[0] / "notes.log").read_text())
+            return JobEnd(0, "", 1.0)
+
+    folders: list[Path] = []
+    logs: list[str] = []
+    monkeypatch.setattr("plink.api.elastic.Supervisor", Noting)
+    observer = library.ElasticObserver(on_start=folders.append)
+    hosts = library.Hosts((library.Host("a", "127.0.0.1"),))
+    library.run_elastic(library.Job("app.py"), hosts, library.ElasticRequest("local"), observer)
+    [line] = logs[0].splitlines()
+    assert line.endswith(" a: one\\ntwo\\x1b[2J")

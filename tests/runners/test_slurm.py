@@ -1,6 +1,7 @@
 """What plink types for Slurm and makes of its words; tests/lab/test_slurm.py has a real one."""
 
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,10 @@ import pytest
 from plink.errors import UsageError
 from plink.model.hosts import Host, Hosts
 from runners.job.job import Job
+from runners.job.placement import RankAssignment
+from runners.job.runner import LaunchCommand, RunContext, RunObserver
+from runners.launchers.monitor import LauncherMonitor
+from runners.launchers.process import LauncherProcess
 from runners.launchers.slurm import Slurm, allocation_options
 from runners.launchers.slurm_batch import batch_script
 
@@ -78,3 +83,19 @@ def test_the_batch_script(tmp_path: Path) -> None:
     assert done.stdout == "".join(f"{word}|" for word in words)
     with pytest.raises(UsageError, match="one line"):
         batch_script(HOSTS, ["--comment=a\nb"], ["true"])
+
+
+def test_lines_of_the_launcher_are_kept_in_part_and_its_failure_named() -> None:
+    """However much it prints."""
+    script = f"seq {(count := 20_000)}; echo 'srun: error: node-01: tasks 0: Exited with exit code 7'; exit 7"
+    shown: list[str] = []
+    observer = RunObserver(lambda rank, stream, line: shown.append(line))
+    ranks = [RankAssignment(0, 0, "node-01", None, None)]
+    monitor = LauncherMonitor(Slurm(), ranks, RunContext(observer, time.monotonic), None, [])
+    with LauncherProcess(LaunchCommand(("sh", "-c", script))) as process:
+        monitor.follow(process)
+        monitor.finish(process.end(10))
+    assert len(shown) == count + 1
+    assert len(monitor.launcher_lines) < count
+    assert monitor.failure is not None
+    assert (monitor.failure.rank, monitor.failure.code) == (0, 7)

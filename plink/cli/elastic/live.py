@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plink.cli.screen import print_json
+from plink.cli.screen import print_json, print_lines
 from plink.errors import UsageError
 from plink.records import workspace
 
@@ -25,7 +25,7 @@ def ask_and_print(name: str, what: str, schema: str | None, lines: Callable[[dic
     if schema:
         print_json({"schema": schema, "run": run.id, **answer})
     else:
-        print("\n".join(lines(answer)))
+        print_lines(*lines(answer))
 
 
 def live_job(name: str) -> "tuple[Run, ElasticJobDocument]":

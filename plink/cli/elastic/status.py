@@ -6,7 +6,7 @@ import typer
 
 from plink.cli.elastic.cost import cost_so_far
 from plink.cli.elastic.live import RunId, live_job
-from plink.cli.screen import print_json
+from plink.cli.screen import print_json, print_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,7 @@ def status(
         print_json({"schema": "plink.elastic-status/1", "run": run.id, **answer, **spot})
         return
     rented = spot.get("spot")
-    print("\n".join(status_lines(answer if rented is None else {**answer, "cost": None})))
+    print_lines(*status_lines(answer if rented is None else {**answer, "cost": None}))
     if rented is not None:
         show_rented(rented)
 

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from plink.cli.elastic.cost import format_cost
-from plink.cli.screen import print_json
+from plink.cli.screen import print_json, print_lines
+from plink.errors import printable
 
 if TYPE_CHECKING:
     from plink.records.elastic_history import History
@@ -144,8 +145,7 @@ def _show(document: dict[str, Any]) -> None:
 
     from plink.model.units import format_bytes
 
-    for line in _sentences(document):
-        print(line)
+    print_lines(*_sentences(document))
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         console = Console(highlight=False, markup=False, width=200)
@@ -158,15 +158,14 @@ def _show(document: dict[str, Any]) -> None:
         work = [*times, "" if row["steps"] is None else f"{row['steps']:,}"] if measured else []
         sizes = ("" if size is None else format_bytes(size) for size in (row["sent_bytes"], row["received_bytes"]))
         price = "" if row["price"] is None else f"{row['price']:g}"
-        table.add_row(row["host"], row["tier"] or "", held, *work, *sizes, price)
+        table.add_row(printable(row["host"]), row["tier"] or "", held, *work, *sizes, price)
     if document["hosts"]:
         console.print(table)
     if "spot" in document:
         from plink.cli.rented import show_rented
 
         show_rented(document["spot"])
-    for together in _together(document["events"]):
-        print(f"{together[0]['at']:9,.1f} s  {_line(together)}")
+    print_lines(*(f"{each[0]['at']:9,.1f} s  {_line(each)}" for each in _together(document["events"])))
 
 
 def _sentences(document: dict[str, Any]) -> list[str]:

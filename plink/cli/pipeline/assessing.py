@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plink.cli.screen import print_json
+from plink.cli.screen import print_json, print_lines
 
 if TYPE_CHECKING:
     from plink.api.pipeline_assessment import PipelineAssessment
@@ -45,7 +45,7 @@ def assess(
     if as_json:
         print_json(assessment.to_json())
     else:
-        print("\n".join(_lines(assessment)))
+        print_lines(*_lines(assessment))
 
 
 def _lines(assessment: "PipelineAssessment") -> list[str]:

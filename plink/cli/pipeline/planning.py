@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from plink.cli.results import write_result
-from plink.cli.screen import progress
+from plink.cli.screen import print_lines, progress
 from plink.errors import UsageError
 from plink.records import workspace
 
@@ -181,7 +181,7 @@ def plan(
         with progress("planning") as bars:
             made = plan_pipeline(profile, request, bars["planning"])
     if not write_result(made, "plan", workspace.PIPELINE, output, as_json):
-        print("\n".join(plan_lines(made)))
+        print_lines(*plan_lines(made))
 
 
 def _refuse_even_options(options: Mapping[str, Any]) -> None:

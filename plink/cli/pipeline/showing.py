@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from plink.cli.screen import print_json
+from plink.cli.screen import print_json, print_lines
 from plink.errors import InputError
 
 _Plan = Annotated[
@@ -26,7 +26,7 @@ def show(plan_file: _Plan = None, as_json: _Json = False) -> None:
     if as_json:
         print_json(plan.to_json())
     else:
-        print("\n".join([*plan_lines(plan), *timeline_lines(plan)]))
+        print_lines(*plan_lines(plan), *timeline_lines(plan))
 
 
 def verify(
@@ -68,8 +68,8 @@ def verify(
         )
     elif not errors:
         proven = "any number of" if count is None else str(count)
-        print(f"correct: {plan.label}, {plan.kind}, {plan.ranks} ranks, proven for {proven} minibatches")
+        print_lines(f"correct: {plan.label}, {plan.kind}, {plan.ranks} ranks, proven for {proven} minibatches")
     else:
-        print("\n".join(errors))
+        print_lines(*errors)
     if errors:
         raise InputError(name_of(path), "its actions are not correct")

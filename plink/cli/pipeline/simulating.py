@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plink.cli.screen import print_json, progress
+from plink.cli.screen import print_json, print_lines, progress
 from plink.errors import UsageError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def simulate(
     if as_json:
         print_json(simulated.to_json())
     else:
-        print("\n".join(_lines(simulated)))
+        print_lines(*_lines(simulated))
 
 
 def _draw(simulated: "SimulatedPlan", picture: Path) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plink.cli.screen import print_json
+from plink.cli.screen import print_json, print_lines
 from plink.cli.spot.inputs import TIMES_HELP
 
 if TYPE_CHECKING:
@@ -90,16 +90,17 @@ def _show(document: dict[str, Any]) -> None:
 
     now = "nothing works yet" if document["cost_per_work"] is None else f"{document['cost_per_work']:.4g} a core-hour"
     print(f"{utc(document['at_s'])} UTC: {now}")
-    print(f"{document['action']}: {document['reason']}")
+    print_lines(f"{document['action']}: {document['reason']}")
     for row in document["held"]:
         kept_cost, ended_cost = (
             "no work" if row[key] is None else f"{row[key]:.4g} a core-hour"
             for key in ("cost_if_kept", "cost_if_ended")
         )
         verb = "renew" if row["renew"] else "end"
-        print(f"{verb} {row['count']} x {row['type']} in {row['zone']}: {kept_cost} if kept, {ended_cost} if ended")
-    for line in document["refused"]:
-        print(f"left out: {line}")
+        print_lines(
+            f"{verb} {row['count']} x {row['type']} in {row['zone']}: {kept_cost} if kept, {ended_cost} if ended"
+        )
+    print_lines(*(f"left out: {line}" for line in document["refused"]))
     rows = [
         (row["type"], row["zone"], row["count"], f"{row['bid']:.4f}", f"{row['price']:.4f}", f"{row['eviction']:.3f}",
          "" if row["evicted_after_s"] is None else format_duration(row["evicted_after_s"]),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plink.cli.screen import print_json
+from plink.cli.screen import print_json, print_lines
 from plink.errors import NoAnswer, UsageError
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _show(document: dict[str, Any]) -> None:
         show_table(("type", "zone", "above price", "15 min", "30 min", "60 min", "median"), rows)
     for row in document["markets"]:
         if not row["bids"]:
-            print(f"{row['type']} in {row['zone']}: {row['hours']:.1f} h of prices are too few for odds")
+            print_lines(f"{row['type']} in {row['zone']}: {row['hours']:.1f} h of prices are too few for odds")
     if document["rates"]:
         rates = [
             (row["type"], row["zone"], f"{row['per_hour']:.4f}", f"{row['interruptions']:.0f}",

@@ -71,3 +71,14 @@ def test_failed_torchrun_reports_the_reason(jobs: Jobs, monkeypatch: pytest.Monk
     ):
         jobs.run("print('ran')")
     assert jobs.lines(0) == []
+
+
+def test_each_line_of_torchrun_is_shown_once(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of more than a pipe holds, so that it is read in several pieces."""
+    script = f"import sys\nfor n in range({MANY}): print(n, 'x' * 60)\nprint(); sys.exit('last words')"
+    monkeypatch.setattr(torchrun_runner, "_TORCHRUN", ("-c", script))
+    with pytest.raises(PlinkError, match="exit code 1 before its workers connected: last words"):
+        jobs.run("print('ran')")
+    numbers = [line.split(": torchrun: ")[1].split()[0] for line in jobs.lines(None, "err")[:MANY]]
+    assert numbers == [str(n) for n in range(MANY)]
+    assert len(jobs.lines(None, "err")) == MANY + 2
