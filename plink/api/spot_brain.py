@@ -112,9 +112,9 @@ class MarketBrain:
 
     def _cores_outside(self, ledger: Ledger, book: OfferBook) -> float:
         """Return the cores that are held in markets without odds, as after a restart with shorter histories."""
-        known = {offer.market for offer in book.offers}
+        offered = {offer.market for offer in book.offers}
         outside = (each.market for each in ledger.held if not (each.is_leaving or each.market.is_on_demand))
-        kinds = (self._file.type_of(market) for market in outside if market not in known)
+        kinds = (self._file.type_of(market) for market in outside if market not in offered)
         return sum(kind.cores for kind in kinds if kind is not None)
 
     def _choice(
