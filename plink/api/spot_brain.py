@@ -100,12 +100,22 @@ class MarketBrain:
         reserve = self._reserve(ledger)
         committed = worst_cost(ledger, now, now + self._lease_s, priced_until_s) - bids + reserve
         others = hourly_bids(ledger, now) - bids + reserve
-        limits = replace(file.limits, budget=file.limits.budget - committed, max_hourly=file.limits.max_hourly - others)
+        limits = replace(
+            file.limits, budget=file.limits.budget - committed, max_hourly=file.limits.max_hourly - others,
+            max_cores=file.limits.max_cores - self._cores_outside(ledger, book),
+        )  # fmt: skip
         excluded, rows = _unquoted(book, quotes), _rows(book, quotes)
         for number, offer in enumerate(book.offers):
             if ledger.penalised(offer.market, now):
                 excluded.setdefault(number, "a request failed within the last minutes")
         return self._choice(footprint, book, rows, limits, now, excluded)
+
+    def _cores_outside(self, ledger: Ledger, book: OfferBook) -> float:
+        """Return the cores that are held in markets without odds, as after a restart with shorter histories."""
+        offered = {offer.market for offer in book.offers}
+        outside = (each.market for each in ledger.held if not (each.is_leaving or each.market.is_on_demand))
+        kinds = (self._file.type_of(market) for market in outside if market not in offered)
+        return sum(kind.cores for kind in kinds if kind is not None)
 
     def _choice(
         self, footprint: Footprint, book: OfferBook, rows: Sequence[Quote], limits: Limits, now: float,

@@ -21,6 +21,7 @@ from plink.records.workspace import trusted_users
 
 _PLINK_TOML = Path("plink.toml")
 _PYPROJECT_TOML = Path("pyproject.toml")
+_TOOL = ("tool", "plink")  # plink's table in it
 _MAX_FILE_BYTES = 1 << 20
 
 _PART = re.compile(r"""[A-Za-z0-9_-]+|"[^"]*"|'[^']*'""")
@@ -51,8 +52,8 @@ def defaults_from(path: Path | None, command_line: Callable[[], Any]) -> Table:
     """
     _LINES.clear()
     if path is not None:
-        return _File(path, ()).commands(command_line())
-    for candidate, prefix in ((_PLINK_TOML, ()), (_PYPROJECT_TOML, ("tool", "plink")), (_own_file(), ())):
+        return _File(path, _TOOL if path.name == _PYPROJECT_TOML.name else ()).commands(command_line())
+    for candidate, prefix in ((_PLINK_TOML, ()), (_PYPROJECT_TOML, _TOOL), (_own_file(), ())):
         if candidate is not None and os.path.isfile(candidate) and (not prefix or _mentions_plink(candidate)):
             file = _File(candidate, prefix, implicit=True)
             if file.table:

@@ -7,18 +7,20 @@ instances using instance metadata", "Change instance initiated shutdown behavior
 """
 
 import json
-import math
 import re
 import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from plink.documents.codec import convert
+from plink.documents.spot_commands import InstanceAnswer, PriceAnswer
+from plink.errors import InputError
 from plink.model.spot.journal import InstanceEnd
-from plink.model.spot.prices import Market
 from runners.spot.child_command import run_command
+from runners.spot.commands import listed_instance, price_point
 from runners.spot.provider import (
     LEASE_TAG,
     RUN_TAG,
@@ -114,13 +116,13 @@ class AwsProvider:
         points = []
         for entry in _rows(answer, "SpotPriceHistory"):
             try:
-                market = Market(entry["AvailabilityZone"], entry["InstanceType"], entry["ProductDescription"])
-                _check_texts(market.zone, market.type, market.product)
-                price = float(entry["SpotPrice"])
-                if not 0 < price < math.inf:
-                    raise ValueError
-                points.append(PricePoint(market, _seconds(entry["Timestamp"]), price))
-            except (KeyError, TypeError, ValueError, OverflowError):
+                point = {
+                    "zone": entry["AvailabilityZone"], "type": entry["InstanceType"],
+                    "product": entry["ProductDescription"], "since_s": _seconds(entry["Timestamp"]),
+                    "price": float(entry["SpotPrice"]),
+                }  # fmt: skip
+                points.append(price_point(convert(PriceAnswer, point, "")))
+            except (KeyError, TypeError, ValueError, OverflowError, InputError):
                 raise ProviderError("unavailable", f"aws printed no price: {ascii(entry)[:80]}") from None
         return sorted(points, key=lambda point: point.since_s)
 
@@ -166,7 +168,7 @@ class AwsProvider:
     def _instance(self, entry: Any) -> ListedInstance:
         try:
             tags = {tag["Key"]: tag["Value"] for tag in entry.get("Tags", ())}
-            state, since = entry["State"]["Name"], _seconds(entry["LaunchTime"])
+            state, since = convert(str, entry["State"]["Name"], ""), _seconds(entry["LaunchTime"])
             address = entry.get("PrivateIpAddress" if self.settings.private else "PublicIpAddress") or None
             end: InstanceEnd | None = None
             until = None
@@ -175,10 +177,13 @@ class AwsProvider:
                 end = "interrupted" if code.startswith("Server.Spot") else "released"
                 shown = _REASON_TIME.search(entry.get("StateTransitionReason") or "")
                 until = None if shown is None else max(since, _seconds(shown[1]))
-            name, token, run = entry["InstanceId"], tags.get(TOKEN_TAG, ""), tags.get(RUN_TAG)
-            _check_texts(name, token, run or "", address or "", state)
-            return ListedInstance(name, token, since, address, until_s=until, end=end, run=run)
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            run = convert(str | None, tags.get(RUN_TAG), "")
+            instance = {
+                "id": entry["InstanceId"], "token": tags.get(TOKEN_TAG, ""), "since_s": since, "address": address,
+                "until_s": until, "end": end,
+            }  # fmt: skip
+            return replace(listed_instance(convert(InstanceAnswer, instance, "")), run=run)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, InputError):
             raise ProviderError("unavailable", f"aws printed no instance: {ascii(entry)[:80]}", False) from None
 
     def release(self, ids: Sequence[str]) -> None:
@@ -230,18 +235,9 @@ def _rows(answer: Any, key: str) -> list[Any]:
     return rows
 
 
-def _check_texts(*values: object) -> None:
-    """:raises TypeError: for a value of another type."""
-    if not all(isinstance(value, str) for value in values):
-        raise TypeError
-
-
 def _seconds(text: str) -> float:
     moment = datetime.fromisoformat(text)
-    seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    if seconds < 0:
-        raise ValueError("before 1970")
-    return seconds
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _explained(error: ProviderError) -> ProviderError:

@@ -10,7 +10,7 @@ from plink.remote.command_output import TooMuchOutput, run_to_end
 from runners.spot.provider import ProviderError
 
 COMMAND_TIMEOUT_S = 120.0
-_MAX_SHOWN_CHARACTERS = 300
+MAX_SHOWN_CHARACTERS = 300
 
 
 def run_command(argv: Sequence[str], document: Any = None, env: Mapping[str, str] | None = None) -> Any:
@@ -34,7 +34,7 @@ def run_command(argv: Sequence[str], document: Any = None, env: Mapping[str, str
     except ValueError as error:  # a NUL in an argument
         raise ProviderError("invalid", f"cannot run {argv[0]}: {error}") from None
     if done.returncode:
-        text = " ".join((done.stderr or done.stdout).split())[-_MAX_SHOWN_CHARACTERS:]
+        text = " ".join((done.stderr or done.stdout).split())[-MAX_SHOWN_CHARACTERS:]
         raise ProviderError(
             "unavailable", f"{argv[0]} ended with exit code {done.returncode}: {text}", has_no_effect=False
         )

@@ -11,7 +11,7 @@ from plink.documents.codec import convert
 from plink.documents.spot_commands import AcquireAnswer, InstanceAnswer, PriceAnswer
 from plink.errors import InputError
 from plink.model.spot.prices import Market
-from runners.spot.child_command import run_command
+from runners.spot.child_command import MAX_SHOWN_CHARACTERS, run_command
 from runners.spot.provider import ListedInstance, PricePoint, ProviderError, RentalOrder
 
 _DEFAULT_PRODUCT = "Linux/UNIX"
@@ -42,12 +42,7 @@ class CommandProvider:
     def prices(self, since_s: float) -> Sequence[PricePoint]:
         """Return what ``prices`` prints."""
         answers: list[PriceAnswer] = self._ask("prices", {"since_s": since_s}, list[PriceAnswer])
-        points = [
-            PricePoint(Market(each["zone"], each["type"], each.get("product", _DEFAULT_PRODUCT)), each["since_s"],
-                       each["price"])
-            for each in answers
-        ]  # fmt: skip
-        return sorted(points, key=lambda point: point.since_s)
+        return sorted(map(price_point, answers), key=lambda point: point.since_s)
 
     def acquire(self, order: RentalOrder) -> Sequence[ListedInstance]:
         """Return what ``acquire`` prints as granted."""
@@ -61,8 +56,9 @@ class CommandProvider:
             name = self.commands["acquire"][0]
             raise ProviderError("unavailable", f"{name} (acquire): both refused and instances", has_no_effect=False)
         if "refused" in answer:
-            raise ProviderError(answer.get("failure", "capacity"), answer["refused"])
-        granted = [_instance(each) for each in answer.get("instances", ())]
+            reason = " ".join(answer["refused"].split())[:MAX_SHOWN_CHARACTERS]
+            raise ProviderError(answer.get("failure", "capacity"), reason or "refused without a reason")
+        granted = [listed_instance(each) for each in answer.get("instances", ())]
         if any(each.token != order.token for each in granted) or len(granted) > order.count:
             name = self.commands["acquire"][0]
             raise ProviderError(
@@ -73,7 +69,7 @@ class CommandProvider:
     def listing(self) -> Sequence[ListedInstance]:
         """Return what ``listing`` prints."""
         answers: list[InstanceAnswer] = self._ask("listing", {}, list[InstanceAnswer])
-        return [_instance(each) for each in answers]
+        return [listed_instance(each) for each in answers]
 
     def release(self, ids: Sequence[str]) -> None:
         """Run ``release``."""
@@ -85,7 +81,14 @@ class CommandProvider:
             self._ask("renew", {"instances": list(ids), "until_s": until_s}, None)
 
 
-def _instance(answer: InstanceAnswer) -> ListedInstance:
+def price_point(answer: PriceAnswer) -> PricePoint:
+    """Return a price as the driver takes it."""
+    market = Market(answer["zone"], answer["type"], answer.get("product", _DEFAULT_PRODUCT))
+    return PricePoint(market, answer["since_s"], answer["price"])
+
+
+def listed_instance(answer: InstanceAnswer) -> ListedInstance:
+    """Return an instance as the driver takes it."""
     return ListedInstance(
         answer["id"], answer["token"], answer["since_s"], answer.get("address"), answer.get("host"),
         answer.get("until_s"), answer.get("end"),

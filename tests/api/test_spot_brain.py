@@ -197,6 +197,13 @@ def test_market_without_odds_stops_no_other() -> None:
     assert made.choose(ledger(), observed(made), NOW).market == SMALL
 
 
+def test_machines_in_a_market_without_odds_count_against_the_core_limit() -> None:
+    trace = PriceTrace(NOW - 86400 + np.arange(0.0, 86000.0, HOUR_S), np.full(24, 0.05), NOW - 400)
+    made = brain("hourly-2016", Histories({LARGE: trace}))
+    assert made.choose(ledger(), observed(made, large=0.05), NOW).market == LARGE
+    assert made.choose(ledger(*granted(4)), observed(made, large=0.05), NOW).market is None
+
+
 def test_observed_prices_extend_the_history() -> None:
     trace = PriceTrace(NOW - 86400 + np.arange(0.0, 86000.0, HOUR_S), np.full(24, 0.05), NOW - 400)
     made = brain("hourly-2016", Histories({SMALL: trace, LARGE: trace}))

@@ -172,7 +172,6 @@ def test_file_of_a_clone_chooses_no_program_host_or_money(
         Path(name).write_text(f"[{prefix}{table}]\n{option}\n")
         with pytest.raises(InputError, match=f"{name}:2: {key} .*--config {name}"):
             defaults_from(None, lambda: whole_command_line)
-        Path(name).write_text(f"[{table}]\n{option}\n")
         assert defaults_from(Path(name), lambda: whole_command_line)
         Path(name).unlink()
 

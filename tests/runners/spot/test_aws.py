@@ -63,12 +63,35 @@ def test_missing_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert caught.value.failure == "credentials"
 
 
-@pytest.mark.parametrize("printed", ["{}", '{"Reservations": [{"Instances": [{}]}]}', "[]", "null"])
+def listed(name: object, year: int) -> str:
+    row = {"InstanceId": name, "LaunchTime": f"{year}-01-01T00:00:00+00:00", "State": {"Name": "running"}}
+    return json.dumps({"Reservations": [{"Instances": [row]}]})
+
+
+@pytest.mark.parametrize(
+    "printed",
+    ["{}", '{"Reservations": [{"Instances": [{}]}]}', "[]", "null", listed("i-1", 6026), listed("i-1", 1926),
+     listed("", 2026), listed(1, 2026)],
+)  # fmt: skip
 def test_invalid_listing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str) -> None:
     program = stub(tmp_path, monkeypatch, "")
     (tmp_path / "aws").write_text(f"#!/bin/sh\necho '{printed}'\n")
     with pytest.raises(ProviderError, match="aws printed"):
         program.listing()
+
+
+@pytest.mark.parametrize(
+    ("zone", "price", "year"), [("a", "1e9", 2026), ("a", "0.1", 6026), ("", "0.1", 2026), ("a", "0", 2026)]
+)
+def test_price_that_no_journal_can_hold_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zone: str, price: str, year: int
+) -> None:
+    row = {"AvailabilityZone": zone, "InstanceType": "t", "ProductDescription": "p", "SpotPrice": price,
+           "Timestamp": f"{year}-01-01T00:00:00+00:00"}  # fmt: skip
+    program = stub(tmp_path, monkeypatch, "")
+    (tmp_path / "aws").write_text(f"#!/bin/sh\necho '{json.dumps({'SpotPriceHistory': [row]})}'\n")
+    with pytest.raises(ProviderError, match="aws printed no price"):
+        program.prices(0)
 
 
 def test_missing_aws_command_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,6 +59,14 @@ def test_refusal_has_no_effect(tmp_path: Path) -> None:
     assert (caught.value.failure, caught.value.has_no_effect) == ("limit", True)
 
 
+@pytest.mark.parametrize("reason", ["", " \n", "x" * 100_000])
+def test_refusal_says_something_in_a_line(tmp_path: Path, reason: str) -> None:
+    with pytest.raises(ProviderError) as caught:
+        provider(tmp_path, json.dumps({"refused": reason})).acquire(ORDER)
+    assert 0 < len(str(caught.value)) < 1000
+    assert caught.value.has_no_effect
+
+
 @pytest.mark.parametrize(
     ("answer", "code"),
     [
