@@ -39,8 +39,8 @@ $(STAMP): pyproject.toml constraints.txt requirements.lock | system
 demo: setup
 	@$(VENV)/bin/plink demo
 
-# Workers of the parallel part: one a core.
-WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -gt 8 ] && echo 8 || echo $$n)
+# Workers of the parallel part: one more than there are cores, for tests wait, too.
+WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -gt 7 ] && echo 8 || echo $$((n + 1)))
 PYTEST = $(VENV)/bin/python -m pytest
 PARALLEL = --numprocesses $(WORKERS) --dist loadfile --max-worker-restart 4
 

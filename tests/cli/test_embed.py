@@ -133,6 +133,7 @@ def test_an_order_rests_on_fitted_distances_of_one_half(here: Path) -> None:
     assert other["validation"]["gain"] != order["validation"]["gain"]
 
 
+@pytest.mark.extended
 def test_costs_of_fitted_distances(here: Path) -> None:
     fitted = json.loads(typed("embed", "noisy.json", "--json", cwd=here).stdout)["fitted_us"]
     write(here / "fitted.json", {"schema": "plink.network/1", "hosts": [{"name": f"h{i}"} for i in range(N)],

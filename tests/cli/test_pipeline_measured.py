@@ -72,6 +72,7 @@ def test_network_without_rates(here: Path) -> None:
     assert run(here, "--network", "cloud.json", "--gbps", "2", "-o", "assumed.json").returncode == 0
 
 
+@pytest.mark.extended
 def test_memory_limits(here: Path) -> None:
     done = run(here, "--network", "measured.json", "--memory", "10MB", code=4)
     assert "nothing fits in memory: " in done.stderr

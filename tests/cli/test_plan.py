@@ -152,6 +152,7 @@ def test_a_schedule_that_is_too_large_is_left_out(here: Path) -> None:
     assert (here / "p.json").stat().st_size < 100_000
 
 
+@pytest.mark.extended
 def test_the_file_of_many_ranks_is_not_large(here: Path) -> None:
     write(here / "n.json", many(128))
     assert typed("plan", "n.json", "--chunks", "1024", "-o", "p.json", cwd=here).returncode == 0

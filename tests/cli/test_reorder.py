@@ -107,7 +107,8 @@ def test_a_terminal_sees_the_search(here: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [
-    ("--algo", "ring"), ("--algo", "halving-doubling"), ("--algo", "bcube", "--prove"),
+    pytest.param(("--algo", "ring"), marks=pytest.mark.extended), ("--algo", "halving-doubling"),
+    pytest.param(("--algo", "bcube", "--prove"), marks=pytest.mark.extended),
 ], ids=" ".join)  # fmt: skip
 def test_ctrl_c_keeps_the_best_order_so_far(words: tuple[str, ...], here: Path) -> None:
     """Written as it would be at the end, marked as not finished, and the exit code says that it was interrupted."""

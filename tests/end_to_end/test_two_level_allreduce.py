@@ -39,6 +39,7 @@ def healed(small_lab: Lab) -> Iterator[None]:
     assert small_lab.plink("heal", cwd=Path("/")).returncode == 0
 
 
+@pytest.mark.extended
 def test_slow_host_gets_less_to_aggregate(
     small_lab: Lab, probed: Path, tmp_path: Path, start: Callable[..., Running], healed: None
 ) -> None:

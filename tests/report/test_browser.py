@@ -122,6 +122,7 @@ def test_nothing_sticks_out_of_the_window(browser: Chromium, written: Path) -> N
         assert browser.value("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.extended
 def test_many_hosts_are_reported_by_block(browser: Chromium, tmp_path: Path) -> None:
     browser.console_messages.clear()
     subject = facts(700, 20)

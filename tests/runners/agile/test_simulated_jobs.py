@@ -117,6 +117,7 @@ def test_second_worker_lost_during_the_first_ones_barrier(seed: int) -> None:
     assert lost == [4, 3]
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(("seed", "tiers"), SILENT)
 def test_a_host_that_is_only_unheard_of_works_on_in_vain(seed: int, tiers: str) -> None:
     """Its line to the launcher is cut, and it still reaches the servers: it may have begun the clock from which others

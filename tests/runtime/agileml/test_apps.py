@@ -92,6 +92,7 @@ def test_classes_are_separated_near_the_optimum() -> None:
     assert trained.objectives[0] > 1.5 * trained.objectives[-1]
 
 
+@pytest.mark.extended
 def test_topics_are_found() -> None:
     app = topics()
     trained, start = train(app, workers=2), train(topics(1))

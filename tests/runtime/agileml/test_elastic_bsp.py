@@ -159,6 +159,7 @@ class Approaching(App[None]):
         return Objective(1.0, 1.0)
 
 
+@pytest.mark.extended
 def test_learning_ends_where_it_does_under_bsp() -> None:
     for rule in (BSP(), ElasticBSP(4)):
         result = train(Approaching(), workers=4, rule=rule).tables["m"]

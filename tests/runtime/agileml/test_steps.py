@@ -133,6 +133,7 @@ def in_newest(partition: Partition, arrived: dict[tuple[int, int], int]) -> bool
     return np.array_equal(partition.read(1, range(ROWS)), total)
 
 
+@pytest.mark.extended
 @given(arrivals(), st.booleans())
 def test_state_is_the_same_to_the_bit_in_any_order(drawn: tuple[Plan, list[Sent]], sees_ahead: bool) -> None:
     """With repeats, and successors with fewer or more steps; all that arrived is seen at once."""

@@ -101,6 +101,7 @@ def test_ssp_stops_one_who_is_too_far_ahead() -> None:
             client.read("n", [0])
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("rule", [BSP(), SSP(2)])
 def test_partitions_move_under_load_and_nothing_is_lost_or_doubled(rule: BSP | SSP) -> None:
     """Every partition moves again and again while three workers add counts; with replicas, which follow."""

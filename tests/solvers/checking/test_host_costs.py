@@ -43,7 +43,10 @@ def timings(
     return made
 
 
-@pytest.mark.parametrize(("overhead_us", "byte_ns"), [(30.0, 1.0), (100.0, 0.5), (8.0, 3.0)])
+@pytest.mark.parametrize(
+    ("overhead_us", "byte_ns"),
+    [(30.0, 1.0), *(pytest.param(*costs, marks=pytest.mark.extended) for costs in ((100.0, 0.5), (8.0, 3.0)))],
+)
 def test_planted_costs_are_recovered(overhead_us: float, byte_ns: float) -> None:
     """Within 5 % under noise of 5 %, and the interval holds them."""
     costs = fit_host_costs(fabric(), timings(overhead_us, byte_ns), "contention")

@@ -84,6 +84,7 @@ def test_pairs_that_are_missing_are_predicted() -> None:
     assert np.median(np.abs(result - true)[gone] / true[gone]) < 0.05
 
 
+@pytest.mark.extended
 def test_one_direction_is_enough_and_the_worse_one_counts() -> None:
     true = points(16, 2)
     upper = np.where(np.tri(16, dtype=bool), np.nan, true)
@@ -252,6 +253,7 @@ def test_errors_by_halves_are_those_to_the_truth() -> None:
     assert off(result.fitted_us) * 0.9 < verdict.fitted_error < off(result.fitted_us) * 1.6
 
 
+@pytest.mark.extended
 def test_held_out_errors_are_those_of_the_fit() -> None:
     """Root mean squares: in a plane, where nothing is noise, next to none; else what the measurements are off by."""
     true, constraints = points(32, 2), EmbeddingConstraints(dimension=2, alpha=1.0, heights=False)
@@ -262,6 +264,7 @@ def test_held_out_errors_are_those_of_the_fit() -> None:
     assert 0.15 < validate_held_out(measured, embed(measured, constraints)).fitted_error < 0.35
 
 
+@pytest.mark.extended
 def test_without_halves_pairs_are_held_out() -> None:
     true = points(24, 2)
     verdict = validate_held_out(true, embed(true, EmbeddingConstraints(dimension=2, alpha=1.0, heights=False)))

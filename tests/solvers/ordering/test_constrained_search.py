@@ -82,6 +82,7 @@ def test_the_best_of_all_that_are_allowed_is_found(algo: str, model: str) -> Non
             assert result.cost == pytest.approx(best)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("algo", "model"),
     [
@@ -188,6 +189,7 @@ def test_constraints_are_met_without_time() -> None:
             assert is_allowed(search(task, 1, SearchBudget(10**9, lambda _: False)).order, [1] * 40, constraints)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("algo", ["halving-doubling", "tree"])
 def test_groups_of_different_sizes_are_searched_in_any_sequence(algo: str) -> None:
     """Eight hosts in groups of 4, 2, 1 and 1: what the best of all sequences costs is found."""

@@ -160,6 +160,7 @@ def estimated(task: OrderingProblem) -> ContentionCost:
     return ContentionCost.of(task.algo, N, task.options, task.fabric, SIZE)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("seed", [11, 24])
 @pytest.mark.parametrize("is_first", [True, False])
 def test_simulation_decides_against_the_estimate(seed: int, is_first: bool) -> None:

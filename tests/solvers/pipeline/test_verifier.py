@@ -35,6 +35,7 @@ def lists_of(shape: PipelineShape, minibatches: int) -> Lists:
     return {place: list(actions_of(shape, *place, minibatches)) for place in places}
 
 
+@pytest.mark.extended
 def test_thesis_depths_never_lock() -> None:
     """All replications of up to eight workers, whole and short rounds."""
     for workers in range(1, 9):
