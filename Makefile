@@ -6,7 +6,7 @@ COMMA := ,
 VENV := .venv
 STAMP := $(VENV)/.installed
 PIP = $(VENV)/bin/pip install --quiet --disable-pip-version-check --no-compile
-# Processes share what Python compiles, also where the environment has it thrown away.
+# Python compiles what is imported, once: processes share it, also where the environment has it thrown away.
 unexport PYTHONDONTWRITEBYTECODE
 DEBIAN := openssh-server iproute2 iperf3 fping python3-venv iputils-ping tcpdump
 # For `make bench` only; a benchmark that misses them says so.
@@ -33,7 +33,6 @@ $(STAMP): pyproject.toml constraints.txt requirements.lock | system
 	@$(PIP) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),) -c constraints.txt torch
 	@echo "installing plink"
 	@$(PIP) --no-deps --no-build-isolation -e .
-	-@$(VENV)/bin/python -m compileall -qq -j 0 $(VENV)/lib
 	@touch $(STAMP)
 
 demo: setup
