@@ -147,6 +147,19 @@ def test_pages_of_80_columns_are_whole_and_say_what_a_value_is() -> None:
                 assert re.search(rf"(^|\s){re.escape(name)}(\s|$)", page, re.MULTILINE), name
 
 
+def test_help_is_shown_as_it_is_written() -> None:
+    """Rich takes a word in brackets for a style, and a word between colons for a picture, and leaves both out."""
+    from plink.cli.app import command
+
+    for words in PAGES:
+        node = command()
+        for word in words:
+            node = node.commands[word]
+        page = re.sub(r"[│\s]", "", typed_here(*words, "--help", cwd=Path.cwd(), COLUMNS="4000").stdout)
+        texts = [node.help or "", *(entry.help or "" for entry in node.params if not getattr(entry, "hidden", False))]
+        assert [text for text in texts if re.sub(r"\s", "", text) not in page] == [], words
+
+
 def test_many_options_are_in_panels() -> None:
     """More than a dozen without a heading are not read."""
     from plink.cli.app import command

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from plink.model.spot.price_files import Histories
     from plink.model.spot.prices import Prices
 
-TIMES_HELP = "Its [application] defaults to start_s = 120, add_s = 30, evict_s = 60 (seconds)."
+TIMES_HELP = "Its table `application` defaults to start_s = 120, add_s = 30, evict_s = 60 (seconds)."
 
 
 def histories_from(files: Sequence[Path]) -> "Histories":
