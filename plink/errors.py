@@ -13,6 +13,8 @@
 The message is one line: what, why, and what to type next where there is something to type.
 """
 
+from collections.abc import Iterable
+
 _MAX_QUOTED_CHARS = 400  # characters of what a file's author, or a host, can make as long as they like
 
 
@@ -34,6 +36,20 @@ class UsageError(PlinkError):
     """The command line is invalid."""
 
     exit_code = 2
+
+
+def no_choice(subject: str, given: str, choices: Iterable[str], other: str = "") -> UsageError:
+    """Error of a value that is none of the choices; the one that is spelt nearly the same comes first.
+
+    :param subject: what has the value: ``--algo``.
+    :param other: what is accepted besides, to end the line with.
+    """
+    from difflib import get_close_matches
+
+    names = list(choices)
+    meant = get_close_matches(given, names, n=1)
+    hint = f"did you mean {meant[0]}? Else " if meant else ""
+    return UsageError(f"{subject} {given}: {hint}choose one of {', '.join(names)}{other}")
 
 
 class InputError(PlinkError):

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from plink.errors import UsageError
+from plink.errors import no_choice
 from plink.remote.connector import Connector
 from runners.job.runner import Runner
 
@@ -80,5 +80,5 @@ def runner_named(name: str, connect: Callable[[], Connector]) -> Runner:
     :raises UsageError: for an unknown name; the message has the choices.
     """
     if name not in NAMES:
-        raise UsageError(f"--runner {name}: choose one of {', '.join(NAMES)}")
+        raise no_choice("--runner", name, NAMES)
     return _RUNNERS[name](connect)

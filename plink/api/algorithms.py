@@ -5,7 +5,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from plink.documents.codec import convert
-from plink.errors import InputError, UsageError
+from plink.errors import InputError, UsageError, no_choice
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,7 +43,7 @@ def options_of(values: OptionValues, algorithms: Sequence[str], groups: list[lis
     accepted = {option for part in parts for option in ALGORITHMS[part].options}
     for name, value in values.items():
         if name not in kind_of:
-            raise UsageError(f"--set {name}={value}: choose one of {', '.join(kind_of).replace('_', '-')}")
+            raise no_choice("--set", name, (known.replace("_", "-") for known in kind_of))
         if parts and name not in accepted:
             raise UsageError(f"--set {name}={value}: {', '.join(algorithms)} has no option {name}")
         if type(value) is not kind_of[name] or value < 0:

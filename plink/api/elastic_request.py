@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from plink.api.recording import RecordRequest
-from plink.errors import UsageError
+from plink.errors import UsageError, no_choice
 from plink.model.consistency import check_rebalance, parse_rule
 from plink.model.network import Network
 
@@ -58,7 +58,7 @@ class ElasticRequest:
 
     def _check_shares(self, shares: str) -> None:
         if shares not in SHARES:
-            raise UsageError(f"--shares {shares}: choose one of {', '.join(SHARES)}")
+            raise no_choice("--shares", shares, SHARES)
         if shares == "speed" and parse_rule(self.rule or "bsp").steps:
             raise UsageError(
                 f"--shares speed with --rule {self.rule}: fast workers do more steps there as it is; choose one of them"
@@ -67,7 +67,7 @@ class ElasticRequest:
     def settings(self) -> dict[str, Any]:
         """As :class:`solvers.elastic.settings.Settings` has them. :raises UsageError: for values that cannot be."""
         if self.runner not in RUNNERS:
-            raise UsageError(f"--runner {self.runner}: choose one of {', '.join(RUNNERS)}")
+            raise no_choice("--runner", self.runner, RUNNERS)
         settings: dict[str, Any] = {}
         if self.rule is not None:
             parse_rule(self.rule)

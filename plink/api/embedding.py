@@ -9,7 +9,7 @@ import numpy as np
 
 from plink.api.connecting import Progress
 from plink.api.smoothing import device_for, setting_json, verdict_json, verdict_on
-from plink.errors import UsageError
+from plink.errors import UsageError, no_choice
 from plink.model.network import Network, to_rows
 from plink.model.storage import write_document
 from solvers.embedding.embed import Embedding
@@ -41,7 +41,7 @@ class EmbedRequest:
         :raises UsageError: for a value that is out of range.
         """
         if self.loss not in _RELATIVE:
-            raise UsageError(f"--loss {self.loss}: choose one of {', '.join(_RELATIVE)}")
+            raise no_choice("--loss", self.loss, _RELATIVE)
         if self.seed < 0:
             raise UsageError(f"--seed {self.seed}: cannot be negative")
         self.constraints.settings(4)

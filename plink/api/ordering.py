@@ -20,7 +20,7 @@ from plink.api.search_data import (
     with_farthest_for_unknown,
     without_unmeasured_bound,
 )
-from plink.errors import UsageError
+from plink.errors import UsageError, no_choice
 from plink.model.network import Network
 from plink.model.topology import Topology
 from plink.model.units import format_us
@@ -90,9 +90,9 @@ class OrderRequest:
         :raises UsageError: saying what there is.
         """
         if self.algo not in NAMES:
-            raise UsageError(f"--algo {self.algo}: choose one of {', '.join(NAMES)}")
+            raise no_choice("--algo", self.algo, NAMES)
         if self.objective not in OBJECTIVES:
-            raise UsageError(f"--objective {self.objective}: choose one of {', '.join(OBJECTIVES)}")
+            raise no_choice("--objective", self.objective, OBJECTIVES)
         if self.max_moves is not None and self.time_limit_s is not None:
             raise UsageError("--max-moves replaces the time limit; omit --time-limit")
         if self.model == SIMULATED and self.objective in ("sum", "bottleneck"):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from plink.documents.pipeline import Kind, ReduceMode
-from plink.errors import UsageError
+from plink.errors import UsageError, no_choice
 from plink.model.pipeline.profile import ModelProfile
 from plink.model.pipeline.shape import ACCUMULATING
 from solvers.pipeline.even import PLANNED_KINDS
@@ -39,7 +39,7 @@ class TrainingRequest:
         :raises UsageError: naming the option.
         """
         if self.kind not in ("auto", *PLANNED_KINDS):
-            raise UsageError(f"--kind {self.kind}: choose one of auto, {', '.join(PLANNED_KINDS)}")
+            raise no_choice("--kind", self.kind, ("auto", *PLANNED_KINDS))
         if (self.kind in ACCUMULATING) != (self.microbatches is not None):
             if self.microbatches is None:
                 raise UsageError(f"--kind {self.kind} needs --microbatches: how many minibatches an update averages")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from plink.api.pipeline_search import SearchOptions, joint_request
 from plink.api.pipeline_training import TrainingRequest
-from plink.errors import InputError, UsageError
+from plink.errors import InputError, UsageError, no_choice
 from plink.model.hosts import Host, Hosts, read_hosts
 from plink.model.pipeline.actions import PipelineAction
 from plink.model.pipeline.plan import PipelinePlan
@@ -123,7 +123,7 @@ class PipelineRequest:
         :raises UsageError: naming the option.
         """
         if self.model is not None and self.model not in PLAN_MODELS:
-            raise UsageError(f"--model {self.model}: choose one of {', '.join(PLAN_MODELS)}")
+            raise no_choice("--model", self.model, PLAN_MODELS)
         self.training.check()
         self.search.check()
         _ = self.network.rtt_s

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from plink.api.algorithms import OptionValues, fabric_from, groups_in, options_in, options_of, order_from
 from plink.api.constraints import RequestedGroups, check_number, constraints_from
 from plink.api.interfaces import own_options
-from plink.errors import InputError, NoAnswer, UsageError
+from plink.errors import InputError, NoAnswer, UsageError, no_choice
 from plink.model.network import Network
 from plink.model.order import RankOrder
 from plink.model.plan import Masters, Plan
@@ -76,7 +76,7 @@ class PlanRequest:
         :raises UsageError: saying what there is.
         """
         if self.algo not in ALGORITHMS:
-            raise UsageError(f"--algo {self.algo}: choose one of {', '.join(ALGORITHMS)}")
+            raise no_choice("--algo", self.algo, ALGORITHMS)
         if self.algo != "2lha":
             for option in ("groups", "chunks", "weights"):
                 if getattr(self, option) is not None:
@@ -86,7 +86,7 @@ class PlanRequest:
         if self.chunks is not None and (type(self.chunks) is not int or not 1 <= self.chunks <= MAX_CHUNKS):
             raise UsageError(f"--chunks {self.chunks}: 1 to {MAX_CHUNKS} are possible")
         if self.weights is not None and self.weights not in WEIGHTS:
-            raise UsageError(f"--weights {self.weights}: choose one of {', '.join(WEIGHTS)}")
+            raise no_choice("--weights", self.weights, WEIGHTS)
         options_of(self.options, [self.algo])
 
 

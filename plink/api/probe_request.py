@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from plink.errors import UsageError
+from plink.errors import UsageError, no_choice
 
 if TYPE_CHECKING:
     from plink.model.topology import Topology
@@ -50,9 +50,9 @@ class ProbeRequest:
         :raises UsageError: for a method or a choice of pairs that there is none of.
         """
         if self.method not in METHODS:
-            raise UsageError(f"--method {self.method}: choose one of {', '.join(METHODS)}")
+            raise no_choice("--method", self.method, METHODS)
         if self.pairs not in (None, *PAIRS):
-            raise UsageError(f"--pairs {self.pairs}: choose one of {', '.join(PAIRS)}")
+            raise no_choice("--pairs", self.pairs, PAIRS)
         for option, value, (low, high) in (
             ("count", COUNT[0] if self.count is None else self.count, COUNT),
             ("source-ports", self.source_ports, SOURCE_PORTS), ("streams", self.streams, STREAMS),

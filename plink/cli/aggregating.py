@@ -23,7 +23,7 @@ from plink.api.planning import PlanRequest, masters_of
 from plink.api.planning import plan as make_plan
 from plink.cli.inputs import last_groups
 from plink.cli.screen import say
-from plink.errors import InputError, NoAnswer, UsageError
+from plink.errors import InputError, NoAnswer, UsageError, no_choice
 from plink.model.hosts import Hosts
 from plink.model.network import Network, read_network
 from plink.model.order import RankOrder
@@ -152,7 +152,7 @@ def check_backend(backend: str, every_s: float | None = None) -> None:
         read_document(backend)
     elif backend not in (AUTO, *ALGORITHMS):
         names = [name for name in ALGORITHMS if name != GLOO]
-        raise UsageError(f"--backend {backend}: choose one of {', '.join((AUTO, *names))}, or a schedule's file")
+        raise no_choice("--backend", backend, (AUTO, *names), ", or a schedule's file")
     if every_s is not None:
         _check_tuning(backend, every_s)
 

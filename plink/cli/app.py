@@ -117,7 +117,7 @@ def _main(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Defaults of options; else plink.toml or pyproject.toml (its table tool.plink) in this folder, else your own.",
+            help="Defaults of options; else plink.toml or pyproject.toml (table tool.plink) here, else your own.",
         ),
     ] = None,
 ) -> None:

@@ -94,7 +94,7 @@ def _offer(words: str, parameter: Any) -> Offer | None:
         return lambda ctx, incomplete: _run_ids()
     if words.startswith("lab ") and parameter.metavar in ("HOST", "TARGET", "FROM", "TO"):
         return lambda ctx, incomplete: _lab_hosts(ctx, links=parameter.metavar == "TARGET")
-    if words.startswith("lab ") and "--name" in parameter.opts:
+    if words.partition(" ")[0] == "lab" and "--name" in parameter.opts:
         return lambda ctx, incomplete: sorted(path.name for path in _LABS.iterdir() if path.is_dir())
     if words.startswith("elastic ") and parameter.metavar == "HOST...":
         return lambda ctx, incomplete: _hosts_of_run(ctx)

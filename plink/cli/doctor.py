@@ -8,13 +8,19 @@ import typer
 
 from plink.cli.finding_lines import finding_line
 from plink.cli.floor import floor_us
+from plink.cli.inputs import hosts_file_from
 from plink.cli.screen import print_json, print_lines, progress
 from plink.cli.severities import failing_count
 from plink.errors import PlinkError
 
 
 def doctor(
-    subject: Annotated[Path, typer.Argument(metavar="HOSTS|NETWORK", help="A hosts file, or a network file (.json).")],
+    subject: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[HOSTS|NETWORK]", help="A hosts file, or a network file (.json); default: ./hosts.txt."
+        ),
+    ] = None,
     floor: Annotated[str, typer.Option(help="Smallest excess of a round trip to report, 1s at most.")] = "10us",
     fail_on: Annotated[
         Literal["error", "warning", "info"], typer.Option(help="Least severe finding that makes the exit code 1.")
@@ -35,6 +41,7 @@ def doctor(
     from plink.api.diagnosing import Examination, diagnose, examine
 
     least_us = floor_us(floor)
+    subject = hosts_file_from(subject)
     if str(subject).endswith((".json", ".json.gz")):
         from plink.model.network import read_network
 

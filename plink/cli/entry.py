@@ -68,6 +68,9 @@ def run(words: list[str]) -> int:
             message = str(error.format_message())
             if not message:  # a bare `plink` or `plink lab`: its help has been shown
                 return int(error.exit_code)
+            from plink.cli.usage_errors import in_our_words
+
+            message = in_our_words(message, words)
             text = f"{_file_location(error, command_path, words)}{message} (see `{command_path} --help`)"
             return _print_error(error, text, int(error.exit_code))
         if type(error).__name__ == "Abort":  # Typer makes one of every EOFError too

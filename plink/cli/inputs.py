@@ -4,12 +4,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plink.cli.screen import say, say_read
+from plink.errors import UsageError
 from plink.records import workspace
 
 if TYPE_CHECKING:
     from plink.api.constraints import RequestedGroups
     from plink.model.network import Network
     from plink.model.order import RankOrder
+
+
+def hosts_file_from(path: Path | None) -> Path:
+    """Return the named hosts file, or the one in this folder, and say which.
+
+    :raises UsageError: where none was named and none is here.
+    """
+    if path is not None:
+        return path
+    here = Path("hosts.txt")
+    if not here.is_file():
+        raise UsageError("name the hosts file: there is no hosts.txt in this folder")
+    say(f"hosts: {here}")
+    return here
 
 
 def network_from(path: Path | None) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
@@ -195,6 +195,23 @@ class JobOptions:
 
             check_backend(self.backend, settings.autotune_every_s if self.autotune else None)
         return settings
+
+
+def misplaced(program: str, args: list[str]) -> str | None:
+    """The first option of these that stands behind the program, whose text does not have it; None if there is none.
+
+    Programs whose text cannot be read may know any option.
+    """
+    files = (Path(word) for word in (program, *args) if word.endswith(".py"))
+    text = "".join(path.read_text(errors="replace") for path in files if path.is_file()).replace("_", "-")
+    declared = {
+        name: get_args(hint)[1].default for name, hint in get_type_hints(JobOptions, include_extras=True).items()
+    }
+    names = {typed if isinstance(typed, str) else f"--{name}".replace("_", "-") for name, typed in declared.items()}
+    before = args[: args.index("--")] if "--" in args else args
+    return next(
+        (word for word in before if text and (n := word.partition("=")[0]) in names and n[2:] not in text), None
+    )
 
 
 def named_values(words: list[str]) -> dict[str, str]:

@@ -7,9 +7,17 @@ from pathlib import Path
 
 from plink.api.launching import AutotuneRequest, LaunchRequest
 from plink.api.recording import RecordRequest
-from plink.cli.job_options import KEEP_HOSTS_ORDER, PIPELINE_SETTINGS, JobOptions, LaunchSettings, launch_settings
+from plink.cli.job_options import (
+    KEEP_HOSTS_ORDER,
+    PIPELINE_SETTINGS,
+    JobOptions,
+    LaunchSettings,
+    launch_settings,
+    misplaced,
+)
 from plink.cli.job_order import JobOrder, Sources, job_order
 from plink.cli.launching import JobSetup, dry_run_shown
+from plink.cli.screen import say
 from plink.errors import UsageError
 from plink.model.hosts import Host, Hosts
 from plink.model.plan_file import is_plan
@@ -28,6 +36,8 @@ def new_job(program: str, args: list[str], options: JobOptions, runner: str) -> 
         cannot run it.
     """
     settings = options.check(runner)
+    if late := misplaced(program, args):
+        say(f"{late} follows {program} and so is its argument; options of plink go before the program")
     in_pods = runner == KUBERNETES  # where nothing of this machine's folders and interpreters holds
     job = Job(
         program=program,

@@ -7,18 +7,42 @@ import typer
 
 from plink.cli.screen import print_json, say
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="An emulated cloud on this machine: racks of real hosts (namespaces with an sshd each) behind routers.\n\n"
-    "Example: plink lab up && plink lab hosts > hosts.txt",
-)
+app = typer.Typer(no_args_is_help=True)
 
 if TYPE_CHECKING:
     from runners.lab.blueprint import Blueprint
 
 _DEFAULT = "lab"
+_HELP = (
+    "An emulated cloud on this machine: racks of real hosts (namespaces with an sshd each) behind routers.\n\n"
+    "Example: plink lab up && plink lab hosts > hosts.txt"
+)
 _INTERFACES_PANEL = "Several interfaces a host"
-Name = Annotated[str, typer.Option("--name", help="Name of the lab; several can run at the same time.")]
+
+
+def _chosen(context: typer.Context, name: str) -> str:
+    """Return the lab that a command is about: the one named, here or before the command; else the only one there is."""
+    name = name or (context.parent.params.get("name", "") if context.parent is not None else "")
+    if name or context.command.name == "lab":
+        return name
+    from runners.lab.state import names
+
+    labs = names()
+    return labs[0] if len(labs) == 1 and context.command.name != "up" else _DEFAULT
+
+
+_NAME = {
+    "show_default": False,
+    "help": f"Name of the lab; several can run at the same time. Default: {_DEFAULT}, else the only one.",
+}
+Name = Annotated[str, typer.Option(callback=_chosen, **_NAME)]
+
+
+@app.callback(help=_HELP)
+def _lab(name: Name = "") -> None:
+    """Take ``--name`` before the command, too."""
+
+
 Target = Annotated[
     str,
     typer.Argument(metavar="TARGET", help="A host, its interface (node-03/eth1), a rack, pod or switch."),
@@ -27,7 +51,7 @@ Target = Annotated[
 
 @app.command()
 def up(
-    name: Name = _DEFAULT,
+    name: Name = "",
     racks: Annotated[int, typer.Option(help="Number of racks.")] = 4,
     hosts_per_rack: Annotated[int, typer.Option(help="Hosts in each.")] = 4,
     host_rate: Annotated[str, typer.Option(help="What each host can send, and receive.")] = "200mbit",
@@ -96,7 +120,7 @@ def up(
 
 @app.command()
 def down(
-    name: Name = _DEFAULT,
+    name: Name = "",
     all_labs: Annotated[bool, typer.Option("--all", help="Every lab on this machine, half-up ones too.")] = False,
 ) -> None:
     """Take a lab down and remove all of it. Does nothing when there is none.
@@ -111,9 +135,7 @@ def down(
 
 
 @app.command()
-def status(
-    name: Name = _DEFAULT, as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False
-) -> None:
+def status(name: Name = "", as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False) -> None:
     """Show the state of hosts and uplinks, faults included.
 
     Example: plink lab status
@@ -151,7 +173,7 @@ def _rate(bits_per_s: int) -> str:
 
 
 @app.command()
-def hosts(name: Name = _DEFAULT) -> None:
+def hosts(name: Name = "") -> None:
     """Print the lab's hosts file: names and addresses in shuffled order.
 
     Example: plink lab hosts > hosts.txt
@@ -165,9 +187,10 @@ def hosts(name: Name = _DEFAULT) -> None:
 
 @app.command("exec", context_settings={"allow_interspersed_args": False})
 def execute(
+    context: typer.Context,
     host: Annotated[str, typer.Argument(metavar="HOST", help="A host of the lab.")],
     command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="What to run there.")],
-    name: Name = _DEFAULT,
+    name: Annotated[str, typer.Option(**_NAME)] = "",
 ) -> None:
     """Run a command on a lab host.
 
@@ -177,12 +200,15 @@ def execute(
     from runners.lab.state import LabState, need_root
 
     need_root("plink lab exec")
-    exec_on(LabState(name), host, command)
+    if command[0].startswith("--name"):  # words after HOST are not read as options: the command may have such ones
+        after = command[1:] if "=" in command[0] else command[2:]
+        name, command = (command[0].partition("=")[2] or command[1], after) if after else (name, command)
+    exec_on(LabState(_chosen(context, name)), host, command)
 
 
 @app.command()
 def shape(
-    target: Target, rate: Annotated[str, typer.Option(help="The new rate, like 50mbit.")], name: Name = _DEFAULT
+    target: Target, rate: Annotated[str, typer.Option(help="The new rate, like 50mbit.")], name: Name = ""
 ) -> None:
     """Slow a host, one of its interfaces, a switch, or the uplink of a rack or pod down, in both directions.
 
@@ -201,7 +227,7 @@ def cut(
     off: Annotated[
         str | None, typer.Option("--from", metavar="RACK", help="Only from this rack; the target is a rack, too.")
     ] = None,
-    name: Name = _DEFAULT,
+    name: Name = "",
 ) -> None:
     """Unplug a host, one of its interfaces, a switch, a rack or a pod: packets are dropped without an error.
 
@@ -218,7 +244,7 @@ def cut(
 
 
 @app.command()
-def kill(target: Annotated[str, typer.Argument(metavar="HOST", help="A host.")], name: Name = _DEFAULT) -> None:
+def kill(target: Annotated[str, typer.Argument(metavar="HOST", help="A host.")], name: Name = "") -> None:
     """Power a host off.
 
     Example: plink lab kill node-03
@@ -235,7 +261,7 @@ def load(
     sink: Annotated[str, typer.Argument(metavar="TO", help="The host that receives.")],
     rate: Annotated[str, typer.Option(help="How much to send.")] = "100mbit",
     duration: Annotated[str, typer.Option(help="Duration, ten minutes at most.")] = "30s",
-    name: Name = _DEFAULT,
+    name: Name = "",
 ) -> None:
     """Send cross traffic from one host to another in the background; it ends by itself (or with heal).
 
@@ -253,7 +279,7 @@ def load(
 
 
 @app.command()
-def heal(name: Name = _DEFAULT) -> None:
+def heal(name: Name = "") -> None:
     """Undo every fault: cables in, rates as at first, dead hosts started, cross traffic ended.
 
     Example: plink lab heal

@@ -20,7 +20,7 @@ from plink.api.ordering import OrderRequest, solve
 from plink.api.planning import LIBRARY_ENVIRONMENT
 from plink.cli.screen import progress, say
 from plink.cli.set_options import options_from, parse_set_options
-from plink.errors import NoAnswer, PlinkError, UsageError
+from plink.errors import NoAnswer, PlinkError, UsageError, no_choice
 from plink.model.benchmark_runs import BenchmarkRun, OrderTiming
 from plink.model.hosts import Hosts
 from plink.model.network import Network
@@ -82,7 +82,7 @@ def check_runnable(algo: str) -> None:
     """
     runnable = [name for name in ALGORITHMS if not name.startswith("nccl-") and name != "lightgbm"]
     if algo not in runnable:
-        raise UsageError(f"--algo {algo}: choose one of {', '.join(runnable)}")
+        raise no_choice("--algo", algo, runnable)
 
 
 def plan_orders(network: Network, algo: str, config: BenchmarkConfig) -> PlannedBenchmark:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plink.api.probe_request import COUNT, SOURCE_PORTS, STREAMS, ProbeRequest
+from plink.cli.inputs import hosts_file_from
 from plink.cli.screen import progress, say
 from plink.errors import PartlyDone, PlinkError, UsageError
 from plink.records import workspace
@@ -23,7 +24,9 @@ _METHOD_PANEL, _BANDWIDTH_PANEL, _LIMITS_PANEL = "Round trips", "Bandwidth", "Li
 
 
 def probe(
-    hosts_file: Annotated[Path, typer.Argument(metavar="HOSTS", help="Hosts file; - is standard input.")],
+    hosts_file: Annotated[
+        Path | None, typer.Argument(metavar="[HOSTS]", help="Hosts file; default: ./hosts.txt. - is standard input.")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Where to write the network; default .plink/network.json.")
     ] = None,
@@ -131,6 +134,7 @@ def probe(
         None if topology is None else read_topology(topology),
     )  # fmt: skip
     request.check()
+    hosts_file = hosts_file_from(hosts_file)
     target = output or workspace.NETWORK
     if resume and str(target) == "-":
         raise UsageError("--resume needs a file to continue, not standard output")

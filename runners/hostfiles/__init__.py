@@ -3,7 +3,7 @@
 Hosts are in rank order, and each host's ranks are one block, so no format has to spread them.
 """
 
-from plink.errors import UsageError
+from plink.errors import no_choice
 from plink.model.hosts import Hosts
 from plink.model.order import RankOrder
 from runners.hostfiles import deepspeed, horovod, kubernetes, lightgbm, mpich, openmpi, plain, slurm, torchrun
@@ -34,7 +34,7 @@ def format_named(name: str) -> Format:
     :raises UsageError: for an unknown name; the message has the choices.
     """
     if name not in FORMATS:
-        raise UsageError(f"--format {name}: choose one of {', '.join(FORMATS)}")
+        raise no_choice("--format", name, FORMATS)
     return FORMATS[name]
 
 

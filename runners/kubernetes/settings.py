@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from plink.errors import UsageError
+from plink.errors import UsageError, no_choice
 from plink.model.hosts import Hosts
 
 JOB, MPI_JOB, PYTORCH_JOB = "job", "mpijob", "pytorchjob"
@@ -41,7 +41,7 @@ class PodSettings:
         if not self.image or re.search(r"\s", self.image):
             raise UsageError("--image: write the name of an image, with python3 and the program in it")
         if self.kind not in KINDS:
-            raise UsageError(f"--kind {self.kind}: choose one of {', '.join(KINDS)}")
+            raise no_choice("--kind", self.kind, KINDS)
         if self.namespace and not (_NAMESPACE.fullmatch(self.namespace) and len(self.namespace) <= _MAX_LABEL_CHARS):
             raise UsageError(f"--namespace {self.namespace}: write lower-case letters, digits and dashes, 63 at most")
 

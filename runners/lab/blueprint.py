@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any, Literal, get_args
 
 from plink.documents.codec import convert
-from plink.errors import InputError, UsageError
+from plink.errors import InputError, UsageError, no_choice
 from plink.model.hostlist import expand_hostlist
 from plink.model.hosts import Host, Hosts, check_lab_name
 
@@ -64,7 +64,7 @@ class LabSettings:
     def __post_init__(self) -> None:
         check_lab_name(self.name, "--name")
         if self.topology not in get_args(Topology):
-            raise UsageError(f"--topology {self.topology}: choose one of {', '.join(get_args(Topology))}")
+            raise no_choice("--topology", self.topology, get_args(Topology))
         if not 1 <= self.interfaces <= _MAX_INTERFACES:
             option = "--levels" if self.topology == "bcube" else "--rails"
             raise UsageError(f"{option} {self.interfaces}: a host has 1 to {_MAX_INTERFACES} interfaces")

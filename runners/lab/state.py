@@ -82,7 +82,8 @@ class LabState:
         :raises UsageError: when the lab is not up. :raises InputError: when its file is damaged.
         """
         if not self.is_up():
-            raise UsageError(f"lab {self.name!r} is not up on this machine: `plink lab up --name {self.name}`")
+            others = f"; up are {', '.join(names())} (--name)" if names() else ""
+            raise UsageError(f"lab {self.name!r} is not up on this machine: `plink lab up --name {self.name}`{others}")
         return from_json(read_document(self._lab), str(self._lab))
 
     @contextlib.contextmanager

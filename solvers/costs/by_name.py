@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from plink.errors import UsageError
+from plink.errors import no_choice
 from solvers.costs.closed_forms import CostFunction, Order, closed_form
 from solvers.costs.evaluator import MODELS
 from solvers.costs.fabric import Fabric
@@ -43,7 +43,7 @@ def parts_of(algo: str, size_bytes: float) -> list[tuple[float, str]]:
     :raises UsageError: for an unknown name.
     """
     if algo not in NAMES:
-        raise UsageError(f"--algo {algo}: choose one of {', '.join(NAMES)}")
+        raise no_choice("--algo", algo, NAMES)
     if algo not in MIXED:
         return [(1.0, algo)]
     low, high = np.log([_TREE_UP_TO, _RING_FROM])
@@ -135,7 +135,7 @@ def model_for(name: str, fabric: Fabric, timed: bool = False, algo: str = "") ->
         has_groups = bool(np.isfinite(fabric.group_out_gbps).any())
         return "contention" if algo in _CONTENDING and has_groups else "latency"
     if name not in (*MODELS, SIMULATED):
-        raise UsageError(f"--model {name}: choose one of auto, {', '.join((*MODELS, SIMULATED))}")
+        raise no_choice("--model", name, ("auto", *MODELS, SIMULATED))
     return name
 
 

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plink.errors import UsageError
+from plink.errors import UsageError, no_choice
 from plink.model.schedule import Schedule, dependencies
 from solvers.costs.fabric import BYTES_PER_US, Fabric, Vector
 from solvers.costs.host_costs import messages_of_rounds
@@ -140,7 +140,7 @@ def check(ranks: int, order: npt.NDArray[np.intp], size_bytes: float, model: str
     :raises UsageError: naming what is wrong.
     """
     if model not in MODELS:
-        raise UsageError(f"--model {model}: choose one of {', '.join(MODELS)}")
+        raise no_choice("--model", model, MODELS)
     if not 0 < size_bytes < float("inf"):
         raise UsageError(f"--size {size_bytes:g}: give more than 0 bytes")
     if len(order) != ranks:

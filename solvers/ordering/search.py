@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from plink.errors import UsageError
+from plink.errors import UsageError, no_choice
 from plink.model.network import Matrix
 from solvers.costs.by_name import MIXED, cost_function_for, parts_of, pattern_for
 from solvers.costs.closed_forms import CostFunction
@@ -163,7 +163,7 @@ def median_of_random(problem: OrderingProblem, cost_of: CostFunction, seed: int)
 def _resolve_objective(problem: OrderingProblem) -> str:
     objective = problem.objective
     if objective not in OBJECTIVES:
-        raise UsageError(f"--objective {objective}: choose one of {', '.join(OBJECTIVES)}")
+        raise no_choice("--objective", objective, OBJECTIVES)
     if objective in ("sum", "bottleneck"):
         if problem.algo not in RINGS:
             raise UsageError(f"--objective {objective} is for rings ({', '.join(RINGS)}), not for {problem.algo}")

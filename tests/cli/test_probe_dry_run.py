@@ -15,6 +15,17 @@ FLOWS = "measure what every host sends and receives: with 2 partners, one way, t
 TESTS = "measure the bandwidth of 6 pairs in 3 rounds, "
 
 
+def test_the_hosts_of_this_folder_are_the_default(tmp_path: Path) -> None:
+    for command in ("probe", "doctor"):
+        done = typed(command, cwd=tmp_path)
+        assert (done.returncode, "hosts.txt" in done.stderr) == (2, True)
+    (tmp_path / "hosts.txt").write_text("a\nb\n")
+    done = typed("probe", "--dry-run", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "hosts.txt" in done.stderr
+    assert "2 hosts" in done.stdout
+
+
 @pytest.mark.parametrize(("options", "lines"), [
     ("", [STAMP, FLOWS, SHARED]),
     ("--no-shared-links", [STAMP, FLOWS]),

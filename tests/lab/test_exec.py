@@ -1,11 +1,12 @@
 """`plink lab exec`: a command on a lab host, passed through untouched."""
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import Lab
+from tests.conftest import Lab, plink
 
 pytestmark = pytest.mark.lab
 
@@ -33,6 +34,26 @@ def test_arguments_arrive_as_they_were_typed(small_lab: Lab, words: list[str], t
     host = small_lab.hosts.names[0]
     done = small_lab.plink("exec", host, "--", sys.executable, "-c", SHOW, *words, cwd=tmp_path)
     assert done.stdout == repr(words), done.stderr
+
+
+def test_the_name_may_stand_anywhere_before_the_command(small_lab: Lab, tmp_path: Path) -> None:
+    host, name = small_lab.hosts.names[0], small_lab.name
+    for words in (
+        ["--name", name, "exec", host, "hostname"],
+        ["exec", host, "--name", name, "--", "hostname"],
+        ["exec", host, f"--name={name}", "hostname"],
+    ):
+        done = plink("lab", *words, cwd=tmp_path)
+        assert (done.stdout, done.returncode) == (f"{host}\n", 0), done.stderr
+
+
+def test_the_only_lab_is_the_default(small_lab: Lab, tmp_path: Path) -> None:
+    """Where others are up, too, they are named."""
+    done = plink("lab", "status", "--json", cwd=tmp_path)
+    if done.returncode == 0:
+        assert json.loads(done.stdout)["name"] in (small_lab.name, "lab")
+    else:
+        assert small_lab.name in done.stderr
 
 
 def test_it_is_the_host(small_lab: Lab, tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ _SHOWN_EVERY_S = 60.0
 def drive(
     run: RunId,
     market: Annotated[
-        Path, typer.Argument(metavar="MARKET", help=f"The market file (market.toml), with a table `provider`. {TIMES_HELP}")
+        Path,
+        typer.Argument(metavar="MARKET", help=f"The market file (market.toml), with a table `provider`. {TIMES_HELP}"),
     ],
     prices: Annotated[
         list[Path] | None,
