@@ -5,7 +5,7 @@ itself is imported by the first module that has such a function.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 CompilationCallback = Callable[[bool], None]
@@ -20,13 +20,26 @@ def njit(**options: Any) -> Callable[[Function], Function]:
     if not _subscriptions:
         _subscriptions.append(_subscription())
     jit: Any = numba.njit  # its type stubs lack some options
-    compiled: Callable[[Function], Function] = jit(**options)
-    return compiled
+    compile_: Callable[[Function], Any] = jit(**{"no_cfunc_wrapper": True, **options})
+
+    def decorate(function: Function) -> Function:
+        dispatcher = compile_(function)
+        for_types = dispatcher.get_call_template
+
+        def for_types_of_values(args: Any, keywords: Any) -> Any:
+            # Numba compiles a function once more for each constant that an argument begins as (`used = 0`), and then
+            # drops that.
+            return for_types(tuple(map(numba.types.unliteral, args)), keywords)
+
+        dispatcher.get_call_template = for_types_of_values
+        return cast(Function, dispatcher)
+
+    return decorate
 
 
 def njit_inner(**options: Any) -> Callable[[Function], Function]:
     """Compile a function that only compiled code calls, without the wrappers that let Python call it."""
-    return njit(**{"cache": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, **options})
+    return njit(**{"cache": True, "no_cpython_wrapper": True, **options})
 
 
 def watch_compilation(callback: CompilationCallback) -> Callable[[], None]:

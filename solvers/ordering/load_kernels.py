@@ -24,7 +24,8 @@ class LoadState(NamedTuple):
     became shorter; ``touched``: rounds whose loads changed; ``moving``, shape (N,): ranks of the move; ``out`` and
     ``into``, shape (R, G): bytes that leave and enter a group; ``sending`` and ``receiving``, shape (R, H):
     microseconds that a host is busy; ``host_part``, shape (R,): of the busiest host, where all orders have the same;
-    ``hop_sum``, shape (R,): of a pipeline, half the round trips of all hops together.
+    ``hop_sum``, shape (R,): of a pipeline, half the round trips of all hops together; ``worst``, shape (R,): what the
+    busiest resource takes.
     """
 
     value: Any
@@ -38,6 +39,7 @@ class LoadState(NamedTuple):
     receiving: Any
     host_part: Any
     hop_sum: Any
+    worst: Any
 
 
 @njit_inner()
@@ -147,7 +149,6 @@ def _round_us(r: Any, busiest: Any, loads: Any, state: Any) -> Any:
     return state.longest[r] / 2 + busiest
 
 
-@njit(cache=True, nogil=True)
 def anneal_loads(order: Any, moves: Any, count: Any, schedule: Any, seed: Any, loads: Any) -> Any:
     """Anneal ``sum over r of weight[r] * (longest hop / 2 + busiest resource)``, of a pipeline with the
     mean hop instead of the longest; return (best order, its cost).
@@ -155,23 +156,32 @@ def anneal_loads(order: Any, moves: Any, count: Any, schedule: Any, seed: Any, l
     ``loads``: :class:`solvers.ordering.objectives.Loads`; the others as in
     :func:`solvers.ordering.hop_kernels.anneal_hops`.
     """
-    hops, weight, host_out, host_in = loads.hops, loads.hops.weight, loads.host_out, loads.host_in
-    rtt, n, rounds = hops.distances.rtt_us, len(order), len(weight)
-    classes = moves.classes
-    walk = start_walk(order, len(rtt), classes, seed)
+    hops, host_out, host_in = loads.hops, loads.host_out, loads.host_in
+    n, rounds, hosts = len(order), len(hops.weight), len(hops.distances.rtt_us)
     # Where each host has one rank and all have the same rate, hosts' loads are the same in any order.
     uniform = loads.mode == CONTENTION and host_out.min() == host_out.max() and host_in.min() == host_in.max()
-    ranks_of = np.zeros(len(rtt), np.int64)
-    for rank in range(n):
-        ranks_of[order[rank]] += 1
-    uniform = uniform and ranks_of.max() == 1 and len(loads.paths_out) == 0
+    uniform = bool(uniform and np.bincount(order).max() == 1 and len(loads.paths_out) == 0)
     width = len(loads.out_rate) if loads.mode == CONTENTION else 1
+    # Made here, for each array that compiled code makes is compiled for a tenth of a second.
     state = LoadState(
         np.zeros(len(hops.low)), np.zeros(rounds), np.zeros(rounds, np.int8), np.zeros(rounds, np.int8),
         np.zeros(n, np.int8), np.zeros((rounds, width)), np.zeros((rounds, width)), np.zeros((rounds, len(host_out))),
-        np.zeros((rounds, len(host_out))), np.zeros(rounds), np.zeros(rounds),
+        np.zeros((rounds, len(host_out))), np.zeros(rounds), np.zeros(rounds), np.zeros(rounds),
     )  # fmt: skip
-    worst, cost = np.zeros(rounds), 0.0
+    best = order.copy()
+    return best, _anneal((order, best), moves.classes, schedule, loads, state, (count, seed, uniform, hosts))
+
+
+@njit(cache=True, nogil=True)
+def _anneal(orders: Any, classes: Any, schedule: Any, loads: Any, state: Any, numbers: Any) -> Any:
+    """Anneal the first order; put the best one into the second, and return its cost.
+
+    ``numbers``: of moves, the seed, whether hosts' loads are the same in any order, of hosts.
+    """
+    (order, best), (count, seed, uniform, hosts) = orders, numbers
+    hops, weight, rtt, worst = loads.hops, loads.hops.weight, loads.hops.distances.rtt_us, state.worst
+    rounds, cost = len(weight), 0.0
+    walk = start_walk(order, hosts, classes, seed)
     for hop in range(len(hops.low)):
         state.value[hop] = rtt[order[hops.low[hop]], order[hops.high[hop]]]
         state.longest[hops.round[hop]] = max(state.longest[hops.round[hop]], state.value[hop])
@@ -181,7 +191,7 @@ def anneal_loads(order: Any, moves: Any, count: Any, schedule: Any, seed: Any, l
         state.host_part[r] = _busiest_host(r, state)
         worst[r] = _busiest_resource(r, loads, state, uniform)
         cost += weight[r] * _round_us(r, worst[r], loads, state)
-    best, best_cost, temperature = order.copy(), cost, schedule.initial
+    best_cost, temperature = cost, schedule.initial
     cooling = (schedule.final / schedule.initial) ** (1.0 / max(1, count)) if schedule.initial > 0 else 1.0
     for _ in range(count):
         temperature *= cooling
@@ -223,4 +233,4 @@ def anneal_loads(order: Any, moves: Any, count: Any, schedule: Any, seed: Any, l
         if loads_change:
             for k in range(moved):
                 state.moving[walk.ranks[k]] = 0
-    return best, best_cost
+    return best_cost

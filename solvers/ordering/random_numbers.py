@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from solvers.compilation import njit
+from solvers.compilation import njit_inner
 
 
-@njit(error_model="numpy", cache=True, inline="always")
+@njit_inner(error_model="numpy", inline="always")
 def random_bits(state: Any) -> Any:
     """Return the next 64 bits; ``state``: one unsigned 64-bit integer in an array (Steele, Lea and Flood 2014)."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
@@ -17,13 +17,13 @@ def random_bits(state: Any) -> Any:
     return z ^ (z >> np.uint64(31))
 
 
-@njit(error_model="numpy", cache=True)
+@njit_inner(error_model="numpy")
 def random_below(state: Any, n: Any) -> Any:
     """Return a random integer from 0 to n - 1."""
     return np.int64(random_bits(state) % np.uint64(n))
 
 
-@njit(error_model="numpy", cache=True)
+@njit_inner(error_model="numpy")
 def random_unit(state: Any) -> Any:
     """Return a random number from 0 up to, not including, 1."""
     return (random_bits(state) >> np.uint64(11)) * (1.0 / 9007199254740992.0)

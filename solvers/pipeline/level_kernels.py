@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from solvers.compilation import njit
+from solvers.compilation import njit, njit_inner
 from solvers.pipeline.stage_times import PUBLISHED, stage_s
 
 
@@ -22,7 +22,7 @@ class LevelInput(NamedTuple):
     single: Any
 
 
-@njit(cache=True)
+@njit_inner()
 def _unsplit(level: Any, i: Any, j: Any, m: Any) -> Any:
     """Return the seconds of a single stage of layers i to j on m components."""
     weights_s = level.weights_s[j + 1] - level.weights_s[i]

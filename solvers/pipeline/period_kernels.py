@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from solvers.compilation import njit
+from solvers.compilation import njit, njit_inner
 from solvers.ordering.move_kernels import copy_into
 
 MAX_DEPTH = 4096
@@ -106,7 +106,7 @@ def scratch_for(model: PlanModel, stages: int) -> Scratch:
     )  # fmt: skip
 
 
-@njit(cache=True)
+@njit_inner()
 def _flow_rate(model: Any, a: Any, b: Any) -> Any:
     """Return the bytes per second of one flow alone."""
     rate = min(model.out[a], model.into[b], model.pair[a, b])
@@ -117,7 +117,7 @@ def _flow_rate(model: Any, a: Any, b: Any) -> Any:
     return rate
 
 
-@njit(cache=True)
+@njit_inner()
 def _add_load(model: Any, scratch: Any, a: Any, b: Any, size: Any) -> None:
     scratch.sending[a] += size
     scratch.receiving[b] += size
@@ -128,7 +128,7 @@ def _add_load(model: Any, scratch: Any, a: Any, b: Any, size: Any) -> None:
             scratch.entering[h] += size
 
 
-@njit(cache=True)
+@njit_inner()
 def ring_costs(model: Any, order: Any, begin: Any, end: Any, scratch: Any) -> Any:
     """Return the seconds per byte and the seconds of round trips of a ring all-reduce of ``order[begin:end]`` alone."""
     count = end - begin
@@ -154,7 +154,7 @@ def ring_costs(model: Any, order: Any, begin: Any, end: Any, scratch: Any) -> An
     return rounds / count * slowest, rounds / 2.0 * latency / count
 
 
-@njit(cache=True)
+@njit_inner()
 def exposed_reduce(model: Any, first: Any, last: Any, slow: Any, ring: Any, bucket: Any) -> Any:
     """Return the seconds of a stage's all-reduce that its own backward pass does not hide, and its largest two
     buckets. ``ring``: seconds per byte, and of round trips. ``bucket``: bytes from which on a bucket is full."""
@@ -181,7 +181,7 @@ def exposed_reduce(model: Any, first: Any, last: Any, slow: Any, ring: Any, buck
     return max(0.0, finished - done), largest + second
 
 
-@njit(cache=True)
+@njit_inner()
 def chosen_buckets(model: Any, first: Any, last: Any, slow: Any, ring: Any, replicas: Any) -> Any:
     """Return what of a stage's all-reduce is exposed, its largest two buckets, and the size of buckets for which the
     former is least, of equally good ones the largest.
@@ -205,7 +205,7 @@ def chosen_buckets(model: Any, first: Any, last: Any, slow: Any, ring: Any, repl
     return exposed, buckets, chosen
 
 
-@njit(cache=True)
+@njit_inner()
 def replica_memory(model: Any, layers: Any, depth: Any, versions: Any, replicas: Any, buckets: Any) -> Any:
     """Return the bytes of one replica: parameters, older versions, optimiser, gradients, activations, buffers.
 
@@ -246,7 +246,7 @@ def replica_memory(model: Any, layers: Any, depth: Any, versions: Any, replicas:
     return weights, (versions - 1) * weights, optimiser, gradients, activations, buffers
 
 
-@njit(cache=True)
+@njit_inner()
 def first_trained(model: Any, cuts: Any) -> Any:
     """Return the first stage that has something to train."""
     frozen = 0
@@ -256,7 +256,7 @@ def first_trained(model: Any, cuts: Any) -> Any:
     return frozen
 
 
-@njit(cache=True)
+@njit_inner()
 def versions_of(model: Any, starts: Any, depths: Any, frozen: Any, s: Any) -> Any:
     """Return the versions of its parameters that a replica of a stage has, the current one among them.
 
@@ -293,7 +293,7 @@ def stage_memory(model: Any, cuts: Any, starts: Any, depths: Any, s: Any, bucket
     return parts[0], parts[1], parts[2], parts[3], parts[4], parts[5] + sent
 
 
-@njit(cache=True)
+@njit_inner()
 def _loads(model: Any, scratch: Any, partition: Any, frozen: Any) -> Any:
     """Fill the loads of a minibatch and the stages' (compute, reduce, message) rows; return the seconds of the busiest
     resource and of the pair that takes longest."""
@@ -357,7 +357,7 @@ def _loads(model: Any, scratch: Any, partition: Any, frozen: Any) -> Any:
     return busiest
 
 
-@njit(cache=True)
+@njit_inner()
 def choose_depths(replicas: Any, wanted: Any, deeper: Any, depths: Any) -> None:
     """Set the depths: the thesis's, or deeper ones as far as they are wanted and cannot lock."""
     stages, behind = len(replicas), 0
@@ -372,7 +372,7 @@ def choose_depths(replicas: Any, wanted: Any, deeper: Any, depths: Any) -> None:
         depths[s] = max(depths[s], min(wanted[s], possible))
 
 
-@njit(cache=True)
+@njit_inner()
 def _take_requested(model: Any, replicas: Any, depths: Any) -> None:
     """Replace the thesis's depths by requested ones; those behind the first no deeper than cannot lock."""
     if len(model.depths) == len(replicas):
@@ -383,7 +383,7 @@ def _take_requested(model: Any, replicas: Any, depths: Any) -> None:
             depths[s] = max(1, min(depths[s], (replicas[s - 1] * (depths[s - 1] - 1) + 1) // replicas[s]))
 
 
-@njit(cache=True)
+@njit_inner()
 def _round_trips(scratch: Any, stages: Any) -> None:
     """Set row 7 of the stages: seconds from a minibatch's forward pass there until its gradient is applied there."""
     total = 0.0
@@ -449,7 +449,7 @@ def evaluate(model: Any, cuts: Any, starts: Any, order: Any, scratch: Any) -> An
     return compute, network, rounds, loop, excess
 
 
-@njit(cache=True)
+@njit_inner()
 def _excess(model: Any, cuts: Any, starts: Any, order: Any, scratch: Any) -> Any:
     """Return by how many bytes hosts exceed their memory, all together."""
     scratch.held[:] = 0.0

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plink.errors import NoAnswer
-from solvers.compilation import njit
+from solvers.compilation import njit, njit_inner
 from solvers.simulation.heaps import join_queued, without_first
 from solvers.simulation.job import CapacityChanges, Integers, Resources, Tasks, Vector, amounts_moved, check
 from solvers.simulation.max_min import NONE, UNLIMITED
@@ -80,7 +80,7 @@ def estimate_us(resources: Resources, tasks: Tasks, dependents: tuple[Integers, 
     return end
 
 
-@njit(cache=True)
+@njit_inner()
 def _put_on_links(job: Any, task: int, links: Any, sign: float) -> None:
     """Add a flow to the links of its route, or with sign -1 take it off."""
     for position in range(job.routes.shape[1]):
@@ -89,7 +89,7 @@ def _put_on_links(job: Any, task: int, links: Any, sign: float) -> None:
             links.crossing[link] += sign
 
 
-@njit(cache=True)
+@njit_inner()
 def _choose_rates(job: Any, active: Any, count: int, links: Any, rate: Any, tightest: Any) -> None:
     """Give each flow the least share of its links, or its own limit."""
     for k in range(count):
@@ -102,7 +102,7 @@ def _choose_rates(job: Any, active: Any, count: int, links: Any, rate: Any, tigh
         rate[task], tightest[task] = least, at
 
 
-@njit(cache=True)
+@njit_inner()
 def _share(job: Any, active: Any, count: int, links: Any, rate: Any, tightest: Any) -> None:
     """Work out all rates: equal shares, then what the flows held elsewhere leave goes to those that a link holds."""
     capacity, crossing, share, held, elsewhere = job.capacity, links.crossing, links.share, links.held, links.elsewhere

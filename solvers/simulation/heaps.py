@@ -2,13 +2,11 @@
 
 from typing import Any
 
-import numpy as np
-
-from solvers.compilation import njit
+from solvers.compilation import njit_inner
 from solvers.simulation.max_min import NONE
 
 
-@njit(cache=True)
+@njit_inner()
 def add_event(times: Any, events: Any, size: int, time: float, event: int) -> int:
     """Put an event on the heap, the earliest first, then the lowest number."""
     at = size
@@ -22,7 +20,7 @@ def add_event(times: Any, events: Any, size: int, time: float, event: int) -> in
     return size + 1
 
 
-@njit(cache=True)
+@njit_inner()
 def drop_event(times: Any, events: Any, size: int) -> int:
     """Take the earliest event off the heap."""
     size -= 1
@@ -43,13 +41,7 @@ def drop_event(times: Any, events: Any, size: int) -> int:
     return size
 
 
-@njit(cache=True)
-def grown(times: Any, events: Any) -> Any:
-    """Twice the room for events."""
-    return np.append(times, np.empty(len(times))), np.append(events, np.empty(len(events), dtype=np.int64))
-
-
-@njit(cache=True)
+@njit_inner()
 def sift(order: Any, place_of: Any, due: Any, size: int, at: int) -> None:
     """Move the flow at a place of the heap of ends to where its time belongs."""
     slot = order[at]
@@ -61,7 +53,7 @@ def sift(order: Any, place_of: Any, due: Any, size: int, at: int) -> None:
     _sift_down(order, place_of, due, size, at)
 
 
-@njit(cache=True)
+@njit_inner()
 def heapify(order: Any, place_of: Any, due: Any, size: int) -> None:
     """Make a heap of the flows again after most of their ends have changed."""
     for at in range(size):
@@ -70,7 +62,7 @@ def heapify(order: Any, place_of: Any, due: Any, size: int) -> None:
         _sift_down(order, place_of, due, size, at)
 
 
-@njit(cache=True)
+@njit_inner()
 def _sift_down(order: Any, place_of: Any, due: Any, size: int, at: int) -> None:
     """Move the flow at a place of the heap of ends down to where its time belongs."""
     slot = order[at]
@@ -89,13 +81,13 @@ def _sift_down(order: Any, place_of: Any, due: Any, size: int, at: int) -> None:
     place_of[slot] = at
 
 
-@njit(cache=True)
+@njit_inner()
 def _later(priority: Any, a: int, b: int) -> bool:
     """Whether task a comes after task b in their queue."""
     return bool(priority[a] > priority[b] or (priority[a] == priority[b] and a > b))
 
 
-@njit(cache=True)
+@njit_inner()
 def join_queued(priority: Any, child: Any, sibling: Any, a: int, b: int) -> int:
     """Join two pairing heaps of queued tasks (Fredman, Sedgewick, Sleator and Tarjan 1986); either may be -1."""
     if a < 0 or b < 0:
@@ -107,7 +99,7 @@ def join_queued(priority: Any, child: Any, sibling: Any, a: int, b: int) -> int:
     return a
 
 
-@njit(cache=True)
+@njit_inner()
 def without_first(priority: Any, child: Any, sibling: Any, root: int) -> int:
     """The heap without its first task: the children, joined in pairs and then from the last to the first."""
     pairs, task = NONE, child[root]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from solvers.compilation import njit
+from solvers.compilation import njit_inner
 
 Vector = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -52,7 +52,6 @@ class FlowTable(NamedTuple):
     keys: Vector
 
 
-@njit(cache=True)
 def flow_table(slots: int, links: int, longest_route: int) -> FlowTable:
     """Return a table without flows."""
     places = slots * longest_route
@@ -65,7 +64,27 @@ def flow_table(slots: int, links: int, longest_route: int) -> FlowTable:
     )  # fmt: skip
 
 
-@njit(cache=True)
+@njit_inner()
+def sort(numbers: Any, begin: int, end: int, key: Any) -> None:
+    """Sort ``numbers[begin:end]`` by their keys, equal ones by themselves (Shell 1959; NumPy's sort takes seconds to
+    compile)."""
+    gap = 1
+    while gap < (end - begin) // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for k in range(begin + gap, end):
+            number, place = numbers[k], k
+            while place >= begin + gap:
+                other = numbers[place - gap]
+                if key[other] < key[number] or (key[other] == key[number] and other <= number):
+                    break
+                numbers[place] = other
+                place -= gap
+            numbers[place] = number
+        gap //= 3
+
+
+@njit_inner()
 def insert(table: Any, slot: int, route: Any, limit: float) -> None:
     """Put a flow on the links of its route, shape (P,), padded by -1."""
     longest = len(route)
@@ -84,7 +103,7 @@ def insert(table: Any, slot: int, route: Any, limit: float) -> None:
         table.first[link] = place
 
 
-@njit(cache=True)
+@njit_inner()
 def remove(table: Any, slot: int, longest: int) -> None:
     """Take a flow off its links."""
     for place in range(slot * longest, (slot + 1) * longest):
@@ -103,8 +122,8 @@ def remove(table: Any, slot: int, longest: int) -> None:
     table.rate[slot] = 0.0
 
 
-@njit(cache=True)
-def refill(table: Any, capacity: Any, longest: int, changed: Any, slots: Any, limited: bool) -> int:
+@njit_inner()
+def refill(table: Any, capacity: Any, longest: int, changes: Any, slots: Any, limited: bool) -> int:
     """Give max-min fair rates to all flows that a change reaches; all others keep theirs, and are max-min fair with it.
 
     A change reaches the flows of the changed links, and through them those of every link that is full. A link with room
@@ -112,15 +131,16 @@ def refill(table: Any, capacity: Any, longest: int, changed: Any, slots: Any, li
     flow, the link is filled anew as well. So every flow ends with a link that is full and on which none is faster.
 
     :param capacity: shape (L,); unlimited links connect nothing.
-    :param changed: links whose flows or capacity have changed, each once.
+    :param changes: links whose flows or capacity have changed, each once at the front, and how many.
     :param slots: shape (S,): receives the flows whose rates were worked out; how many is returned.
     :param limited: whether any flow has a limit of its own.
     """
     members, part = table.members, table.part
     flows, links, done = 0, 0, 0
-    for link in changed:
-        part[link] = _FILLED
-        members[links] = link
+    changed, count = changes
+    for k in range(count):
+        part[changed[k]] = _FILLED
+        members[links] = changed[k]
         links += 1
     while True:
         while done < links:
@@ -173,7 +193,7 @@ def refill(table: Any, capacity: Any, longest: int, changed: Any, slots: Any, li
     return flows
 
 
-@njit(cache=True)
+@njit_inner()
 def _fill(table: Any, longest: int, slots: Any, flows: int, links: int, limited: bool) -> bool:
     """Progressive filling of the flows in ``slots``; returns whether links with room to spare hold some of them, which
     are marked to be filled."""
@@ -182,12 +202,13 @@ def _fill(table: Any, longest: int, slots: Any, flows: int, links: int, limited:
     for k in range(links):
         if table.unfixed[members[k]] > 0:
             size = _push(heap, keys, size, members[k], table.left[members[k]] / table.unfixed[members[k]])
-    by_limit = np.argsort(table.limit[slots[:flows]]) if limited else slots  # unlimited flows need no order
+    if limited:  # unlimited flows need no order
+        sort(slots, 0, flows, table.limit)
     next_limited, remaining, again = 0, flows, False
     while remaining > 0:
         slot = NONE
         while next_limited < flows:
-            slot = slots[by_limit[next_limited]] if limited else slots[next_limited]
+            slot = slots[next_limited]
             if not table.fixed[slot]:
                 break
             next_limited += 1
@@ -223,7 +244,7 @@ def _fill(table: Any, longest: int, slots: Any, flows: int, links: int, limited:
     return again
 
 
-@njit(cache=True)
+@njit_inner()
 def _fix(table: Any, slot: int, rate: float, longest: int) -> None:
     table.fixed[slot] = True
     table.filled[slot] = rate
@@ -234,7 +255,7 @@ def _fix(table: Any, slot: int, rate: float, longest: int) -> None:
             table.unfixed[link] -= 1
 
 
-@njit(cache=True)
+@njit_inner()
 def _push(heap: Any, keys: Any, size: int, link: int, key: float) -> int:
     keys[link] = key
     at = size
@@ -245,7 +266,7 @@ def _push(heap: Any, keys: Any, size: int, link: int, key: float) -> int:
     return size + 1
 
 
-@njit(cache=True)
+@njit_inner()
 def _pop(heap: Any, keys: Any, size: int) -> int:
     size -= 1
     last, at = heap[size], 0

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from solvers.compilation import njit
+from solvers.compilation import njit, njit_inner
 from solvers.ordering.move_kernels import copy_into
 
 
@@ -83,7 +83,7 @@ def cost_per_work(held: Any, application: Any, pause_h: Any) -> Any:
     return cost / work if work > 0 else np.inf
 
 
-@njit(cache=True)
+@njit_inner()
 def _efficiency(cores: Any, application: Any) -> Any:
     """Return the share of linear scaling that is left with so many cores: b / (b + a n + c n^2)."""
     a, b, c = application[0], application[1], application[2]
