@@ -33,6 +33,7 @@ $(STAMP): pyproject.toml constraints.txt requirements.lock | system
 	@$(PIP) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),) -c constraints.txt torch
 	@echo "installing plink"
 	@$(PIP) --no-deps --no-build-isolation -e .
+	@$(VENV)/bin/python -c "from plink.cli.compilation_notice import compile_ahead; compile_ahead()"  # goes on meanwhile
 	@touch $(STAMP)
 
 demo: setup

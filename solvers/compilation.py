@@ -4,6 +4,7 @@ Numba compiles a function when it is first called, which takes seconds, and cach
 itself is imported by the first module that has such a function.
 """
 
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
@@ -11,6 +12,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 CompilationCallback = Callable[[bool], None]
 _callbacks: list[CompilationCallback] = []
 _subscriptions: list[Any] = []  # Numba's listener, once Numba is imported
+_compiled_s = 0.0  # seconds spent so far, but for what is being compiled
+_since: float | None = None  # when the present compilation began
 
 
 def njit(**options: Any) -> Callable[[Function], Function]:
@@ -53,6 +56,15 @@ def watch_compilation(callback: CompilationCallback) -> Callable[[], None]:
     return lambda: _callbacks.remove(callback)
 
 
+def search_clock() -> float:
+    """Seconds of :func:`time.monotonic` in which nothing was compiled.
+
+    By it the first search on a machine gets all of its time, and finds what later ones find.
+    """
+    now = time.monotonic()
+    return now - _compiled_s - (0.0 if _since is None else now - _since)
+
+
 def _subscription() -> Any:
     """Return a listener to Numba's compiler, registered; it counts functions that are compiled for others."""
     from numba.core import event
@@ -65,16 +77,25 @@ def _subscription() -> Any:
         def on_start(self, event: Any) -> None:
             self.depth += 1
             if self.depth == 1:
+                _count(True)
                 _notify(True)
 
         def on_end(self, event: Any) -> None:
             self.depth -= 1
             if self.depth == 0:
+                _count(False)
                 _notify(False)
 
     listener = Compilations()
     register("numba:compile", listener)
     return listener
+
+
+def _count(compiling: bool) -> None:
+    global _compiled_s, _since
+    now = time.monotonic()
+    _compiled_s += 0.0 if _since is None else now - _since
+    _since = now if compiling else None
 
 
 def _notify(begins: bool) -> None:

@@ -2,7 +2,6 @@
 
 import logging
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +24,7 @@ from solvers.advice import (
     simulated_envelope,
     simulated_line,
 )
+from solvers.compilation import search_clock
 from solvers.costs.by_name import SIMULATED, model_for, priced_options, search_model_for
 from solvers.costs.fabric import Fabric
 from solvers.ordering.interfaces import BCube
@@ -198,10 +198,10 @@ def _estimated_lines(
     no time left."""
     sizes = _several(_sizes_of(request))
     ranked = _ranked_by(fast_lines, sizes)
-    started, late, lines = time.monotonic(), 0, list[SimulatedLine]()
+    started, late, lines = search_clock(), 0, list[SimulatedLine]()
     for fast in [*ranked, *(line for line in fast_lines if line not in ranked)]:
         order, cost_of = orders[fast.family], cast(Callable[[float], float], fast.at)
-        if time.monotonic() > started + _ESTIMATION_S:
+        if search_clock() > started + _ESTIMATION_S:
             late += 1
         else:
             options = _options(network, request, fabric, fast.algo, order)
@@ -230,11 +230,11 @@ def _simulated_lines(
     :raises NoAnswer: when none can be simulated, as all are too large.
     """
     candidates = _ranked_by(fast_lines, _sizes_of(request))
-    sizes, started = _several(_sizes_of(request)), time.monotonic()
+    sizes, started = _several(_sizes_of(request)), search_clock()
     lines: list[SimulatedLine] = []
     failure: NoAnswer | None = None
     for fast in candidates:
-        if lines and time.monotonic() > started + _SIMULATION_S:
+        if lines and search_clock() > started + _SIMULATION_S:
             break
         order = orders[fast.family]
         options = _options(network, request, fabric, fast.algo, order)
@@ -248,7 +248,7 @@ def _simulated_lines(
         raise failure
     _log.info(
         "%d of %d candidates by %s were simulated in %.1f s", len(lines), len(candidates), model,
-        time.monotonic() - started,
+        search_clock() - started,
     )  # fmt: skip
     return lines
 
@@ -305,9 +305,9 @@ def _orders(network: Network, fabric: Fabric, baseline: Order, seed: int) -> dic
     if len(set(fabric.group_of.tolist())) > 1:
         orders["grouped"] = baseline[np.lexsort([tier.group_of[baseline] for tier in fabric.tiers])]
     if np.isfinite(fabric.rtt_us).all() and len(set(baseline.tolist())) == len(baseline):
-        deadline = time.monotonic() + _SEARCH_S
+        deadline = search_clock() + _SEARCH_S
         budget = SearchBudget(
-            _EVALUATIONS_PER_HOST * len(baseline), lambda progress: time.monotonic() < deadline, exhaustive=False
+            _EVALUATIONS_PER_HOST * len(baseline), lambda progress: search_clock() < deadline, exhaustive=False
         )
         orders["ring"] = search_ring(fabric.rtt_us, seed, budget).order
     return orders

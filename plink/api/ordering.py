@@ -24,6 +24,7 @@ from plink.errors import UsageError, no_choice
 from plink.model.network import Network
 from plink.model.topology import Topology
 from plink.model.units import format_us
+from solvers.compilation import search_clock
 from solvers.costs.by_name import (
     MIXED,
     NAMES,
@@ -174,7 +175,7 @@ def solve(
     task = _task(network, data.fabric, request)
     if shape is not None:
         return _by_digits(task, shape, request.seed, stopped)
-    started = time.monotonic()
+    started = search_clock()
     limit = request.time_limit_s if request.time_limit_s is not None else _PROOF_S if request.prove else _LIMIT_S
     timed = request.max_moves is None
     simulated = request.model == SIMULATED
@@ -184,12 +185,11 @@ def solve(
     patient = not timed or (request.time_limit_s is not None and not request.prove)
     budget = SearchBudget(
         _UNLIMITED_MOVES if timed else request.max_moves or 0, _watch(show, search_deadline, stopped), patient,
-        search_deadline if request.time_limit_s is not None else None, FastTsp,
+        None if search_deadline is None or request.time_limit_s is None
+        else search_deadline + time.monotonic() - search_clock(), FastTsp,
     )  # fmt: skip
     result = search(task, request.seed, budget)
-    _log.debug(
-        "%s: %.6g after %d moves, %.2f s", result.objective, result.cost, result.moves, time.monotonic() - started
-    )
+    _log.debug("%s: %.6g after %d moves, %.2f s", result.objective, result.cost, result.moves, search_clock() - started)
     warning = misranking_warning(request.algo, task.model)
     notes = [warning] if warning else []
     choice = None
@@ -197,18 +197,18 @@ def solve(
         from solvers.ordering.simulated_choice import candidate_orders, choose_by_simulation, improved_candidates
 
         def is_before(share: float) -> Callable[[], bool]:
-            return lambda: not stopped() and (not timed or time.monotonic() < started + limit * share)
+            return lambda: not stopped() and (not timed or search_clock() < started + limit * share)
 
         other_deadline = started + limit * _OTHER_SEARCHES_END if timed else None
         orders = candidate_orders(
             task, result, request.seed, replace(budget, keep_going=_watch(show, other_deadline, stopped))
         )
         orders = improved_candidates(task, orders, accurate_cost, request.seed, is_before(_DESCENT_END))
-        simulation_started = time.monotonic()
+        simulation_started = search_clock()
         choice = choose_by_simulation(task, result, orders, accurate_cost, request.seed, is_before(1.0))
         searched, result = result, choice.result
         if simulated:
-            notes.append(_choice_note(choice, time.monotonic() - simulation_started))
+            notes.append(_choice_note(choice, search_clock() - simulation_started))
         else:
             if searched.lower_bound is not None:
                 notes.append(_bound_note(searched))
@@ -229,7 +229,7 @@ def solve(
         result, note = without_unmeasured_bound(task, result, data.unknown)
         notes.append(note)
     if request.prove and not result.is_optimal and not interrupted:
-        finished_early = timed and time.monotonic() < started + limit
+        finished_early = timed and search_clock() < started + limit
         notes.append(_no_proof(task, result, data, limit if timed else None, finished_early))
     return Solved(
         replace(task, model=SIMULATED) if simulated else task, result, validation, baseline_kept, tuple(notes),
@@ -329,7 +329,7 @@ def _watch(
 ) -> ProgressCallback:
     def watch(progress: SearchProgress) -> bool:
         show(progress)
-        return not stopped() and (deadline is None or time.monotonic() < deadline)
+        return not stopped() and (deadline is None or search_clock() < deadline)
 
     return watch
 
@@ -345,11 +345,11 @@ def _prove(
 
     if deadline is None:
         return solve_exactly(task, result, request.seed, ExactBudget(None, lambda: not stopped()))
-    remaining_s = deadline - time.monotonic()
+    remaining_s = deadline - search_clock()
     if remaining_s <= 0 or stopped():
         return result
     return solve_exactly(
-        task, result, request.seed, ExactBudget(remaining_s, lambda: not stopped() and time.monotonic() < deadline)
+        task, result, request.seed, ExactBudget(remaining_s, lambda: not stopped() and search_clock() < deadline)
     )
 
 

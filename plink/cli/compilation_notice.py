@@ -1,10 +1,14 @@
-"""Print a line on a terminal while a command waits for functions to be compiled, which happens once on a machine."""
+"""Functions are compiled once on a machine: while a probe waits for the network, else with a line on the terminal."""
 
 import contextlib
+import json
+import os
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from plink.cli import screen
 
@@ -56,3 +60,63 @@ class _Notice:
     def _show(self) -> None:
         self._shown = True
         screen.say(_NOTICE)
+
+
+@contextlib.contextmanager
+def compiling_meanwhile() -> Iterator[None]:
+    """Compile what ``plink reorder`` needs, in a process that computes only while nothing else does.
+
+    It ends with an error or Ctrl-C, else by itself.
+    """
+    process = None if _is_compiled() else compile_ahead()
+    try:
+        yield
+    except BaseException:
+        if process is not None:
+            process.terminate()
+        raise
+
+
+def compile_ahead() -> "subprocess.Popen[bytes]":
+    """Start a search on a small network of racks, whose result nobody reads; what it needs is compiled then."""
+    hosts = [f"h{k}" for k in range(16)]
+    rates = {"out_gbps": 1.0, "in_gbps": 1.0}
+    network = {
+        "schema": "plink.network/1",
+        "hosts": [{"name": name} for name in hosts],
+        "latency_us": [
+            [0 if a == b else 50 + 200 * (a % 4 != b % 4) + a * b % 7 for b in range(16)] for a in range(16)
+        ],
+        "host_flows": [
+            {"from": hosts[k], "to": hosts[k - 1], "gbps": 2.0, "both_ways": both}
+            for k in range(16)
+            for both in (False, True)
+        ],
+        "shared_links": [{"groups": [{"members": hosts[k::4], **rates} for k in range(4)]}],
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "plink", "reorder", "-", "-o", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,
+    )
+    with contextlib.suppress(AttributeError, OSError):  # not Linux
+        os.sched_setscheduler(process.pid, os.SCHED_IDLE, os.sched_param(0))
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError), process.stdin:
+        process.stdin.write(json.dumps(network).encode())
+    return process
+
+
+def _is_compiled() -> bool:
+    """Whether Numba has the simulator, newer than its source, where it keeps what it compiled by default."""
+    import solvers
+
+    source = Path(solvers.__path__[0]) / "simulation" / "engine.py"
+    kept = os.environ.get("NUMBA_CACHE_DIR")
+    files = (
+        Path(kept).glob("*/engine._run-*.nbi") if kept else (source.parent / "__pycache__").glob("engine._run-*.nbi")
+    )
+    return any(file.stat().st_mtime > source.stat().st_mtime for file in files)

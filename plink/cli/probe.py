@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plink.api.probe_request import COUNT, SOURCE_PORTS, STREAMS, ProbeRequest
+from plink.cli.compilation_notice import compiling_meanwhile
 from plink.cli.inputs import hosts_file_from
 from plink.cli.screen import progress, say
 from plink.errors import PartlyDone, PlinkError, UsageError
@@ -175,7 +176,8 @@ def measure_into(target: Path, measurements: "Measurements", request: ProbeReque
 
     started = time.monotonic()
     writer = _NetworkWriter(measurements, target)
-    with progress("connecting", "measuring", "bandwidth", "host rates", "interfaces", "shared links") as bars:
+    bars_of = progress("connecting", "measuring", "bandwidth", "host rates", "interfaces", "shared links")
+    with compiling_meanwhile(), bars_of as bars:
         try:
             in_time = measure(
                 measurements, request, lambda what, done, total: bars[what](done, total), writer.round_done

@@ -167,7 +167,8 @@ def _distances(rtt_us: Matrix) -> Distances:
     others = rtt_us + np.diag(np.full(n, np.inf))
     count = min(_NEAREST_HOSTS, n - 1)
     near = np.argpartition(others, count - 1, axis=1)[:, :count].astype(np.int64)
-    return Distances(np.ascontiguousarray(rtt_us), near)
+    # Writable, too: kernels are compiled once more for arrays that are not.
+    return Distances(np.require(rtt_us, requirements=["C", "W"]), near)
 
 
 def _hops(weight: Vector, round_of: Indices, source: Indices, target: Indices, ranks: int, rtt_us: Matrix) -> Hops:

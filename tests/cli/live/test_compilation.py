@@ -6,6 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from plink.cli.compilation_notice import compile_ahead
 from tests.cli.files import network, write
 
 
@@ -32,4 +35,16 @@ def test_compilation_is_announced_once(tmp_path: Path) -> None:
     rows = [[0 if i == j else 10 + (i - j) % 2 * 90 for j in range(12)] for i in range(12)]
     write(tmp_path / "n.json", network(hosts=hosts, latency_us=rows))
     assert _on_terminal(tmp_path).count("compiling") == 1
+    assert "compiling" not in _on_terminal(tmp_path)
+
+
+def test_what_was_compiled_while_probing_is_not_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also for hosts with other names, groups and rates."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "compiled"))
+    assert compile_ahead().wait() == 0
+    names = [f"m{k}" for k in range(9)]
+    rows = [[0 if i == j else 30 + 40 * (i % 3 != j % 3) + (i * j) % 5 for j in range(9)] for i in range(9)]
+    groups = [{"members": names[k::3], "out_gbps": 0.4, "in_gbps": 0.5} for k in range(3)]
+    hosts = [{"name": name} for name in names]
+    write(tmp_path / "n.json", network(hosts=hosts, latency_us=rows, shared_links=[{"groups": groups}]))
     assert "compiling" not in _on_terminal(tmp_path)
