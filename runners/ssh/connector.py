@@ -126,6 +126,11 @@ class _Transport(paramiko.Transport):
         if not self.initial_kex_done:
             raise _StepTimeout(f"no SSH session within {timeout:.0f} s")
 
+    @property
+    def preferred_keys(self) -> tuple[str, ...]:
+        """Host key algorithms in order. Paramiko adds those of certificates, also of those that are theirs already."""
+        return tuple(dict.fromkeys(name for name in super().preferred_keys if name.count("-cert-") < 2))
+
 
 @contextlib.contextmanager
 def _within(seconds: float, what: str, client: paramiko.SSHClient) -> Iterator[None]:

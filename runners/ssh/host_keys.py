@@ -1,4 +1,4 @@
-"""Host key check before any log-in: a server's key is accepted, recorded or refused.
+"""Host key check before any log-in: a server's key or certificate is accepted, recorded or refused.
 
 As OpenSSH's ``StrictHostKeyChecking`` ``yes`` and ``accept-new``: a new key may be recorded, a changed one never is.
 """
@@ -15,9 +15,11 @@ from pathlib import Path
 import paramiko
 
 from plink.remote.command_output import run_to_end
+from runners.ssh.certificates import InvalidCertificate, authority_of, verify
 from runners.ssh.known_hosts import CERTIFICATE_AUTHORITY, REVOKED, keys_of, marked
 from runners.ssh.settings import DEFAULT_PORT, SshSettings
 
+_CERTIFICATE = "-cert-v01@openssh.com"
 _REVOKED_LIMIT_S = 10.0
 
 
@@ -37,14 +39,27 @@ class HostKeyCheck(paramiko.MissingHostKeyPolicy):
         self._accept_new, self._guard = accept_new or settings.accept_new_keys, guard
 
     def ask_for_known(self, transport: paramiko.Transport) -> None:
-        """Before it starts: a key of a known type, rather than others that the server may have."""
+        """Before it starts: a certificate where somebody vouches for the host, else a key of a known type, rather than
+        others that the server may have."""
         known_types = {key.get_name() for key in self._keys() or self._keys_without_port()}
         options = transport.get_security_options()
-        options.key_types = tuple(sorted(options.key_types, key=lambda kind: _type_of(kind) not in known_types))
+        plain = sorted(options.key_types, key=lambda kind: _type_of(kind) not in known_types)
+        certified = [f"{kind}{_CERTIFICATE}" for kind in plain] if self._authorities() else []
+        options.key_types = (*certified, *plain)
 
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
         """:raises paramiko.SSHException: when the key is not to be trusted; says why."""
-        self._refuse_revoked(key)
+        certificate = key.public_blob.key_blob if key.public_blob else None
+        self._refuse_revoked(key, certificate)
+        authorities, hint = self._authorities(), ""
+        if certificate is not None and authorities:
+            try:
+                verify(certificate, [key.asbytes() for key in authorities], self._host, self._settings.ca_signatures)
+                return
+            except InvalidCertificate as error:  # the key itself may be known
+                hint = f" (its host certificate {error})"
+        elif authorities:
+            hint = f" (it has no host certificate for the {CERTIFICATE_AUTHORITY} lines there)"
         with self._guard:
             known_keys = self._keys()
             if key in (known_keys or self._keys_without_port()):
@@ -52,8 +67,6 @@ class HostKeyCheck(paramiko.MissingHostKeyPolicy):
             if known_keys:
                 raise paramiko.BadHostKeyException(self._name, key, known_keys[0])
             if not self._accept_new:
-                authorities = marked(self._files, CERTIFICATE_AUTHORITY)
-                hint = f" ({CERTIFICATE_AUTHORITY} lines there count for ssh, not for plink)" if authorities else ""
                 raise paramiko.SSHException(
                     f"its host key {_fingerprint(key)} is not known; check it and add it to your known_hosts "
                     f"(ssh-keyscan), or pass --accept-new-host-keys{hint}"
@@ -68,20 +81,28 @@ class HostKeyCheck(paramiko.MissingHostKeyPolicy):
                         "UserKnownHostsFile in ~/.ssh/config (/dev/null: none)"
                     ) from None
 
-    def _keys(self) -> list[paramiko.PKey]:
-        return keys_of(self._name, self._files)
+    def _keys(self, marker: str | None = None) -> list[paramiko.PKey]:
+        return keys_of(self._name, self._files, marker)
 
-    def _keys_without_port(self) -> list[paramiko.PKey]:
-        return keys_of(self._host, self._files) if self._host != self._name else []
+    def _keys_without_port(self, marker: str | None = None) -> list[paramiko.PKey]:
+        return keys_of(self._host, self._files, marker) if self._host != self._name else []
 
-    def _refuse_revoked(self, key: paramiko.PKey) -> None:
+    def _authorities(self) -> list[paramiko.PKey]:
+        return self._keys(CERTIFICATE_AUTHORITY) or self._keys_without_port(CERTIFICATE_AUTHORITY)
+
+    def _refuse_revoked(self, key: paramiko.PKey, certificate: bytes | None) -> None:
         revoked = marked(self._files, REVOKED)
         if key.get_base64() in revoked:
             raise paramiko.SSHException(
                 f"its host key {_fingerprint(key)} is marked {REVOKED} in known_hosts: whoever answers there may be "
                 "somebody else; give the host a new key"
             )
-        if (path := _listed(key.asbytes(), self._settings.revoked_host_keys)) is not None:
+        if certificate is not None and base64.b64encode(authority_of(certificate)).decode() in revoked:
+            raise paramiko.SSHException(
+                f"the authority of its host certificate is marked {REVOKED} in known_hosts: whoever answers there may "
+                "be somebody else; have the host's key signed by another"
+            )
+        if (path := _listed(certificate or key.asbytes(), self._settings.revoked_host_keys)) is not None:
             raise paramiko.SSHException(
                 f"its host key {_fingerprint(key)} is listed in {path} (RevokedHostKeys), or that cannot be read; "
                 "try `ssh` to it by hand"

@@ -12,6 +12,7 @@ from plink.model.hosts import Host
 from runners.ssh.configuration import Configuration, Entry
 
 DEFAULT_PORT = 22
+CA_SIGNATURES = ("ssh-ed25519", *(f"ecdsa-sha2-nistp{n}" for n in (256, 384, 521)), "rsa-sha2-512", "rsa-sha2-256")
 # [::1]:22, [::1], host:22, host; an IPv6 address without brackets has no port
 _JUMP = re.compile(r"(?:\[([^]]+)\]|([^:]+))(?::(\d+))?")
 _FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
@@ -39,6 +40,7 @@ class SshSettings:
     revoked_host_keys: tuple[Path, ...] = ()
     accept_new_keys: bool = False
     hash_names: bool = False
+    ca_signatures: tuple[str, ...] = CA_SIGNATURES
     certificates: tuple[str, ...] = ()
     identity_agent: str | None = None
     connect_timeout_s: float | None = None
@@ -110,6 +112,7 @@ def settings_for(
         revoked_host_keys=paths("revokedhostkeys"),
         accept_new_keys=_first(entry, "stricthostkeychecking").lower() in ("accept-new", "no", "off", "false"),
         hash_names=_first(entry, "hashknownhosts") == "yes",
+        ca_signatures=tuple(_first(entry, "casignaturealgorithms", ",".join(CA_SIGNATURES)).split(",")),
         certificates=tuple(map(str, paths("certificatefile"))),
         # A variable with the socket's name stands for it.
         identity_agent=None if agent == "SSH_AUTH_SOCK" else str(_path(os.path.expandvars(agent), local)),
