@@ -81,7 +81,8 @@ class OpenSsh:
                 both.write(_FILES)  # names with ~ are looked for in HOME; ssh may read it twice (Match final)
                 both.flush()
                 path = Path(both.name)
-            argv = ["ssh", "-G", "-T", *(("-F", str(path)) if path else ()), *request]
+            # -N: a host for which ssh puts itself into the background (ForkAfterAuthentication) needs no command then.
+            argv = ["ssh", "-G", "-N", *(("-F", str(path)) if path else ()), *request]
             try:
                 done = run_to_end(argv, _LIMIT_S)
             except subprocess.TimeoutExpired:

@@ -147,6 +147,9 @@ Host a # mine
     CertificateFile ~/c.pub
     AddressFamily inet6
     BindAddress ::1
+    RemoteCommand tmux
+    RequestTTY force
+    ForkAfterAuthentication yes
 Match host 10.0.0.8 user=ann
     Port 8
 """,
