@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 import select
+import shlex
 import socket
 import subprocess
 import threading
@@ -17,10 +18,11 @@ from plink.errors import HostError, UnknownHost
 from plink.model.hosts import Host
 from plink.remote.fleet import LEASE_S
 from plink.remote.program import REMOTE_COMMAND
-from runners.ssh.agent import ChosenKeys
+from runners.ssh.agent import AgentAt, ChosenKeys, certified_key
+from runners.ssh.configuration import load_config
 from runners.ssh.host_keys import HostKeyCheck
 from runners.ssh.jumps import JumpError, Jumps
-from runners.ssh.settings import Identity, SshSettings, jump_settings, load_config, settings_for
+from runners.ssh.settings import Identity, SshSettings, route_to, settings_for
 
 CONNECT_TIMEOUT_S = 10.0
 # After the TCP connection stands: banner and key exchange, slow when many handshakes share few cores; then the log-in
@@ -80,7 +82,12 @@ class SshConnection:
 
 
 class _ProxyCommand(paramiko.ProxyCommand):
-    """ProxyCommand that may end at any time: Paramiko's then cannot be closed, and reads for ever."""
+    """ProxyCommand that may end at any time: Paramiko's then cannot be closed, and reads for ever. A shell runs it, as
+    with ``ssh``: it is written for one (quotes, variables, redirections)."""
+
+    def __init__(self, command: str) -> None:
+        super().__init__(shlex.join([os.environ.get("SHELL") or "/bin/sh", "-c", f"exec {command}"]))
+        self.command = command
 
     def recv(self, size: int) -> bytes:
         """Return up to ``size`` bytes, none when the command has ended. :raises TimeoutError: as set for sockets."""
@@ -101,6 +108,12 @@ def _close(client: paramiko.SSHClient) -> None:
         client.close()
 
 
+class _NoAnswer(TimeoutError):
+    """Nothing answers at the address."""
+
+    limit_s = CONNECT_TIMEOUT_S
+
+
 class _StepTimeout(TimeoutError):
     """A step after the TCP connection took too long."""
 
@@ -112,6 +125,11 @@ class _Transport(paramiko.Transport):
         super().start_client(event, timeout)
         if not self.initial_kex_done:
             raise _StepTimeout(f"no SSH session within {timeout:.0f} s")
+
+    @property
+    def preferred_keys(self) -> tuple[str, ...]:
+        """Host key algorithms in order. Paramiko adds those of certificates, also of those that are theirs already."""
+        return tuple(dict.fromkeys(name for name in super().preferred_keys if name.count("-cert-") < 2))
 
 
 @contextlib.contextmanager
@@ -159,8 +177,11 @@ class SshConnector:
         self._jumps = Jumps(self._log_in)
 
     def settings(self, host: Host) -> SshSettings:
-        """Return the settings of a host. :raises ValueError: when the configuration's port is no number."""
-        return settings_for(host, self._config, self.identity)
+        """Return the settings of a host. :raises HostError: when the configuration cannot be read; says why."""
+        try:
+            return settings_for(host, self._config, self.identity)
+        except (OSError, ValueError) as error:
+            raise HostError(host.name, _explain(error)) from None
 
     def open(self, host: Host) -> SshConnection:
         """Log in and start the bootstrap.
@@ -172,7 +193,7 @@ class SshConnector:
                 if host.key and not Path(host.key).expanduser().is_file():
                     raise ValueError(f"there is no key file {host.key}")
                 settings = self.settings(host)
-                route = tuple(jump_settings(jump, self._config) for jump in settings.proxy_jump)
+                route = route_to(settings, self._config)
                 client = self._log_in(settings, self._jumps.tunnel(route, settings, ends), ends)
                 transport = client.get_transport()
                 assert transport is not None
@@ -196,8 +217,11 @@ class SshConnector:
         ends.callback(_close, client)
         check = HostKeyCheck(settings, self.accept_new_host_keys, self._known_hosts_guard)
         client.set_missing_host_key_policy(check)
+        # There is no parameter for it.
         if settings.identities_only:
-            client._agent = ChosenKeys(settings.keys)  # type: ignore[attr-defined]  # there is no parameter for it
+            client._agent = ChosenKeys(settings.keys, settings.identity_agent)  # type: ignore[attr-defined]
+        elif settings.identity_agent is not None:
+            client._agent = AgentAt(settings.identity_agent)  # type: ignore[attr-defined]
 
         def transport(*arguments: Any, **more: Any) -> paramiko.Transport:
             made = _Transport(*arguments, **more)
@@ -210,7 +234,7 @@ class SshConnector:
         elif settings.proxy_command is not None:
             sock = _ProxyCommand(settings.proxy_command)
         else:
-            sock = socket.create_connection((settings.hostname, settings.port), timeout=CONNECT_TIMEOUT_S)
+            sock = _connect(settings)
             # A machine that loses its power says nothing: unanswered lease renewals are what tells that it is gone.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(self._heartbeat_timeout_s * 1000))
         try:
@@ -221,6 +245,7 @@ class SshConnector:
                     username=settings.user,
                     # The stubs know neither the list of keys nor the socket-likes that paramiko takes.
                     key_filename=[key for key in settings.keys if Path(key).is_file()] or None,  # type: ignore[arg-type]
+                    pkey=certified_key(settings.keys, settings.certificates),
                     sock=sock,
                     look_for_keys=not settings.keys,
                     timeout=_SESSION_TIMEOUT_S,
@@ -232,9 +257,30 @@ class SshConnector:
             if isinstance(sock, paramiko.ProxyCommand):
                 with contextlib.suppress(subprocess.TimeoutExpired):  # it may have closed its output a moment ago
                     sock.process.wait(_PROXY_EXIT_TIMEOUT_S)
-                    raise paramiko.SSHException(f"its ProxyCommand ended: {' '.join(sock.cmd)}") from None
+                    raise paramiko.SSHException(f"its ProxyCommand ended: {sock.command}") from None
             raise
         return client
+
+
+def _connect(settings: SshSettings) -> socket.socket:
+    """Connect to the first of the host's addresses that answers."""
+    addresses = socket.getaddrinfo(settings.hostname, settings.port, settings.family, socket.SOCK_STREAM)
+    limit_s, refusal = settings.connect_timeout_s or CONNECT_TIMEOUT_S, OSError("no address")
+    for family, kind, protocol, _, address in addresses:
+        sock = socket.socket(family, kind, protocol)
+        sock.settimeout(limit_s)
+        try:
+            if settings.bind_address is not None:
+                sock.bind((settings.bind_address, 0))
+            sock.connect(address)
+            return sock
+        except OSError as error:
+            sock.close()
+            refusal = error
+            if isinstance(error, TimeoutError):
+                refusal = _NoAnswer()
+                refusal.limit_s = limit_s
+    raise refusal
 
 
 def _explain(error: Exception) -> str:
@@ -245,11 +291,15 @@ def _explain(error: Exception) -> str:
     if isinstance(error, paramiko.ChannelException):
         return f"SSH: it opens no channel: {error.text}"
     if isinstance(error, TimeoutError):
-        return f"no answer to SSH within {CONNECT_TIMEOUT_S:.0f} s; check the address and the firewall"
+        limit_s = error.limit_s if isinstance(error, _NoAnswer) else CONNECT_TIMEOUT_S
+        return f"no answer to SSH within {limit_s:.0f} s; check the address and the firewall"
     if isinstance(error, ConnectionRefusedError):
         return "SSH connection refused; is sshd running, and on this port?"
     if isinstance(error, paramiko.BadHostKeyException):
-        return "its host key has CHANGED since it was noted in known_hosts; if you know why, remove the old line first"
+        return (
+            "its host key has CHANGED since it was noted in known_hosts; if you know why, remove the old line first "
+            "(plink refuses it whatever StrictHostKeyChecking says)"
+        )
     if isinstance(error, paramiko.PasswordRequiredException):
         return "the key is protected by a passphrase; load it into ssh-agent (ssh-add)"
     if isinstance(error, paramiko.AuthenticationException):

@@ -15,11 +15,13 @@ REVOKED = "@revoked"
 CERTIFICATE_AUTHORITY = "@cert-authority"
 
 
-def keys_of(name: str, files: Iterable[Path]) -> list[paramiko.PKey]:
-    """All keys of a host, under its name in small letters (``[NAME]:PORT`` on a port of its own), as they are listed.
-    Lines that cannot be read are no keys."""
+def keys_of(name: str, files: Iterable[Path], marker: str | None = None) -> list[paramiko.PKey]:
+    """All keys of a host, under its name in small letters (``[NAME]:PORT`` on a port of its own), as they are listed;
+    with a marker those marked so. Lines that cannot be read are no keys."""
     keys = []
     for words in _lines(files):
+        if marker is not None and words.pop(0) != marker:
+            continue
         if len(words) < 3 or words[0].startswith(("#", "@")) or not _names(words[0], name):
             continue
         try:
@@ -46,10 +48,11 @@ def _names(names: str, host: str) -> bool:
     patterns = names.lower().split(",")
     excluding = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
     including = [pattern for pattern in patterns if not pattern.startswith("!")]
-    return _any(including, host) and not _any(excluding, host)
+    return matches_any(including, host) and not matches_any(excluding, host)
 
 
-def _any(patterns: Iterable[str], host: str) -> bool:
+def matches_any(patterns: Iterable[str], host: str) -> bool:
+    """Whether a name matches one of the patterns with ``*`` and ``?`` (ssh_config(5), "PATTERNS")."""
     # A bracket stands for itself here.
     return any(fnmatchcase(host, pattern.replace("[", "[[]")) for pattern in patterns)
 

@@ -11,7 +11,7 @@ _MIN_LETTERS = 8  # letters of a fixed part; shorter ones would be found anywher
 # Messages of other programs.
 _MESSAGES_OF_OTHER_PROGRAMS = {
     "Address already in use", "terminate called without an active exception", "unrecognized arguments: ...",
-    "No module named ...",
+    "No module named ...", "Bad configuration option: ...", "Bad Match condition",
 }  # fmt: skip
 
 

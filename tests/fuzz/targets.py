@@ -314,10 +314,11 @@ def known_hosts(data: bytes) -> None:
 
 
 def ssh_config(data: bytes) -> None:
-    """The user's SSH configuration."""
-    from runners.ssh.settings import load_config, settings_for
+    """The user's SSH configuration, where OpenSSH is not installed: that would run what is in it."""
+    from runners.ssh.configuration import ParamikoConfig
+    from runners.ssh.settings import settings_for
 
-    config = load_config(_file(data, "config"))
+    config = ParamikoConfig(_file(data, "config"))
     with contextlib.suppress(ValueError):  # which whoever connects turns into an error of that host
         for host in THREE:
             settings_for(host, config, None)

@@ -48,6 +48,7 @@ class Server:
             f"AuthorizedKeysFile {self.folder}/user_key.pub\nStrictModes no\nUsePAM no\nLogLevel VERBOSE\n"
             f"PasswordAuthentication no\nPermitRootLogin prohibit-password\n{self.settings}\n"
         )
+        (self.folder / "log").unlink(missing_ok=True)  # of an earlier start
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         command = ["/usr/sbin/sshd", "-D", "-f", f"{self.folder}/config", "-E", f"{self.folder}/log"]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)

@@ -34,6 +34,7 @@ def test_an_unknown_host_key_is_refused_with_the_hint(user: User, servers: list[
 
 def test_accepting_new_host_keys_notes_them(user: User, servers: list[Server]) -> None:
     """Noted as OpenSSH does, so that the next time needs no option; an unfinished last line is left whole."""
+    (user.home / ".ssh" / "config").write_text("HashKnownHosts no\n")
     user.list_hosts(line("a", servers[0]))
     user.known_hosts.write_text(servers[1].known_hosts_line.rstrip("\n"))
     words = ("launch", "--hosts", "hosts.txt")
@@ -57,7 +58,7 @@ def test_a_changed_host_key_is_refused_always(user: User, servers: list[Server],
     assert "Accepted" not in servers[0].log
 
 
-ALIAS = "Host a\n  HostKeyAlias Node-A\n"
+ALIAS = "Host a\n  HostKeyAlias Node-A\n  HashKnownHosts no\n"
 
 
 NAMES_OF_ONE_HOST = [
@@ -127,17 +128,52 @@ def test_a_revoked_host_key_is_refused_always(
     assert "Accepted" not in servers[0].log
 
 
-def test_a_certificate_authority_vouches_for_nobody_here(user: User, servers: list[Server]) -> None:
-    """`ssh` would take a certificate; plink says that it does not look at those lines."""
+@pytest.mark.parametrize("setting", ["accept-new", "no"])
+def test_strict_host_key_checking_of_the_configuration_counts(user: User, servers: list[Server], setting: str) -> None:
+    """New keys are noted in the user's first file, hashed where that is wanted; a changed one is refused."""
+    (user.home / ".ssh" / "config").write_text(
+        f"StrictHostKeyChecking {setting}\nHashKnownHosts yes\nUserKnownHostsFile ~/mine ~/.ssh/known_hosts\n"
+    )
     user.list_hosts(line("a", servers[0]))
-    public = (servers[1].folder / "host_key.pub").read_text()
-    user.known_hosts.write_text(f"@cert-authority * {public}\n")
+    words = ("launch", "--hosts", "hosts.txt", "true")
+    done = user.plink(*words)
+    assert done.returncode == 0, done.stderr
+    mine = user.home / "mine"
+    assert not user.known_hosts.exists()
+    assert "127.0.0.1" not in mine.read_text()
+    name = f"[127.0.0.1]:{servers[0].port}"
+    assert subprocess.run(["ssh-keygen", "-F", name, "-f", mine], capture_output=True, check=False).returncode == 0
+    mine.write_text(f"{name} {(servers[1].folder / 'host_key.pub').read_text()}\n")
+    done = user.plink(*words)
+    assert done.returncode == 1
+    assert "host key has CHANGED" in errors(done)
+
+
+def test_known_hosts_that_keep_nothing(user: User, servers: list[Server]) -> None:
+    """As machines that are rented for an hour are reached: every key is new each time."""
+    user.list_hosts(line("a", servers[0]))
+    for nowhere in ("/dev/null", "none"):
+        (user.home / ".ssh" / "config").write_text(
+            f"Host *\n  StrictHostKeyChecking no\n  UserKnownHostsFile {nowhere}\n"
+        )
+        done = user.plink("launch", "--hosts", "hosts.txt", "true")
+        assert done.returncode == 0, done.stderr
+    assert not user.known_hosts.exists()
+    (user.home / ".ssh" / "config").write_text("StrictHostKeyChecking no\nUserKnownHostsFile /dev/null/no\n")
+    done = user.plink("launch", "--hosts", "hosts.txt", "true")
+    assert "cannot be recorded in /dev/null/no" in errors(done)
+
+
+def test_a_key_known_without_the_port(user: User, servers: list[Server]) -> None:
+    """`ssh` looks there too where no line has the port, for the right key only."""
+    user.list_hosts(line("a", servers[0]))
+    publics = [(server.folder / "host_key.pub").read_text() for server in servers]
+    user.known_hosts.write_text(f"127.0.0.1 {publics[0]}\n")
+    assert user.plink("launch", "--hosts", "hosts.txt", "true").returncode == 0
+    user.known_hosts.write_text(f"127.0.0.1 {publics[1]}\n")
     done = user.plink("launch", "--hosts", "hosts.txt", "true")
     assert done.returncode == 1
     assert "is not known" in errors(done)
-    assert "@cert-authority lines there count for ssh, not for plink" in errors(done)
-    user.known_hosts.write_text(f"@cert-authority * {public}\n{servers[0].known_hosts_line}")
-    assert user.plink("launch", "--hosts", "hosts.txt", "true").returncode == 0
 
 
 def test_lines_that_cannot_be_read_are_passed_over(user: User, servers: list[Server]) -> None:

@@ -100,7 +100,7 @@ def test_a_jump_host_that_is_the_trouble_is_named(user: User, servers: list[Serv
 
 
 def test_a_proxy_command_from_the_users_configuration(user: User, servers: list[Server]) -> None:
-    """ProxyCommand, with the target's address and port filled in."""
+    """ProxyCommand, with the target's address and port filled in, run by a shell as `ssh` does."""
     server = servers[0]
     marker = user.home / "used"
     relay = user.home / "relay.py"
@@ -115,7 +115,8 @@ def test_a_proxy_command_from_the_users_configuration(user: User, servers: list[
         "        s.sendall(data) if f == 0 else os.write(1, data)\n"
     )
     (user.home / ".ssh" / "config").write_text(
-        f"Host a\n  HostName 127.0.0.1\n  Port {server.port}\n  ProxyCommand {sys.executable} {relay} %h %p\n"
+        f"Host a\n  HostName 127.0.0.1\n  Port {server.port}\n"
+        f"  ProxyCommand {sys.executable} $HOME/relay.py %h %p 2>&1\n"
     )
     user.know(server)
     user.list_hosts(f"a key={server.folder}/user_key user=root")
