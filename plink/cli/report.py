@@ -28,7 +28,8 @@ def report(
     ] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="The page, - for standard output.")] = _DEFAULT_PAGE,
     png: Annotated[
-        Path | None, typer.Option(help="Also write its pictures as PNG and SVG: a folder, or a file's name.")
+        Path | None,
+        typer.Option(help="Also write its pictures: all in this PNG file, or each as PNG and SVG in this folder."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of the embedding.")] = 0,
 ) -> None:
@@ -61,4 +62,4 @@ def report(
         say(f"report -> {output}")
     if png is not None:
         written = write_pictures(data, png)
-        say(f"{len(written)} pictures -> {written[0]} and others")
+        say(f"pictures -> {png}" if len(written) == 1 else f"{len(written)} pictures -> {written[0]} and others")

@@ -111,9 +111,9 @@ def order_caption(data: ReportData) -> tuple[str, str]:
 
 
 def _blocks(data: ReportData) -> str:
-    """Describe whether the order keeps groups together; the last one's neighbour is the first."""
+    """Describe whether the order keeps groups together."""
     number, labels = data.groups.number, data.groups.of[data.shown_order()]
-    blocks = max(1, int((labels != np.roll(labels, 1)).sum()))
+    blocks = 1 + int((labels[1:] != labels[:-1]).sum())
     if number == 1:
         return "no groups stand out"
     return "each group is one block" if blocks == number else f"the {number} groups are in {blocks} blocks"

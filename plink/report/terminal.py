@@ -10,15 +10,16 @@ from plink.errors import printable
 from plink.report.colours import MAGNITUDE, Scale, scale_of
 from plink.report.figures import order_caption
 from plink.report.histogram import spread
-from plink.report.labels import short
+from plink.report.labels import short, short_names
 from plink.report.report_data import ReportData
-from plink.report.terminal_heat import MIN_PIXELS, Ink, reduce_matrix, rows, width_of
+from plink.report.terminal_heat import MIN_PIXELS, Ink, reduce_matrix, rows
 from plink.report.words import heading, measured_of, microseconds, summary
 
 if TYPE_CHECKING:
     from rich.text import Text
 
 _GAP = 4
+_NAME_CHARS = (12, 5)  # of a host's name: what is tried before a row
 _BINS = 12
 _ASCII = str.maketrans({"µ": "u", "–": "-", "→": ">", "…": "~", "≤": "<", "≥": ">", "█": "#", "·": "."})
 
@@ -40,41 +41,58 @@ def terminal_lines(data: ReportData, ink: Ink) -> "list[Text]":
 
 
 def _heat_maps(data: ReportData, scale: Scale, ink: Ink) -> "list[Text]":
-    """Draw both heat maps side by side where that leaves each host a pixel, else one above the other."""
+    """Draw both heat maps side by side where that leaves each host a pixel, else one above the other.
+
+    Rows are named where they are hosts, also if the maps are then one above the other.
+    """
     from rich.text import Text
 
-    n = len(data.names)
-    if not data.rearranged:
-        values = reduce_matrix(data.measured_us, np.arange(n), max(2, ink.width // ink.across))
-        heading_line = Text("Round trips, hosts as given", "bold")
-        return [
-            heading_line,
-            *rows(values, scale, ink),
-            _legend(scale, ink, data.measured < data.possible, len(values) < n),
-        ]
-    half = (ink.width - _GAP) // 2 // ink.across
-    side_by_side = (max(n, MIN_PIXELS) if ink.colour else n) <= half or half >= 32
-    max_rows = max(2, half if side_by_side else ink.width // ink.across)
-    maps = []
-    for order, title in (
-        (np.arange(n), "Round trips, hosts as given"),
-        (data.shown_order(), order_caption(data)[0].replace("The same round trips", "The same")),
-    ):
+    n, half = len(data.names), (ink.width - _GAP) // 2
+    maps = [(np.arange(n), "Round trips, hosts as given")]
+    if data.rearranged:
+        maps.append((data.shown_order(), order_caption(data)[0].replace("The same round trips", "The same")))
+    columns = (max(n, MIN_PIXELS) if ink.colour else n) * ink.across
+    choices = [short_names(data.names, length) for length in _NAME_CHARS]
+    room = next((room for room in (half, ink.width) if columns + _width(choices[-1]) <= room), None)
+    names = next((names for names in choices if room and columns + _width(names) <= room), None)
+    if names is not None:
+        side_by_side, max_rows = room == half and data.rearranged, n
+    else:
+        pixels = half // ink.across
+        side_by_side = data.rearranged and (columns <= half or pixels >= 32)
+        max_rows = max(2, pixels if side_by_side else ink.width // ink.across)
+    drawn = []
+    for order, title in maps:
         values = reduce_matrix(data.measured_us, order, max_rows)
-        width = max(width_of(values, ink), (ink.width - _GAP) // 2) if side_by_side else ink.width
-        maps.append([Text(short(title, width), "bold"), *rows(values, scale, ink)])
-    lines = []
+        lines = rows(values, scale, ink)
+        if names is not None:
+            lines = _with_names(lines, [names[host] for host in order], ink)
+        drawn.append([Text(short(title, half if side_by_side else ink.width), "bold"), *lines])
+    lines = [*drawn[0], *(line for each in drawn[1:] for line in (Text(), *each))]
     if side_by_side:
-        left_width = max(
-            width_of(reduce_matrix(data.measured_us, np.arange(n), max_rows), ink), len(maps[0][0]), len(maps[1][0])
-        )
-        left_width = min(left_width, (ink.width - _GAP) // 2)
-        for left_line, right_line in zip_longest(*maps, fillvalue=Text()):
+        left_width, lines = max(len(line) for line in drawn[0]), []
+        for left_line, right_line in zip_longest(*drawn, fillvalue=Text()):
             left_line.pad_right(left_width + _GAP - len(left_line))
             lines.append(left_line + right_line)
-    else:
-        lines = [*maps[0], Text(), *maps[1]]
     return [*lines, _legend(scale, ink, data.measured < data.possible, n > max_rows)]
+
+
+def _width(names: list[str]) -> int:
+    """Return the columns that names take, with the space behind them."""
+    return max(map(len, names)) + 1
+
+
+def _with_names(lines: "list[Text]", names: list[str], ink: Ink) -> "list[Text]":
+    """Return the lines of a heat map with the host of each row before it; of two hosts on a line the first is named."""
+    from rich.text import Text
+
+    pixels, width = (max(1, MIN_PIXELS // len(names)), _width(names)) if ink.colour else (1, _width(names))
+    first_pixel = [k * 2 if ink.colour else k for k in range(len(lines))]
+    hosts = [-(-pixel // pixels) if -pixel % pixels <= ink.colour else len(names) for pixel in first_pixel]
+    return [
+        Text((names[host] if host < len(names) else "").ljust(width)) + line
+        for host, line in zip(hosts, lines, strict=True)
+    ]
 
 
 def _legend(scale: Scale, ink: Ink, holes: bool, reduce_matrix: bool) -> "Text":

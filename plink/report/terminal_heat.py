@@ -88,11 +88,6 @@ def rows(values: Matrix, scale: Scale, ink: Ink) -> "list[Text]":
     return lines
 
 
-def width_of(values: Matrix, ink: Ink) -> int:
-    """Return the columns that :func:`rows` takes."""
-    return len(values) * (max(1, MIN_PIXELS // len(values)) if ink.colour else ink.across)
-
-
 def _pixels(values: Matrix, scale: Scale, one_host_pixels: bool) -> list[list[str | None]]:
     """Return the colour of each pixel as Rich names it, None for the diagonal."""
     import matplotlib

@@ -139,7 +139,7 @@ def test_results_that_are_none_are_refused(document: dict[str, Any], message: st
     [
         (["-o", "nowhere/x.html"], "there is no folder nowhere"),
         (["--png", "nowhere"], "there is no such folder"),
-        (["--png", "x.jpg"], "name a file that ends in .png or .svg"),
+        (["--png", "x.jpg"], "name a file that ends in .png"),
         (["--order", "o.json"], "the order leaves out hosts of the hosts list: c"),
         (["--order", "validated.json"], "validated.json: validation: expected an object"),
         (["--order", "none.json"], "none.json: no such file"),

@@ -17,11 +17,11 @@ A ring costs 220 µs in plink's order and 400 µs in the given one, 45% less (by
 the measurements that it was fitted to).
 Nothing looks wrong with hosts or links.
 
-Round trips, hosts as given             The same in plink's order for a ring
-  ██··██                                  ··████
-██  ██··                                ··  ██??
-··██  ??                                ████  ··
-██··██                                  ████··
+Round trips, hosts as given    The same in plink's order for a ring
+a   ██··██                     a   ··████
+b ██  ██··                     c ··  ██??
+c ··██  ??                     b ████  ··
+d ██··██                       d ████··
 10 µs ·░▒▓█ 100 µs   ? not measured
 
 tier             pairs measured   median     80% within

@@ -160,11 +160,16 @@ def test_pictures_as_files(tmp_path: Path) -> None:
     for path in written[1::2]:
         assert "var(--" not in path.read_text()
         assert "<text" in path.read_text()
-    beside = write_pictures(plain(3), tmp_path / "small.svg")
-    assert beside[0] == tmp_path / "small-given.png"
+    assert write_pictures(troubled(), tmp_path / "all.png") == [tmp_path / "all.png"]
+    every = Image.open(tmp_path / "all.png").convert("RGB")
+    images = [Image.open(path).convert("RGB") for path in written[::2]]
+    assert every.width >= 2 * max(image.width for image in images)
+    assert every.height >= sum(image.height for image in images) / 2
+    (width, height), edge = images[0].size, 40
+    assert every.crop((edge, edge, edge + width, edge + height)).tobytes() == images[0].tobytes()
 
 
-@pytest.mark.parametrize("name", ["nowhere/x.png", "x.pdf"])
+@pytest.mark.parametrize("name", ["nowhere/x.png", "x.pdf", "x.svg"])
 def test_a_target_that_cannot_be_written_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--png"):
         check_target(tmp_path / name)

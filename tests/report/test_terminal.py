@@ -69,3 +69,15 @@ def test_a_narrow_terminal_has_whole_figures() -> None:
         start = next(k for k, line in enumerate(plain_lines) if line.startswith("tier"))
         assert plain_lines[start].split() == heads.split()
         assert plain_lines[start + 2].endswith("µs")
+
+
+@pytest.mark.parametrize("colour", [False, True])
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_rows_of_hosts_are_named(width: int, colour: bool) -> None:
+    """In both heat maps, each in its order."""
+    data = facts(16, 4)
+    text = [line.plain for line in terminal_lines(data, Ink(width, colour, False))]
+    begin = next(k for k, line in enumerate(text) if line.startswith("Round trips, hosts as given"))
+    number = [name.rpartition("-")[2] for name in data.names]
+    shown = [line.split()[0][-2:] for line in text[begin + 1 : begin + (9 if colour else 17)]]
+    assert shown == [name[-2:] for name in number[:: 2 if colour else 1]]
