@@ -5,7 +5,9 @@ TORCH_INDEX ?=
 COMMA := ,
 VENV := .venv
 STAMP := $(VENV)/.installed
-PIP = $(VENV)/bin/pip install --quiet --disable-pip-version-check --no-compile
+# On a terminal pip shows how far it is.
+QUIET := $(shell [ -t 2 ] || echo --quiet)
+PIP = $(VENV)/bin/pip install $(QUIET) --disable-pip-version-check --no-compile
 # Python compiles what is imported, once: processes share it, also where the environment has it thrown away.
 unexport PYTHONDONTWRITEBYTECODE
 DEBIAN := openssh-server iproute2 iperf3 fping python3-venv iputils-ping tcpdump
@@ -36,7 +38,9 @@ $(STAMP): pyproject.toml constraints.txt requirements.lock | system
 	@$(VENV)/bin/python -c "from plink.cli.compilation_notice import compile_ahead; compile_ahead()"  # goes on meanwhile
 	@touch $(STAMP)
 
-demo: setup
+demo:
+	@[ -e $(STAMP) ] || echo "demo: first the set-up (some minutes, once), then about a minute"
+	@$(MAKE) --no-print-directory setup
 	@$(VENV)/bin/plink demo
 
 # Workers of the parallel part: one more than there are cores, for tests wait, too.

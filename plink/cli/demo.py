@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from runners.lab.blueprint import Blueprint
 
 _MIN_BYTES = 4  # one number
+_WORDS = (
+    "round trips: added up around the ring of that order",
+    "predicted: one all-reduce by plink's cost model; measured: the median of five with PyTorch (Gloo)",
+    "bound: no all-reduce can be faster over links of these rates; of bound: how near the measured one comes to it",
+)
 
 
 def demo(
@@ -48,7 +53,8 @@ def demo(
     name = f"demo-{os.getpid()}"
     settings = LabSettings(name, racks, hosts_per_rack, bits, bits, seed=seed)
     need_root("plink demo")
-    say(f"an emulated cloud: {racks} racks of {hosts_per_rack} hosts, links of {rate} (seed {seed})")
+    say(f"an emulated cloud on this machine: {racks} racks of {hosts_per_rack} hosts, links of {rate} (seed {seed})")
+    say("its hosts are probed and ordered, then an all-reduce is timed in both orders: a minute or two")
     try:
         blueprint, _ = lifecycle.up(settings)
         with kernel.inside(blueprint.namespace("ctl")):
@@ -182,3 +188,5 @@ def print_result(result: dict[str, Any], title: str) -> None:
     console.print(table)
     verdict = "every rack found" if result["racks_recovered"] else "racks NOT found"
     console.print(f"{verdict}; {result['speedup']:.2f} times as fast in plink's order")
+    for line in _WORDS:
+        console.print(line, style="dim", highlight=False)
