@@ -1,5 +1,6 @@
 """Read JSON documents with errors that name the file; write them atomically."""
 
+import codecs
 import contextlib
 import errno
 import gzip
@@ -42,21 +43,29 @@ def _finite(text: str) -> float:
     return number
 
 
+def decode_text(data: bytes) -> str:
+    """Return the text of UTF-8, or of UTF-16 as PowerShell's ``>`` writes it; a byte order mark is no part of it.
+
+    :raises UnicodeDecodeError: for what is neither.
+    """
+    return data.decode("utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig")
+
+
 def read_text(path: str | Path) -> str:
     """Read the text of a file; ``-`` is standard input and a name ending in ``.gz`` is decompressed.
 
-    :raises InputError: when it is missing, unreadable or not UTF-8.
+    :raises InputError: when it is missing, unreadable or no text.
     """
     location = name_of(path)
     try:
         if str(path) == STANDARD:
             if sys.stdin is None:
                 raise InputError(location, "it is closed")
-            return _read_limited(sys.stdin.buffer, location).decode()
+            return decode_text(_read_limited(sys.stdin.buffer, location))
         with gzip.open(path) if _is_gz(path) else Path(path).open("rb") as file:
-            return _read_limited(file, location).decode()
+            return decode_text(_read_limited(file, location))
     except UnicodeDecodeError as error:
-        raise InputError(location, f"not a text file (byte {error.start} is not UTF-8)") from None
+        raise InputError(location, f"not a text file (byte {error.start} is not {error.encoding.upper()})") from None
     except FileNotFoundError:
         raise InputError(location, "no such file") from None
     except (OSError, EOFError, zlib.error) as error:

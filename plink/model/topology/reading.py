@@ -43,7 +43,6 @@ def parse_topology(text: str, location: str) -> Topology:
 
     :raises InputError: when its format is not known, or an entry of it is wrong, naming line or key.
     """
-    text = text.removeprefix("\ufeff")
     if text.lstrip()[:1] in ("{", "["):
         return _from_json(parse_json(text, location), location)
     if is_slurm_conf(text):
