@@ -116,6 +116,29 @@ def parse_document(text: str, location: str) -> dict[str, Any]:
     return document
 
 
+def json_values(text: str, location: str) -> list[Any]:
+    """Return the JSON documents of a text, one after the other: pages of a listing, or one a line.
+
+    :raises InputError: when something in it is not JSON.
+    """
+    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+    values, place = [], 0
+    try:
+        while place < len(text):
+            if text[place].isspace():
+                place += 1
+            else:
+                value, place = decoder.raw_decode(text, place)
+                values.append(value)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{location}:{error.lineno}", f"not JSON: {error.msg}") from None
+    except RecursionError:
+        raise InputError(location, "not JSON that plink reads: nested too deeply") from None
+    except ValueError as error:
+        raise InputError(location, f"not JSON: {error}") from None
+    return values
+
+
 def write_text(path: str | Path, text: str) -> None:
     """Write a whole file or none (temporary file, then rename). ``-`` is standard output.
 

@@ -5,7 +5,6 @@ newest first) or as text; CSV with the columns zone, type, timestamp and price, 
 """
 
 import csv
-import json
 import math
 import operator
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +20,7 @@ from plink.documents.spot_prices import SpotPricesDocument
 from plink.errors import InputError
 from plink.model.spot.availability import AvailabilityTrace, availability_from_json, is_availability
 from plink.model.spot.prices import Floats, Market, Prices, PriceTrace
-from plink.model.storage import name_of, read_text
+from plink.model.storage import json_values, name_of, read_text
 
 SCHEMA = "plink.spot-prices/1"
 LINUX = "Linux/UNIX"
@@ -87,7 +86,7 @@ def read_histories(paths: Iterable[str | Path]) -> Histories:
         if text.lstrip()[:1] not in ("{", "["):
             _read_lines(text, location, rows)
             continue
-        for number, document in enumerate(_json_values(text, location)):
+        for number, document in enumerate(json_values(text, location)):
             at = location if not number else f"{location} (document {number + 1})"
             if is_availability(document):
                 availability.update(availability_from_json(document, at))
@@ -122,27 +121,6 @@ def prices_to_json(prices: Prices, currency: str, made: str = "") -> dict[str, A
             for market, trace in sorted(prices.items(), key=operator.itemgetter(0))
         ],
     }
-
-
-def _json_values(text: str, location: str) -> Iterator[Any]:
-    """Yield the JSON documents of a text, one after the other: pages may have been put into one file."""
-    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
-    place = 0
-    while place < len(text):
-        if text[place].isspace():
-            place += 1
-            continue
-        try:
-            value, place = decoder.raw_decode(text, place)
-        except json.JSONDecodeError as error:
-            raise InputError(f"{location}:{error.lineno}", f"not JSON: {error.msg}") from None
-        except (ValueError, RecursionError) as error:
-            raise InputError(location, f"not JSON: {error}") from None
-        yield value
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a JSON number")
 
 
 def _from_document(document: dict[str, Any], location: str, rows: _Rows) -> Iterator[tuple[Market, PriceTrace]]:
