@@ -130,7 +130,7 @@ def probe(
     from plink.api.probing import check_hosts
     from plink.cli.placement_options import parse_labels
     from plink.model.hosts import read_hosts
-    from plink.model.topology import file_and_name, read_topology
+    from plink.model.topology import read_topology
     from plink.model.units import parse_bytes, parse_duration, parse_limit
 
     if labels is not None and not topology:
@@ -144,9 +144,7 @@ def probe(
     target = output or workspace.NETWORK
     if resume and str(target) == "-":
         raise UsageError("--resume needs a file to continue, not standard output")
-    workspace.check_output(
-        output, workspace.NETWORK, (hosts_file, *(file_and_name(path)[0] for path in topology or ()))
-    )
+    workspace.check_output(output, workspace.NETWORK, (hosts_file, *(topology or ())))
     hosts = read_hosts(hosts_file)
     if topology:
         request = replace(request, topology=read_topology(*topology, hosts=hosts, labels=parse_labels(labels)))

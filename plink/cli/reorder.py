@@ -193,18 +193,16 @@ def reorder(
         raise UsageError("--labels goes with --topology or --prior, whose Kubernetes nodes have them")
     network_read = None if topology else network_file or workspace.NETWORK
     from_workspace = network_file is None and not topology  # the order is that of the network that was probed here
-    from plink.model.topology import file_and_name, read_topology
-
-    read = [file_and_name(path)[0] for path in (*topology, *prior)]
     default_target = workspace.ORDER if output is None and format is None and not as_json else None
     workspace.check_output(
-        output, default_target, (network_read, hosts_file, groups, *read),
+        output, default_target, (network_read, hosts_file, groups, *topology, *prior),
         written=workspace.ORDER if from_workspace and chosen != "order" else None,
     )  # fmt: skip
     if from_workspace:
         workspace.check_output(None, workspace.ORDER)
     from plink.model.order import RankOrder
     from plink.model.storage import STANDARD, name_of, write_text
+    from plink.model.topology import read_topology
 
     label_names = parse_labels(labels)
     network = _assumed(topology, hosts_file, label_names) if topology else network_from(network_file)

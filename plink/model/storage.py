@@ -32,6 +32,12 @@ def name_of(path: str | Path) -> str:
     return "standard input" if str(path) == STANDARD else str(path)
 
 
+def file_and_fragment(path: str | Path) -> tuple[str | Path, str | None]:
+    """Return file and fragment of ``FILE#FRAGMENT``; no fragment where there is none, or a file is called so."""
+    file, hash_sign, fragment = str(path).rpartition("#")
+    return (file, fragment) if hash_sign and not os.path.exists(path) else (path, None)
+
+
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a JSON number; write null for what was not measured")
 
@@ -227,7 +233,7 @@ def check_apart(
 def _are_same_file(first_name: str | Path | None, second_name: str | Path | None) -> bool:
     if first_name is None or second_name is None or STANDARD in (str(first_name), str(second_name)):
         return False
-    first, second = os.path.realpath(first_name), os.path.realpath(second_name)
+    first, second = os.path.realpath(first_name), os.path.realpath(file_and_fragment(second_name)[0])
     if os.path.exists(first) and not os.path.isfile(first):  # a device takes what comes
         return False
     return first == second or (os.path.exists(first) and os.path.exists(second) and os.path.samefile(first, second))

@@ -7,6 +7,6 @@ writes it.
 
 from plink.model.topology.matching import paths_for
 from plink.model.topology.paths import Path, Topology, hosts_of
-from plink.model.topology.reading import file_and_name, parse_topology, read_topology
+from plink.model.topology.reading import parse_topology, read_topology
 
-__all__ = ["Path", "Topology", "file_and_name", "hosts_of", "parse_topology", "paths_for", "read_topology"]
+__all__ = ["Path", "Topology", "hosts_of", "parse_topology", "paths_for", "read_topology"]

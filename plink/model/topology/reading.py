@@ -7,7 +7,7 @@ from typing import Any
 
 from plink.errors import InputError
 from plink.model.hosts import Hosts
-from plink.model.storage import json_values, name_of, read_text
+from plink.model.storage import file_and_fragment, json_values, name_of, read_text
 from plink.model.topology.aws import from_aws
 from plink.model.topology.fields import Entries, list_of
 from plink.model.topology.flat import TRUTH, from_columns, from_map, from_truth, is_columns, is_map
@@ -47,7 +47,7 @@ def read_topology(*paths: str | Path, hosts: Hosts | None = None, labels: Sequen
     json_files: list[str] = []
     topologies: list[Topology] = []
     for path in paths:
-        file, name = file_and_name(path)
+        file, name = file_and_fragment(path)
         location, text = name_of(file), read_text(file)
         if _is_json(text):
             documents += _documents(text, location)
@@ -69,12 +69,6 @@ def parse_topology(text: str, location: str) -> Topology:
     if _is_json(text):
         return _from_json(_documents(text, location), location, ())
     return _from_text(text, location, None, None)
-
-
-def file_and_name(path: str | Path) -> tuple[str | Path, str | None]:
-    """Return file and name of ``FILE#NAME``; no name where there is none, or a file is called so."""
-    file, hash_sign, name = str(path).rpartition("#")
-    return (file, name) if hash_sign and not Path(path).exists() else (path, None)
 
 
 def _is_json(text: str) -> bool:
