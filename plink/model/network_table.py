@@ -46,10 +46,10 @@ def parse_table(text: str, location: str, unit: str | None = None) -> tuple[list
 
     :param unit: of values without one. :raises InputError: for what is no such table, naming the line.
     """
-    given = None if unit is None else parse_unit(unit)
-    if unit is not None and given is None:
+    default_unit = None if unit is None else parse_unit(unit)
+    if unit is not None and default_unit is None:
         raise InputError(location, f"{unit[:20]!r} is not a unit; known are us, ms, s, Mbit/s, Gbit/s and the like")
-    rows, comment = _rows(text)
+    rows, comment_unit = _rows(text)
     if len(rows) < 2 or len(rows[0][1]) < 2:
         raise InputError(location, f"not a network; {SMALLEST}")
     values: dict[str, dict[tuple[str, str], list[float]]] = {}
@@ -59,7 +59,7 @@ def parse_table(text: str, location: str, unit: str | None = None) -> tuple[list
         for name in (source, target):
             if name not in names:
                 names[check_name(name, place)] = None
-        if source != target and (value := _value(cell, own_unit or given or comment, place)) is not None:
+        if source != target and (value := _value(cell, own_unit or default_unit or comment_unit, place)) is not None:
             values.setdefault(value[0], {}).setdefault((source, target), []).append(value[1])
     if not values:
         raise InputError(location, "no value of two different hosts in it")
@@ -218,5 +218,5 @@ def _value_columns(titles: Sequence[str], hosts: set[int]) -> list[tuple[int, Me
         quantity = unit.quantity if unit else ""
         if quantity not in best or candidate[0] < best[quantity][0]:
             best[quantity] = candidate
-    known = [best[quantity] for quantity in ("us", "gbps") if quantity in best] or list(best.values())
-    return [(column, unit) for _, column, unit in known]
+    titled = [best[quantity] for quantity in ("us", "gbps") if quantity in best] or list(best.values())
+    return [(column, unit) for _, column, unit in titled]
