@@ -131,10 +131,7 @@ def tiers_by_topology(topology: Topology, hosts: Hosts) -> list[HostGroups]:
 
     :raises InputError: when it has none of the hosts.
     """
-    paths = paths_for(topology, hosts)
-    if unknown := [name for name, path in zip(hosts.names, paths, strict=True) if path is None]:
-        _log.warning(f"{topology.location} lacks {len(unknown)} of the hosts, each taken as alone: {unknown[0]}, ...")
-    return tiers_of(levels_apart(paths))
+    return tiers_of(levels_apart(paths_for(topology, hosts)))
 
 
 def find_tiers(measurements: Measurements) -> list[HostGroups]:

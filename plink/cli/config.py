@@ -17,6 +17,7 @@ from typing import Any
 
 from plink.cli.log_handler import PANEL
 from plink.errors import InputError, PlinkError
+from plink.model.storage import decode_text
 from plink.records.workspace import trusted_users
 
 _PLINK_TOML = Path("plink.toml")
@@ -105,7 +106,7 @@ class _File:
                 data = file.read(_MAX_FILE_BYTES + 1)
             if len(data) > _MAX_FILE_BYTES:
                 raise InputError(str(path), "is too large a file for settings")
-            self._text = data.decode()
+            self._text = decode_text(data)
             table: Any = tomllib.loads(self._text)
         except OSError as error:
             raise PlinkError(f"cannot read {path}: {os.strerror(error.errno or 0)}") from None

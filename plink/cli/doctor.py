@@ -39,10 +39,11 @@ def doctor(
     Example: plink doctor hosts.txt
     """
     from plink.api.diagnosing import Examination, diagnose, examine
+    from plink.model.storage import file_and_fragment
 
     least_us = floor_us(floor)
     subject = hosts_file_from(subject)
-    if str(subject).endswith((".json", ".json.gz")):
+    if str(file_and_fragment(subject)[0]).removesuffix(".gz").endswith((".json", ".csv", ".tsv")):
         from plink.model.network import read_network
 
         examination = Examination({}, diagnose(read_network(subject), least_us))

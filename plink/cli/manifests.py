@@ -14,6 +14,8 @@ class ObjectKind(StrEnum):
     """Kind of Kubernetes object that runs the pods."""
 
     JOB = "job"
+    JOB_SET = "jobset"
+    TRAIN_JOB = "trainjob"
     MPI_JOB = "mpijob"
     PYTORCH_JOB = "pytorchjob"
 

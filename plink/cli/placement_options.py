@@ -1,4 +1,4 @@
-"""``--pin HOST=RANK`` and ``--groups FILE|NUMBER``, as typed."""
+"""``--pin HOST=RANK``, ``--groups FILE|NUMBER`` and ``--labels LABEL,...``, as typed."""
 
 from collections.abc import Sequence
 
@@ -22,6 +22,17 @@ def parse_pins(words: Sequence[str], example: str) -> dict[str, int]:
         if pinned.setdefault(name, int(rank)) != int(rank):
             raise UsageError(f"--pin: {name} cannot have rank {pinned[name]} and rank {rank}")
     return pinned
+
+
+def parse_labels(text: str | None) -> tuple[str, ...]:
+    """Return the labels, none where the option was not typed.
+
+    :raises UsageError: for an empty one.
+    """
+    labels = () if text is None else tuple(label.strip() for label in text.split(","))
+    if not all(labels):
+        raise UsageError(f"--labels {text}: write labels and commas, outermost first, like my.org/block,my.org/rack")
+    return labels
 
 
 def parse_groups_option(groups: str) -> RequestedGroups:

@@ -1,6 +1,7 @@
 """``plink probe``."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -100,9 +101,16 @@ def probe(
         ),
     ] = True,
     topology: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
             help="A topology file that says which hosts share links, instead of the round trips; docs/topology.md.",
+            rich_help_panel=_BANDWIDTH_PANEL,
+        ),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LABEL,...", help="Labels of Kubernetes' nodes that are the levels, outermost first.",
             rich_help_panel=_BANDWIDTH_PANEL,
         ),
     ] = None,
@@ -124,23 +132,28 @@ def probe(
     Example: plink probe hosts.txt -o cloud.json
     """
     from plink.api.probing import check_hosts
+    from plink.cli.placement_options import parse_labels
     from plink.model.hosts import read_hosts
     from plink.model.topology import read_topology
     from plink.model.units import parse_bytes, parse_duration, parse_limit
 
+    if labels is not None and not topology:
+        raise UsageError("--labels goes with --topology, whose Kubernetes nodes have them")
     request = ProbeRequest(
         method, count, source_ports, pairs, parse_duration(budget) if budget else None, bandwidth, streams,
         parse_limit(bandwidth_time), parse_bytes(bandwidth_bytes) if bandwidth_bytes else None, host_rates,
         shared_links, parse_limit(timeout), seed, accept_new_host_keys,
-        None if topology is None else read_topology(topology),
     )  # fmt: skip
     request.check()
     hosts_file = hosts_file_from(hosts_file)
     target = output or workspace.NETWORK
     if resume and str(target) == "-":
         raise UsageError("--resume needs a file to continue, not standard output")
-    workspace.check_output(output, workspace.NETWORK, (hosts_file,))
+    workspace.check_output(output, workspace.NETWORK, (hosts_file, *(topology or ())))
     hosts = read_hosts(hosts_file)
+    if topology:
+        request = replace(request, topology=read_topology(*topology, hosts=hosts, labels=parse_labels(labels)))
+        request.check()
     check_hosts(hosts)
     if dry_run:
         from plink.cli.probe_dry_run import dry_run_lines

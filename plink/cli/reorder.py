@@ -1,7 +1,7 @@
 """``plink reorder``."""
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -75,16 +75,24 @@ def reorder(
         ),
     ] = None,
     prior: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
             help="A topology file that fills in unmeasured pairs; docs/topology.md.",
             rich_help_panel=_HOSTS_PANEL,
         ),
     ] = None,
     topology: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
-            help="A topology file instead of a network: an order without probing.", rich_help_panel=_HOSTS_PANEL
+            help="A topology file instead of a network: an order without probing; repeat it for each page.",
+            rich_help_panel=_HOSTS_PANEL,
+        ),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LABEL,...", help="Labels of Kubernetes' nodes that are the levels, outermost first.",
+            rich_help_panel=_HOSTS_PANEL,
         ),
     ] = None,
     hosts_file: Annotated[
@@ -160,7 +168,8 @@ def reorder(
     Example: plink reorder cloud.json --algo ring --format openmpi -o hostfile
     """
     from plink.api.ordering import OrderRequest
-    from plink.cli.placement_options import parse_groups_option, parse_pins
+    from plink.cli.inputs import network_from
+    from plink.cli.placement_options import parse_groups_option, parse_labels, parse_pins
     from plink.cli.set_options import parse_set_options
     from plink.model.units import parse_bytes
     from runners.hostfiles import command, format_named, render
@@ -173,17 +182,20 @@ def reorder(
     chosen = format_named(format or "order").name
     if as_json and format not in (None, "order"):
         raise UsageError("--json prints the order itself; omit --format, or give one of the two")
-    if topology is not None and (network_file is not None or prior is not None):
+    topology, prior = topology or [], prior or []
+    if topology and (network_file is not None or prior):
         raise UsageError("--topology replaces a network; omit NETWORK and --prior, or give the file as --prior")
-    if hosts_file is not None and topology is None:
+    if hosts_file is not None and not topology:
         raise UsageError("--hosts goes with --topology; the hosts of a network are its own")
-    if smooth_latencies and topology is not None:
+    if smooth_latencies and topology:
         raise UsageError("--smooth-latencies goes with measured round trips; those of --topology are assumed")
-    network_read = None if topology is not None else network_file or workspace.NETWORK
-    from_workspace = network_file is None and topology is None  # the order is that of the network that was probed here
+    if labels is not None and not (topology or prior):
+        raise UsageError("--labels goes with --topology or --prior, whose Kubernetes nodes have them")
+    network_read = None if topology else network_file or workspace.NETWORK
+    from_workspace = network_file is None and not topology  # the order is that of the network that was probed here
     default_target = workspace.ORDER if output is None and format is None and not as_json else None
     workspace.check_output(
-        output, default_target, (network_read, topology, prior, hosts_file, groups),
+        output, default_target, (network_read, hosts_file, groups, *topology, *prior),
         written=workspace.ORDER if from_workspace and chosen != "order" else None,
     )  # fmt: skip
     if from_workspace:
@@ -192,14 +204,15 @@ def reorder(
     from plink.model.storage import STANDARD, name_of, write_text
     from plink.model.topology import read_topology
 
-    network = _network(network_file, topology, hosts_file)
+    label_names = parse_labels(labels)
+    network = _assumed(topology, hosts_file, label_names) if topology else network_from(network_file)
     render(chosen, network.hosts, RankOrder("given", tuple(network.hosts.names)))  # refused before a search, not after
     order_request = replace(
         request,
         pins=parse_pins(pin or (), network.hosts.names[0]),
         groups=None if groups is None else parse_groups_option(groups),
         groups_source="groups" if groups is None else name_of(groups),
-        prior=None if prior is None else read_topology(prior),
+        prior=read_topology(*prior, hosts=network.hosts, labels=label_names) if prior else None,
     )
     with deferred_interrupts() as stopped:  # from here on what was found so far is written, whatever comes
         outcome = search_with_status(network, order_request, stopped)
@@ -268,17 +281,13 @@ def save_order(order: "RankOrder") -> None:
     say(f"order -> {workspace.ORDER}")
 
 
-def _network(network_file: Path | None, topology: Path | None, hosts_file: Path | None) -> "Network":
-    from plink.cli.inputs import network_from
-
-    if topology is None:
-        network: Network = network_from(network_file)
-        return network
+def _assumed(topology: Sequence[Path], hosts_file: Path | None, labels: Sequence[str]) -> "Network":
     from plink.model.hosts import read_hosts
     from plink.model.topology import read_topology
     from solvers.prediction.topology import assumed_network
 
-    assumed = assumed_network(read_topology(topology), None if hosts_file is None else read_hosts(hosts_file))
-    say(f"round trips are assumed from {topology}, none was measured; only their order counts")
+    hosts = None if hosts_file is None else read_hosts(hosts_file)
+    assumed = assumed_network(read_topology(*topology, hosts=hosts, labels=labels), hosts)
+    say(f"round trips are assumed from {assumed.location}, none was measured; only their order counts")
     say("capacities of shared links are not in it; `plink probe` measures them")
     return assumed

@@ -7,7 +7,7 @@ from typing import Any
 from plink.documents.codec import convert, schema_name
 from plink.documents.groups import GroupsDocument, GroupsList
 from plink.errors import InputError
-from plink.model.hosts import check_name
+from plink.model.host_names import check_name
 from plink.model.storage import name_of, parse_document, read_text, write_document
 
 SCHEMA = schema_name(GroupsDocument)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from plink.errors import InputError
-from plink.model.hosts import check_name
+from plink.model.host_names import check_name
 
 MAX_HOSTS = 65536  # that one file may name
 _ITEM = re.compile(r"(?:[^\[\],]|\[[^\[\]]*\])+")

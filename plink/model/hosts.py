@@ -1,11 +1,12 @@
 """Hosts of a job, and the hosts file that lists them.
 
 A line is ``name-or-address [slots=N] [tier=reliable|transient] [address=A] [user=U] [port=P] [key=FILE] [price=X]``;
-``#`` starts a comment; a price is money per hour, in any one currency. Open MPI hostfiles (``slots``, ``max_slots``,
-``username``) and DeepSpeed hostfiles (``slots``) are read as they are. The comment ``# plink-lab: NAME`` says that the
-addresses exist only inside that emulated lab.
+``#`` starts a comment; a price is money per hour, in any one currency. Files of launchers and schedulers are read as
+they are (:mod:`plink.model.hostfile`). The comment ``# plink-lab: NAME`` says that the addresses exist only inside that
+emulated lab.
 """
 
+import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,17 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from plink.errors import InputError
+from plink.model.host_names import check_lab_name, check_name
+from plink.model.hostfile import KEYS, HostLine, parse_line
+from plink.model.hostlist import MAX_HOSTS
 from plink.model.storage import name_of, read_text
 
 TIERS = ("reliable", "transient")
 
-# Letters of DNS names, IPv4 and IPv6 addresses (with a zone) and folder-free user names: nothing a shell, ssh or a
-# launcher's own hostfile syntax would read as more than a name, and no leading dash that would make it an option.
-_NAME = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9._:%-]{0,252}")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@\\-]{0,63}")
 _PRICE = re.compile(r"\d{1,12}(\.\d{1,30})?", re.ASCII)
 _LAB_LINE = re.compile(r"#\s*plink-lab:\s*(\S+)\s*")
-_LAB_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,15}")
+_log = logging.getLogger("plink.hosts")
 
 
 @dataclass(frozen=True)
@@ -71,23 +72,6 @@ class Hosts:
         return {host.name: host for host in self.members}
 
 
-def check_name(text: object, location: str, what: str = "host name") -> str:
-    """Return the text if it can be a host's name or address.
-
-    :raises InputError: when it is no string, or holds what a shell or a hostfile would read as more than a name.
-    """
-    if not isinstance(text, str) or not _NAME.fullmatch(text):
-        raise InputError(location, f"{text!r} cannot be a {what} (letters, digits, '.', '-', '_', ':' only)")
-    return text
-
-
-def check_lab_name(text: object, location: str) -> str:
-    """Return the text if it can be a lab's name: 1 to 16 lower-case letters, digits and dashes."""
-    if not isinstance(text, str) or not _LAB_NAME.fullmatch(text):
-        raise InputError(location, f"{text!r} cannot be a lab's name (1 to 16 lower-case letters, digits and dashes)")
-    return text
-
-
 def _whole_number(value: object, low: int, high: int, key: str, location: str) -> int:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
         value = int(value)
@@ -127,58 +111,42 @@ def _make_host(name: str, fields: dict[str, Any], location: str) -> Host:
     )
 
 
-_ALIASES = {"username": "user", "user_name": "user", "user-name": "user"}
-_KEYS = ("slots", "tier", "address", "user", "port", "key", "price")
-# Open MPI's upper bound on oversubscription says nothing about placement: it is checked and left out.
-_IGNORED = ("max_slots", "max-slots")
-
-
-def _parse_line(line: str, location: str) -> Host:
-    first, *settings = line.split()
-    fields: dict[str, Any] = {}
-    user, at, name = first.rpartition("@")
-    if at:
-        fields["user"] = user
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        key = _ALIASES.get(key, key)
-        if not equals or not value:
-            raise InputError(location, f"{setting!r} is not of the form key=value")
-        if key in _IGNORED:
-            _whole_number(value, 1, 65536, key, location)
-            continue
-        if key not in _KEYS:
-            raise InputError(location, f"unknown key {key!r}; known are {', '.join(_KEYS)}")
-        if key in fields:
-            raise InputError(location, f"{key} is given twice")
-        fields[key] = value
-    return _make_host(name, fields, location)
-
-
 def parse_hosts(text: str, source: str) -> Hosts:
-    """Parse hosts from the text of a hosts file; ``source`` names the file in errors.
+    """Parse hosts from the text of a hosts file, or of one that a launcher reads; ``source`` names it in errors.
 
-    :raises InputError: for an empty file, a name given twice, an unknown key or a value out of range, with the line.
+    A host that is repeated, without ``slots=``, has as many slots as its lines add.
+
+    :raises InputError: for an empty file, a host given twice, an unknown key or a value out of range, with the line.
     """
     members: dict[str, Host] = {}
-    lines: dict[str, int] = {}
-    lab: str | None = None
+    first: dict[str, tuple[int, HostLine]] = {}
+    notes: dict[str, str] = {}
+    lab, last = None, None
     for number, raw in enumerate(text.splitlines(), start=1):
         location = f"{source}:{number}"
-        marker = _LAB_LINE.fullmatch(raw.strip())
-        if marker:
+        if marker := _LAB_LINE.fullmatch(raw.strip()):
             lab = check_lab_name(marker.group(1), location)
             continue
-        line = raw.split("#", 1)[0].strip()
-        if not line:
-            continue
-        host = _parse_line(line, location)
-        if host.name in members:
-            raise InputError(location, f"host {host.name!r} is listed twice (first on line {lines[host.name]})")
-        members[host.name] = host
-        lines[host.name] = number
+        for line in parse_line(raw, location):
+            begin, earlier = first.setdefault(line.host, (number, line))
+            slots = line.count
+            if line is not earlier:
+                if slots is None or earlier.count is None or line.fields != earlier.fields:
+                    raise InputError(location, f"host {line.host!r} is listed twice (first on line {begin})")
+                slots = str(members[line.host].slots + _whole_number(slots, 1, 65536, "slots", location))
+                if last != line.host:
+                    notes.setdefault("a host comes again after others; in plink its ranks are adjacent", location)
+            fields: dict[str, Any] = line.fields if slots is None else line.fields | {"slots": slots}
+            members[line.host] = _make_host(line.host, fields, location)
+            last = line.host
+            for note in line.notes:
+                notes.setdefault(note, location)
+        if len(members) > MAX_HOSTS:
+            raise InputError(location, f"more than {MAX_HOSTS} hosts in one file")
     if not members:
         raise InputError(source, "no hosts in it; write one host a line, like: node-1 slots=8")
+    for note, location in notes.items():
+        _log.warning("%s: %s", location, note)
     return Hosts(tuple(members.values()), lab)
 
 
@@ -221,7 +189,7 @@ def hosts_from_json(value: object, lab: object, location: str) -> Hosts:
             raise InputError(entry_location, 'an object with a "name" was expected')
         host = _make_host(
             check_name(entry["name"], entry_location),
-            {k: entry[k] for k in _KEYS if entry.get(k) is not None},
+            {k: entry[k] for k in KEYS if entry.get(k) is not None},
             entry_location,
         )
         if host.name in members:

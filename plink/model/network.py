@@ -23,8 +23,10 @@ from plink.documents.network import (
     SharedTierEntry,
 )
 from plink.errors import InputError
-from plink.model.hosts import Hosts, hosts_from_json
-from plink.model.storage import name_of, read_document, write_document
+from plink.model.hosts import Host, Hosts, hosts_from_json
+from plink.model.network_table import SMALLEST, parse_table
+from plink.model.printed import instead_of_json
+from plink.model.storage import file_and_fragment, name_of, parse_document, read_text, write_document
 
 _log = logging.getLogger("plink.network")
 SCHEMA = schema_name(NetworkDocument)
@@ -276,6 +278,8 @@ def network_from_json(document: dict[str, Any], location: str) -> Network:
 
     :raises InputError: when the schema, a matrix' shape or a value is wrong, naming the key.
     """
+    if "schema" not in document:
+        raise InputError(location, f"not a network: it has no schema; {SMALLEST}")
     checked = decode(NetworkDocument, document, location)
     hosts = hosts_from_json(checked["hosts"], checked.get("lab"), location)
     latency = matrix_from_json(checked["latency_us"], len(hosts), f"{location}: latency_us")
@@ -296,12 +300,26 @@ def network_from_json(document: dict[str, Any], location: str) -> Network:
 
 
 def read_network(path: str | Path) -> Network:
-    """Return a network from a file (``-``: standard input, ``.gz``: compressed). Round trips of 0 are doubted in the
-    log.
+    """Return a network from a file (``-``: standard input, ``.gz``: compressed), or from a table of another's
+    measurements (:mod:`plink.model.network_table`), whose unit may follow its name: ``FILE#ms``. Round trips of 0 are
+    doubted in the log.
 
     :raises InputError: as :func:`network_from_json`, and when the file cannot be read.
     """
-    network = network_from_json(read_document(path), name_of(path))
+    file, unit = file_and_fragment(path)
+    text, location = read_text(file), name_of(file)
+    if text.lstrip()[:1] in ("{", "[") or instead_of_json(text):
+        try:
+            document = parse_document(text, location)
+        except InputError as error:
+            hint = "" if instead_of_json(text) else f"; {SMALLEST}"
+            raise InputError(error.location, f"{error.reason}{hint}") from None
+        network = network_from_json(document, location)
+    else:
+        names, matrices = parse_table(text, location, unit)
+        hosts = Hosts(tuple(Host(name, name) for name in names))
+        unmeasured = np.where(np.eye(len(names)), 0.0, np.nan)
+        network = Network(hosts, matrices.get("us", unmeasured), matrices.get("gbps"), location=location)
     pairs = np.argwhere(np.triu((network.latency_us == 0) | (network.latency_us.T == 0), 1))
     if len(pairs):
         a, b = (network.hosts.names[int(host)] for host in pairs[0])

@@ -1,5 +1,6 @@
 """Read JSON documents with errors that name the file; write them atomically."""
 
+import codecs
 import contextlib
 import errno
 import gzip
@@ -31,6 +32,12 @@ def name_of(path: str | Path) -> str:
     return "standard input" if str(path) == STANDARD else str(path)
 
 
+def file_and_fragment(path: str | Path) -> tuple[str | Path, str | None]:
+    """Return file and fragment of ``FILE#FRAGMENT``; no fragment where there is none, or a file is called so."""
+    file, hash_sign, fragment = str(path).rpartition("#")
+    return (file, fragment) if hash_sign and not os.path.exists(path) else (path, None)
+
+
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a JSON number; write null for what was not measured")
 
@@ -42,21 +49,29 @@ def _finite(text: str) -> float:
     return number
 
 
+def decode_text(data: bytes) -> str:
+    """Return the text of UTF-8, or of UTF-16 as PowerShell's ``>`` writes it; a byte order mark is no part of it.
+
+    :raises UnicodeDecodeError: for what is neither.
+    """
+    return data.decode("utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig")
+
+
 def read_text(path: str | Path) -> str:
     """Read the text of a file; ``-`` is standard input and a name ending in ``.gz`` is decompressed.
 
-    :raises InputError: when it is missing, unreadable or not UTF-8.
+    :raises InputError: when it is missing, unreadable or no text.
     """
     location = name_of(path)
     try:
         if str(path) == STANDARD:
             if sys.stdin is None:
                 raise InputError(location, "it is closed")
-            return _read_limited(sys.stdin.buffer, location).decode()
+            return decode_text(_read_limited(sys.stdin.buffer, location))
         with gzip.open(path) if _is_gz(path) else Path(path).open("rb") as file:
-            return _read_limited(file, location).decode()
+            return decode_text(_read_limited(file, location))
     except UnicodeDecodeError as error:
-        raise InputError(location, f"not a text file (byte {error.start} is not UTF-8)") from None
+        raise InputError(location, f"not a text file (byte {error.start} is not {error.encoding.upper()})") from None
     except FileNotFoundError:
         raise InputError(location, "no such file") from None
     except (OSError, EOFError, zlib.error) as error:
@@ -105,6 +120,29 @@ def parse_document(text: str, location: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise InputError(location, f"a JSON object was expected, this is a {type(document).__name__}")
     return document
+
+
+def json_values(text: str, location: str) -> list[Any]:
+    """Return the JSON documents of a text, one after the other: pages of a listing, or one a line.
+
+    :raises InputError: when something in it is not JSON.
+    """
+    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+    values, place = [], 0
+    try:
+        while place < len(text):
+            if text[place].isspace():
+                place += 1
+            else:
+                value, place = decoder.raw_decode(text, place)
+                values.append(value)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{location}:{error.lineno}", f"not JSON: {error.msg}") from None
+    except RecursionError:
+        raise InputError(location, "not JSON that plink reads: nested too deeply") from None
+    except ValueError as error:
+        raise InputError(location, f"not JSON: {error}") from None
+    return values
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -195,7 +233,7 @@ def check_apart(
 def _are_same_file(first_name: str | Path | None, second_name: str | Path | None) -> bool:
     if first_name is None or second_name is None or STANDARD in (str(first_name), str(second_name)):
         return False
-    first, second = os.path.realpath(first_name), os.path.realpath(second_name)
+    first, second = os.path.realpath(first_name), os.path.realpath(file_and_fragment(second_name)[0])
     if os.path.exists(first) and not os.path.isfile(first):  # a device takes what comes
         return False
     return first == second or (os.path.exists(first) and os.path.exists(second) and os.path.samefile(first, second))

@@ -1,43 +1,42 @@
 """Ground truth of where hosts are, to validate measurements (``plink.truth/1`` or another format)."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
-from plink.documents.codec import decode, schema_name
+from plink.documents.codec import schema_name
 from plink.documents.groups import GroupsDocument
-from plink.documents.truth import TruthDocument
 from plink.errors import InputError
 from plink.model.groups import parse_groups
 from plink.model.hosts import Hosts
-from plink.model.storage import name_of, parse_document, read_text
+from plink.model.storage import json_values, name_of, read_text
 from plink.model.topology import parse_topology, paths_for
+from plink.model.topology.flat import LIST
 from plink.model.topology.paths import Path as Position
 
-SCHEMA = schema_name(TruthDocument)
-_TOPOLOGY = "SwitchName="  # what no list of groups has
+_SWITCH = "SwitchName="  # what no list of groups has
 
 
 def read_truth(path: str | Path, hosts: Hosts) -> list[Position | None]:
     """Return the position of each host, top level first (region, ..., rack), None for a host that the file does not
     have.
 
-    The file is ``plink.truth/1`` (``positions``: {host: [region, ..., rack]}, or ``racks``: {host: rack}, as a lab
-    writes it), groups (``plink.groups/1`` or one group a line), or any topology file that plink reads.
+    The file is ``plink.truth/1``, as a lab writes it, or any other topology file that plink reads, or groups
+    (``plink.groups/1`` or one group a line; two hosts of a line are a group).
 
     :raises InputError: when it is none of these, or has none of the hosts.
     """
     location, text = name_of(path), read_text(path)
-    start = text.lstrip()[:1]
-    if start == "{":
-        document = parse_document(text, location)
-        if document.get("schema") == SCHEMA:
-            return _for_hosts(_positions(document, location), hosts, location)
-        if document.get("schema") == schema_name(GroupsDocument):
-            return _for_hosts(_by_group(text, location), hosts, location)
+    is_json = text.lstrip()[:1] in ("{", "[")
+    document = json_values(text, location)[0] if is_json else None
+    if isinstance(document, dict) and document.get("schema") == schema_name(GroupsDocument):
+        return _for_hosts(_by_group(text, location), hosts, location)
     try:
-        return paths_for(parse_topology(text, location), hosts)
+        topology = parse_topology(text, location)
+        named = {name for path in topology.paths.values() for name in path}
+        if is_json or topology.kind != LIST or named.isdisjoint(hosts.names):
+            return paths_for(topology, hosts)
+        return _for_hosts(_by_group(text, location), hosts, location)
     except InputError as error:
-        if start in ("{", "[") or _TOPOLOGY in text:
+        if is_json or _SWITCH in text:
             raise
         try:
             return _for_hosts(_by_group(text, location), hosts, location)
@@ -52,18 +51,6 @@ def _by_group(text: str, location: str) -> dict[str, Position]:
             if positions.setdefault(name, (str(number),)) != (str(number),):
                 raise InputError(location, f"{name} is in two groups")
     return positions
-
-
-def _positions(document: dict[str, object], location: str) -> dict[str, Position]:
-    checked = decode(TruthDocument, document, location)
-    if "digits" in checked and not {"positions", "racks"} & set(checked):
-        raise InputError(f"{location}: digits", "are those of a BCube, which has no racks to compare with")
-    if "positions" not in checked and "racks" not in checked:
-        raise InputError(f"{location}: positions", "is missing: where each host is, from the top")
-    levels: Mapping[str, str | int | list[str | int]] = checked.get("positions") or checked.get("racks") or {}
-    return {
-        name: tuple(map(str, value)) if isinstance(value, list) else (str(value),) for name, value in levels.items()
-    }
 
 
 def _for_hosts(positions: dict[str, Position], hosts: Hosts, location: str) -> list[Position | None]:

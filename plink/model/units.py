@@ -2,6 +2,8 @@
 
 import math
 import re
+from dataclasses import dataclass
+from typing import Literal
 
 from plink.errors import UsageError
 
@@ -24,6 +26,35 @@ _BITS_PER_S = {
     "gbps": 10**9,
 }
 _SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+_TIMES_US = {
+    **dict.fromkeys(("ns", "nsec", "nanoseconds"), 1e-3),
+    **dict.fromkeys(("us", "\N{MICRO SIGN}s", "\N{GREEK SMALL LETTER MU}s", "usec", "microseconds"), 1.0),
+    **dict.fromkeys(("ms", "msec", "millis", "milliseconds"), 1e3),
+    **dict.fromkeys(("s", "sec", "seconds"), 1e6),
+}
+_RATE_UNIT = re.compile(r"([kmgt]?)(i?)(bits?|bytes?|b)(?:ps|/s|/sec|/second)|([kmg])()(bits?)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class MeasurementUnit:
+    """Unit of a column of measurements: times ``factor`` a value is in microseconds ("us") or Gbit/s ("gbps")."""
+
+    quantity: Literal["us", "gbps"]
+    factor: float
+
+
+def parse_unit(text: str) -> MeasurementUnit | None:
+    """Return the unit of times or rates that a word is, None for another: ``ms``, ``Mbit/s``, ``Gbps``, ``MB/s``."""
+    if text.lower() in _TIMES_US:
+        return MeasurementUnit("us", _TIMES_US[text.lower()])
+    if (match := _RATE_UNIT.fullmatch(text)) is None:
+        return None
+    prefix, binary, what = match[1] or match[4] or "", match[2], match[3] or match[6]
+    base = 1024 if binary else 1000
+    is_bytes = what == "B" or what.lower().startswith("byte")
+    return MeasurementUnit("gbps", float(base ** " kmgt".index(prefix.lower() or " ")) * (8 if is_bytes else 1) / 1e9)
 
 
 def _quantity(text: str, units: dict[str, int] | dict[str, float], what: str, example: str) -> float:

@@ -1,7 +1,7 @@
 """Kubernetes objects of each kind of job. A failed pod fails the job, which ends the others; there are no retries.
 
 Checked by schema only: Job and Service by Kubernetes' own of several versions, the others by what their operators'
-sources read (mpi-operator, master of July 2026; training-operator 1.9).
+sources read (mpi-operator, master of July 2026; training-operator 1.9; JobSet and Kubeflow Trainer, August 2026).
 """
 
 import json
@@ -13,7 +13,7 @@ from plink.model.hosts import Hosts
 from plink.remote.program import AgentProgram
 from runners.job.job import Job
 from runners.kubernetes.pods import LABEL, PORT, SHARED, config_map, metadata, template
-from runners.kubernetes.settings import JOB, MPI_JOB, PodSettings
+from runners.kubernetes.settings import JOB, JOB_SET, MPI_JOB, PYTORCH_JOB, TRAIN_JOB, PodSettings
 
 _MODULES = ("plink.remote.addresses", "plink.remote.command_output", "plink.remote.start_barrier",
             "runners.job.execution_environment", "runners.job.rank_environment",
@@ -23,6 +23,8 @@ POD_PROGRAM = AgentProgram((*_MODULES, "runners.kubernetes.inside.pod"))
 MPI_PROGRAM = AgentProgram((*_MODULES, "runners.kubernetes.inside.mpi"))
 # Nodes may have to be started and images of many gigabytes be fetched before the last pod is there.
 BOOTSTRAP_TIMEOUT_S = 1800.0
+_NODE = "node"
+_TRAINER_LABEL = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
 _MAX_CONFIG_BYTES = 1_000_000  # a ConfigMap's limit is 1 MiB
 _MAX_OBJECT_BYTES = 1_400_000  # etcd takes 1.5 MiB in a request
 
@@ -32,7 +34,9 @@ def objects(name: str, job: Job, hosts: Hosts, settings: PodSettings, run_id: st
 
     :raises UsageError: for a job that this kind cannot express.
     """
-    make_objects = {JOB: _indexed_job, MPI_JOB: _mpi_job}.get(settings.kind, _pytorch_job)
+    make_objects = {
+        JOB: _indexed_job, JOB_SET: _job_set, TRAIN_JOB: _train_job, MPI_JOB: _mpi_job, PYTORCH_JOB: _pytorch_job,
+    }[settings.kind]  # fmt: skip
     program_settings: dict[str, object] = {
         "bootstrap": {
             "job": run_id,
@@ -84,17 +88,80 @@ def _indexed_job(
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": metadata(name, settings),
-        "spec": {
-            "completionMode": "Indexed",
-            "completions": len(hosts),
-            "parallelism": len(hosts),
-            "backoffLimit": 0,
-            **_deadline(job),
-            "template": pods,
-        },
+        "spec": _indexed_spec(job, hosts, pods),
     }
     files = _files(POD_PROGRAM, program_settings, f"{name}-0.{name}")
     return [config_map(name, settings, files), service, document]
+
+
+def _indexed_spec(job: Job, hosts: Hosts, pods: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "completionMode": "Indexed",
+        "completions": len(hosts),
+        "parallelism": len(hosts),
+        "backoffLimit": 0,
+        **_deadline(job),
+        "template": pods,
+    }
+
+
+def _job_set(name: str, job: Job, hosts: Hosts, settings: PodSettings, program_settings: Any) -> list[dict[str, Any]]:
+    document = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": metadata(name, settings),
+        "spec": _job_set_spec(name, job, hosts, settings),
+    }
+    return [_job_set_config(name, settings, program_settings), document]
+
+
+def _train_job(name: str, job: Job, hosts: Hosts, settings: PodSettings, program_settings: Any) -> list[dict[str, Any]]:
+    """A runtime of the job's own has its JobSet: a cluster's runtimes know neither its nodes nor its program."""
+    version = "trainer.kubeflow.org/v1alpha1"
+    runtime = {
+        "apiVersion": version,
+        "kind": "TrainingRuntime",
+        "metadata": metadata(name, settings),
+        "spec": {
+            "mlPolicy": {"numNodes": len(hosts)},
+            "template": {"spec": _job_set_spec(name, job, hosts, settings, _TRAINER_LABEL)},
+        },
+    }
+    document = {
+        "apiVersion": version,
+        "kind": "TrainJob",
+        "metadata": metadata(name, settings),
+        "spec": {
+            "runtimeRef": {"apiGroup": version.split("/")[0], "kind": "TrainingRuntime", "name": name},
+            "trainer": {"numNodes": len(hosts)},
+        },
+    }
+    return [_job_set_config(name, settings, program_settings), runtime, document]
+
+
+def _job_set_config(name: str, settings: PodSettings, program_settings: Any) -> dict[str, Any]:
+    return config_map(name, settings, _files(POD_PROGRAM, program_settings, f"{name}-{_NODE}-0-0.{name}"))
+
+
+def _job_set_spec(
+    name: str, job: Job, hosts: Hosts, settings: PodSettings, labels: dict[str, str] | None = None
+) -> dict[str, Any]:
+    """Return a JobSet of one Indexed Job, called as Kubeflow's trainer wants it; JobSet makes the headless Service."""
+    pods = template(name, settings, _NODE, hosts.names, [job.program, *job.args])
+    return {
+        "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True, "subdomain": name},
+        "failurePolicy": {"maxRestarts": 0},
+        "replicatedJobs": [
+            {
+                "name": _NODE,
+                "replicas": 1,
+                "template": {
+                    **({"metadata": {"labels": labels}} if labels else {}),
+                    "spec": _indexed_spec(job, hosts, pods),
+                },
+            }
+        ],
+    }
 
 
 def _pytorch_job(

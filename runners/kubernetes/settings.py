@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 from plink.errors import UsageError, no_choice
 from plink.model.hosts import Hosts
 
-JOB, MPI_JOB, PYTORCH_JOB = "job", "mpijob", "pytorchjob"
-KINDS = (JOB, MPI_JOB, PYTORCH_JOB)
+JOB, JOB_SET, TRAIN_JOB, MPI_JOB, PYTORCH_JOB = "job", "jobset", "trainjob", "mpijob", "pytorchjob"
+KINDS = (JOB, JOB_SET, TRAIN_JOB, MPI_JOB, PYTORCH_JOB)
 
 # What each kind adds to the job's name in the longest name of a pod.
-_POD_NAME_SUFFIX = {JOB: "-{last}", MPI_JOB: "-worker-{last}", PYTORCH_JOB: "-worker-{last}"}
+_POD_NAME_SUFFIX = {
+    JOB: "-{last}",
+    **dict.fromkeys((JOB_SET, TRAIN_JOB), "-node-0-{last}-abcde"),  # JobSet checks them with their random ending
+    **dict.fromkeys((MPI_JOB, PYTORCH_JOB), "-worker-{last}"),
+}
 _LABEL = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")  # RFC 1035, as Services' names are
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")  # RFC 1123 label
 _NODE = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")  # RFC 1123 subdomain

@@ -9,8 +9,9 @@ from typing import Any, Literal, get_args
 
 from plink.documents.codec import convert
 from plink.errors import InputError, UsageError, no_choice
+from plink.model.host_names import check_lab_name
 from plink.model.hostlist import expand_hostlist
-from plink.model.hosts import Host, Hosts, check_lab_name
+from plink.model.hosts import Host, Hosts
 
 NETWORK = ipaddress.ip_network("198.18.0.0/15")  # RFC 2544: benchmarking, never routed on the Internet
 _HOSTS = ipaddress.ip_network("198.18.0.0/16")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from plink.errors import PlinkError, UsageError
-from plink.model.hosts import check_lab_name
+from plink.model.host_names import check_lab_name
 from plink.model.storage import read_document, write_document
 from runners.lab.blueprint import Blueprint, from_json
 from runners.ssh.settings import Identity

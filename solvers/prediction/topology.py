@@ -138,7 +138,8 @@ def assumed_network(topology: Topology, hosts: Hosts | None = None) -> Network:
         raise InputError(topology.location, f"{n} hosts are more than the {MAX_HOSTS} that plink orders at once")
     levels = levels_apart(paths_for(topology, hosts_or_all) if hosts is not None else list(topology.paths.values()))
     if n > 1 and not np.any(levels[~np.eye(n, dtype=bool)] != UNKNOWN):
-        raise NoAnswer(f"{topology.location} says of no two hosts how far apart they are; measure them: plink probe")
+        advice = topology.hint or "; measure them: plink probe"
+        raise NoAnswer(f"{topology.location} says of no two hosts how far apart they are{advice}")
     names, reason = hosts_or_all.names, f"not measured; the group is from {topology.location}"
     links = [
         {"groups": [{"members": [names[host] for host in group], "why": reason} for group in groups if len(group) > 1]}

@@ -11,7 +11,7 @@ from tests.conftest import typed
 
 BAD = [
     ("", "hosts.txt: no hosts in it"),
-    ("a\nb\na\n", "hosts.txt:3: host 'a' is listed twice (first on line 1)"),
+    ("a slots=2\nb\na\n", "hosts.txt:3: host 'a' is listed twice (first on line 1)"),
     ("a\nb colour=red\n", "hosts.txt:2: unknown key 'colour'"),
     ("a\n$(touch${IFS}gotcha)\n", "hosts.txt:2: "),
     ("a\n-oProxyCommand=x\n", "hosts.txt:2: "),

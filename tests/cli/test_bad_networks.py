@@ -82,7 +82,7 @@ def test_pairs_that_were_not_measured_are_avoided(tmp_path: Path) -> None:
     rows[0][2] = None  # the other direction is there: enough
     write(tmp_path / "n.json", network(latency_us=rows))
     done = typed("reorder", "n.json", "--format", "hosts", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "a\nb\nc\nd\n")  # the only ring without b - d
+    assert (done.returncode, done.stdout) == (0, "a\nb\nc slots=2\nd\n")  # the only ring without b - d
     assert done.stderr.splitlines() == [
         "plink: ring of 4 hosts, sum of round trips: given 400 us, found 400 us, median of random orders 310 us; "
         "no order of measured pairs under 400 us",

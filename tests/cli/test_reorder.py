@@ -145,7 +145,7 @@ def test_a_network_comes_from_standard_input(here: Path) -> None:
         cwd=here,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (0, "a\nb\nd\nc\n")
+    assert (done.returncode, done.stdout) == (0, "a\nb\nd\nc slots=2\n")
     done = subprocess.run(
         [sys.executable, "-m", "plink", "reorder", "-"], input="{}", capture_output=True, text=True, check=False
     )

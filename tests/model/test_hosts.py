@@ -9,9 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plink.errors import InputError
-from plink.model.hosts import Host, Hosts, check_name, hosts_from_json, parse_hosts, read_hosts, render_hosts
+from plink.model.host_names import check_name
+from plink.model.hosts import Host, Hosts, hosts_from_json, parse_hosts, read_hosts, render_hosts
 
-NAMES = st.from_regex(r"[A-Za-z0-9_:][A-Za-z0-9._:%-]{0,30}", fullmatch=True)
+NAMES = st.from_regex(r"[A-Za-z0-9_:][A-Za-z0-9._:%-]{0,30}", fullmatch=True).filter(
+    lambda name: not re.fullmatch(r"[^:]+:[0-9]+", name)  # host:slots
+)
 HOST = st.builds(
     Host,
     name=NAMES,
@@ -41,14 +44,54 @@ def test_every_setting_of_a_line_is_read() -> None:
 @pytest.mark.parametrize(
     ("text", "slots"),
     [
-        ("aa slots=2 max_slots=4\nbb slots=3\ncc\n", [2, 3, 1]),  # Open MPI
-        ("# comment\naa slots=2\nbb slots=3\n\ncc slots=1\n", [2, 3, 1]),  # DeepSpeed
+        ("aa slots=2 max_slots=4\nbb slots = 3 max-slots = 3\n// Open MPI\ncc\n", [2, 3, 1]),
+        ("aa cpus=2\nbb count=3 sockets=2 cores_per_socket=4\ncc cpu=1 slots_max=4\n", [2, 3, 1]),
+        ("# comment\naa slots=2\nbb slots=3\n\ncc slots=1\n", [2, 3, 1]),  # DeepSpeed, Horovod
+        ("aa\naa\nbb\nbb\nbb\ncc\n", [2, 3, 1]),  # Open MPI, PBS, Slurm: a line a slot
+        ("aa\nbb\ncc\naa\nbb\nbb\n", [2, 3, 1]),
+        ("aa:2\nbb:3 # MPICH\ncc:1\n", [2, 3, 1]),
+        ("aa:1 binding=map=[0]\nbb:2 ifhn=bb-ib\naa:1\nbb\ncc\n", [2, 3, 1]),  # Intel MPI, Hydra
+        ("aa:2,bb:3,cc\n", [2, 3, 1]),  # Horovod's -H
+        ("aa 2\nbb 3\ncc 1\n", [2, 3, 1]),
+        ("aa 2 all.q@aa UNDEFINED\nbb 3 all.q@bb <NULL>\ncc 1 all.q@cc 0,1:0,2\n", [2, 3, 1]),  # Grid Engine
+        ("aa 12400\naa 12401\nbb 12400\nbb 12401\nbb 12402\ncc 12400\n", [2, 3, 1]),  # LightGBM
+        ("aa:12400\naa:12401\nbb:12400\nbb:12401\nbb:12402\ncc:12400\n", [2, 3, 1]),
+        ("rank 0=aa slot=0\nrank 1 = aa slots=1:0-2\nrank 2=bb slot=0\nrank 3=bb slot=1\nrank 4=bb slot=2\n"
+         "rank 5=cc slot=0\n", [2, 3, 1]),
     ],
-)
+)  # fmt: skip
 def test_hostfiles_of_launchers_are_read_as_they_are(text: str, slots: list[int]) -> None:
     hosts = parse_hosts(text, "hostfile")
     assert hosts.names == ["aa", "bb", "cc"]
     assert [host.slots for host in hosts] == slots
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("node[1-2,4]", {"node1": 1, "node2": 1, "node4": 1}),
+        ("node[009-010]-ib slots=8", {"node009-ib": 8, "node010-ib": 8}),
+        ("rack[1-2]n[3-4]:2,login", {"rack1n3": 2, "rack1n4": 2, "rack2n3": 2, "rack2n4": 2, "login": 1}),
+        ("::1 slots=2", {"::1": 2}),
+        ("fd00::2:3", {"fd00::2:3": 1}),
+        ("[::1]", {"::1": 1}),
+        ("[fd00::1]:2\n[fe80::1%eth0]:12400", {"fd00::1": 2, "fe80::1%eth0": 1}),
+    ],
+)
+def test_lists_and_ipv6_addresses(text: str, hosts: dict[str, int]) -> None:
+    assert {host.name: host.slots for host in parse_hosts(text, "h")} == hosts
+
+
+@pytest.mark.parametrize("text", ["ubuntu@a:2222", "a:2222 user=ubuntu", "a:2222 slots=4", "[a::1]:2222 slots=4"])
+def test_port_of_ssh_where_it_can_be_no_other(text: str) -> None:
+    (host,) = parse_hosts(text, "h")
+    assert host.port == 2222
+    assert ":2222" not in host.name
+
+
+def test_what_is_not_followed_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    parse_hosts("a:1 binding=map\nb:1 binding=map\na:1 sockets=2\nc 12400\nd 12401\n", "h")
+    assert sorted(record.getMessage().split(":")[1] for record in caplog.records) == ["1", "3", "3", "4"]
 
 
 def test_the_lab_is_named_in_a_comment() -> None:
@@ -61,6 +104,15 @@ def test_the_lab_is_named_in_a_comment() -> None:
     [
         ("", "h.txt", "no hosts in it"),
         ("a\nb\n\na slots=2\n", "h.txt:4", "'a' is listed twice (first on line 1)"),
+        ("a slots=2\nb\na slots=2\n", "h.txt:3", "'a' is listed twice (first on line 1)"),
+        ("a user=ann\na user=bob\n", "h.txt:2", "'a' is listed twice (first on line 1)"),
+        ("a:2 slots=2\n", "h.txt:1", "slots are given twice"),
+        ("a:0\n", "h.txt:1", "slots=0 is not a whole number"),
+        ("bob@a:2222 port=22\n", "h.txt:1", "ports are given twice"),
+        ("node[1-65536]\ngpu[1-9]\n", "h.txt:2", "more than 65536 hosts"),
+        ("node[4-1]\n", "h.txt:1", "ends before it begins"),
+        ("a b c\n", "h.txt:1", "one host a line"),
+        ("^a\n", "h.txt:1", "cannot be a host name"),
         ("a\nb colour=red\n", "h.txt:2", "unknown key 'colour'"),
         ("a slots=\n", "h.txt:1", "'slots=' is not of the form key=value"),
         ("a slots=2 slots=3\n", "h.txt:1", "slots is given twice"),

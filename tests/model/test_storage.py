@@ -45,6 +45,14 @@ def test_matrix_rows_are_one_a_line() -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["n.json", "n.json.gz"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_byte_order_mark_is_no_part_of_the_text(name: str, encoding: str, tmp_path: Path) -> None:
+    path, data = tmp_path / name, '{"größe": 1}\r\n'.encode(encoding)
+    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    assert read_document(path) == {"größe": 1}
+
+
 @pytest.mark.parametrize("value", [float("nan"), object()])
 def test_a_failed_write_leaves_the_old_file(value: object, tmp_path: Path) -> None:
     path = tmp_path / "n.json"

@@ -267,6 +267,169 @@ def test_a_file_is_read_and_named(tmp_path: Path) -> None:
         read_topology(tmp_path / "other")
 
 
+PAGES = [json.loads(AWS), {"Instances": [{"InstanceId": "i-5", "NetworkNodes": ["nn-1"], "ZoneId": "usw2-az2"}]}]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n".join(json.dumps(page, indent=1) for page in PAGES),
+        "".join(json.dumps(page) for page in PAGES),
+        json.dumps(PAGES),
+        json.dumps(PAGES[0]["Instances"] + PAGES[1]["Instances"]),
+        "\n".join(json.dumps(entry) for page in PAGES for entry in page["Instances"]),
+    ],
+    ids=["documents", "without space", "list of pages", "query", "lines"],
+)
+def test_pages_of_one_file(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    paths = read(text).paths
+    assert not caplog.records
+    assert paths == read(AWS).paths | {"i-5": ("usw2-az2", "nn-1")}
+
+
+def test_pages_of_several_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for number, page in enumerate([*PAGES, PAGES[1]]):
+        (tmp_path / f"{number}").write_text(json.dumps(page))
+    topology = read_topology(*(tmp_path / name for name in "012"))
+    assert topology.paths == read(json.dumps(PAGES)).paths
+    assert not caplog.records
+    (tmp_path / "a").write_text("SwitchName=s1 Nodes=n1")
+    (tmp_path / "b").write_text("SwitchName=s2 Nodes=n2")
+    assert read_topology(tmp_path / "a", tmp_path / "b").paths == {"n1": ("s1",), "n2": ("s2",)}
+    with pytest.raises(InputError, match=r"slurm-tree.*aws|aws.*slurm-tree"):
+        read_topology(tmp_path / "0", tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        PAGES[0],
+        [PAGES[1], PAGES[0]],
+        {"items": KUBERNETES["items"], "metadata": {"continue": "abc"}},
+        {"items": json.loads(GCP), "nextPageToken": "abc"},
+    ],
+)
+def test_listing_that_is_cut_off_is_said(document: Any, caplog: pytest.LogCaptureFixture) -> None:
+    read(json.dumps(document))
+    (record,) = caplog.records
+    assert "is cut off" in record.getMessage()
+
+
+def test_google_instances_as_they_are_listed_have_metadata_of_their_own() -> None:
+    listed = [entry | {"metadata": {"fingerprint": "x", "items": []}} for entry in json.loads(GCP)]
+    assert read(json.dumps(listed)) == read(GCP)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [f"network.topology.nvidia.com/{level}" for level in ("core", "spine", "leaf")],
+        [f"backend.coreweave.cloud/{level}" for level in ("fabric", "superpod", "leafgroup")],
+        [f"topology.nebius.com/tier-{tier}" for tier in (3, 2, 1)],
+    ],
+)
+def test_labels_of_further_providers(labels: list[str]) -> None:
+    nodes = [node("n1", dict(zip(labels, "abc", strict=True))), node("n2", dict(zip(labels, "abd", strict=True)))]
+    assert read(json.dumps(nodes)).paths == {"n1": ("a", "b", "c"), "n2": ("a", "b", "d")}
+
+
+def test_labels_of_ones_own(tmp_path: Path) -> None:
+    file, labels = tmp_path / "nodes.json", ["x.org/block", "x.org/rack"]
+    nodes = [node("n1", dict(zip(labels, "ab", strict=True)) | REGION), node("n2", {labels[0]: "a"}), node("n3", {})]
+    file.write_text(json.dumps(nodes))
+    assert read_topology(file, labels=labels).paths == {"n1": ("a", "b"), "n2": ("a",), "n3": (None,)}
+    with pytest.raises(InputError, match=r"'x.org/row'.*x.org/block, x.org/rack"):
+        read_topology(file, labels=["x.org/row", *labels])
+    file.write_text(json.dumps(nodes[1:]))
+    with pytest.raises(InputError, match=r"without their positions.*--labels.*x.org/block"):
+        read_topology(file)
+    file.write_text(TREE)
+    with pytest.raises(InputError, match="--labels"):
+        read_topology(file, labels=labels)
+
+
+SEVERAL = """
+- cluster_default: true
+  topology: cpu
+  tree: {switches: [{switch: s0, nodes: "cpu-[0-3]"}]}
+- topology: gpu
+  block: {block_sizes: [2, 4], blocks: [{block: b0, nodes: "gpu-[0-1]"}, {block: b1, nodes: "gpu-[2-3]"}]}
+- topology: some
+  tree: {switches: [{switch: s1, nodes: "gpu-[0-1],new-[0-1]"}]}
+- topology: all
+  flat: true
+"""
+
+
+@pytest.mark.parametrize(
+    ("default", "job", "name", "kind"),
+    [
+        ("cpu", ["gpu-0", "gpu-3"], "", "slurm-block"),
+        ("some", ["gpu-0", "gpu-1"], "", "slurm-tree"),
+        ("all", ["gpu-0", "gpu-2"], "", "slurm-block"),
+        ("cpu", [], "", "slurm-tree"),
+        ("cpu", [], "#gpu", "slurm-block"),
+        ("cpu", ["gpu-0", "gpu-1"], "#some", "slurm-tree"),
+        ("cpu", ["gpu-0", "gpu-1"], "", None),
+        ("all", [], "", None),
+        ("cpu", [], "#nosuch", None),
+    ],
+)
+def test_topology_of_several_that_has_the_hosts(
+    default: str, job: list[str], name: str, kind: str | None, tmp_path: Path
+) -> None:
+    text = SEVERAL.replace("cluster_default: true\n  topology: cpu", "topology: cpu")
+    file = tmp_path / "topology.yaml"
+    file.write_text(text.replace(f"topology: {default}\n", f"topology: {default}\n  cluster_default: true\n"))
+    job_hosts = hosts(*job) if job else None
+    if kind is None:
+        with pytest.raises(InputError, match="which topology is meant"):
+            read_topology(f"{file}{name}", hosts=job_hosts)
+    else:
+        topology = read_topology(f"{file}{name}", hosts=job_hosts)
+        assert topology.kind == kind
+        assert job_hosts is None or None not in paths_for(topology, job_hosts)
+
+
+def test_files_that_a_slurm_file_includes(tmp_path: Path) -> None:
+    (tmp_path / "slurm").mkdir()
+    (tmp_path / "slurm" / "racks.conf").write_text("SwitchName = l2 Nodes = n3\ninclude more.conf # and\n")
+    (tmp_path / "slurm" / "more.conf").write_text('SwitchName=l3 Nodes="n4"\n')
+    (tmp_path / "t.conf").write_text("SwitchName=l1  Nodes =n[1-2]\nInclude slurm/racks.conf\n")
+    assert read_topology(tmp_path / "t.conf").paths == {"n1": ("l1",), "n2": ("l1",), "n3": ("l2",), "n4": ("l3",)}
+    (tmp_path / "slurm" / "more.conf").write_text("include racks.conf\n")
+    with pytest.raises(InputError, match="circle"):
+        read_topology(tmp_path / "t.conf")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"n1": "/dc/r1", "n2": "/dc/r2"}',
+        "n1 /dc/r1\nn2 /dc/r2\n",
+        "# ours\nn1\t/dc/r1\n\nn2\t/dc/r2 # new\n",
+        "n1,/dc/r1\nn2, /dc/r2\n",
+        "host;rack\nn1;/dc/r1\nn2;/dc/r2\n",
+        "n1: /dc/r1\nn2: /dc/r2\n",
+        "Rack,Serial,Host Name,Datacenter\nr1,7,n1,dc\nr2,8,n2,dc\n",
+        '{"schema": "plink.truth/1", "positions": {"n1": ["dc", "r1"], "n2": ["dc", "r2"]}}',
+    ],
+)
+def test_lists_of_hosts_and_racks(text: str) -> None:
+    assert read(text).paths == {"n1": ("dc", "r1"), "n2": ("dc", "r2")}
+
+
+def test_racks_of_one_level_are_names_or_numbers() -> None:
+    for text in ('{"10.0.0.1": "psw a", "::1": 7}', '{"10.0.0.1": "psw a"}\n{"::1": 7}', "10.0.0.1,psw a\n::1,7"):
+        assert read(text).paths == {"10.0.0.1": ("psw a",), "::1": ("7",)}
+
+
+def test_hosts_that_a_file_lacks_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    assert paths_for(read("n1 r1\nn2 r2"), hosts("n1", "gone-1", "gone-2")) == [("r1",), None, None]
+    assert "lacks 2 of the 3 hosts" in caplog.text
+    assert "gone-1, gone-2" in caplog.text
+
+
 def test_every_example_in_the_documentation_is_read() -> None:
     text = (Path(__file__).parents[2] / "docs" / "topology.md").read_text()
     examples = re.findall(r"^```(?:json|conf|yaml)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
@@ -299,7 +462,18 @@ BAD = [
     (instance(NetworkNodes="nn-1"), "t: Instances[0].NetworkNodes", "a list was expected, this is a str"),
     (instance(NetworkNodes=["a" * 600]), "t: Instances[0].NetworkNodes[0]", "600 characters"),
     (instance(NetworkNodes=None), "t", "without their positions"),
-    (json.dumps({"Instances": [{"InstanceId": "i-1", "ZoneId": "z"}] * 2}), "t: Instances[1]", "listed twice"),
+    (
+        json.dumps({"Instances": [{"InstanceId": "i-1", "ZoneId": zone, "NetworkNodes": [zone]} for zone in "zy"]}),
+        "t: Instances[1]",
+        "listed twice, below 'z' and 'y'",
+    ),
+    ('{"n1": "r1"} {"n1": "r2"}', "t (document 2)", "'n1' is listed twice, below 'r1' and 'r2'"),
+    ('{"n1": "r1"}\n{"n1": NaN}', "t", "NaN"),
+    ('{"n1": "r1"} {"n1"', "t:1", "not JSON"),
+    ("n1 r1\nn1 r2", "t:2", "'n1' is listed twice, below"),
+    ("n1 r1\nn2", "t", "not a topology that plink reads"),
+    ("host,rack\nn1", "t:2", "a host and where it is were expected"),
+    ("include missing.conf", "missing.conf", "no such file"),
     (gcp(physicalHost="/a/b"), "t[0].resourceStatus.physicalHost", "not of the form /block/subblock/host"),
     (
         json.dumps([{"name": "a", "networkInterfaces": [{"accessConfigs": 1}]}]),
@@ -313,7 +487,7 @@ BAD = [
     ("SwitchName=a Nodes=n[[1]]", "t:1", "is not a list of hosts"),
     ("SwitchName=a Nodes=n[a-c]", "t:1", "neither a number nor a range"),
     ("SwitchName=a Nodes=$(reboot)", "t:1", "cannot be a host name"),
-    ("SwitchName=a Nodes=n1\n\nSwitchName=b Nodes=n1", "t:3", "listed twice"),
+    ("SwitchName=a Nodes=n1\n\nSwitchName=b Nodes=n1", "t:3", "'n1' is listed twice, below 'a' and 'b'"),
     ("SwitchName=a Nodes=n1\nSwitchName=a Nodes=n2", "t:2", "defined twice"),
     ("SwitchName=a Switches=b", "t:1", "'b' is not defined"),
     ("SwitchName=a Switches=a Nodes=n1", "t:1", "below itself"),
@@ -334,7 +508,13 @@ BAD = [
     (slurm_yaml("    - switch: !!python/name:os.system a"), "t:4", "tags"),
     (slurm_yaml("    - switch: " + 40 * "[" + 40 * "]"), "t:4", "nested too deeply"),
     (slurm_yaml("    - switch: \0"), "t", "YAML"),
-    ("- topology: a\n  flat: true\n", "t", "which topology is meant?"),
+    ("- topology: a\n  flat: true\n", "t", "none of its topologies is a tree"),
+    (
+        slurm_yaml("    - switch: a\n      nodes: n1")
+        + slurm_yaml("    - switch: a\n      nodes: n1").replace("t\n", "u\n", 1),
+        "t",
+        "name one of t, u",
+    ),
 ]
 
 

@@ -25,10 +25,12 @@ def written(folder: Path, content: object) -> Path:
         ({"schema": "plink.truth/1", "positions": {"n3": ["west", 4], "n1": "east"}}, [("east",), None, ("west", "4")]),
         ({"schema": "plink.groups/1", "groups": [["n1", "n3"], ["n2"]]}, [("0",), ("1",), ("0",)]),
         ("n1, n2 # a rack\n\nn3\n", [("0",), ("0",), ("1",)]),
+        ("n1 n2\n", [("0",), ("0",), None]),
+        ("n1 r1\nn2 r2\n", [("r1",), ("r2",), None]),
         ("SwitchName=s1 Nodes=n[1-2]\nSwitchName=s2 Nodes=n3\nSwitchName=top Switches=s[1-2]\n",
          [("top", "s1"), ("top", "s1"), ("top", "s2")]),
     ],
-    ids=["racks", "positions", "groups", "lines", "slurm"],
+    ids=["racks", "positions", "groups", "lines", "pair", "columns", "slurm"],
 )  # fmt: skip
 def test_positions(content: object, expected: list[tuple[str, ...] | None], tmp_path: Path) -> None:
     assert read_truth(written(tmp_path, content), HOSTS) == expected

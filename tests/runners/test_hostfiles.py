@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from plink.errors import UsageError
 from plink.model.hosts import Host, Hosts, parse_hosts
@@ -19,7 +21,7 @@ _TORCHRUN = "torchrun --rdzv-backend=static --nnodes=3"
 _MASTER = "--master-addr=10.0.0.3 --master-port=29500"
 _ENV = "MASTER_ADDR=10.0.0.3 MASTER_PORT=29500"
 EXPECTED = {
-    "hosts": "c\na\nb\n",
+    "hosts": "c\na slots=2\nb\n",
     "openmpi": "10.0.0.3\n10.0.0.1\n10.0.0.1\n10.0.0.2\n",
     "openmpi-rankfile": (
         "rank 0=10.0.0.3 slot=0\nrank 1=10.0.0.1 slot=0\nrank 2=10.0.0.1 slot=1\nrank 3=10.0.0.2 slot=0\n"
@@ -64,10 +66,24 @@ def test_an_order_is_what_plink_reads_back() -> None:
     assert order_from_json(json.loads(render("order", HOSTS, ORDER)), "o") == ORDER
 
 
-@pytest.mark.parametrize("name", ["hosts", "deepspeed"])
-def test_hostfiles_without_repeats_are_read_back(name: str) -> None:
-    single = Hosts((Host("c", "c"), Host("a", "a"), Host("b", "b")))
-    assert parse_hosts(render(name, single, ORDER), "h").names == ["c", "a", "b"]
+@pytest.mark.parametrize("name", FORMATS)
+@settings(max_examples=20)
+@given(
+    st.lists(st.integers(1, 600), min_size=1, max_size=5), st.sampled_from(["10.0.{}.7", "n{}", "gpu-{}.a.b", "{}x"])
+)
+def test_what_is_written_is_read_back(name: str, slots: list[int], form: str) -> None:
+    """Every format: the same hosts, in the same order, with as many slots; an order has none."""
+    if name == "lightgbm":
+        form = "10.0.{}.7"
+    elif name in ("slurm", "openmpi", "openmpi-rankfile") and form != "n{}":
+        form = "node-{}"
+    labels = [form.format(number) for number in range(len(slots))]
+    hosts = Hosts(tuple(Host(label, label, slots=count) for label, count in zip(labels, slots, strict=True)))
+    text = render(name, hosts, RankOrder("ring", tuple(labels)))
+    if name == "order":
+        assert order_from_json(json.loads(text), "o").hosts == tuple(labels)
+    else:
+        assert parse_hosts(text, name) == hosts
 
 
 def test_commands_name_the_file_and_count_the_ranks() -> None:

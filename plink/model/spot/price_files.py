@@ -1,14 +1,15 @@
 """Read price and availability histories from files.
 
 Prices: ``plink.spot-prices/1``; what ``aws ec2 describe-spot-price-history`` prints as JSON (one page or several,
-newest first) or as text; CSV with the columns zone, type, timestamp and price, and product where there are several.
+newest first) or as text, also what ``--query`` left of it; CSV, separated by commas, semicolons or tabs, with columns
+for zone, type, timestamp and price, and product where there are several.
 """
 
 import csv
-import json
 import math
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +22,7 @@ from plink.documents.spot_prices import SpotPricesDocument
 from plink.errors import InputError
 from plink.model.spot.availability import AvailabilityTrace, availability_from_json, is_availability
 from plink.model.spot.prices import Floats, Market, Prices, PriceTrace
-from plink.model.storage import name_of, read_text
+from plink.model.storage import json_values, name_of, read_text
 
 SCHEMA = "plink.spot-prices/1"
 LINUX = "Linux/UNIX"
@@ -30,16 +31,19 @@ MIN_HOLE_S = 12 * 3600.0
 MIN_MISSED_CHANGES = 40
 _MAX_SHOWN_CHARACTERS = 40
 _MAX_TIME_S = 1e11
-_AWS_KEYS = ("AvailabilityZone", "InstanceType", "ProductDescription", "Timestamp", "SpotPrice")
-# Column names of CSV files, in lower case and without anything but letters.
-_COLUMNS = {
-    "zone": "zone", "availabilityzone": "zone", "az": "zone",
-    "type": "type", "instancetype": "type",
-    "product": "product", "productdescription": "product", "os": "product",
-    "timestamp": "time", "time": "time", "date": "time",
-    "price": "price", "spotprice": "price",
-    "currency": "currency",
+# Titles of columns and keys in lower case, letters alone; of several the first one counts.
+_TITLES = {
+    "zone": ("availabilityzone", "zone", "az", "zonename", "availabilityzoneid", "region", "armregionname", "location"),
+    "type": ("instancetype", "type", "instance", "machinetype", "vmsize", "sku", "armskuname", "flavor", "size"),
+    "time": ("timestamp", "time", "date", "datetime", "effectivetime", "effectivestartdate", "ts", "start"),
+    "price": ("spotprice", "price", "hourlyprice", "priceperhour", "usdperhour", "unitprice", "retailprice", "cost"),
+    "product": ("productdescription", "product", "os", "platform", "operatingsystem"),
+    "currency": ("currency", "currencycode"),
 }  # fmt: skip
+_AWS_KEYS = {"zone": "AvailabilityZone", "type": "InstanceType", "time": "Timestamp", "price": "SpotPrice"}
+_DATE = re.compile(r"^\d{4}-\d\d-\d\d")
+_PRODUCT = re.compile(r"linux|unix|windows", re.IGNORECASE)
+_ZONE = re.compile(r"[a-z]+(-[a-z]+)+-?\d+(-?[a-z])?|[a-z]+\d-az\d+")
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ def read_histories(paths: Iterable[str | Path]) -> Histories:
         if text.lstrip()[:1] not in ("{", "["):
             _read_lines(text, location, rows)
             continue
-        for number, document in enumerate(_json_values(text, location)):
+        for number, document in enumerate(json_values(text, location)):
             at = location if not number else f"{location} (document {number + 1})"
             if is_availability(document):
                 availability.update(availability_from_json(document, at))
@@ -124,27 +128,6 @@ def prices_to_json(prices: Prices, currency: str, made: str = "") -> dict[str, A
     }
 
 
-def _json_values(text: str, location: str) -> Iterator[Any]:
-    """Yield the JSON documents of a text, one after the other: pages may have been put into one file."""
-    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
-    place = 0
-    while place < len(text):
-        if text[place].isspace():
-            place += 1
-            continue
-        try:
-            value, place = decoder.raw_decode(text, place)
-        except json.JSONDecodeError as error:
-            raise InputError(f"{location}:{error.lineno}", f"not JSON: {error.msg}") from None
-        except (ValueError, RecursionError) as error:
-            raise InputError(location, f"not JSON: {error}") from None
-        yield value
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a JSON number")
-
-
 def _from_document(document: dict[str, Any], location: str, rows: _Rows) -> Iterator[tuple[Market, PriceTrace]]:
     checked = decode(SpotPricesDocument, document, location)
     rows.set_currency(checked["currency"], f"{location}: currency")
@@ -172,71 +155,111 @@ def _from_document(document: dict[str, Any], location: str, rows: _Rows) -> Iter
 
 
 def _read_aws(document: Any, location: str, rows: _Rows) -> None:
-    """Take the entries of one page."""
+    """Take the entries of one page, or what ``--query`` left of them: objects or lists."""
     entries, key = document, ""
     if isinstance(document, dict):
         key = "SpotPriceHistory"
-        entries = [document] if "SpotPrice" in document else document.get(key)
+        columns = _columns([*document])
+        entries = [document] if "price" in columns else document.get(key)
     if not isinstance(entries, list):
         raise InputError(location, 'no price history: expected "schema", "SpotPriceHistory" or "metadata" in it')
+    guessed: dict[str, int] | None = None
     for number, entry in enumerate(entries):
         at = f"{location}: {key}[{number}]"
-        if not isinstance(entry, dict):
+        if isinstance(entry, dict):
+            names = [*entry]
+            columns = _columns(names)
+            if missing := [quantity for quantity in _AWS_KEYS if quantity not in columns]:
+                there = f"; there are {', '.join(names)[:80]}" if names else ""
+                raise InputError(f"{at}.{_AWS_KEYS[missing[0]]}", f"is missing{there}")
+            _add(rows, {quantity: (entry[names[k]], f"{at}.{names[k]}") for quantity, k in columns.items()}, at)
+        elif isinstance(entry, list):
+            guessed = guessed or _guessed_columns([str(cell) for cell in entry])
+            if guessed is None or len(entry) <= max(guessed.values()):
+                raise InputError(at, "expected a zone, a type, a time and a price")
+            _add(rows, {quantity: (entry[k], f"{at}[{k}]") for quantity, k in guessed.items()}, at)
+        else:
             raise InputError(at, "expected an object")
-        for name in _AWS_KEYS:
-            if not isinstance(entry.get(name), str) and name not in ("SpotPrice", "Timestamp"):
-                raise InputError(f"{at}.{name}", "is missing" if name not in entry else "expected text")
-        if isinstance(currency := entry.get("Currency"), str):
-            rows.set_currency(currency, f"{at}.Currency")
-        rows.add(
-            Market(entry["AvailabilityZone"], entry["InstanceType"], entry["ProductDescription"]),
-            _time(entry.get("Timestamp"), f"{at}.Timestamp"),
-            _price(entry.get("SpotPrice"), f"{at}.SpotPrice"),
-        )
 
 
 def _read_lines(text: str, location: str, rows: _Rows) -> None:
-    """Take the lines of ``aws --output text`` or of CSV."""
+    """Take the lines of ``aws --output text`` or of CSV, whose columns are told by titles or by what is in them."""
     lines = text.splitlines()
     if any(line.startswith("SPOTPRICEHISTORY\t") for line in lines):
-        for number, line in enumerate(lines, 1):
-            if line.startswith("SPOTPRICEHISTORY\t"):
-                cells = line.split("\t")
-                if len(cells) != 6:
-                    raise InputError(f"{location}:{number}", f"6 columns were expected, this line has {len(cells)}")
-                _, zone, kind, product, price, time = cells
-                at = f"{location}:{number}"
-                rows.add(Market(zone, kind, product), _time(time, at), _price(price, at))
-        return
-    table = csv.reader(lines)
-    columns: Sequence[str] = ()
-    for cells in table:
+        lines = [line.partition("\t")[2] if line.startswith("SPOTPRICEHISTORY\t") else "" for line in lines]
+    first = next(filter(str.strip, lines), "")
+    delimiter = next((character for character in "\t;," if character in first), None)
+    table: Iterable[list[str]] = map(str.split, lines) if delimiter is None else csv.reader(lines, delimiter=delimiter)
+    columns: dict[str, int] | None = None
+    for number, cells in enumerate(table, start=1):
         if not any(cell.strip() for cell in cells):
             continue
-        at = f"{location}:{table.line_num}"
-        if not columns:
-            columns, is_header = _columns(cells, at)
-            if is_header:
+        at = f"{location}:{number}"
+        if columns is None:
+            columns = _columns(cells)
+            if missing := [quantity for quantity in _AWS_KEYS if quantity not in columns]:
+                if len(missing) < 3:
+                    there = ", ".join(cells)[:80]
+                    raise InputError(
+                        at, f"no column of the {missing[0]}; call it {_TITLES[missing[0]][0]}; there are {there}"
+                    )
+                columns = _guessed_columns([cell.strip() for cell in cells])
+            else:
                 continue
-        if len(cells) < len(columns):
-            raise InputError(at, f"{len(columns)} columns were expected, this line has {len(cells)}")
-        row = dict(zip(columns, (cell.strip() for cell in cells), strict=False))
-        if "currency" in row:
-            rows.set_currency(row["currency"], at)
-        market = Market(row["zone"], row["type"], row.get("product") or LINUX)
-        if not market.zone or not market.type:
-            raise InputError(at, "zone and type are needed in each line")
-        rows.add(market, _time(row["time"], at), _price(row["price"], at))
+        if columns is None:
+            reason = "not a price history: expected JSON, or CSV with the columns zone,type,timestamp,price"
+            raise InputError(at, reason)
+        width = 1 + max(columns.values())
+        if len(cells) < width:
+            raise InputError(at, f"{width} columns were expected, this line has {len(cells)}")
+        _add(rows, {quantity: (cells[k].strip(), at) for quantity, k in columns.items()}, at)
 
 
-def _columns(cells: Sequence[str], location: str) -> tuple[list[str], bool]:
-    """Return what each column is, and whether this line is a header; without one: zone, type, timestamp, price."""
-    names = [_COLUMNS.get("".join(c for c in cell.lower() if c.isalpha()), cell) for cell in cells]
-    if {"zone", "type", "time", "price"} <= set(names):
-        return names, True
-    if len(cells) == 4 and not names[3].isalpha():
-        return ["zone", "type", "time", "price"], False
-    raise InputError(location, "not a price history: expected JSON, or CSV with the columns zone,type,timestamp,price")
+def _columns(titles: Sequence[str]) -> dict[str, int]:
+    """Return which column or key each title is; empty fields are left out."""
+    plain = ["".join(filter(str.isalpha, title.lower())) for title in titles]
+    present = {quantity: [name for name in names if name in plain] for quantity, names in _TITLES.items()}
+    return {quantity: plain.index(names[0]) for quantity, names in present.items() if names}
+
+
+def _guessed_columns(cells: Sequence[str]) -> dict[str, int] | None:
+    """Return what each cell of a line without titles is, by what is in it; None where that cannot be told."""
+    rest = list(range(len(cells)))
+    columns: dict[str, int] = {}
+    for quantity, pattern in (("time", _DATE), ("product", _PRODUCT)):
+        if matches := [k for k in rest if pattern.search(cells[k])]:
+            columns[quantity] = matches[0]
+            rest.remove(matches[0])
+    prices = [k for k in rest if _is_number(cells[k])]
+    if "time" not in columns and len(cells) == 4 and not cells[3].isalpha():
+        return {"zone": 0, "type": 1, "time": 2, "price": 3}
+    if "time" not in columns or len(prices) != 1 or len(rest) != 3:
+        return None
+    rest.remove(prices[0])
+    is_type_first = "." in cells[rest[0]] or (_ZONE.fullmatch(cells[rest[1]]) and not _ZONE.fullmatch(cells[rest[0]]))
+    kind, zone = rest if is_type_first else rest[::-1]
+    return {**columns, "price": prices[0], "zone": zone, "type": kind}
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _add(rows: _Rows, fields: Mapping[str, tuple[Any, str]], location: str) -> None:
+    """Take a price; ``fields``: value and place of each."""
+    for quantity in ("zone", "type", "product", "currency"):
+        value, at = fields.get(quantity, ("", ""))
+        if not isinstance(value, str):
+            raise InputError(at, "expected text")
+    if not fields["zone"][0] or not fields["type"][0]:
+        raise InputError(location, "zone and type are needed in each line")
+    if currency := fields.get("currency", ("",))[0]:
+        rows.set_currency(currency, fields["currency"][1])
+    market = Market(fields["zone"][0], fields["type"][0], fields.get("product", ("",))[0] or LINUX)
+    rows.add(market, _time(*fields["time"]), _price(*fields["price"]))
 
 
 def _time(value: Any, location: str) -> float:

@@ -1,7 +1,8 @@
 """Topology files of providers and schedulers: where machines are in the network, for orders without probing.
 
-:func:`read_topology` reads the files of AWS, Google Cloud, Topograph, Slurm and Kubernetes; :func:`paths_for` finds
-the hosts of a job in them. docs/topology.md shows each format and the command that writes it.
+:func:`read_topology` reads the files of AWS, Google Cloud, Topograph, Slurm and Kubernetes, and lists of hosts and
+racks; :func:`paths_for` finds the hosts of a job in them. docs/topology.md shows each format and the command that
+writes it.
 """
 
 from plink.model.topology.matching import paths_for

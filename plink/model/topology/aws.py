@@ -5,21 +5,18 @@ bottom node connected to an instance"; "How Amazon EC2 topology works"). Topogra
 its code (pkg/providers/aws, ``convert``) does as Amazon says. Instance types have three nodes or four.
 """
 
-from typing import Any
-
-from plink.model.topology.fields import list_of, object_of, text_of
+from plink.model.topology.fields import Entries, list_of, object_of, text_of
 from plink.model.topology.paths import Topology, TopologyBuilder, path_of
 
 
-def from_aws(instances: list[Any], place: str, location: str) -> Topology:
+def from_aws(instances: Entries, location: str) -> Topology:
     """Return hosts by instance id, under zone, network nodes, and the UltraServer (``CapacityBlockId``) where there is
     one.
 
     :raises InputError: naming the entry that is wrong.
     """
     builder = TopologyBuilder("aws", location)
-    for index, entry in enumerate(instances):
-        entry_location = f"{place}[{index}]"
+    for entry_location, entry in instances:
         instance = object_of(entry, entry_location)
         zone = text_of(instance.get("ZoneId"), f"{entry_location}.ZoneId")
         named_zone = text_of(instance.get("AvailabilityZone"), f"{entry_location}.AvailabilityZone")

@@ -1,25 +1,13 @@
 """Fields of other tools' JSON documents, checked by type; errors name the field."""
 
-import json
+from collections.abc import Sequence
 from typing import Any
 
 from plink.errors import InputError
 
 _MAX_NAME_CHARS = 512
 
-
-def parse_json(text: str, location: str) -> Any:
-    """Parse any JSON value: provider tools also print lists.
-
-    :raises InputError: when it is not JSON.
-    """
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{location}:{error.lineno}", f"not JSON: {error.msg}") from None
-    except (RecursionError, ValueError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else "a number in it is too long"
-        raise InputError(location, f"not JSON that plink reads: {reason}") from None
+Entries = Sequence[tuple[str, Any]]  # instances or nodes, with the place of each for errors
 
 
 def object_of(value: Any, location: str) -> dict[str, Any]:

@@ -8,19 +8,19 @@ the topology of instances").
 from typing import Any
 
 from plink.errors import InputError
-from plink.model.topology.fields import list_of, object_of, text_of
+from plink.model.topology.fields import Entries, list_of, object_of, text_of
 from plink.model.topology.paths import Path, Topology, TopologyBuilder, path_of
 
 _LEVELS = ("cluster", "block", "subblock", "host")
 
 
-def from_gcp(instances: list[Any], place: str, location: str) -> Topology:
+def from_gcp(instances: Entries, location: str) -> Topology:
     """Return hosts by instance name, under zone, cluster, block, subblock and physical host; ids and addresses are
     aliases.
 
     :raises InputError: naming the entry that is wrong.
     """
-    entries = [(f"{place}[{index}]", object_of(entry, f"{place}[{index}]")) for index, entry in enumerate(instances)]
+    entries = [(entry_location, object_of(entry, entry_location)) for entry_location, entry in instances]
     levels = [_levels(entry, entry_location) for entry_location, entry in entries]
     clusters = any(names[0] is not None for names in levels)
     builder = TopologyBuilder("gcp", location)

@@ -1,12 +1,15 @@
 """Match the hosts of a job to the machines of a topology file, whose names often differ."""
 
 import ipaddress
+import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from plink.errors import InputError
 from plink.model.hosts import Hosts
 from plink.model.topology.paths import Path, Topology
+
+_log = logging.getLogger("plink.topology")
 
 
 def paths_for(topology: Topology, hosts: Hosts) -> list[Path | None]:
@@ -17,6 +20,24 @@ def paths_for(topology: Topology, hosts: Hosts) -> list[Path | None]:
 
     :raises InputError: when not one host is found, showing a name of each side.
     """
+    paths = find_paths(topology, hosts)
+    unknown = [name for name, path in zip(hosts.names, paths, strict=True) if path is None]
+    if len(unknown) == len(hosts):
+        example = next(iter(topology.paths))
+        raise InputError(
+            topology.location,
+            f"it has none of the hosts: they are called like {hosts.names[0]!r}, there like {example!r}",
+        )
+    if unknown:
+        _log.warning(
+            f"{topology.location} lacks {len(unknown)} of the {len(hosts)} hosts; their places are unknown: "
+            f"{', '.join(unknown[:3])}{', ...' if len(unknown) > 3 else ''}"
+        )
+    return paths
+
+
+def find_paths(topology: Topology, hosts: Hosts) -> list[Path | None]:
+    """Return the path of each host, None for hosts the file does not have, as :func:`paths_for`."""
     names = {machine: (machine, *topology.aliases.get(machine, ())) for machine in topology.paths}
     exact = _unshared(names) | {machine: machine for machine in names}
     short = _unshared({machine: [_short(name) for name in aliases] for machine, aliases in names.items()})
@@ -28,12 +49,6 @@ def paths_for(topology: Topology, hosts: Hosts) -> list[Path | None]:
         if aliases is None and label is not None and label_counts[label] == 1:
             aliases = short.get(label)
         paths.append(None if aliases is None else topology.paths[aliases])
-    if not any(path is not None for path in paths):
-        example = next(iter(topology.paths))
-        raise InputError(
-            topology.location,
-            f"it has none of the hosts: they are called like {hosts.names[0]!r}, there like {example!r}",
-        )
     return paths
 
 

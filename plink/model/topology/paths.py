@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from plink.errors import InputError
+from plink.model.host_names import check_name
 from plink.model.hostlist import MAX_HOSTS
-from plink.model.hosts import Host, Hosts, check_name
+from plink.model.hosts import Host, Hosts
 
 MAX_LEVELS = 16
 
@@ -19,13 +20,15 @@ class Topology:
     ``paths``: of each host the names of what it hangs under, top first and the nearest last. ``None`` stands for a
     level the provider would not name: from there down nothing is known. A path that ends has nothing below its end; the
     host itself is not part of it. Levels are compared together with all above them, so a name may come back elsewhere.
-    ``kind``: the format. ``aliases``: other names and addresses of a host. ``location`` names the file in errors.
+    ``kind``: the format. ``aliases``: other names and addresses of a host. ``location`` names the file in errors,
+    ``hint`` says what to do where it tells no hosts apart.
     """
 
     paths: dict[str, Path]
     kind: str
     aliases: dict[str, tuple[str, ...]] = field(default_factory=dict)
     location: str = "topology"
+    hint: str = ""
 
 
 def path_of(outer: Sequence[str | None], inner: Sequence[str | None]) -> Path:
@@ -47,20 +50,22 @@ def hosts_of(topology: Topology) -> Hosts:
 class TopologyBuilder:
     """Builder of a topology: refuses repeated hosts, too many hosts and too many levels."""
 
-    def __init__(self, kind: str, location: str) -> None:
+    def __init__(self, kind: str, location: str, hint: str = "") -> None:
         self._paths: dict[str, Path] = {}
         self._aliases: dict[str, tuple[str, ...]] = {}
         self._kind = kind
         self._location = location
+        self._hint = hint
 
     def add(self, name: object, path: Path, place: str, aliases: Sequence[str | None] = ()) -> None:
-        """Add a host; ``place`` names its entry in errors.
+        """Add a host, or the same once more; ``place`` names its entry in errors.
 
-        :raises InputError: for a name that cannot be a host's or came before, for too many hosts or levels.
+        :raises InputError: for a name that cannot be a host's or came before elsewhere, for too many hosts or levels.
         """
         checked = check_name(name, place)
-        if checked in self._paths:
-            raise InputError(place, f"host {checked!r} is listed twice")
+        if self._paths.get(checked, path) != path:
+            below = " and ".join(repr(levels[-1]) if levels else "nothing" for levels in (self._paths[checked], path))
+            raise InputError(place, f"host {checked!r} is listed twice, below {below}")
         if len(self._paths) >= MAX_HOSTS:
             raise InputError(place, f"more than {MAX_HOSTS} hosts in one file")
         if len(path) > MAX_LEVELS:
@@ -78,5 +83,5 @@ class TopologyBuilder:
         if not self._paths:
             raise InputError(self._location, "no hosts in it")
         if not any(name is not None for path in self._paths.values() for name in path):
-            raise InputError(self._location, "it lists hosts without their positions in the network")
-        return Topology(self._paths, self._kind, self._aliases, self._location)
+            raise InputError(self._location, f"it lists hosts without their positions in the network{self._hint}")
+        return Topology(self._paths, self._kind, self._aliases, self._location, self._hint)

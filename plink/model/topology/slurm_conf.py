@@ -1,15 +1,22 @@
-"""Read Slurm's topology.conf: a switch or block per line, ``Key=value``, keys in any case (topology.conf(5))."""
+"""Read Slurm's topology.conf: a switch or block per line, ``Key=value``, keys in any case (topology.conf(5)), and files
+that it includes."""
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from plink.errors import InputError
+from plink.model.storage import read_text
 from plink.model.topology.paths import Topology
 from plink.model.topology.slurm import Vertex, from_blocks, from_switches
 
 # A word is tried from its beginning alone: from each of its letters it would take its length squared.
 _SETTING = re.compile(r"(?<![A-Za-z0-9_])([A-Za-z][A-Za-z0-9_]*)=(\"[^\"]*\"|\S*)")
-_FIRST = re.compile(r"^[ \t]*(switchname|blockname|blocksizes|ringname)[ \t]*=", re.IGNORECASE | re.MULTILINE)
+_INCLUDE = re.compile(r"include\s+(\S+)", re.IGNORECASE)
+_MAX_INCLUDED = 64  # files of one topology
+_FIRST = re.compile(
+    r"^[ \t]*((switchname|blockname|blocksizes|ringname)[ \t]*=|include[ \t]+\S+[ \t]*$)", re.IGNORECASE | re.MULTILINE
+)
 _KEYS = ("switchname", "switches", "nodes", "linkspeed", "blockname", "blocksizes")
 
 
@@ -27,8 +34,7 @@ def from_slurm_conf(text: str, location: str) -> Topology:
     blocks: list[Vertex] = []
     sizes: list[int] = []
     sizes_location = location
-    for number, line in _lines(text):
-        entry_location = f"{location}:{number}"
+    for entry_location, line in _lines(text, location, []):
         settings = _settings(line, entry_location)
         nodes = settings.get("nodes")
         if "switchname" in settings:
@@ -55,7 +61,24 @@ def block_sizes(texts: list[str], location: str) -> list[int]:
     return [int(text) for text in texts]
 
 
-def _lines(text: str) -> Iterator[tuple[int, str]]:
+def _lines(text: str, location: str, included: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield place and text of each line, without comments, and those of files that it includes.
+
+    :param included: files before this one. :raises InputError: for one that cannot be read, and for too many.
+    """
+    for number, line in _joined_lines(text):
+        entry_location = f"{location}:{number}"
+        if match := _INCLUDE.fullmatch(line):
+            path = str(Path(location).parent / match[1].strip('"'))
+            if len(included) >= _MAX_INCLUDED:
+                raise InputError(entry_location, f"more than {_MAX_INCLUDED} files are included, maybe in a circle")
+            included.append(path)
+            yield from _lines(read_text(path), path, included)
+        else:
+            yield entry_location, line
+
+
+def _joined_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield number and text of each line, without comments; a backslash at the end joins it to the next."""
     first_number, pending = 0, ""
     for number, raw in enumerate(text.splitlines(), start=1):
@@ -74,6 +97,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 def _settings(line: str, entry_location: str) -> dict[str, str]:
     """Return keys in lower case, values without quotes."""
+    line = "=".join(part.strip() for part in line.split("="))
     rest = _SETTING.sub("", line).split()
     if rest:
         raise InputError(entry_location, f"{rest[0][:80]!r} is not of the form Key=value")

@@ -1,16 +1,19 @@
-"""Read Slurm's topology.yaml: several named topologies, of which the cluster's default is read."""
+"""Read Slurm's topology.yaml: several named topologies, of which one is read."""
 
 import re
 from typing import Any
 
 from plink.errors import InputError
+from plink.model.hosts import Hosts
 from plink.model.topology.fields import list_of, object_of, text_of
+from plink.model.topology.matching import find_paths
 from plink.model.topology.paths import Topology
 from plink.model.topology.slurm import Vertex, from_blocks, from_switches
 from plink.model.topology.slurm_conf import block_sizes
 from plink.model.topology.yaml_text import parse_yaml
 
-_FIRST = re.compile(r"^[ \t]*-[ \t]+topology[ \t]*:", re.MULTILINE)
+_FIRST = re.compile(r"^[ \t]*(-[ \t]+)?topology[ \t]*:", re.MULTILINE)
+_Entry = tuple[str, dict[str, Any]]
 
 
 def is_slurm_yaml(text: str) -> bool:
@@ -18,29 +21,41 @@ def is_slurm_yaml(text: str) -> bool:
     return _FIRST.search(text) is not None
 
 
-def from_slurm_yaml(text: str, location: str) -> Topology:
-    """Return the first topology with ``cluster_default: true``, or the only one that is a tree or blocks.
+def from_slurm_yaml(text: str, location: str, hosts: Hosts | None = None, name: str | None = None) -> Topology:
+    """Return the topology of that name; else the one with most of the hosts; else the cluster's default, or the only
+    one that is a tree or blocks.
 
-    :raises InputError: when there is no such one, or it is wrong, naming line or key.
+    :raises InputError: when there is no such one, or more, or it is wrong, naming line or key.
     """
     entries = [
         (f"{location}: [{index}]", object_of(entry, f"{location}: [{index}]"))
         for index, entry in enumerate(list_of(parse_yaml(text, location), location))
     ]
     usable = [(entry_location, entry) for entry_location, entry in entries if "tree" in entry or "block" in entry]
-    default = [
-        (entry_location, entry)
-        for entry_location, entry in entries
-        if str(entry.get("cluster_default")).lower() == "true"
-    ]
-    candidates = default[:1] or usable
+    if not usable:
+        raise InputError(location, "none of its topologies is a tree or made of blocks")
+    if name is not None:
+        candidates = [pair for pair in usable if pair[1].get("topology") == name]
+    elif hosts is not None and len(usable) > 1:
+        counts = [sum(path is not None for path in find_paths(_topology(*pair, location), hosts)) for pair in usable]
+        candidates = _default([pair for pair, count in zip(usable, counts, strict=True) if count == max(counts)])
+    else:
+        candidates = _default(usable)
     if len(candidates) != 1:
-        raise InputError(location, "which topology is meant? mark a tree or block one with cluster_default: true")
+        names = ", ".join(str(entry.get("topology")) for _, entry in candidates or usable)
+        raise InputError(location, f"which topology is meant? name one of {names}, like {location}#NAME")
     entry_location, entry = candidates[0]
+    return _topology(entry_location, entry, f"{location}#{entry.get('topology')}" if len(usable) > 1 else location)
+
+
+def _default(entries: list[_Entry]) -> list[_Entry]:
+    """Return the first with ``cluster_default: true``, all of them if none has."""
+    return [pair for pair in entries if str(pair[1].get("cluster_default")).lower() == "true"][:1] or entries
+
+
+def _topology(entry_location: str, entry: dict[str, Any], location: str) -> Topology:
     if "tree" in entry:
         return from_switches(_vertices(entry["tree"], "switches", "switch", f"{entry_location}.tree"), location)
-    if "block" not in entry:
-        raise InputError(entry_location, "the default topology is neither a tree nor made of blocks")
     block = object_of(entry["block"], f"{entry_location}.block")
     place = f"{entry_location}.block.block_sizes"
     texts = [text_of(size, place) or "" for size in list_of(block.get("block_sizes"), place)]

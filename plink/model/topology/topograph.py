@@ -4,21 +4,19 @@
 (Topograph documentation, "Graph Engine", v1.0.0; before that ``attributes.nvlink``).
 """
 
-from typing import Any
-
-from plink.model.topology.fields import list_of, object_of, text_of
+from plink.model.topology.fields import Entries, list_of, object_of, text_of
 from plink.model.topology.paths import Topology, TopologyBuilder, path_of
 
 _DOMAIN = "accelerator.topograph.run/domain"
 _PART = "accelerator.topograph.run/sub-domain"
 
 
-def from_topograph(instances: list[Any], place: str, location: str) -> Topology:
+def from_topograph(instances: Entries, location: str) -> Topology:
     """Return hosts by instance id, under their network layers, the accelerator domain innermost.
 
     :raises InputError: naming the entry that is wrong.
     """
-    entries = [(f"{place}[{index}]", object_of(entry, f"{place}[{index}]")) for index, entry in enumerate(instances)]
+    entries = [(entry_location, object_of(entry, entry_location)) for entry_location, entry in instances]
     layered = any(instance.get("network_layers") for _, instance in entries)
     builder = TopologyBuilder("topograph", location)
     for entry_location, instance in entries:

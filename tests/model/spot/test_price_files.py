@@ -62,6 +62,21 @@ def test_other_formats_say_the_same(tmp_path: Path) -> None:
         "2016-06-11T05:00:00Z,c4.large,Linux/UNIX,us-east-1a,0.05\n",
         "b.csv": "us-east-1a,c4.large,1465603200,0.01\n\nus-east-1a,c4.large,2016-06-11 05:00,0.05\n",
         "c.json": json.dumps(prices_to_json({A: listed}, "USD")),
+        "query.txt": "c4.large\t0.05\t2016-06-11T05:00:00.000Z\tus-east-1a\n"
+        "c4.large\t0.01\t2016-06-11T00:00:00.000Z\tus-east-1a\n",
+        "query.json": '[["us-east-1a", "c4.large", 0.05, "2016-06-11T05:00:00Z"], '
+        '["us-east-1a", "c4.large", "0.01", "2016-06-11T00:00:00Z"]]',
+        "product.json": '[["0.01", "Linux/UNIX", "2016-06-11T00:00:00Z", "c4.large", "us-east-1a"], '
+        '["0.05", "Linux/UNIX", "2016-06-11T05:00:00Z", "c4.large", "us-east-1a"]]',
+        "keys.json": '[{"AZ": "us-east-1a", "Type": "c4.large", "Price": "0.01", "Time": "2016-06-11T00:00:00Z"}, '
+        '{"AZ": "us-east-1a", "Type": "c4.large", "Price": "0.05", "Time": "2016-06-11T05:00:00Z"}]',
+        "d.csv": "Region;Availability Zone;Instance Type;OS;Price per Hour;Effective time\n"
+        "us-east-1;us-east-1a;c4.large;Linux/UNIX;0.01;2016-06-11T00:00:00Z\n"
+        "us-east-1;us-east-1a;c4.large;Linux/UNIX;0.05;2016-06-11T05:00:00Z\n",
+        "e.tsv": "zone\ttype\ttimestamp\tprice\nus-east-1a\tc4.large\t1465603200\t0.01\n"
+        "us-east-1a\tc4.large\t1465621200\t0.05\n",
+        "pasted.txt": "us-east-1a  c4.large  Linux/UNIX  0.01  2016-06-11T00:00:00Z\n"
+        "us-east-1a  c4.large  Linux/UNIX  0.05  2016-06-11T05:00:00Z\n",
     }
     for name, content in files.items():
         (tmp_path / name).write_text(content)
@@ -117,7 +132,12 @@ def test_what_is_no_price_is_refused(price: object, tmp_path: Path) -> None:
         ("zone,type,timestamp,price\na,b,2016-01-01\n", "4 columns were expected"),
         ("zone,type,timestamp,price\n,b,2016-01-01,1\n", "zone and type"),
         ("zone,type,timestamp,price,currency\na,b,1,1,USD\na,b,2,1,EUR\n", "prices in EUR, after others in USD"),
-        ("SPOTPRICEHISTORY\ta\tb\n", "6 columns"),
+        ("SPOTPRICEHISTORY\ta\tb\n", "not a price history"),
+        ("zone,timestamp,price\na,1,1\n", "no column of the type"),
+        ("Zone\tType\tWhen\tPrice\na\tb\t1\t1\n", "no column of the time.*When"),
+        ('[{"Zone": "a", "Type": "b", "Price": "1"}]', r"\[0\].Timestamp: is missing; there are Zone, Type, Price"),
+        ('[["a", "b", "2016-01-01"]]', r"\[0\]: expected a zone, a type, a time and a price"),
+        ('[["a", "b", "2016-01-01", 1], ["a"]]', r"\[1\]: expected a zone"),
         ('{"schema": "plink.order/1"}', "spot-prices"),
         ('{"metadata": {"gap_seconds": 0}, "data": [1, 0]}', "above 0|> 0"),
         (f'{{"metadata": {{"gap_seconds": 60}}, "data": [1, {1 << 63}]}}', r"data\[1\]"),

@@ -12,8 +12,8 @@ from plink.errors import UsageError
 from plink.model.hosts import Host, Hosts
 from runners.kubernetes.objects import MPI_PROGRAM, POD_PROGRAM
 from runners.kubernetes.settings import KINDS, PodSettings, parse_resources
-from tests.runners.kubernetes.kubeflow import MPI_JOB, PYTORCH_JOB
-from tests.runners.kubernetes.written import HOSTS, job, templates, text, written
+from tests.runners.kubernetes.kubeflow import JOB_SET, MPI_JOB, PYTORCH_JOB, TRAIN_JOB, TRAINING_RUNTIME
+from tests.runners.kubernetes.written import HOSTS, job, job_set, templates, text, written
 
 # The oldest that is still run by providers and the newest that the package knows; in between fields were only added.
 VERSIONS = ("1.28", kubernetes_validate.latest_version())
@@ -25,23 +25,59 @@ REQUESTED_RESOURCES = {"namespace": "team", "resources": {"cpu": "4", "memory": 
 @pytest.mark.parametrize("kind", KINDS)
 def test_kubernetes_accepts_its_own_kinds_and_every_pod_template(kind: str, version: str) -> None:
     documents = written(FULL, kind=kind, **REQUESTED_RESOURCES)
-    own = [document for document in documents.values() if not document["apiVersion"].startswith("kubeflow")]
+    own = [document for document in documents.values() if document["apiVersion"] in ("v1", "batch/v1")]
     assert len(own) == (3 if kind == "job" else 1)
     for name, template in templates(documents).items():
         own.append(
             {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": name.lower()}, "template": template}
         )
+    if kind in ("jobset", "trainjob"):
+        (replicated,) = job_set(documents)["replicatedJobs"]
+        own.append({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "x"}} | replicated["template"])
     for document in own:
         kubernetes_validate.validate(document, version, strict=True)
 
 
-@pytest.mark.parametrize(("kind", "schema"), [("mpijob", MPI_JOB), ("pytorchjob", PYTORCH_JOB)])
+@pytest.mark.parametrize(
+    ("kind", "schemas"),
+    [
+        ("mpijob", {"MPIJob": MPI_JOB}),
+        ("pytorchjob", {"PyTorchJob": PYTORCH_JOB}),
+        ("jobset", {"JobSet": JOB_SET}),
+        ("trainjob", {"TrainingRuntime": TRAINING_RUNTIME, "TrainJob": TRAIN_JOB}),
+    ],
+)
 @pytest.mark.parametrize("count", [1, 3])
-def test_the_operators_accept_theirs(kind: str, schema: dict[str, Any], count: int) -> None:
-    *_, document = written(FULL, Hosts(HOSTS.members[:count]), kind=kind, **REQUESTED_RESOURCES).values()
-    Draft202012Validator(schema).validate(document)
-    document["spec"]["surprise"] = 1
-    assert not Draft202012Validator(schema).is_valid(document)
+def test_the_operators_accept_theirs(kind: str, schemas: dict[str, Any], count: int) -> None:
+    config, *documents = written(FULL, Hosts(HOSTS.members[:count]), kind=kind, **REQUESTED_RESOURCES).values()
+    assert config["kind"] == "ConfigMap"
+    for document, (name, schema) in zip(documents, schemas.items(), strict=True):
+        assert document["kind"] == name
+        Draft202012Validator(schema).validate(document)
+        document["spec"]["surprise"] = 1
+        assert not Draft202012Validator(schema).is_valid(document)
+
+
+@pytest.mark.parametrize("kind", ["jobset", "trainjob"])
+def test_pods_of_a_job_set_meet_where_its_service_names_them(kind: str) -> None:
+    documents = written(FULL, kind=kind, **REQUESTED_RESOURCES)
+    spec, name = job_set(documents), documents["ConfigMap"]["metadata"]["labels"]["plink-job"]
+    (replicated,) = spec["replicatedJobs"]
+    indexed = replicated["template"]["spec"]
+    assert (indexed["completionMode"], indexed["completions"], indexed["parallelism"]) == ("Indexed", 3, 3)
+    assert (indexed["backoffLimit"], indexed["activeDeadlineSeconds"]) == (0, 91)
+    assert spec["failurePolicy"]["maxRestarts"] == 0
+    settings = json.loads(documents["ConfigMap"]["data"]["settings.json"])["settings"]
+    assert settings["bootstrap"]["host"] == f"{name}-{replicated['name']}-0-0.{spec['network']['subdomain']}"
+    assert {document["metadata"]["namespace"] for document in documents.values()} == {"team"}
+    if kind == "trainjob":
+        runtime, trained = documents["TrainingRuntime"], documents["TrainJob"]["spec"]
+        assert trained["runtimeRef"]["kind"] == "TrainingRuntime"
+        assert trained["runtimeRef"]["name"] == runtime["metadata"]["name"]
+        assert trained["trainer"]["numNodes"] == runtime["spec"]["mlPolicy"]["numNodes"] == 3
+        label = "trainer.kubeflow.org/trainjob-ancestor-step"
+        assert replicated["template"]["metadata"]["labels"][label] == "trainer"
+        assert [c["name"] for c in indexed["template"]["spec"]["containers"]] == ["node"]
 
 
 def test_a_broken_object_is_refused_by_the_schemas() -> None:
@@ -71,8 +107,10 @@ def test_an_indexed_job_has_a_pod_a_node_and_tries_nothing_twice() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_pods_go_to_the_nodes_of_the_order_and_never_two_to_one(kind: str) -> None:
     documents = written(FULL, kind=kind)
-    nodes = {"job": {"Job": HOSTS.names}, "mpijob": {"Worker": HOSTS.names, "Launcher": []},
-             "pytorchjob": {"Master": HOSTS.names[:1], "Worker": HOSTS.names[1:]}}[kind]  # fmt: skip
+    nodes = {
+        "mpijob": {"Worker": HOSTS.names, "Launcher": []},
+        "pytorchjob": {"Master": HOSTS.names[:1], "Worker": HOSTS.names[1:]},
+    }.get(kind, {"Job": HOSTS.names})
     for who, template in templates(documents).items():
         affinity = template["spec"].get("affinity")
         if not nodes[who]:
@@ -121,7 +159,15 @@ def test_resources_that_are_none(resources: list[str], expected: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "program"),
-    [("job", "train.py"), ("mpijob", "/opt/My_Tool"), ("pytorchjob", "./3d.py"), ("job", "ü"), ("mpijob", "x" * 200)],
+    [
+        ("job", "train.py"),
+        ("mpijob", "/opt/My_Tool"),
+        ("pytorchjob", "./3d.py"),
+        ("job", "ü"),
+        ("mpijob", "x" * 200),
+        ("jobset", "train.py"),
+        ("trainjob", "x" * 200),
+    ],
 )
 def test_a_job_is_named_after_its_program(kind: str, program: str) -> None:
     hosts = Hosts(tuple(Host(f"n{i}", f"n{i}") for i in range(101)))
@@ -129,7 +175,8 @@ def test_a_job_is_named_after_its_program(kind: str, program: str) -> None:
     name = document["metadata"]["name"]
     assert re.fullmatch(r"[a-z]([a-z0-9-]*[a-z0-9])?", name)
     assert name.endswith("1a2b3c4d")
-    assert len(name) + len("-worker-100" if kind != "job" else "-100") <= 63
+    longest = {"job": "-100", "jobset": "-node-0-100-abcde", "trainjob": "-node-0-100-abcde"}.get(kind, "-worker-100")
+    assert len(name) + len(longest) <= 63
     if program == "train.py":
         assert name == "train-1a2b3c4d"
 
@@ -162,7 +209,7 @@ def test_settings_are_refused_at_once() -> None:
     for settings, reason in (
         ({"image": ""}, "--image"),
         ({"image": "a b"}, "--image"),
-        ({"image": "x", "kind": "pod"}, "--kind pod: choose one of job, mpijob, pytorchjob"),
+        ({"image": "x", "kind": "pod"}, "--kind pod: choose one of job, jobset, trainjob, mpijob, pytorchjob"),
         ({"image": "x", "namespace": "A"}, "--namespace A"),
     ):
         with pytest.raises(UsageError, match=reason):

@@ -21,10 +21,17 @@ TWO = Hosts((Host("node-b", "node-b", slots=2), Host("node-a", "node-a", slots=2
 SHOW = 'echo "$PLINK_NODE $RANK $LOCAL_RANK $WORLD_SIZE $GROUP_RANK"'
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("nodes", [("node-b", "node-a"), ("node-a", "node-b")])
-def test_ranks_follow_the_node_and_not_the_index(nodes: tuple[str, str], tmp_path: Path) -> None:
-    with Kubelet(written(job("sh", "-c", SHOW), TWO), tmp_path) as kubelet:
+@pytest.mark.parametrize(
+    ("nodes", "kind"),
+    [
+        pytest.param(("node-b", "node-a"), "job", marks=pytest.mark.quick),
+        pytest.param(("node-a", "node-b"), "job", marks=pytest.mark.quick),
+        (("node-a", "node-b"), "jobset"),
+        (("node-a", "node-b"), "trainjob"),
+    ],
+)
+def test_ranks_follow_the_node_and_not_the_index(nodes: tuple[str, str], kind: str, tmp_path: Path) -> None:
+    with Kubelet(written(job("sh", "-c", SHOW), TWO, kind=kind), tmp_path) as kubelet:
         pods = dict(zip(nodes, kubelet.job(*nodes), strict=True))
     assert [pod.code for pod in pods.values()] == [0, 0], [pod.err for pod in pods.values()]
     assert sorted(pods["node-b"].lines) == ["[0] node-b 0 0 4 0", "[1] node-b 1 1 4 0"]

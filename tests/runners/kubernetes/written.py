@@ -36,8 +36,17 @@ def written(words: Job, hosts: Hosts = HOSTS, **settings: Any) -> dict[str, dict
     return {document["kind"]: document for document in yaml.safe_load_all(text(words, hosts, **settings))}
 
 
+def job_set(documents: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Spec of the JobSet, or of that in a TrainJob's runtime."""
+    if "JobSet" in documents:
+        return documents["JobSet"]["spec"]
+    return documents["TrainingRuntime"]["spec"]["template"]["spec"]
+
+
 def templates(documents: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Pod templates by who they are for: ``Job``, or the replicas' names."""
+    if "JobSet" in documents or "TrainingRuntime" in documents:
+        return {"Job": job_set(documents)["replicatedJobs"][0]["template"]["spec"]["template"]}
     if "Job" in documents:
         return {"Job": documents["Job"]["spec"]["template"]}
     spec = next(document["spec"] for kind, document in documents.items() if kind in ("MPIJob", "PyTorchJob"))

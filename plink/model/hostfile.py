@@ -1,0 +1,117 @@
+"""Lines of hosts files: plink's own, and those that launchers and schedulers read or write.
+
+Slots of a host are ``slots=N`` (Open MPI, Horovod, DeepSpeed), ``host:N`` (MPICH, Intel MPI, Horovod's ``-H``),
+``host N`` (Grid Engine's ``$PE_HOSTFILE``), or a line for each (PBS, Slurm, Open MPI's sequential mapper and
+rankfiles, LightGBM, Kubernetes' pod indices, torchrun's commands). Several hosts of a line are a list as Slurm's.
+"""
+
+import re
+from dataclasses import dataclass
+
+from plink.errors import InputError
+from plink.model.hostlist import expand_hostlist
+
+KEYS = ("slots", "tier", "address", "user", "port", "key", "price")
+# Numbers from here on are ports: of LightGBM's machine list, or of SSH where a user or slots= are on the line, too.
+_FIRST_PORT = 1024
+_ALIASES = {
+    **dict.fromkeys(("cpu", "cpus", "count"), "slots"),  # Open MPI's
+    **dict.fromkeys(("username", "user_name", "user-name"), "user"),
+}
+# An upper bound on oversubscription, of which plink makes none.
+_UPPER_BOUND = re.compile(r"max[-_](cpus?|count|slots)|(cpus?|count|slots)[-_]max")
+# What launchers know of processors and bindings, which plink leaves to them.
+_UNUSED = re.compile(r"slot_list|cpu[-_]set|boards|(sockets|cores)([-_]per[-_](board|socket))?|binding|ifhn")
+# Lines whose host is not their first word; a slot a line where they do not tell more.
+_LINES = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"rank\s+\d+\s*=\s*(?P<host>\S+)\s+slots?\s*=.*",  # Open MPI's rankfile
+        r"torchrun\s(?>[^#]*?--nproc[-_]per[-_]node[= ](?P<slots>\d+))\s[^#]*+#\s*(?P<host>\S+)",
+        r"RANK=\d+\s[^#]*+#\s*(?P<host>\S+)",
+        r"\d+\s+(?P<host>(?!\d+\s*(#|$))[^\s=#]+)\s*(#.*)?",  # the node of a pod index
+    )
+)
+_COMMENT = re.compile(r"#.*|(^|\s)//.*")  # the second is Open MPI's
+_IPV6 = re.compile(r"\[([^\[\],]*:[^\[\],]*)\](?::(\d{1,9}))?")
+_NUMBERED = re.compile(r"([^:]+):(\d{1,9})")
+_COLUMN = re.compile(r"(\d{1,9})(\s+[^\s=]+\s+[^\s=]+)?")  # Grid Engine adds a queue and processors
+
+
+@dataclass(frozen=True)
+class HostLine:
+    """One host of a line. ``fields``: its settings as text, ``slots`` among them where the line has ``slots=N``;
+    ``count``: the slots that the line adds where it has not; ``notes``: what it says and plink does not follow."""
+
+    host: str
+    fields: dict[str, str]
+    count: str | None
+    notes: tuple[str, ...] = ()
+
+
+def parse_line(raw: str, location: str) -> list[HostLine]:
+    """Return the hosts of a line, none of one that is empty or a comment.
+
+    :raises InputError: for a setting that plink does not know, or that is given twice.
+    """
+    for pattern in _LINES:
+        if match := pattern.fullmatch(raw.strip()):
+            return [HostLine(match["host"], {}, match.groupdict().get("slots", "1"))]
+    first, *rest = _COMMENT.sub("", raw).split(None, 1) or [""]
+    if not first:
+        return []
+    user, at, listed = first.rpartition("@")
+    column = _COLUMN.fullmatch(rest[0].strip()) if rest else None
+    fields, notes = _settings(rest[0] if rest and not column else "", {"user": user} if at else {}, location)
+    lines = []
+    for host, number in _listed(listed, location):
+        if number is not None and column:
+            raise InputError(location, f"slots are given twice, {number} and {column[1]}")
+        lines.append(_host_line(host, column[1] if column else number, fields, notes, location))
+    return lines
+
+
+def _settings(text: str, fields: dict[str, str], location: str) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return ``key=value`` settings, spaces around ``=`` allowed, and a note on each that plink does not follow."""
+    notes = []
+    for setting in "=".join(part.strip() for part in text.split("=")).split():
+        key, equals, value = setting.partition("=")
+        key = _ALIASES.get(key, key)
+        if not equals or not value:
+            raise InputError(location, f"{setting!r} is not of the form key=value; write one host a line")
+        if _UNUSED.fullmatch(key):
+            notes.append(f"{key}= is for another launcher, and plink does not follow it")
+        elif not _UPPER_BOUND.fullmatch(key):
+            if key not in KEYS:
+                raise InputError(location, f"unknown key {key!r}; known are {', '.join(KEYS)}")
+            if key in fields:
+                raise InputError(location, f"{key} is given twice")
+            fields[key] = value
+    return fields, tuple(notes)
+
+
+def _listed(text: str, location: str) -> list[tuple[str, str | None]]:
+    """Return each name of ``a``, ``a:2,b:2``, ``node[1-4]``, ``node[1-4]:2`` or ``[::1]:2``, with its number."""
+    if match := _IPV6.fullmatch(text):
+        return [(match[1], match[2])]
+    names = expand_hostlist(text, location) if "[" in text or "," in text else [text]
+    return [(match[1], match[2]) if (match := _NUMBERED.fullmatch(name)) else (name, None) for name in names]
+
+
+def _host_line(
+    host: str, number: str | None, fields: dict[str, str], notes: tuple[str, ...], location: str
+) -> HostLine:
+    """Return the line of a host with ``number`` behind its name: slots, a port of SSH, or one of LightGBM."""
+    count = None if "slots" in fields else "1"
+    if number is None:
+        return HostLine(host, fields, count, notes)
+    if int(number) < _FIRST_PORT:
+        if count is None:
+            raise InputError(location, f"slots are given twice, {number} and {fields['slots']}")
+        return HostLine(host, fields, number, notes)
+    if count is None or "user" in fields:
+        if "port" in fields:
+            raise InputError(location, f"ports are given twice, {number} and {fields['port']}")
+        return HostLine(host, fields | {"port": number}, count, notes)
+    note = "the number is taken for a port of LightGBM's, a slot a line; if it is SSH's, write port=N"
+    return HostLine(host, fields, count, (*notes, note))

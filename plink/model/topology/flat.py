@@ -1,0 +1,111 @@
+"""Lists of hosts and what each hangs under: two columns, a JSON map, Hadoop's paths, and ``plink.truth/1``."""
+
+import csv
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from plink.documents.codec import decode, schema_name
+from plink.documents.truth import TruthDocument
+from plink.errors import InputError
+from plink.model.topology.fields import text_of
+from plink.model.topology.paths import Path, Topology, TopologyBuilder
+
+TRUTH = schema_name(TruthDocument)
+LIST = "list"
+_HOST_TITLES = ("host", "hostname", "name", "node", "nodename", "ip", "address", "server", "machine", "instance")
+# Titles of levels, outermost first.
+_LEVEL_TITLES = (
+    "region", "zone", "az", "dc", "datacenter", "site", "room", "row", "pod", "block", "spine", "rack", "switch", "tor",
+    "leaf",
+)  # fmt: skip
+_Row = tuple[int, list[str]]
+
+
+def is_map(document: Any) -> bool:
+    """Return whether it is an object of names or numbers alone: hosts and their racks."""
+    if not isinstance(document, dict) or not document or "schema" in document:
+        return False
+    return all(type(rack) in (str, int) for rack in document.values())
+
+
+def from_map(document: Mapping[str, Any], location: str) -> Topology:
+    """Return hosts under their rack, ``/dc/rack`` under both.
+
+    :raises InputError: naming the host that is wrong.
+    """
+    return _topology({host: (f"{location}: {host}", [str(rack)]) for host, rack in document.items()}, location)
+
+
+def is_columns(text: str) -> bool:
+    """Return whether every line has a host and its rack, or the first one has titles of such columns."""
+    rows = list(_rows(text))
+    return bool(rows) and (_titles(rows[0]) is not None or all(len(row) == 2 for _, row in rows))
+
+
+def from_columns(text: str, location: str) -> Topology:
+    """Return hosts under their rack, or under the levels that titles name.
+
+    :raises InputError: naming the line that is wrong.
+    """
+    rows = list(_rows(text))
+    columns = _titles(rows[0])
+    host, levels = columns or (0, [1])
+    places: dict[str, tuple[str, list[str]]] = {}
+    for number, row in rows[columns is not None :]:
+        place = f"{location}:{number}"
+        if len(row) <= max(host, *levels):
+            raise InputError(place, f"a host and where it is were expected, this is {' '.join(row)[:80]!r}")
+        names = [row[level] for level in levels]
+        if places.setdefault(row[host], (place, names))[1] != names:
+            raise InputError(place, f"host {row[host]!r} is listed twice, below {places[row[host]][1]} and {names}")
+    return _topology(places, location)
+
+
+def from_truth(document: dict[str, Any], location: str) -> Topology:
+    """Return hosts by where ``plink.truth/1`` says that they are.
+
+    :raises InputError: naming the key that is wrong.
+    """
+    checked = decode(TruthDocument, document, location)
+    if "digits" in checked and not {"positions", "racks"} & set(checked):
+        raise InputError(f"{location}: digits", "are those of a BCube, which has no racks to compare with")
+    if "positions" not in checked and "racks" not in checked:
+        raise InputError(f"{location}: positions", "is missing: where each host is, from the top")
+    positions: Mapping[str, str | int | list[str | int]] = checked.get("positions") or checked.get("racks") or {}
+    builder = TopologyBuilder("truth", location)
+    for name, value in positions.items():
+        builder.add(name, tuple(map(str, value)) if isinstance(value, list) else (str(value),), f"{location}: {name}")
+    return builder.topology()
+
+
+def _topology(places: Mapping[str, tuple[str, list[str]]], location: str) -> Topology:
+    builder = TopologyBuilder(LIST, location)
+    for host, (place, names) in places.items():
+        parts = [part for name in names for part in (name.strip("/").split("/") if name[:1] == "/" else [name])]
+        path: Path = tuple(text_of(part, place) for part in parts)
+        builder.add(host, path, place)
+    return builder.topology()
+
+
+def _titles(row: _Row) -> tuple[int, list[int]] | None:
+    """Return the column of the host and those of levels, outermost first; None where the row has no titles."""
+    names = [name.lower().replace("_", "").replace(" ", "") for name in row[1]]
+    hosts = [column for column, name in enumerate(names) if name in _HOST_TITLES]
+    levels = sorted((_LEVEL_TITLES.index(name), column) for column, name in enumerate(names) if name in _LEVEL_TITLES)
+    return (hosts[0], [column for _, column in levels]) if hosts and levels else None
+
+
+def _rows(text: str) -> Iterator[_Row]:
+    """Yield number and fields of each line; ``#`` starts a comment."""
+    lines = [line.split("#", 1)[0].strip() for line in text.splitlines()]
+    first = next(filter(None, lines), "")
+    delimiter = next((character for character in "\t;," if character in first), None)
+    for number, line in enumerate(lines, start=1):
+        if not line:
+            continue
+        if delimiter is None:
+            row = [word for word in line.split() if word not in ("=", ":", "->")]
+            row[0] = row[0].removesuffix(":") if row else ""
+        else:
+            row = [field.strip() for field in next(csv.reader([line], delimiter=delimiter))]
+        yield number, row
