@@ -27,7 +27,7 @@ PROGRAM = AgentProgram(
         "probes.agent.summary",
         "probes.agent.echo",
         "probes.agent.tools",
-        "probes.agent.flows",
+        "plink.remote.flows",
         "probes.agent.inspection",
         "probes.agent.routes",
         "probes.agent.main",
