@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,24 @@ def test_a_pair_that_a_firewall_parts_is_named_with_its_reason(small_lab: Lab, t
     assert set(finding["hosts"][:2]) == {a, b}
     assert "2 round trips were not measured" in finding["evidence"]
     assert "firewall" in finding["evidence"]
+
+
+def test_hosts_that_cannot_reach_the_others_are_named_within_a_minute(patient: Lab, tmp_path: Path) -> None:
+    """A rack's link to another is cut, and the SSH server of a third one's host accepts and then hangs."""
+    racks = [[place.name for place in patient.blueprint.in_rack(rack)] for rack in range(2)]
+    assert patient.plink("cut", "rack0", "--from", "rack1", cwd=HERE).returncode == 0
+    hangs, began = racks[1].pop(), time.monotonic()
+    server = int(patient.state.file(hangs, "sshd.pid").read_text())
+    os.kill(server, signal.SIGSTOP)
+    try:
+        code, document = diagnosis(patient, tmp_path)
+    finally:
+        os.kill(server, signal.SIGCONT)
+    assert time.monotonic() - began < 60
+    assert code == 1
+    assert of_kind(document, "unreachable") == [[hangs]]
+    (hosts,) = of_kind(document, "partition")
+    assert set(hosts) == {*racks[0], *racks[1]}
 
 
 def test_a_host_that_cannot_be_reached_is_named_and_the_others_are_examined(patient: Lab, tmp_path: Path) -> None:

@@ -83,11 +83,11 @@ def test_a_slow_uplink_is_named_by_the_hosts_behind_it() -> None:
 
 
 def test_two_causes_are_two_parts() -> None:
-    found = parts(network(), IN_RACKS, rates(IN_RACKS, hosts={6: 0.01}, racks={3: 0.02}))
-    assert [("n06" in part.what, "n[12-15]" in part.what) for part in found] == [(True, False), (False, True)]
+    slow = parts(network(), IN_RACKS, rates(IN_RACKS, hosts={6: 0.01}, racks={3: 0.02}))
+    assert [("n06" in part.what, "n[12-15]" in part.what) for part in slow] == [(True, False), (False, True)]
 
 
-def test_links_that_nobody_measured_are_not_judged() -> None:
+def test_links_that_nobody_measured_are_no_slow_part() -> None:
     """An uplink of an eighth of its hosts' rate may have been so all along."""
     assert parts(network(None), IN_RACKS, rates(IN_RACKS, racks=dict.fromkeys(range(RACKS), 0.025))) == []
 
