@@ -10,6 +10,7 @@ from plink.model.hostlist import fold_hostlist
 from plink.model.network import Matrix, Network
 from plink.model.units import format_gbps
 from solvers.changes.causes import explain
+from solvers.costs.fabric import is_uncertain
 from solvers.costs.host_flows import failed_flows_of, flows_of, unreached_hosts
 from solvers.diagnosis.bandwidth import SlowHost, slow_rates, slow_shared_links
 from solvers.diagnosis.finding import (
@@ -24,7 +25,6 @@ from solvers.diagnosis.finding import (
 from solvers.diagnosis.host_rates import half_duplex, slow_by_flows
 from solvers.diagnosis.latency import DiagnosisThresholds, Suspect, asymmetric_pairs, slow_hosts, slow_links
 
-_MIN_CONFIDENCE = 0.5  # of a group: with less it is rather another one
 _MAX_PARTITIONS = 8  # more of them are single pairs that failed, and no cut
 _NOISE_SIGMAS = 4.0  # of a pair's own samples
 TCP_ADVICE = "open it between the hosts (security group): jobs and bandwidths need it"
@@ -49,7 +49,7 @@ def diagnose(
         *_latencies(network, groups, remeasured, limits),
         *_rates(network, groups),
         *_losses(network, groups),
-        *_uncertain_groups(network),
+        *uncertain_groups(network),
         *_clock_steps(network),
         *_zeros(network),
     ]
@@ -203,21 +203,22 @@ def _rates(network: Network, groups: Groups) -> list[Finding]:
     return findings
 
 
-def _uncertain_groups(network: Network) -> list[Finding]:
+def uncertain_groups(network: Network) -> list[Finding]:
     """Return groups with shared links that are found in few resamples of the round trips."""
     shares = {
         tuple(row["members"]): row["confidence"]
         for tier in network.shared_links
         for row in tier["groups"]
-        if row.get("confidence", 1.0) < _MIN_CONFIDENCE
+        if is_uncertain(row) and len(row["members"]) > 1
     }
     if not shares:
         return []
     low, high = f"{min(shares.values()):.0%}", f"{max(shares.values()):.0%}"
     span = low if low == high else f"{low} to {high}"
     groups = "a group" if len(shares) == 1 else f"{len(shares)} groups"
-    evidence = f"{groups} with shared links, found in {span} of the resamples of the round trips"
-    advice = "their shared links may be of others: probe again with a larger --count"
+    evidence = f"{groups} with shared links, found in {span} of the resamples of the round trips, so orders do not use "
+    evidence += "them: hosts were busy while they were measured, or flows of others disturbed them"
+    advice = "probe again when the hosts are idle, with a larger --count, or say who shares links: --topology FILE"
     hosts = list(dict.fromkeys(name for members in shares for name in members))
     return [Finding("uncertain group", Severity.INFO, hosts, evidence, advice)]
 

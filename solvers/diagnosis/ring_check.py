@@ -15,7 +15,7 @@ from plink.model.hostlist import fold_hostlist
 from plink.model.network import Network
 from plink.model.units import format_gbps
 from solvers.changes.causes import Cause, explain
-from solvers.costs.fabric import Fabric, Row, fabric_of, shared_rows
+from solvers.costs.fabric import Fabric, Row, fabric_of, is_uncertain, shared_rows
 from solvers.costs.host_flows import SLOW_SHARE, best_rates, flows_of
 
 Vector = npt.NDArray[np.float64]
@@ -55,8 +55,9 @@ def expected_gbps(network: Network, source: Indices, target: Indices) -> Vector:
     fabric = fabric_of(network)
     if fabric.paths is not None and fabric.paths.has_relays:
         return _over_interfaces(fabric, source, target, expected)
-    names, tiers = network.hosts.names, network.shared_links
-    for groups in [shared_rows(tier["groups"], names) for tier in tiers]:
+    rows = [[row for row in tier["groups"] if not is_uncertain(row)] for tier in network.shared_links]
+    tiers = [shared_rows(tier, network.hosts.names) for tier in rows]
+    for groups in tiers:
         group_of = -1 - np.arange(n)
         for number, (members, _) in enumerate(groups):
             group_of[members] = number
@@ -64,7 +65,7 @@ def expected_gbps(network: Network, source: Indices, target: Indices) -> Vector:
             for way, ends, others in (("out", source, target), ("in", target, source)):
                 crossing = (group_of[ends] == number) & (group_of[others] != number)
                 expected[crossing] = np.minimum(expected[crossing], _share(row, way, pair[crossing]))
-    if not tiers:
+    if not any(tiers):
         for ends, others in ((source, target), (target, source)):
             crossing = fabric.group_of[ends] != fabric.group_of[others]
             beside = np.bincount(fabric.group_of[ends][crossing], minlength=n)[fabric.group_of[ends]]
