@@ -87,6 +87,16 @@ def test_slow_host_is_named_and_remeasured(patient: Lab, tmp_path: Path) -> None
     assert done.stderr.splitlines()[-1].startswith("plink: error: ")
 
 
+def test_lossy_and_late_hosts_are_named(patient: Lab, tmp_path: Path) -> None:
+    lossy, late = patient.hosts.names[0], patient.hosts.names[3]
+    assert patient.plink("loss", lossy, "--percent", "5", cwd=HERE).returncode == 0
+    assert patient.plink("delay", late, "--time", "1ms", cwd=HERE).returncode == 0
+    code, document = diagnosis(patient, tmp_path)
+    assert code == 1
+    assert of_kind(document, "loss") == [[lossy]]
+    assert of_kind(document, "slow host") == [[late]]
+
+
 def test_a_pair_that_a_firewall_parts_is_named_with_its_reason(small_lab: Lab, tmp_path: Path) -> None:
     a, b = small_lab.hosts.names[:2]
     with firewall(small_lab, a, f"from {small_lab.hosts.by_name()[b].address} ipproto udp"):
