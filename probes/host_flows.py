@@ -26,12 +26,14 @@ _NEAREST = 8  # partners that a host may get before any other is taken
 
 @dataclass(frozen=True)
 class FlowSettings:
-    """``seconds`` a flow, at most ``max_bytes``; ``rounds`` of partners for each host."""
+    """``seconds`` a flow, at most ``max_bytes``, ``accept_s`` until it connects; ``rounds`` of partners for each
+    host."""
 
     seconds: float = 0.5
     max_bytes: int = 64_000_000
     rounds: int = 2
     seed: int = 0
+    accept_s: float = 5.0
 
 
 def partner_rounds(rtt_us: Matrix, settings: FlowSettings) -> list[list[Pair]]:
@@ -99,7 +101,7 @@ def _exchange(
 ) -> RequestBatches:
     """Measure one pair: a flow each way, then both at once if both came through."""
     a, b = pair
-    limits = FlowLimits(settings.seconds, settings.max_bytes)
+    limits = FlowLimits(settings.seconds, settings.max_bytes, settings.accept_s)
     for senders in ((a,), (b,), (a, b)):
         ways = [(sender, a + b - sender) for sender in senders]
         if len(ways) == 2 and not errors.keys().isdisjoint(ways):

@@ -1,9 +1,10 @@
 """Selection of the probing method for each host, by trials before the rounds begin (``--method auto``)."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from probes.remeasuring import remeasure
-from probes.round_robin import RoundRobin, as_pairs
+from probes.round_robin import Pair, RoundRobin, as_pairs
 from probes.session import ProbeSession
 
 ORDER = ("stamp", "icmp", "tcp")  # best first
@@ -35,11 +36,13 @@ def select_methods(session: ProbeSession) -> MethodSelection:
     return MethodSelection(by_host, counted)
 
 
-def reachable_hosts(session: ProbeSession, method: str, reached: set[int]) -> set[int]:
+def reachable_hosts(session: ProbeSession, method: str, reached: set[int], cut: Collection[Pair] = ()) -> set[int]:
     """Return the hosts that the method reaches, those of ``reached`` included.
 
     Each host is tried in pairs with up to three others. One that reached none of them, which may be their fault, is
     tried once more with a host that answered.
+
+    :param cut: pairs (i < j) that cannot reach each other, though others reach both: they are not tried.
     """
     hosts = [host for host in range(len(session.measurements.hosts)) if host not in session.scheduler.lost_hosts]
     schedule = RoundRobin(len(hosts), seed=0)
@@ -47,8 +50,13 @@ def reachable_hosts(session: ProbeSession, method: str, reached: set[int]) -> se
     answered: set[int] = set()
     for pairs in [as_pairs(schedule[k]) for k in range(rounds)]:
         untried = [(hosts[a], hosts[b]) for a, b in pairs if not reached | answered >= {hosts[a], hosts[b]}]
+        untried = [pair for pair in untried if pair not in cut]
         answered |= {host for pair in remeasure(session, untried, _COUNT, method) for host in pair}
     silent = sorted(set(hosts) - reached - answered)
-    retries = [(min(pair), max(pair)) for pair in zip(silent, sorted(answered) * _PARTNERS, strict=False)]
+    partners = sorted(answered)
+    retries = []
+    for k, host in enumerate(silent):
+        pairs = [(min(host, other), max(host, other)) for other in partners[k:] + partners[:k]]
+        retries += [pair for pair in pairs if pair not in cut][:1]
     answered |= {host for pair in remeasure(session, retries, _COUNT, method) for host in pair}
     return reached | answered

@@ -17,7 +17,6 @@ from probes.measurements import Measurements
 from probes.scheduler import AgentRequest, ProbeTask, RequestBatches, TaskFailed
 
 _CONTROL_S = 10.0  # longer than any message takes over a slow connection
-_HELLO_S = 3.0
 _SSIDS = 1 << 16
 _MAX_FLOW_S = 20.0  # of a flow with a number of bytes
 _MAX_GBPS, _MAX_RTT_US = 1e6, 1e15
@@ -41,6 +40,7 @@ class ProbeSettings:
     :param bandwidth_s: duration of a bandwidth test, or
     :param bandwidth_bytes: its number of bytes.
     :param handshakes: open a TCP port on the agents, for the tcp method.
+    :param hello_s: how long a STAMP measurement waits for the first sign of the other host.
     """
 
     count: int = 10_000
@@ -53,6 +53,7 @@ class ProbeSettings:
     bandwidth_s: float = 0.5
     bandwidth_bytes: int | None = None
     handshakes: bool = False
+    hello_s: float = 3.0
 
 
 @dataclass
@@ -81,7 +82,7 @@ def stamp(context: MeasurementContext, a: int, b: int) -> RequestBatches:
     stamped = context.agents[a]["stamps"] and context.agents[b]["stamps"]
     window = settings.window if stamped else 1  # a process's own clock would include the time in its queue
     # In the worst case all but one probe of each window are lost.
-    timeout_s = _CONTROL_S + _HELLO_S + settings.timeout_s * (2 + each / window)
+    timeout_s = _CONTROL_S + settings.hello_s + settings.timeout_s * (2 + each / window)
 
     def request(peer: int, ssid_out: int, ssid_in: int) -> dict[str, Any]:
         return {
@@ -94,6 +95,7 @@ def stamp(context: MeasurementContext, a: int, b: int) -> RequestBatches:
             "precision": settings.precision,
             "window": window,
             "timeout_s": settings.timeout_s,
+            "hello_s": settings.hello_s,
         }
 
     try:
@@ -186,10 +188,12 @@ def iperf3(context: MeasurementContext, a: int, b: int) -> RequestBatches:
 
 
 class FlowLimits(NamedTuple):
-    """A flow ends after ``seconds``, or after ``max_bytes`` if given."""
+    """A flow ends after ``seconds``, or after ``max_bytes`` if given; it fails when it does not connect for
+    ``accept_s``."""
 
     seconds: float
     max_bytes: int | None
+    accept_s: float = 5.0
 
 
 def run_flows(

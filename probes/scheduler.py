@@ -5,6 +5,7 @@ is lost or an answer is late, :class:`TaskFailed` is thrown into it, so that it 
 """
 
 import contextlib
+import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,7 @@ class TaskFailed(Exception):
     """An agent that a task needs was lost, or did not answer in time; ``str()`` says which."""
 
 
+OUT_OF_TIME = "not tried: the time was over"
 # The two ends of a pair keep two cores busy. With fewer, each waits for the other.
 CORES_PER_TASK = 2
 
@@ -56,6 +58,7 @@ class ProbeScheduler:
     def __init__(self, fleet: Fleet, names: Sequence[str], clock: Callable[[], float]) -> None:
         self.fleet, self.names, self.clock = fleet, list(names), clock
         self.lost_hosts: dict[int, str] = {}  # by index, with the reason
+        self.stop_at: Callable[[], float] = lambda: math.inf  # by the clock: from then on tasks end, and none begins
         self._excluded: dict[int, str] = {}
         self._index = {name: i for i, name in enumerate(names)}
         self._machine: dict[int, tuple[str, int]] = {}
@@ -93,8 +96,12 @@ class ProbeScheduler:
         """
         waiting, active = list(tasks), list[ProbeTask]()
         while waiting or active:
+            is_over = self.clock() >= self.stop_at()
+            for task in [task for task in active if is_over and self._fail(task, OUT_OF_TIME)]:
+                active.remove(task)
+                on_done()
             for task in list(waiting):
-                reason = self._lost_host(task)
+                reason = OUT_OF_TIME if is_over else self._lost_host(task)
                 if reason is not None:
                     waiting.remove(task)
                     task.on_skipped(reason)
@@ -149,7 +156,8 @@ class ProbeScheduler:
 
     def _process_next(self, active: list[ProbeTask]) -> list[ProbeTask]:
         """Wait for one message or time-out, and return the tasks that it ended."""
-        message = self.fleet.receive(min(task.deadline for task in active) - self.clock())
+        due = min(self.stop_at(), *(task.deadline for task in active))
+        message = self.fleet.receive(due - self.clock())
         if message is None:
             late = [task for task in active if task.deadline <= self.clock()]
             return [task for task in late if self._fail(task, self._timeout_reason(task))]

@@ -1,5 +1,6 @@
 """Measurement session: agents on all hosts, then rounds of disjoint pairs."""
 
+import math
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ PROGRAM = AgentProgram(
         "probes.agent.summary",
         "probes.agent.echo",
         "probes.agent.tools",
-        "probes.agent.flows",
+        "plink.remote.flows",
         "probes.agent.inspection",
         "probes.agent.routes",
         "probes.agent.main",
@@ -79,9 +80,10 @@ class ProbeSession:
         """The first report of every agent, by the index of its host; lost hosts are missing."""
         return self.context.agents
 
-    def start(self, progress: ProbeProgress) -> None:
+    def start(self, progress: ProbeProgress, limit_s: float = math.inf) -> None:
         """Start the agents. Hosts without one are lost, and so is every pair of theirs.
 
+        :param limit_s: seconds after which hosts that are not connected are given up.
         :raises UnknownHost: when a host's name does not resolve.
         :raises PlinkError: when fewer than two hosts can be measured.
         """
@@ -96,14 +98,14 @@ class ProbeSession:
 
         settings: dict[str, object] = {"key": secrets.token_hex(32)}
         settings |= {key: getattr(self.context.settings, key) for key in ("source_ports", "handshakes")}
-        for name, error in self._fleet.start(hosts, settings, on_start).items():
+        for name, error in self._fleet.start(hosts, settings, on_start, limit_s).items():
             if isinstance(error, UnknownHost):
                 raise error
             scheduler.mark_lost(index[name], error.reason)
         peers = sample_peers([host.address for host in hosts])
         for host in hosts:
             self._fleet.send(host.name, method="begin", address=host.address, peers=peers[host.address])
-        deadline = self.clock() + _READY_S
+        deadline = self.clock() + min(_READY_S, limit_s / 2)
         while len(self.agents) + len(scheduler.lost_hosts) < len(hosts):
             message = self._fleet.receive(deadline - self.clock())
             if message is None:

@@ -18,7 +18,7 @@ ANYWHERE = {
     "conductor": "scheduler", "crew": "pool", "dealt": "assigned", "dearest": "highest cost", "door": "listener",
     "errand": "task", "gentle": "low priority", "heir": "migration target", "hub": "supervisor",
     "judge": "validate", "keeper": "supervisor", "laggard": "straggler", "lane": "channel", "lifeline": "channel",
-    "nonsense": "protocol error", "owed": "pending", "pace": "timing", "preflight": "method selection",
+    "nonsense": "protocol error", "owed": "pending", "pace": "timing",
     "rehearsal": "dry run", "rehearse": "dry run", "rescue": "evacuate", "seat": "assignment",
     "settle": "converge or resolve", "stranger": "unauthenticated client", "survey": "session",
     "told": "notified or reported", "toll": "penalty", "unsure": "in doubt", "wander": "drift",

@@ -1,9 +1,11 @@
 """Diagnose hosts and the network between them: findings with evidence and advice."""
 
+import contextlib
 import logging
+import math
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.api.connecting import Progress, connector_for
-from plink.api.host_rates import measure_host_rates
+from plink.api.host_rates import measure_host_rates, unreached_by_flows
 from plink.api.interfaces import interface_findings
 from plink.api.shared_links import label_groups, measure_shared_links
 from plink.errors import UsageError
@@ -22,7 +24,7 @@ from probes.inspection import inspect_all
 from probes.interface_flows import measure_interfaces
 from probes.interfaces import find_interfaces
 from probes.measurements import Measurements
-from probes.method_selection import ORDER, reachable_hosts
+from probes.method_selection import reachable_hosts
 from probes.methods import ProbeSettings
 from probes.plan import AllPairs
 from probes.remeasuring import remeasure
@@ -36,6 +38,13 @@ from solvers.diagnosis.latency import DiagnosisThresholds, asymmetric_pairs, kno
 _COUNT = 1000
 _RETEST_COUNT = 4000
 _MAX_SUSPECTS = 16  # of a kind are measured again
+# Up to 16 hosts; more take longer in proportion.
+_CONNECT_S = 15.0  # hosts that do not answer by then are given up
+_FAULTY_S = 45.0  # where something does not answer, nothing more is tried after so long
+_RETEST_S = 5.0
+_CHECK_S = 10.0  # for what the hosts report, and for each protocol
+_LIMITS_UP_TO = 16  # hosts
+_HELLO_S = 1.5  # shorter than a probe's: pairs that cannot reach each other cost that much each
 _MAX_CLOCK_OFFSET_S = 1.0  # beyond it, logs of hosts and certificates do not match
 # Jobs need TCP; probes can do without UDP or ICMP.
 _PROTOCOLS = {
@@ -80,38 +89,88 @@ def examine(
     connector = connector_for(hosts, accept_new_host_keys)
     measurements = Measurements(hosts)
     names = hosts.names
-    with ProbeSession(measurements, connector, ProbeSettings(count=_COUNT, handshakes=True), time.monotonic) as session:
-        session.start(ProbeProgress(lambda done, total: progress("connecting", done, total)))
-        facts = inspect_all(session)
+    settings = ProbeSettings(count=_COUNT, hello_s=_HELLO_S)
+    with ProbeSession(measurements, connector, settings, time.monotonic) as session:
+        lost, limit = session.scheduler.lost_hosts, _TimeLimit(session)
+        session.start(
+            ProbeProgress(lambda done, total: progress("connecting", done, total)), _CONNECT_S * limit.scale
+        )  # fmt: skip
+        with limit.of_check():
+            facts = inspect_all(session)
+        for host in session.agents.keys() - lost.keys():
+            if names[host] not in facts:
+                session.scheduler.mark_lost(host, "its agent stopped answering")
         if interfaces := find_interfaces(session):
             measurements.details["interfaces"] = interfaces
-        for method in ORDER:
-            through = reachable_hosts(session, method, set())
-            for host in session.agents.keys() - session.scheduler.lost_hosts.keys():
-                facts.setdefault(names[host], {}).setdefault("reached_by", {})[method] = host in through
         plan = AllPairs(len(hosts), seed=0)
         done = 0
         while (pairs := plan.next_round(measurements.latency)) is not None:
             session.measure(pairs, "stamp", lambda: None)
             done += len(pairs)
             progress("measuring", done, plan.max_pairs)
-        measure_host_rates(session, FlowSettings(), lambda done, total: progress("host rates", done, total))
-        measure_interfaces(session, FlowSettings(), lambda done, total: progress("interfaces", done, total))
-        measure_shared_links(session, SharedLinkSettings(), lambda done, total: progress("shared links", done, total))
-        after = inspect_all(session)
-        findings = list(_findings_from_facts(facts, after))
-        network = measurements.network()
+        reached = set(np.flatnonzero(np.isfinite(measurements.latency).any(axis=1)).tolist())
+        cut = {pair for pair in measurements.missing() if reached.issuperset(pair)}
+
+        def check(method: str) -> None:
+            with limit.of_check() as is_over:
+                through = reached if method == "stamp" else reachable_hosts(session, method, set(), cut)
+                hosts_tried = through if is_over() else session.agents.keys() - lost.keys()
+            limit.faulty |= not through.issuperset(session.agents.keys() - lost.keys())
+            for host in hosts_tried:
+                facts[names[host]].setdefault("reached_by", {})[method] = host in through
+
+        check("stamp")
+        in_time, flow_settings = limit.in_time, FlowSettings(accept_s=_HELLO_S)
+        measure_host_rates(session, flow_settings, lambda *done: progress("host rates", *done), in_time)
+        if in_time():
+            unreached = unreached_by_flows(measurements)
+            for host in session.agents.keys() - lost.keys():
+                facts[names[host]].setdefault("reached_by", {})["tcp"] = host not in unreached
+        measure_interfaces(session, flow_settings, lambda *done: progress("interfaces", *done), in_time)
+        measure_shared_links(session, SharedLinkSettings(), lambda *done: progress("shared links", *done), in_time)
+        network, limits = measurements.network(), DiagnosisThresholds(floor_us=floor_us)
+        groups = label_groups(network.latency_us)
+        remeasured = _retest_suspects(session, network, groups, limits)
+        check("icmp")  # last, for it matters least
+        findings = list(_findings_from_facts(facts, inspect_all(session)))
         findings += interface_findings(network)
         measured = _pairs_measured(network)
         _log.info("%d hosts reached, %d of %d pairs measured", len(session.agents), measured, plan.max_pairs)
-        limits = DiagnosisThresholds(floor_us=floor_us)
-        groups = label_groups(network.latency_us)
-        findings += findings_of(network, groups, _retest_suspects(session, network, groups, limits), limits)
+        findings += findings_of(network, groups, remeasured, limits)
     unreachable = [
         Finding("unreachable", Severity.ERROR, [names[host]], reason, "try `ssh HOST`, then plink doctor again")
-        for host, reason in sorted(session.scheduler.lost_hosts.items())
+        for host, reason in sorted(lost.items())
     ]
     return Examination(facts, merged(unreachable + findings))
+
+
+class _TimeLimit:
+    """Moment at which an examination tries nothing more: none as long as all answer. ``faulty``: something did not."""
+
+    def __init__(self, session: ProbeSession) -> None:
+        self.faulty, self._session, self._check_ends = False, session, math.inf
+        self.scale = max(1.0, len(session.measurements.hosts) / _LIMITS_UP_TO)
+        self._latest = time.monotonic() + _FAULTY_S * self.scale
+        session.scheduler.stop_at = self._stop_at
+
+    def _stop_at(self) -> float:
+        measurements = self._session.measurements
+        answered = not measurements.errors and not measurements.details.get("host_flow_errors")
+        is_faulty = self.faulty or self._session.scheduler.lost_hosts or not answered
+        return min(self._check_ends, self._latest if is_faulty else math.inf)
+
+    def in_time(self) -> bool:
+        """Return whether something may still be tried, with time left to measure suspects again."""
+        return time.monotonic() < self._stop_at() - _RETEST_S
+
+    @contextlib.contextmanager
+    def of_check(self) -> Iterator[Callable[[], bool]]:
+        """Limit a check of all hosts; yields whether it was cut short."""
+        self._check_ends = time.monotonic() + _CHECK_S * self.scale
+        try:
+            yield lambda: time.monotonic() >= self._stop_at()
+        finally:
+            self._check_ends = math.inf
 
 
 def _pairs_measured(network: Network) -> int:
@@ -130,7 +189,8 @@ def _findings_from_facts(before: dict[str, dict[str, Any]], after: dict[str, dic
             evidence = f"MTU {mtu}, the others have {common_mtu}"
             yield Finding("MTU mismatch", Severity.ERROR, [name], evidence, advice)
     for name, fact in before.items():
-        for method, through in fact.get("reached_by", {}).items():
+        reached_by = fact.get("reached_by", {})
+        for method, through in reached_by.items() if any(reached_by.values()) else ():  # else the whole host is cut off
             protocol, severity = _PROTOCOLS[method]
             if not through:
                 advice = "open it between the hosts (security group), or `plink probe --method auto`"

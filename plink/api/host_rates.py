@@ -7,6 +7,7 @@ from plink.model.network import Matrix, symmetrised
 from probes.host_flows import FlowSettings, exchange_flows, partner_rounds
 from probes.measurements import Measurements
 from probes.round_robin import Pair
+from probes.scheduler import OUT_OF_TIME
 from probes.session import ProbeSession
 from solvers.costs.host_flows import Flow, unreached_hosts
 from solvers.diagnosis.host_rates import fast_partner, half_duplex, slow_by_flows
@@ -60,7 +61,9 @@ def measure_host_rates(
         if partner is not None and keep_going():
             rows += exchange_flows(session, [(min(host, partner), max(host, partner))], settings, errors)
     measurements.details["host_flow_errors"] = [
-        {"from": names[a], "to": names[b], "why": reason} for (a, b), reason in sorted(errors.items())
+        {"from": names[a], "to": names[b], "why": reason}
+        for (a, b), reason in sorted(errors.items())
+        if reason != OUT_OF_TIME
     ]
 
 

@@ -19,9 +19,10 @@ from runners.choice import runner_named
 from runners.job.job import Job
 from runners.job.placement import RankLocation
 from runners.job.result import PlacementError, RunResult, new_id
-from runners.job.runner import DryRun, RunContext, Runner, RunObserver
+from runners.job.runner import DryRun, FlowRun, RunContext, Runner, RunObserver
 
 if TYPE_CHECKING:
+    from plink.api.preflight import PreflightRequest
     from solvers.autotune.observed import MasterAssignment
 
 _log = logging.getLogger("plink.launch")
@@ -48,6 +49,7 @@ class LaunchRequest:
     :param autotune: as ``plink launch --autotune`` sets it; None: the masters stay.
     :param pipeline_log: takes the reports of a pipeline's ranks out of the output; None: they stay in it.
     :param program: what messages call the program; None: as the job has it.
+    :param preflight: what the network is compared with before ranks start, by plink's agents; None: nothing.
     """
 
     runner: str = "ssh"
@@ -57,6 +59,7 @@ class LaunchRequest:
     autotune: AutotuneRequest | None = None
     pipeline_log: PipelineLog | None = None
     program: str | None = None
+    preflight: "PreflightRequest | None" = None
 
 
 def launch(
@@ -96,7 +99,10 @@ def launch(
             _log.info("%d/%d ranks placed; starting %s", len(locations), len(locations), program)
 
         recorded = RunObserver(on_line, on_placement, observer.progress)
-        context = RunContext(recorded, time.monotonic, current.folder, request.identities, run.id, on_rank_line)
+        context = RunContext(
+            recorded, time.monotonic, current.folder, request.identities, run.id, on_rank_line,
+            _network_check(request.preflight),
+        )  # fmt: skip
         try:
             result = runner.run(job, arranged, context)
         except PlacementError as error:
@@ -107,6 +113,14 @@ def launch(
         current.outcome = result.to_json()
     _log.debug("ended with exit code %d after %.1f s", result.exit_code, result.seconds)
     return result
+
+
+def _network_check(preflight: "PreflightRequest | None") -> Callable[[FlowRun], None] | None:
+    if preflight is None:
+        return None
+    from plink.api.preflight import check_network
+
+    return lambda run: check_network(run, preflight)
 
 
 def _without_reports(result: RunResult) -> RunResult:

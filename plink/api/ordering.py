@@ -192,6 +192,11 @@ def solve(
     _log.debug("%s: %.6g after %d moves, %.2f s", result.objective, result.cost, result.moves, search_clock() - started)
     warning = misranking_warning(request.algo, task.model)
     notes = [warning] if warning else []
+    if request.model == "auto" and task.model == "latency" and _is_probed(network) and data.fabric.group_of.any():
+        source = "uncertain" if network.shared_links else data.fabric.capacities
+        notes.append(
+            f"warning: what groups of hosts share is {source}: the order goes by round trips alone, without rates"
+        )
     choice = None
     if accurate_cost is not None:
         from solvers.ordering.simulated_choice import candidate_orders, choose_by_simulation, improved_candidates
@@ -283,6 +288,11 @@ def _accurate_cost(task: OrderingProblem, data: SearchData, request: OrderReques
 
     compile_own_simulation(task, cost)
     return cost
+
+
+def _is_probed(network: Network) -> bool:
+    """Return whether plink measured the network, and could have measured rates; files by others have what they have."""
+    return "plan" in network.details
 
 
 def _choice_note(choice: "SimulatedChoice", seconds: float) -> str:

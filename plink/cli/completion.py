@@ -22,7 +22,10 @@ FORMATS = (
     "order", "hosts", "openmpi", "openmpi-rankfile", "mpich", "slurm", "torchrun", "torchrun-env", "deepspeed",
     "horovod", "lightgbm", "kubernetes",
 )  # fmt: skip
-_SETTINGS = ("max-network-age=", "master-port=", "allow-version-mismatch=", "autotune-every=", "autotune-threshold=")
+_SETTINGS = (
+    "max-network-age=", "preflight=", "master-port=", "allow-version-mismatch=", "autotune-every=",
+    "autotune-threshold=",
+)  # fmt: skip
 _JOB_COMMANDS = ("launch", "submit", "compare", "manifests", "runs rerun", "elastic run")
 # By option, and by command and option where one of that name differs.
 VALUES: dict[str, tuple[str, ...]] = {

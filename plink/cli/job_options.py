@@ -24,6 +24,7 @@ CHECKPOINT_HELP = "Folder for checkpoints."
 RESTORE_HELP = "Go on from the latest checkpoint in there."
 MAX_MINIBATCHES = 1 << 40
 MAX_RESTARTS = 1000
+PREFLIGHT = ("off", "warn", "strict")
 PIPELINE_SETTINGS = ("message-timeout", "checkpoint-every", "restarts")
 _OUTPUT = "Output"
 KEEP_HOSTS_ORDER = "given"  # of --order: as the hosts file has them; a file of that name is ./given
@@ -63,6 +64,7 @@ class LaunchSettings:
     message_timeout_s: float | None = None
     checkpoint_every: int | None = None
     restarts: int = 0
+    preflight: str = "warn"
 
 
 def option(panel: str, text: str, *names: str, **more: Any) -> Any:
@@ -117,8 +119,9 @@ class JobOptions:
     checkpoint: Annotated[Path | None, option(_PIPELINE, CHECKPOINT_HELP, metavar="DIR")] = None
     restore: Annotated[Path | None, option(_PIPELINE, RESTORE_HELP, metavar="DIR")] = None
     settings: Annotated[list[str] | None, option(
-        _RARE, "max-network-age=24h, master-port=N, allow-version-mismatch=yes, autotune-every=2s, "
-        "autotune-threshold=0.2; with --pipeline message-timeout=5m, checkpoint-every=1000 (minibatches), restarts=0.",
+        _RARE, "max-network-age=24h, preflight=warn (off, strict: refuse hosts and links slower than measured), "
+        "master-port=N, allow-version-mismatch=yes, autotune-every=2s, autotune-threshold=0.2; with --pipeline "
+        "message-timeout=5m, checkpoint-every=1000 (minibatches), restarts=0.",
         "--set")] = None
     accept_new_host_keys: Annotated[bool, option(
         _RARE, "Note unknown SSH host keys instead of refusing them.", "--accept-new-host-keys")] = False
@@ -188,6 +191,8 @@ class JobOptions:
         _ = self.environment, self.launcher_words, self.timeout_s
         settings = launch_settings(self.settings or [])
         tuned = [word for word in self.settings or [] if word.startswith("autotune-")]
+        if external and settings.preflight == "strict":
+            raise UsageError(f"--set preflight=strict needs plink's agents on the hosts; --runner {runner} starts none")
         if tuned and not self.autotune:
             raise UsageError(f"--set {tuned[0]}: goes with --autotune")
         if self.backend is not None:
@@ -237,6 +242,11 @@ def launch_settings(words: list[str]) -> LaunchSettings:
 
     readers: dict[str, tuple[str, Callable[[str], Any], str]] = {
         "max-network-age": ("max_network_age_s", parse_duration, "24h"),
+        "preflight": (
+            "preflight",
+            {name: name for name in PREFLIGHT}.__getitem__,
+            "off, warn or strict",
+        ),
         "master-port": ("master_port", _number(int, 0, 65535), "a port, 0 to 65535"),
         "allow-version-mismatch": ("allow_version_mismatch", {"yes": True, "no": False}.__getitem__, "yes or no"),
         "autotune-every": ("autotune_every_s", parse_duration, "2s"),

@@ -20,12 +20,14 @@ _PROBES_PER_PAIR = 1000
 @dataclass(frozen=True)
 class JobOrder:
     """Hosts of a job in rank order. ``baseline``: the same as in the hosts file; ``identities``: of the machines when
-    they were measured, by name; ``environment``: variables of a plan for every process."""
+    they were measured, by name; ``environment``: variables of a plan for every process; ``network``: what was measured
+    of these hosts before now, for the order."""
 
     hosts: Hosts
     baseline: Hosts
     identities: dict[str, dict[str, Any]]
     environment: Mapping[str, str] = field(default_factory=dict)
+    network: Network | None = None
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def job_order(sources: Sources, check: Callable[[Hosts], None] = lambda hosts: N
     """
     if sources.plan_file is not None:
         return _from_plan(sources.plan_file, sources.hosts_file)
-    network = read_network(workspace.NETWORK) if workspace.NETWORK.is_file() else None
+    network = stored = read_network(workspace.NETWORK) if workspace.NETWORK.is_file() else None
     if sources.hosts_file is not None:
         baseline = read_hosts(sources.hosts_file)
     elif network is not None:
@@ -65,7 +67,16 @@ def job_order(sources: Sources, check: Callable[[Hosts], None] = lambda hosts: N
         hosts = baseline
     else:
         network, hosts = _computed_order(sources, baseline, network, check)
-    return JobOrder(hosts, baseline, {} if network is None else network.host_identities)
+    # What was measured a moment ago need not be compared, and an order that was not computed has no network.
+    compared = network if network is stored and not sources.keep_order and _has_hosts(network, baseline) else None
+    identities = {} if network is None else network.host_identities
+    return JobOrder(hosts, baseline, identities, network=compared)
+
+
+def _has_hosts(network: Network | None, hosts: Hosts) -> bool:
+    """Return whether a network has all of these hosts, at the same addresses."""
+    measured = {} if network is None else {host.name: host.address for host in network.hosts}
+    return all(measured.get(host.name) == host.address for host in hosts)
 
 
 def _same_hosts(measured: Hosts, baseline: Hosts) -> bool:
@@ -89,7 +100,9 @@ def _from_plan(plan_file: Path, hosts_file: Path | None) -> JobOrder:
             raise InputError(
                 location, f"the plan gives {host.name} {planned.slots} slots, the hosts file {host.slots}; plan again"
             )
-    return JobOrder(hosts, baseline, {} if network is None else network.host_identities, plan.environment)
+    identities = {} if network is None else network.host_identities
+    compared = network if _has_hosts(network, hosts) else None
+    return JobOrder(hosts, baseline, identities, plan.environment, compared)
 
 
 def _computed_order(

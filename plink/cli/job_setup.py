@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from plink.api.launching import AutotuneRequest, LaunchRequest
+from plink.api.preflight import PreflightRequest
 from plink.api.recording import RecordRequest
 from plink.cli.job_options import (
     KEEP_HOSTS_ORDER,
@@ -108,7 +109,10 @@ def set_up(
         autotune = None if backend.masters is None else AutotuneRequest(backend.masters, threshold)
     if autotune is not None and settings.autotune_threshold is not None:
         autotune = replace(autotune, threshold=settings.autotune_threshold)
-    request = replace(request, identities=order.identities, autotune=autotune)
+    preflight = None
+    if order.network is not None and settings.preflight != "off":
+        preflight = PreflightRequest(order.network, tuple(order.hosts.names), settings.preflight == "strict")
+    request = replace(request, identities=order.identities, autotune=autotune, preflight=preflight)
     return JobSetup(replace(job, env=env | options.environment), order.hosts, order.baseline, request, options)
 
 

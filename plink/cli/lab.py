@@ -11,6 +11,7 @@ app = typer.Typer(no_args_is_help=True)
 
 if TYPE_CHECKING:
     from runners.lab.blueprint import Blueprint
+    from runners.lab.faults import HostStatus, LinkStatus
 
 _DEFAULT = "lab"
 _HELP = (
@@ -157,15 +158,20 @@ def status(name: Name = "", as_json: Annotated[bool, typer.Option("--json", help
 
     table = Table("host or link", "address", "state", "rate", box=None)
     for link in links:
-        table.add_row(link.name, "", "up" if link.connected else "cut", _rate(link.rate))
+        table.add_row(link.name, "", ("up" if link.connected else "cut") + _impaired(link), _rate(link.rate))
     for host in hosts:
         status = "dead" if not host.alive else "up" if host.connected else "cut"
-        table.add_row(host.name, host.address, status, _rate(host.rate))
+        table.add_row(host.name, host.address, status + _impaired(host), _rate(host.rate))
     Console().print(table)
 
 
 def _named(name: str) -> str:
     return "" if name == _DEFAULT else f" --name {name}"
+
+
+def _impaired(status: "HostStatus | LinkStatus") -> str:
+    loss = f", loses {100 * status.loss:g} %" if status.loss else ""
+    return loss + (f", {status.delay_us} us late" if status.delay_us else "")
 
 
 def _rate(bits_per_s: int) -> str:
@@ -219,6 +225,46 @@ def shape(
 
     faults.shape(_blueprint(name), target, parse_rate(rate))
     say(f"{target}: {rate} in both directions")
+
+
+@app.command()
+def loss(
+    target: Target,
+    percent: Annotated[float, typer.Option(help="Share of the packets that are lost, each way.")] = 2.0,
+    name: Name = _DEFAULT,
+) -> None:
+    """Lose packets of a host, one of its interfaces, a switch, or the uplink of a rack or pod, at random; 0 ends it.
+
+    By the kernel's netem, else by a filter of the lab's own routers: a line says which.
+
+    Example: plink lab loss node-03 --percent 2
+    """
+    from runners.lab import faults
+    from runners.lab.state import LabState
+
+    means = faults.impair(_blueprint(name), LabState(name), target, loss=percent / 100)
+    say(f"{target} loses {percent:g} % of the packets each way, by {means}")
+
+
+@app.command()
+def delay(
+    target: Target,
+    time: Annotated[str, typer.Option(help="How much longer round trips become (500us, 2ms), 1s at most.")] = "500us",
+    name: Name = _DEFAULT,
+) -> None:
+    """Delay what a host, or the uplink of a rack or pod, sends, so that its round trips are longer; 0 ends it.
+
+    By the kernel's netem, else by the lab's own routers (of racks): a line says which.
+
+    Example: plink lab delay node-03 --time 500us
+    """
+    from plink.model.units import parse_duration
+    from runners.lab import faults
+    from runners.lab.state import LabState
+
+    delay_us = round(parse_duration(time) * 1e6)
+    means = faults.impair(_blueprint(name), LabState(name), target, delay_us=delay_us)
+    say(f"what {target} sends is {time} late, by {means}")
 
 
 @app.command()

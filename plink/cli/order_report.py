@@ -30,7 +30,8 @@ def summary(solved: Solved) -> list[str]:
     validation = solved.validation
     if validation is not None and solved.changed and (validation.gain or validation.predicted):
         interval = "{:.1%} to {:.1%}".format(*validation.interval)
-        gain_text = f"on held-out samples it saves {validation.gain:.1%} ({interval})"
+        cost = _OBJECTIVE_TEXT.get(result.objective, "predicted time")
+        gain_text = f"on held-out samples it saves {validation.gain:.1%} ({interval}) of the {cost}"
         if not validation.is_significant:
             gain_text += ": within the noise"
             if solved.baseline_kept:

@@ -246,7 +246,8 @@ def _report_results(measurements: "Measurements", target: Path, seconds: float, 
     from plink.cli.finding_lines import finding_line, interface_warnings
     from plink.model.hostlist import fold_hostlist
     from probes.measurements import NOT_TRIED
-    from solvers.diagnosis.findings import rate_findings
+    from solvers.costs.fabric import is_uncertain
+    from solvers.diagnosis.findings import rate_findings, uncertain_groups
 
     n = len(measurements.hosts)
     measured = int(np.isfinite(measurements.latency).sum()) - n
@@ -258,10 +259,12 @@ def _report_results(measurements: "Measurements", target: Path, seconds: float, 
     tiers = measurements.details.get("shared_links", [])
     for number, tier in enumerate(tiers, 1):
         for row in tier["groups"]:
+            if len(row["members"]) < 2 or is_uncertain(row):
+                continue  # of one host it is its own link; of uncertain groups a finding follows
             hosts = f"{'' if number == 1 else f'tier {number}: '}{len(row['members'])} hosts with {row['members'][0]}"
             say(f"{hosts} share {_rate(row, 'out')} out, {_rate(row, 'in')} in")
     findings = rate_findings(network)
-    for finding in findings:
+    for finding in (*findings, *uncertain_groups(network)):
         say(finding_line(finding))
     for warning in interface_warnings(network):
         say(warning)

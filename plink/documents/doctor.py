@@ -65,6 +65,7 @@ class DoctorFinding(TypedDict):
         "clock source",
         "governor",
         "half duplex",
+        "partition",
         "uncertain group",
         "interface",
         "relay",

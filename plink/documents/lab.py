@@ -1,10 +1,10 @@
 """``plink.lab/1``: how an emulated cloud stands."""
 
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from plink.documents.types import Count, HostName, LabName
+from plink.documents.types import Count, HostName, LabName, Share
 
 
 class LabLink(TypedDict):
@@ -17,6 +17,10 @@ class LabLink(TypedDict):
     rate: Count
     """What it carries now in either direction, bits per second (of a switch, its slowest port); 0 where nothing limits
     it."""
+    loss: NotRequired[Share]
+    """Share of the packets that `plink lab loss` loses, each way."""
+    delay_us: NotRequired[Count]
+    """How much later what it sends arrives, by `plink lab delay`, microseconds."""
 
 
 class LabHost(TypedDict):
@@ -32,6 +36,10 @@ class LabHost(TypedDict):
     """One of its interfaces is plugged in; false after `plink lab cut` or `kill`."""
     rate: Count
     """What each interface of it can send, and receive, now, bits per second; 0 where nothing limits it."""
+    loss: NotRequired[Share]
+    """Share of its packets that `plink lab loss` loses, each way."""
+    delay_us: NotRequired[Count]
+    """How much later what it sends arrives, by `plink lab delay`, microseconds."""
 
 
 class LabDocument(TypedDict):

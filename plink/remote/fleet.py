@@ -1,6 +1,7 @@
 """Fleet of agents on many hosts: started in parallel, their messages in one queue, ended together."""
 
 import contextlib
+import math
 import queue
 import threading
 import time
@@ -94,6 +95,7 @@ class Fleet:
     def __init__(self, connector: Connector, program: AgentProgram, lease_s: float = LEASE_S) -> None:
         self._connector, self._program, self._lease_s = connector, program, lease_s
         self._agents: dict[str, _Agent] = {}
+        self._given_up: set[str] = set()
         self._guard = threading.Lock()
         self._queue: queue.Queue[AgentMessage] = queue.Queue(MAX_QUEUED_MESSAGES)
         self._closing = threading.Event()
@@ -101,11 +103,16 @@ class Fleet:
         self._last_pause_s, self._pause_end = 0.0, self._last_tick
 
     def start(
-        self, hosts: Iterable[Host], settings: dict[str, object], on_start: Callable[[], None] = lambda: None
+        self,
+        hosts: Iterable[Host],
+        settings: dict[str, object],
+        on_start: Callable[[], None] = lambda: None,
+        limit_s: float = math.inf,
     ) -> dict[str, HostError]:
         """Start an agent on every host, several at a time; return the errors of hosts where that failed.
 
         :param on_start: called once a host, whether it worked or not, for a progress bar.
+        :param limit_s: seconds after which hosts without an agent are given up.
         """
         bundle = self._program.bundle(settings | {"lease_s": self._lease_s})
         failures: dict[str, HostError] = {}
@@ -114,6 +121,7 @@ class Fleet:
         threading.Thread(target=self._renew_leases, daemon=True, name="plink-lease").start()
         waiting = deque(hosts)
         names = [host.name for host in waiting]
+        pending = set(names)
         done: queue.SimpleQueue[tuple[str, Exception | None]] = queue.SimpleQueue()
 
         def connect() -> None:
@@ -133,8 +141,13 @@ class Fleet:
             # Daemons, not a pool: Ctrl-C does not wait for connections that are still being made.
             threading.Thread(target=connect, daemon=True, name="plink-connect").start()
         try:
+            latest = time.monotonic() + limit_s
             for _ in names:
-                name, error = done.get()
+                try:
+                    name, error = done.get(timeout=None if limit_s == math.inf else max(0.0, latest - time.monotonic()))
+                except queue.Empty:
+                    break
+                pending.discard(name)
                 if isinstance(error, HostError):
                     failures[name] = error
                 elif error is not None:
@@ -142,6 +155,10 @@ class Fleet:
                 on_start()
         finally:
             waiting.clear()
+        with self._guard:  # one that comes now is too late
+            self._given_up = pending - self._agents.keys()
+        reason = f"no agent could be started within {limit_s:.0f} s"
+        failures |= {name: HostError(name, reason) for name in self._given_up}
         return {name: failures[name] for name in names if name in failures}
 
     def _open(self, host: Host, bundle: bytes) -> None:
@@ -154,7 +171,7 @@ class Fleet:
             _close_quietly(connection)
             raise
         with self._guard:
-            if self._closing.is_set():
+            if self._closing.is_set() or host.name in self._given_up:
                 _close_quietly(connection)
                 raise HostError(host.name, "not started")
             agent = self._agents[host.name] = _Agent(connection)
@@ -182,7 +199,7 @@ class Fleet:
             agent.reading = False
             if not data or agent.disconnect_reason:
                 break
-        reason = agent.disconnect_reason or agent.connection.exit_reason() or "the connection was close"
+        reason = agent.disconnect_reason or agent.connection.exit_reason() or "the connection was closed"
         if self.pause_s and not agent.disconnect_reason:
             reason = f"{self.pause_message}: its lease of {self._lease_s:g} s ran out"
         agent.close()  # else a job that runs for days would collect connections of lost hosts

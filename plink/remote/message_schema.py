@@ -5,6 +5,7 @@ before it uses it. Whoever uses a message has to allow for values that are well 
 """
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -23,6 +24,11 @@ def text(value: object) -> bool:
 def integer(value: object) -> bool:
     """Accept an integer of 64 bits."""
     return type(value) is int and -_INT64_LIMIT <= value < _INT64_LIMIT
+
+
+def number(value: object) -> bool:
+    """Accept a finite number that is not negative."""
+    return type(value) in (int, float) and 0 <= value < math.inf  # type: ignore[operator]
 
 
 def optional(is_valid: Validator) -> Validator:

@@ -28,7 +28,7 @@ from probes.stamp import (
 
 _HELLO_EVERY_S = 0.05
 _FIRST_HELLO_EVERY_S, _FIRST_HELLOS = 0.002, 10  # the peer usually gets its request at the same time
-_HELLO_S = 3.0  # the peer may get its request a little later than this end
+_HELLO_S = 3.0  # the peer may get its request a little later than this end; where a request sets no `hello_s`
 _MAX_LOST_IN_A_ROW = 64  # the path is down: the remaining probes are not sent
 _TTL = 255  # RFC 8762 section 4.2.1
 _NO_TTL = 0
@@ -165,6 +165,7 @@ class Session:
         self._count: int = request["count"]
         self._window: int = request["window"]
         self._timeout_s: float = request["timeout_s"]
+        self._hello_s: float = request.get("hello_s", _HELLO_S)
         # Without a precision all probes are sent.
         self._precision: float | None = request.get("precision")
         self._check_at: float = request.get("min_count", 0)
@@ -211,7 +212,7 @@ class Session:
         now = time.monotonic()
         self._expire(now)
         if not self._greeted:
-            if now - self._began_s < _HELLO_S and now - self._began_s >= _hello_due_s(self._hellos_sent):
+            if now - self._began_s < self._hello_s and now - self._began_s >= _hello_due_s(self._hellos_sent):
                 self._send_one(key, self._senders[0], _GREETINGS + self._hellos_sent, now)
                 self._hellos_sent += 1
             return
@@ -291,14 +292,14 @@ class Session:
         if not self._greeted:
             due_s = _hello_due_s(self._hellos_sent)
             # After the last greeting only the time-out remains.
-            return max(0.0, self._began_s + (due_s if due_s < _HELLO_S else _HELLO_S + self._timeout_s) - now)
+            return max(0.0, self._began_s + (due_s if due_s < self._hello_s else self._hello_s + self._timeout_s) - now)
         oldest = next(iter(self._in_flight.values()), None)
         return 0.0 if oldest is None else max(0.0, oldest + self._timeout_s - now)
 
     def is_over(self) -> bool:
         """Return whether nothing more is to be sent or awaited."""
         if not self._greeted:
-            return time.monotonic() - self._began_s > _HELLO_S + self._timeout_s
+            return time.monotonic() - self._began_s > self._hello_s + self._timeout_s
         return not self._in_flight and (self._sent == self._count or self._lost_in_a_row >= _MAX_LOST_IN_A_ROW)
 
     def result(self) -> dict[str, Any]:

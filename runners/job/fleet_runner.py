@@ -11,6 +11,7 @@ from runners.job.agent_messages import AGENT_MESSAGES
 from runners.job.agent_pool import AgentPool
 from runners.job.fleet_monitor import run_to_end
 from runners.job.job import Job
+from runners.job.network_check import check_network
 from runners.job.placement import RankAssignment, assign_ranks
 from runners.job.rank_environment import interface_environment, rank_environment
 from runners.job.result import RunResult
@@ -21,6 +22,7 @@ PROGRAM = AgentProgram(
     (
         "plink.remote.addresses",
         "plink.remote.command_output",
+        "plink.remote.flows",
         "plink.remote.low_priority",
         "plink.remote.start_barrier",
         "plink.remote.supervisor",
@@ -63,6 +65,7 @@ class FleetRunner:
         with Fleet(self._connector, PROGRAM) as fleet:
             pool = AgentPool(fleet, hosts, job, context.observer.on_line, context.clock, context.on_rank_line)
             setups = set_up_hosts(pool, context.observer.progress)
+            check_network(pool, setups, context)
             assignments = assign_ranks(hosts, context.host_identities)
             _start_ranks(pool, assignments, setups)
             return run_to_end(pool, assignments, pool.rank_reports(), context)

@@ -6,11 +6,11 @@ started ends with the job (:mod:`plink.remote.supervisor`).
 
 ===================  ======================================================================================
 from the controller  ``begin`` · ``has_digest`` · ``upload_part`` · ``extract`` · ``set_up`` · ``open_listener`` ·
-                     ``connect`` · ``close_listener`` · ``start`` · ``go`` · ``line`` · ``stacks`` · ``end`` ·
-                     ``alive``
+                     ``connect`` · ``close_listener`` · ``flow_listen`` · ``flow_exchange`` · ``start`` ·
+                     ``go`` · ``line`` · ``stacks`` · ``end`` · ``alive``
 to the controller    ``ready`` · ``digest`` · ``part_stored`` · ``extracted`` · ``set_up`` · ``listener_opened`` ·
-                     ``connected`` · ``listener_closed`` · ``rank_report`` · ``output`` · ``line`` · ``exited`` ·
-                     ``stacks`` · ``failed`` · ``alive``
+                     ``connected`` · ``listener_closed`` · ``flow_port`` · ``flow_rate`` · ``rank_report`` ·
+                     ``output`` · ``line`` · ``exited`` · ``stacks`` · ``failed`` · ``alive``
 ===================  ======================================================================================
 """
 
@@ -28,6 +28,7 @@ import tarfile
 import time
 from typing import Any
 
+from plink.remote import flows
 from plink.remote.addresses import host_identity, local_addresses, reachable_address
 from plink.remote.low_priority import VARIABLE as LOW_PRIORITY
 from plink.remote.low_priority import set_low_priority
@@ -86,6 +87,7 @@ class RankAgent:
         self._cache = WorkspaceCache()
         self._copy_finished = False  # or has failed
         self._listener: socket.socket | None = None
+        self._flow_listener: socket.socket | None = None
         self._rank_channel: RankChannel | None = None  # to rank 0, where the controller asked for it
 
     def run(self) -> None:
@@ -116,6 +118,8 @@ class RankAgent:
             self._listener.close()
             self._listener = None
             self._channel.send(type="listener_closed")
+        elif message["method"] in ("flow_listen", "flow_exchange"):
+            self._run_flow(message)
         elif message["method"] == "stacks":
             self._send_stacks()
         elif message["method"] == "set_up":
@@ -158,6 +162,22 @@ class RankAgent:
         except OSError as error:
             text = error.strerror or str(error)
         self._channel.send(type="listener_opened", error=text)
+
+    def _run_flow(self, message: dict[str, Any]) -> None:
+        """Open the port of a flow, or send and receive flows, for which this agent is blocked for a bounded time."""
+        if message["method"] == "flow_exchange":
+            self._channel.send(type="flow_rate", **{"gbps": None, "error": None, **self._exchange_flows(message)})
+            return
+        port = None
+        with contextlib.suppress(OSError):
+            self._flow_listener = flows.listen(message["address"])
+            port = self._flow_listener.getsockname()[1]
+        self._channel.send(type="flow_port", port=port)
+
+    def _exchange_flows(self, message: dict[str, Any]) -> dict[str, Any]:
+        listener, self._flow_listener = self._flow_listener, None
+        with listener or contextlib.nullcontext():
+            return flows.exchange(listener, message)
 
     def _send_stacks(self) -> None:
         running = {rank.pid: rank.rank for rank in self._ranks if rank.code is None}

@@ -4,7 +4,7 @@ All runners take hosts in rank order: rank 0 is on the first host, and each host
 run is the real path without its last call: it refuses what a run would refuse.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,6 +16,10 @@ from runners.job.placement import RankLocation
 from runners.job.result import RunResult, new_id
 
 HostIdentities = Mapping[str, dict[str, Any]]
+# Names of the host that sends and the one that receives; Gbit/s of each flow that came through, else why not.
+Flow = tuple[str, str]
+FlowResults = dict[Flow, float | str]
+FlowRun = Callable[[Sequence[Flow]], FlowResults]
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,9 @@ class RunContext:
     :param host_identities: of the hosts when they were measured, by name (may be empty).
     :param on_rank_line: gets each line that rank 0 sends to the launcher, returns the answers; None: there is no such
         channel. Only runners with agents of plink have one.
+    :param check_network: called before ranks start, with a function that runs flows between hosts at once, at most one
+        from each host and one to each; raises what keeps the job from starting. Only runners with agents of plink call
+        it.
     """
 
     observer: RunObserver
@@ -50,6 +57,7 @@ class RunContext:
     host_identities: HostIdentities = field(default_factory=dict)
     run_id: str = field(default_factory=new_id)
     on_rank_line: Callable[[str], list[str]] | None = None
+    check_network: Callable[[FlowRun], None] | None = None
 
 
 @dataclass(frozen=True)

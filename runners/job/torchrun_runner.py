@@ -12,6 +12,7 @@ from runners.job.agent_pool import AgentPool
 from runners.job.fleet_monitor import run_to_end
 from runners.job.fleet_runner import PROGRAM as RANK_PROGRAM
 from runners.job.job import Job
+from runners.job.network_check import check_network
 from runners.job.placement import RankAssignment, assign_ranks
 from runners.job.rank_environment import interface_environment, rank_environment
 from runners.job.result import RunResult
@@ -60,6 +61,7 @@ class TorchrunRunner:
         with Fleet(self._connector, PROGRAM) as fleet:
             pool = AgentPool(fleet, hosts, job, context.observer.on_line, context.clock)
             setups = _set_up(pool, context)
+            check_network(pool, setups, context)
             assignments = assign_ranks(hosts, context.host_identities)
             for name, arguments, env in torchrun_commands(pool, setups, context.run_id):
                 setup = setups[name]

@@ -1,4 +1,4 @@
-"""Faults of a lab, and their repair: slow links, cut links, dead hosts, cross traffic."""
+"""Faults of a lab, and their repair: slow, lossy, late and cut links, dead hosts, cross traffic."""
 
 import contextlib
 import json
@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 
 from plink.errors import PlinkError, UsageError
-from runners.lab import kernel, links, racks, sshd, switches
+from runners.lab import impairments, kernel, links, racks, sshd, switches
 from runners.lab.blueprint import Blueprint, Place
 from runners.lab.links import Cable
 from runners.lab.state import LabState
@@ -20,13 +20,15 @@ _LOAD_PORT = 5990
 
 @dataclass(frozen=True)
 class HostStatus:
-    """Status of one host; rates in bits per second."""
+    """Status of one host; rates in bits per second, ``loss`` 0 to 1 each way."""
 
     name: str
     address: str
     alive: bool
     connected: bool
     rate: int
+    loss: float = 0.0
+    delay_us: int = 0
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class LinkStatus:
     name: str
     connected: bool
     rate: int
+    loss: float = 0.0
+    delay_us: int = 0
 
 
 def _cables(blueprint: Blueprint) -> dict[str, list[Cable]]:
@@ -83,6 +87,21 @@ def _limit(cable: Cable, rate: int) -> None:
         kernel.tc(links.shape(device, rate, cable.delay_us), namespace)
 
 
+def impair(
+    blueprint: Blueprint, state: LabState, target: str, loss: float | None = None, delay_us: int | None = None
+) -> str:
+    """Lose a share of the packets of a target each way, or delay what it sends; return what does it.
+
+    :param loss: 0 to 1; None: as it was; so ``delay_us``.
+    :raises UsageError: as :func:`runners.lab.impairments.impair`.
+    """
+    cables, planted = _find(blueprint, target), impairments.impairments(state).get(target, impairments.Impairment())
+    wanted = impairments.Impairment(
+        planted.loss if loss is None else loss, planted.delay_us if delay_us is None else delay_us
+    )
+    return impairments.impair(blueprint, state, target, cables, wanted)
+
+
 def cut(blueprint: Blueprint, target: str) -> None:
     """Unplug a host, an interface of it, a switch, or the uplink of a rack or pod: packets vanish without an error."""
     for cable in _find(blueprint, target):
@@ -114,7 +133,9 @@ def kill(blueprint: Blueprint, target: str) -> None:
 
 def heal(blueprint: Blueprint, state: LabState) -> None:
     """Undo every fault: plug links in, reset rates, start dead hosts, end cross traffic."""
-    for cable in {cable for cables in _cables(blueprint).values() for cable in cables}:
+    all_cables = {cable for cables in _cables(blueprint).values() for cable in cables}
+    impairments.remove_all(state, list(all_cables))
+    for cable in all_cables:
         namespace, device = cable.far
         kernel.ip([f"link set {device} up", *cable.routes], namespace)
         if cable.rate != links.NO_LIMIT:
@@ -190,17 +211,18 @@ def status(blueprint: Blueprint, state: LabState) -> tuple[list[LinkStatus], lis
     it."""
     by_target = _cables(blueprint)
     namespaces = {cable.far[0] for cables in by_target.values() for cable in cables}
-    devices = {namespace: _devices(namespace) for namespace in namespaces}
+    devices, wrong = {namespace: _devices(namespace) for namespace in namespaces}, impairments.impairments(state)
 
     def link(target: str) -> LinkStatus:
         ports = [cable.far for cable in by_target[target]]
         connected = any(device in devices[namespace][0] for namespace, device in ports)
-        return LinkStatus(target, connected, min(devices[namespace][1].get(device, 0) for namespace, device in ports))
+        rate, planted = min(devices[namespace][1].get(device, 0) for namespace, device in ports), wrong.get(target)
+        return LinkStatus(target, connected, rate, *((planted.loss, planted.delay_us) if planted else ()))
 
     hosts = []
     for place in blueprint.places:
         host, alive = link(place.name), sshd.process(blueprint, place.name, state) is not None
-        hosts.append(HostStatus(place.name, place.address, alive, host.connected, host.rate))
+        hosts.append(HostStatus(place.name, place.address, alive, host.connected, host.rate, host.loss, host.delay_us))
     names = {place.name for place in blueprint.places}
     targets = [target for target in by_target if target not in names and not target.endswith("/mgmt0")]
     return [link(target) for target in sorted(targets, key=lambda target: "/" in target)], hosts

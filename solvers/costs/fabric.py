@@ -17,6 +17,7 @@ from solvers.hierarchy.tiers import completed_far, nearest_tier
 MIN_RATE_SIGMA = 0.02  # relative: probes of one lab, minutes apart, differ by as much
 _RMS_RANGE_OF_THREE = 1.912  # root mean square of the range of three normal draws, in standard deviations
 _MEDIAN_OF_THREE = 0.67  # standard deviation of the median of three such draws
+_MIN_CONFIDENCE = 0.5
 ASSUMED_GBPS = 10.0  # where nobody measured a rate: most clouds' smallest "up to" figure
 BYTES_PER_US = 125.0  # of one Gbit/s
 
@@ -204,7 +205,7 @@ def _fabric_of_groups(network: Network) -> Fabric:
         pair = pair if np.isfinite(pair).any() else None
     tiers = [shared_rows(tier["groups"], network.hosts.names) for tier in network.shared_links]
     rows, outer = (tiers[0], tiers[1:]) if tiers else ([], [])
-    measured = any(_is_measured(row) for _, row in rows)
+    measured = any(_is_measured(row) and not is_uncertain(row) for _, row in rows)
     if not measured and not (rows and "assumed_from" in network.details):
         return _inferred(network, rtt, pair)
     group_of = np.full(n, -1, dtype=np.intp)
@@ -281,6 +282,11 @@ def shared_rows(rows: Sequence[Row], names: list[str]) -> list[tuple[list[int], 
     return groups
 
 
+def is_uncertain(row: Row) -> bool:
+    """Return whether a group is rather another one, by its ``confidence``: orders do not use what it shares."""
+    return float(row.get("confidence", 1.0)) < _MIN_CONFIDENCE
+
+
 def _is_measured(row: Row) -> bool:
     """Return whether both directions were measured."""
     return bool(row.get("out_gbps") and row.get("in_gbps"))
@@ -298,8 +304,10 @@ def rate_sigma(rows: Sequence[Row]) -> float:
 
 
 def _capacity(row: Row, way: str) -> float:
-    """Return a group's capacity, Gbit/s; infinite where its hosts, or links of a tier below, were the limit."""
-    return float("inf") if row.get(f"{way}_limited_by") in ("hosts", "groups") else float(row[f"{way}_gbps"])
+    """Return a group's capacity, Gbit/s; infinite where its hosts, or links of a tier below, were the limit, or the
+    group is uncertain."""
+    has_limit = row.get(f"{way}_limited_by") not in ("hosts", "groups") and not is_uncertain(row)
+    return float(row[f"{way}_gbps"]) if has_limit else float("inf")
 
 
 def _one_flow(row: Row) -> float:

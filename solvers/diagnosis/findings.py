@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from plink.model.hostlist import fold_hostlist
 from plink.model.network import Matrix, Network
 from plink.model.units import format_gbps
 from solvers.changes.causes import explain
+from solvers.costs.fabric import is_uncertain
 from solvers.costs.host_flows import failed_flows_of, flows_of, unreached_hosts
 from solvers.diagnosis.bandwidth import SlowHost, slow_rates, slow_shared_links
 from solvers.diagnosis.finding import (
@@ -23,7 +25,7 @@ from solvers.diagnosis.finding import (
 from solvers.diagnosis.host_rates import half_duplex, slow_by_flows
 from solvers.diagnosis.latency import DiagnosisThresholds, Suspect, asymmetric_pairs, slow_hosts, slow_links
 
-_MIN_CONFIDENCE = 0.5  # of a group: with less it is rather another one
+_MAX_PARTITIONS = 8  # more of them are single pairs that failed, and no cut
 _NOISE_SIGMAS = 4.0  # of a pair's own samples
 TCP_ADVICE = "open it between the hosts (security group): jobs and bandwidths need it"
 _SLOW_HOST_ADVICE = "exchange it, or look at its NIC and the limits of its instance"
@@ -47,11 +49,12 @@ def diagnose(
         *_latencies(network, groups, remeasured, limits),
         *_rates(network, groups),
         *_losses(network, groups),
-        *_uncertain_groups(network),
+        *uncertain_groups(network),
         *_clock_steps(network),
         *_zeros(network),
-        *_unmeasured(network),
     ]
+    partitions, cut = _partitions(network)
+    findings += [*partitions, *_unmeasured(network, cut)]
     return merged(findings)
 
 
@@ -200,21 +203,22 @@ def _rates(network: Network, groups: Groups) -> list[Finding]:
     return findings
 
 
-def _uncertain_groups(network: Network) -> list[Finding]:
+def uncertain_groups(network: Network) -> list[Finding]:
     """Return groups with shared links that are found in few resamples of the round trips."""
     shares = {
         tuple(row["members"]): row["confidence"]
         for tier in network.shared_links
         for row in tier["groups"]
-        if row.get("confidence", 1.0) < _MIN_CONFIDENCE
+        if is_uncertain(row) and len(row["members"]) > 1
     }
     if not shares:
         return []
     low, high = f"{min(shares.values()):.0%}", f"{max(shares.values()):.0%}"
     span = low if low == high else f"{low} to {high}"
     groups = "a group" if len(shares) == 1 else f"{len(shares)} groups"
-    evidence = f"{groups} with shared links, found in {span} of the resamples of the round trips"
-    advice = "their shared links may be of others: probe again with a larger --count"
+    evidence = f"{groups} with shared links, found in {span} of the resamples of the round trips, so orders do not use "
+    evidence += "them: hosts were busy while they were measured, or flows of others disturbed them"
+    advice = "probe again when the hosts are idle, with a larger --count, or say who shares links: --topology FILE"
     hosts = list(dict.fromkeys(name for members in shares for name in members))
     return [Finding("uncertain group", Severity.INFO, hosts, evidence, advice)]
 
@@ -270,9 +274,56 @@ def _zeros(network: Network) -> Iterator[Finding]:
         yield Finding("zero", Severity.WARNING, hosts, _of_pairs(evidence, pairs), advice, len(pairs))
 
 
-def _unmeasured(network: Network) -> Iterator[Finding]:
+def _partitions(network: Network) -> tuple[list[Finding], npt.NDArray[np.bool_]]:
+    """Return a finding for each two sets of hosts that cannot reach each other, and their pairs, shape (N, N).
+
+    Hosts are in one set where none reaches a host that another one tried in vain. A pair that was not tried, or of a
+    host without an agent, says nothing. Where a TCP flow came through, only probes are blocked.
+    """
     names = network.hosts.names
-    unmeasured = np.isnan(network.latency_us)
+    index = {name: i for i, name in enumerate(names)}
+    measured, failed = np.isfinite(network.latency_us), np.zeros((len(names),) * 2, dtype=bool)
+    reasons = {}
+    lost = {name for row in network.errors for name in (row["from"], row["to"]) if row["why"].startswith(f"{name}: ")}
+    for row in network.errors:
+        ends = index.get(row["from"], -1), index.get(row["to"], -1)
+        if min(ends) >= 0 and lost.isdisjoint((row["from"], row["to"])) and not row["why"].startswith("not tried"):
+            failed[ends] = failed[ends[::-1]] = True
+            reasons[min(ends), max(ends)] = row["why"]
+    measured |= measured.T
+    np.fill_diagonal(measured, False)
+    failed &= ~measured
+    sets: list[list[int]] = []
+    for host in np.flatnonzero(failed.any(axis=1)).tolist():
+        alike = [
+            hosts for hosts in sets
+            if not failed[host, hosts].any()
+            and not any((failed[host] & measured[k]).any() or (measured[host] & failed[k]).any() for k in hosts)
+        ]  # fmt: skip
+        if alike:
+            alike[0].append(host)
+        else:
+            sets.append([host])
+    cut, findings, connected = np.zeros_like(failed), list[Finding](), np.zeros_like(failed)
+    for flow in flows_of(network):
+        connected[flow.source, flow.target] = connected[flow.target, flow.source] = True
+    for near, far in itertools.combinations(sets, 2):
+        pairs = [(min(a, b), max(a, b)) for a in near for b in far if failed[a, b]]
+        # One pair alone is no cut between groups.
+        if len(pairs) > 1 and measured.any() and not connected[np.ix_(near, far)].any():
+            cut[np.ix_(near, far)] = cut[np.ix_(far, near)] = True
+            here, there = (fold_hostlist(_named(hosts, names)) for hosts in (near, far))
+            evidence = f"{here} and {there} cannot reach each other ({len(pairs)} pairs: {reasons[pairs[0]]})"
+            advice = "look at the link, the routes and the security groups between the two"
+            hosts = _named([*near, *far], names)
+            findings.append(Finding("partition", Severity.ERROR, hosts, evidence, advice, len(pairs)))
+    return (findings, cut) if len(findings) <= _MAX_PARTITIONS else ([], np.zeros_like(cut))
+
+
+def _unmeasured(network: Network, explained: npt.NDArray[np.bool_]) -> Iterator[Finding]:
+    """Yield the pairs without a round trip, but those that are ``explained``, shape (N, N)."""
+    names = network.hosts.names
+    unmeasured = np.isnan(network.latency_us) & ~explained
     errors = {(row["from"], row["to"]): row["why"] for row in network.errors}
     if network.details.get("plan") == "adaptive":  # most pairs are unmeasured by design
         index = {name: i for i, name in enumerate(names)}

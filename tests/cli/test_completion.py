@@ -139,7 +139,7 @@ def test_the_words_are_those_that_the_commands_take() -> None:
     assert tuple(HostTierChoice) == TIERS
     assert tuple(ObjectKind) == KINDS
     options = set(Options.__dataclass_fields__) - {"groups"}
-    for setting, value in zip(values["launch --set"], ("1h", "1", "yes", "1s", "0.1"), strict=True):
+    for setting, value in zip(values["launch --set"], ("1h", "strict", "1", "yes", "1s", "0.1"), strict=True):
         assert launch_settings([setting + value])
     assert set(values["--set"]) == {f"{name.replace('_', '-')}=" for name in options}
 

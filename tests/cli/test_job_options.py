@@ -70,7 +70,8 @@ def test_settings() -> None:
 @pytest.mark.parametrize(
     ("word", "complaint"),
     [
-        ("masterport=1", "write NAME=VALUE, with one of max-network-age, master-port"),
+        ("masterport=1", "write NAME=VALUE, with one of max-network-age, preflight, master-port"),
+        ("preflight=yes", "preflight= and off, warn or strict"),
         ("colour=red", "write NAME=VALUE"),
         ("master-port=65536", "master-port= and a port, 0 to 65535"),
         ("master-port=-1", "a port"),
@@ -84,6 +85,12 @@ def test_settings() -> None:
 def test_invalid_settings_are_refused(word: str, complaint: str) -> None:
     with pytest.raises(UsageError, match=f"--set {word}: .*{complaint}"):
         launch_settings([word])
+
+
+def test_a_strict_preflight_needs_agents() -> None:
+    assert JobOptions(settings=["preflight=strict"]).check("ssh").preflight == "strict"
+    with pytest.raises(UsageError, match="--set preflight=strict needs plink's agents"):
+        JobOptions(settings=["preflight=strict"]).check("mpirun")
 
 
 def test_settings_of_autotune_need_it() -> None:

@@ -82,7 +82,7 @@ def nodes(data: bytes) -> None:
 
 def flow(data: bytes) -> None:
     """A stranger connects where a flow is awaited, before its sender: the sender is served all the same."""
-    from probes.agent import flows
+    from plink.remote import flows
 
     with flows.listen("127.0.0.1") as listener, socket.socket() as unauthenticated, socket.socket() as sender:
         for client, greeting in ((unauthenticated, data), (sender, TOKEN)):

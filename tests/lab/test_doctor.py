@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,16 @@ def test_slow_host_is_named_and_remeasured(patient: Lab, tmp_path: Path) -> None
     assert done.stderr.splitlines()[-1].startswith("plink: error: ")
 
 
+def test_lossy_and_late_hosts_are_named(patient: Lab, tmp_path: Path) -> None:
+    lossy, late = patient.hosts.names[0], patient.hosts.names[3]
+    assert patient.plink("loss", lossy, "--percent", "5", cwd=HERE).returncode == 0
+    assert patient.plink("delay", late, "--time", "1ms", cwd=HERE).returncode == 0
+    code, document = diagnosis(patient, tmp_path)
+    assert code == 1
+    assert of_kind(document, "loss") == [[lossy]]
+    assert of_kind(document, "slow host") == [[late]]
+
+
 def test_a_pair_that_a_firewall_parts_is_named_with_its_reason(small_lab: Lab, tmp_path: Path) -> None:
     a, b = small_lab.hosts.names[:2]
     with firewall(small_lab, a, f"from {small_lab.hosts.by_name()[b].address} ipproto udp"):
@@ -95,6 +106,24 @@ def test_a_pair_that_a_firewall_parts_is_named_with_its_reason(small_lab: Lab, t
     assert set(finding["hosts"][:2]) == {a, b}
     assert "2 round trips were not measured" in finding["evidence"]
     assert "firewall" in finding["evidence"]
+
+
+def test_hosts_that_cannot_reach_the_others_are_named_within_a_minute(patient: Lab, tmp_path: Path) -> None:
+    """A rack's link to another is cut, and the SSH server of a third one's host accepts and then hangs."""
+    racks = [[place.name for place in patient.blueprint.in_rack(rack)] for rack in range(2)]
+    assert patient.plink("cut", "rack0", "--from", "rack1", cwd=HERE).returncode == 0
+    hangs, began = racks[1].pop(), time.monotonic()
+    server = int(patient.state.file(hangs, "sshd.pid").read_text())
+    os.kill(server, signal.SIGSTOP)
+    try:
+        code, document = diagnosis(patient, tmp_path)
+    finally:
+        os.kill(server, signal.SIGCONT)
+    assert time.monotonic() - began < 60
+    assert code == 1
+    assert of_kind(document, "unreachable") == [[hangs]]
+    (hosts,) = of_kind(document, "partition")
+    assert set(hosts) == {*racks[0], *racks[1]}
 
 
 def test_a_host_that_cannot_be_reached_is_named_and_the_others_are_examined(patient: Lab, tmp_path: Path) -> None:

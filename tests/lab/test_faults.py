@@ -1,6 +1,7 @@
 """A lab is broken on purpose and mended: slow links, cut links, dead hosts, cross traffic."""
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,6 +79,38 @@ def test_a_slow_rack_is_slow_to_others_only(patient: Lab) -> None:
     do(patient, "shape", f"rack{patient.racks[a]}", "--rate", "50mbit")
     assert 35 < transfer(patient, a, far) < 53
     assert transfer(patient, a, b) > 150
+
+
+def pings(lab: Lab, source: str, sink: str) -> tuple[float, float]:
+    """The share of 200 pings that is lost, and the shortest round trip in microseconds."""
+    done = inside(lab, source, "ping", "-q", "-i0.01", "-c200", "-W1", address(lab, sink))
+    lost, shortest = re.search(r"([\d.]+)% packet loss", done.stdout), re.search(r"rtt [^=]*= ([\d.]+)", done.stdout)
+    assert lost, done.stdout
+    assert shortest, done.stdout
+    return float(lost.group(1)) / 100, 1000 * float(shortest.group(1))
+
+
+@pytest.mark.parametrize("target", ["host", "rack"])
+def test_lossy_and_late(patient: Lab, target: str) -> None:
+    """Both at once, of what crosses the cable and nothing else; bursts of TCP stay whole."""
+    (a, b), (_, far) = pairs(patient)
+    name = a if target == "host" else f"rack{patient.racks[a]}"
+    do(patient, "delay", name, "--time", "5ms")
+    assert transfer(patient, a, far) > 50
+    do(patient, "loss", name, "--percent", "20")
+    loss, shortest_us = pings(patient, a, far)
+    assert 0.15 < loss < 0.6  # of two ways at 20 % each: 36 %
+    assert 5000 <= shortest_us < 10_000
+    status = read_status(patient)
+    (row,) = [row for row in status["hosts"] + status["links"] if row["name"] == name]
+    assert (row["loss"], row["delay_us"]) == (0.2, 5000)
+    loss, shortest_us = pings(patient, b, next(other for other in patient.hosts.names if other not in (a, b)))
+    assert (loss > 0, shortest_us > 5000) == (target == "rack",) * 2
+    do(patient, "heal")
+    loss, shortest_us = pings(patient, a, far)
+    assert loss == 0
+    assert shortest_us < 5000
+    until(lambda: not guests(patient), 3, "what held packets back to be gone")
 
 
 def test_partitioned_host_is_silent_without_a_notice(patient: Lab) -> None:
@@ -192,6 +225,9 @@ def test_heal_ends_load(patient: Lab) -> None:
         (("load", "node-01", "rack0"), 2, "from one host to another"),
         (("load", "node-01", "node-02", "--duration", "2h"), 2, "--duration"),
         (("load", "node-01", "node-02", "--duration", "0s"), 2, "--duration"),
+        (("loss", "rack9"), 2, "has no 'rack9'"),
+        (("loss", "node-01", "--percent", "101"), 2, "0 to 100"),
+        (("delay", "node-01", "--time", "2s"), 2, "at most 1s"),
         (("exec", "node-99", "--", "true"), 2, "no host 'node-99'"),
         (("exec", "rack0", "--", "true"), 2, "no host 'rack0'"),
     ],

@@ -59,7 +59,7 @@ class Examined(FakeFleet):
         self._facts = inspect("127.0.0.1", ["127.0.0.1"], lambda: None)
         self._requests = itertools.count()
 
-    def start(self, hosts: Hosts, settings: Document, on_start: Any) -> dict[str, HostError]:
+    def start(self, hosts: Hosts, settings: Document, on_start: Any, limit_s: float) -> dict[str, HostError]:
         """One is not there."""
         return {"h7": HostError("h7", "connection refused")}
 

@@ -97,6 +97,18 @@ def test_silent_agent_fails_its_task_alone() -> None:
     assert fleet.now == 5.0
 
 
+@pytest.mark.parametrize("limit", [0.0, 1.5])
+def test_no_task_outlasts_a_limit(limit: float) -> None:
+    """Whatever does not answer: what runs then fails, what waits is not tried."""
+    fleet = FakeFleet(lambda host, body: None if host == "h0" else (1.0, {"of": body["of"]}))
+    log, scheduler = EventLog(fleet), scheduler_of(fleet, 3)
+    scheduler.stop_at = lambda: limit
+    scheduler.run([log.task((0, 1)), log.task((1, 2))])
+    assert [event.partition(" (")[0] for event in log.events] == (["failed", "skipped"] if limit else ["skipped"] * 2)
+    assert all("the time was over" in event for event in log.events)
+    assert fleet.now == limit
+
+
 def test_late_answer_is_ignored() -> None:
     """It comes while another task of the same hosts waits for its own."""
     delays = iter([7.0, 1.0, 4.0, 4.0])

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,6 +21,7 @@ from plink.remote.message_schema import MessageSchema, object_of, text
 from plink.remote.program import BOOTSTRAP, REMOTE_COMMAND, AgentProgram
 from runners.child import ChildConnection
 from tests.child_hosts import WAIT_S, ChildHosts, ends
+from tests.lab.waiting import until
 
 PROGRAM = AgentProgram(("tests.remote.fleet_agent",))
 HOSTS = [Host(name, name) for name in ("a", "b", "c")]
@@ -269,6 +271,24 @@ def test_nobody_waits_for_a_connection_being_made_once_it_is_interrupted() -> No
             process.wait(WAIT_S)
         finally:
             process.kill()
+
+
+def test_hosts_that_hang_are_given_up(children: Callable[..., ChildHosts]) -> None:
+    """A connection that is made too late is closed, and its host stays without an agent."""
+    connector, answered = children(), threading.Event()
+
+    class HangsOnce:
+        def open(self, host: Host) -> AgentConnection:
+            if host.name == "b":
+                answered.wait(WAIT_S)
+            return connector.open(host)
+
+    with Fleet(HangsOnce(), PROGRAM) as fleet:
+        failures = fleet.start([Host("a", "a"), Host("b", "b")], {"first": "hello"}, limit_s=3.0)
+        assert list(failures) == ["b"]
+        answered.set()
+        until(lambda: len(connector.started) == 2 and connector.started[1].poll() is not None, WAIT_S, "the late agent")
+        assert fleet.alive == ["a"]
 
 
 def test_what_is_no_trouble_of_a_host_is_raised(children: Callable[..., ChildHosts]) -> None:

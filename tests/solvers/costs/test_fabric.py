@@ -277,3 +277,14 @@ def test_noise_of_a_shared_rate() -> None:
     drawn = np.log([alone.with_rate_noise(rng).host_out_gbps for _ in range(2000)])
     assert drawn.std(axis=0) == pytest.approx([alone.rate_sigma] * 8, rel=0.1)
     assert abs(np.corrcoef(drawn.T)[0, 1]) < 0.1
+
+
+def test_uncertain_groups_limit_no_order() -> None:
+    """Groups that few resamples show are as if nothing of them had been measured."""
+    sure, doubtful = row([0, 1], confidence=0.9), row([2, 3], confidence=0.4)
+    result = fabric_of(network([2, 2], shared_links=[{"groups": [sure, doubtful]}])[0])
+    assert result.measured
+    assert result.group_out_gbps.tolist() == [4.0, np.inf]
+    result = fabric_of(network([2, 2], shared_links=[{"groups": [row([0, 1], confidence=0.1), doubtful]}])[0])
+    assert not result.measured
+    assert model_for("auto", result) == "latency"

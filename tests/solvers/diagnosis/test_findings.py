@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from plink.model.hostlist import expand_hostlist
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix, Network, to_rows
 from solvers.diagnosis.finding import Finding
@@ -170,3 +171,44 @@ def test_findings_come_in_the_order_of_what_they_are() -> None:
         "tainted", "unmeasured",
     ]  # fmt: skip
     assert all(item.advice for item in result)
+
+
+def parted(pairs: list[tuple[int, int]], reason: str = "no probe was answered", **details: Any) -> list[Finding]:
+    """The findings of six hosts, when these pairs failed."""
+    rows = flat()
+    for a, b in pairs:
+        rows[a, b] = rows[b, a] = np.nan
+    errors = [{"from": f"h{i}", "to": f"h{j}", "why": reason} for a, b in pairs for i, j in ((a, b), (b, a))]
+    return findings_of(rows, errors=errors, **details)
+
+
+@pytest.mark.parametrize(
+    ("near", "far"),
+    [([0, 3], [1, 4]), ([0, 3], [1, 2, 4, 5]), ([2], [0, 1, 3, 4, 5])],
+    ids=["two of three groups", "two halves", "a host and the others"],
+)
+def test_two_groups_that_cannot_reach_each_other_are_one_line(near: list[int], far: list[int]) -> None:
+    pairs = [(a, b) for a in near for b in far]
+    (finding,) = parted(pairs)
+    assert (finding.kind, finding.severity, finding.pairs) == ("partition", "error", len(pairs))
+    assert set(finding.hosts) == {f"h{host}" for host in near + far}
+    here, _, there = finding.evidence.partition(" cannot reach")[0].partition(" and ")
+    assert {tuple(expand_hostlist(side, "")) for side in (here, there)} == {
+        tuple(f"h{host}" for host in hosts) for hosts in (near, far)
+    }
+    assert "no probe was answered" in finding.evidence
+
+
+def test_three_isolated_groups_are_named_pairwise() -> None:
+    groups = [[0, 1], [2, 3], [4, 5]]
+    pairs = [(a, b) for k in range(3) for near in [groups[k]] for far in groups[k + 1 :] for a in near for b in far]
+    assert [finding.kind for finding in parted(pairs)] == ["partition"] * 3
+
+
+def test_hosts_without_an_agent_and_blocked_probes_are_no_partition() -> None:
+    pairs = [(2, host) for host in (0, 1, 3, 4, 5)]
+    assert [finding.kind for finding in parted(pairs, "h2: no answer to SSH")] == ["unmeasured"]
+    assert [finding.kind for finding in parted(pairs, "not tried: the time was over")] == ["unmeasured"]
+    flow = {"from": "h2", "to": "h0", "gbps": 1.0, "both_ways": False}
+    assert [finding.kind for finding in parted(pairs, host_flows=[flow])] == ["unmeasured"]
+    assert [finding.kind for finding in parted([(2, 5)])] == ["unmeasured"], "one pair"

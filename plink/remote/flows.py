@@ -1,4 +1,4 @@
-"""One TCP flow between two agents, to measure how much several flows get together across a shared link.
+"""One TCP flow between two agents, to measure a rate: of a host, of a link that several share, or before a job.
 
 Runs on the hosts: standard library only. A sender must present the flow's token; both ends stop by time.
 """
@@ -15,7 +15,7 @@ from typing import Any
 from plink.remote.addresses import family_of
 
 _CHUNK_BYTES = 1 << 18
-_ACCEPT_S = 5.0  # until the sender has connected and sent its whole token
+_ACCEPT_S = 5.0  # until the sender has connected and sent its whole token, where a request sets no `accept_s`
 _MAX_CLIENTS = 64  # that have not presented the token yet
 _RETRY_S = 0.05
 _OVERLAP_S = 0.1
@@ -32,20 +32,21 @@ def listen(address: str) -> socket.socket:
 
 def receive(listener: socket.socket, request: dict[str, Any]) -> dict[str, Any]:
     """Receive the flow, and return ``gbps`` of its payload after the ramp, or ``error``."""
-    flow = _await_sender(listener, bytes.fromhex(request["token"]))
+    accept_s = request.get("accept_s", _ACCEPT_S)
+    flow = _await_sender(listener, bytes.fromhex(request["token"]), accept_s)
     if flow is None:
-        return {"error": f"the flow's sender did not connect within {_ACCEPT_S:g} s"}
+        return {"error": f"the flow's sender did not connect within {accept_s:g} s"}
     with flow:
         flow.settimeout(1.0)
         return _count(flow, request["seconds"], request.get("max_bytes"))
 
 
-def _await_sender(listener: socket.socket, token: bytes) -> socket.socket | None:
-    """Accept connections until one has sent the token; None after ``_ACCEPT_S`` seconds in all.
+def _await_sender(listener: socket.socket, token: bytes, accept_s: float) -> socket.socket | None:
+    """Accept connections until one has sent the token; None after ``accept_s`` seconds in all.
 
     Clients are read concurrently: one that is slow or silent delays no other.
     """
-    deadline = time.monotonic() + _ACCEPT_S
+    deadline = time.monotonic() + accept_s
     received: dict[socket.socket, bytes] = {}
     listener.setblocking(False)
     try:
@@ -136,7 +137,7 @@ def send(request: dict[str, Any]) -> dict[str, Any]:
     (peer, port), seconds, max_bytes = request["peer"], request["seconds"], request.get("max_bytes")
     sent, chunk = 0, bytes(_CHUNK_BYTES)
     with socket.socket(family_of(peer)) as flow:
-        flow.settimeout(_ACCEPT_S)
+        flow.settimeout(request.get("accept_s", _ACCEPT_S))
         try:
             flow.connect((peer, port))
             flow.sendall(bytes.fromhex(request["token"]))
@@ -169,7 +170,7 @@ def exchange(listener: socket.socket | None, request: dict[str, Any]) -> dict[st
         else:
             result = receive(listener, {**request, "token": request["receive_token"]})
     if sender is not None:
-        sender.join(_ACCEPT_S + request["seconds"] + _OVERLAP_S + 2)
+        sender.join(request.get("accept_s", _ACCEPT_S) + request["seconds"] + _OVERLAP_S + 2)
         failure = sending[0].get("error") if sending else "the flow did not end in time"
         if failure:
             result.setdefault("error", failure)

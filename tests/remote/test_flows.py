@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from probes.agent import flows
+from plink.remote import flows
 
 WAIT_S = 60.0
 TOKEN = bytes(range(32))
