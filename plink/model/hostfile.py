@@ -15,7 +15,7 @@ KEYS = ("slots", "tier", "address", "user", "port", "key", "price")
 # Numbers from here on are ports: of LightGBM's machine list, or of SSH where a user or slots= are on the line, too.
 _FIRST_PORT = 1024
 _ALIASES = {
-    **dict.fromkeys(("cpu", "cpus", "count"), "slots"),  # Open MPI's
+    **dict.fromkeys(("cpu", "cpus", "count", "np", "ppn"), "slots"),  # Open MPI's and Torque's
     **dict.fromkeys(("username", "user_name", "user-name"), "user"),
 }
 # An upper bound on oversubscription, of which plink makes none.
@@ -35,7 +35,7 @@ _LINES = tuple(
 _COMMENT = re.compile(r"#.*|(^|\s)//.*")  # the second is Open MPI's
 _IPV6 = re.compile(r"\[([^\[\],]*:[^\[\],]*)\](?::(\d{1,9}))?")
 _NUMBERED = re.compile(r"([^:]+):(\d{1,9})")
-_COLUMN = re.compile(r"(\d{1,9})(\s+[^\s=]+\s+[^\s=]+)?")  # Grid Engine adds a queue and processors
+_COLUMN = re.compile(r"(\d{1,9})(\s+[^\s=]*(@|\.q)[^\s=]*\s+[^\s=]+)?")  # Grid Engine adds a queue and processors
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,7 @@ def test_every_setting_of_a_line_is_read() -> None:
         ("aa:2,bb:3,cc\n", [2, 3, 1]),  # Horovod's -H
         ("aa 2\nbb 3\ncc 1\n", [2, 3, 1]),
         ("aa 2 all.q@aa UNDEFINED\nbb 3 all.q@bb <NULL>\ncc 1 all.q@cc 0,1:0,2\n", [2, 3, 1]),  # Grid Engine
+        ("aa np=2\nbb ppn=3\ncc\n", [2, 3, 1]),  # Torque
         ("aa 12400\naa 12401\nbb 12400\nbb 12401\nbb 12402\ncc 12400\n", [2, 3, 1]),  # LightGBM
         ("aa:12400\naa:12401\nbb:12400\nbb:12401\nbb:12402\ncc:12400\n", [2, 3, 1]),
         ("rank 0=aa slot=0\nrank 1 = aa slots=1:0-2\nrank 2=bb slot=0\nrank 3=bb slot=1\nrank 4=bb slot=2\n"
@@ -107,6 +108,7 @@ def test_the_lab_is_named_in_a_comment() -> None:
         ("a slots=2\nb\na slots=2\n", "h.txt:3", "'a' is listed twice (first on line 1)"),
         ("a user=ann\na user=bob\n", "h.txt:2", "'a' is listed twice (first on line 1)"),
         ("a:2 slots=2\n", "h.txt:1", "slots are given twice"),
+        ("a 2 b 2\n", "h.txt:1", "write one host a line"),
         ("a:0\n", "h.txt:1", "slots=0 is not a whole number"),
         ("bob@a:2222 port=22\n", "h.txt:1", "ports are given twice"),
         ("node[1-65536]\ngpu[1-9]\n", "h.txt:2", "more than 65536 hosts"),
