@@ -1,4 +1,4 @@
-"""Lists of hosts and what each hangs under: two columns, a JSON map, Hadoop's paths, and ``plink.truth/1``."""
+"""Lists of hosts and what each hangs under: columns, JSON maps and objects, Hadoop's paths, ``plink.truth/1``."""
 
 import csv
 from collections.abc import Iterator, Mapping
@@ -22,18 +22,43 @@ _Row = tuple[int, list[str]]
 
 
 def is_map(document: Any) -> bool:
-    """Return whether it is an object of names or numbers alone: hosts and their racks."""
+    """Return whether it is hosts with their racks, racks with their hosts, or objects with a host and where it is."""
+    if isinstance(document, list):
+        return bool(document) and all(isinstance(entry, dict) and _titles((0, list(entry))) for entry in document)
     if not isinstance(document, dict) or not document or "schema" in document:
         return False
-    return all(type(rack) in (str, int) for rack in document.values())
+    values = document.values()
+    return all(type(value) in (str, int) for value in values) or all(
+        isinstance(value, list) and all(type(host) is str for host in value) for value in values
+    )
 
 
-def from_map(document: Mapping[str, Any], location: str) -> Topology:
-    """Return hosts under their rack, ``/dc/rack`` under both.
+def from_map(document: Any, location: str) -> Topology:
+    """Return hosts under their rack, ``/dc/rack`` under both, or under the levels that objects name.
 
-    :raises InputError: naming the host that is wrong.
+    :raises InputError: naming the host or the entry that is wrong.
     """
-    return _topology({host: (f"{location}: {host}", [str(rack)]) for host, rack in document.items()}, location)
+    places: dict[str, tuple[str, list[str]]] = {}
+    for place, host, names in _pairs(document, location):
+        if places.setdefault(host, (place, names))[1] != names:
+            raise InputError(place, f"host {host!r} is listed twice, below {places[host][1]} and {names}")
+    return _topology(places, location)
+
+
+def _pairs(document: Any, location: str) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield the place for errors, the host and the names above it."""
+    entries = document if isinstance(document, list) else [document] if _titles((0, list(document))) else []
+    for number, entry in enumerate(entries):
+        place, keys = f"{location}[{number}]" if isinstance(document, list) else location, list(entry)
+        host, levels = _titles((0, keys)) or (0, [])
+        yield place, str(entry[keys[host]]), [str(entry[keys[level]]) for level in levels]
+    if entries:
+        return
+    for name, value in document.items():
+        place = f"{location}: {name}"
+        yield from (
+            ((place, host, [name]) for host in value) if isinstance(value, list) else [(place, name, [str(value)])]
+        )
 
 
 def is_columns(text: str) -> bool:

@@ -95,10 +95,12 @@ def _from_text(text: str, location: str, hosts: Hosts | None, name: str | None) 
 
 def _from_json(documents: Entries, location: str, labels: Sequence[str]) -> Topology:
     """Return the topology of all documents together; ``location`` names their files."""
+    if is_map(lines := [document for _, document in documents]):  # an object a line
+        return from_map(lines, location)
     flat = [
-        from_truth(document, place) if document.get("schema") == TRUTH else from_map(document, place)
+        from_map(document, place) if is_map(document) else from_truth(document, place)
         for place, document in documents
-        if isinstance(document, dict) and (document.get("schema") == TRUTH or is_map(document))
+        if is_map(document) or (isinstance(document, dict) and document.get("schema") == TRUTH)
     ]
     if len(flat) == len(documents):
         return flat[0] if len(flat) == 1 else _merged(flat)
