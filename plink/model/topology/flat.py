@@ -18,13 +18,17 @@ _LEVEL_TITLES = (
     "region", "zone", "az", "dc", "datacenter", "site", "room", "row", "pod", "block", "spine", "rack", "switch", "tor",
     "leaf",
 )  # fmt: skip
+_LARGE = {"region", "zone", "az"}
 _Row = tuple[int, list[str]]
 
 
 def is_map(document: Any) -> bool:
     """Return whether it is hosts with their racks, racks with their hosts, or objects with a host and where it is."""
-    if isinstance(document, list):
-        return bool(document) and all(isinstance(entry, dict) and _titles((0, list(entry))) for entry in document)
+    if isinstance(document, list):  # instances of clouds have a name and a zone, too
+        return bool(document) and all(
+            isinstance(entry, dict) and _titles((0, list(entry))) and not _LARGE.issuperset(_levels_of(entry))
+            for entry in document
+        )
     if not isinstance(document, dict) or not document or "schema" in document:
         return False
     values = document.values()
@@ -47,9 +51,9 @@ def from_map(document: Any, location: str) -> Topology:
 
 def _pairs(document: Any, location: str) -> Iterator[tuple[str, str, list[str]]]:
     """Yield the place for errors, the host and the names above it."""
-    entries = document if isinstance(document, list) else [document] if _titles((0, list(document))) else []
+    entries = document if isinstance(document, list) else []
     for number, entry in enumerate(entries):
-        place, keys = f"{location}[{number}]" if isinstance(document, list) else location, list(entry)
+        place, keys = f"{location}[{number}]", list(entry)
         host, levels = _titles((0, keys)) or (0, [])
         yield place, str(entry[keys[host]]), [str(entry[keys[level]]) for level in levels]
     if entries:
@@ -59,6 +63,10 @@ def _pairs(document: Any, location: str) -> Iterator[tuple[str, str, list[str]]]
         yield from (
             ((place, host, [name]) for host in value) if isinstance(value, list) else [(place, name, [str(value)])]
         )
+
+
+def _levels_of(entry: Mapping[str, Any]) -> set[str]:
+    return {name for key in entry if (name := _plain(key)) in _LEVEL_TITLES}
 
 
 def is_columns(text: str) -> bool:
@@ -114,10 +122,14 @@ def _topology(places: Mapping[str, tuple[str, list[str]]], location: str) -> Top
 
 def _titles(row: _Row) -> tuple[int, list[int]] | None:
     """Return the column of the host and those of levels, outermost first; None where the row has no titles."""
-    names = [name.lower().replace("_", "").replace(" ", "") for name in row[1]]
+    names = [_plain(name) for name in row[1]]
     hosts = [column for column, name in enumerate(names) if name in _HOST_TITLES]
     levels = sorted((_LEVEL_TITLES.index(name), column) for column, name in enumerate(names) if name in _LEVEL_TITLES)
     return (hosts[0], [column for _, column in levels]) if hosts and levels else None
+
+
+def _plain(title: str) -> str:
+    return title.lower().replace("_", "").replace(" ", "")
 
 
 def _rows(text: str) -> Iterator[_Row]:
