@@ -143,7 +143,11 @@ def _matrix(rows: Sequence[_Row], location: str) -> list[_Cell]:
             return _cells(named, columns, unit)
     if None not in _host_columns(header):
         return []
-    if not any(map(_is_number, header)) and all(_are_numbers(row, len(body)) for _, row in body):
+    if (
+        not any(map(_is_number, header))
+        and all(_are_numbers(row, len(header)) for _, row in body)
+        and len(header) == len(body)
+    ):
         return _cells([(number, header[k], row) for k, (number, row) in enumerate(body)], header, None)
     if all(_are_numbers(row[1:], len(rows)) and not _is_number(row[0]) for _, row in rows):
         return _cells([(number, row[0], row[1:]) for number, row in rows], [row[0] for _, row in rows], None)

@@ -49,30 +49,50 @@ def _create(request: Any, options: object) -> dist.ProcessGroup:
 
 
 def _wrap_group_functions() -> None:
-    """Wrap the functions that create groups, wherever torch has them, to translate backends' names."""
+    """Wrap the functions that create groups, wherever torch has them, to translate backends' names, and the one that
+    asks for a group's backend: parts of torch, and scripts, go by Gloo's name."""
+    import torch.distributed as dist
     from torch.distributed import distributed_c10d
 
-    init, new = distributed_c10d.init_process_group, distributed_c10d.new_group
+    init, new, get = distributed_c10d.init_process_group, distributed_c10d.new_group, distributed_c10d.get_backend
+    world, gloo = distributed_c10d._world, dist.Backend.GLOO
+    gloo_config = str(dist.BackendConfig(dist.Backend(gloo)))
+
+    def note_request(group: Any) -> None:
+        """Note with a group of ours that Gloo was requested, where torch keeps what it was made of."""
+        if requested_backend.gloo_requested and world.pg_map.get(group, ("",))[0] == NAME:
+            world.pg_backend_config[group] = gloo_config
 
     @functools.wraps(init)
     def init_process_group(backend: str | None = None, *arguments: Any, **options: Any) -> None:
         requested_backend.gloo_requested = _is_gloo(backend)
         init(_translate(backend), *arguments, **options)
+        note_request(dist.group.WORLD)
 
     @functools.wraps(new)
     def new_group(*arguments: Any, **options: Any) -> Any:
         backend, previous = options.get("backend"), requested_backend.gloo_requested
-        if backend is None:  # that of the group of all
-            return new(*arguments, **options)
-        requested_backend.gloo_requested = _is_gloo(backend)
+        if backend is not None:  # else that of the group of all
+            requested_backend.gloo_requested = _is_gloo(backend)
+            options = {**options, "backend": _translate(backend)}
         try:
-            return new(*arguments, **{**options, "backend": _translate(backend)})
+            group = new(*arguments, **options)
+            note_request(group)
+            return group
         finally:
             requested_backend.gloo_requested = previous
 
+    @functools.wraps(get)
+    def get_backend(group: Any = None) -> Any:  # torch.compile traces it
+        backend = get(group)
+        if backend != NAME:
+            return backend
+        is_gloo = world.pg_backend_config.get(group or distributed_c10d._get_default_group()) == gloo_config
+        return gloo if is_gloo else backend
+
     for name, module in list(sys.modules.items()):
         if name == "torch.distributed" or name.startswith("torch.distributed."):
-            for wrapped, original in ((init_process_group, init), (new_group, new)):
+            for wrapped, original in ((init_process_group, init), (new_group, new), (get_backend, get)):
                 if vars(module).get(original.__name__) is original:
                     setattr(module, original.__name__, wrapped)
 

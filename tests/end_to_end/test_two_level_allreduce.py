@@ -27,7 +27,7 @@ while not over:
     k += 1
     over.fill_(float(rank == 0 and (os.path.exists(sys.argv[1]) or time.time() - began > 500)))
     dist.broadcast(over, 0)
-print("backend", dist.get_backend())
+print("group", type(dist.group.WORLD).__name__)
 dist.destroy_process_group()
 """
 
@@ -65,5 +65,5 @@ def test_slow_host_gets_less_to_aggregate(
     until(lambda: load() and load()[2] < max(1, before[2]), 200, "the slow host to get less")
     (tmp_path / "over").touch()
     assert running.ends(200) == 0, running.err
-    assert "[0] backend plink" in running.out
+    assert "[0] group PlinkProcessGroup" in running.out
     assert plink("autotune", "replay", str(logs()[0]), cwd=tmp_path).returncode == 0

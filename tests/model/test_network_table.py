@@ -87,6 +87,7 @@ def test_rates(title: str, gbps: float, tmp_path: Path) -> None:
         (",a,b\na,0,5 parsec\nb,5,0\n", "", ":2", "in which unit"),
         ("from,to,ms\na,b,1\na\n", "", ":3", "fields"),
         (",a,$(id)\na,0,5\n$(id),5,0\n", "#ms", ":2", "cannot be a host name"),
+        ("a b\n1 2 3\n4 5 6\n7 8 9\n", "#ms", "", "the smallest network is"),
         ("hello world\nand all\n", "", "", "the smallest network is"),
         ("node-1 slots=8\n", "", "", "the smallest network is"),
         ("[[0, 1], [1, 0]]", "", "", "the smallest network is"),

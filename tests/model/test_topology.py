@@ -475,6 +475,7 @@ BAD = [
     ('{"n1": "r1"} {"n1"', "t:1", "not JSON"),
     ("n1 r1\nn1 r2", "t:2", "'n1' is listed twice, below"),
     ("n1 r1\nn2", "t", "not a topology that plink reads"),
+    ("n1 r1\n= :\n", "t", "not a topology that plink reads"),
     ("host,rack\nn1", "t:2", "a host and where it is were expected"),
     ("include missing.conf", "missing.conf", "no such file"),
     (gcp(physicalHost="/a/b"), "t[0].resourceStatus.physicalHost", "not of the form /block/subblock/host"),

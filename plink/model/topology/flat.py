@@ -142,7 +142,7 @@ def _rows(text: str) -> Iterator[_Row]:
             continue
         if delimiter is None:
             row = [word for word in line.split() if word not in ("=", ":", "->")]
-            row[0] = row[0].removesuffix(":") if row else ""
+            row = [word.removesuffix(":") if not k else word for k, word in enumerate(row)] or [""]
         else:
             row = [field.strip() for field in next(csv.reader([line], delimiter=delimiter))]
         yield number, row

@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 from torch.futures import Future
 
+from plink.runtime import requested_backend
 from plink.runtime.aggengine.aggregation import Aggregation, aggregation_from_environment, broadcast_aggregation
 from plink.runtime.aggengine.algorithm_selection import (
     NEVER,
@@ -39,6 +40,7 @@ from plink.runtime.aggengine.launcher_channel import LauncherChannel
 from plink.runtime.aggengine.mesh import FullMesh
 from plink.runtime.aggengine.reductions import GLOO_SUM_DTYPES, needs_engine, reduction_for
 from plink.runtime.aggengine.secondary_group import SecondaryGroup, all_reduce
+from plink.runtime.aggengine.tracing import untraced
 from plink.runtime.aggengine.transport import GlooTransport, rail_addresses, raise_file_limit
 from plink.runtime.aggengine.tuner import RankTuner
 from plink.runtime.aggengine.watchdog import AggregationError, Watchdog
@@ -99,6 +101,7 @@ class PlinkProcessGroup(dist.ProcessGroup):
         """:param members: the job's ranks that are in the group, in its order; empty for the group of all ranks."""
         super().__init__(rank, size)  # type: ignore[call-arg]
         self._members = tuple(members)
+        self._name = "gloo" if requested_backend.gloo_requested else NAME
         self._gloo: Any = dist.ProcessGroupGloo(PrefixStore("gloo/", store), rank, size, timeout)
         self._gloo._set_sequence_number_for_group()
         # Calls from C++ reach Gloo directly. Calls from Python must not: torch calls the implementation of a Python
@@ -285,9 +288,8 @@ class PlinkProcessGroup(dist.ProcessGroup):
         elif rank == 0:
             print("plink: not tuned: the kernel does not match connections to ranks", file=sys.stderr)
 
-    def allreduce(  # type: ignore[override]
-        self, tensors: Sequence[torch.Tensor], opts: dist.AllreduceOptions | None = None
-    ) -> dist.Work:
+    @untraced
+    def allreduce(self, tensors: Sequence[torch.Tensor], opts: dist.AllreduceOptions | None = None) -> dist.Work:
         """All-reduce one tensor in place; returns at once."""
         opts = opts or dist.AllreduceOptions()
         if len(tensors) == 1 and self._uses_engine(tensors[0], opts.reduceOp):
@@ -347,8 +349,8 @@ class PlinkProcessGroup(dist.ProcessGroup):
         return AllReduceWork(result)
 
     def getBackendName(self) -> str:
-        """Return the name under which the backend is registered."""
-        return NAME
+        """Return the backend that the program asked for: operations of torch ask, and refuse others than Gloo."""
+        return self._name
 
     def shutdown(self) -> None:
         """Shut the group down; ``destroy_process_group`` calls it."""
@@ -392,6 +394,7 @@ def _is_first_engine(store: Store, rank: int) -> bool:
 
 
 def _delegate(name: str) -> Callable[..., Any]:
+    @untraced
     def delegated(self: PlinkProcessGroup, *arguments: Any, **options: Any) -> Any:
         return getattr(self._native, name)(*arguments, **options)
 

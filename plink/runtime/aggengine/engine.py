@@ -79,12 +79,12 @@ class Engine:
         self.delegation_min_bytes = NEVER
         self._agreed: set[tuple[int, torch.dtype, str]] = set()
         watchdog.on_failure = self.stop
-        self._threads = [
-            threading.Thread(target=self._run, args=(channel,), name=f"plink-channel-{channel}", daemon=True)
-            for channel in range(aggregation.channels)
-        ]
+        self._threads = [self._new_thread(channel) for channel in range(aggregation.channels)]
         for thread in self._threads:
             thread.start()
+
+    def _new_thread(self, channel: int) -> threading.Thread:
+        return threading.Thread(target=self._run, args=(channel,), name=f"plink-channel-{channel}", daemon=True)
 
     def attach_tuner(self, tuner: RankTuner, secondary: SecondaryGroup | None = None) -> None:
         """Let Autotune replace schedules from now on. All ranks call this between the same two all-reduces.
@@ -121,6 +121,7 @@ class Engine:
         :param blocking: the caller waits for the result. What one channel does alone then runs in the caller's
             thread: a small message takes less time than a change of threads.
         """
+        self._hand_over()
         with self._submit_lock:
             collective = self._begin(flat, schedule, reduction, on_done, wait_ready)
             if blocking and self._can_run_inline(collective):
@@ -129,6 +130,15 @@ class Engine:
                 return
             for queue in self._queues:
                 queue.put(collective)
+
+    def _hand_over(self) -> None:
+        """Leave this thread's channel, if it has one, to another thread: a callback of an all-reduce that submits the
+        next one, as PowerSGD's, may wait for it."""
+        thread = threading.current_thread()
+        if thread in self._threads:
+            channel = self._threads.index(thread)
+            self._threads[channel] = self._new_thread(channel)
+            self._threads[channel].start()
 
     def _can_run_inline(self, collective: Collective) -> bool:
         """Return whether nothing precedes it, and the first channel does it alone or its preparation failed."""
@@ -257,8 +267,8 @@ class Engine:
         return self._programs[key][1]
 
     def _run(self, channel: int) -> None:
-        queue = self._queues[channel]
-        while (collective := queue.get()) is not None:
+        queue, thread = self._queues[channel], threading.current_thread()
+        while self._threads[channel] is thread and (collective := queue.get()) is not None:
             self._process(collective, channel)
 
     def _process(self, collective: Collective, channel: int) -> None:

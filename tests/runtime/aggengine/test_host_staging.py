@@ -31,7 +31,11 @@ def reduce_here_and_there() -> dict[str, Any]:
     def values(key: int, n: int) -> torch.Tensor:
         return torch.rand(n, generator=torch.Generator().manual_seed(64 * key + rank)) - 0.5
 
-    results: dict[str, Any] = {"backend": dist.get_backend(), "same": [], "device": str(Far(torch.ones(1)).device)}
+    results: dict[str, Any] = {
+        "group": type(dist.group.WORLD).__name__,
+        "same": [],
+        "device": str(Far(torch.ones(1)).device),
+    }
     total, average, largest = dist.ReduceOp.SUM, dist.ReduceOp.AVG, dist.ReduceOp.MAX
     for key, (n, kind, op) in enumerate(
         [(1, torch.float32, total), (70_000, torch.float32, total), (999, torch.bfloat16, average),
@@ -83,7 +87,7 @@ def test_sums_on_another_device_are_those_on_the_host(tmp_path: Path) -> None:
     ended = ranks(reduce_here_and_there, tmp_path, "1")
     results = results_of(ended)
     for rank in results:
-        assert (rank["backend"], rank["device"]) == ("plink", "far:0")
+        assert (rank["group"], rank["device"]) == ("PlinkProcessGroup", "far:0")
         assert rank["same"] == [True] * 5
         assert rank["shape"] == [True, [20, 30]]
         assert rank["many"] == [[3.0]] * 4
