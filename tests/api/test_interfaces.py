@@ -297,3 +297,16 @@ def test_ways_there_and_back_over_different_switches_are_noted() -> None:
     assert (str(finding.severity), finding.pairs) == ("info", 2)
     assert set(finding.hosts) == {"n0", "n1", "n2"}
     assert "n0 sends by eth0 and n1 sends by eth1" in finding.evidence
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_more_hops_are_no_slow_link(seed: int) -> None:
+    """Hosts of a BCube are compared by hops, and not by groups that their round trips seem to form."""
+    network = network_of(blueprint(3, 3))
+    noise = np.random.default_rng(seed).uniform(0.9, 1.1, network.latency_us.shape)
+    healthy = replace(network, latency_us=network.latency_us * noise)
+    assert [finding.kind for finding in diagnose(healthy)] == []
+    slow = healthy.latency_us.copy()
+    slow[2, 7] = slow[7, 2] = 3 * slow[2, 7]
+    (finding,) = diagnose(replace(healthy, latency_us=slow))
+    assert (finding.kind, set(finding.hosts)) == ("slow link", {network.hosts.names[2], network.hosts.names[7]})
