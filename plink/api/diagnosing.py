@@ -31,7 +31,7 @@ from probes.remeasuring import remeasure
 from probes.session import ProbeProgress, ProbeSession
 from probes.shared_links import SharedLinkSettings
 from solvers.diagnosis.finding import FLOOR_US, Finding, Severity, merged
-from solvers.diagnosis.findings import TCP_ADVICE, Remeasured
+from solvers.diagnosis.findings import TCP_ADVICE, Remeasured, alike_pairs
 from solvers.diagnosis.findings import diagnose as findings_of
 from solvers.diagnosis.latency import DiagnosisThresholds, asymmetric_pairs, known_good, slow_hosts, slow_links
 
@@ -237,7 +237,7 @@ def _retest_suspects(
     session: ProbeSession, network: Network, groups: npt.NDArray[np.intp], limits: DiagnosisThresholds
 ) -> Remeasured:
     """Measure suspect hosts against healthy ones, and suspect pairs, again with more probes."""
-    cost = network.rtt_us
+    cost, groups = network.rtt_us, alike_pairs(network, groups)
     hosts, offsets = slow_hosts(cost, groups, limits)
     links = slow_links(cost, groups, offsets, limits)
     suspects = {host for suspect in (*hosts, *links) for host in suspect.hosts}

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from plink.cli.finding_lines import interface_warnings
 from plink.cli.screen import say, say_read
 from plink.errors import InputError, PartlyDone, UsageError
 from plink.model.hosts import Hosts, read_hosts
@@ -126,10 +127,12 @@ def _computed_order(
             )
         else:
             say_read(workspace.NETWORK)
+    warned: list[str] = []  # by the probe
     if network is None or reason is not None:
         check(baseline)
         say(str(reason))
         network = _probe(sources, baseline)
+        warned = interface_warnings(network)
     order = read_order(workspace.ORDER) if workspace.ORDER.is_file() else None
     reusable = order is not None and set(order.hosts) == set(baseline.names) and sources.algo in (None, order.algo)
     if order is not None and reusable and order.network in (None, network.fingerprint()):
@@ -139,7 +142,7 @@ def _computed_order(
     else:
         if reason is None:
             check(baseline)
-        order = _search_order(network, sources.algo or "ring")
+        order = _search_order(network, sources.algo or "ring", warned)
     return network, order.arrange(baseline, str(workspace.ORDER))
 
 
@@ -159,7 +162,7 @@ def _probe(sources: Sources, baseline: Hosts) -> Network:
     return measurements.network()
 
 
-def _search_order(network: Network, algo: str) -> RankOrder:
+def _search_order(network: Network, algo: str, warned: list[str]) -> RankOrder:
     from plink.api.ordering import OrderRequest
     from plink.cli.interrupts import deferred_interrupts
     from plink.cli.reorder import save_order, search_with_status
@@ -168,7 +171,8 @@ def _search_order(network: Network, algo: str) -> RankOrder:
         outcome = search_with_status(network, OrderRequest(algo), stopped)
         save_order(outcome.order)
     for line in outcome.lines:
-        say(line)
+        if line not in warned:
+            say(line)
     if stopped():
         raise KeyboardInterrupt
     return outcome.order

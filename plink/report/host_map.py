@@ -57,7 +57,8 @@ def host_map(data: ReportData, layout: HostMap, palette: Palette) -> Picture:
         ax.set_xlabel(f"{directions[0]} ({layout.unit})", labelpad=4)
         ax.set_ylabel(f"{directions[1]} ({layout.unit})", labelpad=4)
     route_alt = f"{route_text}; " if route_text else ""
-    alt = f"Map of {n} hosts in {data.groups.number} groups. {route_alt}{_subtitle(layout)}."
+    groups = f" in {data.groups.number} groups" if data.groups.number > 1 else ""
+    alt = f"Map of {n} hosts{groups}. {route_alt}{_subtitle(layout)}."
     return Picture("map", alt, fig)
 
 

@@ -63,7 +63,7 @@ def _header(data: ReportData) -> str:
     key_figures = [
         ("hosts", f"{len(data.names):,}"),
         ("of the round trips measured", _percent(data.measured / data.possible)),
-        ("group" if groups == 1 else "groups", f"{groups:,}"),
+        *([("groups", f"{groups:,}")] if groups > 1 else []),
     ]
     if route is not None and route.gain is not None and not route.baseline_kept:
         low, high = route.gain.low, route.gain.high

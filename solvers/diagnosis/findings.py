@@ -10,7 +10,7 @@ from plink.model.hostlist import fold_hostlist
 from plink.model.network import Matrix, Network
 from plink.model.units import format_gbps
 from solvers.changes.causes import explain
-from solvers.costs.fabric import is_uncertain
+from solvers.costs.fabric import fabric_of, is_uncertain
 from solvers.costs.host_flows import failed_flows_of, flows_of, unreached_hosts
 from solvers.diagnosis.bandwidth import SlowHost, slow_rates, slow_shared_links
 from solvers.diagnosis.finding import (
@@ -45,24 +45,33 @@ def diagnose(
     :param remeasured: a suspicion that these do not confirm is dropped.
     """
     limits = limits or DiagnosisThresholds()
+    alike = alike_pairs(network, groups)
+    groups = groups if alike is groups else np.zeros_like(groups)
     findings = [
-        *_latencies(network, groups, remeasured, limits),
+        *_latencies(network, groups, alike, remeasured, limits),
         *_rates(network, groups),
         *_losses(network, groups),
         *uncertain_groups(network),
         *_clock_steps(network),
         *_zeros(network),
     ]
-    partitions, cut = _partitions(network)
+    partitions, cut = _partitions(network) if alike.ndim == 1 else ([], np.zeros_like(network.rtt_us, dtype=bool))
     findings += [*partitions, *_unmeasured(network, cut)]
     return merged(findings)
 
 
+def alike_pairs(network: Network, groups: Groups) -> Groups:
+    """Return what says which pairs usually have the same round trip: the groups, or, where hosts pass on what others
+    send (a BCube), the number of hops of each pair, shape (N, N)."""
+    paths = None if network.interfaces is None else fabric_of(network).paths
+    return groups if paths is None or not paths.has_relays else (paths.out >= 0).sum(axis=0)
+
+
 def _latencies(
-    network: Network, groups: Groups, remeasured: Remeasured, limits: DiagnosisThresholds
+    network: Network, groups: Groups, alike: Groups, remeasured: Remeasured, limits: DiagnosisThresholds
 ) -> Iterator[Finding]:
     names, cost = network.hosts.names, network.rtt_us
-    hosts, offsets = slow_hosts(cost, groups, limits)
+    hosts, offsets = slow_hosts(cost, alike, limits)
     slow = {suspect.hosts[0] for suspect in hosts}
     for suspect in hosts:
         second = [
@@ -80,7 +89,7 @@ def _latencies(
         yield Finding("slow host", severity, [names[suspect.hosts[0]]], evidence, advice, measured)
     noise = _noise_us(network)
     slow_pairs = {}
-    for suspect in slow_links(cost, groups, offsets, limits):
+    for suspect in slow_links(cost, alike, offsets, limits):
         i, j = suspect.hosts
         second = [remeasured[pair] for pair in ((i, j), (j, i)) if pair in remeasured]
         is_refuted = bool(second) and not _is_slow(max(second), suspect, limits)
@@ -95,7 +104,7 @@ def _latencies(
             "slow link", Severity.WARNING, _named(location, names), _of_pairs(excess, pairs),
             "an order from `plink reorder` keeps them apart", len(pairs),
         )  # fmt: skip
-    yield from _asymmetries(network, groups, remeasured, limits)
+    yield from _asymmetries(network, groups, alike, remeasured, limits)
 
 
 def _is_slow(second_us: float, suspect: Suspect, limits: DiagnosisThresholds) -> bool:
@@ -112,10 +121,10 @@ def _noise_us(network: Network) -> Matrix:
 
 
 def _asymmetries(
-    network: Network, groups: Groups, remeasured: Remeasured, limits: DiagnosisThresholds
+    network: Network, groups: Groups, alike: Groups, remeasured: Remeasured, limits: DiagnosisThresholds
 ) -> Iterator[Finding]:
     names, latency = network.hosts.names, network.latency_us
-    slow = {suspect.hosts[0] for suspect in slow_hosts(network.rtt_us, groups, limits)[0]}
+    slow = {suspect.hosts[0] for suspect in slow_hosts(network.rtt_us, alike, limits)[0]}
     directions = {}
     for i, j in asymmetric_pairs(latency, limits):
         again = [remeasured[pair] for pair in ((i, j), (j, i)) if pair in remeasured]

@@ -43,9 +43,16 @@ def expected(cost: Matrix, groups: npt.NDArray[np.intp]) -> Matrix:
 
     A host in a group of its own would be its own baseline: its pairs are compared with those between the other groups,
     or, when the others are one group, with that group's.
+
+    :param groups: shape (N,); or of shape (N, N) the class of each pair, whose median is usual.
     """
     usual = np.full_like(cost, np.nan)
     off = ~np.eye(len(cost), dtype=bool)
+    if groups.ndim == 2:
+        for number in np.unique(groups[off]):
+            alike = off & (groups == number)
+            usual[alike] = np.nanmedian(cost[alike]) if np.isfinite(cost[alike]).any() else np.nan
+        return usual
     alone = np.bincount(groups)[groups] == 1
     grouped = off & ~alone[:, None] & ~alone[None, :]
     between = grouped & (groups[:, None] != groups[None, :])

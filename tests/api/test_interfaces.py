@@ -14,6 +14,7 @@ from plink.api.diagnosing import diagnose
 from plink.api.interfaces import exchanges_on_switches, interface_topology, rail_names
 from plink.api.probe_request import ProbeRequest
 from plink.api.shared_links import measure_shared_links
+from plink.cli.job_order import Sources, job_order
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
 from probes.interfaces import interfaces_from_routes
@@ -114,7 +115,9 @@ def test_dead_interface_is_named_with_its_host(base: int, levels: int, level: in
     assert len(finding.hosts) == (2 if base == 2 else 1)
 
 
-def test_probe_and_reorder_name_a_dead_interface_as_doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probe_and_reorder_name_a_dead_interface_as_doctor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     network = with_dead_interface(blueprint(3, 2))
     result = measurements_from(network)
 
@@ -135,6 +138,9 @@ def test_probe_and_reorder_name_a_dead_interface_as_doctor(tmp_path: Path, monke
     for done in (probed, *ordered):
         assert line.removeprefix("error: ") in done.stderr
     assert [done.returncode for done in ordered] == [0, 0]
+    monkeypatch.chdir(tmp_path)
+    job_order(Sources(Path("hosts")))  # as `plink launch` does, which probes and then searches
+    assert capsys.readouterr().err.count("/eth") == probed.stderr.count("/eth")
     healthy = network_of(blueprint(3, 2))
     healthy.write(tmp_path / "healthy.json")
     assert "/eth" not in typed("reorder", "healthy.json", "--algo", "bml", cwd=tmp_path).stderr
@@ -153,6 +159,10 @@ def test_hosts_of_a_bcube_form_no_groups(base: int, levels: int, is_dead: bool, 
     assert (shown["suspects"] > 0) == is_dead
     words = typed("show", "n.json", cwd=tmp_path).stdout
     assert "group" not in words
+    page = typed("report", "n.json", "-o", "r.html", cwd=tmp_path)
+    assert page.returncode == 0, page.stderr
+    header = (tmp_path / "r.html").read_text().partition("<header>")[2].partition("</header>")[0]
+    assert "group" not in header
     assert "rack" not in words
     session = session_of(FakeFleet(lambda host, body: None), len(network.hosts))
     session.measurements.details["interfaces"] = network.interfaces
@@ -297,3 +307,16 @@ def test_ways_there_and_back_over_different_switches_are_noted() -> None:
     assert (str(finding.severity), finding.pairs) == ("info", 2)
     assert set(finding.hosts) == {"n0", "n1", "n2"}
     assert "n0 sends by eth0 and n1 sends by eth1" in finding.evidence
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_more_hops_are_no_slow_link(seed: int) -> None:
+    """Hosts of a BCube are compared by hops, and not by groups that their round trips seem to form."""
+    network = network_of(blueprint(3, 3))
+    noise = np.random.default_rng(seed).uniform(0.9, 1.1, network.latency_us.shape)
+    healthy = replace(network, latency_us=network.latency_us * noise)
+    assert [finding.kind for finding in diagnose(healthy)] == []
+    slow = healthy.latency_us.copy()
+    slow[2, 7] = slow[7, 2] = 3 * slow[2, 7]
+    (finding,) = diagnose(replace(healthy, latency_us=slow))
+    assert (finding.kind, set(finding.hosts)) == ("slow link", {network.hosts.names[2], network.hosts.names[7]})
