@@ -177,14 +177,23 @@ def measure_into(target: Path, measurements: "Measurements", request: ProbeReque
     started = time.monotonic()
     writer = _NetworkWriter(measurements, target)
     bars_of = progress("connecting", "measuring", "bandwidth", "host rates", "interfaces", "shared links")
-    with compiling_meanwhile(), bars_of as bars:
-        try:
-            in_time = measure(
-                measurements, request, lambda what, done, total: bars[what](done, total), writer.round_done
-            )
-        finally:
-            writer.write()
-    _report_results(measurements, target, time.monotonic() - started, in_time)
+    try:
+        with compiling_meanwhile(), bars_of as bars:
+            try:
+                in_time = measure(
+                    measurements, request, lambda what, done, total: bars[what](done, total), writer.round_done
+                )
+            finally:
+                writer.write()
+    except KeyboardInterrupt:
+        if measurements.any():
+            resume = "" if str(target) == "-" else "; `plink probe ... --resume` continues"
+            say(f"interrupted: {_summary(measurements, target, time.monotonic() - started)}{resume}")
+        else:
+            say("interrupted before the first round was over: nothing was measured")
+        raise
+    say(_summary(measurements, target, time.monotonic() - started))
+    _report_results(measurements, in_time)
 
 
 class _NetworkWriter:
@@ -226,18 +235,21 @@ def _resumed(hosts: "Hosts", target: Path) -> "Measurements":
     return measurements
 
 
-def _report_results(measurements: "Measurements", target: Path, seconds: float, in_time: bool) -> None:
+def _summary(measurements: "Measurements", target: Path, seconds: float) -> str:
     import numpy as np
 
+    n = len(measurements.hosts)
+    measured = int(np.isfinite(measurements.latency).sum()) - n
+    return f"{measured} of {n * (n - 1)} round trips between {n} hosts in {seconds:.0f} s -> {target}"
+
+
+def _report_results(measurements: "Measurements", in_time: bool) -> None:
     from plink.api.interfaces import interface_topology
     from plink.cli.finding_lines import finding_line, interface_warnings
     from plink.model.hostlist import fold_hostlist
     from probes.measurements import NOT_TRIED
     from solvers.diagnosis.findings import rate_findings
 
-    n = len(measurements.hosts)
-    measured = int(np.isfinite(measurements.latency).sum()) - n
-    say(f"{measured} of {n * (n - 1)} round trips between {n} hosts in {seconds:.0f} s -> {target}")
     network = measurements.network()
     topology = interface_topology(network)
     if topology and not topology.faulty:  # else a warning says so
