@@ -8,6 +8,7 @@ import typer
 from plink.cli.results import write_result
 from plink.cli.screen import progress, say
 from plink.errors import PartlyDone
+from plink.model.units import format_us
 from plink.records import workspace
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def _lines(network: "Network", embedding: "Embedding") -> list[str]:
         f"{embedding.triangle_violations:.1%} of the measured detours are shorter than the straight way",
     ]
     worst_pairs = [
-        f"{network.hosts.names[i]} - {network.hosts.names[j]} ({measured:.3g} us, fitted {fitted:.3g})"
+        f"{network.hosts.names[i]} - {network.hosts.names[j]} ({format_us(measured)}, fitted {format_us(fitted)})"
         for i, j, measured, fitted in _worst_pairs(network.rtt_us, embedding.fitted_us)
     ]
     return [*lines, f"farthest from the fit: {', '.join(worst_pairs)}"] if worst_pairs else lines

@@ -11,6 +11,7 @@ from plink.cli.compilation_notice import compiling_meanwhile
 from plink.cli.inputs import hosts_file_from
 from plink.cli.screen import progress, say
 from plink.errors import PartlyDone, PlinkError, UsageError
+from plink.model.units import format_gbps
 from plink.records import workspace
 
 if TYPE_CHECKING:
@@ -291,4 +292,4 @@ def _rate(row: dict[str, object], direction: str) -> str:
     value = row[f"{direction}_gbps"]
     if not isinstance(value, float):
         return "an unknown rate"
-    return f"{'at least ' if row[f'{direction}_limited_by'] in ('hosts', 'groups') else ''}{1000 * value:.0f} Mbit/s"
+    return f"{'at least ' if row[f'{direction}_limited_by'] in ('hosts', 'groups') else ''}{format_gbps(value)}"
