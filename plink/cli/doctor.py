@@ -33,7 +33,7 @@ def doctor(
     """Diagnose hosts and the network between them, with the evidence and what to do (exit code 1 on findings).
 
     With a hosts file, hosts are checked (SSH, Python, clocks, MTU, tools) and
-    measured; suspects are measured again, each against a healthy host. A
+    measured; what looks slow is measured again, against a healthy host. A
     network file is diagnosed without new measurements.
 
     Example: plink doctor hosts.txt

@@ -24,7 +24,7 @@ def embed(
         Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
     ] = None,
     dimension: Annotated[
-        int | None, typer.Option(help="Dimension of the space; default: chosen by the error on held-out pairs.")
+        int | None, typer.Option(help="Dimension of the space; default: chosen by the error on pairs it has not seen.")
     ] = None,
     alpha: Annotated[
         float | None, typer.Option(help="Power of the distance, 1 to 2; default: the better of 1 and 2.")
@@ -41,7 +41,9 @@ def embed(
             help="Errors count relative to the distance, or absolute, in microseconds: auto takes the better."
         ),
     ] = "auto",
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Draws the starts and the pairs held out.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**63 - 1, help="Draws the starts and the pairs kept out of the fit.")
+    ] = 0,
     device: Annotated[str, typer.Option(help="auto: a GPU for many hosts, if there is one.")] = "auto",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Where to write it, - for standard output.")

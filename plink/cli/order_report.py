@@ -22,7 +22,9 @@ def summary(solved: Solved) -> list[str]:
         of = " of measured pairs" if solved.sparse else ""
         bound = format_us(result.lower_bound)
         line += (
-            f"; estimated bound {bound}, from predicted pairs" if solved.estimated else f"; no order{of} under {bound}"
+            f"; estimated bound {bound}, from predicted pairs"
+            if solved.estimated
+            else f"; no order{of} costs less than {bound}"
         )
         if not solved.estimated and result.gap is not None and result.gap <= _MAX_GAP and not result.is_optimal:
             line += f" (found is at most {result.gap:.2%} above the best)"
@@ -30,7 +32,7 @@ def summary(solved: Solved) -> list[str]:
     validation = solved.validation
     if validation is not None and solved.changed and (validation.gain or validation.predicted):
         interval = "{:.1%} to {:.1%}".format(*validation.interval)
-        gain_text = f"on held-out samples it saves {validation.gain:.1%} ({interval})"
+        gain_text = f"checked on the other half of the measurements it saves {validation.gain:.1%} ({interval})"
         if not validation.is_significant:
             gain_text += ": within the noise"
             if solved.baseline_kept:

@@ -44,7 +44,7 @@
     const lines = [`${a} → ${b}`, `measured ${us(there)}; back ${us(measured()[j * n + i])}`];
     const fit = fittedOf(i, j);
     if (!Number.isNaN(fit)) {
-      const left = Number.isNaN(there) ? "" : `; residual ${(there - fit).toFixed(1)} us (ratio ${(there / fit).toFixed(2)})`;
+      const left = Number.isNaN(there) ? "" : `; measured - fitted ${(there - fit).toFixed(1)} us (ratio ${(there / fit).toFixed(2)})`;
       lines.push(`fitted ${us(fit)}${left}`);
     }
     const rate = gbps === null ? NaN : gbps()[i * n + j];

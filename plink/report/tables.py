@@ -182,13 +182,13 @@ def gaps(data: ReportData) -> str:
 
 
 def remarks(data: ReportData) -> str:
-    """Return the table of suspects, with evidence and advice."""
+    """Return the table of findings, with evidence and advice."""
     rows: list[tuple[str, ...]] = [
         (remark.severity, remark.kind, fold_hostlist(remark.hosts, ", "), remark.evidence, remark.advice)
         for remark in data.remarks[:_MAX_ROWS]
     ]
     rows += _rest(len(data.remarks), 5)
-    return table("Suspects", ("severity", "what", "hosts", "evidence", "what to do"), rows)
+    return table("Findings", ("severity", "what", "hosts", "evidence", "what to do"), rows)
 
 
 def _rest(total: int, columns: int) -> list[tuple[str, ...]]:

@@ -67,7 +67,7 @@ def test_pair_under_the_pointer_is_shown(browser: Chromium, written: Path) -> No
     lines = hovered(browser)
     assert lines[0] == "host1 → host4"
     assert lines[1].startswith(f"measured {subject.measured_us[1, 4]:.1f} us; back {subject.measured_us[4, 1]:.1f} us")
-    assert lines[2].startswith("fitted 95.0 us; residual ")
+    assert lines[2].startswith("fitted 95.0 us; ")
     browser.point(box["x"] + 3.5 / 16 * box["w"], box["y"] + 2.5 / 16 * box["h"])
     assert hovered(browser)[1].startswith("measured not measured; back ")
     browser.point(box["x"] - 60, box["y"] + 5)

@@ -223,7 +223,10 @@ def _show(document: dict[str, Any]) -> None:
         "zone", "strategy", "cost", "time", "cost/on-demand", "time/on-demand", "evictions", "free", "unfinished",
     ]  # fmt: skip
     if (deadline_s := document["deadline_s"]) is not None:
-        print(f"deadline: {format_duration(deadline_s)} after each start; regret of {document['optima']} starts")
+        print(
+            f"deadline: {format_duration(deadline_s)} after each start; regret (cost above the cheapest plan) of "
+            f"{document['optima']} starts"
+        )
         columns += ["missed", "fell back", "regret"]
     show_table(columns, rows)
 
